@@ -1,0 +1,43 @@
+"""Settings that must hold before jax starts: simulated devices, cache, strictness."""
+
+import os
+import pathlib
+
+os.environ["XLA_FLAGS"] = (
+  os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+)
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import jax
+import jaxtyping
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update(
+  "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
+)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture
+def unchecked():
+  """Switches jaxtyping's checks off, so that a call meets our own messages."""
+  jaxtyping.config.update("jaxtyping_disable", True)
+  yield
+  jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def x64():
+  """Float64 arithmetic for the length of one test."""
+  with jax.enable_x64(True):
+    yield
+
+
+@pytest.fixture(scope="session")
+def tfds_dir():
+  """The folder of prepared image sets; a test that asks for it is skipped without."""
+  root = os.environ.get("TFDS_DATA_DIR", "")
+  if not root or not pathlib.Path(root).is_dir():
+    pytest.skip("TFDS_DATA_DIR names no folder of prepared tensorflow-datasets sets")
+  return pathlib.Path(root)

@@ -1,0 +1,35 @@
+"""Embeddings on and off the hypersphere: losses, poolings, measures, training.
+
+Each room is a sub-package and is imported when it is first used, so that
+``import spherejax`` needs neither flax nor matplotlib nor tensorflow-datasets.
+"""
+
+import importlib
+import types
+
+__version__ = "0.1.0"
+
+_ROOMS = (
+  "data",
+  "distances",
+  "losses",
+  "metrics",
+  "models",
+  "plotting",
+  "pooling",
+  "prototypes",
+  "solvers",
+  "training",
+)
+
+__all__ = ["__version__", *_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> types.ModuleType:
+  if name in _ROOMS:
+    return importlib.import_module(f"spherejax.{name}")
+  raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+  return sorted(__all__)

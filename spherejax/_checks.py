@@ -1,0 +1,112 @@
+"""Argument checks at trace time, each with the offending value in its message.
+
+They look at what is static: ranks, shapes, dtypes, names and Python or NumPy
+numbers. A traced number is never inspected.
+"""
+
+import numbers
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def static_number(value: object) -> float | None:
+  """The number, when it is known at trace time; None when it is traced."""
+  if isinstance(value, jax.core.Tracer):
+    return None
+  if isinstance(value, (numbers.Real, np.generic)) or (
+    isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0
+  ):
+    return float(value)  # pyright: ignore[reportArgumentType]
+  return None
+
+
+def floating(name: str, array: jax.Array) -> None:
+  """Raises TypeError unless `array` is floating."""
+  if not jnp.issubdtype(array.dtype, jnp.floating):
+    raise TypeError(f"{name} must be floating, got dtype {array.dtype}")
+
+
+def integer(name: str, array: jax.Array) -> None:
+  """Raises TypeError unless `array` holds integers."""
+  if not jnp.issubdtype(array.dtype, jnp.integer):
+    raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
+
+
+def boolean(name: str, array: jax.Array) -> None:
+  """Raises TypeError unless `array` is boolean."""
+  if array.dtype != jnp.bool_:
+    raise TypeError(f"{name} must be boolean, got dtype {array.dtype}")
+
+
+def rank(name: str, array: jax.Array, *allowed: int) -> None:
+  """Raises ValueError unless `array` has one of the allowed numbers of axes."""
+  if array.ndim not in allowed:
+    ranks = " or ".join(map(str, allowed))
+    raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
+
+
+def shape(
+  name: str, array: jax.Array, expected: Sequence[int], to_match: str = ""
+) -> None:
+  """Raises ValueError unless `array` has exactly the expected shape."""
+  if array.shape != tuple(expected):
+    reason = f" to match {to_match}" if to_match else ""
+    raise ValueError(
+      f"{name} must have shape {tuple(expected)}{reason}, got {array.shape}"
+    )
+
+
+def between(
+  name: str,
+  value: object,
+  low: float = -np.inf,
+  high: float = np.inf,
+  *,
+  low_open: bool = False,
+  high_open: bool = False,
+) -> None:
+  """Raises ValueError for a static number outside the interval, or not finite."""
+  number = static_number(value)
+  if number is None:
+    return
+  above = number > low if low_open else number >= low
+  below = number < high if high_open else number <= high
+  if not (np.isfinite(number) and above and below):
+    left = "(" if low_open or low == -np.inf else "["
+    right = ")" if high_open or high == np.inf else "]"
+    raise ValueError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {number:g}")
+
+
+def positive(name: str, value: object) -> None:
+  """Raises ValueError for a static number that is not finite and above 0."""
+  between(name, value, 0, low_open=True)
+
+
+def count(name: str, value: object, low: int = 1) -> None:
+  """Raises unless `value` is a static integer of at least `low`."""
+  if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    raise TypeError(f"{name} must be a static integer, got {value!r}")
+  if value < low:
+    raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+  """Raises ValueError unless `value` is one of the allowed names."""
+  if value not in allowed:
+    names = ", ".join(repr(option) for option in allowed)
+    raise ValueError(f"{name} must be one of {names}, got {value!r}")
+
+
+def labels(array: jax.Array, batch: jax.Array, name: str = "labels") -> None:
+  """Raises unless `array` holds one integer for each row of `batch`."""
+  integer(name, array)
+  shape(name, array, batch.shape[:1], f"the {batch.shape[0]} rows of {batch.shape}")
+
+
+def mask(array: jax.Array, expected: Sequence[int], name: str = "where") -> None:
+  """Raises unless `array` is boolean and of the expected shape."""
+  boolean(name, array)
+  shape(name, array, expected)

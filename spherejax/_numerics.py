@@ -1,0 +1,92 @@
+"""Derivative-safe elementary functions and masked reductions.
+
+Every function here has a finite value and a finite derivative on its whole
+domain. The unsafe branch of a `where` gets a safe input, because the derivative
+of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+HALF_TYPES = (jnp.bfloat16, jnp.float16)
+
+
+def compute_dtype(dtype: jnp.dtype) -> jnp.dtype:
+  """float32 for half-precision types, the type itself otherwise."""
+  return jnp.dtype(jnp.float32) if dtype in HALF_TYPES else jnp.dtype(dtype)
+
+
+def upcast(x: Array) -> Array:
+  """Half precision to float32; float32 and float64 stay."""
+  return x.astype(compute_dtype(x.dtype))
+
+
+def sqrt(x: Array) -> Array:
+  """Square root of x >= 0; value and derivative are 0 for x <= 0."""
+  zero = x <= 0  # this way round, NaN stays NaN
+  return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
+
+
+def log(x: Array) -> Array:
+  """Logarithm of x > 0; -inf with derivative 0 for x <= 0."""
+  zero = x <= 0
+  return jnp.where(zero, -jnp.inf, jnp.log(jnp.where(zero, 1, x)))
+
+
+def power(x: Array, exponent: Array) -> Array:
+  """x ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
+  zero = x <= 0
+  return jnp.where(zero, 0, jnp.where(zero, 1, x) ** exponent)
+
+
+def divide(numerator: Array, denominator: Array) -> Array:
+  """Quotient; value and derivatives are 0 where the denominator is 0."""
+  nonzero = denominator != 0
+  return jnp.where(nonzero, numerator / jnp.where(nonzero, denominator, 1), 0)
+
+
+def _largest_size(x: Array, axis: int) -> Array:
+  """Largest absolute entry, 1 for a zero vector; not differentiated."""
+  largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
+  return jax.lax.stop_gradient(jnp.where(largest == 0, 1, largest))
+
+
+def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
+  """Euclidean norm with derivative 0 at 0; neither overflows nor underflows."""
+  size = _largest_size(x, axis)
+  scaled = sqrt(jnp.sum((x / size) ** 2, axis=axis, keepdims=True)) * size
+  return scaled if keepdims else jnp.squeeze(scaled, axis)
+
+
+def normalize(x: Array, axis: int = -1) -> Array:
+  """x / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
+  scaled = x / _largest_size(x, axis)
+  return divide(scaled, norm(scaled, axis, keepdims=True))
+
+
+def logsumexp(
+  x: Array, where: Array | None = None, axis: int = -1, keepdims: bool = False
+) -> Array:
+  """log sum exp over the kept entries; -inf with derivative 0 over none.
+
+  The maximum is taken over the kept entries only: a masked entry that is larger
+  than all kept ones would otherwise make every kept exponential underflow.
+  """
+  kept = jnp.ones_like(x, bool) if where is None else where
+  largest = jnp.max(jnp.where(kept, x, -jnp.inf), axis, keepdims=True, initial=-jnp.inf)
+  shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+  exponentials = jnp.where(kept, jnp.exp(jnp.where(kept, x, shift) - shift), 0)
+  total = log(jnp.sum(exponentials, axis, keepdims=True)) + shift
+  return total if keepdims else jnp.squeeze(total, axis)
+
+
+def softplus(x: Array) -> Array:
+  """log(1 + exp(x)); 0 with derivative 0 at -inf."""
+  finite = x > -jnp.inf
+  return jnp.where(finite, jax.nn.softplus(jnp.where(finite, x, 0)), 0)
+
+
+def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
+  """Sum over the kept entries; what is masked may be NaN."""
+  return jnp.sum(jnp.where(where, x, 0), axis=axis)
