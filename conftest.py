@@ -9,6 +9,7 @@ os.environ["XLA_FLAGS"] = (
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import jax
+import jax.numpy as jnp
 import jaxtyping
 import pytest
 
@@ -41,3 +42,11 @@ def tfds_dir():
   if not root or not pathlib.Path(root).is_dir():
     pytest.skip("TFDS_DATA_DIR names no folder of prepared tensorflow-datasets sets")
   return pathlib.Path(root)
+
+
+@pytest.fixture(autouse=True)
+def _doctest_names(doctest_namespace):
+  """What every example in docstrings and documents may use without importing it."""
+  import spherejax
+
+  doctest_namespace.update(jax=jax, jnp=jnp, spherejax=spherejax)

@@ -8,6 +8,7 @@ import numbers
 from collections.abc import Sequence
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 
@@ -62,8 +63,8 @@ def shape(
 def between(
   name: str,
   value: object,
-  low: float = -np.inf,
-  high: float = np.inf,
+  low: float | int = -np.inf,
+  high: float | int = np.inf,
   *,
   low_open: bool = False,
   high_open: bool = False,
@@ -77,7 +78,9 @@ def between(
   if not (np.isfinite(number) and above and below):
     left = "(" if low_open or low == -np.inf else "["
     right = ")" if high_open or high == np.inf else "]"
-    raise ValueError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {number:g}")
+    raise ValueError(
+      f"{name} must be in {left}{low:g}, {high:g}{right}, got {number:g}"
+    )
 
 
 def positive(name: str, value: object) -> None:

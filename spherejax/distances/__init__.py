@@ -1,1 +1,64 @@
-"""distances."""
+"""Normalisations, distances and similarities, for matching vectors and all pairs.
+
+Elementwise forms take two arrays of one shape [..., dim]; pairwise forms take
+[n, dim] and [m, dim] and return [n, m]. All are finite, with finite derivatives,
+at zero vectors and at coincident points.
+"""
+
+from spherejax.distances._angular import angle as angle
+from spherejax.distances._angular import chordal as chordal
+from spherejax.distances._angular import cosine as cosine
+from spherejax.distances._angular import cosine_distance as cosine_distance
+from spherejax.distances._angular import dot as dot
+from spherejax.distances._angular import pairwise_angle as pairwise_angle
+from spherejax.distances._angular import pairwise_chordal as pairwise_chordal
+from spherejax.distances._angular import pairwise_cosine as pairwise_cosine
+from spherejax.distances._angular import (
+  pairwise_cosine_distance as pairwise_cosine_distance,
+)
+from spherejax.distances._angular import pairwise_dot as pairwise_dot
+from spherejax.distances._euclidean import euclidean as euclidean
+from spherejax.distances._euclidean import pairwise_euclidean as pairwise_euclidean
+from spherejax.distances._euclidean import (
+  pairwise_squared_euclidean as pairwise_squared_euclidean,
+)
+from spherejax.distances._euclidean import squared_euclidean as squared_euclidean
+from spherejax.distances._normalize import l2_normalize as l2_normalize
+from spherejax.distances._normalize import (
+  l2_normalize_additive as l2_normalize_additive,
+)
+from spherejax.distances._normalize import l2_normalize_clipped as l2_normalize_clipped
+from spherejax.distances._normalize import unit_ball as unit_ball
+from spherejax.distances._poincare import mobius_add as mobius_add
+from spherejax.distances._poincare import pairwise_poincare as pairwise_poincare
+from spherejax.distances._poincare import poincare as poincare
+from spherejax.distances._poincare import poincare_exp as poincare_exp
+from spherejax.distances._poincare import poincare_log as poincare_log
+from spherejax.distances._poincare import poincare_project as poincare_project
+
+__all__ = [
+  "angle",
+  "chordal",
+  "cosine",
+  "cosine_distance",
+  "dot",
+  "euclidean",
+  "l2_normalize",
+  "l2_normalize_additive",
+  "l2_normalize_clipped",
+  "mobius_add",
+  "pairwise_angle",
+  "pairwise_chordal",
+  "pairwise_cosine",
+  "pairwise_cosine_distance",
+  "pairwise_dot",
+  "pairwise_euclidean",
+  "pairwise_poincare",
+  "pairwise_squared_euclidean",
+  "poincare",
+  "poincare_exp",
+  "poincare_log",
+  "poincare_project",
+  "squared_euclidean",
+  "unit_ball",
+]

@@ -1,0 +1,67 @@
+"""What all pairwise forms share: checks, types, the diagonal, row blocks."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from spherejax import _checks, _numerics
+
+METHODS = ("gram", "difference")
+
+
+def operands(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, jnp.dtype]:
+  """Both operands of an elementwise form in their computing type, and the result's."""
+  x, y = jnp.asarray(x), jnp.asarray(y)
+  for name, array in (("x", x), ("y", y)):
+    _checks.floating(name, array)
+    if array.ndim == 0:
+      raise ValueError(f"{name} must have a last axis of components, got shape ()")
+  if x.shape != y.shape:
+    raise ValueError(f"x and y must have one shape, got {x.shape} and {y.shape}")
+  dtype = jnp.result_type(x, y)
+  wide = _numerics.compute_dtype(dtype)
+  return x.astype(wide), y.astype(wide), dtype
+
+
+def rows(x: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array, jnp.dtype]:
+  """Both sets of rows in their computing type, and the type of the result."""
+  x = jnp.asarray(x)
+  y = x if y is None else jnp.asarray(y)
+  for name, array in (("x", x), ("y", y)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+  if x.shape[1] != y.shape[1]:
+    raise ValueError(
+      f"x and y must have rows of one length, got shapes {x.shape} and {y.shape}"
+    )
+  dtype = jnp.result_type(x, y)
+  wide = _numerics.compute_dtype(dtype)
+  return x.astype(wide), y.astype(wide), dtype
+
+
+def product(x: Array, y: Array) -> Array:
+  """X y^T without reduced-precision multiplications: [n, d], [m, d] -> [n, m]."""
+  return jnp.matmul(x, y.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:
+  """The square matrix with `value` (a scalar, or one entry a row) on its diagonal."""
+  count = matrix.shape[0]
+  on_diagonal = jnp.eye(count, dtype=bool)
+  column = jnp.broadcast_to(jnp.asarray(value, matrix.dtype), (count,))[:, None]
+  return jnp.where(on_diagonal, column, matrix)
+
+
+def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
+  """|x_i - y_j|^2, from the matrix product or from explicit differences."""
+  _checks.one_of("method", method, METHODS)
+  if method == "gram":
+    norms = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None]
+    return jax.nn.relu(norms - 2 * product(x, y))
+  if block_size is None:
+    block_size = max(x.shape[0], 1)
+  _checks.count("block_size", block_size)
+  return jax.lax.map(
+    lambda row: jnp.sum((row[None] - y) ** 2, axis=-1), x, batch_size=block_size
+  )

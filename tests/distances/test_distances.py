@@ -1,0 +1,317 @@
+"""Normalisations and distances against NumPy, and at their singular points."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from jax.test_util import check_grads
+
+from spherejax import distances
+
+ELEMENTWISE = {
+  "squared_euclidean": lambda x, y: ((x - y) ** 2).sum(),
+  "euclidean": lambda x, y: np.sqrt(((x - y) ** 2).sum()),
+  "dot": lambda x, y: (x * y).sum(),
+  "cosine": lambda x, y: (x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()),
+  "cosine_distance": lambda x, y: (
+    1 - (x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum())
+  ),
+  "chordal": lambda x, y: np.sqrt(((unit(x) - unit(y)) ** 2).sum()),
+  "angle": lambda x, y: np.arccos((unit(x) * unit(y)).sum()),
+  "poincare": lambda x, y: 2 * np.arctanh(np.linalg.norm(mobius(-x, y, 1.0))),
+}
+DIFFERENCE = ("squared_euclidean", "euclidean", "chordal", "angle", "poincare")
+
+
+def unit(x):
+  return x / np.sqrt((x * x).sum())
+
+
+def mobius(x, y, c):
+  xy, x2, y2 = (x * y).sum(), (x * x).sum(), (y * y).sum()
+  top = (1 + 2 * c * xy + c * y2) * x + (1 - c * x2) * y
+  return top / (1 + 2 * c * xy + c * c * x2 * y2)
+
+
+def rows(seed, count, dim=5):
+  """Rows inside the unit ball, so that every distance is defined on them."""
+  x = np.random.default_rng(seed).normal(size=(count, dim))
+  return 0.8 * x / (1 + np.linalg.norm(x, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_and_pairwise_equal_the_formula(name, x64):
+  x, y = rows(0, 6), rows(1, 4)
+  elementwise = getattr(distances, name)
+  pairwise = getattr(distances, f"pairwise_{name}")
+  expected = np.array([[ELEMENTWISE[name](a, b) for b in y] for a in x])
+  np.testing.assert_allclose(pairwise(x, y), expected, rtol=1e-10, atol=1e-12)
+  np.testing.assert_allclose(
+    elementwise(x[:4], y), np.diagonal(expected), rtol=1e-10, atol=1e-12
+  )
+  single = pairwise(x.astype(np.float32), y.astype(np.float32))
+  assert single.dtype == jnp.float32
+  np.testing.assert_allclose(single, expected, rtol=2e-5, atol=2e-6)
+  half = pairwise(jnp.asarray(x, jnp.bfloat16), jnp.asarray(y, jnp.bfloat16))
+  assert half.dtype == jnp.bfloat16
+  np.testing.assert_allclose(half.astype(float), expected, rtol=3e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_self_call_has_an_exact_diagonal(name):
+  x = rows(2, 5).astype(np.float32)
+  x[3] = 0
+  matrix = getattr(distances, f"pairwise_{name}")(x)
+  zero = {"cosine_distance": 1.0, "angle": np.pi / 2}.get(name, 0.0)
+  diagonal = {"dot": (x * x).sum(1), "cosine": np.array([1, 1, 1, 0, 1.0])}.get(
+    name, np.where(np.arange(5) == 3, zero, 0)
+  )
+  np.testing.assert_allclose(np.diagonal(matrix), diagonal, rtol=1e-6)
+  np.testing.assert_allclose(
+    matrix - np.diag(np.diagonal(matrix)),
+    getattr(distances, f"pairwise_{name}")(x, x) * (1 - np.eye(5, dtype=np.float32)),
+    atol=1e-6,
+  )
+
+
+@pytest.mark.parametrize("name", DIFFERENCE)
+@pytest.mark.parametrize("block_size", [1, 4, 6, 9])
+def test_difference_form_is_the_gram_form_away_from_zero(name, block_size, x64):
+  x, y = rows(0, 6), rows(1, 4)
+  pairwise = getattr(distances, f"pairwise_{name}")
+  np.testing.assert_allclose(
+    pairwise(x, y, method="difference", block_size=block_size),
+    pairwise(x, y, method="gram"),
+    rtol=1e-10,
+  )
+
+
+def test_difference_form_keeps_small_distances_that_the_product_loses():
+  x = np.zeros((2, 8), np.float32)
+  x[:, 0] = 1
+  x[1, 1] = 1e-4
+  exact = distances.pairwise_euclidean(x, method="difference")[0, 1]
+  np.testing.assert_allclose(exact, 1e-4, rtol=1e-6)
+  assert distances.pairwise_euclidean(x)[0, 1] == 0
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_gradients_agree_with_differences(name, x64):
+  x, y = rows(3, 3), rows(4, 3)
+  check_grads(getattr(distances, name), (x, y), 2, modes=["fwd", "rev"], rtol=1e-5)
+  pairwise = getattr(distances, f"pairwise_{name}")
+  check_grads(pairwise, (x, y), 1, modes=["fwd", "rev"], rtol=1e-5)
+  check_grads(pairwise, (x,), 1, modes=["rev"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_finite_at_zero_duplicate_and_antipodal_rows(name):
+  x = np.array([[0.5, 0], [0.5, 0], [-0.5, 0], [0, 0], [0, 0]], np.float32)
+  pairwise = getattr(distances, f"pairwise_{name}")
+  for call in (lambda x: pairwise(x), lambda x: pairwise(x, jnp.asarray(x[::-1]))):
+    values, pull_back = jax.vjp(call, x)
+    (gradient,) = pull_back(jnp.ones_like(values))
+    assert np.isfinite(values).all()
+    assert np.isfinite(gradient).all()
+  value, gradient = jax.value_and_grad(
+    lambda x: getattr(distances, name)(x, jnp.zeros(2))
+  )(jnp.zeros(2))
+  assert np.isfinite(value)
+  np.testing.assert_array_equal(gradient, np.zeros(2))
+
+
+def test_derivative_is_zero_at_coincident_points():
+  x = jnp.array([0.3, 0.4])
+  for name in ("euclidean", "chordal", "angle", "poincare"):
+    gradient = jax.grad(lambda x, name=name: getattr(distances, name)(x, x + 0))(x)
+    np.testing.assert_allclose(gradient, 0, atol=1e-7)
+
+
+def test_angle_is_exact_near_zero_and_pi():
+  for theta in (1e-4, 1e-3, 1.0, np.pi - 1e-3):
+    x = jnp.array([1.0, 0.0])
+    y = jnp.array([np.cos(theta), np.sin(theta)], jnp.float32)
+    np.testing.assert_allclose(distances.angle(x, 3 * y), theta, rtol=1e-3)
+  np.testing.assert_allclose(distances.angle(x, -x), np.pi, rtol=1e-6)
+  np.testing.assert_allclose(distances.angle(x, 0 * x), np.pi / 2, rtol=1e-6)
+  np.testing.assert_allclose(distances.angle(0 * x, 0 * x), np.pi / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-10, 1.0, 1e4, 1e30])
+def test_normalisation_over_the_whole_range_of_float32(size):
+  x = np.array([[3.0, 4.0, 0.0], [0.0, 0.0, 0.0]], np.float32) * np.float32(size)
+  expected = [[0.6, 0.8, 0], [0, 0, 0]]
+  np.testing.assert_allclose(distances.l2_normalize(x), expected, rtol=1e-6)
+  np.testing.assert_allclose(
+    distances.pairwise_cosine(x, np.array([[0, 1, 0]], np.float32)),
+    [[0.8], [0]],
+    rtol=1e-6,
+  )
+  weights = jnp.array([1.0, 0.0, 0.0])
+  gradient = jax.grad(lambda row: distances.l2_normalize(row) @ weights)(
+    jnp.asarray(x[0])
+  )
+  jacobian = (np.eye(3)[0] - 0.6 * np.array([0.6, 0.8, 0])) / (5 * size)
+  np.testing.assert_allclose(gradient * size, jacobian * size, rtol=1e-5, atol=1e-7)
+  at_zero = jax.jacobian(distances.l2_normalize)(jnp.zeros(3))
+  np.testing.assert_array_equal(at_zero, np.zeros((3, 3)))
+
+
+def test_rows_that_are_not_numbers_stay_so():
+  x = jnp.array([[jnp.nan, 1.0], [3.0, 4.0]])
+  normalized = distances.l2_normalize(x)
+  assert np.isnan(normalized[0]).all()
+  np.testing.assert_allclose(normalized[1], [0.6, 0.8], rtol=1e-6)
+
+
+def test_normalisation_variants(x64):
+  x = rows(5, 4) * 3
+  x[2] = 0
+  lengths = np.linalg.norm(x, axis=1, keepdims=True)
+  np.testing.assert_allclose(
+    distances.l2_normalize_additive(x, offset=0.5), x / (lengths + 0.5), rtol=1e-12
+  )
+  np.testing.assert_allclose(
+    distances.l2_normalize_clipped(x, floor=0.9),
+    x / np.maximum(lengths, 0.9),
+    rtol=1e-12,
+  )
+  np.testing.assert_allclose(
+    distances.unit_ball(x), x / np.maximum(lengths, 1), rtol=1e-12
+  )
+  zero = jnp.zeros(3)
+  additive = jax.jacobian(lambda x: distances.l2_normalize_additive(x, offset=0.5))
+  np.testing.assert_array_equal(additive(zero), np.zeros((3, 3)))
+  clipped = jax.jacobian(lambda x: distances.l2_normalize_clipped(x, floor=0.5))
+  np.testing.assert_allclose(clipped(zero), 2 * np.eye(3))
+  on_sphere = jnp.array([1.0, 0.0])
+  ball = jax.jacobian(distances.unit_ball)
+  np.testing.assert_allclose(ball(on_sphere), np.eye(2))
+  np.testing.assert_allclose(ball(2 * on_sphere), np.diag([0, 0.5]))
+  np.testing.assert_allclose(ball(zero), np.eye(3))
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(
+  hnp.arrays(np.float32, (2, 4), elements=st.floats(-3, 3, width=32)),
+)
+def test_unit_ball_is_a_projection(pair):
+  u, v = distances.unit_ball(pair)
+  np.testing.assert_allclose(distances.unit_ball(u), u, rtol=1e-6)
+  apart = np.linalg.norm(u - v)
+  assert apart <= np.linalg.norm(pair[0] - pair[1]) * (1 + 1e-6) + 1e-6
+  assert np.linalg.norm(u) <= 1 + 1e-6
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(
+  hnp.arrays(np.float32, (2, 4), elements=st.floats(-3, 3, width=32)).filter(
+    lambda x: (np.linalg.norm(x, axis=1) > 0.1).all()
+  )
+)
+def test_cosine_chordal_and_angle_tell_the_same(pair):
+  x, y = pair
+  cosine, chordal = distances.cosine(x, y), distances.chordal(x, y)
+  angle = distances.angle(x, y)
+  np.testing.assert_allclose(chordal**2, 2 - 2 * cosine, atol=2e-6)
+  np.testing.assert_allclose(chordal, 2 * np.sin(angle / 2), atol=2e-6)
+  assert 0 <= angle <= np.pi + 1e-6
+  np.testing.assert_allclose(distances.cosine(2 * x, 0.5 * y), cosine, atol=1e-6)
+
+
+@pytest.mark.parametrize("c", [0.1, 1.0, 4.0])
+def test_poincare_forms_maps_and_metric(c, x64):
+  x, y, z = (rows(seed, 20) / np.sqrt(c) for seed in (6, 7, 8))
+  d = distances.poincare(x, y, curvature=c)
+  expected = [
+    2 / np.sqrt(c) * np.arctanh(np.sqrt(c) * np.linalg.norm(mobius(-a, b, c)))
+    for a, b in zip(x, y, strict=True)
+  ]
+  np.testing.assert_allclose(d, expected, rtol=1e-12)
+  np.testing.assert_allclose(distances.poincare(y, x, curvature=c), d, rtol=1e-14)
+  detour = distances.poincare(x, z, curvature=c) + distances.poincare(z, y, curvature=c)
+  assert (d <= detour + 1e-12).all()
+  np.testing.assert_allclose(
+    distances.mobius_add(x, y, curvature=c),
+    [mobius(a, b, c) for a, b in zip(x, y, strict=True)],
+    rtol=1e-12,
+  )
+  tangent = distances.poincare_log(x, y, curvature=c)
+  np.testing.assert_allclose(
+    distances.poincare_exp(x, tangent, curvature=c), y, rtol=1e-9, atol=1e-12
+  )
+  metric = 2 / (1 - c * (x**2).sum(1)) * np.linalg.norm(tangent, axis=1)
+  np.testing.assert_allclose(metric, d, rtol=1e-10)
+  np.testing.assert_array_equal(
+    distances.poincare_exp(x, np.zeros_like(x), curvature=c), x
+  )
+  np.testing.assert_allclose(distances.poincare_log(x, x, curvature=c), 0, atol=1e-15)
+
+
+def test_poincare_limits_and_close_points(x64):
+  x, y = rows(9, 5), rows(10, 5)
+  np.testing.assert_allclose(
+    distances.poincare(x, y, curvature=1e-9),
+    2 * np.linalg.norm(x - y, axis=1),
+    rtol=1e-8,
+  )
+  close = x.copy()
+  close[:, 0] += 1e-9
+  expected = 2e-9 / (1 - (x**2).sum(1))
+  np.testing.assert_allclose(distances.poincare(x, close), expected, rtol=1e-6)
+  outside = np.full((5, 5), 0.9)
+  assert np.isnan(distances.poincare(x, outside)).all()
+  inside = distances.poincare_project(outside, curvature=4.0)
+  np.testing.assert_allclose(np.linalg.norm(inside, axis=1), (1 - 1e-5) / 2)
+  np.testing.assert_array_equal(distances.poincare_project(x), x)
+  single = distances.poincare_project(outside.astype(np.float32))
+  np.testing.assert_allclose(np.linalg.norm(single, axis=1), 1 - 4e-3, rtol=1e-6)
+
+
+def test_distances_of_identical_rows_are_exactly_zero():
+  x = np.tile(np.random.default_rng(0).normal(size=(1, 7)), (5, 1)).astype(np.float32)
+  for method in ("gram", "difference"):
+    apart = distances.pairwise_euclidean(x, method=method)
+    np.testing.assert_allclose(apart, 0, atol=2e-3 if method == "gram" else 0)
+
+
+def test_empty_sets_give_empty_matrices():
+  for name in ELEMENTWISE:
+    pairwise = getattr(distances, f"pairwise_{name}")
+    assert pairwise(jnp.zeros((0, 3)), jnp.zeros((4, 3))).shape == (0, 4)
+    assert pairwise(jnp.zeros((4, 3)), jnp.zeros((0, 3))).shape == (4, 0)
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda d: d.euclidean(jnp.zeros((2, 3)), jnp.zeros((2, 4))), ValueError, "(2, 4)"),
+    (lambda d: d.pairwise_euclidean(jnp.zeros(3)), ValueError, "(3,)"),
+    (lambda d: d.pairwise_dot(jnp.zeros((2, 3)), jnp.zeros((2, 4))), ValueError, "4)"),
+    (lambda d: d.pairwise_cosine(jnp.zeros((2, 3), int)), TypeError, "int32"),
+    (lambda d: d.l2_normalize(jnp.zeros((2, 3), int)), TypeError, "int32"),
+    (lambda d: d.l2_normalize(jnp.zeros(())), ValueError, "()"),
+    (
+      lambda d: d.pairwise_euclidean(jnp.zeros((2, 3)), method="exact"),
+      ValueError,
+      "'exact'",
+    ),
+    (
+      lambda d: d.pairwise_euclidean(
+        jnp.zeros((2, 3)), method="difference", block_size=0
+      ),
+      ValueError,
+      "got 0",
+    ),
+    (lambda d: d.poincare(jnp.zeros(3), jnp.zeros(3), curvature=0), ValueError, "0"),
+    (lambda d: d.unit_ball(jnp.zeros(3, bool)), TypeError, "bool"),
+    (lambda d: d.l2_normalize_clipped(jnp.zeros(3), floor=-1.0), ValueError, "-1"),
+  ],
+)
+def test_bad_input_is_named(call, error, message, unchecked):
+  with pytest.raises(error) as raised:
+    call(distances)
+  assert message in str(raised.value)
