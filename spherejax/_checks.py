@@ -12,6 +12,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+_Array = jax.Array | np.ndarray
+
 
 def static_number(value: object) -> float | None:
   """The number, when it is known at trace time; None when it is traced."""
@@ -24,25 +26,25 @@ def static_number(value: object) -> float | None:
   return None
 
 
-def floating(name: str, array: jax.Array) -> None:
+def floating(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is floating."""
   if not jnp.issubdtype(array.dtype, jnp.floating):
     raise TypeError(f"{name} must be floating, got dtype {array.dtype}")
 
 
-def integer(name: str, array: jax.Array) -> None:
+def integer(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` holds integers."""
   if not jnp.issubdtype(array.dtype, jnp.integer):
     raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
 
 
-def boolean(name: str, array: jax.Array) -> None:
+def boolean(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is boolean."""
   if array.dtype != jnp.bool_:
     raise TypeError(f"{name} must be boolean, got dtype {array.dtype}")
 
 
-def rank(name: str, array: jax.Array, *allowed: int) -> None:
+def rank(name: str, array: _Array, *allowed: int) -> None:
   """Raises ValueError unless `array` has one of the allowed numbers of axes."""
   if array.ndim not in allowed:
     ranks = " or ".join(map(str, allowed))
@@ -50,7 +52,7 @@ def rank(name: str, array: jax.Array, *allowed: int) -> None:
 
 
 def shape(
-  name: str, array: jax.Array, expected: Sequence[int], to_match: str = ""
+  name: str, array: _Array, expected: Sequence[int], to_match: str = ""
 ) -> None:
   """Raises ValueError unless `array` has exactly the expected shape."""
   if array.shape != tuple(expected):
@@ -103,13 +105,13 @@ def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
 
-def labels(array: jax.Array, batch: jax.Array, name: str = "labels") -> None:
+def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
   """Raises unless `array` holds one integer for each row of `batch`."""
   integer(name, array)
   shape(name, array, batch.shape[:1], f"the {batch.shape[0]} rows of {batch.shape}")
 
 
-def mask(array: jax.Array, expected: Sequence[int], name: str = "where") -> None:
+def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
   """Raises unless `array` is boolean and of the expected shape."""
   boolean(name, array)
   shape(name, array, expected)
