@@ -1,0 +1,204 @@
+"""Fixed points: affine maps with known answers, implicit derivatives, reports."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from spherejax import solvers
+from spherejax.solvers import _fixed_point
+
+
+def contraction(size, seed=0, norm=0.6):
+  """A matrix that is not symmetric, of the given spectral norm, and an offset."""
+  random = np.random.default_rng(seed)
+  matrix = random.normal(size=(size, size))
+  return matrix * norm / np.linalg.norm(matrix, 2), random.normal(size=size)
+
+
+def affine(matrix, offset, **keywords):
+  start = jnp.zeros_like(offset)
+  return solvers.fixed_point(lambda x: matrix @ x + offset, start, **keywords)
+
+
+@pytest.fixture(params=["elimination", "series"])
+def linear_solver(request, monkeypatch):
+  if request.param == "series":
+    monkeypatch.setattr(_fixed_point, "_DENSE_UNKNOWNS", 0)
+
+
+def test_affine_map(x64):
+  matrix, offset = contraction(7)
+  point = affine(matrix, offset, tol=1e-14, max_steps=200)
+  expected = np.linalg.solve(np.eye(7) - matrix, offset)
+  np.testing.assert_allclose(point.value, expected, rtol=1e-12, atol=1e-12)
+  assert point.converged
+  np.testing.assert_allclose(
+    point.residual,
+    np.abs(matrix @ point.value + offset - point.value).max(),
+    atol=1e-15,
+  )
+
+
+def test_steps_and_residual_of_a_known_rate():
+  """x <- x/2 + 1 from 0: |x_k - 2| = 2^(1-k), gap 2^-k <= 2^-10 first at k = 10."""
+  point = solvers.fixed_point(lambda x: x / 2 + 1, 0.0, tol=2.0**-10)
+  assert point.steps == 10
+  assert point.residual == 2.0**-10
+  assert point.value == 2 - 2.0**-9
+  assert point.converged
+
+
+def test_derivative_of_an_affine_map(x64, linear_solver):
+  """x = (I - A)^-1 b, so dL/db = (I - A)^-T g and dL/dA = (dL/db) x^T."""
+  matrix, offset = contraction(6)
+  weights = np.arange(1.0, 7.0)
+
+  def loss(matrix, offset):
+    return weights @ affine(matrix, offset, tol=1e-14, max_steps=200).value
+
+  d_matrix, d_offset = jax.grad(loss, (0, 1))(matrix, offset)
+  adjoint = np.linalg.solve(np.eye(6) - matrix.T, weights)
+  x = np.linalg.solve(np.eye(6) - matrix, offset)
+  np.testing.assert_allclose(d_offset, adjoint, rtol=1e-11)
+  np.testing.assert_allclose(d_matrix, np.outer(adjoint, x), rtol=1e-11, atol=1e-12)
+  direction = np.cos(np.arange(6.0))
+  _, tangent = jax.jvp(lambda b: loss(matrix, b), (offset,), (direction,))
+  np.testing.assert_allclose(tangent, adjoint @ direction, rtol=1e-11)
+
+
+def nonlinear(matrix, offset):
+  """A pytree of two arrays of different shapes, coupled."""
+
+  def fn(tree):
+    mixed = jnp.tanh(matrix @ tree["x"] + offset + tree["y"])
+    return {"x": mixed, "y": 0.3 * jnp.sin(mixed[0])}
+
+  init = {"x": jnp.zeros_like(offset), "y": jnp.zeros((), offset.dtype)}
+  return solvers.fixed_point(fn, init, tol=1e-14, max_steps=300)
+
+
+def test_derivatives_of_both_modes_and_orders(x64, linear_solver):
+  matrix, offset = contraction(3, norm=0.5)
+  check_grads(
+    jax.jit(lambda matrix, offset: nonlinear(matrix, offset).value),
+    (jnp.asarray(matrix), jnp.asarray(offset)),
+    order=2,
+    modes=("fwd", "rev"),
+  )
+
+
+def test_equals_differentiation_through_the_steps(x64):
+  matrix, offset = contraction(4)
+
+  def unrolled(offset):
+    x = jnp.zeros(4)
+    for _ in range(120):
+      x = jnp.tanh(matrix @ x + offset)
+    return jnp.sum(x**2)
+
+  def implicit(offset):
+    def fn(x):
+      return jnp.tanh(matrix @ x + offset)
+
+    return jnp.sum(solvers.fixed_point(fn, jnp.zeros(4), tol=1e-15).value ** 2)
+
+  np.testing.assert_allclose(
+    jax.grad(implicit)(offset), jax.grad(unrolled)(offset), rtol=1e-12
+  )
+
+
+def test_many_unknowns_use_the_series():
+  """More unknowns than elimination takes: a shifted average with a known answer."""
+  size = _fixed_point._DENSE_UNKNOWNS + 1
+  offset = jnp.linspace(-1, 1, size)
+
+  def loss(offset):
+    def fn(x):
+      return 0.5 * jnp.roll(x, 1) + offset
+
+    return solvers.fixed_point(fn, jnp.zeros(size), tol=1e-6).value[0]
+
+  # x_0 = sum_k 2^-k b_(-k): the weight of b_(size - k) is 2^-k.
+  expected = np.zeros(size)
+  expected[0] = 1
+  expected[1:] = 0.5 ** np.arange(size - 1, 0, -1)
+  np.testing.assert_allclose(jax.grad(loss)(offset), expected, atol=1e-6)
+
+
+def test_vmap_equals_the_loop():
+  matrix, offset = (jnp.asarray(part, jnp.float32) for part in contraction(3))
+  scales = jnp.array([0.1, 0.9, 1.3])
+
+  def solve(scale):
+    return affine(scale * matrix, offset, tol=1e-5)
+
+  gradient = jax.grad(lambda scale: solve(scale).value.sum())
+  batch, gradients = jax.vmap(solve)(scales), jax.vmap(gradient)(scales)
+  assert len(set(batch.steps.tolist())) > 1
+  for i, scale in enumerate(scales):
+    one = jax.tree.map(lambda leaf, i=i: leaf[i], batch)
+    chex.assert_trees_all_close(one, solve(scale), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradients[i], gradient(scale), rtol=1e-4)
+
+
+def test_does_not_raise_for_non_convergence():
+  diverging = solvers.fixed_point(lambda x: 2 * x + 1, 1.0, max_steps=5)
+  assert not diverging.converged
+  assert diverging.steps == 5
+  assert not solvers.fixed_point(lambda x: x * jnp.nan, 1.0).converged
+
+
+def test_start_and_report_carry_no_derivative():
+  def fn(start):
+    point = solvers.fixed_point(lambda x: jnp.cos(x), start)
+    return point.value + point.residual
+
+  assert jax.grad(fn)(1.0) == 0
+
+
+def test_traces_once_with_traced_constants():
+  @jax.jit
+  @chex.assert_max_traces(n=1)
+  def solve(rate, tol):
+    return solvers.fixed_point(lambda x: rate * x + 1, 0.0, tol=tol).value
+
+  np.testing.assert_allclose(solve(0.5, 1e-6), 2, rtol=1e-5)
+  np.testing.assert_allclose(solve(0.2, 1e-5), 1.25, rtol=1e-5)
+
+
+def test_backward_memory_does_not_depend_on_the_steps():
+  matrix, offset = (jnp.asarray(part, jnp.float32) for part in contraction(8))
+
+  def memory(max_steps):
+    def loss(b):
+      return affine(matrix, b, max_steps=max_steps).value.sum()
+
+    compiled = jax.jit(jax.grad(loss)).lower(offset).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+  assert memory(1000) == memory(2)
+
+
+@pytest.mark.parametrize(
+  ("keywords", "message"),
+  [
+    ({"tol": 0.0}, "tol .* got 0"),
+    ({"tol": -1e-3}, r"tol .* got -0\.001"),
+    ({"max_steps": 0}, "max_steps .* got 0"),
+  ],
+)
+def test_static_errors(keywords, message):
+  with pytest.raises(ValueError, match=message):
+    solvers.fixed_point(jnp.cos, 1.0, **keywords)
+
+
+def test_wrong_functions_and_starts(unchecked):
+  with pytest.raises(ValueError, match=r"float32\[3\].*float32\[2\]"):
+    solvers.fixed_point(lambda x: x[:2], jnp.zeros(3))
+  with pytest.raises(ValueError, match=r"at least one entry"):
+    solvers.fixed_point(lambda x: x, jnp.zeros(0))
+  with pytest.raises(TypeError, match="int32"):
+    solvers.fixed_point(lambda x: x, jnp.zeros(3, jnp.int32))

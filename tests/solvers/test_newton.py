@@ -1,0 +1,173 @@
+"""Scalar roots: known roots, implicit derivatives, safeguards, what is reported."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from spherejax import solvers
+
+
+def bisected(fn, low, high):
+  """The root by 200 halvings in float64."""
+  rising = fn(high) > fn(low)
+  for _ in range(200):
+    middle = (low + high) / 2
+    low, high = (low, middle) if (fn(middle) > 0) == rising else (middle, high)
+  return (low + high) / 2
+
+
+CASES = {
+  "rising": (lambda x: x**3 + x - 2.5, 0.0, 3.0),
+  "falling": (lambda x: np.exp(-x) - x, 0.0, 1.0),
+  "inflection": (lambda x: np.arctan(x - 7.0), -90.0, 100.0),  # plain Newton diverges
+  "flat ends": (lambda x: np.tanh(20 * (x - 0.3)) + 1e-3, -8.0, 9.0),
+  "end of the bracket": (lambda x: x * (x + 1), 0.0, 5.0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_finds_the_root(name, x64):
+  fn, low, high = CASES[name]
+  expected = bisected(fn, low, high)
+  # The same formulas with jax's functions.
+  mine = {
+    "falling": lambda x: jnp.exp(-x) - x,
+    "inflection": lambda x: jnp.arctan(x - 7.0),
+    "flat ends": lambda x: jnp.tanh(20 * (x - 0.3)) + 1e-3,
+  }.get(name, fn)
+  root = solvers.newton(mine, (low, high), tol=1e-13)
+  assert root.converged
+  assert root.residual <= 1e-13
+  assert root.steps <= 25
+  np.testing.assert_allclose(root.value, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_newton_steps_are_quadratic(x64):
+  """Few steps where bisection would need 45."""
+  root = solvers.newton(lambda x: jnp.exp(x) - 3.0, (0.0, 2.0), tol=1e-13)
+  assert root.converged
+  assert root.steps <= 6
+  np.testing.assert_allclose(root.value, np.log(3.0), rtol=1e-14)
+
+
+def test_float32_root_needs_no_float64():
+  root = solvers.newton(lambda x: x**2 - 2.0, (0, 2), tol=1e-6)
+  assert root.value.dtype == jnp.float32
+  np.testing.assert_allclose(root.value, np.sqrt(2), rtol=2e-7)
+
+
+def test_ends_when_the_bracket_cannot_be_split():
+  """A residual below every reachable one: stops by itself, reports honestly."""
+  root = solvers.newton(lambda x: 1e6 * (x**3 - 2.0), (0.0, 2.0), tol=1e-9)
+  assert not root.converged
+  assert root.steps < 64
+  np.testing.assert_allclose(root.value, 2 ** (1 / 3), rtol=2e-7)
+
+
+def test_without_a_sign_change_the_better_end_is_reported():
+  root = solvers.newton(lambda x: x**2 + 1.0, (-1.0, 3.0))
+  assert not root.converged
+  assert root.value == -1
+  assert root.residual == 2
+
+
+def test_too_few_steps_are_reported():
+  root = solvers.newton(lambda x: jnp.arctan(x - 7.0), (-90.0, 100.0), max_steps=2)
+  assert root.steps == 2
+  assert not root.converged
+
+
+def test_nan_is_reported():
+  root = solvers.newton(lambda x: x * jnp.nan, (0.0, 1.0))
+  assert not root.converged
+
+
+def depressed_cubic(a, b):
+  return solvers.newton(lambda x: x**3 + a * x - b, (0.0, 4.0), tol=1e-13).value
+
+
+def test_derivatives_of_both_modes_and_orders(x64):
+  check_grads(
+    depressed_cubic, (jnp.float64(1.5), jnp.float64(2.0)), order=2, modes=("fwd", "rev")
+  )
+
+
+def test_derivative_is_the_implicit_one(x64):
+  a, b = 1.5, 2.0
+  x = bisected(lambda t: t**3 + a * t - b, 0.0, 4.0)
+  slope = 3 * x**2 + a
+  d_a, d_b = jax.grad(depressed_cubic, (0, 1))(jnp.float64(a), jnp.float64(b))
+  np.testing.assert_allclose([d_a, d_b], [-x / slope, 1 / slope], rtol=1e-12)
+  second = jax.grad(jax.grad(depressed_cubic, 1), 1)(jnp.float64(a), jnp.float64(b))
+  np.testing.assert_allclose(second, -6 * x / slope**3, rtol=1e-12)
+
+
+def test_bracket_and_report_carry_no_derivative():
+  def fn(high):
+    root = solvers.newton(lambda x: x**2 - 2.0, (0.0, high))
+    return root.value + root.residual
+
+  assert jax.grad(fn)(2.0) == 0
+
+
+def test_vmap_equals_the_loop():
+  targets = jnp.array([0.1, 1.0, 5.0, 100.0])
+  highs = jnp.array([1.0, 2.0, 4.0, 30.0])
+
+  def one(target, high):
+    return solvers.newton(lambda x: x**2 - target, (0.0, high))
+
+  batch = jax.vmap(one)(targets, highs)
+  assert len(set(batch.steps.tolist())) > 1
+  for i in range(4):
+    chex.assert_trees_all_close(
+      jax.tree.map(lambda leaf, i=i: leaf[i], batch),
+      one(targets[i], highs[i]),
+      rtol=2e-7,
+    )
+
+
+def test_traces_once():
+  @jax.jit
+  @chex.assert_max_traces(n=1)
+  def root(target, high, tol):
+    return solvers.newton(lambda x: x**2 - target, (0.0, high), tol=tol).value
+
+  np.testing.assert_allclose(root(2.0, 2.0, 1e-6), 2**0.5, rtol=1e-6)
+  np.testing.assert_allclose(root(3.0, 5.0, 1e-5), 3**0.5, rtol=1e-5)
+
+
+def test_backward_memory_does_not_depend_on_the_steps():
+  def memory(max_steps):
+    def root(target):
+      return solvers.newton(lambda x: x**2 - target, (0.0, 9.0), max_steps=max_steps)
+
+    compiled = jax.jit(jax.grad(lambda target: root(target).value)).lower(2.0).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+  assert memory(1000) == memory(2)
+
+
+@pytest.mark.parametrize(
+  ("keywords", "bracket", "message"),
+  [
+    ({}, (2.0, 1.0), r"got \(2.0, 1.0\)"),
+    ({}, (1.0, 1.0), r"got \(1.0, 1.0\)"),
+    ({"tol": 0.0}, (0.0, 1.0), "tol .* got 0"),
+    ({"tol": -1.0}, (0.0, 1.0), "tol .* got -1"),
+    ({"max_steps": 0}, (0.0, 1.0), "max_steps .* got 0"),
+  ],
+)
+def test_static_errors(keywords, bracket, message):
+  with pytest.raises(ValueError, match=message):
+    solvers.newton(lambda x: x, bracket, **keywords)
+
+
+def test_wrong_kinds_of_arguments(unchecked):
+  with pytest.raises(TypeError, match=r"max_steps .* got 2\.5"):
+    solvers.newton(lambda x: x, (0.0, 1.0), max_steps=2.5)
+  with pytest.raises(ValueError, match=r"scalar, got shape \(2,\)"):
+    solvers.newton(lambda x: jnp.stack([x, x]), (0.0, 1.0))
