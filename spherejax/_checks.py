@@ -11,6 +11,7 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 _Array = jax.Array | np.ndarray
 
@@ -115,3 +116,11 @@ def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
   """Raises unless `array` is boolean and of the expected shape."""
   boolean(name, array)
   shape(name, array, expected)
+
+
+def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
+  """The number as an array of type `dtype`; raises ValueError if it has axes."""
+  number = jnp.asarray(value, dtype)
+  if number.ndim:
+    raise ValueError(f"{name} must be a scalar, got shape {number.shape}")
+  return number

@@ -146,7 +146,7 @@ def mobius_add(
 
   Example:
     >>> spherejax.distances.mobius_add(jnp.array([0.5, 0.0]), jnp.array([0.5, 0.0]))
-    Array([0.8, 0. ], dtype=float32)
+    Array([0.79999995, 0.        ], dtype=float32)
   """
   x, y, dtype = _pairs.operands(x, y)
   return _mobius_add(x, y, _curvature(curvature, x.dtype)).astype(dtype)
@@ -265,8 +265,8 @@ def poincare_project(
   Source: DIST 2.3.
 
   Example:
-    >>> spherejax.distances.poincare_project(jnp.array([3.0, 4.0]))
-    Array([0.5976, 0.7968], dtype=float32)
+    >>> spherejax.distances.poincare_project(jnp.array([0.0, 4.0]))
+    Array([0.   , 0.996], dtype=float32)
   """
   points, _, dtype = _pairs.operands(x, x)
   c = _curvature(curvature, points.dtype)

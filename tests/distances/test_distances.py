@@ -271,11 +271,16 @@ def test_poincare_limits_and_close_points(x64):
   np.testing.assert_allclose(np.linalg.norm(single, axis=1), 1 - 4e-3, rtol=1e-6)
 
 
-def test_distances_of_identical_rows_are_exactly_zero():
-  x = np.tile(np.random.default_rng(0).normal(size=(1, 7)), (5, 1)).astype(np.float32)
+@pytest.mark.parametrize("dim", [3, 7, 64, 513])
+def test_distances_of_identical_rows_are_exactly_zero(dim):
+  row = 3 * np.random.default_rng(dim).normal(size=(1, dim))
+  x = np.tile(row, (5, 1)).astype(np.float32)
   for method in ("gram", "difference"):
-    apart = distances.pairwise_euclidean(x, method=method)
-    np.testing.assert_allclose(apart, 0, atol=2e-3 if method == "gram" else 0)
+    apart, pull_back = jax.vjp(
+      lambda x, method=method: distances.pairwise_euclidean(x, x, method=method), x
+    )
+    np.testing.assert_array_equal(apart, np.zeros((5, 5)))
+    np.testing.assert_array_equal(pull_back(jnp.ones((5, 5)))[0], np.zeros((5, dim)))
 
 
 def test_empty_sets_give_empty_matrices():

@@ -1,0 +1,180 @@
+"""Losses between examples and learned representatives of the classes."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics, distances
+from spherejax.losses import _batch
+
+LOGITS = ("squared_euclidean", "cosine")
+
+
+def _proxies(proxies: ArrayLike, rows: Array, ranks: tuple[int, ...]) -> Array:
+  array = jnp.asarray(proxies)
+  _checks.floating("proxies", array)
+  _checks.rank("proxies", array, *ranks)
+  if array.shape[-1] != rows.shape[1]:
+    raise ValueError(
+      f"proxies must have rows of length {rows.shape[1]} to match the embeddings, "
+      f"got shape {array.shape}"
+    )
+  return _numerics.upcast(array).astype(rows.dtype)
+
+
+def proxy_anchor(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  proxies: Float[ArrayLike, "classes *per_class dim"],
+  *,
+  scale: Real[ArrayLike, ""] = 32.0,
+  margin: Real[ArrayLike, ""] = 0.1,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Proxy Anchor loss: every proxy is an anchor for the whole batch.
+
+      pull_c = log(1 + sum_{i: y_i = c} exp(-scale (S_ic - margin)))
+      push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
+      L = sum_{c present} pull_c / #{c present} + sum_c push_c / #{c}
+
+  A sum over a class is shared equally among the examples in it, so that the mean of
+  the values below over the n kept examples is L:
+
+      loss_i = n (pull_{y_i} / (#{c present} n_{y_i})
+                  + sum_{c != y_i} push_c / (#{c} (n - n_c)))
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer in [0, classes). A traced label outside belongs to no
+      class: the row is an example of none.
+    proxies: [classes, dim], or [classes, per_class, dim] with several a class, each
+      of which is a proxy of its own.
+    scale: positive, may be traced.
+    margin: unit of a cosine, may be traced.
+    normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
+      or "none", for embeddings and proxies. Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the batch is spread (the proxies are the same
+      on all devices); the values are those of the local rows.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar.
+
+  Raises:
+    TypeError: embeddings or proxies are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `normalize`, or a static scale that is not positive.
+
+  Differentiable in: embeddings, proxies, scale, margin.
+  Cost: O(batch classes per_class dim).
+
+  Source: DML 2.1.4; Kim et al. 2020, "Proxy Anchor loss for deep metric learning",
+  eq. 4.
+
+  Example:
+    >>> x, proxies = jnp.eye(2), jnp.array([[1.0, 0.0], [0.6, 0.8]])
+    >>> spherejax.losses.proxy_anchor(x, jnp.array([0, 1]), proxies)
+    Array([22.4 ,  3.24], dtype=float32)
+  """
+  _checks.positive("scale", scale)
+  rows, labels, kept, dtype = _batch.rows_and_labels(
+    embeddings, labels, where, normalize
+  )
+  proxies = _proxies(proxies, rows, (2, 3))
+  classes = proxies.shape[0]
+  proxies = proxies.reshape(classes, -1, proxies.shape[-1])
+  per_class = proxies.shape[1]
+  columns = _batch.normalize_rows(proxies.reshape(-1, proxies.shape[-1]), normalize)
+  similar = distances.pairwise_dot(rows, columns)
+  own = _batch.class_mask(labels, classes, kept)
+  positive = jnp.repeat(own, per_class, axis=1)
+  negative = ~positive & kept[:, None]
+
+  a = _checks.scalar("scale", scale, rows.dtype)
+  m = _checks.scalar("margin", margin, rows.dtype)
+  pull = _batch.logsumexp_over_rows(-a * (similar - m), positive, axis_name)
+  push = _batch.logsumexp_over_rows(a * (similar + m), negative, axis_name)
+  members = _batch.total(jnp.sum(positive, axis=0, dtype=jnp.int32), axis_name)
+  others = _batch.total(jnp.sum(negative, axis=0, dtype=jnp.int32), axis_name)
+  n = _batch.number(kept[:, None], axis_name, rows.dtype)
+  present = jnp.sum(members > 0, dtype=jnp.int32)
+
+  def share(column: Array, size: Array, count: Array | int) -> Array:
+    weight = _numerics.divide(n, (size * count).astype(rows.dtype))
+    return (_numerics.softplus(column) * weight)[None]
+
+  loss = jnp.sum(
+    jnp.where(positive, share(pull, members, present), 0)
+    + jnp.where(negative, share(push, others, len(columns)), 0),
+    axis=1,
+  )
+  return loss.astype(dtype)
+
+
+def proxy_nca_plus_plus(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  proxies: Float[ArrayLike, "classes dim"],
+  *,
+  temperature: Real[ArrayLike, ""] = 1 / 9,
+  logit: str = "squared_euclidean",
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """ProxyNCA++ loss: cross-entropy of the nearest proxy.
+
+      loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
+      loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
+
+  On unit proxies a temperature t of cosines is a temperature 2 t of squared
+  distances.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    proxies: [classes, dim], floating.
+    temperature: positive, divides; may be traced.
+    logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
+      Static.
+    normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and
+      proxies. Static.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: embeddings or proxies are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `logit` or `normalize`, or a static temperature that is not positive.
+
+  Differentiable in: embeddings, proxies, temperature. Cost: O(batch classes dim).
+
+  Source: DML 2.1.4; Teh et al. 2020, "ProxyNCA++". DML's temperatures 0.1 and 0.11
+  are those of logit="cosine".
+
+  Example:
+    >>> spherejax.losses.proxy_nca_plus_plus(
+    ...   jnp.eye(2), jnp.array([0, 1]), jnp.eye(2), temperature=2.0
+    ... )
+    Array([0.3132617, 0.3132617], dtype=float32)
+  """
+  _checks.positive("temperature", temperature)
+  _checks.one_of("logit", logit, LOGITS)
+  rows, labels, kept, dtype = _batch.rows_and_labels(
+    embeddings, labels, where, normalize
+  )
+  columns = _batch.normalize_rows(_proxies(proxies, rows, (2,)), normalize)
+  if logit == "cosine":
+    closeness = distances.pairwise_dot(rows, columns)
+  else:
+    closeness = -distances.pairwise_squared_euclidean(rows, columns)
+  t = _checks.scalar("temperature", temperature, rows.dtype)
+  own = _batch.class_mask(labels, len(columns), kept)
+  return _batch.cross_entropy(closeness / t, own).astype(dtype)

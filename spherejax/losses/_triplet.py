@@ -1,0 +1,144 @@
+"""The triplet loss over all triplets, without forming them."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch
+
+AVERAGES = ("nonzero", "all")
+
+
+def triplet(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  margin: Real[ArrayLike, ""] = 0.05,
+  squared: bool = False,
+  average: str = "nonzero",
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Triplet loss over all triplets of the batch.
+
+      T_apq = D_ap - D_aq + margin,   y_a = y_p, a != p,   y_a != y_q
+      loss_a = n sum_pq [T_apq]+ / #{T > 0}      "nonzero"
+      loss_a = n sum_pq [T_apq]+ / #{T}          "all"
+
+  with n the number of kept examples and the counts over the whole batch.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    margin: unit of the distance, may be traced. 0.05 is DML's, for plain distances;
+      0.2 is FaceNet's, for squared ones.
+    squared: True compares squared distances. Static.
+    average: "nonzero" divides by the number of triplets that violate the margin,
+      "all" by the number of triplets. Static.
+    normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows and for anchors without a
+    positive or without a negative. `loss.mean()` is the paper's scalar.
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown `average` or `normalize`.
+
+  Differentiable in: embeddings, margin (counts are constants).
+  Cost: O(batch^2 (dim + log batch)) time, O(batch^2) memory: the negatives of an
+  anchor are sorted, the triplets are never formed.
+
+  Source: DML 2.1.2; Schroff et al. 2015, "FaceNet".
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.triplet(x, jnp.array([0, 0, 1]))
+    Array([0.85467947, 1.2476369 , 0.        ], dtype=float32)
+  """
+  _checks.one_of("average", average, AVERAGES)
+  batch = _batch.pairs(embeddings, labels, where, normalize, axis_name)
+  apart = _batch.pair_distances(batch, squared=squared)
+  return _triplet(apart, batch, margin, average, axis_name)
+
+
+def _triplet(
+  apart: Array,
+  pairs: _batch.Pairs | _batch.Matrix,
+  margin: ArrayLike,
+  average: str,
+  axis_name: str | None,
+) -> Array:
+  dtype = apart.dtype
+  negatives = jnp.sort(jnp.where(pairs.negatives, apart, jnp.inf), axis=1)
+  prefix = jnp.cumsum(jnp.where(jnp.isfinite(negatives), negatives, 0), axis=1)
+  prefix = jnp.pad(prefix, ((0, 0), (1, 0)))
+  # Of the sorted negatives, those below D_ap + margin violate it.
+  limits = apart + _checks.scalar("margin", margin, dtype)
+  violating = jax.vmap(lambda row, value: jnp.searchsorted(row, value, side="left"))(
+    jax.lax.stop_gradient(negatives), jax.lax.stop_gradient(limits)
+  )
+  violating = jnp.where(pairs.positives, violating, 0)
+  below = jnp.take_along_axis(prefix, violating, axis=1)
+  counts = violating.astype(dtype)
+  hinges = jnp.where(pairs.positives, counts * limits - below, 0)
+  if average == "all":
+    available = jnp.sum(pairs.negatives, axis=1, dtype=jnp.int32).astype(dtype)
+    counts = jnp.where(pairs.positives, available[:, None], 0)
+  terms = _batch.total(jnp.sum(counts), axis_name)
+  rows = _batch.number(pairs.where[:, None], axis_name, dtype)
+  loss = _numerics.divide(rows * jnp.sum(hinges, axis=1), terms)
+  return loss.astype(pairs.dtype)
+
+
+def triplet_from_distance(
+  distances: Float[ArrayLike, "queries references"],
+  positives: Bool[ArrayLike, "queries references"],
+  negatives: Bool[ArrayLike, "queries references"],
+  *,
+  margin: Real[ArrayLike, ""] = 0.05,
+  average: str = "nonzero",
+  where: Bool[ArrayLike, " queries"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " queries"]:
+  """Triplet loss over all triplets from a matrix of distances.
+
+  The matrix form of `triplet`; a pair in neither mask is ignored.
+
+      loss_a = n sum_pq [D_ap - D_aq + margin]+ / #{> 0}
+
+  Args:
+    distances: [queries, references], floating; plain or squared.
+    positives: [queries, references], boolean.
+    negatives: [queries, references], boolean.
+    margin: unit of the distances, may be traced.
+    average: "nonzero" or "all". Static.
+    where: [queries], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the queries are spread.
+
+  Returns:
+    [queries], dtype of `distances`; 0 for masked rows.
+
+  Raises:
+    TypeError: distances are not floating, a mask is not boolean.
+    ValueError: shapes do not match, or an unknown `average`.
+
+  Differentiable in: distances, margin. Cost: O(queries references log references).
+
+  Source: DML 2.1.2; Schroff et al. 2015, "FaceNet".
+
+  Example:
+    >>> same = jnp.array([[True, False]])
+    >>> spherejax.losses.triplet_from_distance(jnp.array([[0.5, 0.25]]), same, ~same)
+    Array([0.3], dtype=float32)
+  """
+  _checks.one_of("average", average, AVERAGES)
+  pairs = _batch.matrix(distances, positives, negatives, where, "distances")
+  return _triplet(pairs.values, pairs, margin, average, axis_name)

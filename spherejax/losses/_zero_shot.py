@@ -1,0 +1,233 @@
+"""Zero-shot prediction: the classes of one half of a batch from the other half."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch
+
+
+def split_by_class(
+  labels: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> tuple[Bool[Array, " batch"], Bool[Array, " batch"]]:
+  """Two masks that split a batch into halves of disjoint classes.
+
+  The distinct labels, in the order of their first kept row, are dealt out: the
+  first half of them (one more when their number is odd) to `a`, the rest to `b`.
+
+  Args:
+    labels: [batch], integer.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the batch is spread; the halves are those of
+      the batch of all devices.
+
+  Returns:
+    Two [batch] boolean masks `a` and `b`, disjoint, together the kept rows. With one
+    class `b` is empty.
+
+  Raises:
+    TypeError: labels are not integers, `where` is not boolean.
+    ValueError: shapes do not match.
+
+  Cost: O(batch^2) comparisons.
+
+  Source: DML 5.2.3.
+
+  Example:
+    >>> a, b = spherejax.losses.split_by_class(jnp.array([7, 7, 2, 2, 5]))
+    >>> a
+    Array([ True,  True,  True,  True, False], dtype=bool)
+  """
+  labels = jnp.asarray(labels)
+  _checks.integer("labels", labels)
+  _checks.rank("labels", labels, 1)
+  kept = _batch.keep_all(where, labels)
+  all_labels, all_kept = (_batch.gather(x, axis_name) for x in (labels, kept))
+  same = (all_labels[:, None] == all_labels[None]) & all_kept[None]
+  first_row = jnp.argmax(same, axis=1)
+  starts = all_kept & (first_row == jnp.arange(len(all_labels)))
+  order = jnp.cumsum(starts) - 1
+  rank = order[first_row]
+  classes = jnp.sum(starts)
+  in_a = rank < (classes + 1) // 2
+  if axis_name is not None:
+    device = jax.lax.axis_index(axis_name)
+    in_a = jax.lax.dynamic_slice_in_dim(in_a, device * len(labels), len(labels))
+  return kept & in_a, kept & ~in_a
+
+
+def ridge_attribute_embeddings(
+  attributes: Float[ArrayLike, "batch prototypes"],
+  targets: Float[ArrayLike, "batch dim"],
+  *,
+  ridge: Real[ArrayLike, ""] = 0.05,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, "prototypes dim"]:
+  """Ridge regression from attributes to embeddings, without intercept.
+
+      A = argmin_A |Z A - Y|_F^2 + ridge |A|_F^2 = Z^T (Z Z^T + ridge I)^{-1} Y
+
+  Solved by Cholesky on the smaller of the two Gram matrices.
+
+  Args:
+    attributes: [batch, prototypes], floating, the rows of Z.
+    targets: [batch, dim], floating, the rows of Y.
+    ridge: positive, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [prototypes, dim], dtype of `attributes`; zero when no row is kept.
+
+  Raises:
+    TypeError: attributes or targets are not floating.
+    ValueError: shapes do not match, or a static ridge that is not positive.
+
+  Differentiable in: attributes, targets, ridge.
+  Cost: O(min(batch, prototypes)^3 + batch prototypes (dim + min(batch, prototypes))).
+
+  Source: DML 5.2.3, problem P3.
+
+  Example:
+    >>> spherejax.losses.ridge_attribute_embeddings(jnp.eye(2), jnp.eye(2), ridge=1.0)
+    Array([[0.5, 0. ],
+           [0. , 0.5]], dtype=float32)
+  """
+  attributes, targets = jnp.asarray(attributes), jnp.asarray(targets)
+  for name, array in (("attributes", attributes), ("targets", targets)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+  _checks.shape("targets", targets, (len(attributes), targets.shape[1]), "attributes")
+  _checks.positive("ridge", ridge)
+  kept = _batch.keep_all(where, attributes)[:, None]
+  z = jnp.where(kept, _numerics.upcast(attributes), 0)
+  y = jnp.where(kept, _numerics.upcast(targets), 0).astype(z.dtype)
+  return _ridge(z, y, _checks.scalar("ridge", ridge, z.dtype)).astype(attributes.dtype)
+
+
+def _ridge(z: Array, y: Array, ridge: Array) -> Array:
+  rows, columns = z.shape
+  precise = jax.lax.Precision.HIGHEST
+  if not rows:
+    return jnp.zeros((columns, y.shape[1]), y.dtype)
+  wide = rows <= columns
+  gram = (
+    jnp.matmul(z, z.T, precision=precise)
+    if wide
+    else jnp.matmul(z.T, z, precision=precise)
+  )
+  factor = jax.scipy.linalg.cho_factor(gram + ridge * jnp.eye(len(gram), dtype=z.dtype))
+  if wide:
+    dual = jax.scipy.linalg.cho_solve(factor, y)
+    return jnp.matmul(z.T, dual, precision=precise)
+  return jax.scipy.linalg.cho_solve(factor, jnp.matmul(z.T, y, precision=precise))
+
+
+def zero_shot_prediction(
+  attributes_a: Float[ArrayLike, "batch_a prototypes"],
+  labels_a: Int[ArrayLike, " batch_a"],
+  attributes_b: Float[ArrayLike, "batch_b prototypes"],
+  labels_b: Int[ArrayLike, " batch_b"],
+  label_embeddings: Float[ArrayLike, "classes dim"],
+  *,
+  ridge: Real[ArrayLike, ""] = 0.05,
+  scale: Real[ArrayLike, ""] = 1.0,
+  where_a: Bool[ArrayLike, " batch_a"] | None = None,
+  where_b: Bool[ArrayLike, " batch_b"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch_a+batch_b"]:
+  """Cross-batch zero-shot prediction loss (L_ZS).
+
+  On each half of a batch, whose classes are disjoint, a regression from attributes
+  to label embeddings is fitted; it predicts the label embeddings of the other half.
+
+      A_k = ridge regression from the attributes z to U[y] on half k
+      loss_i = -log softmax_c(scale <U_c, z_i A_other>)_{y_i}     over all classes c
+
+  Args:
+    attributes_a: [batch_a, prototypes], floating, attributes of the first half.
+    labels_a: [batch_a], integer in [0, classes). A traced label outside makes a
+      masked row.
+    attributes_b: [batch_b, prototypes], floating, attributes of the second half.
+    labels_b: [batch_b], integer in [0, classes). The classes of the halves should
+      be disjoint (`split_by_class`); otherwise the prediction is not zero-shot.
+    label_embeddings: [classes, dim], floating, U, learned.
+    ridge: positive, may be traced.
+    scale: multiplies the logits, may be traced. 1 in the paper's equation, 9.5 in
+      its released code.
+    where_a: [batch_a], boolean, True keeps. None keeps all.
+    where_b: [batch_b], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which both halves are spread; the regressions use
+      the rows of all devices.
+
+  Returns:
+    [batch_a + batch_b], dtype of `attributes_a`, the first half first; 0 for masked
+    rows. The paper's scalar is the mean over the kept rows of the first half plus
+    the mean over those of the second. A half whose other half is empty is predicted
+    by zero: value log(classes), gradient 0.
+
+  Raises:
+    TypeError: attributes or label embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      ridge that is not positive.
+
+  Differentiable in: attributes (fit and prediction), label_embeddings (target and
+  classifier), ridge, scale.
+
+  Source: DML 5.2.3, equation 5.2.4. The equation prints log(1 + sum over all
+  classes), which counts the target twice; this is the cross-entropy it names.
+
+  Example:
+    >>> z, u = jnp.eye(2), jnp.eye(4)
+    >>> spherejax.losses.zero_shot_prediction(
+    ...   z, jnp.array([0, 1]), z, jnp.array([2, 3]), u, ridge=1.0
+    ... )
+    Array([1.5365922, 1.5365922, 1.5365922, 1.5365922], dtype=float32)
+  """
+  _checks.positive("ridge", ridge)
+  table = jnp.asarray(label_embeddings)
+  _checks.floating("label_embeddings", table)
+  _checks.rank("label_embeddings", table, 2)
+  z_a, own_a, dtype = _half(attributes_a, labels_a, where_a, table, "a")
+  z_b, own_b, _ = _half(attributes_b, labels_b, where_b, table, "b")
+  if z_a.shape[1] != z_b.shape[1]:
+    raise ValueError(
+      "attributes_a and attributes_b must have rows of one length, got shapes "
+      f"{z_a.shape} and {z_b.shape}"
+    )
+  embeddings = _numerics.upcast(table).astype(z_a.dtype)
+  strength = _checks.scalar("ridge", ridge, z_a.dtype)
+  multiplier = _checks.scalar("scale", scale, z_a.dtype)
+
+  def fit(z: Array, own: Array) -> Array:
+    z, own = _batch.gather(z, axis_name), _batch.gather(own, axis_name)
+    return _ridge(z, own.astype(z.dtype) @ embeddings, strength)
+
+  def predict(z: Array, own: Array, predictor: Array) -> Array:
+    logits = multiplier * (z @ predictor @ embeddings.T)
+    return _batch.cross_entropy(logits, own)
+
+  losses = [predict(z_a, own_a, fit(z_b, own_b)), predict(z_b, own_b, fit(z_a, own_a))]
+  return jnp.concatenate(losses).astype(dtype)
+
+
+def _half(
+  attributes: ArrayLike,
+  labels: ArrayLike,
+  where: ArrayLike | None,
+  label_embeddings: Array,
+  name: str,
+) -> tuple[Array, Array, jnp.dtype]:
+  """Checked attributes (0 in rows of no class) and the class mask of one half."""
+  z, labels = jnp.asarray(attributes), jnp.asarray(labels)
+  _checks.floating(f"attributes_{name}", z)
+  _checks.rank(f"attributes_{name}", z, 2)
+  _checks.labels(labels, z, f"labels_{name}")
+  own = _batch.class_mask(labels, len(label_embeddings), _batch.keep_all(where, z))
+  kept = jnp.any(own, axis=1)[:, None]
+  return jnp.where(kept, _numerics.upcast(z), 0), own, z.dtype
