@@ -1,1 +1,37 @@
-"""training."""
+"""Train state, steps over all devices, checkpoints and the training loop."""
+
+from spherejax.training._parallel import AXIS_NAME as AXIS_NAME
+from spherejax.training._parallel import gather as gather
+from spherejax.training._parallel import global_mean as global_mean
+from spherejax.training._parallel import pad_rows as pad_rows
+from spherejax.training._parallel import parallel_map as parallel_map
+from spherejax.training._parallel import parallel_step as parallel_step
+from spherejax.training._parallel import process_rows as process_rows
+from spherejax.training._parallel import replicate as replicate
+from spherejax.training._parallel import shard as shard
+from spherejax.training._parallel import start_processes as start_processes
+from spherejax.training._parallel import unreplicate as unreplicate
+from spherejax.training._state import TrainState as TrainState
+from spherejax.training._state import create_state as create_state
+from spherejax.training._state import optimizer as optimizer
+from spherejax.training._step import Outcome as Outcome
+from spherejax.training._step import make_step as make_step
+
+__all__ = [
+  "AXIS_NAME",
+  "Outcome",
+  "TrainState",
+  "create_state",
+  "gather",
+  "global_mean",
+  "make_step",
+  "optimizer",
+  "pad_rows",
+  "parallel_map",
+  "parallel_step",
+  "process_rows",
+  "replicate",
+  "shard",
+  "start_processes",
+  "unreplicate",
+]

@@ -1,0 +1,434 @@
+"""Everything about devices: how rows are spread, how sums are taken over them.
+
+A step is written for the rows of one device and talks to the others through
+collectives over a named axis alone. So the same function runs under `jax.pmap`,
+`jax.shard_map` and `jax.vmap(axis_name=...)`, and, without an axis, on one device.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax import _checks, _numerics
+
+AXIS_NAME = "batch"
+"""The mapped device axis of every training step."""
+
+Tree = Any
+"""Any pytree of arrays."""
+
+Devices = Sequence[Any] | None
+"""This process's devices that take part; None for all."""
+
+
+def _local_devices(devices: Devices) -> list[Any]:
+  return list(jax.local_devices() if devices is None else devices)
+
+
+def _sharding(devices: Devices) -> jax.NamedSharding:
+  mesh = jax.sharding.Mesh(np.array(_local_devices(devices)), (AXIS_NAME,))
+  return jax.NamedSharding(mesh, jax.P(AXIS_NAME))
+
+
+def start_processes(
+  coordinator_address: str | None = None,
+  num_processes: int | None = None,
+  process_id: int | None = None,
+) -> int:
+  """Joins this process to the others of a run over several hosts.
+
+  Call it before anything else touches jax. Afterwards a mapped step sees the
+  devices of all processes, and each process feeds the rows of its own devices.
+
+  Args:
+    coordinator_address: "host:port" of process 0. None on clusters that jax
+      recognises (SLURM, TPU pods and others).
+    num_processes: number of processes, or None where jax finds out.
+    process_id: this process's number, or None where jax finds out.
+
+  Returns:
+    This process's number, from 0.
+
+  Raises:
+    RuntimeError: jax was used before, or the others did not appear.
+    ValueError: what is None cannot be found out.
+
+  Cost: waits until all processes have called it.
+
+  Source: `jax.distributed.initialize`.
+
+  Example:
+    >>> spherejax.training.start_processes(
+    ...     "10.0.0.1:1234", num_processes=2, process_id=0
+    ... )  # doctest: +SKIP
+    0
+  """
+  jax.distributed.initialize(coordinator_address, num_processes, process_id)
+  return jax.process_index()
+
+
+def process_rows(batch: Tree) -> Tree:
+  """This process's rows of a global batch; all of them when there is one process.
+
+  Args:
+    batch: pytree of arrays [batch, ...] that every process builds alike.
+
+  Returns:
+    Pytree of arrays [batch / processes, ...]: consecutive rows.
+
+  Raises:
+    ValueError: the number of processes does not divide the batch.
+
+  Cost: a view, for NumPy arrays.
+
+  Source: none.
+
+  Example:
+    >>> spherejax.training.process_rows(np.arange(4))
+    array([0, 1, 2, 3])
+  """
+  processes, index = jax.process_count(), jax.process_index()
+
+  def rows(leaf: Any) -> Any:
+    if leaf.shape[0] % processes:
+      raise ValueError(
+        f"a batch of {leaf.shape[0]} rows does not divide over {processes} processes"
+      )
+    size = leaf.shape[0] // processes
+    return leaf[index * size : (index + 1) * size]
+
+  return jax.tree.map(rows, batch)
+
+
+def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
+  """A batch lengthened to a multiple, and the mask of its real rows.
+
+  Padding repeats the first row, so that what is computed on it is harmless; pass
+  the mask on as `where`.
+
+  Args:
+    batch: pytree of arrays [batch, ...], at least one row.
+    multiple: static; the padded length is the next multiple of it.
+
+  Returns:
+    The padded pytree and a boolean mask [padded batch], True for real rows.
+
+  Raises:
+    ValueError: arrays of different lengths, or no row.
+
+  Cost: one copy when padding is needed.
+
+  Source: none.
+
+  Example:
+    >>> spherejax.training.pad_rows(np.array([5, 6, 7]), 2)
+    (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
+  """
+  _checks.count("multiple", multiple)
+  size = _batch_size(batch)
+  if size == 0:
+    raise ValueError("batch must have at least one row, got 0")
+  rows = np.arange(-(-size // multiple) * multiple)
+  where = rows < size
+  if where.all():
+    return jax.tree.map(np.asarray, batch), where
+  chosen = np.where(where, rows, 0)
+  return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], batch), where
+
+
+def _batch_size(batch: Tree) -> int:
+  sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+  if len(sizes) != 1 or () in sizes:
+    raise ValueError(
+      "arrays of a batch must have one first axis of the same length, got shapes "
+      f"{[np.shape(leaf) for leaf in jax.tree.leaves(batch)]}"
+    )
+  return sizes.pop()[0]
+
+
+def shard(batch: Tree, *, devices: Devices = None) -> Tree:
+  """A batch on the host, spread in equal parts over this process's devices.
+
+  Args:
+    batch: pytree of arrays [batch, ...]; the rows of this process.
+    devices: this process's devices that take part; None takes all.
+
+  Returns:
+    Pytree of arrays [devices, batch / devices, ...], one part on each device.
+
+  Raises:
+    ValueError: the number of devices does not divide the batch (`pad_rows` helps),
+      or arrays have different lengths.
+
+  Cost: one transfer to each device.
+
+  Source: none.
+
+  Example:
+    >>> one = jax.local_devices()[:1]
+    >>> spherejax.training.shard(np.arange(4), devices=one).shape
+    (1, 4)
+  """
+  sharding, count = _sharding(devices), len(_local_devices(devices))
+  size = _batch_size(batch)
+  if size % count or size == 0:
+    raise ValueError(
+      f"a batch of {size} rows does not divide over {count} devices; change its size "
+      "or pad it with training.pad_rows and pass the mask on as `where`"
+    )
+
+  def split(leaf: Any) -> Array:
+    parts = np.reshape(leaf, (count, size // count, *np.shape(leaf)[1:]))
+    return jax.device_put(parts, sharding)
+
+  return jax.tree.map(split, batch)
+
+
+def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
+  """A copy of every array on each of this process's devices.
+
+  Args:
+    tree: pytree of arrays, typed keys included.
+    devices: this process's devices that take part; None takes all.
+
+  Returns:
+    Pytree of arrays [devices, ...].
+
+  Cost: one transfer to each device.
+
+  Source: none.
+
+  Example:
+    >>> one = jax.local_devices()[:1]
+    >>> spherejax.training.replicate(jnp.ones(3), devices=one).shape
+    (1, 3)
+  """
+  sharding, count = _sharding(devices), len(_local_devices(devices))
+  return jax.tree.map(
+    lambda leaf: jax.device_put(jnp.stack([jnp.asarray(leaf)] * count), sharding), tree
+  )
+
+
+def unreplicate(tree: Tree) -> Tree:
+  """The first device's copy of what `replicate` or a mapped step returned.
+
+  Args:
+    tree: pytree of arrays [devices, ...].
+
+  Returns:
+    Pytree of arrays [...], on one device.
+
+  Cost: no communication.
+
+  Source: none.
+
+  Example:
+    >>> one = jax.local_devices()[:1]
+    >>> tree = spherejax.training.replicate(jnp.ones(3), devices=one)
+    >>> spherejax.training.unreplicate(tree).shape
+    (3,)
+  """
+  return jax.tree.map(lambda leaf: leaf.addressable_shards[0].data[0], tree)
+
+
+def parallel_step(
+  step: Callable[..., tuple[Tree, Tree]], *, devices: Devices = None
+) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
+  """A training step mapped over all devices of all processes.
+
+  Args:
+    step: `(state, batch, *, axis_name) -> (state, metrics)`, as `make_step` builds.
+    devices: this process's devices that take part, for one process; None takes all.
+
+  Returns:
+    Function of a replicated state and a sharded batch. It reuses the memory of the
+    state that it is given, which must not be used again.
+
+  Cost: one compilation for each batch shape.
+
+  Source: none.
+
+  Example:
+    >>> def step(state, batch, *, axis_name):
+    ...   return state + jax.lax.pmean(batch.mean(), axis_name), {}
+    >>> one = jax.local_devices()[:1]
+    >>> mapped = spherejax.training.parallel_step(step, devices=one)
+    >>> state = spherejax.training.replicate(jnp.zeros(()), devices=one)
+    >>> batch = spherejax.training.shard(np.arange(3.0), devices=one)
+    >>> spherejax.training.unreplicate(mapped(state, batch)[0])
+    Array(1., dtype=float32)
+  """
+  mapped = functools.partial(step, axis_name=AXIS_NAME)
+  return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)
+
+
+def parallel_map(
+  fn: Callable[[Tree, Tree], Tree],
+  *,
+  batch_size: int,
+  devices: Devices = None,
+) -> Callable[[Tree, Tree], Tree]:
+  """A function of rows, applied to a whole data set in batches on all devices.
+
+  The last batch is padded and the padding cut off again, so one shape is compiled.
+
+  Args:
+    fn: `(variables, rows [n, ...]) -> [n, ...]`, pytrees; each row's result may
+      depend on that row alone.
+    batch_size: static. Rows at once over all devices; rounded up to a multiple of
+      their number.
+    devices: this process's devices that take part; None takes all.
+
+  Returns:
+    Function `(variables, rows) -> results` of pytrees of host arrays [n, ...]. In a
+    run of several processes each process computes the rows that it is given.
+
+  Raises:
+    ValueError: on a call, arrays of different lengths or no row.
+
+  Cost: one compilation.
+
+  Source: none.
+
+  Example:
+    >>> one = jax.local_devices()[:1]
+    >>> double = spherejax.training.parallel_map(
+    ...     lambda factor, rows: factor * rows, batch_size=2, devices=one
+    ... )
+    >>> double(jnp.float32(2), np.arange(3.0, dtype=np.float32))
+    array([0., 2., 4.], dtype=float32)
+  """
+  _checks.count("batch_size", batch_size)
+  local = _local_devices(devices)
+  batch_size = -(-batch_size // len(local)) * len(local)
+  mapped = jax.pmap(fn, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
+
+  def apply(variables: Tree, rows: Tree) -> Tree:
+    padded, where = pad_rows(rows, batch_size)
+    parts = []
+    for start in range(0, len(where), batch_size):
+      part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], padded)  # noqa: B023
+      parts.append(jax.device_get(mapped(variables, shard(part, devices=local))))
+    kept = int(where.sum())
+    return jax.tree.map(
+      lambda *leaves: np.concatenate(
+        [leaf.reshape(-1, *leaf.shape[2:]) for leaf in leaves]
+      )[:kept],
+      *parts,
+    )
+
+  return apply
+
+
+def gather(tree: Tree, axis_name: str | None) -> Tree:
+  """The rows of all devices, in global order; the tree itself without an axis.
+
+  Differentiable: the derivative with respect to the rows that other devices hold
+  flows back to those devices.
+
+  Args:
+    tree: pytree of arrays [batch / devices, ...], this device's rows.
+    axis_name: the mapped device axis, None for one device.
+
+  Returns:
+    Pytree of arrays [batch, ...].
+
+  Differentiable in: the arrays. Cost: every device receives all rows.
+
+  Source: none.
+
+  Example:
+    >>> jax.vmap(lambda x: spherejax.training.gather(x, "batch"), axis_name="batch")(
+    ...     jnp.array([[1], [2]])
+    ... )
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+  """
+  if axis_name is None:
+    return tree
+  return jax.tree.map(
+    lambda leaf: jax.lax.all_gather(leaf, axis_name, tiled=True), tree
+  )
+
+
+def global_mean(
+  values: Float[ArrayLike, " batch"],
+  where: Bool[ArrayLike, " batch"] | None = None,
+  *,
+  axis_name: str | None = None,
+) -> Float[Array, ""]:
+  """This device's share of the mean over the kept rows of all devices.
+
+      devices * sum of this device's kept values / number kept on all devices
+
+  The average of the shares over the devices is the mean, and the average of their
+  gradients is its gradient, however unevenly the kept rows lie. (A mean of local
+  means would weigh the rows of a device with few kept rows too much.) On one device
+  it is the mean. A training step takes the average.
+
+  Args:
+    values: [batch], floating, one value a row of this device.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: the mapped device axis, None for one device.
+
+  Returns:
+    Scalar, dtype of `values`; 0 when no row is kept anywhere.
+
+  Raises:
+    TypeError: values not floating, where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: values (the count is not differentiated). Cost: O(batch).
+
+  Source: none.
+
+  Example:
+    >>> spherejax.training.global_mean(
+    ...     jnp.array([1.0, jnp.nan, 5.0]), jnp.array([True, False, True])
+    ... )
+    Array(3., dtype=float32)
+  """
+  values = jnp.asarray(values)
+  _checks.floating("values", values)
+  _checks.rank("values", values, 1)
+  kept = jnp.ones(values.shape, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, values.shape)
+  total = _numerics.masked_sum(_numerics.upcast(values), kept)
+  count = jnp.sum(kept, dtype=jnp.int32)
+  if axis_name is not None:
+    count = jax.lax.psum(count, axis_name)
+    total = total * jax.lax.axis_size(axis_name)
+  return _numerics.divide(total, count.astype(total.dtype)).astype(values.dtype)
+
+
+def device_mean(tree: Tree, axis_name: str | None) -> Tree:
+  """The average over the devices, equal on all of them; integers stay as they are."""
+  if axis_name is None:
+    return tree
+
+  def mean(leaf: Array) -> Array:
+    floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+    return jax.lax.pmean(leaf, axis_name) if floating else leaf
+
+  return jax.tree.map(mean, tree)
+
+
+def per_device(tree: Tree, axis_name: str | None) -> Tree:
+  """Marks replicated arrays as each device's own, so that gradients stay local.
+
+  Under `jax.shard_map` with its replication checks, the gradient with respect to a
+  replicated array is summed over the devices of its own accord, and an average
+  taken afterwards would count every device again. With respect to what this
+  function returns it is the local gradient under every kind of mapping.
+  """
+  mapped = jax.sharding.get_abstract_mesh().manual_axes
+  if axis_name is None or axis_name not in mapped:
+    return tree
+  return jax.tree.map(lambda leaf: jax.lax.pcast(leaf, axis_name, to="varying"), tree)
