@@ -1,5 +1,10 @@
 """Train state, steps over all devices, checkpoints and the training loop."""
 
+from spherejax.training._checkpoints import Checkpoints as Checkpoints
+from spherejax.training._checkpoints import Restored as Restored
+from spherejax.training._loop import FitResult as FitResult
+from spherejax.training._loop import fit as fit
+from spherejax.training._monitor import Monitor as Monitor
 from spherejax.training._parallel import AXIS_NAME as AXIS_NAME
 from spherejax.training._parallel import gather as gather
 from spherejax.training._parallel import global_mean as global_mean
@@ -19,9 +24,14 @@ from spherejax.training._step import make_step as make_step
 
 __all__ = [
   "AXIS_NAME",
+  "Checkpoints",
+  "FitResult",
+  "Monitor",
   "Outcome",
+  "Restored",
   "TrainState",
   "create_state",
+  "fit",
   "gather",
   "global_mean",
   "make_step",

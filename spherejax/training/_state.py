@@ -113,8 +113,8 @@ def _group_of(path: str, groups: Mapping[str, Any]) -> str:
 def optimizer(
   groups: Mapping[str, optax.GradientTransformation],
   *,
-  max_norm: float | None = None,
-  max_value: float | None = None,
+  max_norm: int | float | None = None,
+  max_value: int | float | None = None,
 ) -> optax.GradientTransformationExtraArgs:
   """One optimiser for each group of parameters, after clipping them together.
 

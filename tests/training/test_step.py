@@ -146,8 +146,6 @@ def test_four_devices_equal_one(run, masked):
   actual = arrays(state)
   assert actual.keys() == expected.keys()
   for name, value in expected.items():
-    np.testing.assert_allclose(
-      actual[name], value, rtol=2e-5, atol=2e-6, err_msg=name
-    )
+    np.testing.assert_allclose(actual[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
   np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-5)
   np.testing.assert_allclose(metrics["pair"], pair, rtol=1e-5)

@@ -1,0 +1,323 @@
+"""Checkpoints of a run: atomic, verified, the newest ones and the best."""
+
+import hashlib
+import logging
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+from spherejax import _checks
+from spherejax.training._state import TrainState
+
+_logger = logging.getLogger(__name__)
+
+# Also written into each checkpoint: a later layout can tell which one it reads.
+_FORMAT = 1
+
+
+class Restored(NamedTuple):
+  """What `Checkpoints.restore` found.
+
+  Attributes:
+    state: the train state, on the default device.
+    record: what was stored beside it.
+  """
+
+  state: TrainState
+  record: dict[str, Any]
+
+
+class _UnreadableError(Exception):
+  """A checkpoint whose files are damaged or missing."""
+
+
+class Checkpoints:
+  """The checkpoints of one run, in one folder; a context manager.
+
+  A checkpoint is written under a temporary name and renamed when it is complete, so
+  a process killed while writing leaves the earlier ones as they were. A checksum
+  over all arrays is stored with it and compared on reading. The folder `last` holds
+  the newest `keep` checkpoints, `best` the best one.
+
+  Args:
+    directory: folder of the run; made if missing.
+    keep: static. Number of newest checkpoints to keep, at least 2 if a damaged one
+      is to have one before it.
+
+  Raises:
+    ValueError: keep below 1.
+
+  Cost: a copy of the state on the host, and writing it. Saving waits until the
+  checkpoint is complete.
+
+  Source: `orbax.checkpoint.CheckpointManager`.
+
+  Example:
+    >>> import tempfile
+    >>> optimizer = optax.sgd(0.1)
+    >>> variables = {"params": {"kernel": jnp.ones((2, 2))}}
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0), optimizer, variables
+    ... )
+    >>> with spherejax.training.Checkpoints(tempfile.mkdtemp()) as checkpoints:
+    ...   checkpoints.save(state, {"note": "start"})
+    ...   checkpoints.restore(state).record
+    {'note': 'start'}
+  """
+
+  def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2):
+    _checks.count("keep", keep)
+    self.directory = pathlib.Path(directory).absolute()
+    self._series = {
+      "last": _manager(self.directory / "last", keep),
+      "best": _manager(self.directory / "best", None),
+    }
+
+  def __enter__(self) -> "Checkpoints":
+    return self
+
+  def __exit__(
+    self,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+  ):
+    self.close()
+
+  def close(self):
+    """Releases what the managers hold; nothing is left to be written."""
+    for manager in self._series.values():
+      manager.close()
+
+  def latest_step(self) -> int | None:
+    """The newest checkpoint's step; None when there is none."""
+    return self._series["last"].latest_step()
+
+  def save(self, state: TrainState, record: Mapping[str, Any] | None = None):
+    """Writes a checkpoint of this state, named after its step.
+
+    Args:
+      state: not replicated.
+      record: what else a resumed run must know, as JSON values.
+
+    Raises:
+      OSError: it could not be written (a full disk, say). The message names the
+        newest checkpoint that exists; it and the others are untouched.
+    """
+    self._save("last", state, record)
+
+  def save_best(self, state: TrainState, record: Mapping[str, Any] | None = None):
+    """Like `save`, in place of the best checkpoint so far."""
+    step = self._save("best", state, record)
+    manager = self._series["best"]
+    for other in manager.all_steps():
+      if other != step:
+        manager.delete(other)
+
+  def restore(self, state: TrainState) -> Restored | None:
+    """The newest checkpoint that is whole.
+
+    A damaged one is put aside into the folder `unreadable`, with a warning in the
+    log, and the one before it is read.
+
+    Args:
+      state: of the shapes to be restored; arrays, or `jax.eval_shape` of them.
+
+    Returns:
+      `Restored`; None when the run has no checkpoint yet.
+
+    Raises:
+      ValueError: the checkpoint belongs to another network, loss or optimiser; the
+        message names arrays that differ.
+      RuntimeError: there are checkpoints and none of them can be read.
+    """
+    return self._restore("last", state)
+
+  def restore_best(self, state: TrainState) -> Restored | None:
+    """Like `restore`, for the best checkpoint."""
+    return self._restore("best", state)
+
+  def _save(
+    self, series: str, state: TrainState, record: Mapping[str, Any] | None
+  ) -> int:
+    manager = self._series[series]
+    arrays = _to_host(state)
+    step = int(arrays["step"])
+    manifest = {
+      "format": _FORMAT,
+      "arrays": _describe(state),
+      "checksum": _checksum(arrays),
+      "record": dict(record or {}),
+    }
+    if step in manager.all_steps():  # the same step again, by a run that went back
+      manager.delete(step)
+    try:
+      manager.save(
+        step,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardSave(arrays), manifest=ocp.args.JsonSave(manifest)
+        ),
+        force=True,
+      )
+    except Exception as error:
+      for partial in (self.directory / series).glob("*orbax-checkpoint-tmp*"):
+        shutil.rmtree(partial, ignore_errors=True)
+      before = manager.latest_step()
+      rest = "no earlier one" if before is None else f"that of step {before} is intact"
+      raise OSError(
+        f"the checkpoint of step {step} could not be written to "
+        f"{self.directory / series} ({rest}): {error}"
+      ) from error
+    return step
+
+  def _restore(self, series: str, state: TrainState) -> Restored | None:
+    manager = self._series[series]
+    steps = sorted(manager.all_steps(), reverse=True)
+    for number, step in enumerate(steps):
+      try:
+        return _read(manager, step, state)
+      except _UnreadableError as error:
+        rest = steps[number + 1 :]
+        following = f"trying step {rest[0]}" if rest else "none is left"
+        _logger.warning(
+          "checkpoint %s of step %d is unreadable and was put aside (%s); %s",
+          self.directory / series,
+          step,
+          error,
+          following,
+        )
+        self._put_aside(series, step)
+    if steps:
+      raise RuntimeError(
+        f"none of the checkpoints in {self.directory / series} can be read; the "
+        f"damaged ones, of steps {steps}, are in {self.directory / 'unreadable'}"
+      )
+    return None
+
+  def _put_aside(self, series: str, step: int):
+    if jax.process_index() == 0:
+      target = self.directory / "unreadable" / f"{series}-{step}"
+      target.parent.mkdir(exist_ok=True)
+      shutil.rmtree(target, ignore_errors=True)
+      (self.directory / series / str(step)).rename(target)
+    self._series[series].reload()
+
+
+def _manager(directory: pathlib.Path, keep: int | None) -> ocp.CheckpointManager:
+  return ocp.CheckpointManager(
+    directory,
+    item_names=("state", "manifest"),
+    options=ocp.CheckpointManagerOptions(
+      max_to_keep=keep,
+      enable_async_checkpointing=False,
+      cleanup_tmp_directories=True,
+    ),
+  )
+
+
+def _read(manager: ocp.CheckpointManager, step: int, state: TrainState) -> Restored:
+  """One checkpoint, verified."""
+  try:
+    args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
+    manifest = manager.restore(step, args=args)["manifest"]
+    stored = manifest["arrays"]
+  except Exception as error:
+    raise _UnreadableError(str(error)) from error
+  _same_arrays(manager.directory / str(step), stored, _describe(state))
+  target = {
+    name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
+    for name, entry in stored.items()
+  }
+  try:
+    args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
+    arrays = manager.restore(step, args=args)["state"]
+  except Exception as error:
+    raise _UnreadableError(str(error)) from error
+  if _checksum(arrays) != manifest["checksum"]:
+    raise _UnreadableError("its checksum differs")
+  leaves = [
+    jax.random.wrap_key_data(arrays[name], impl=stored[name]["key"])
+    if _is_key(leaf)
+    else jnp.asarray(arrays[name])
+    for name, leaf in _named_leaves(state).items()
+  ]
+  restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
+  return Restored(restored, manifest["record"])
+
+
+def _named_leaves(state: TrainState) -> dict[str, Any]:
+  """Leaves by path, in the order of the tree."""
+  return {
+    jax.tree_util.keystr(path, simple=True, separator="."): leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+  }
+
+
+def _is_key(leaf: Any) -> bool:
+  return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _describe(state: TrainState) -> dict[str, dict[str, Any]]:
+  """Shape and type of each array as it is stored; keys as the bits they hold."""
+
+  def entry(leaf: Any) -> dict[str, Any]:
+    stored = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+    key = {"key": _key_name(leaf)} if _is_key(leaf) else {}
+    return {"shape": list(stored.shape), "dtype": np.dtype(stored.dtype).name} | key
+
+  return {name: entry(leaf) for name, leaf in _named_leaves(state).items()}
+
+
+def _key_name(leaf: Any) -> str:
+  names = {
+    jax.random.key(0, impl=name).dtype: name
+    for name in ("threefry2x32", "rbg", "unsafe_rbg")
+  }
+  return names[leaf.dtype]
+
+
+def _to_host(state: TrainState) -> dict[str, np.ndarray]:
+  """Copies that a later step, which reuses the state's memory, does not change."""
+  return {
+    name: np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    for name, leaf in _named_leaves(state).items()
+  }
+
+
+def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
+  digest = hashlib.blake2b(digest_size=16)
+  for name in sorted(arrays):
+    digest.update(name.encode())
+    digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+  return digest.hexdigest()
+
+
+def _same_arrays(
+  path: os.PathLike[str], stored: Mapping[str, Any], wanted: Mapping[str, Any]
+):
+  """Raises when a checkpoint does not hold the arrays of the state."""
+  if dict(stored) == dict(wanted):
+    return
+
+  def text(entry: Mapping[str, Any] | None) -> str:
+    return "absent" if entry is None else f"{entry['dtype']}{entry['shape']}"
+
+  names = [*stored, *(name for name in wanted if name not in stored)]
+  different = [name for name in names if stored.get(name) != wanted.get(name)]
+  shown = "; ".join(
+    f"{name} is {text(stored.get(name))} there and {text(wanted.get(name))} here"
+    for name in different[:3]
+  )
+  more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
+  raise ValueError(
+    f"the checkpoint {os.fspath(path)} belongs to another model or optimizer: "
+    f"{shown}{more}"
+  )

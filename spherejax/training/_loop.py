@@ -1,0 +1,300 @@
+"""The training loop: steps, reports, evaluations, checkpoints."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from spherejax import _checks
+from spherejax.training import _monitor, _parallel
+from spherejax.training._checkpoints import Checkpoints
+from spherejax.training._monitor import Monitor, MonitorState
+from spherejax.training._state import TrainState
+
+_logger = logging.getLogger(__name__)
+
+Evaluate = Callable[[TrainState], Mapping[str, Any]]
+
+
+class FitResult(NamedTuple):
+  """What a training run leaves.
+
+  Attributes:
+    state: after the last step.
+    best: the state of the best evaluation; the last one without a monitor.
+    curve: one dict a report: "step", and the means of the step's metrics since the
+      report before.
+    evaluations: one dict an evaluation: "step", and what `evaluate` returned.
+    stopped_early: whether the monitor's patience ended the run.
+  """
+
+  state: TrainState
+  best: TrainState
+  curve: list[dict[str, Any]]
+  evaluations: list[dict[str, Any]]
+  stopped_early: bool
+
+
+def fit(
+  state: TrainState,
+  step: Callable[..., tuple[TrainState, dict[str, jax.Array]]],
+  batches: Callable[[int], Iterable[Any]],
+  *,
+  steps: int,
+  evaluate: Evaluate | None = None,
+  evaluate_every: int = 500,
+  monitor: Monitor | None = None,
+  checkpoints: Checkpoints | None = None,
+  checkpoint_every: int = 500,
+  report_every: int = 50,
+  devices: Sequence[Any] | None = None,
+  progress: bool = True,
+) -> FitResult:
+  """Trains until `steps` steps are done, on all devices.
+
+  With `checkpoints` the run first looks for its newest checkpoint and goes on from
+  there; a run that was killed at any moment and started again ends with the same
+  bits as one that was not. A loss, gradient or parameter that is not finite stops
+  the run before it reaches a checkpoint.
+
+  Args:
+    state: the state before the first step, on one device.
+    step: what `make_step` built.
+    batches: `batches(first)` yields the batches of steps first, first + 1, ... (from
+      0), pytrees of host arrays [batch, ...]; in a run of several processes, this
+      process's rows. What it yields must depend on the number of the step alone.
+    steps: static. Steps in all, those before a resumption included.
+    evaluate: `evaluate(state)` returns numbers by name; called every
+      `evaluate_every` steps and after the last.
+    evaluate_every: static. In steps.
+    monitor: which evaluation is the best, when to stop, when to lower the rate.
+    checkpoints: where to write; None writes nothing.
+    checkpoint_every: static. In steps; the last step is always written.
+    report_every: static. Steps between two looks at the losses, which wait for the
+      devices.
+    devices: this process's devices that take part, for one process; None takes all.
+    progress: whether to show a bar on stderr.
+
+  Returns:
+    `FitResult`. After a resumption its curve and evaluations are those of the whole
+    run.
+
+  Raises:
+    FloatingPointError: a loss, gradient norm or parameter is not finite; the message
+      names the step and the last checkpoint before it.
+    ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
+      another model; a monitor without an evaluation or for a metric that is not
+      there.
+    OSError: a checkpoint could not be written; earlier ones are intact.
+
+  Cost: one compilation of the step for each batch shape.
+
+  Source: none.
+
+  Example:
+    >>> def objective(params, batch_stats, batch, *, key, axis_name):
+    ...   errors = (batch["x"] @ params["network"]["w"] - batch["y"]) ** 2
+    ...   mean = spherejax.training.global_mean(errors, axis_name=axis_name)
+    ...   return spherejax.training.Outcome(mean)
+    >>> def batches(first):
+    ...   for number in range(first, 100):
+    ...     x = np.random.default_rng(number).normal(size=(8, 2)).astype(np.float32)
+    ...     yield {"x": x, "y": x @ np.array([1, 2], np.float32)}
+    >>> optimizer = optax.sgd(0.1)
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0), optimizer, {"params": {"w": jnp.zeros(2)}}
+    ... )
+    >>> step = spherejax.training.make_step(objective, optimizer)
+    >>> result = spherejax.training.fit(
+    ...     state, step, batches, steps=100, progress=False
+    ... )
+    >>> result.state.params["network"]["w"].round(3)
+    Array([1., 2.], dtype=float32)
+  """
+  for name, value in (
+    ("steps", steps),
+    ("evaluate_every", evaluate_every),
+    ("checkpoint_every", checkpoint_every),
+    ("report_every", report_every),
+  ):
+    _checks.count(name, value)
+  if monitor is not None:
+    _monitor.check(monitor)
+    if evaluate is None:
+      raise ValueError("a monitor needs evaluate, got None")
+  run = _Run.start(state, monitor, evaluate, checkpoints, devices)
+  mapped = _parallel.parallel_step(step, devices=devices)
+  first = run.step
+  rows = iter(()) if first >= steps else iter(batches(first))
+  hidden = not progress or jax.process_index() != 0
+  with tqdm.tqdm(total=steps, initial=first, disable=hidden, unit="step") as bar:
+    while run.step < steps and not run.stopped:
+      batch = next(rows, None)
+      if batch is None:
+        raise ValueError(f"batches ran out after step {run.step} of {steps}")
+      part = _parallel.shard(batch, devices=devices)
+      run.replicated, metrics = mapped(run.replicated, part)
+      run.advance(metrics)
+      bar.update()
+      evaluating = run.due(evaluate_every, steps) and evaluate is not None
+      saving = run.due(checkpoint_every, steps) and checkpoints is not None
+      if run.due(report_every, steps) or evaluating or saving:
+        bar.set_postfix(run.report())
+      if evaluating:
+        bar.set_postfix(run.evaluate_now())
+      if saving or (run.stopped and checkpoints is not None):
+        run.save()
+  return run.result()
+
+
+@dataclasses.dataclass
+class _Run:
+  """What changes while `fit` runs."""
+
+  replicated: TrainState
+  step: int
+  best: TrainState
+  seen: MonitorState
+  curve: list[dict[str, Any]]
+  evaluations: list[dict[str, Any]]
+  monitor: Monitor | None
+  evaluate: Evaluate | None
+  checkpoints: Checkpoints | None
+  devices: Sequence[Any] | None
+  pending: list[dict[str, jax.Array]] = dataclasses.field(default_factory=list)
+
+  @classmethod
+  def start(
+    cls,
+    state: TrainState,
+    monitor: Monitor | None,
+    evaluate: Evaluate | None,
+    checkpoints: Checkpoints | None,
+    devices: Sequence[Any] | None,
+  ) -> "_Run":
+    """A run at the given state, or at its newest checkpoint."""
+    seen = MonitorState() if monitor is None else _monitor.start(monitor)
+    best, record = state, {"curve": [], "evaluations": [], "seen": seen._asdict()}
+    restored = None if checkpoints is None else checkpoints.restore(state)
+    if checkpoints is not None and restored is not None:
+      best = state = restored.state
+      record = restored.record
+      _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
+      best_one = checkpoints.restore_best(state)
+      best = state if best_one is None else best_one.state
+    seen = MonitorState(**record["seen"])
+    return cls(
+      replicated=_parallel.replicate(state, devices=devices),
+      step=int(state.step),
+      best=best,
+      seen=seen._replace(plateau=tuple(seen.plateau)),
+      curve=record["curve"],
+      evaluations=record["evaluations"],
+      monitor=monitor,
+      evaluate=evaluate,
+      checkpoints=checkpoints,
+      devices=devices,
+    )
+
+  @property
+  def stopped(self) -> bool:
+    """Whether patience has run out."""
+    return self.monitor is not None and _monitor.should_stop(self.monitor, self.seen)
+
+  def due(self, every: int, steps: int) -> bool:
+    """Whether something happens after this step."""
+    return self.step % every == 0 or self.step == steps
+
+  def advance(self, metrics: dict[str, jax.Array]):
+    """Counts a step; its metrics stay on the devices until the next report."""
+    self.step += 1
+    self.pending.append(metrics)
+
+  def report(self) -> dict[str, float]:
+    """Means since the report before; raises if one of the losses is not finite."""
+    rows = [
+      {
+        name: float(np.asarray(value.addressable_shards[0].data).reshape(()))
+        for name, value in metrics.items()
+      }
+      for metrics in self.pending
+    ]
+    for number, row in enumerate(rows, start=self.step - len(rows) + 1):
+      for name in ("loss", "gradient_norm"):
+        if not np.isfinite(row[name]):
+          raise self._not_finite(name, row[name], number)
+    self.pending = []
+    means = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    self.curve.append({"step": self.step} | means)
+    return means
+
+  def evaluate_now(self) -> dict[str, float]:
+    """Evaluates the state; keeps it if it is the best; sets the learning rate."""
+    if self.evaluate is None:
+      return {}
+    state = _parallel.unreplicate(self.replicated)
+    values = {name: float(value) for name, value in self.evaluate(state).items()}
+    self.evaluations.append({"step": self.step} | values)
+    if self.monitor is None:
+      return values
+    if self.monitor.metric not in values:
+      raise ValueError(
+        f"evaluate must return the monitored metric {self.monitor.metric!r}, got "
+        f"{sorted(values)}"
+      )
+    value = values[self.monitor.metric]
+    self.seen, improved = _monitor.observe(self.monitor, self.seen, self.step, value)
+    if self.monitor.plateau is not None:
+      scale = jnp.float32(_monitor.learning_rate_scale(self.seen))
+      self.replicated = self.replicated.replace(
+        learning_rate_scale=_parallel.replicate(scale, devices=self.devices)
+      )
+    if improved:
+      self.best = state
+      if self.checkpoints is not None:
+        self._check_parameters(state)
+        self.checkpoints.save_best(state, self._record())
+    return values
+
+  def save(self):
+    """Writes a checkpoint, unless the parameters are not finite."""
+    if self.checkpoints is not None:
+      state = _parallel.unreplicate(self.replicated)
+      self._check_parameters(state)
+      self.checkpoints.save(state, self._record())
+
+  def result(self) -> FitResult:
+    """What `fit` returns."""
+    state = _parallel.unreplicate(self.replicated)
+    best = state if self.monitor is None else self.best
+    return FitResult(state, best, self.curve, self.evaluations, self.stopped)
+
+  def _record(self) -> dict[str, Any]:
+    return {
+      "curve": self.curve,
+      "evaluations": self.evaluations,
+      "seen": self.seen._asdict(),
+    }
+
+  def _check_parameters(self, state: TrainState):
+    leaves = jax.tree_util.tree_leaves_with_path((state.params, state.batch_stats))
+    for path, leaf in leaves:
+      finite = np.isfinite(np.asarray(leaf, np.float64))
+      if not finite.all():
+        name = jax.tree_util.keystr(path[1:], simple=True, separator=".")
+        raise self._not_finite(name, np.asarray(leaf)[~finite][0], self.step)
+
+  def _not_finite(self, name: str, value: Any, step: int) -> FloatingPointError:
+    if self.checkpoints is None:
+      last = "the run keeps no checkpoints"
+    elif (saved := self.checkpoints.latest_step()) is None:
+      last = f"no checkpoint was written to {self.checkpoints.directory} before it"
+    else:
+      last = f"the last good checkpoint is that of step {saved} in "
+      last += str(self.checkpoints.directory)
+    return FloatingPointError(f"{name} is {value} at step {step}; {last}")

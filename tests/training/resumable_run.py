@@ -1,0 +1,105 @@
+"""A small run with all that moves, for tests that start it in other processes."""
+
+import os
+import sys
+
+if __name__ == "__main__":
+  os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from spherejax import training
+
+
+class Network(nn.Module):
+  """Dense layers with BatchNorm and dropout."""
+
+  @nn.compact
+  def __call__(self, x, train):
+    x = nn.Dense(8)(x)
+    x = nn.BatchNorm(use_running_average=not train)(x)
+    x = nn.Dropout(0.2, deterministic=not train)(nn.relu(x))
+    return nn.Dense(3)(x)
+
+
+def objective(params, batch_stats, batch, *, key, axis_name):
+  outputs, updates = Network().apply(
+    {"params": params["network"], "batch_stats": batch_stats["network"]},
+    batch["x"],
+    train=True,
+    mutable=["batch_stats"],
+    rngs={"dropout": key},
+  )
+  centres = params["loss"]["centres"][batch["label"]]
+  errors = jnp.sum((outputs - centres) ** 2, axis=1)
+  mean = training.global_mean(errors, axis_name=axis_name)
+  return training.Outcome(mean, {"network": updates["batch_stats"]})
+
+
+def batches(first):
+  for number in range(first, 10_000):
+    rng = np.random.default_rng([7, number])
+    yield {
+      "x": rng.normal(size=(8, 5)).astype(np.float32),
+      "label": rng.integers(4, size=8),
+    }
+
+
+def evaluate(state):
+  x = np.random.default_rng(1).normal(size=(6, 5)).astype(np.float32)
+  outputs = Network().apply(state.variables(), x, train=False)
+  return {"spread": np.asarray(outputs).std()}
+
+
+def run(checkpoints, *, steps=30, checkpoint_every=3, **options):
+  optimizer = training.optimizer(
+    {"network": optax.adam(1e-2), "loss": optax.adam(1e-1)}, max_norm=1.0
+  )
+  state = training.create_state(
+    jax.random.key(3),
+    optimizer,
+    jax.jit(Network().init, static_argnames="train")(
+      jax.random.key(0), jnp.zeros((2, 5)), train=False
+    ),
+    {"params": {"centres": jax.random.normal(jax.random.key(1), (4, 3))}},
+  )
+  monitor = training.Monitor(
+    "spread",
+    mode="min",
+    plateau=optax.contrib.reduce_on_plateau(0.5, patience=2, cooldown=1),
+  )
+  return training.fit(
+    state,
+    training.make_step(objective, optimizer),
+    batches,
+    steps=steps,
+    evaluate=evaluate,
+    evaluate_every=5,
+    monitor=monitor,
+    checkpoints=checkpoints,
+    checkpoint_every=checkpoint_every,
+    report_every=4,
+    progress=False,
+    **options,
+  )
+
+
+def arrays(state):
+  """Bits of every array of a state, by path."""
+  return {
+    jax.tree_util.keystr(path): np.asarray(
+      jax.random.key_data(leaf)
+      if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+      else leaf
+    )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+  }
+
+
+if __name__ == "__main__":
+  with training.Checkpoints(sys.argv[1]) as saved:
+    run(saved)
