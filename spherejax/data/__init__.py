@@ -1,1 +1,59 @@
-"""data."""
+"""Image sets, splits, batches, collages and augmentations.
+
+Readers turn a tensorflow-datasets set, a folder or arrays into `Images`; samplers
+say which of them are in the batch of a step; augmentations are functions of a key.
+"""
+
+from spherejax.data._augment import center_crop as center_crop
+from spherejax.data._augment import random_crop as random_crop
+from spherejax.data._augment import random_flip as random_flip
+from spherejax.data._augment import random_resized_crop as random_resized_crop
+from spherejax.data._augment import resize as resize
+from spherejax.data._collage import Collages as Collages
+from spherejax.data._collage import collages as collages
+from spherejax.data._color import normalize as normalize
+from spherejax.data._color import random_brightness as random_brightness
+from spherejax.data._color import random_contrast as random_contrast
+from spherejax.data._color import random_grayscale as random_grayscale
+from spherejax.data._color import to_float as to_float
+from spherejax.data._images import Images as Images
+from spherejax.data._images import from_arrays as from_arrays
+from spherejax.data._pipeline import pipeline as pipeline
+from spherejax.data._sampling import ClassTable as ClassTable
+from spherejax.data._sampling import class_balanced_indices as class_balanced_indices
+from spherejax.data._sampling import class_table as class_table
+from spherejax.data._sampling import ordered_plan as ordered_plan
+from spherejax.data._sampling import shuffled_indices as shuffled_indices
+from spherejax.data._sources import load_digits as load_digits
+from spherejax.data._sources import load_folder as load_folder
+from spherejax.data._splits import split_classes as split_classes
+from spherejax.data._splits import split_within_classes as split_within_classes
+from spherejax.data._tfds import load_tfds as load_tfds
+
+__all__ = [
+  "ClassTable",
+  "Collages",
+  "Images",
+  "center_crop",
+  "class_balanced_indices",
+  "class_table",
+  "collages",
+  "from_arrays",
+  "load_digits",
+  "load_folder",
+  "load_tfds",
+  "normalize",
+  "ordered_plan",
+  "pipeline",
+  "random_brightness",
+  "random_contrast",
+  "random_crop",
+  "random_flip",
+  "random_grayscale",
+  "random_resized_crop",
+  "resize",
+  "shuffled_indices",
+  "split_classes",
+  "split_within_classes",
+  "to_float",
+]

@@ -1,0 +1,304 @@
+"""Crops, flips and sizes: functions of a key and images, vmappable, for jit.
+
+Images are [..., height, width, channels]; each image of a batch has its own draw,
+that of a single image under the key of `jax.random.split(key, leading axes)`.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, Real
+
+from spherejax import _checks
+from spherejax.data._images import image_size
+
+# Boxes tried before the centre is taken, as in the papers' common implementation.
+_ATTEMPTS = 10
+
+
+def resize(
+  images: Float[ArrayLike, "*batch height width channels"],
+  size: int | tuple[int, int],
+) -> Float[Array, "*batch new_height new_width channels"]:
+  """Images of another size, bilinear, averaged where they shrink.
+
+  Args:
+    images: [..., height, width, channels], floating.
+    size: static. (height, width), or the length of the shorter side, which keeps
+      the aspect ratio up to rounding.
+
+  Returns:
+    [..., new height, new width, channels], dtype of `images`.
+
+  Raises:
+    ValueError: a size below 1.
+    TypeError: images not floating.
+
+  Differentiable in: images. Cost: O(pixels (height + width)).
+
+  Source: the triangle filter of `jax.image.resize`, with antialiasing.
+
+  Example:
+    >>> spherejax.data.resize(jnp.ones([32, 64, 3]), 16).shape
+    (16, 32, 3)
+  """
+  images = floating_images(images)
+  if isinstance(size, int):
+    _checks.count("size", size)
+    short = min(images.shape[-3:-1])
+    height, width = (round(side * size / short) for side in images.shape[-3:-1])
+  else:
+    height, width = image_size(size)
+  shape = (*images.shape[:-3], height, width, images.shape[-1])
+  return jax.image.resize(images, shape, "bilinear")
+
+
+def center_crop(
+  images: Real[ArrayLike, "*batch height width channels"],
+  size: int | tuple[int, int],
+) -> Real[Array, "*batch new_height new_width channels"]:
+  """The middle of the images (with an odd margin, one pixel up and to the left).
+
+  Args:
+    images: [..., height, width, channels], any dtype.
+    size: static. Side length or (height, width), at most that of the images.
+
+  Returns:
+    [..., new height, new width, channels], dtype of `images`.
+
+  Raises:
+    ValueError: a size larger than the images.
+
+  Differentiable in: images. Cost: O(pixels).
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.center_crop(jnp.arange(9).reshape(3, 3, 1), 1)
+    Array([[[4]]], dtype=int32)
+  """
+  images = some_images(images)
+  height, width = _inner_size(images, size, 0)
+  top = (images.shape[-3] - height) // 2
+  left = (images.shape[-2] - width) // 2
+  return images[..., top : top + height, left : left + width, :]
+
+
+def random_crop(
+  key: Key[Array, ""],
+  images: Real[ArrayLike, "*batch height width channels"],
+  *,
+  size: int | tuple[int, int] | None = None,
+  padding: int = 0,
+) -> Real[Array, "*batch new_height new_width channels"]:
+  """A piece of each image, at a uniformly random place after padding with zeros.
+
+  Args:
+    key: draws the place.
+    images: [..., height, width, channels], any dtype.
+    size: static. Side length or (height, width) of the piece; None keeps that of
+      the images, so that `padding=4` shifts by up to 4 pixels.
+    padding: static. Zeros on each of the four sides.
+
+  Returns:
+    [..., new height, new width, channels], dtype of `images`.
+
+  Raises:
+    ValueError: a piece larger than the padded images; a negative padding.
+
+  Differentiable in: images. Cost: O(pixels).
+
+  Source: He et al. 2016, "Deep residual learning for image recognition", section
+  4.2 (padding 4 on CIFAR-10).
+
+  Example:
+    >>> images = jnp.ones([8, 32, 32, 3])
+    >>> spherejax.data.random_crop(jax.random.key(0), images, padding=4).shape
+    (8, 32, 32, 3)
+  """
+  images = some_images(images)
+  _checks.count("padding", padding, 0)
+  height, width = _inner_size(
+    images, size or (images.shape[-3], images.shape[-2]), padding
+  )
+  channels = images.shape[-1]
+
+  def crop(key, image):
+    image = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)))
+    limits = jnp.array([image.shape[0] - height, image.shape[1] - width])
+    top, left = jax.random.randint(key, (2,), 0, limits + 1)
+    return jax.lax.dynamic_slice(image, (top, left, 0), (height, width, channels))
+
+  return each(crop, key, images)
+
+
+def random_resized_crop(
+  key: Key[Array, ""],
+  images: Float[ArrayLike, "*batch height width channels"],
+  *,
+  size: int | tuple[int, int],
+  area: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = (0.16, 1.0),
+  aspect: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = (0.75, 4 / 3),
+) -> Float[Array, "*batch new_height new_width channels"]:
+  """A random box of each image, brought to one size.
+
+  The box has a share of the image's area drawn uniformly from `area` and a ratio
+  width / height drawn log-uniformly from `aspect`; of ten boxes the first that
+  fits is taken, else the largest central one of an allowed ratio. Its place is
+  uniform and not rounded to pixels. Interpolation is bilinear, with averaging where
+  the box shrinks; pixels just outside the box count at its border.
+
+  Args:
+    key: draws the box.
+    images: [..., height, width, channels], floating.
+    size: static. Side length or (height, width) of the result.
+    area: smallest and largest share, in (0, 1]; may be traced. The default is that
+      of the retrieval experiments; self-supervised learning takes (0.08, 1).
+    aspect: smallest and largest width / height, positive; may be traced.
+
+  Returns:
+    [..., new height, new width, channels], dtype of `images`.
+
+  Raises:
+    ValueError: a size below 1; ranges that are not ascending or not positive.
+    TypeError: images not floating.
+
+  Differentiable in: images. Cost: O(pixels (new height + new width)).
+
+  Source: Szegedy et al. 2015, "Going deeper with convolutions", section 6; the
+  defaults are those of DML's retrieval experiments (0.16 = (40 / 256) rounded up).
+
+  Example:
+    >>> images = jnp.ones([8, 64, 48, 3])
+    >>> spherejax.data.random_resized_crop(jax.random.key(0), images, size=32).shape
+    (8, 32, 32, 3)
+  """
+  images = floating_images(images)
+  height, width = image_size(size)
+  for name, (low, high), top in (("area", area, 1), ("aspect", aspect, jnp.inf)):
+    _checks.between(f"{name}[0]", low, 0, top, low_open=True, high_open=top > 1)
+    _checks.between(f"{name}[1]", high, 0, top, low_open=True, high_open=top > 1)
+    _checks.between(f"{name}[1]", high, _checks.static_number(low) or 0)
+
+  def crop(key, image):
+    box = _random_box(key, image.shape[0], image.shape[1], area, aspect)
+    top_left, sides = box[:2], box[2:]
+    scale = jnp.array([height, width]) / sides
+    return jax.image.scale_and_translate(
+      image,
+      (height, width, image.shape[-1]),
+      (0, 1),
+      scale,
+      -top_left * scale,
+      "linear",
+    )
+
+  return each(crop, key, images)
+
+
+def _random_box(
+  key: Key[Array, ""], height: int, width: int, area: tuple, aspect: tuple
+) -> Float[Array, "4"]:
+  """(top, left, height, width) of a box inside the image, in pixels."""
+  area_key, aspect_key, place_key = jax.random.split(key, 3)
+  shares = jax.random.uniform(area_key, (_ATTEMPTS,), minval=area[0], maxval=area[1])
+  low, high = jnp.log(aspect[0]), jnp.log(aspect[1])
+  ratios = jnp.exp(
+    jax.random.uniform(aspect_key, (_ATTEMPTS,), minval=low, maxval=high)
+  )
+  pixels = shares * (height * width)
+  heights, widths = jnp.sqrt(pixels / ratios), jnp.sqrt(pixels * ratios)
+  fits = (heights <= height) & (widths <= width)
+  first = jnp.argmax(fits)
+  some = fits[first]
+  box_height = jnp.where(some, heights[first], jnp.minimum(height, width / aspect[0]))
+  box_width = jnp.where(some, widths[first], jnp.minimum(width, height * aspect[1]))
+  place = jnp.where(some, jax.random.uniform(place_key, (2,)), 0.5)
+  sides = jnp.stack([box_height, box_width])
+  return jnp.concatenate([place * (jnp.array([height, width]) - sides), sides])
+
+
+def random_flip(
+  key: Key[Array, ""],
+  images: Real[ArrayLike, "*batch height width channels"],
+  *,
+  probability: Real[ArrayLike, ""] = 0.5,
+) -> Real[Array, "*batch height width channels"]:
+  """Each image, or its mirror image (left and right exchanged).
+
+  Args:
+    key: draws which.
+    images: [..., height, width, channels], any dtype.
+    probability: of the mirror image, in [0, 1], may be traced.
+
+  Returns:
+    The shape and dtype of `images`.
+
+  Raises:
+    ValueError: a probability outside [0, 1].
+
+  Differentiable in: images. Cost: O(pixels).
+
+  Source: Krizhevsky, Sutskever, Hinton 2012, "ImageNet classification with deep
+  convolutional neural networks", section 4.1.
+
+  Example:
+    >>> image = jnp.arange(3.0).reshape(1, 3, 1)
+    >>> spherejax.data.random_flip(jax.random.key(0), image, probability=1).ravel()
+    Array([2., 1., 0.], dtype=float32)
+  """
+  images = some_images(images)
+  _checks.between("probability", probability, 0, 1)
+
+  def flip(key, image):
+    return jnp.where(jax.random.uniform(key) < probability, image[:, ::-1], image)
+
+  return each(flip, key, images)
+
+
+def each(
+  fn: Callable[[Array, Array], Array], key: Key[Array, ""], images: Array
+) -> Array:
+  """`fn` of every image, each with a key of its own."""
+  leading = images.shape[:-3]
+  if not leading:
+    return fn(key, images)
+  for _ in leading:
+    fn = jax.vmap(fn)
+  return fn(jax.random.split(key, leading), images)
+
+
+def some_images(images: ArrayLike) -> Array:
+  """The images as an array of at least three axes."""
+  images = jnp.asarray(images)
+  if images.ndim < 3:
+    raise ValueError(
+      f"images must be [..., height, width, channels], got shape {images.shape}"
+    )
+  return images
+
+
+def floating_images(images: ArrayLike) -> Array:
+  """Images that can be interpolated."""
+  images = some_images(images)
+  if not jnp.issubdtype(images.dtype, jnp.floating):
+    raise TypeError(
+      f"images must be floating, got dtype {images.dtype}; convert them by to_float"
+    )
+  return images
+
+
+def _inner_size(
+  images: Array, size: int | tuple[int, int], padding: int
+) -> tuple[int, int]:
+  """(height, width) of a piece, checked to fit into the padded images."""
+  height, width = image_size(size)
+  limits = (images.shape[-3] + 2 * padding, images.shape[-2] + 2 * padding)
+  if height > limits[0] or width > limits[1]:
+    padded = f" with padding {padding}" if padding else ""
+    raise ValueError(
+      f"size {(height, width)} must fit into images {images.shape}{padded}"
+    )
+  return height, width

@@ -1,0 +1,225 @@
+"""Pixel values: scaling, and augmentations as functions of a key and images."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, Real
+
+from spherejax import _checks
+from spherejax.data._augment import each, floating_images
+
+# Luma of ITU-R BT.601, the weights of grey in Pillow and torchvision.
+_LUMA = (0.299, 0.587, 0.114)
+
+
+def to_float(
+  images: Real[ArrayLike, "*shape"],
+) -> Float[Array, "*shape"]:
+  """Pixels in [0, 1]: uint8 divided by 255, as float32.
+
+  Args:
+    images: any shape, uint8; floating images are returned as they are.
+
+  Returns:
+    The shape of `images`, float32 for uint8.
+
+  Raises:
+    TypeError: integers other than uint8.
+
+  Differentiable in: floating images. Cost: O(pixels).
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.to_float(np.array([0, 255], np.uint8))
+    Array([0., 1.], dtype=float32)
+  """
+  images = jnp.asarray(images)
+  if jnp.issubdtype(images.dtype, jnp.floating):
+    return images
+  if images.dtype != jnp.uint8:
+    raise TypeError(f"images must be uint8 or floating, got dtype {images.dtype}")
+  return images.astype(jnp.float32) / 255
+
+
+def normalize(
+  images: Float[ArrayLike, "*batch height width channels"],
+  mean: Float[ArrayLike, " channels"] | Sequence[float],
+  std: Float[ArrayLike, " channels"] | Sequence[float],
+) -> Float[Array, "*batch height width channels"]:
+  """Standardised channels: (images - mean) / std.
+
+  Args:
+    images: [..., height, width, channels], floating.
+    mean: [channels], in the unit of the images.
+    std: [channels], positive, in the unit of the images.
+
+  Returns:
+    The shape and dtype of `images`.
+
+  Raises:
+    ValueError: shapes do not match.
+    TypeError: images not floating.
+
+  Differentiable in: images, mean, std. Cost: O(pixels).
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.normalize(jnp.ones([1, 1, 2]), [0.5, 0.5], [0.5, 0.25])
+    Array([[[1., 2.]]], dtype=float32)
+  """
+  images = floating_images(images)
+  mean = jnp.asarray(mean, images.dtype)
+  std = jnp.asarray(std, images.dtype)
+  channels = images.shape[-1:]
+  _checks.shape("mean", mean, channels, f"images {images.shape}")
+  _checks.shape("std", std, channels, f"images {images.shape}")
+  axes = tuple(range(images.ndim - 1))
+  return (images - jnp.expand_dims(mean, axes)) / jnp.expand_dims(std, axes)
+
+
+def random_brightness(
+  key: Key[Array, ""],
+  images: Float[ArrayLike, "*batch height width channels"],
+  *,
+  strength: Real[ArrayLike, ""] = 0.4,
+) -> Float[Array, "*batch height width channels"]:
+  """Each image times one factor, uniform in [1 - strength, 1 + strength].
+
+  Args:
+    key: draws the factor.
+    images: [..., height, width, channels], floating, in [0, 1].
+    strength: in [0, 1], may be traced.
+
+  Returns:
+    The shape and dtype of `images`, clipped to [0, 1].
+
+  Raises:
+    ValueError: a strength outside [0, 1].
+    TypeError: images not floating.
+
+  Differentiable in: images, strength. Cost: O(pixels).
+
+  Source: Howard 2013, "Some improvements on deep convolutional neural network based
+  image classification", section 2; the default is that of Chen et al. 2020, "A
+  simple framework for contrastive learning", at half strength.
+
+  Example:
+    >>> image = jnp.full([1, 1, 1], 0.5)
+    >>> spherejax.data.random_brightness(jax.random.key(0), image, strength=0)
+    Array([[[0.5]]], dtype=float32)
+  """
+  images = floating_images(images)
+  _checks.between("strength", strength, 0, 1)
+
+  def brighten(key, image):
+    return jnp.clip(image * _factor(key, strength, image.dtype), 0, 1)
+
+  return each(brighten, key, images)
+
+
+def random_contrast(
+  key: Key[Array, ""],
+  images: Float[ArrayLike, "*batch height width channels"],
+  *,
+  strength: Real[ArrayLike, ""] = 0.4,
+) -> Float[Array, "*batch height width channels"]:
+  """Each image drawn away from, or towards, its mean grey by one factor.
+
+      grey + factor (image - grey),  factor uniform in [1 - strength, 1 + strength]
+
+  Args:
+    key: draws the factor.
+    images: [..., height, width, channels], floating, in [0, 1]; 3 channels are RGB,
+      any other number is averaged for the grey.
+    strength: in [0, 1], may be traced.
+
+  Returns:
+    The shape and dtype of `images`, clipped to [0, 1].
+
+  Raises:
+    ValueError: a strength outside [0, 1].
+    TypeError: images not floating.
+
+  Differentiable in: images, strength. Cost: O(pixels).
+
+  Source: as `random_brightness`.
+
+  Example:
+    >>> image = jnp.array([0.0, 1.0]).reshape(1, 2, 1)
+    >>> spherejax.data.random_contrast(jax.random.key(0), image, strength=0).ravel()
+    Array([0., 1.], dtype=float32)
+  """
+  images = floating_images(images)
+  _checks.between("strength", strength, 0, 1)
+
+  def stretch(key, image):
+    # The mean over a large image is no sum for a narrow type.
+    grey = _grey(image).mean(dtype=jnp.promote_types(image.dtype, jnp.float32))
+    grey = grey.astype(image.dtype)
+    return jnp.clip(grey + _factor(key, strength, image.dtype) * (image - grey), 0, 1)
+
+  return each(stretch, key, images)
+
+
+def random_grayscale(
+  key: Key[Array, ""],
+  images: Float[ArrayLike, "*batch height width channels"],
+  *,
+  probability: Real[ArrayLike, ""] = 0.2,
+) -> Float[Array, "*batch height width channels"]:
+  """Each image, or its luma in all three channels.
+
+      luma = 0.299 red + 0.587 green + 0.114 blue
+
+  Args:
+    key: draws which.
+    images: [..., height, width, channels], floating; RGB, or with one channel,
+      which stays as it is.
+    probability: of the grey image, in [0, 1], may be traced.
+
+  Returns:
+    The shape and dtype of `images`.
+
+  Raises:
+    ValueError: neither 1 nor 3 channels; a probability outside [0, 1].
+    TypeError: images not floating.
+
+  Differentiable in: images. Cost: O(pixels).
+
+  Source: ITU-R BT.601; the default is that of Chen et al. 2020, "A simple framework
+  for contrastive learning", appendix A.
+
+  Example:
+    >>> red = jnp.array([1.0, 0.0, 0.0]).reshape(1, 1, 3)
+    >>> spherejax.data.random_grayscale(jax.random.key(0), red, probability=1).ravel()
+    Array([0.299, 0.299, 0.299], dtype=float32)
+  """
+  images = floating_images(images)
+  _checks.between("probability", probability, 0, 1)
+  if images.shape[-1] not in (1, 3):
+    raise ValueError(f"images must have 1 or 3 channels, got shape {images.shape}")
+
+  def grey(key, image):
+    chosen = jax.random.uniform(key) < probability
+    return jnp.where(chosen, jnp.broadcast_to(_grey(image), image.shape), image)
+
+  return each(grey, key, images)
+
+
+def _factor(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
+  """A number in [1 - strength, 1 + strength]."""
+  return 1 + jnp.asarray(strength, dtype) * jax.random.uniform(
+    key, (), dtype, minval=-1, maxval=1
+  )
+
+
+def _grey(image: Array) -> Array:
+  """Luma [height, width, 1] of RGB, the mean of the channels of anything else."""
+  if image.shape[-1] != 3:
+    return image.mean(-1, keepdims=True)
+  red, green, blue = (image[..., i : i + 1] for i in range(3))
+  return _LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue

@@ -1,0 +1,222 @@
+"""The record that every reader returns, and how one image file is decoded."""
+
+import dataclasses
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Int, Shaped
+
+from spherejax import _checks
+
+# What Pillow raises for a file that is not, or not wholly, an image.
+_DECODING_ERRORS = (OSError, SyntaxError, ValueError)
+# Images that a thread decodes at a time.
+_CHUNK = 64
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Images:
+  """Labelled images: in memory as one array, or decoded when asked for.
+
+  `len(images)` counts them. Indexing with a slice, an integer array or a boolean
+  mask gives the `Images` of those rows (what the splits return is such an array);
+  an integer class label selects nothing here, use `split_classes`.
+
+  Args:
+    images: uint8, [count, height, width, channels]. A sequence of [height, width,
+      channels] where the images differ in size or are decoded lazily.
+    labels: [count], integer; -1 for an image without a single label.
+    label_names: the name of each label, in the order of the labels.
+    extras: what else is known of each image, by name: [count] each; numbers,
+      text, or objects (lists of boxes, say).
+    extra_names: class names of those extras that are labels themselves, such as
+      a superclass.
+
+  Raises:
+    ValueError: no image; lengths differ; a label outside [-1, len(label_names)).
+    TypeError: labels are not integers, images are not uint8.
+
+  Cost: indexing copies the chosen images; lazy ones are not read.
+
+  Source: own; the layout follows tensorflow-datasets' image classification sets.
+
+  Example:
+    >>> images = spherejax.data.load_digits()
+    >>> images.images.shape, images[:100].labels.shape, images.label_names[:2]
+    ((1797, 8, 8, 1), (100,), ('0', '1'))
+  """
+
+  images: Shaped[np.ndarray, "count height width channels"] | Sequence[np.ndarray]
+  labels: Int[np.ndarray, " count"]
+  label_names: tuple[str, ...]
+  extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+  extra_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self):
+    count = len(self.images)
+    if count == 0:
+      raise ValueError("the data set is empty: a data set needs at least one image")
+    if isinstance(self.images, np.ndarray):
+      _checks.rank("images", self.images, 4)
+      if self.images.dtype != np.uint8:
+        raise TypeError(f"images must be uint8, got dtype {self.images.dtype}")
+    _checks.integer("labels", self.labels)
+    _checks.shape("labels", self.labels, (count,), f"the {count} images")
+    for name, values in self.extras.items():
+      _checks.shape(f"extras[{name!r}]", values, (count,), f"the {count} images")
+    wrong = (self.labels < -1) | (self.labels >= len(self.label_names))
+    if wrong.any():
+      row = int(np.argmax(wrong))
+      raise ValueError(
+        f"labels must be in [0, {len(self.label_names)}), one for each of the"
+        f" {len(self.label_names)} label names, or -1 for none; label {row} is"
+        f" {self.labels[row]}"
+      )
+
+  def __len__(self) -> int:
+    return len(self.images)
+
+  def __getitem__(
+    self, index: slice | Sequence[int] | np.ndarray | jax.Array
+  ) -> "Images":
+    rows = np.arange(len(self))[index if isinstance(index, slice) else _rows(index)]
+    if isinstance(self.images, (np.ndarray, Lazy)):
+      chosen = self.images[rows]
+    else:
+      chosen = [self.images[row] for row in rows]
+    return dataclasses.replace(
+      self,
+      images=chosen,
+      labels=self.labels[rows],
+      extras={name: values[rows] for name, values in self.extras.items()},
+    )
+
+
+def _rows(index: Sequence[int] | np.ndarray | jax.Array) -> np.ndarray:
+  """The index array; a lone integer is refused, for one image is no data set."""
+  rows = np.asarray(index)
+  if rows.ndim != 1 or rows.dtype.kind not in "iub":
+    raise TypeError(
+      "index images with a slice, an integer array or a boolean mask, got"
+      f" {rows.dtype} of shape {rows.shape}"
+    )
+  return rows
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lazy(Sequence):
+  """Images that are read when they are asked for: `read(rows[i])`."""
+
+  read: Callable[[int], np.ndarray]
+  rows: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, index: Any) -> Any:
+    if isinstance(index, (int, np.integer)):
+      return self.read(int(self.rows[index]))
+    return Lazy(self.read, self.rows[index])
+
+  def __iter__(self) -> Iterator[np.ndarray]:
+    return (self.read(int(row)) for row in self.rows)
+
+
+def from_arrays(
+  images: Shaped[ArrayLike, "count height width *channels"],
+  labels: Int[ArrayLike, " count"],
+  *,
+  label_names: Sequence[str] | None = None,
+) -> Images:
+  """Labelled images from arrays.
+
+  Args:
+    images: uint8, [count, height, width, channels], or without the last axis for
+      greyscale, which then gets one channel.
+    labels: [count], integer, -1 for an image without a label.
+    label_names: static. The name of each label; None numbers them.
+
+  Returns:
+    `Images` with int32 labels. The pixels are not copied.
+
+  Raises:
+    ValueError: no image; shapes do not match; a label outside the names.
+    TypeError: images not uint8, labels not integer.
+
+  Cost: O(count).
+
+  Source: own.
+
+  Example:
+    >>> pixels = np.zeros([3, 8, 8], np.uint8)
+    >>> spherejax.data.from_arrays(pixels, np.array([0, 1, 1])).label_names
+    ('0', '1')
+  """
+  images, labels = np.asarray(images), np.asarray(labels)
+  _checks.rank("images", images, 3, 4)
+  _checks.integer("labels", labels)
+  _checks.rank("labels", labels, 1)
+  if label_names is None:
+    label_names = [str(label) for label in range(labels.max(initial=-1) + 1)]
+  return Images(
+    images=images if images.ndim == 4 else images[..., None],
+    labels=labels.astype(np.int32),
+    label_names=tuple(label_names),
+  )
+
+
+def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
+  """(height, width) from a static side length or pair."""
+  height, width = (size, size) if isinstance(size, (int, np.integer)) else size
+  _checks.count("size", height)
+  _checks.count("size", width)
+  return int(height), int(width)
+
+
+def decode(
+  file: str | os.PathLike | bytes,
+  *,
+  name: str,
+  channels: int,
+  size: tuple[int, int] | None,
+) -> np.ndarray:
+  """Pixels of an image file or its bytes, averaged over boxes to `size`."""
+  from PIL import Image
+
+  try:
+    with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
+      if image.mode[0] in "IF":
+        raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
+      image = image.convert(_MODES[channels])
+      if size is not None and image.size != (size[1], size[0]):
+        image = image.resize((size[1], size[0]), Image.Resampling.BOX)
+      pixels = np.asarray(image)
+  except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
+    raise ValueError(f"cannot read the image {name}: {error}") from error
+  return pixels if pixels.ndim == 3 else pixels[..., None]
+
+
+def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
+  """All images, decoded: one array, or a list where sizes differ."""
+  from concurrent import futures
+
+  # Pillow releases the interpreter while it decodes. Chunks, for small images are
+  # decoded faster than they are handed to a thread.
+  starts = range(0, len(lazy), _CHUNK)
+  with futures.ThreadPoolExecutor() as pool:
+    chunks = pool.map(lambda start: list(lazy[start : start + _CHUNK]), starts)
+    images = [image for chunk in chunks for image in chunk]
+  return np.stack(images) if len({image.shape for image in images}) == 1 else images
+
+
+def channel_count(channels: int) -> int:
+  """The number of channels, checked against those that can be decoded."""
+  if channels not in _MODES:
+    raise ValueError(f"channels must be one of {tuple(_MODES)}, got {channels!r}")
+  return channels

@@ -1,0 +1,146 @@
+"""The host's input pipeline: a plan of indices in, batches out, by grain."""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Int
+
+from spherejax import _checks
+from spherejax.data._images import Images
+
+if TYPE_CHECKING:
+  import grain
+
+
+def pipeline(
+  images: Images,
+  plan: Int[ArrayLike, "steps batch"],
+  *,
+  start: int = 0,
+  process_index: int | None = None,
+  process_count: int | None = None,
+  workers: int = 0,
+  prefetch: int = 4,
+) -> "grain.IterDataset":
+  """Batches of images that are read or gathered ahead of their use.
+
+  For images that do not fit into memory or are decoded from files. The plan says
+  which images are in which batch, so the batches do not depend on `workers`,
+  `prefetch` or `start`: a run that stopped after step s goes on with `start=s`.
+  The iterator's `get_state()` and `set_state()` do the same within one setting of
+  `start` and `workers`.
+
+  Args:
+    images: in memory or lazy; all of one size.
+    plan: [steps, batch], indices of images: a sampler mapped over the steps, or
+      `ordered_plan`.
+    start: static. First step.
+    process_index: static. Number of this host; None asks jax.
+    process_count: static. Number of hosts; None asks jax. Host i gets rows
+      [i, i + 1) x batch / process_count of each batch, so that the hosts' batches,
+      one after another, are the global batch.
+    workers: static. Processes that read; 0 reads in this one, by threads. With
+      workers a script needs `if __name__ == "__main__":`, and a start takes seconds.
+    prefetch: static, at least 1. Batches read ahead (by each worker), each by a
+      thread of its own.
+
+  Returns:
+    A `grain.IterDataset` of dicts of NumPy arrays: `image`, uint8 [batch, height,
+    width, channels]; `label`, int32 [batch]; `index`, int32 [batch].
+
+  Raises:
+    ValueError: an index outside the images; a start outside [0, steps]; a batch
+      that the hosts cannot share evenly. While iterating: an unreadable image,
+      images of several sizes.
+    TypeError: the plan holds no integers.
+
+  Cost: the plan is held in memory, 4 bytes an image; with workers, in each of them,
+  and so are images that are not lazy.
+
+  Source: own; threads, processes and states are grain's.
+
+  Example:
+    >>> digits = spherejax.data.load_digits()
+    >>> table = spherejax.data.class_table(digits.labels, per_class=4)
+    >>> plan = jax.vmap(
+    ...   lambda step: spherejax.data.class_balanced_indices(
+    ...     jax.random.key(0), table, step, num_classes=8, per_class=4
+    ...   )
+    ... )(jnp.arange(100))
+    >>> batch = next(iter(spherejax.data.pipeline(digits, plan, start=50)))
+    >>> batch["image"].shape, batch["label"].shape
+    ((32, 8, 8, 1), (32,))
+  """
+  rows = _host_rows(len(images), plan, process_index, process_count)
+  _checks.count("start", start, 0)
+  _checks.count("workers", workers, 0)
+  _checks.count("prefetch", prefetch)
+  if start > len(rows):
+    raise ValueError(f"start must be at most the plan's {len(rows)} steps, got {start}")
+  import grain
+
+  source: Any = rows[start:]
+  batches = grain.MapDataset.source(source).map(functools.partial(_read, images))
+  options = grain.ReadOptions(num_threads=prefetch, prefetch_buffer_size=prefetch)
+  dataset = batches.to_iter_dataset(options)
+  if not workers:
+    return dataset
+  _settle_flags()
+  return dataset.mp_prefetch(
+    grain.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=prefetch)
+  )
+
+
+def _host_rows(
+  count: int, plan: ArrayLike, process_index: int | None, process_count: int | None
+) -> np.ndarray:
+  """The part of the plan that this host reads."""
+  plan = np.asarray(plan)
+  _checks.integer("plan", plan)
+  _checks.rank("plan", plan, 2)
+  if plan.size and (plan.min() < 0 or plan.max() >= count):
+    wrong = plan[(plan < 0) | (plan >= count)][0]
+    raise ValueError(f"plan must hold indices of the {count} images, got {wrong}")
+  process_count = jax.process_count() if process_count is None else process_count
+  process_index = jax.process_index() if process_index is None else process_index
+  _checks.count("process_count", process_count)
+  _checks.count("process_index", process_index, 0)
+  if process_index >= process_count:
+    raise ValueError(
+      f"process_index must be below process_count={process_count}, got {process_index}"
+    )
+  share, rest = divmod(plan.shape[1], process_count)
+  if rest:
+    raise ValueError(
+      f"a batch of {plan.shape[1]} cannot be shared evenly by {process_count} hosts"
+    )
+  own = plan[:, process_index * share : (process_index + 1) * share]
+  return np.ascontiguousarray(own, np.int32)
+
+
+def _read(images: Images, index: np.ndarray) -> dict[str, Any]:
+  """One batch."""
+  if isinstance(images.images, np.ndarray):
+    pixels = images.images[index]
+  else:
+    chosen = [images.images[row] for row in index]
+    shapes = sorted({image.shape for image in chosen})
+    if len(shapes) > 1:
+      raise ValueError(
+        f"images of a batch have different shapes, {shapes[0]} and {shapes[-1]};"
+        " give the reader a size"
+      )
+    pixels = np.stack(chosen)
+  labels = images.labels[index].astype(np.int32)
+  return {"image": pixels, "label": labels, "index": index}
+
+
+def _settle_flags():
+  """Lets grain read its flags in programs that do not run under `absl.app`."""
+  from absl import flags
+
+  if not flags.FLAGS.is_parsed():
+    flags.FLAGS.mark_as_parsed()

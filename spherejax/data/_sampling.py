@@ -1,0 +1,299 @@
+"""Which images are in the batch of a step: pure functions of a key and the step.
+
+A batch is drawn without regard to the batches before it, so a run continues at any
+step, and one expression serves a jitted loop over images in memory and, mapped
+over the steps, the plan of a host pipeline.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Int, Key, UInt32
+
+from spherejax import _checks
+
+# Rounds of the index cipher; four are the least for a Feistel network to look
+# random (Luby, Rackoff 1988), twice as many are still nothing beside a gather.
+_ROUNDS = 8
+
+
+class ClassTable(NamedTuple):
+  """Where the images of each class are, for `class_balanced_indices`.
+
+  Class c, counted among those that occur, has the images
+  order[starts[c] : starts[c] + counts[c]].
+  """
+
+  order: Int[np.ndarray | Array, " count"]
+  """Indices of all images, sorted by class, ascending within a class."""
+  starts: Int[np.ndarray | Array, " classes"]
+  """Position in `order` of each class's first image."""
+  counts: Int[np.ndarray | Array, " classes"]
+  """Images of each class."""
+
+
+def class_table(
+  labels: Int[ArrayLike, " count"],
+  *,
+  per_class: int,
+  label_names: Sequence[str] = (),
+) -> ClassTable:
+  """The images of each class, checked to be enough for batches.
+
+  Args:
+    labels: [count], integer, none negative. Labels without an image are no class.
+    per_class: static. Images that a batch takes of one class.
+    label_names: static. Names for the error message.
+
+  Returns:
+    `ClassTable` of NumPy int32 arrays.
+
+  Raises:
+    ValueError: a class with fewer than `per_class` images; a negative label; no
+      label at all.
+    TypeError: labels not integer.
+
+  Cost: O(count log count), on the host, once.
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.class_table(np.array([4, 2, 4, 2]), per_class=2)
+    ClassTable(order=array([1, 3, 0, 2], ...), starts=array([0, 2], ...), ...)
+  """
+  labels = np.asarray(labels)
+  _checks.integer("labels", labels)
+  _checks.rank("labels", labels, 1)
+  _checks.count("per_class", per_class)
+  if not len(labels):
+    raise ValueError("the data set is empty: labels has shape (0,)")
+  if labels.min() < 0:
+    raise ValueError(
+      f"labels must not be negative, got {labels.min()} at {int(np.argmin(labels))};"
+      " leave images without a label out first"
+    )
+  classes, starts, counts = np.unique(
+    np.sort(labels), return_index=True, return_counts=True
+  )
+  if (counts < per_class).any():
+    small = [
+      f"{label}{f' ({label_names[label]})' if label < len(label_names) else ''}"
+      f" has {count}"
+      for label, count in zip(classes, counts, strict=True)
+      if count < per_class
+    ]
+    more = f" and {len(small) - 5} more classes" if len(small) > 5 else ""
+    raise ValueError(
+      f"each class must have at least per_class={per_class} images, but class "
+      + ", ".join(small[:5])
+      + more
+    )
+  order = np.argsort(labels, kind="stable")
+  return ClassTable(*(part.astype(np.int32) for part in (order, starts, counts)))
+
+
+def class_balanced_indices(
+  key: Key[Array, ""],
+  table: ClassTable,
+  step: Int[ArrayLike, ""],
+  *,
+  num_classes: int,
+  per_class: int,
+) -> Int[Array, " batch"]:
+  """The images of a step's batch: `num_classes` classes, `per_class` images each.
+
+  Classes are drawn uniformly without replacement, then images of each class
+  uniformly without replacement; every step draws anew, with `fold_in(key, step)`.
+  The order is class by class: the first half of the batch holds the images of the
+  first half of its classes. For a plan of many steps, `jax.vmap` over `step`.
+
+  Args:
+    key: of the whole run.
+    table: from `class_table`; closed over, or an argument under jit.
+    step: >= 0, may be traced.
+    num_classes: static. Classes in a batch.
+    per_class: static. Images of each of them.
+
+  Returns:
+    [batch], int32, batch = num_classes x per_class. Where the table is traced and
+    a class has fewer than `per_class` images, some of its indices are wrong.
+
+  Raises:
+    ValueError: fewer classes than `num_classes`; a class with fewer images than
+      `per_class` (where the table is not traced).
+
+  Cost: O(num_classes^2 + num_classes per_class^2), whatever the number of images.
+
+  Source: the batches of Hermans, Beyer, Leibe 2017, "In defense of the triplet
+  loss for person re-identification", section 2 (P classes x K images).
+
+  Example:
+    >>> table = spherejax.data.class_table(np.repeat([0, 1, 2], 4), per_class=2)
+    >>> spherejax.data.class_balanced_indices(
+    ...   jax.random.key(0), table, 7, num_classes=2, per_class=2
+    ... ).shape
+    (4,)
+  """
+  _checks.count("num_classes", num_classes)
+  _checks.count("per_class", per_class)
+  if num_classes > len(table.counts):
+    raise ValueError(
+      f"num_classes must be at most the {len(table.counts)} classes that have"
+      f" images, got {num_classes}"
+    )
+  traced = isinstance(table.counts, jax.core.Tracer)
+  if not traced and (fewest := int(np.min(table.counts))) < per_class:
+    raise ValueError(
+      f"per_class must be at most the {fewest} images of the smallest class, got"
+      f" {per_class}"
+    )
+  order, starts, counts = map(jnp.asarray, table)
+  class_key, image_key = jax.random.split(jax.random.fold_in(key, jnp.asarray(step)))
+  classes = _distinct(class_key, len(counts), num_classes)
+  draw = jax.vmap(_distinct, (0, 0, None))
+  rows = draw(jax.random.split(image_key, num_classes), counts[classes], per_class)
+  return order[starts[classes][:, None] + rows].reshape(-1)
+
+
+def _distinct(
+  key: Key[Array, ""], population: int | Int[Array, ""], draws: int
+) -> Int[Array, " draws"]:
+  """Different integers in [0, population), uniform over ordered choices.
+
+  Draw j is uniform over the population - j values left: the r-th of them is r plus
+  the number of values taken that lie at or below it.
+  """
+  position = jnp.arange(draws)
+  ranks = jax.random.randint(key, (draws,), 0, population - position)
+
+  def draw(taken, turn):
+    rank, j = turn
+    # `taken` ascends; its i-th value has value - i free ones below it.
+    value = rank + jnp.sum(taken - position <= rank, dtype=jnp.int32)
+    return jnp.sort(taken.at[j].set(value)), value
+
+  # Values not yet drawn stand at the end and exceed every rank.
+  unused = jnp.full(draws, jnp.iinfo(jnp.int32).max)
+  return jax.lax.scan(draw, unused, (ranks, position))[1]
+
+
+def shuffled_indices(
+  key: Key[Array, ""],
+  count: int,
+  step: Int[ArrayLike, ""],
+  *,
+  batch_size: int,
+) -> Int[Array, " batch_size"]:
+  """The images of a step's batch, when each epoch is a new shuffle of all.
+
+  An epoch has count // batch_size steps; the remainder of its shuffle is left out,
+  other images in each epoch. No image occurs twice in an epoch. The shuffle is a
+  cipher on the indices, so a batch costs the same at any step, and no permutation
+  is stored.
+
+  Args:
+    key: of the whole run.
+    count: static. Number of images.
+    step: >= 0, may be traced.
+    batch_size: static, at most `count`.
+
+  Returns:
+    [batch_size], int32.
+
+  Raises:
+    ValueError: `batch_size` not in [1, count].
+
+  Cost: O(batch_size).
+
+  Source: Luby, Rackoff 1988, "How to construct pseudorandom permutations from
+  pseudorandom functions" (Feistel network); Black, Rogaway 2002, "Ciphers with
+  arbitrary finite domains" (cycle walking; two unequal halves).
+
+  Example:
+    >>> epoch = jax.vmap(
+    ...   lambda step: spherejax.data.shuffled_indices(
+    ...     jax.random.key(0), 6, step, batch_size=2
+    ...   )
+    ... )(jnp.arange(3))
+    >>> jnp.sort(epoch.ravel())
+    Array([0, 1, 2, 3, 4, 5], dtype=int32)
+  """
+  _checks.count("count", count)
+  _checks.count("batch_size", batch_size)
+  if batch_size > count:
+    raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
+  steps_per_epoch = count // batch_size
+  epoch, turn = jnp.divmod(jnp.asarray(step), steps_per_epoch)
+  keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,))
+  positions = turn * batch_size + jnp.arange(batch_size)
+  return _permute(keys, positions.astype(jnp.uint32), count).astype(jnp.int32)
+
+
+def _permute(
+  keys: UInt32[Array, " rounds"], index: UInt32[Array, " batch"], count: int
+) -> UInt32[Array, " batch"]:
+  """A pseudo-random permutation of [0, count), evaluated at `index`."""
+  # Halves left < a, right < b of an index left x b + right; a b < count + a.
+  a = max(int(np.ceil(np.sqrt(count))), 1)
+  b = -(-count // a)
+
+  def encipher(index):
+    left, right = index // b, index % b
+    for turn in range(0, _ROUNDS, 2):
+      left = (left + _mix(right ^ keys[turn]) % a) % a
+      right = (right + _mix(left ^ keys[turn + 1]) % b) % b
+    return left * b + right
+
+  def outside(index):
+    return jnp.any(index >= count)
+
+  def walk(index):
+    return jnp.where(index >= count, encipher(index), index)
+
+  # The few that leave [0, count) are enciphered again until they are back inside.
+  return jax.lax.while_loop(outside, walk, encipher(index))
+
+
+def _mix(word: UInt32[Array, " batch"]) -> UInt32[Array, " batch"]:
+  """A well-stirred word: the finaliser of MurmurHash3 (Appleby 2011)."""
+  word = (word ^ (word >> 16)) * jnp.uint32(0x85EBCA6B)
+  word = (word ^ (word >> 13)) * jnp.uint32(0xC2B2AE35)
+  return word ^ (word >> 16)
+
+
+def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch_size"]:
+  """All images once, in order, in batches of one shape, for evaluation.
+
+  The last batch is filled up from the first images: concatenate the results of the
+  batches and keep the first `count`.
+
+  Args:
+    count: static. Number of images.
+    batch_size: static.
+
+  Returns:
+    [ceil(count / batch_size), batch_size], int32: a plan for `pipeline`.
+
+  Raises:
+    ValueError: `count` or `batch_size` below 1.
+
+  Cost: O(count).
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.ordered_plan(5, batch_size=2)
+    array([[0, 1],
+           [2, 3],
+           [4, 0]], dtype=int32)
+  """
+  _checks.count("count", count)
+  _checks.count("batch_size", batch_size)
+  steps = -(-count // batch_size)
+  plan = np.arange(steps * batch_size, dtype=np.int32) % count
+  return plan.reshape(steps, batch_size)

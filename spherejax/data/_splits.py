@@ -1,0 +1,168 @@
+"""Splits of a data set: by class, so that none is in two parts, or within classes."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Int, Key
+
+from spherejax import _checks
+
+# Far above the rounding of a sum of fractions, far below one image.
+_SLACK = 1e-6
+
+
+def split_classes(
+  labels: Int[ArrayLike, " count"],
+  *,
+  groups: Sequence[Sequence[int]] | None = None,
+  fractions: Sequence[float] = (0.5, 0.5),
+  key: Key[Array, ""] | None = None,
+) -> tuple[Int[np.ndarray, " part"], ...]:
+  """Class-disjoint parts: no class has images in two of them.
+
+  With `groups`, part j holds all images of the classes in `groups[j]`; classes in
+  no group are left out. Otherwise the classes that occur, in ascending order, or
+  shuffled with `key`, are divided by `fractions`; the default takes the first half
+  of the classes and the second, as zero-shot retrieval does.
+
+  Args:
+    labels: [count], integer, none negative.
+    groups: static. Class labels of each part.
+    fractions: static. Share of the classes in each part, in sum 1; part j ends at
+      class round(classes x (fractions[0] + ... + fractions[j])), half up.
+    key: shuffles the classes; None keeps their order.
+
+  Returns:
+    For each part the indices of its images, ascending.
+
+  Raises:
+    ValueError: a class in two groups, or in a group and without images; fractions
+      not positive or not in sum 1; a part without a class; a negative label; a key
+      together with groups.
+    TypeError: labels not integer.
+
+  Cost: O(count log count), on the host.
+
+  Source: the first-half protocol is Oh Song et al. 2016, "Deep metric learning via
+  lifted structured feature embedding", section 5.
+
+  Example:
+    >>> spherejax.data.split_classes(np.array([0, 1, 2, 3, 0, 3]))
+    (array([0, 1, 4]), array([2, 3, 5]))
+    >>> spherejax.data.split_classes(np.array([0, 1, 2, 2]), groups=[[2], [0]])
+    (array([2, 3]), array([0]))
+  """
+  labels = _host_labels(labels)
+  if groups is not None:
+    if key is not None:
+      raise ValueError("pass either groups or a key: groups leave nothing to draw")
+    return _by_groups(labels, groups)
+  classes = np.unique(labels)
+  if key is not None:
+    classes = np.asarray(jax.random.permutation(key, classes))
+  ends = _ends(len(classes), fractions)
+  if (np.diff(ends, prepend=0) == 0).any():
+    raise ValueError(
+      f"fractions {tuple(fractions)} of {len(classes)} classes leave a part without"
+      " a class"
+    )
+  parts = np.split(classes, ends[:-1])
+  return tuple(np.flatnonzero(np.isin(labels, part)) for part in parts)
+
+
+def split_within_classes(
+  labels: Int[ArrayLike, " count"],
+  *,
+  fractions: Sequence[float] = (0.5, 0.5),
+  key: Key[Array, ""] | None = None,
+) -> tuple[Int[np.ndarray, " part"], ...]:
+  """Parts that each hold their share of every class.
+
+  Of each class the first images go to the first part and so on, in the order of
+  the data (the digits' writers, say), or in an order drawn with `key`.
+
+  Args:
+    labels: [count], integer, none negative.
+    fractions: static. Share of each class in each part, in sum 1; of a class with
+      n images part j ends at round(n x (fractions[0] + ... + fractions[j])), half
+      up. A small class may miss a part.
+    key: shuffles within each class; None keeps the order.
+
+  Returns:
+    For each part the indices of its images, ascending. Every image is in one part.
+
+  Raises:
+    ValueError: fractions not positive or not in sum 1; a part without an image; a
+      negative label.
+    TypeError: labels not integer.
+
+  Cost: O(count log count), on the host.
+
+  Source: own.
+
+  Example:
+    >>> spherejax.data.split_within_classes(np.array([0, 0, 1, 1, 0, 0]))
+    (array([0, 1, 2]), array([3, 4, 5]))
+  """
+  labels = _host_labels(labels)
+  order = np.arange(len(labels))
+  if key is not None:
+    order = np.asarray(jax.random.permutation(key, len(labels)))
+  parts = [[] for _ in fractions]
+  for label in np.unique(labels):
+    members = order[labels[order] == label]
+    ends = _ends(len(members), fractions)
+    for part, chosen in zip(parts, np.split(members, ends[:-1]), strict=True):
+      part.append(chosen)
+  result = tuple(np.sort(np.concatenate(part)) for part in parts)
+  if not all(map(len, result)):
+    raise ValueError(
+      f"fractions {tuple(fractions)} of classes of at most"
+      f" {np.unique(labels, return_counts=True)[1].max()} images leave a part empty"
+    )
+  return result
+
+
+def _host_labels(labels: ArrayLike) -> np.ndarray:
+  """The labels as a NumPy array, checked."""
+  labels = np.asarray(labels)
+  _checks.integer("labels", labels)
+  _checks.rank("labels", labels, 1)
+  if not len(labels):
+    raise ValueError("the data set is empty: labels has shape (0,)")
+  if labels.min() < 0:
+    raise ValueError(
+      f"labels must not be negative, got {labels.min()} at {int(np.argmin(labels))};"
+      " leave images without a label out first"
+    )
+  return labels
+
+
+def _by_groups(
+  labels: np.ndarray, groups: Sequence[Sequence[int]]
+) -> tuple[np.ndarray, ...]:
+  """The images of each group of classes."""
+  there, owner = set(labels.tolist()), {}
+  for position, group in enumerate(groups):
+    if not len(group):
+      raise ValueError(f"groups[{position}] is empty: each part needs a class")
+    for label in map(int, group):
+      if label not in there:
+        raise ValueError(f"class {label} of groups[{position}] has no image")
+      if owner.setdefault(label, position) != position:
+        raise ValueError(
+          f"class {label} is in groups[{owner[label]}] and in groups[{position}]"
+        )
+  return tuple(np.flatnonzero(np.isin(labels, list(group))) for group in groups)
+
+
+def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
+  """Where each part of `count` things ends."""
+  for position, fraction in enumerate(fractions):
+    _checks.between(f"fractions[{position}]", fraction, 0, 1, low_open=True)
+  total = float(np.sum(fractions))
+  if abs(total - 1) > _SLACK:
+    raise ValueError(f"fractions must sum to 1, got {tuple(fractions)}, in sum {total}")
+  return np.floor(count * np.cumsum(fractions) + 0.5 + _SLACK).astype(int)

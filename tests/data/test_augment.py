@@ -1,0 +1,254 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from spherejax import data
+
+KEY = jax.random.key(11)
+IMAGE = np.random.default_rng(1).random([7, 9, 2]).astype(np.float32)
+BATCH = np.stack([IMAGE + number for number in range(64)])
+
+
+def shifted(image, down, right, padding):
+  """The image moved within its frame, zeros from outside, by loops."""
+  height, width, _ = image.shape
+  result = np.zeros_like(image)
+  for row in range(height):
+    for column in range(width):
+      above, left = row + down - padding, column + right - padding
+      if 0 <= above < height and 0 <= left < width:
+        result[row, column] = image[above, left]
+  return result
+
+
+def test_padded_crops_are_shifts():
+  crop = jax.jit(functools.partial(data.random_crop, padding=2))
+  shifts = {
+    (down, right): shifted(np.ones_like(IMAGE), down, right, 2)
+    for down in range(5)
+    for right in range(5)
+  }
+  images = np.asarray(crop(KEY, np.tile(IMAGE + 1, (512, 1, 1, 1))))
+  found = []
+  for image in images:
+    matching = [
+      shift for shift in shifts if np.array_equal(image, shifted(IMAGE + 1, *shift, 2))
+    ]
+    assert len(matching) == 1
+    found += matching
+  # All 25 shifts occur: each is missed with probability 0.96^512 = 1e-9.
+  assert set(found) == set(shifts)
+
+
+def test_crops_of_a_size():
+  image = np.arange(7 * 9 * 2, dtype=np.uint8).reshape(7, 9, 2)
+  crop = jax.jit(functools.partial(data.random_crop, size=(3, 8)))
+  crops = crop(KEY, np.tile(image, (64, 1, 1, 1)))
+  assert crops.shape == (64, 3, 8, 2)
+  assert crops.dtype == jnp.uint8
+  corners = set()
+  for piece in np.asarray(crops):
+    top, left = divmod(int(piece[0, 0, 0]) // 2, 9)
+    np.testing.assert_array_equal(piece, image[top : top + 3, left : left + 8])
+    corners.add((top, left))
+  assert corners == {(top, left) for top in range(5) for left in range(2)}
+
+
+def test_flips():
+  mirrored = IMAGE[:, ::-1]
+  flip = jax.jit(data.random_flip)
+  always, never = (flip(KEY, BATCH, probability=p) for p in (1.0, 0.0))
+  np.testing.assert_array_equal(never, BATCH)
+  np.testing.assert_array_equal(always[0], mirrored)
+  np.testing.assert_array_equal(flip(KEY, always, probability=1.0), BATCH)
+  some = np.asarray(flip(KEY, np.tile(IMAGE, (400, 1, 1, 1)), probability=0.25))
+  flipped = np.array([np.array_equal(image, mirrored) for image in some])
+  kept = np.array([np.array_equal(image, IMAGE) for image in some])
+  assert (flipped ^ kept).all()
+  # Standard deviation sqrt(400 x 3/16) = 8.7; five of them.
+  assert abs(flipped.sum() - 100) < 44
+
+
+@pytest.mark.parametrize(("size", "corner"), [(3, (2, 3)), ((7, 4), (0, 2))])
+def test_center_crop(size, corner):
+  height, width = (size, size) if isinstance(size, int) else size
+  top, left = corner
+  np.testing.assert_array_equal(
+    data.center_crop(BATCH, size),
+    BATCH[:, top : top + height, left : left + width],
+  )
+
+
+@pytest.mark.parametrize("size", [(7, 4), (14, 27), (3, 20)])
+def test_resize_is_pillows(size):
+  resized = np.asarray(data.resize(IMAGE, size))
+  assert resized.shape == (*size, 2)
+  for channel in range(2):
+    plane = Image.fromarray(IMAGE[..., channel])
+    expected = plane.resize(size[::-1], Image.Resampling.BILINEAR)
+    np.testing.assert_allclose(resized[..., channel], expected, rtol=2e-5, atol=1e-6)
+
+
+def test_resize_keeps_the_aspect_ratio_for_one_side():
+  assert data.resize(np.zeros([30, 40, 1], np.float32), 12).shape == (12, 16, 1)
+  assert data.resize(np.zeros([2, 50, 20, 1], np.float32), 8).shape == (2, 20, 8, 1)
+  np.testing.assert_allclose(data.resize(IMAGE, 7), IMAGE, rtol=1e-6)
+
+
+def ramps(height, width):
+  """Each pixel's coordinates (of its centre): bilinear values are coordinates."""
+  rows, columns = np.mgrid[:height, :width] + 0.5
+  return np.stack([rows, columns], -1).astype(np.float32)
+
+
+def boxes(crops, size):
+  """(top, left, height, width) of the boxes, read off the crops of `ramps`."""
+  # Pixels at the rim may lie beyond the image's outermost centres: use the middle.
+  a, b = size // 4, size - 1 - size // 4
+  step = (crops[:, b, b] - crops[:, a, a]) / (b - a)
+  return np.concatenate([crops[:, a, a] - (a + 0.5) * step, step * size], -1)
+
+
+@pytest.mark.parametrize("shape", [(40, 40), (24, 60)])
+def test_resized_crops_are_boxes_within_bounds(shape):
+  # The result is finer than the image, so that interpolation never averages.
+  crop = jax.jit(
+    lambda key, images: data.random_resized_crop(
+      key, images, size=64, area=(0.2, 0.6), aspect=(0.5, 2.0)
+    )
+  )
+  images = np.tile(ramps(*shape), (300, 1, 1, 1))
+  crops = np.asarray(crop(KEY, images))
+  assert crops.shape == (300, 64, 64, 2)
+  found = boxes(crops, 64)
+  top, left, height, width = found.T
+  tol = 1e-3
+  assert top.min() > -tol
+  assert left.min() > -tol
+  assert (top + height).max() < shape[0] + tol
+  assert (left + width).max() < shape[1] + tol
+  area, aspect = height * width / (shape[0] * shape[1]), width / height
+  assert area.min() > 0.2 - tol
+  assert area.max() < 0.6 + tol
+  assert aspect.min() > 0.5 - tol
+  assert aspect.max() < 2 + tol
+  # Every pixel of the crop is where the box says, away from the image's border.
+  grid = (np.arange(64) + 0.5) / 64
+  rows = (top[:, None] + height[:, None] * grid)[:, :, None]
+  inside = (rows > 0.5) & (rows < shape[0] - 0.5) & np.ones_like(crops[..., 0], bool)
+  np.testing.assert_allclose(
+    crops[..., 0][inside], (rows + 0 * crops[..., 1])[inside], rtol=1e-4, atol=2e-3
+  )
+  if shape == (40, 40):
+    # Nearly all boxes fit: shares are uniform, log ratios symmetric around 0.
+    # 300 draws: standard errors 0.0067 and 0.023; five of them.
+    assert abs(area.mean() - 0.4) < 0.034
+    assert abs(np.log(aspect).mean()) < 0.12
+    assert (np.abs(top / (40 - height) - 0.5) < 0.45).mean() < 0.97
+
+
+def test_the_whole_image_as_the_box_is_a_resize():
+  image = IMAGE[:, :7]
+  for size in (7, 4):
+    crop = functools.partial(data.random_resized_crop, area=(1, 1), aspect=(1, 1))
+    whole = jax.jit(functools.partial(crop, size=size))(KEY, image)
+    expected = data.resize(image, (size, size))
+    np.testing.assert_allclose(whole, expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("aspect", "box"),
+  # Of the ratios none fits with the whole area: the largest central box does.
+  [((2.0, 3.0), (10, 0, 20, 40)), ((0.25, 0.5), (0, 10, 40, 20))],
+)
+def test_boxes_that_never_fit_give_the_largest_in_the_centre(aspect, box):
+  crop = jax.jit(
+    lambda key, image: data.random_resized_crop(
+      key, image, size=64, area=(1.0, 1.0), aspect=aspect
+    )
+  )(KEY, ramps(40, 40))
+  np.testing.assert_allclose(boxes(np.asarray(crop)[None], 64)[0], box, atol=1e-3)
+
+
+RANDOM = {
+  "crop": functools.partial(data.random_crop, padding=3),
+  "resized_crop": functools.partial(data.random_resized_crop, size=8),
+  "flip": data.random_flip,
+  "brightness": data.random_brightness,
+  "contrast": data.random_contrast,
+  "grayscale": data.random_grayscale,
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_each_image_of_a_batch_has_its_own_draw(name):
+  augment = jax.jit(RANDOM[name])
+  images = np.random.default_rng(0).random([64, 8, 8, 3]).astype(np.float32)
+  result = augment(KEY, images)
+  assert result.shape == images.shape
+  assert result.dtype == jnp.float32
+  np.testing.assert_array_equal(result, augment(KEY, images))
+  assert (result != augment(jax.random.key(12), images)).any()
+  alone = jax.vmap(augment)(jax.random.split(KEY, 64), images)
+  np.testing.assert_allclose(result, alone, rtol=1e-6)
+  same = np.asarray(augment(KEY, np.broadcast_to(images[:1], images.shape)))
+  assert (same != same[0]).any()
+  assert result.min() >= 0
+  assert result.max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_dtypes_are_kept(name):
+  images = jnp.full([8, 8, 3], 0.5, jnp.bfloat16)
+  assert jax.eval_shape(RANDOM[name], KEY, images).dtype == jnp.bfloat16
+  if name in ("crop", "flip"):
+    whole = jnp.full([8, 8, 3], 7, jnp.uint8)
+    assert jax.eval_shape(RANDOM[name], KEY, whole).dtype == jnp.uint8
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda: data.center_crop(IMAGE, 8), ValueError, r"\(8, 8\) must fit into .*7, 9"),
+    (lambda: data.center_crop(IMAGE[0], 1), ValueError, r"channels\], got .*\(9, 2\)"),
+    (
+      lambda: data.random_crop(KEY, IMAGE, size=12, padding=1),
+      ValueError,
+      r"size \(12, 12\) must fit into images \(7, 9, 2\) with padding 1",
+    ),
+    (
+      lambda: data.random_crop(KEY, IMAGE, padding=-1),
+      ValueError,
+      "padding must be at least 0, got -1",
+    ),
+    (lambda: data.resize(IMAGE, 0), ValueError, "size must be at least 1, got 0"),
+    (
+      lambda: data.resize(np.zeros([4, 4, 1], np.uint8), 2),
+      TypeError,
+      "floating, got dtype uint8; convert them by to_float",
+    ),
+    (
+      lambda: data.random_flip(KEY, IMAGE, probability=1.5),
+      ValueError,
+      r"probability must be in \[0, 1\], got 1.5",
+    ),
+    (
+      lambda: data.random_resized_crop(KEY, IMAGE, size=4, area=(0.0, 1.0)),
+      ValueError,
+      r"area\[0\] must be in \(0, 1\], got 0",
+    ),
+    (
+      lambda: data.random_resized_crop(KEY, IMAGE, size=4, aspect=(2.0, 1.0)),
+      ValueError,
+      r"aspect\[1\] must be in \[2, inf\), got 1",
+    ),
+  ],
+)
+def test_bad_input(call, error, message):
+  with pytest.raises(error, match=message):
+    call()

@@ -1,0 +1,108 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import data
+
+KEY = jax.random.key(2)
+RGB = np.random.default_rng(3).random([5, 4, 3]).astype(np.float32)
+MANY = np.tile(RGB, (2000, 1, 1, 1))
+LUMA = np.array([0.299, 0.587, 0.114])
+
+
+def test_uint8_becomes_unit_interval():
+  levels = np.arange(256, dtype=np.uint8)
+  scaled = data.to_float(levels)
+  assert scaled.dtype == jnp.float32
+  np.testing.assert_allclose(scaled, np.arange(256) / 255.0, rtol=1e-7)
+  half = jnp.ones(3, jnp.bfloat16)
+  assert data.to_float(half).dtype == jnp.bfloat16
+  np.testing.assert_array_equal(data.to_float(half), half)
+  with pytest.raises(TypeError, match="must be uint8 or floating, got dtype int32"):
+    data.to_float(np.arange(3, dtype=np.int32))
+
+
+def test_normalize_standardises_channels():
+  mean, std = RGB.mean((0, 1)), RGB.std((0, 1))
+  result = np.asarray(data.normalize(MANY[:2], mean, std))
+  np.testing.assert_allclose(result.mean((0, 1, 2)), 0, atol=1e-6)
+  np.testing.assert_allclose(result.std((0, 1, 2)), 1, rtol=2e-5)
+  one = data.normalize(RGB, (0.1, 0.2, 0.3), (0.5, 1.0, 2.0))
+  expected = np.stack(
+    [(RGB[..., c] - 0.1 * (c + 1)) / 2.0 ** (c - 1) for c in range(3)]
+  )
+  np.testing.assert_allclose(one, np.moveaxis(expected, 0, -1), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_normalize_refuses_other_channels():
+  with pytest.raises(ValueError, match=r"std must have shape \(3,\).*got \(1,\)"):
+    data.normalize(RGB, (0, 0, 0), (1,))
+  with pytest.raises(TypeError, match="got dtype uint8; convert them by to_float"):
+    data.normalize((RGB * 255).astype(np.uint8), (0, 0, 0), (1, 1, 1))
+
+
+def test_brightness_multiplies_by_one_factor():
+  # Values below 1 / 1.5 never meet the upper bound.
+  images = MANY * 0.6
+  result = np.asarray(jax.jit(data.random_brightness)(KEY, images, strength=0.5))
+  factors = result / images
+  np.testing.assert_allclose(
+    factors, np.broadcast_to(factors[:, :1, :1, :1], factors.shape), rtol=1e-5
+  )
+  factors = factors[:, 0, 0, 0]
+  assert factors.min() > 0.5
+  assert factors.max() < 1.5
+  # Uniform: standard errors of mean and variance at 2000 draws, five of them.
+  assert abs(factors.mean() - 1) < 5 * np.sqrt(1 / 12 / 2000)
+  assert abs(factors.var() - 1 / 12) < 5 * np.sqrt(1 / 180 / 2000)
+  bright = data.random_brightness(KEY, np.ones([50, 1, 1, 3], np.float32), strength=1)
+  assert bright.max() == 1
+  assert bright.min() >= 0
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_contrast_moves_away_from_the_mean_grey(channels):
+  # Within [0.4, 0.6] and a factor below 1.5 nothing is clipped.
+  images = 0.4 + 0.2 * MANY[..., :channels]
+  result = np.asarray(jax.jit(data.random_contrast)(KEY, images, strength=0.5))
+  weights = LUMA if channels == 3 else np.ones(1)
+  grey = (images[0].astype(float) @ weights).mean()
+  factors = (result - grey) / (images - grey)
+  steady = np.abs(images[0] - grey) > 0.02
+  factors = factors[:, steady]
+  np.testing.assert_allclose(
+    factors, np.broadcast_to(factors[:, :1], factors.shape), rtol=1e-3
+  )
+  assert factors.min() > 0.5 - 1e-3
+  assert factors.max() < 1.5 + 1e-3
+  assert factors[:, 0].std() > 0.25
+  extreme = np.asarray(data.random_contrast(KEY, MANY[:50], strength=1))
+  assert extreme.min() >= 0
+  assert extreme.max() <= 1
+
+
+def test_grayscale_is_luma():
+  grey = np.asarray(data.random_grayscale(KEY, RGB, probability=1))
+  np.testing.assert_allclose(grey, np.stack([RGB @ LUMA] * 3, -1), rtol=2e-5)
+  np.testing.assert_array_equal(data.random_grayscale(KEY, RGB, probability=0), RGB)
+  result = np.asarray(jax.jit(data.random_grayscale)(KEY, MANY))
+  is_grey = np.isclose(result, grey, rtol=1e-5).all((1, 2, 3))
+  is_same = (result == RGB).all((1, 2, 3))
+  assert (is_grey ^ is_same).all()
+  # Standard deviation sqrt(2000 x 0.2 x 0.8) = 17.9; five of them.
+  assert abs(is_grey.sum() - 400) < 90
+
+
+def test_grayscale_of_other_channels():
+  one = RGB[..., :1]
+  np.testing.assert_allclose(data.random_grayscale(KEY, one, probability=1), one)
+  with pytest.raises(ValueError, match=r"1 or 3 channels, got shape \(5, 4, 2\)"):
+    data.random_grayscale(KEY, RGB[..., :2])
+
+
+@pytest.mark.parametrize("augment", [data.random_brightness, data.random_contrast])
+def test_strengths_are_checked(augment):
+  with pytest.raises(ValueError, match=r"strength must be in \[0, 1\], got 1.2"):
+    augment(KEY, RGB, strength=1.2)

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from spherejax import data
+
+
+def pixels(count=6):
+  return np.arange(count * 12, dtype=np.uint8).reshape(count, 2, 3, 2)
+
+
+def test_arrays_become_images():
+  images = data.from_arrays(pixels(), np.array([0, 1, 2, 0, 1, -1]), label_names="abc")
+  assert len(images) == 6
+  assert images.label_names == ("a", "b", "c")
+  assert images.labels.dtype == np.int32
+  np.testing.assert_array_equal(images.images, pixels())
+  assert data.from_arrays(pixels(), np.array([0, 4, 0, 0, 0, 0])).label_names == tuple(
+    "01234"
+  )
+
+
+def test_grey_images_get_a_channel():
+  grey = pixels()[..., 0]
+  images = data.from_arrays(grey, np.zeros(6, int))
+  np.testing.assert_array_equal(images.images, grey[..., None])
+
+
+@pytest.mark.parametrize(
+  ("index", "rows"),
+  [
+    (slice(1, 4), [1, 2, 3]),
+    (np.array([4, 0, 4]), [4, 0, 4]),
+    ([False, True, False, False, False, True], [1, 5]),
+  ],
+)
+@pytest.mark.parametrize("as_list", [False, True])
+def test_rows_keep_what_belongs_to_them(index, rows, as_list):
+  images = data.Images(
+    images=list(pixels()) if as_list else pixels(),
+    labels=np.array([0, 1, 2, 0, 1, 2]),
+    label_names=("a", "b", "c"),
+    extras={"id": np.array(list("uvwxyz"))},
+  )[index]
+  np.testing.assert_array_equal(images.images, pixels()[rows])
+  np.testing.assert_array_equal(images.labels, np.array(rows) % 3)
+  assert list(images.extras["id"]) == [list("uvwxyz")[row] for row in rows]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_single_integer_is_refused():
+  images = data.from_arrays(pixels(), np.zeros(6, int))
+  with pytest.raises(TypeError, match=r"index images with .* got int64 of shape \(\)"):
+    images[2]
+
+
+def test_empty_data_set():
+  with pytest.raises(ValueError, match="data set is empty"):
+    data.from_arrays(pixels(0), np.zeros(0, int))
+  images = data.from_arrays(pixels(), np.zeros(6, int))
+  with pytest.raises(ValueError, match="data set is empty"):
+    images[images.labels == 3]
+
+
+def test_label_out_of_range():
+  with pytest.raises(ValueError, match=r"in \[0, 2\).*label 4 is 2"):
+    data.from_arrays(pixels(), np.array([0, 1, 0, 1, 2, 0]), label_names=["a", "b"])
+  with pytest.raises(ValueError, match="label 1 is -2"):
+    data.from_arrays(pixels(), np.array([0, -2, 0, 1, 2, 0]))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_shapes_and_types():
+  with pytest.raises(TypeError, match="images must be uint8, got dtype float32"):
+    data.from_arrays(pixels().astype(np.float32), np.zeros(6, int))
+  with pytest.raises(TypeError, match="labels must be integers, got dtype float64"):
+    data.from_arrays(pixels(), np.zeros(6))
+  with pytest.raises(ValueError, match=r"labels must have shape \(6,\).*got \(5,\)"):
+    data.from_arrays(pixels(), np.zeros(5, int))
+  with pytest.raises(ValueError, match=r"3 or 4 axes, got shape \(6, 2\)"):
+    data.from_arrays(pixels()[:, :, 0, 0], np.zeros(6, int))
+  with pytest.raises(ValueError, match=r"extras\['id'\] must have shape \(6,\)"):
+    data.Images(pixels(), np.zeros(6, int), ("a",), {"id": np.zeros(2)})

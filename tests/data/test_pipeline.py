@@ -1,0 +1,147 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from spherejax import data
+
+PIXELS = np.random.default_rng(0).integers(0, 256, [40, 4, 5, 3]).astype(np.uint8)
+LABELS = np.arange(40) % 5
+IMAGES = data.from_arrays(PIXELS, LABELS)
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def plan():
+  table = data.class_table(LABELS, per_class=2)
+  sample = lambda step: data.class_balanced_indices(  # noqa: E731
+    jax.random.key(0), table, step, num_classes=4, per_class=2
+  )
+  return np.asarray(jax.jit(jax.vmap(sample))(jnp.arange(STEPS)))
+
+
+@pytest.fixture
+def lazy(tmp_path):
+  """The same images as files, decoded when asked for."""
+  for row, (image, label) in enumerate(zip(PIXELS, LABELS, strict=True)):
+    (tmp_path / str(label)).mkdir(exist_ok=True)
+    Image.fromarray(image).save(tmp_path / f"{label}/{row:02}.png")
+  order = [row for label in range(5) for row in range(40) if LABELS[row] == label]
+  images = data.load_folder(tmp_path, lazy=True)
+  return images[np.argsort(order)]
+
+
+def assert_same(batches, expected):
+  batches = list(batches)
+  assert len(batches) == len(expected)
+  for batch, index in zip(batches, expected, strict=True):
+    assert batch.keys() == {"image", "label", "index"}
+    np.testing.assert_array_equal(batch["index"], index)
+    np.testing.assert_array_equal(batch["image"], PIXELS[index])
+    np.testing.assert_array_equal(batch["label"], LABELS[index])
+    assert batch["image"].dtype == np.uint8
+    assert batch["label"].dtype == batch["index"].dtype == np.int32
+
+
+def test_batches_follow_the_plan(plan, lazy):
+  assert_same(data.pipeline(IMAGES, plan), plan)
+  assert_same(data.pipeline(lazy, plan, prefetch=2), plan)
+  varying = data.Images(list(PIXELS), LABELS, tuple("abcde"))
+  assert_same(data.pipeline(varying, plan, prefetch=1), plan)
+
+
+@pytest.mark.parametrize("start", [0, 1, 7, STEPS])
+def test_start_at_any_step(plan, start):
+  assert_same(data.pipeline(IMAGES, plan, start=start), plan[start:])
+
+
+@pytest.mark.parametrize("stop", [1, 5, STEPS - 1])
+def test_a_saved_state_continues_exactly(plan, stop):
+  iterator = iter(data.pipeline(IMAGES, plan))
+  for _ in range(stop):
+    next(iterator)
+  state = iterator.get_state()
+  rest = list(iterator)
+  fresh = iter(data.pipeline(IMAGES, plan))
+  fresh.set_state(state)
+  assert_same(fresh, plan[stop:])
+  assert_same(rest, plan[stop:])
+
+
+def test_worker_processes_give_the_same_batches(plan, lazy):
+  iterator = iter(data.pipeline(lazy, plan, workers=1, start=2))
+  try:
+    assert_same([next(iterator) for _ in range(4)], plan[2:6])
+    state = iterator.get_state()
+    assert_same([next(iterator) for _ in range(2)], plan[6:8])
+    iterator.set_state(state)
+    assert_same(iterator, plan[6:])
+  finally:
+    iterator.close()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_hosts_share_each_batch(plan, count):
+  parts = [
+    list(data.pipeline(IMAGES, plan, process_index=index, process_count=count))
+    for index in range(count)
+  ]
+  for step, batches in enumerate(zip(*parts, strict=True)):
+    whole = {
+      name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]
+    }
+    assert_same([whole], plan[step : step + 1])
+
+
+def test_evaluation_in_order(lazy):
+  ordered = data.ordered_plan(40, batch_size=16)
+  batches = list(data.pipeline(lazy, ordered))
+  labels = np.concatenate([batch["label"] for batch in batches])[:40]
+  np.testing.assert_array_equal(labels, LABELS)
+
+
+def test_unreadable_images_are_named(plan, lazy, tmp_path):
+  row = plan[3, 2]
+  (tmp_path / f"{LABELS[row]}/{row:02}.png").write_bytes(b"broken")
+  first = int(np.flatnonzero((plan == row).any(1))[0])
+  iterator = iter(data.pipeline(lazy, plan))
+  for _ in range(first):
+    next(iterator)
+  with pytest.raises(ValueError, match=rf"cannot read the image .*{row:02}\.png"):
+    next(iterator)
+
+
+def test_images_of_several_sizes_are_refused():
+  images = data.Images([PIXELS[0], PIXELS[1, :3]], np.zeros(2, int), ("a",))
+  with pytest.raises(ValueError, match=r"\(3, 5, 3\) and \(4, 5, 3\); give the reader"):
+    next(iter(data.pipeline(images, np.array([[0, 1]]))))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("changes", "error", "message"),
+  [
+    ({"plan": np.array([[0, 40]])}, ValueError, "indices of the 40 images, got 40"),
+    ({"plan": np.array([[0, -1]])}, ValueError, "indices of the 40 images, got -1"),
+    ({"plan": np.zeros([1, 2])}, TypeError, "plan must be integers, got dtype float64"),
+    (
+      {"plan": np.zeros(3, int)},
+      ValueError,
+      r"plan must have 2 axes, got shape \(3,\)",
+    ),
+    ({"start": 13}, ValueError, "start must be at most the plan's 12 steps, got 13"),
+    ({"start": -1}, ValueError, "start must be at least 0, got -1"),
+    ({"workers": -1}, ValueError, "workers must be at least 0, got -1"),
+    ({"prefetch": 0}, ValueError, "prefetch must be at least 1, got 0"),
+    ({"process_count": 3}, ValueError, "a batch of 8 cannot be shared evenly by 3"),
+    (
+      {"process_index": 2, "process_count": 2},
+      ValueError,
+      "below process_count=2, got",
+    ),
+  ],
+)
+def test_bad_input(plan, changes, error, message):
+  with pytest.raises(error, match=message):
+    data.pipeline(IMAGES, **{"plan": plan, **changes})

@@ -1,0 +1,176 @@
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import data
+
+KEY = jax.random.key(5)
+# Labels 1 and 6 do not occur; classes of 3 to 40 images, in mixed order.
+SIZES = {0: 5, 2: 3, 3: 40, 4: 9, 5: 3, 7: 12}
+LABELS = np.random.default_rng(0).permutation(np.repeat([*SIZES], [*SIZES.values()]))
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def balanced(key, table, steps, num_classes=4, per_class=3):
+  return jax.vmap(
+    lambda step: data.class_balanced_indices(
+      key, table, step, num_classes=num_classes, per_class=per_class
+    )
+  )(steps)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 3))
+def shuffled(key, count, steps, batch_size):
+  return jax.vmap(
+    lambda step: data.shuffled_indices(key, count, step, batch_size=batch_size)
+  )(steps)
+
+
+def chi_square(counts, expected):
+  return float(((counts - expected) ** 2 / expected).sum())
+
+
+@pytest.fixture(scope="module")
+def plan():
+  table = data.class_table(LABELS, per_class=3)
+  return np.asarray(balanced(KEY, table, jnp.arange(6000)))
+
+
+def test_the_table_lists_the_images_of_each_class():
+  table = data.class_table(LABELS, per_class=3)
+  assert len(table.counts) == len(SIZES)
+  for label, start, count in zip(SIZES, table.starts, table.counts, strict=True):
+    members = [i for i, other in enumerate(LABELS) if other == label]
+    assert count == SIZES[label]
+    np.testing.assert_array_equal(table.order[start : start + count], members)
+
+
+def test_batches_are_balanced_and_class_by_class(plan):
+  assert plan.shape == (6000, 12)
+  assert plan.dtype == jnp.int32
+  for batch in plan[:200]:
+    labels = LABELS[batch].reshape(4, 3)
+    assert (labels == labels[:, :1]).all()
+    assert len(set(labels[:, 0])) == 4
+    # Two classes have three images, all of which are taken.
+    assert len(set(batch)) == 12
+
+
+def test_a_batch_depends_on_its_step_alone(plan):
+  table = data.class_table(LABELS, per_class=3)
+  later = balanced(KEY, table, jnp.arange(1500, 7500))
+  np.testing.assert_array_equal(later[:4500], plan[1500:])
+  # One step, the table known while tracing: as in a training loop.
+  one = jax.jit(
+    lambda step: data.class_balanced_indices(
+      KEY, table, step, num_classes=4, per_class=3
+    )
+  )
+  np.testing.assert_array_equal(one(17), plan[17])
+  assert len({tuple(batch) for batch in plan[:200]}) == 200
+  other = np.asarray(balanced(jax.random.key(6), table, jnp.arange(6000)))
+  assert (other != plan).any(1).all()
+
+
+def test_classes_and_images_are_drawn_evenly(plan):
+  # 24,000 draws over 6 classes; upper 1e-6 quantile of chi-square, 5 d.o.f.: 35.9.
+  # Draws without replacement within a batch make the counts even more alike.
+  classes = np.bincount(LABELS[plan[:, ::3]].ravel(), minlength=8)
+  counts = np.array([classes[label] for label in SIZES])
+  assert counts.sum() == 24_000
+  assert chi_square(counts, 4000.0) < 35.9
+  # Within the largest class; 39 d.o.f.: 98.
+  images = np.bincount(plan.ravel(), minlength=len(LABELS))[LABELS == 3]
+  assert chi_square(images, images.sum() / 40) < 98
+
+
+def test_draws_without_replacement_are_uniform_over_orders():
+  table = data.class_table(np.arange(4), per_class=1)
+  plan = np.asarray(balanced(KEY, table, jnp.arange(4800), 4, 1))
+  orders = list(itertools.permutations(range(4)))
+  counts = np.array([(plan == order).all(1).sum() for order in orders])
+  assert counts.sum() == 4800
+  # Upper 1e-6 quantile of chi-square at 23 degrees of freedom.
+  assert chi_square(counts, 200) < 70.5
+
+
+def test_classes_with_too_few_images_are_named():
+  message = r"at least per_class=4 images, but class 2 \(fox\) has 3, 5 has 3$"
+  with pytest.raises(ValueError, match=message):
+    data.class_table(LABELS, per_class=4, label_names=["", "", "fox"])
+  with pytest.raises(ValueError, match=r"7 has 1, 8 has 1 and 5 more classes"):
+    data.class_table(np.arange(4, 14), per_class=2)
+  table = data.class_table(LABELS, per_class=3)
+  with pytest.raises(ValueError, match=r"the 3 images of the smallest class, got 4"):
+    data.class_balanced_indices(KEY, table, 0, num_classes=2, per_class=4)
+
+
+def test_bad_input():
+  table = data.class_table(LABELS, per_class=3)
+  with pytest.raises(ValueError, match=r"at most the 6 classes that .* got 7"):
+    data.class_balanced_indices(KEY, table, 0, num_classes=7, per_class=3)
+  with pytest.raises(ValueError, match="num_classes must be at least 1, got 0"):
+    data.class_balanced_indices(KEY, table, 0, num_classes=0, per_class=3)
+  with pytest.raises(ValueError, match="must not be negative, got -1 at 1"):
+    data.class_table(np.array([3, -1]), per_class=1)
+  with pytest.raises(ValueError, match="data set is empty"):
+    data.class_table(np.zeros(0, int), per_class=1)
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 1000])
+def test_an_epoch_is_a_permutation(count):
+  epochs = np.asarray(shuffled(KEY, count, jnp.arange(3 * count), 1)).reshape(3, count)
+  for epoch in epochs:
+    np.testing.assert_array_equal(np.sort(epoch), np.arange(count))
+  if count >= 64:
+    assert (epochs[0] != epochs[1]).mean() > 0.9
+    # Neighbours in the data are not neighbours in the shuffle.
+    assert (np.abs(np.diff(epochs[0])) == 1).mean() < 0.1
+
+
+def test_shuffled_batches_leave_the_remainder_out():
+  plan = np.asarray(shuffled(KEY, 10, jnp.arange(400), 4))
+  assert plan.shape == (400, 4)
+  for epoch in plan.reshape(200, 8):
+    assert len(set(epoch)) == 8
+  # Which two are left out changes: all images occur about equally often.
+  counts = np.bincount(plan.ravel(), minlength=10)
+  # Standard deviation of a count: sqrt(200 x 0.8 x 0.2) = 5.7; five of them.
+  assert np.abs(counts - 160).max() < 29
+
+
+def test_shuffles_are_even():
+  # Where each image stands in the epoch, over 4000 epochs: 36 d.o.f. or fewer.
+  plan = np.asarray(shuffled(KEY, 7, jnp.arange(4000), 7))
+  counts = np.stack([np.bincount(place, minlength=7) for place in plan.T])
+  assert chi_square(counts, 4000 / 7) < 88  # 1e-6 quantile at 36
+  # And which image follows which.
+  pairs = np.bincount((plan[:, :-1] * 7 + plan[:, 1:]).ravel(), minlength=49)
+  pairs = np.delete(pairs, np.arange(0, 49, 8))
+  assert chi_square(pairs, 24_000 / 42) < 97  # 1e-6 quantile at 41
+
+
+def test_shuffled_batches_depend_on_their_step_alone():
+  plan = np.asarray(shuffled(KEY, 50, jnp.arange(30), 8))
+  np.testing.assert_array_equal(
+    shuffled(KEY, 50, jnp.arange(20, 50), 8)[:10], plan[20:]
+  )
+  one = jax.jit(lambda step: data.shuffled_indices(KEY, 50, step, batch_size=8))
+  np.testing.assert_array_equal(one(23), plan[23])
+  assert (shuffled(jax.random.key(1), 50, jnp.arange(30), 8) != plan).any()
+  with pytest.raises(
+    ValueError, match="batch_size must be at most the 4 images, got 5"
+  ):
+    data.shuffled_indices(KEY, 4, 0, batch_size=5)
+
+
+def test_ordered_plans_hold_all_images_in_order():
+  plan = data.ordered_plan(11, batch_size=4)
+  np.testing.assert_array_equal(plan.ravel(), [*range(11), 0])
+  assert data.ordered_plan(3, batch_size=8).tolist() == [[0, 1, 2, 0, 1, 2, 0, 1]]
+  with pytest.raises(ValueError, match="count must be at least 1, got 0"):
+    data.ordered_plan(0, batch_size=4)

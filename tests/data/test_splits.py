@@ -1,0 +1,131 @@
+import jax
+import numpy as np
+import pytest
+
+from spherejax import data
+
+LABELS = np.array([3, 0, 1, 2, 3, 5, 0, 0, 1, 2, 3, 5, 5, 5, 0])
+
+
+def assert_covers(parts, count):
+  together = np.sort(np.concatenate(parts))
+  np.testing.assert_array_equal(together, np.arange(count))
+  for part in parts:
+    assert (np.diff(part) > 0).all()
+
+
+def test_first_half_of_the_classes():
+  first, second = data.split_classes(LABELS)
+  # Five classes occur; half of five, half up, is three.
+  assert set(LABELS[first]) == {0, 1, 2}
+  assert set(LABELS[second]) == {3, 5}
+  assert_covers((first, second), len(LABELS))
+
+
+def test_class_fractions():
+  labels = np.repeat(np.arange(10), 3)
+  parts = data.split_classes(labels, fractions=(0.6, 0.2, 0.2))
+  assert [set(labels[part]) for part in parts] == [
+    {0, 1, 2, 3, 4, 5},
+    {6, 7},
+    {8, 9},
+  ]
+  assert_covers(parts, 30)
+
+
+def test_classes_drawn_with_a_key():
+  labels = np.tile(np.arange(20), 2)
+  drawn = [data.split_classes(labels, key=jax.random.key(seed)) for seed in (0, 0, 1)]
+  for first, second in drawn:
+    assert len(set(labels[first])) == 10
+    assert not set(labels[first]) & set(labels[second])
+    assert_covers((first, second), 40)
+  np.testing.assert_array_equal(drawn[0][0], drawn[1][0])
+  assert set(labels[drawn[0][0]]) != set(labels[drawn[2][0]])
+  assert set(labels[drawn[0][0]]) != set(range(10))
+
+
+def test_given_groups():
+  parts = data.split_classes(LABELS, groups=[[5, 1], [0], [2]])
+  for part, classes in zip(parts, ([5, 1], [0], [2]), strict=True):
+    expected = [i for i, label in enumerate(LABELS) if label in classes]
+    np.testing.assert_array_equal(part, expected)
+
+
+def test_ordered_within_classes():
+  # 4 of class 0, 2 of 1 and 2, 3 of 3, 4 of 5: half, half up, is 2, 1, 1, 2, 2.
+  first, second = data.split_within_classes(LABELS)
+  np.testing.assert_array_equal(first, [0, 1, 2, 3, 4, 5, 6, 11])
+  assert_covers((first, second), len(LABELS))
+
+
+def test_random_within_classes():
+  labels = np.arange(300) % 3
+  key = jax.random.key(3)
+  parts = data.split_within_classes(labels, fractions=(0.7, 0.1, 0.2), key=key)
+  for part, size in zip(parts, (70, 10, 20), strict=True):
+    np.testing.assert_array_equal(np.bincount(labels[part]), [size] * 3)
+  assert_covers(parts, 300)
+  again = data.split_within_classes(labels, fractions=(0.7, 0.1, 0.2), key=key)
+  np.testing.assert_array_equal(parts[1], again[1])
+  ordered = data.split_within_classes(labels, fractions=(0.7, 0.1, 0.2))
+  assert not np.array_equal(parts[0], ordered[0])
+  # Every image is in the first part about seven times in ten.
+  share = np.mean(
+    [
+      np.isin(
+        np.arange(300),
+        data.split_within_classes(
+          labels, fractions=(0.7, 0.3), key=jax.random.key(seed)
+        )[0],
+      )
+      for seed in range(40)
+    ],
+    axis=0,
+  )
+  # Standard deviation of a share of 40 is 0.072; 5.5 of them for 300 images.
+  assert np.abs(share - 0.7).max() < 0.4
+
+
+def test_rounding_of_fractions():
+  labels = np.zeros(10, int)
+  # Sums of these floats miss 0.3 and 1 by a rounding error.
+  parts = data.split_within_classes(labels, fractions=[0.1] * 10)
+  assert [len(part) for part in parts] == [1] * 10
+
+
+@pytest.mark.parametrize(
+  ("options", "message"),
+  [
+    ({"groups": [[0, 1], [1]]}, r"class 1 is in groups\[0\] and in groups\[1\]"),
+    ({"groups": [[0], [4]]}, r"class 4 of groups\[1\] has no image"),
+    ({"groups": [[0], []]}, r"groups\[1\] is empty"),
+    ({"groups": [[0], [1]], "key": jax.random.key(0)}, "either groups or a key"),
+    ({"fractions": (0.5, 0.4)}, r"sum to 1, got \(0.5, 0.4\), in sum 0.9"),
+    ({"fractions": (1.5, -0.5)}, r"fractions\[0\] must be in \(0, 1\], got 1.5"),
+    ({"fractions": (0.95, 0.05)}, "5 classes leave a part without a class"),
+  ],
+)
+def test_class_splits_refuse(options, message):
+  with pytest.raises(ValueError, match=message):
+    data.split_classes(LABELS, **options)
+
+
+@pytest.mark.parametrize("split", [data.split_classes, data.split_within_classes])
+@pytest.mark.usefixtures("unchecked")
+def test_labels_are_checked(split):
+  with pytest.raises(ValueError, match="must not be negative, got -1 at 2"):
+    split(np.array([0, 1, -1]))
+  with pytest.raises(ValueError, match="data set is empty"):
+    split(np.zeros(0, int))
+  with pytest.raises(TypeError, match="labels must be integers, got dtype float64"):
+    split(np.zeros(3))
+  with pytest.raises(ValueError, match=r"labels must have 1 axes, got shape \(2, 2\)"):
+    split(np.zeros([2, 2], int))
+
+
+def test_a_part_without_images_is_refused():
+  with pytest.raises(
+    ValueError, match="classes of at most 2 images leave a part empty"
+  ):
+    data.split_within_classes(np.array([0, 0, 1]), fractions=(0.9, 0.1))

@@ -1,0 +1,221 @@
+import io
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from spherejax import data
+
+SETS = {
+  "cifar100": ("train[:12]", (32, 32, 3), 100),
+  "cifar10": ("test[:12]", (32, 32, 3), 10),
+  "tiny_imagenet": ("train[:12]", (64, 64, 3), 200),
+  "mnist": ("test[:12]", (28, 28, 1), 10),
+  "omniglot": ("test[:12]", (28, 28, 1), 1623),
+  "ndsb_plankton": ("test[:12]", None, 121),
+  "voc/2007": ("train[:12]", None, 0),
+  "stl10": ("unlabelled[:12]", (96, 96, 3), 10),
+}
+
+
+@pytest.fixture
+def copy(tfds_dir, tmp_path):
+  """A writable copy of the smallest set."""
+  shutil.copytree(tfds_dir / "stl10", tmp_path / "stl10", symlinks=False)
+  return tmp_path
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SETS)
+def test_every_set_is_read(tfds_dir, name):
+  split, shape, classes = SETS[name]
+  images = data.load_tfds(name, split, data_dir=tfds_dir)
+  assert len(images) == 12
+  assert len(images.label_names) == classes
+  for image in images.images:
+    assert image.dtype == np.uint8
+    assert image.shape == (shape or image.shape)
+    assert image.std() > 0
+  # The package's own decoding, one record at a time.
+  folder = max((tfds_dir / name).glob("*.*.*"))
+  records = tfds.builder_from_directory(str(folder)).as_data_source(split=split)
+  for row, (image, label) in enumerate(zip(images.images, images.labels, strict=True)):
+    np.testing.assert_array_equal(image, records[row]["image"])
+    assert label == records[row].get("label", -1)
+    for extra, values in images.extras.items():
+      value = records[row][extra]
+      value = value.decode() if isinstance(value, bytes) else value
+      assert str(values[row]) == str(value)
+
+
+@pytest.mark.data
+def test_images_of_several_sizes_are_brought_to_one(tfds_dir):
+  options = {"split": "test[:8]", "data_dir": tfds_dir}
+  varying = data.load_tfds("ndsb_plankton", **options).images
+  assert isinstance(varying, list)
+  images = data.load_tfds("ndsb_plankton", size=(20, 24), **options).images
+  assert images.shape == (8, 20, 24, 1)
+  for image, before in zip(images, varying, strict=True):
+    pillow = Image.fromarray(before[..., 0]).resize((24, 20), Image.Resampling.BOX)
+    np.testing.assert_array_equal(image[..., 0], pillow)
+  rgb = data.load_tfds("ndsb_plankton", size=(20, 24), channels=3, **options).images
+  np.testing.assert_array_equal(rgb, np.repeat(images, 3, axis=-1))
+
+
+@pytest.mark.data
+def test_lazy_and_in_memory_agree(tfds_dir):
+  options = {"split": "train[:9]", "data_dir": tfds_dir, "size": 16}
+  lazy = data.load_tfds("cifar100", lazy=True, **options)
+  memory = data.load_tfds("cifar100", **options)
+  np.testing.assert_array_equal(np.stack(list(lazy.images)), memory.images)
+  chosen = np.array([5, 2, 2])
+  np.testing.assert_array_equal(
+    np.stack(list(lazy[chosen].images)), memory.images[chosen]
+  )
+
+
+@pytest.mark.data
+def test_another_feature_as_the_label(tfds_dir):
+  fine = data.load_tfds("cifar100", "train+test[:10]", data_dir=tfds_dir)
+  coarse = data.load_tfds(
+    "cifar100", "train+test[:10]", data_dir=tfds_dir, label="coarse_label"
+  )
+  assert len(fine) == len(coarse) == 1127
+  np.testing.assert_array_equal(coarse.labels, fine.extras["coarse_label"])
+  np.testing.assert_array_equal(coarse.extras["label"], fine.labels)
+  assert coarse.label_names == fine.extra_names["coarse_label"]
+  assert coarse.extra_names["label"] == fine.label_names
+  # A superclass is a function of the class, and has five of them.
+  pairs = {(int(c), int(f)) for c, f in zip(coarse.labels, fine.labels, strict=True)}
+  assert len(pairs) == 100
+  drawer = data.load_tfds("omniglot", "test[:9]", data_dir=tfds_dir, label="drawer")
+  assert drawer.labels.max() == len(drawer.label_names) - 1
+  with pytest.raises(ValueError, match="no feature 'family' for label; there are: coa"):
+    data.load_tfds("cifar100", "train", data_dir=tfds_dir, label="family")
+  with pytest.raises(TypeError, match="label='id' must be integers"):
+    data.load_tfds("cifar100", "train", data_dir=tfds_dir, label="id")
+
+
+@pytest.mark.data
+def test_the_environment_names_the_folder(tfds_dir, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tfds_dir))
+  assert len(data.load_tfds("stl10", "unlabelled[:3]")) == 3
+
+
+def test_missing_data_folder(monkeypatch, tmp_path):
+  monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+  with pytest.raises(FileNotFoundError, match="variable TFDS_DATA_DIR is not set") as e:
+    data.load_tfds("cifar100", "train")
+  assert "download_and_prepare" in str(e.value)
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "gone"))
+  with pytest.raises(FileNotFoundError, match=r"TFDS_DATA_DIR=.*gone is not a folder"):
+    data.load_tfds("cifar100", "train")
+  with pytest.raises(FileNotFoundError, match=r"sets at data_dir=.*other.*Prepare"):
+    data.load_tfds("cifar100", "train", data_dir=tmp_path / "other")
+  with pytest.raises(FileNotFoundError, match=r"no image set 'x' in .*there are: none"):
+    data.load_tfds("x", "train", data_dir=tmp_path)
+
+
+@pytest.mark.data
+def test_unknown_set_and_split(tfds_dir):
+  with pytest.raises(
+    FileNotFoundError, match=r"no image set 'cifar' .* cifar10, cifar100, .* voc/2007$"
+  ):
+    data.load_tfds("cifar", "train", data_dir=tfds_dir)
+  with pytest.raises(FileNotFoundError, match="no image set ''"):
+    data.load_tfds("", "train", data_dir=tfds_dir)
+  with pytest.raises(ValueError, match=r"'cifar10' has no split 'val.*: test, train$"):
+    data.load_tfds("cifar10", "val[:3]", data_dir=tfds_dir)
+  with pytest.raises(ValueError, match=r"data set is empty: split 'test\[:0\]' of"):
+    data.load_tfds("cifar10", "test[:0]", data_dir=tfds_dir)
+
+
+@pytest.mark.data
+def test_the_newest_version_is_taken(copy):
+  newest = copy / "stl10/1.10.0"
+  shutil.copytree(copy / "stl10/1.0.0", newest)
+  (copy / "stl10/1.9.0.incomplete").mkdir()
+  info = json.loads((newest / "dataset_info.json").read_text())
+  info["version"] = "1.10.0"
+  (newest / "dataset_info.json").write_text(json.dumps(info))
+  names = (newest / "label.labels.txt").read_text().replace("airplane", "plane")
+  (newest / "label.labels.txt").write_text(names)
+  load = lambda name: data.load_tfds(name, "unlabelled[:2]", data_dir=copy)  # noqa: E731
+  assert load("stl10").label_names[0] == "plane"
+  assert load("stl10/1.0.0").label_names[0] == "airplane"
+
+
+@pytest.mark.data
+def test_other_file_formats(copy):
+  path = copy / "stl10/1.0.0/dataset_info.json"
+  info = json.loads(path.read_text())
+  info["fileFormat"] = "tfrecord"
+  path.write_text(json.dumps(info))
+  with pytest.raises(ValueError, match="'stl10' is not prepared as array_record"):
+    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+
+
+@pytest.mark.data
+def test_sets_without_images(copy):
+  path = copy / "stl10/1.0.0/features.json"
+  features = json.loads(path.read_text())
+  content = features["featuresDict"]["features"]
+  content["photo"] = content.pop("image")
+  path.write_text(json.dumps(features))
+  with pytest.raises(
+    ValueError, match=r"no image feature 'image'; .* label, photo, sub"
+  ):
+    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+  content["image"] = content.pop("photo")
+  content["image"]["image"]["dtype"] = "uint16"
+  path.write_text(json.dumps(features))
+  with pytest.raises(TypeError, match=r"images of 'stl10' must be uint8, got .*uint16"):
+    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("lazy", [False, True])
+def test_damaged_records(copy, lazy):
+  file = next((copy / "stl10/1.0.0").glob("*.array_record-*"))
+  content = file.read_bytes()
+  file.write_bytes(content[:100_000])
+  with pytest.raises(
+    ValueError, match="cannot read records 0 to 245 of stl10, split unlabelled: "
+  ):
+    data.load_tfds("stl10", "unlabelled", data_dir=copy, lazy=lazy)
+
+
+def test_damaged_images_are_named():
+  from spherejax.data import _tfds
+
+  buffer = io.BytesIO()
+  Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(buffer, "PNG")
+  records = [{"image": buffer.getvalue()}, {"image": buffer.getvalue()[:45]}]
+  options = {"source": "of birds, split train", "channels": 1, "size": None}
+  assert _tfds._read_record(0, records=records, **options).shape == (8, 8, 1)
+  with pytest.raises(ValueError, match="the image of record 1 of birds, split train"):
+    _tfds._read_record(1, records=records, **options)
+
+
+@pytest.mark.data
+def test_tensorflow_is_not_imported(tfds_dir):
+  program = (
+    "import sys; from spherejax import data;"
+    f"data.load_tfds('stl10', 'unlabelled[:2]', data_dir={str(tfds_dir)!r});"
+    "assert 'tensorflow' not in sys.modules"
+  )
+  subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_room_imports_no_reader():
+  program = (
+    "import sys, spherejax.data;"
+    "names = {'tensorflow_datasets', 'PIL', 'grain', 'sklearn'} & set(sys.modules);"
+    "assert not names, names"
+  )
+  subprocess.run([sys.executable, "-c", program], check=True)
