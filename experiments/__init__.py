@@ -1,0 +1,1 @@
+"""Experiments of the papers as entry points: python -m experiments.<name>."""

@@ -1,0 +1,71 @@
+"""The command line that every experiment shares.
+
+``--preset`` names the defaults and is read first; every field of the settings is an
+option; a misspelt one is an error with a suggestion.
+"""
+
+import argparse
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import tyro
+
+
+class Arguments(NamedTuple):
+  """What an experiment was asked to do."""
+
+  preset: str
+  config: Any
+  output: pathlib.Path
+
+
+def parse(
+  presets: Mapping[str, Any],
+  *,
+  name: str,
+  doc: str | None,
+  default: str = "cpu",
+  arguments: Sequence[str] | None = None,
+) -> Arguments:
+  """Preset, settings and output folder from the command line (or `arguments`)."""
+  first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  first.add_argument("--preset", default=default)
+  preset = first.parse_known_args(arguments)[0].preset
+  if preset not in presets:
+    first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
+  config = presets[preset]
+  options = dataclasses.make_dataclass(
+    "Options",
+    [
+      (
+        "preset",
+        Annotated[
+          Literal[tuple(presets)],  # pyright: ignore
+          tyro.conf.arg(help="Named settings; the options below change single ones."),
+        ],
+        preset,
+      ),
+      (
+        "output",
+        Annotated[pathlib.Path, tyro.conf.arg(help="Folder of the results.")],
+        pathlib.Path("runs") / name / preset,
+      ),
+      (
+        "config",
+        Annotated[type(config), tyro.conf.arg(name="")],
+        dataclasses.field(default=config),
+      ),
+    ],
+  )
+  parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+  _keep_compiled_programs()
+  return Arguments(parsed.preset, parsed.config, parsed.output)
+
+
+def _keep_compiled_programs() -> None:
+  """A second run of an experiment starts at once: its programs stay on disk."""
+  if jax.config.jax_compilation_cache_dir is None:
+    jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))

@@ -1,0 +1,66 @@
+"""One convolution with two ways of computing it."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _checks
+
+METHODS = ("native", "patches")
+
+# Variance 2 / (k^2 channels_out) for a k x k convolution (He et al. 2015, eq. 14).
+_kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+
+
+class Convolution(nn.Module):
+  """Square convolution with zero padding so that stride 1 keeps the size.
+
+  "native" is XLA's convolution. "patches" gathers the shifted copies of the map and
+  multiplies once: the same numbers with size^2 times the memory for the input, but
+  on a CPU much faster inside `lax.scan` (where XLA's own runs on a slow path) and
+  under `vmap` over the kernel (which makes XLA's a grouped convolution).
+  """
+
+  width: int
+  size: int = 3
+  stride: int = 1
+  use_bias: bool = False
+  method: str = "native"
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    _checks.one_of("convolution", self.method, METHODS)
+    shape = (self.size, self.size, x.shape[-1], self.width)
+    kernel = self.param("kernel", _kernel_init, shape).astype(x.dtype)
+    convolve = _from_patches if self.method == "patches" else _native
+    result = convolve(x, kernel, self.stride)
+    if self.use_bias:
+      bias = self.param("bias", nn.initializers.zeros_init(), (self.width,))
+      result += jnp.broadcast_to(bias.astype(x.dtype), result.shape)
+    return result
+
+
+def _native(x: Array, kernel: Array, stride: int) -> Array:
+  return jax.lax.conv_general_dilated(
+    x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+  )
+
+
+def _from_patches(x: Array, kernel: Array, stride: int) -> Array:
+  size = kernel.shape[0]
+  outputs = [-(-extent // stride) for extent in x.shape[1:3]]
+  spans = [(count - 1) * stride + 1 for count in outputs]
+  padding = [
+    max(span + size - 1 - extent, 0)
+    for span, extent in zip(spans, x.shape[1:3], strict=True)
+  ]
+  before_after = [(total // 2, total - total // 2) for total in padding]
+  padded = jnp.pad(x, [(0, 0), *before_after, (0, 0)])
+  shifted = [
+    padded[:, row : row + spans[0] : stride, column : column + spans[1] : stride]
+    for row in range(size)
+    for column in range(size)
+  ]
+  patches = jnp.concatenate(shifted, axis=-1)
+  return patches @ kernel.reshape(-1, kernel.shape[-1])

@@ -1,0 +1,104 @@
+"""The layer between a feature map and an embedding."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax import _checks, distances, pooling
+
+
+class HeadResult(NamedTuple):
+  """What an `EmbeddingHead` gives for a batch.
+
+  Attributes:
+    embeddings: [batch, dim], normalised as the head says.
+    weights: pooling weights, [batch, height, width] or [batch, tokens], sum 1 for an
+      image; None for a pooling that has none.
+    attributes: [batch, prototypes], share of the mass on each prototype, sum 1; None
+      for a pooling that has none.
+  """
+
+  embeddings: Array
+  weights: Array | None
+  attributes: Array | None
+
+
+_NORMALIZATIONS = {
+  "l2": distances.l2_normalize,
+  "unit_ball": distances.unit_ball,
+  "none": jnp.asarray,
+}
+
+
+class EmbeddingHead(nn.Module):
+  """Embeddings from feature maps: 1x1 convolution, pooling, normalisation.
+
+      f_j = W u_j,    embedding = normalise(pool(f_1 .. f_n))
+
+  The convolution has no bias, so with a linear pooling it does not matter whether
+  projection or pooling comes first.
+
+  Attributes:
+    dim: static. Dimension of the embedding.
+    pooling: function or module `(features, *, where=None)` that returns the pooled
+      array, or a named tuple with the fields pooled, weights and attributes, such
+      as `models.GSP(...)`, `models.GeM()`, `pooling.gap`.
+    normalization: static. "l2" (sphere), "unit_ball" (shrinks what is longer than 1)
+      or "none".
+
+  Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
+  where=None)`, where boolean without the last axis, True keeps. Returns
+  `HeadResult`.
+
+  Raises:
+    TypeError: features not floating.
+    ValueError: features without 3 or 4 axes, `where` of another shape, an unknown
+      normalisation.
+
+  Differentiable in: parameters, features. Cost: O(batch tokens channels dim) and
+  the pooling.
+
+  Source: DML 5.2.4 (l2 after generalized sum pooling) and 3.2.4 (unit ball).
+
+  Example:
+    >>> head = spherejax.models.EmbeddingHead(dim=2)
+    >>> features = jnp.ones((3, 4, 4, 8))
+    >>> variables = head.init(jax.random.key(0), features)
+    >>> result = head.apply(variables, features)
+    >>> jnp.linalg.norm(result.embeddings, axis=-1)
+    Array([1., 1., 1.], dtype=float32)
+  """
+
+  dim: int
+  pooling: Callable[..., object] = pooling.gap
+  normalization: str = "l2"
+
+  @nn.compact
+  def __call__(
+    self,
+    features: Float[ArrayLike, "batch *positions channels"],
+    *,
+    where: Bool[ArrayLike, "batch *positions"] | None = None,
+  ) -> HeadResult:
+    """Embeddings, with pooling weights and attributes where there are any."""
+    features = jnp.asarray(features)
+    _checks.floating("features", features)
+    _checks.rank("features", features, 3, 4)
+    _checks.count("dim", self.dim)
+    _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
+    projected = nn.Dense(
+      self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
+    )(features)
+    result = self.pooling(projected, where=where)
+    normalize = _NORMALIZATIONS[self.normalization]
+    if isinstance(result, tuple):
+      fields = (result.pooled, result.weights, result.attributes)  # pyright: ignore
+    else:
+      fields = (result, None, None)
+    pooled, weights, attributes = fields
+    return HeadResult(normalize(pooled), weights, attributes)

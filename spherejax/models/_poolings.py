@@ -1,0 +1,124 @@
+"""Poolings that own parameters: each module calls the function of its name."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from flax.typing import Initializer
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax import _checks, pooling
+
+
+class GeM(nn.Module):
+  """Generalised-mean pooling with a learned power.
+
+  Owns the scalar `power` and calls `spherejax.pooling.gem`.
+
+  Attributes:
+    power: start of the learned power, positive. 1 is the mean; the larger, the
+      nearer to the maximum.
+
+  Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gem`.
+
+  Raises:
+    ValueError: a power that is not positive; shapes do not match.
+
+  Differentiable in: the power, features. Cost: O(batch tokens channels).
+
+  Source: Radenovic et al. 2018, "Fine-tuning CNN image retrieval with no human
+  annotation", which starts at 3.
+
+  Example:
+    >>> module = spherejax.models.GeM()
+    >>> features = jnp.ones((1, 2, 2, 3))
+    >>> variables = module.init(jax.random.key(0), features)
+    >>> variables["params"]["power"]
+    Array(3., dtype=float32)
+  """
+
+  power: float = 3.0
+
+  @nn.compact
+  def __call__(
+    self,
+    features: Float[ArrayLike, "batch *positions channels"],
+    *,
+    where: Bool[ArrayLike, "batch *positions"] | None = None,
+  ) -> Float[Array, "batch channels"]:
+    """Pooled features [batch, channels]."""
+    _checks.positive("power", self.power)
+    power = self.param("power", nn.initializers.constant(self.power), ())
+    return pooling.gem(features, power=power, where=where)
+
+
+class GSP(nn.Module):
+  """Generalized sum pooling with learned prototypes.
+
+  Owns `prototypes` [num_prototypes, channels] and calls `spherejax.pooling.gsp`.
+  A mass of 1 is global average pooling with attributes; `module.clone(mass=1.0)`
+  uses the same parameters, as is wanted while the prototypes are being prepared.
+
+  Attributes:
+    num_prototypes: static. 64, or 128 for data sets with thousands of classes.
+    mass: in (0, 1], share of the positions that is kept.
+    inverse_temperature: not negative. 5 for pair and triplet losses, 0.5 for proxy
+      losses.
+    solver: static. "newton", or "fixed_point" for the paper's iteration.
+    steps: static. Steps of the paper's iteration.
+    init_prototypes: draws the prototypes at the start.
+
+  Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gsp`;
+  returns its `GSPResult`.
+
+  Raises:
+    TypeError: features not floating.
+    ValueError: features without 3 or 4 axes; a mass outside (0, 1]; a negative
+      inverse temperature; shapes do not match.
+
+  Differentiable in: prototypes, features. Cost: O(batch tokens prototypes
+  channels).
+
+  Source: DML 5.2.2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for metric
+  learning". Glorot-uniform start as in the authors' implementation.
+
+  Example:
+    >>> module = spherejax.models.GSP(num_prototypes=4, mass=0.5)
+    >>> features = jnp.ones((1, 2, 2, 3))
+    >>> variables = module.init(jax.random.key(0), features)
+    >>> module.apply(variables, features).weights
+    Array([[[0.25, 0.25],
+            [0.25, 0.25]]], dtype=float32)
+  """
+
+  num_prototypes: int = 64
+  mass: float = 0.3
+  inverse_temperature: float = 5.0
+  solver: str = "newton"
+  steps: int = 100
+  init_prototypes: Initializer = nn.initializers.glorot_uniform()
+
+  @nn.compact
+  def __call__(
+    self,
+    features: Float[ArrayLike, "batch *positions channels"],
+    *,
+    where: Bool[ArrayLike, "batch *positions"] | None = None,
+  ) -> pooling.GSPResult:
+    """Pooled features, weights and attributes."""
+    features = jnp.asarray(features)
+    _checks.floating("features", features)
+    _checks.rank("features", features, 3, 4)
+    _checks.count("num_prototypes", self.num_prototypes)
+    prototypes = self.param(
+      "prototypes", self.init_prototypes, (self.num_prototypes, features.shape[-1])
+    )
+    return pooling.gsp(
+      features,
+      prototypes,
+      mass=self.mass,
+      inverse_temperature=self.inverse_temperature,
+      solver=self.solver,
+      steps=self.steps,
+      where=where,
+    )

@@ -1,0 +1,104 @@
+"""What holds for the package as a whole: its start, its exports, its documents."""
+
+import importlib
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import spherejax
+
+ROOT = pathlib.Path(__file__).parent.parent
+ROOMS = [name for name in spherejax.__all__ if not name.startswith("_")]
+EXPORTS = [
+  (room, name)
+  for room in ROOMS
+  for name in importlib.import_module(f"spherejax.{room}").__all__
+]
+
+
+def fresh_interpreter(code: str) -> str:
+  return subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  ).stdout
+
+
+def test_import_is_light():
+  heavy = "matplotlib sklearn tensorflow tensorflow_datasets torch flax grain PIL jax"
+  loaded = fresh_interpreter(
+    f"import sys, spherejax; print([m for m in {heavy.split()!r} if m in sys.modules])"
+  )
+  assert loaded.strip() == "[]"
+
+
+def test_operators_load_neither_flax_nor_datasets():
+  loaded = fresh_interpreter(
+    "import sys; from spherejax import losses, metrics, pooling, prototypes\n"
+    "print([m for m in ('flax', 'orbax', 'matplotlib', 'sklearn', 'grain',"
+    " 'tensorflow_datasets', 'scipy.optimize') if m in sys.modules])"
+  )
+  assert loaded.strip() == "[]"
+
+
+def test_an_unknown_room_is_named():
+  with pytest.raises(AttributeError, match="'cellar'"):
+    spherejax.cellar  # noqa: B018
+  assert "losses" in dir(spherejax)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_exports_are_complete(room):
+  module = importlib.import_module(f"spherejax.{room}")
+  public = {
+    name
+    for name, value in vars(module).items()
+    if not name.startswith("_") and not inspect.ismodule(value)
+  }
+  assert public == set(module.__all__)
+  assert (ROOT / "docs" / "api" / f"{room}.md").exists()
+
+
+@pytest.mark.parametrize(("room", "name"), EXPORTS)
+def test_defaults_are_keyword_only_and_docstrings_complete(room, name):
+  symbol = getattr(importlib.import_module(f"spherejax.{room}"), name)
+  text = inspect.getdoc(symbol) or ""
+  assert text, f"{room}.{name} has no docstring"
+  if inspect.isfunction(symbol):
+    for parameter in inspect.signature(symbol).parameters.values():
+      optional = parameter.default not in (inspect.Parameter.empty, None)
+      assert not (optional and parameter.kind is parameter.POSITIONAL_OR_KEYWORD), (
+        f"{room}.{name}: {parameter.name} has a default and is positional"
+      )
+      assert parameter.name in text, f"{room}.{name}: {parameter.name} is not explained"
+    for part in ("Args:", "Returns:", "Source:", "Example:"):
+      assert part in text, f"{room}.{name} has no {part}"
+
+
+def test_files_and_functions_stay_readable():
+  """A file over 450 lines, or a function whose code exceeds 90, is two things."""
+  import ast
+
+  long = []
+  for path in [*ROOT.glob("spherejax/**/*.py"), *ROOT.glob("experiments/*.py")]:
+    text = path.read_text()
+    if text.count("\n") > 450:
+      long.append(f"{path.name}: {text.count(chr(10))} lines")
+    for node in ast.walk(ast.parse(text)):
+      if isinstance(node, ast.FunctionDef):
+        start = (
+          node.body[1].lineno
+          if ast.get_docstring(node) and node.body[1:]
+          else (node.body[0].lineno)
+        )
+        if node.end_lineno - start > 90:
+          long.append(f"{path.name}: {node.name}")
+  assert not long
+
+
+def test_no_machine_paths_and_no_unfinished_marks():
+  marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+  for path in ROOT.glob("spherejax/**/*.py"):
+    assert not marks.search(path.read_text()), path

@@ -1,0 +1,359 @@
+"""Every exported operator against one contract. A new export needs a row here."""
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+LABELS = np.array([0, 0, 1, 1, 2, 2])
+SAME = LABELS[:, None] == LABELS[None]
+PAIRS = {"positives": SAME & ~np.eye(6, dtype=bool), "negatives": ~SAME}
+
+
+def normal(seed, *shape, scale=1.0):
+  return (scale * np.random.default_rng(seed).normal(size=shape)).astype(np.float32)
+
+
+class Row(NamedTuple):
+  """A valid call of one operator.
+
+  Attributes:
+    arrays: floating data arguments by name; batched over their first axis.
+    fixed: everything else that is not a traced number.
+    numbers: the traced hyperparameters, away from kinks.
+    where: name of the mask of the first axis of `masked`, and what it masks.
+    rtol: how far float32 may be from float64 on the same data.
+  """
+
+  arrays: Mapping[str, np.ndarray]
+  fixed: Mapping[str, Any] = {}
+  numbers: Mapping[str, float] = {}
+  where: str | None = None
+  masked: tuple[str, ...] = ()
+  rtol: float = 1e-4
+
+
+X = {"x": normal(0, 6, 4)}
+XY = {"x": normal(0, 6, 4), "y": normal(1, 6, 4)}
+BALL = {"x": normal(0, 6, 4, scale=0.3), "y": normal(1, 6, 4, scale=0.3)}
+BASE = {"base": BALL["x"], "tangent": BALL["y"]}
+POINT = {"base": BALL["x"], "point": BALL["y"]}
+CURVED = {"curvature": 0.7}
+EMBEDDINGS = {"embeddings": normal(2, 6, 4)}
+PROXIES = EMBEDDINGS | {"proxies": normal(3, 3, 4)}
+MASK = {"where": "where", "masked": ("embeddings",)}
+DISTANCES = {"distances": np.abs(normal(4, 6, 6)) + 0.1}
+SIMILARITIES = {"similarities": 0.3 * normal(5, 6, 6)}
+FEATURES = {"features": np.abs(normal(6, 2, 5, 3)) + 0.1}
+COSTS = {"costs": np.abs(normal(7, 4, 5)) + 0.1}
+GSP = {"mass": 0.4, "inverse_temperature": 4.0}
+HALVES = {
+  "attributes_a": np.abs(normal(8, 3, 5)),
+  "attributes_b": np.abs(normal(9, 3, 5)),
+  "label_embeddings": normal(10, 4, 3),
+}
+
+ROWS: dict[str, Row] = {
+  **{
+    f"distances.{name}": Row(XY)
+    for name in ("squared_euclidean", "euclidean", "dot", "cosine", "cosine_distance")
+  },
+  "distances.chordal": Row(XY),
+  "distances.angle": Row(XY),
+  "distances.poincare": Row(BALL, numbers=CURVED),
+  **{
+    f"distances.pairwise_{name}": Row(XY)
+    for name in ("squared_euclidean", "euclidean", "dot", "cosine", "cosine_distance")
+  },
+  "distances.pairwise_chordal": Row(XY),
+  "distances.pairwise_angle": Row(XY),
+  "distances.pairwise_poincare": Row(BALL, numbers=CURVED),
+  "distances.mobius_add": Row(BALL, numbers=CURVED),
+  "distances.poincare_exp": Row(BASE, numbers=CURVED),
+  "distances.poincare_log": Row(POINT, numbers=CURVED),
+  # Its margin from the boundary, 4e-3 or 1e-5, depends on the type by definition.
+  "distances.poincare_project": Row(
+    {"x": normal(0, 6, 4, scale=2)}, numbers=CURVED, rtol=1e-2
+  ),
+  "distances.l2_normalize": Row(X),
+  "distances.l2_normalize_additive": Row(X, numbers={"offset": 0.3}),
+  "distances.l2_normalize_clipped": Row(X, numbers={"floor": 2.5}),
+  "distances.unit_ball": Row(X),
+  "losses.contrastive": Row(
+    EMBEDDINGS,
+    {"labels": LABELS},
+    {"positive_margin": 0.11, "negative_margin": 1.3},
+    **MASK,
+  ),
+  "losses.contrastive_from_distance": Row(
+    DISTANCES,
+    PAIRS,
+    {"positive_margin": 0.11, "negative_margin": 1.3},
+    where="where",
+    masked=("distances",),
+  ),
+  "losses.cosine_contrastive": Row(
+    EMBEDDINGS, {"labels": LABELS}, {"margin": 0.2}, **MASK
+  ),
+  "losses.cosine_contrastive_from_similarity": Row(
+    SIMILARITIES, PAIRS, {"margin": 0.2}, where="where", masked=("similarities",)
+  ),
+  "losses.triplet": Row(EMBEDDINGS, {"labels": LABELS}, {"margin": 0.21}, **MASK),
+  "losses.triplet_from_distance": Row(
+    DISTANCES, PAIRS, {"margin": 0.21}, where="where", masked=("distances",)
+  ),
+  "losses.multi_similarity": Row(
+    EMBEDDINGS,
+    {"labels": LABELS},
+    {"positive_scale": 2.0, "negative_scale": 10.0, "threshold": 0.4},
+    **MASK,
+  ),
+  "losses.multi_similarity_from_similarity": Row(
+    SIMILARITIES,
+    PAIRS,
+    {"positive_scale": 2.0, "negative_scale": 10.0, "threshold": 0.4},
+    where="where",
+    masked=("similarities",),
+  ),
+  "losses.proxy_anchor": Row(
+    PROXIES, {"labels": LABELS}, {"scale": 8.0, "margin": 0.1}, **MASK
+  ),
+  "losses.proxy_nca_plus_plus": Row(
+    PROXIES, {"labels": LABELS}, {"temperature": 0.5}, **MASK
+  ),
+  "losses.normface": Row(
+    {"cosines": 0.3 * normal(3, 6, 3)},
+    {"labels": LABELS},
+    {"scale": 8.0},
+    where="where",
+    masked=("cosines",),
+  ),
+  "losses.ridge_attribute_embeddings": Row(
+    {"attributes": np.abs(normal(8, 6, 4)), "targets": normal(9, 6, 3)},
+    numbers={"ridge": 0.5},
+  ),
+  "losses.zero_shot_prediction": Row(
+    HALVES,
+    {"labels_a": np.array([0, 0, 1]), "labels_b": np.array([2, 3, 3])},
+    {"ridge": 0.5, "scale": 2.0},
+  ),
+  "pooling.gap": Row(FEATURES),
+  "pooling.gmp": Row(FEATURES),
+  "pooling.gap_gmp": Row(FEATURES),
+  "pooling.gem": Row(FEATURES, numbers={"power": 2.5}),
+  "pooling.gsp": Row(FEATURES | {"prototypes": normal(11, 4, 3)}, numbers=GSP),
+  "pooling.gsp_weights": Row(COSTS, numbers=GSP),
+  "pooling.gsp_fixed_point": Row(COSTS, {"steps": 20}, GSP),
+}
+
+# Exports that are no differentiable operators have their contracts in their own tests.
+NO_OPERATORS = {
+  "losses.split_by_class",
+  "pooling.gsp_linear_program",
+  "prototypes.greedy_k_centre",
+  "solvers.fixed_point",
+  "solvers.newton",
+}
+OPERATOR_ROOMS = ("distances", "losses", "pooling", "prototypes", "solvers")
+
+
+def function(name: str) -> Callable:
+  room, symbol = name.split(".")
+  return getattr(importlib.import_module(f"spherejax.{room}"), symbol)
+
+
+@functools.cache
+def compiled(name: str) -> Callable:
+  """The jitted operator of (arrays, numbers)."""
+  return jax.jit(call(name))
+
+
+def call(name: str) -> Callable:
+  row = ROWS[name]
+
+  def plain(arrays, numbers):
+    return function(name)(**arrays, **row.fixed, **numbers)
+
+  return plain
+
+
+def floating(tree: Any) -> list[np.ndarray]:
+  leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+  return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def close(actual: Any, expected: Any, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+  for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_allclose(
+      np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=rtol, atol=atol
+    )
+
+
+def cast(row: Row, dtype: Any) -> dict[str, Any]:
+  return {name: jnp.asarray(value, dtype) for name, value in row.arrays.items()}
+
+
+def test_every_operator_has_a_row():
+  missing = []
+  for room in OPERATOR_ROOMS:
+    module = importlib.import_module(f"spherejax.{room}")
+    for name in module.__all__:
+      full = f"{room}.{name}"
+      is_class = isinstance(getattr(module, name), type)
+      if full not in ROWS and full not in NO_OPERATORS and not is_class:
+        missing.append(full)
+  assert not missing
+
+
+@pytest.mark.parametrize("name", ROWS)
+class TestContract:
+  def test_jit_equals_eager_and_compiles_once(self, name):
+    row = ROWS[name]
+    chex.clear_trace_counter()
+    traced = jax.jit(chex.assert_max_traces(n=1)(call(name)))
+    result = traced(row.arrays, row.numbers)
+    close(result, call(name)(row.arrays, row.numbers))
+    traced({key: value + 0.01 for key, value in row.arrays.items()}, row.numbers)
+    assert all(np.isfinite(leaf).all() for leaf in floating(result))
+
+  def test_vmap_over_data_and_over_every_number_equals_the_loop(self, name):
+    row, one = ROWS[name], compiled(name)
+    stacked = {key: np.stack([v, 0.9 * v, v[::-1]]) for key, v in row.arrays.items()}
+    together = jax.jit(jax.vmap(call(name), (0, None)))(stacked, row.numbers)
+    for index in range(3):
+      single = {key: value[index] for key, value in stacked.items()}
+      at_index = jax.tree.map(lambda leaf, index=index: leaf[index], together)
+      close(at_index, one(single, row.numbers), rtol=1e-4, atol=1e-5)
+    if not row.numbers:
+      return
+    factors = np.array([0.8, 1.0, 1.2], np.float32)
+    grid = {key: value * factors for key, value in row.numbers.items()}
+    over_numbers = jax.jit(jax.vmap(call(name), (None, 0)))(row.arrays, grid)
+    for index, factor in enumerate(factors):
+      numbers = {key: value * factor for key, value in row.numbers.items()}
+      at_index = jax.tree.map(lambda leaf, index=index: leaf[index], over_numbers)
+      close(at_index, one(row.arrays, numbers), rtol=1e-4, atol=1e-5)
+    first, last = (
+      jax.tree.map(lambda leaf, i=i: leaf[i], over_numbers) for i in (0, 2)
+    )
+    changes = [
+      np.abs(a - b).max() for a, b in zip(*map(floating, (first, last)), strict=True)
+    ]
+    assert max(changes) > 0, "no number has any effect"
+
+  def test_derivatives_agree_with_differences(self, name, x64):
+    row = ROWS[name]
+    arrays = cast(row, jnp.float64)
+    numbers = {key: jnp.float64(value) for key, value in row.numbers.items()}
+
+    def differentiable(arrays, numbers):
+      return [
+        leaf
+        for leaf in jax.tree.leaves(call(name)(arrays, numbers))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+      ]
+
+    check_grads(
+      jax.jit(differentiable),
+      (arrays, numbers),
+      1,
+      modes=("fwd", "rev"),
+      rtol=1e-5,
+      atol=1e-6,
+    )
+
+  def test_dtypes(self, name, x64):
+    row, one = ROWS[name], compiled(name)
+    exact = one(cast(row, jnp.float64), row.numbers)
+    assert all(leaf.dtype == np.float64 for leaf in floating(exact))
+    for dtype, rtol in ((jnp.float32, row.rtol), (jnp.bfloat16, 2e-2)):
+      # The same rounded data, so that only the arithmetic differs.
+      rounded = cast(row, dtype)
+      reference = one(
+        {k: v.astype(jnp.float64) for k, v in rounded.items()}, row.numbers
+      )
+      result = one(rounded, row.numbers)
+      for leaf, expected in zip(floating(result), floating(reference), strict=True):
+        assert leaf.dtype == dtype
+        np.testing.assert_allclose(
+          leaf.astype(np.float64), expected, rtol=rtol, atol=rtol
+        )
+
+  def test_degenerate_data_stay_finite(self, name):
+    row, one = ROWS[name], compiled(name)
+    inside = not any(v is BALL["x"] or v is BALL["y"] for v in row.arrays.values())
+    value_and_grad = jax.jit(
+      jax.value_and_grad(
+        lambda arrays: sum(
+          jnp.sum(leaf)
+          for leaf in jax.tree.leaves(call(name)(arrays, row.numbers))
+          if jnp.issubdtype(leaf.dtype, jnp.floating)
+        )
+      )
+    )
+    cases = {
+      "zero": {key: np.zeros_like(v) for key, v in row.arrays.items()},
+      "identical": {
+        key: np.broadcast_to(v[:1], v.shape) for key, v in row.arrays.items()
+      },
+      "huge": {key: 1e4 * v for key, v in row.arrays.items()},
+      "tiny": {key: 1e-20 * v for key, v in row.arrays.items()},
+    }
+    for case, arrays in cases.items():
+      if case == "huge" and not inside:
+        continue  # outside the ball, where the docstring says NaN
+      result = one(arrays, row.numbers)
+      assert all(np.isfinite(leaf).all() for leaf in floating(result)), case
+      _, gradient = value_and_grad(arrays)
+      assert all(np.isfinite(leaf).all() for leaf in floating(gradient)), case
+
+  def test_masked_rows_change_nothing_and_get_nothing(self, name):
+    row = ROWS[name]
+    if row.where is None:
+      pytest.skip("takes no mask of rows")
+    keep = np.array([True, True, False, True, True, False])
+
+    def masked(arrays, keep):
+      return function(name)(**arrays, **row.fixed, **row.numbers, **{row.where: keep})
+
+    def total(arrays, keep):
+      return jnp.sum(masked(arrays, keep))
+
+    poisoned = {
+      key: np.where(keep[:, None], v, np.nan) if key in row.masked else v
+      for key, v in row.arrays.items()
+    }
+    result = jax.jit(masked)(poisoned, keep)
+    fixed = {
+      key: v[keep][:, keep] if v.shape == (6, 6) and "matrix" in key else v[keep]
+      for key, v in row.fixed.items()
+    }
+    fewer = {key: v[keep] if key in row.masked else v for key, v in row.arrays.items()}
+    expected = function(name)(**fewer, **fixed, **row.numbers)
+    np.testing.assert_allclose(result[keep], expected, rtol=2e-5, atol=1e-6)
+    np.testing.assert_array_equal(result[~keep], 0)
+    gradient = jax.jit(jax.grad(total))(poisoned, keep)
+    for key, leaf in gradient.items():
+      assert np.isfinite(leaf).all()
+      if key in row.masked:
+        np.testing.assert_array_equal(leaf[~keep], 0)
+    nothing = np.zeros(6, bool)
+    np.testing.assert_array_equal(jax.jit(masked)(poisoned, nothing), 0)
+    for leaf in jax.tree.leaves(jax.jit(jax.grad(total))(poisoned, nothing)):
+      np.testing.assert_array_equal(leaf, 0)
+
+  def test_pmap_on_two_devices_equals_the_call(self, name):
+    row = ROWS[name]
+    stacked = {key: np.stack([v, 0.9 * v]) for key, v in row.arrays.items()}
+    numbers = {key: np.full(2, value, np.float32) for key, value in row.numbers.items()}
+    result = jax.pmap(call(name), devices=jax.devices()[:2])(stacked, numbers)
+    single = {key: value[1] for key, value in stacked.items()}
+    at_index = jax.tree.map(lambda leaf: leaf[1], result)
+    close(at_index, compiled(name)(single, row.numbers), rtol=1e-4, atol=1e-5)
