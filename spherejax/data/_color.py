@@ -33,7 +33,7 @@ def to_float(
   Source: own.
 
   Example:
-    >>> spherejax.data.to_float(np.array([0, 255], np.uint8))
+    >>> spherejax.data.to_float(jnp.array([0, 255], jnp.uint8))
     Array([0., 1.], dtype=float32)
   """
   images = jnp.asarray(images)

@@ -154,8 +154,8 @@ def from_arrays(
   Source: own.
 
   Example:
-    >>> pixels = np.zeros([3, 8, 8], np.uint8)
-    >>> spherejax.data.from_arrays(pixels, np.array([0, 1, 1])).label_names
+    >>> pixels = jnp.zeros([3, 8, 8], jnp.uint8)
+    >>> spherejax.data.from_arrays(pixels, jnp.array([0, 1, 1])).label_names
     ('0', '1')
   """
   images, labels = np.asarray(images), np.asarray(labels)

@@ -63,8 +63,9 @@ def class_table(
   Source: own.
 
   Example:
-    >>> spherejax.data.class_table(np.array([4, 2, 4, 2]), per_class=2)
-    ClassTable(order=array([1, 3, 0, 2], ...), starts=array([0, 2], ...), ...)
+    >>> table = spherejax.data.class_table(jnp.array([4, 2, 4, 2]), per_class=2)
+    >>> table.order, table.starts, table.counts.tolist()
+    (array([1, 3, 0, 2], dtype=int32), array([0, 2], dtype=int32), [2, 2])
   """
   labels = np.asarray(labels)
   _checks.integer("labels", labels)
@@ -133,7 +134,7 @@ def class_balanced_indices(
   loss for person re-identification", section 2 (P classes x K images).
 
   Example:
-    >>> table = spherejax.data.class_table(np.repeat([0, 1, 2], 4), per_class=2)
+    >>> table = spherejax.data.class_table(jnp.repeat(jnp.arange(3), 4), per_class=2)
     >>> spherejax.data.class_balanced_indices(
     ...   jax.random.key(0), table, 7, num_classes=2, per_class=2
     ... ).shape
@@ -168,8 +169,8 @@ def _distinct(
   Draw j is uniform over the population - j values left: the r-th of them is r plus
   the number of values taken that lie at or below it.
   """
-  position = jnp.arange(draws)
-  ranks = jax.random.randint(key, (draws,), 0, population - position)
+  position = jnp.arange(draws, dtype=jnp.int32)
+  ranks = jax.random.randint(key, (draws,), 0, population - position, jnp.int32)
 
   def draw(taken, turn):
     rank, j = turn
@@ -178,7 +179,7 @@ def _distinct(
     return jnp.sort(taken.at[j].set(value)), value
 
   # Values not yet drawn stand at the end and exceed every rank.
-  unused = jnp.full(draws, jnp.iinfo(jnp.int32).max)
+  unused = jnp.full(draws, jnp.iinfo(jnp.int32).max, jnp.int32)
   return jax.lax.scan(draw, unused, (ranks, position))[1]
 
 
@@ -229,7 +230,7 @@ def shuffled_indices(
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
   epoch, turn = jnp.divmod(jnp.asarray(step), steps_per_epoch)
-  keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,))
+  keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)
   return _permute(keys, positions.astype(jnp.uint32), count).astype(jnp.int32)
 

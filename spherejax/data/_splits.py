@@ -49,9 +49,9 @@ def split_classes(
   lifted structured feature embedding", section 5.
 
   Example:
-    >>> spherejax.data.split_classes(np.array([0, 1, 2, 3, 0, 3]))
+    >>> spherejax.data.split_classes(jnp.array([0, 1, 2, 3, 0, 3]))
     (array([0, 1, 4]), array([2, 3, 5]))
-    >>> spherejax.data.split_classes(np.array([0, 1, 2, 2]), groups=[[2], [0]])
+    >>> spherejax.data.split_classes(jnp.array([0, 1, 2, 2]), groups=[[2], [0]])
     (array([2, 3]), array([0]))
   """
   labels = _host_labels(labels)
@@ -103,7 +103,7 @@ def split_within_classes(
   Source: own.
 
   Example:
-    >>> spherejax.data.split_within_classes(np.array([0, 0, 1, 1, 0, 0]))
+    >>> spherejax.data.split_within_classes(jnp.array([0, 0, 1, 1, 0, 0]))
     (array([0, 1, 2]), array([3, 4, 5]))
   """
   labels = _host_labels(labels)

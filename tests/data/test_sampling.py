@@ -168,6 +168,18 @@ def test_shuffled_batches_depend_on_their_step_alone():
     data.shuffled_indices(KEY, 4, 0, batch_size=5)
 
 
+@pytest.mark.usefixtures("x64")
+def test_float64_draws_the_same_images(plan):
+  table = data.class_table(LABELS, per_class=3)
+  wide = balanced(KEY, table, jnp.arange(4))
+  assert wide.dtype == jnp.int32
+  np.testing.assert_array_equal(wide, plan[:4])
+  wide = shuffled(KEY, 10, jnp.arange(3), 4)
+  assert wide.dtype == jnp.int32
+  with jax.enable_x64(False):
+    np.testing.assert_array_equal(wide, shuffled(KEY, 10, jnp.arange(3), 4))
+
+
 def test_ordered_plans_hold_all_images_in_order():
   plan = data.ordered_plan(11, batch_size=4)
   np.testing.assert_array_equal(plan.ravel(), [*range(11), 0])
