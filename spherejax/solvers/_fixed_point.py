@@ -76,11 +76,12 @@ def fixed_point(
   Example:
     >>> point = spherejax.solvers.fixed_point(jnp.cos, 1.0, tol=1e-6)
     >>> point.value, point.converged
-    (Array(0.7390848, dtype=float32), Array(True, dtype=bool))
+    (Array(0.73908556, dtype=float32), Array(True, dtype=bool))
   """
   _checks.positive("tol", tol)
   _checks.count("max_steps", max_steps)
-  init = jax.lax.stop_gradient(jax.tree.map(jnp.asarray, init))
+  init = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), init)
+  init = jax.lax.stop_gradient(init)
   for leaf in jax.tree.leaves(init):
     _checks.floating("init", leaf)
   flat, unravel = jax.flatten_util.ravel_pytree(init)

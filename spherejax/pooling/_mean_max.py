@@ -1,0 +1,131 @@
+"""Global average and maximum pooling."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax.pooling import _tokens
+
+
+def gap(
+  features: Float[ArrayLike, "batch *positions channels"],
+  *,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch channels"]:
+  """Global average pooling: the mean feature of each map.
+
+      mean_j x_j      over the kept positions j
+
+  Args:
+    features: [batch, tokens, channels] or [batch, height, width, channels], floating.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    [batch, channels], dtype of `features`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: features without 3 or 4 axes or without entries, shapes do not match.
+
+  Differentiable in: features. Cost: one read of the features.
+
+  Source: Lin, Chen, Yan 2014, "Network in network"; DML chapter 4.
+
+  Example:
+    >>> spherejax.pooling.gap(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
+    Array([[2., 2.]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  return _mean(tokens, kept).astype(features.dtype)
+
+
+def gmp(
+  features: Float[ArrayLike, "batch *positions channels"],
+  *,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch channels"]:
+  """Global maximum pooling: the largest value of each channel.
+
+      max_j x_j      over the kept positions j, for each channel
+
+  Args:
+    features: [batch, tokens, channels] or [batch, height, width, channels], floating.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    [batch, channels], dtype of `features`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: features without 3 or 4 axes or without entries, shapes do not match.
+
+  Differentiable in: features; among ties only the first position gets the gradient.
+  Cost: one read of the features.
+
+  Source: Tolias, Sicre, Jegou 2016, "Particular object retrieval with integral
+  max-pooling of CNN activations"; DML 5.3.5.
+
+  Example:
+    >>> spherejax.pooling.gmp(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
+    Array([[3., 4.]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  return _max(tokens, kept).astype(features.dtype)
+
+
+def gap_gmp(
+  features: Float[ArrayLike, "batch *positions channels"],
+  *,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch channels"]:
+  """Sum of global average and global maximum pooling.
+
+      mean_j x_j + max_j x_j      over the kept positions j, for each channel
+
+  Args:
+    features: [batch, tokens, channels] or [batch, height, width, channels], floating.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    [batch, channels], dtype of `features`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: features without 3 or 4 axes or without entries, shapes do not match.
+
+  Differentiable in: features; among ties of the maximum only the first position gets
+  its gradient. Cost: one read of the features.
+
+  Source: Kim et al. 2020, "Proxy anchor loss for deep metric learning"; DML 5.3.5.
+
+  Example:
+    >>> spherejax.pooling.gap_gmp(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
+    Array([[5., 6.]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  return (_mean(tokens, kept) + _max(tokens, kept)).astype(features.dtype)
+
+
+def _mean(tokens: Array, kept: Array | None) -> Array:
+  """Mean over the positions; masked positions hold 0."""
+  if kept is None:
+    return jnp.mean(tokens, axis=1)
+  return jnp.sum(tokens, axis=1) / _tokens.count(kept, tokens.dtype)[:, None]
+
+
+def _max(tokens: Array, kept: Array | None) -> Array:
+  """Maximum over the positions, by index so that one position gets the gradient."""
+  if kept is None:
+    chosen = jnp.argmax(tokens, axis=1, keepdims=True)
+    return jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
+  compared = jnp.where(kept[..., None], tokens, -jnp.inf)
+  chosen = jnp.argmax(compared, axis=1, keepdims=True)
+  largest = jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
+  return jnp.where(jnp.any(kept, axis=1)[:, None], largest, 0)
