@@ -1,10 +1,12 @@
 """Checkpoints of a run: atomic, verified, the newest ones and the best."""
 
+import contextlib
 import hashlib
 import logging
 import os
 import pathlib
 import shutil
+import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -159,7 +161,9 @@ class Checkpoints:
     }
     if step in manager.all_steps():  # the same step again, by a run that went back
       manager.delete(step)
+    others = set(threading.enumerate())
     try:
+      self._check_space(arrays)
       manager.save(
         step,
         args=ocp.args.Composite(
@@ -168,15 +172,23 @@ class Checkpoints:
         force=True,
       )
     except Exception as error:
-      for partial in (self.directory / series).glob("*orbax-checkpoint-tmp*"):
-        shutil.rmtree(partial, ignore_errors=True)
+      _await_threads(others)
+      _remove_partial(self.directory / series)
       before = manager.latest_step()
       rest = "no earlier one" if before is None else f"that of step {before} is intact"
+      reason = str(error).split(" [", 1)[0]  # without tensorstore's specification
       raise OSError(
         f"the checkpoint of step {step} could not be written to "
-        f"{self.directory / series} ({rest}): {error}"
+        f"{self.directory / series} ({rest}): {reason}"
       ) from error
     return step
+
+  def _check_space(self, arrays: Mapping[str, np.ndarray]):
+    """A full disk is better noticed before dozens of files are begun."""
+    needed = sum(array.nbytes for array in arrays.values())
+    free = shutil.disk_usage(self.directory).free
+    if free < needed:
+      raise OSError(f"no space left on device: {needed} bytes needed, {free} free")
 
   def _restore(self, series: str, state: TrainState) -> Restored | None:
     manager = self._series[series]
@@ -211,14 +223,28 @@ class Checkpoints:
     self._series[series].reload()
 
 
+def _remove_partial(directory: pathlib.Path):
+  """Removes what a killed or failed save has left."""
+  if jax.process_index() == 0:
+    for partial in directory.glob("*.orbax-checkpoint-tmp*"):
+      shutil.rmtree(partial, ignore_errors=True)
+
+
+def _await_threads(others: set[threading.Thread]):
+  """Waits for the threads that a failed save has left; they may still be writing."""
+  for thread in set(threading.enumerate()) - others:
+    with contextlib.suppress(Exception):  # orbax's threads raise what they caught
+      thread.join(timeout=10)
+
+
 def _manager(directory: pathlib.Path, keep: int | None) -> ocp.CheckpointManager:
+  _remove_partial(directory)
   return ocp.CheckpointManager(
     directory,
     item_names=("state", "manifest"),
     options=ocp.CheckpointManagerOptions(
       max_to_keep=keep,
       enable_async_checkpointing=False,
-      cleanup_tmp_directories=True,
     ),
   )
 

@@ -57,7 +57,7 @@ def evaluate(state):
 
 def run(checkpoints, *, steps=30, checkpoint_every=3, **options):
   optimizer = training.optimizer(
-    {"network": optax.adam(1e-2), "loss": optax.adam(1e-1)}, max_norm=1.0
+    {"network": optax.sgd(1e-2, 0.9), "loss": optax.sgd(1e-1, 0.9)}, max_norm=1.0
   )
   state = training.create_state(
     jax.random.key(3),

@@ -1,5 +1,6 @@
 """The loop: what it reports, keeps, stops for, and survives."""
 
+import functools
 import importlib.util
 import os
 import pathlib
@@ -9,6 +10,9 @@ import sys
 import time
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
 from spherejax import training
@@ -86,3 +90,153 @@ def test_run_of_many_parts_equals_one(tmp_path, uninterrupted):
     with training.Checkpoints(tmp_path) as checkpoints:
       result = resumable_run.run(checkpoints, steps=steps)
   assert_same_bits(result, uninterrupted)
+
+
+def linear(params, batch_stats, batch, *, key, axis_name):
+  """|w - 1|^2, times the batch's factor."""
+  del batch_stats, key
+  loss = jnp.sum((params["network"]["w"] - 1) ** 2) * jnp.mean(batch["factor"])
+  return training.Outcome(loss, metrics={"twice": 2 * loss})
+
+
+LINEAR = training.make_step(linear, optax.sgd(0.125))
+DEVICES = jax.devices()[:1]
+
+
+def linear_state():
+  return training.create_state(
+    jax.random.key(0), optax.sgd(0.125), {"params": {"w": jnp.zeros(2)}}
+  )
+
+
+def ones(first, number=1000, bad=None, value=np.nan):
+  for step in range(first, number):
+    yield {"factor": np.full(2, value if step == bad else 1, np.float32)}
+
+
+def fit_linear(batches=ones, **options):
+  options = {"steps": 8, "report_every": 4, "progress": False} | options
+  return training.fit(linear_state(), LINEAR, batches, devices=DEVICES, **options)
+
+
+def test_curve_holds_the_means_between_reports():
+  result = fit_linear(steps=6)
+  # w_t - 1 = -(3/4)^t, loss_t = 2 (9/16)^t before step t + 1.
+  losses = [2 * (9 / 16) ** t for t in range(6)]
+  assert [row["step"] for row in result.curve] == [4, 6]
+  for row, part in zip(result.curve, (losses[:4], losses[4:]), strict=True):
+    np.testing.assert_allclose(row["loss"], np.mean(part), rtol=1e-6)
+    np.testing.assert_allclose(row["twice"], 2 * np.mean(part), rtol=1e-6)
+    # |2 (w - 1)| = 2 sqrt(loss)
+    norm = np.mean([2 * np.sqrt(loss) for loss in part])
+    np.testing.assert_allclose(row["gradient_norm"], norm, rtol=1e-6)
+  np.testing.assert_allclose(result.state.params["network"]["w"], 1 - 0.75**6)
+  assert int(result.state.step) == 6
+  assert not result.stopped_early
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nonfinite_loss_names_the_step_and_the_last_good_checkpoint(tmp_path, value):
+  batches = functools.partial(ones, bad=6, value=value)
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with pytest.raises(
+      FloatingPointError, match=r"loss is (nan|inf) at step 7; the last good.* step 5 "
+    ):
+      fit_linear(batches, checkpoints=checkpoints, checkpoint_every=5)
+    assert checkpoints.latest_step() == 5
+    state = checkpoints.restore(linear_state()).state
+  np.testing.assert_allclose(state.params["network"]["w"], 1 - 0.75**5)
+
+
+def test_bad_state_is_never_written(tmp_path):
+  # The loss of the step is finite, its update is not: a huge rate overflows the
+  # parameters.
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    w = params["network"]["w"]
+    return training.Outcome(jnp.sum(w * 1e15))
+
+  step = training.make_step(objective, optax.sgd(1e30))
+  state = training.create_state(
+    jax.random.key(0), optax.sgd(1e30), {"params": {"w": jnp.zeros(2)}}
+  )
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with pytest.raises(
+      FloatingPointError, match=r"network\.w is -inf at step 1; no checkpoint"
+    ):
+      training.fit(
+        state,
+        step,
+        ones,
+        steps=2,
+        checkpoints=checkpoints,
+        checkpoint_every=1,
+        devices=DEVICES,
+        progress=False,
+      )
+    assert checkpoints.latest_step() is None
+
+
+def test_nonfinite_loss_without_checkpoints():
+  with pytest.raises(FloatingPointError, match=r"at step 1; the run keeps no checkp"):
+    fit_linear(functools.partial(ones, bad=0))
+
+
+def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
+  values = {2: 0.1, 4: 0.5, 6: 0.45, 8: 0.5, 10: 0.9}
+  calls = []
+
+  def evaluate(state):
+    calls.append(int(state.step))
+    return {"score": values[int(state.step)]}
+
+  monitor = training.Monitor("score", patience=2)
+  options = {"steps": 20, "evaluate": evaluate, "evaluate_every": 2}
+  options |= {"monitor": monitor, "checkpoint_every": 100}
+  with training.Checkpoints(tmp_path) as checkpoints:
+    result = fit_linear(checkpoints=checkpoints, **options)
+    again = fit_linear(checkpoints=checkpoints, **options)
+  assert calls == [2, 4, 6, 8]
+  for run in (result, again):  # the finished run stays finished
+    assert run.stopped_early
+    assert int(run.state.step) == 8
+    assert int(run.best.step) == 4
+    np.testing.assert_allclose(run.best.params["network"]["w"], 1 - 0.75**4)
+    assert run.evaluations == [{"step": s, "score": values[s]} for s in (2, 4, 6, 8)]
+
+
+def test_rate_falls_on_a_plateau():
+  monitor = training.Monitor(
+    "score", plateau=optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
+  )
+  result = fit_linear(
+    steps=5, evaluate=lambda _: {"score": 1.0}, evaluate_every=1, monitor=monitor
+  )
+  # Improvement at 1; stale at 2 and 3: halved after step 3, again after step 5.
+  expected = 1 - 0.75**3 * (1 - 0.125) ** 2
+  np.testing.assert_allclose(result.state.params["network"]["w"], expected, rtol=1e-6)
+  assert float(result.state.learning_rate_scale) == 0.25
+
+
+def test_settings_that_cannot_work():
+  with pytest.raises(ValueError, match="ran out after step 3 of 8"):
+    fit_linear(functools.partial(ones, number=3))
+  with pytest.raises(ValueError, match="a monitor needs evaluate"):
+    fit_linear(monitor=training.Monitor("score"))
+  with pytest.raises(ValueError, match=r"metric 'score', got \['accuracy'\]"):
+    fit_linear(
+      monitor=training.Monitor("score"),
+      evaluate=lambda _: {"accuracy": 1.0},
+      evaluate_every=1,
+    )
+  with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+    fit_linear(steps=0)
+
+
+def test_bar_goes_to_stderr(capsys):
+  fit_linear(progress=True)
+  out, err = capsys.readouterr()
+  assert out == ""
+  assert "8/8" in err
+  assert "loss=" in err
+  fit_linear(progress=False)
+  assert capsys.readouterr().err == ""

@@ -75,43 +75,44 @@ def batches(masked):
     }
 
 
-def run_pmap(batch_list):
-  step = training.parallel_step(STEP)
-  state = training.replicate(start_state())
-  for batch in batch_list:
-    state, metrics = step(state, training.shard(batch))
-  return training.unreplicate((state, metrics))
+@functools.cache
+def steps_of(kind):
+  """A function of a state and a batch, both for one device, mapped in this way."""
+  if kind == "one":
+    return jax.jit(STEP)
+  if kind == "pmap":
+    step = training.parallel_step(STEP)
 
+    def run(state, batch):
+      return training.unreplicate(
+        step(training.replicate(state), training.shard(batch))
+      )
 
-def run_vmap(batch_list):
+    return run
   mapped = functools.partial(STEP, axis_name="batch")
-  step = jax.jit(
-    jax.vmap(mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None))
-  )
-  state = start_state()
-  for batch in batch_list:
-    state, metrics = step(
-      state, jax.tree.map(lambda x: x.reshape(4, 4, *x.shape[1:]), batch)
+  if kind == "vmap":
+    step = jax.jit(
+      jax.vmap(mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None))
     )
-  return state, metrics
-
-
-def run_shard_map(batch_list, check_vma):
-  mapped = functools.partial(STEP, axis_name="batch")
-  mesh = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
-  step = jax.jit(
+    return lambda state, batch: step(
+      state, jax.tree.map(lambda x: x.reshape(4, -1, *x.shape[1:]), batch)
+    )
+  return jax.jit(
     jax.shard_map(
       mapped,
-      mesh=mesh,
+      mesh=jax.sharding.Mesh(np.array(jax.devices()), ("batch",)),
       in_specs=(P(), P("batch")),
       out_specs=(P(), P()),
-      check_vma=check_vma,
+      check_vma=kind == "shard_map",
     )
   )
-  state = start_state()
-  for batch in batch_list:
+
+
+def train(kind, masked):
+  step, state = steps_of(kind), start_state()
+  for batch in batches(masked):
     state, metrics = step(state, batch)
-  return state, metrics
+  return arrays(state), metrics
 
 
 def arrays(state):
@@ -121,31 +122,102 @@ def arrays(state):
   }
 
 
-@functools.cache
-def one_device(masked):
-  step, state = jax.jit(STEP), start_state()
-  for batch in batches(masked):
-    state, metrics = step(state, batch)
-  return arrays(state), float(metrics["loss"]), float(metrics["pair"])
-
-
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(
-  "run",
-  [
-    run_pmap,
-    run_vmap,
-    functools.partial(run_shard_map, check_vma=True),
-    functools.partial(run_shard_map, check_vma=False),
-  ],
-  ids=["pmap", "vmap", "shard_map", "shard_map_unchecked"],
-)
-def test_four_devices_equal_one(run, masked):
-  expected, loss, pair = one_device(masked)
-  state, metrics = run(list(batches(masked)))
-  actual = arrays(state)
-  assert actual.keys() == expected.keys()
+@pytest.mark.parametrize("kind", ["pmap", "vmap", "shard_map", "shard_map_unchecked"])
+def test_four_devices_equal_one(kind, masked):
+  assert len(jax.devices()) == 4
+  expected, metrics_of_one = train("one", masked)
+  state, metrics = train(kind, masked)
+  assert state.keys() == expected.keys()
   for name, value in expected.items():
-    np.testing.assert_allclose(actual[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
-  np.testing.assert_allclose(metrics["loss"], loss, rtol=1e-5)
-  np.testing.assert_allclose(metrics["pair"], pair, rtol=1e-5)
+    np.testing.assert_allclose(state[name], value, rtol=2e-5, atol=2e-6, err_msg=name)
+  assert metrics.keys() == {"loss", "pair", "gradient_norm"}
+  for name, value in metrics_of_one.items():
+    np.testing.assert_allclose(metrics[name], value, rtol=1e-5)
+
+
+def test_mapped_step_is_compiled_once():
+  traces = []
+
+  def counted(state, batch, *, axis_name):
+    traces.append(axis_name)
+    return STEP(state, batch, axis_name=axis_name)
+
+  step = training.parallel_step(counted)
+  state = training.replicate(start_state())
+  for batch in batches(masked=False):
+    state, _ = step(state, training.shard(batch))
+  assert traces == ["batch"]
+
+
+def simple_state(optimizer):
+  network = {"params": {"w": jnp.ones(2)}, "batch_stats": {"n": jnp.zeros(())}}
+  return training.create_state(jax.random.key(4), optimizer, network)
+
+
+def drawn(params, batch_stats, batch, *, key, axis_name):
+  """Reports a number drawn from the step's key."""
+  del batch_stats, axis_name
+  loss = jnp.sum(params["network"]["w"]) * jnp.mean(batch)
+  return training.Outcome(loss, metrics={"drawn": jax.random.uniform(key)})
+
+
+def test_key_differs_by_step_and_device_and_never_moves():
+  optimizer = optax.sgd(1.0)
+  step = training.make_step(drawn, optimizer)
+  state, numbers = simple_state(optimizer), []
+  for _ in range(3):
+    new, metrics = step(state, jnp.ones(2))
+    assert new.key == state.key
+    again = step(state, jnp.ones(2))[1]
+    assert again["drawn"] == metrics["drawn"]
+    numbers.append(float(metrics["drawn"]))
+    state = new
+  assert len(set(numbers)) == 3
+  # On devices the report is the mean over different draws.
+  mapped = functools.partial(step, axis_name="batch")
+  _, metrics = jax.vmap(
+    mapped, axis_name="batch", in_axes=(None, 0), out_axes=(None, None)
+  )(simple_state(optimizer), jnp.ones((4, 2)))
+  key = jax.random.fold_in(jax.random.key(4), 0)
+  draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(4)]
+  np.testing.assert_allclose(metrics["drawn"], np.mean(draws), rtol=1e-6)
+  assert len({float(draw) for draw in draws}) == 4
+
+
+def test_rate_scale_and_statistics_that_stay():
+  optimizer = optax.sgd(1.0)
+  step = training.make_step(drawn, optimizer)
+  state = simple_state(optimizer).replace(learning_rate_scale=jnp.float32(0.25))
+  new, metrics = step(state, jnp.full(2, 2.0))
+  np.testing.assert_allclose(new.params["network"]["w"], 1 - 0.25 * 2)
+  np.testing.assert_allclose(metrics["gradient_norm"], np.sqrt(8), rtol=1e-6)
+  assert new.batch_stats == state.batch_stats
+  assert int(new.step) == 1
+
+
+def test_optimizer_is_given_the_loss():
+  # The rule sees 2, 2, 2: its second value without improvement halves the rate.
+  rule = optax.contrib.reduce_on_plateau(0.5, patience=2)
+  optimizer = optax.chain(optax.sgd(0.0), rule)
+  step, state = training.make_step(drawn, optimizer), simple_state(optimizer)
+  for _ in range(3):
+    state, _ = step(state, jnp.ones(2))
+  assert float(state.opt_state[1].scale) == 0.5
+
+
+def test_objectives_that_cannot_be_used():
+  optimizer = optax.sgd(1.0)
+
+  def vector(params, batch_stats, batch, *, key, axis_name):
+    return training.Outcome(params["network"]["w"] * batch)
+
+  with pytest.raises(ValueError, match=r"must be a scalar, got shape \(2,\)"):
+    training.make_step(vector, optimizer)(simple_state(optimizer), jnp.ones(2))
+
+  def named(params, batch_stats, batch, *, key, axis_name):
+    loss = jnp.sum(params["network"]["w"])
+    return training.Outcome(loss, metrics={"loss": loss})
+
+  with pytest.raises(ValueError, match=r"not be named \['gradient_norm', 'loss'\]"):
+    training.make_step(named, optimizer)(simple_state(optimizer), jnp.ones(2))

@@ -1,0 +1,36 @@
+"""One of two processes that train together, for a test that starts both."""
+
+import importlib.util
+import os
+import pathlib
+import sys
+
+if __name__ == "__main__":
+  os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+
+import jax
+import numpy as np
+
+from spherejax import training
+
+if __name__ == "__main__":
+  port, number, directory = sys.argv[1:]
+  assert training.start_processes(f"localhost:{port}", 2, int(number)) == int(number)
+  assert len(jax.devices()) == 4
+  assert len(jax.local_devices()) == 2
+
+  path = pathlib.Path(__file__).with_name("resumable_run.py")
+  spec = importlib.util.spec_from_file_location("resumable_run", path)
+  resumable_run = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(resumable_run)
+
+  every_batch = resumable_run.batches
+  resumable_run.batches = lambda first: map(training.process_rows, every_batch(first))
+  with training.Checkpoints(pathlib.Path(directory) / "checkpoints") as checkpoints:
+    resumable_run.run(checkpoints, steps=10, checkpoint_every=5)
+  with training.Checkpoints(pathlib.Path(directory) / "checkpoints") as checkpoints:
+    result = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
+  np.savez(
+    pathlib.Path(directory) / f"process{number}.npz",
+    **resumable_run.arrays(result.state),
+  )

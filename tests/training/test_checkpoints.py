@@ -1,0 +1,218 @@
+"""Checkpoints: every bit comes back, damage is noticed, nothing good is lost."""
+
+import contextlib
+import pathlib
+import resource
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from spherejax import training
+
+OPTIMIZER = optax.adam(1e-2)
+
+
+def state_at(step, *, width=3, names=("kernel", "bias"), impl="threefry2x32"):
+  rng = np.random.default_rng(step)
+  params = {
+    names[0]: jnp.asarray(rng.normal(size=(40, width)), jnp.float32),
+    names[1]: jnp.asarray(rng.normal(size=width), jnp.bfloat16),
+  }
+  network = {"params": params, "batch_stats": {"mean": jnp.asarray(rng.normal(size=4))}}
+  loss = {"params": {"proxies": jnp.asarray(rng.normal(size=(5, width)))}}
+  key = jax.random.key(step, impl=impl)
+  state = training.create_state(key, OPTIMIZER, network, loss)
+  return state.replace(step=jnp.int32(step))
+
+
+def bits(state):
+  return [
+    np.asarray(jax.random.key_data(leaf)).tobytes()
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    else np.asarray(leaf).tobytes()
+    for leaf in jax.tree.leaves(state)
+  ]
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+@pytest.mark.parametrize("abstract", [False, True])
+def test_every_bit_comes_back(tmp_path, impl, abstract):
+  saved = state_at(7, impl=impl)
+  record = {"curve": [{"step": 5, "loss": 0.1 + 0.2}], "none": None, "best": -np.inf}
+  with training.Checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.restore(saved) is None
+    assert checkpoints.latest_step() is None
+    checkpoints.save(saved, record)
+  like = state_at(0, impl=impl)
+  like = jax.eval_shape(lambda: like) if abstract else like
+  with training.Checkpoints(tmp_path) as checkpoints:
+    restored = checkpoints.restore(like)
+  assert restored.record == record
+  assert jax.tree.structure(restored.state) == jax.tree.structure(saved)
+  assert bits(restored.state) == bits(saved)
+  for new, old in zip(
+    jax.tree.leaves(restored.state), jax.tree.leaves(saved), strict=True
+  ):
+    assert new.dtype == old.dtype
+    assert new.shape == old.shape
+  jax.random.normal(restored.state.key)  # a typed key of the same kind
+
+
+def test_newest_ones_and_the_best_are_kept(tmp_path):
+  with training.Checkpoints(tmp_path, keep=2) as checkpoints:
+    for step in (1, 2, 3):
+      checkpoints.save(state_at(step))
+    checkpoints.save_best(state_at(2), {"score": 0.5})
+    checkpoints.save_best(state_at(1), {"score": 0.7})  # a run that went back
+    assert checkpoints.latest_step() == 3
+    assert int(checkpoints.restore(state_at(0)).state.step) == 3
+    best = checkpoints.restore_best(state_at(0))
+  assert int(best.state.step) == 1
+  assert best.record == {"score": 0.7}
+  assert sorted(path.name for path in (tmp_path / "last").iterdir()) == ["2", "3"]
+  assert [path.name for path in (tmp_path / "best").iterdir()] == ["1"]
+
+
+def test_step_saved_twice_is_overwritten(tmp_path):
+  other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(4))
+    checkpoints.save(other)
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(other)
+
+
+@pytest.mark.parametrize(
+  ("like", "message"),
+  [
+    (
+      state_at(0, width=4),
+      r"params\.loss\.proxies is float32\[5, 3\] there and float32\[5, 4\] here",
+    ),
+    (
+      state_at(0, names=("weight", "bias")),
+      r"params\.network\.kernel is float32\[40, 3\] there and absent here.*; and \d+ m",
+    ),
+    (state_at(0, impl="rbg"), r"key is uint32\[2\] there and uint32\[4\] here"),
+  ],
+  ids=["width", "name", "key"],
+)
+def test_checkpoint_of_another_model(tmp_path, like, message):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(3))
+    with pytest.raises(ValueError, match=r"belongs to another model.*" + message):
+      checkpoints.restore(like)
+    assert checkpoints.latest_step() == 3  # it is not damaged, and stays
+
+
+def files_of(folder):
+  return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def damage_truncate(folder):
+  for path in files_of(folder):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def damage_one_bit(folder):
+  """Flips a bit in the largest file, which holds the largest arrays."""
+  path = max(files_of(folder / "state"), key=lambda path: path.stat().st_size)
+  content = bytearray(path.read_bytes())
+  content[len(content) // 2] ^= 1
+  path.write_bytes(bytes(content))
+
+
+def damage_remove_manifest(folder):
+  for path in files_of(folder / "manifest"):
+    path.unlink()
+
+
+DAMAGES = [damage_truncate, damage_one_bit, damage_remove_manifest]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, caplog, damage):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+    checkpoints.save(state_at(20))
+  damage(tmp_path / "last" / "20")
+  with training.Checkpoints(tmp_path) as checkpoints:
+    restored = checkpoints.restore(state_at(0))
+    assert bits(restored.state) == bits(state_at(10))
+    message = caplog.text
+    assert "of step 20 is unreadable" in message
+    assert "trying step 10" in message
+    assert (tmp_path / "unreadable" / "last-20").is_dir()
+    checkpoints.save(state_at(15))
+    checkpoints.save(state_at(20))
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(20))
+
+
+def test_no_readable_checkpoint(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+    checkpoints.save(state_at(20))
+  for step in ("10", "20"):
+    damage_truncate(tmp_path / "last" / step)
+  with (
+    training.Checkpoints(tmp_path) as checkpoints,
+    pytest.raises(RuntimeError, match=r"none of the checkpoints .* steps \[20, 10\]"),
+  ):
+    checkpoints.restore(state_at(0))
+
+
+@contextlib.contextmanager
+def files_limited_to(size):
+  """Every write beyond this many bytes of a file fails, as when the disk fills up."""
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+  try:
+    yield
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+# Threads of the failed save outlive it and complain on their own.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+    with (
+      files_limited_to(300),
+      pytest.raises(OSError, match=r"step 20 could not be written .*step 10 is intact"),
+    ):
+      checkpoints.save(state_at(20))
+    assert checkpoints.latest_step() == 10
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+  with training.Checkpoints(tmp_path) as checkpoints:  # there is space again
+    assert checkpoints.latest_step() == 10
+    checkpoints.save(state_at(20))
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(20))
+
+
+def test_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
+    with pytest.raises(OSError, match=r"\(no earlier one\): no space left .* 100 free"):
+      checkpoints.save(state_at(1))
+    assert list((tmp_path / "last").iterdir()) == []
+
+
+def test_leftovers_of_a_killed_save_are_removed(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+  leftover = tmp_path / "last" / "20.orbax-checkpoint-tmp"
+  (leftover / "state").mkdir(parents=True)
+  with training.Checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.latest_step() == 10
+    assert not leftover.exists()
+
+
+def test_keep_must_be_positive(tmp_path):
+  with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
+    training.Checkpoints(pathlib.Path(tmp_path), keep=0)

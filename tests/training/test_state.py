@@ -1,0 +1,104 @@
+"""The train state and the optimiser's groups."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from spherejax import training
+
+PARAMS = {
+  "network": {"head": {"w": jnp.ones(2)}, "headless": jnp.ones(2)},
+  "loss": {"proxies": jnp.ones(3), "other": jnp.ones(1)},
+}
+
+
+def updates_of(optimizer, grads):
+  updates, _ = optimizer.update(grads, optimizer.init(PARAMS), PARAMS)
+  return updates
+
+
+def test_each_group_has_its_rate():
+  optimizer = training.optimizer(
+    {
+      "network": optax.sgd(1.0),
+      "network/head": optax.set_to_zero(),
+      "loss": optax.sgd(10.0),
+      "loss/proxies": optax.sgd(100.0),
+    }
+  )
+  updates = updates_of(optimizer, jax.tree.map(jnp.ones_like, PARAMS))
+  assert updates["network"]["head"]["w"].tolist() == [0, 0]
+  assert updates["network"]["headless"].tolist() == [-1, -1]  # no folder "head"
+  assert updates["loss"]["other"].tolist() == [-10]
+  assert updates["loss"]["proxies"].tolist() == [-100, -100, -100]
+
+
+def test_gradients_are_clipped_together_and_before_the_rates():
+  optimizer = training.optimizer(
+    {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}, max_norm=4, max_value=1.5
+  )
+  grads = jax.tree.map(jnp.zeros_like, PARAMS)
+  grads["network"]["headless"] = jnp.array([6.0, 0.0])
+  grads["loss"]["other"] = jnp.array([8.0])
+  updates = updates_of(optimizer, grads)  # norm 10, scaled by 0.4 to 2.4 and 3.2
+  np.testing.assert_allclose(updates["network"]["headless"], [-1.5, 0], rtol=1e-6)
+  np.testing.assert_allclose(updates["loss"]["other"], [-150], rtol=1e-6)
+  optimizer = training.optimizer(
+    {"network": optax.sgd(1.0), "loss": optax.sgd(100.0)}, max_norm=4.0
+  )
+  updates = updates_of(optimizer, grads)
+  np.testing.assert_allclose(updates["network"]["headless"], [-2.4, 0], rtol=1e-6)
+  np.testing.assert_allclose(updates["loss"]["other"], [-320], rtol=1e-6)
+
+
+def test_groups_that_do_not_fit():
+  with pytest.raises(ValueError, match=r"'loss/other' belongs to no group.*'network'"):
+    training.optimizer({"network": optax.sgd(1.0)}).init(PARAMS)
+  groups = {"network": optax.sgd(1.0), "loss": optax.sgd(1.0), "los": optax.sgd(1.0)}
+  with pytest.raises(ValueError, match=r"groups \['los'\] .* match no parameter"):
+    training.optimizer(groups).init(PARAMS)
+  with pytest.raises(ValueError, match="at least one"):
+    training.optimizer({})
+  with pytest.raises(ValueError, match="max_norm must be in"):
+    training.optimizer({"network": optax.sgd(1.0)}, max_norm=0.0)
+  with pytest.raises(ValueError, match="max_value must be in"):
+    training.optimizer({"network": optax.sgd(1.0)}, max_value=-1.0)
+
+
+def test_state_is_laid_out_by_part():
+  optimizer = training.optimizer({"network": optax.adam(1.0), "loss": optax.sgd(1.0)})
+  network = {"params": PARAMS["network"], "batch_stats": {"mean": jnp.zeros(2)}}
+  key = jax.random.key(5)
+  state = training.create_state(key, optimizer, network, {"params": PARAMS["loss"]})
+  assert state.params == PARAMS
+  assert state.variables() == network
+  assert state.variables("loss") == {"params": PARAMS["loss"]}
+  assert int(state.step) == 0
+  assert float(state.learning_rate_scale) == 1
+  assert state.key == key
+  # Adam's moments for the network alone: two arrays for each of its two, a count.
+  assert len(jax.tree.leaves(state.opt_state)) == 5
+
+
+def test_state_of_a_loss_without_parameters():
+  optimizer = training.optimizer({"network": optax.sgd(1.0)})
+  state = training.create_state(
+    jax.random.key(0), optimizer, {"params": PARAMS["network"]}
+  )
+  assert set(state.params) == {"network"}
+  assert state.batch_stats == {}
+
+
+def test_state_that_cannot_be_made():
+  optimizer = training.optimizer({"network": optax.sgd(1.0)})
+  network = {"params": PARAMS["network"]}
+  with pytest.raises(TypeError, match=r"must be typed .* got dtype uint32"):
+    training.create_state(jnp.zeros(2, jnp.uint32), optimizer, network)
+  with pytest.raises(ValueError, match=r"network may have .* got \['cache'\]"):
+    training.create_state(jax.random.key(0), optimizer, network | {"cache": {}})
+  with pytest.raises(ValueError, match=r"'loss/other' belongs to no group"):
+    training.create_state(
+      jax.random.key(0), optimizer, network, {"params": PARAMS["loss"]}
+    )
