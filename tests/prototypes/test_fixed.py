@@ -1,0 +1,103 @@
+"""Greedy k-centre against a NumPy loop, brute force and its guarantee."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+
+
+def loop(points, k, first=0, initial=None):
+  """The definition, written out."""
+  chosen, radii = [], []
+  centres = [] if initial is None else list(initial)
+  for _ in range(k):
+    if not centres:
+      index = first
+    else:
+      best = [min(np.linalg.norm(x - c) for c in centres) for x in points]
+      free = [i for i in range(len(points)) if i not in chosen]
+      index = max(free, key=lambda i: (best[i], -i))
+    chosen.append(index)
+    centres.append(points[index])
+    radii.append(max(min(np.linalg.norm(x - c) for c in centres) for x in points))
+  return chosen, radii
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("first", [0, 5])
+def test_equals_the_loop(seed, first, x64):
+  points = np.random.default_rng(seed).normal(size=(12, 3))
+  points[7] = points[2]
+  indices, radii = loop(points, 12, first)
+  result = prototypes.greedy_k_centre(points, 12, first=first)
+  np.testing.assert_array_equal(result.indices, indices)
+  np.testing.assert_allclose(result.radii, radii, rtol=1e-12, atol=1e-14)
+  assert (np.diff(result.radii) <= 1e-12).all()
+  assert len(set(np.asarray(result.indices).tolist())) == 12
+
+
+def test_initial_centres_count_and_are_not_returned(x64):
+  rng = np.random.default_rng(0)
+  points, initial = rng.normal(size=(10, 2)), rng.normal(size=(3, 2))
+  indices, radii = loop(points, 4, initial=initial)
+  result = prototypes.greedy_k_centre(points, 4, initial=initial)
+  np.testing.assert_array_equal(result.indices, indices)
+  np.testing.assert_allclose(result.radii, radii, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_radius_is_at_most_twice_the_best(seed, x64):
+  points = np.random.default_rng(seed).normal(size=(8, 2))
+  apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+  best = min(
+    apart[list(centres)].min(0).max() for centres in itertools.combinations(range(8), 3)
+  )
+  radius = prototypes.greedy_k_centre(points, 3).radii[-1]
+  assert best - 1e-12 <= radius <= 2 * best
+
+
+def test_a_masked_point_is_as_good_as_deleted():
+  points = np.random.default_rng(1).normal(size=(9, 2)).astype(np.float32)
+  keep = np.array([0, 1, 1, 0, 1, 1, 1, 0, 1], bool)
+  poisoned = np.where(keep[:, None], points, np.nan)
+  result = jax.jit(prototypes.greedy_k_centre, static_argnums=1)(
+    poisoned, 4, where=keep
+  )
+  expected = prototypes.greedy_k_centre(points[keep], 4)
+  np.testing.assert_array_equal(
+    result.indices, np.flatnonzero(keep)[np.asarray(expected.indices)]
+  )
+  np.testing.assert_allclose(result.radii, expected.radii, rtol=1e-6)
+
+
+def test_more_centres_than_kept_points_and_duplicates_never_repeat_a_row():
+  points = jnp.zeros((4, 2))
+  result = prototypes.greedy_k_centre(points, 4)
+  np.testing.assert_array_equal(result.indices, [0, 1, 2, 3])
+  np.testing.assert_array_equal(result.radii, np.zeros(4))
+  keep = jnp.array([False, True, False, True])
+  result = prototypes.greedy_k_centre(points, 3, where=keep)
+  np.testing.assert_array_equal(result.indices[:2], [1, 3])
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda f: f(jnp.zeros((3, 2)), 4), ValueError, "at most the 3 points, got 4"),
+    (lambda f: f(jnp.zeros((3, 2)), 0), ValueError, "got 0"),
+    (lambda f: f(jnp.zeros((3, 2)), 2.0), TypeError, "2.0"),
+    (lambda f: f(jnp.zeros((3, 2)), 2, first=3), ValueError, "got 3"),
+    (lambda f: f(jnp.zeros((3, 2), int), 2), TypeError, "int32"),
+    (lambda f: f(jnp.zeros(3), 2), ValueError, "(3,)"),
+    (lambda f: f(jnp.zeros((3, 2)), 2, where=jnp.ones(2, bool)), ValueError, "(2,)"),
+    (lambda f: f(jnp.zeros((3, 2)), 2, initial=jnp.zeros((1, 5))), ValueError, "5"),
+  ],
+)
+def test_bad_input_is_named(call, error, message, unchecked):
+  with pytest.raises(error) as raised:
+    call(prototypes.greedy_k_centre)
+  assert message in str(raised.value)
