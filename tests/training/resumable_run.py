@@ -18,16 +18,18 @@ from spherejax import training
 class Network(nn.Module):
   """Dense layers with BatchNorm and dropout."""
 
+  axis_name: str | None = None
+
   @nn.compact
   def __call__(self, x, train):
     x = nn.Dense(8)(x)
-    x = nn.BatchNorm(use_running_average=not train)(x)
+    x = nn.BatchNorm(use_running_average=not train, axis_name=self.axis_name)(x)
     x = nn.Dropout(0.2, deterministic=not train)(nn.relu(x))
     return nn.Dense(3)(x)
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
-  outputs, updates = Network().apply(
+  outputs, updates = Network(axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     batch["x"],
     train=True,

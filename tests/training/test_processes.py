@@ -73,4 +73,5 @@ def test_two_processes_equal_one(tmp_path):
     with np.load(directory / f"process{number}.npz") as actual:
       assert set(actual) == set(expected)
       for name, value in expected.items():
-        np.testing.assert_allclose(actual[name], value, rtol=1e-5, atol=1e-6)
+        # The sums over devices are taken in another order in each of 15 steps.
+        np.testing.assert_allclose(actual[name], value, rtol=1e-4, atol=1e-6)
