@@ -1,0 +1,71 @@
+"""Exact order of references around queries: distances turned into integer keys.
+
+Integers make the order total: NaN ranks behind every number, an excluded
+reference behind NaN, and "closer, or equally close with a lower index" is the
+single comparison `key < other + (index < other_index)`.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _checks, _numerics
+
+DISTANCES = ("squared_euclidean", "cosine", "dot")
+HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def check(queries: Array, references: Array, distance: str) -> None:
+  """Raises unless both are floating matrices of one width and the name is known."""
+  _checks.rank("queries", queries, 2)
+  _checks.floating("queries", queries)
+  _checks.rank("references", references, 2)
+  _checks.floating("references", references)
+  if references.shape[1] != queries.shape[1]:
+    raise ValueError(
+      f"references must have the {queries.shape[1]} columns of queries "
+      f"{queries.shape}, got shape {references.shape}"
+    )
+  _checks.one_of("distance", distance, DISTANCES)
+
+
+def prepare(x: Array, distance: str) -> Array:
+  """Upcast rows, on the sphere for the cosine."""
+  x = _numerics.upcast(x)
+  return _numerics.normalize(x) if distance == "cosine" else x
+
+
+def products(queries: Array, references: Array) -> Array:
+  """[block, references]; all that is compared must come from ONE product."""
+  return jnp.dot(queries, references.T, precision=HIGHEST)
+
+
+def squares(x: Array, distance: str) -> Array:
+  """[rows], what a distance needs of a row besides its products."""
+  return jnp.sum(x**2, axis=1) if distance == "squared_euclidean" else jnp.zeros(len(x))
+
+
+def last_key(dtype: jnp.dtype) -> int:
+  """Key of an excluded reference; that of NaN is one below."""
+  return int(jnp.iinfo(jnp.dtype(f"int{8 * dtype.itemsize}")).max)
+
+
+def keys(product: Array, square: Array, distance: str) -> Array:
+  """Signed integers in the order of the distances, NaN last.
+
+  `square` is the sum of both rows' squares, of the shape of `product`.
+  """
+  apart = (
+    jnp.maximum(square - 2 * product, 0)
+    if distance == "squared_euclidean"
+    else (-product)
+  )
+  width = 8 * apart.dtype.itemsize
+  last = last_key(apart.dtype)
+  bits = jax.lax.bitcast_convert_type(
+    jnp.where(apart == 0, 0, apart),  # -0 ties with 0
+    jnp.dtype(f"int{width}"),
+  )
+  # A negative float's magnitude bits grow as the float falls: flip them.
+  ordered = bits ^ ((bits >> (width - 1)) & last)
+  return jnp.where(jnp.isnan(apart), last - 1, ordered)

@@ -1,0 +1,101 @@
+"""Which references are relevant to which query, found on the host from labels."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jax import Array
+
+
+class Block(NamedTuple):
+  """Some queries and where their relevant references are in `by_class`.
+
+  Attributes:
+    query: [block], index of the query.
+    own: [block], index of the reference that is the query itself, or -1.
+    start: [block], first place of the query's class in `by_class`.
+    skip: [block], place of the query itself, counted from `start`; beyond the class
+      where it is not among the references.
+    relevant: [block], number of relevant references; 0 for padding.
+  """
+
+  query: Array | np.ndarray
+  own: Array | np.ndarray
+  start: Array | np.ndarray
+  skip: Array | np.ndarray
+  relevant: Array | np.ndarray
+
+
+class Plan(NamedTuple):
+  """Which references are relevant to which query, as slices of one permutation.
+
+  Attributes:
+    blocks: `Block` of arrays [blocks, block]; queries sorted by R, so that the
+      queries of a block have equally many relevant references.
+    by_class: [references], kept references sorted by (label, index).
+    excluded: [references], True where the reference is masked.
+    relevant: [queries], R.
+    position: [queries], where the query is in the flattened blocks.
+    most: static bound of R.
+  """
+
+  blocks: Block
+  by_class: np.ndarray
+  excluded: np.ndarray
+  relevant: np.ndarray
+  position: np.ndarray
+  most: int
+
+
+def make_plan(
+  labels: np.ndarray,
+  kept: np.ndarray,
+  other_labels: np.ndarray,
+  other_kept: np.ndarray,
+  *,
+  own: bool,
+  block_size: int,
+  least: int,
+) -> Plan:
+  """Sorts the references by class on the host; `least` bounds `most` from below."""
+  if np.result_type(labels, other_labels).kind == "f":  # int64 beside uint64
+    labels, other_labels = labels.astype(object), other_labels.astype(object)
+  members = np.flatnonzero(other_kept)
+  by_class = members[np.argsort(other_labels[members], kind="stable")]
+  start = np.searchsorted(other_labels[by_class], labels, "left")
+  stop = np.searchsorted(other_labels[by_class], labels, "right")
+  skip = np.full(len(labels), np.iinfo(np.int32).max, np.int32)
+  if own:
+    # A query's own place among its class; a masked reference has none.
+    place = np.empty(len(labels), np.int64)
+    place[by_class] = np.arange(len(by_class))
+    skip[other_kept] = (place - start)[other_kept]
+  relevant = (stop - start - (skip < len(other_labels))).astype(np.int32)
+  work = np.where(kept, relevant, 0)
+  arranged = np.argsort(-work, kind="stable")
+  total = -(-len(labels) // block_size) * block_size
+  position = np.empty(len(labels), np.int32)
+  position[arranged] = np.arange(len(labels), dtype=np.int32)
+
+  def blocks(values: np.ndarray) -> np.ndarray:
+    padded = np.zeros(total, np.int32)
+    padded[: len(arranged)] = values[arranged]
+    return padded.reshape(-1, block_size)
+
+  # Padding and masked references are never read: they lie behind all slices.
+  padded = np.zeros(len(other_labels), np.int32)
+  padded[: len(by_class)] = by_class
+  most = max(least, 1 << int(work.max(initial=1) - 1).bit_length())
+  return Plan(
+    blocks=Block(
+      query=blocks(np.arange(len(labels))),
+      own=blocks(np.arange(len(labels)) if own else np.full(len(labels), -1)),
+      start=blocks(start),
+      skip=blocks(skip),
+      relevant=blocks(work),
+    ),
+    by_class=padded,
+    excluded=~other_kept,
+    relevant=relevant,
+    position=position,
+    most=most,
+  )

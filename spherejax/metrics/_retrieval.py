@@ -1,0 +1,279 @@
+"""Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Integer
+
+from spherejax import _checks
+from spherejax.metrics import _order, _plan, _ranks
+
+
+class RetrievalResult(NamedTuple):
+  """What one query's ranking of the references is worth, for every query.
+
+  Attributes:
+    precision_at_1: [queries], 1 where the nearest reference is relevant.
+    r_precision: [queries], share of relevant ones among the R nearest (P@R).
+    map_at_r: [queries], precision averaged over the R nearest (MAP@R).
+    first_rank: [queries], integer, rank of the nearest relevant reference from 1 on;
+      0 where `counted` is False. `recall_at_k` reads it.
+    relevant: [queries], integer, R: references of the query's class, without itself.
+    counted: [queries], boolean, True where the query is kept and R > 0. The other
+      three measures are 0 where it is False; average with `mean_where`.
+  """
+
+  precision_at_1: Float[Array, " queries"]
+  r_precision: Float[Array, " queries"]
+  map_at_r: Float[Array, " queries"]
+  first_rank: Integer[Array, " queries"]
+  relevant: Int[Array, " queries"]
+  counted: Bool[Array, " queries"]
+
+
+def retrieval(
+  queries: Float[ArrayLike, "queries dim"],
+  query_labels: Integer[ArrayLike, " queries"],
+  references: Float[ArrayLike, "references dim"] | None = None,
+  reference_labels: Integer[ArrayLike, " references"] | None = None,
+  *,
+  distance: str = "squared_euclidean",
+  block_size: int = 128,
+  where: Bool[ArrayLike, " queries"] | None = None,
+  reference_where: Bool[ArrayLike, " references"] | None = None,
+) -> RetrievalResult:
+  """P@1, R-precision and MAP@R of every query, by counting exact ranks.
+
+  References are ordered by increasing (distance, index): ties go to the lowest
+  index, NaN distances come last. rel(k) is 1 where the k-th is of the query's class,
+  R the number of such references.
+
+      P@1   = rel(1)
+      P@R   = 1/R sum_{k <= R} rel(k)
+      MAP@R = 1/R sum_{k <= R} rel(k) (1/k sum_{l <= k} rel(l))
+
+  Without `references` the queries are their own references, and query i leaves out
+  reference i (by its index, never because it is close). The rank of a relevant
+  reference is one more than the number of references before it, so no list is cut
+  and a class may have any size.
+
+  Args:
+    queries: [queries, dim], floating. May be traced.
+    query_labels: [queries], integer: any values, only equality matters. Concrete:
+      classes are grouped on the host.
+    references: [references, dim], floating, or None: the queries.
+    reference_labels: [references], integer, concrete; given with `references`.
+    distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
+      cosine 0 with all) or "dot" (largest first). Static.
+    block_size: static. Queries ranked at once; memory is block_size x references.
+      Values do not depend on it where the products are exact or nothing ties.
+    where: [queries], boolean, concrete, True keeps. Without `references` it also is
+      the default of `reference_where`, so that
+      `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
+    reference_where: [references], boolean, concrete, True keeps.
+
+  Returns:
+    RetrievalResult of arrays [queries] in the dtype of `queries` (float16 and
+    bfloat16 are computed in float32, then cast back).
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer, masks not boolean; labels
+      or masks are traced.
+    ValueError: shapes do not match, one of `references` and `reference_labels`
+      without the other, or an unknown distance.
+
+  Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
+  Cost: O(queries references (dim + R)) time; classes so large that comparing with
+  each relevant reference would dominate sort each row instead. Compiled once for
+  each shape and power of two above the largest R.
+
+  Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
+  learning reality check", define it. Differs from DML: its text puts P@R there, which
+  would make MAP@R the square of P@R.
+
+  Example:
+    >>> x = jnp.array([[0.0], [1.0], [3.0], [7.0]])
+    >>> result = spherejax.metrics.retrieval(x, jnp.array([5, 9, 5, 5]))
+    >>> result.map_at_r
+    Array([0.25, 0.  , 0.25, 0.5 ], dtype=float32)
+    >>> result.counted
+    Array([ True, False,  True,  True], dtype=bool)
+  """
+  own = references is None
+  if own != (reference_labels is None):
+    raise ValueError("references and reference_labels go together, got only one")
+  queries = jnp.asarray(queries)
+  references = queries if references is None else jnp.asarray(references)
+  _order.check(queries, references, distance)
+  _checks.count("block_size", block_size)
+  labels = _host_labels("query_labels", query_labels, queries)
+  kept = _host_mask("where", where, queries)
+  if reference_labels is None:
+    other_labels = labels
+    other_kept = _host_mask(
+      "reference_where", where if reference_where is None else reference_where, queries
+    )
+  else:
+    other_labels = _host_labels("reference_labels", reference_labels, references)
+    other_kept = _host_mask("reference_where", reference_where, references)
+
+  plan = _plan.make_plan(
+    labels,
+    kept,
+    other_labels,
+    other_kept,
+    own=own,
+    block_size=block_size,
+    least=_ranks.TILE,
+  )
+  dtype = queries.dtype
+  counted = jnp.asarray(kept & (plan.relevant > 0))
+  if not len(labels) or not len(other_labels) or not plan.relevant.any():
+    zero = jnp.zeros(len(labels), dtype)
+    none = jnp.zeros(len(labels), jnp.int32)
+    return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
+  precision, r_precision, map_at_r, first = _score(
+    queries,
+    references,
+    plan.blocks,
+    plan.by_class,
+    plan.excluded,
+    plan.position,
+    most=plan.most,
+    distance=distance,
+  )
+  return RetrievalResult(
+    precision, r_precision, map_at_r, first, jnp.asarray(plan.relevant), counted
+  )
+
+
+def recall_at_k(
+  first_rank: Integer[ArrayLike, " queries"], *, k: Integer[ArrayLike, ""]
+) -> Float[Array, " queries"]:
+  """Recall@k: 1 where one of the k nearest references is relevant.
+
+      recall@k = [1 <= first_rank <= k]
+
+  Any k costs nothing more once `retrieval` has run; k beyond the list means the
+  whole list.
+
+  Args:
+    first_rank: [queries], integer, of a RetrievalResult; 0 says that there is none.
+    k: how many of the nearest references count, at least 1; may be traced.
+
+  Returns:
+    [queries], float32. 0 where `first_rank` is 0; average with
+    `mean_where(recall, result.counted)`.
+
+  Raises:
+    TypeError: `first_rank` not integer.
+    ValueError: k is static and below 1.
+
+  Differentiable in: nothing. Cost: O(queries).
+
+  Source: DML 1.2; Jegou et al. 2011, "Product quantization for nearest neighbor
+  search" (recall@R).
+
+  Example:
+    >>> spherejax.metrics.recall_at_k(jnp.array([1, 3, 0]), k=2)
+    Array([1., 0., 0.], dtype=float32)
+  """
+  first_rank, k = jnp.asarray(first_rank), jnp.asarray(k)
+  _checks.rank("first_rank", first_rank, 1)
+  _checks.integer("first_rank", first_rank)
+  _checks.integer("k", k)
+  _checks.between("k", k, 1)
+  return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
+
+
+def _host_labels(name: str, values: ArrayLike, rows: Array) -> np.ndarray:
+  """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
+  _reject_traced(name, values)
+  values = np.asarray(values)
+  _checks.labels(values, rows, name)
+  return values
+
+
+def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
+  if values is None:
+    return np.ones(rows.shape[0], bool)
+  _reject_traced(name, values)
+  values = np.asarray(values)
+  _checks.mask(values, rows.shape[:1], name)
+  return values
+
+
+def _reject_traced(name: str, values: object) -> None:
+  if isinstance(values, core.Tracer):
+    raise TypeError(
+      f"{name} must be concrete, got {values}: close over it instead of "
+      "passing it through jit or vmap (the embeddings may be traced)"
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("most", "distance"))
+def _score(
+  queries: Array,
+  references: Array,
+  blocks: _plan.Block,
+  by_class: Array,
+  excluded: Array,
+  position: Array,
+  *,
+  most: int,
+  distance: str,
+) -> tuple[Array, Array, Array, Array]:
+  """P@1, P@R, MAP@R and first rank, each [queries]."""
+  dtype = queries.dtype
+  queries = _order.prepare(queries, distance)
+  references = _order.prepare(references, distance)
+  squares = _order.squares(references, distance)
+
+  def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
+    query = queries[block.query]
+    rows = _ranks.Rows(
+      # The row block is computed once and read by every count.
+      jax.lax.optimization_barrier(_order.products(query, references)),
+      _order.squares(query, distance),
+      squares,
+      excluded,
+      jnp.asarray(block.own),
+    )
+    ranks = jnp.sort(_ranks.ranks(rows, block, by_class, most, distance), axis=1)
+    return _measures(ranks, jnp.asarray(block.relevant), queries.dtype)
+
+  # From blocks in the order of R back to the order of the queries.
+  precision, r_precision, map_at_r, first = (
+    column.reshape(-1)[position] for column in jax.lax.map(score, blocks)
+  )
+  return (
+    precision.astype(dtype),
+    r_precision.astype(dtype),
+    map_at_r.astype(dtype),
+    first,
+  )
+
+
+def _measures(
+  ranks: Array, relevant: Array, dtype: jnp.dtype
+) -> tuple[Array, Array, Array, Array]:
+  """The measures from the sorted ranks of the relevant references [block, most]."""
+  retrieved = ranks <= relevant[:, None]
+  # The k-th of the sorted ranks has k relevant references up to itself.
+  k = jnp.arange(1, ranks.shape[1] + 1, dtype=dtype)[None]
+  precision = jnp.where(retrieved, k / ranks.astype(dtype), 0)
+  some = relevant > 0
+  count = jnp.where(some, relevant, 1).astype(dtype)
+  hits = jnp.sum(retrieved, axis=1, dtype=jnp.int32).astype(dtype)
+  first = jnp.where(some, ranks[:, 0], 0)
+  return (
+    (first == 1).astype(dtype),
+    hits / count,
+    jnp.sum(precision, axis=1) / count,
+    first,
+  )

@@ -1,0 +1,61 @@
+"""The nearest references, in the order of plain sorting."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics
+
+
+def sorted_list(query, references, left_out):
+  listed = []
+  for j, reference in enumerate(references):
+    apart = sum(
+      (float(a) - float(b)) ** 2 for a, b in zip(query, reference, strict=True)
+    )
+    if j != left_out:
+      listed.append((np.isnan(apart), 0 if np.isnan(apart) else apart, j))
+  return [j for _, _, j in sorted(listed)]
+
+
+def test_order_with_ties_and_nan():
+  rng = np.random.default_rng(0)
+  for _ in range(30):
+    references = rng.integers(0, 3, (12, 2)).astype(np.float32)
+    references[4] = np.nan
+    rows = rng.permutation(12)[:5].astype(np.int32)
+    found = metrics.nearest(references[rows], references, k=11, exclude=rows)
+    for row, order in zip(rows, found, strict=True):
+      assert order.tolist() == sorted_list(references[row], references, row)
+
+
+def test_without_exclusion_the_nearest_is_itself():
+  x = np.arange(12, dtype=np.float32).reshape(6, 2)
+  found = metrics.nearest(x, x, k=1, block_size=4)
+  np.testing.assert_array_equal(found[:, 0], np.arange(6))
+
+
+def test_minus_one_excludes_nothing():
+  x = np.arange(12, dtype=np.float32).reshape(6, 2)
+  found = metrics.nearest(x, x, k=1, exclude=np.array([-1, 1, -1, 3, -1, 5]))
+  np.testing.assert_array_equal(found[:, 0], [0, 0, 2, 2, 4, 4])
+
+
+@pytest.mark.parametrize(
+  ("distance", "expected"), [("dot", [2, 1, 0]), ("cosine", [0, 2, 1])]
+)
+def test_similarities_rank_the_largest_first(distance, expected):
+  references = np.array([[1, 0], [2, 2], [5, 3]], np.float32)
+  query = np.array([[1, 0]], np.float32)
+  order = metrics.nearest(query, references, k=3, distance=distance)
+  assert order[0].tolist() == expected
+
+
+def test_errors(unchecked):
+  x = jnp.ones((3, 2))
+  with pytest.raises(ValueError, match=r"k must be at most 2, .* got 3"):
+    metrics.nearest(x, x, k=3, exclude=jnp.arange(3))
+  with pytest.raises(ValueError, match=r"k must be at most 3, .* got 4"):
+    metrics.nearest(x, x, k=4)
+  with pytest.raises(TypeError, match="exclude must be integers"):
+    metrics.nearest(x, x, k=1, exclude=jnp.ones(3))

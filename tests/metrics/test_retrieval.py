@@ -1,0 +1,436 @@
+"""Exact retrieval against sorting with plain loops."""
+
+import chex
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics
+from spherejax.metrics import _plan, _ranks, _retrieval
+
+ROWS, REFERENCES = 24, 20
+
+
+def oracle(queries, labels, references=None, other_labels=None, distance=None):
+  """P@1, P@R, MAP@R, first rank and R of each query, from sorted lists."""
+  own = references is None
+  references = queries if own else references
+  other_labels = labels if own else other_labels
+  rows = []
+  for i in range(len(queries)):
+    listed = []
+    for j in range(len(references)):
+      if own and i == j:
+        continue
+      apart = (distance or squared)(queries[i], references[j])
+      listed.append((np.isnan(apart), 0 if np.isnan(apart) else apart, j))
+    listed.sort()
+    relevant = [int(other_labels[j]) == int(labels[i]) for _, _, j in listed]
+    total = sum(relevant)
+    if not total:
+      rows.append((0, 0, 0, 0, 0))
+      continue
+    precision = [sum(relevant[:k]) / k for k in range(1, total + 1)]
+    rows.append(
+      (
+        float(relevant[0]),
+        sum(relevant[:total]) / total,
+        sum(p for p, hit in zip(precision, relevant, strict=False) if hit) / total,
+        1 + relevant.index(True),
+        total,
+      )
+    )
+  return np.array(rows).reshape(-1, 5).T
+
+
+def squared(a, b):
+  return sum((float(x) - float(y)) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def assert_equal(result, expected):
+  precision, r_precision, map_at_r, first, relevant = expected
+  np.testing.assert_array_equal(result.precision_at_1, precision)
+  # Counts divided once are correctly rounded, so they are equal.
+  np.testing.assert_array_equal(result.r_precision, np.float32(r_precision))
+  np.testing.assert_allclose(result.map_at_r, map_at_r, rtol=5e-7)
+  np.testing.assert_array_equal(result.first_rank, first)
+  np.testing.assert_array_equal(result.relevant, relevant)
+  np.testing.assert_array_equal(result.counted, relevant > 0)
+  for k in (1, 4, 100):
+    recall = metrics.recall_at_k(result.first_rank, k=k)
+    np.testing.assert_array_equal(recall, (first > 0) & (first <= k))
+
+
+def tied(seed, rows):
+  """Coordinates in {0, 1, 2}^2: products are exact and most distances tie."""
+  rng = np.random.default_rng(seed)
+  points = rng.integers(0, 3, (rows, 2)).astype(np.float32)
+  return points, rng.integers(0, rng.integers(1, 9), rows)
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 128])
+def test_counting_equals_sorting_with_many_ties(block_size):
+  for seed in range(200 if block_size == 128 else 15):
+    x, y = tied(seed, ROWS)
+    assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
+    r, yr = tied(seed + 1000, REFERENCES)
+    result = metrics.retrieval(x, y, r, yr, block_size=block_size)
+    assert_equal(result, oracle(x, y, r, yr))
+
+
+def test_results_do_not_depend_on_the_block_size_bit_for_bit():
+  x, y = tied(3, ROWS)
+  results = [metrics.retrieval(x, y, block_size=b) for b in (1, 7, 128)]
+  for other in results[1:]:
+    chex.assert_trees_all_equal(results[0], other)
+
+
+@pytest.fixture
+def sorting(monkeypatch):
+  """Makes every class large: rows are sorted instead of compared."""
+  monkeypatch.setattr(_ranks, "_SORT_COST", 0)
+  _retrieval._score.clear_cache()
+  yield
+  _retrieval._score.clear_cache()
+
+
+@pytest.mark.parametrize("block_size", [7, 128])
+def test_sorting_gives_the_same_integers(sorting, block_size):
+  for seed in range(20):
+    x, y = tied(seed, ROWS)
+    if seed % 4 == 0:
+      x[:3] = np.nan
+    assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
+
+
+def test_large_and_small_classes_in_one_call(monkeypatch):
+  x, y = tied(0, ROWS)
+  y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
+  compared = metrics.retrieval(x, y, block_size=7)
+  monkeypatch.setattr(_ranks, "_SORT_COST", 1)  # 5 comparisons cost one sort
+  _retrieval._score.clear_cache()
+  mixed = metrics.retrieval(x, y, block_size=7)
+  _retrieval._score.clear_cache()
+  chex.assert_trees_all_equal(mixed, compared)
+
+
+def cosine_distance(a, b):
+  length = np.linalg.norm(a) * np.linalg.norm(b)
+  return -float(np.dot(a, b) / length) if length else 0.0
+
+
+@pytest.mark.parametrize(
+  ("name", "distance"),
+  [
+    ("squared_euclidean", squared),
+    ("dot", lambda a, b: -float(np.dot(a, b))),
+    ("cosine", cosine_distance),
+  ],
+)
+def test_distances_of_real_embeddings(name, distance):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(ROWS, 2)).astype(np.float32)
+  y = rng.integers(0, 6, ROWS)
+  result = metrics.retrieval(x, y, distance=name)
+  assert_equal(result, oracle(np.float64(x), y, distance=distance))
+
+
+def test_zero_vector_has_cosine_zero_with_all():
+  references = np.array([[0, 1], [0, 0], [0, -1.0]], np.float32)
+  result = metrics.retrieval(
+    np.array([[0, 2.0]], np.float32),
+    np.array([8]),
+    references,
+    np.array([1, 8, 3]),
+    distance="cosine",
+  )
+  assert result.first_rank[0] == 2
+
+
+def test_map_at_r_is_not_the_square_of_r_precision():
+  # Ranks of the relevant ones 2 and 3 of R = 4: (1/2 + 2/3) / 4, not (2/4)^2.
+  x = np.arange(7, dtype=np.float32)[:, None]
+  result = metrics.retrieval(x, np.array([0, 1, 0, 0, 1, 0, 0]))
+  np.testing.assert_allclose(result.map_at_r[0], (1 / 2 + 2 / 3) / 4, rtol=1e-7)
+
+
+def test_float64(x64):
+  rng = np.random.default_rng(5)
+  x = 1 + 1e-9 * rng.normal(size=(ROWS, 2))  # identical in float32
+  y = rng.integers(0, 5, ROWS)
+  result = metrics.retrieval(x - 1, y)
+  assert result.map_at_r.dtype == jnp.float64
+  np.testing.assert_allclose(result.map_at_r, oracle(x - 1, y)[2], rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_half_types_are_ranked_in_float32(dtype):
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(ROWS, 2)), dtype)
+  y = np.arange(ROWS) // 4
+  result = metrics.retrieval(x, y)
+  full = metrics.retrieval(x.astype(jnp.float32), y)
+  assert result.map_at_r.dtype == dtype
+  chex.assert_trees_all_equal(result.first_rank, full.first_rank)
+  chex.assert_trees_all_equal(result.map_at_r, full.map_at_r.astype(dtype))
+
+
+# Labels -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  "names",
+  [
+    np.array([-(2**62), 2**40, 2**40 + 2**32, -1, 5], np.int64),
+    np.array([0, 2**64 - 1, 2**64 - 2, 2**63, 1], np.uint64),
+    np.array([-128, 127, 3, 0, -1], np.int8),
+  ],
+)
+def test_labels_are_only_compared(names):
+  x, y = tied(11, ROWS)
+  y = y % 5
+  chex.assert_trees_all_equal(metrics.retrieval(x, names[y]), metrics.retrieval(x, y))
+
+
+def test_signed_labels_meet_unsigned_ones():
+  x, y = tied(12, ROWS)
+  large = np.int64(2**60) + y
+  result = metrics.retrieval(x, large, x, large.astype(np.uint64))
+  chex.assert_trees_all_equal(result, metrics.retrieval(x, y, x, y))
+
+
+# Masks ------------------------------------------------------------------------
+
+
+def test_masked_rows_are_neither_queries_nor_references():
+  x, y = tied(21, ROWS)
+  keep = np.arange(ROWS) % 3 != 1
+  x[~keep] = np.nan
+  result = metrics.retrieval(x, y, where=keep)
+  kept = jax.tree.map(lambda v: v[keep], result)
+  assert_equal(kept, oracle(x[keep], y[keep]))
+  for value in (result.map_at_r, result.r_precision, result.counted, result.first_rank):
+    assert not np.any(value[~keep])
+
+
+def test_masked_queries_still_serve_as_references():
+  x, y = tied(22, ROWS)
+  keep = np.arange(ROWS) < 5
+  result = metrics.retrieval(x, y, where=keep, reference_where=np.ones(ROWS, bool))
+  assert_equal(jax.tree.map(lambda v: v[:5], result), oracle(x, y)[:, :5])
+  assert not np.any(result.counted[5:])
+
+
+def test_a_query_that_is_no_reference_ranks_the_others():
+  x, y = tied(24, ROWS)
+  keep = np.arange(ROWS) >= 6
+  result = metrics.retrieval(x, y, where=np.ones(ROWS, bool), reference_where=keep)
+  expected = oracle(x[:6], y[:6], x[keep], y[keep])
+  assert_equal(jax.tree.map(lambda v: v[:6], result), expected)
+  assert_equal(jax.tree.map(lambda v: v[6:], result), oracle(x[keep], y[keep]))
+
+
+def test_masked_references_are_deleted():
+  x, y = tied(23, ROWS)
+  r, yr = tied(24, REFERENCES)
+  keep = np.arange(REFERENCES) % 4 != 0
+  r[~keep] = np.nan
+  result = metrics.retrieval(x, y, r, yr, reference_where=keep)
+  assert_equal(result, oracle(x, y, r[keep], yr[keep]))
+
+
+def test_nan_distances_rank_last_and_before_nothing():
+  x, y = tied(31, ROWS)
+  x[::5] = np.nan
+  assert_equal(metrics.retrieval(x, y), oracle(x, y))
+  # An infinite distance is still before NaN, whatever the indices.
+  references = np.array([[np.nan], [-np.inf], [1]], np.float32)
+  result = metrics.retrieval(
+    np.ones((1, 1), np.float32),
+    np.array([1]),
+    references,
+    np.array([0, 1, 2]),
+    distance="dot",
+  )
+  assert result.first_rank[0] == 2
+
+
+def test_a_masked_reference_is_behind_nan():
+  references = np.full((2, 1), np.nan, np.float32)
+  result = metrics.retrieval(
+    np.zeros((1, 1), np.float32),
+    np.array([4]),
+    references,
+    np.array([3, 4]),
+    reference_where=np.array([False, True]),
+  )
+  assert result.first_rank[0] == 1
+
+
+# Edges ------------------------------------------------------------------------
+
+
+def test_identical_embeddings_follow_the_index():
+  result = metrics.retrieval(np.full((4, 2), 3.0, np.float32), np.array([0, 1, 0, 1]))
+  for values in result[:3]:
+    assert metrics.mean_where(values, result.counted) == 0.25
+
+
+def test_one_class_is_perfect():
+  result = metrics.retrieval(np.ones((4, 2), np.float32), np.zeros(4, int))
+  for values in result[:3]:
+    np.testing.assert_array_equal(values, 1)
+
+
+def test_single_sample_classes_do_not_count():
+  x, _ = tied(1, 4)
+  result = metrics.retrieval(x, np.arange(4))
+  assert not result.counted.any()
+  assert np.isnan(metrics.mean_where(result.map_at_r, result.counted))
+
+
+@pytest.mark.parametrize(("rows", "references"), [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_rank(rows, references):
+  result = metrics.retrieval(
+    np.zeros((rows, 2), np.float32),
+    np.zeros(rows, int),
+    np.zeros((references, 2), np.float32),
+    np.zeros(references, int),
+  )
+  assert not result.counted.any()
+  assert all(field.shape == (rows,) for field in result)
+
+
+def test_a_class_absent_from_the_references_does_not_count():
+  x, _ = tied(2, 4)
+  result = metrics.retrieval(x, np.array([0, 1, 2, 9]), x, np.array([0, 1, 1, 3]))
+  np.testing.assert_array_equal(result.counted, [True, True, False, False])
+
+
+# Properties -------------------------------------------------------------------
+
+
+@hypothesis.given(st.integers(0, 10_000))
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+def test_bounds_and_when_they_are_reached(seed):
+  x, y = tied(seed, ROWS)
+  result = metrics.retrieval(x, y)
+  assert np.all(result.map_at_r >= 0)
+  assert np.all(result.r_precision <= 1)
+  assert np.all(result.map_at_r <= result.r_precision * (1 + 1e-6))
+  for i in range(ROWS):
+    total = int(result.relevant[i])
+    order = metrics.nearest(x[i : i + 1], x, k=ROWS - 1, exclude=np.array([i]))[0]
+    relevant = (y[np.asarray(order)] == y[i])[:total]
+    first = bool(np.all(relevant[: relevant.sum()]))  # relevant ones come first
+    equal = bool(np.isclose(result.map_at_r[i], result.r_precision[i], rtol=1e-6))
+    assert equal == first
+
+
+@hypothesis.given(st.integers(0, 10_000))
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=25)
+def test_exact_motions_change_nothing(seed):
+  x, y = tied(seed, ROWS)
+  result = metrics.retrieval(x, y)
+  quarter_turn = x @ np.array([[0, 1], [-1, 0]], np.float32)
+  for moved in (quarter_turn, x + np.float32(5), x * np.float32(8)):
+    chex.assert_trees_all_equal(metrics.retrieval(moved, y), result)
+
+
+def test_far_references_of_a_new_class_change_nothing():
+  x, y = tied(7, ROWS)
+  r, yr = tied(8, REFERENCES)
+  more = np.concatenate([r, np.full((3, 2), 100, np.float32)])
+  result = metrics.retrieval(x, y, more, np.concatenate([yr, [77, 78, 78]]))
+  chex.assert_trees_all_equal(result, metrics.retrieval(x, y, r, yr))
+
+
+def test_own_references_differ_from_a_copy_by_the_query_itself():
+  x = np.arange(ROWS, dtype=np.float32)[:, None]
+  y = np.arange(ROWS) // 2
+  np.testing.assert_array_equal(metrics.retrieval(x, y, x, y).first_rank, 1)
+  assert metrics.retrieval(x, y).first_rank[1] == 1  # ties with 2: lowest index
+  assert metrics.retrieval(x, y).first_rank[2] == 2
+
+
+# Compilation, transformations, memory -------------------------------------------
+
+
+def test_compiles_once_for_a_shape():
+  _retrieval._score.clear_cache()
+  for seed in range(5):
+    x = tied(seed, ROWS)[0]
+    metrics.retrieval(x, np.roll(np.arange(ROWS) // (3 + seed), seed))
+  assert _retrieval._score._cache_size() == 1
+
+
+def test_embeddings_may_be_traced():
+  x, y = tied(5, ROWS)
+  z, _ = tied(6, ROWS)
+  both = jnp.stack([x, z])
+  mapped = jax.jit(jax.vmap(lambda v: metrics.retrieval(v, y).map_at_r))(both)
+  np.testing.assert_array_equal(mapped[0], metrics.retrieval(x, y).map_at_r)
+  np.testing.assert_array_equal(mapped[1], metrics.retrieval(z, y).map_at_r)
+
+
+def test_memory_is_a_few_row_blocks():
+  rows, block = 20_000, 64
+  labels = np.arange(rows) // 5
+  kept = np.ones(rows, bool)
+  plan = _plan.make_plan(
+    labels, kept, labels, kept, own=True, block_size=block, least=8
+  )
+  x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
+  lowered = _retrieval._score.lower(
+    x,
+    x,
+    plan.blocks,
+    plan.by_class,
+    plan.excluded,
+    plan.position,
+    most=plan.most,
+    distance="squared_euclidean",
+  )
+  memory = lowered.compile().memory_analysis()
+  row_block = 4 * block * rows
+  assert memory.temp_size_in_bytes < 4 * row_block + 3 * 4 * rows * 32
+
+
+# Errors -----------------------------------------------------------------------
+
+X, Y = np.zeros((3, 2), np.float32), np.zeros(3, int)
+
+
+@pytest.mark.parametrize(
+  ("arguments", "options", "error", "message"),
+  [
+    ((X.astype(int), Y), {}, TypeError, "queries must be floating"),
+    ((X[0], Y), {}, ValueError, r"queries must have 2 axes, got shape \(2,\)"),
+    ((X, Y[:2]), {}, ValueError, r"query_labels must have shape \(3,\)"),
+    ((X, Y * 1.0), {}, TypeError, "query_labels must be integers"),
+    ((X, Y, X), {}, ValueError, "references and reference_labels go together"),
+    ((X, Y, X[:, :1], Y), {}, ValueError, r"2 columns .* got shape \(3, 1\)"),
+    ((X, Y, X, Y[:1]), {}, ValueError, r"reference_labels must have shape \(3,\)"),
+    ((X, Y), {"distance": "l7"}, ValueError, "distance must be one of .* got 'l7'"),
+    ((X, Y), {"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
+    ((X, Y), {"where": Y}, TypeError, "where must be boolean"),
+    ((X, Y), {"reference_where": Y[:1] == 0}, ValueError, "reference_where must have"),
+  ],
+)
+def test_errors(unchecked, arguments, options, error, message):
+  with pytest.raises(error, match=message):
+    metrics.retrieval(*arguments, **options)
+
+
+def test_traced_labels_are_named():
+  with pytest.raises(TypeError, match="query_labels must be concrete, got"):
+    jax.jit(metrics.retrieval)(X, Y)
+
+
+def test_recall_errors(unchecked):
+  with pytest.raises(ValueError, match="got 0"):
+    metrics.recall_at_k(jnp.array([1, 2]), k=0)
+  with pytest.raises(TypeError, match="first_rank must be integers"):
+    metrics.recall_at_k(jnp.array([1.0]), k=1)
