@@ -6,6 +6,7 @@ option; a misspelt one is an error with a suggestion.
 
 import argparse
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -67,5 +68,5 @@ def parse(
 
 def _keep_compiled_programs() -> None:
   """A second run of an experiment starts at once: its programs stay on disk."""
-  if jax.config.jax_compilation_cache_dir is None:
+  if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))

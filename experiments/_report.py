@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,7 @@ LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def row(
-  name: str, metric: str, values: Sequence[float], *, paper: float | None = None
+  name: str, metric: str, values: Iterable[float], *, paper: float | None = None
 ) -> dict[str, Any]:
   """One figure of a table: its value for each seed, mean and 95 % interval."""
   numbers = [float(value) for value in values]
@@ -40,7 +40,7 @@ def row(
 def claim(
   name: str,
   statement: str,
-  differences: Sequence[float],
+  differences: Iterable[float],
   *,
   paper: str,
   every_seed: bool = False,
