@@ -35,7 +35,7 @@ def log(x: Array) -> Array:
 
 
 def power(x: Array, exponent: Array) -> Array:
-  """x ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
+  """X ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
   zero = x <= 0
   return jnp.where(zero, 0, jnp.where(zero, 1, x) ** exponent)
 
@@ -60,7 +60,7 @@ def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
 
 
 def normalize(x: Array, axis: int = -1) -> Array:
-  """x / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
+  """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
   scaled = x / _largest_size(x, axis)
   return divide(scaled, norm(scaled, axis, keepdims=True))
 
@@ -68,7 +68,7 @@ def normalize(x: Array, axis: int = -1) -> Array:
 def logsumexp(
   x: Array, where: Array | None = None, axis: int = -1, keepdims: bool = False
 ) -> Array:
-  """log sum exp over the kept entries; -inf with derivative 0 over none.
+  """Log sum exp over the kept entries; -inf with derivative 0 over none.
 
   The maximum is taken over the kept entries only: a masked entry that is larger
   than all kept ones would otherwise make every kept exponential underflow.
@@ -83,8 +83,8 @@ def logsumexp(
 
 def softplus(x: Array) -> Array:
   """log(1 + exp(x)); 0 with derivative 0 at -inf."""
-  finite = x > -jnp.inf
-  return jnp.where(finite, jax.nn.softplus(jnp.where(finite, x, 0)), 0)
+  empty = x == -jnp.inf  # this way round, NaN stays NaN
+  return jnp.where(empty, 0, jax.nn.softplus(jnp.where(empty, 0, x)))
 
 
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:

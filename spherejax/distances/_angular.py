@@ -300,8 +300,9 @@ def pairwise_chordal(
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
     method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 5e-4 |x|
-      are noise) or "difference" (exact near zero, dim times the arithmetic). Static.
+      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
+      are noise and become 0) or "difference" (exact near zero, dim times the
+      arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 
@@ -346,8 +347,9 @@ def pairwise_angle(
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0 (pi/2 for a zero row).
     method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 5e-4 |x|
-      are noise) or "difference" (exact near zero, dim times the arithmetic). Static.
+      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
+      are noise and become 0) or "difference" (exact near zero, dim times the
+      arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 

@@ -86,8 +86,9 @@ def pairwise_squared_euclidean(
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
     method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 5e-4 |x|
-      are noise) or "difference" (exact near zero, dim times the arithmetic). Static.
+      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
+      are noise and become 0) or "difference" (exact near zero, dim times the
+      arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 
@@ -131,8 +132,9 @@ def pairwise_euclidean(
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
     method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 5e-4 |x|
-      are noise) or "difference" (exact near zero, dim times the arithmetic). Static.
+      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
+      are noise and become 0) or "difference" (exact near zero, dim times the
+      arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 

@@ -77,7 +77,7 @@ def l2_normalize_additive(
   _checks.positive("offset", offset)
   rows = _numerics.upcast(x)
   length = _numerics.norm(rows, keepdims=True)
-  shrink = length / (length + jnp.asarray(offset, rows.dtype))
+  shrink = length / (length + _checks.scalar("offset", offset, rows.dtype))
   return (_numerics.normalize(rows) * shrink).astype(x.dtype)
 
 
@@ -113,7 +113,7 @@ def l2_normalize_clipped(
   x = _vectors(x)
   _checks.positive("floor", floor)
   rows = _numerics.upcast(x)
-  floor = jnp.asarray(floor, rows.dtype)
+  floor = _checks.scalar("floor", floor, rows.dtype)
   outside = _numerics.norm(rows, keepdims=True) > floor
   return jnp.where(outside, _numerics.normalize(rows), rows / floor).astype(x.dtype)
 

@@ -60,8 +60,9 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
     norms = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None]
     squares = norms - 2 * product(x, y)
     # Below this the difference is rounding noise: such rows count as coincident, so
-    # that duplicates have distance 0 and gradient 0 whatever the product's order.
-    noise = 2 * jnp.finfo(x.dtype).eps * norms
+    # that duplicates have distance 0 and gradient 0 whatever the order in which the
+    # product is summed. The noise of duplicates grows as the root of the length.
+    noise = (2 + x.shape[1] ** 0.5 / 2) * jnp.finfo(x.dtype).eps * norms
     return jnp.where(squares <= noise, 0, squares)  # NaN stays NaN
 
   def from_row(row: Array) -> Array:

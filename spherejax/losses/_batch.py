@@ -191,10 +191,15 @@ def class_mask(labels: Array, classes: int, where: Array) -> Array:
   return (labels[:, None] == jnp.arange(classes)[None]) & where[:, None]
 
 
-def cross_entropy(logits: Array, own: Array) -> Array:
-  """Log sum exp minus the logit of the own class; 0 for a row of no class."""
-  target = _numerics.masked_sum(logits, own)
-  loss = _numerics.logsumexp(logits) - target
+def cross_entropy(scores: Array, own: Array, scale: Array) -> Array:
+  """Cross-entropy of the logits scale * scores; 0 for a row of no class.
+
+  Written as log(1 + sum over the other classes of exp(their lead over the own one)):
+  a difference of two large numbers would lose the digits of a small loss, and the
+  rounding of 1 - probability those of its gradient.
+  """
+  lead = scale * (scores - _numerics.masked_sum(scores, own)[:, None])
+  loss = _numerics.softplus(_numerics.logsumexp(lead, ~own))
   return jnp.where(jnp.any(own, axis=1), loss, 0)
 
 
@@ -204,4 +209,4 @@ def logsumexp_over_rows(values: Array, where: Array, axis_name: str | None) -> A
   if axis_name is None:
     return local
   parts = jax.lax.all_gather(local, axis_name)
-  return _numerics.logsumexp(parts, parts > -jnp.inf, axis=0)
+  return _numerics.logsumexp(parts, parts != -jnp.inf, axis=0)

@@ -99,7 +99,8 @@ def _contrastive(
     rows = _batch.number(pairs.where[:, None], axis_name, apart.dtype)
     loss = jnp.zeros_like(apart, shape=apart.shape[:1])
     for part in (pull, push):
-      active = _batch.number(part > 0, axis_name, apart.dtype)
+      # NaN counts as active, so that it reaches the value.
+      active = _batch.number(~(part <= 0), axis_name, apart.dtype)
       loss += _numerics.divide(rows * jnp.sum(part, axis=1), active)
   return loss.astype(pairs.dtype)
 
@@ -118,11 +119,13 @@ def contrastive_from_distance(
   """Contrastive loss with two margins from a matrix of distances.
 
   The matrix form of `contrastive`, for memory banks, proxies, other modalities and
-  mined or weighted relevance: a pair in neither mask is ignored. With
-  average="all" the sum of a row is divided by its number of kept references.
+  mined pairs: a pair in neither mask is ignored.
 
-      loss_i = n (sum_j [D_ij - positive_margin]+ / #{> 0}
-                  + sum_j [negative_margin - D_ij]+ / #{> 0})
+      loss_i = n (sum_{j positive} [D_ij - positive_margin]+ / #{> 0}
+                  + sum_{j negative} [negative_margin - D_ij]+ / #{> 0})   "nonzero"
+      loss_i = (the same two sums) / references                           "all"
+
+  with n the number of kept queries and the counts over all of them.
 
   Args:
     distances: [queries, references], floating.

@@ -40,8 +40,9 @@ def proxy_anchor(
       push_c = log(1 + sum_{i: y_i != c} exp(scale (S_ic + margin)))
       L = sum_{c present} pull_c / #{c present} + sum_c push_c / #{c}
 
-  A sum over a class is shared equally among the examples in it, so that the mean of
-  the values below over the n kept examples is L:
+  With several proxies a class, c runs over the proxies and #{c} counts proxies. A sum
+  over a class is shared equally among the examples in it, so that the mean of the
+  values below over the n kept examples is L:
 
       loss_i = n (pull_{y_i} / (#{c present} n_{y_i})
                   + sum_{c != y_i} push_c / (#{c} (n - n_c)))
@@ -101,10 +102,11 @@ def proxy_anchor(
   members = _batch.total(jnp.sum(positive, axis=0, dtype=jnp.int32), axis_name)
   others = _batch.total(jnp.sum(negative, axis=0, dtype=jnp.int32), axis_name)
   n = _batch.number(kept[:, None], axis_name, rows.dtype)
-  present = jnp.sum(members > 0, dtype=jnp.int32)
+  present = jnp.sum(members > 0, dtype=jnp.int32).astype(rows.dtype)
 
   def share(column: Array, size: Array, count: Array | int) -> Array:
-    weight = _numerics.divide(n, (size * count).astype(rows.dtype))
+    # As floats: batch size times number of proxies need not fit into 32 bits.
+    weight = _numerics.divide(n, size.astype(rows.dtype) * count)
     return (_numerics.softplus(column) * weight)[None]
 
   loss = jnp.sum(
@@ -125,7 +127,7 @@ def proxy_nca_plus_plus(
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
-  """ProxyNCA++ loss: cross-entropy of the nearest proxy.
+  """ProxyNCA++ loss: cross-entropy of the closeness to the proxies.
 
       loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
       loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
@@ -177,4 +179,4 @@ def proxy_nca_plus_plus(
     closeness = -distances.pairwise_squared_euclidean(rows, columns)
   t = _checks.scalar("temperature", temperature, rows.dtype)
   own = _batch.class_mask(labels, len(columns), kept)
-  return _batch.cross_entropy(closeness / t, own).astype(dtype)
+  return _batch.cross_entropy(closeness, own, 1 / t).astype(dtype)

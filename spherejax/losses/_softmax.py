@@ -55,5 +55,5 @@ def normface(
   kept = _batch.keep_all(where, cosines)
   wide = jnp.where(kept[:, None], _numerics.upcast(cosines), 0)
   own = _batch.class_mask(labels, cosines.shape[1], kept)
-  logits = _checks.scalar("scale", scale, wide.dtype) * wide
-  return _batch.cross_entropy(logits, own).astype(cosines.dtype)
+  multiplier = _checks.scalar("scale", scale, wide.dtype)
+  return _batch.cross_entropy(wide, own, multiplier).astype(cosines.dtype)

@@ -77,18 +77,26 @@ def _triplet(
   axis_name: str | None,
 ) -> Array:
   dtype = apart.dtype
-  negatives = jnp.sort(jnp.where(pairs.negatives, apart, jnp.inf), axis=1)
-  prefix = jnp.cumsum(jnp.where(jnp.isfinite(negatives), negatives, 0), axis=1)
-  prefix = jnp.pad(prefix, ((0, 0), (1, 0)))
-  # Of the sorted negatives, those below D_ap + margin violate it.
   limits = apart + _checks.scalar("margin", margin, dtype)
-  violating = jax.vmap(lambda row, value: jnp.searchsorted(row, value, side="left"))(
-    jax.lax.stop_gradient(negatives), jax.lax.stop_gradient(limits)
-  )
-  violating = jnp.where(pairs.positives, violating, 0)
-  below = jnp.take_along_axis(prefix, violating, axis=1)
-  counts = violating.astype(dtype)
-  hinges = jnp.where(pairs.positives, counts * limits - below, 0)
+  # The gradient of a sum of hinges is its number of active terms. With these counts,
+  # which are found in sorted rows and are not differentiated, the sum over triplets
+  # is a sum over positives minus one over negatives.
+  near, far = (jax.lax.stop_gradient(x) for x in (limits, apart))
+  far = jnp.where(jnp.isnan(far), -jnp.inf, far)  # active, so that NaN is seen
+  negatives = jnp.sort(jnp.where(pairs.negatives, far, jnp.inf), axis=1)
+  positives = jnp.sort(jnp.where(pairs.positives, near, -jnp.inf), axis=1)
+  below = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="left"))
+  up_to = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="right"))
+  pulled = jnp.where(pairs.positives, below(negatives, near), 0)
+  above = apart.shape[1] - up_to(positives, far)
+  pushed = jnp.where(pairs.negatives, above, 0).astype(dtype)
+  counts = pulled.astype(dtype)
+  # Both counts have one sum, so both sides may be measured from the nearest negative:
+  # then no term is larger than the largest hinge, and small hinges keep their digits.
+  nearest = negatives[:, :1]
+  origin = jnp.where(jnp.isfinite(nearest), nearest, 0)
+  hinges = jnp.where(pairs.positives, counts * (limits - origin), 0)
+  hinges -= jnp.where(pushed > 0, pushed * (apart - origin), 0)
   if average == "all":
     available = jnp.sum(pairs.negatives, axis=1, dtype=jnp.int32).astype(dtype)
     counts = jnp.where(pairs.positives, available[:, None], 0)
@@ -112,7 +120,10 @@ def triplet_from_distance(
 
   The matrix form of `triplet`; a pair in neither mask is ignored.
 
-      loss_a = n sum_pq [D_ap - D_aq + margin]+ / #{> 0}
+      loss_a = n sum_pq [D_ap - D_aq + margin]+ / #{> 0}      "nonzero"
+      loss_a = n sum_pq [D_ap - D_aq + margin]+ / #{p, q}     "all"
+
+  with n the number of kept queries and the counts over all of them.
 
   Args:
     distances: [queries, references], floating; plain or squared.

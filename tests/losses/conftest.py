@@ -1,0 +1,61 @@
+"""Batches and difference quotients for the tests of the losses."""
+
+import numpy as np
+import pytest
+
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)  # class 5: one row
+
+
+def _embeddings(seed, count, dim):
+  generator = np.random.default_rng(seed)
+  x = generator.normal(size=(count, dim))
+  lengths = generator.permutation(np.linspace(0.3, 2, count))[:, None]
+  return x / np.sqrt((x * x).sum(1, keepdims=True)) * lengths
+
+
+@pytest.fixture(scope="session")
+def embeddings():
+  """A function (seed, count, dim) of float64 rows with lengths from 0.3 to 2."""
+  return _embeddings
+
+
+@pytest.fixture(
+  params=["mixed", "duplicates", "zeros", "identical", "one_class", "all_different"]
+)
+def batch(request):
+  """Ten rows of four entries with their labels, one degenerate case each."""
+  x, labels = _embeddings(1, 10, 4), LABELS
+  if request.param == "duplicates":
+    x[2] = x[4] = x[0]  # of one class
+    x[3] = x[6] = x[1]  # of three classes
+  if request.param == "zeros":
+    x[[0, 4, 5]] = 0
+  if request.param == "identical":
+    x[:] = x[0]
+  if request.param == "one_class":
+    labels = np.full(10, 1, np.int32)
+  if request.param == "all_different":
+    labels = np.arange(10, dtype=np.int32)[::-1].copy()
+  return x, labels
+
+
+@pytest.fixture
+def mixed():
+  """Ten rows of four entries with classes of four, three, two and one."""
+  return _embeddings(1, 10, 4), LABELS
+
+
+@pytest.fixture(scope="session")
+def slopes():
+  """A function (f, x) of the central differences of a scalar function."""
+
+  def differentiate(function, x, step=2e-6):
+    x = np.asarray(x, np.float64)
+    result = np.zeros(x.shape)
+    for index in np.ndindex(*x.shape):
+      moved = np.zeros(x.shape)
+      moved[index] = step
+      result[index] = (function(x + moved) - function(x - moved)) / (2 * step)
+    return result
+
+  return differentiate

@@ -1,0 +1,251 @@
+"""A batch spread over devices: values and gradients of one device, exactly.
+
+Embeddings are a linear map of the inputs. Its matrix and the proxies (or label
+embeddings) are the same on all devices; their gradients are what is compared.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from spherejax import distances, losses
+
+AXIS = "batch"
+LABELS = np.array([0, 1, 0, 2, 1, 2, 0, 3], np.int32)
+ALL = np.ones(8, bool)
+UNEQUAL = np.array([1, 1, 0, 1, 0, 0, 1, 1], bool)  # one of four devices keeps nothing
+
+
+def inputs(dtype):
+  generator = np.random.default_rng(0)
+  x = generator.normal(size=(8, 5)).astype(dtype)
+  parameters = {
+    "map": generator.normal(size=(5, 4)).astype(dtype),
+    "proxies": generator.normal(size=(5, 4)).astype(dtype),
+    "several": generator.normal(size=(5, 2, 4)).astype(dtype),
+  }
+  return parameters, x
+
+
+# Each case: (parameters, inputs, labels, where, axis_name) -> values, and the weight
+# of every value in the scalar: 1 / the number of kept rows of all devices.
+
+
+def count(where, axis_name):
+  number = jnp.sum(where)
+  return number if axis_name is None else jax.lax.psum(number, axis_name)
+
+
+def of_pairs(name, **settings):
+  def case(parameters, x, labels, where, axis_name):
+    values = getattr(losses, name)(
+      x @ parameters["map"], labels, where=where, axis_name=axis_name, **settings
+    )
+    return values, where / count(where, axis_name)
+
+  return case
+
+
+def with_references(name, **settings):
+  """The matrix form: local queries against proxies as references."""
+
+  def case(parameters, x, labels, where, axis_name):
+    matrix = distances.pairwise_euclidean(x @ parameters["map"], parameters["proxies"])
+    own = labels[:, None] == jnp.arange(5)[None]
+    values = getattr(losses, name)(
+      matrix / 4, own, ~own, where=where, axis_name=axis_name, **settings
+    )
+    return values, where / count(where, axis_name)
+
+  return case
+
+
+def proxy_anchor(parameters, x, labels, where, axis_name):
+  values = losses.proxy_anchor(
+    x @ parameters["map"],
+    labels,
+    parameters["several"],
+    scale=4.0,
+    where=where,
+    axis_name=axis_name,
+  )
+  return values, where / count(where, axis_name)
+
+
+def of_rows(parameters, x, labels, where, axis_name):
+  """Losses whose rows do not depend on each other need no axis."""
+  z = x @ parameters["map"]
+  nca = losses.proxy_nca_plus_plus(z, labels, parameters["proxies"], where=where)
+  cosines = distances.pairwise_cosine(z, parameters["proxies"])
+  values = nca + losses.normface(cosines, labels, scale=8.0, where=where)
+  return values, where / count(where, axis_name)
+
+
+def zero_shot(parameters, x, labels, where, axis_name):
+  attributes = jax.nn.softmax(x @ parameters["map"])
+  a, b = losses.split_by_class(labels, where=where, axis_name=axis_name)
+  values = losses.zero_shot_prediction(
+    attributes,
+    labels,
+    attributes,
+    labels,
+    parameters["proxies"],
+    where_a=a,
+    where_b=b,
+    axis_name=axis_name,
+  )
+  weights = [half / count(half, axis_name) for half in (a, b)]
+  # one row of values for each example, so that devices can be put side by side
+  return values.reshape(2, -1).T, jnp.stack(weights, axis=1)
+
+
+CASES = {
+  "contrastive-nonzero": of_pairs("contrastive", negative_margin=1.3),
+  "contrastive-all": of_pairs("contrastive", average="all", normalize="unit_ball"),
+  "cosine_contrastive": of_pairs("cosine_contrastive", margin=0.1),
+  "multi_similarity": of_pairs("multi_similarity", negative_scale=10.0),
+  "triplet-nonzero": of_pairs("triplet", margin=0.3),
+  "triplet-all": of_pairs("triplet", average="all", squared=True, margin=0.2),
+  "contrastive_from_distance": with_references("contrastive_from_distance"),
+  "triplet_from_distance": with_references("triplet_from_distance", average="all"),
+  "proxy_anchor": proxy_anchor,
+  "rows": of_rows,
+  "zero_shot": zero_shot,
+}
+
+
+# --- the same step on one device and on several ---
+
+
+@functools.cache
+def single(name):
+  @jax.jit
+  def step(parameters, x, labels, where):
+    def scalar(parameters):
+      values, weights = CASES[name](parameters, x, labels, where, None)
+      return jnp.sum(values * weights), values
+
+    (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
+    return value, values, gradients
+
+  return step
+
+
+def local_step(name, devices, parameters, x, labels, where):
+  """devices * local numerator / global count, then the mean over devices."""
+
+  def scalar(parameters):
+    values, weights = CASES[name](parameters, x, labels, where, AXIS)
+    return devices * jnp.sum(values * weights), values
+
+  (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
+  return jax.lax.pmean(value, AXIS), values, jax.lax.pmean(gradients, AXIS)
+
+
+def checked_step(name, devices, parameters, x, labels, where):
+  """shard_map's replication checking has already summed the gradients."""
+  del devices
+
+  def scalar(parameters):
+    values, weights = CASES[name](parameters, x, labels, where, AXIS)
+    return jnp.sum(values * weights), values
+
+  (value, values), gradients = jax.value_and_grad(scalar, has_aux=True)(parameters)
+  return jax.lax.psum(value, AXIS), values, gradients
+
+
+def spread(name, how, devices):
+  """The step over a mapped axis: values of all rows, gradients of the parameters."""
+  if how.startswith("shard_map"):
+    checked = how == "shard_map-checked"
+    step = functools.partial(checked_step if checked else local_step, name, devices)
+    mesh = Mesh(np.array(jax.devices()[:devices]), (AXIS,))
+    return jax.jit(
+      jax.shard_map(
+        step,
+        mesh=mesh,
+        in_specs=(P(), P(AXIS), P(AXIS), P(AXIS)),
+        out_specs=(P(), P(AXIS), P()),
+        check_vma=checked,
+      )
+    )
+  step = functools.partial(local_step, name, devices)
+  axes = (None, 0, 0, 0)
+  if how == "pmap":
+    mapped = jax.pmap(step, AXIS, in_axes=axes, devices=jax.devices()[:devices])
+  else:
+    mapped = jax.jit(jax.vmap(step, axes, axis_name=AXIS))
+
+  def call(parameters, *arrays):
+    shards = (x.reshape(devices, -1, *x.shape[1:]) for x in arrays)
+    value, values, gradients = mapped(parameters, *shards)
+    for leaf in jax.tree.leaves((value, gradients)):
+      np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[0], leaf.shape))
+    first = jax.tree.map(lambda leaf: leaf[0], (value, gradients))
+    return first[0], values.reshape(-1, *values.shape[2:]), first[1]
+
+  return call
+
+
+def compare(name, how, devices, dtype, tolerance):
+  parameters, x = inputs(dtype)
+  step = spread(name, how, devices)
+  for where in (ALL, UNEQUAL):
+    value, values, gradients = step(parameters, x, LABELS, where)
+    right = single(name)(parameters, x, LABELS, where)
+    assert right[0] > 0.01
+    np.testing.assert_allclose(value, right[0], rtol=tolerance)
+    np.testing.assert_allclose(values, right[1], rtol=tolerance, atol=tolerance)
+    used = 0
+    for key, gradient in gradients.items():
+      largest = np.abs(right[2][key]).max()
+      used += largest > 0.01
+      np.testing.assert_allclose(
+        gradient, right[2][key], rtol=tolerance, atol=tolerance * max(largest, 1)
+      )
+    assert used >= (1 if getattr(CASES[name], "__name__", "") == "case" else 2)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vmapped_axis_of_four_equals_one_device(name, x64):
+  compare(name, "vmap", 4, np.float64, 1e-12)
+
+
+# What a case gathers or sums is seen above; here that the transformations agree.
+SOME = ("contrastive-nonzero", "triplet-all", "proxy_anchor", "zero_shot")
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_pmap_over_four_devices_equals_one_device(name):
+  compare(name, "pmap", 4, np.float32, 1e-5)
+
+
+@pytest.mark.parametrize("how", ["shard_map-unchecked", "shard_map-checked"])
+@pytest.mark.parametrize("name", SOME)
+def test_shard_map_over_two_devices_equals_one_device(name, how, x64):
+  compare(name, how, 2, np.float64, 1e-12)
+
+
+def test_local_mean_is_enough_when_no_row_is_masked(x64):
+  """The plain rule: differentiate the local mean, average over devices."""
+  parameters, x = inputs(np.float64)
+
+  def step(parameters, x, labels):
+    def scalar(parameters):
+      return losses.contrastive(x @ parameters, labels, axis_name=AXIS).mean()
+
+    return jax.lax.pmean(jax.value_and_grad(scalar)(parameters), AXIS)
+
+  value, gradient = jax.jit(jax.vmap(step, (None, 0, 0), axis_name=AXIS))(
+    parameters["map"], x.reshape(4, 2, 5), LABELS.reshape(4, 2)
+  )
+  right_value, right = jax.jit(
+    jax.value_and_grad(lambda w: losses.contrastive(x @ w, LABELS).mean())
+  )(parameters["map"])
+  np.testing.assert_allclose(value, np.full(4, right_value), rtol=1e-12)
+  np.testing.assert_allclose(gradient[3], right, rtol=1e-12, atol=1e-13)
