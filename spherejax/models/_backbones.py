@@ -197,8 +197,8 @@ class _PreActivationBlock(nn.Module):
     changes = x.shape[-1] != self.width or self.stride != 1
     # A shortcut that changes shape starts after the shared activation.
     shortcut = convolve(activated, 1, self.stride) if changes else x
-    residual = activate(convolve(activated, 3, self.stride))
-    return shortcut + convolve(residual, 3, 1)
+    residual = convolve(activated, 3, self.stride)
+    return shortcut + convolve(activate(residual), 3, 1)
 
 
 class ResNet20(nn.Module):

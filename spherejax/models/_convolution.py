@@ -14,7 +14,7 @@ _kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Convolution(nn.Module):
-  """Square convolution with zero padding so that stride 1 keeps the size.
+  """Square convolution, odd in size and centred on the input whatever the stride.
 
   "native" is XLA's convolution. "patches" gathers the shifted copies of the map and
   multiplies once: the same numbers with size^2 times the memory for the input, but
@@ -43,20 +43,20 @@ class Convolution(nn.Module):
 
 def _native(x: Array, kernel: Array, stride: int) -> Array:
   return jax.lax.conv_general_dilated(
-    x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    x,
+    kernel,
+    (stride, stride),
+    [(kernel.shape[0] // 2, kernel.shape[0] // 2)] * 2,
+    dimension_numbers=("NHWC", "HWIO", "NHWC"),
   )
 
 
 def _from_patches(x: Array, kernel: Array, stride: int) -> Array:
   size = kernel.shape[0]
-  outputs = [-(-extent // stride) for extent in x.shape[1:3]]
-  spans = [(count - 1) * stride + 1 for count in outputs]
-  padding = [
-    max(span + size - 1 - extent, 0)
-    for span, extent in zip(spans, x.shape[1:3], strict=True)
-  ]
-  before_after = [(total // 2, total - total // 2) for total in padding]
-  padded = jnp.pad(x, [(0, 0), *before_after, (0, 0)])
+  border = (size // 2, size // 2)
+  padded = jnp.pad(x, [(0, 0), border, border, (0, 0)])
+  # As far as the last window reaches.
+  spans = [(extent - 1) // stride * stride + 1 for extent in x.shape[1:3]]
   shifted = [
     padded[:, row : row + spans[0] : stride, column : column + spans[1] : stride]
     for row in range(size)

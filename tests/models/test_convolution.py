@@ -1,0 +1,57 @@
+"""The two ways of computing a convolution agree, and with a loop."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax.models import _convolution
+
+
+def loop(x, kernel, stride):
+  size = kernel.shape[0]
+  padded = np.pad(x, [(0, 0), (size // 2,) * 2, (size // 2,) * 2, (0, 0)])
+  rows = range(0, x.shape[1], stride)
+  columns = range(0, x.shape[2], stride)
+  return np.stack(
+    [
+      np.stack(
+        [
+          np.einsum("bhwc,hwco->bo", padded[:, r : r + size, c : c + size], kernel)
+          for c in columns
+        ],
+        1,
+      )
+      for r in rows
+    ],
+    1,
+  )
+
+
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (3, 2), (1, 2), (5, 1)])
+@pytest.mark.parametrize("extent", [(6, 6), (7, 5)])
+def test_both_methods_equal_the_loop(size, stride, extent, x64):
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(2, *extent, 3))
+  modules = [
+    _convolution.Convolution(4, size, stride, True, method)
+    for method in _convolution.METHODS
+  ]
+  variables = modules[0].init(jax.random.key(0), x)
+  variables["params"]["kernel"] = jnp.asarray(rng.normal(size=(size, size, 3, 4)))
+  variables["params"]["bias"] = jnp.arange(4.0)
+  expected = loop(x, np.asarray(variables["params"]["kernel"]), stride) + np.arange(4)
+  gradients = []
+  for module in modules:
+    np.testing.assert_allclose(module.apply(variables, x), expected, rtol=1e-10)
+    gradients.append(
+      jax.grad(lambda v, m=module: jnp.sum(m.apply(v, x) ** 2))(variables)["params"]
+    )
+  for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_unknown_method_is_named():
+  module = _convolution.Convolution(4, method="winograd")
+  with pytest.raises(ValueError, match="'winograd'"):
+    module.init(jax.random.key(0), jnp.ones((1, 4, 4, 1)))
