@@ -32,7 +32,7 @@ def loop(x, kernel, stride):
 @pytest.mark.parametrize("extent", [(6, 6), (7, 5)])
 def test_both_methods_equal_the_loop(size, stride, extent, x64):
   rng = np.random.default_rng(0)
-  x = rng.normal(size=(2, *extent, 3))
+  x = jnp.asarray(rng.normal(size=(2, *extent, 3)))
   modules = [
     _convolution.Convolution(4, size, stride, True, method)
     for method in _convolution.METHODS
@@ -40,7 +40,7 @@ def test_both_methods_equal_the_loop(size, stride, extent, x64):
   variables = modules[0].init(jax.random.key(0), x)
   variables["params"]["kernel"] = jnp.asarray(rng.normal(size=(size, size, 3, 4)))
   variables["params"]["bias"] = jnp.arange(4.0)
-  expected = loop(x, np.asarray(variables["params"]["kernel"]), stride) + np.arange(4)
+  expected = loop(np.asarray(x), np.asarray(variables["params"]["kernel"]), stride) + np.arange(4)
   gradients = []
   for module in modules:
     np.testing.assert_allclose(module.apply(variables, x), expected, rtol=1e-10)
