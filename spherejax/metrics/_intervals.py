@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 
 def mean_interval(
-  values: Real[ArrayLike, " seeds"] | Sequence[float], *, confidence: float = 0.95
+  values: Real[ArrayLike, " seeds"] | Sequence[float | int], *, confidence: float = 0.95
 ) -> Interval:
   """Student's interval of the mean of independent runs.
 
@@ -71,8 +71,8 @@ def mean_interval(
 
 
 def paired_interval(
-  first: Real[ArrayLike, " seeds"] | Sequence[float],
-  second: Real[ArrayLike, " seeds"] | Sequence[float],
+  first: Real[ArrayLike, " seeds"] | Sequence[float | int],
+  second: Real[ArrayLike, " seeds"] | Sequence[float | int],
   *,
   confidence: float = 0.95,
 ) -> Interval:
@@ -108,7 +108,7 @@ def paired_interval(
   return mean_interval(first - second, confidence=confidence)
 
 
-def _figures(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
+def _figures(name: str, values: ArrayLike | Sequence[float | int]) -> np.ndarray:
   figures = np.asarray(values, np.float64)
   _checks.rank(name, figures, 1)
   if not figures.size:

@@ -1,1 +1,18 @@
-"""plotting."""
+"""Figures from results: retrieval sheets, pooling weights, curves and bars.
+
+Every function returns a matplotlib Figure that needs no display; `save` writes it.
+"""
+
+from spherejax.plotting._charts import bars_with_intervals as bars_with_intervals
+from spherejax.plotting._charts import training_curves as training_curves
+from spherejax.plotting._figure import save as save
+from spherejax.plotting._sheets import retrieval_sheet as retrieval_sheet
+from spherejax.plotting._sheets import weight_maps as weight_maps
+
+__all__ = [
+  "bars_with_intervals",
+  "retrieval_sheet",
+  "save",
+  "training_curves",
+  "weight_maps",
+]

@@ -1,0 +1,122 @@
+"""What all figures share: palette, canvas, image checks and saving."""
+
+import io
+import pathlib
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from spherejax import _checks
+
+if TYPE_CHECKING:
+  import matplotlib.axes
+  import matplotlib.figure
+
+# Okabe and Ito 2008: told apart with any of the common colour deficiencies.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+RIGHT, WRONG = PALETTE[0], PALETTE[1]
+INK, FAINT = "#222222", "#D9D9D9"
+MARKERS = "osD^vPX"
+
+
+def new_figure(
+  width: float, height: float, *, layout: Literal["constrained"] | None = "constrained"
+) -> "matplotlib.figure.Figure":
+  """An empty figure of the size in inches, outside pyplot: no display, no state."""
+  from matplotlib.figure import Figure
+
+  return Figure(figsize=(width, height), layout=layout, facecolor="white")
+
+
+def color(index: int) -> str:
+  """The index-th colour of the palette, from the start again at its end."""
+  return PALETTE[index % len(PALETTE)]
+
+
+def pictures(name: str, images: ArrayLike) -> np.ndarray:
+  """[n, height, width, 1 or 3] floating pixels in [0, 1], or bytes brought there."""
+  pixels = np.asarray(images)
+  _checks.rank(name, pixels, 3, 4)
+  if pixels.ndim == 3:
+    pixels = pixels[..., None]
+  if pixels.shape[-1] not in (1, 3):
+    raise ValueError(f"{name} must have 1 or 3 channels, got shape {pixels.shape}")
+  if pixels.dtype == np.uint8:
+    return pixels / np.float32(255)
+  pixels = pixels.astype(np.float32)
+  low, high = pixels.min(initial=0), pixels.max(initial=0)
+  if not (low >= 0 and high <= 1):
+    raise ValueError(f"{name} must lie in [0, 1], got values in [{low:g}, {high:g}]")
+  return pixels
+
+
+def show(axes: "matplotlib.axes.Axes", picture: np.ndarray) -> None:
+  """Draws one picture [height, width, channels] without ticks, pixels as they are."""
+  gray = picture.shape[-1] == 1
+  axes.imshow(
+    picture[..., 0] if gray else picture,
+    cmap="gray" if gray else None,
+    vmin=0,
+    vmax=1,
+    interpolation="nearest",
+  )
+  axes.set(xticks=[], yticks=[])
+  axes.spines[:].set_visible(False)
+
+
+def soften(axes: "matplotlib.axes.Axes") -> None:
+  """Leaves of the frame what the eye needs: two axes and faint lines of level."""
+  axes.spines[["top", "right"]].set_visible(False)
+  axes.spines[["left", "bottom"]].set_color(INK)
+  axes.grid(axis="y", color=FAINT, linewidth=0.8)
+  axes.set_axisbelow(True)
+
+
+def save(
+  figure: "matplotlib.figure.Figure",
+  path: str | pathlib.Path,
+  *,
+  max_bytes: int = 300_000,
+) -> pathlib.Path:
+  """Writes a figure as PNG, with as many pixels as fit into `max_bytes`.
+
+  Folders on the way are made. The resolution falls from 160 dots per inch until the
+  file fits.
+
+  Args:
+    figure: what the functions of this room return.
+    path: file name; its suffix must be `.png`.
+    max_bytes: upper limit of the file's size.
+
+  Returns:
+    The path.
+
+  Raises:
+    ValueError: another suffix, or no resolution down to 40 fits; then nothing is
+      written.
+
+  Source: none; 300 KB keep a repository of results light.
+
+  Example:
+    >>> figure = spherejax.plotting.training_curves(
+    ...   {"GAP": [[3.0, 2.0, 1.5]]}, ylabel="loss")
+    >>> import tempfile
+    >>> path = spherejax.plotting.save(figure, tempfile.mkdtemp() + "/loss.png")
+    >>> path.stat().st_size < 300_000
+    True
+  """
+  path = pathlib.Path(path)
+  if path.suffix != ".png":
+    raise ValueError(f"path must end in .png, got {str(path)!r}")
+  _checks.count("max_bytes", max_bytes)
+  size = 0
+  for resolution in (160, 130, 105, 85, 70, 55, 40):
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=resolution, pil_kwargs={"optimize": True})
+    size = buffer.tell()
+    if size <= max_bytes:
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(buffer.getvalue())
+      return path
+  raise ValueError(f"figure needs {size} bytes at 40 dots per inch, above {max_bytes}")

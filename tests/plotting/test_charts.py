@@ -1,0 +1,89 @@
+"""Charts draw the means, ranges and intervals of the figures."""
+
+import numpy as np
+import pytest
+
+from spherejax import metrics, plotting
+
+CURVES = {
+  "GAP": np.array([[3.0, 2.0, 1.0], [5.0, 2.0, 2.0]]),
+  "GSP": np.array([[2.0, 1.0, 0.5], [2.0, 1.0, 0.5]]),
+}
+
+
+def test_curves_are_means_with_ranges():
+  figure = plotting.training_curves(CURVES, steps=[10, 20, 30], ylabel="loss")
+  (axes,) = figure.axes
+  line, band = axes.lines[0], axes.collections[0]
+  np.testing.assert_array_equal(line.get_xdata(), [10, 20, 30])
+  np.testing.assert_array_equal(line.get_ydata(), [4, 2, 1.5])
+  corners = band.get_paths()[0].vertices
+  at_first = corners[corners[:, 0] == 10, 1]
+  assert (at_first.min(), at_first.max()) == (3, 5)
+  assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "loss")
+  (legend,) = figure.legends
+  assert [text.get_text() for text in legend.get_texts()] == ["GAP", "GSP"]
+  assert "2 seeds" in legend.get_title().get_text()
+
+
+def test_curves_differ_in_colour_and_marker():
+  (axes,) = plotting.training_curves(CURVES, ylabel="loss").axes
+  assert len({line.get_color() for line in axes.lines}) == 2
+  assert len({line.get_marker() for line in axes.lines}) == 2
+
+
+def test_one_seed_has_no_band_and_gaps_are_skipped():
+  values = [[1.0, np.nan, 3.0]]
+  (axes,) = plotting.training_curves({"a": values}, ylabel="MAP@R").axes
+  assert not axes.collections
+  np.testing.assert_array_equal(axes.lines[0].get_xdata(), [1, 3])
+
+
+def test_a_seed_that_lacks_a_figure_leaves_the_others():
+  values = [[1.0, np.nan], [3.0, 5.0]]
+  (axes,) = plotting.training_curves({"a": values}, ylabel="MAP@R").axes
+  np.testing.assert_array_equal(axes.lines[0].get_ydata(), [2, 5])
+
+
+BARS = {
+  "seen": {"GAP": [0.70, 0.72, 0.74], "GSP": [0.80, 0.85, 0.81]},
+  "unseen": {"GSP": [0.5, 0.55, 0.6]},
+}
+
+
+def test_bars_are_means_with_intervals():
+  figure = plotting.bars_with_intervals(BARS, ylabel="MAP@R", confidence=0.9)
+  (axes,) = figure.axes
+  heights = [bar.get_height() for bar in axes.patches]
+  np.testing.assert_allclose(heights, [0.72, 0.82, 0.55])
+  whisker = axes.containers[1].lines[2][0].get_segments()[0]
+  interval = metrics.mean_interval(BARS["seen"]["GAP"], confidence=0.9)
+  np.testing.assert_allclose(whisker[:, 1], [interval.low, interval.high])
+  (legend,) = figure.legends
+  assert [text.get_text() for text in legend.get_texts()] == ["GAP", "GSP"]
+  assert "90% interval" in legend.get_title().get_text()
+  assert [label.get_text() for label in axes.get_xticklabels()] == ["seen", "unseen"]
+
+
+def test_a_method_keeps_its_colour_and_its_place():
+  (axes,) = plotting.bars_with_intervals(BARS, ylabel="MAP@R").axes
+  first, second, third = axes.patches
+  assert second.get_facecolor() == third.get_facecolor() != first.get_facecolor()
+  assert third.get_x() - second.get_x() == pytest.approx(1)
+
+
+def test_one_seed_has_no_whisker():
+  (axes,) = plotting.bars_with_intervals({"a": {"b": [0.4]}}, ylabel="MAP@R").axes
+  assert len(axes.containers) == 1
+  np.testing.assert_array_equal(axes.lines[0].get_ydata(), [0.4])
+
+
+def test_errors(unchecked):
+  with pytest.raises(ValueError, match="curves must name at least one"):
+    plotting.training_curves({}, ylabel="loss")
+  with pytest.raises(ValueError, match=r"curves\['a'\] must have 2 axes"):
+    plotting.training_curves({"a": [1.0, 2.0]}, ylabel="loss")
+  with pytest.raises(ValueError, match=r"curves\['b'\] must have shape \(1, 2\)"):
+    plotting.training_curves({"a": [[1.0, 2.0]], "b": [[1.0]]}, ylabel="loss")
+  with pytest.raises(ValueError, match="groups of at least one method"):
+    plotting.bars_with_intervals({"a": {}}, ylabel="loss")

@@ -1,0 +1,64 @@
+"""Saving: small files, whole files, and no display."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from spherejax import plotting
+
+
+@pytest.fixture
+def noisy_figure():
+  noise = np.random.default_rng(0).random((6, 64, 64, 3)).astype(np.float32)
+  index = np.arange(6)[:, None]
+  return plotting.retrieval_sheet(noise, index[:, 0], index, index >= 0)
+
+
+def test_the_resolution_falls_until_the_file_fits(noisy_figure, tmp_path):
+  sizes = []
+  for limit in (2_000_000, 120_000, 60_000):
+    path = plotting.save(
+      noisy_figure, tmp_path / "new" / f"{limit}.png", max_bytes=limit
+    )
+    sizes.append(path.stat().st_size)
+    assert sizes[-1] <= limit
+    assert path.read_bytes().startswith(b"\x89PNG")
+  assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_a_limit_that_cannot_be_met_writes_nothing(noisy_figure, tmp_path):
+  with pytest.raises(ValueError, match="at 40 dots per inch, above 100"):
+    plotting.save(noisy_figure, tmp_path / "a.png", max_bytes=100)
+  assert not list(tmp_path.iterdir())
+
+
+def test_another_suffix_is_named(noisy_figure, tmp_path):
+  with pytest.raises(ValueError, match=r"path must end in \.png, got '.*a\.pdf'"):
+    plotting.save(noisy_figure, tmp_path / "a.pdf")
+
+
+def test_import_leaves_matplotlib_alone():
+  code = "import sys, spherejax.plotting; print('matplotlib' in sys.modules)"
+  run = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  )
+  assert run.stdout.strip() == "False"
+
+
+def test_no_display_and_no_pyplot_state(tmp_path):
+  code = (
+    "import sys; from spherejax import plotting\n"
+    "f = plotting.training_curves({'a': [[1.0, 2.0]]}, ylabel='loss')\n"
+    f"plotting.save(f, {str(tmp_path / 'a.png')!r})\n"
+    "print('matplotlib.pyplot' in sys.modules)"
+  )
+  run = subprocess.run(
+    [sys.executable, "-c", code],
+    capture_output=True,
+    text=True,
+    check=True,
+    env={"PATH": "", "JAX_PLATFORMS": "cpu", "HOME": str(tmp_path)},
+  )
+  assert run.stdout.strip() == "False"

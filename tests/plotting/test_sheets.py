@@ -1,0 +1,152 @@
+"""Sheets show the right picture in the right place, with the right sign."""
+
+import matplotlib.colors
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from spherejax import plotting
+
+IMAGES = np.linspace(0, 1, 5, dtype=np.float32)[:, None, None] * np.ones((5, 4, 6))
+QUERIES = np.array([4, 0])
+RETRIEVED = np.array([[1, 2, 3], [3, 1, 2]])
+CORRECT = np.array([[True, False, True], [False, False, True]])
+
+
+def shown(axes):
+  return float(np.asarray(axes.images[0].get_array()).mean())
+
+
+def test_each_picture_is_where_it_belongs():
+  figure = plotting.retrieval_sheet(IMAGES, QUERIES, RETRIEVED, CORRECT)
+  cells = np.array(figure.axes, object).reshape(2, 4)
+  for row in range(2):
+    order = [QUERIES[row], *RETRIEVED[row]]
+    for cell, index in zip(cells[row], order, strict=True):
+      assert shown(cell) == pytest.approx(index / 4)
+
+
+def test_right_and_wrong_differ_in_sign_and_colour():
+  figure = plotting.retrieval_sheet(IMAGES, QUERIES, RETRIEVED, CORRECT)
+  cells = np.array(figure.axes, object).reshape(2, 4)[:, 1:]
+  looks = {True: set(), False: set()}
+  for cell, right in zip(cells.ravel(), CORRECT.ravel(), strict=True):
+    color = matplotlib.colors.to_hex(cell.spines["left"].get_edgecolor())
+    looks[bool(right)].add((cell.texts[0].get_text(), color))
+  assert {sign for sign, _ in looks[True]} == {"✓"}
+  assert {sign for sign, _ in looks[False]} == {"✗"}
+  assert len(looks[True]) == len(looks[False]) == 1
+  assert looks[True].pop()[1] != looks[False].pop()[1]
+
+
+def test_separate_references_names_and_title():
+  references = np.stack([IMAGES[4 - i] for i in range(5)])
+  figure = plotting.retrieval_sheet(
+    IMAGES,
+    QUERIES,
+    RETRIEVED,
+    CORRECT,
+    reference_images=references,
+    names=["a class", "another"],
+    title="held out",
+  )
+  assert shown(figure.axes[1]) == pytest.approx(1 - RETRIEVED[0, 0] / 4)
+  assert figure.axes[4].get_ylabel() == "another"
+  assert figure.get_suptitle() == "held out"
+
+
+@pytest.mark.parametrize("title", ["", "one line"])
+def test_nothing_overlaps_or_leaves_the_sheet(title):
+  figure = plotting.retrieval_sheet(
+    IMAGES, QUERIES, RETRIEVED, CORRECT, names=["long name of a class"] * 2, title=title
+  )
+  FigureCanvasAgg(figure).draw()
+  page = figure.bbox
+  texts = [axes.yaxis.label for axes in figure.axes]
+  texts += [axes.title for axes in figure.axes] + figure.texts + figure.legends
+  boxes = [t.get_window_extent() for t in texts if getattr(t, "get_text", str)()]
+  boxes += [axes.get_window_extent() for axes in figure.axes]
+  for i, box in enumerate(boxes):
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= page.x1
+    assert box.y1 <= page.y1
+    assert not any(box.overlaps(other) for other in boxes[:i])
+
+
+def test_pixels_as_bytes_and_in_colour():
+  images = np.zeros((2, 4, 4, 3), np.uint8)
+  images[1, ..., 0] = 255
+  figure = plotting.retrieval_sheet(
+    images, np.array([0]), np.array([[1]]), np.array([[False]])
+  )
+  np.testing.assert_array_equal(figure.axes[1].images[0].get_array()[0, 0], [1, 0, 0])
+
+
+def test_maps_are_relative_to_average_pooling_on_one_scale():
+  coarse = np.full((5, 2, 2), 1 / 4)
+  fine = np.zeros((5, 4, 6))
+  fine[:, 1, 2] = 1
+  figure = plotting.weight_maps(IMAGES, {"GAP": coarse, "GSP": fine}, title="weights")
+  cells = np.array(figure.axes[:15], object).reshape(3, 5)
+  np.testing.assert_allclose(cells[1, 0].images[1].get_array(), 1)
+  assert cells[2, 0].images[1].get_array()[1, 2] == 24
+  scales = {axes.images[1].get_clim() for axes in cells[1:].ravel()}
+  assert scales == {(0, 24)}
+  assert cells[1, 0].images[1].get_extent() == list(cells[1, 0].images[0].get_extent())
+  assert "weight" in figure.axes[15].get_ylabel()
+
+
+def test_names_over_the_pictures():
+  figure = plotting.weight_maps(
+    IMAGES, {"GAP": np.full((5, 2, 2), 1 / 4)}, names=list("abcde")
+  )
+  assert [axes.get_title() for axes in figure.axes[:5]] == list("abcde")
+
+
+@pytest.mark.parametrize(
+  ("change", "error", "message"),
+  [
+    ({"images": IMAGES * 2}, ValueError, r"in \[0, 1\], got values in \[0, 2\]"),
+    ({"images": IMAGES * np.nan}, ValueError, r"images must lie in \[0, 1\]"),
+    ({"images": IMAGES[..., None] * np.ones(2)}, ValueError, "1 or 3 channels"),
+    ({"images": IMAGES[0]}, ValueError, "images must have 3 or 4 axes"),
+    ({"queries": np.array([0, 5])}, ValueError, r"in \[0, 5\), got values in \[0, 5\]"),
+    ({"queries": np.array([0.0, 1.0])}, TypeError, "queries must be integers"),
+    ({"retrieved": RETRIEVED - 2}, ValueError, "retrieved must be in"),
+    ({"retrieved": RETRIEVED[:1]}, ValueError, "retrieved must have shape"),
+    ({"correct": CORRECT[:, :1]}, ValueError, "correct must have shape"),
+    ({"correct": CORRECT * 1}, TypeError, "correct must be boolean"),
+    ({"names": ["a"]}, ValueError, "names must be 2, one a query, got 1"),
+    (
+      {"retrieved": RETRIEVED[:, :0], "correct": CORRECT[:, :0]},
+      ValueError,
+      r"at least one, got shape \(2, 0\)",
+    ),
+  ],
+)
+def test_sheet_errors(unchecked, change, error, message):
+  arguments = {
+    "images": IMAGES,
+    "queries": QUERIES,
+    "retrieved": RETRIEVED,
+    "correct": CORRECT,
+  }
+  with pytest.raises(error, match=message):
+    plotting.retrieval_sheet(**(arguments | change))
+
+
+@pytest.mark.parametrize(
+  ("images", "weights", "names", "message"),
+  [
+    (IMAGES, {}, None, "at least one pooling"),
+    (IMAGES[:0], {"a": np.ones((0, 2, 2))}, None, "at least one picture"),
+    (IMAGES, {"a": np.ones((4, 2, 2))}, None, r"weights\['a'\] must have shape"),
+    (IMAGES, {"a": -np.ones((5, 2, 2))}, None, "non-negative, got -1"),
+    (IMAGES, {"a": np.ones((5, 2))}, None, r"weights\['a'\] must have 3 axes"),
+    (IMAGES, {"a": np.ones((5, 2, 2))}, ["x"], "one a picture, got 1"),
+  ],
+)
+def test_weight_map_errors(unchecked, images, weights, names, message):
+  with pytest.raises(ValueError, match=message):
+    plotting.weight_maps(images, weights, names=names)
