@@ -91,6 +91,10 @@ class EmbeddingHead(nn.Module):
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
     _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
+    if where is not None:  # before the projection: NaN would reach its gradient
+      kept = jnp.asarray(where)
+      _checks.mask(kept, features.shape[:-1])
+      features = jnp.where(kept[..., None], features, 0)
     projected = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )(features)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, distances, losses
 
@@ -52,8 +52,8 @@ class ProxyAnchor(nn.Module):
   """
 
   num_classes: int
-  scale: float = 32.0
-  margin: float = 0.1
+  scale: Real[ArrayLike, ""] = 32.0
+  margin: Real[ArrayLike, ""] = 0.1
   normalize: str = "l2"
   axis_name: str | None = None
   init_proxies: Initializer = nn.initializers.he_normal()
@@ -117,7 +117,7 @@ class ProxyNCAPlusPlus(nn.Module):
   """
 
   num_classes: int
-  temperature: float = 1 / 9
+  temperature: Real[ArrayLike, ""] = 1 / 9
   logit: str = "squared_euclidean"
   normalize: str = "l2"
   init_proxies: Initializer = nn.initializers.normal(0.125)
@@ -176,7 +176,7 @@ class NormFace(nn.Module):
   """
 
   num_classes: int
-  scale: float = 64.0
+  scale: Real[ArrayLike, ""] = 64.0
   init_weights: Initializer = nn.initializers.glorot_uniform()
 
   @nn.compact
@@ -238,8 +238,8 @@ class ZeroShotPrediction(nn.Module):
 
   num_classes: int
   dim: int = 128
-  ridge: float = 0.05
-  scale: float = 1.0
+  ridge: Real[ArrayLike, ""] = 0.05
+  scale: Real[ArrayLike, ""] = 1.0
   axis_name: str | None = None
   init_label_embeddings: Initializer = nn.initializers.he_normal()
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
 
@@ -37,7 +37,7 @@ class GeM(nn.Module):
     Array(3., dtype=float32)
   """
 
-  power: float = 3.0
+  power: Real[ArrayLike, ""] = 3.0
 
   @nn.compact
   def __call__(
@@ -92,8 +92,8 @@ class GSP(nn.Module):
   """
 
   num_prototypes: int = 64
-  mass: float = 0.3
-  inverse_temperature: float = 5.0
+  mass: Real[ArrayLike, ""] = 0.3
+  inverse_temperature: Real[ArrayLike, ""] = 5.0
   solver: str = "newton"
   steps: int = 100
   init_prototypes: Initializer = nn.initializers.glorot_uniform()

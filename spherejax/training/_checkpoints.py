@@ -63,6 +63,7 @@ class Checkpoints:
   Source: `orbax.checkpoint.CheckpointManager`.
 
   Example:
+    >>> import optax
     >>> import tempfile
     >>> optimizer = optax.sgd(0.1)
     >>> variables = {"params": {"kernel": jnp.ones((2, 2))}}

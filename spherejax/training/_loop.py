@@ -97,6 +97,8 @@ def fit(
   Source: none.
 
   Example:
+    >>> import numpy as np
+    >>> import optax
     >>> def objective(params, batch_stats, batch, *, key, axis_name):
     ...   errors = (batch["x"] @ params["network"]["w"] - batch["y"]) ** 2
     ...   mean = spherejax.training.global_mean(errors, axis_name=axis_name)

@@ -27,6 +27,7 @@ class Monitor(NamedTuple):
       `atol`.
 
   Example:
+    >>> import optax
     >>> monitor = spherejax.training.Monitor(
     ...     "MAP@R",
     ...     margin=1e-5,

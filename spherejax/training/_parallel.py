@@ -91,6 +91,7 @@ def process_rows(batch: Tree) -> Tree:
   Source: none.
 
   Example:
+    >>> import numpy as np
     >>> spherejax.training.process_rows(np.arange(4))
     array([0, 1, 2, 3])
   """
@@ -128,6 +129,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
   Source: none.
 
   Example:
+    >>> import numpy as np
     >>> spherejax.training.pad_rows(np.array([5, 6, 7]), 2)
     (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
   """
@@ -172,6 +174,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
   Source: none.
 
   Example:
+    >>> import numpy as np
     >>> one = jax.local_devices()[:1]
     >>> spherejax.training.shard(np.arange(4), devices=one).shape
     (1, 4)
@@ -256,6 +259,7 @@ def parallel_step(
   Source: none.
 
   Example:
+    >>> import numpy as np
     >>> def step(state, batch, *, axis_name):
     ...   return state + jax.lax.pmean(batch.mean(), axis_name), {}
     >>> one = jax.local_devices()[:1]
@@ -298,6 +302,7 @@ def parallel_map(
   Source: none.
 
   Example:
+    >>> import numpy as np
     >>> one = jax.local_devices()[:1]
     >>> double = spherejax.training.parallel_map(
     ...     lambda factor, rows: factor * rows, batch_size=2, devices=one

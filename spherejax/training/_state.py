@@ -67,6 +67,7 @@ def create_state(
   Source: none.
 
   Example:
+    >>> import optax
     >>> optimizer = spherejax.training.optimizer({"network": optax.sgd(0.1)})
     >>> variables = {"params": {"kernel": jnp.ones((2, 2))}}
     >>> state = spherejax.training.create_state(
@@ -141,6 +142,7 @@ def optimizer(
   Source: DML 3.3 (clipping, proxies at 100 times the rate); `optax.partition`.
 
   Example:
+    >>> import optax
     >>> optimizer = spherejax.training.optimizer(
     ...     {"network": optax.adam(1e-5), "loss": optax.adam(1e-3)}, max_norm=10.0
     ... )

@@ -67,6 +67,7 @@ def make_step(
   Source: none.
 
   Example:
+    >>> import optax
     >>> def objective(params, batch_stats, batch, *, key, axis_name):
     ...   errors = (batch @ params["network"]["w"]) ** 2
     ...   mean = spherejax.training.global_mean(errors, axis_name=axis_name)

@@ -1,0 +1,155 @@
+"""The head and the poolings that own parameters: they call the functions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, models, pooling
+
+RNG = np.random.default_rng(0)
+FEATURES = jnp.asarray(RNG.normal(size=(3, 4, 5, 6)), jnp.float32)
+WHERE = jnp.asarray(RNG.random((3, 4, 5)) < 0.6)
+
+
+def assert_trees_equal(actual, expected):
+  for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_gsp_owns_prototypes():
+  module = models.GSP(7, mass=0.4, inverse_temperature=8.0)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  prototypes = variables["params"]["prototypes"]
+  assert jax.tree.map(jnp.shape, variables) == {"params": {"prototypes": (7, 6)}}
+  # Glorot-uniform: bounds sqrt(6 / (7 + 6)).
+  assert np.abs(prototypes).max() <= np.sqrt(6 / 13)
+  assert np.abs(prototypes).max() > 0.8 * np.sqrt(6 / 13)
+  settings = {"mass": 0.4, "inverse_temperature": 8.0, "where": WHERE}
+  assert_trees_equal(
+    module.apply(variables, FEATURES, where=WHERE),
+    pooling.gsp(FEATURES, prototypes, **settings),
+  )
+  iterated = module.clone(solver="fixed_point", steps=3)
+  assert_trees_equal(
+    iterated.apply(variables, FEATURES, where=WHERE),
+    pooling.gsp(FEATURES, prototypes, solver="fixed_point", steps=3, **settings),
+  )
+
+
+def test_gsp_of_mass_one_is_gap_with_attributes():
+  module = models.GSP(4)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  result = module.clone(mass=1.0).apply(variables, FEATURES)
+  np.testing.assert_allclose(result.pooled, pooling.gap(FEATURES), atol=1e-6)
+  np.testing.assert_allclose(result.attributes.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_mass_may_be_traced():
+  variables = jax.jit(models.GSP(4).init)(jax.random.key(0), FEATURES)
+  masses = jnp.array([0.2, 0.7])
+  results = jax.vmap(lambda m: models.GSP(4, mass=m).apply(variables, FEATURES))(masses)
+  for mass, pooled in zip(masses, results.pooled, strict=True):
+    expected = models.GSP(4, mass=float(mass)).apply(variables, FEATURES).pooled
+    np.testing.assert_allclose(pooled, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_gem_owns_the_power():
+  module = models.GeM(power=2.0)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  assert variables["params"] == {"power": 2.0}
+  other = {"params": {"power": jnp.float32(4.0)}}
+  for params, power in ((variables, 2.0), (other, 4.0)):
+    assert_trees_equal(
+      module.apply(params, FEATURES, where=WHERE),
+      pooling.gem(FEATURES, power=power, where=WHERE),
+    )
+  slope = jax.grad(lambda v: module.apply(v, FEATURES).sum())(variables)
+  assert np.isfinite(slope["params"]["power"])
+  assert slope["params"]["power"] != 0
+  with pytest.raises(ValueError, match="power must be in"):
+    models.GeM(power=0.0).init(jax.random.key(0), FEATURES)
+
+
+@pytest.mark.parametrize("normalization", ["l2", "unit_ball", "none"])
+def test_head_projects_pools_and_normalises(normalization):
+  head = models.EmbeddingHead(2, normalization=normalization)
+  variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
+  kernel = np.asarray(variables["params"]["Dense_0"]["kernel"], np.float64)
+  assert jax.tree.map(jnp.shape, variables["params"]) == {
+    "Dense_0": {"kernel": (6, 2)}  # no bias
+  }
+  sizes = np.array([5, 1, 0.2])[:, None, None, None]
+  features = sizes * np.asarray(FEATURES, np.float64)
+  means = features.reshape(3, 20, 6).mean(axis=1) @ kernel
+  norms = np.linalg.norm(means, axis=1, keepdims=True)
+  assert norms.min() < 1 < norms.max()
+  divisor = {"l2": norms, "unit_ball": np.maximum(norms, 1), "none": 1}[normalization]
+  result = head.apply(variables, features.astype(np.float32))
+  np.testing.assert_allclose(result.embeddings, means / divisor, rtol=1e-5)
+  assert result.weights is None
+  assert result.attributes is None
+
+
+def test_head_with_generalized_sum_pooling():
+  head = models.EmbeddingHead(3, models.GSP(5, mass=0.5))
+  variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
+  params = variables["params"]
+  assert set(params) == {"Dense_0", "pooling"}
+  result = jax.jit(head.apply)(variables, FEATURES, where=WHERE)
+  kept = np.where(np.asarray(WHERE)[..., None], FEATURES, 0)
+  expected = pooling.gsp(
+    kept @ np.asarray(params["Dense_0"]["kernel"]),
+    params["pooling"]["prototypes"],
+    mass=0.5,
+    where=WHERE,
+  )
+  unit = distances.l2_normalize(expected.pooled)
+  np.testing.assert_allclose(result.embeddings, unit, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(result.weights, expected.weights, atol=1e-6)
+  np.testing.assert_allclose(result.attributes, expected.attributes, atol=1e-6)
+  assert result.weights.shape == (3, 4, 5)
+
+
+def test_head_with_a_function_and_tokens():
+  tokens = FEATURES.reshape(3, 20, 6)
+  head = models.EmbeddingHead(2, pooling.gmp, normalization="none")
+  variables = jax.jit(head.init)(jax.random.key(0), tokens)
+  projected = tokens @ variables["params"]["Dense_0"]["kernel"]
+  result = head.apply(variables, tokens)
+  np.testing.assert_allclose(result.embeddings, projected.max(axis=1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("pool", [models.GSP(4), models.GeM(), pooling.gap])
+def test_masked_positions_may_hold_nan(pool):
+  head = models.EmbeddingHead(2, pool)
+  variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+
+  def loss(variables, features):
+    embeddings = head.apply(variables, features, where=WHERE).embeddings
+    return jnp.sum(embeddings[:, 0])
+
+  gradient = jax.jit(jax.grad(loss, argnums=(0, 1)))
+  actual, expected = gradient(variables, spoilt), gradient(variables, FEATURES)
+  assert_trees_equal(actual, expected)
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
+  assert not np.any(expected[1][~WHERE])
+
+
+def test_bad_arguments(unchecked):
+  key = jax.random.key(0)
+  with pytest.raises(TypeError, match="features must be floating, got dtype int32"):
+    models.EmbeddingHead(2).init(key, jnp.ones((1, 2, 2, 3), int))
+  with pytest.raises(ValueError, match=r"3 or 4 axes, got shape \(2, 3\)"):
+    models.EmbeddingHead(2).init(key, jnp.ones((2, 3)))
+  with pytest.raises(ValueError, match=r"where must have shape \(3, 4, 5\), got \(3,"):
+    models.EmbeddingHead(2).init(key, FEATURES, where=jnp.ones((3, 4), bool))
+  with pytest.raises(ValueError, match="'unit_ball', 'none', got 'sphere'"):
+    models.EmbeddingHead(2, normalization="sphere").init(key, FEATURES)
+  with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+    models.EmbeddingHead(0).init(key, FEATURES)
+  with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
+    models.GSP(0).init(key, FEATURES)
+  with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 1.5"):
+    models.GSP(2, mass=1.5).init(key, FEATURES)
