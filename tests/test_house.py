@@ -73,7 +73,8 @@ def test_defaults_are_keyword_only_and_docstrings_complete(room, name):
         f"{room}.{name}: {parameter.name} has a default and is positional"
       )
       assert parameter.name in text, f"{room}.{name}: {parameter.name} is not explained"
-    for part in ("Args:", "Returns:", "Source:", "Example:"):
+    arguments = ("Args:",) if inspect.signature(symbol).parameters else ()
+    for part in (*arguments, "Returns:", "Source:", "Example:"):
       assert part in text, f"{room}.{name} has no {part}"
 
 
@@ -98,7 +99,7 @@ def test_files_and_functions_stay_readable():
   assert not long
 
 
-def test_no_machine_paths_and_no_unfinished_marks():
-  marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+def test_nothing_is_marked_unfinished():
+  marks = re.compile(r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError")
   for path in ROOT.glob("spherejax/**/*.py"):
     assert not marks.search(path.read_text()), path

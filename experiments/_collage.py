@@ -1,0 +1,238 @@
+"""Training on collages: what their experiments share.
+
+A collage is one labelled image among images that say nothing about the label; the
+variants are poolings and an additional loss, and share one compiled program.
+"""
+
+import dataclasses
+import functools
+from typing import Any, ClassVar, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tqdm
+from jax import Array
+
+from spherejax import data, losses, metrics, models, plotting, prototypes, training
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What a training on collages looks at; an experiment adds its data."""
+
+  classes: ClassVar[int]
+  steps: int = 400
+  """Training steps."""
+  parts: int = 4
+  """Parts of the training: after the first one, which pools by averages, the
+  prototypes are chosen; after each the validation curve gets a point."""
+  per_class: int = 8
+  """Collages of each class in a batch."""
+  dim: int = 32
+  """Dimension of the embedding."""
+  prototypes: int = 16
+  """Prototypes of the pooling."""
+  mass: float = 0.3
+  """Share of a collage's features that GSP keeps (DML eq. 5.2.1)."""
+  inverse_temperature: float = 10.0
+  """Sharpness of the pooling (DML eq. 5.2.1)."""
+  margin: float = 0.5
+  """Distance beyond which different digits are left alone (C2)."""
+  zero_shot_weight: float = 0.1
+  """Weight of the zero-shot prediction loss (DML eq. 5.2.5)."""
+  learning_rate: float = 2e-3
+  """Learning rate of Adam."""
+
+
+class Variant(NamedTuple):
+  """What tells one variant from another: two numbers, so one program runs them all."""
+
+  mass: float
+  zero_shot_weight: float
+
+
+class Network(nn.Module):
+  """Convolutions, 1x1 convolution, pooling, normalisation."""
+
+  config: Settings
+  normalization: str = "l2"
+
+  @nn.compact
+  def __call__(self, images: Array, mass: Array | float) -> models.HeadResult:
+    pool = models.GSP(
+      self.config.prototypes,
+      mass=mass,
+      inverse_temperature=self.config.inverse_temperature,
+    )
+    features = models.ConvNet(convolution="patches")(data.to_float(images) - 0.5)
+    return models.EmbeddingHead(self.config.dim, pool, self.normalization)(features)
+
+
+def objective(params, _, batch, *, config: Settings, key, axis_name):
+  """Mixture of contrastive loss and zero-shot prediction (DML eq. 5.2.5)."""
+  del key, axis_name  # nothing is drawn, and one device is enough
+  images, labels, variant = batch
+  result: Any = Network(config).apply(
+    {"params": params["network"]}, images, variant.mass
+  )
+  pairs = losses.contrastive(result.embeddings, labels, negative_margin=config.margin)
+  zero_shot = models.ZeroShotPrediction(config.classes, config.dim)
+  unseen: Any = zero_shot.apply({"params": params["loss"]}, result.attributes, labels)
+  weight = variant.zero_shot_weight
+  return training.Outcome((1 - weight) * pairs.mean() + weight * unseen.mean())
+
+
+@functools.partial(jax.jit, static_argnames=("config", "optimizer"))
+def some_steps(state, images, labels, table, key, variant, *, config, optimizer):
+  """One part of a training as one compiled program."""
+  step = training.make_step(functools.partial(objective, config=config), optimizer)
+  classes = {"num_classes": config.classes, "per_class": config.per_class}
+
+  def one_step(state, _):
+    rows = data.class_balanced_indices(key, table, state.step, **classes)
+    state, values = step(state, (images[rows], labels[rows], variant))
+    return state, values["loss"]
+
+  return jax.lax.scan(one_step, state, length=config.steps // config.parts)[0]
+
+
+@functools.partial(jax.jit, static_argnames=("config", "normalization"))
+def embed(params, images, mass, *, config, normalization="l2"):
+  """Embeddings, pooling weights and attributes of a set of collages."""
+  return Network(config, normalization).apply({"params": params}, images, mass)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def choose_prototypes(params, images, *, config):
+  """Pooled features that cover the others best (DML Algorithm 2)."""
+  pooled = embed(params, images, 1.0, config=config, normalization="unit_ball")
+  chosen = prototypes.greedy_k_centre(pooled.embeddings, config.prototypes)
+  return pooled.embeddings[chosen.indices]
+
+
+@functools.cache
+def make_optimizer(learning_rate: float) -> optax.GradientTransformation:
+  """One optimiser object for all runs, so that they share a compiled program."""
+  adam = optax.adam(learning_rate)
+  return training.optimizer({"network": adam, "loss": adam})
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def initial_state(key, images, *, config) -> training.TrainState:
+  """Network and label embeddings before the first step."""
+  network_key, loss_key, step_key = jax.random.split(key, 3)
+  attributes = jnp.ones((2, config.prototypes)) / config.prototypes
+  zero_shot = models.ZeroShotPrediction(config.classes, config.dim)
+  return training.create_state(
+    step_key,
+    make_optimizer(config.learning_rate),
+    Network(config).lazy_init(network_key, images[:1], 1.0),
+    zero_shot.lazy_init(loss_key, attributes, jnp.arange(2)),
+  )
+
+
+class Run(NamedTuple):
+  """A training in progress: its state and the validation curve so far."""
+
+  state: training.TrainState
+  curve: tuple[float, ...]
+
+
+def one_part(run: Run, config: Settings, variant: Variant, collages, key: Array) -> Run:
+  """Trains for one part and adds a point to the curve."""
+  train_set, validation = collages["train"], collages["validation"]
+  table = data.class_table(train_set.labels, per_class=config.per_class)
+  variant = Variant(*map(jnp.float32, variant))
+  batches = (train_set.images, train_set.labels, table, key, variant)
+  optimizer = make_optimizer(config.learning_rate)
+  state = some_steps(run.state, *batches, config=config, optimizer=optimizer)
+  result = embed(
+    state.params["network"], validation.images, variant.mass, config=config
+  )
+  score = measure(result.embeddings, validation.labels)["MAP@R"]
+  return Run(state, (*run.curve, score))
+
+
+def train(
+  config: Settings,
+  seed: int,
+  variants: dict[str, Variant],
+  collages: dict[str, data.Collages],
+  progress: tqdm.tqdm,
+) -> dict[str, Run]:
+  """All variants from one seed.
+
+  They share the first part, which pools by averages: prototypes are chosen among
+  features that mean something already.
+  """
+  init_key, data_key = jax.random.split(jax.random.key(seed))
+  images = collages["train"].images
+  start = Run(initial_state(init_key, images, config=config), ())
+  start = one_part(start, config, Variant(1.0, 0.0), collages, data_key)
+  progress.update()
+  network = dict(start.state.params["network"])
+  network["GSP_0"] = {
+    "prototypes": choose_prototypes(network, images[:1000], config=config)
+  }
+  params = start.state.params | {"network": network}
+  runs = {}
+  for name, variant in variants.items():
+    run = start._replace(state=start.state.replace(params=params))
+    for _ in range(1, config.parts):
+      run = one_part(run, config, variant, collages, data_key)
+      progress.update()
+    runs[name] = run
+  return runs
+
+
+def measure(embeddings: Array, labels: Array) -> dict[str, float]:
+  """Retrieval among the collages themselves."""
+  result = metrics.retrieval(embeddings, labels)
+  return {
+    "P@1": float(metrics.mean_where(result.precision_at_1, result.counted)),
+    "MAP@R": float(metrics.mean_where(result.map_at_r, result.counted)),
+  }
+
+
+def foreground_weight(weights: Array, foreground: Array) -> float:
+  """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
+  scale = weights.shape[1] // foreground.shape[1]
+  mask = np.kron(np.asarray(foreground), np.ones((scale, scale)))
+  return float(np.mean(np.sum(np.asarray(weights) * mask, axis=(1, 2))))
+
+
+def draw(
+  last: dict[str, Any], curves: dict[str, Any], config: Settings, output
+) -> list:
+  """Weight maps, a retrieval sheet and validation curves of the last seed's runs."""
+  collages, results = last["collages"], last["results"]
+  # The first collage of each class, so that nobody chose them.
+  _, rows = np.unique(collages.labels, return_index=True)
+  names = [str(label) for label in collages.labels[rows]]
+  weights = {
+    name: result.weights[rows] for name, result in results.items() if name != "GAP"
+  }
+  figures = {
+    "weights": plotting.weight_maps(collages.images[rows], weights, names=names),
+    "curves": plotting.training_curves(
+      curves,
+      steps=config.steps // config.parts * np.arange(1, config.parts + 1),
+      ylabel="MAP@R, validation collages",
+    ),
+  }
+  for name, result in results.items():
+    nearest = metrics.nearest(
+      result.embeddings[rows], result.embeddings, k=8, exclude=rows
+    )
+    right = collages.labels[nearest] == collages.labels[rows][:, None]
+    slug = name.lower().replace(" + ", "-")
+    figures[f"retrieval-{slug}"] = plotting.retrieval_sheet(
+      collages.images, rows, nearest, right, names=names, title=name
+    )
+  files = []
+  for name, figure in figures.items():
+    files.append(plotting.save(figure, output / f"{name}.png").name)
+  return files
