@@ -1,7 +1,7 @@
 """The layer between a feature map and an embedding."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ class HeadResult(NamedTuple):
 
   Attributes:
     embeddings: [batch, dim], normalised as the head says.
+    pooled: [batch, dim], the same before normalisation.
     weights: pooling weights, [batch, height, width] or [batch, tokens], sum 1 for an
       image; None for a pooling that has none.
     attributes: [batch, prototypes], share of the mass on each prototype, sum 1; None
@@ -24,6 +25,7 @@ class HeadResult(NamedTuple):
   """
 
   embeddings: Array
+  pooled: Array
   weights: Array | None
   attributes: Array | None
 
@@ -75,7 +77,7 @@ class EmbeddingHead(nn.Module):
   """
 
   dim: int
-  pooling: Callable[..., object] = pooling.gap
+  pooling: Callable[..., Any] = pooling.gap
   normalization: str = "l2"
 
   @nn.compact
@@ -100,9 +102,10 @@ class EmbeddingHead(nn.Module):
     )(features)
     result = self.pooling(projected, where=where)
     normalize = _NORMALIZATIONS[self.normalization]
-    if isinstance(result, tuple):
-      fields = (result.pooled, result.weights, result.attributes)  # pyright: ignore
-    else:
-      fields = (result, None, None)
-    pooled, weights, attributes = fields
-    return HeadResult(normalize(pooled), weights, attributes)
+    pooled = getattr(result, "pooled", result)
+    return HeadResult(
+      normalize(pooled),
+      pooled,
+      getattr(result, "weights", None),
+      getattr(result, "attributes", None),
+    )
