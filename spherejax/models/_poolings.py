@@ -85,8 +85,8 @@ class GSP(nn.Module):
   Example:
     >>> module = spherejax.models.GSP(num_prototypes=4, mass=0.5)
     >>> features = jnp.ones((1, 2, 2, 3))
-    >>> variables = module.init(jax.random.key(0), features)
-    >>> module.apply(variables, features).weights
+    >>> variables = jax.jit(module.init)(jax.random.key(0), features)
+    >>> jax.jit(module.apply)(variables, features).weights
     Array([[[0.25, 0.25],
             [0.25, 0.25]]], dtype=float32)
   """

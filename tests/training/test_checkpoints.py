@@ -130,7 +130,13 @@ def damage_remove_manifest(folder):
     path.unlink()
 
 
-DAMAGES = [damage_truncate, damage_one_bit, damage_remove_manifest]
+def damage_mix(folder):
+  """Puts another step's arrays, whole in themselves, into the checkpoint."""
+  shutil.rmtree(folder / "state")
+  shutil.copytree(folder.with_name("10") / "state", folder / "state")
+
+
+DAMAGES = [damage_truncate, damage_one_bit, damage_remove_manifest, damage_mix]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
