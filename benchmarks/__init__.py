@@ -1,0 +1,1 @@
+"""Benchmarks against peers and floors: python -m benchmarks.<name>."""

@@ -1,0 +1,178 @@
+"""What all benchmarks share: paired timing, agreement first, one table.
+
+Ours, the peers and the floor run one after another in every repetition, so that a
+slow moment of the machine falls on all of them; a ratio is the median over the
+repetitions. A time counts only after the results agree.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import rich.console
+import rich.table
+
+OURS = "ours"
+
+
+class Contender(NamedTuple):
+  """One way of doing the work.
+
+  Attributes:
+    call: of the case's inputs; compiled here when `compiled`.
+    agrees: largest difference from ours that counts as the same result, relative to
+      the largest entry; None for a floor, which computes something else.
+    compiled: whether `call` is a function for `jax.jit`.
+  """
+
+  call: Callable[..., Any]
+  agrees: float | None = None
+  compiled: bool = True
+
+
+class Target(NamedTuple):
+  """How many times faster than `other` ours must be (below 1: how much slower)."""
+
+  other: str
+  ratio: float
+
+
+class Options(NamedTuple):
+  """The command line of a benchmark."""
+
+  smoke: bool
+  json: pathlib.Path | None
+  repetitions: int
+
+
+def parse(doc: str | None) -> Options:
+  """Reads --smoke, --json FILE and --repetitions N."""
+  parser = argparse.ArgumentParser(
+    description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument("--smoke", action="store_true", help="the smallest size only")
+  parser.add_argument("--json", type=pathlib.Path, help="file for the same table")
+  parser.add_argument("--repetitions", type=int, default=11, help="at least 7")
+  given = parser.parse_args()
+  if given.repetitions < 7 and not given.smoke:
+    parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
+  return Options(given.smoke, given.json, 3 if given.smoke else given.repetitions)
+
+
+def compare(
+  case: str,
+  inputs: tuple,
+  contenders: Mapping[str, Contender],
+  targets: tuple[Target, ...],
+  *,
+  repetitions: int,
+) -> dict[str, Any]:
+  """Times the contenders side by side on the same inputs.
+
+  Raises:
+    AssertionError: a contender's result differs from ours by more than it may.
+  """
+  calls, compile_seconds, results = {}, {}, {}
+  for name, contender in contenders.items():
+    start = time.perf_counter()
+    calls[name] = contender.call
+    if contender.compiled:
+      calls[name] = jax.jit(contender.call).lower(*inputs).compile()
+    compile_seconds[name] = time.perf_counter() - start
+    results[name] = jax.block_until_ready(calls[name](*inputs))
+  differences = {
+    name: relative_difference(results[name], results[OURS])
+    for name, contender in contenders.items()
+    if contender.agrees is not None
+  }
+  for name, difference in differences.items():
+    limit = contenders[name].agrees
+    if limit is not None and not difference <= limit:
+      raise AssertionError(f"{case}: {name} differs from ours by {difference:.1e}")
+  inner = {name: _inner(call, inputs) for name, call in calls.items()}
+  seconds: dict[str, list[float]] = {name: [] for name in calls}
+  for _ in range(repetitions):
+    for name, call in calls.items():
+      seconds[name].append(_seconds(call, inputs, inner[name]))
+  ratios = {
+    name: statistics.median(
+      other / ours for other, ours in zip(times, seconds[OURS], strict=True)
+    )
+    for name, times in seconds.items()
+    if name != OURS
+  }
+  return {
+    "case": case,
+    "milliseconds": {name: 1e3 * statistics.median(t) for name, t in seconds.items()},
+    "compile_seconds": compile_seconds,
+    "difference": differences,
+    "ratio": ratios,
+    "targets": [
+      {**t._asdict(), "met": ratios[t.other] >= t.ratio}
+      for t in targets
+      if t.other in ratios
+    ],
+  }
+
+
+def relative_difference(result: Any, expected: Any) -> float:
+  """Largest difference of any entry, relative to the largest entry of its array.
+
+  A peer that computes less is compared on what it computes, the first arrays of ours.
+  """
+  worst = 0.0
+  for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=False):
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)))
+  return worst
+
+
+def _seconds(call: Callable, inputs: tuple, inner: int) -> float:
+  start = time.perf_counter()
+  for _ in range(inner):
+    jax.block_until_ready(call(*inputs))
+  return (time.perf_counter() - start) / inner
+
+
+def _inner(call: Callable, inputs: tuple) -> int:
+  """Calls for one measurement of at least 30 ms; also the warm-up."""
+  return max(1, min(100, round(0.03 / _seconds(call, inputs, 2))))
+
+
+def report(
+  name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
+) -> None:
+  """Prints the table and writes it as JSON."""
+  table = rich.table.Table(title=f"{name}, times in ms; ratio = theirs / ours")
+  for heading in ("case", "", "ms", "ratio", "target", "met", "compile s", "differs"):
+    table.add_column(heading, justify="left" if heading in ("case", "") else "right")
+  for row in rows:
+    for contender, milliseconds in row["milliseconds"].items():
+      wanted = [t for t in row["targets"] if t["other"] == contender]
+      ratio = row["ratio"].get(contender)
+      difference = row["difference"].get(contender)
+      table.add_row(
+        row["case"] if contender == OURS else "",
+        contender,
+        f"{milliseconds:.3g}",
+        "" if ratio is None else f"{ratio:.2f}",
+        f">= {wanted[0]['ratio']:.3g}" if wanted else "",
+        ("yes" if wanted[0]["met"] else "NO") if wanted else "",
+        f"{row['compile_seconds'][contender]:.1f}",
+        "" if difference is None else f"{difference:.0e}",
+      )
+    table.add_section()
+  console = rich.console.Console()
+  console.print(table)
+  for peer in missing:
+    console.print(f"skipped: {peer} is not installed (extra `bench`)")
+  if options.json:
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    content = {"benchmark": name, "device": device, "rows": rows, "missing": missing}
+    options.json.write_text(json.dumps(content, indent=1) + "\n")

@@ -1,0 +1,60 @@
+"""The benchmark runs at its smallest size, and everybody's results agree."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from benchmarks import _measure, gsp
+
+
+def test_smoke_runs_and_results_agree(tmp_path):
+  file = tmp_path / "gsp.json"
+  command = [sys.executable, "-m", "benchmarks.gsp", "--smoke", "--json", str(file)]
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
+  assert done.returncode == 0, done.stderr
+  content = json.loads(file.read_text())
+  assert len(content["rows"]) == 3
+  for row in content["rows"]:
+    assert row["ratio"]["floor"] > 0
+    assert row["difference"]["ours"] == 0
+
+
+def test_corrected_proposition_is_the_gradient_of_the_converged_plan(x64):
+  rng = np.random.default_rng(0)
+  costs, cotangent = rng.uniform(0.2, 1.5, (2, 4, 6)), rng.normal(size=(2, 4, 6))
+
+  def total(costs):
+    return (gsp.closed_form_plan(costs, 5.0, 400) * cotangent).sum()
+
+  gradient = jax.grad(total)(costs)
+  step = 1e-6
+  for index in np.ndindex(costs.shape):
+    moved = np.zeros_like(costs)
+    moved[index] = step
+    slope = (total(costs + moved) - total(costs - moved)) / (2 * step)
+    np.testing.assert_allclose(gradient[index], slope, rtol=1e-5, atol=1e-8)
+
+
+def test_a_contender_that_computes_something_else_is_refused():
+  x = np.ones(3, np.float32)
+  ways = {
+    "ours": _measure.Contender(lambda x: x, 0),
+    "peer": _measure.Contender(lambda x: x * 1.1, 1e-3),
+  }
+  with pytest.raises(AssertionError, match="peer differs from ours by 1"):
+    _measure.compare("case", (x,), ways, (), repetitions=1)
+
+
+def test_a_missed_target_is_said():
+  x = np.ones(3, np.float32)
+  ways = {
+    "ours": _measure.Contender(lambda x: x + 1, 0),
+    "peer": _measure.Contender(lambda x: x + 1, 1e-6),
+  }
+  targets = (_measure.Target("peer", 1e6), _measure.Target("peer", 1e-6))
+  row = _measure.compare("case", (x,), ways, targets, repetitions=3)
+  assert [target["met"] for target in row["targets"]] == [False, True]
