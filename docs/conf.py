@@ -24,6 +24,8 @@ html_title = f"spherejax {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
+# Annotations of fields name types of other packages; what we write ourselves is checked.
+nitpick_ignore_regex = [("py:class", r".*")]
 # Shapes and types stand in the text of every argument, where they can be read.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

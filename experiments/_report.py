@@ -15,6 +15,7 @@ import rich.console
 import rich.table
 
 import spherejax
+from spherejax import metrics
 
 REPRODUCED = "reproduced"
 NOT_REPRODUCED = "not reproduced at this scale"
@@ -26,13 +27,13 @@ def row(
 ) -> dict[str, Any]:
   """One figure of a table: its value for each seed, mean and 95 % interval."""
   numbers = [float(value) for value in values]
-  interval = spherejax.metrics.mean_interval(np.array(numbers))
+  interval = metrics.mean_interval(np.array(numbers))
   return {
     "name": name,
     "metric": metric,
     "values": numbers,
     "mean": float(np.mean(numbers)),
-    "interval": [float(interval.low), float(interval.high)],
+    "interval": _ends(interval),
     "paper": paper,
   }
 
@@ -51,7 +52,7 @@ def claim(
   stated for every seed holds when every difference is positive.
   """
   numbers = [float(value) for value in differences]
-  interval = spherejax.metrics.mean_interval(np.array(numbers))
+  interval = metrics.mean_interval(np.array(numbers))
   holds = min(numbers) > 0 if every_seed else interval.low > 0
   return {
     "id": name,
@@ -59,7 +60,7 @@ def claim(
     "statement": statement,
     "value": float(np.mean(numbers)),
     "values": numbers,
-    "interval": [float(interval.low), float(interval.high)],
+    "interval": _ends(interval),
     "n": len(numbers),
     "verdict": REPRODUCED if holds else NOT_REPRODUCED,
   }
@@ -144,7 +145,12 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
   return [figures, verdicts]
 
 
-def interval_text(interval: Sequence[float]) -> str:
+def _ends(interval: metrics.Interval) -> list[float | None]:
+  """Both ends; None where one seed gives none, as JSON knows no infinity."""
+  return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
+
+
+def interval_text(interval: Sequence[float | None]) -> str:
   """An interval for a table; a dash where one seed gives none."""
   low, high = interval
-  return f"[{low:.3f}, {high:.3f}]" if np.isfinite([low, high]).all() else "-"
+  return "-" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"

@@ -1,0 +1,152 @@
+"""The quickstart as a user runs it, and what the experiments share."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments import _cli, _collage, _report, quickstart, results_page
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("quickstart")
+  command = [sys.executable, "-m", "experiments.quickstart", "--preset", "smoke"]
+  done = subprocess.run(
+    [*command, "--output", str(folder)], capture_output=True, text=True, check=False
+  )
+  assert done.returncode == 0, done.stderr
+  return folder, done
+
+
+def test_results_are_complete(smoke):
+  folder, done = smoke
+  content = json.loads((folder / "results.json").read_text())
+  assert content["command"] == "python -m experiments.quickstart --preset smoke"
+  assert {row["name"] for row in content["rows"]} == {"GAP", "GSP", "GSP + ZSP"}
+  assert [claim["id"] for claim in content["claims"]] == [
+    "quickstart-gsp",
+    "quickstart-attention",
+  ]
+  for row in content["rows"]:
+    assert len(row["values"]) == 2
+    np.testing.assert_allclose(row["mean"], np.mean(row["values"]))
+    assert row["interval"][0] <= row["mean"] <= row["interval"][1]
+  for picture in content["pictures"]:
+    assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    assert (folder / picture).stat().st_size <= 300_000
+  assert "MAP@R seen" in done.stdout
+  assert (folder / "table.txt").read_text()
+
+
+def test_average_pooling_weighs_every_tile_alike_and_gsp_does_not(smoke):
+  content = json.loads((smoke[0] / "results.json").read_text())
+  weight = {
+    row["name"]: row["values"]
+    for row in content["rows"]
+    if row["metric"] == "weight on the labelled digit, seen"
+  }
+  np.testing.assert_allclose(weight["GAP"], 0.25, atol=1e-6)
+  assert min(weight["GSP"]) > 0.26
+
+
+def test_foreground_weight():
+  weights = np.zeros((2, 4, 4))
+  weights[0, :2, :2] = 0.25
+  weights[1, 0, 0] = 1
+  foreground = np.array([[[True, False], [False, False]], [[False, True], [False] * 2]])
+  assert _collage.foreground_weight(weights, foreground) == 0.5
+
+
+def test_collages_of_the_parts_share_no_image():
+  import jax
+
+  config = dataclasses.replace(quickstart.PRESETS["smoke"], collages=(60, 36, 36))
+  parts = quickstart.make_collages(config, jax.random.key(0))
+  tiles = {}
+  for name, part in parts.items():
+    images = np.asarray(part.images).reshape(-1, 2, 8, 2, 8, 1).swapaxes(2, 3)
+    tiles[name] = {tile.tobytes() for tile in images.reshape(-1, 64)}
+  assert not tiles["train"] & tiles["validation"]
+  assert not tiles["train"] & (tiles["seen"] | tiles["unseen"])
+  assert not tiles["validation"] & (tiles["seen"] | tiles["unseen"])
+  assert set(np.unique(parts["unseen"].labels)) == {6, 7}
+
+
+def test_unknown_options_and_presets_are_errors(capsys):
+  for arguments in (["--preset", "huge"], ["--stepz", "3"]):
+    with pytest.raises(SystemExit) as stopped:
+      _cli.parse(quickstart.PRESETS, name="quickstart", doc="", arguments=arguments)
+    assert stopped.value.code == 2
+  printed = "".join(capsys.readouterr())
+  assert "'huge'" in printed
+  assert "stepz" in printed
+
+
+def test_options_change_single_settings_of_a_preset(monkeypatch):
+  monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
+  parsed = _cli.parse(
+    quickstart.PRESETS,
+    name="quickstart",
+    doc="",
+    arguments=["--preset", "smoke", "--seed", "7", "--collages", "9", "8", "7"],
+  )
+  assert parsed.preset == "smoke"
+  assert parsed.config == dataclasses.replace(
+    quickstart.PRESETS["smoke"], seed=7, collages=(9, 8, 7)
+  )
+  assert parsed.output.as_posix() == "runs/quickstart/smoke"
+
+
+def test_verdicts():
+  every = _report.claim("a", "s", [0.1, 0.1, 2.0], paper="p", every_seed=True)
+  assert every["verdict"] == "reproduced"
+  mean = _report.claim("a", "s", [0.1, 0.1, 2.0], paper="p")
+  assert mean["verdict"] == "not reproduced at this scale"
+  assert (
+    _report.claim("a", "s", [0.1, 0.11, 0.12], paper="p")["verdict"] == "reproduced"
+  )
+  negative = _report.claim("a", "s", [0.1, -0.01], paper="p", every_seed=True)
+  assert negative["verdict"] == "not reproduced at this scale"
+
+
+def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
+  row = _report.row("a", "m", [0.5])
+  assert row["interval"] == [None, None]
+  assert _report.interval_text(row["interval"]) == "-"
+  _report.write_json({"rows": [row]}, tmp_path / "results.json")
+  assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["mean"] == 0.5
+
+
+def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
+  file = tmp_path / "results.json"
+  _report.write_json({"seed": 1}, file)
+
+  def full(*_):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr("pathlib.Path.write_text", full)
+  with pytest.raises(OSError, match="No space"):
+    _report.write_json({"seed": 2}, file)
+  monkeypatch.undo()
+  assert json.loads(file.read_text()) == {"seed": 1}
+
+
+def test_the_results_page_says_what_did_not_come_out():
+  content = {
+    "experiment": "x",
+    "command": "python -m experiments.x",
+    "seconds": 1.0,
+    "cores": 2,
+    "device": "1 x cpu",
+    "versions": {"jax": "0"},
+    "rows": [_report.row("A", "m", [0.5, 0.6], paper=0.7)],
+    "claims": [_report.claim("c", "A > B", [0.1, -0.1], paper="DML 1")],
+  }
+  text = results_page.page([content])
+  assert "| `c` | DML 1 | A > B |" in text
+  assert "not reproduced at this scale" in text
+  assert "| A | m | 0.550 |" in text
