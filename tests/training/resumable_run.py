@@ -57,7 +57,7 @@ def evaluate(state):
   return {"spread": np.asarray(outputs).std()}
 
 
-def run(checkpoints, *, steps=30, checkpoint_every=3, **options):
+def run(checkpoints, *, steps=45, checkpoint_every=3, **options):
   optimizer = training.optimizer(
     {"network": optax.sgd(1e-2, 0.9), "loss": optax.sgd(1e-1, 0.9)}, max_norm=1.0
   )
