@@ -143,7 +143,8 @@ def _root(
     low,
     high,
     high - low,
-    jnp.any(kept, axis=1),
+    # Not by the mask alone: under shard_map the loop's start must vary like its end.
+    jnp.any(kept, axis=1) & ~jnp.isnan(start),
     0 * start.astype(jnp.int32),
     zero,
   )

@@ -40,7 +40,9 @@ def test_both_methods_equal_the_loop(size, stride, extent, x64):
   variables = modules[0].init(jax.random.key(0), x)
   variables["params"]["kernel"] = jnp.asarray(rng.normal(size=(size, size, 3, 4)))
   variables["params"]["bias"] = jnp.arange(4.0)
-  expected = loop(np.asarray(x), np.asarray(variables["params"]["kernel"]), stride) + np.arange(4)
+  expected = loop(
+    np.asarray(x), np.asarray(variables["params"]["kernel"]), stride
+  ) + np.arange(4)
   gradients = []
   for module in modules:
     np.testing.assert_allclose(module.apply(variables, x), expected, rtol=1e-10)

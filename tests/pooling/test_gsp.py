@@ -1,0 +1,462 @@
+"""Generalized sum pooling of features: values, derivatives, masks, the toy map."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from spherejax import pooling
+
+pool = jax.jit(pooling.gsp, static_argnames=("solver", "steps"))
+FIELDS = ("pooled", "weights", "attributes", "residual")
+
+
+def data(seed, batch=2, n=6, d=3, m=4):
+  """Features and prototypes of norms on both sides of 1."""
+  random = np.random.default_rng(seed)
+  return random.normal(size=(batch, n, d)), random.normal(size=(m, d))
+
+
+def in_ball(x):
+  return x / max(1, np.sqrt((x**2).sum()))
+
+
+def solved(costs, mass, beta):
+  """p, Q, v and the a of one image by bisection, written from the formulas."""
+  _m, n = costs.shape
+  exponentials = np.exp(-beta * costs)
+  scores = np.log(exponentials.sum(0))
+  share = exponentials / exponentials.sum(0)
+  if mass == 1:
+    p = np.full(n, 1 / n)
+    v = np.exp(-scores) / np.exp(-scores).sum()
+    return p, share, v
+  low, high = -200.0, 200.0
+  for _ in range(200):
+    theta = (low + high) / 2
+    above = (1 / (1 + np.exp(-theta - scores))).mean() > mass
+    low, high = (low, theta) if above else (theta, high)
+  taken = 1 / (1 + np.exp(-theta - scores))
+  u = taken * (1 - taken)
+  return taken / (n * mass), share, u / u.sum()
+
+
+def reference(features, prototypes, mass, beta):
+  """pooled, p, z, residual of one image."""
+  costs = np.array(
+    [
+      [np.sqrt(((in_ball(o) - in_ball(f)) ** 2).sum()) for f in features]
+      for o in prototypes
+    ]
+  )
+  p, share, _ = solved(costs, mass, beta)
+  pooled = sum(p[j] * features[j] for j in range(len(features)))
+  return pooled, p, share @ p, 1 / len(features) - mass * p
+
+
+def reference_gradients(features, prototypes, mass, beta, to_pooled, to_attributes):
+  """Derivatives of <to_pooled, pooled> + <to_attributes, z>, from the formulas."""
+  f_ball = np.array([in_ball(f) for f in features])
+  o_ball = np.array([in_ball(o) for o in prototypes])
+  apart = f_ball[None] - o_ball[:, None]
+  costs = np.sqrt((apart**2).sum(-1))
+  p, share, v = solved(costs, mass, beta)
+  u = p * (1 - mass * p * len(p))
+  g = features @ to_pooled + share.T @ to_attributes
+  by_cost = -beta * (
+    share * (u * (g - v @ g))
+    + p * share * (to_attributes[:, None] - share.T @ to_attributes)
+  )
+  by_mass = (v @ g - p @ g) / mass
+  by_beta = (costs * by_cost).sum() / beta
+  pulled = by_cost[..., None] * apart / costs[..., None]
+
+  def through_ball(x, x_ball, cotangent):
+    norm = np.sqrt((x**2).sum())
+    if norm <= 1:
+      return cotangent
+    return (cotangent - x_ball * (x_ball @ cotangent)) / norm
+
+  by_feature = [
+    p[j] * to_pooled + through_ball(features[j], f_ball[j], pulled[:, j].sum(0))
+    for j in range(len(features))
+  ]
+  by_prototype = [
+    through_ball(prototypes[i], o_ball[i], -pulled[i].sum(0))
+    for i in range(len(prototypes))
+  ]
+  return np.array(by_feature), np.array(by_prototype), by_mass, by_beta
+
+
+SETTINGS = [(0.3, 5.0), (0.3, 0.5), (0.9, 20.0), (1.0, 5.0)]
+
+
+@pytest.mark.parametrize(("mass", "beta"), SETTINGS)
+def test_equals_the_loop(mass, beta, x64):
+  features, prototypes = data(0)
+  result = pool(features, prototypes, mass=mass, inverse_temperature=beta)
+  for i in range(2):
+    expected = reference(features[i], prototypes, mass, beta)
+    for name, value in zip(FIELDS, expected, strict=True):
+      np.testing.assert_allclose(getattr(result, name)[i], value, atol=1e-12)
+  assert result.converged.all()
+  assert (result.mass_error <= 1e-12).all()
+
+
+@pytest.mark.parametrize(("mass", "beta"), SETTINGS)
+def test_gradients_equal_the_formulas(mass, beta, x64):
+  features, prototypes = data(1, batch=1)
+  random = np.random.default_rng(5)
+  to_pooled, to_attributes = random.normal(size=3), random.normal(size=4)
+
+  @jax.jit
+  def loss(features, prototypes, mass, beta):
+    result = pooling.gsp(features, prototypes, mass=mass, inverse_temperature=beta)
+    return result.pooled[0] @ to_pooled + result.attributes[0] @ to_attributes
+
+  gradients = jax.grad(loss, (0, 1, 2, 3))(features, prototypes, mass, beta)
+  expected = reference_gradients(
+    features[0], prototypes, mass, beta, to_pooled, to_attributes
+  )
+  expected = (expected[0][None], *expected[1:])
+  for gradient, value in zip(gradients, expected, strict=True):
+    np.testing.assert_allclose(gradient, value, rtol=1e-10, atol=1e-12)
+
+
+def test_corrected_proposition_of_the_paper(x64):
+  """DML Proposition 5.2.2 with its matrix products put right, in the plan and rho."""
+  features, prototypes = data(2, batch=1)
+  mass, beta, n = 0.4, 6.0, 6
+  random = np.random.default_rng(6)
+  to_weights, to_attributes = random.normal(size=6), random.normal(size=4)
+
+  @jax.jit
+  def of_costs(costs):
+    p = pooling.gsp_weights(costs, mass=mass, inverse_temperature=beta)
+    return p @ to_weights + (jax.nn.softmax(-beta * costs, 0) @ p) @ to_attributes
+
+  ball = [np.array([in_ball(x) for x in rows]) for rows in (prototypes, features[0])]
+  costs = np.linalg.norm(ball[0][:, None] - ball[1][None], axis=-1)
+  p, share, _ = solved(costs, mass, beta)
+  rho, plan = 1 / n - mass * p, mass * p * share
+  by_rho, by_plan = -to_weights / mass, to_attributes[:, None] / mass * np.ones((4, n))
+  q = rho * by_rho + (plan * by_plan).sum(0)
+  eta = rho @ by_rho - n * (q @ rho)
+  k = 1 - mass - n * (rho @ rho)
+  expected = -beta * (plan * by_plan - n * plan * (q - eta / k * rho))
+  np.testing.assert_allclose(jax.grad(of_costs)(costs), expected, atol=1e-12)
+
+
+def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
+  features, prototypes = data(3, n=5)
+  where = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], bool)
+
+  @jax.jit
+  def everything(features, prototypes, mass, beta):
+    result = pooling.gsp(
+      features, prototypes, mass=mass, inverse_temperature=beta, where=where
+    )
+    return result[:4]
+
+  check_grads(
+    everything,
+    (features, prototypes, jnp.float64(0.4), jnp.float64(3.0)),
+    order=2,
+    modes=("fwd", "rev"),
+    rtol=1e-5,
+    atol=1e-5,
+  )
+
+
+def test_derivative_at_all_mass_is_one_sided(x64):
+  features, prototypes = data(4, batch=1)
+  attributes_of = jax.jit(
+    jax.grad(lambda mass: pooling.gsp(features, prototypes, mass=mass).weights[0, 2])
+  )
+  below = (1 / 6 - pool(features, prototypes, mass=1 - 1e-6).weights[0, 2]) / 1e-6
+  np.testing.assert_allclose(attributes_of(1.0), below, rtol=1e-5)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 5.0, 1e4])
+def test_all_mass_is_average_pooling(beta):
+  features, prototypes = (x.astype(np.float32) for x in data(5))
+  pooled = functools.partial(pooling.gsp, mass=1.0, inverse_temperature=beta)
+
+  @jax.jit
+  def value_and_pull(features, prototypes):
+    value, pull = jax.vjp(lambda *x: pooled(*x).pooled, features, prototypes)
+    return value, pull(jnp.ones_like(value))
+
+  value, (by_feature, by_prototype) = value_and_pull(features, prototypes)
+  np.testing.assert_allclose(value, features.mean(1), atol=1e-6)
+  np.testing.assert_allclose(by_feature, np.full((2, 6, 3), 1 / 6), rtol=1e-6)
+  np.testing.assert_array_equal(by_prototype, np.zeros((4, 3)))
+
+
+def test_all_mass_sharply_is_the_histogram_of_nearest_prototypes():
+  features, prototypes = data(6, n=40)
+  features = np.array([[in_ball(f) for f in image] for image in features], np.float32)
+  prototypes = np.array([in_ball(o) for o in prototypes], np.float32)
+  result = pool(features, prototypes, mass=1.0, inverse_temperature=1e5)
+  for i in range(2):
+    nearest = np.linalg.norm(features[i][:, None] - prototypes[None], axis=-1).argmin(1)
+    histogram = np.bincount(nearest, minlength=4) / 40
+    np.testing.assert_allclose(result.attributes[i], histogram, atol=1e-5)
+
+
+@pytest.mark.parametrize(("mass", "beta"), SETTINGS)
+def test_pooled_is_near_the_combination_of_prototypes(mass, beta, x64):
+  """|pooled - sum_i z_i o_i| <= transport cost / mass when all norms are at most 1."""
+  features, prototypes = data(7, n=8)
+  features, prototypes = features / 4, prototypes / 4
+  assert max(np.linalg.norm(features, axis=-1).max(), np.linalg.norm(prototypes)) < 2
+  features /= np.linalg.norm(features, axis=-1).max()
+  prototypes /= np.linalg.norm(prototypes, axis=-1).max()
+  result = pool(features, prototypes, mass=mass, inverse_temperature=beta)
+  for i in range(2):
+    costs = np.linalg.norm(prototypes[:, None] - features[i][None], axis=-1)
+    share = np.exp(-beta * costs) / np.exp(-beta * costs).sum(0)
+    plan = share * np.asarray(result.weights[i])
+    error = np.linalg.norm(result.pooled[i] - result.attributes[i] @ prototypes)
+    assert error <= (costs * plan).sum() + 1e-12
+
+
+def test_map_and_tokens_agree_and_layouts_are_kept():
+  features, prototypes = (x.astype(np.float32) for x in data(8))
+  where = np.random.default_rng(0).random((2, 6)) < 0.7
+  tokens = pool(features, prototypes, where=where)
+  image = pool(features.reshape(2, 2, 3, 3), prototypes, where=where.reshape(2, 2, 3))
+  assert image.weights.shape == image.residual.shape == (2, 2, 3)
+  for name, value in tokens._asdict().items():
+    np.testing.assert_array_equal(getattr(image, name).reshape(value.shape), value)
+
+
+def test_invariances(x64):
+  features, prototypes = data(9)
+  random = np.random.default_rng(0)
+  result = pool(features, prototypes)
+  positions, order = random.permutation(6), random.permutation(4)
+  moved = pool(features[:, positions], prototypes[order])
+  np.testing.assert_allclose(moved.pooled, result.pooled, atol=1e-13)
+  np.testing.assert_allclose(moved.weights, result.weights[:, positions], atol=1e-13)
+  np.testing.assert_allclose(moved.attributes, result.attributes[:, order], atol=1e-13)
+  rotation, _ = np.linalg.qr(random.normal(size=(3, 3)))
+  turned = pool(features @ rotation, prototypes @ rotation)
+  np.testing.assert_allclose(turned.pooled, result.pooled @ rotation, atol=1e-13)
+  np.testing.assert_allclose(turned.weights, result.weights, atol=1e-13)
+
+
+def test_copies_of_a_prototype_share_its_attribute(x64):
+  features, prototypes = data(10)
+  once = pool(features, prototypes)
+  twice = pool(features, np.concatenate([prototypes, prototypes]))
+  np.testing.assert_allclose(twice.weights, once.weights, atol=1e-13)
+  half = np.concatenate([once.attributes, once.attributes], 1) / 2
+  np.testing.assert_allclose(twice.attributes, half, atol=1e-13)
+
+
+def value_and_gradients(features, prototypes, where=None, **setting):
+  def loss(features, prototypes):
+    result = pooling.gsp(features, prototypes, where=where, **setting)
+    return sum(jnp.sum(jnp.cos(x)) for x in result[:4]), result
+
+  return jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))(features, prototypes)
+
+
+def test_mask_equals_deletion_and_poison_does_not_spread():
+  features, prototypes = (x.astype(np.float32) for x in data(11, batch=3))
+  where = np.array([[1, 0, 1, 1, 0, 1], [1, 0, 1, 1, 0, 1], [0] * 6], bool)
+  poisoned = np.where(where[..., None], features, np.nan)
+  poisoned[0, 1] = np.inf
+  (_, result), (by_feature, by_prototype) = value_and_gradients(
+    poisoned, prototypes, where
+  )
+  (_, short), (by_short, by_short_prototype) = value_and_gradients(
+    features[:2][:, where[0]], prototypes
+  )
+  kept = [result.pooled[:2], result.weights[:2][:, where[0]], result.attributes[:2]]
+  for value, expected in zip(kept, short[:3], strict=True):
+    np.testing.assert_allclose(value, expected, atol=5e-7)
+  np.testing.assert_allclose(by_feature[:2][:, where[0]], by_short, atol=2e-6)
+  np.testing.assert_allclose(by_prototype, by_short_prototype, atol=2e-6)
+  assert (by_feature[~where] == 0).all()
+  for name in (*FIELDS, "mass_error"):
+    assert (getattr(result, name)[2] == 0).all()
+  assert result.converged.all()
+
+
+@pytest.mark.parametrize("solver", ["newton", "fixed_point"])
+def test_singular_inputs_have_finite_gradients(solver):
+  """Zero features and prototypes, features on prototypes, on the sphere, masked out."""
+  features = np.zeros((3, 4, 3), np.float32)
+  features[1] = [[1, 0, 0], [0, 1, 0], [0.5, 0, 0], [1e4, -1e4, 1e4]]
+  features[2] = 0.25
+  where = np.ones((3, 4), bool)
+  where[2] = False
+  prototypes = np.array([[1, 0, 0], [0, 0, 0], [0.5, 0, 0], [1, 0, 0]], np.float32)
+  for beta in (1e-3, 5.0, 1e4):
+    for mass in (0.25, 0.3, 1.0):
+      (_, result), gradients = value_and_gradients(
+        features, prototypes, where, mass=mass, inverse_temperature=beta, solver=solver
+      )
+      for leaf in jax.tree.leaves((result, gradients)):
+        assert np.isfinite(leaf).all()
+      if solver == "newton":
+        np.testing.assert_allclose(result.weights[:2].sum(1), 1, rtol=1e-6)
+      assert (gradients[0][2] == 0).all()
+
+
+def test_gradient_through_a_cost_of_zero_is_zero(x64):
+  """One feature on the one prototype it sees: only the direct path remains."""
+  features = np.array([[[0.5, 0.25], [0.0, 1.0], [-1.0, 0.0]]])
+  prototypes = np.array([[0.5, 0.25]])
+  gradient = jax.grad(lambda f: pooling.gsp(f, prototypes, mass=0.4).weights[0, 1])(
+    features
+  )
+  assert (gradient[0, 0] == 0).all()
+  assert (gradient[0, 1] != 0).any()
+
+
+def test_sharp_cut_has_zero_gradient_in_the_costs():
+  features, prototypes = (x.astype(np.float32) for x in data(12))
+  (_, result), _ = value_and_gradients(
+    features, prototypes, mass=0.5, inverse_temperature=1e4
+  )
+  weights = np.asarray(result.weights)
+  assert (np.minimum(weights, np.abs(weights - 1 / 3)) < 1e-6).all()
+  by_weight = jax.jit(
+    jax.grad(
+      lambda o: pooling.gsp(features, o, mass=0.5, inverse_temperature=1e4).weights[
+        0, 0
+      ]
+    )
+  )(prototypes)
+  assert (by_weight == 0).all()
+
+
+def test_mass_and_temperature_of_each_image_equal_single_calls():
+  features, prototypes = (x.astype(np.float32) for x in data(13, batch=3))
+  mass = jnp.array([0.2, 0.7, 1.0])
+  beta = jnp.array([0.5, 5.0, 50.0])
+  together = pool(features, prototypes, mass=mass, inverse_temperature=beta)
+  alone = jax.jit(
+    jax.vmap(
+      lambda f, m, b: pooling.gsp(f[None], prototypes, mass=m, inverse_temperature=b)
+    )
+  )(features, mass, beta)
+  for name in (*FIELDS, "steps"):
+    np.testing.assert_allclose(
+      getattr(together, name), getattr(alone, name)[:, 0], atol=1e-6
+    )
+
+
+def test_memory_of_the_backward_pass_does_not_depend_on_the_steps():
+  """The paper's iteration stores every step; the solver stores none."""
+  features, prototypes = (x.astype(np.float32) for x in data(14, batch=8, n=32))
+
+  def memory(**setting):
+    loss = lambda f, o: pooling.gsp(f, o, **setting).pooled.sum()  # noqa: E731
+    lowered = jax.jit(jax.grad(loss, (0, 1))).lower(features, prototypes)
+    return lowered.compile().memory_analysis().temp_size_in_bytes
+
+  one_step = 4 * 8 * 32  # bytes of one number a feature
+  few, many = (memory(solver="fixed_point", steps=k) for k in (10, 110))
+  assert many - few >= 100 * one_step
+  assert memory() < few + 10 * one_step
+  assert memory(mass=0.999, inverse_temperature=1e3) == memory()
+
+
+def test_half_precision_is_the_rounded_float32_result():
+  features, prototypes = (jnp.asarray(x, jnp.bfloat16) for x in data(15))
+  result = pool(features, prototypes)
+  wide = pool(features.astype(jnp.float32), prototypes.astype(jnp.float32))
+  for name in FIELDS:
+    value = getattr(result, name)
+    assert value.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(value, getattr(wide, name).astype(jnp.bfloat16))
+
+
+def toy_map(seed):
+  """10x10 map: two foreground blocks of 25 pixels, green background; noise 0.1."""
+  image = np.zeros((10, 10, 3))
+  image[..., 1] = 1
+  image[:5, :5] = [1, 0, 0]
+  image[5:, 5:] = [0, 0, 1]
+  foreground = image[..., 1] == 0
+  noise = 0.1 * np.random.default_rng(seed).normal(size=image.shape)
+  return np.clip(image + noise, 0, 1).astype(np.float32)[None], foreground
+
+
+TOY_PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
+
+
+def effective_number(weights):
+  return 1 / (np.asarray(weights) ** 2).sum()
+
+
+def test_toy_map_of_figure_5_2():
+  """Smoothing keeps the whole foreground although the mass is too small."""
+  image, foreground = toy_map(0)
+  smooth = pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=5.0).weights[0]
+  assert smooth[foreground].min() > smooth[~foreground].max()
+  assert effective_number(smooth) > 45
+  assert smooth[foreground].sum() > 0.98
+  assert (smooth[foreground] > 0.01).sum() == 50
+  numbers = [
+    effective_number(
+      pool(image, TOY_PROTOTYPES, mass=0.2, inverse_temperature=beta).weights
+    )
+    for beta in (0.5, 5.0, 20.0, 100.0)
+  ]
+  assert numbers == sorted(numbers, reverse=True)
+  pixels = image.reshape(100, 3)
+  costs = np.linalg.norm(
+    np.array([in_ball(o) for o in TOY_PROTOTYPES])[:, None]
+    - np.array([in_ball(f) for f in pixels])[None],
+    axis=-1,
+  ).astype(np.float32)
+  linear = pooling.gsp_linear_program(costs, mass=0.2).reshape(10, 10)
+  assert (linear > 0.01).sum() == 20
+  np.testing.assert_allclose(linear[foreground].sum(), 1, rtol=1e-6)
+  np.testing.assert_allclose(effective_number(linear), 20, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("mass", "beta", "share", "number"),
+  [(0.2, 0.5, 0.572, 97.9), (0.5, 5.0, 0.940, 56.4), (0.8, 20.0, 0.625, 91.6)],
+)
+def test_toy_map_figures(mass, beta, share, number):
+  """Foreground weight and effective number, mean over draws of the noise."""
+  found = []
+  for seed in range(5):
+    image, foreground = toy_map(seed)
+    result = pool(image, TOY_PROTOTYPES, mass=mass, inverse_temperature=beta)
+    weights = np.asarray(result.weights[0])
+    found.append((weights[foreground].sum(), effective_number(weights)))
+  mean_share, mean_number = np.mean(found, axis=0)
+  np.testing.assert_allclose(mean_share, share, atol=0.005)
+  np.testing.assert_allclose(mean_number, number, rtol=0.02)
+
+
+def test_errors(unchecked):
+  features, prototypes = jnp.ones((2, 4, 3)), jnp.ones((5, 3))
+  for bad in (jnp.ones((5, 4)), jnp.ones(3), jnp.ones((0, 3))):
+    with pytest.raises(ValueError, match=r"prototypes must have shape .*got"):
+      pooling.gsp(features, bad)
+  with pytest.raises(ValueError, match=r"'newton', 'fixed_point', got 'sinkhorn'"):
+    pooling.gsp(features, prototypes, solver="sinkhorn")
+  with pytest.raises(ValueError, match=r"mass .* got 1\.5"):
+    pooling.gsp(features, prototypes, mass=1.5)
+  with pytest.raises(ValueError, match=r"inverse_temperature .* got -1"):
+    pooling.gsp(features, prototypes, inverse_temperature=-1.0)
+  with pytest.raises(ValueError, match=r"steps .* got 0"):
+    pooling.gsp(features, prototypes, solver="fixed_point", steps=0)
+  with pytest.raises(ValueError, match=r"mass .*\(2,\).*got \(3,\)"):
+    pooling.gsp(features, prototypes, mass=jnp.full(3, 0.3))
+  with pytest.raises(ValueError, match=r"\(2, 4\).*got \(2, 3\)"):
+    pooling.gsp(features, prototypes, where=jnp.ones((2, 3), bool))
+  with pytest.raises(TypeError, match="prototypes .*int32"):
+    pooling.gsp(features, jnp.ones((5, 3), jnp.int32))

@@ -1,0 +1,53 @@
+"""Generalized sum pooling inside a mapped step gives what one device gives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from spherejax import losses, pooling
+
+LABELS = jnp.repeat(jnp.arange(4), 2)
+
+
+def loss(prototypes, features, labels, axis_name):
+  result = pooling.gsp(features, prototypes, mass=0.4, inverse_temperature=8.0)
+  values = losses.contrastive(
+    result.pooled, labels, negative_margin=0.5, axis_name=axis_name
+  )
+  return values.mean()
+
+
+@pytest.mark.parametrize("mapped", ["pmap", "shard_map", "checked shard_map", "vmap"])
+def test_gradient_on_four_devices_equals_one(mapped):
+  rng = np.random.default_rng(0)
+  features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)
+  prototypes = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
+  expected = jax.grad(loss)(prototypes, features, LABELS, None)
+
+  def local(prototypes, features, labels):
+    gradient = jax.grad(loss)(prototypes, features, labels, "batch")
+    if mapped == "checked shard_map":  # replicated inputs: summed already
+      return gradient / 4
+    return jax.lax.pmean(gradient, "batch")
+
+  if mapped.endswith("shard_map"):
+    auto = (jax.sharding.AxisType.Auto,)
+    mesh = jax.make_mesh((4,), ("batch",), axis_types=auto)
+    rows = PartitionSpec("batch")
+    gradient = jax.jit(
+      jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), rows, rows),
+        out_specs=PartitionSpec(),
+        check_vma=mapped == "checked shard_map",
+      )
+    )(prototypes, features, LABELS)
+  else:
+    run = jax.pmap if mapped == "pmap" else jax.vmap
+    shards = features.reshape(4, 2, 6, 4), LABELS.reshape(4, 2)
+    gradient = run(local, axis_name="batch", in_axes=(None, 0, 0))(prototypes, *shards)
+    gradient = gradient[0]
+  np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,368 @@
+"""Smoothed weights: optimality, limits, the paper's iteration, invariances, accuracy.
+
+The reference bisects the mass equation in float64 and shares nothing with the solver.
+"""
+
+import functools
+
+import chex
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from scipy import optimize
+from scipy.special import logsumexp
+
+from spherejax import pooling
+
+weigh = jax.jit(pooling.gsp_weights)
+
+
+def random_costs(seed, m=5, n=7, low=0.1, high=1.9):
+  return np.random.default_rng(seed).uniform(low, high, (m, n))
+
+
+def sigmoid(x):
+  e = np.exp(-np.abs(x))
+  return np.where(x >= 0, 1, e) / (1 + e)
+
+
+def threshold(costs, mass, beta):
+  """theta with mean_j sigmoid(theta + l_j) = mass by 200 halvings, and the l_j."""
+  scores = np.array([logsumexp([-beta * c for c in column]) for column in costs.T])
+  logit = np.log(mass) - np.log1p(-mass)
+  low, high = logit - scores.max() - 1, logit - scores.min() + 1
+  for _ in range(200):
+    theta = (low + high) / 2
+    above = sigmoid(theta + scores).mean() > mass
+    low, high = (low, theta) if above else (theta, high)
+  return theta, scores
+
+
+def reference(costs, mass, beta):
+  if mass == 1:
+    return np.full(costs.shape[1], 1 / costs.shape[1])
+  theta, scores = threshold(costs, mass, beta)
+  taken = sigmoid(theta + scores)
+  return taken / taken.sum()
+
+
+def softmin_plan(costs, weights, beta):
+  """w_j softmax_i(-beta c_ij)."""
+  exponentials = np.exp(-beta * (costs - costs.min(0)))
+  return weights * exponentials / exponentials.sum(0)
+
+
+@pytest.mark.parametrize("mass", [0.01, 0.3, 0.9, 0.999, 1.0])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 5.0, 80.0])
+def test_equals_the_bisection(mass, beta, x64):
+  costs = random_costs(0)
+  weights = weigh(costs, mass=mass, inverse_temperature=beta)
+  np.testing.assert_allclose(weights, reference(costs, mass, beta), atol=1e-12)
+
+
+@pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.7, 20.0), (0.95, 0.5)])
+def test_optimality_conditions(mass, beta, x64):
+  """Marginals, mass, and log P_ij - log r_j + beta c_ij the same for all i, j."""
+  costs = random_costs(1)
+  weights = np.asarray(weigh(costs, mass=mass, inverse_temperature=beta))
+  plan = softmin_plan(costs, mass * weights, beta)
+  residual = 1 / 7 - plan.sum(0)
+  assert (residual > 0).all()
+  np.testing.assert_allclose(plan.sum(), mass, rtol=1e-12)
+  multiplier = np.log(plan) - np.log(residual) + beta * costs
+  np.testing.assert_allclose(multiplier, multiplier[0, 0], atol=1e-11)
+
+
+@pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.6, 2.0)])
+def test_equals_a_convex_solver_and_the_dual(mass, beta, x64):
+  m, n = 3, 4
+  costs = random_costs(2, m, n)
+
+  def primal(plan):
+    residual = 1 / n - plan.sum(0)
+    entropy = (plan * np.log(plan)).sum() + (residual * np.log(residual)).sum()
+    return (costs * plan).sum() + entropy / beta
+
+  def gradient(flat):
+    plan = flat.reshape(m, n)
+    residual = 1 / n - plan.sum(0)
+    return (costs + (np.log(plan) - np.log(residual)) / beta).ravel()
+
+  marginals = optimize.LinearConstraint(np.tile(np.eye(n), m), 1e-9, 1 / n - 1e-9)
+  total = optimize.LinearConstraint(np.ones(m * n), mass, mass)
+  found = optimize.minimize(
+    lambda flat: primal(flat.reshape(m, n)),
+    np.full(m * n, mass / (m * n)),
+    jac=gradient,
+    bounds=optimize.Bounds(1e-9, 1),
+    constraints=[marginals, total],
+    method="SLSQP",
+    options={"ftol": 1e-15, "maxiter": 1000},
+  )
+  weights = np.asarray(weigh(costs, mass=mass, inverse_temperature=beta))
+  plan = softmin_plan(costs, mass * weights, beta)
+  np.testing.assert_allclose(plan, found.x.reshape(m, n), atol=1e-5)
+  np.testing.assert_allclose(primal(plan), found.fun, atol=1e-8)
+
+  scores = logsumexp(-beta * costs, axis=0)
+
+  def dual(theta):
+    softplus = np.logaddexp(0, theta + scores).mean()
+    return (theta * mass - np.log(n) - softplus) / beta
+
+  best = optimize.minimize_scalar(lambda theta: -dual(theta), tol=1e-12)
+  np.testing.assert_allclose(primal(plan), -best.fun, atol=1e-10)
+
+
+def test_large_inverse_temperature_is_the_linear_program(x64):
+  costs = random_costs(3, 6, 10)
+  cheapest = np.sort(costs.min(0))
+  for mass in (0.15, 0.37, 0.85):
+    cut = int(mass * 10)
+    gap = np.diff(cheapest)[cut - 1 : cut + 1].min()
+    for beta_gap, atol in ((10, 2 * np.exp(-5)), (60, 1e-12)):
+      weights = weigh(costs, mass=mass, inverse_temperature=beta_gap / gap)
+      linear = pooling.gsp_linear_program(costs, mass=mass)
+      np.testing.assert_allclose(weights, linear, atol=atol)
+      assert beta_gap > 10 or np.abs(weights - linear).max() > 1e-6
+
+
+def test_tie_at_the_cut(x64):
+  """Tied features share by the number of prototypes at their minimum."""
+  # Feature 0 is cheapest; 1, 2, 3 tie with 1, 2, 2 prototypes at the minimum.
+  costs = np.array(
+    [[0.1, 0.5, 0.5, 0.9, 1.5], [0.7, 0.8, 0.5, 0.5, 1.5], [0.9, 0.9, 0.9, 0.5, 1.5]]
+  )
+  mass, number, copies = 0.5, 5, np.array([1, 2, 2])
+
+  def surplus(t):
+    return (copies * t / (1 + copies * t)).sum() / number - (mass - 1 / number)
+
+  t = optimize.brentq(surplus, 1e-6, 1e3, xtol=1e-14)
+  tied = copies * t / (1 + copies * t) / number
+  weights = weigh(costs, mass=mass, inverse_temperature=1e4)
+  np.testing.assert_allclose(mass * weights, [1 / number, *tied, 0], atol=1e-10)
+  assert weights[2] == weights[3]
+
+
+def test_small_mass_is_a_softmax_with_linear_error(x64):
+  costs, beta = random_costs(4), 5.0
+  scores = logsumexp(-beta * costs, axis=0)
+  limit = np.exp(scores - logsumexp(scores))
+  errors = [
+    np.abs(weigh(costs, mass=mass, inverse_temperature=beta) - limit).max()
+    for mass in (1e-3, 1e-4)
+  ]
+  np.testing.assert_allclose(errors[0] / errors[1], 10, rtol=0.05)
+
+
+def test_small_inverse_temperature_is_even_with_the_stated_slope(x64):
+  costs, mass = random_costs(5), 0.3
+  centred = costs.mean(0) - costs.mean()
+  errors = []
+  for beta in (1e-3, 1e-4):
+    weights = weigh(costs, mass=mass, inverse_temperature=beta)
+    errors.append(np.abs(7 * weights - (1 - beta * (1 - mass) * centred)).max())
+  np.testing.assert_allclose(errors[0] / errors[1], 100, rtol=0.05)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 5.0, 1e4])
+def test_all_mass_weighs_all_alike(beta):
+  weights = weigh(
+    random_costs(6).astype(np.float32), mass=1.0, inverse_temperature=beta
+  )
+  np.testing.assert_array_equal(weights, np.full(7, np.float32(1 / 7)))
+
+
+def paper_iteration(costs, mass, beta, steps):
+  """Proposition 5.2.1 as printed, with its transposes, from t = 1."""
+  m, n = costs.shape
+  total = [sum(np.exp(-beta * costs[i, j]) for i in range(m)) for j in range(n)]
+  t = 1.0
+  for _ in range(steps):
+    residual = [1 / n / (1 + t * total[j]) for j in range(n)]
+    t = mass / sum(total[j] * residual[j] for j in range(n))
+  return np.array([(1 / n - residual[j]) / mass for j in range(n)])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_fixed_point_is_the_papers_iteration(steps, x64):
+  costs = random_costs(7)
+  weights = pooling.gsp_fixed_point(
+    costs, mass=0.6, inverse_temperature=8.0, steps=steps
+  )
+  expected = paper_iteration(costs, 0.6, 8.0, steps)
+  np.testing.assert_allclose(weights, expected, rtol=1e-12)
+  assert abs(weights.sum() - 1) > 1e-4
+
+
+def test_fixed_point_survives_where_the_printed_form_underflows():
+  costs = random_costs(7, low=1.5, high=2.0).astype(np.float32)
+  weights = pooling.gsp_fixed_point(
+    costs, mass=0.6, inverse_temperature=80.0, steps=200
+  )
+  np.testing.assert_allclose(
+    weights, reference(costs.astype(float), 0.6, 80.0), atol=1e-5
+  )
+
+
+def test_converged_fixed_point_equals_the_solver(x64):
+  costs = random_costs(8)
+  iterate = jax.jit(functools.partial(pooling.gsp_fixed_point, steps=1500))
+  for mass in (0.1, 0.3, 0.7):
+    for beta in (0.5, 5.0, 20.0):
+      setting = {"mass": mass, "inverse_temperature": beta}
+      np.testing.assert_allclose(
+        iterate(costs, **setting), weigh(costs, **setting), atol=1e-12
+      )
+
+
+def test_fixed_point_leaves_mass_behind_at_mass_1(x64):
+  """Equal k_j: the residual after k updates is 1/(k + 1 + k_j); not average pooling."""
+  costs = np.zeros((4, 6))
+  weights = pooling.gsp_fixed_point(costs, mass=1.0, inverse_temperature=5.0, steps=100)
+  # The residual of step 100 belongs to the 99th update of t.
+  np.testing.assert_allclose(1 - weights.sum(), 1 / (100 + 4), rtol=1e-10)
+
+
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@hypothesis.given(
+  seed=st.integers(0, 10_000), mass=st.floats(0.01, 0.99), beta=st.floats(0.01, 100)
+)
+def test_bounds_order_and_monotonicity(seed, mass, beta):
+  costs = random_costs(seed).astype(np.float32)
+  weights = np.asarray(weigh(costs, mass=mass, inverse_temperature=beta))
+  scores = logsumexp(-beta * costs.astype(np.float64), axis=0)
+  assert (weights >= 0).all()
+  assert (weights <= (1 + 2e-6) / (7 * mass)).all()
+  by_score = weights[np.argsort(-scores)]
+  assert (np.diff(by_score) <= 1e-6).all()
+  more = min(1.0, mass * 1.3)
+  larger = np.asarray(weigh(costs, mass=more, inverse_temperature=beta))
+  assert (more * larger >= mass * weights - 1e-6).all()
+  rate = 7 * mass * (weights**2).sum()  # of the paper's iteration
+  assert mass * (1 - 1e-5) <= rate <= 1 + 1e-5
+
+
+def test_invariances(x64):
+  costs, random = random_costs(9), np.random.default_rng(0)
+  weights = weigh(costs, mass=0.4, inverse_temperature=6.0)
+  columns, rows = random.permutation(7), random.permutation(5)
+
+  def check(changed, expected, beta=6.0):
+    result = weigh(changed, mass=0.4, inverse_temperature=beta)
+    np.testing.assert_allclose(result, expected, atol=1e-13)
+
+  check(costs[:, columns], weights[columns])
+  check(costs[rows], weights)
+  check(costs + 1e3, weights * 1.0)
+  check(costs * 50, weights, beta=6.0 / 50)
+
+
+def test_copies_of_all_prototypes_and_equal_costs(x64):
+  costs = random_costs(10)
+  once = weigh(costs, mass=0.4, inverse_temperature=6.0)
+  twice = weigh(np.concatenate([costs, costs]), mass=0.4, inverse_temperature=6.0)
+  np.testing.assert_allclose(twice, once, atol=1e-14)
+  even = weigh(np.full((5, 7), 0.7), mass=0.4, inverse_temperature=6.0)
+  np.testing.assert_allclose(even, 1 / 7, rtol=1e-15)
+
+
+def test_one_feature_and_one_prototype():
+  assert weigh(jnp.ones((3, 1)), mass=0.2).tolist() == [1]
+  costs = random_costs(11, 1, 6)
+  np.testing.assert_allclose(
+    weigh(costs.astype(np.float32), mass=0.4),
+    reference(costs, 0.4, 5.0),
+    atol=1e-6,
+  )
+
+
+def test_mask_equals_deletion_and_nothing_kept_is_zero():
+  random = np.random.default_rng(1)
+  costs = random.random((3, 4, 6)).astype(np.float32)
+  where = np.array([[1, 1, 0, 1, 0, 1], [0] * 6, [0, 0, 1, 0, 0, 0]], bool)
+  poisoned = np.where(where[:, None], costs, np.nan)
+  poisoned[0, :, 2] = np.inf
+  cotangent = random.random((3, 6)).astype(np.float32)
+
+  @jax.jit
+  def value_and_pull(costs):
+    weights, pull = jax.vjp(lambda c: pooling.gsp_weights(c, where=where), costs)
+    return weights, *pull(cotangent)
+
+  weights, gradient = value_and_pull(poisoned)
+  assert (weights[~where] == 0).all()
+  assert (gradient.swapaxes(1, 2)[~where] == 0).all()
+  assert np.isfinite(gradient).all()
+  np.testing.assert_allclose(
+    weights[0][where[0]], weigh(costs[0][:, where[0]]), atol=2e-7
+  )
+  assert weights[2, 2] == 1
+
+
+def test_traced_mass_and_temperature_out_of_range_are_clipped():
+  costs = random_costs(12).astype(np.float32)
+  np.testing.assert_array_equal(weigh(costs, mass=jnp.float32(7.0)), np.float32(1 / 7))
+  cold = weigh(costs, inverse_temperature=jnp.float32(-3.0))
+  np.testing.assert_allclose(cold, 1 / 7, rtol=1e-6)
+  tiny = weigh(costs, mass=jnp.float32(0))
+  scores = logsumexp(-5.0 * costs, axis=0)
+  np.testing.assert_allclose(tiny, np.exp(scores - logsumexp(scores)), rtol=1e-5)
+
+
+def test_vmap_over_mass_and_temperature_equals_the_loop_and_traces_once():
+  costs = random_costs(13).astype(np.float32)
+  masses, betas = jnp.array([0.1, 0.5, 1.0]), jnp.array([0.0, 5.0, 1e4])
+
+  def fn(mass, beta):
+    return pooling.gsp_weights(costs, mass=mass, inverse_temperature=beta)
+
+  by_both = jax.vmap(jax.vmap(fn, (0, None)), (None, 0))
+  grid = jax.jit(by_both)(masses, betas)
+  stacked = weigh(
+    jnp.broadcast_to(costs, (3, 3, 5, 7)),
+    mass=jnp.broadcast_to(masses, (3, 3)),
+    inverse_temperature=jnp.broadcast_to(betas[:, None], (3, 3)),
+  )
+  alone = jax.jit(chex.assert_max_traces(fn, n=1))
+  for i, j in np.ndindex(3, 3):
+    one = alone(masses[j], betas[i])
+    np.testing.assert_allclose(grid[i, j], one, atol=2e-7)
+    np.testing.assert_allclose(stacked[i, j], one, atol=2e-7)
+
+
+def test_extreme_masses_and_temperatures():
+  """Far outside of use: still exact in float32 for the costs given."""
+  costs = random_costs(14).astype(np.float32)
+  for mass in (np.float32(1e-30), np.float32(1 - 6e-8)):
+    expected = reference(costs.astype(np.float64), float(mass), 5.0)
+    np.testing.assert_allclose(weigh(costs, mass=mass), expected, atol=2e-6)
+  for mass in (0.3, 1e-30):
+    weights = weigh(costs, mass=mass, inverse_temperature=1e12)
+    linear = pooling.gsp_linear_program(costs, mass=mass)
+    np.testing.assert_allclose(weights, linear, atol=2e-6)
+
+
+def test_errors(unchecked):
+  costs = jnp.ones((2, 3))
+  for solve in (pooling.gsp_weights, pooling.gsp_fixed_point):
+    for mass in (0.0, -0.1, 1.1, float("nan")):
+      with pytest.raises(ValueError, match=f"mass .* got {mass:g}"):
+        solve(costs, mass=mass)
+    for beta in (-0.5, float("inf"), float("nan")):
+      with pytest.raises(ValueError, match=f"inverse_temperature .* got {beta:g}"):
+        solve(costs, inverse_temperature=beta)
+    with pytest.raises(ValueError, match=r"got \(3, 0\)"):
+      solve(jnp.ones((3, 0)))
+    with pytest.raises(ValueError, match=r"where .*\(3,\).*got \(2,\)"):
+      solve(costs, where=jnp.ones(2, bool))
+    with pytest.raises(ValueError, match=r"inverse_temperature .*\(5,\).*got \(4,\)"):
+      solve(jnp.ones((5, 2, 3)), inverse_temperature=jnp.ones(4))
+    with pytest.raises(TypeError, match="int32"):
+      solve(jnp.ones((2, 3), jnp.int32))
+  with pytest.raises(ValueError, match=r"steps .* got 0"):
+    pooling.gsp_fixed_point(costs, steps=0)
