@@ -169,7 +169,7 @@ def report(
       )
     table.add_section()
   console = rich.console.Console()
-  console.print(table)
+  console.print(table, width=max(console.width, 112))
   for peer in missing:
     console.print(f"skipped: {peer} is not installed (extra `bench`)")
   if options.json:

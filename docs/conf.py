@@ -24,7 +24,7 @@ html_title = f"spherejax {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
-# Annotations of fields name types of other packages; what we write ourselves is checked.
+# Annotations of fields name types of other packages; our own references are checked.
 nitpick_ignore_regex = [("py:class", r".*")]
 # Shapes and types stand in the text of every argument, where they can be read.
 autodoc_typehints = "none"

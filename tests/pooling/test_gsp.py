@@ -458,5 +458,5 @@ def test_errors(unchecked):
     pooling.gsp(features, prototypes, mass=jnp.full(3, 0.3))
   with pytest.raises(ValueError, match=r"\(2, 4\).*got \(2, 3\)"):
     pooling.gsp(features, prototypes, where=jnp.ones((2, 3), bool))
-  with pytest.raises(TypeError, match="prototypes .*int32"):
+  with pytest.raises(TypeError, match=r"prototypes .*int32"):
     pooling.gsp(features, jnp.ones((5, 3), jnp.int32))
