@@ -217,34 +217,47 @@ def foreground_weight(weights: Array, foreground: Array) -> float:
 
 
 def draw(
-  last: dict[str, Any], curves: dict[str, Any], config: Settings, output
-) -> list:
-  """Weight maps, a retrieval sheet and validation curves of the last seed's runs."""
-  collages, results = last["collages"], last["results"]
-  # The first collage of each class, so that nobody chose them.
-  _, rows = np.unique(collages.labels, return_index=True)
-  names = [str(label) for label in collages.labels[rows]]
+  last: dict[str, dict[str, Any]], curves: dict[str, Any], config: Settings, output
+) -> list[str]:
+  """Weight maps, validation curves and retrieval sheets; of the last seed's runs.
+
+  The collages are the first of each class, so that nobody chose them. The sheets are
+  of unseen classes, where there is more to go wrong.
+  """
+  seen, unseen = last["seen"], last["unseen"]
+  rows, names = _first_of_each_class(seen["collages"].labels, 1)
   weights = {
-    name: result.weights[rows] for name, result in results.items() if name != "GAP"
+    name: result.weights[rows]
+    for name, result in seen["results"].items()
+    if name != "GAP"
   }
+  pictures = seen["collages"].images[rows]
   figures = {
-    "weights": plotting.weight_maps(collages.images[rows], weights, names=names),
+    "weights": plotting.weight_maps(pictures, weights, names=names),
     "curves": plotting.training_curves(
       curves,
       steps=config.steps // config.parts * np.arange(1, config.parts + 1),
       ylabel="MAP@R, validation collages",
     ),
   }
-  for name, result in results.items():
+  labels = unseen["collages"].labels
+  rows, names = _first_of_each_class(labels, 3)
+  for name, result in unseen["results"].items():
     nearest = metrics.nearest(
       result.embeddings[rows], result.embeddings, k=8, exclude=rows
     )
-    right = collages.labels[nearest] == collages.labels[rows][:, None]
-    slug = name.lower().replace(" + ", "-")
-    figures[f"retrieval-{slug}"] = plotting.retrieval_sheet(
-      collages.images, rows, nearest, right, names=names, title=name
+    right = labels[nearest] == labels[rows][:, None]
+    figures[f"retrieval-{name.lower().replace(' + ', '-')}"] = plotting.retrieval_sheet(
+      unseen["collages"].images, rows, nearest, right, names=names, title=name
     )
-  files = []
-  for name, figure in figures.items():
-    files.append(plotting.save(figure, output / f"{name}.png").name)
-  return files
+  return [
+    plotting.save(figure, output / f"{name}.png").name
+    for name, figure in figures.items()
+  ]
+
+
+def _first_of_each_class(labels: Array, count: int) -> tuple[np.ndarray, list[str]]:
+  """Rows of the first `count` examples of each class, and their class names."""
+  classes = np.unique(labels)
+  rows = [np.flatnonzero(np.asarray(labels) == label)[:count] for label in classes]
+  return np.concatenate(rows), [str(label) for label in np.repeat(classes, count)]

@@ -118,7 +118,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       paper="DML 5.3.2",
     ),
   ]
-  pictures = _collage.draw(last["seen"], curves, config, output)
+  pictures = _collage.draw(last, curves, config, output)
   return _report.result(
     experiment="quickstart",
     preset=preset,
