@@ -103,9 +103,17 @@ def _differences(problem: Problem, index: Array) -> Array:
 
 
 def _root(
-  differences: Array, kept: Array, logit: Array, start: Array, low: Array, high: Array
+  differences: Array,
+  kept: Array,
+  logit: Array,
+  start: Array,
+  low: Array,
+  high: Array,
+  searched: Array,
 ) -> tuple[Array, Array]:
   """Offset y with mean of sigmoid(y + differences) = mass, and the steps taken.
+
+  Images that are not `searched` keep their start.
 
   Newton on logit(mean) - logit(mass), which is nearly linear in y; bisection where
   a step leaves the bracket, or where three steps have not halved it.
@@ -144,7 +152,7 @@ def _root(
     high,
     high - low,
     # Not by the mask alone: under shard_map the loop's start must vary like its end.
-    jnp.any(kept, axis=1) & ~jnp.isnan(start),
+    searched & ~jnp.isnan(start),
     0 * start.astype(jnp.int32),
     zero,
   )
@@ -158,7 +166,8 @@ def solve(problem: Problem) -> Solution:
   """The logits x_j at which the transported mass is right. Not differentiable."""
   kept, dtype = problem.kept, problem.cheapest.dtype
   eps = float(jnp.finfo(dtype).eps)
-  # At mass 1 there is no root; the loop runs on the largest mass below 1.
+  # At mass 1 there is no root, and none is searched.
+  searched = jnp.any(kept, axis=1) & (problem.mass < 1)
   mass = jnp.minimum(problem.mass, 1 - eps / 2)
   logit = _logit(mass)
   rough = problem.spread - per_feature(problem.inverse_temperature) * problem.cheapest
@@ -168,7 +177,7 @@ def solve(problem: Problem) -> Solution:
   margin = 1e-2 + 8 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
   low, high = low - margin, high + margin
   start = jnp.clip(logit - mean_over(differences, kept), low, high)
-  offset, steps = _root(differences, kept, logit, start, low, high)
+  offset, steps = _root(differences, kept, logit, start, low, high, searched)
 
   # Again from the feature nearest to the cut, where differences are exact.
   logits = per_feature(offset) + differences
@@ -177,12 +186,12 @@ def solve(problem: Problem) -> Solution:
   differences = _differences(problem, nearest)
   largest = jnp.max(jnp.where(kept, jnp.abs(rough), 0), axis=1)
   reach = 1e-2 + 16 * eps * (largest + jnp.abs(start))
-  offset, more = _root(differences, kept, logit, start, start - reach, start + reach)
+  low, high = start - reach, start + reach
+  offset, more = _root(differences, kept, logit, start, low, high, searched)
 
   logits = per_feature(offset) + differences
   attained = mean_over(_sigmoids(logits)[0], kept)
-  some = jnp.any(kept, axis=1)
-  error = jnp.where(some, jnp.abs(attained / mass - 1), 0)
+  error = jnp.where(searched, jnp.abs(attained / mass - 1), 0)
   converged = error <= 64 * eps * (1 + jnp.abs(logit))
   return Solution(logits, differences, error, converged, steps + more)
 
