@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-LABELS = np.array([0, 0, 1, 1, 2, 2])
+LABELS = np.array([0, 0, 1, 1, 2, 2], np.int32)
 SAME = LABELS[:, None] == LABELS[None]
 PAIRS = {"positives": SAME & ~np.eye(6, dtype=bool), "negatives": ~SAME}
 
@@ -141,7 +141,10 @@ ROWS: dict[str, Row] = {
   ),
   "losses.zero_shot_prediction": Row(
     HALVES,
-    {"labels_a": np.array([0, 0, 1]), "labels_b": np.array([2, 3, 3])},
+    {
+      "labels_a": np.array([0, 0, 1], np.int32),
+      "labels_b": np.array([2, 3, 3], np.int32),
+    },
     {"ridge": 0.5, "scale": 2.0},
   ),
   "pooling.gap": Row(FEATURES),
