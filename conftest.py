@@ -3,8 +3,14 @@
 import os
 import pathlib
 
-os.environ["XLA_FLAGS"] = (
-  os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
+# The tests compile hundreds of small programs and run each a few times.
+os.environ["XLA_FLAGS"] = " ".join(
+  [
+    os.environ.get("XLA_FLAGS", ""),
+    "--xla_force_host_platform_device_count=4",
+    "--xla_backend_optimization_level=0",
+    "--xla_llvm_disable_expensive_passes=true",
+  ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
 

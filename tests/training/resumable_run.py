@@ -4,7 +4,8 @@ import os
 import sys
 
 if __name__ == "__main__":
-  os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+  # Inherited from the tests: the same bits need the same compiler settings.
+  os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
 
 import flax.linen as nn
 import jax
