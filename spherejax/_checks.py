@@ -52,6 +52,12 @@ def rank(name: str, array: _Array, *allowed: int) -> None:
     raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
 
 
+def not_empty(name: str, array: _Array) -> None:
+  """Raises ValueError unless `array` has at least one row."""
+  if array.shape[0] == 0:
+    raise ValueError(f"{name} must have a row, got shape {array.shape}")
+
+
 def shape(
   name: str, array: _Array, expected: Sequence[int], to_match: str = ""
 ) -> None:

@@ -5,6 +5,7 @@ The label forms take embeddings and integer labels; the matrix forms, named
 positive and negative pairs.
 """
 
+from spherejax.losses._batch import References as References
 from spherejax.losses._pair import contrastive as contrastive
 from spherejax.losses._pair import (
   contrastive_from_distance as contrastive_from_distance,
@@ -29,6 +30,7 @@ from spherejax.losses._zero_shot import split_by_class as split_by_class
 from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_prediction
 
 __all__ = [
+  "References",
   "contrastive",
   "contrastive_from_distance",
   "cosine_contrastive",

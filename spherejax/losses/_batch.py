@@ -6,7 +6,8 @@ gathered copies are differentiated: the transpose of the gathering adds up what 
 devices say about a row as a reference.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.core
@@ -14,46 +15,75 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
 
 from spherejax import _checks, _numerics, distances
+from spherejax.losses import _blocks
 
 NORMALIZATIONS = ("l2", "unit_ball", "none")
 
+Selection = (
+  Bool[ArrayLike, "queries references"] | Float[ArrayLike, "queries references"]
+)
+"""Which pairs count, or how much."""
 
-class Pairs(NamedTuple):
-  """Anchors, what they are compared with, and which pairs belong together."""
+Miner = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""Of a matrix, its positives and its negatives: those of them that count."""
+
+
+class References(NamedTuple):
+  """What a batch is compared with instead of itself: a memory, proxies, other views.
+
+  Example:
+    >>> x, labels = jnp.eye(2), jnp.array([0, 1])
+    >>> memory = spherejax.losses.References(jnp.eye(3, 2), jnp.array([0, 0, 1]))
+    >>> spherejax.losses.contrastive(x, labels, references=memory).shape
+    (2,)
+  """
+
+  embeddings: ArrayLike
+  """[references, dim], floating."""
+  labels: ArrayLike
+  """[references], integer."""
+  where: ArrayLike | None = None
+  """[references], boolean, True keeps. None keeps all."""
+  itself: ArrayLike | None = None
+  """[batch], integer: which reference is a copy of the row, so that the two make no
+  pair; -1 for none. None for no copies."""
+
+
+class Batch(NamedTuple):
+  """Anchors and what they are compared with."""
 
   anchors: Array
   """[batch, dim], normalised; masked rows are zero."""
-  references: Array
-  """[references, dim]."""
-  positives: Array
-  """[batch, references], boolean: one class, not the example itself."""
-  negatives: Array
-  """[batch, references], boolean: different classes."""
+  labels: Array
+  """[batch]."""
+  itself: Array
+  """[batch], the reference that is the row itself."""
   where: Array
   """[batch], boolean."""
+  references: Array
+  """[references, dim], normalised; masked rows are zero."""
+  reference_labels: Array
+  """[references]."""
   reference_where: Array
   """[references], boolean."""
   dtype: jnp.dtype
   """The type of the embeddings as they came."""
 
 
-class Matrix(NamedTuple):
-  """The operands of a matrix form."""
+class Block(NamedTuple):
+  """Some anchors against all references; what is in neither mask is finite."""
 
   values: Array
-  """[queries, references]; 0 where there is no pair."""
+  """[rows, references]."""
   positives: Array
-  """[queries, references], boolean."""
+  """[rows, references], boolean, or weights."""
   negatives: Array
-  """[queries, references], boolean."""
+  """[rows, references], boolean, or weights."""
   where: Array
-  """[queries], boolean."""
-  reference_where: Array
-  """[references], boolean."""
-  dtype: jnp.dtype
-  """The type of the matrix as it came."""
+  """[rows], boolean."""
 
 
 def gather(array: Array, axis_name: str | None) -> Array:
@@ -97,44 +127,111 @@ def keep_all(where: ArrayLike | None, rows: Array) -> Array:
 
 
 def rows_and_labels(
-  embeddings: ArrayLike, labels: ArrayLike, where: ArrayLike | None, normalize: str
+  embeddings: ArrayLike,
+  labels: ArrayLike,
+  where: ArrayLike | None,
+  normalize: str,
+  owner: str = "",
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked and normalised rows, their labels and mask, and their original type."""
   embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
-  _checks.labels(labels, embeddings)
+  _checks.floating(f"{owner}embeddings", embeddings)
+  _checks.rank(f"{owner}embeddings", embeddings, 2)
+  _checks.not_empty(f"{owner}embeddings", embeddings)
+  _checks.labels(labels, embeddings, f"{owner}labels")
   kept = keep_all(where, embeddings)
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
   return normalize_rows(rows, normalize), labels, kept, embeddings.dtype
 
 
-def pairs(
+def batch_of(
   embeddings: ArrayLike,
   labels: ArrayLike,
   where: ArrayLike | None,
   normalize: str,
+  references: References | None,
   axis_name: str | None,
-) -> Pairs:
-  """All pairs of a labelled batch; an example is never paired with itself."""
+) -> Batch:
+  """A labelled batch against itself on all devices, or against given references."""
   anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
-  references, reference_labels, reference_kept = (
-    gather(array, axis_name) for array in (anchors, labels, kept)
+  if references is None:
+    first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
+    itself = first + jnp.arange(batch, dtype=jnp.int32)
+    rows, reference_labels, reference_kept = (
+      gather(array, axis_name) for array in (anchors, labels, kept)
+    )
+    return Batch(
+      anchors, labels, itself, kept, rows, reference_labels, reference_kept, dtype
+    )
+  rows, reference_labels, reference_kept, _ = rows_and_labels(
+    references.embeddings, references.labels, references.where, normalize, "references."
   )
-  first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
-  itself = (first + jnp.arange(batch))[:, None] == jnp.arange(len(references))[None]
-  same = labels[:, None] == reference_labels[None]
-  compared = kept[:, None] & reference_kept[None]
-  return Pairs(
-    anchors,
-    references,
-    compared & same & ~itself,
-    compared & ~same,
-    kept,
-    reference_kept,
-    dtype,
+  if rows.shape[1] != anchors.shape[1]:
+    raise ValueError(
+      f"references.embeddings must have rows of length {anchors.shape[1]} to match "
+      f"the embeddings, got shape {rows.shape}"
+    )
+  itself = jnp.full(batch, -1, jnp.int32)
+  if references.itself is not None:
+    itself = jnp.asarray(references.itself)
+    _checks.labels(itself, anchors, "references.itself")
+  rows = rows.astype(anchors.dtype)
+  return Batch(
+    anchors, labels, itself, kept, rows, reference_labels, reference_kept, dtype
   )
+
+
+def over_pairs(
+  terms: Callable[[Block], Any],
+  batch: Batch,
+  measure: Callable[[Array, Array], Array],
+  miner: Miner | None = None,
+  block_size: int | None = None,
+) -> Any:
+  """`terms` of every anchor's row of the matrix, some rows at a time.
+
+  Args:
+    terms: of a block of rows to a pytree of [rows, ...] arrays.
+    batch: anchors and references.
+    measure: of anchors and references to the matrix: `dot`, `euclidean`, ...
+    miner: chooses among the pairs. Not differentiated.
+    block_size: static. Rows at a time; None takes all.
+  """
+  columns = jnp.arange(len(batch.references), dtype=batch.itself.dtype)
+
+  def of_rows(rows: tuple[Array, ...]) -> Any:
+    anchors, labels, itself, kept = rows
+    compared = kept[:, None] & batch.reference_where[None]
+    same = labels[:, None] == batch.reference_labels[None]
+    other = itself[:, None] != columns[None]
+    block = Block(
+      measure(anchors, batch.references),
+      compared & same & other,
+      compared & ~same & other,
+      kept,
+    )
+    return terms(mined(block, miner))
+
+  rows = batch.anchors, batch.labels, batch.itself, batch.where
+  return _blocks.map_rows(of_rows, rows, block_size)
+
+
+def mined(block: Block, miner: Miner | None) -> Block:
+  """The block with only the pairs that the miner keeps."""
+  if miner is None:
+    return block
+  chosen = miner(jax.lax.stop_gradient(block.values), block.positives, block.negatives)
+  for name, given in zip(("positives", "negatives"), chosen, strict=True):
+    _check_selection(f"the miner's {name}", given, block.values.shape)
+  positives, negatives = map(jax.lax.stop_gradient, chosen)
+  return block._replace(positives=positives, negatives=negatives)
+
+
+def _check_selection(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
+  if chosen.dtype != jnp.bool_ and not jnp.issubdtype(chosen.dtype, jnp.floating):
+    raise TypeError(f"{name} must be boolean or weights, got dtype {chosen.dtype}")
+  _checks.shape(name, chosen, shape)
 
 
 def matrix(
@@ -143,37 +240,85 @@ def matrix(
   negatives: ArrayLike,
   where: ArrayLike | None,
   name: str,
-) -> Matrix:
-  """The checked operands of a matrix form."""
+) -> tuple[Block, jnp.dtype]:
+  """The checked operands of a matrix form, and the type of its matrix."""
   entries = jnp.asarray(values)
   _checks.floating(name, entries)
   _checks.rank(name, entries, 2)
-  positive, negative = jnp.asarray(positives), jnp.asarray(negatives)
-  _checks.mask(positive, entries.shape, "positives")
-  _checks.mask(negative, entries.shape, "negatives")
   kept = keep_all(where, entries)
-  positive, negative = positive & kept[:, None], negative & kept[:, None]
-  return Matrix(
-    jnp.where(positive | negative, _numerics.upcast(entries), 0),
-    positive,
-    negative,
-    kept,
-    jnp.ones(entries.shape[1], bool),
-    entries.dtype,
-  )
+  masks = []
+  for mask_name, mask in (("positives", positives), ("negatives", negatives)):
+    mask = jax.lax.stop_gradient(jnp.asarray(mask))
+    _check_selection(mask_name, mask, entries.shape)
+    # NaN in a masked row of weights does not reach the others.
+    masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))
+  used = chosen(masks[0]) | chosen(masks[1])
+  wide = jnp.where(used, _numerics.upcast(entries), 0)
+  return Block(wide, masks[0], masks[1], kept), entries.dtype
 
 
-def pair_distances(batch: Pairs, *, squared: bool) -> Array:
-  """Distances of the pairs; 0 with derivative 0 where there is no pair."""
-  squares = distances.pairwise_squared_euclidean(batch.anchors, batch.references)
-  squares = jnp.where(batch.positives | batch.negatives, squares, 0)
-  return squares if squared else _numerics.sqrt(squares)
+def chosen(selection: Array) -> Array:
+  """Which pairs a mask or a matrix of weights selects."""
+  return selection if selection.dtype == jnp.bool_ else selection > 0
 
 
-def pair_similarities(batch: Pairs) -> Array:
-  """Dot products of the normalised rows; 0 where there is no pair."""
-  products = distances.pairwise_dot(batch.anchors, batch.references)
-  return jnp.where(batch.positives | batch.negatives, products, 0)
+def sum_over(values: Array, selection: Array) -> Array:
+  """[rows]: sum of the selected values, times their weights."""
+  if selection.dtype == jnp.bool_:
+    return _numerics.masked_sum(values, selection)
+  weighted = values * selection.astype(values.dtype)
+  return _numerics.masked_sum(weighted, chosen(selection))
+
+
+def count_over(selection: Array, dtype: jnp.dtype) -> Array:
+  """[rows]: number of selected pairs, or the sum of their weights."""
+  if selection.dtype == jnp.bool_:
+    return jnp.sum(selection, axis=-1, dtype=jnp.int32).astype(dtype)
+  return jnp.sum(selection.astype(dtype), axis=-1)
+
+
+def hinges(values: Array, selection: Array) -> tuple[Array, Array]:
+  """[rows] each: sum of the positive parts, and how many there are."""
+  # NaN counts as active, so that it reaches the value.
+  active = chosen(selection) & ~(values <= 0)
+  if selection.dtype != jnp.bool_:
+    active = jnp.where(active, selection, 0)
+  return sum_over(values, active), count_over(active, values.dtype)
+
+
+def average_of_active(
+  sums: Array, active: Array, where: Array, axis_name: str | None
+) -> Array:
+  """Sums of each row as shares of an average over all active terms.
+
+  The mean over the kept rows is the sum of all terms over the number of active ones.
+  """
+  rows = number(where[:, None], axis_name, sums.dtype)
+  return _numerics.divide(rows * sums, total(jnp.sum(active), axis_name))
+
+
+def logsumexp_over(values: Array, selection: Array) -> Array:
+  """[rows]: log of the sum of the selected exponentials, times their weights."""
+  if selection.dtype != jnp.bool_:
+    used = chosen(selection)
+    values += jnp.log(jnp.where(used, selection, 1)).astype(values.dtype)
+    selection = used
+  return _numerics.logsumexp(values, selection)
+
+
+def dot(anchors: Array, references: Array) -> Array:
+  """Similarities of all pairs; cosines on the sphere."""
+  return distances.pairwise_dot(anchors, references)
+
+
+def squared_euclidean(anchors: Array, references: Array) -> Array:
+  """Squared distances of all pairs."""
+  return distances.pairwise_squared_euclidean(anchors, references)
+
+
+def euclidean(anchors: Array, references: Array) -> Array:
+  """Distances of all pairs; derivative 0 where a distance is 0."""
+  return _numerics.sqrt(squared_euclidean(anchors, references))
 
 
 def class_mask(labels: Array, classes: int, where: Array) -> Array:

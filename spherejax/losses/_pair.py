@@ -1,6 +1,8 @@
 """Losses over pairs of examples: contrastive in two forms, multi-similarity."""
 
-import jax
+from collections.abc import Callable
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -21,6 +23,9 @@ def contrastive(
   average: str = "nonzero",
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Contrastive loss with two margins on Euclidean distances (DML's C2).
@@ -44,6 +49,10 @@ def contrastive(
       the number of all pairs. Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the distances. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -56,7 +65,7 @@ def contrastive(
     ValueError: shapes do not match, or an unknown `average` or `normalize`.
 
   Differentiable in: embeddings, margins (counts are constants).
-  Cost: O(batch^2 dim) time, O(batch^2) memory.
+  Cost: O(batch^2 dim) time.
 
   Source: DML 1.1 and 2.1.3; Hadsell et al. 2006, "Dimensionality reduction by
   learning an invariant mapping". Equation 1.1.1 averages over all pairs; the
@@ -69,46 +78,57 @@ def contrastive(
     Array([2.2004998 , 2.3969786 , 0.35483795], dtype=float32)
   """
   _checks.one_of("average", average, AVERAGES)
-  batch = _batch.pairs(embeddings, labels, where, normalize, axis_name)
-  return _contrastive(
-    _batch.pair_distances(batch, squared=False),
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  parts = _batch.over_pairs(
+    _contrastive_terms(positive_margin, negative_margin, batch.anchors.dtype),
     batch,
-    positive_margin,
-    negative_margin,
-    average,
-    axis_name,
+    _batch.euclidean,
+    miner,
+    block_size,
   )
+  number = jnp.sum(batch.reference_where, dtype=jnp.int32)
+  loss = _contrastive(parts, batch.where, number, average, axis_name)
+  return loss.astype(batch.dtype)
+
+
+class _Hinges(NamedTuple):
+  pull: Array
+  pulled: Array
+  push: Array
+  pushed: Array
+
+
+def _contrastive_terms(
+  positive_margin: ArrayLike, negative_margin: ArrayLike, dtype: jnp.dtype
+) -> Callable[[_batch.Block], _Hinges]:
+  """Sums of the hinges of each row, and how many of them are active."""
+  near = _checks.scalar("positive_margin", positive_margin, dtype)
+  far = _checks.scalar("negative_margin", negative_margin, dtype)
+
+  def terms(block: _batch.Block) -> _Hinges:
+    return _Hinges(
+      *_batch.hinges(block.values - near, block.positives),
+      *_batch.hinges(far - block.values, block.negatives),
+    )
+
+  return terms
 
 
 def _contrastive(
-  apart: Array,
-  pairs: _batch.Pairs | _batch.Matrix,
-  positive_margin: ArrayLike,
-  negative_margin: ArrayLike,
-  average: str,
-  axis_name: str | None,
+  parts: _Hinges, where: Array, references: Array, average: str, axis_name: str | None
 ) -> Array:
-  near = _checks.scalar("positive_margin", positive_margin, apart.dtype)
-  far = _checks.scalar("negative_margin", negative_margin, apart.dtype)
-  pull = jnp.where(pairs.positives, jax.nn.relu(apart - near), 0)
-  push = jnp.where(pairs.negatives, jax.nn.relu(far - apart), 0)
   if average == "all":
-    references = jnp.sum(pairs.reference_where, dtype=jnp.int32).astype(apart.dtype)
-    loss = _numerics.divide(jnp.sum(pull + push, axis=1), references)
-  else:
-    rows = _batch.number(pairs.where[:, None], axis_name, apart.dtype)
-    loss = jnp.zeros_like(apart, shape=apart.shape[:1])
-    for part in (pull, push):
-      # NaN counts as active, so that it reaches the value.
-      active = _batch.number(~(part <= 0), axis_name, apart.dtype)
-      loss += _numerics.divide(rows * jnp.sum(part, axis=1), active)
-  return loss.astype(pairs.dtype)
+    number = references.astype(parts.pull.dtype)
+    return _numerics.divide(parts.pull + parts.push, number)
+  pull = _batch.average_of_active(parts.pull, parts.pulled, where, axis_name)
+  push = _batch.average_of_active(parts.push, parts.pushed, where, axis_name)
+  return pull + push
 
 
 def contrastive_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: Bool[ArrayLike, "queries references"],
-  negatives: Bool[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
@@ -129,8 +149,9 @@ def contrastive_from_distance(
 
   Args:
     distances: [queries, references], floating.
-    positives: [queries, references], boolean, pairs to pull together.
-    negatives: [queries, references], boolean, pairs to push apart.
+    positives: [queries, references], boolean, pairs to pull together; or weights
+      of their terms, not differentiated.
+    negatives: [queries, references], boolean or weights, pairs to push apart.
     positive_margin: unit of a distance, may be traced.
     negative_margin: unit of a distance, may be traced.
     average: "nonzero" or "all". Static.
@@ -141,7 +162,7 @@ def contrastive_from_distance(
     [queries], dtype of `distances`; 0 for masked rows.
 
   Raises:
-    TypeError: distances are not floating, a mask is not boolean.
+    TypeError: distances are not floating, masks neither boolean nor floating.
     ValueError: shapes do not match, or an unknown `average`.
 
   Differentiable in: distances, margins. Cost: O(queries references).
@@ -154,10 +175,11 @@ def contrastive_from_distance(
     Array([0.7], dtype=float32)
   """
   _checks.one_of("average", average, AVERAGES)
-  pairs = _batch.matrix(distances, positives, negatives, where, "distances")
-  return _contrastive(
-    pairs.values, pairs, positive_margin, negative_margin, average, axis_name
-  )
+  block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  terms = _contrastive_terms(positive_margin, negative_margin, block.values.dtype)
+  number = jnp.asarray(block.values.shape[1])
+  loss = _contrastive(terms(block), block.where, number, average, axis_name)
+  return loss.astype(dtype)
 
 
 def cosine_contrastive(
@@ -167,6 +189,9 @@ def cosine_contrastive(
   margin: Real[ArrayLike, ""] = 0.5,
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Contrastive loss on cosine similarities, summed over pairs (DML's C1).
@@ -182,6 +207,10 @@ def cosine_contrastive(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the similarities. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -193,7 +222,7 @@ def cosine_contrastive(
     TypeError: embeddings are not floating, labels not integers.
     ValueError: shapes do not match, or an unknown `normalize`.
 
-  Differentiable in: embeddings, margin. Cost: O(batch^2 dim) time, O(batch^2) memory.
+  Differentiable in: embeddings, margin. Cost: O(batch^2 dim) time.
 
   Source: DML 3.3 (C1); Wang et al. 2020, "Cross-batch memory for embedding learning".
   Differs from its released code: an example is left out of its own pairs by index,
@@ -204,23 +233,29 @@ def cosine_contrastive(
     >>> spherejax.losses.cosine_contrastive(x, jnp.array([0, 0, 1]))
     Array([1.1       , 1.3       , 0.40000004], dtype=float32)
   """
-  batch = _batch.pairs(embeddings, labels, where, normalize, axis_name)
-  return _cosine_contrastive(_batch.pair_similarities(batch), batch, margin)
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  terms = _cosine_contrastive(margin, batch.anchors.dtype)
+  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  return loss.astype(batch.dtype)
 
 
 def _cosine_contrastive(
-  similar: Array, pairs: _batch.Pairs | _batch.Matrix, margin: ArrayLike
-) -> Array:
-  limit = _checks.scalar("margin", margin, similar.dtype)
-  pull = jnp.where(pairs.positives, jax.nn.relu(1 - similar), 0)
-  push = jnp.where(pairs.negatives, jax.nn.relu(similar - limit), 0)
-  return jnp.sum(pull + push, axis=1).astype(pairs.dtype)
+  margin: ArrayLike, dtype: jnp.dtype
+) -> Callable[[_batch.Block], Array]:
+  threshold = _checks.scalar("margin", margin, dtype)
+
+  def terms(block: _batch.Block) -> Array:
+    pull, _ = _batch.hinges(1 - block.values, block.positives)
+    push, _ = _batch.hinges(block.values - threshold, block.negatives)
+    return pull + push
+
+  return terms
 
 
 def cosine_contrastive_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: Bool[ArrayLike, "queries references"],
-  negatives: Bool[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.5,
   where: Bool[ArrayLike, " queries"] | None = None,
@@ -233,8 +268,9 @@ def cosine_contrastive_from_similarity(
 
   Args:
     similarities: [queries, references], floating.
-    positives: [queries, references], boolean.
-    negatives: [queries, references], boolean.
+    positives: [queries, references], boolean, or weights of the terms, not
+      differentiated.
+    negatives: [queries, references], boolean or weights.
     margin: unit of a similarity, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
@@ -242,7 +278,7 @@ def cosine_contrastive_from_similarity(
     [queries], dtype of `similarities`; 0 for masked rows.
 
   Raises:
-    TypeError: similarities are not floating, a mask is not boolean.
+    TypeError: similarities are not floating, masks neither boolean nor floating.
     ValueError: shapes do not match.
 
   Differentiable in: similarities, margin. Cost: O(queries references).
@@ -255,8 +291,10 @@ def cosine_contrastive_from_similarity(
     >>> spherejax.losses.cosine_contrastive_from_similarity(s, same, ~same)
     Array([1.], dtype=float32)
   """
-  pairs = _batch.matrix(similarities, positives, negatives, where, "similarities")
-  return _cosine_contrastive(pairs.values, pairs, margin)
+  block, dtype = _batch.matrix(
+    similarities, positives, negatives, where, "similarities"
+  )
+  return _cosine_contrastive(margin, block.values.dtype)(block).astype(dtype)
 
 
 def multi_similarity(
@@ -268,6 +306,9 @@ def multi_similarity(
   threshold: Real[ArrayLike, ""] = 0.5,
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Multi-similarity loss, every pair weighted by its similarity among the others.
@@ -287,6 +328,10 @@ def multi_similarity(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the similarities. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -300,7 +345,7 @@ def multi_similarity(
       is not positive.
 
   Differentiable in: embeddings, scales, threshold.
-  Cost: O(batch^2 dim) time, O(batch^2) memory.
+  Cost: O(batch^2 dim) time.
 
   Source: DML 2.1.3; Wang et al. 2019, "Multi-similarity loss with general pair
   weighting for deep metric learning", eq. 15. All pairs count, as in DML.
@@ -310,32 +355,39 @@ def multi_similarity(
     >>> spherejax.losses.multi_similarity(x, jnp.array([0, 0, 1]))
     Array([0.7567652 , 0.9566309 , 0.30000094], dtype=float32)
   """
-  batch = _batch.pairs(embeddings, labels, where, normalize, axis_name)
-  similar = _batch.pair_similarities(batch)
-  return _multi_similarity(similar, batch, positive_scale, negative_scale, threshold)
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  terms = _multi_similarity(
+    positive_scale, negative_scale, threshold, batch.anchors.dtype
+  )
+  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  return loss.astype(batch.dtype)
 
 
 def _multi_similarity(
-  similar: Array,
-  pairs: _batch.Pairs | _batch.Matrix,
   positive_scale: ArrayLike,
   negative_scale: ArrayLike,
   threshold: ArrayLike,
-) -> Array:
+  dtype: jnp.dtype,
+) -> Callable[[_batch.Block], Array]:
   _checks.positive("positive_scale", positive_scale)
   _checks.positive("negative_scale", negative_scale)
-  a = _checks.scalar("positive_scale", positive_scale, similar.dtype)
-  b = _checks.scalar("negative_scale", negative_scale, similar.dtype)
-  above = similar - _checks.scalar("threshold", threshold, similar.dtype)
-  pull = _numerics.softplus(_numerics.logsumexp(-a * above, pairs.positives)) / a
-  push = _numerics.softplus(_numerics.logsumexp(b * above, pairs.negatives)) / b
-  return (pull + push).astype(pairs.dtype)
+  a = _checks.scalar("positive_scale", positive_scale, dtype)
+  b = _checks.scalar("negative_scale", negative_scale, dtype)
+  t = _checks.scalar("threshold", threshold, dtype)
+
+  def terms(block: _batch.Block) -> Array:
+    above = block.values - t
+    pull = _numerics.softplus(_batch.logsumexp_over(-a * above, block.positives)) / a
+    push = _numerics.softplus(_batch.logsumexp_over(b * above, block.negatives)) / b
+    return pull + push
+
+  return terms
 
 
 def multi_similarity_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: Bool[ArrayLike, "queries references"],
-  negatives: Bool[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
   *,
   positive_scale: Real[ArrayLike, ""] = 2.0,
   negative_scale: Real[ArrayLike, ""] = 50.0,
@@ -351,8 +403,9 @@ def multi_similarity_from_similarity(
 
   Args:
     similarities: [queries, references], floating.
-    positives: [queries, references], boolean.
-    negatives: [queries, references], boolean.
+    positives: [queries, references], boolean, or weights of the terms, not
+      differentiated.
+    negatives: [queries, references], boolean or weights.
     positive_scale: positive, may be traced (a).
     negative_scale: positive, may be traced (b).
     threshold: unit of a similarity, may be traced (t).
@@ -362,7 +415,7 @@ def multi_similarity_from_similarity(
     [queries], dtype of `similarities`; 0 for masked rows.
 
   Raises:
-    TypeError: similarities are not floating, a mask is not boolean.
+    TypeError: similarities are not floating, masks neither boolean nor floating.
     ValueError: shapes do not match, or a static scale that is not positive.
 
   Differentiable in: similarities, scales, threshold. Cost: O(queries references).
@@ -375,7 +428,10 @@ def multi_similarity_from_similarity(
     >>> spherejax.losses.multi_similarity_from_similarity(s, same, ~same)
     Array([0.36043653], dtype=float32)
   """
-  pairs = _batch.matrix(similarities, positives, negatives, where, "similarities")
-  return _multi_similarity(
-    pairs.values, pairs, positive_scale, negative_scale, threshold
+  block, dtype = _batch.matrix(
+    similarities, positives, negatives, where, "similarities"
   )
+  terms = _multi_similarity(
+    positive_scale, negative_scale, threshold, block.values.dtype
+  )
+  return terms(block).astype(dtype)

@@ -1,12 +1,58 @@
-"""Losses of the softmax family, on logits or cosines of classes."""
+"""Cross-entropy of logits and of cosines, and a squared error of cosines."""
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax import _checks
+from spherejax.losses import _classes
+
+
+def softmax(
+  logits: Float[ArrayLike, "batch classes"],
+  labels: _classes.Targets,
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Softmax cross-entropy, of classes or of distributions over them.
+
+      loss_i = -log softmax_c(z_ic)_{y_i}
+      loss_i = -sum_c q_ic log softmax_c(z_ic)       labels q [batch, classes]
+
+  With distributions the least value is the entropy of q_i. They serve smoothed
+  labels, mixed examples and teachers.
+
+  Args:
+    logits: [batch, classes], floating and finite.
+    labels: [batch], integer in [0, classes), where a traced label outside makes a
+      masked row; or [batch, classes], floating, used as they are: rows that should
+      sum to 1 must.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other. Small values keep their digits.
+
+  Raises:
+    TypeError: logits are not floating, labels neither integers [batch] nor
+      floating [batch, classes].
+    ValueError: shapes do not match, or a known label outside [0, classes).
+
+  Differentiable in: logits, distributions. Cost: O(batch classes).
+
+  Source: DIST 2.1. For (8) and (11) of "Rethinking the Inception architecture"
+  (Szegedy et al. 2016) give q = (1 - e) onehot(y) + e / classes.
+
+  Example:
+    >>> spherejax.losses.softmax(jnp.eye(2), jnp.array([0, 1]))
+    Array([0.3132617, 0.3132617], dtype=float32)
+  """
+  if _classes.is_distribution(labels):
+    values, targets, dtype = _classes.distributions("logits", logits, labels, where)
+    return jnp.sum(targets * _classes.surprise(values), axis=1).astype(dtype)
+  batch = _classes.scores("logits", logits, labels, where)
+  return _classes.cross_entropy(batch.values, batch.own).astype(batch.dtype)
 
 
 def normface(
@@ -21,7 +67,8 @@ def normface(
       loss_i = -log softmax_c(scale cos(x_i, w_c))_{y_i}
 
   Its least value over all directions is log(1 + (C - 1) exp(-scale C / (C - 1))),
-  reached when the C weights form a regular simplex and x_i = w_{y_i}.
+  reached when the C weights form a regular simplex and x_i = w_{y_i}. Elsewhere
+  known as the normalised softmax loss, with temperature 1 / scale.
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
@@ -47,13 +94,49 @@ def normface(
     >>> spherejax.losses.normface(jnp.eye(2), jnp.array([0, 1]), scale=1.0)
     Array([0.3132617, 0.3132617], dtype=float32)
   """
-  cosines, labels = jnp.asarray(cosines), jnp.asarray(labels)
-  _checks.floating("cosines", cosines)
-  _checks.rank("cosines", cosines, 2)
-  _checks.labels(labels, cosines)
   _checks.positive("scale", scale)
-  kept = _batch.keep_all(where, cosines)
-  wide = jnp.where(kept[:, None], _numerics.upcast(cosines), 0)
-  own = _batch.class_mask(labels, cosines.shape[1], kept)
-  multiplier = _checks.scalar("scale", scale, wide.dtype)
-  return _batch.cross_entropy(wide, own, multiplier).astype(cosines.dtype)
+  batch = _classes.scores("cosines", cosines, labels, where)
+  multiplier = _checks.scalar("scale", scale, batch.values.dtype)
+  loss = _classes.cross_entropy(batch.values, batch.own, multiplier)
+  return loss.astype(batch.dtype)
+
+
+def p2s_grad(
+  cosines: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """P2SGrad loss: squared error of the cosines to their one-hot target.
+
+      loss_i = 1/2 sum_c (cos(x_i, w_c) - 1[c = y_i])^2
+
+  Its derivative by a cosine is the cosine minus its target: the softmax's, with the
+  probability replaced by the cosine, so that there is no scale to choose.
+
+  Args:
+    cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` has the paper's
+    gradient. Rows do not depend on each other.
+
+  Raises:
+    TypeError: cosines are not floating, labels not integers.
+    ValueError: shapes do not match, or a known label outside [0, classes).
+
+  Differentiable in: cosines. Cost: O(batch classes).
+
+  Source: Zhang et al. 2019, "P2SGrad: refined gradients for optimizing deep face
+  models", eq. 11 (which gives the gradient; this is its integral).
+
+  Example:
+    >>> spherejax.losses.p2s_grad(jnp.full((2, 2), 0.5), jnp.array([0, 1]))
+    Array([0.25, 0.25], dtype=float32)
+  """
+  batch = _classes.scores("cosines", cosines, labels, where)
+  error = batch.values - batch.own.astype(batch.values.dtype)
+  return (jnp.sum(error**2, axis=1) / 2).astype(batch.dtype)

@@ -1,12 +1,14 @@
 """The triplet loss over all triplets, without forming them."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks
 from spherejax.losses import _batch
 
 AVERAGES = ("nonzero", "all")
@@ -21,6 +23,9 @@ def triplet(
   average: str = "nonzero",
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Triplet loss over all triplets of the batch.
@@ -41,6 +46,10 @@ def triplet(
       "all" by the number of triplets. Static.
     normalize: "l2", "unit_ball" (what DML uses) or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the distances. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -64,46 +73,48 @@ def triplet(
     Array([0.85467947, 1.2476369 , 0.        ], dtype=float32)
   """
   _checks.one_of("average", average, AVERAGES)
-  batch = _batch.pairs(embeddings, labels, where, normalize, axis_name)
-  apart = _batch.pair_distances(batch, squared=squared)
-  return _triplet(apart, batch, margin, average, axis_name)
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  measure = _batch.squared_euclidean if squared else _batch.euclidean
+  terms = _triplet_terms(margin, average, batch.anchors.dtype)
+  sums, counts = _batch.over_pairs(terms, batch, measure, miner, block_size)
+  loss = _batch.average_of_active(sums, counts, batch.where, axis_name)
+  return loss.astype(batch.dtype)
 
 
-def _triplet(
-  apart: Array,
-  pairs: _batch.Pairs | _batch.Matrix,
-  margin: ArrayLike,
-  average: str,
-  axis_name: str | None,
-) -> Array:
-  dtype = apart.dtype
-  limits = apart + _checks.scalar("margin", margin, dtype)
-  # The gradient of a sum of hinges is its number of active terms. With these counts,
-  # which are found in sorted rows and are not differentiated, the sum over triplets
-  # is a sum over positives minus one over negatives.
-  near, far = (jax.lax.stop_gradient(x) for x in (limits, apart))
-  far = jnp.where(jnp.isnan(far), -jnp.inf, far)  # active, so that NaN is seen
-  negatives = jnp.sort(jnp.where(pairs.negatives, far, jnp.inf), axis=1)
-  positives = jnp.sort(jnp.where(pairs.positives, near, -jnp.inf), axis=1)
-  below = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="left"))
-  up_to = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="right"))
-  pulled = jnp.where(pairs.positives, below(negatives, near), 0)
-  above = apart.shape[1] - up_to(positives, far)
-  pushed = jnp.where(pairs.negatives, above, 0).astype(dtype)
-  counts = pulled.astype(dtype)
-  # Both counts have one sum, so both sides may be measured from the nearest negative:
-  # then no term is larger than the largest hinge, and small hinges keep their digits.
-  nearest = negatives[:, :1]
-  origin = jnp.where(jnp.isfinite(nearest), nearest, 0)
-  hinges = jnp.where(pairs.positives, counts * (limits - origin), 0)
-  hinges -= jnp.where(pushed > 0, pushed * (apart - origin), 0)
-  if average == "all":
-    available = jnp.sum(pairs.negatives, axis=1, dtype=jnp.int32).astype(dtype)
-    counts = jnp.where(pairs.positives, available[:, None], 0)
-  terms = _batch.total(jnp.sum(counts), axis_name)
-  rows = _batch.number(pairs.where[:, None], axis_name, dtype)
-  loss = _numerics.divide(rows * jnp.sum(hinges, axis=1), terms)
-  return loss.astype(pairs.dtype)
+def _triplet_terms(
+  margin: ArrayLike, average: str, dtype: jnp.dtype
+) -> Callable[[_batch.Block], tuple[Array, Array]]:
+  """Sum of the hinges of each row's triplets, and the number to average over."""
+  m = _checks.scalar("margin", margin, dtype)
+
+  def terms(block: _batch.Block) -> tuple[Array, Array]:
+    apart, limits = block.values, block.values + m
+    # The gradient of a sum of hinges is its number of active terms. With these counts,
+    # which are found in sorted rows and are not differentiated, the sum over triplets
+    # is a sum over positives minus one over negatives.
+    near, far = (jax.lax.stop_gradient(x) for x in (limits, apart))
+    far = jnp.where(jnp.isnan(far), -jnp.inf, far)  # active, so that NaN is seen
+    negatives = jnp.sort(jnp.where(block.negatives, far, jnp.inf), axis=1)
+    positives = jnp.sort(jnp.where(block.positives, near, -jnp.inf), axis=1)
+    below = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="left"))
+    up_to = jax.vmap(lambda row, x: jnp.searchsorted(row, x, side="right"))
+    pulled = jnp.where(block.positives, below(negatives, near), 0)
+    above = apart.shape[1] - up_to(positives, far)
+    pushed = jnp.where(block.negatives, above, 0).astype(dtype)
+    counts = pulled.astype(dtype)
+    # Both counts have one sum, so both sides may be measured from the nearest
+    # negative: then no term is larger than the largest hinge, and small hinges keep
+    # their digits.
+    nearest = negatives[:, :1]
+    origin = jnp.where(jnp.isfinite(nearest), nearest, 0)
+    sums = jnp.where(block.positives, counts * (limits - origin), 0)
+    sums -= jnp.where(pushed > 0, pushed * (apart - origin), 0)
+    if average == "all":
+      available = jnp.sum(block.negatives, axis=1, dtype=jnp.int32).astype(dtype)
+      counts = jnp.where(block.positives, available[:, None], 0)
+    return jnp.sum(sums, axis=1), jnp.sum(counts, axis=1)
+
+  return terms
 
 
 def triplet_from_distance(
@@ -151,5 +162,7 @@ def triplet_from_distance(
     Array([0.3], dtype=float32)
   """
   _checks.one_of("average", average, AVERAGES)
-  pairs = _batch.matrix(distances, positives, negatives, where, "distances")
-  return _triplet(pairs.values, pairs, margin, average, axis_name)
+  block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  sums, counts = _triplet_terms(margin, average, block.values.dtype)(block)
+  loss = _batch.average_of_active(sums, counts, block.where, axis_name)
+  return loss.astype(dtype)
