@@ -56,3 +56,26 @@ def _doctest_names(doctest_namespace):
   import spherejax
 
   doctest_namespace.update(jax=jax, jnp=jnp, spherejax=spherejax)
+
+
+def pytest_terminal_summary(terminalreporter):
+  """The table of all losses and what was checked of each."""
+  table = {}
+  for reports in terminalreporter.stats.values():
+    for report in reports:
+      found = {
+        key.removeprefix("loss:"): outcome
+        for key, outcome in getattr(report, "user_properties", ())
+        if key.startswith("loss:")
+      }
+      if found:
+        table[report.nodeid.partition("[")[2].rstrip("]")] = found
+  if not table:
+    return
+  checks = list(next(iter(table.values())))
+  width = max(map(len, table))
+  terminalreporter.section("losses")
+  terminalreporter.line(" ".join([" " * width, *checks]))
+  for name, found in sorted(table.items()):
+    cells = (found.get(check, "").ljust(len(check)) for check in checks)
+    terminalreporter.line(" ".join([name.ljust(width), *cells]))

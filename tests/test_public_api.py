@@ -1,4 +1,7 @@
-"""Every exported operator against one contract. A new export needs a row here."""
+"""Every exported operator against one contract. A new export needs a row here.
+
+Losses have a sweep of their own, `tests/losses/test_every_loss.py`.
+"""
 
 import functools
 import importlib
@@ -11,10 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
-
-LABELS = np.array([0, 0, 1, 1, 2, 2], np.int32)
-SAME = LABELS[:, None] == LABELS[None]
-PAIRS = {"positives": SAME & ~np.eye(6, dtype=bool), "negatives": ~SAME}
 
 
 def normal(seed, *shape, scale=1.0):
@@ -46,11 +45,6 @@ BALL = {"x": normal(0, 6, 4, scale=0.3), "y": normal(1, 6, 4, scale=0.3)}
 BASE = {"base": BALL["x"], "tangent": BALL["y"]}
 POINT = {"base": BALL["x"], "point": BALL["y"]}
 CURVED = {"curvature": 0.7}
-EMBEDDINGS = {"embeddings": normal(2, 6, 4)}
-PROXIES = EMBEDDINGS | {"proxies": normal(3, 3, 4)}
-MASK = {"where": "where", "masked": ("embeddings",)}
-DISTANCES = {"distances": np.abs(normal(4, 6, 6)) + 0.1}
-SIMILARITIES = {"similarities": 0.3 * normal(5, 6, 6)}
 FEATURES = {"features": np.abs(normal(6, 2, 5, 3)) + 0.1}
 COSTS = {"costs": np.abs(normal(7, 4, 5)) + 0.1}
 GSP = {"mass": 0.4, "inverse_temperature": 4.0}
@@ -86,55 +80,6 @@ ROWS: dict[str, Row] = {
   "distances.l2_normalize_additive": Row(X, numbers={"offset": 0.3}),
   "distances.l2_normalize_clipped": Row(X, numbers={"floor": 2.5}),
   "distances.unit_ball": Row(X),
-  "losses.contrastive": Row(
-    EMBEDDINGS,
-    {"labels": LABELS},
-    {"positive_margin": 0.11, "negative_margin": 1.3},
-    **MASK,
-  ),
-  "losses.contrastive_from_distance": Row(
-    DISTANCES,
-    PAIRS,
-    {"positive_margin": 0.11, "negative_margin": 1.3},
-    where="where",
-    masked=("distances",),
-  ),
-  "losses.cosine_contrastive": Row(
-    EMBEDDINGS, {"labels": LABELS}, {"margin": 0.2}, **MASK
-  ),
-  "losses.cosine_contrastive_from_similarity": Row(
-    SIMILARITIES, PAIRS, {"margin": 0.2}, where="where", masked=("similarities",)
-  ),
-  "losses.triplet": Row(EMBEDDINGS, {"labels": LABELS}, {"margin": 0.21}, **MASK),
-  "losses.triplet_from_distance": Row(
-    DISTANCES, PAIRS, {"margin": 0.21}, where="where", masked=("distances",)
-  ),
-  "losses.multi_similarity": Row(
-    EMBEDDINGS,
-    {"labels": LABELS},
-    {"positive_scale": 2.0, "negative_scale": 10.0, "threshold": 0.4},
-    **MASK,
-  ),
-  "losses.multi_similarity_from_similarity": Row(
-    SIMILARITIES,
-    PAIRS,
-    {"positive_scale": 2.0, "negative_scale": 10.0, "threshold": 0.4},
-    where="where",
-    masked=("similarities",),
-  ),
-  "losses.proxy_anchor": Row(
-    PROXIES, {"labels": LABELS}, {"scale": 8.0, "margin": 0.1}, **MASK
-  ),
-  "losses.proxy_nca_plus_plus": Row(
-    PROXIES, {"labels": LABELS}, {"temperature": 0.5}, **MASK
-  ),
-  "losses.normface": Row(
-    {"cosines": 0.3 * normal(3, 6, 3)},
-    {"labels": LABELS},
-    {"scale": 8.0},
-    where="where",
-    masked=("cosines",),
-  ),
   "losses.ridge_attribute_embeddings": Row(
     {"attributes": np.abs(normal(8, 6, 4)), "targets": normal(9, 6, 3)},
     numbers={"ridge": 0.5},
@@ -158,13 +103,12 @@ ROWS: dict[str, Row] = {
 
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
-  "losses.split_by_class",
   "pooling.gsp_linear_program",
   "prototypes.greedy_k_centre",
   "solvers.fixed_point",
   "solvers.newton",
 }
-OPERATOR_ROOMS = ("distances", "losses", "pooling", "prototypes", "solvers")
+OPERATOR_ROOMS = ("distances", "pooling", "prototypes", "solvers")
 
 
 def function(name: str) -> Callable:

@@ -1,0 +1,91 @@
+"""What a loss must be given to run through the checks of all losses."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+CLASSES = 10
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)  # class 5: one row
+
+
+class Case(NamedTuple):
+  """One loss: how it is called, and its value by loops.
+
+  Attributes:
+    loss: of (rows, labels, params, **options) to [batch]. The options are always
+      `where`, with `devices` also `axis_name`, with `blocks` also `block_size`.
+    oracle: of (rows, labels, params) to [batch] in float64, without masks; with
+      `frozen` also of `frozen=(rows, params)`, where gradients are stopped.
+    rows: data of each example by name: kind and width. Kinds are "embedding" (norms
+      from 0.3 to 2), "cosine", "logit" and "distance".
+    params: what all examples share; differentiated where floating.
+    labels: False for None instead of labels.
+    blocks: takes `block_size`.
+    devices: takes `axis_name`; otherwise a row must not depend on the others.
+    frozen: stops gradients inside.
+    sharp: params to replace for an extreme setting.
+    grad: whether it has gradients.
+  """
+
+  loss: Callable[..., Any]
+  oracle: Callable[..., Any]
+  rows: Mapping[str, tuple[str, int]] = {"embeddings": ("embedding", 4)}
+  params: Mapping[str, Any] = {}
+  labels: bool = True
+  blocks: bool = False
+  devices: bool = False
+  frozen: bool = False
+  sharp: Mapping[str, Any] = {}
+  grad: bool = True
+
+
+class Batch(NamedTuple):
+  """Inputs of one call."""
+
+  rows: dict[str, np.ndarray]
+  labels: np.ndarray | None
+
+
+def _draw(kind: str, width: int, seed: int) -> np.ndarray:
+  generator = np.random.default_rng(seed)
+  x = generator.normal(size=(len(LABELS), width))
+  if kind == "embedding":
+    lengths = generator.permutation(np.linspace(0.3, 2, len(x)))[:, None]
+    return x / np.linalg.norm(x, axis=1, keepdims=True) * lengths
+  return {"cosine": np.tanh(x), "logit": 3 * x, "distance": 0.1 + np.abs(x)}[kind]
+
+
+def batches(case: Case) -> dict[str, Batch]:
+  """Ordinary and degenerate batches of ten rows."""
+
+  def rows() -> dict[str, np.ndarray]:
+    return {
+      name: _draw(*kind, seed) for seed, (name, kind) in enumerate(case.rows.items(), 1)
+    }
+
+  def batch(change: Callable[[np.ndarray], Any] | None = None, labels=LABELS) -> Batch:
+    data = rows()
+    if change is not None:
+      for x in data.values():
+        change(x)
+    return Batch(data, labels.astype(np.int32) if case.labels else None)
+
+  def duplicate(x):
+    x[2] = x[4] = x[0]  # of one class
+    x[3] = x[6] = x[1]  # of three classes
+
+  def zero(x):
+    x[[0, 4, 5]] = 0
+
+  def identical(x):
+    x[:] = x[0]
+
+  return {
+    "mixed": batch(),
+    "duplicates": batch(duplicate),
+    "zeros": batch(zero),
+    "identical": batch(identical),
+    "one_class": batch(labels=np.ones(len(LABELS))),
+    "all_different": batch(labels=np.arange(len(LABELS))[::-1]),
+  }

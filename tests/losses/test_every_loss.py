@@ -1,0 +1,326 @@
+"""Every loss against its oracle and one contract; prints a table of what was checked.
+
+A new loss needs a row in `tests/losses/cases`.
+"""
+
+import functools
+import importlib
+import pathlib
+from typing import Any
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+from tests.losses.cases._frame import Batch, Case, batches
+
+FOLDER = pathlib.Path(__file__).parent / "cases"
+CASES: dict[str, Case] = {}
+for path in sorted(FOLDER.glob("[a-z]*.py")):
+  CASES |= importlib.import_module(f"tests.losses.cases.{path.stem}").CASES
+
+# Exports that are no losses have tests of their own.
+NO_LOSSES = {
+  "ridge_attribute_embeddings",
+  "split_by_class",
+  "zero_shot_prediction",  # of two halves of a batch, unlike all others
+}
+KEEP = np.array([True, True, False, True, True, False, True, True, False, True])
+
+
+def test_every_loss_has_a_case():
+  tested = {name.split("/")[0] for name in CASES}
+  functions = {
+    name
+    for name in losses.__all__
+    if not isinstance(getattr(losses, name), type) and not name.startswith("mine_")
+  }
+  assert functions - tested - NO_LOSSES == set()
+
+
+class Runner:
+  """The compiled calls of one case, and what they should give."""
+
+  def __init__(self, case: Case):
+    self.case = case
+    self.batches = batches(case)
+    generator = np.random.default_rng(7)
+    self.weights = generator.uniform(0.5, 1.5, len(KEEP))
+    self.params = {k: np.asarray(v, np.float64) for k, v in case.params.items()}
+
+  def traced(self, rows, labels, params, where, weights, **options):
+    """Values [batch], and gradients of their weighted sum."""
+
+    def total(rows, params):
+      values = self.case.loss(rows, labels, params, where=where, **options)
+      # A cotangent of its own for every row; what is masked has none that counts.
+      return jnp.sum(values * weights.astype(values.dtype)), values
+
+    if not self.case.grad:
+      return total(rows, params)[1], ({}, {})
+    gradients, values = jax.grad(total, (0, 1), has_aux=True)(rows, params)
+    return values, gradients
+
+  @functools.cached_property
+  def jitted(self):
+    return jax.jit(self.traced, static_argnames=("block_size",))
+
+  def arguments(self, batch: Batch, dtype: Any, keep=None, **changed):
+    def cast(tree):
+      return {k: jnp.asarray(v, dtype) for k, v in tree.items()}
+
+    rows, params = batch.rows, self.params | changed
+    if keep is None:
+      keep = np.ones(len(KEEP), bool)
+    else:
+      rows = {k: np.where(keep[:, None], v, np.nan) for k, v in rows.items()}
+    labels = None if batch.labels is None else jnp.asarray(batch.labels)
+    weights = jnp.asarray(self.weights, dtype)
+    return cast(rows), labels, cast(params), jnp.asarray(keep), weights
+
+  def __call__(self, batch: Batch, dtype: Any = np.float64, keep=None, **changed):
+    return jax.tree.map(
+      np.asarray, self.jitted(*self.arguments(batch, dtype, keep, **changed))
+    )
+
+  def oracle(self, batch: Batch, params=None, **frozen) -> np.ndarray:
+    params = self.params if params is None else params
+    return np.asarray(self.case.oracle(batch.rows, batch.labels, params, **frozen))
+
+  def slopes(self, batch: Batch, weights: np.ndarray):
+    """Central differences of the oracle's weighted sum."""
+    frozen = {"frozen": (batch.rows, self.params)} if self.case.frozen else {}
+
+    def total(rows, params):
+      return weights @ self.oracle(batch._replace(rows=rows), params, **frozen)
+
+    return (
+      _differences(lambda rows: total(rows, self.params), batch.rows),
+      _differences(lambda params: total(batch.rows, params), self.params),
+    )
+
+
+def _differences(function, arrays, step=2e-6):
+  result = {}
+  for name, array in arrays.items():
+    result[name] = np.zeros(array.shape)
+    for index in np.ndindex(*array.shape):
+      ends = []
+      for sign in (1, -1):
+        moved = array.copy()
+        moved[index] += sign * step
+        ends.append(function(arrays | {name: moved}))
+      result[name][index] = (ends[0] - ends[1]) / (2 * step)
+  return result
+
+
+def _deleted(batch: Batch, keep: np.ndarray) -> Batch:
+  labels = None if batch.labels is None else batch.labels[keep]
+  return Batch({k: v[keep] for k, v in batch.rows.items()}, labels)
+
+
+def _close(actual, expected, rtol, scale_free: bool = False):
+  for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
+    size = np.abs(e).max(initial=0)
+    np.testing.assert_allclose(
+      a, e, rtol=rtol, atol=rtol * (size if scale_free else min(size, 1))
+    )
+
+
+def _finite(tree):
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
+
+
+def oracle(run: Runner):
+  for name in ("mixed", "one_class", "all_different"):
+    values, gradients = run(run.batches[name])
+    _close(values, run.oracle(run.batches[name]), 1e-10)
+    _finite(gradients)
+
+
+def gradient(run: Runner):
+  if not run.case.grad:
+    return False
+  mixed = run.batches["mixed"]
+  _, gradients = run(mixed)
+  _close(gradients, run.slopes(mixed, run.weights), 1e-6, scale_free=True)
+  return None
+
+
+def duplicate(run: Runner):
+  for name in ("duplicates", "identical"):
+    values, gradients = run(run.batches[name])
+    _close(values, run.oracle(run.batches[name]), 1e-10)
+    _finite(gradients)
+
+
+def zero(run: Runner):
+  values, gradients = run(run.batches["zeros"])
+  _close(values, run.oracle(run.batches["zeros"]), 1e-10)
+  _finite(gradients)
+
+
+def mask(run: Runner):
+  mixed = run.batches["mixed"]
+  values, (rows, params) = run(mixed, keep=KEEP)
+  fewer = _deleted(mixed, KEEP)
+  _close(values[KEEP], run.oracle(fewer), 1e-10)
+  np.testing.assert_array_equal(values[~KEEP], 0)
+  if run.case.grad:
+    expected_rows, expected_params = run.slopes(fewer, run.weights[KEEP])
+    _close({k: v[KEEP] for k, v in rows.items()}, expected_rows, 1e-6, True)
+    _close(params, expected_params, 1e-6, scale_free=True)
+    for leaf in rows.values():
+      np.testing.assert_array_equal(leaf[~KEEP], 0)
+  for leaf in jax.tree.leaves(run(mixed, keep=np.zeros(len(KEEP), bool))):
+    np.testing.assert_array_equal(leaf, 0)
+
+
+def permute(run: Runner):
+  mixed = run.batches["mixed"]
+  order = np.random.default_rng(3).permutation(len(KEEP))
+  labels = None if mixed.labels is None else mixed.labels[order]
+  permuted = Batch({k: v[order] for k, v in mixed.rows.items()}, labels)
+  _close(run(permuted)[0], run(mixed)[0][order], 1e-12)
+  if not run.case.devices:
+    alone = np.arange(len(KEEP)) == 4
+    _close(run(mixed, keep=alone)[0][4], run(mixed)[0][4], 1e-12)
+
+
+def blocks(run: Runner):
+  if not run.case.blocks:
+    return False
+  arguments = run.arguments(run.batches["mixed"], np.float64, KEEP)
+  expected = run.jitted(*arguments)
+  for size in (3, 5):  # one of them divides the batch
+    _close(run.jitted(*arguments, block_size=size), expected, 1e-12, True)
+  return None
+
+
+def devices(run: Runner):
+  """The rows of all devices, unequal numbers of them kept, against one device."""
+  if not run.case.devices:
+    return False
+  rows, labels, params, keep, weights = run.arguments(
+    run.batches["mixed"], np.float64, KEEP
+  )
+  expected = run.jitted(rows, labels, params, keep, weights)
+  for number in (2, 4):
+    options: dict[str, Any] = {"axis_name": "batch"}
+    if run.case.blocks and number == 4:
+      options["block_size"] = 2
+
+    def split(x, number=number):
+      padded = np.pad(x, [(0, 2)] + [(0, 0)] * (x.ndim - 1))
+      return padded.reshape(number, -1, *x.shape[1:])
+
+    def step(rows, labels, params, keep, weights, options=options):
+      values, (by_rows, by_params) = run.traced(
+        rows, labels, params, keep, weights, **options
+      )
+      return values, (by_rows, jax.lax.psum(by_params, "batch"))
+
+    mapped = jax.pmap(
+      step,
+      "batch",
+      in_axes=(0, None if labels is None else 0, None, 0, 0),
+      devices=jax.devices()[:number],
+    )
+    data = jax.tree.map(split, (rows, labels, keep, weights))
+    values, (by_rows, by_params) = mapped(data[0], data[1], params, *data[2:])
+
+    def joined(x):
+      return np.asarray(x).reshape(-1, *x.shape[2:])[: len(KEEP)]
+
+    _close(
+      (joined(values), (jax.tree.map(joined, by_rows), {})),
+      (expected[0], (expected[1][0], {})),
+      1e-12,
+      True,
+    )
+    for leaf, one in zip(
+      jax.tree.leaves(by_params), jax.tree.leaves(expected[1][1]), strict=True
+    ):
+      for device in range(number):
+        _close(leaf[device], one, 1e-12, True)
+  return None
+
+
+def float32(run: Runner):
+  mixed = run.batches["mixed"]
+  rounded = Batch(
+    {k: v.astype(np.float32).astype(float) for k, v in mixed.rows.items()},
+    mixed.labels,
+  )
+  values, gradients = run(rounded, np.float32)
+  expected, slopes = run(rounded)
+  assert values.dtype == np.float32
+  _close(values, expected, 2e-5, scale_free=True)
+  _close(gradients, slopes, 1e-4, scale_free=True)
+  _finite(run(mixed, np.float32, **run.case.sharp))
+
+
+def half(run: Runner):
+  for dtype, rtol in ((jnp.bfloat16, 2e-2), (jnp.float16, 5e-3)):
+    mixed = run.batches["mixed"]
+    rounded = Batch(
+      {k: np.asarray(jnp.asarray(v, dtype), float) for k, v in mixed.rows.items()},
+      mixed.labels,
+    )
+    params = {
+      k: np.asarray(jnp.asarray(v, dtype), float) for k, v in run.params.items()
+    }
+    values, gradients = run(rounded, dtype)
+    assert values.dtype == dtype
+    _close(values, run(rounded, **params)[0], rtol, scale_free=True)
+    _finite(gradients)
+    _finite(run(mixed, dtype, **run.case.sharp))
+
+
+def transforms(run: Runner):
+  """Jit equals eager, one trace for all data, vmap over data and numbers."""
+  mixed = run.batches["mixed"]
+  arguments = run.arguments(mixed, np.float32)
+  rows, labels, params, keep, _ = arguments
+  chex.clear_trace_counter()
+
+  def values(rows, params):
+    return run.case.loss(rows, labels, params, where=keep)
+
+  once = jax.jit(chex.assert_max_traces(n=1)(values))
+  expected = once(rows, params)
+  _close(values(rows, params), expected, 1e-5, scale_free=True)
+  factors = jnp.array([1.0, 1.03], jnp.float32)
+
+  def scaled(tree, factor):
+    return {k: v * factor for k, v in tree.items()}
+
+  results = jax.jit(
+    jax.vmap(lambda factor: values(scaled(rows, factor), scaled(params, factor)))
+  )(factors)
+  for result, factor in zip(results, factors, strict=True):
+    single = once(scaled(rows, factor), scaled(params, factor))
+    _close(result, single, 1e-4, scale_free=True)
+
+
+CHECKS = {
+  check.__name__: check
+  for check in (
+    oracle, gradient, mask, duplicate, zero, permute, blocks, devices, float32, half,
+    transforms,
+  )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_loss(name, subtests, record_property):
+  run = Runner(CASES[name])
+  for check, function in CHECKS.items():
+    outcome = "FAILED"
+    with subtests.test(check), jax.enable_x64(check != "transforms"):
+      outcome = "-" if function(run) is False else "ok"
+    record_property(f"loss:{check}", outcome)
