@@ -5,22 +5,53 @@ The label forms take embeddings and integer labels; the matrix forms, named
 positive and negative pairs.
 """
 
+from spherejax.losses._adaptive_scale import DynamicScale as DynamicScale
+from spherejax.losses._adaptive_scale import adacos_scale as adacos_scale
+from spherejax.losses._adaptive_scale import adacos_update as adacos_update
+from spherejax.losses._adaptive_scale import dynamic_scale_init as dynamic_scale_init
+from spherejax.losses._adaptive_scale import (
+  dynamic_scale_update as dynamic_scale_update,
+)
+from spherejax.losses._angular_margin import arcface as arcface
+from spherejax.losses._angular_margin import cosface as cosface
+from spherejax.losses._angular_margin import (
+  large_margin_softmax as large_margin_softmax,
+)
+from spherejax.losses._angular_margin import sphereface as sphereface
+from spherejax.losses._angular_margin import subcentre_arcface as subcentre_arcface
 from spherejax.losses._batch import References as References
-from spherejax.losses._pair import contrastive as contrastive
-from spherejax.losses._pair import (
+from spherejax.losses._contrastive import contrastive as contrastive
+from spherejax.losses._contrastive import (
   contrastive_from_distance as contrastive_from_distance,
 )
-from spherejax.losses._pair import cosine_contrastive as cosine_contrastive
-from spherejax.losses._pair import (
+from spherejax.losses._contrastive import cosine_contrastive as cosine_contrastive
+from spherejax.losses._contrastive import (
   cosine_contrastive_from_similarity as cosine_contrastive_from_similarity,
 )
-from spherejax.losses._pair import multi_similarity as multi_similarity
-from spherejax.losses._pair import (
+from spherejax.losses._distance_ratio import distance_ratio as distance_ratio
+from spherejax.losses._distance_ratio import distance_softmax as distance_softmax
+from spherejax.losses._distance_ratio import (
+  proxy_distance_ratio as proxy_distance_ratio,
+)
+from spherejax.losses._distance_ratio import (
+  squared_distance_softmax as squared_distance_softmax,
+)
+from spherejax.losses._multi_similarity import multi_similarity as multi_similarity
+from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,
 )
 from spherejax.losses._proxy import proxy_anchor as proxy_anchor
 from spherejax.losses._proxy import proxy_nca_plus_plus as proxy_nca_plus_plus
+from spherejax.losses._pull import correlation as correlation
+from spherejax.losses._pull import dot_regression as dot_regression
+from spherejax.losses._pull import hyperspherical as hyperspherical
+from spherejax.losses._pull import (
+  inverse_frequency_weights as inverse_frequency_weights,
+)
+from spherejax.losses._pull import pull as pull
 from spherejax.losses._softmax import normface as normface
+from spherejax.losses._softmax import p2s_grad as p2s_grad
+from spherejax.losses._softmax import softmax as softmax
 from spherejax.losses._triplet import triplet as triplet
 from spherejax.losses._triplet import triplet_from_distance as triplet_from_distance
 from spherejax.losses._zero_shot import (
@@ -30,18 +61,39 @@ from spherejax.losses._zero_shot import split_by_class as split_by_class
 from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_prediction
 
 __all__ = [
+  "DynamicScale",
   "References",
+  "adacos_scale",
+  "adacos_update",
+  "arcface",
   "contrastive",
   "contrastive_from_distance",
+  "correlation",
+  "cosface",
   "cosine_contrastive",
   "cosine_contrastive_from_similarity",
+  "distance_ratio",
+  "distance_softmax",
+  "dot_regression",
+  "dynamic_scale_init",
+  "dynamic_scale_update",
+  "hyperspherical",
+  "inverse_frequency_weights",
+  "large_margin_softmax",
   "multi_similarity",
   "multi_similarity_from_similarity",
   "normface",
+  "p2s_grad",
   "proxy_anchor",
+  "proxy_distance_ratio",
   "proxy_nca_plus_plus",
+  "pull",
   "ridge_attribute_embeddings",
+  "softmax",
+  "sphereface",
   "split_by_class",
+  "squared_distance_softmax",
+  "subcentre_arcface",
   "triplet",
   "triplet_from_distance",
   "zero_shot_prediction",

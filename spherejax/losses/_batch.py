@@ -6,6 +6,7 @@ gathered copies are differentiated: the transpose of the gathering adds up what 
 devices say about a row as a reference.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,8 +28,14 @@ Selection = (
 )
 """Which pairs count, or how much."""
 
-Miner = Callable[[Array, Array, Array], tuple[Array, Array]]
-"""Of a matrix, its positives and its negatives: those of them that count."""
+Miner = Callable[..., tuple[Array, Array]]
+"""Of a matrix, its positives and its negatives: those of them that count, or weights.
+
+A miner treats each row by itself. One that takes keywords `of` or `rows` is given what
+the matrix holds (one of `MEASURES`), and which rows of the batch it is made of.
+"""
+
+MEASURES = ("distance", "squared_distance", "similarity")
 
 
 class References(NamedTuple):
@@ -61,6 +68,8 @@ class Batch(NamedTuple):
   """[batch]."""
   itself: Array
   """[batch], the reference that is the row itself."""
+  position: Array
+  """[batch], which row of the batch of all devices it is."""
   where: Array
   """[batch], boolean."""
   references: Array
@@ -84,6 +93,8 @@ class Block(NamedTuple):
   """[rows, references], boolean, or weights."""
   where: Array
   """[rows], boolean."""
+  itself: Array | None = None
+  """[rows, references], boolean: kept copies of the row; none in a matrix form."""
 
 
 def gather(array: Array, axis_name: str | None) -> Array:
@@ -155,15 +166,14 @@ def batch_of(
   """A labelled batch against itself on all devices, or against given references."""
   anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
+  first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
+  position = first + jnp.arange(batch, dtype=jnp.int32)
   if references is None:
-    first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
-    itself = first + jnp.arange(batch, dtype=jnp.int32)
     rows, reference_labels, reference_kept = (
       gather(array, axis_name) for array in (anchors, labels, kept)
     )
-    return Batch(
-      anchors, labels, itself, kept, rows, reference_labels, reference_kept, dtype
-    )
+    own = anchors, labels, position, position, kept
+    return Batch(*own, rows, reference_labels, reference_kept, dtype)
   rows, reference_labels, reference_kept, _ = rows_and_labels(
     references.embeddings, references.labels, references.where, normalize, "references."
   )
@@ -177,31 +187,33 @@ def batch_of(
     itself = jnp.asarray(references.itself)
     _checks.labels(itself, anchors, "references.itself")
   rows = rows.astype(anchors.dtype)
-  return Batch(
-    anchors, labels, itself, kept, rows, reference_labels, reference_kept, dtype
-  )
+  own = anchors, labels, itself, position, kept
+  return Batch(*own, rows, reference_labels, reference_kept, dtype)
 
 
 def over_pairs(
-  terms: Callable[[Block], Any],
+  terms: Callable[..., Any],
   batch: Batch,
   measure: Callable[[Array, Array], Array],
   miner: Miner | None = None,
   block_size: int | None = None,
+  extra: tuple[Array, ...] = (),
 ) -> Any:
   """`terms` of every anchor's row of the matrix, some rows at a time.
 
   Args:
-    terms: of a block of rows to a pytree of [rows, ...] arrays.
+    terms: of a block of rows, and the same rows of `extra`, to a pytree of
+      [rows, ...] arrays.
     batch: anchors and references.
     measure: of anchors and references to the matrix: `dot`, `euclidean`, ...
     miner: chooses among the pairs. Not differentiated.
     block_size: static. Rows at a time; None takes all.
+    extra: [batch, ...] arrays, differentiated.
   """
   columns = jnp.arange(len(batch.references), dtype=batch.itself.dtype)
 
   def of_rows(rows: tuple[Array, ...]) -> Any:
-    anchors, labels, itself, kept = rows
+    anchors, labels, itself, position, kept, *more = rows
     compared = kept[:, None] & batch.reference_where[None]
     same = labels[:, None] == batch.reference_labels[None]
     other = itself[:, None] != columns[None]
@@ -210,22 +222,41 @@ def over_pairs(
       compared & same & other,
       compared & ~same & other,
       kept,
+      compared & ~other,
     )
-    return terms(mined(block, miner))
+    return terms(mined(block, miner, of=of, rows=position), *more)
 
-  rows = batch.anchors, batch.labels, batch.itself, batch.where
+  of = {dot: "similarity", squared_euclidean: "squared_distance"}.get(
+    measure, "distance"
+  )
+  rows = batch.anchors, batch.labels, batch.itself, batch.position, batch.where, *extra
   return _blocks.map_rows(of_rows, rows, block_size)
 
 
-def mined(block: Block, miner: Miner | None) -> Block:
-  """The block with only the pairs that the miner keeps."""
+def mined(block: Block, miner: Miner | None, **known: Any) -> Block:
+  """The block with only the pairs that the miner keeps.
+
+  Args:
+    block: all pairs.
+    miner: chooses among them. Not differentiated.
+    known: keywords for a miner that takes them.
+  """
   if miner is None:
     return block
-  chosen = miner(jax.lax.stop_gradient(block.values), block.positives, block.negatives)
+  known = {name: value for name, value in known.items() if _takes(miner, name)}
+  values = jax.lax.stop_gradient(block.values)
+  chosen = miner(values, block.positives, block.negatives, **known)
   for name, given in zip(("positives", "negatives"), chosen, strict=True):
     _check_selection(f"the miner's {name}", given, block.values.shape)
   positives, negatives = map(jax.lax.stop_gradient, chosen)
   return block._replace(positives=positives, negatives=negatives)
+
+
+def _takes(function: Callable[..., Any], keyword: str) -> bool:
+  try:
+    return keyword in inspect.signature(function).parameters
+  except ValueError:  # some callables have no signature
+    return False
 
 
 def _check_selection(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
