@@ -81,6 +81,22 @@ def logsumexp(
   return total if keepdims else jnp.squeeze(total, axis)
 
 
+def log_softmax(x: Array, where: Array | None = None) -> Array:
+  """Log-probabilities over the last axis, every entry to full relative accuracy.
+
+  -inf with derivative 0 where masked. The logarithm of the largest probability p is
+  taken from the sum of the others, which keeps its digits, and those of its
+  derivative 1 - p, when p is nearly 1.
+  """
+  kept = jnp.ones_like(x, bool) if where is None else where
+  x = jnp.where(kept, x, 0)
+  index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
+  largest = jnp.argmax(jnp.where(kept, x, -jnp.inf), axis=-1, keepdims=True)
+  behind = x - masked_sum(x, index == largest)[..., None]
+  rest = softplus(logsumexp(behind, kept & (index != largest), keepdims=True))
+  return jnp.where(kept, behind - rest, -jnp.inf)
+
+
 def softplus(x: Array) -> Array:
   """log(1 + exp(x)); 0 with derivative 0 at -inf."""
   empty = x == -jnp.inf  # this way round, NaN stays NaN

@@ -35,12 +35,14 @@ from spherejax.distances._poincare import poincare as poincare
 from spherejax.distances._poincare import poincare_exp as poincare_exp
 from spherejax.distances._poincare import poincare_log as poincare_log
 from spherejax.distances._poincare import poincare_project as poincare_project
+from spherejax.distances._ratio import distance_ratio as distance_ratio
 
 __all__ = [
   "angle",
   "chordal",
   "cosine",
   "cosine_distance",
+  "distance_ratio",
   "dot",
   "euclidean",
   "l2_normalize",

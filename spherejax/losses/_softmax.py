@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.losses import _classes
 
 
@@ -41,8 +41,8 @@ def softmax(
 
   Differentiable in: logits, distributions. Cost: O(batch classes).
 
-  Source: DIST 2.1. For (8) and (11) of "Rethinking the Inception architecture"
-  (Szegedy et al. 2016) give q = (1 - e) onehot(y) + e / classes.
+  Source: DIST 2.1. For the label smoothing of Szegedy et al. 2016, "Rethinking the
+  Inception architecture", give q = (1 - e) onehot(y) + e / classes.
 
   Example:
     >>> spherejax.losses.softmax(jnp.eye(2), jnp.array([0, 1]))
@@ -50,7 +50,8 @@ def softmax(
   """
   if _classes.is_distribution(labels):
     values, targets, dtype = _classes.distributions("logits", logits, labels, where)
-    return jnp.sum(targets * _classes.surprise(values), axis=1).astype(dtype)
+    loss = -jnp.sum(targets * _numerics.log_softmax(values), axis=1)
+    return loss.astype(dtype)
   batch = _classes.scores("logits", logits, labels, where)
   return _classes.cross_entropy(batch.values, batch.own).astype(batch.dtype)
 

@@ -1,0 +1,342 @@
+"""Scales that follow the training: of AdaCos, and of vanishing curvature.
+
+Both look at how far the embeddings of a batch are from their classes. Neither takes
+part in the gradient: a step updates the scale and then uses it.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _classes
+
+GEOMETRIES = ("cosine", "chordal", "angular")
+
+
+def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
+  """Fixed scale of AdaCos, a function of the number of classes alone.
+
+      scale = sqrt(2) log(num_classes - 1)
+
+  With it the own class has probability 1/2 at an angle of pi/4, when all others are
+  at pi/2.
+
+  Args:
+    num_classes: static.
+    least: what to return at least; needed for fewer than three classes, which have no
+      positive scale.
+
+  Returns:
+    A Python number, for `normface` and as the start of `adacos_update`.
+
+  Raises:
+    TypeError: num_classes is not a static integer.
+    ValueError: fewer than three classes without `least`, or `least` not positive.
+
+  Differentiable in: nothing.
+
+  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits".
+
+  Example:
+    >>> round(spherejax.losses.adacos_scale(100), 4)
+    6.4985
+  """
+  if least is None:
+    _checks.count("num_classes", num_classes, 3)
+    return math.sqrt(2) * math.log(num_classes - 1)
+  _checks.count("num_classes", num_classes)
+  _checks.positive("least", least)
+  return max(math.sqrt(2) * math.log(max(num_classes - 1, 1)), float(least))
+
+
+def adacos_update(
+  scale: Real[ArrayLike, ""],
+  cosines: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  least: Real[ArrayLike, ""] = 0.01,
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, ""]:
+  """Next scale of AdaCos, from the batch it is then used on.
+
+      B = 1/n sum_i sum_{c != y_i} exp(scale cos_ic)
+      scale <- max(log B / cos(min(pi/4, median_i angle_{i y_i})), least)
+
+  Args:
+    scale: the scale so far; `adacos_scale` at the start.
+    cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    least: bound from below, positive, may be traced. Few classes with cosines near
+      -1 would make the scale negative.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the batch is spread; the result is the same on
+      all devices.
+
+  Returns:
+    A scalar, dtype of `cosines` in at least float32, for `normface`; the old scale
+    where no row is kept.
+
+  Raises:
+    TypeError: cosines are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      `least` that is not positive.
+
+  Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
+
+  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits",
+  eq. 15. The median of an even number of angles is the mean of the two in the middle;
+  the bound is ours.
+
+  Example:
+    >>> cosines, labels = jnp.eye(4), jnp.arange(4)
+    >>> scale = spherejax.losses.adacos_scale(4)
+    >>> spherejax.losses.adacos_update(scale, cosines, labels)
+    Array(1.0986123, dtype=float32)
+  """
+  _checks.positive("least", least)
+  cosines, scale, least = jax.lax.stop_gradient((cosines, scale, least))
+  batch = _classes.scores("cosines", cosines, labels, where)
+  before = _checks.scalar("scale", scale, batch.values.dtype)
+  floor = _checks.scalar("least", least, batch.values.dtype)
+  log_b, rows = _log_mean_of_others(before * batch.values, batch.own, axis_name)
+  angle = _median_angle(_arccos(_classes.own_score(batch)), batch.own, axis_name)
+  scale = jnp.maximum(log_b / jnp.cos(jnp.minimum(angle, math.pi / 4)), floor)
+  return jnp.where(rows > 0, scale, before)
+
+
+def _arccos(cosines: Array) -> Array:
+  return jnp.arccos(jnp.clip(cosines, -1, 1))
+
+
+def _log_mean_of_others(
+  logits: Array, own: Array, axis_name: str | None
+) -> tuple[Array, Array]:
+  """log(1/n sum_i sum_{c != y_i} exp(logits_ic)) over all devices, and n."""
+  kept = jnp.any(own, axis=1)
+  of_rows = _numerics.logsumexp(logits, ~own & kept[:, None])[:, None]
+  total = _batch.logsumexp_over_rows(of_rows, of_rows != -jnp.inf, axis_name)[0]
+  rows = _batch.number(kept[:, None], axis_name, logits.dtype)
+  return total - jnp.log(jnp.maximum(rows, 1)), rows
+
+
+def _median_angle(angles: Array, own: Array, axis_name: str | None) -> Array:
+  """Mean of the two middle angles [batch, 1] of all kept rows; inf over none."""
+  angles = jnp.where(jnp.any(own, axis=1), angles[:, 0], jnp.inf)
+  ordered = jnp.sort(_batch.gather(angles, axis_name))
+  rows = jnp.sum(ordered < jnp.inf, dtype=jnp.int32)
+  return (ordered[jnp.maximum(rows - 1, 0) // 2] + ordered[rows // 2]) / 2
+
+
+class DynamicScale(NamedTuple):
+  """A scale and the Adam moments that move it.
+
+  Example:
+    >>> state = spherejax.losses.dynamic_scale_init(100)
+    >>> round(float(state.scale), 3)
+    5.794
+  """
+
+  log_scale: Array
+  """Logarithm of the scale."""
+  first_moment: Array
+  """Running mean of the gradient."""
+  second_moment: Array
+  """Running mean of its square."""
+  steps: Array
+  """Number of updates, an integer."""
+
+  @property
+  def scale(self) -> Array:
+    """The scale of `normface`, or the exponent of `distance_ratio`."""
+    return jnp.exp(self.log_scale)
+
+
+def _curvature(
+  scale: Array, log_b: Array, angle: Array, geometry: str
+) -> tuple[Array, Array]:
+  """Curvature of the probability at `angle` over a positive factor, and its slope.
+
+  The slope is that by the logarithm of the scale, over the same factor.
+  """
+  if geometry == "cosine":
+    cos, sin2 = jnp.cos(angle), jnp.sin(angle) ** 2
+    own = jax.nn.sigmoid(scale * cos - log_b)
+    value = cos + scale * sin2 * (2 * own - 1)
+    slope = cos**2 * own + sin2 * (2 * own - 1) + scale * sin2 * cos * own
+    return value, scale * slope
+  log_distance = jnp.log(2 * jnp.sin(angle / 2) if geometry == "chordal" else angle)
+  others = jax.nn.sigmoid(log_b + scale * log_distance)
+  value = (scale + 1) * others - (scale - 1) * (1 - others)
+  slope = others * (1 + (scale + 1) * log_distance) - (1 - others)
+  return value, scale * slope
+
+
+def dynamic_scale_init(num_classes: int, *, geometry: str = "cosine") -> DynamicScale:
+  """Scale at which the probability has no curvature, an own angle of pi/4 assumed.
+
+  All other classes are taken to be at a right angle. Below 23 classes cosines have no
+  such scale; they start at 10.
+
+  Args:
+    num_classes: at least 2. Static.
+    geometry: "cosine", "chordal" or "angular": what `dynamic_scale_update` is given.
+      Static.
+
+  Returns:
+    The state of `dynamic_scale_update`, float32 (float64 where that is JAX's
+    default).
+
+  Raises:
+    TypeError: num_classes is not a static integer.
+    ValueError: fewer than two classes, or an unknown `geometry`.
+
+  Differentiable in: nothing. Cost: a bisection on the host.
+
+  Source: DIST, article IV, supplement 1, with the chord's own constants.
+
+  Example:
+    >>> state = spherejax.losses.dynamic_scale_init(10, geometry="chordal")
+    >>> round(float(state.scale), 3)
+    4.343
+  """
+  _checks.count("num_classes", num_classes, 2)
+  _checks.one_of("geometry", geometry, GEOMETRIES)
+  zero = jnp.zeros(())
+  log_scale = jnp.full((), math.log(_first_scale(num_classes, geometry)))
+  return DynamicScale(log_scale, zero, zero, jnp.zeros((), jnp.int32))
+
+
+def _first_scale(num_classes: int, geometry: str) -> float:
+  """Largest root of the curvature at pi/4, in float64 on the host."""
+  others = math.log(num_classes - 1)
+
+  def logistic(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))
+
+  def of_cosines(s: float) -> float:
+    return math.sqrt(0.5) + s / 2 * (2 * logistic(s * math.sqrt(0.5) - others) - 1)
+
+  near = 2 * math.sin(math.pi / 8) if geometry == "chordal" else math.pi / 4
+  far = math.sqrt(2) if geometry == "chordal" else math.pi / 2
+
+  def of_distances(s: float) -> float:
+    share = logistic(others + s * math.log(near / far))
+    return (s - 1) * (1 - share) - (s + 1) * share
+
+  grid = np.linspace(0.1, 30 + 2 * others, 3000)
+  curvature: Callable[[float], float] = (
+    of_cosines if geometry == "cosine" else of_distances
+  )
+  below = [s for s in grid if curvature(float(s)) < 0]
+  if not below:
+    return 10.0
+  low, high = below[-1], grid[-1]
+  for _ in range(100):
+    middle = (low + high) / 2
+    low, high = (middle, high) if curvature(middle) < 0 else (low, middle)
+  return float(low)
+
+
+def dynamic_scale_update(
+  state: DynamicScale,
+  scores: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  geometry: str = "cosine",
+  learning_rate: Real[ArrayLike, ""] = 1e-4,
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> DynamicScale:
+  """Moves a scale toward where the probability of the own class has no curvature.
+
+  One step of Adam on the logarithm of the scale, for the square of
+
+      psi = cos a (E + B) + s sin(a)^2 (E - B),  E = exp(s cos a)        "cosine"
+      psi = B (s + 1) d^s - s + 1                         "chordal", "angular"
+
+  over a positive factor that is held constant, with a the median own angle, at most
+  pi/4, d the distance at that angle, and B the mean over the batch of the summed
+  exp(logit) of the other classes, at the scale s so far. Steepest there, the
+  probability answers most to a change of the angle.
+
+  With cosines the zero exists only while log B is large enough for the angle (3.05 at
+  pi/4, 9.1 at 0.4); later in training the scale collapses. Distances have exactly
+  one.
+
+  Args:
+    state: from `dynamic_scale_init`.
+    scores: [batch, classes], floating: cosines for `normface`, squared chordal
+      distances or squared angles for `distance_ratio`.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    geometry: "cosine", "chordal" or "angular". Static.
+    learning_rate: of Adam, positive, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the batch is spread; the result is the same on
+      all devices.
+
+  Returns:
+    The next state; the same one where no row is kept or there is one class.
+
+  Raises:
+    TypeError: scores are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `geometry`, or a static learning rate that is not positive.
+
+  Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
+
+  Source: DIST, article IV, supplement 1. For chords psi is taken in the chord, as the
+  released code does; there, B is computed with the square root of the scale as its
+  exponent, here with the scale.
+
+  Example:
+    >>> state = spherejax.losses.dynamic_scale_init(4, geometry="chordal")
+    >>> squares = 2 - 2 * jnp.cos(jnp.eye(4) * -0.8 + 1.5)
+    >>> state = spherejax.losses.dynamic_scale_update(
+    ...   state, squares, jnp.arange(4), geometry="chordal"
+    ... )
+    >>> int(state.steps)
+    1
+  """
+  _checks.one_of("geometry", geometry, GEOMETRIES)
+  _checks.positive("learning_rate", learning_rate)
+  state, scores, rate = jax.lax.stop_gradient((state, scores, learning_rate))
+  batch = _classes.scores("scores", scores, labels, where)
+  values, own, dtype = batch.values, batch.own, batch.values.dtype
+  scale = jnp.exp(state.log_scale.astype(dtype))
+  if geometry == "cosine":
+    logits, angles = scale * values, _arccos(_classes.own_score(batch))
+  else:
+    # What underflows is as near as can be said.
+    squares = jnp.maximum(values, jnp.finfo(dtype).tiny)
+    logits = -scale / 2 * jnp.log(squares)
+    angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))
+    if geometry == "chordal":
+      angles = 2 * jnp.arcsin(jnp.minimum(angles / 2, 1))
+  log_b, rows = _log_mean_of_others(logits, own, axis_name)
+  angle = jnp.minimum(_median_angle(angles, own, axis_name), math.pi / 4)
+  value, slope = _curvature(scale, log_b, angle, geometry)
+  moved = _adam(state, value * slope, _checks.scalar("learning_rate", rate, dtype))
+  changes = (rows > 0) & (log_b > -jnp.inf)
+  return jax.tree.map(lambda new, old: jnp.where(changes, new, old), moved, state)
+
+
+def _adam(state: DynamicScale, gradient: Array, rate: Array) -> DynamicScale:
+  kind = state.log_scale.dtype
+  first = 0.9 * state.first_moment + 0.1 * gradient.astype(kind)
+  second = 0.999 * state.second_moment + 0.001 * gradient.astype(kind) ** 2
+  steps = state.steps + 1
+  power = steps.astype(kind)
+  mean, square = first / (1 - 0.9**power), second / (1 - 0.999**power)
+  step = rate.astype(kind) * mean / (jnp.sqrt(square) + 1e-8)
+  return DynamicScale(state.log_scale - step, first, second, steps)

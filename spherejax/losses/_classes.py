@@ -1,0 +1,137 @@
+"""What losses over classes share: checked scores, targets, margins, cross-entropy."""
+
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch
+
+Targets = Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
+"""A class for each row, or a distribution over the classes."""
+
+Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
+"""One number, or one for each class."""
+
+
+class Scores(NamedTuple):
+  """The operands of a loss over classes."""
+
+  values: Array
+  """[batch, classes] or [batch, classes, per_class]; masked rows are zero."""
+  own: Array
+  """[batch, classes], boolean: the class of each row; none for a masked row."""
+  dtype: jnp.dtype
+  """The type of the scores as they came."""
+
+
+def scores(
+  name: str,
+  values: ArrayLike,
+  labels: ArrayLike,
+  where: ArrayLike | None,
+  axes: int = 2,
+) -> Scores:
+  """Checked scores of integer labels."""
+  entries, labels = jnp.asarray(values), jnp.asarray(labels)
+  _checks.floating(name, entries)
+  _checks.rank(name, entries, axes)
+  _checks.not_empty(name, entries)
+  _checks.labels(labels, entries)
+  own = _batch.class_mask(labels, entries.shape[1], _batch.keep_all(where, entries))
+  kept = jnp.any(own, axis=1).reshape(-1, *[1] * (axes - 1))
+  return Scores(jnp.where(kept, _numerics.upcast(entries), 0), own, entries.dtype)
+
+
+def is_distribution(labels: ArrayLike) -> bool:
+  """Whether `labels` are distributions over the classes and not integers."""
+  return jnp.ndim(labels) == 2 and jnp.issubdtype(jnp.result_type(labels), jnp.floating)
+
+
+def distributions(
+  name: str, values: ArrayLike, targets: ArrayLike, where: ArrayLike | None
+) -> tuple[Array, Array, jnp.dtype]:
+  """Checked scores and distributions, both zero in masked rows, and the type."""
+  entries, targets = jnp.asarray(values), jnp.asarray(targets)
+  _checks.floating(name, entries)
+  _checks.rank(name, entries, 2)
+  _checks.not_empty(name, entries)
+  _checks.shape("labels", targets, entries.shape, f"the {name}")
+  kept = _batch.keep_all(where, entries)[:, None]
+  wide = jnp.where(kept, _numerics.upcast(entries), 0)
+  return wide, jnp.where(kept, targets.astype(wide.dtype), 0), entries.dtype
+
+
+def own_score(scores: Scores) -> Array:
+  """[batch, 1]: the score of each row's class; 0 for a masked row."""
+  return _numerics.masked_sum(scores.values, scores.own)[:, None]
+
+
+def own_margin(
+  scores: Scores, margin: ArrayLike, low: float = -np.inf, high: float = np.inf
+) -> Array:
+  """[batch, 1]: the margin of each row's class; raises for known ones outside."""
+  if not isinstance(margin, jax.core.Tracer):
+    known = np.asarray(margin)
+    wrong = known[~(np.isfinite(known) & (known >= low) & (known <= high))]
+    if wrong.size:
+      raise ValueError(f"margin must be in [{low:g}, {high:g}], got {wrong.flat[0]:g}")
+  margins = jnp.asarray(margin, scores.values.dtype)
+  if margins.ndim == 0:
+    return jnp.broadcast_to(margins, (len(scores.own), 1))
+  _checks.shape("margin", margins, scores.own.shape[1:], "the classes")
+  return _numerics.masked_sum(margins[None], scores.own)[:, None]
+
+
+def cross_entropy(
+  values: Array,
+  own: Array,
+  scale: Array | float = 1.0,
+  *,
+  target: Array | None = None,
+  others: Array | None = None,
+) -> Array:
+  """Cross-entropy of the logits scale * values; 0 for a row of no class.
+
+  Written as log(1 + sum over the other classes of exp(their lead over the own one)):
+  a difference of two large numbers would lose the digits of a small loss, and the
+  rounding of 1 - probability those of its gradient.
+
+  Args:
+    values: [batch, classes].
+    own: [batch, classes], boolean, the class of each row.
+    scale: multiplies.
+    target: [batch, 1], stands in for the value of the own class.
+    others: [batch, classes], boolean, the classes to tell it from. None for all.
+  """
+  if target is None:
+    target = _numerics.masked_sum(values, own)[:, None]
+  rivals = ~own if others is None else others & ~own
+  loss = _numerics.softplus(_numerics.logsumexp(scale * (values - target), rivals))
+  return jnp.where(jnp.any(own, axis=1), loss, 0)
+
+
+def highest(values: Array) -> Array:
+  """Maximum over the last axis; among equal ones the lowest index is differentiated."""
+  chosen = jnp.argmax(values, axis=-1, keepdims=True)
+  index = jnp.arange(values.shape[-1]).reshape(*[1] * (values.ndim - 1), -1)
+  return _numerics.masked_sum(values, index == chosen)
+
+
+def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -> Array:
+  """Checked proxies of the rows' length and type; of rank 2 unless said otherwise."""
+  entries = jnp.asarray(array)
+  _checks.floating(name, entries)
+  _checks.rank(name, entries, *(ranks or (2,)))
+  if entries.shape[-1] != rows.shape[1]:
+    raise ValueError(
+      f"{name} must have rows of length {rows.shape[1]} to match the embeddings, "
+      f"got shape {entries.shape}"
+    )
+  return _numerics.upcast(entries).astype(rows.dtype)

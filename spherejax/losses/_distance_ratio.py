@@ -1,0 +1,245 @@
+"""Softmax losses on distances: squared, plain, and the distance ratio."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics, distances
+from spherejax.losses import _batch, _classes
+
+Classes = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
+"""Which classes take part."""
+
+
+def _taking_part(batch: _classes.Scores, classes: ArrayLike | None) -> Array:
+  """[batch, classes], boolean."""
+  if classes is None:
+    return jnp.ones(batch.own.shape, bool)
+  kept = jnp.asarray(classes)
+  shape = batch.own.shape[-1:] if kept.ndim == 1 else batch.own.shape
+  _checks.mask(kept, shape, "classes")
+  return jnp.broadcast_to(kept.reshape(-1, shape[-1]), batch.own.shape)
+
+
+def _closeness_softmax(
+  name: str,
+  apart: ArrayLike,
+  labels: ArrayLike,
+  scale: ArrayLike,
+  classes: ArrayLike | None,
+  where: ArrayLike | None,
+) -> Array:
+  _checks.positive("scale", scale)
+  batch = _classes.scores(name, apart, labels, where)
+  others = _taking_part(batch, classes)
+  multiplier = _checks.scalar("scale", scale, batch.values.dtype)
+  values = jnp.where(others, batch.values, 0)
+  loss = _classes.cross_entropy(values, batch.own & others, -multiplier, others=others)
+  return loss.astype(batch.dtype)
+
+
+def squared_distance_softmax(
+  squared_distances: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  scale: Real[ArrayLike, ""] = 1.0,
+  classes: Classes | None = None,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Softmax of negative squared distances to the classes (SD-softmax).
+
+      loss_i = -log softmax_c(-scale d_ic^2)_{y_i}
+
+  The loss of prototypical networks. It is convex in the embedding, and in general
+  smallest away from the class's own representative, often at infinity. On the unit
+  sphere it is `normface` with twice the scale.
+
+  Args:
+    squared_distances: [batch, classes], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    scale: positive, multiplies; may be traced.
+    classes: [classes] or [batch, classes], boolean, True for those that take part,
+      such as the classes of an episode. None for all.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
+    takes no part. `loss.mean()` is the paper's scalar. Rows do not depend on each
+    other.
+
+  Raises:
+    TypeError: distances are not floating, labels not integers, a mask not boolean.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      scale that is not positive.
+
+  Differentiable in: squared_distances, scale. Cost: O(batch classes).
+
+  Source: DIST eq. 2.12; Snell et al. 2017, "Prototypical networks for few-shot
+  learning".
+
+  Example:
+    >>> squares = jnp.array([[1.0, 4.0]])
+    >>> spherejax.losses.squared_distance_softmax(squares, jnp.array([0]))
+    Array([0.04858735], dtype=float32)
+  """
+  return _closeness_softmax(
+    "squared_distances", squared_distances, labels, scale, classes, where
+  )
+
+
+def distance_softmax(
+  distances: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  scale: Real[ArrayLike, ""] = 1.0,
+  classes: Classes | None = None,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Softmax of negative distances to the classes.
+
+      loss_i = -log softmax_c(-scale d_ic)_{y_i}
+
+  Smallest at the class's own representative, for every metric, but not 0 there:
+  log(1 + sum over the other classes of exp(-scale times their distance from it)).
+
+  Args:
+    distances: [batch, classes], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    scale: positive, multiplies; may be traced.
+    classes: [classes] or [batch, classes], boolean, True for those that take part.
+      None for all.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `distances`; 0 for masked rows and for rows whose class takes no
+    part. `loss.mean()` is the paper's scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: distances are not floating, labels not integers, a mask not boolean.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      scale that is not positive.
+
+  Differentiable in: distances, scale. Cost: O(batch classes).
+
+  Source: DIST eq. 2.13.
+
+  Example:
+    >>> apart = jnp.array([[1.0, 2.0]])
+    >>> spherejax.losses.distance_softmax(apart, jnp.array([0]))
+    Array([0.3132617], dtype=float32)
+  """
+  return _closeness_softmax("distances", distances, labels, scale, classes, where)
+
+
+def distance_ratio(
+  squared_distances: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  exponent: Real[ArrayLike, ""],
+  offset: Real[ArrayLike, ""] = 0.0,
+  classes: Classes | None = None,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Distance-ratio loss (DR): softmax of the negative logarithms of distances.
+
+      loss_i = -log( d_iy^(-exponent) / sum_c d_ic^(-exponent) )
+
+  Unchanged when all distances are multiplied, and 0 exactly at the class's own
+  representative.
+
+  Args:
+    squared_distances: [batch, classes], floating, d^2. They should come from
+      differences, not from a product of matrices: the loss is about small ones.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    exponent: positive, may be traced and learned (as the exponential of a number
+      that starts at 2 in the paper).
+    offset: added to the squared distances, at least 0; may be traced. 0 is exact;
+      1e-10 and 1e-12 are those of the papers' implementations.
+    classes: [classes] or [batch, classes], boolean, True for those that take part,
+      such as the classes of an episode. None for all.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
+    takes no part. A row at distance 0 from m classes: log m if its own is among
+    them, else inf, both with gradient 0. `loss.mean()` is the paper's scalar. Rows do
+    not depend on each other. Small values keep their digits.
+
+  Raises:
+    TypeError: distances are not floating, labels not integers, a mask not boolean.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      exponent or offset out of range.
+
+  Differentiable in: squared_distances, exponent, offset. Cost: O(batch classes).
+
+  Source: DIST 2.2; "Distance-ratio-based formulation for metric learning", eq. 5.
+
+  Example:
+    >>> squares = jnp.array([[1.0, 4.0], [0.0, 4.0]])
+    >>> spherejax.losses.distance_ratio(squares, jnp.array([0, 0]), exponent=2.0)
+    Array([0.22314355, 0.        ], dtype=float32)
+  """
+  batch = _classes.scores("squared_distances", squared_distances, labels, where)
+  others = _taking_part(batch, classes)
+  own = batch.own & others
+  squares = jnp.where(jnp.any(own, axis=1)[:, None], batch.values, 1)
+  logarithms = distances.distance_ratio(
+    squares, exponent=exponent, offset=offset, classes=others
+  )
+  return (0 - _numerics.masked_sum(logarithms, own)).astype(batch.dtype)
+
+
+def proxy_distance_ratio(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  proxies: Float[ArrayLike, "classes dim"],
+  *,
+  exponent: Real[ArrayLike, ""] = 10.0,
+  offset: Real[ArrayLike, ""] = 0.0,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Distance-ratio loss on the sphere, with a proxy for each class (ProxyDR).
+
+      d_ic = |x_i / |x_i| - p_c / |p_c||
+      loss_i = -log( d_iy^(-exponent) / sum_c d_ic^(-exponent) )
+
+  Args:
+    embeddings: [batch, dim], floating; divided by their lengths here. A zero row is
+      at distance 1 from every proxy.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    proxies: [classes, dim], floating; divided by their lengths here.
+    exponent: positive, may be traced.
+    offset: added to the squared distances, at least 0; may be traced. The paper's
+      implementation adds 1e-12.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: embeddings or proxies are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      exponent or offset out of range.
+
+  Differentiable in: embeddings, proxies, exponent, offset.
+  Cost: O(batch classes dim), from differences, which keep small distances.
+
+  Source: DIST, article IV, eq. 8.
+
+  Example:
+    >>> x, proxies = jnp.eye(2), jnp.array([[1.0, 0.0], [0.6, 0.8]])
+    >>> labels = jnp.array([0, 1])
+    >>> spherejax.losses.proxy_distance_ratio(x, labels, proxies, exponent=2.0)
+    Array([0.       , 0.1823216], dtype=float32)
+  """
+  rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  columns = distances.l2_normalize(_classes.proxies(proxies, rows))
+  squares = distances.pairwise_squared_euclidean(rows, columns, method="difference")
+  loss = distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
+  return loss.astype(dtype)
