@@ -41,7 +41,8 @@ from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,
 )
 from spherejax.losses._proxy import proxy_anchor as proxy_anchor
-from spherejax.losses._proxy import proxy_nca_plus_plus as proxy_nca_plus_plus
+from spherejax.losses._proxy_nca import proxy_nca as proxy_nca
+from spherejax.losses._proxy_nca import proxy_nca_plus_plus as proxy_nca_plus_plus
 from spherejax.losses._pull import correlation as correlation
 from spherejax.losses._pull import dot_regression as dot_regression
 from spherejax.losses._pull import hyperspherical as hyperspherical
@@ -49,6 +50,8 @@ from spherejax.losses._pull import (
   inverse_frequency_weights as inverse_frequency_weights,
 )
 from spherejax.losses._pull import pull as pull
+from spherejax.losses._soft_triple import multi_proxy as multi_proxy
+from spherejax.losses._soft_triple import soft_triple as soft_triple
 from spherejax.losses._softmax import normface as normface
 from spherejax.losses._softmax import p2s_grad as p2s_grad
 from spherejax.losses._softmax import softmax as softmax
@@ -80,15 +83,18 @@ __all__ = [
   "hyperspherical",
   "inverse_frequency_weights",
   "large_margin_softmax",
+  "multi_proxy",
   "multi_similarity",
   "multi_similarity_from_similarity",
   "normface",
   "p2s_grad",
   "proxy_anchor",
   "proxy_distance_ratio",
+  "proxy_nca",
   "proxy_nca_plus_plus",
   "pull",
   "ridge_attribute_embeddings",
+  "soft_triple",
   "softmax",
   "sphereface",
   "split_by_class",

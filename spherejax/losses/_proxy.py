@@ -1,4 +1,4 @@
-"""Losses between examples and learned representatives of the classes."""
+"""Proxy Anchor: learned representatives of the classes that look at the batch."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -6,21 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _batch
-
-LOGITS = ("squared_euclidean", "cosine")
-
-
-def _proxies(proxies: ArrayLike, rows: Array, ranks: tuple[int, ...]) -> Array:
-  array = jnp.asarray(proxies)
-  _checks.floating("proxies", array)
-  _checks.rank("proxies", array, *ranks)
-  if array.shape[-1] != rows.shape[1]:
-    raise ValueError(
-      f"proxies must have rows of length {rows.shape[1]} to match the embeddings, "
-      f"got shape {array.shape}"
-    )
-  return _numerics.upcast(array).astype(rows.dtype)
+from spherejax.losses import _batch, _classes
 
 
 def proxy_anchor(
@@ -85,7 +71,7 @@ def proxy_anchor(
   rows, labels, kept, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )
-  proxies = _proxies(proxies, rows, (2, 3))
+  proxies = _classes.proxies(proxies, rows, 2, 3)
   classes = proxies.shape[0]
   proxies = proxies.reshape(classes, -1, proxies.shape[-1])
   per_class = proxies.shape[1]
@@ -115,68 +101,3 @@ def proxy_anchor(
     axis=1,
   )
   return loss.astype(dtype)
-
-
-def proxy_nca_plus_plus(
-  embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
-  proxies: Float[ArrayLike, "classes dim"],
-  *,
-  temperature: Real[ArrayLike, ""] = 1 / 9,
-  logit: str = "squared_euclidean",
-  normalize: str = "l2",
-  where: Bool[ArrayLike, " batch"] | None = None,
-) -> Float[Array, " batch"]:
-  """ProxyNCA++ loss: cross-entropy of the closeness to the proxies.
-
-      loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
-      loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
-
-  On unit proxies a temperature t of cosines is a temperature 2 t of squared
-  distances.
-
-  Args:
-    embeddings: [batch, dim], floating.
-    labels: [batch], integer in [0, classes). A traced label outside makes a masked
-      row.
-    proxies: [classes, dim], floating.
-    temperature: positive, divides; may be traced.
-    logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
-      Static.
-    normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and
-      proxies. Static.
-    where: [batch], boolean, True keeps. None keeps all.
-
-  Returns:
-    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
-    scalar. Rows do not depend on each other.
-
-  Raises:
-    TypeError: embeddings or proxies are not floating, labels not integers.
-    ValueError: shapes do not match, a known label outside [0, classes), an unknown
-      `logit` or `normalize`, or a static temperature that is not positive.
-
-  Differentiable in: embeddings, proxies, temperature. Cost: O(batch classes dim).
-
-  Source: DML 2.1.4; Teh et al. 2020, "ProxyNCA++". DML's temperatures 0.1 and 0.11
-  are those of logit="cosine".
-
-  Example:
-    >>> spherejax.losses.proxy_nca_plus_plus(
-    ...   jnp.eye(2), jnp.array([0, 1]), jnp.eye(2), temperature=2.0
-    ... )
-    Array([0.3132617, 0.3132617], dtype=float32)
-  """
-  _checks.positive("temperature", temperature)
-  _checks.one_of("logit", logit, LOGITS)
-  rows, labels, kept, dtype = _batch.rows_and_labels(
-    embeddings, labels, where, normalize
-  )
-  columns = _batch.normalize_rows(_proxies(proxies, rows, (2,)), normalize)
-  if logit == "cosine":
-    closeness = distances.pairwise_dot(rows, columns)
-  else:
-    closeness = -distances.pairwise_squared_euclidean(rows, columns)
-  t = _checks.scalar("temperature", temperature, rows.dtype)
-  own = _batch.class_mask(labels, len(columns), kept)
-  return _batch.cross_entropy(closeness, own, 1 / t).astype(dtype)

@@ -1,0 +1,152 @@
+"""ProxyNCA and ProxyNCA++: an example chooses among the proxies of the classes."""
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics, distances
+from spherejax.losses import _batch, _classes
+
+LOGITS = ("squared_euclidean", "cosine")
+
+
+def _closeness(
+  rows: Array, proxies: ArrayLike, normalize: str, logit: str, scale: Array
+) -> Array:
+  """[batch, classes]: closeness to each class, to be multiplied by the scale.
+
+  The exponentials exp(scale closeness) of a class's proxies are summed.
+  """
+  table = _classes.proxies(proxies, rows, 2, 3)
+  columns = _batch.normalize_rows(table.reshape(-1, table.shape[-1]), normalize)
+  if logit == "cosine":
+    close = distances.pairwise_dot(rows, columns)
+  else:
+    close = -distances.pairwise_squared_euclidean(rows, columns)
+  if table.ndim == 2:
+    return close
+  return _numerics.logsumexp(scale * close.reshape(len(rows), *table.shape[:2])) / scale
+
+
+def proxy_nca(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  proxies: Float[ArrayLike, "classes *per_class dim"],
+  *,
+  scale: Real[ArrayLike, ""] = 1.0,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """ProxyNCA loss, whose denominator leaves out the own class.
+
+      d_ic = |scale x_i - scale p_c|
+      loss_i = d_iy^2 + log sum_{c != y_i} exp(-d_ic^2)
+
+  It has no least value: it goes on pushing what is classified already, and is
+  negative there. With p the softmax of the own class it is `proxy_nca_plus_plus`
+  at temperature 1 / scale^2 plus log(1 - p).
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    proxies: [classes, dim], or [classes, per_class, dim]: then the exponentials of a
+      class's proxies are summed.
+    scale: positive, multiplies the normalised vectors; may be traced.
+    normalize: "l2", "unit_ball" or "none", for embeddings and proxies. Static.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows and where there is only one
+    class. `loss.mean()` is the paper's scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: embeddings or proxies are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `normalize`, or a static scale that is not positive.
+
+  Differentiable in: embeddings, proxies, scale.
+  Cost: O(batch classes per_class dim).
+
+  Source: DML 2.1.4; Movshovitz-Attias et al. 2017, "No fuss distance metric learning
+  using proxies", eq. 4.
+
+  Example:
+    >>> spherejax.losses.proxy_nca(jnp.eye(2), jnp.array([0, 1]), jnp.eye(2))
+    Array([-2., -2.], dtype=float32)
+  """
+  _checks.positive("scale", scale)
+  rows, labels, kept, dtype = _batch.rows_and_labels(
+    embeddings, labels, where, normalize
+  )
+  s = _checks.scalar("scale", scale, rows.dtype)
+  close = _closeness(rows, proxies, normalize, "squared_euclidean", s**2)
+  own = _batch.class_mask(labels, close.shape[1], kept)
+  lead = s**2 * (close - _numerics.masked_sum(close, own)[:, None])
+  used = jnp.any(own & (close.shape[1] > 1), axis=1)
+  loss = _numerics.logsumexp(lead, ~own & used[:, None])
+  return jnp.where(used, loss, 0).astype(dtype)
+
+
+def proxy_nca_plus_plus(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  proxies: Float[ArrayLike, "classes *per_class dim"],
+  *,
+  temperature: Real[ArrayLike, ""] = 1 / 9,
+  logit: str = "squared_euclidean",
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """ProxyNCA++ loss: cross-entropy of the closeness to the proxies.
+
+      loss_i = -log softmax_c(-|x_i - p_c|^2 / temperature)_{y_i}
+      loss_i = -log softmax_c(<x_i, p_c> / temperature)_{y_i}       logit="cosine"
+
+  On unit proxies a temperature t of cosines is a temperature 2 t of squared
+  distances. With several proxies a class, the softmax runs over all proxies and the
+  probabilities of the own ones are added.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    proxies: [classes, dim], or [classes, per_class, dim] with several a class.
+    temperature: positive, divides; may be traced.
+    logit: "squared_euclidean" or "cosine" (the dot product of the normalised rows).
+      Static.
+    normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and
+      proxies. Static.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: embeddings or proxies are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `logit` or `normalize`, or a static temperature that is not positive.
+
+  Differentiable in: embeddings, proxies, temperature.
+  Cost: O(batch classes per_class dim).
+
+  Source: DML 2.1.4; Teh et al. 2020, "ProxyNCA++". DML's temperatures 0.1 and 0.11
+  are those of logit="cosine".
+
+  Example:
+    >>> spherejax.losses.proxy_nca_plus_plus(
+    ...   jnp.eye(2), jnp.array([0, 1]), jnp.eye(2), temperature=2.0
+    ... )
+    Array([0.3132617, 0.3132617], dtype=float32)
+  """
+  _checks.positive("temperature", temperature)
+  _checks.one_of("logit", logit, LOGITS)
+  rows, labels, kept, dtype = _batch.rows_and_labels(
+    embeddings, labels, where, normalize
+  )
+  t = _checks.scalar("temperature", temperature, rows.dtype)
+  close = _closeness(rows, proxies, normalize, logit, 1 / t)
+  own = _batch.class_mask(labels, close.shape[1], kept)
+  return _classes.cross_entropy(close, own, 1 / t).astype(dtype)

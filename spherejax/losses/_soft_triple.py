@@ -1,0 +1,165 @@
+"""Several proxies a class: how their similarities become one, and SoftTriple."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics, distances
+from spherejax.losses import _batch, _classes
+
+REDUCTIONS = ("soft", "max", "logsumexp")
+
+
+def multi_proxy(
+  similarities: Float[ArrayLike, "*batch classes per_class"],
+  *,
+  reduction: str = "soft",
+  temperature: Real[ArrayLike, ""] = 0.1,
+  where: Bool[ArrayLike, "*batch"] | None = None,
+) -> Float[Array, "*batch classes"]:
+  """Similarity to a class from the similarities to its proxies.
+
+      S_c = sum_k softmax_k(S_ck / t) S_ck              "soft"
+      S_c = max_k S_ck                                  "max"
+      S_c = t (log sum_k exp(S_ck / t) - log K)         "logsumexp"
+
+  All lie between the mean and the maximum; "soft" and "logsumexp" go from the one to
+  the other as the temperature t falls. The result takes the place of the cosines of
+  any loss over classes.
+
+  Args:
+    similarities: [..., classes, per_class], floating.
+    reduction: "soft" (SoftTriple's), "max" or "logsumexp". Static.
+    temperature: positive, divides; may be traced. Not used by "max".
+    where: [...], boolean, True keeps. None keeps all.
+
+  Returns:
+    [..., classes], dtype of `similarities`; 0 in masked rows.
+
+  Raises:
+    TypeError: similarities are not floating, where not boolean.
+    ValueError: fewer than two axes, no proxy, a mask of another shape, an unknown `reduction`, or a static
+      temperature that is not positive.
+
+  Differentiable in: similarities ("max": the lowest index among equal ones),
+  temperature. Cost: O(size).
+
+  Source: DML 3.3; Qian et al. 2019, "SoftTriple loss", eq. 5 ("soft").
+
+  Example:
+    >>> similarities = jnp.array([[1.0, 0.0], [0.5, 0.5]])
+    >>> spherejax.losses.multi_proxy(similarities, reduction="max")
+    Array([1. , 0.5], dtype=float32)
+  """
+  _checks.one_of("reduction", reduction, REDUCTIONS)
+  _checks.positive("temperature", temperature)
+  entries = jnp.asarray(similarities)
+  _checks.floating("similarities", entries)
+  if entries.ndim < 2 or entries.shape[-1] == 0:
+    raise ValueError(
+      "similarities must have shape (..., classes, per_class) with a proxy, got "
+      f"{entries.shape}"
+    )
+  wide = _numerics.upcast(entries)
+  if where is not None:
+    kept = jnp.asarray(where)
+    _checks.mask(kept, entries.shape[:-2])
+    wide = jnp.where(kept[..., None, None], wide, 0)
+  t = _checks.scalar("temperature", temperature, wide.dtype)
+  return _reduce(wide, reduction, t).astype(entries.dtype)
+
+
+def _reduce(similarities: Array, reduction: str, t: Array) -> Array:
+  if reduction == "max":
+    return _classes.highest(similarities)
+  if reduction == "soft":
+    return jnp.sum(jax.nn.softmax(similarities / t) * similarities, axis=-1)
+  number = jnp.asarray(similarities.shape[-1], similarities.dtype)
+  return t * (_numerics.logsumexp(similarities / t) - jnp.log(number))
+
+
+def soft_triple(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  centres: Float[ArrayLike, "classes per_class dim"],
+  *,
+  scale: Real[ArrayLike, ""] = 20.0,
+  temperature: Real[ArrayLike, ""] = 0.1,
+  margin: Real[ArrayLike, ""] = 0.01,
+  regularization: Real[ArrayLike, ""] = 0.2,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """SoftTriple loss: several centres a class, and a force that merges them.
+
+      S_ic = sum_k softmax_k(cos(x_i, w_ck) / temperature) cos(x_i, w_ck)
+      R = 1 / (C K (K - 1)) sum_c sum_{k < l} |w_ck - w_cl|     unit w; 0 for K = 1
+      loss_i = -log softmax_c(scale (S_ic - margin 1[c = y_i]))_{y_i}
+               + regularization R
+
+  With one centre a class it is `cosface`.
+
+  Args:
+    embeddings: [batch, dim], floating; divided by their lengths here.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    centres: [classes, per_class, dim], floating; divided by their lengths here.
+    scale: positive, multiplies the similarities; may be traced.
+    temperature: positive, of the choice among centres; may be traced.
+    margin: unit of a cosine, may be traced.
+    regularization: weight of R, at least 0, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar: R, one number, is part of every kept row. Rows do not depend on each
+    other.
+
+  Raises:
+    TypeError: embeddings or centres are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      number out of range.
+
+  Differentiable in: embeddings, centres, scale, temperature, margin, regularization;
+  derivative 0 of a distance between equal centres.
+  Cost: O(batch classes per_class dim + classes per_class^2 dim).
+
+  Source: DML 2.1.4 and 3.3; Qian et al. 2019, "SoftTriple loss: deep metric learning
+  without triplet sampling", eq. 5-9. The original adds 1e-5 below the root of the
+  distance; the derivative at 0 is defined here instead.
+
+  Example:
+    >>> x, labels, centres = jnp.eye(2), jnp.array([0, 1]), jnp.eye(2)[:, None]
+    >>> spherejax.losses.soft_triple(x, labels, centres, scale=1.0, margin=1.0)
+    Array([0.6931472, 0.6931472], dtype=float32)
+  """
+  for name, value in (("scale", scale), ("temperature", temperature)):
+    _checks.positive(name, value)
+  _checks.between("regularization", regularization, 0)
+  rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
+  table = distances.l2_normalize(_classes.proxies(centres, rows, 3, name="centres"))
+  own = _batch.class_mask(labels, len(table), kept)
+  s, t, m, weight = (
+    _checks.scalar(name, value, rows.dtype)
+    for name, value in (
+      ("scale", scale),
+      ("temperature", temperature),
+      ("margin", margin),
+      ("regularization", regularization),
+    )
+  )
+  cosines = distances.pairwise_dot(rows, table.reshape(-1, table.shape[-1]))
+  close = _reduce(cosines.reshape(len(rows), *table.shape[:2]), "soft", t)
+  target = _numerics.masked_sum(close, own)[:, None] - m
+  loss = _classes.cross_entropy(close, own, s, target=target)
+  spread = jnp.where(jnp.any(own, axis=1), weight * _spread(table), 0)
+  return (loss + spread).astype(dtype)
+
+
+def _spread(centres: Array) -> Array:
+  """Sum of the distances between centres of a class over classes K (K - 1)."""
+  classes, per_class, _ = centres.shape
+  apart = jnp.sum((centres[:, :, None] - centres[:, None]) ** 2, axis=-1)
+  pairs = max(classes * per_class * (per_class - 1), 1)
+  return jnp.sum(_numerics.sqrt(apart)) / (2 * pairs)
