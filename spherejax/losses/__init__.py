@@ -20,6 +20,14 @@ from spherejax.losses._angular_margin import (
 from spherejax.losses._angular_margin import sphereface as sphereface
 from spherejax.losses._angular_margin import subcentre_arcface as subcentre_arcface
 from spherejax.losses._batch import References as References
+from spherejax.losses._class_points import class_ranking as class_ranking
+from spherejax.losses._class_points import (
+  class_ranking_from_similarity as class_ranking_from_similarity,
+)
+from spherejax.losses._class_points import distortion as distortion
+from spherejax.losses._class_points import (
+  distortion_from_distance as distortion_from_distance,
+)
 from spherejax.losses._contrastive import contrastive as contrastive
 from spherejax.losses._contrastive import (
   contrastive_from_distance as contrastive_from_distance,
@@ -36,6 +44,13 @@ from spherejax.losses._distance_ratio import (
 from spherejax.losses._distance_ratio import (
   squared_distance_softmax as squared_distance_softmax,
 )
+from spherejax.losses._hierarchy import conditional_softmax as conditional_softmax
+from spherejax.losses._hierarchy import (
+  hierarchical_cross_entropy as hierarchical_cross_entropy,
+)
+from spherejax.losses._hierarchy import (
+  soft_label_cross_entropy as soft_label_cross_entropy,
+)
 from spherejax.losses._multi_similarity import multi_similarity as multi_similarity
 from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,
@@ -50,11 +65,30 @@ from spherejax.losses._pull import (
   inverse_frequency_weights as inverse_frequency_weights,
 )
 from spherejax.losses._pull import pull as pull
+from spherejax.losses._robust import adversarial_training as adversarial_training
+from spherejax.losses._robust import nearest_proxy_angles as nearest_proxy_angles
+from spherejax.losses._robust import (
+  normface_negative_margin as normface_negative_margin,
+)
+from spherejax.losses._robust import proxy_cap as proxy_cap
+from spherejax.losses._robust import trades as trades
+from spherejax.losses._selfsup import InfoNCEBound as InfoNCEBound
+from spherejax.losses._selfsup import info_nce as info_nce
+from spherejax.losses._selfsup import info_nce_bound as info_nce_bound
+from spherejax.losses._selfsup import info_nce_invariance as info_nce_invariance
+from spherejax.losses._selfsup import info_nce_repulsion as info_nce_repulsion
+from spherejax.losses._selfsup import nt_xent as nt_xent
 from spherejax.losses._soft_triple import multi_proxy as multi_proxy
 from spherejax.losses._soft_triple import soft_triple as soft_triple
 from spherejax.losses._softmax import normface as normface
 from spherejax.losses._softmax import p2s_grad as p2s_grad
 from spherejax.losses._softmax import softmax as softmax
+from spherejax.losses._spread import alignment as alignment
+from spherejax.losses._spread import barlow_twins as barlow_twins
+from spherejax.losses._spread import uniformity as uniformity
+from spherejax.losses._spread import vicreg as vicreg
+from spherejax.losses._sup_con import sup_con as sup_con
+from spherejax.losses._sup_con import sup_con_from_similarity as sup_con_from_similarity
 from spherejax.losses._triplet import triplet as triplet
 from spherejax.losses._triplet import triplet_from_distance as triplet_from_distance
 from spherejax.losses._zero_shot import (
@@ -65,10 +99,17 @@ from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_predic
 
 __all__ = [
   "DynamicScale",
+  "InfoNCEBound",
   "References",
   "adacos_scale",
   "adacos_update",
+  "adversarial_training",
+  "alignment",
   "arcface",
+  "barlow_twins",
+  "class_ranking",
+  "class_ranking_from_similarity",
+  "conditional_softmax",
   "contrastive",
   "contrastive_from_distance",
   "correlation",
@@ -77,30 +118,47 @@ __all__ = [
   "cosine_contrastive_from_similarity",
   "distance_ratio",
   "distance_softmax",
+  "distortion",
+  "distortion_from_distance",
   "dot_regression",
   "dynamic_scale_init",
   "dynamic_scale_update",
+  "hierarchical_cross_entropy",
   "hyperspherical",
+  "info_nce",
+  "info_nce_bound",
+  "info_nce_invariance",
+  "info_nce_repulsion",
   "inverse_frequency_weights",
   "large_margin_softmax",
   "multi_proxy",
   "multi_similarity",
   "multi_similarity_from_similarity",
+  "nearest_proxy_angles",
   "normface",
+  "normface_negative_margin",
+  "nt_xent",
   "p2s_grad",
   "proxy_anchor",
+  "proxy_cap",
   "proxy_distance_ratio",
   "proxy_nca",
   "proxy_nca_plus_plus",
   "pull",
   "ridge_attribute_embeddings",
+  "soft_label_cross_entropy",
   "soft_triple",
   "softmax",
   "sphereface",
   "split_by_class",
   "squared_distance_softmax",
   "subcentre_arcface",
+  "sup_con",
+  "sup_con_from_similarity",
+  "trades",
   "triplet",
   "triplet_from_distance",
+  "uniformity",
+  "vicreg",
   "zero_shot_prediction",
 ]

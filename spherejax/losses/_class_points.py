@@ -1,0 +1,303 @@
+"""Losses that lay out the representatives of the classes after given distances."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Key, Real
+
+from spherejax import _checks, _numerics
+from spherejax import distances as _distances
+from spherejax.losses import _batch, _blocks
+
+
+def _square(
+  name: str,
+  values: ArrayLike,
+  class_distances: ArrayLike,
+  where: ArrayLike | None,
+) -> tuple[Array, Array, Array, jnp.dtype]:
+  """The matrix between classes, their distances, the mask, and the matrix's type."""
+  matrix = jnp.asarray(values)
+  _checks.floating(name, matrix)
+  _checks.rank(name, matrix, 2)
+  _checks.not_empty(name, matrix)
+  _checks.shape(name, matrix, (len(matrix), len(matrix)))
+  kept = _batch.keep_all(where, matrix)
+  both = kept[:, None] & kept[None]
+  wide = jnp.where(both, _numerics.upcast(matrix), 0)
+  apart = jnp.asarray(class_distances)
+  _checks.shape("class_distances", apart, matrix.shape, name)
+  apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
+  return wide, apart, kept, matrix.dtype
+
+
+def _points(
+  prototypes: ArrayLike, where: ArrayLike | None, normalize: str
+) -> tuple[Array, jnp.dtype]:
+  points = jnp.asarray(prototypes)
+  _checks.floating("prototypes", points)
+  _checks.rank("prototypes", points, 2)
+  kept = _batch.keep_all(where, points)[:, None]
+  wide = jnp.where(kept, _numerics.upcast(points), 0)
+  return _batch.normalize_rows(wide, normalize), points.dtype
+
+
+def distortion(
+  prototypes: Float[ArrayLike, "classes dim"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  scale: Real[ArrayLike, ""] | None = None,
+  normalize: str = "none",
+  where: Bool[ArrayLike, " classes"] | None = None,
+) -> Float[Array, " classes"]:
+  """Distortion of given class distances by the Euclidean distances of prototypes.
+
+      r_kl = |w_k - w_l| / d_kl,    s = sum r / sum r^2
+      loss_k = sum_{l != k} (s r_kl - 1)^2 / (C - 1)
+
+  The sums run over all pairs of different classes; s is the scale that fits best, so
+  the loss does not depend on the size of the prototypes. It is 0 where the distances
+  are proportional and at most 1, where all prototypes coincide.
+
+  Args:
+    prototypes: [classes, dim], floating.
+    class_distances: [classes, classes], floating or integer, positive off the
+      diagonal; a pair at distance 0 is left out. Not differentiated.
+    scale: a fixed s, may be traced. None takes the best.
+    normalize: "none", "l2" or "unit_ball". Static.
+    where: [classes], boolean, True keeps. None keeps all.
+
+  Returns:
+    [classes], dtype of `prototypes`; 0 for masked classes. `loss.mean()` is
+    1 - (sum r)^2 / (#{pairs} sum r^2), the paper's scalar. It is added, weighted, to
+    a classification loss with these prototypes.
+
+  Raises:
+    TypeError: prototypes are not floating, `where` is not boolean.
+    ValueError: shapes do not match, an unknown `normalize`, or a static scale that is
+      not positive.
+
+  Differentiable in: prototypes, scale. Cost: O(classes^2 dim).
+
+  Source: DIST 4.2; Garnot and Landrieu 2021, "Leveraging class hierarchies with
+  metric-guided prototype learning", eq. 5.
+
+  Example:
+    >>> line = jnp.array([[0.0], [1.0], [3.0]])
+    >>> spherejax.losses.distortion(line, jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]]))
+    Array([0.0743163 , 0.10107015, 0.0315101 ], dtype=float32)
+  """
+  points, dtype = _points(prototypes, where, normalize)
+  apart = _distances.pairwise_euclidean(points)
+  loss = distortion_from_distance(apart, class_distances, scale=scale, where=where)
+  return loss.astype(dtype)
+
+
+def distortion_from_distance(
+  distances: Float[ArrayLike, "classes classes"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  scale: Real[ArrayLike, ""] | None = None,
+  where: Bool[ArrayLike, " classes"] | None = None,
+) -> Float[Array, " classes"]:
+  """Distortion of given class distances by a matrix of distances.
+
+  The matrix form of `distortion`, for angles, geodesics of the Poincare ball or any
+  other distance.
+
+      r_kl = distances_kl / class_distances_kl,    s = sum r / sum r^2
+      loss_k = sum_{l != k} (s r_kl - 1)^2 / (C - 1)
+
+  Args:
+    distances: [classes, classes], floating; the diagonal is not looked at.
+    class_distances: [classes, classes], floating or integer, positive off the
+      diagonal; a pair at distance 0 is left out. Not differentiated.
+    scale: a fixed s, may be traced. None takes the best.
+    where: [classes], boolean, True keeps. None keeps all.
+
+  Returns:
+    [classes], dtype of `distances`; 0 for masked classes. `loss.mean()` is the
+    paper's scalar.
+
+  Raises:
+    TypeError: distances are not floating, `where` is not boolean.
+    ValueError: shapes do not match, or a static scale that is not positive.
+
+  Differentiable in: distances, scale. Cost: O(classes^2).
+
+  Source: DIST 4.2; Garnot and Landrieu 2021, eq. 5.
+
+  Example:
+    >>> d = jnp.array([[0.0, 1.0], [3.0, 0.0]])
+    >>> spherejax.losses.distortion_from_distance(d, 1 - jnp.eye(2))
+    Array([0.36      , 0.04000002], dtype=float32)
+  """
+  if scale is not None:
+    _checks.positive("scale", scale)
+  apart, wanted, kept, dtype = _square("distances", distances, class_distances, where)
+  pairs = ~jnp.eye(len(apart), dtype=bool) & (wanted > 0)
+  ratios = _numerics.divide(jnp.where(pairs, apart, 0), wanted)
+  if scale is None:
+    best = _numerics.divide(jnp.sum(ratios), jnp.sum(ratios**2))
+  else:
+    best = _checks.scalar("scale", scale, apart.dtype)
+  squares = _numerics.masked_sum((best * ratios - 1) ** 2, pairs)
+  classes = jnp.sum(kept, dtype=jnp.int32).astype(apart.dtype)
+  share = _numerics.divide(classes, _batch.number(pairs, None, apart.dtype))
+  return (squares * share).astype(dtype)
+
+
+def class_ranking(
+  prototypes: Float[ArrayLike, "classes dim"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  normalize: str = "l2",
+  samples: int | None = None,
+  key: Key[Array, ""] | None = None,
+  where: Bool[ArrayLike, " classes"] | None = None,
+  block_size: int | None = None,
+) -> Float[Array, " classes"]:
+  """Ranking loss of class triplets: prototypes in the order of given distances.
+
+      o_ijk = <w_i, w_j> - <w_i, w_k>
+      t_ijk = 1 if d_ij < d_ik, 0 if d_ij > d_ik, 1/2 if equal
+      loss_i = mean over j != k, both != i, of
+               t_ijk log(1 + exp(-o_ijk)) + (1 - t_ijk) log(1 + exp(o_ijk))
+
+  Args:
+    prototypes: [classes, dim], floating.
+    class_distances: [classes, classes], floating or integer; only the order within a
+      row matters. Not differentiated.
+    normalize: "l2", "unit_ball" or "none". Static.
+    samples: pairs (j, k) drawn uniformly for every class, with replacement; needs
+      `key`. None takes all, which is meant for some hundred classes. Static.
+    key: typed key of the draws.
+    where: [classes], boolean, True keeps. None keeps all.
+    block_size: static. Classes i at once; memory is block_size x classes^2 (or
+      block_size x samples). None takes all.
+
+  Returns:
+    [classes], dtype of `prototypes`; 0 for masked classes, and for all when fewer
+    than three are kept. `loss.mean()` is the paper's scalar.
+
+  Raises:
+    TypeError: prototypes are not floating, `where` is not boolean.
+    ValueError: shapes do not match, an unknown `normalize`, `samples` or block_size
+      below 1, or `samples` and `key` not given together.
+
+  Differentiable in: prototypes.
+  Cost: O(classes^2 dim + classes^3), or O(classes^2 dim + classes samples).
+
+  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks", eq. 6.
+  There a tie has the target 1 in both orders of (j, k): over all triplets, the same.
+
+  Example:
+    >>> line = jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    >>> spherejax.losses.class_ranking(jnp.eye(3), line)
+    Array([0.6931472, 0.6931472, 0.6931472], dtype=float32)
+  """
+  points, dtype = _points(prototypes, where, normalize)
+  loss = class_ranking_from_similarity(
+    _distances.pairwise_dot(points),
+    class_distances,
+    samples=samples,
+    key=key,
+    where=where,
+    block_size=block_size,
+  )
+  return loss.astype(dtype)
+
+
+def _triplet_terms(lead: Array, first: Array, second: Array) -> Array:
+  """T log(1 + exp(-lead)) + (1 - t) log(1 + exp(lead)), t the target of the order."""
+  signed = jnp.where(first > second, -lead, lead)
+  # log(1 + exp(u)) = log(1 + exp(-u)) + u: half of each at a tie.
+  return jax.nn.softplus(-signed) + jnp.where(first == second, signed / 2, 0)
+
+
+def _draw_pairs(key: Array, samples: int, itself: Array, kept: Array) -> Array:
+  """[2, samples]: two different kept classes other than one, by index."""
+  first_key, second_key = jax.random.split(key)
+  others = kept & (jnp.arange(len(kept)) != itself)
+  number = jnp.sum(others, dtype=jnp.int32)
+  columns = jnp.argsort(~others, stable=True)
+  first = jax.random.randint(first_key, (samples,), 0, jnp.maximum(number, 1))
+  second = jax.random.randint(second_key, (samples,), 0, jnp.maximum(number - 1, 1))
+  return columns[jnp.stack([first, second + (second >= first)])]
+
+
+def class_ranking_from_similarity(
+  similarities: Float[ArrayLike, "classes classes"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  samples: int | None = None,
+  key: Key[Array, ""] | None = None,
+  where: Bool[ArrayLike, " classes"] | None = None,
+  block_size: int | None = None,
+) -> Float[Array, " classes"]:
+  """Ranking loss of class triplets from a matrix of similarities.
+
+  The matrix form of `class_ranking`; negative distances serve as similarities.
+
+      o_ijk = similarities_ij - similarities_ik
+      t_ijk = 1 if d_ij < d_ik, 0 if d_ij > d_ik, 1/2 if equal
+      loss_i = mean over j != k, both != i, of
+               t_ijk log(1 + exp(-o_ijk)) + (1 - t_ijk) log(1 + exp(o_ijk))
+
+  Args:
+    similarities: [classes, classes], floating; the diagonal is not looked at.
+    class_distances: [classes, classes], floating or integer. Not differentiated.
+    samples: pairs (j, k) drawn uniformly for every class, with replacement; needs
+      `key`. None takes all. Static.
+    key: typed key of the draws.
+    where: [classes], boolean, True keeps. None keeps all.
+    block_size: static. Classes i at once. None takes all.
+
+  Returns:
+    [classes], dtype of `similarities`; 0 for masked classes, and for all when fewer
+    than three are kept. `loss.mean()` is the paper's scalar.
+
+  Raises:
+    TypeError: similarities are not floating, `where` is not boolean.
+    ValueError: shapes do not match, `samples` or block_size below 1, or `samples`
+      and `key` not given together.
+
+  Differentiable in: similarities. Cost: O(classes^3), or O(classes samples).
+
+  Source: DIST 4.2; Mettes et al. 2019, eq. 6.
+
+  Example:
+    >>> s = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
+    >>> line = jnp.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]])
+    >>> spherejax.losses.class_ranking_from_similarity(s, line)
+    Array([0.6931472 , 0.81326175, 0.3132617 ], dtype=float32)
+  """
+  if (samples is None) != (key is None):
+    raise ValueError(f"samples and key must come together, got samples={samples}")
+  similar, apart, kept, dtype = _square(
+    "similarities", similarities, class_distances, where
+  )
+  index = jnp.arange(len(similar))
+
+  def of_class(rows: tuple[Array, Array, Array]) -> Array:
+    similarity, distance, itself = rows
+    if samples is not None and key is not None:
+      draws = jax.random.fold_in(key, itself)
+      first, second = _draw_pairs(draws, samples, itself, kept)
+      lead = similarity[first] - similarity[second]
+      return jnp.mean(_triplet_terms(lead, distance[first], distance[second]))
+    others = kept & (index != itself)
+    terms = _triplet_terms(
+      similarity[:, None] - similarity[None], distance[:, None], distance[None]
+    )
+    pairs = others[:, None] & others[None] & (index[:, None] != index[None])
+    number = jnp.sum(pairs, dtype=jnp.int32).astype(terms.dtype)
+    return _numerics.divide(_numerics.masked_sum(terms, pairs, None), number)
+
+  if samples is not None:
+    _checks.count("samples", samples)
+  rows = (similar, apart, index)
+  loss = _blocks.map_rows(jax.vmap(of_class), rows, block_size)
+  enough = jnp.sum(kept, dtype=jnp.int32) > 2
+  return jnp.where(kept & enough, loss, 0).astype(dtype)

@@ -1,0 +1,303 @@
+"""Losses of classification in a tree of classes, or with distances of classes."""
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _classes
+
+DISCOUNTS = ("depth", "height")
+
+
+def _tree(ancestors: ArrayLike) -> tuple[Array, int]:
+  """The checked matrix and the number of its levels, at most one a node.
+
+  A matrix that is known at trace time is checked entry by entry, and its levels are
+  counted; to be called inside `jax.ensure_compile_time_eval`.
+  """
+  tree = jnp.asarray(ancestors)
+  _checks.boolean("ancestors", tree)
+  _checks.rank("ancestors", tree, 2)
+  if isinstance(tree, jax.core.Tracer):
+    return tree, tree.shape[1]
+  known = np.asarray(tree)
+  if not known.all(axis=0).any():
+    raise ValueError("ancestors must have a root above all classes, got none")
+  empty = np.flatnonzero(~known.any(axis=0))
+  if empty.size:
+    raise ValueError(f"ancestors must have a class below every node, got {empty[0]}")
+  size = known.sum(axis=1)
+  below = known.astype(np.float32) @ known.T.astype(np.float32) == size[:, None]
+  inner = np.flatnonzero(below.sum(axis=1) > 1)
+  if inner.size:
+    raise ValueError(
+      f"classes must be leaves of the tree, got {inner[0]} above another"
+    )
+  return tree, int(size.max(initial=0))
+
+
+def _shared_nodes(tree: Array) -> Array:
+  """[classes, classes]: how many nodes, the root included, are above both."""
+  wide = tree.astype(jnp.float32)  # counts below 2^24 are exact
+  return jnp.matmul(wide, wide.T, precision=jax.lax.Precision.HIGHEST).astype(jnp.int32)
+
+
+def _discount(
+  shared: Array, depths: Array, level: Array, alpha: Array, discount: str
+) -> Array:
+  """[rows]: weight of the node of this depth on the path of each row's class."""
+  if discount == "depth":
+    return jnp.broadcast_to(jnp.exp(-alpha * level), shared.shape[:1])
+  deepest = jnp.max(jnp.where(shared > level, depths[None], 0), axis=1, initial=0)
+  return jnp.exp(-alpha * jax.nn.relu((deepest - level).astype(alpha.dtype)))
+
+
+def hierarchical_cross_entropy(
+  logits: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  ancestors: Bool[ArrayLike, "classes nodes"],
+  *,
+  alpha: Real[ArrayLike, ""] = 0.1,
+  discount: str = "depth",
+  normalize_weights: bool = False,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Hierarchical cross-entropy: each step down the tree has its own weight.
+
+  The probability of a node is the sum over the classes below it; that of the class
+  is the product, from the root down, of the probabilities of each node given its
+  parent. With c_0 = y_i, ..., c_d the root:
+
+      loss_i = -sum_{l < d} w(c_l) log(P(c_l) / P(c_{l+1}))
+      w(v) = exp(-alpha depth(v))      "depth"
+      w(v) = exp(-alpha height(v))     "height", the longest way down to a class
+
+  With alpha = 0 it is cross-entropy. "depth" makes mistakes among near classes
+  cheaper than among far ones, as the method means; "height" is the printed formula
+  and does the opposite.
+
+  Args:
+    logits: [batch, classes], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    ancestors: [classes, nodes], boolean: the node is the class or above it. One
+      column is the root, and every class has a column of its own. What depends on
+      it alone is computed when the function is traced, if it is known by then.
+    alpha: at least 0, may be traced.
+    discount: "depth" or "height". Static.
+    normalize_weights: divides by the sum of w over all nodes, root included, as the
+      released code does. Static.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows, +inf with derivative 0 where the
+    own logit is -inf. `loss.mean()` is the paper's scalar. Rows do not depend on
+    each other.
+
+  Raises:
+    TypeError: logits are not floating, labels not integers, ancestors not boolean.
+    ValueError: shapes do not match, a known label outside [0, classes), a known tree
+      without a root, with a class above another or a node above none, an unknown
+      `discount`, or a static alpha below 0.
+
+  Differentiable in: logits, alpha. Cost: O(batch classes depth); the number of nodes
+  stands for the depth of a tree that is traced.
+
+  Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 3. DIST
+  and that paper print the height; the released code uses the depth.
+
+  Example:
+    >>> ancestors = jnp.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 0, 0, 0, 1]])
+    >>> spherejax.losses.hierarchical_cross_entropy(
+    ...   jnp.zeros((2, 3)), jnp.array([0, 2]), ancestors.astype(bool), alpha=0.5
+    ... )
+    Array([0.5009216, 0.6663421], dtype=float32)
+  """
+  _checks.one_of("discount", discount, DISCOUNTS)
+  _checks.between("alpha", alpha, 0)
+  wide, own, dtype = _classes.scores("logits", logits, labels, where)
+  rate = _checks.scalar("alpha", alpha, wide.dtype)
+  with jax.ensure_compile_time_eval():
+    tree, levels = _tree(ancestors)
+    _checks.shape("ancestors", tree, (wide.shape[1], tree.shape[1]), "the logits")
+    shared_by_class = _shared_nodes(tree)
+    depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
+  shared = jnp.take(shared_by_class, jnp.asarray(labels), axis=0, mode="clip")
+
+  def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
+    # From below: the classes of the node of this depth, then those that its parent
+    # has besides. Ratios of sums, not differences of logarithms, keep the digits.
+    inside, loss = carry
+    beside = _numerics.logsumexp(wide, (shared == level) & ~own)
+    weight = _discount(shared, depths, level, rate, discount)
+    loss += weight * _numerics.softplus(beside - inside)
+    return (jnp.logaddexp(inside, beside), loss), None
+
+  logit = _numerics.masked_sum(wide, own)
+  impossible = logit == -jnp.inf
+  start = (jnp.where(impossible, 0, logit), jnp.zeros_like(logit))
+  (_, loss), _ = jax.lax.scan(descend, start, jnp.arange(levels - 1, 0, -1))
+  if normalize_weights:
+
+    def of_level(level: Array) -> Array:
+      weight = _discount(shared_by_class, depths, level, rate, discount)
+      members = jnp.sum(shared_by_class > level, axis=1, dtype=jnp.int32)
+      return jnp.sum(_numerics.divide(weight, members.astype(weight.dtype)))
+
+    loss /= jnp.sum(jax.lax.map(of_level, jnp.arange(levels)))
+  loss = jnp.where(impossible, jnp.inf, loss)
+  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
+
+
+def _parents(tree: Array) -> Array:
+  """[nodes]: the column of each node's parent; the number of nodes for the root.
+
+  Of nodes above the same classes, the one in the earlier column is the higher.
+  """
+  nodes = tree.shape[1]
+  sizes = jnp.sum(tree, axis=0, dtype=jnp.int32)
+  holds = _shared_nodes(tree.T) == sizes[None]
+  earlier = jnp.arange(nodes)[:, None] < jnp.arange(nodes)[None]
+  larger = sizes[:, None] > sizes[None]
+  above = holds & (larger | ((sizes[:, None] == sizes[None]) & earlier))
+  depths = jnp.sum(above, axis=0, dtype=jnp.int32)
+  nearest = jnp.argmax(jnp.where(above, depths[:, None], -1), axis=0)
+  return jnp.where(depths == 0, nodes, nearest)
+
+
+def conditional_softmax(
+  logits: Float[ArrayLike, "batch nodes"],
+  labels: Int[ArrayLike, " batch"],
+  ancestors: Bool[ArrayLike, "classes nodes"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Conditional softmax: a softmax among the children of every node of a tree.
+
+      P(v | parent of v) = softmax over the siblings of v, itself included
+      loss_i = -sum_{v on the path of y_i} log P(v | parent of v)
+
+  The probabilities of the classes add to one, and an only child has probability 1.
+
+  Args:
+    logits: [batch, nodes], floating, one logit a node; that of the root is not used.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    ancestors: [classes, nodes], boolean: the node is the class or above it. One
+      column is the root, every class has a column of its own, and an only child
+      comes after its parent. What depends on it alone is computed when the function
+      is traced, if it is known by then.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: logits are not floating, labels not integers, ancestors not boolean.
+    ValueError: shapes do not match, a known label outside [0, classes), or a known
+      tree without a root, with a class above another or a node above none.
+
+  Differentiable in: logits. Cost: O(batch nodes); O(classes nodes^2) more for a tree
+  that is traced.
+
+  Source: DIST 4.2; Redmon and Farhadi 2017, "YOLO9000", section 4.
+
+  Example:
+    >>> ancestors = jnp.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 0, 0, 0, 1]])
+    >>> spherejax.losses.conditional_softmax(
+    ...   jnp.zeros((2, 5)), jnp.array([0, 2]), ancestors.astype(bool)
+    ... )
+    Array([1.3862944, 0.6931472], dtype=float32)
+  """
+  logits, labels = jnp.asarray(logits), jnp.asarray(labels)
+  _checks.floating("logits", logits)
+  _checks.rank("logits", logits, 2)
+  _checks.not_empty("logits", logits)
+  _checks.labels(labels, logits)
+  kept = _batch.keep_all(where, logits)
+  with jax.ensure_compile_time_eval():
+    tree, _ = _tree(ancestors)
+    _checks.shape("ancestors", tree, (tree.shape[0], logits.shape[1]), "the logits")
+    parents = _parents(tree)
+  nodes = logits.shape[1]
+  wide = jnp.where(kept[:, None], _numerics.upcast(logits), 0)
+  known = jnp.any(_batch.class_mask(labels, tree.shape[0], kept), axis=1)
+  on_path = jnp.take(tree, labels, axis=0, mode="clip") & (parents < nodes)[None]
+
+  def by_parent(reduce, values: Array) -> Array:
+    return reduce(values.T, parents, nodes + 1).T
+
+  beside = jnp.where(on_path, -jnp.inf, wide)
+  shift = by_parent(jax.ops.segment_max, jax.lax.stop_gradient(beside))
+  shift = jnp.where(jnp.isfinite(shift), shift, 0)
+  exponentials = jnp.where(on_path, 0, jnp.exp(wide - shift[:, parents]))
+  others = by_parent(jax.ops.segment_sum, exponentials)
+  path = by_parent(jax.ops.segment_sum, jnp.where(on_path, wide, 0))
+  chosen = by_parent(jax.ops.segment_sum, on_path.astype(jnp.int32)) > 0
+  terms = _numerics.softplus(_numerics.log(others) + shift - path)
+  loss = _numerics.masked_sum(terms, chosen & known[:, None])
+  return loss.astype(logits.dtype)
+
+
+def soft_label_cross_entropy(
+  logits: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  beta: Real[ArrayLike, ""] = 10.0,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Cross-entropy with soft labels that decay with the distance of the classes.
+
+      q_ik = softmax_k(-beta d(y_i, k) / max d)
+      loss_i = -sum_k q_ik log softmax_k(logits_i)
+
+  Large beta is cross-entropy, beta = 0 a uniform target; on a flat tree it is label
+  smoothing. The least value is the entropy of q_i, at the probabilities q_i.
+
+  Args:
+    logits: [batch, classes], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    class_distances: [classes, classes], floating or integer, at least 0, row y the
+      distances from class y. Not differentiated.
+    beta: at least 0, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: logits are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      beta below 0.
+
+  Differentiable in: logits, beta. Cost: O(batch classes).
+
+  Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta
+  from 4 to 30. DIST prints a denominator that sums over the true classes; it sums
+  over the classes of one row.
+
+  Example:
+    >>> spherejax.losses.soft_label_cross_entropy(
+    ...   jnp.array([[2.0, 0.0]]), jnp.array([0]), 1 - jnp.eye(2), beta=1.0
+    ... )
+    Array([0.6648109], dtype=float32)
+  """
+  _checks.between("beta", beta, 0)
+  wide, own, dtype = _classes.scores("logits", logits, labels, where)
+  sharpness = _checks.scalar("beta", beta, wide.dtype)
+  apart = jnp.asarray(class_distances).astype(wide.dtype)
+  _checks.shape("class_distances", apart, (wide.shape[1],) * 2, "the logits")
+  apart = jax.lax.stop_gradient(_numerics.divide(apart, jnp.max(apart, initial=0)))
+  from_own = jnp.take(apart, jnp.asarray(labels), axis=0, mode="clip")
+  targets = jax.nn.softmax(-sharpness * from_own, axis=1)
+  loss = -jnp.sum(targets * _numerics.log_softmax(wide), axis=1)
+  return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)

@@ -1,0 +1,318 @@
+"""Losses of training against adversarial examples, from two sets of scores."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics, distances
+from spherejax.losses import _classes
+
+DIVERGENCES = ("ce", "kl")
+SLACK = 1e-6  # radians by which an angle stays below half of that to the next proxy
+
+
+def _both(
+  name: str,
+  clean: ArrayLike,
+  adversarial: ArrayLike,
+  labels: ArrayLike,
+  where: ArrayLike | None,
+) -> tuple[_classes.Scores, _classes.Scores]:
+  """Scores of the clean and of the adversarial examples, of one shape."""
+  first = _classes.scores(name, clean, labels, where)
+  second = _classes.scores(f"adversarial_{name}", adversarial, labels, where)
+  _checks.shape(f"adversarial_{name}", second.values, first.values.shape, f"the {name}")
+  return first, second
+
+
+def _mix(clean: Array, adversarial: Array, weight: ArrayLike) -> Array:
+  share = _checks.scalar("clean_weight", weight, clean.dtype)
+  return share * clean + (1 - share) * adversarial
+
+
+def adversarial_training(
+  logits: Float[ArrayLike, "batch classes"],
+  adversarial_logits: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  clean_weight: Real[ArrayLike, ""] = 0.5,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Adversarial training: cross-entropy of clean and of adversarial examples, mixed.
+
+      loss_i = a ce(z(x_i), y_i) + (1 - a) ce(z(x*_i), y_i),    a = clean_weight
+
+  x* is the outcome of an attack on x with the current parameters, held constant.
+
+  Args:
+    logits: [batch, classes], floating, of the clean examples.
+    adversarial_logits: [batch, classes], floating, of the attacked ones.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    clean_weight: a in [0, 1), may be traced. 0.5 is Goodfellow's mix; with 0 the
+      clean logits do not count: that is `softmax` of the adversarial ones (Madry).
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: logits are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), or a static
+      clean_weight outside [0, 1).
+
+  Differentiable in: both logits, clean_weight. Cost: O(batch classes).
+
+  Source: DIST 3.7, whose second line lacks both logarithms; Goodfellow et al. 2015,
+  "Explaining and harnessing adversarial examples"; Madry et al. 2018, "Towards deep
+  learning models resistant to adversarial attacks".
+
+  Example:
+    >>> clean, attacked = jnp.array([[2.0, 0.0]]), jnp.array([[0.0, 2.0]])
+    >>> spherejax.losses.adversarial_training(clean, attacked, jnp.array([0]))
+    Array([1.126928], dtype=float32)
+  """
+  _checks.between("clean_weight", clean_weight, 0, 1, high_open=True)
+  clean, attacked = _both("logits", logits, adversarial_logits, labels, where)
+  on_clean = _classes.cross_entropy(clean.values, clean.own)
+  on_attacked = _classes.cross_entropy(attacked.values, attacked.own)
+  return _mix(on_clean, on_attacked, clean_weight).astype(clean.dtype)
+
+
+def trades(
+  logits: Float[ArrayLike, "batch classes"],
+  adversarial_logits: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  weight: Real[ArrayLike, ""] = 6.0,
+  divergence: str = "ce",
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """TRADES: cross-entropy plus how far an attack moves the prediction.
+
+      loss_i = ce(z(x_i), y_i) + weight D(p(x_i), p(x*_i)),    p = softmax(z)
+      D(p, q) = -sum_c p_c log q_c           "ce"
+      D(p, q) = sum_c p_c log(p_c / q_c)     "kl"
+
+  The two differ by the entropy of p(x): "ce" also sharpens the clean prediction. x*
+  maximises D and is held constant; both predictions are differentiated. At x* = x
+  the gradient through x* is 0, so an attack has to begin elsewhere.
+
+  Args:
+    logits: [batch, classes], floating, of the clean examples.
+    adversarial_logits: [batch, classes], floating, of the attacked ones.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    weight: at least 0, may be traced. The inverse of the paper's lambda.
+    divergence: "ce" or "kl". Static.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: logits are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `divergence`, or a static weight below 0.
+
+  Differentiable in: both logits, weight. Cost: O(batch classes).
+
+  Source: Zhang et al. 2019, "Theoretically principled trade-off between robustness
+  and accuracy", eq. 5, whose released code has "kl"; DIST 6.1, which lacks the
+  logarithm of the first term.
+
+  Example:
+    >>> clean, attacked = jnp.array([[2.0, 0.0]]), jnp.array([[0.0, 0.0]])
+    >>> spherejax.losses.trades(clean, attacked, jnp.array([0]), weight=1.0)
+    Array([0.8200752], dtype=float32)
+  """
+  _checks.one_of("divergence", divergence, DIVERGENCES)
+  _checks.between("weight", weight, 0)
+  clean, attacked = _both("logits", logits, adversarial_logits, labels, where)
+  log_p = _numerics.log_softmax(clean.values)
+  log_q = _numerics.log_softmax(attacked.values)
+  surprise = log_p - log_q if divergence == "kl" else -log_q
+  apart = jnp.sum(jnp.exp(log_p) * surprise, axis=1)
+  strength = _checks.scalar("weight", weight, apart.dtype)
+  loss = _classes.cross_entropy(clean.values, clean.own) + strength * apart
+  return jnp.where(jnp.any(clean.own, axis=1), loss, 0).astype(clean.dtype)
+
+
+def nearest_proxy_angles(
+  proxies: Float[ArrayLike, "classes dim"],
+) -> Float[Array, " classes"]:
+  """Angle from each proxy to the nearest other one.
+
+      angle_c = min_{k != c} angle(w_c, w_k)
+
+  The widths that `proxy_cap` and `normface_negative_margin` give to the classes.
+
+  Args:
+    proxies: [classes, dim], floating.
+
+  Returns:
+    [classes], dtype of `proxies`, radians in [0, pi]; pi for a single class.
+
+  Raises:
+    TypeError: proxies are not floating.
+    ValueError: proxies are not a matrix.
+
+  Not differentiated: the widths are targets. Cost: O(classes^2 dim).
+
+  Source: DIST 6.2.1.
+
+  Example:
+    >>> proxies = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+    >>> spherejax.losses.nearest_proxy_angles(proxies)
+    Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
+  """
+  proxies = jax.lax.stop_gradient(jnp.asarray(proxies))
+  angles = distances.pairwise_angle(proxies)
+  itself = jnp.eye(len(angles), dtype=bool)
+  return jnp.min(jnp.where(itself, jnp.pi, angles), axis=1, initial=jnp.pi)
+
+
+def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
+  """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
+  angles = jnp.asarray(nearest_angles)
+  _checks.floating("nearest_angles", angles)
+  _checks.shape("nearest_angles", angles, scores.own.shape[1:], "the classes")
+  wide = angles.astype(scores.values.dtype)
+  return _numerics.masked_sum(wide[None], scores.own)[:, None] / 2 - SLACK
+
+
+def proxy_cap(
+  cosines: Float[ArrayLike, "batch classes"],
+  adversarial_cosines: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  nearest_angles: Float[ArrayLike, " classes"],
+  *,
+  clean_weight: Real[ArrayLike, ""] = 0.5,
+  scale: Real[ArrayLike, ""] = 64.0,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """NormFace on clean examples, and attacked ones held in a cap around their proxy.
+
+      loss_i = a normface(cos(x_i), y_i)
+               + (1 - a) log(1 + exp(scale (cos(w - 1e-6) - cos(x*_i, w_{y_i}))))
+
+  with w = nearest_angles[y_i] / 2 and a = clean_weight. The second term changes over
+  at the angle w: within it, the own proxy is nearer than any other, and nothing that
+  moves the embedding by less than the remaining angle changes the class.
+
+  Args:
+    cosines: [batch, classes], floating, of the clean examples with the proxies.
+    adversarial_cosines: [batch, classes], floating, of the attacked ones.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.
+    clean_weight: a in [0, 1), may be traced.
+    scale: positive, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: cosines or angles are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), a static
+      clean_weight outside [0, 1) or a static scale that is not positive.
+
+  Differentiable in: both cosines, nearest_angles, clean_weight, scale.
+  Cost: O(batch classes).
+
+  Source: DIST 6.2.1, which wants attacked examples within half the angle to the next
+  proxy. Differs from it: the margin printed there, `normface_negative_margin`, does
+  not enforce this; this one does.
+
+  Example:
+    >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
+    >>> angles = spherejax.losses.nearest_proxy_angles(jnp.eye(2))
+    >>> spherejax.losses.proxy_cap(cosines, 0.7 * cosines, labels, angles, scale=1.0)
+    Array([0.5049845, 0.5049845], dtype=float32)
+  """
+  _checks.between("clean_weight", clean_weight, 0, 1, high_open=True)
+  _checks.positive("scale", scale)
+  clean, attacked = _both("cosines", cosines, adversarial_cosines, labels, where)
+  multiplier = _checks.scalar("scale", scale, clean.values.dtype)
+  limit = jnp.cos(_half_angles(nearest_angles, clean))
+  excess = multiplier * (limit - _classes.own_score(attacked))
+  cap = jnp.where(jnp.any(clean.own, axis=1), _numerics.softplus(excess)[:, 0], 0)
+  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  return _mix(normface, cap, clean_weight).astype(clean.dtype)
+
+
+def normface_negative_margin(
+  cosines: Float[ArrayLike, "batch classes"],
+  adversarial_cosines: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  nearest_angles: Float[ArrayLike, " classes"],
+  *,
+  clean_weight: Real[ArrayLike, ""] = 0.5,
+  scale: Real[ArrayLike, ""] = 64.0,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """NormFace on clean examples, ArcFace with a negative margin on attacked ones.
+
+      loss_i = a normface(cos(x_i), y_i) + (1 - a) l_i,    a = clean_weight
+      l_i = -log softmax_c(scale cos(x*_i, w_c))_{y_i}, the cosine of the own class
+            replaced by cos([theta_i - w]+)
+
+  with theta_i the angle of x*_i and its proxy, w = nearest_angles[y_i] / 2 - 1e-6.
+
+  Args:
+    cosines: [batch, classes], floating, of the clean examples with the proxies.
+    adversarial_cosines: [batch, classes], floating, of the attacked ones.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.
+    clean_weight: a in [0, 1), may be traced.
+    scale: positive, may be traced.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar. Rows do not depend on each other.
+
+  Raises:
+    TypeError: cosines or angles are not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, classes), a static
+      clean_weight outside [0, 1) or a static scale that is not positive.
+
+  Differentiable in: both cosines, nearest_angles, clean_weight, scale.
+  Cost: O(batch classes).
+
+  Source: DIST 6.2.1, as printed but for the positive part, without which an example
+  nearer than w to its proxy is pushed away from it. The margin does not keep attacked
+  examples within w of their proxy, as claimed there: they may lie behind it, or even
+  nearer to another. `proxy_cap` does.
+
+  Example:
+    >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])
+    >>> angles = spherejax.losses.nearest_proxy_angles(jnp.eye(2))
+    >>> spherejax.losses.normface_negative_margin(
+    ...   cosines, 0.7 * cosines, labels, angles, scale=1.0
+    ... )
+    Array([0.31326842, 0.31326842], dtype=float32)
+  """
+  _checks.between("clean_weight", clean_weight, 0, 1, high_open=True)
+  _checks.positive("scale", scale)
+  clean, attacked = _both("cosines", cosines, adversarial_cosines, labels, where)
+  multiplier = _checks.scalar("scale", scale, clean.values.dtype)
+  width = _half_angles(nearest_angles, clean)
+  cosine = _classes.own_score(attacked)
+  sine = _numerics.sqrt(1 - cosine**2)
+  turned = cosine * jnp.cos(width) + sine * jnp.sin(width)
+  # An angle below the width ends at 0; a negative width, of proxies that coincide,
+  # turns away.
+  turned = jnp.where((width > 0) & (cosine > jnp.cos(width)), 1, turned)
+  arcface = _classes.cross_entropy(
+    attacked.values, attacked.own, multiplier, target=turned
+  )
+  normface = _classes.cross_entropy(clean.values, clean.own, multiplier)
+  return _mix(normface, arcface, clean_weight).astype(clean.dtype)

@@ -1,0 +1,86 @@
+"""Two views of every example: their rows, and each row against all others'."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _blocks
+
+
+class Views(NamedTuple):
+  """Matching rows of two views."""
+
+  first: Array
+  """[batch, dim], normalised; masked rows are zero."""
+  second: Array
+  """[batch, dim]."""
+  where: Array
+  """[batch], boolean."""
+  dtype: jnp.dtype
+  """The type of the first view as it came."""
+
+
+def views(
+  first: ArrayLike, second: ArrayLike, where: ArrayLike | None, normalize: str
+) -> Views:
+  """Checked and normalised rows of both views."""
+  first, second = jnp.asarray(first), jnp.asarray(second)
+  for name, array in (("first", first), ("second", second)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+    _checks.not_empty(name, array)
+  _checks.shape("second", second, first.shape, "the first view")
+  kept = _batch.keep_all(where, first)
+
+  def rows(array: Array, dtype: jnp.dtype) -> Array:
+    wide = jnp.where(kept[:, None], array, 0).astype(dtype)
+    return _batch.normalize_rows(wide, normalize)
+
+  wide = _numerics.compute_dtype(jnp.result_type(first, second))
+  return Views(rows(first, wide), rows(second, wide), kept, first.dtype)
+
+
+def over_negatives(
+  terms: Callable[[Array, Array, Array], Any],
+  batch: Views,
+  axis_name: str | None,
+  block_size: int | None,
+  *,
+  both: bool = False,
+) -> tuple[Any, ...]:
+  """`terms` of every first view against all other examples; of the second views too.
+
+  Args:
+    terms: of similarities [rows, 2 references] to first views, then second ones, a
+      mask [rows, 2 references] of other examples, and the similarities [rows, 1] to
+      the own other view, to a pytree of [rows, ...] arrays.
+    batch: both views of the examples of this device.
+    axis_name: mapped axis over which the batch is spread.
+    block_size: static. Rows at a time; None takes all.
+    both: also takes the second views as anchors.
+  """
+  rows = len(batch.where)
+  first, second, reference_where = (
+    _batch.gather(array, axis_name)
+    for array in (batch.first, batch.second, batch.where)
+  )
+  references = jnp.concatenate([first, second])
+  start = 0 if axis_name is None else jax.lax.axis_index(axis_name) * rows
+  itself = start + jnp.arange(rows, dtype=jnp.int32)
+  columns = jnp.arange(len(first), dtype=jnp.int32)
+
+  def of_rows(block: tuple[Array, ...]) -> tuple[Any, ...]:
+    a, b, example, kept = block
+    others = (example[:, None] != columns[None]) & reference_where[None]
+    negatives = jnp.tile(others & kept[:, None], 2)
+    own = jnp.sum(a * b, axis=1, keepdims=True)
+    anchors = (a, b) if both else (a,)
+    return tuple(terms(_batch.dot(x, references), negatives, own) for x in anchors)
+
+  blocks = batch.first, batch.second, itself, batch.where
+  return _blocks.map_rows(of_rows, blocks, block_size)
