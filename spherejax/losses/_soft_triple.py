@@ -40,8 +40,8 @@ def multi_proxy(
 
   Raises:
     TypeError: similarities are not floating, where not boolean.
-    ValueError: fewer than two axes, no proxy, a mask of another shape, an unknown `reduction`, or a static
-      temperature that is not positive.
+    ValueError: fewer than two axes, no proxy, a mask of another shape, an unknown
+      `reduction`, or a static temperature that is not positive.
 
   Differentiable in: similarities ("max": the lowest index among equal ones),
   temperature. Cost: O(size).

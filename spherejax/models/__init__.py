@@ -3,25 +3,55 @@
 from spherejax.models._backbones import Conv4 as Conv4
 from spherejax.models._backbones import ConvNet as ConvNet
 from spherejax.models._backbones import ResNet20 as ResNet20
+from spherejax.models._distance_losses import DistanceRatio as DistanceRatio
+from spherejax.models._distance_losses import DistanceSoftmax as DistanceSoftmax
+from spherejax.models._distance_losses import ProxyDistanceRatio as ProxyDistanceRatio
+from spherejax.models._distance_losses import (
+  SquaredDistanceSoftmax as SquaredDistanceSoftmax,
+)
 from spherejax.models._heads import EmbeddingHead as EmbeddingHead
 from spherejax.models._heads import HeadResult as HeadResult
-from spherejax.models._losses import NormFace as NormFace
-from spherejax.models._losses import ProxyAnchor as ProxyAnchor
-from spherejax.models._losses import ProxyNCAPlusPlus as ProxyNCAPlusPlus
-from spherejax.models._losses import ZeroShotPrediction as ZeroShotPrediction
+from spherejax.models._margin_losses import ArcFace as ArcFace
+from spherejax.models._margin_losses import CosFace as CosFace
+from spherejax.models._margin_losses import LargeMarginSoftmax as LargeMarginSoftmax
+from spherejax.models._margin_losses import SphereFace as SphereFace
+from spherejax.models._margin_losses import SubcentreArcFace as SubcentreArcFace
 from spherejax.models._poolings import GSP as GSP
 from spherejax.models._poolings import GeM as GeM
+from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
+from spherejax.models._proxy_losses import ProxyNCA as ProxyNCA
+from spherejax.models._proxy_losses import ProxyNCAPlusPlus as ProxyNCAPlusPlus
+from spherejax.models._proxy_losses import SoftTriple as SoftTriple
+from spherejax.models._softmax_losses import AdaCos as AdaCos
+from spherejax.models._softmax_losses import NormFace as NormFace
+from spherejax.models._softmax_losses import P2SGrad as P2SGrad
+from spherejax.models._softmax_losses import Softmax as Softmax
+from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPrediction
 
 __all__ = [
   "GSP",
+  "AdaCos",
+  "ArcFace",
   "Conv4",
   "ConvNet",
+  "CosFace",
+  "DistanceRatio",
+  "DistanceSoftmax",
   "EmbeddingHead",
   "GeM",
   "HeadResult",
+  "LargeMarginSoftmax",
   "NormFace",
+  "P2SGrad",
   "ProxyAnchor",
+  "ProxyDistanceRatio",
+  "ProxyNCA",
   "ProxyNCAPlusPlus",
   "ResNet20",
+  "SoftTriple",
+  "Softmax",
+  "SphereFace",
+  "SquaredDistanceSoftmax",
+  "SubcentreArcFace",
   "ZeroShotPrediction",
 ]

@@ -1,5 +1,7 @@
 """Losses that own parameters: they call the functions, on one device and several."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,37 +10,74 @@ import pytest
 from spherejax import distances, losses, models
 
 RNG = np.random.default_rng(0)
-EMBEDDINGS = jnp.asarray(RNG.normal(size=(8, 5)), jnp.float32)
-ATTRIBUTES = jax.nn.softmax(2 * EMBEDDINGS)
+ROWS = jnp.asarray(RNG.normal(size=(8, 5)), jnp.float32)
+ATTRIBUTES = jax.nn.softmax(2 * ROWS)
 LABELS = jnp.array([0, 0, 3, 3, 1, 1, 5, 5])
 WHERE = jnp.array([1, 1, 1, 0, 1, 1, 0, 1], bool)
 CLASSES = 6
 
 
-def proxy_anchor(rows, labels, where, table):
-  return losses.proxy_anchor(
-    rows, labels, table, scale=8.0, margin=0.2, normalize="unit_ball", where=where
-  )
+def norm(x):
+  return jnp.sqrt(jnp.sum(x * x, axis=-1))
 
 
-def proxy_nca(rows, labels, where, table):
-  return losses.proxy_nca_plus_plus(
-    rows,
-    labels,
-    table,
-    temperature=0.3,
-    logit="cosine",
-    normalize="unit_ball",
-    where=where,
-  )
+def of_cosines(name, **numbers):
+  """The loss of that name on the cosines with `weights`."""
+
+  def function(rows, labels, where, weights):
+    cosines = distances.pairwise_cosine(rows, weights.reshape(-1, 5))
+    cosines = cosines.reshape(8, *weights.shape[:-1])
+    return getattr(losses, name)(cosines, labels, where=where, **numbers)
+
+  return function
 
 
-def normface(rows, labels, where, table):
-  cosines = distances.pairwise_cosine(rows, table)
-  return losses.normface(cosines, labels, scale=9.0, where=where)
+def of_proxies(name, **numbers):
+  def function(rows, labels, where, proxies):
+    return getattr(losses, name)(rows, labels, proxies, where=where, **numbers)
+
+  return function
 
 
-def zero_shot(rows, labels, where, table):
+def of_distances(name, squared):
+  def function(rows, labels, where, proxies):
+    apart = jnp.sum((rows[:, None] - proxies[None]) ** 2, axis=-1)
+    apart = apart if squared else jnp.sqrt(apart)
+    return getattr(losses, name)(apart, labels, scale=0.7, where=where)
+
+  return function
+
+
+def linear(rows, labels, where, weights, biases):
+  return losses.softmax(rows @ weights.T + biases[None], labels, where=where)
+
+
+def learned_scale(rows, labels, where, weights, log_scale):
+  cosines = distances.pairwise_cosine(rows, weights)
+  return losses.normface(cosines, labels, scale=jnp.exp(log_scale), where=where)
+
+
+def sphereface(rows, labels, where, weights):
+  cosines = distances.pairwise_cosine(rows, weights)
+  return losses.sphereface(cosines, labels, norm(rows), margin=3, where=where)
+
+
+def large_margin(rows, labels, where, weights):
+  norms = norm(rows)[:, None] * norm(weights)[None]
+  cosines = distances.pairwise_cosine(rows, weights)
+  return losses.large_margin_softmax(cosines, labels, norms, margin=3, where=where)
+
+
+def distance_ratio(rows, labels, where, log_exponent):
+  exponent = jnp.exp(log_exponent)
+  return losses.distance_ratio(rows, labels, exponent=exponent, where=where)
+
+
+def soft_triple(rows, labels, where, centres):
+  return losses.soft_triple(rows, labels, centres, **SOFT, where=where)
+
+
+def zero_shot(rows, labels, where, label_embeddings):
   """Classes 0 and 3 come first and are the one half, 1 and 5 the other."""
   first = np.isin(labels, (0, 3))
   kept = np.ones(8, bool) if where is None else np.asarray(where)
@@ -47,7 +86,7 @@ def zero_shot(rows, labels, where, table):
     labels[first],
     rows[~first],
     labels[~first],
-    table,
+    label_embeddings,
     ridge=0.2,
     scale=3.0,
     where_a=jnp.asarray(kept[first]),
@@ -62,113 +101,190 @@ def zero_shot(rows, labels, where, table):
   )
 
 
+ARC = {"scale": 9.0, "margin": 0.3, "tail": "continuous", "easy_margin": True}
+ANCHOR = {"scale": 8.0, "margin": 0.2, "normalize": "unit_ball"}
+COLD = {"temperature": 0.3, "logit": "cosine", "normalize": "unit_ball"}
+NCA = {"scale": 1.3, "normalize": "unit_ball"}
+SOFT = {"scale": 9.0, "temperature": 0.2, "margin": 0.1, "regularization": 0.4}
+RATIO = {"exponent": 3.0, "offset": 0.01}
+TABLE = (CLASSES, 5)
+SEVERAL = (CLASSES, 2, 5)
+
 CASES = {
-  "proxy_anchor": (
-    models.ProxyAnchor(CLASSES, scale=8.0, margin=0.2, normalize="unit_ball"),
-    EMBEDDINGS,
-    {"proxies": (CLASSES, 5)},
-    proxy_anchor,
+  "Softmax": ({}, {"weights": TABLE, "biases": (CLASSES,)}, linear),
+  "NormFace": ({"scale": 9.0}, {"weights": TABLE}, of_cosines("normface", scale=9.0)),
+  "NormFace/scale": (
+    {"scale": 9.0, "learn_scale": True},
+    {"weights": TABLE, "log_scale": ()},
+    learned_scale,
   ),
-  "proxy_nca": (
-    models.ProxyNCAPlusPlus(
-      CLASSES, temperature=0.3, logit="cosine", normalize="unit_ball"
-    ),
-    EMBEDDINGS,
-    {"proxies": (CLASSES, 5)},
-    proxy_nca,
+  "P2SGrad": ({}, {"weights": TABLE}, of_cosines("p2s_grad")),
+  "AdaCos": (
+    {},
+    {"weights": TABLE},
+    of_cosines("normface", scale=losses.adacos_scale(CLASSES)),
   ),
-  "normface": (
-    models.NormFace(CLASSES, scale=9.0),
-    EMBEDDINGS,
-    {"weights": (CLASSES, 5)},
-    normface,
+  "CosFace": (
+    {"scale": 9.0, "margin": 0.2},
+    {"weights": TABLE},
+    of_cosines("cosface", scale=9.0, margin=0.2),
   ),
-  "zero_shot": (
-    models.ZeroShotPrediction(CLASSES, dim=7, ridge=0.2, scale=3.0),
-    ATTRIBUTES,
+  "ArcFace": (ARC, {"weights": TABLE}, of_cosines("arcface", **ARC)),
+  "SubcentreArcFace": (
+    ARC | {"per_class": 2},
+    {"weights": SEVERAL},
+    of_cosines("subcentre_arcface", **ARC),
+  ),
+  "SphereFace": ({"margin": 3}, {"weights": TABLE}, sphereface),
+  "LargeMarginSoftmax": ({"margin": 3}, {"weights": TABLE}, large_margin),
+  "SquaredDistanceSoftmax": (
+    {"scale": 0.7},
+    {"proxies": TABLE},
+    of_distances("squared_distance_softmax", True),
+  ),
+  "DistanceSoftmax": (
+    {"scale": 0.7},
+    {"proxies": TABLE},
+    of_distances("distance_softmax", False),
+  ),
+  "DistanceRatio": ({}, {"log_exponent": ()}, distance_ratio),
+  "ProxyDistanceRatio": (
+    RATIO,
+    {"proxies": TABLE},
+    of_proxies("proxy_distance_ratio", **RATIO),
+  ),
+  "ProxyAnchor": (ANCHOR, {"proxies": TABLE}, of_proxies("proxy_anchor", **ANCHOR)),
+  "ProxyNCA": (NCA, {"proxies": TABLE}, of_proxies("proxy_nca", **NCA)),
+  "ProxyNCAPlusPlus": (
+    COLD | {"per_class": 2},
+    {"proxies": SEVERAL},
+    of_proxies("proxy_nca_plus_plus", **COLD),
+  ),
+  "SoftTriple": (SOFT | {"per_class": 2}, {"centres": SEVERAL}, soft_triple),
+  "ZeroShotPrediction": (
+    {"dim": 7, "ridge": 0.2, "scale": 3.0},
     {"label_embeddings": (CLASSES, 7)},
     zero_shot,
   ),
 }
 CASE = pytest.mark.parametrize("name", CASES)
+INPUTS = {"ZeroShotPrediction": ATTRIBUTES, "DistanceRatio": jnp.exp(ROWS)}
+
+
+@functools.cache
+def start(name):
+  """The module, its data and its variables."""
+  settings, _, _ = CASES[name]
+  build = getattr(models, name.split("/")[0])
+  module = build(**settings) if name == "DistanceRatio" else build(CLASSES, **settings)
+  rows = INPUTS.get(name, ROWS)
+  return module, rows, jax.jit(module.init)(jax.random.key(0), rows, LABELS)
 
 
 @CASE
-@pytest.mark.parametrize("where", [None, WHERE])
-def test_module_is_the_function_of_its_parameter(name, where):
-  module, rows, shapes, function = CASES[name]
-  variables = jax.jit(module.init)(jax.random.key(0), rows, LABELS)
-  assert jax.tree.map(jnp.shape, variables["params"]) == shapes
-  (table,) = variables["params"].values()
-  actual = jax.jit(module.apply)(variables, rows, LABELS, where=where)
-  expected = function(rows, LABELS, where, table)
-  np.testing.assert_allclose(actual, expected, rtol=2e-5, atol=1e-6)
-  assert np.all(np.asarray(actual)[~WHERE] == 0) == (where is not None)
+def test_module_is_the_function_of_its_parameters(name):
+  module, rows, variables = start(name)
+  _, shapes, function = CASES[name]
+  labels = jnp.minimum(LABELS, rows.shape[1] - 1) if name == "DistanceRatio" else LABELS
+  params = variables["params"]
+  assert jax.tree.map(jnp.shape, params) == shapes
+
+  def called(params, rows):
+    every = {**variables, "params": params}
+    values = module.apply(every, rows, labels, where=WHERE)
+    return values.sum(), values
+
+  def expected(params, rows):
+    values = function(rows, labels, WHERE, **params)
+    return values.sum(), values
+
+  @jax.jit
+  def both(params, rows, holed):
+    slopes = functools.partial(jax.grad, has_aux=True)
+    return slopes(called)(params, holed), slopes(expected)(params, rows)
+
+  actual, right = both(params, rows, jnp.where(WHERE[:, None], rows, jnp.nan))
+  for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(right), strict=True):
+    np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+  assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(actual[0]))
+  np.testing.assert_array_equal(actual[1][~WHERE], 0)
 
 
-@CASE
+@pytest.mark.parametrize("name", ["ProxyAnchor", "ZeroShotPrediction", "AdaCos"])
 def test_rows_over_devices_equal_the_whole_batch(name):
-  module, rows, _, _ = CASES[name]
-  variables = jax.jit(module.init)(jax.random.key(0), rows, LABELS)
-  if hasattr(module, "axis_name"):
-    module = module.clone(axis_name="batch")
+  module, rows, variables = start(name)
 
-  def mean(variables, rows, labels, where):
-    values = module.apply(variables, rows, labels, where=where)
-    return jnp.sum(values), values
+  def mean(variables, rows, labels, where, module):
+    values, state = module.apply(
+      variables, rows, labels, where=where, mutable=["batch_stats"]
+    )
+    return jnp.sum(values), (values, state)
 
   def mapped(rows, labels, where):
-    (_, values), gradient = jax.value_and_grad(mean, has_aux=True)(
-      variables, rows, labels, where
+    gradient, (values, state) = jax.grad(mean, has_aux=True)(
+      variables, rows, labels, where, module.clone(axis_name="batch")
     )
-    return values, jax.lax.psum(gradient, "batch")
+    return values, jax.lax.psum(gradient["params"], "batch"), state
 
-  values, gradient = jax.jit(jax.vmap(mapped, axis_name="batch"))(
+  values, gradient, state = jax.jit(jax.vmap(mapped, axis_name="batch"))(
     rows.reshape(4, 2, 5), LABELS.reshape(4, 2), WHERE.reshape(4, 2)
   )
-  module = CASES[name][0]
-  (_, expected), slope = jax.jit(jax.value_and_grad(mean, has_aux=True))(
-    variables, rows, LABELS, WHERE
-  )
+  slope, (expected, expected_state) = jax.jit(
+    jax.grad(mean, has_aux=True), static_argnums=4
+  )(variables, rows, LABELS, WHERE, module)
   np.testing.assert_allclose(values.reshape(8), expected, rtol=2e-5, atol=1e-6)
-  (table,), (wanted,) = gradient["params"].values(), slope["params"].values()
+  (table,), (wanted,) = gradient.values(), slope["params"].values()
   assert np.abs(wanted).max() > 1e-3
   np.testing.assert_allclose(table[0], wanted, rtol=1e-4, atol=1e-5)
+  if name == "AdaCos":
+    scale = expected_state["batch_stats"]["scale"]
+    cosines = distances.pairwise_cosine(rows, variables["params"]["weights"])
+    first = variables["batch_stats"]["scale"]
+    right = losses.adacos_update(first, cosines, LABELS, where=WHERE)
+    np.testing.assert_allclose(scale, right, rtol=1e-5)
+    np.testing.assert_allclose(state["batch_stats"]["scale"], right, rtol=1e-5)
+    assert abs(right - first) > 0.01
 
 
 def test_parameters_at_the_start():
   rows, labels, key = jnp.zeros((2, 400)), jnp.array([0, 1]), jax.random.key(0)
 
-  def start(module):
+  def table(module):
     (table,) = jax.jit(module.init)(key, rows, labels)["params"].values()
-    return table.std()
+    return table
 
-  np.testing.assert_allclose(start(models.ProxyAnchor(50)), 0.2, rtol=0.02)
-  np.testing.assert_allclose(start(models.ProxyNCAPlusPlus(50)), 0.125, rtol=0.02)
+  np.testing.assert_allclose(table(models.ProxyAnchor(50)).std(), 0.2, rtol=0.02)
+  np.testing.assert_allclose(table(models.ProxyNCAPlusPlus(50)).std(), 1 / 8, rtol=0.02)
   # Glorot-uniform: variance 2 / (50 + 400).
-  np.testing.assert_allclose(start(models.NormFace(50)), 1 / 15, rtol=0.02)
+  np.testing.assert_allclose(table(models.NormFace(50)).std(), 1 / 15, rtol=0.02)
   zero_shot = models.ZeroShotPrediction(50, dim=400)
-  np.testing.assert_allclose(start(zero_shot), 0.2, rtol=0.02)
+  np.testing.assert_allclose(table(zero_shot).std(), 0.2, rtol=0.02)
+  proxies = table(models.ProxyDistanceRatio(50))
+  np.testing.assert_allclose(norm(proxies), np.ones(50), rtol=1e-5)
+  assert abs((proxies @ proxies.T - jnp.eye(50)).mean()) < 0.01
+  exponent = models.DistanceRatio().init(key, jnp.ones((2, 2)), labels)["params"]
+  assert exponent == {"log_exponent": 2.0}
 
 
 def test_mean_of_zero_shot_prediction_is_half_the_papers_sum_of_means():
-  module, rows, _, _ = CASES["zero_shot"]
-  variables = jax.jit(module.init)(jax.random.key(0), rows, LABELS)
+  module, rows, variables = start("ZeroShotPrediction")
   values = np.asarray(module.apply(variables, rows, LABELS))
   halves = values[[0, 1, 2, 3]].mean() + values[[4, 5, 6, 7]].mean()
   np.testing.assert_allclose(values.mean(), halves / 2, rtol=1e-6)
 
 
-@CASE
+@pytest.mark.parametrize("name", ["CosFace", "SoftTriple", "ZeroShotPrediction"])
 def test_bad_arguments(name, unchecked):
-  module, rows, _, _ = CASES[name]
+  module, rows, _ = start(name)
   key = jax.random.key(0)
-  what = "attributes" if name == "zero_shot" else "embeddings"
+  what = "attributes" if name == "ZeroShotPrediction" else "embeddings"
   with pytest.raises(TypeError, match=f"{what} must be floating, got dtype int32"):
     module.init(key, jnp.ones((8, 5), int), LABELS)
   with pytest.raises(ValueError, match=f"{what} must have 2 axes, got shape"):
     module.init(key, rows[0], LABELS)
   with pytest.raises(ValueError, match=r"got \(3,\)"):
     module.init(key, rows, LABELS[:3])
+  with pytest.raises(ValueError, match=r"got \(3,\)"):
+    module.init(key, rows, LABELS, where=WHERE[:3])
   with pytest.raises(ValueError, match=r"must be in \[0, 6\), got 6"):
     module.init(key, rows, LABELS + 1)

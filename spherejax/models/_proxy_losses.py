@@ -1,0 +1,278 @@
+"""Losses that own proxies of the classes."""
+
+import flax.linen as nn
+from flax.typing import Initializer
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import losses
+from spherejax.models._softmax_losses import embedding_rows, grouped, unit_rows
+
+
+class ProxyAnchor(nn.Module):
+  """Proxy-anchor loss with learned proxies.
+
+  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_anchor`. The
+  proxies want a learning rate of their own, 100 times the network's in the paper.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    scale: multiplies the cosines.
+    margin: unit of a cosine.
+    normalize: static. "l2", "unit_ball" or "none", for embeddings and proxies.
+    axis_name: static. Device axis over which the batch is spread; None for one
+      device.
+    init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
+    per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
+      more [num_classes, per_class, dim].
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match.
+
+  Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
+
+  Source: Kim et al. 2020, "Proxy anchor loss for deep metric learning"; normal start
+  with variance 2 / num_classes as in the authors' implementation.
+
+  Example:
+    >>> module = spherejax.models.ProxyAnchor(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  num_classes: int
+  scale: Real[ArrayLike, ""] = 32.0
+  margin: Real[ArrayLike, ""] = 0.1
+  normalize: str = "l2"
+  axis_name: str | None = None
+  init_proxies: Initializer = nn.initializers.he_normal()
+  per_class: int = 1
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    embeddings = embedding_rows(embeddings, where)
+    proxies = _proxies(self, embeddings)
+    return losses.proxy_anchor(
+      embeddings,
+      labels,
+      proxies,
+      scale=self.scale,
+      margin=self.margin,
+      normalize=self.normalize,
+      where=where,
+      axis_name=None if self.is_initializing() else self.axis_name,
+    )
+
+
+class ProxyNCA(nn.Module):
+  """ProxyNCA loss with learned proxies.
+
+  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_nca`.
+  Each row has a term of its own, so rows spread over devices need no exchange. The
+  proxies want a learning rate of their own, 100 times the network's.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    scale: multiplies the normalised embeddings and proxies.
+    normalize: static. "l2", "unit_ball" or "none", for embeddings and proxies.
+    init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
+    per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
+      more [num_classes, per_class, dim].
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match; a scale that is not positive.
+
+  Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
+
+  Source: Movshovitz-Attias et al. 2017, "No fuss distance metric learning using
+  proxies"; start as in `ProxyNCAPlusPlus`.
+
+  Example:
+    >>> module = spherejax.models.ProxyNCA(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  num_classes: int
+  scale: Real[ArrayLike, ""] = 1.0
+  normalize: str = "l2"
+  init_proxies: Initializer = nn.initializers.normal(0.125)
+  per_class: int = 1
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    embeddings = embedding_rows(embeddings, where)
+    proxies = _proxies(self, embeddings)
+    return losses.proxy_nca(
+      embeddings,
+      labels,
+      proxies,
+      scale=self.scale,
+      normalize=self.normalize,
+      where=where,
+    )
+
+
+class ProxyNCAPlusPlus(nn.Module):
+  """ProxyNCA++ loss with learned proxies.
+
+  Owns `proxies` [num_classes, dim] and calls `spherejax.losses.proxy_nca_plus_plus`.
+  Each row has a term of its own, so rows spread over devices need no exchange. The
+  proxies want a learning rate of their own, 100 times the network's.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    temperature: divides the squared distances, or the cosines.
+    logit: static. "squared_euclidean", or "cosine" (DML's temperatures).
+    normalize: static. "l2", "unit_ball" or "none", for embeddings and proxies.
+    init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
+    per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
+      more [num_classes, per_class, dim].
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match; a temperature that is not positive.
+
+  Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
+
+  Source: Teh et al. 2020, "ProxyNCA++", whose implementation draws the proxies with
+  standard deviation 1/8.
+
+  Example:
+    >>> module = spherejax.models.ProxyNCAPlusPlus(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  num_classes: int
+  temperature: Real[ArrayLike, ""] = 1 / 9
+  logit: str = "squared_euclidean"
+  normalize: str = "l2"
+  init_proxies: Initializer = nn.initializers.normal(0.125)
+  per_class: int = 1
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    embeddings = embedding_rows(embeddings, where)
+    proxies = _proxies(self, embeddings)
+    return losses.proxy_nca_plus_plus(
+      embeddings,
+      labels,
+      proxies,
+      temperature=self.temperature,
+      logit=self.logit,
+      normalize=self.normalize,
+      where=where,
+    )
+
+
+class SoftTriple(nn.Module):
+  """SoftTriple loss with several learned centres a class.
+
+  Owns `centres` [num_classes, per_class, dim] and calls
+  `spherejax.losses.soft_triple`. The centres want a learning rate of their own, 100
+  times the network's in the paper.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    per_class: static. Centres of a class.
+    scale: multiplies the similarities.
+    temperature: of the choice among centres.
+    margin: unit of a cosine.
+    regularization: weight of the force that merges centres.
+    init_centres: draws the centres at the start, as [num_classes * per_class, dim].
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match; a number out of range.
+
+  Differentiable in: centres, embeddings. Cost: O(batch classes per_class dim).
+
+  Source: Qian et al. 2019, "SoftTriple loss: deep metric learning without triplet
+  sampling". Only the direction of a centre counts; they start uniformly on the sphere.
+
+  Example:
+    >>> module = spherejax.models.SoftTriple(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> variables["params"]["centres"].shape
+    (3, 10, 4)
+  """
+
+  num_classes: int
+  per_class: int = 10
+  scale: Real[ArrayLike, ""] = 20.0
+  temperature: Real[ArrayLike, ""] = 0.1
+  margin: Real[ArrayLike, ""] = 0.01
+  regularization: Real[ArrayLike, ""] = 0.2
+  init_centres: Initializer = unit_rows
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    embeddings = embedding_rows(embeddings, where)
+    shape = (self.num_classes, self.per_class, embeddings.shape[-1])
+    centres = self.param("centres", grouped(self.init_centres), shape)
+    return losses.soft_triple(
+      embeddings,
+      labels,
+      centres,
+      scale=self.scale,
+      temperature=self.temperature,
+      margin=self.margin,
+      regularization=self.regularization,
+      where=where,
+    )
+
+
+def _proxies(module: ProxyAnchor | ProxyNCA | ProxyNCAPlusPlus, rows: Array) -> Array:
+  """The parameter `proxies`, with an axis for several of a class."""
+  dim = rows.shape[-1]
+  if module.per_class == 1:
+    return module.param("proxies", module.init_proxies, (module.num_classes, dim))
+  shape = (module.num_classes, module.per_class, dim)
+  return module.param("proxies", grouped(module.init_proxies), shape)

@@ -1,0 +1,249 @@
+"""Losses over classes that own the weights of the classes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax.typing import Initializer
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, distances, losses
+
+
+def embedding_rows(embeddings: ArrayLike, where: ArrayLike | None) -> Array:
+  """The checked embeddings; masked ones are zero, so that no parameter sees NaN."""
+  rows = jnp.asarray(embeddings)
+  _checks.floating("embeddings", rows)
+  _checks.rank("embeddings", rows, 2)
+  if where is None:
+    return rows
+  kept = jnp.asarray(where)
+  _checks.mask(kept, rows.shape[:1])
+  return jnp.where(kept[:, None], rows, 0)
+
+
+def unit_rows(key: Array, shape: tuple[int, ...], dtype: Any = None) -> Array:
+  """Uniform on the sphere: an initializer of rows whose direction alone counts."""
+  kind = jnp.result_type(float) if dtype is None else dtype
+  return distances.l2_normalize(jax.random.normal(key, shape, kind))
+
+
+def grouped(initializer: Initializer) -> Callable[..., Array]:
+  """Draws [classes, per_class, dim] as [classes * per_class, dim]."""
+
+  def draw(key: Array, shape: tuple[int, ...]) -> Array:
+    return initializer(key, (shape[0] * shape[1], shape[2])).reshape(shape)
+
+  return draw
+
+
+class ClassWeights(nn.Module):
+  """Base of the modules that own one weight vector for each class."""
+
+  num_classes: int
+  init_weights: Initializer = nn.initializers.glorot_uniform()
+
+  def weights(self, rows: Array) -> Array:
+    """The parameter `weights` [num_classes, dim]."""
+    shape = (self.num_classes, rows.shape[-1])
+    return self.param("weights", self.init_weights, shape)
+
+  def cosines(self, embeddings: ArrayLike, where: ArrayLike | None) -> Array:
+    """[batch, num_classes]."""
+    rows = embedding_rows(embeddings, where)
+    return distances.pairwise_cosine(rows, self.weights(rows))
+
+
+class Softmax(ClassWeights):
+  """Softmax cross-entropy of a learned linear layer.
+
+  Owns `weights` [num_classes, dim] and `biases` [num_classes], and calls
+  `spherejax.losses.softmax` on the products plus the biases.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    init_weights: draws the class weights at the start. The biases start at 0.
+
+  Call: `(embeddings [batch, dim], labels, *, where=None)` gives [batch]; labels are
+  integers [batch], or distributions [batch, num_classes].
+
+  Raises:
+    TypeError: embeddings not floating, labels neither integers nor distributions.
+    ValueError: shapes do not match.
+
+  Differentiable in: weights, biases, embeddings. Cost: O(batch classes dim).
+
+  Source: DIST 2.1.
+
+  Example:
+    >>> module = spherejax.models.Softmax(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    rows = embedding_rows(embeddings, where)
+    biases = self.param("biases", nn.initializers.zeros, (self.num_classes,))
+    logits = distances.pairwise_dot(rows, self.weights(rows)) + biases[None]
+    return losses.softmax(logits, labels, where=where)
+
+
+class NormFace(ClassWeights):
+  """Softmax cross-entropy of scaled cosines with learned class weights.
+
+  Owns `weights` [num_classes, dim], takes the cosines of all pairs and calls
+  `spherejax.losses.normface`.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    init_weights: draws the class weights at the start.
+    scale: multiplies the cosines.
+    learn_scale: static. Own `log_scale` as well, which starts at the logarithm of
+      `scale`.
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match.
+
+  Differentiable in: class weights, scale, embeddings. Cost: O(batch classes dim).
+
+  Source: DIST 2.2; Wang et al. 2017, "NormFace".
+
+  Example:
+    >>> module = spherejax.models.NormFace(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  scale: Real[ArrayLike, ""] = 64.0
+  learn_scale: bool = False
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    cosines = self.cosines(embeddings, where)
+    scale = self.scale
+    if self.learn_scale:
+      start = jnp.log(jnp.asarray(self.scale, cosines.dtype))
+      scale = jnp.exp(self.param("log_scale", nn.initializers.constant(start), ()))
+    return losses.normface(cosines, labels, scale=scale, where=where)
+
+
+class AdaCos(ClassWeights):
+  """Softmax cross-entropy of cosines whose scale follows the training.
+
+  Owns `weights` [num_classes, dim] and, in the collection "batch_stats", `scale`.
+  Where that collection is mutable the scale is updated on the batch by
+  `spherejax.losses.adacos_update` and then used; where it is not, the scale is used
+  as it is, in `spherejax.losses.normface`.
+
+  Attributes:
+    num_classes: static, at least 3. Training classes; labels are in
+      [0, num_classes).
+    init_weights: draws the class weights at the start.
+    axis_name: static. Device axis over which the batch is spread; None for one
+      device.
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match, fewer than 3 classes.
+
+  Differentiable in: class weights, embeddings. Cost: O(batch classes dim).
+
+  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits".
+
+  Example:
+    >>> module = spherejax.models.AdaCos(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> loss, new = module.apply(variables, embeddings, labels, mutable="batch_stats")
+    >>> loss.shape, new["batch_stats"]["scale"].shape
+    ((2,), ())
+  """
+
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    cosines = self.cosines(embeddings, where)
+    start = losses.adacos_scale(self.num_classes)
+    scale = self.variable("batch_stats", "scale", lambda: jnp.full((), start))
+    if self.is_mutable_collection("batch_stats") and not self.is_initializing():
+      new = losses.adacos_update(
+        scale.value, cosines, labels, where=where, axis_name=self.axis_name
+      )
+      scale.value = new.astype(scale.value.dtype)
+    return losses.normface(cosines, labels, scale=scale.value, where=where)
+
+
+class P2SGrad(ClassWeights):
+  """Squared error of the cosines with learned class weights.
+
+  Owns `weights` [num_classes, dim], takes the cosines of all pairs and calls
+  `spherejax.losses.p2s_grad`.
+
+  Attributes:
+    num_classes: static. Training classes; labels are in [0, num_classes).
+    init_weights: draws the class weights at the start.
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match.
+
+  Differentiable in: class weights, embeddings. Cost: O(batch classes dim).
+
+  Source: Zhang et al. 2019, "P2SGrad".
+
+  Example:
+    >>> module = spherejax.models.P2SGrad(num_classes=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    return losses.p2s_grad(self.cosines(embeddings, where), labels, where=where)
