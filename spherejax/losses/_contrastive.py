@@ -82,14 +82,14 @@ def contrastive(
   _checks.one_of("average", average, AVERAGES)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   parts = _batch.over_pairs(
-    _contrastive_terms(positive_margin, negative_margin, batch.anchors.dtype),
+    hinge_sums(positive_margin, negative_margin, batch.anchors.dtype),
     batch,
     _batch.euclidean,
     miner,
     block_size,
   )
   number = jnp.sum(batch.reference_where, dtype=jnp.int32)
-  loss = _contrastive(parts, batch.where, number, average, axis_name)
+  loss = averaged(parts, batch.where, number, average, axis_name)
   return loss.astype(batch.dtype)
 
 
@@ -100,7 +100,7 @@ class _Hinges(NamedTuple):
   pushed: Array
 
 
-def _contrastive_terms(
+def hinge_sums(
   positive_margin: ArrayLike, negative_margin: ArrayLike, dtype: jnp.dtype
 ) -> Callable[[_batch.Block], _Hinges]:
   """Sums of the hinges of each row, and how many of them are active."""
@@ -116,9 +116,10 @@ def _contrastive_terms(
   return terms
 
 
-def _contrastive(
+def averaged(
   parts: _Hinges, where: Array, references: Array, average: str, axis_name: str | None
 ) -> Array:
+  """Shares of the mean over the active terms of each part, or over all pairs."""
   if average == "all":
     number = references.astype(parts.pull.dtype)
     return _numerics.divide(parts.pull + parts.push, number)
@@ -178,9 +179,9 @@ def contrastive_from_distance(
   """
   _checks.one_of("average", average, AVERAGES)
   block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
-  terms = _contrastive_terms(positive_margin, negative_margin, block.values.dtype)
+  terms = hinge_sums(positive_margin, negative_margin, block.values.dtype)
   number = jnp.asarray(block.values.shape[1])
-  loss = _contrastive(terms(block), block.where, number, average, axis_name)
+  loss = averaged(terms(block), block.where, number, average, axis_name)
   return loss.astype(dtype)
 
 

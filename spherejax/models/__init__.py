@@ -16,6 +16,7 @@ from spherejax.models._margin_losses import CosFace as CosFace
 from spherejax.models._margin_losses import LargeMarginSoftmax as LargeMarginSoftmax
 from spherejax.models._margin_losses import SphereFace as SphereFace
 from spherejax.models._margin_losses import SubcentreArcFace as SubcentreArcFace
+from spherejax.models._pair_losses import Margin as Margin
 from spherejax.models._poolings import GSP as GSP
 from spherejax.models._poolings import GeM as GeM
 from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
@@ -41,6 +42,7 @@ __all__ = [
   "GeM",
   "HeadResult",
   "LargeMarginSoftmax",
+  "Margin",
   "NormFace",
   "P2SGrad",
   "ProxyAnchor",

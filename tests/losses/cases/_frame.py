@@ -26,6 +26,7 @@ class Case(NamedTuple):
     frozen: stops gradients inside.
     sharp: params to replace for an extreme setting.
     grad: whether it has gradients.
+    ordered: whether the order of the rows matters, as that of a chosen pair.
   """
 
   loss: Callable[..., Any]
@@ -38,6 +39,7 @@ class Case(NamedTuple):
   frozen: bool = False
   sharp: Mapping[str, Any] = {}
   grad: bool = True
+  ordered: bool = False
 
 
 class Batch(NamedTuple):

@@ -1,0 +1,286 @@
+"""Lifted structure losses: soft extremes of the distances of a row."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks
+from spherejax.losses import _batch
+
+
+def lifted_structure(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  margin: Real[ArrayLike, ""] = 1.0,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Lifted structure loss: a positive pair against the negatives of both its ends.
+
+      A_i = log sum_{k: y_k != y_i} exp(margin - D_ik)
+      J_ij = log(exp(A_i) + exp(A_j)) + D_ij
+      loss_i = 1/4 sum_{j: y_j = y_i, j != i} [J_ij]+^2
+
+  Half of [J_ij]+^2 / 2 goes to either end of a pair. Against references, whose own
+  negatives are not there, the pair has one end:
+
+      loss_i = 1/2 sum_{j: y_j = y_i} [A_i + D_ij]+^2
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    margin: unit of a distance, may be traced.
+    normalize: "l2", "unit_ball" or "none" (the paper's). Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the distances. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive.
+    A pair is 0 when neither end has a negative. `loss.sum()` over the number of
+    unordered positive pairs is the paper's scalar (against references: over the
+    number of positive pairs).
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown `normalize`.
+
+  Differentiable in: embeddings, margin.
+  Cost: O(batch^2 dim) time; in blocks every distance is computed twice.
+
+  Source: Oh Song et al. 2016, "Deep metric learning via lifted structured feature
+  embedding", eq. 4. Differs from the paper: rows are normalised by default.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.lifted_structure(x, jnp.array([0, 0, 1]))
+    Array([1.3835329, 1.3835329, 0.       ], dtype=float32)
+  """
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  m = _checks.scalar("margin", margin, batch.anchors.dtype)
+
+  if references is not None:
+    loss = _batch.over_pairs(
+      lambda block: _one_end(block, m), batch, _batch.euclidean, miner, block_size
+    )
+    return loss.astype(batch.dtype)
+
+  near = _batch.over_pairs(
+    lambda block: _batch.logsumexp_over(m - block.values, block.negatives),
+    batch,
+    _batch.euclidean,
+    miner,
+    block_size,
+  )
+  near_all = _batch.gather(near, axis_name)
+  loss = _batch.over_pairs(
+    lambda block, near: _both_ends(block, near, near_all),
+    batch,
+    _batch.euclidean,
+    miner,
+    block_size,
+    (near,),
+  )
+  return loss.astype(batch.dtype)
+
+
+def _one_end(block: _batch.Block, margin: Array) -> Array:
+  near = _batch.logsumexp_over(margin - block.values, block.negatives)
+  hinge = jax.nn.relu(near[:, None] + block.values)
+  return _batch.sum_over(hinge**2, block.positives) / 2
+
+
+def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
+  """Of the soft nearest negatives of the rows, and of all references."""
+  here, there = jnp.broadcast_arrays(near[:, None], near_all[None])
+  none_here, none_there = here == -jnp.inf, there == -jnp.inf
+  # An end without negatives is 0 inside the sum of exponentials.
+  low, high = (jnp.where(x == -jnp.inf, 0, x) for x in (here, there))
+  both = ~none_here & ~none_there
+  joint = jnp.where(both, low + jax.nn.softplus(high - low), low + high)
+  hinge = jnp.where(none_here & none_there, 0, jax.nn.relu(joint + block.values))
+  return _batch.sum_over(hinge**2, block.positives) / 4
+
+
+def lifted_structure_from_distance(
+  distances: Float[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
+  *,
+  margin: Real[ArrayLike, ""] = 1.0,
+  where: Bool[ArrayLike, " queries"] | None = None,
+) -> Float[Array, " queries"]:
+  """Lifted structure loss from a matrix of distances to references.
+
+  The matrix form of `lifted_structure` against references: a positive pair meets the
+  negatives of its query. A pair in neither mask is ignored.
+
+      A_i = log sum_{k negative} exp(margin - D_ik)
+      loss_i = 1/2 sum_{j positive} [A_i + D_ij]+^2
+
+  Args:
+    distances: [queries, references], floating.
+    positives: [queries, references], boolean, or weights of the terms, not
+      differentiated.
+    negatives: [queries, references], boolean, or weights of the exponentials.
+    margin: unit of a distance, may be traced.
+    where: [queries], boolean, True keeps. None keeps all.
+
+  Returns:
+    [queries], dtype of `distances`; 0 for masked rows and for rows without a positive
+    or without a negative. `loss.sum()` over the number of positive pairs is the
+    paper's scalar.
+
+  Raises:
+    TypeError: distances are not floating, masks neither boolean nor floating.
+    ValueError: shapes do not match.
+
+  Differentiable in: distances, margin. Cost: O(queries references).
+
+  Source: Oh Song et al. 2016, "Deep metric learning via lifted structured feature
+  embedding", eq. 4.
+
+  Example:
+    >>> same = jnp.array([[True, False]])
+    >>> s = jnp.array([[0.5, 0.25]])
+    >>> spherejax.losses.lifted_structure_from_distance(s, same, ~same)
+    Array([0.78125], dtype=float32)
+  """
+  block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  m = _checks.scalar("margin", margin, block.values.dtype)
+  return _one_end(block, m).astype(dtype)
+
+
+def generalized_lifted_structure(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  positive_margin: Real[ArrayLike, ""] = 0.0,
+  negative_margin: Real[ArrayLike, ""] = 1.0,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Generalised lifted structure loss: soft farthest positive, soft nearest negative.
+
+      loss_i = [log sum_{p: y_p = y_i, p != i} exp(D_ip - positive_margin)
+                + log sum_{n: y_n != y_i} exp(negative_margin - D_in)]+
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    positive_margin: unit of a distance, may be traced.
+    negative_margin: unit of a distance, may be traced. Only the difference of the two
+      counts.
+    normalize: "l2", "unit_ball" or "none". Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the distances. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows and for rows without a positive
+    or without a negative. `loss.sum()` over the number of rows with both is the
+    paper's mean.
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown `normalize`.
+
+  Differentiable in: embeddings, margins. Cost: O(batch^2 dim) time.
+
+  Source: Hermans et al. 2017, "In defense of the triplet loss for person
+  re-identification", eq. 4.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.generalized_lifted_structure(x, jnp.array([0, 0, 1]))
+    Array([1.5197864, 1.7817581, 0.       ], dtype=float32)
+  """
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  terms = _generalized(positive_margin, negative_margin, batch.anchors.dtype)
+  loss = _batch.over_pairs(terms, batch, _batch.euclidean, miner, block_size)
+  return loss.astype(batch.dtype)
+
+
+def _generalized(
+  positive_margin: ArrayLike, negative_margin: ArrayLike, dtype: jnp.dtype
+) -> Callable[[_batch.Block], Array]:
+  near = _checks.scalar("positive_margin", positive_margin, dtype)
+  far = _checks.scalar("negative_margin", negative_margin, dtype)
+
+  def terms(block: _batch.Block) -> Array:
+    return jax.nn.relu(
+      _batch.logsumexp_over(block.values - near, block.positives)
+      + _batch.logsumexp_over(far - block.values, block.negatives)
+    )
+
+  return terms
+
+
+def generalized_lifted_structure_from_distance(
+  distances: Float[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
+  *,
+  positive_margin: Real[ArrayLike, ""] = 0.0,
+  negative_margin: Real[ArrayLike, ""] = 1.0,
+  where: Bool[ArrayLike, " queries"] | None = None,
+) -> Float[Array, " queries"]:
+  """Generalised lifted structure loss from a matrix of distances.
+
+  The matrix form of `generalized_lifted_structure`; a pair in neither mask is ignored.
+
+      loss_i = [log sum_{p positive} exp(D_ip - positive_margin)
+                + log sum_{n negative} exp(negative_margin - D_in)]+
+
+  Args:
+    distances: [queries, references], floating.
+    positives: [queries, references], boolean, or weights of the exponentials, not
+      differentiated.
+    negatives: [queries, references], boolean or weights.
+    positive_margin: unit of a distance, may be traced.
+    negative_margin: unit of a distance, may be traced.
+    where: [queries], boolean, True keeps. None keeps all.
+
+  Returns:
+    [queries], dtype of `distances`; 0 for masked rows and for rows without a positive
+    or without a negative.
+
+  Raises:
+    TypeError: distances are not floating, masks neither boolean nor floating.
+    ValueError: shapes do not match.
+
+  Differentiable in: distances, margins. Cost: O(queries references).
+
+  Source: Hermans et al. 2017, "In defense of the triplet loss for person
+  re-identification", eq. 4.
+
+  Example:
+    >>> same = jnp.array([[True, False]])
+    >>> s = jnp.array([[0.5, 0.25]])
+    >>> spherejax.losses.generalized_lifted_structure_from_distance(s, same, ~same)
+    Array([1.25], dtype=float32)
+  """
+  block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  terms = _generalized(positive_margin, negative_margin, block.values.dtype)
+  return terms(block).astype(dtype)

@@ -1,0 +1,101 @@
+"""Contrastive loss on the noise that turns one embedding into another."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _contrastive
+
+
+def signal_to_noise_contrastive(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  positive_margin: Real[ArrayLike, ""] = 0.0,
+  negative_margin: Real[ArrayLike, ""] = 1.0,
+  mean_weight: Real[ArrayLike, ""] = 0.0,
+  average: str = "nonzero",
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Contrastive loss on the inverse signal-to-noise ratio of a pair.
+
+      D_ij = var(x_i - x_j) / var(x_i),   the variance over the dim entries of a row
+      loss_i = contrastive loss of D + mean_weight |sum_k x_ik|
+
+  The anchor is the signal, the difference the noise: D is not symmetric. An anchor
+  whose entries are all equal has no signal; its distances are 0, without derivative.
+  The matrix form is `contrastive_from_distance`.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    positive_margin: unit of D, may be traced.
+    negative_margin: unit of D, at least `positive_margin`, may be traced.
+    mean_weight: weight of the pull of each row's mean towards zero, may be traced.
+    average: "nonzero" divides each part by its number of positive terms, "all" by
+      the number of all pairs. Static.
+    normalize: "l2", "unit_ball" or "none" (the paper's). Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of D. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
+    scalar (over the kept rows).
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown `average` or `normalize`.
+
+  Differentiable in: embeddings, margins, mean_weight (counts are constants).
+  Cost: O(batch^2 dim) time.
+
+  Source: Yuan et al. 2019, "Signal-to-noise ratio: a robust distance metric for deep
+  metric learning". Differs from the paper: rows are normalised by default.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.signal_to_noise_contrastive(x, jnp.array([0, 0, 1]))
+    Array([6.  , 7.08, 0.  ], dtype=float32)
+  """
+  _checks.one_of("average", average, _contrastive.AVERAGES)
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  dtype = batch.anchors.dtype
+  weight = _checks.scalar("mean_weight", mean_weight, dtype)
+  parts = _batch.over_pairs(
+    _contrastive.hinge_sums(positive_margin, negative_margin, dtype),
+    batch,
+    _noise_to_signal,
+    miner,
+    block_size,
+  )
+  number = jnp.sum(batch.reference_where, dtype=jnp.int32)
+  loss = _contrastive.averaged(parts, batch.where, number, average, axis_name)
+  offset = jnp.sum(batch.anchors, axis=1)
+  # abs with derivative 0 at 0
+  loss += weight * (jax.nn.relu(offset) + jax.nn.relu(-offset))
+  return loss.astype(batch.dtype)
+
+
+def _noise_to_signal(anchors: Array, references: Array) -> Array:
+  x, y = (
+    rows - jnp.mean(rows, axis=1, keepdims=True) for rows in (anchors, references)
+  )
+  signal = jnp.sum(x**2, axis=1, keepdims=True)
+  # What is left of equal entries by the rounding of their mean is no signal.
+  rounding = (16 * jnp.finfo(x.dtype).eps) ** 2
+  silent = signal <= rounding * jnp.sum(anchors**2, axis=1, keepdims=True)
+  signal = jnp.where(silent, 0, signal)
+  return _numerics.divide(_batch.squared_euclidean(x, y), signal)

@@ -1,0 +1,166 @@
+"""Identities and edges of single pair losses, and their errors."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, losses
+
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+
+
+def test_circle_is_undecided_on_the_circle_and_keeps_its_weights_fixed():
+  m, angle = 0.4, 0.3
+  s_n, s_p = math.sqrt(2) * m * np.array([math.cos(angle), -math.sin(angle)])
+  s, same = jnp.array([[1 + s_p, s_n]]), jnp.array([[True, False]])
+  value, slope = jax.value_and_grad(
+    lambda s: losses.circle_from_similarity(s, same, ~same, margin=m)[0]
+  )(s)
+  np.testing.assert_allclose(value, math.log(2), rtol=1e-5)
+  weights = np.array([[-(1 + m - (1 + s_p)), s_n + m]])
+  np.testing.assert_allclose(slope, 80 * weights / 2, rtol=1e-5)
+
+
+def test_lifted_structure_lies_between_the_hardest_hinge_and_log_many_above(mixed):
+  x, labels = mixed[0], np.array([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
+  joint = 2 * np.sqrt(losses.lifted_structure(x, labels)[0])
+  d = np.asarray(distances.pairwise_euclidean(distances.l2_normalize(x)))
+  hardest = 1 - d[:2, 2:].min() + d[0, 1]
+  assert hardest <= joint <= hardest + math.log(16)
+
+
+def test_nca_of_hopeless_and_of_certain_rows():
+  d = jnp.array([[4.0, 0.0], [0.0, 4.0]])
+  positives = jnp.array([[True, False], [True, False]])
+  loss = losses.nca_from_distance(d, positives, ~positives, scale=10.0)
+  np.testing.assert_allclose(loss, [40, math.exp(-40)], rtol=1e-5, atol=0)
+
+
+def test_margin_rests_where_as_many_positives_as_negatives_are_active(mixed, x64):
+  x, labels = mixed
+
+  def mean(boundary):
+    return losses.margin(x, labels, boundary=boundary).mean()
+
+  d = np.asarray(distances.pairwise_euclidean(distances.l2_normalize(x)))
+  same = labels[:, None] == labels[None]
+  for boundary in (0.9, 1.2):
+    pulled = (same & ~np.eye(10, dtype=bool) & (d > boundary - 0.2)).sum()
+    pushed = (~same & (d < boundary + 0.2)).sum()
+    expected = (pushed - pulled) / (pushed + pulled)
+    np.testing.assert_allclose(jax.grad(mean)(boundary), expected, rtol=1e-12)
+
+
+def test_margin_of_a_traced_label_without_a_boundary_is_that_of_a_masked_row(mixed):
+  x, labels = mixed[0].astype(np.float32), LABELS.copy()
+  labels[4] = 77
+  boundaries = jnp.linspace(-0.2, 0.2, 10)
+  loss = jax.jit(lambda y, w: losses.margin(x, y, class_boundaries=boundaries, where=w))
+  every = np.ones(10, bool)
+  np.testing.assert_allclose(loss(labels, every), loss(LABELS, np.arange(10) != 4))
+
+
+def test_n_pair_takes_the_first_two_rows_of_a_class_whatever_its_label(mixed):
+  x, labels = mixed[0].astype(np.float32), LABELS
+  loss = jax.jit(losses.n_pair)
+  values = loss(x, labels)
+  assert set(np.flatnonzero(values)) == {0, 1, 3}
+  names = np.array([2**31 - 1, -(2**31), 0, 7, 0, -1], np.int32)
+  np.testing.assert_allclose(loss(x, names[labels]), values, rtol=1e-6)
+  np.testing.assert_array_equal(loss(x, np.where(labels == 0, 0, np.arange(10) + 1)), 0)
+
+
+def test_signal_to_noise_without_a_signal_and_the_pull_of_the_mean(mixed, x64):
+  x, labels = mixed
+  x = np.concatenate([x, np.full((1, 4), 0.1)])
+  labels = np.append(labels, 0)
+  options = {"negative_margin": 0.0, "normalize": "none"}
+  plain, centred = (
+    losses.signal_to_noise_contrastive(x, labels, mean_weight=w, **options)
+    for w in (0.0, 0.3)
+  )
+  assert plain[10] == 0
+  np.testing.assert_allclose(centred - plain, 0.3 * np.abs(x.sum(1)), rtol=1e-10)
+
+
+def test_dynamic_soft_margin_ranks_by_its_running_histogram(x64):
+  same = np.array([[True, False]] * 4)
+  d = np.array([[1.0, 1.5], [1.0, 1.5], [0.75, 0.25], [0.5, 0.5]])
+  form = losses.dynamic_soft_margin_from_distance
+  loss, first = form(d[:2], same[:2], ~same[:2], np.zeros(5))
+  np.testing.assert_allclose(first, [0, 0.5, 0.5, 0, 0])  # t = -1/2, bins one apart
+  np.testing.assert_allclose(loss, [-0.25, -0.25])
+  loss, second = form(d[2:], same[2:], ~same[2:], first, momentum=0.4)
+  np.testing.assert_allclose(second, [0, 0.3, 0.6, 0.1, 0])  # t = 1/2 and 0
+  np.testing.assert_allclose(loss, [0.9 * 0.5, 0])
+  _, third = form(d, same, same & False, second)
+  np.testing.assert_array_equal(third, second)
+  spread = jax.vmap(
+    lambda d: form(d, same[:2], ~same[:2], first, momentum=0.4, axis_name="batch"),
+    axis_name="batch",
+  )
+  _, shared = spread(d.reshape(2, 2, 2))
+  np.testing.assert_allclose(shared, [form(d, same, ~same, first, momentum=0.4)[1]] * 2)
+
+
+X, Y, D = np.eye(4, 3, dtype=np.float32), np.array([0, 0, 1, 2]), np.eye(4)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("function", "arguments", "options", "error", "message"),
+  [
+    (losses.nca, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
+    (losses.margin, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
+    (losses.nca, (X, Y), {"scale": 0.0}, ValueError, "scale must be in .*, got 0"),
+    (losses.circle, (X, Y), {"scale": -1.0}, ValueError, "scale must be .*, got -1"),
+    (
+      losses.margin,
+      (X, Y),
+      {"class_boundaries": X[0, :2]},
+      ValueError,
+      r"labels must be in \[0, 2\), got 2",
+    ),
+    (
+      losses.margin,
+      (X, Y),
+      {"class_boundaries": Y},
+      TypeError,
+      "class_boundaries must be floating",
+    ),
+    (
+      losses.margin,
+      (X, Y),
+      {"example_boundaries": X[0]},
+      ValueError,
+      r"example_boundaries must have shape \(4,\).*got \(3,\)",
+    ),
+    (
+      losses.margin_from_distance,
+      (D, D > 0, D <= 0),
+      {"boundary": X[0]},
+      ValueError,
+      r"boundary must have shape \(4,\).*got \(3,\)",
+    ),
+    (
+      losses.dynamic_soft_margin,
+      (X, Y, Y),
+      {},
+      TypeError,
+      "histogram must be floating, got dtype int",
+    ),
+    (
+      losses.dynamic_soft_margin,
+      (X, Y, X[0, :1]),
+      {},
+      ValueError,
+      r"two bins or more, got \(1,\)",
+    ),
+  ],
+)
+def test_wrong_calls(function, arguments, options, error, message):
+  with pytest.raises(error, match=message):
+    function(*arguments, **options)
