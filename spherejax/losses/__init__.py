@@ -20,6 +20,8 @@ from spherejax.losses._angular_margin import (
 from spherejax.losses._angular_margin import sphereface as sphereface
 from spherejax.losses._angular_margin import subcentre_arcface as subcentre_arcface
 from spherejax.losses._batch import References as References
+from spherejax.losses._circle import circle as circle
+from spherejax.losses._circle import circle_from_similarity as circle_from_similarity
 from spherejax.losses._class_points import class_ranking as class_ranking
 from spherejax.losses._class_points import (
   class_ranking_from_similarity as class_ranking_from_similarity,
@@ -44,6 +46,16 @@ from spherejax.losses._distance_ratio import (
 from spherejax.losses._distance_ratio import (
   squared_distance_softmax as squared_distance_softmax,
 )
+from spherejax.losses._dynamic_soft_margin import (
+  dynamic_soft_margin as dynamic_soft_margin,
+)
+from spherejax.losses._dynamic_soft_margin import (
+  dynamic_soft_margin_from_distance as dynamic_soft_margin_from_distance,
+)
+from spherejax.losses._hadsell import hadsell_contrastive as hadsell_contrastive
+from spherejax.losses._hadsell import (
+  hadsell_contrastive_from_distance as hadsell_contrastive_from_distance,
+)
 from spherejax.losses._hierarchy import conditional_softmax as conditional_softmax
 from spherejax.losses._hierarchy import (
   hierarchical_cross_entropy as hierarchical_cross_entropy,
@@ -51,10 +63,32 @@ from spherejax.losses._hierarchy import (
 from spherejax.losses._hierarchy import (
   soft_label_cross_entropy as soft_label_cross_entropy,
 )
+from spherejax.losses._intra_pair_variance import (
+  intra_pair_variance as intra_pair_variance,
+)
+from spherejax.losses._intra_pair_variance import (
+  intra_pair_variance_from_similarity as intra_pair_variance_from_similarity,
+)
+from spherejax.losses._lifted import (
+  generalized_lifted_structure as generalized_lifted_structure,
+)
+from spherejax.losses._lifted import (
+  generalized_lifted_structure_from_distance as generalized_lifted_structure_from_distance,  # noqa: E501
+)
+from spherejax.losses._lifted import lifted_structure as lifted_structure
+from spherejax.losses._lifted import (
+  lifted_structure_from_distance as lifted_structure_from_distance,
+)
+from spherejax.losses._margin import margin as margin
+from spherejax.losses._margin import margin_from_distance as margin_from_distance
 from spherejax.losses._multi_similarity import multi_similarity as multi_similarity
 from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,
 )
+from spherejax.losses._n_pair import n_pair as n_pair
+from spherejax.losses._n_pair import n_pair_from_similarity as n_pair_from_similarity
+from spherejax.losses._nca import nca as nca
+from spherejax.losses._nca import nca_from_distance as nca_from_distance
 from spherejax.losses._proxy import proxy_anchor as proxy_anchor
 from spherejax.losses._proxy_nca import proxy_nca as proxy_nca
 from spherejax.losses._proxy_nca import proxy_nca_plus_plus as proxy_nca_plus_plus
@@ -78,6 +112,9 @@ from spherejax.losses._selfsup import info_nce_bound as info_nce_bound
 from spherejax.losses._selfsup import info_nce_invariance as info_nce_invariance
 from spherejax.losses._selfsup import info_nce_repulsion as info_nce_repulsion
 from spherejax.losses._selfsup import nt_xent as nt_xent
+from spherejax.losses._signal_to_noise import (
+  signal_to_noise_contrastive as signal_to_noise_contrastive,
+)
 from spherejax.losses._soft_triple import multi_proxy as multi_proxy
 from spherejax.losses._soft_triple import soft_triple as soft_triple
 from spherejax.losses._softmax import normface as normface
@@ -89,6 +126,12 @@ from spherejax.losses._spread import uniformity as uniformity
 from spherejax.losses._spread import vicreg as vicreg
 from spherejax.losses._sup_con import sup_con as sup_con
 from spherejax.losses._sup_con import sup_con_from_similarity as sup_con_from_similarity
+from spherejax.losses._threshold_consistent import (
+  threshold_consistent_margin as threshold_consistent_margin,
+)
+from spherejax.losses._threshold_consistent import (
+  threshold_consistent_margin_from_similarity as threshold_consistent_margin_from_similarity,  # noqa: E501
+)
 from spherejax.losses._triplet import triplet as triplet
 from spherejax.losses._triplet import triplet_from_distance as triplet_from_distance
 from spherejax.losses._zero_shot import (
@@ -107,6 +150,8 @@ __all__ = [
   "alignment",
   "arcface",
   "barlow_twins",
+  "circle",
+  "circle_from_similarity",
   "class_ranking",
   "class_ranking_from_similarity",
   "conditional_softmax",
@@ -123,17 +168,33 @@ __all__ = [
   "dot_regression",
   "dynamic_scale_init",
   "dynamic_scale_update",
+  "dynamic_soft_margin",
+  "dynamic_soft_margin_from_distance",
+  "generalized_lifted_structure",
+  "generalized_lifted_structure_from_distance",
+  "hadsell_contrastive",
+  "hadsell_contrastive_from_distance",
   "hierarchical_cross_entropy",
   "hyperspherical",
   "info_nce",
   "info_nce_bound",
   "info_nce_invariance",
   "info_nce_repulsion",
+  "intra_pair_variance",
+  "intra_pair_variance_from_similarity",
   "inverse_frequency_weights",
   "large_margin_softmax",
+  "lifted_structure",
+  "lifted_structure_from_distance",
+  "margin",
+  "margin_from_distance",
   "multi_proxy",
   "multi_similarity",
   "multi_similarity_from_similarity",
+  "n_pair",
+  "n_pair_from_similarity",
+  "nca",
+  "nca_from_distance",
   "nearest_proxy_angles",
   "normface",
   "normface_negative_margin",
@@ -146,6 +207,7 @@ __all__ = [
   "proxy_nca_plus_plus",
   "pull",
   "ridge_attribute_embeddings",
+  "signal_to_noise_contrastive",
   "soft_label_cross_entropy",
   "soft_triple",
   "softmax",
@@ -155,6 +217,8 @@ __all__ = [
   "subcentre_arcface",
   "sup_con",
   "sup_con_from_similarity",
+  "threshold_consistent_margin",
+  "threshold_consistent_margin_from_similarity",
   "trades",
   "triplet",
   "triplet_from_distance",
