@@ -81,6 +81,17 @@ from spherejax.losses._lifted import (
 )
 from spherejax.losses._margin import margin as margin
 from spherejax.losses._margin import margin_from_distance as margin_from_distance
+from spherejax.losses._memory import Memory as Memory
+from spherejax.losses._memory import memory_init as memory_init
+from spherejax.losses._memory import memory_references as memory_references
+from spherejax.losses._memory import memory_update as memory_update
+from spherejax.losses._mining import mine_angular as mine_angular
+from spherejax.losses._mining import mine_batch_easy_hard as mine_batch_easy_hard
+from spherejax.losses._mining import mine_batch_hard as mine_batch_hard
+from spherejax.losses._mining import mine_hardest_fraction as mine_hardest_fraction
+from spherejax.losses._mining import mine_multi_similarity as mine_multi_similarity
+from spherejax.losses._mining import mine_pair_margin as mine_pair_margin
+from spherejax.losses._mining import mine_triplet_margin as mine_triplet_margin
 from spherejax.losses._multi_similarity import multi_similarity as multi_similarity
 from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,
@@ -106,6 +117,8 @@ from spherejax.losses._robust import (
 )
 from spherejax.losses._robust import proxy_cap as proxy_cap
 from spherejax.losses._robust import trades as trades
+from spherejax.losses._sampling import mine_distance_weighted as mine_distance_weighted
+from spherejax.losses._sampling import mine_uniform_histogram as mine_uniform_histogram
 from spherejax.losses._selfsup import InfoNCEBound as InfoNCEBound
 from spherejax.losses._selfsup import info_nce as info_nce
 from spherejax.losses._selfsup import info_nce_bound as info_nce_bound
@@ -143,6 +156,7 @@ from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_predic
 __all__ = [
   "DynamicScale",
   "InfoNCEBound",
+  "Memory",
   "References",
   "adacos_scale",
   "adacos_update",
@@ -188,6 +202,18 @@ __all__ = [
   "lifted_structure_from_distance",
   "margin",
   "margin_from_distance",
+  "memory_init",
+  "memory_references",
+  "memory_update",
+  "mine_angular",
+  "mine_batch_easy_hard",
+  "mine_batch_hard",
+  "mine_distance_weighted",
+  "mine_hardest_fraction",
+  "mine_multi_similarity",
+  "mine_pair_margin",
+  "mine_triplet_margin",
+  "mine_uniform_histogram",
   "multi_proxy",
   "multi_similarity",
   "multi_similarity_from_similarity",

@@ -28,6 +28,9 @@ Selection = (
 )
 """Which pairs count, or how much."""
 
+Selected = Bool[Array, "queries references"] | Float[Array, "queries references"]
+"""The same, as a miner returns it."""
+
 Miner = Callable[..., tuple[Array, Array]]
 """Of a matrix, its positives and its negatives: those of them that count, or weights.
 
@@ -102,6 +105,30 @@ def gather(array: Array, axis_name: str | None) -> Array:
   if axis_name is None:
     return array
   return jax.lax.all_gather(array, axis_name, tiled=True)
+
+
+@jax.custom_vjp
+def take_rows(rows: Array, index: Array) -> Array:
+  """`rows[index]`, with a gradient that is added up in a fixed order."""
+  return rows[index]
+
+
+def _take_forward(rows: Array, index: Array) -> tuple[Array, tuple[Array, Array]]:
+  return rows[index], (rows, index)
+
+
+def _take_backward(
+  residuals: tuple[Array, Array], cotangent: Array
+) -> tuple[Array, None]:
+  rows, index = residuals
+  order = jnp.argsort(index)
+  sums = jax.ops.segment_sum(
+    cotangent[order], index[order], len(rows), indices_are_sorted=True
+  )
+  return sums, None
+
+
+take_rows.defvjp(_take_forward, _take_backward)
 
 
 def total(count: Array, axis_name: str | None) -> Array:
@@ -226,9 +253,8 @@ def over_pairs(
     )
     return terms(mined(block, miner, of=of, rows=position), *more)
 
-  of = {dot: "similarity", squared_euclidean: "squared_distance"}.get(
-    measure, "distance"
-  )
+  of = "similarity" if measure is dot else "distance"
+  of = "squared_distance" if measure is squared_euclidean else of
   rows = batch.anchors, batch.labels, batch.itself, batch.position, batch.where, *extra
   return _blocks.map_rows(of_rows, rows, block_size)
 

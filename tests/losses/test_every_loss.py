@@ -24,6 +24,9 @@ for path in sorted(FOLDER.glob("[a-z]*.py")):
 
 # Exports that are no losses have tests of their own.
 NO_LOSSES = {
+  "memory_init",
+  "memory_references",
+  "memory_update",
   "ridge_attribute_embeddings",
   "split_by_class",
   "zero_shot_prediction",  # of two halves of a batch, unlike all others
@@ -230,7 +233,7 @@ def devices(run: Runner):
     mapped = jax.pmap(
       step,
       "batch",
-      in_axes=(0, None if labels is None else 0, None, 0, 0),
+      in_axes=(0, 0, None, 0, 0),
       devices=jax.devices()[:number],
     )
     data = jax.tree.map(split, (rows, labels, keep, weights))

@@ -1,0 +1,40 @@
+"""The farthest and closest of every row; equal ones go to the lowest index."""
+
+import jax.numpy as jnp
+from jax import Array
+
+
+def smallest(values: Array, among: Array) -> Array:
+  """[rows, 1]: the smallest selected entry; inf for none."""
+  return jnp.min(jnp.where(among, values, jnp.inf), 1, keepdims=True, initial=jnp.inf)
+
+
+def largest(values: Array, among: Array) -> Array:
+  """[rows, 1]: the largest selected entry; -inf for none."""
+  chosen = jnp.where(among, values, -jnp.inf)
+  return jnp.max(chosen, 1, keepdims=True, initial=-jnp.inf)
+
+
+def where_smallest(values: Array, among: Array) -> Array:
+  """[rows]: column of the smallest selected entry; the number of columns for none.
+
+  NaN is smaller, and larger, than everything.
+  """
+  return _where(values, among, smallest(values, among))
+
+
+def where_largest(values: Array, among: Array) -> Array:
+  """[rows]: column of the largest selected entry; the number of columns for none."""
+  return _where(values, among, largest(values, among))
+
+
+def _where(values: Array, among: Array, extreme: Array) -> Array:
+  columns = jnp.arange(values.shape[1], dtype=jnp.int32)[None]
+  found = among & ((values == extreme) | jnp.isnan(values))
+  end = values.shape[1]
+  return jnp.min(jnp.where(found, columns, end), axis=1, initial=end)
+
+
+def one_hot(index: Array, size: int) -> Array:
+  """[rows, size], boolean: True at the column of each row; False for one beyond."""
+  return index[:, None] == jnp.arange(size, dtype=index.dtype)[None]

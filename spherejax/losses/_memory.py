@@ -1,0 +1,165 @@
+"""Cross-batch memory: a ring of the latest embeddings, as references of a loss."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks
+from spherejax.losses import _batch
+
+
+class Memory(NamedTuple):
+  """The latest embeddings and their labels.
+
+  Example:
+    >>> spherejax.losses.memory_init(4, 2).embeddings.shape
+    (4, 2)
+  """
+
+  embeddings: Float[Array, "size dim"]
+  """[size, dim], as they came: a loss normalises them when it uses them."""
+  labels: Int[Array, " size"]
+  """[size], integer."""
+  filled: Int[Array, ""]
+  """How many slots hold an embedding; they are the first ones."""
+  position: Int[Array, ""]
+  """The slot that is written next."""
+
+
+def memory_init(size: int, dim: int, dtype: DTypeLike = jnp.float32) -> Memory:
+  """An empty memory.
+
+  Args:
+    size: number of embeddings it holds, at least 1. Static.
+    dim: length of an embedding. Static.
+    dtype: type of the stored embeddings. Static.
+
+  Returns:
+    A `Memory`.
+
+  Raises:
+    TypeError: size or dim is not a static integer.
+    ValueError: size or dim is below 1.
+
+  Not differentiable. Cost: O(size dim) memory.
+
+  Source: Wang et al. 2020, "Cross-batch memory for embedding learning", section 3.2.
+
+  Example:
+    >>> spherejax.losses.memory_init(4, 2).filled
+    Array(0, dtype=int32)
+  """
+  _checks.count("size", size)
+  _checks.count("dim", dim)
+  none = jnp.zeros((), jnp.int32)
+  return Memory(jnp.zeros((size, dim), dtype), jnp.zeros(size, jnp.int32), none, none)
+
+
+def memory_update(
+  memory: Memory,
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> tuple[Memory, Int[Array, " batch"]]:
+  """Writes a batch over the oldest entries of a memory.
+
+  Row r of the batch goes to slot (position + r) mod size, without gradient. Under
+  `axis_name` every device writes the rows of all devices in their order, so that the
+  memories stay identical.
+
+  Args:
+    memory: what to update.
+    embeddings: [batch, dim], floating; stored as they are.
+    labels: [batch], integer.
+    where: [batch], boolean; rows of False are not stored. None stores all.
+    axis_name: mapped axis over which the batch is spread.
+
+  Returns:
+    The memory with the batch, and the slots [batch] of the rows of this device; -1 for
+    rows that were not stored.
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, or the batch (of all devices) is larger than the
+      memory.
+
+  Not differentiable. Cost: O(size dim).
+
+  Source: Wang et al. 2020, "Cross-batch memory for embedding learning", section 3.2.
+
+  Example:
+    >>> memory = spherejax.losses.memory_init(3, 2)
+    >>> x, labels = jnp.eye(2), jnp.array([0, 1])
+    >>> memory, slots = spherejax.losses.memory_update(memory, x, labels)
+    >>> memory, slots = spherejax.losses.memory_update(memory, x, labels)
+    >>> slots
+    Array([2, 0], dtype=int32)
+  """
+  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  size, dim = memory.embeddings.shape
+  _checks.floating("embeddings", embeddings)
+  _checks.rank("embeddings", embeddings, 2)
+  if embeddings.shape[1] != dim:
+    raise ValueError(
+      f"embeddings must have rows of length {dim} to match the memory, "
+      f"got shape {embeddings.shape}"
+    )
+  _checks.labels(labels, embeddings)
+  kept = _batch.keep_all(where, embeddings)
+  rows, classes, stored = (
+    _batch.gather(array, axis_name) for array in (embeddings, labels, kept)
+  )
+  if len(rows) > size:
+    raise ValueError(f"a memory of {size} cannot take a batch of {len(rows)} at once")
+  order = jnp.cumsum(stored, dtype=jnp.int32)
+  slots = jnp.where(stored, (memory.position + order - 1) % size, size)
+  number = order[-1]
+  values = jax.lax.stop_gradient(rows).astype(memory.embeddings.dtype)
+  updated = Memory(
+    memory.embeddings.at[slots].set(values, mode="drop"),
+    memory.labels.at[slots].set(classes.astype(memory.labels.dtype), mode="drop"),
+    jnp.minimum(memory.filled + number, size).astype(jnp.int32),
+    ((memory.position + number) % size).astype(jnp.int32),
+  )
+  batch = len(embeddings)
+  first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
+  own = jax.lax.dynamic_slice_in_dim(slots, first, batch)
+  return updated, jnp.where(kept, own, -1)
+
+
+def memory_references(
+  memory: Memory, slots: Int[ArrayLike, " batch"] | None = None
+) -> _batch.References:
+  """A memory as what a loss compares a batch with.
+
+  Args:
+    memory: what `memory_update` returned.
+    slots: [batch], integer: the slots of the batch's own copies, which make no pair
+      with it, as `memory_update` returns them. None if the memory holds none.
+
+  Returns:
+    References for the argument `references` of a loss.
+
+  Raises:
+    Nothing.
+
+  Differentiable in: nothing. Cost: O(size).
+
+  Source: Wang et al. 2020, "Cross-batch memory for embedding learning", section 3.2.
+
+  Example:
+    >>> memory = spherejax.losses.memory_init(4, 2)
+    >>> x, labels = jnp.eye(2), jnp.array([0, 0])
+    >>> memory, slots = spherejax.losses.memory_update(memory, x, labels)
+    >>> references = spherejax.losses.memory_references(memory, slots)
+    >>> spherejax.losses.cosine_contrastive(x, labels, references=references)
+    Array([1., 1.], dtype=float32)
+  """
+  filled = jnp.arange(len(memory.labels)) < memory.filled
+  return _batch.References(memory.embeddings, memory.labels, filled, slots)

@@ -1,0 +1,100 @@
+"""Loops over the positives of every row, for losses that compare each with all.
+
+A loop takes as many steps as the row with the most positives has; a step sees one
+positive of every row. So the memory is that of the matrix, and the time that of one
+pass over the matrix for each positive.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any:
+  """The state after a step for each positive, in the order of the columns.
+
+  Args:
+    step: of the state and a mask [rows, references], one True in each row that has a
+      positive left, to the next state. Not differentiated.
+    state: pytree of arrays.
+    positives: [rows, references], boolean.
+  """
+  columns = jnp.arange(positives.shape[1], dtype=jnp.int32)[None]
+  end = positives.shape[1]
+
+  def after(last: Array) -> Array:
+    left = positives & (columns > last[:, None])
+    return jnp.min(jnp.where(left, columns, end), axis=1, initial=end)
+
+  def turn(carried: tuple[Array, Any]) -> tuple[Array, Any]:
+    current, state = carried
+    return after(current), step(state, columns == current[:, None])
+
+  first = after(jnp.full(positives.shape[0], -1, jnp.int32))
+  _, state = jax.lax.while_loop(
+    lambda carried: jnp.any(carried[0] < end), turn, (first, state)
+  )
+  return state
+
+
+def sum_over(
+  step: Callable[[Array, Any, Any], Any],
+  positives: Array,
+  constants: Any,
+  operands: Any,
+) -> Any:
+  """Sum of `step` over the positives of every row.
+
+  The gradient is the sum of the gradients of the steps, each computed again: no step
+  leaves anything in memory, and their number may depend on the data.
+
+  Args:
+    step: of a mask with at most one positive of each row, `constants` and `operands`
+      to a pytree of floating arrays. It closes over no traced array.
+    positives: [rows, references], boolean.
+    constants: pytree of arrays that are not differentiated.
+    operands: pytree of floating arrays.
+  """
+  return _sum_over(step, positives, constants, operands)
+
+
+def _added(first: Any, second: Any) -> Any:
+  return jax.tree.map(jnp.add, first, second)
+
+
+def _zeros(like: Any) -> Any:
+  return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+
+
+def _total(step: Callable, positives: Array, constants: Any, operands: Any) -> Any:
+  result = jax.eval_shape(step, positives, constants, operands)
+  return fold(
+    lambda sums, hit: _added(sums, step(hit, constants, operands)),
+    _zeros(result),
+    positives,
+  )
+
+
+_sum_over = jax.custom_vjp(_total, nondiff_argnums=(0,))
+
+
+def _forward(
+  step: Callable, positives: Array, constants: Any, operands: Any
+) -> tuple[Any, Any]:
+  return _total(step, positives, constants, operands), (positives, constants, operands)
+
+
+def _backward(step: Callable, residuals: Any, cotangent: Any) -> tuple[None, None, Any]:
+  positives, constants, operands = residuals
+
+  def add(sums: Any, hit: Array) -> Any:
+    _, pull = jax.vjp(lambda x: step(hit, constants, x), operands)
+    return _added(sums, pull(cotangent)[0])
+
+  return None, None, fold(add, _zeros(operands), positives)
+
+
+_sum_over.defvjp(_forward, _backward)

@@ -1,0 +1,181 @@
+"""How many triplets each pair belongs to, without forming triplets."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax.losses import _batch, _extremes, _positives
+
+KINDS = ("all", "hard", "semihard", "easy")
+NEAREST = ("semihard_one", "semihard_one or easiest")
+
+# Up to so many positives in a row, one pass over the matrix for each is faster than
+# sorting the rows. Measured on a CPU; the counts are the same.
+_FEW = 24
+
+
+def count_triplets(
+  values: Array,
+  margin: Array,
+  positives: Array,
+  negatives: Array,
+  kind: str,
+  strict: bool,
+) -> tuple[Array, Array]:
+  """[rows, references] each: triplets of each positive, and of each negative.
+
+  A triplet counts if `is_counted`. With weights it counts as much as the product of
+  its two weights.
+
+  Args:
+    values: [rows, references], distances; not differentiated.
+    margin: scalar.
+    positives: [rows, references], boolean or weights.
+    negatives: [rows, references], boolean or weights.
+    kind: one of `KINDS` or `NEAREST`. Static.
+    strict: whether triplets on and beyond the margin do not count. Static.
+  """
+  values, margin = map(jax.lax.stop_gradient, (values, margin))
+  arguments = values, values + margin, positives, negatives
+
+  def by_loop() -> tuple[Array, Array]:
+    return _by_loop(*arguments, kind, strict)
+
+  weighted = positives.dtype != jnp.bool_ or negatives.dtype != jnp.bool_
+  if weighted or kind in NEAREST:
+    return by_loop()
+  most = jnp.max(jnp.sum(positives, axis=1, dtype=jnp.int32), initial=0)
+  return jax.lax.cond(most <= _FEW, by_loop, lambda: _by_sort(*arguments, kind, strict))
+
+
+def is_counted(
+  values: Array, near: Array, limit: Array, negatives: Array, kind: str, strict: bool
+) -> Array:
+  """Which negatives, at `values`, make a triplet with a positive at `near`.
+
+  "all" are those with values < limit (`strict`) or <=; for "hard" also values <= near,
+  for "semihard" values > near. "easy" are the others, values > limit. "semihard_one" is
+  the smallest of values > near, `strict` only if it is below the limit; where there is
+  none the largest, or no triplet. NaN counts.
+
+  Args:
+    values: [rows, references], distances of negatives.
+    near: [rows, 1], distance of the positive.
+    limit: [rows, 1], that plus the margin.
+    negatives: [rows, references], boolean.
+    kind: one of `KINDS` or `NEAREST`.
+    strict: see above.
+  """
+  # Written with the opposite of every comparison, so that NaN counts.
+  inside = ~(values >= limit) if strict else ~(values > limit)
+  if kind in NEAREST:
+    nearest = _extremes.where_smallest(values, negatives & ~(values <= near))
+    if kind == "semihard_one or easiest":
+      easiest = _extremes.where_largest(values, negatives)
+      nearest = jnp.where(nearest < values.shape[1], nearest, easiest)
+    chosen = _extremes.one_hot(nearest, values.shape[1])
+    return chosen & inside if strict else chosen
+  if kind == "easy":
+    return negatives & ~(values <= limit)
+  if kind == "hard":
+    return negatives & inside & ~(values > near)
+  return (
+    negatives & inside & ~(values <= near)
+    if kind == "semihard"
+    else (negatives & inside)
+  )
+
+
+def _by_loop(
+  values: Array,
+  limits: Array,
+  positives: Array,
+  negatives: Array,
+  kind: str,
+  strict: bool,
+) -> tuple[Array, Array]:
+  dtype = values.dtype
+  chosen, eligible = _batch.chosen(positives), _batch.chosen(negatives)
+  weighted = positives.dtype != jnp.bool_ or negatives.dtype != jnp.bool_
+  weights = negatives.astype(dtype)
+
+  def step(sums: tuple[Array, Array], hit: Array) -> tuple[Array, Array]:
+    pulled, pushed = sums
+    near, limit = (
+      jnp.sum(jnp.where(hit, x, 0), axis=1, keepdims=True) for x in (values, limits)
+    )
+    found = jnp.any(hit, axis=1, keepdims=True)
+    counted = found & is_counted(values, near, limit, eligible, kind, strict)
+    if not weighted:
+      count = jnp.sum(counted, axis=1, keepdims=True, dtype=jnp.int32).astype(dtype)
+      return jnp.where(hit, count, pulled), pushed + counted.astype(dtype)
+    own = jnp.sum(jnp.where(hit, positives, 0), axis=1, keepdims=True).astype(dtype)
+    terms = jnp.where(counted, own * weights, 0)
+    total = jnp.sum(terms, axis=1, keepdims=True)
+    return jnp.where(hit, total, pulled), pushed + terms
+
+  return _positives.fold(step, (jnp.zeros_like(values),) * 2, chosen)
+
+
+def _by_sort(
+  values: Array,
+  limits: Array,
+  positives: Array,
+  negatives: Array,
+  kind: str,
+  strict: bool,
+) -> tuple[Array, Array]:
+  size = values.shape[1]
+  far = jnp.where(jnp.isnan(values), -jnp.inf, values)  # NaN counts
+  far_sorted = jnp.sort(jnp.where(negatives, far, jnp.inf), axis=1)
+  near_sorted = jnp.sort(jnp.where(positives, values, -jnp.inf), axis=1)
+  limit_sorted = jnp.sort(jnp.where(positives, limits, -jnp.inf), axis=1)
+
+  def below(ordered: Array, at: Array, equal: bool) -> Array:
+    side = "right" if equal else "left"
+    return jax.vmap(lambda row, x: jnp.searchsorted(row, x, side=side))(ordered, at)
+
+  # The negatives of a positive are the first ones of a sorted row, the positives of a
+  # negative the last ones.
+  inside = jnp.where(positives, below(far_sorted, limits, not strict), 0)
+  within = jnp.where(negatives, size - below(limit_sorted, far, strict), 0)
+  if kind == "easy":
+    available = jnp.sum(negatives, axis=1, keepdims=True, dtype=jnp.int32)
+    present = jnp.sum(positives, axis=1, keepdims=True, dtype=jnp.int32)
+    inside = jnp.where(positives, available - inside, 0)
+    within = jnp.where(negatives, present - within, 0)
+  if kind in ("hard", "semihard"):
+    nearer = jnp.where(positives, below(far_sorted, values, True), 0)
+    beyond = jnp.where(negatives, size - below(near_sorted, far, False), 0)
+    hard, hard_within = jnp.minimum(inside, nearer), jnp.minimum(within, beyond)
+    if kind == "hard":
+      inside, within = hard, hard_within
+    else:
+      inside, within = inside - hard, within - hard_within
+  return inside.astype(values.dtype), within.astype(values.dtype)
+
+
+def count_wide(
+  squares: Array, between: Array, tangent: Array, block: _batch.Block
+) -> tuple[Array, Array]:
+  """Triplets of each pair that open an angle: |a - p| > 2 tangent |n - (a + p) / 2|.
+
+  Args:
+    squares: [rows, references], squared distances.
+    between: [references, references], the same between references.
+    tangent: scalar.
+    block: which pairs count.
+  """
+  chosen, eligible = map(_batch.chosen, (block.positives, block.negatives))
+
+  def step(sums: tuple[Array, Array], hit: Array) -> tuple[Array, Array]:
+    pulled, pushed = sums
+    near = jnp.sum(jnp.where(hit, squares, 0), axis=1, keepdims=True)
+    to_positive = between[jnp.argmax(hit, axis=1)]
+    to_middle = (squares + to_positive) / 2 - near / 4
+    wide = near > 4 * tangent**2 * jnp.maximum(to_middle, 0)
+    wide &= eligible & jnp.any(hit, axis=1, keepdims=True)
+    count = jnp.sum(wide, axis=1, keepdims=True, dtype=jnp.int32).astype(squares.dtype)
+    return jnp.where(hit, count, pulled), pushed + wide.astype(squares.dtype)
+
+  return _positives.fold(step, (jnp.zeros_like(squares),) * 2, chosen)

@@ -1,0 +1,129 @@
+"""The memory against a list that keeps the latest rows."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+SIZE = 7
+
+
+@functools.cache
+def updater():
+  return jax.jit(losses.memory_update)
+
+
+def test_the_memory_holds_the_latest_rows():
+  generator = np.random.default_rng(1)
+  memory, written = losses.memory_init(SIZE, 2), []
+  for step in range(8):
+    x = generator.normal(size=(3, 2)).astype(np.float32)
+    labels = generator.integers(0, 5, 3).astype(np.int32)
+    where = np.array([True, step % 3 != 1, step != 2])
+    memory, slots = updater()(
+      memory, np.where(where[:, None], x, np.nan), labels, where=where
+    )
+    for r in range(3):
+      if where[r]:
+        assert slots[r] == len(written) % SIZE
+        np.testing.assert_array_equal(memory.embeddings[slots[r]], x[r])
+        written.append((*x[r], labels[r]))
+      else:
+        assert slots[r] == -1
+    assert memory.filled == min(SIZE, len(written))
+    assert memory.position == len(written) % SIZE
+    references = losses.memory_references(memory, slots)
+    stored = np.concatenate([memory.embeddings, memory.labels[:, None]], 1)
+    stored = stored[np.asarray(references.where)]
+    latest = np.array(written[-SIZE:], np.float32)
+    np.testing.assert_array_equal(np.sort(stored, 0), np.sort(latest, 0))
+    assert np.isfinite(memory.embeddings).all()
+
+
+def test_a_memory_of_the_batch_is_the_batch_without_its_reference_side(embeddings, x64):
+  x = embeddings(1, 10, 4)
+  labels = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+
+  def by_memory(x):
+    memory = losses.memory_init(10, 4, jnp.float64)
+    memory, _ = losses.memory_update(memory, x[:4], labels[:4])  # to be overwritten
+    memory, slots = losses.memory_update(memory, x, labels)
+    references = losses.memory_references(memory, slots)
+    values = losses.multi_similarity(x, labels, references=references)
+    return values.sum(), values
+
+  def detached(x, fixed):
+    references = losses.References(fixed, labels, itself=jnp.arange(10))
+    return losses.multi_similarity(x, labels, references=references).sum()
+
+  gradient, values = jax.jit(jax.grad(by_memory, has_aux=True))(x)
+  np.testing.assert_allclose(values, losses.multi_similarity(x, labels), rtol=1e-12)
+  expected = jax.jit(jax.grad(detached))(x, x)
+  np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_an_empty_memory_has_no_loss():
+  memory = losses.memory_init(5, 2)
+  references = losses.memory_references(memory)
+  values = losses.contrastive(
+    np.eye(2, dtype=np.float32), np.array([0, 0]), references=references
+  )
+  np.testing.assert_array_equal(values, 0)
+
+
+def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
+  x = embeddings(1, 12, 4)
+  labels = np.arange(12, dtype=np.int32) % 3
+  where = np.arange(12) % 5 != 1
+  memory, _ = losses.memory_update(losses.memory_init(15, 4, jnp.float64), x, labels)
+
+  def step(memory, x, labels, where, axis_name=None):
+    memory, slots = losses.memory_update(
+      memory, x, labels, where=where, axis_name=axis_name
+    )
+    return memory, losses.contrastive(
+      x,
+      labels,
+      where=where,
+      references=losses.memory_references(memory, slots),
+      axis_name=axis_name,
+    )
+
+  expected, values = jax.jit(step)(memory, x, labels, where)
+  mapped = jax.pmap(
+    functools.partial(step, axis_name="i"), "i", in_axes=(None, 0, 0, 0)
+  )
+  memories, parts = mapped(
+    memory, x.reshape(4, 3, 4), labels.reshape(4, 3), where.reshape(4, 3)
+  )
+  np.testing.assert_allclose(parts.reshape(12), values, rtol=1e-12)
+  for device in range(4):
+    for leaf, right in zip(memories, expected, strict=True):
+      np.testing.assert_array_equal(leaf[device], right)
+
+
+@pytest.mark.parametrize(
+  ("x", "labels", "error", "message"),
+  [
+    (np.zeros((8, 2), np.float32), np.zeros(8, int), ValueError, "7 cannot take"),
+    (np.zeros((3, 3), np.float32), np.zeros(3, int), ValueError, "(3, 3)"),
+    (np.zeros((3, 2), np.float32), np.zeros(2, int), ValueError, "(2,)"),
+    (np.zeros((3, 2), int), np.zeros(3, int), TypeError, "int"),
+    (np.zeros((3, 2), np.float32), np.zeros(3), TypeError, "float"),
+  ],
+)
+def test_errors(x, labels, error, message, unchecked):
+  with pytest.raises(error) as raised:
+    losses.memory_update(losses.memory_init(SIZE, 2), x, labels)
+  assert message in str(raised.value)
+
+
+def test_sizes_are_static_integers(unchecked):
+  with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+    losses.memory_init(0, 2)
+  with pytest.raises(TypeError, match=r"2\.5"):
+    losses.memory_init(2, 2.5)

@@ -1,0 +1,362 @@
+"""Miners against loops over the rows; draws against their probabilities."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+GENERATOR = np.random.default_rng(2)
+ROLE = GENERATOR.integers(0, 3, (7, 12))
+ROLE[0], ROLE[1], ROLE[2] = 2, 0, 1  # no pair, no negative, no positive
+ROLE[1, :3] = 2
+POSITIVES, NEGATIVES = ROLE == 0, ROLE == 1
+# Few different values: many ties.
+MATRIX = GENERATOR.integers(1, 8, (7, 12)) / 4.0
+
+
+def pick(among, value, sign):
+  """Lowest index of the largest (1) or smallest (-1)."""
+  return max(among, key=lambda j: (sign * value(j), -j))
+
+
+def multi_similarity(d, near, far, epsilon=0.3):
+  return (
+    [p for p in near if far and d[p] + epsilon > min(d[q] for q in far)],
+    [q for q in far if near and d[q] - epsilon < max(d[p] for p in near)],
+  )
+
+
+def triplets(d, near, far, margin, kind):
+  every = [(p, q) for p in near for q in far]
+  rules = {
+    "all": lambda p, q: d[q] - d[p] <= margin,
+    "hard": lambda p, q: d[q] - d[p] <= min(margin, 0),
+    "semihard": lambda p, q: 0 < d[q] - d[p] <= margin,
+    "easy": lambda p, q: d[q] - d[p] > margin,
+  }
+  kept = [pair for pair in every if rules[kind](*pair)]
+  return [p for p, _ in kept], [q for _, q in kept]
+
+
+def easy_hard(d, near, far, positive, negative):
+  def value(j):
+    return d[j]
+
+  def positives(limit=math.inf):
+    among = [p for p in near if d[p] < limit]
+    if positive == "all":
+      return near
+    return [pick(among, value, -1 if positive == "easy" else 1)] if among else []
+
+  def negatives(limit=-math.inf):
+    among = [q for q in far if d[q] > limit]
+    if negative == "all":
+      return far
+    return [pick(among, value, 1 if negative == "easy" else -1)] if among else []
+
+  if positive == "semihard":
+    kept_far = negatives()
+    kept_near = positives(d[kept_far[0]]) if kept_far else []
+  elif negative == "semihard":
+    kept_near = positives()
+    kept_far = negatives(d[kept_near[0]]) if kept_near else []
+  else:
+    kept_near, kept_far = positives(), negatives()
+  if "all" not in (positive, negative) and not (kept_near and kept_far):
+    return [], []
+  return kept_near, kept_far
+
+
+def fraction(d, near, far, share):
+  def hardest(among, sign):
+    order = sorted(among, key=lambda j: (sign * d[j], j))
+    return order[: math.ceil(share * len(among))]
+
+  return hardest(near, -1), hardest(far, 1)
+
+
+def counts(rule, matrix):
+  """[rows, columns] twice: how often the rule lists each column."""
+  result = np.zeros((2, *matrix.shape))
+  for i, row in enumerate(matrix):
+    near, far = np.flatnonzero(POSITIVES[i]), np.flatnonzero(NEGATIVES[i])
+    for side, columns in enumerate(rule(row, list(near), list(far))):
+      for column in columns:
+        result[side, i, column] += 1
+  return result
+
+
+TRIPLETS = [
+  (functools.partial(losses.mine_triplet_margin, margin=m, kind=kind),
+   functools.partial(triplets, margin=m, kind=kind))
+  for m in (0.5, -0.25)
+  for kind in ("all", "hard", "semihard", "easy")
+]  # fmt: skip
+EASY_HARD = [
+  (functools.partial(losses.mine_batch_easy_hard, positive=p, negative=n),
+   functools.partial(easy_hard, positive=p, negative=n))
+  for p, n in [("easy", "semihard"), ("semihard", "hard"), ("semihard", "easy"),
+               ("hard", "semihard"), ("easy", "easy"), ("all", "hard"), ("easy", "all")]
+]  # fmt: skip
+MINERS = [
+  (functools.partial(losses.mine_multi_similarity, epsilon=0.3), multi_similarity),
+  *TRIPLETS,
+  *EASY_HARD,
+  (
+    losses.mine_batch_hard,
+    functools.partial(easy_hard, positive="hard", negative="hard"),
+  ),
+  *[
+    (
+      functools.partial(losses.mine_hardest_fraction, fraction=share),
+      functools.partial(fraction, share=share),
+    )
+    for share in (0, 0.3, 0.5, 1)
+  ],
+]  # fmt: skip
+
+
+def test_miners_equal_the_loops_for_distances_and_similarities():
+  @jax.jit
+  def mine(matrix):
+    d = [miner(matrix, POSITIVES, NEGATIVES, of="distance") for miner, _ in MINERS]
+    return d, [
+      miner(-matrix, POSITIVES, NEGATIVES, of="similarity") for miner, _ in MINERS
+    ]
+
+  for results in mine(MATRIX.astype(np.float32)):
+    for (miner, rule), kept in zip(MINERS, results, strict=True):
+      expected = counts(rule, MATRIX)
+      np.testing.assert_array_equal(kept[0], expected[0], str(miner))
+      np.testing.assert_array_equal(kept[1], expected[1], str(miner))
+
+
+def test_pair_margin_turns_with_the_measure():
+  kept = losses.mine_pair_margin(
+    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25
+  )
+  np.testing.assert_array_equal(kept[0], POSITIVES & (MATRIX > 0.75))
+  np.testing.assert_array_equal(kept[1], NEGATIVES & (MATRIX < 1.25))
+  kept = losses.mine_pair_margin(
+    MATRIX, POSITIVES, NEGATIVES, positive_margin=0.75, negative_margin=1.25,
+    of="similarity",
+  )  # fmt: skip
+  np.testing.assert_array_equal(kept[0], POSITIVES & (MATRIX < 0.75))
+  np.testing.assert_array_equal(kept[1], NEGATIVES & (MATRIX > 1.25))
+
+
+def test_weights_are_kept_and_multiply():
+  positives, negatives = 2.0 * POSITIVES, 0.5 * NEGATIVES
+  kept = losses.mine_batch_hard(MATRIX, positives, negatives)
+  masks = losses.mine_batch_hard(MATRIX, POSITIVES, NEGATIVES)
+  np.testing.assert_array_equal(kept[0], 2 * masks[0])
+  np.testing.assert_array_equal(kept[1], 0.5 * masks[1])
+  near, far = losses.mine_triplet_margin(MATRIX, positives, negatives, margin=0.5)
+  plain = losses.mine_triplet_margin(MATRIX, POSITIVES, NEGATIVES, margin=0.5)
+  np.testing.assert_array_equal(near, plain[0])  # 2 * 0.5
+  np.testing.assert_array_equal(far, plain[1])
+
+
+def test_many_positives_are_counted_by_sorting():
+  """Past a number of positives the rows are sorted; loops over weights are not."""
+  generator = np.random.default_rng(5)
+  matrix = generator.integers(0, 30, (3, 80)).astype(np.float32)
+  same = generator.random((3, 80)) < 0.5
+  for kind in ("all", "hard", "semihard", "easy"):
+    mine = functools.partial(losses.mine_triplet_margin, margin=4.0, kind=kind)
+    sums = mine(matrix, same, ~same)
+    loops = mine(matrix, same.astype(np.float32), (~same).astype(np.float32))
+    np.testing.assert_array_equal(sums[0], loops[0])
+    np.testing.assert_array_equal(sums[1], loops[1])
+
+
+def test_angular_pairs_equal_the_loops(x64):
+  x = np.random.default_rng(3).normal(size=(8, 3))
+  x /= np.linalg.norm(x, axis=1, keepdims=True)
+  labels = np.array([0, 0, 0, 1, 1, 2, 2, 3])
+  same = (labels[:, None] == labels) & ~np.eye(8, dtype=bool)
+  other = labels[:, None] != labels
+  right = np.zeros((2, 8, 8))
+  for a, p, n in np.ndindex(8, 8, 8):
+    if same[a, p] and other[a, n]:
+      centre = np.linalg.norm(x[n] - (x[a] + x[p]) / 2)
+      if math.atan(np.linalg.norm(x[a] - x[p]) / (2 * centre)) > 0.6:
+        right[0, a, p] += 1
+        right[1, a, n] += 1
+  assert 0 < right[0].sum() < (same.sum(1) * other.sum(1)).sum()
+  square = ((x[:, None] - x) ** 2).sum(-1)
+  for matrix, of in (
+    (square, "squared_distance"), (square**0.5, "distance"), (x @ x.T, "similarity")
+  ):  # fmt: skip
+    kept = losses.mine_angular(matrix, same, other, among=matrix, angle=0.6, of=of)
+    np.testing.assert_array_equal(kept, right)
+
+
+def test_distance_weighted_draws_follow_the_density():
+  """Counts of 4000 positives against probabilities in float64; 512 dimensions."""
+  d = np.array([0.3, 0.6, 0.9, 1.2, 1.35, 1.39, 1.4, 1.7])
+  matrix = np.broadcast_to(np.concatenate([d, np.ones(4000)]), (3, 4008))
+  positives = np.zeros((3, 4008), bool)
+  positives[:2, 8:] = True
+  negatives = np.zeros((3, 4008), bool)
+  negatives[:, :8] = True
+  negatives[1, :6] = False  # nothing below the limit
+  for dim in (4, 512):
+    mine = functools.partial(losses.mine_distance_weighted, key=jax.random.key(1))
+    near, far = mine(matrix.astype(np.float32), positives, negatives, dim=dim)
+    clipped = np.maximum(d, 0.5)
+    log_weight = -(dim - 2) * np.log(clipped) - (dim - 3) / 2 * np.log(
+      1 - clipped**2 / 4
+    )
+    p = np.where(d < 1.4, np.exp(log_weight - log_weight[0]), 0)
+    p /= p.sum()
+    assert far[0].sum() == 4000  # one for every positive
+    np.testing.assert_array_equal(near[0], positives[0])
+    assert (
+      np.abs(far[0, :8] - 4000 * p) <= 5 * np.sqrt(4000 * p * (1 - p)) + 1e-3
+    ).all()
+    for row in (1, 2):  # no eligible negative, no positive
+      assert not near[row].any()
+      assert not far[row].any()
+    near, far = mine(
+      matrix.astype(np.float32), positives, negatives, dim=dim, fallback="uniform"
+    )
+    assert near[1].sum() == 4000
+    np.testing.assert_allclose(far[1, 6:8], 2000, atol=160)
+  similarities = (1 - matrix**2 / 2).astype(np.float32)
+  same = mine(similarities, positives, negatives, dim=4, of="similarity")
+  again = mine(matrix.astype(np.float32), positives, negatives, dim=4)
+  np.testing.assert_array_equal(same[0], again[0])
+  np.testing.assert_allclose(same[1], again[1], atol=3)  # edges of the steps round
+
+
+def test_uniform_histogram_draws_the_same_number_from_every_bin():
+  near, far = losses.mine_uniform_histogram(
+    MATRIX.astype(np.float32), POSITIVES, NEGATIVES, key=jax.random.key(0), bins=3,
+    positives_per_bin=5, negatives_per_bin=7,
+  )  # fmt: skip
+  for kept, mask, number in ((near, POSITIVES, 5), (far, NEGATIVES, 7)):
+    for row, drawn, among in zip(MATRIX, np.asarray(kept), mask, strict=True):
+      if not among.any():
+        assert not drawn.any()
+        continue
+      low, high = row[among].min(), row[among].max()
+      bins = np.minimum(np.floor((row - low) / max(high - low, 1e-9) * 3), 2)
+      for b in range(3):
+        inside = among & (bins == b)
+        assert drawn[inside].sum() == (number if inside.any() else 0)
+      assert drawn[~among].sum() == 0
+
+
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3, 0, 3], np.int32)
+DRAWN = functools.partial(losses.mine_distance_weighted, key=jax.random.key(3), dim=4)
+BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), bins=3)
+
+
+@pytest.mark.parametrize("miner", [DRAWN, BINS, losses.mine_batch_hard], ids=range(3))
+def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
+  x = embeddings(1, 12, 4)
+
+  def run(x, labels, **options):
+    def loss(x):
+      values = losses.contrastive(x, labels, miner=miner, **options)
+      return values.sum(), values
+
+    gradient, values = jax.grad(loss, has_aux=True)(x)
+    return values, gradient
+
+  values, gradient = jax.jit(run)(x, LABELS)
+  assert np.abs(gradient).max() > 0
+  blocked = jax.jit(functools.partial(run, block_size=5))(x, LABELS)
+  mapped = jax.pmap(functools.partial(run, axis_name="i", block_size=2), "i")(
+    x.reshape(4, 3, 4), LABELS.reshape(4, 3)
+  )
+  for other in (blocked, [part.reshape(-1, *part.shape[2:]) for part in mapped]):
+    np.testing.assert_allclose(other[0], values, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(other[1], gradient, rtol=1e-12, atol=1e-14)
+
+
+def test_losses_say_what_their_matrix_holds():
+  seen = []
+
+  def miner(matrix, positives, negatives, *, of, rows):
+    seen.append((of, rows.shape))
+    return positives, jnp.zeros_like(negatives)
+
+  x = np.eye(3, dtype=np.float32)
+  labels = np.array([0, 1, 2])
+  zero = losses.multi_similarity(x, labels, miner=miner)
+  losses.contrastive(x, labels, miner=miner)
+  losses.triplet(x, labels, squared=True, miner=miner)
+  assert seen == [
+    ("similarity", (3,)), ("distance", (3,)), ("squared_distance", (3,))
+  ]  # fmt: skip
+  np.testing.assert_array_equal(zero, 0)  # nothing is left
+
+
+def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
+  x = embeddings(1, 12, 4)
+  z = x / np.linalg.norm(x, axis=1, keepdims=True)
+  same = LABELS[:, None] == LABELS
+  masks = same & ~np.eye(12, dtype=bool), ~same
+  kept = losses.mine_multi_similarity(z @ z.T, *masks, epsilon=0.1)
+  assert 0 < kept[1].sum() < masks[1].sum()
+  np.testing.assert_allclose(
+    losses.multi_similarity(
+      x, LABELS, miner=functools.partial(losses.mine_multi_similarity, epsilon=0.1)
+    ),
+    losses.multi_similarity_from_similarity(z @ z.T, *kept),
+    rtol=1e-10,
+  )
+  # Batch hard as a miner of pairs and as a way to sum triplets.
+  np.testing.assert_allclose(
+    losses.triplet(x, LABELS, margin=0.3, miner=losses.mine_batch_hard),
+    losses.triplet(x, LABELS, margin=0.3, mining="batch_hard"),
+    rtol=1e-10,
+  )
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda m, p, n: losses.mine_batch_hard(m, p[:2], n), ValueError, "(7, 12)"),
+    (lambda m, p, n: losses.mine_batch_hard(m, 1 * p, n), TypeError, "int"),
+    (lambda m, p, n: losses.mine_batch_hard(1 * p, p, n), TypeError, "int"),
+    (lambda m, p, n: losses.mine_batch_hard(m, p, n, of="x"), ValueError, "'x'"),
+    (
+      lambda m, p, n: losses.mine_batch_easy_hard(m, p, n, positive="all"),
+      ValueError,
+      "semihard",
+    ),
+    (lambda m, p, n: losses.mine_triplet_margin(m, p, n, kind="x"), ValueError, "'x'"),
+    (
+      lambda m, p, n: losses.mine_hardest_fraction(m, p, n, fraction=2),
+      ValueError,
+      "fraction must be in [0, 1], got 2",
+    ),
+    (
+      lambda m, p, n: losses.mine_distance_weighted(
+        m, p, n, key=jax.random.key(0), dim=1
+      ),
+      ValueError,
+      "dim",
+    ),
+    (
+      lambda m, p, n: losses.mine_uniform_histogram(
+        m, p, n, key=jax.random.key(0), bins=0
+      ),
+      ValueError,
+      "bins",
+    ),
+    (lambda m, p, n: losses.mine_angular(m, p, n, among=m), ValueError, "(12, 12)"),
+  ],
+)  # fmt: skip
+def test_errors(call, error, message, unchecked):
+  with pytest.raises(error) as raised:
+    call(MATRIX, POSITIVES, NEGATIVES)
+  assert message in str(raised.value)
