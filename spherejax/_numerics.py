@@ -92,8 +92,10 @@ def log_softmax(x: Array, where: Array | None = None) -> Array:
   x = jnp.where(kept, x, 0)
   index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
   largest = jnp.argmax(jnp.where(kept, x, -jnp.inf), axis=-1, keepdims=True)
-  behind = x - masked_sum(x, index == largest)[..., None]
-  rest = softplus(logsumexp(behind, kept & (index != largest), keepdims=True))
+  first = index == largest
+  # Exactly 0 at the largest, whose cotangent would else swallow that of the others.
+  behind = jnp.where(first, 0, x - masked_sum(x, first)[..., None])
+  rest = softplus(logsumexp(behind, kept & ~first, keepdims=True))
   return jnp.where(kept, behind - rest, -jnp.inf)
 
 

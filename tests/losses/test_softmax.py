@@ -1,8 +1,7 @@
-"""NormFace against a loop over the rows."""
+"""What the sweep of all losses does not know of softmax, NormFace and P2SGrad."""
 
 import math
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,160 +9,156 @@ import pytest
 
 from spherejax import distances, losses
 
-
-def oracle(cosines, labels, scale):
-  """Values and d value_i / d cosine_ic; a label outside makes a masked row."""
-  values, slope = np.zeros(len(cosines)), np.zeros(cosines.shape)
-  for i, y in enumerate(labels):
-    if 0 <= y < cosines.shape[1]:
-      z = [scale * c for c in cosines[i]]
-      total = sum(math.exp(u - max(z)) for u in z)
-      values[i] = max(z) + math.log(total) - z[y]
-      for c, u in enumerate(z):
-        slope[i, c] = scale * (math.exp(u - max(z)) / total - (c == y))
-  return values, slope
+LOGITS = np.random.default_rng(0).normal(size=(4, 5))
+LABELS = np.array([0, 4, 2, 2], np.int32)
 
 
-COSINES = np.random.default_rng(0).uniform(-1, 1, (8, 5))
-LABELS = np.array([0, 4, 2, 2, 1, 0, 0, 3], np.int32)
-KEEP = np.array([1, 0, 1, 1, 1, 1, 0, 1], bool)
-COTANGENT = np.random.default_rng(1).uniform(0.2, 2, 8)
+def test_one_hot_distributions_equal_labels(x64):
+  one_hot = np.eye(5)[LABELS]
+  right = losses.softmax(LOGITS, LABELS)
+  np.testing.assert_allclose(losses.softmax(LOGITS, one_hot), right, rtol=1e-14)
 
 
-@jax.jit
-def call(cosines, labels, scale, where, cotangent):
-  values, pull = jax.vjp(
-    lambda cosines, scale: losses.normface(cosines, labels, scale=scale, where=where),
-    cosines,
-    scale,
-  )
-  return values, *pull(cotangent)
+def test_least_value_over_logits_is_the_entropy_of_the_distribution(x64):
+  q = np.random.default_rng(1).dirichlet(np.ones(5), 4)
+  loss = jax.value_and_grad(lambda z: losses.softmax(z, q).sum())
+  value, gradient = loss(jnp.log(q))
+  np.testing.assert_allclose(value, -(q * np.log(q)).sum(), rtol=1e-14)
+  np.testing.assert_allclose(gradient, 0 * q, atol=1e-15)
+  assert loss(jnp.log(q) + 0.1 * LOGITS[:, :5])[0] > value
 
 
-def run(cosines, labels, scale, where, dtype=np.float64):
-  return call(
-    cosines.astype(dtype), labels, dtype(scale), where, COTANGENT.astype(dtype)
-  )
-
-
-@pytest.mark.parametrize("scale", [0.5, 7.0, 64.0, 256.0])
-def test_values_and_gradients_equal_the_loop(scale, slopes, x64):
-  values, gradient, by_scale = run(COSINES, LABELS, scale, np.ones(8, bool))
-  right, slope = oracle(COSINES, LABELS, scale)
-  assert values.dtype == jnp.float64
-  np.testing.assert_allclose(values, right, rtol=1e-10, atol=1e-14)
-  np.testing.assert_allclose(gradient, COTANGENT[:, None] * slope, rtol=1e-9, atol=1e-9)
-  right = slopes(lambda s: COTANGENT @ oracle(COSINES, LABELS, float(s))[0], scale)
-  np.testing.assert_allclose(by_scale, right, rtol=1e-6, atol=1e-8)
-  if scale < 10:
-    right = slopes(lambda c: COTANGENT @ oracle(c, LABELS, scale)[0], COSINES)
-    np.testing.assert_allclose(gradient, right, rtol=1e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("scale", [0.5, 64.0, 256.0])
-def test_float32_equals_the_loop(scale):
-  cosines = COSINES.astype(np.float32)
-  values, *_ = run(cosines, LABELS, scale, np.ones(8, bool), np.float32)
-  assert values.dtype == jnp.float32
-  right, _ = oracle(cosines.astype(np.float64), LABELS, scale)
-  # exponents reach 2 scale, so the rounding of one is 2 scale * 2**-24
-  np.testing.assert_allclose(values, right, rtol=4e-5 if scale > 100 else 2e-5)
-
-
-def test_masked_rows_and_labels_outside(x64):
-  labels = np.where(KEEP, LABELS, [0, 5, 0, 0, 0, 0, -1, 0]).astype(np.int32)
-  right, slope = oracle(COSINES, labels, 7.0)
-  outside = run(COSINES, labels, 7.0, np.ones(8, bool))
-  holed = np.where(KEEP[:, None], COSINES, np.nan)
-  for values, gradient, by_scale in (outside, run(holed, LABELS, 7.0, KEEP)):
-    np.testing.assert_allclose(values, right, rtol=1e-10)
-    np.testing.assert_allclose(gradient, COTANGENT[:, None] * slope, rtol=1e-9)
-    np.testing.assert_array_equal(gradient[~KEEP], 0)
-    np.testing.assert_allclose(by_scale, outside[2], rtol=1e-12)
-  for result in run(np.nan * COSINES, LABELS, 7.0, np.zeros(8, bool)):
-    np.testing.assert_array_equal(result, np.zeros(result.shape))
-
-
-def test_default_scale_is_64(x64):
-  right, _ = oracle(COSINES, LABELS, 64.0)
-  np.testing.assert_allclose(
-    jax.jit(losses.normface)(COSINES, LABELS), right, rtol=1e-10
-  )
+@pytest.mark.parametrize("soft", [False, True])
+def test_small_losses_keep_their_digits_and_gradients(soft):
+  """Log-sum-exp minus the target is 0 in float32 as soon as the row is confident."""
+  logits = np.array([[64.0, -16.0, 16.0]], np.float32)
+  labels = np.eye(1, 3, dtype=np.float32) if soft else np.array([0])
+  loss = jax.jit(jax.value_and_grad(lambda z: losses.softmax(z, labels)[0]))
+  value, gradient = loss(logits)
+  first, second = math.exp(-80), math.exp(-48)
+  np.testing.assert_allclose(value, first + second, rtol=1e-5)
+  np.testing.assert_allclose(gradient, [[-first - second, first, second]], rtol=1e-5)
 
 
 @pytest.mark.parametrize(("classes", "scale"), [(2, 4.0), (3, 20.0), (6, 0.7)])
-def test_lower_bound_is_reached_on_a_regular_simplex(classes, scale, embeddings, x64):
+def test_normface_reaches_its_bound_on_a_regular_simplex(
+  classes, scale, embeddings, x64
+):
   bound = math.log1p((classes - 1) * math.exp(-scale * classes / (classes - 1)))
   simplex = np.eye(classes) - 1 / classes
-  labels = np.arange(classes)
 
-  @jax.jit
   def loss(x, weights):
-    return losses.normface(distances.pairwise_cosine(x, weights), labels, scale=scale)
+    cosines = distances.pairwise_cosine(x, weights)
+    return losses.normface(cosines, np.arange(classes), scale=scale)
 
   np.testing.assert_allclose(loss(3 * simplex, simplex), bound, rtol=1e-12)
   random = loss(embeddings(3, classes, classes), embeddings(4, classes, classes))
   assert random.mean() > bound
 
 
-def test_one_class_has_no_loss():
-  values = jax.jit(losses.normface)(jnp.array([[0.3], [-1.0]]), jnp.array([0, 0]))
-  np.testing.assert_array_equal(values, [0, 0])
-
-
-def test_large_scales_in_float32():
-  cosines = np.array([[-1.0, 0.0, 0.0]], np.float32)
+def test_normface_at_large_scales_in_float32():
   loss = jax.jit(
-    jax.value_and_grad(lambda c, s: losses.normface(c, np.array([0]), scale=s).sum())
+    jax.value_and_grad(lambda c, s: losses.normface(c, np.array([0]), scale=s)[0])
   )
-  value, gradient = loss(cosines, 200.0)
+  value, gradient = loss(np.array([[-1.0, 0.0, 0.0]], np.float32), 200.0)
   np.testing.assert_allclose(value, 200.69314718, rtol=1e-6)
   np.testing.assert_allclose(gradient, [[-200, 100, 100]], rtol=1e-6)
-  value, gradient = loss(np.array([[-39.0, 39.0, -1e4 / 256]], np.float32), 256.0)
+  value, gradient = loss(np.array([[-39.0, 39.0, -39.0]], np.float32), 256.0)
   np.testing.assert_allclose(value, 78 * 256, rtol=1e-6)
   np.testing.assert_allclose(gradient, [[-256, 256, 0]], rtol=1e-6)
 
 
-def test_half_precision_is_float32_cast_back():
-  half = jnp.asarray(COSINES, jnp.bfloat16)
-  loss = jax.jit(losses.normface)
-  values = loss(half, LABELS, scale=8.0)
-  assert values.dtype == jnp.bfloat16
-  single = loss(half.astype(jnp.float32), LABELS, scale=8.0)
-  np.testing.assert_allclose(
-    values.astype(jnp.float32), single.astype(jnp.bfloat16).astype(jnp.float32), 2**-7
-  )
+def test_defaults_and_identities(x64):
+  cosines = np.tanh(LOGITS)
+  normface = losses.normface(cosines, LABELS)
+  np.testing.assert_allclose(normface, losses.softmax(64 * cosines, LABELS), 1e-13)
+  # P2SGrad's gradient is the softmax's with probabilities replaced by cosines.
+  gradient = jax.grad(lambda c: losses.p2s_grad(c, LABELS).sum())(cosines)
+  np.testing.assert_allclose(gradient, cosines - np.eye(5)[LABELS], rtol=1e-14)
 
 
-def test_vmap_over_the_scale_equals_the_loop_and_traces_once():
-  @chex.assert_max_traces(n=1)
-  def loss(scale):
-    return losses.normface(COSINES.astype(np.float32), LABELS, scale=scale, where=KEEP)
-
-  chex.clear_trace_counter()
-  traced = jax.jit(loss)
-  grid = np.array([1.0, 8.0, 64.0], np.float32)
-  rows = np.stack([traced(scale) for scale in grid])
-  eager = losses.normface(COSINES.astype(np.float32), LABELS, scale=8.0, where=KEEP)
-  np.testing.assert_allclose(rows[1], eager, rtol=1e-5, atol=1e-6)
-  chex.clear_trace_counter()
-  vmapped = jax.jit(jax.vmap(loss))
-  np.testing.assert_allclose(vmapped(grid), rows, rtol=1e-5, atol=1e-6)
+def test_traced_labels_outside_make_masked_rows(x64):
+  outside = np.array([0, 5, 2, -1], np.int32)
+  step = jax.jit(jax.value_and_grad(lambda z, y: losses.softmax(z, y).sum()))
+  value, gradient = step(np.where(outside[:, None] == 5, np.nan, LOGITS), outside)
+  right = losses.softmax(LOGITS[[0, 2]], LABELS[[0, 2]]).sum()
+  np.testing.assert_allclose(value, right, rtol=1e-12)
+  np.testing.assert_array_equal(gradient[jnp.array([1, 3])], np.zeros((2, 5)))
 
 
-def test_small_losses_keep_their_digits_and_gradients():
-  """Log-sum-exp minus the target is 0 in float32 as soon as the row is confident."""
-  cosines = np.array([[1.0, -0.25, 0.25]], np.float32)
-  value, gradient = jax.jit(
-    jax.value_and_grad(lambda c: losses.normface(c, np.array([0]), scale=64.0).sum())
-  )(cosines)
-  first, second = math.exp(-80), math.exp(-48)
-  np.testing.assert_allclose(value, first + second, rtol=1e-5)
-  right = 64 * np.array([[-first - second, first, second]])
-  np.testing.assert_allclose(gradient, right, rtol=1e-5)
-
-
-def test_a_kept_not_a_number_is_not_repaired():
+def test_one_class_has_no_loss_and_not_a_number_is_not_repaired():
+  values = losses.normface(jnp.array([[0.3], [-1.0]]), jnp.array([0, 0]))
+  np.testing.assert_array_equal(values, [0, 0])
   cosines = np.array([[np.nan, 0.5], [0.1, 0.2]], np.float32)
-  values = jax.jit(losses.normface)(cosines, np.array([1, 1]))
+  values = losses.normface(cosines, np.array([1, 1]))
   np.testing.assert_array_equal(np.isnan(values), [True, False])
+
+
+# --- wrong calls, of every loss on a table of scores and labels ---
+
+ON_SCORES = {
+  "softmax": "logits",
+  "normface": "cosines",
+  "p2s_grad": "cosines",
+  "cosface": "cosines",
+  "arcface": "cosines",
+  "squared_distance_softmax": "squared_distances",
+  "distance_softmax": "distances",
+  "distance_ratio": "squared_distances",
+  "pull": "cosines",
+  "dot_regression": "products",
+  "correlation": "cosines",
+  "hyperspherical": "cosines",
+}
+
+
+@pytest.mark.parametrize("name", ON_SCORES)
+def test_scores_and_labels(name, unchecked):
+  options = {"exponent": 1.0} if name == "distance_ratio" else {}
+  scores = np.ones((4, 5), np.float32)
+
+  def call(scores=scores, labels=LABELS, where=None):
+    getattr(losses, name)(scores, labels, where=where, **options)
+
+  data = ON_SCORES[name]
+  with pytest.raises(TypeError, match=f"{data} must be floating, got dtype int"):
+    call(scores.astype(int))
+  with pytest.raises(ValueError, match=rf"{data} must have 2 axes, got shape \(4,\)"):
+    call(scores[:, 0])
+  with pytest.raises(ValueError, match=rf"{data} must have a row, got shape \(0, 5\)"):
+    call(scores[:0], LABELS[:0])
+  with pytest.raises(TypeError, match="labels must be integers, got dtype float32"):
+    call(labels=LABELS.astype(np.float32))
+  with pytest.raises(ValueError, match=r"labels must have shape \(4,\).*got \(3,\)"):
+    call(labels=LABELS[:3])
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 5\), got 5"):
+    call(labels=LABELS + 1)
+  with pytest.raises(ValueError, match=r"where must have shape \(4,\), got \(5,\)"):
+    call(where=np.ones(5, bool))
+  if name in ("softmax", "pull", "dot_regression"):
+    with pytest.raises(ValueError, match=r"labels must have shape \(4, 5\).*\(4, 6\)"):
+      call(labels=np.ones((4, 6), np.float32))
+
+
+@pytest.mark.parametrize(
+  ("name", "option", "value", "message"),
+  [
+    ("normface", "scale", 0.0, r"scale must be in \(0, inf\), got 0"),
+    ("cosface", "scale", -1.0, r"scale must be in \(0, inf\), got -1"),
+    ("cosface", "margin", np.ones(4), r"margin must have shape \(5,\).*got \(4,\)"),
+    ("cosface", "margin", np.nan, "margin must be in .*, got nan"),
+    ("arcface", "margin", 1.6, r"margin must be in \[-1.5708, 1.5708\], got 1.6"),
+    ("arcface", "margin", np.full(5, -2.0), "margin must be in .*, got -2"),
+    ("arcface", "tail", "other", "tail must be one of .*, got 'other'"),
+    ("squared_distance_softmax", "scale", 0, r"scale must be in \(0, inf\), got 0"),
+    ("distance_softmax", "classes", np.ones(4, bool), r"\(5,\), got \(4,\)"),
+    ("distance_ratio", "exponent", 0.0, r"exponent must be in \(0, inf\), got 0"),
+    ("distance_ratio", "classes", np.ones((3, 5), bool), r"\(4, 5\), got \(3, 5\)"),
+    ("dot_regression", "target", 0.0, r"target must be in \(0, inf\), got 0"),
+    ("pull", "weights", np.ones(4), r"weights must have shape \(5,\).*got \(4,\)"),
+  ],
+)
+def test_options(name, option, value, message, unchecked):
+  options = {"exponent": 1.0} if name == "distance_ratio" else {}
+  with pytest.raises(ValueError, match=message):
+    getattr(losses, name)(np.ones((4, 5)), LABELS, **options | {option: value})

@@ -1,0 +1,55 @@
+"""The distance-ratio transform against its formula."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import distances
+
+SQUARES = np.random.default_rng(0).uniform(0.2, 4, (2, 3, 4))
+
+
+def test_log_probabilities(x64):
+  classes = np.array([True, True, False, True])
+  values = distances.distance_ratio(
+    np.where(classes, SQUARES, np.nan), exponent=1.7, offset=0.1, classes=classes
+  )
+  powers = (SQUARES + 0.1) ** (-1.7 / 2) * classes
+  with np.errstate(divide="ignore"):
+    right = np.log(powers / powers.sum(-1, keepdims=True))
+  np.testing.assert_allclose(values, right, rtol=1e-12)
+  each = np.broadcast_to(classes, SQUARES.shape).copy()
+  each[0, 0] = False  # no class takes part
+  values = distances.distance_ratio(SQUARES, exponent=1.7, offset=0.1, classes=each)
+  right[0, 0] = -math.inf
+  np.testing.assert_allclose(values, right, rtol=1e-12)
+
+
+def test_gradient_is_that_of_the_equation(x64):
+  """-(exponent / 2) (1[c = k] - p_k) / d_k^2."""
+  d2 = SQUARES[0, 0]
+  slopes = jax.jit(jax.jacobian(lambda d2: distances.distance_ratio(d2, exponent=3.0)))(
+    d2
+  )
+  p = np.exp(distances.distance_ratio(d2, exponent=3.0))
+  np.testing.assert_allclose(slopes, -1.5 * (np.eye(4) - p) / d2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+  ("options", "error", "message"),
+  [
+    ({"exponent": 0}, ValueError, r"exponent must be in \(0, inf\), got 0"),
+    ({"offset": -1}, ValueError, r"offset must be in \[0, inf\), got -1"),
+    ({"classes": np.ones(3, bool)}, ValueError, r"classes must .* \(4,\), got \(3,\)"),
+    ({"classes": np.ones(4)}, TypeError, "classes must be boolean"),
+    ({"squares": np.ones(4, int)}, TypeError, "squared_distances must be floating"),
+    ({"squares": np.float32(1)}, ValueError, r"last axis of classes, got shape \(\)"),
+  ],
+)
+def test_bad_arguments(options, error, message, unchecked):
+  options = {"exponent": 1.0} | options
+  squares = options.pop("squares", SQUARES)
+  with pytest.raises(error, match=message):
+    distances.distance_ratio(squares, **options)

@@ -1,0 +1,141 @@
+"""AdaCos and the scale of vanishing curvature."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+from spherejax.losses import _adaptive_scale
+
+COSINES = np.tanh(np.random.default_rng(0).normal(size=(6, 5)))
+LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)
+
+
+def test_fixed_scale_gives_one_half_at_a_quarter_turn(x64):
+  cosines = np.array([[math.cos(math.pi / 4), *[0.0] * 19]])
+  loss = losses.normface(cosines, np.array([0]), scale=losses.adacos_scale(20))
+  np.testing.assert_allclose(loss, [math.log(2)], rtol=1e-12)
+  assert losses.adacos_scale(2, least=0.5) == losses.adacos_scale(1, least=0.5) == 0.5
+  with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
+    losses.adacos_scale(2)
+
+
+def test_adacos_is_bounded_and_keeps_its_scale_without_rows():
+  near = np.full((3, 3), -0.99, np.float32)  # log B is about -6
+  update = jax.jit(losses.adacos_update)
+  labels = np.arange(3)
+  np.testing.assert_allclose(update(7.0, near, labels), 0.01, rtol=1e-6)
+  np.testing.assert_allclose(update(7.0, near, labels, least=0.3), 0.3, rtol=1e-6)
+  np.testing.assert_allclose(update(7.0, near, labels, where=np.zeros(3, bool)), 7.0)
+
+
+# geometry: {classes: first scale}; of cosines the root, where there is one
+FIRST = {
+  "cosine": {10: 10.0, 22: 10.0, 37: 4.032, 52: 4.678, 100: 5.794, 1000: 9.336},
+  "angular": {3: 2.326, 10: 3.922, 37: 5.683, 100: 7.042, 555: 9.421, 1000: 10.247},
+  "chordal": {3: 2.506, 10: 4.343, 37: 6.354, 100: 7.899, 555: 10.597, 1000: 11.532},
+}
+
+
+@pytest.mark.parametrize("geometry", FIRST)
+def test_first_scales(geometry):
+  for classes, scale in FIRST[geometry].items():
+    state = losses.dynamic_scale_init(classes, geometry=geometry)
+    np.testing.assert_allclose(state.scale, scale, atol=6e-4)
+
+
+def probability(angle, s, log_b, geometry):
+  """Of the own class at an angle, the sum of the others' exponentials held fixed."""
+  if geometry == "cosine":
+    return jax.nn.sigmoid(s * jnp.cos(angle) - log_b)
+  return jax.nn.sigmoid(-s * jnp.log(angle) - log_b)  # `angle` is the distance
+
+
+@pytest.mark.parametrize("geometry", ["cosine", "angular", "chordal"])
+def test_curvature_has_the_zeros_of_the_second_derivative(geometry, x64):
+  """Its value is the second derivative over a factor of one sign, its slope too."""
+  angle = jnp.array(0.6)
+  distance = 2 * jnp.sin(angle / 2) if geometry == "chordal" else angle
+  second = jax.jit(jax.grad(jax.grad(probability)), static_argnums=3)
+  curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
+  for s in (1.5, 4.0, 11.0):
+    for log_b in (-2.0, 1.0, 5.0):
+      value, slope = curvature(s, log_b, angle, geometry)
+      p = float(probability(distance, s, log_b, geometry))
+      if geometry == "cosine":  # p'' = -s B E psi / (E + B)^3, psi = value (E + B)
+        right = -s * p * (1 - p) * value
+      else:  # p'' = B s d^(s - 2) psi / (1 + B d^s)^3, psi = value (1 + B d^s)
+        right = s * p * (1 - p) * value / distance**2
+      np.testing.assert_allclose(second(distance, s, log_b, geometry), right, rtol=1e-9)
+
+      def psi(log_s, log_b=log_b):
+        """Up to the constant factor, from the equation in exponentials."""
+        s = math.exp(log_s)
+        if geometry == "cosine":
+          e, b = math.exp(s * math.cos(0.6)), math.exp(log_b)
+          sine = math.sin(0.6) ** 2
+          return math.cos(0.6) * (e + b) + s * sine * (e - b)
+        return math.exp(log_b) * (s + 1) * float(distance) ** s - s + 1
+
+      factor = psi(math.log(s)) / value
+      numeric = (psi(math.log(s) + 1e-6) - psi(math.log(s) - 1e-6)) / 2e-6
+      np.testing.assert_allclose(slope * factor, numeric, rtol=1e-6)
+
+
+@pytest.mark.parametrize("geometry", ["angular", "chordal"])
+def test_steps_lead_to_the_root(geometry, x64):
+  """With distances, from both sides."""
+  angles = np.full((8, 20), math.pi / 2)
+  angles[np.arange(8), np.arange(8)] = math.pi / 4
+  squares = (2 * np.sin(angles / 2)) ** 2 if geometry == "chordal" else angles**2
+  update = jax.jit(
+    functools.partial(
+      losses.dynamic_scale_update, geometry=geometry, learning_rate=0.02
+    )
+  )
+  root = {"angular": 4.851, "chordal": 5.405}[geometry]
+  for first in (2.5, 9.0):
+    state = losses.dynamic_scale_init(20, geometry=geometry)
+    state = state._replace(log_scale=jnp.log(first))
+    for _ in range(400):
+      state = update(state, squares, np.arange(8))
+    np.testing.assert_allclose(state.scale, root, atol=2e-3)
+  assert state.steps == 400
+
+
+def test_dynamic_scale_stays_without_rows_or_rivals():
+  update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
+  state = losses.dynamic_scale_init(5)
+  for scores, labels, where in (
+    (COSINES.astype(np.float32), LABELS, np.zeros(6, bool)),
+    (COSINES[:, :1].astype(np.float32), 0 * LABELS, np.ones(6, bool)),
+  ):
+    after = update(state, scores, labels, where=where)
+    jax.tree.map(np.testing.assert_array_equal, after, state)
+
+
+def test_dynamic_scale_at_distance_zero_is_finite():
+  update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
+  for geometry in ("chordal", "angular"):
+    state = losses.dynamic_scale_init(5, geometry=geometry)
+    after = update(state, np.zeros((6, 5), np.float32), LABELS, geometry=geometry)
+    assert all(np.isfinite(leaf) for leaf in after)
+    assert after.scale != state.scale
+
+
+def test_bad_arguments(unchecked):
+  state = losses.dynamic_scale_init(5)
+  with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
+    losses.dynamic_scale_update(state, COSINES, LABELS, geometry="other")
+  with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
+    losses.dynamic_scale_init(5, geometry="other")
+  with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
+    losses.dynamic_scale_init(1)
+  with pytest.raises(ValueError, match=r"learning_rate must be in .*, got 0"):
+    losses.dynamic_scale_update(state, COSINES, LABELS, learning_rate=0)
+  with pytest.raises(ValueError, match=r"least must be in .*, got 0"):
+    losses.adacos_update(1.0, COSINES, LABELS, least=0)

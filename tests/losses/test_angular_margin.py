@@ -1,0 +1,147 @@
+"""Margins on angles: identities, monotony, tails."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+COSINES = np.tanh(np.random.default_rng(0).normal(size=(6, 5)))
+LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)
+
+
+def test_margin_zero_is_normface(x64):
+  right = losses.normface(COSINES, LABELS, scale=9.0)
+  for loss in (losses.cosface, losses.arcface):
+    for margin in (0.0, np.zeros(5)):
+      values = loss(COSINES, LABELS, scale=9.0, margin=margin)
+      np.testing.assert_allclose(values, right, rtol=1e-13)
+
+
+def test_one_centre_is_arcface_and_ties_take_the_lowest(x64):
+  right = losses.arcface(COSINES, LABELS, scale=9.0)
+  values = losses.subcentre_arcface(COSINES[..., None], LABELS, scale=9.0)
+  np.testing.assert_allclose(values, right, rtol=1e-14)
+  tied = np.stack([COSINES - 0.5, COSINES, COSINES], axis=2)
+  loss = jax.grad(lambda c: losses.subcentre_arcface(c, LABELS, scale=9.0).sum())
+  gradient = np.asarray(jax.jit(loss)(tied))
+  np.testing.assert_array_equal(gradient[..., [0, 2]], np.zeros((6, 5, 2)))
+  assert np.abs(gradient[..., 1]).max() > 0.1
+
+
+def test_sphereface_with_factor_one_is_the_softmax_of_products(x64):
+  norms = np.linspace(0.3, 2, 6)
+  right = losses.softmax(norms[:, None] * COSINES, LABELS)
+  values = losses.sphereface(COSINES, LABELS, norms, margin=1)
+  np.testing.assert_allclose(values, right, rtol=1e-13)
+  annealed = losses.sphereface(COSINES, LABELS, norms, margin=4, annealing=1e12)
+  np.testing.assert_allclose(annealed, right, rtol=1e-10)
+
+
+def test_positive_margins_never_lower_a_loss(x64):
+  right = losses.normface(COSINES, LABELS, scale=9.0)
+  for loss, most in ((losses.cosface, 1.0), (losses.arcface, 1.5)):
+
+    def of(margin, loss=loss):
+      return loss(COSINES, LABELS, scale=9.0, margin=margin)
+
+    table = jax.vmap(of)(jnp.linspace(0, most, 5))
+    assert (np.diff(table, axis=0) > 0).all()
+    np.testing.assert_allclose(table[0], right, rtol=1e-13)
+
+
+@functools.partial(jax.jit, static_argnames=("tail", "easy_margin"))
+def own_logit(cosines, margin, tail="linear", easy_margin=False):
+  """The logit of the own class of each cosine: one rival at cosine 0, scale 1."""
+
+  def of(c):
+    table = jnp.stack([c, jnp.zeros_like(c)])[None]
+    loss = losses.arcface(
+      table,
+      jnp.array([0]),
+      scale=1.0,
+      margin=margin,
+      tail=tail,
+      easy_margin=easy_margin,
+    )
+    return -jnp.log(jnp.expm1(loss[0]))
+
+  return jax.vmap(of)(cosines)
+
+
+@pytest.mark.parametrize("tail", ["linear", "continuous"])
+def test_own_logit_falls_with_the_angle_for_every_margin(tail, x64):
+  angles = jnp.linspace(0, jnp.pi, 1001)
+  for margin in (-math.pi / 2, -1.0, -0.5, 0.0, 0.5, 1.0, math.pi / 2):
+    own = own_logit(jnp.cos(angles), margin, tail)
+    assert (np.diff(own) < 0).all(), margin
+    drop = -np.diff(own).min()
+    if tail == "linear" and margin == 0.5:
+      np.testing.assert_allclose(drop, 0.117, atol=2e-3)
+    if tail == "continuous":
+      assert drop < 5e-3
+  plain = np.cos(np.asarray(angles) + 0.5)
+  assert (np.diff(plain) > 0).any()
+
+
+def test_easy_margin_applies_within_a_right_angle(x64):
+  cosines = jnp.array([-0.9, -0.1, 0.1, 0.9])
+  own = own_logit(cosines, 0.5, easy_margin=True)
+  shifted = np.cos(np.arccos(cosines) + 0.5)
+  right = np.where(cosines > 0, shifted, cosines)
+  np.testing.assert_allclose(own, right, rtol=1e-12)
+
+
+def test_derivatives_at_the_ends_are_finite():
+  """Parallel and opposite to the weight, and beyond by rounding."""
+  cosines = np.array([[1.0, 0.2], [-1.0, 0.2], [1.0000001, 0.2]], np.float32)
+
+  @jax.jit
+  @functools.partial(jax.grad, argnums=(0, 1))
+  def slopes(c, margin):
+    return losses.arcface(c, np.zeros(3, int), scale=2.0, margin=margin).sum()
+
+  # p is the probability of the rival; the slope of the own logit is 2 cos(margin)
+  gradient, _ = slopes(cosines, 0.5)
+  own = 2 * math.cos(0.5)
+  p = 1 / (1 + np.exp(own - 0.4))
+  np.testing.assert_allclose(gradient[0], [-p * own, 2 * p], rtol=1e-5)
+  np.testing.assert_allclose(gradient[2], gradient[0], rtol=1e-5)
+  for margin in (0.5, 0.0, -0.5):
+    assert all(np.isfinite(slope).all() for slope in slopes(cosines, margin))
+
+
+def test_sphereface_steps(x64):
+  """Continuous, falling from 1 to 1 - 2 M with the angle."""
+  angles = np.linspace(0, np.pi, 401)
+  table = np.stack([np.cos(angles), 0 * angles], axis=1)
+  for factor in (2, 3, 4):
+    loss = jax.jit(functools.partial(losses.sphereface, margin=factor))
+    values = loss(table, np.zeros(401, int), np.ones(401))
+    own = -np.log(np.expm1(values))
+    assert (np.diff(own) < 1e-12).all()
+    assert -np.diff(own).min() < 0.02 * factor
+    np.testing.assert_allclose(own[[0, -1]], [1, 1 - 2 * factor], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+  ("options", "error", "message"),
+  [
+    ({"margin": 0}, ValueError, "margin must be at least 1, got 0"),
+    ({"margin": 2.0}, TypeError, "margin must be a static integer, got 2.0"),
+    ({"annealing": -1.0}, ValueError, r"annealing must be in \[0, inf\), got -1"),
+    ({"norms": np.ones(5)}, ValueError, r"norms must have shape \(6, 1\).*\(5, 1\)"),
+    ({"norms": np.ones(6, int)}, TypeError, "norms must be floating"),
+    ({"norms": np.ones((6, 5))}, ValueError, r"1 axes, got shape \(6, 5\)"),
+  ],
+)
+def test_bad_arguments_of_sphereface(options, error, message, unchecked):
+  norms = options.pop("norms", np.ones(6))
+  with pytest.raises(error, match=message):
+    losses.sphereface(COSINES, LABELS, norms, **options)
+  with pytest.raises(ValueError, match=r"cosines must have 3 axes, got shape \(6, 5\)"):
+    losses.subcentre_arcface(COSINES, LABELS)

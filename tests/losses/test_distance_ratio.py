@@ -1,0 +1,232 @@
+"""Softmax losses on distances: the papers' numbers, limits, extremes."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, losses
+
+RNG = np.random.default_rng(0)
+Z = RNG.normal(size=(4, 3))
+POINTS = RNG.normal(size=(5, 3))
+LABELS = np.array([0, 4, 2, 2], np.int32)
+ratio = jax.jit(losses.distance_ratio)
+
+
+def squares(z, points):
+  return jnp.sum((z[:, None] - points[None]) ** 2, axis=-1)
+
+
+def test_numbers_of_the_paper():
+  for scale, sd in ((1.0, 0.048587), (2.0, 6.1442e-06)):
+    d2 = scale**2 * np.array([[1.0, 4.0]], np.float32)
+    value = losses.squared_distance_softmax(d2, np.array([0]))
+    np.testing.assert_allclose(value, sd, rtol=2e-5)
+    np.testing.assert_allclose(ratio(d2, np.array([0]), exponent=2.0), 0.223144, 5e-6)
+
+
+def test_small_distances_keep_their_digits_in_float32():
+  """From log-softmax the second derivative would be 0, the third 2 % off."""
+  loss = jax.jit(
+    jax.value_and_grad(
+      lambda d, rho: ratio(d[None] ** 2, np.array([0]), exponent=rho)[0]
+    )
+  )
+  others = [1.0, 1.1, 0.9, 1.05]
+  for d, rho in ((1e-2, 7.389), (1e-5, 2.0), (1e-3, 2.0), (1e-3, 1.0)):
+    value, slope = loss(np.array([d, *others], np.float32), rho)
+    far = sum(u**-rho for u in others)
+    x = d**rho * far
+    np.testing.assert_allclose(value, math.log1p(x), rtol=1e-5)
+    np.testing.assert_allclose(slope[0], rho / d * x / (1 + x), rtol=1e-5)
+    right = -rho * np.array(others) ** (-rho - 1) / far * x / (1 + x)
+    np.testing.assert_allclose(slope[1:], right, rtol=1e-5)
+
+
+def test_scale_and_translation(x64):
+  """Moving all points together changes nothing; multiplying only SD-softmax."""
+
+  def total(z, points, scale):
+    d2 = squares(scale * z, scale * points)
+    return losses.distance_ratio(d2, LABELS, exponent=3.0).sum()
+
+  step = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
+  value, (by_z, by_points) = step(Z, POINTS, 1.0)
+  for scale in (1e-6, 1e6):
+    np.testing.assert_allclose(step(Z, POINTS, scale)[0], value, rtol=1e-12)
+  np.testing.assert_allclose(
+    (by_z * Z).sum() + (by_points * POINTS).sum(), 0, atol=1e-13
+  )
+  np.testing.assert_allclose(by_z.sum(0) + by_points.sum(0), np.zeros(3), atol=1e-13)
+  sd = [losses.squared_distance_softmax(s * squares(Z, POINTS), LABELS) for s in (1, 4)]
+  assert np.abs(sd[0] - sd[1]).max() > 0.1
+
+
+def test_rows_at_distance_zero(x64):
+  """1/m for m coincident points, inf for the others, no gradient, no NaN."""
+  d2 = np.array([[0.0, 1.0, 4.0], [0.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1.0, 4.0]])
+  labels = np.array([0, 1, 2, 1], np.int32)
+
+  def both(d2, exponent):
+    values = losses.distance_ratio(d2, labels, exponent=exponent)
+    return values.sum(), values
+
+  step = jax.jit(jax.grad(both, argnums=(0, 1), has_aux=True))
+  gradients, values = step(d2, 2.0)
+  right = [0, math.log(2), math.log(3), np.inf]
+  np.testing.assert_allclose(values, right, rtol=1e-14)
+  for gradient in gradients:
+    np.testing.assert_array_equal(gradient, 0 * gradient)
+  logs = distances.distance_ratio(d2, exponent=2.0)
+  np.testing.assert_allclose(np.exp(logs).sum(axis=1), np.ones(4), rtol=1e-14)
+  np.testing.assert_allclose(np.exp(logs[1]), [0.5, 0.5, 0], rtol=1e-14)
+  offset = ratio(d2, labels, exponent=2.0, offset=1e-12)
+  assert np.isfinite(offset).all()
+  np.testing.assert_allclose(offset[3], math.log1p(1e12 + 0.25), rtol=1e-9)
+  tiny = np.float32(1e-39)  # no normal number: counts as zero
+  single = ratio(np.array([[tiny, 1.0]], np.float32), np.array([0]), exponent=2.0)
+  np.testing.assert_array_equal(single, [0])
+
+
+def test_extreme_exponents_and_distances_in_float32():
+  step = jax.jit(
+    jax.value_and_grad(
+      lambda d2, rho: losses.distance_ratio(d2, LABELS, exponent=rho).sum(), (0, 1)
+    )
+  )
+  d2 = (10.0 ** RNG.uniform(-20, 20, (4, 5))).astype(np.float32)
+  for rho in (1e-3, 1.0, 1e3):
+    value, gradients = step(d2, rho)
+    assert np.isfinite(value)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+  near = (10.0 ** RNG.uniform(-4, 4, (4, 5))).astype(np.float32)
+  uniform = np.exp(-ratio(near, LABELS, exponent=1e-3))
+  np.testing.assert_allclose(uniform, np.full(4, 0.2), rtol=0.01)
+  tied = np.array([[1.0, 1.0, 1.1]], np.float32)
+  np.testing.assert_allclose(
+    ratio(tied, np.array([1]), exponent=1e3), math.log(2), 1e-5
+  )
+
+
+def test_strength_near_right_and_wrong_points(x64):
+  """|gradient| r^(1 - rho) tends to a constant, |gradient| r to rho."""
+  slope = jax.jit(
+    jax.grad(
+      lambda z, y, rho: losses.distance_ratio(squares(z, POINTS), y, exponent=rho)[0]
+    )
+  )
+  direction = np.array([0.6, 0.0, 0.8])
+  apart = np.linalg.norm(POINTS - POINTS[1], axis=1)[[0, 2, 3, 4]]
+  for rho in (0.5, 1.0, 2.0):
+    z = (POINTS[1] + 1e-6 * direction)[None]
+    right = np.linalg.norm(slope(z, np.array([1]), rho)) * 1e-6 ** (1 - rho)
+    # terms of relative size r and r^rho are left out
+    np.testing.assert_allclose(right, rho * (apart**-rho).sum(), rtol=1e-2)
+    wrong = np.linalg.norm(slope(z, np.array([3]), rho)) * 1e-6
+    np.testing.assert_allclose(wrong, rho, rtol=1e-2)
+
+
+def test_squared_distances_are_convex_and_normface_on_the_sphere(x64):
+  loss = jax.jit(
+    lambda z: losses.squared_distance_softmax(squares(z, POINTS), LABELS, scale=0.7)
+  )
+  ends = RNG.normal(size=(2, 4, 3))
+  assert (loss(ends.mean(0)) <= (loss(ends[0]) + loss(ends[1])) / 2).all()
+  z, p = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (Z, POINTS))
+  np.testing.assert_allclose(
+    losses.squared_distance_softmax(squares(z, p), LABELS, scale=3.5),
+    losses.normface(z @ p.T, LABELS, scale=7.0),
+    rtol=1e-12,
+  )
+
+
+def test_distance_softmax_is_least_at_the_representative(x64):
+  loss = jax.jit(
+    lambda z, y: losses.distance_softmax(jnp.sqrt(squares(z, POINTS)), y, scale=2.0)
+  )
+  at = loss(POINTS, np.arange(5))
+  apart = np.linalg.norm(POINTS[:, None] - POINTS, axis=-1)
+  np.testing.assert_allclose(at, np.log(np.exp(-2 * apart).sum(1)), rtol=1e-12)
+  for seed in range(20):
+    moved = POINTS + np.random.default_rng(seed).normal(size=(5, 3)) * 0.5
+    assert (loss(moved, np.arange(5)) >= at).all()
+
+
+@pytest.mark.parametrize(
+  "name", ["distance_ratio", "squared_distance_softmax", "distance_softmax"]
+)
+def test_a_masked_class_is_a_deleted_class(name, x64):
+  options = {"exponent": 2.0} if name == "distance_ratio" else {"scale": 0.7}
+  loss = functools.partial(getattr(losses, name), **options)
+  d2 = np.asarray(squares(Z, POINTS))
+  classes = np.array([True, False, True, True, True])
+  labels = np.array([0, 1, 2, 4], np.int32)  # the second row's class takes no part
+  holed = np.where(classes, d2, np.nan)
+
+  def total(d2):
+    values = loss(d2, labels, classes=classes)
+    return values.sum(), values
+
+  gradient, values = jax.jit(jax.grad(total, has_aux=True))(holed)
+  right = loss(d2[:, classes], np.array([0, 0, 1, 3]))
+  np.testing.assert_allclose(values[np.array([0, 2, 3])], right[np.array([0, 2, 3])])
+  np.testing.assert_array_equal(gradient[1], np.zeros(5))
+  np.testing.assert_array_equal(gradient[:, 1], np.zeros(4))
+  assert values[1] == 0
+  each = np.broadcast_to(classes, (4, 5)).copy()
+  each[0] = [True, False, False, False, False]
+  np.testing.assert_allclose(loss(d2, labels, classes=each)[0], 0, atol=0)
+
+
+def test_on_the_sphere(x64):
+  """A zero row is at distance 1 from all proxies; an orthonormal frame by hand."""
+  loss = jax.jit(losses.proxy_distance_ratio)
+  x = np.array([[0.0, 0.0, 0.0], [0.0, 3.0, 0.0], [1.0, 1.0, 0.0]])
+  values = loss(x, np.array([0, 1, 0]), np.eye(3), exponent=2.0)
+  # the third: squared distances 2 - sqrt(2), twice, and 2
+  third = math.log(2 + (2 - math.sqrt(2)) / 2)
+  np.testing.assert_allclose(values, [math.log(3), 0, third], rtol=1e-12, atol=1e-15)
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 3\), got 3"):
+    losses.proxy_distance_ratio(x, np.array([0, 1, 3]), np.eye(3))
+
+
+RED = np.zeros(20001, np.int32)
+
+
+def test_probabilities_on_the_sphere(x64):
+  """The largest probability of each model and that at its own and at another proxy."""
+
+  def normface(c):
+    return losses.normface(c, RED[: len(c)], scale=2.0)
+
+  def cosface(c):
+    return losses.cosface(c, RED[: len(c)], scale=2.0, margin=0.25)
+
+  def arcface(c):
+    return losses.arcface(c, RED[: len(c)], scale=2.0, margin=0.25)
+
+  def angular(c):
+    return losses.squared_distance_softmax(jnp.arccos(c) ** 2, RED[: len(c)])
+
+  def chord(c):
+    return losses.distance_ratio(2 - 2 * c, RED[: len(c)], exponent=2.0)
+
+  points = np.random.default_rng(3).normal(size=(20001, 3))
+  points /= np.linalg.norm(points, axis=1, keepdims=True)
+  table = (
+    (normface, 0.85275, 0.78699, 0.10651),
+    (cosface, 0.77840, 0.69144, 0.06743),
+    (arcface, 0.81026, 0.77638, 0.06775),
+    (angular, 0.96021, 0.85499, 0.07251),
+    (chord, 1.0, 1.0, 0.0),
+  )
+  for model, most, own, other in table:
+    p = np.exp(-model(jnp.asarray(points)))
+    assert p.max() <= most + 5e-6
+    np.testing.assert_allclose(p.max(), most, rtol=2e-3)
+    at = np.exp(-model(jnp.eye(3)[:2]))
+    np.testing.assert_allclose(at, [own, other], atol=5e-6)
