@@ -71,11 +71,20 @@ def intra_pair_variance(
     Array([0.        , 0.00649, 0.00649], dtype=float32)
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  tolerances = positive_tolerance, negative_tolerance, batch.anchors.dtype
+
+  def of_all(block: _batch.Block) -> Array:
+    means = _means(_sums(block), axis_name)
+    parts = _deviations(means, *tolerances)(block)
+    return _shares(parts, means, batch.where, axis_name)
+
+  if block_size is None:
+    # All rows at once need their similarities, and the way back through them, once.
+    loss = _batch.over_pairs(of_all, batch, _batch.dot, miner)
+    return loss.astype(batch.dtype)
   sums = _batch.over_pairs(_sums, batch, _batch.dot, miner, block_size)
   means = _means(sums, axis_name)
-  terms = _deviations(
-    means, positive_tolerance, negative_tolerance, batch.anchors.dtype
-  )
+  terms = _deviations(means, *tolerances)
   parts = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
   return _shares(parts, means, batch.where, axis_name).astype(batch.dtype)
 

@@ -1,5 +1,6 @@
 """Lifted structure losses: soft extremes of the distances of a row."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -72,33 +73,38 @@ def lifted_structure(
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   m = _checks.scalar("margin", margin, batch.anchors.dtype)
 
+  over_pairs = functools.partial(
+    _batch.over_pairs,
+    batch=batch,
+    measure=_batch.euclidean,
+    miner=miner,
+    block_size=block_size,
+  )
   if references is not None:
-    loss = _batch.over_pairs(
-      lambda block: _one_end(block, m), batch, _batch.euclidean, miner, block_size
-    )
-    return loss.astype(batch.dtype)
+    loss = over_pairs(lambda block: _one_end(block, m))
+  elif block_size is None:
+    # All rows at once need their distances, and the way back through them, once.
+    def of_all(block: _batch.Block) -> Array:
+      near = _near(block, m)
+      return _both_ends(block, near, _batch.gather(near, axis_name))
 
-  near = _batch.over_pairs(
-    lambda block: _batch.logsumexp_over(m - block.values, block.negatives),
-    batch,
-    _batch.euclidean,
-    miner,
-    block_size,
-  )
-  near_all = _batch.gather(near, axis_name)
-  loss = _batch.over_pairs(
-    lambda block, near: _both_ends(block, near, near_all),
-    batch,
-    _batch.euclidean,
-    miner,
-    block_size,
-    (near,),
-  )
+    loss = over_pairs(of_all)
+  else:
+    near = over_pairs(lambda block: _near(block, m))
+    near_all = _batch.gather(near, axis_name)
+    loss = over_pairs(
+      lambda block, near: _both_ends(block, near, near_all), extra=(near,)
+    )
   return loss.astype(batch.dtype)
 
 
+def _near(block: _batch.Block, margin: Array) -> Array:
+  """Soft nearest negative of each row, from the margin down."""
+  return _batch.logsumexp_over(margin - block.values, block.negatives)
+
+
 def _one_end(block: _batch.Block, margin: Array) -> Array:
-  near = _batch.logsumexp_over(margin - block.values, block.negatives)
+  near = _near(block, margin)
   hinge = jax.nn.relu(near[:, None] + block.values)
   return _batch.sum_over(hinge**2, block.positives) / 2
 
