@@ -12,10 +12,28 @@ PROXIES = np.eye(3, dtype=np.float32)
 MATRIX = np.eye(4, dtype=np.float32)
 SAME = np.eye(4, dtype=bool)
 
+HISTOGRAM = np.zeros(8, np.float32)
+
 LABEL_FORMS = {
   name: (getattr(losses, name), (X, Y))
-  for name in ("contrastive", "cosine_contrastive", "multi_similarity", "triplet")
+  for name in (
+    "circle",
+    "contrastive",
+    "cosine_contrastive",
+    "generalized_lifted_structure",
+    "hadsell_contrastive",
+    "intra_pair_variance",
+    "lifted_structure",
+    "margin",
+    "multi_similarity",
+    "n_pair",
+    "nca",
+    "signal_to_noise_contrastive",
+    "threshold_consistent_margin",
+    "triplet",
+  )
 } | {
+  "dynamic_soft_margin": (losses.dynamic_soft_margin, (X, Y, HISTOGRAM)),
   "proxy_anchor": (losses.proxy_anchor, (X, Y, PROXIES)),
   "proxy_nca_plus_plus": (losses.proxy_nca_plus_plus, (X, Y, PROXIES)),
   "normface": (losses.normface, (X, Y)),
@@ -23,9 +41,18 @@ LABEL_FORMS = {
 MATRIX_FORMS = {
   name: (getattr(losses, name), (MATRIX, SAME, ~SAME))
   for name in (
+    "circle_from_similarity",
     "contrastive_from_distance",
     "cosine_contrastive_from_similarity",
+    "generalized_lifted_structure_from_distance",
+    "hadsell_contrastive_from_distance",
+    "intra_pair_variance_from_similarity",
+    "lifted_structure_from_distance",
+    "margin_from_distance",
     "multi_similarity_from_similarity",
+    "n_pair_from_similarity",
+    "nca_from_distance",
+    "threshold_consistent_margin_from_similarity",
     "triplet_from_distance",
   )
 }
@@ -101,6 +128,8 @@ def test_matrices(name, position, value, error, message):
     (losses.triplet, (X, Y), "average"),
     (losses.triplet_from_distance, (MATRIX, SAME, ~SAME), "average"),
     (losses.contrastive, (X, Y), "normalize"),
+    (losses.n_pair, (X, Y), "normalize"),
+    (losses.signal_to_noise_contrastive, (X, Y), "average"),
     (losses.cosine_contrastive, (X, Y), "normalize"),
     (losses.multi_similarity, (X, Y), "normalize"),
     (losses.triplet, (X, Y), "normalize"),
@@ -142,6 +171,13 @@ def test_numbers_that_must_be_positive(function, arguments, name):
     ("contrastive", "negative_margin"),
     ("cosine_contrastive", "margin"),
     ("multi_similarity", "threshold"),
+    ("margin", "boundary"),
+    ("margin", "boundary_weight"),
+    ("n_pair", "norm_weight"),
+    ("signal_to_noise_contrastive", "mean_weight"),
+    ("threshold_consistent_margin", "positive_weight"),
+    ("intra_pair_variance", "negative_tolerance"),
+    ("dynamic_soft_margin", "momentum"),
     ("triplet", "margin"),
     ("proxy_anchor", "margin"),
   ],
@@ -175,9 +211,6 @@ def test_proxies(name):
     function(X, Y, np.ones((3, 5), np.float32))
   with pytest.raises(ValueError, match=r"axes, got shape \(3,\)"):
     function(X, Y, PROXIES[0])
-  if name == "proxy_nca_plus_plus":
-    with pytest.raises(ValueError, match=r"2 axes, got shape \(1, 3, 3\)"):
-      function(X, Y, PROXIES[None])
 
 
 @pytest.mark.parametrize(
