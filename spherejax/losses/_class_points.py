@@ -1,7 +1,9 @@
 """Losses that lay out the representatives of the classes after given distances."""
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Key, Real
@@ -30,6 +32,20 @@ def _square(
   _checks.shape("class_distances", apart, matrix.shape, name)
   apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
   return wide, apart, kept, matrix.dtype
+
+
+def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
+  """Raises for two classes at distance 0, when distances and mask are known."""
+  if isinstance(class_distances, jax.core.Tracer) or isinstance(where, jax.core.Tracer):
+    return
+  known = np.asarray(class_distances)
+  kept = np.ones(len(known), bool) if where is None else np.asarray(where)
+  others = known[~np.eye(len(known), dtype=bool) & kept[:, None] & kept[None]]
+  wrong = others[~(others > 0)]
+  if wrong.size:
+    raise ValueError(
+      f"class_distances must be positive between classes, got {wrong[0]:g}"
+    )
 
 
 def _points(
@@ -63,7 +79,7 @@ def distortion(
   Args:
     prototypes: [classes, dim], floating.
     class_distances: [classes, classes], floating or integer, positive off the
-      diagonal; a pair at distance 0 is left out. Not differentiated.
+      diagonal; of traced ones a pair at distance 0 is left out. Not differentiated.
     scale: a fixed s, may be traced. None takes the best.
     normalize: "none", "l2" or "unit_ball". Static.
     where: [classes], boolean, True keeps. None keeps all.
@@ -75,8 +91,8 @@ def distortion(
 
   Raises:
     TypeError: prototypes are not floating, `where` is not boolean.
-    ValueError: shapes do not match, an unknown `normalize`, or a static scale that is
-      not positive.
+    ValueError: shapes do not match, an unknown `normalize`, known classes at distance
+      0, or a static scale that is not positive.
 
   Differentiable in: prototypes, scale. Cost: O(classes^2 dim).
 
@@ -112,7 +128,7 @@ def distortion_from_distance(
   Args:
     distances: [classes, classes], floating; the diagonal is not looked at.
     class_distances: [classes, classes], floating or integer, positive off the
-      diagonal; a pair at distance 0 is left out. Not differentiated.
+      diagonal; of traced ones a pair at distance 0 is left out. Not differentiated.
     scale: a fixed s, may be traced. None takes the best.
     where: [classes], boolean, True keeps. None keeps all.
 
@@ -122,7 +138,8 @@ def distortion_from_distance(
 
   Raises:
     TypeError: distances are not floating, `where` is not boolean.
-    ValueError: shapes do not match, or a static scale that is not positive.
+    ValueError: shapes do not match, known classes at distance 0, or a static scale
+      that is not positive.
 
   Differentiable in: distances, scale. Cost: O(classes^2).
 
@@ -136,6 +153,7 @@ def distortion_from_distance(
   if scale is not None:
     _checks.positive("scale", scale)
   apart, wanted, kept, dtype = _square("distances", distances, class_distances, where)
+  _check_apart(class_distances, where)
   pairs = ~jnp.eye(len(apart), dtype=bool) & (wanted > 0)
   ratios = _numerics.divide(jnp.where(pairs, apart, 0), wanted)
   if scale is None:

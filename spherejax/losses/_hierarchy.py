@@ -14,15 +14,19 @@ from spherejax.losses import _batch, _classes
 DISCOUNTS = ("depth", "height")
 
 
-def _tree(ancestors: ArrayLike) -> tuple[Array, int]:
+def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   """The checked matrix and the number of its levels, at most one a node.
 
   A matrix that is known at trace time is checked entry by entry, and its levels are
-  counted; to be called inside `jax.ensure_compile_time_eval`.
+  counted; to be called inside `jax.ensure_compile_time_eval`. The columns of the
+  logits are the classes (axis 0) or the nodes (axis 1).
   """
   tree = jnp.asarray(ancestors)
   _checks.boolean("ancestors", tree)
   _checks.rank("ancestors", tree, 2)
+  expected = list(tree.shape)
+  expected[axis] = logits.shape[1]
+  _checks.shape("ancestors", tree, expected, f"the columns of logits {logits.shape}")
   if isinstance(tree, jax.core.Tracer):
     return tree, tree.shape[1]
   known = np.asarray(tree)
@@ -123,8 +127,7 @@ def hierarchical_cross_entropy(
   wide, own, dtype = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)
   with jax.ensure_compile_time_eval():
-    tree, levels = _tree(ancestors)
-    _checks.shape("ancestors", tree, (wide.shape[1], tree.shape[1]), "the logits")
+    tree, levels = _tree(ancestors, wide, 0)
     shared_by_class = _shared_nodes(tree)
     depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
   shared = jnp.take(shared_by_class, jnp.asarray(labels), axis=0, mode="clip")
@@ -222,8 +225,7 @@ def conditional_softmax(
   _checks.labels(labels, logits)
   kept = _batch.keep_all(where, logits)
   with jax.ensure_compile_time_eval():
-    tree, _ = _tree(ancestors)
-    _checks.shape("ancestors", tree, (tree.shape[0], logits.shape[1]), "the logits")
+    tree, _ = _tree(ancestors, logits, 1)
     parents = _parents(tree)
   nodes = logits.shape[1]
   wide = jnp.where(kept[:, None], _numerics.upcast(logits), 0)

@@ -1,0 +1,235 @@
+"""Losses over trees and distances of classes: examples, identities, wrong calls."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+# a/x/{0, 1}, a/y/2, b/3, b/z/w/4, in the order root a x 0 1 y 2 b 3 z w 4.
+TREE = np.zeros((5, 12), bool)
+for row, nodes in enumerate(
+  [[0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 5, 6], [0, 7, 8], [0, 7, 9, 10, 11]]
+):
+  TREE[row, nodes] = True
+APART = (TREE[:, None] ^ TREE[None]).sum(-1)
+LOGITS = np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32)
+POINTS = np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)
+EVERY = np.arange(5)
+
+
+def cross_entropy(logits):
+  return -np.diagonal(jax.nn.log_softmax(logits, axis=1))
+
+
+def with_slopes(function):
+  """Compiled: of (x, ...) to the values and the gradient of their sum by x."""
+
+  @jax.jit
+  def call(x, *arguments):
+    def total(x):
+      values = function(x, *arguments)
+      return values.sum(), values
+
+    slopes, values = jax.grad(total, has_aux=True)(x)
+    return values, slopes
+
+  return call
+
+
+@pytest.mark.parametrize(
+  ("discount", "near", "far"), [("height", 2.968, 1.375), ("depth", 0.683, 1.628)]
+)
+def test_depth_makes_near_mistakes_cheap_and_height_the_converse(discount, near, far):
+  loss = jax.jit(
+    functools.partial(losses.hierarchical_cross_entropy, discount=discount)
+  )
+  mistakes = np.log([[0.05, 0.9, 0.02, 0.02, 0.01], [0.05, 0.02, 0.02, 0.9, 0.01]])
+  # As an argument of a compiled function the tree is traced.
+  values = loss(mistakes.astype(np.float32), np.array([0, 0]), TREE, alpha=0.5)
+  np.testing.assert_allclose(values, [near, far], atol=5e-4)
+
+
+def test_a_traced_tree_gives_what_a_known_one_does():
+  def both(tree, logits, more):
+    hxe = losses.hierarchical_cross_entropy(
+      logits, EVERY, tree, alpha=0.3, discount="height", normalize_weights=True
+    )
+    return hxe, losses.conditional_softmax(more, EVERY, tree)
+
+  more = np.random.default_rng(2).normal(size=(5, 12)).astype(np.float32)
+  expected = jax.jit(lambda *x: both(TREE, *x))(LOGITS, more)
+  for value, known in zip(jax.jit(both)(TREE, LOGITS, more), expected, strict=True):
+    np.testing.assert_allclose(value, known, rtol=1e-6)
+
+
+def test_without_discount_it_is_cross_entropy_and_the_gradient_adds_to_zero(x64):
+  loss = with_slopes(
+    lambda z, alpha: losses.hierarchical_cross_entropy(z, EVERY, TREE, alpha=alpha)
+  )
+  logits = LOGITS.astype(float)
+  np.testing.assert_allclose(loss(logits, 0.0)[0], cross_entropy(logits), rtol=1e-12)
+  values, slopes = loss(logits, 0.6)
+  np.testing.assert_allclose(slopes.sum(1), 0, atol=1e-14)
+  # What cannot be has an infinite loss and no gradient; what need not be counts 0.
+  with_zeros = logits.copy()
+  with_zeros[0, 0] = with_zeros[1, 2] = -np.inf
+  changed, slopes = loss(with_zeros, 0.6)
+  assert changed[0] == np.inf
+  assert changed[1] < values[1]
+  np.testing.assert_array_equal(slopes[0], 0)
+  assert np.isfinite(slopes).all()
+
+
+def test_conditional_probabilities_add_to_one(x64):
+  logits = np.random.default_rng(3).normal(size=(1, 12)) * 3
+  loss = jax.jit(lambda z: losses.conditional_softmax(z, EVERY, TREE))
+  np.testing.assert_allclose(
+    np.exp(-loss(np.repeat(logits, 5, 0))).sum(), 1, rtol=1e-14
+  )
+
+
+def test_soft_labels_are_the_optimum_and_harden(x64):
+  loss = with_slopes(
+    lambda z, beta: losses.soft_label_cross_entropy(z, EVERY, APART, beta=beta)
+  )
+  logits = LOGITS.astype(float)
+  np.testing.assert_allclose(loss(logits, 1e3)[0], cross_entropy(logits), rtol=1e-12)
+  best = -6 * APART / APART.max()
+  least, slopes = loss(best, 6.0)
+  np.testing.assert_allclose(slopes, 0, atol=1e-15)
+  q = np.exp(best) / np.exp(best).sum(1, keepdims=True)
+  np.testing.assert_allclose(least, -(q * np.log(q)).sum(1), rtol=1e-12)
+
+
+def test_distortion_closed_form_scale_and_optimum(x64):
+  points = POINTS.astype(float)
+  distances = np.sqrt(((points[:, None] - points[None]) ** 2).sum(-1))
+  ratios = (distances / np.where(APART, APART, 1))[~np.eye(5, dtype=bool)]
+  closed = 1 - ratios.sum() ** 2 / (20 * (ratios**2).sum())
+  best = ratios.sum() / (ratios**2).sum()
+  free = with_slopes(lambda x: losses.distortion(x, APART) / 5)
+  held = with_slopes(lambda x, scale: losses.distortion(x, APART, scale=scale) / 5)
+  values, slopes = free(points)
+  fixed, fixed_slopes = held(points, best)
+  np.testing.assert_allclose([values.sum(), fixed.sum()], closed, rtol=1e-12)
+  # At the best scale the gradient is that with the scale held.
+  np.testing.assert_allclose(slopes, fixed_slopes, rtol=1e-9)
+  for scale in (0.99 * best, 1.01 * best):
+    assert held(points, scale)[0].sum() > closed
+  np.testing.assert_allclose(free(7 * points)[0].sum(), closed, rtol=1e-12)
+  values, slopes = free(np.ones((5, 3)))
+  np.testing.assert_allclose(values, 0.2)
+  np.testing.assert_array_equal(slopes, 0)
+  proportional = jax.jit(losses.distortion_from_distance)(3.0 * APART, APART)
+  np.testing.assert_allclose(proportional, 0, atol=1e-30)
+
+
+of_points = with_slopes(
+  lambda points, apart, where: jnp.stack(
+    [
+      losses.distortion(points, apart, where=where),
+      losses.class_ranking(points, apart, where=where),
+    ]
+  )
+)
+
+
+def test_masked_classes_are_deleted_ones():
+  keep, every = np.array([True, False, True, True, True]), np.ones(5, bool)
+  points = np.where(keep[:, None], POINTS, np.nan).astype(np.float32)
+  values, slopes = of_points(points, APART, keep)
+  expected, expected_slopes = of_points(POINTS[keep], APART[keep][:, keep], every[:4])
+  np.testing.assert_allclose(values[:, keep], expected, rtol=1e-5)
+  np.testing.assert_allclose(slopes[keep], expected_slopes, rtol=1e-4, atol=1e-6)
+  np.testing.assert_array_equal(values[:, ~keep], 0)
+  np.testing.assert_array_equal(slopes[~keep], 0)
+  for result in of_points(POINTS, APART, ~keep):  # one class makes no pair
+    np.testing.assert_array_equal(result, 0)
+
+
+def test_traced_classes_at_distance_zero_are_left_out():
+  equal = APART * (np.arange(5)[:, None] + np.arange(5)[None] != 1)  # 0 and 1 coincide
+  pairs = np.argwhere(equal > 0)
+  ratios = [np.linalg.norm(POINTS[k] - POINTS[j]) / APART[k, j] for k, j in pairs]
+  expected = 1 - sum(ratios) ** 2 / (len(ratios) * sum(np.square(ratios)))
+  values, _ = of_points(POINTS, equal, np.ones(5, bool))
+  np.testing.assert_allclose(values[0].mean(), expected, rtol=1e-5)
+
+
+def test_ranking_equals_the_form_with_ties_as_ones(x64):
+  units = (POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)).astype(float)
+  similar, terms = units @ units.T, []
+  for i, j, k in np.ndindex(5, 5, 5):
+    if len({i, j, k}) == 3:
+      sign = 1 if APART[i, j] <= APART[i, k] else -1
+      terms.append(np.log1p(np.exp(-sign * (similar[i, j] - similar[i, k]))))
+  ranking = jax.jit(losses.class_ranking_from_similarity)
+  np.testing.assert_allclose(ranking(similar, APART).mean(), np.mean(terms), rtol=1e-12)
+  flat = ranking(np.zeros((5, 5)), APART)
+  np.testing.assert_allclose(flat, np.log(2), rtol=1e-14)
+
+
+def test_drawn_triplets_estimate_all_of_them():
+  draw = jax.jit(
+    functools.partial(losses.class_ranking, samples=4000, block_size=2),
+  )
+  keep, every = np.array([True, False, True, True, False]), np.ones(5, bool)
+  key = jax.random.key(0)
+  # The two orders of two classes have one value: with three classes it is exact.
+  drawn = draw(POINTS, APART, where=keep, key=key)
+  np.testing.assert_allclose(drawn, of_points(POINTS, APART, keep)[0][1], rtol=1e-4)
+  drawn = draw(POINTS, APART, where=every, key=key)
+  np.testing.assert_allclose(drawn, of_points(POINTS, APART, every)[0][1], rtol=0.03)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda tree: tree.astype(int), TypeError, "ancestors must be boolean, got dtype"),
+    (lambda tree: tree[0], ValueError, r"2 axes, got shape \(12,\)"),
+    (lambda tree: tree[:4], ValueError, r"ancestors must have shape \(5, 12\)"),
+    (lambda tree: tree[:, 1:], ValueError, "root above all classes, got none"),
+    (lambda tree: tree & (EVERY != 4)[:, None], ValueError, "root above all classes"),
+    (lambda tree: tree & (np.arange(12) != 9), ValueError, "below every node, got 9"),
+    (
+      lambda tree: tree | (tree[3] & (EVERY == 4)[:, None]),
+      ValueError,
+      "leaves of the tree, got 3 above another",
+    ),
+  ],
+)
+def test_wrong_trees(call, error, message):
+  with pytest.raises(error, match=message):
+    losses.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_calls():
+  def raises(error, message, function, *arguments, **options):
+    with pytest.raises(error, match=message):
+      function(*arguments, **options)
+
+  hxe, soft = losses.hierarchical_cross_entropy, losses.soft_label_cross_entropy
+  raises(ValueError, "discount .*'width'", hxe, LOGITS, EVERY, TREE, discount="width")
+  raises(ValueError, "alpha .*got -1", hxe, LOGITS, EVERY, TREE, alpha=-1)
+  raises(ValueError, r"\[0, 5\), got 5", hxe, LOGITS, EVERY + 1, TREE)
+  conditional = losses.conditional_softmax
+  raises(ValueError, r"\(5, 5\).*got \(5, 12\)", conditional, LOGITS, EVERY, TREE)
+  raises(ValueError, "beta .*got -1", soft, LOGITS, EVERY, APART, beta=-1)
+  raises(ValueError, r"class_distances .*\(5, 5\)", soft, LOGITS, EVERY, APART[:3])
+  distortion, ranking = losses.distortion, losses.class_ranking
+  for loss in (distortion, ranking):
+    raises(TypeError, "prototypes must be floating", loss, POINTS.astype(int), APART)
+    raises(ValueError, r"\(5, 5\).*got \(4, 5\)", loss, POINTS, APART[:4])
+    raises(ValueError, "normalize", loss, POINTS, APART, normalize="other")
+    raises(TypeError, "boolean", loss, POINTS, APART, where=EVERY)
+  raises(ValueError, "positive between classes, got 0", distortion, POINTS, 0 * APART)
+  raises(ValueError, "scale .*got 0", distortion, POINTS, APART, scale=0)
+  raises(ValueError, "come together, got samples=3", ranking, POINTS, APART, samples=3)
+  key = jax.random.key(0)
+  raises(ValueError, "samples .*got 0", ranking, POINTS, APART, samples=0, key=key)

@@ -1,0 +1,169 @@
+"""Robust losses: identities, the cap against the printed margin, wrong calls."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+ATTACKED = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+LABELS = np.array([0, 1, 2, 1])
+
+
+def probabilities(logits):
+  exponentials = np.exp(logits)
+  return exponentials / exponentials.sum(1, keepdims=True)
+
+
+def cross_entropy(logits):
+  return -np.log(probabilities(logits)[np.arange(4), LABELS])
+
+
+def test_adversarial_training_is_a_mean_of_two_losses(x64):
+  loss = jax.jit(losses.adversarial_training)
+  clean, attacked = LOGITS.astype(float), ATTACKED.astype(float)
+  parts = cross_entropy(clean), cross_entropy(attacked)
+  mixed = loss(clean, attacked, LABELS, clean_weight=0.5)
+  np.testing.assert_allclose(mixed, (parts[0] + parts[1]) / 2, rtol=1e-13)
+  unmoved = loss(clean, clean, LABELS, clean_weight=0.2)
+  np.testing.assert_allclose(unmoved, parts[0], rtol=1e-13)
+  only = loss(clean, attacked, LABELS, clean_weight=0.0)
+  np.testing.assert_allclose(only, parts[1], rtol=1e-13)
+
+
+def test_trades_does_not_move_what_is_not_attacked(x64):
+  z, attacked = LOGITS.astype(float), ATTACKED.astype(float)
+
+  @functools.partial(jax.jit, static_argnames="divergence")
+  def loss(attacked, divergence):
+    def total(attacked):
+      values = losses.trades(z, attacked, LABELS, weight=2.0, divergence=divergence)
+      return values.sum(), values
+
+    slopes, values = jax.grad(total, has_aux=True)(attacked)
+    return values, slopes
+
+  p = probabilities(z)
+  entropy = -(p * np.log(p)).sum(1)
+  for divergence, rest in (("ce", 2 * entropy), ("kl", 0)):
+    values, slopes = loss(z, divergence)
+    np.testing.assert_allclose(values, cross_entropy(z) + rest, rtol=1e-13)
+    np.testing.assert_allclose(slopes, 0, atol=1e-15)
+  difference = loss(attacked, "ce")[0] - loss(attacked, "kl")[0]
+  np.testing.assert_allclose(difference, 2 * entropy, rtol=1e-12)
+
+
+def test_angles_to_the_nearest_proxy():
+  @jax.jit
+  def angles(proxies):
+    slopes = jax.grad(lambda w: losses.nearest_proxy_angles(w).sum())(proxies)
+    return losses.nearest_proxy_angles(proxies), slopes
+
+  corners = np.eye(3, dtype=np.float32)
+  values, slopes = angles(5 * corners)
+  np.testing.assert_allclose(values, np.pi / 2, rtol=1e-6)
+  np.testing.assert_array_equal(slopes, 0)
+  np.testing.assert_array_equal(angles(corners[[0, 0, 0]])[0], 0)
+  assert jax.jit(losses.nearest_proxy_angles)(corners[:1])[0] == np.float32(np.pi)
+
+
+def on_arc(part):
+  """Cosines with two proxies 1.2 radians apart, `part` of the way to the second."""
+  return np.array([[np.cos(part * 1.2), np.cos((1 - part) * 1.2)]])
+
+
+@functools.partial(jax.jit, static_argnames="name")
+def attacked_term(cosines, name):
+  """The second term alone, and its gradient."""
+  label, angles = np.array([0]), np.array([1.2, 1.2])
+
+  def term(cosines):
+    return getattr(losses, name)(
+      cosines, cosines, label, angles, clean_weight=0, scale=10
+    )[0]
+
+  return jax.value_and_grad(term)(cosines)
+
+
+def test_the_cap_ends_half_way_to_the_next_proxy(x64):
+  edge, _ = attacked_term(on_arc((0.6 - 1e-6) / 1.2), "proxy_cap")
+  np.testing.assert_allclose(edge, np.log(2), rtol=1e-9)
+  assert attacked_term(on_arc(0.49), "proxy_cap")[0] < np.log(2)
+  assert attacked_term(on_arc(0.51), "proxy_cap")[0] > np.log(2)
+
+
+def test_the_printed_margin_accepts_what_the_cap_refuses(x64):
+  wrong = on_arc(0.7)  # nearer to the other proxy
+  assert attacked_term(wrong, "normface_negative_margin")[0] < np.log(2)
+  assert attacked_term(wrong, "proxy_cap")[0] > np.log(2)
+  # Nearer to the own proxy than the width, nothing pushes away from it.
+  _, slopes = attacked_term(on_arc(0.2), "normface_negative_margin")
+  assert slopes[0, 0] == 0
+  assert slopes[0, 1] > 0
+  # Beyond it the own cosine is turned by the width.
+  turned, other = 10 * np.cos(0.12 + 1e-6), 10 * np.cos(0.48)
+  value, _ = attacked_term(on_arc(0.6), "normface_negative_margin")
+  np.testing.assert_allclose(value, np.log1p(np.exp(other - turned)), rtol=1e-9)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("name", "angles"),
+  [
+    ("adversarial_training", ()),
+    ("trades", ()),
+    ("proxy_cap", (np.ones(3, np.float32),)),
+    ("normface_negative_margin", (np.ones(3, np.float32),)),
+  ],
+)
+def test_wrong_calls(name, angles):
+  loss = getattr(losses, name)
+
+  def raises(error, message, *arguments, **options):
+    with pytest.raises(error, match=message):
+      loss(*arguments, *angles, **options)
+
+  raises(
+    TypeError,
+    "must be floating, got dtype int32",
+    jnp.ones((4, 3), int),
+    ATTACKED,
+    LABELS,
+  )
+  raises(
+    ValueError,
+    r"adversarial_.*\(4, 3\).*got \(4, 2\)",
+    LOGITS,
+    ATTACKED[:, :2],
+    LABELS % 2,
+  )
+  raises(ValueError, r"\[0, 3\), got 3", LOGITS, ATTACKED, LABELS + 1)
+  raises(TypeError, "labels must be integers", LOGITS, ATTACKED, LABELS.astype(float))
+  raises(
+    ValueError,
+    r"where .*\(4,\), got \(3,\)",
+    LOGITS,
+    ATTACKED,
+    LABELS,
+    where=np.ones(3, bool),
+  )
+  if name == "trades":
+    raises(ValueError, "divergence .*'js'", LOGITS, ATTACKED, LABELS, divergence="js")
+    raises(ValueError, "weight .*got -1", LOGITS, ATTACKED, LABELS, weight=-1)
+  else:
+    raises(
+      ValueError,
+      r"clean_weight .*\[0, 1\), got 1",
+      LOGITS,
+      ATTACKED,
+      LABELS,
+      clean_weight=1,
+    )
+  if angles:
+    raises(ValueError, "scale .*got 0", LOGITS, ATTACKED, LABELS, scale=0)
+    with pytest.raises(ValueError, match=r"nearest_angles .*\(3,\).*got \(4,\)"):
+      loss(LOGITS, ATTACKED, LABELS, np.ones(4, np.float32))

@@ -1,0 +1,210 @@
+"""Self-supervised losses: bounds, identities, optima, sharp temperatures, memory."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+BETA = 2.5
+FIRST, SECOND = np.random.default_rng(0).normal(size=(2, 6, 3))
+VIEWS = jnp.float32(FIRST), jnp.float32(SECOND)
+
+
+@jax.jit
+def everything(first, second):
+  """All contrastive losses of two views, at one temperature."""
+  both = jnp.stack([first, second], axis=1)
+  labels, t = jnp.arange(len(first)) // 2, 1 / BETA
+  return {
+    "info_nce": losses.info_nce(first, second, temperature=t),
+    "exchanged": losses.info_nce(second, first, temperature=t),
+    "symmetric": losses.info_nce(first, second, temperature=t, symmetric=True),
+    "nt_xent": losses.nt_xent(first, second, temperature=t),
+    "sup_con": losses.sup_con(both, jnp.arange(len(first)), temperature=t),
+    "out": losses.sup_con(both, labels, temperature=t),
+    "in": losses.sup_con(both, labels, temperature=t, average="in"),
+    "bound": losses.info_nce_bound(first, second, temperature=t),
+    "repulsion": losses.info_nce_repulsion(first, second),
+    "invariance": losses.info_nce_invariance(first, second),
+    "alignment": losses.alignment(first, second),
+    "uniformity": losses.uniformity(first),
+  }
+
+
+def test_chain_of_bounds(x64):
+  values = everything(FIRST, SECOND)
+  unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (FIRST, SECOND)]
+  similar = unit[0] @ np.concatenate(unit).T
+  negatives = np.array([[j % 6 != i for j in range(12)] for i in range(6)])
+  own = (unit[0] * unit[1]).sum(1)
+  for i in range(6):
+    s = similar[i][negatives[i]]
+    weights = np.exp(BETA * s) / np.exp(BETA * s).sum()
+    entropy = -(weights * np.log(weights)).sum()
+    value = values["info_nce"][i]
+    np.testing.assert_allclose(
+      value, -BETA * own[i] + BETA * (weights @ s) + entropy, rtol=1e-10
+    )
+    constant = np.log(10)
+    assert value <= constant + BETA * (weights @ s) - BETA * own[i]
+    assert value >= constant + BETA * s.mean() - BETA * own[i]
+    assert 0 <= values["bound"].value[i] - value <= constant
+  bound = values["bound"]
+  nearest = np.where(negatives, similar, -np.inf).argmax(1)
+  np.testing.assert_array_equal(bound.nearest, nearest)
+  np.testing.assert_allclose(bound.constant, np.log(10), rtol=1e-14)
+  np.testing.assert_array_equal(bound.repulsion, values["repulsion"])
+  np.testing.assert_array_equal(bound.invariance, values["invariance"])
+  assert values["repulsion"].mean() >= -1 / 5
+
+
+def test_identities(x64):
+  values = everything(FIRST, SECOND)
+  one, other = values["info_nce"], values["exchanged"]
+  np.testing.assert_allclose(values["symmetric"], (one + other) / 2, rtol=1e-12)
+  softplus = (np.log1p(np.exp(one)) + np.log1p(np.exp(other))) / 2
+  np.testing.assert_allclose(values["nt_xent"], softplus, rtol=1e-12)
+  np.testing.assert_allclose(values["sup_con"], values["nt_xent"], rtol=1e-12)
+  assert (values["in"] < values["out"]).all()
+  np.testing.assert_allclose(
+    values["alignment"], 2 + 2 * values["invariance"], rtol=1e-9
+  )
+
+
+def test_equal_rows_touch_the_bound(x64):
+  values = everything(np.ones((6, 3)), np.ones((6, 3)))
+  for name in ("info_nce", "exchanged"):
+    np.testing.assert_allclose(values[name], np.log(10), rtol=1e-12)
+  np.testing.assert_allclose(values["bound"].value, np.log(10), rtol=1e-12)
+  # The lowest index among equals, first views before second ones.
+  np.testing.assert_array_equal(values["bound"].nearest, [1, 0, 0, 0, 0, 0])
+  np.testing.assert_allclose(values["uniformity"], 0, atol=1e-14)
+
+
+def test_a_simplex_is_the_optimum(x64):
+  corners = np.eye(6) - 1 / 6  # of 5 dimensions
+  values = everything(corners, corners)
+  optimum = -BETA - BETA / 5 + np.log(10)
+  np.testing.assert_allclose(values["info_nce"], optimum, rtol=1e-12)
+  np.testing.assert_allclose(values["repulsion"], -1 / 5, rtol=1e-12)
+
+
+def test_an_example_alone():
+  values = everything(VIEWS[0][:1], VIEWS[1][:1])
+  alone = values["bound"]
+  for name in ("info_nce", "symmetric", "nt_xent", "repulsion", "uniformity"):
+    assert values[name][0] == 0
+  assert (alone.value[0], alone.constant, alone.nearest[0]) == (0, 0, -1)
+  loss = jax.jit(losses.vicreg)(VIEWS[0][:1], VIEWS[0][:1])
+  np.testing.assert_allclose(loss, 25 * 2 * 0.99, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_sharp_temperatures(dtype):
+  first = jnp.eye(2, 3, dtype=dtype)
+  second = jnp.array([[-1, 0, 0], [0, 0, 1]], dtype)
+
+  @jax.jit
+  def sharp(first, second):
+    def total(first, second):
+      values = jnp.stack(
+        [
+          losses.info_nce(first, second, temperature=0.005),
+          losses.nt_xent(first, second, temperature=0.005),
+          losses.sup_con(
+            jnp.stack([first, second], 1), jnp.arange(2), temperature=0.005
+          ),
+        ]
+      )
+      return values.astype(jnp.float32).sum(), values
+
+    return jax.grad(total, (0, 1), has_aux=True)(first, second)
+
+  slopes, values = sharp(first, second)
+  np.testing.assert_allclose(
+    values[:, 0].astype(np.float32), 200 + np.log(2), rtol=float(jnp.finfo(dtype).eps)
+  )
+  assert all(np.isfinite(slope.astype(np.float32)).all() for slope in slopes)
+
+
+def test_statistics_have_their_optima(x64):
+  # Unit variance (ddof 1 for VICReg, by the scale) and no correlation.
+  z = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
+  np.testing.assert_allclose(jax.jit(losses.vicreg)(z, z), 0, atol=1e-14)
+  np.testing.assert_allclose(jax.jit(losses.barlow_twins)(z, 5 * z), 0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+  "loss",
+  [
+    lambda first, second, labels: losses.nt_xent(first, second, block_size=256),
+    lambda first, second, labels: losses.info_nce(first, second, block_size=256),
+    lambda first, second, labels: losses.sup_con(first, labels, block_size=256),
+    lambda first, second, labels: losses.uniformity(first, block_size=256),
+  ],
+)
+def test_a_huge_batch_fits(loss):
+  rows = jax.ShapeDtypeStruct((65536, 128), jnp.float32)
+  labels = jax.ShapeDtypeStruct((65536,), jnp.int32)
+  step = jax.value_and_grad(lambda *x: loss(*x).mean(), (0, 1))
+  memory = jax.jit(step).lower(rows, rows, labels).compile().memory_analysis()
+  assert memory is not None
+  assert memory.temp_size_in_bytes < 2 * 2**30
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  "name",
+  [
+    "info_nce",
+    "nt_xent",
+    "info_nce_bound",
+    "info_nce_invariance",
+    "info_nce_repulsion",
+    "alignment",
+    "vicreg",
+    "barlow_twins",
+  ],
+)
+def test_wrong_views(name):
+  loss = getattr(losses, name)
+  first, second = VIEWS
+  with pytest.raises(TypeError, match="second must be floating, got dtype int32"):
+    loss(first, second.astype(int))
+  with pytest.raises(ValueError, match=r"second .*\(6, 3\).*got \(5, 3\)"):
+    loss(first, second[:5])
+  with pytest.raises(ValueError, match=r"first must have 2 axes, got shape \(3,\)"):
+    loss(first[0], second)
+  with pytest.raises(ValueError, match=r"first must have a row, got shape \(0, 3\)"):
+    loss(first[:0], second[:0])
+  with pytest.raises(ValueError, match=r"where .*\(6,\), got \(5,\)"):
+    loss(first, second, where=np.ones(5, bool))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_wrong_settings():
+  def raises(error, message, name, *arguments, **options):
+    with pytest.raises(error, match=message):
+      getattr(losses, name)(*(arguments or VIEWS), **options)
+
+  labels = np.arange(6)
+  for name in ("info_nce", "nt_xent", "info_nce_bound"):
+    raises(ValueError, "temperature .*got 0", name, temperature=0)
+    raises(ValueError, "block_size .*got 0", name, block_size=0)
+    raises(ValueError, "normalize .*'other'", name, normalize="other")
+  raises(ValueError, "exponent .*got 0", "alignment", exponent=0)
+  raises(ValueError, "reduction .*'mean'", "vicreg", reduction="mean")
+  raises(ValueError, "variance_weight .*got -1", "vicreg", variance_weight=-1)
+  raises(ValueError, "redundancy_weight .*-1", "barlow_twins", redundancy_weight=-1)
+  raises(ValueError, "scale .*got 0", "uniformity", VIEWS[0], scale=0)
+  raises(ValueError, "embeddings .*2 axes", "uniformity", VIEWS[0][0])
+  raises(TypeError, "embeddings must be floating", "uniformity", labels[:, None])
+  raises(ValueError, "average .*'all'", "sup_con", VIEWS[0], labels, average="all")
+  raises(
+    ValueError, "temperature .*got -1", "sup_con", VIEWS[0], labels, temperature=-1
+  )
+  raises(ValueError, r"2 or 3 axes, got shape \(3,\)", "sup_con", VIEWS[0][0], labels)
+  raises(ValueError, r"labels .*\(6,\).*got \(5,\)", "sup_con", VIEWS[0], labels[:5])
+  raises(TypeError, "labels must be integers", "sup_con", VIEWS[0], VIEWS[0][:, 0])
