@@ -1,5 +1,6 @@
 """Softmax losses on distances: squared, plain, and the distance ratio."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -228,7 +229,9 @@ def proxy_distance_ratio(
       exponent or offset out of range.
 
   Differentiable in: embeddings, proxies, exponent, offset.
-  Cost: O(batch classes dim), from differences, which keep small distances.
+  Cost: O(batch classes dim). The distances are sums of squared differences, which
+  keep small ones; their derivatives are matrix products but for the nearest proxy of
+  each row.
 
   Source: DIST, article IV, eq. 8.
 
@@ -240,6 +243,36 @@ def proxy_distance_ratio(
   """
   rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   columns = distances.l2_normalize(_classes.proxies(proxies, rows))
-  squares = distances.pairwise_squared_euclidean(rows, columns, method="difference")
+  squares = _squared_distances(rows, columns)
   loss = distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
   return loss.astype(dtype)
+
+
+@jax.custom_jvp
+def _squared_distances(x: Array, y: Array) -> Array:
+  """|x_i - y_j|^2 from differences; no array of all of them is kept for derivatives."""
+  return jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)
+
+
+@_squared_distances.defjvp
+def _squared_distances_jvp(
+  primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+  """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
+
+  The products lose what a difference is smaller than its operands. That matters where
+  a cotangent is large, which is where a distance is small.
+  """
+  (x, y), (dx, dy) = primals, tangents
+  squares = _squared_distances(x, y)
+  columns = jnp.arange(len(y))[None]
+  near = columns == jnp.argmin(squares, axis=1)[:, None]
+  choose = near.astype(x.dtype)
+  dot = distances.pairwise_dot
+
+  def along(a: Array, b: Array) -> Array:
+    return jnp.sum(a * b, axis=1)
+
+  far = along(x, dx)[:, None] + along(y, dy)[None] - dot(dx, y) - dot(x, dy)
+  nearest = along(x - dot(choose, y.T), dx - dot(choose, dy.T))[:, None]
+  return squares, 2 * jnp.where(near, nearest, far)

@@ -194,6 +194,28 @@ def test_on_the_sphere(x64):
     losses.proxy_distance_ratio(x, np.array([0, 1, 3]), np.eye(3))
 
 
+def test_small_distances_on_the_sphere_in_float32(x64):
+  """Near the own proxy, near another, and on one: as in float64."""
+  step = jax.jit(
+    jax.value_and_grad(
+      lambda x, p: losses.proxy_distance_ratio(
+        x, LABELS, p, exponent=2.0, where=np.array([True, True, True, False])
+      ).sum(),
+      (0, 1),
+    )
+  )
+  proxies = np.random.default_rng(5).normal(size=(5, 3)).astype(np.float32)
+  x = proxies[[0, 3, 2, 1]] * np.float32(1.5)
+  x[:2] += np.float32(1e-4)
+  value, gradients = step(x, proxies)
+  right, slopes = step(x.astype(np.float64), proxies.astype(np.float64))
+  np.testing.assert_allclose(value, right, rtol=1e-4)
+  for gradient, slope in zip(gradients, slopes, strict=True):
+    # the points themselves are rounded to 6e-8, a distance of 1e-4 to 6e-4 of it
+    error = np.linalg.norm(gradient - slope, axis=1)
+    np.testing.assert_array_less(error, 3e-3 * np.linalg.norm(slope, axis=1) + 1e-6)
+
+
 RED = np.zeros(20001, np.int32)
 
 
