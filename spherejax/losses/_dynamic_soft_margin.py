@@ -88,7 +88,7 @@ def dynamic_soft_margin(
     _extremes, batch, _batch.euclidean, miner, block_size
   )
   if references is None:
-    there = _batch.gather(near, axis_name)[farthest]
+    there = _batch.take_rows(_batch.gather(near, axis_name), farthest)
     near = jnp.where(near <= there, near, there)  # one of them under ties
   loss, updated = _weighted(
     jnp.where(valid, far - near, 0), valid, history.astype(dtype), share, axis_name

@@ -1,5 +1,6 @@
 """Identities and edges of single pair losses, and their errors."""
 
+import functools
 import math
 
 import jax
@@ -7,9 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances, losses
+from spherejax import losses
 
 LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+
+
+def apart(x):
+  z = x / np.linalg.norm(x, axis=1, keepdims=True)
+  return np.linalg.norm(z[:, None] - z[None], axis=-1)
 
 
 def test_circle_is_undecided_on_the_circle_and_keeps_its_weights_fixed():
@@ -26,8 +32,8 @@ def test_circle_is_undecided_on_the_circle_and_keeps_its_weights_fixed():
 
 def test_lifted_structure_lies_between_the_hardest_hinge_and_log_many_above(mixed):
   x, labels = mixed[0], np.array([0, 0, 1, 2, 3, 4, 5, 6, 7, 8])
-  joint = 2 * np.sqrt(losses.lifted_structure(x, labels)[0])
-  d = np.asarray(distances.pairwise_euclidean(distances.l2_normalize(x)))
+  joint = 2 * np.sqrt(jax.jit(losses.lifted_structure)(x, labels)[0])
+  d = apart(x)
   hardest = 1 - d[:2, 2:].min() + d[0, 1]
   assert hardest <= joint <= hardest + math.log(16)
 
@@ -42,16 +48,18 @@ def test_nca_of_hopeless_and_of_certain_rows():
 def test_margin_rests_where_as_many_positives_as_negatives_are_active(mixed, x64):
   x, labels = mixed
 
-  def mean(boundary):
+  @jax.jit
+  @jax.grad
+  def slope(boundary):
     return losses.margin(x, labels, boundary=boundary).mean()
 
-  d = np.asarray(distances.pairwise_euclidean(distances.l2_normalize(x)))
+  d = apart(x)
   same = labels[:, None] == labels[None]
   for boundary in (0.9, 1.2):
     pulled = (same & ~np.eye(10, dtype=bool) & (d > boundary - 0.2)).sum()
     pushed = (~same & (d < boundary + 0.2)).sum()
     expected = (pushed - pulled) / (pushed + pulled)
-    np.testing.assert_allclose(jax.grad(mean)(boundary), expected, rtol=1e-12)
+    np.testing.assert_allclose(slope(boundary), expected, rtol=1e-12)
 
 
 def test_margin_of_a_traced_label_without_a_boundary_is_that_of_a_masked_row(mixed):
@@ -78,10 +86,8 @@ def test_signal_to_noise_without_a_signal_and_the_pull_of_the_mean(mixed, x64):
   x = np.concatenate([x, np.full((1, 4), 0.1)])
   labels = np.append(labels, 0)
   options = {"negative_margin": 0.0, "normalize": "none"}
-  plain, centred = (
-    losses.signal_to_noise_contrastive(x, labels, mean_weight=w, **options)
-    for w in (0.0, 0.3)
-  )
+  loss = functools.partial(losses.signal_to_noise_contrastive, **options)
+  plain, centred = (jax.jit(loss)(x, labels, mean_weight=w) for w in (0.0, 0.3))
   assert plain[10] == 0
   np.testing.assert_allclose(centred - plain, 0.3 * np.abs(x.sum(1)), rtol=1e-10)
 
@@ -89,7 +95,7 @@ def test_signal_to_noise_without_a_signal_and_the_pull_of_the_mean(mixed, x64):
 def test_dynamic_soft_margin_ranks_by_its_running_histogram(x64):
   same = np.array([[True, False]] * 4)
   d = np.array([[1.0, 1.5], [1.0, 1.5], [0.75, 0.25], [0.5, 0.5]])
-  form = losses.dynamic_soft_margin_from_distance
+  form = jax.jit(losses.dynamic_soft_margin_from_distance, static_argnames="axis_name")
   loss, first = form(d[:2], same[:2], ~same[:2], np.zeros(5))
   np.testing.assert_allclose(first, [0, 0.5, 0.5, 0, 0])  # t = -1/2, bins one apart
   np.testing.assert_allclose(loss, [-0.25, -0.25])
