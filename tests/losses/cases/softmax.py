@@ -291,6 +291,23 @@ def ratio_oracle(name):
   return oracle
 
 
+def first_scale(rows, labels, params, where):
+  state = losses.dynamic_scale_init(CLASSES, geometry="chordal")
+  scale = state.scale.astype(rows["apart"].dtype)
+  return losses.distance_ratio(rows["apart"], labels, exponent=scale, where=where)
+
+
+def first_scale_oracle(rows, labels, params):
+  """B (s + 1) d^s = s - 1 at the chord of 45 degrees, the others at 90."""
+  low, high = 1.0, 50.0
+  for _ in range(80):
+    s = (low + high) / 2
+    b = (CLASSES - 1) * math.sqrt(2) ** -s
+    psi = b * (s + 1) * (2 * math.sin(math.pi / 8)) ** s - s + 1
+    low, high = (s, high) if psi > 0 else (low, s)
+  return ratio_oracle("apart")(rows, labels, {"exponent": low, "offset": 0.0})
+
+
 def unit(x):
   length = math.sqrt(sum(u * u for u in x))
   return x / length if length > 0 else x
@@ -428,6 +445,7 @@ CASES = {
   "adacos_update": Case(
     adacos, adacos_oracle, COSINES, {"scale": 3.0}, devices=True, frozen=True
   ),
+  "dynamic_scale_init": Case(first_scale, first_scale_oracle, APART),
   "dynamic_scale_update": dynamic("cosine"),
   "dynamic_scale_update/chordal": dynamic("chordal"),
   "dynamic_scale_update/angular": dynamic("angular"),
