@@ -8,7 +8,10 @@ repetitions. A time counts only after the results agree.
 import argparse
 import json
 import pathlib
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -49,20 +52,23 @@ class Options(NamedTuple):
   smoke: bool
   json: pathlib.Path | None
   repetitions: int
+  only: str
 
 
 def parse(doc: str | None) -> Options:
-  """Reads --smoke, --json FILE and --repetitions N."""
+  """Reads --smoke, --json FILE, --only TEXT and --repetitions N."""
   parser = argparse.ArgumentParser(
     description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument("--smoke", action="store_true", help="the smallest size only")
   parser.add_argument("--json", type=pathlib.Path, help="file for the same table")
   parser.add_argument("--repetitions", type=int, default=11, help="at least 7")
+  parser.add_argument("--only", default="", help="cases whose name has this in it")
   given = parser.parse_args()
   if given.repetitions < 7 and not given.smoke:
     parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
-  return Options(given.smoke, given.json, 3 if given.smoke else given.repetitions)
+  repetitions = 3 if given.smoke else given.repetitions
+  return Options(given.smoke, given.json, repetitions, given.only)
 
 
 def compare(
@@ -147,6 +153,18 @@ def _inner(call: Callable, inputs: tuple) -> int:
   return max(1, min(100, round(0.03 / _seconds(call, inputs, 1))))
 
 
+def print_peak_memory() -> None:
+  """The last line that `peak_memory` reads."""
+  print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def peak_memory(module: str, *arguments: str) -> int:
+  """Peak memory in bytes of a fresh process that ends with `print_peak_memory`."""
+  command = [sys.executable, "-m", module, *arguments]
+  result = subprocess.run(command, capture_output=True, text=True, check=True)
+  return int(result.stdout.split()[-1])
+
+
 def report(
   name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
 ) -> None:
@@ -174,6 +192,13 @@ def report(
   console.print(table, width=max(console.width, 112))
   for peer in missing:
     console.print(f"skipped: {peer} is not installed (extra `bench`)")
+  save(name, rows, missing, options)
+
+
+def save(
+  name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
+) -> None:
+  """Writes the rows so far as JSON, if that was asked for."""
   if options.json:
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     content = {"benchmark": name, "device": device, "rows": rows, "missing": missing}

@@ -8,8 +8,12 @@ of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 HALF_TYPES = (jnp.bfloat16, jnp.float16)
+
+# What a backward pass by blocks keeps of its first pass: one number for each row.
+ROW_STATISTIC = "row statistic"
 
 
 def compute_dtype(dtype: jnp.dtype) -> jnp.dtype:
@@ -76,8 +80,10 @@ def logsumexp(
   kept = jnp.ones_like(x, bool) if where is None else where
   largest = jnp.max(jnp.where(kept, x, -jnp.inf), axis, keepdims=True, initial=-jnp.inf)
   shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
+  shift = checkpoint_name(shift, ROW_STATISTIC)
   exponentials = jnp.where(kept, jnp.exp(jnp.where(kept, x, shift) - shift), 0)
-  total = log(jnp.sum(exponentials, axis, keepdims=True)) + shift
+  mass = checkpoint_name(jnp.sum(exponentials, axis, keepdims=True), ROW_STATISTIC)
+  total = log(mass) + shift
   return total if keepdims else jnp.squeeze(total, axis)
 
 

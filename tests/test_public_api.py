@@ -76,6 +76,10 @@ ROWS: dict[str, Row] = {
   "distances.poincare_project": Row(
     {"x": normal(0, 6, 4, scale=2)}, numbers=CURVED, rtol=1e-2
   ),
+  "distances.distance_ratio": Row(
+    {"squared_distances": np.abs(normal(4, 6, 4)) + 0.1},
+    numbers={"exponent": 2.0, "offset": 0.1},
+  ),
   "distances.l2_normalize": Row(X),
   "distances.l2_normalize_additive": Row(X, numbers={"offset": 0.3}),
   "distances.l2_normalize_clipped": Row(X, numbers={"floor": 2.5}),

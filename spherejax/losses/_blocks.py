@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 
 
 def map_rows(
@@ -15,7 +15,8 @@ def map_rows(
   """`function` of the rows, `block_size` of them at a time.
 
   The backward pass computes every block again instead of keeping what it went
-  through, so that only one block is in memory at any time.
+  through, so that only one block is in memory at any time. What is kept are the
+  maxima and sums of each row that `_numerics.logsumexp` needs.
 
   Args:
     function: of a pytree of [rows, ...] arrays to one of [rows, ...] arrays, each
@@ -44,7 +45,11 @@ def map_rows(
     return jnp.pad(array, missing).reshape(blocks, block_size, *array.shape[1:])
 
   # Inside a loop the recomputation cannot be merged with the first computation.
-  once = jax.checkpoint(function, prevent_cse=False)
+  once = jax.checkpoint(
+    function,
+    prevent_cse=False,
+    policy=jax.checkpoint_policies.save_only_these_names(_numerics.ROW_STATISTIC),
+  )
   values = jax.lax.map(once, jax.tree.map(split, rows))
   return jax.tree.map(
     lambda x: x.reshape(blocks * block_size, *x.shape[2:])[:batch], values

@@ -1,0 +1,193 @@
+"""The losses that pytorch-metric-learning has too, and how ours come to its scalar."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from spherejax import distances, losses
+
+
+class Peer(NamedTuple):
+  """One loss of both libraries.
+
+  Attributes:
+    ours: of (embeddings, labels, weights) to the scalar that the peer returns.
+    name: the peer's class in `pytorch_metric_learning.losses`.
+    settings: of (classes, dim) to the arguments of that class.
+    weights: the peer's parameter, or "" for none; ours gets its value.
+    differs: why the two are not the same function; "" if they are.
+    sorts: needs a sort or a loop over positives, so that products are no floor.
+    per_class: examples of each class.
+    triplets: whether the peer writes out all triplets.
+    largest: batch above which the peer needs more than 12 GB.
+  """
+
+  ours: Callable[[Array, Array, Any], Array]
+  name: str
+  settings: Callable[[int, int], dict[str, Any]] = lambda classes, dim: {}
+  weights: str = ""
+  differs: str = ""
+  sorts: bool = False
+  per_class: int = 4
+  triplets: bool = False
+  largest: int = 1 << 30
+
+
+def _owned(classes: int, dim: int) -> dict[str, Any]:
+  return {"num_classes": classes, "embedding_size": dim}
+
+
+def _cosines(x: Array, weights: Array) -> Array:
+  return distances.pairwise_cosine(x, weights.T)
+
+
+def _norms(x: Array) -> Array:
+  return jnp.linalg.norm(x, axis=1)
+
+
+def _positive_pairs(labels: Array) -> Array:
+  """Number of ordered positive pairs."""
+  same = labels[:, None] == labels[None]
+  return (jnp.sum(same) - len(labels)).astype(jnp.float32)
+
+
+def _with_positives(labels: Array) -> Array:
+  """Number of rows that have a positive."""
+  same = labels[:, None] == labels[None]
+  return jnp.sum(jnp.sum(same, axis=1) > 1).astype(jnp.float32)
+
+
+def _over_anchors(loss: Callable[..., Array], **settings: Any):
+  return lambda x, y, w: jnp.sum(loss(x, y, **settings)) / _with_positives(y)
+
+
+def _mean(loss: Callable[..., Array], **settings: Any):
+  return lambda x, y, w: jnp.mean(loss(x, y, **settings))
+
+
+def _classes_with_pairs(labels: Array) -> Array:
+  same = labels[:, None] == labels[None]
+  first = jnp.argmax(same, axis=1) == jnp.arange(len(labels))
+  return jnp.sum(first & (jnp.sum(same, axis=1) > 1)).astype(jnp.float32)
+
+
+def _sub_centres(x: Array, weights: Array) -> Array:
+  cosines = distances.pairwise_cosine(x, weights.T)
+  return cosines.reshape(len(x), -1, 3)
+
+
+def _soft_triple(x: Array, labels: Array, weights: Array) -> Array:
+  centres = weights.T.reshape(-1, 10, x.shape[1])
+  return jnp.mean(losses.soft_triple(x, labels, centres, regularization=0.0))
+
+
+def _two_views(x: Array, labels: Array, weights: Any) -> Array:
+  del labels, weights  # rows 2 i and 2 i + 1 belong together
+  return jnp.mean(losses.nt_xent(x[0::2], x[1::2], temperature=0.07))
+
+
+PEERS = {
+  "contrastive": Peer(_mean(losses.contrastive), "ContrastiveLoss"),
+  "multi_similarity": Peer(_mean(losses.multi_similarity), "MultiSimilarityLoss"),
+  "triplet": Peer(
+    _mean(losses.triplet), "TripletMarginLoss", sorts=True, triplets=True
+  ),
+  "margin": Peer(_mean(losses.margin, form="triplets"), "MarginLoss", triplets=True),
+  "lifted_structure": Peer(
+    lambda x, y, w: 2 * jnp.sum(losses.lifted_structure(x, y)) / _positive_pairs(y),
+    "LiftedStructureLoss",
+    largest=512,
+  ),
+  "generalized_lifted_structure": Peer(
+    _over_anchors(losses.generalized_lifted_structure),
+    "GeneralizedLiftedStructureLoss",
+  ),
+  "n_pair": Peer(
+    lambda x, y, w: (
+      jnp.sum(losses.n_pair(x, y, normalize="l2")) / _classes_with_pairs(y)
+    ),
+    "NPairsLoss",
+  ),
+  "circle": Peer(_over_anchors(losses.circle), "CircleLoss"),
+  "nca": Peer(_over_anchors(losses.nca), "NCALoss"),
+  "signal_to_noise_contrastive": Peer(
+    _mean(losses.signal_to_noise_contrastive), "SignalToNoiseRatioContrastiveLoss"
+  ),
+  "intra_pair_variance": Peer(
+    _mean(losses.intra_pair_variance), "IntraPairVarianceLoss"
+  ),
+  "threshold_consistent_margin": Peer(
+    _mean(losses.threshold_consistent_margin), "ThresholdConsistentMarginLoss"
+  ),
+  "sup_con": Peer(_over_anchors(losses.sup_con), "SupConLoss"),
+  "nt_xent": Peer(_two_views, "NTXentLoss", per_class=2, largest=512),
+  "normface": Peer(
+    lambda x, y, w: jnp.mean(losses.normface(_cosines(x, w), y, scale=20.0)),
+    "NormalizedSoftmaxLoss",
+    _owned,
+    "W",
+  ),
+  "cosface": Peer(
+    lambda x, y, w: jnp.mean(losses.cosface(_cosines(x, w), y)),
+    "CosFaceLoss",
+    _owned,
+    "W",
+  ),
+  "arcface": Peer(
+    lambda x, y, w: jnp.mean(
+      losses.arcface(_cosines(x, w), y, margin=np.deg2rad(28.6))
+    ),
+    "ArcFaceLoss",
+    _owned,
+    "W",
+  ),
+  "subcentre_arcface": Peer(
+    lambda x, y, w: jnp.mean(
+      losses.subcentre_arcface(_sub_centres(x, w), y, margin=np.deg2rad(28.6))
+    ),
+    "SubCenterArcFaceLoss",
+    _owned,
+    "W",
+  ),
+  "sphereface": Peer(
+    lambda x, y, w: jnp.mean(losses.sphereface(_cosines(x, w), y, _norms(x))),
+    "SphereFaceLoss",
+    _owned,
+    "W",
+  ),
+  "proxy_anchor": Peer(
+    lambda x, y, w: jnp.mean(losses.proxy_anchor(x, y, w)),
+    "ProxyAnchorLoss",
+    _owned,
+    "proxies",
+  ),
+  "proxy_nca_plus_plus": Peer(
+    lambda x, y, w: jnp.mean(losses.proxy_nca_plus_plus(x, y, w, temperature=1.0)),
+    "ProxyNCALoss",
+    _owned,
+    "proxies",
+  ),
+  "soft_triple": Peer(_soft_triple, "SoftTripleLoss", _owned, "fc"),
+}
+
+
+def inputs(batch: int, dim: int, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of clustered classes, so that margins cut through them, and labels."""
+  rng = np.random.default_rng(0)
+  labels = np.arange(batch) // per_class
+  centres = rng.normal(size=(labels[-1] + 1, dim))
+  return centres[labels] + rng.normal(size=(batch, dim)), labels.astype(np.int32)
+
+
+def torch_loss(peer: Peer, classes: int, dim: int):
+  """The peer's module, and the value of its parameter (None without one)."""
+  import torch
+  from pytorch_metric_learning import losses as theirs
+
+  torch.manual_seed(0)
+  module = getattr(theirs, peer.name)(**peer.settings(classes, dim))
+  weights = getattr(module, peer.weights).detach().numpy() if peer.weights else None
+  return module, weights

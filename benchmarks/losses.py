@@ -1,0 +1,116 @@
+"""Losses: value and gradient of every loss that pytorch-metric-learning has too.
+
+Batches of 256 and 1024, 128 dimensions, 4 examples a class. The floor is the bare
+product of the embeddings with what they are compared to, and its two backward
+products.
+
+    python -m benchmarks.losses                  # minutes on 2 cores
+    python -m benchmarks.losses --smoke          # seconds
+    python -m benchmarks.losses --json FILE
+"""
+
+import importlib.util
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+from jax import Array
+
+from benchmarks import _measure, _peers
+
+PEER = "pytorch-metric-learning"
+BATCHES = (256, 1024)
+DIM = 128
+
+
+def ours(peer: _peers.Peer):
+  """Value and gradients with respect to embeddings and weights."""
+
+  def value_and_gradients(embeddings, labels, weights):
+    value, gradients = jax.value_and_grad(
+      lambda x, w: peer.ours(x, labels, w), (0, 1) if peer.weights else 0
+    )(embeddings, weights)
+    return value, gradients
+
+  return value_and_gradients
+
+
+def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray):
+  """The same in torch, as NumPy arrays."""
+  import torch
+
+  rows = torch.tensor(embeddings, requires_grad=True)
+  classes = torch.tensor(labels, dtype=torch.int64)
+  leaves = [rows, getattr(module, peer.weights)] if peer.weights else [rows]
+
+  def call(*_):
+    for leaf in leaves:
+      leaf.grad = None
+    value = module(rows, classes)
+    value.backward()
+    return value.detach().numpy(), tuple(leaf.grad.numpy() for leaf in leaves)  # pyright: ignore
+
+  return call
+
+
+def floor(embeddings: Array, labels: Array, weights: Array | None) -> tuple[Array, ...]:
+  """The product with all rows or weights, and the two of its backward pass."""
+  del labels
+  others = embeddings
+  if weights is not None:
+    others = weights if weights.shape[1] == embeddings.shape[1] else weights.T
+  products = embeddings @ others.T
+  return products, products @ others, products.T @ embeddings
+
+
+def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
+  """One row of the table."""
+  peer = _peers.PEERS[name]
+  embeddings, labels = _peers.inputs(batch, DIM, peer.per_class)
+  embeddings = embeddings.astype(np.float32)
+  weights, slow = None, batch > peer.largest
+  ways = {_measure.OURS: _measure.Contender(ours(peer), 0)}
+  targets = [] if peer.sorts else [_measure.Target("floor", 1 / 4)]
+  if has_peer:
+    module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, DIM)
+    if not slow:
+      tolerance = None if peer.differs else 1e-3
+      ways[PEER] = _measure.Contender(
+        theirs(module, peer, embeddings, labels), tolerance, compiled=False
+      )
+      targets.append(_measure.Target(PEER, 20 if peer.triplets else 2))
+  ways["floor"] = _measure.Contender(floor)
+  arguments = (jnp.asarray(embeddings), jnp.asarray(labels), weights)
+  note = f", {PEER} does not fit" if slow else ""
+  return _measure.compare(
+    f"{name}, {batch}{note}", arguments, ways, tuple(targets), repetitions=repetitions
+  )
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  has_peer = importlib.util.find_spec("pytorch_metric_learning") is not None
+  if has_peer:
+    import torch
+
+    torch.set_num_threads(os.cpu_count() or 1)
+  missing = [] if has_peer else [PEER]
+  console = rich.console.Console()
+  rows = []
+  for batch in (16,) if options.smoke else BATCHES:
+    for name, peer in _peers.PEERS.items():
+      if peer.weights and not has_peer:
+        continue  # the peer draws the weights
+      if options.only not in f"{name}, {batch}":
+        continue
+      rows.append(compare(name, batch, has_peer, options.repetitions))
+      _measure.save("losses", rows, missing, options)
+      console.print(f"done: {name}, {batch}")
+  _measure.report("losses", rows, missing, options)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,121 @@
+"""Losses of batches whose matrix of pairs does not fit: memory and time.
+
+Value and gradient of 65,536 embeddings of 128 dimensions (16,384 for Smooth-AP), by
+blocks of rows. The floor is the forward product, the same once more for the backward
+pass, and the two backward products, by the same blocks. Peak memory is that of a fresh
+process that does nothing else.
+
+    python -m benchmarks.losses_large                     # an hour on 2 cores
+    python -m benchmarks.losses_large --smoke             # seconds
+    python -m benchmarks.losses_large --json FILE
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import rich.console
+from jax import Array
+
+from benchmarks import _measure, _peers
+from spherejax import losses
+
+DIM = 128
+BLOCK = 256
+LIMIT = 2 * 1024**3
+
+
+def _two_views(loss: Callable[..., Array]):
+  return lambda x, labels, **options: loss(x[0::2], x[1::2], **options)
+
+
+# The loss, and how many rows it is measured with.
+LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
+  "contrastive": (losses.contrastive, 65_536),
+  "multi_similarity": (losses.multi_similarity, 65_536),
+  "sup_con": (losses.sup_con, 65_536),
+  "nt_xent": (_two_views(losses.nt_xent), 65_536),
+  "triplet, batch hard": (
+    functools.partial(losses.triplet, mining="batch_hard"),
+    65_536,
+  ),
+  "circle": (losses.circle, 65_536),
+  **({"smooth_ap": (losses.smooth_ap, 16_384)} if hasattr(losses, "smooth_ap") else {}),
+}
+
+
+def inputs(batch: int) -> tuple[Array, Array]:
+  """Embeddings and labels, two of a class."""
+  embeddings, labels = _peers.inputs(batch, DIM, 2)
+  return jnp.asarray(embeddings, jnp.float32), jnp.asarray(labels)
+
+
+def value_and_gradient(name: str, block_size: int | None):
+  """Of one loss."""
+  loss, _ = LOSSES[name]
+
+  def call(x, labels):
+    return jax.value_and_grad(
+      lambda x: jnp.mean(loss(x, labels, block_size=block_size))
+    )(x)
+
+  return call
+
+
+def floor(block_size: int, x: Array, labels: Array) -> tuple[Array, Array]:
+  """The four products, by blocks of rows."""
+  del labels
+
+  def block(gradient, rows):
+    products = rows @ x.T
+    again = (rows + products[:, : x.shape[1]] * 1e-30) @ x.T  # not the same product
+    return gradient + again.T @ rows, again @ x
+
+  blocks = x.reshape(-1, block_size, x.shape[1])
+  return jax.lax.scan(block, jnp.zeros_like(x), blocks)
+
+
+def main() -> None:
+  """The command line."""
+  if "--alone" in sys.argv:  # a fresh process, for its peak memory
+    name, batch, block = sys.argv[-3:]
+    jax.block_until_ready(
+      jax.jit(value_and_gradient(name, int(block)))(*inputs(int(batch)))
+    )
+    _measure.print_peak_memory()
+    return
+  options = _measure.parse(__doc__)
+  console = rich.console.Console()
+  rows = []
+  for name, (_, rows_of_loss) in LOSSES.items():
+    if options.only not in name:
+      continue
+    batch, block = (64, 16) if options.smoke else (rows_of_loss, BLOCK)
+    arguments = inputs(batch)
+    ways = {
+      _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
+      "floor": _measure.Contender(functools.partial(floor, block)),
+    }
+    if batch <= 8192:  # the same loss at once, where it fits
+      ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
+    row = _measure.compare(
+      f"{name}, {batch}",
+      arguments,
+      ways,
+      (_measure.Target("floor", 1 / 2),),
+      repetitions=options.repetitions,
+    )
+    peak = _measure.peak_memory(
+      "benchmarks.losses_large", "--alone", name, str(batch), str(block)
+    )
+    met = "met" if peak < LIMIT else "NOT met"
+    console.print(f"done: {name}, peak memory {peak / 2**20:.0f} MiB, {met}")
+    rows.append(row | {"peak_mib": peak / 2**20})
+    _measure.save("losses_large", rows, [], options)
+  _measure.report("losses_large", rows, [], options)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,49 @@
+"""Values and gradients against pytorch-metric-learning, where it has the loss."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip("pytorch_metric_learning", reason="a peer of the extra `bench`")
+
+from benchmarks import _peers
+
+pytestmark = [
+  pytest.mark.peer,
+  # torch meets NumPy 2 inside the peer's margin losses.
+  pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning"),
+]
+SIZES = [6, 5, 4, 4, 3, 2]  # examples of each class
+
+
+@pytest.fixture
+def doubles():
+  import torch
+
+  torch.set_default_dtype(torch.float64)
+  with jax.enable_x64(True):
+    yield torch
+  torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", _peers.PEERS)
+def test_equals_the_peer(name, doubles):
+  peer = _peers.PEERS[name]
+  embeddings, labels = _peers.inputs(24, 8, peer.per_class)
+  if peer.per_class == 4:
+    labels = np.repeat(np.arange(len(SIZES)), SIZES).astype(np.int32)
+  module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, 8)
+  value, gradient = jax.jit(
+    jax.value_and_grad(lambda x: peer.ours(x, jnp.asarray(labels), weights))
+  )(jnp.asarray(embeddings))
+  rows = doubles.tensor(embeddings, requires_grad=True)
+  expected = module(rows, doubles.tensor(labels, dtype=doubles.int64))
+  expected.backward()
+  same = np.allclose(value, expected.detach().numpy(), rtol=1e-9)
+  if peer.differs:
+    assert not same, f"no longer differs: {peer.differs}"
+    return
+  assert same
+  size = float(rows.grad.abs().max())
+  np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-9, atol=1e-9 * size)
