@@ -393,18 +393,6 @@ def class_mask(labels: Array, classes: int, where: Array) -> Array:
   return (labels[:, None] == jnp.arange(classes)[None]) & where[:, None]
 
 
-def cross_entropy(scores: Array, own: Array, scale: Array) -> Array:
-  """Cross-entropy of the logits scale * scores; 0 for a row of no class.
-
-  Written as log(1 + sum over the other classes of exp(their lead over the own one)):
-  a difference of two large numbers would lose the digits of a small loss, and the
-  rounding of 1 - probability those of its gradient.
-  """
-  lead = scale * (scores - _numerics.masked_sum(scores, own)[:, None])
-  loss = _numerics.softplus(_numerics.logsumexp(lead, ~own))
-  return jnp.where(jnp.any(own, axis=1), loss, 0)
-
-
 def logsumexp_over_rows(values: Array, where: Array, axis_name: str | None) -> Array:
   """[columns]: log sum exp over the kept rows of all devices; -inf over none."""
   local = _numerics.logsumexp(values, where, axis=0)

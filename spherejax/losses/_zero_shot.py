@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _classes
 
 
 def split_by_class(
@@ -214,7 +214,7 @@ def zero_shot_prediction(
 
   def predict(z: Array, own: Array, predictor: Array) -> Array:
     scores = _product(_product(z, predictor), embeddings.T)
-    return _batch.cross_entropy(scores, own, multiplier)
+    return _classes.cross_entropy(scores, own, multiplier)
 
   losses = [predict(z_a, own_a, fit(z_b, own_b)), predict(z_b, own_b, fit(z_a, own_a))]
   return jnp.concatenate(losses).astype(dtype)
