@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter):
         table[report.nodeid.partition("[")[2].rstrip("]")] = found
   if not table:
     return
-  checks = list(next(iter(table.values())))
+  checks = list(max(table.values(), key=len))
   width = max(map(len, table))
   terminalreporter.section("losses")
   terminalreporter.line(" ".join([" " * width, *checks]))
