@@ -12,6 +12,7 @@ from spherejax.losses._adaptive_scale import dynamic_scale_init as dynamic_scale
 from spherejax.losses._adaptive_scale import (
   dynamic_scale_update as dynamic_scale_update,
 )
+from spherejax.losses._angular import angular as angular
 from spherejax.losses._angular_margin import arcface as arcface
 from spherejax.losses._angular_margin import cosface as cosface
 from spherejax.losses._angular_margin import (
@@ -52,6 +53,8 @@ from spherejax.losses._dynamic_soft_margin import (
 from spherejax.losses._dynamic_soft_margin import (
   dynamic_soft_margin_from_distance as dynamic_soft_margin_from_distance,
 )
+from spherejax.losses._fast_ap import fast_ap as fast_ap
+from spherejax.losses._fast_ap import fast_ap_from_distance as fast_ap_from_distance
 from spherejax.losses._hadsell import hadsell_contrastive as hadsell_contrastive
 from spherejax.losses._hadsell import (
   hadsell_contrastive_from_distance as hadsell_contrastive_from_distance,
@@ -62,6 +65,10 @@ from spherejax.losses._hierarchy import (
 )
 from spherejax.losses._hierarchy import (
   soft_label_cross_entropy as soft_label_cross_entropy,
+)
+from spherejax.losses._histogram import histogram as histogram
+from spherejax.losses._histogram import (
+  histogram_from_similarity as histogram_from_similarity,
 )
 from spherejax.losses._intra_pair_variance import (
   intra_pair_variance as intra_pair_variance,
@@ -100,6 +107,8 @@ from spherejax.losses._n_pair import n_pair as n_pair
 from spherejax.losses._n_pair import n_pair_from_similarity as n_pair_from_similarity
 from spherejax.losses._nca import nca as nca
 from spherejax.losses._nca import nca_from_distance as nca_from_distance
+from spherejax.losses._pnp import pnp as pnp
+from spherejax.losses._pnp import pnp_from_similarity as pnp_from_similarity
 from spherejax.losses._proxy import proxy_anchor as proxy_anchor
 from spherejax.losses._proxy_nca import proxy_nca as proxy_nca
 from spherejax.losses._proxy_nca import proxy_nca_plus_plus as proxy_nca_plus_plus
@@ -110,6 +119,10 @@ from spherejax.losses._pull import (
   inverse_frequency_weights as inverse_frequency_weights,
 )
 from spherejax.losses._pull import pull as pull
+from spherejax.losses._ranked_list import ranked_list as ranked_list
+from spherejax.losses._ranked_list import (
+  ranked_list_from_distance as ranked_list_from_distance,
+)
 from spherejax.losses._robust import adversarial_training as adversarial_training
 from spherejax.losses._robust import nearest_proxy_angles as nearest_proxy_angles
 from spherejax.losses._robust import (
@@ -127,6 +140,10 @@ from spherejax.losses._selfsup import info_nce_repulsion as info_nce_repulsion
 from spherejax.losses._selfsup import nt_xent as nt_xent
 from spherejax.losses._signal_to_noise import (
   signal_to_noise_contrastive as signal_to_noise_contrastive,
+)
+from spherejax.losses._smooth_ap import smooth_ap as smooth_ap
+from spherejax.losses._smooth_ap import (
+  smooth_ap_from_similarity as smooth_ap_from_similarity,
 )
 from spherejax.losses._soft_triple import multi_proxy as multi_proxy
 from spherejax.losses._soft_triple import soft_triple as soft_triple
@@ -147,6 +164,10 @@ from spherejax.losses._threshold_consistent import (
 )
 from spherejax.losses._triplet import triplet as triplet
 from spherejax.losses._triplet import triplet_from_distance as triplet_from_distance
+from spherejax.losses._tuplet import tuplet_margin as tuplet_margin
+from spherejax.losses._tuplet import (
+  tuplet_margin_from_similarity as tuplet_margin_from_similarity,
+)
 from spherejax.losses._zero_shot import (
   ridge_attribute_embeddings as ridge_attribute_embeddings,
 )
@@ -162,6 +183,7 @@ __all__ = [
   "adacos_update",
   "adversarial_training",
   "alignment",
+  "angular",
   "arcface",
   "barlow_twins",
   "circle",
@@ -184,11 +206,15 @@ __all__ = [
   "dynamic_scale_update",
   "dynamic_soft_margin",
   "dynamic_soft_margin_from_distance",
+  "fast_ap",
+  "fast_ap_from_distance",
   "generalized_lifted_structure",
   "generalized_lifted_structure_from_distance",
   "hadsell_contrastive",
   "hadsell_contrastive_from_distance",
   "hierarchical_cross_entropy",
+  "histogram",
+  "histogram_from_similarity",
   "hyperspherical",
   "info_nce",
   "info_nce_bound",
@@ -226,14 +252,20 @@ __all__ = [
   "normface_negative_margin",
   "nt_xent",
   "p2s_grad",
+  "pnp",
+  "pnp_from_similarity",
   "proxy_anchor",
   "proxy_cap",
   "proxy_distance_ratio",
   "proxy_nca",
   "proxy_nca_plus_plus",
   "pull",
+  "ranked_list",
+  "ranked_list_from_distance",
   "ridge_attribute_embeddings",
   "signal_to_noise_contrastive",
+  "smooth_ap",
+  "smooth_ap_from_similarity",
   "soft_label_cross_entropy",
   "soft_triple",
   "softmax",
@@ -248,6 +280,8 @@ __all__ = [
   "trades",
   "triplet",
   "triplet_from_distance",
+  "tuplet_margin",
+  "tuplet_margin_from_similarity",
   "uniformity",
   "vicreg",
   "zero_shot_prediction",

@@ -1,0 +1,153 @@
+"""The histogram loss: positive pairs less similar than negative ones."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _histograms
+
+
+def histogram(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  bins: int = 100,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Histogram loss: how likely a negative pair is more similar than a positive one.
+
+  With h+ and h- the histograms of the similarities of all positive and all negative
+  pairs of the batch, each of sum 1, on bins + 1 nodes from -1 to 1,
+
+      L = sum_r h-_r sum_{q <= r} h+_q
+
+  Row i gives the half of what its negatives add to L, and the half of what its
+  positives do, times the number of kept rows.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    bins: number of intervals of [-1, 1], at least 1. Static.
+    normalize: "l2", "unit_ball" or "none". Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the similarities. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+
+  Returns:
+    [batch], dtype of `embeddings`; 0 for masked rows, and for all rows if the batch has
+    no positive or no negative pair. `loss.mean()` is the paper's scalar.
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers, bins not a static
+      integer.
+    ValueError: shapes do not match, bins is below 1, or an unknown `normalize`.
+
+  Differentiable in: embeddings; derivative 0 at a node.
+  Cost: O(batch^2 (dim + bins)) time.
+
+  Source: Ustinova & Lempitsky 2016, "Learning deep embeddings with histogram loss",
+  eqs. 1 to 4.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.histogram(x, jnp.array([0, 0, 1]), bins=10).round(2)
+    Array([1.12, 1.12, 0.75], dtype=float32)
+  """
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  parts = _batch.over_pairs(_terms(bins), batch, _batch.dot, miner, block_size)
+  loss = _overlap(parts, batch.where, axis_name)
+  return loss.astype(batch.dtype)
+
+
+def _terms(bins: int) -> Callable[[_batch.Block], tuple[Array, ...]]:
+  """Histograms of each row's positives and negatives, and how many they are."""
+  _checks.count("bins", bins)
+
+  def terms(block: _batch.Block) -> tuple[Array, ...]:
+    selections = block.positives, block.negatives
+    return (
+      *_histograms.histograms(block.values, selections, -1.0, 1.0, bins),
+      *(_batch.count_over(selection, block.values.dtype) for selection in selections),
+    )
+
+  return terms
+
+
+def _overlap(parts: tuple[Array, ...], where: Array, axis_name: str | None) -> Array:
+  near, far, positives, negatives = parts
+  near, far = (
+    _numerics.divide(rows, _batch.total(jnp.sum(counts), axis_name))
+    for rows, counts in ((near, positives), (far, negatives))
+  )
+  rows = _batch.number(where[:, None], axis_name, near.dtype)
+  below = jnp.cumsum(near, axis=1)
+  # Gathered, not summed over devices: the sums are differentiated.
+  all_below, all_far = (
+    jnp.sum(_batch.gather(jnp.sum(x, axis=0, keepdims=True), axis_name), axis=0)
+    for x in (below, far)
+  )
+  shares = far * all_below[None] + below * all_far[None]
+  return rows / 2 * jnp.sum(shares, axis=1)
+
+
+def histogram_from_similarity(
+  similarities: Float[ArrayLike, "queries references"],
+  positives: _batch.Selection,
+  negatives: _batch.Selection,
+  *,
+  bins: int = 100,
+  where: Bool[ArrayLike, " queries"] | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " queries"]:
+  """Histogram loss from a matrix of similarities.
+
+  The matrix form of `histogram`; a pair in neither mask is ignored.
+
+      L = sum_r h-_r sum_{q <= r} h+_q
+
+  Args:
+    similarities: [queries, references], floating; what is outside [-1, 1] counts as
+      the end that it is beyond.
+    positives: [queries, references], boolean, or weights, not differentiated.
+    negatives: [queries, references], boolean or weights.
+    bins: number of intervals of [-1, 1], at least 1. Static.
+    where: [queries], boolean, True keeps. None keeps all.
+    axis_name: mapped axis over which the queries are spread.
+
+  Returns:
+    [queries], dtype of `similarities`; 0 for masked rows.
+
+  Raises:
+    TypeError: similarities are not floating, masks neither boolean nor floating, bins
+      not a static integer.
+    ValueError: shapes do not match, or bins is below 1.
+
+  Differentiable in: similarities; derivative 0 at a node.
+  Cost: O(queries references bins).
+
+  Source: Ustinova & Lempitsky 2016, "Learning deep embeddings with histogram loss".
+
+  Example:
+    >>> same = jnp.array([[True, False]])
+    >>> s = jnp.array([[0.0, 0.5]])
+    >>> spherejax.losses.histogram_from_similarity(s, same, ~same)
+    Array([1.], dtype=float32)
+  """
+  block, dtype = _batch.matrix(
+    similarities, positives, negatives, where, "similarities"
+  )
+  loss = _overlap(_terms(bins)(block), block.where, axis_name)
+  return loss.astype(dtype)

@@ -1,0 +1,165 @@
+"""Smooth-AP: average precision with sigmoids for the comparisons of ranks."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.losses import _batch, _positives
+
+
+def smooth_ap(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  temperature: Real[ArrayLike, ""] = 0.01,
+  include_self: bool = False,
+  normalize: str = "l2",
+  where: Bool[ArrayLike, " batch"] | None = None,
+  references: _batch.References | None = None,
+  miner: _batch.Miner | None = None,
+  block_size: int | None = None,
+  axis_name: str | None = None,
+) -> Float[Array, " batch"]:
+  """Smooth-AP loss: one minus average precision, ranks counted by sigmoids.
+
+      g(u) = 1 / (1 + exp(-u / temperature))
+      r+_ij = 1 + sum_{k positive, k != j} g(S_ik - S_ij)
+      r-_ij = sum_{k negative} g(S_ik - S_ij)
+      loss_i = 1 - mean_{j positive} r+_ij / (r+_ij + r-_ij)
+
+  As the temperature goes to 0 this is one minus the average precision of the ranking.
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    temperature: positive, in units of a similarity, may be traced.
+    include_self: True counts the example itself, at similarity 1, among its positives,
+      as the released code does. Static.
+    normalize: "l2", "unit_ball" or "none". Static.
+    where: [batch], boolean, True keeps. None keeps all.
+    references: what the batch is compared with. None is the batch itself.
+    miner: chooses the pairs that count, of the similarities. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x batch. None takes all at once.
+    axis_name: mapped axis over which the batch is spread; the values are those of
+      the local rows in the batch of all devices.
+      Weights count as True.
+
+  Returns:
+    [batch], dtype of `embeddings`, in [0, 1); 0 for masked rows and rows without a
+    positive. `loss.sum()` over the number of rows with a positive is the paper's
+    scalar.
+
+  Raises:
+    TypeError: embeddings are not floating, labels not integers.
+    ValueError: shapes do not match, an unknown `normalize`, or a static temperature
+      that is not positive.
+
+  Differentiable in: embeddings, temperature; in reverse mode.
+  Cost: O(batch^2 (dim + largest class)) time and O(batch^2) memory: one pass over the
+  matrix for each positive of a row. Classes may have any sizes, rows any order.
+
+  Source: Brown et al. 2020, "Smooth-AP: smoothing the path towards large-scale image
+  retrieval", eq. 7.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    >>> spherejax.losses.smooth_ap(x, jnp.array([0, 0, 1]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
+  """
+  batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  terms = _terms(temperature, include_self, batch.anchors.dtype)
+  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  return loss.astype(batch.dtype)
+
+
+def _terms(
+  temperature: ArrayLike, include_self: bool, dtype: jnp.dtype
+) -> Callable[[_batch.Block], Array]:
+  _checks.positive("temperature", temperature)
+  width = _checks.scalar("temperature", temperature, dtype)
+
+  def terms(block: _batch.Block) -> Array:
+    near, far = with_itself(block, include_self)
+    operands = block.values, width
+    missed = _positives.sum_over(_missed, near, (near, far), operands)
+    return _numerics.divide(missed, _batch.count_over(near, dtype))
+
+  return terms
+
+
+def _missed(
+  hit: Array, masks: tuple[Array, Array], operands: tuple[Array, Array]
+) -> Array:
+  """[rows]: one minus the precision at one positive of each row; 0 without one."""
+  positives, negatives = masks
+  above = ranks_above(hit, operands)
+  own = 1 + _numerics.masked_sum(above, positives & ~hit)
+  others = _numerics.masked_sum(above, negatives)
+  return jnp.where(jnp.any(hit, axis=1), others / (own + others), 0)
+
+
+def ranks_above(hit: Array, operands: tuple[Array, Array]) -> Array:
+  """[rows, references]: how much each entry ranks above that of the hit."""
+  values, temperature = operands
+  at = jnp.sum(jnp.where(hit, values, 0), axis=1, keepdims=True)
+  return jax.nn.sigmoid((values - at) / temperature)
+
+
+def with_itself(block: _batch.Block, include_self: bool) -> tuple[Array, Array]:
+  """Masks of positives, with the example itself if asked for, and of negatives."""
+  positives, negatives = map(_batch.chosen, (block.positives, block.negatives))
+  if include_self and block.itself is not None:
+    positives |= block.itself
+  return positives, negatives
+
+
+def smooth_ap_from_similarity(
+  similarities: Float[ArrayLike, "queries references"],
+  positives: Bool[ArrayLike, "queries references"],
+  negatives: Bool[ArrayLike, "queries references"],
+  *,
+  temperature: Real[ArrayLike, ""] = 0.01,
+  where: Bool[ArrayLike, " queries"] | None = None,
+) -> Float[Array, " queries"]:
+  """Smooth-AP loss from a matrix of similarities.
+
+  The matrix form of `smooth_ap`; a pair in neither mask is ignored. To count a query
+  among its own positives, mark it as one.
+
+      loss_i = 1 - mean_{j positive} r+_ij / (r+_ij + r-_ij)
+
+  Args:
+    similarities: [queries, references], floating.
+    positives: [queries, references], boolean.
+    negatives: [queries, references], boolean.
+    temperature: positive, in units of a similarity, may be traced.
+    where: [queries], boolean, True keeps. None keeps all.
+
+  Returns:
+    [queries], dtype of `similarities`; 0 for masked rows.
+
+  Raises:
+    TypeError: similarities are not floating, a mask is not boolean.
+    ValueError: shapes do not match, or a static temperature that is not positive.
+
+  Differentiable in: similarities, temperature; in reverse mode.
+  Cost: O(queries references) for each positive of a query.
+
+  Source: Brown et al. 2020, "Smooth-AP", eq. 7.
+
+  Example:
+    >>> same = jnp.array([[True, False]])
+    >>> s = jnp.array([[0.5, 0.5]])
+    >>> spherejax.losses.smooth_ap_from_similarity(s, same, ~same)
+    Array([0.3333333], dtype=float32)
+  """
+  block, dtype = _batch.matrix(
+    similarities, positives, negatives, where, "similarities"
+  )
+  return _terms(temperature, False, block.values.dtype)(block).astype(dtype)

@@ -1,0 +1,192 @@
+"""Identities and limits of the losses that compare each positive with a list."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses
+
+LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
+
+
+def average_precision(similarities, positives, negatives):
+  """One minus the average precision of each row, by counting; no ties."""
+  values = np.zeros(len(similarities))
+  for i, row in enumerate(similarities):
+    near = np.flatnonzero(positives[i])
+    for p in near:
+      own = 1 + sum(row[k] > row[p] for k in near)
+      other = sum(row[k] > row[p] for k in np.flatnonzero(negatives[i]))
+      values[i] += other / (own + other) / len(near)
+  return values
+
+
+@pytest.fixture
+def ranking():
+  """Rows whose entries are 30 different squared distances in steps of 0.125."""
+  generator = np.random.default_rng(4)
+  matrix = np.stack([generator.permutation(31) for _ in range(6)]) * 0.125
+  role = generator.integers(0, 3, (6, 31))
+  role[4] = 1  # no positive
+  role[5] = 0  # no negative
+  return matrix, role == 0, role == 1
+
+
+def test_fast_ap_is_average_precision_on_the_nodes(ranking, x64):
+  matrix, positives, negatives = ranking
+  loss = jax.jit(functools.partial(losses.fast_ap_from_distance, bins=32))
+  right = average_precision(-matrix, positives, negatives)
+  np.testing.assert_allclose(loss(matrix, positives, negatives), right, rtol=1e-12)
+  gradient = jax.grad(lambda d: loss(d, positives, negatives).sum())(matrix)
+  np.testing.assert_array_equal(gradient, np.zeros(matrix.shape))  # 0 at every node
+
+
+def test_smooth_ap_tends_to_average_precision(ranking, x64):
+  matrix, positives, negatives = ranking
+  loss = jax.jit(losses.smooth_ap_from_similarity)
+  values = loss(-matrix, positives, negatives, temperature=1e-3)
+  right = average_precision(-matrix, positives, negatives)
+  np.testing.assert_allclose(values, right, atol=1e-15)
+  assert right[4] == right[5] == 0
+  warm = loss(-matrix, positives, negatives, temperature=1.0)
+  assert (warm >= 0).all()
+  assert (warm < 1).all()
+  # With exponent 1, one negative in the list, PNP "Dq" differs only by its own ranks.
+  counts = losses.pnp_from_similarity(-matrix, positives, negatives, temperature=1e-3)
+  before = [
+    sum(matrix[i, k] < matrix[i, p] for p in np.flatnonzero(positives[i])
+        for k in np.flatnonzero(negatives[i])) / max(positives[i].sum(), 1)
+    for i in range(6)
+  ]  # fmt: skip
+  np.testing.assert_allclose(counts, before, atol=1e-12)
+
+
+def test_a_class_larger_than_all_others_and_any_order(x64):
+  """Loops as long as the largest class, under jit, vmap and grad."""
+  x = np.random.default_rng(1).normal(size=(2, 20, 3))
+  labels = np.stack([np.zeros(20, int), np.arange(20) // 12])
+  labels[0, 7] = 1
+
+  def total(x, labels):
+    return losses.smooth_ap(x, labels, temperature=0.1).sum()
+
+  call = jax.jit(jax.vmap(jax.value_and_grad(total)))
+  values, gradients = call(x, labels)
+  single = jax.jit(jax.value_and_grad(total))
+  for k in range(2):
+    value, gradient = single(x[k], labels[k])
+    np.testing.assert_allclose(values[k], value, rtol=1e-12)
+    np.testing.assert_allclose(gradients[k], gradient, rtol=1e-10, atol=1e-13)
+    assert np.abs(gradient).max() > 1e-3
+
+
+def test_tuplet_margin_at_margin_0_and_beyond(x64):
+  s = np.array([[0.8, 0.6, 0.3, -0.2]])
+  same = np.array([[True, True, False, False]])
+  loss = jax.jit(losses.tuplet_margin_from_similarity)
+  plain = sum(
+    math.log(1 + sum(math.exp(5 * (n - p)) for n in (0.3, -0.2))) for p in (0.8, 0.6)
+  )
+  np.testing.assert_allclose(loss(s, same, ~same, scale=5.0, margin=0.0), [plain])
+  eased = loss(s, same, ~same, scale=5.0, margin=0.1)
+  assert eased[0] < plain  # narrower angles
+  # A positive closer than the margin counts as farther: cos(0 - m) < 1.
+  one = np.array([[1.0, 0.3]])
+  same = np.array([[True, False]])
+  np.testing.assert_allclose(
+    loss(one, same, ~same, scale=5.0, margin=0.4),
+    [math.log(1 + math.exp(5 * (0.3 - math.cos(0.4))))],
+  )
+
+
+def test_angular_identity_with_its_hinge(x64):
+  """The exponent is the hinge's argument less 2 - 6 t, for unit vectors."""
+  x = np.random.default_rng(2).normal(size=(3, 4))
+  x /= np.linalg.norm(x, axis=1, keepdims=True)
+  labels = np.array([0, 0, 1])
+  for angle in (0.5, 0.9):
+    t = math.tan(angle) ** 2
+    centre = (x[0] + x[1]) / 2
+    hinge = ((x[0] - x[1]) ** 2).sum() - 4 * t * ((x[2] - centre) ** 2).sum()
+    values = losses.angular(x, labels, angle=angle)
+    np.testing.assert_allclose(
+      values, [np.logaddexp(0, hinge - 2 + 6 * t)] * 2 + [0], rtol=1e-12
+    )
+
+
+def test_angular_against_references_takes_partners_there(x64):
+  generator = np.random.default_rng(3)
+  x, memory = generator.normal(size=(4, 3)), generator.normal(size=(7, 3))
+  labels, classes = np.array([0, 1, 0, 4]), np.array([0, 0, 1, 2, 2, 0, 1])
+  references = losses.References(memory, classes)
+  x /= np.linalg.norm(x, axis=1, keepdims=True)
+  z = memory / np.linalg.norm(memory, axis=1, keepdims=True)
+  right = np.zeros(4)
+  for i in range(4):
+    for p in np.flatnonzero(classes == labels[i]):
+      terms = [
+        4 * (x[i] + z[p]) @ z[n] - 4 * x[i] @ z[p]
+        for n in np.flatnonzero(classes != labels[i])
+      ]
+      right[i] += math.log(1 + sum(map(math.exp, terms)))
+  values = jax.jit(
+    lambda x: losses.angular(x, labels, references=references, block_size=3)
+  )(x)
+  np.testing.assert_allclose(values, right, rtol=1e-12)
+
+
+def test_histogram_of_separated_and_of_mixed_pairs(x64):
+  same = np.array([[True, True, False, False]])
+  loss = functools.partial(losses.histogram_from_similarity, bins=4)
+  assert loss(np.array([[1.0, 0.5, 0.0, -1.0]]), same, ~same) == 0
+  assert loss(np.array([[-1.0, -0.5, 0.5, 1.0]]), same, ~same) == 1
+  # Equal histograms: half of the pairs before, and those on the same node.
+  np.testing.assert_allclose(loss(np.array([[0.0, 0.5, 0.0, 0.5]]), same, ~same), 0.75)
+
+
+def test_ranked_list_at_temperature_0_is_a_mean(x64):
+  d = np.array([[1.0, 1.4, 0.2, 0.9, 1.1]])
+  same = np.array([[True, True, True, False, False]])
+  values = losses.ranked_list_from_distance(
+    d, same, ~same, negative_temperature=0.0, balance=0.25
+  )
+  np.testing.assert_allclose(values, 0.75 * 0.4 + 0.25 * 0.2)
+  hot = losses.ranked_list_from_distance(
+    d, same, ~same, negative_temperature=1e3, balance=1.0
+  )
+  np.testing.assert_allclose(hot, 0.3)  # the nearest negative alone
+
+
+def test_blocks_bound_the_memory():
+  """At 4096 rows: blocks of 256 take less than a fourth of one matrix."""
+  x = jax.ShapeDtypeStruct((4096, 16), jnp.float32)
+  labels = jax.ShapeDtypeStruct((4096,), jnp.int32)
+  for loss in (losses.smooth_ap, losses.angular):
+
+    def total(x, labels, loss=loss):
+      return loss(x, labels, block_size=128).sum()
+
+    compiled = jax.jit(jax.grad(total)).lower(x, labels).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 4096**2 * 4 / 2
+
+
+@pytest.mark.parametrize(
+  ("call", "message"),
+  [
+    (lambda x, y: losses.smooth_ap(x, y, temperature=0.0), "temperature must be"),
+    (lambda x, y: losses.pnp(x, y, penalty="X"), "'X'"),
+    (lambda x, y: losses.pnp(x, y, steepness=-1.0), "steepness must be"),
+    (lambda x, y: losses.fast_ap(x, y, bins=0), "bins must be at least 1, got 0"),
+    (lambda x, y: losses.histogram(x, y, bins=0), "bins must be at least 1, got 0"),
+    (lambda x, y: losses.tuplet_margin(x, y, scale=0.0), "scale must be"),
+    (lambda x, y: losses.angular(x, y, angle=1.6), "angle must be"),
+    (lambda x, y: losses.ranked_list(x, y, balance=1.5), "balance must be"),
+  ],
+)
+def test_errors(call, message, unchecked):
+  with pytest.raises(ValueError, match=message):
+    call(np.eye(3, dtype=np.float32), np.zeros(3, np.int32))
