@@ -117,7 +117,7 @@ def test_gradients_equal_the_formulas(mass, beta, x64):
     result = pooling.gsp(features, prototypes, mass=mass, inverse_temperature=beta)
     return result.pooled[0] @ to_pooled + result.attributes[0] @ to_attributes
 
-  gradients = jax.grad(loss, (0, 1, 2, 3))(features, prototypes, mass, beta)
+  gradients = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(features, prototypes, mass, beta)
   expected = reference_gradients(
     features[0], prototypes, mass, beta, to_pooled, to_attributes
   )
@@ -147,7 +147,7 @@ def test_corrected_proposition_of_the_paper(x64):
   eta = rho @ by_rho - n * (q @ rho)
   k = 1 - mass - n * (rho @ rho)
   expected = -beta * (plan * by_plan - n * plan * (q - eta / k * rho))
-  np.testing.assert_allclose(jax.grad(of_costs)(costs), expected, atol=1e-12)
+  np.testing.assert_allclose(jax.jit(jax.grad(of_costs))(costs), expected, atol=1e-12)
 
 
 def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
@@ -297,11 +297,16 @@ def test_singular_inputs_have_finite_gradients(solver):
   where = np.ones((3, 4), bool)
   where[2] = False
   prototypes = np.array([[1, 0, 0], [0, 0, 0], [0.5, 0, 0], [1, 0, 0]], np.float32)
+
+  @jax.jit
+  def run(mass, beta):
+    return value_and_gradients(
+      features, prototypes, where, mass=mass, inverse_temperature=beta, solver=solver
+    )
+
   for beta in (1e-3, 5.0, 1e4):
     for mass in (0.25, 0.3, 1.0):
-      (_, result), gradients = value_and_gradients(
-        features, prototypes, where, mass=mass, inverse_temperature=beta, solver=solver
-      )
+      (_, result), gradients = run(mass, beta)
       for leaf in jax.tree.leaves((result, gradients)):
         assert np.isfinite(leaf).all()
       if solver == "newton":
@@ -313,9 +318,9 @@ def test_gradient_through_a_cost_of_zero_is_zero(x64):
   """One feature on the one prototype it sees: only the direct path remains."""
   features = np.array([[[0.5, 0.25], [0.0, 1.0], [-1.0, 0.0]]])
   prototypes = np.array([[0.5, 0.25]])
-  gradient = jax.grad(lambda f: pooling.gsp(f, prototypes, mass=0.4).weights[0, 1])(
-    features
-  )
+  gradient = jax.jit(
+    jax.grad(lambda f: pooling.gsp(f, prototypes, mass=0.4).weights[0, 1])
+  )(features)
   assert (gradient[0, 0] == 0).all()
   assert (gradient[0, 1] != 0).any()
 

@@ -24,7 +24,9 @@ def test_gradient_on_four_devices_equals_one(mapped):
   rng = np.random.default_rng(0)
   features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)
   prototypes = jnp.asarray(rng.normal(size=(3, 4)), jnp.float32)
-  expected = jax.grad(loss)(prototypes, features, LABELS, None)
+  expected = jax.jit(jax.grad(loss), static_argnums=3)(
+    prototypes, features, LABELS, None
+  )
 
   def local(prototypes, features, labels):
     gradient = jax.grad(loss)(prototypes, features, labels, "batch")
@@ -47,7 +49,7 @@ def test_gradient_on_four_devices_equals_one(mapped):
     )(prototypes, features, LABELS)
   else:
     run = jax.pmap if mapped == "pmap" else jax.vmap
+    run = jax.jit(run(local, axis_name="batch", in_axes=(None, 0, 0)))
     shards = features.reshape(4, 2, 6, 4), LABELS.reshape(4, 2)
-    gradient = run(local, axis_name="batch", in_axes=(None, 0, 0))(prototypes, *shards)
-    gradient = gradient[0]
+    gradient = run(prototypes, *shards)[0]
   np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
