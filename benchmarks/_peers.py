@@ -23,6 +23,7 @@ class Peer(NamedTuple):
     per_class: examples of each class.
     triplets: whether the peer writes out all triplets.
     largest: batch above which the peer needs more than 12 GB.
+    tolerance: how far the two may be apart in float64, relative.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -34,6 +35,7 @@ class Peer(NamedTuple):
   per_class: int = 4
   triplets: bool = False
   largest: int = 1 << 30
+  tolerance: float = 1e-9
 
 
 def _owned(classes: int, dim: int) -> dict[str, Any]:
@@ -124,6 +126,61 @@ PEERS = {
   ),
   "sup_con": Peer(_over_anchors(losses.sup_con), "SupConLoss"),
   "nt_xent": Peer(_two_views, "NTXentLoss", per_class=2, largest=512),
+  "tuplet_margin": Peer(
+    lambda x, y, w: (
+      jnp.sum(losses.tuplet_margin(x, y, margin=np.deg2rad(5.73))) / _positive_pairs(y)
+    ),
+    "TupletMarginLoss",
+  ),
+  "angular": Peer(
+    lambda x, y, w: (
+      jnp.sum(losses.angular(x, y, angle=np.deg2rad(40))) / _positive_pairs(y)
+    ),
+    "AngularLoss",
+    differs="the peer does not normalise the references",
+    sorts=True,
+  ),
+  "fast_ap": Peer(_over_anchors(losses.fast_ap), "FastAPLoss", sorts=True),
+  "smooth_ap": Peer(
+    _over_anchors(losses.smooth_ap, include_self=True),
+    "SmoothAPLoss",
+    differs="the peer takes examples a class for the number of classes",
+    sorts=True,
+    largest=256,
+  ),
+  "pnp": Peer(
+    lambda x, y, w: jnp.mean(losses.pnp(x, y, include_self=True)),
+    "PNPLoss",
+    sorts=True,
+    largest=256,
+  ),
+  "histogram": Peer(
+    _mean(losses.histogram), "HistogramLoss", sorts=True, triplets=True
+  ),
+  "ranked_list": Peer(
+    _mean(losses.ranked_list, negative_temperature=5.0),
+    "RankedListLoss",
+    lambda classes, dim: {"margin": 0.4, "Tn": 5},
+    tolerance=1e-3,  # the peer adds 1e-5 to sums of weights
+  ),
+  "p2s_grad": Peer(
+    # The peer takes the mean over classes of what ours takes half the sum of.
+    lambda x, y, w: jnp.mean(losses.p2s_grad(_cosines(x, w), y)) * 2 / w.shape[1],
+    "P2SGradLoss",
+    lambda classes, dim: {"descriptors_dim": dim, "num_classes": classes},
+    "weight",
+    tolerance=1e-5,  # the peer's weights have norm 1 to float32 only
+  ),
+  "large_margin_softmax": Peer(
+    lambda x, y, w: jnp.mean(
+      losses.large_margin_softmax(
+        _cosines(x, w), y, _norms(x)[:, None] * _norms(w.T)[None]
+      )
+    ),
+    "LargeMarginSoftmaxLoss",
+    _owned,
+    "W",
+  ),
   "normface": Peer(
     lambda x, y, w: jnp.mean(losses.normface(_cosines(x, w), y, scale=20.0)),
     "NormalizedSoftmaxLoss",

@@ -74,7 +74,7 @@ def test_a_mined_memory_in_blocks_is_the_matrix_form_of_the_same_pairs(
     np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", set(FORMS) - {"dynamic_soft_margin"})
+@pytest.mark.parametrize("name", sorted(set(FORMS) - {"dynamic_soft_margin"}))
 def test_a_weight_is_a_number_of_copies_of_the_pair(name, x64):
   generator = np.random.default_rng(3)
   matrix = generator.uniform(0.05, 0.95, (4, 6))

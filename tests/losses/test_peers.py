@@ -31,7 +31,7 @@ def doubles():
 def test_equals_the_peer(name, doubles):
   peer = _peers.PEERS[name]
   embeddings, labels = _peers.inputs(24, 8, peer.per_class)
-  if peer.per_class == 4:
+  if peer.per_class == 4 and not peer.differs:
     labels = np.repeat(np.arange(len(SIZES)), SIZES).astype(np.int32)
   module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, 8)
   value, gradient = jax.jit(
@@ -40,10 +40,12 @@ def test_equals_the_peer(name, doubles):
   rows = doubles.tensor(embeddings, requires_grad=True)
   expected = module(rows, doubles.tensor(labels, dtype=doubles.int64))
   expected.backward()
-  same = np.allclose(value, expected.detach().numpy(), rtol=1e-9)
+  same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance)
   if peer.differs:
     assert not same, f"no longer differs: {peer.differs}"
     return
   assert same
   size = float(rows.grad.abs().max())
-  np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-9, atol=1e-9 * size)
+  np.testing.assert_allclose(
+    gradient, rows.grad.numpy(), rtol=peer.tolerance, atol=peer.tolerance * size
+  )
