@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes, _positives
+from spherejax.losses import _batch, _positives
 
 
 def angular(
@@ -57,8 +57,9 @@ def angular(
       (0, pi / 2).
 
   Differentiable in: embeddings, angle; in reverse mode.
-  Cost: O(batch^2 dim largest class) time and O(batch^2) memory: one product for each
-  positive of a row, none of which is kept.
+  Cost: O(batch^2 (dim + largest class)) time; with blocks, devices or references
+  O(batch^2 dim largest class), one product for each positive of a row, none of which is
+  kept. O(batch^2) memory.
 
   Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 8.
 
@@ -70,12 +71,14 @@ def angular(
   _checks.between("angle", angle, 0, jnp.pi / 2, low_open=True, high_open=True)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   t = jnp.tan(_checks.scalar("angle", angle, batch.anchors.dtype)) ** 2
-  terms = _terms(batch.references, t)
+  # The whole matrix of a batch with itself has the rows of the positives as well.
+  whole = references is None and block_size is None and axis_name is None
+  terms = _terms(None if whole else batch.references, t)
   loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
   return loss.astype(batch.dtype)
 
 
-def _terms(references: Array, t: Array) -> Callable[[_batch.Block], Array]:
+def _terms(references: Array | None, t: Array) -> Callable[[_batch.Block], Array]:
   def terms(block: _batch.Block) -> Array:
     near = _batch.chosen(block.positives)
     masks = block.positives, block.negatives
@@ -84,16 +87,17 @@ def _terms(references: Array, t: Array) -> Callable[[_batch.Block], Array]:
   return terms
 
 
-def _pair(hit: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
+def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
   """[rows]: the loss of one positive pair of each row."""
   positives, negatives = masks
   values, references, t = operands
-  found = jnp.any(hit, axis=1)
-  index = _extremes.where_largest(hit.astype(values.dtype), hit)
-  partners = _batch.take_rows(references, jnp.where(found, index, 0))
-  together = values + _batch.dot(partners, references)
-  near = jnp.sum(jnp.where(hit, values, 0), axis=1, keepdims=True)
-  weight = jnp.sum(jnp.where(hit, positives, 0), axis=1).astype(values.dtype)
-  against = 4 * t * together - 2 * (1 + t) * near
+  partners = jnp.minimum(index, values.shape[1] - 1)
+  if references is None:
+    of_partners = _batch.take_rows(values, partners)
+  else:
+    of_partners = _batch.dot(_batch.take_rows(references, partners), references)
+  near = _positives.pick(values, index)
+  weight = _positives.pick(positives.astype(values.dtype), index)[:, 0]
+  against = 4 * t * (values + of_partners) - 2 * (1 + t) * near
   loss = _numerics.softplus(_batch.logsumexp_over(against, negatives))
-  return jnp.where(found, weight * loss, 0)
+  return jnp.where(_positives.exists(index, values), weight * loss, 0)

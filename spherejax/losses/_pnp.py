@@ -117,11 +117,11 @@ def _terms(
 def _step(
   function: Callable[[Array, Array, Array], Array],
 ) -> Callable[[Array, Array, tuple[Array, ...]], Array]:
-  def step(hit: Array, negatives: Array, operands: tuple[Array, ...]) -> Array:
+  def step(index: Array, negatives: Array, operands: tuple[Array, ...]) -> Array:
     values, temperature, steepness, exponent = operands
-    above = _smooth_ap.ranks_above(hit, (values, temperature))
+    above = _smooth_ap.ranks_above(index, (values, temperature))
     number = _numerics.masked_sum(above, negatives)
-    found = jnp.any(hit, axis=1)
+    found = _positives.exists(index, values)
     return jnp.where(found, function(number, steepness, exponent), 0)
 
   return step

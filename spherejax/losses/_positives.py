@@ -12,13 +12,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from spherejax.losses import _extremes
+
 
 def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any:
   """The state after a step for each positive, in the order of the columns.
 
   Args:
-    step: of the state and a mask [rows, references], one True in each row that has a
-      positive left, to the next state. Not differentiated.
+    step: of the state and the column [rows] of one positive of each row, beyond the
+      last column for rows that have none left, to the next state. Not differentiated.
     state: pytree of arrays.
     positives: [rows, references], boolean.
   """
@@ -31,7 +33,7 @@ def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any
 
   def turn(carried: tuple[Array, Any]) -> tuple[Array, Any]:
     current, state = carried
-    return after(current), step(state, columns == current[:, None])
+    return after(current), step(state, current)
 
   first = after(jnp.full(positives.shape[0], -1, jnp.int32))
   _, state = jax.lax.while_loop(
@@ -52,13 +54,42 @@ def sum_over(
   leaves anything in memory, and their number may depend on the data.
 
   Args:
-    step: of a mask with at most one positive of each row, `constants` and `operands`
-      to a pytree of floating arrays. It closes over no traced array.
+    step: of the column [rows] of one positive of each row, beyond the last column for
+      none, `constants` and `operands` to a pytree of floating arrays. It closes over no
+      traced array.
     positives: [rows, references], boolean.
     constants: pytree of arrays that are not differentiated.
     operands: pytree of floating arrays.
   """
   return _sum_over(step, positives, constants, operands)
+
+
+def exists(index: Array, like: Array) -> Array:
+  """[rows]: whether the column is one of the matrix."""
+  return index < like.shape[1]
+
+
+@jax.custom_vjp
+def pick(values: Array, index: Array) -> Array:
+  """[rows, 1]: the entry of each row in a column; something finite for none."""
+  inside = jnp.minimum(index, values.shape[1] - 1)
+  return jnp.take_along_axis(values, inside[:, None], axis=1)
+
+
+def _pick_forward(values: Array, index: Array) -> tuple[Array, tuple[Array, Array]]:
+  return pick(values, index), (values, index)
+
+
+def _pick_backward(
+  residuals: tuple[Array, Array], cotangent: Array
+) -> tuple[Array, None]:
+  # A comparison with the column is computed where it is used; a scatter is not.
+  values, index = residuals
+  hit = _extremes.one_hot(index, values.shape[1])
+  return jnp.where(hit, cotangent, 0), None
+
+
+pick.defvjp(_pick_forward, _pick_backward)
 
 
 def _added(first: Any, second: Any) -> Any:
@@ -70,9 +101,10 @@ def _zeros(like: Any) -> Any:
 
 
 def _total(step: Callable, positives: Array, constants: Any, operands: Any) -> Any:
-  result = jax.eval_shape(step, positives, constants, operands)
+  index = jnp.zeros(positives.shape[0], jnp.int32)
+  result = jax.eval_shape(step, index, constants, operands)
   return fold(
-    lambda sums, hit: _added(sums, step(hit, constants, operands)),
+    lambda sums, index: _added(sums, step(index, constants, operands)),
     _zeros(result),
     positives,
   )
@@ -90,8 +122,8 @@ def _forward(
 def _backward(step: Callable, residuals: Any, cotangent: Any) -> tuple[None, None, Any]:
   positives, constants, operands = residuals
 
-  def add(sums: Any, hit: Array) -> Any:
-    _, pull = jax.vjp(lambda x: step(hit, constants, x), operands)
+  def add(sums: Any, index: Array) -> Any:
+    _, pull = jax.vjp(lambda x: step(index, constants, x), operands)
     return _added(sums, pull(cotangent)[0])
 
   return None, None, fold(add, _zeros(operands), positives)

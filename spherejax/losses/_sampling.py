@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Key, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _mining
+from spherejax.losses import _batch, _mining, _positives
 
 FALLBACKS = ("skip", "uniform")
 
@@ -56,8 +56,8 @@ def mine_distance_weighted(
     TypeError: the matrix is not floating, a mask neither boolean nor floating.
     ValueError: shapes do not match, dim is below 2, an unknown `fallback` or `of`.
 
-  Not differentiated. Cost: O(queries references log references). The weights are
-  normalised row by row in the log domain, so that no row underflows.
+  Not differentiated. Cost: O(queries references) for each positive of a query. The
+  weights are normalised row by row in the log domain, so that no row underflows.
 
   Source: Wu et al. 2017, "Sampling matters in deep embedding learning", section 4.
 
@@ -87,42 +87,41 @@ def mine_distance_weighted(
   found = jnp.any(eligible, axis=1, keepdims=True)
   highest = jnp.max(jnp.where(eligible, log_weights, -jnp.inf), 1, keepdims=True)
   weights = jnp.where(eligible, jnp.exp(log_weights - highest), 0)
-  uniform = _uniform(key, rows, d.shape[0], (d.shape[1],), dtype)
-  drawn = _draw(weights, eligible, near & found, uniform)
+  keys = _row_keys(key, rows, len(d))
+  drawn = _draw(weights, eligible, near & found, keys)
   return _mining.keep(block.positives, found), drawn
 
 
-def _uniform(
-  key: ArrayLike,
-  rows: ArrayLike | None,
-  count: int,
-  shape: tuple[int, ...],
-  dtype: jnp.dtype,
-) -> Array:
-  """[count, *shape] uniform numbers in [0, 1), each row from its own key."""
+def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
+  """[count], a key of its own for each row."""
   index = jnp.arange(count) if rows is None else jnp.asarray(rows)
   _checks.integer("rows", index)
   _checks.shape("rows", index, (count,), "the rows of the matrix")
-
-  def of_row(row: Array) -> Array:
-    return jax.random.uniform(jax.random.fold_in(jnp.asarray(key), row), shape, dtype)
-
-  return jax.vmap(of_row)(index)
+  return jax.vmap(lambda row: jax.random.fold_in(jnp.asarray(key), row))(index)
 
 
-def _draw(weights: Array, eligible: Array, draws: Array, uniform: Array) -> Array:
-  """How often each column is drawn, with one draw where `draws` is True."""
+def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:
+  """How often each column is drawn, with one draw for every True of `draws`."""
+  dtype = weights.dtype
   # Only eligible columns may step up, whatever the order in which a sum was rounded.
   steps = jax.lax.cummax(
     jnp.where(eligible, jnp.cumsum(weights, axis=1), 0), axis=weights.ndim - 1
   )
-  total = steps[:, -1:]
+  total = steps[:, -1]
   below_total = jnp.nextafter(total, jnp.zeros_like(total))
-  points = jnp.minimum(uniform * total, below_total)
-  ordered = jnp.sort(jnp.where(draws, points, jnp.inf), axis=1)
-  reached = jax.vmap(jnp.searchsorted)(ordered, steps)  # how many points are below
-  counts = jnp.diff(reached, axis=1, prepend=0)
-  return counts.astype(weights.dtype)
+
+  def step(state: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
+    number, counts = state
+    fresh = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
+    uniform = jax.vmap(lambda key: jax.random.uniform(key, (), dtype))(fresh)
+    point = jnp.minimum(uniform * total, below_total)
+    column = jnp.sum(steps <= point[:, None], axis=1, dtype=jnp.int32)
+    column = jnp.where(_positives.exists(index, steps), column, steps.shape[1])
+    row = jnp.arange(len(column))
+    return number + 1, counts.at[row, column].add(1, mode="drop", unique_indices=True)
+
+  state = jnp.zeros((), jnp.int32), jnp.zeros_like(weights)
+  return _positives.fold(step, state, draws)[1]
 
 
 def mine_uniform_histogram(
@@ -182,7 +181,9 @@ def mine_uniform_histogram(
     _checks.count(name, number)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   shape = (bins, positives_per_bin + negatives_per_bin)
-  uniform = _uniform(key, rows, block.values.shape[0], shape, block.values.dtype)
+  keys = _row_keys(key, rows, len(block.values))
+  dtype = block.values.dtype
+  uniform = jax.vmap(lambda key: jax.random.uniform(key, shape, dtype))(keys)
 
   def drawn(selection: Array, points: Array) -> Array:
     return jax.vmap(_from_bins)(block.values, _batch.chosen(selection), points)

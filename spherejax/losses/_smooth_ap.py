@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _positives
+from spherejax.losses import _batch, _extremes, _positives
 
 
 def smooth_ap(
@@ -94,21 +94,21 @@ def _terms(
 
 
 def _missed(
-  hit: Array, masks: tuple[Array, Array], operands: tuple[Array, Array]
+  index: Array, masks: tuple[Array, Array], operands: tuple[Array, Array]
 ) -> Array:
   """[rows]: one minus the precision at one positive of each row; 0 without one."""
   positives, negatives = masks
-  above = ranks_above(hit, operands)
+  above = ranks_above(index, operands)
+  hit = _extremes.one_hot(index, above.shape[1])
   own = 1 + _numerics.masked_sum(above, positives & ~hit)
   others = _numerics.masked_sum(above, negatives)
-  return jnp.where(jnp.any(hit, axis=1), others / (own + others), 0)
+  return jnp.where(_positives.exists(index, above), others / (own + others), 0)
 
 
-def ranks_above(hit: Array, operands: tuple[Array, Array]) -> Array:
-  """[rows, references]: how much each entry ranks above that of the hit."""
+def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
+  """[rows, references]: how much each entry ranks above that in a column."""
   values, temperature = operands
-  at = jnp.sum(jnp.where(hit, values, 0), axis=1, keepdims=True)
-  return jax.nn.sigmoid((values - at) / temperature)
+  return jax.nn.sigmoid((values - _positives.pick(values, index)) / temperature)
 
 
 def with_itself(block: _batch.Block, include_self: bool) -> tuple[Array, Array]:

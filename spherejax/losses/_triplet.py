@@ -199,18 +199,19 @@ def _settings(
 def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
   """A step over one positive of each row: [rows], the softplus of its triplets."""
 
-  def step(hit: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
+  def step(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
     values, margin = operands
     positives, negatives = masks
-    near = jnp.sum(jnp.where(hit, values, 0), axis=1, keepdims=True)
-    weight = jnp.sum(jnp.where(hit, positives, 0), axis=1).astype(values.dtype)
+    near = _positives.pick(values, index)
+    weight = _positives.pick(positives.astype(values.dtype), index)[:, 0]
     far = _batch.chosen(negatives)
     if kind != "all":
       fixed, at = jax.lax.stop_gradient(values), jax.lax.stop_gradient(near)
       limit = at + jax.lax.stop_gradient(margin)
       far = _triplet_counts.is_counted(fixed, at, limit, far, kind, False)
     terms = _numerics.softplus(jnp.where(far, near - values + margin, -jnp.inf))
-    return weight * _batch.sum_over(terms, _kept(negatives, far))
+    found = _positives.exists(index, values)
+    return jnp.where(found, weight * _batch.sum_over(terms, _kept(negatives, far)), 0)
 
   return step
 

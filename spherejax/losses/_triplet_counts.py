@@ -99,22 +99,30 @@ def _by_loop(
   weighted = positives.dtype != jnp.bool_ or negatives.dtype != jnp.bool_
   weights = negatives.astype(dtype)
 
-  def step(sums: tuple[Array, Array], hit: Array) -> tuple[Array, Array]:
-    pulled, pushed = sums
-    near, limit = (
-      jnp.sum(jnp.where(hit, x, 0), axis=1, keepdims=True) for x in (values, limits)
-    )
-    found = jnp.any(hit, axis=1, keepdims=True)
-    counted = found & is_counted(values, near, limit, eligible, kind, strict)
+  def step(sums: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
+    near, limit = (_positives.pick(x, index) for x in (values, limits))
+    counted = is_counted(values, near, limit, eligible, kind, strict)
+    counted &= _positives.exists(index, values)[:, None]
     if not weighted:
-      count = jnp.sum(counted, axis=1, keepdims=True, dtype=jnp.int32).astype(dtype)
-      return jnp.where(hit, count, pulled), pushed + counted.astype(dtype)
-    own = jnp.sum(jnp.where(hit, positives, 0), axis=1, keepdims=True).astype(dtype)
+      number = jnp.sum(counted, axis=1, dtype=jnp.int32).astype(dtype)
+      return _added(sums, index, number, counted.astype(dtype))
+    own = _positives.pick(positives.astype(dtype), index)
     terms = jnp.where(counted, own * weights, 0)
-    total = jnp.sum(terms, axis=1, keepdims=True)
-    return jnp.where(hit, total, pulled), pushed + terms
+    return _added(sums, index, jnp.sum(terms, axis=1), terms)
 
   return _positives.fold(step, (jnp.zeros_like(values),) * 2, chosen)
+
+
+def _added(
+  sums: tuple[Array, Array], index: Array, of_positive: Array, of_negatives: Array
+) -> tuple[Array, Array]:
+  """The sums with the triplets of one positive of each row."""
+  pulled, pushed = sums
+  rows = jnp.arange(len(index))
+  return (
+    pulled.at[rows, index].set(of_positive, mode="drop", unique_indices=True),
+    pushed + of_negatives,
+  )
 
 
 def _by_sort(
@@ -168,14 +176,13 @@ def count_wide(
   """
   chosen, eligible = map(_batch.chosen, (block.positives, block.negatives))
 
-  def step(sums: tuple[Array, Array], hit: Array) -> tuple[Array, Array]:
-    pulled, pushed = sums
-    near = jnp.sum(jnp.where(hit, squares, 0), axis=1, keepdims=True)
-    to_positive = between[jnp.argmax(hit, axis=1)]
+  def step(sums: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
+    near = _positives.pick(squares, index)
+    to_positive = between[jnp.minimum(index, len(between) - 1)]
     to_middle = (squares + to_positive) / 2 - near / 4
     wide = near > 4 * tangent**2 * jnp.maximum(to_middle, 0)
-    wide &= eligible & jnp.any(hit, axis=1, keepdims=True)
-    count = jnp.sum(wide, axis=1, keepdims=True, dtype=jnp.int32).astype(squares.dtype)
-    return jnp.where(hit, count, pulled), pushed + wide.astype(squares.dtype)
+    wide &= eligible & _positives.exists(index, squares)[:, None]
+    number = jnp.sum(wide, axis=1, dtype=jnp.int32).astype(squares.dtype)
+    return _added(sums, index, number, wide.astype(squares.dtype))
 
   return _positives.fold(step, (jnp.zeros_like(squares),) * 2, chosen)
