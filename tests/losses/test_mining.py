@@ -198,41 +198,44 @@ def test_angular_pairs_equal_the_loops(x64):
 
 
 def test_distance_weighted_draws_follow_the_density():
-  """Counts of 4000 positives against probabilities in float64; 512 dimensions."""
+  """Counts of 1000 positives against probabilities in float64; up to 512 dimensions."""
   d = np.array([0.3, 0.6, 0.9, 1.2, 1.35, 1.39, 1.4, 1.7])
-  matrix = np.broadcast_to(np.concatenate([d, np.ones(4000)]), (3, 4008))
-  positives = np.zeros((3, 4008), bool)
+  row = np.concatenate([d, np.ones(1000)]).astype(np.float32)
+  matrix = np.stack([row] * 3)
+  positives = np.zeros((3, 1008), bool)
   positives[:2, 8:] = True
-  negatives = np.zeros((3, 4008), bool)
+  negatives = np.zeros((3, 1008), bool)
   negatives[:, :8] = True
   negatives[1, :6] = False  # nothing below the limit
+
+  @functools.partial(jax.jit, static_argnames=("dim", "fallback", "of"))
+  def mine(matrix, **options):
+    key = jax.random.key(1)
+    return losses.mine_distance_weighted(
+      matrix, positives, negatives, key=key, **options
+    )
+
   for dim in (4, 512):
-    mine = functools.partial(losses.mine_distance_weighted, key=jax.random.key(1))
-    near, far = mine(matrix.astype(np.float32), positives, negatives, dim=dim)
+    near, far = mine(matrix, dim=dim)
     clipped = np.maximum(d, 0.5)
     log_weight = -(dim - 2) * np.log(clipped) - (dim - 3) / 2 * np.log(
       1 - clipped**2 / 4
     )
     p = np.where(d < 1.4, np.exp(log_weight - log_weight[0]), 0)
     p /= p.sum()
-    assert far[0].sum() == 4000  # one for every positive
+    assert far[0].sum() == 1000  # one for every positive
     np.testing.assert_array_equal(near[0], positives[0])
-    assert (
-      np.abs(far[0, :8] - 4000 * p) <= 5 * np.sqrt(4000 * p * (1 - p)) + 1e-3
-    ).all()
+    spread = 5 * np.sqrt(1000 * p * (1 - p)) + 1e-3
+    assert (np.abs(far[0, :8] - 1000 * p) <= spread).all()
     for row in (1, 2):  # no eligible negative, no positive
       assert not near[row].any()
       assert not far[row].any()
-    near, far = mine(
-      matrix.astype(np.float32), positives, negatives, dim=dim, fallback="uniform"
-    )
-    assert near[1].sum() == 4000
-    np.testing.assert_allclose(far[1, 6:8], 2000, atol=160)
-  similarities = (1 - matrix**2 / 2).astype(np.float32)
-  same = mine(similarities, positives, negatives, dim=4, of="similarity")
-  again = mine(matrix.astype(np.float32), positives, negatives, dim=4)
-  np.testing.assert_array_equal(same[0], again[0])
-  np.testing.assert_allclose(same[1], again[1], atol=3)  # edges of the steps round
+  again = mine(matrix, dim=512, fallback="uniform")
+  np.testing.assert_array_equal(again[1][0], far[0])
+  assert again[0][1].sum() == 1000
+  np.testing.assert_allclose(again[1][1, 6:8], 500, atol=80)
+  same = mine(1 - matrix**2 / 2, dim=512, of="similarity")
+  np.testing.assert_allclose(same[1], far, atol=3)  # edges of the steps round
 
 
 def test_uniform_histogram_draws_the_same_number_from_every_bin():
@@ -306,19 +309,21 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
   masks = same & ~np.eye(12, dtype=bool), ~same
   kept = losses.mine_multi_similarity(z @ z.T, *masks, epsilon=0.1)
   assert 0 < kept[1].sum() < masks[1].sum()
-  np.testing.assert_allclose(
-    losses.multi_similarity(
-      x, LABELS, miner=functools.partial(losses.mine_multi_similarity, epsilon=0.1)
-    ),
-    losses.multi_similarity_from_similarity(z @ z.T, *kept),
-    rtol=1e-10,
-  )
-  # Batch hard as a miner of pairs and as a way to sum triplets.
-  np.testing.assert_allclose(
-    losses.triplet(x, LABELS, margin=0.3, miner=losses.mine_batch_hard),
-    losses.triplet(x, LABELS, margin=0.3, mining="batch_hard"),
-    rtol=1e-10,
-  )
+
+  @jax.jit
+  def pairs(x):
+    miner = functools.partial(losses.mine_multi_similarity, epsilon=0.1)
+    return (
+      losses.multi_similarity(x, LABELS, miner=miner),
+      losses.multi_similarity_from_similarity(z @ z.T, *kept),
+      # Batch hard as a miner of pairs and as a way to sum triplets.
+      losses.triplet(x, LABELS, margin=0.3, miner=losses.mine_batch_hard),
+      losses.triplet(x, LABELS, margin=0.3, mining="batch_hard"),
+    )
+
+  by_miner, by_matrix, mined, hardest = pairs(x)
+  np.testing.assert_allclose(by_miner, by_matrix, rtol=1e-10)
+  np.testing.assert_allclose(mined, hardest, rtol=1e-10)
 
 
 @pytest.mark.parametrize(
