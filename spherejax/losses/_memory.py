@@ -30,7 +30,7 @@ class Memory(NamedTuple):
   """The slot that is written next."""
 
 
-def memory_init(size: int, dim: int, dtype: DTypeLike = jnp.float32) -> Memory:
+def memory_init(size: int, dim: int, *, dtype: DTypeLike = jnp.float32) -> Memory:
   """An empty memory.
 
   Args:
@@ -134,7 +134,7 @@ def memory_update(
 
 
 def memory_references(
-  memory: Memory, slots: Int[ArrayLike, " batch"] | None = None
+  memory: Memory, *, slots: Int[ArrayLike, " batch"] | None = None
 ) -> _batch.References:
   """A memory as what a loss compares a batch with.
 
@@ -157,7 +157,7 @@ def memory_references(
     >>> memory = spherejax.losses.memory_init(4, 2)
     >>> x, labels = jnp.eye(2), jnp.array([0, 0])
     >>> memory, slots = spherejax.losses.memory_update(memory, x, labels)
-    >>> references = spherejax.losses.memory_references(memory, slots)
+    >>> references = spherejax.losses.memory_references(memory, slots=slots)
     >>> spherejax.losses.cosine_contrastive(x, labels, references=references)
     Array([1., 1.], dtype=float32)
   """

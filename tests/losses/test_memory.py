@@ -36,7 +36,7 @@ def test_the_memory_holds_the_latest_rows():
         assert slots[r] == -1
     assert memory.filled == min(SIZE, len(written))
     assert memory.position == len(written) % SIZE
-    references = losses.memory_references(memory, slots)
+    references = losses.memory_references(memory, slots=slots)
     stored = np.concatenate([memory.embeddings, memory.labels[:, None]], 1)
     stored = stored[np.asarray(references.where)]
     latest = np.array(written[-SIZE:], np.float32)
@@ -49,10 +49,10 @@ def test_a_memory_of_the_batch_is_the_batch_without_its_reference_side(embedding
   labels = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
 
   def by_memory(x):
-    memory = losses.memory_init(10, 4, jnp.float64)
+    memory = losses.memory_init(10, 4, dtype=jnp.float64)
     memory, _ = losses.memory_update(memory, x[:4], labels[:4])  # to be overwritten
     memory, slots = losses.memory_update(memory, x, labels)
-    references = losses.memory_references(memory, slots)
+    references = losses.memory_references(memory, slots=slots)
     values = losses.multi_similarity(x, labels, references=references)
     return values.sum(), values
 
@@ -79,7 +79,9 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
   x = embeddings(1, 12, 4)
   labels = np.arange(12, dtype=np.int32) % 3
   where = np.arange(12) % 5 != 1
-  memory, _ = losses.memory_update(losses.memory_init(15, 4, jnp.float64), x, labels)
+  memory, _ = losses.memory_update(
+    losses.memory_init(15, 4, dtype=jnp.float64), x, labels
+  )
 
   def step(memory, x, labels, where, axis_name=None):
     memory, slots = losses.memory_update(
@@ -89,7 +91,7 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
       x,
       labels,
       where=where,
-      references=losses.memory_references(memory, slots),
+      references=losses.memory_references(memory, slots=slots),
       axis_name=axis_name,
     )
 
