@@ -146,9 +146,6 @@ def memory_references(
   Returns:
     References for the argument `references` of a loss.
 
-  Raises:
-    Nothing.
-
   Differentiable in: nothing. Cost: O(size).
 
   Source: Wang et al. 2020, "Cross-batch memory for embedding learning", section 3.2.

@@ -34,9 +34,9 @@ class Margin(nn.Module):
       device.
     init_boundary: draws the boundary at the start. The other parts start at 0.
 
-  Call: `(embeddings [batch, dim], labels [batch], *, examples=None, where=None,
-  references=None)` gives [batch]; `examples` [batch] says which of the training
-  examples the rows are, in [0, num_examples).
+  Call: `(embeddings [batch, dim], labels [batch], *, examples, where, references)`
+  gives [batch]; the last three may be None. `examples` [batch] says which of the
+  training examples the rows are, in [0, num_examples).
 
   Raises:
     TypeError: embeddings not floating, labels or examples not integer.
