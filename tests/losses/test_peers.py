@@ -11,8 +11,9 @@ from benchmarks import _peers
 
 pytestmark = [
   pytest.mark.peer,
-  # torch meets NumPy 2 inside the peer's margin losses.
+  # The peer's own dealings with newer versions of NumPy and torch.
   pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning"),
+  pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning"),
 ]
 SIZES = [6, 5, 4, 4, 3, 2]  # examples of each class
 

@@ -230,8 +230,9 @@ def test_map_and_tokens_agree_and_layouts_are_kept():
   tokens = pool(features, prototypes, where=where)
   image = pool(features.reshape(2, 2, 3, 3), prototypes, where=where.reshape(2, 2, 3))
   assert image.weights.shape == image.residual.shape == (2, 2, 3)
-  for name, value in tokens._asdict().items():
-    np.testing.assert_array_equal(getattr(image, name).reshape(value.shape), value)
+  for name, value in tokens._asdict().items():  # two programs, rounded differently
+    same = np.asarray(getattr(image, name), float).reshape(value.shape)
+    np.testing.assert_allclose(same, np.asarray(value, float), rtol=1e-6, atol=1e-7)
 
 
 def test_invariances(x64):
