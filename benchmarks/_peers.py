@@ -24,6 +24,8 @@ class Peer(NamedTuple):
     triplets: whether the peer writes out all triplets.
     largest: batch above which the peer needs more than 12 GB.
     tolerance: how far the two may be apart in float64, relative.
+    fixed_norms: whether the peer holds its weights at norm 1 instead of dividing by
+      their norm, so that their gradients are not the same.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -36,6 +38,7 @@ class Peer(NamedTuple):
   triplets: bool = False
   largest: int = 1 << 30
   tolerance: float = 1e-9
+  fixed_norms: bool = False
 
 
 def _owned(classes: int, dim: int) -> dict[str, Any]:
@@ -169,6 +172,7 @@ PEERS = {
     "P2SGradLoss",
     lambda classes, dim: {"descriptors_dim": dim, "num_classes": classes},
     "weight",
+    fixed_norms=True,
     tolerance=1e-5,  # the peer's weights have norm 1 to float32 only
   ),
   "large_margin_softmax": Peer(

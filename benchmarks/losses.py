@@ -25,12 +25,16 @@ BATCHES = (256, 1024)
 DIM = 128
 
 
+def _learns(peer: _peers.Peer) -> bool:
+  return bool(peer.weights) and not peer.fixed_norms
+
+
 def ours(peer: _peers.Peer):
   """Value and gradients with respect to embeddings and weights."""
 
   def value_and_gradients(embeddings, labels, weights):
     value, gradients = jax.value_and_grad(
-      lambda x, w: peer.ours(x, labels, w), (0, 1) if peer.weights else 0
+      lambda x, w: peer.ours(x, labels, w), (0, 1) if _learns(peer) else 0
     )(embeddings, weights)
     return value, gradients
 
@@ -43,7 +47,7 @@ def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray
 
   rows = torch.tensor(embeddings, requires_grad=True)
   classes = torch.tensor(labels, dtype=torch.int64)
-  leaves = [rows, getattr(module, peer.weights)] if peer.weights else [rows]
+  leaves = [rows, getattr(module, peer.weights)] if _learns(peer) else [rows]
 
   def call(*_):
     for leaf in leaves:
@@ -76,7 +80,9 @@ def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
   if has_peer:
     module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, DIM)
     if not slow:
-      tolerance = None if peer.differs else 1e-3
+      # In float32 the peer's arccos and probabilities lose digits at sharp scales; in
+      # float64 the two agree to 1e-9 (tests/losses/test_peers.py).
+      tolerance = None if peer.differs else 1e-2
       ways[PEER] = _measure.Contender(
         theirs(module, peer, embeddings, labels), tolerance, compiled=False
       )

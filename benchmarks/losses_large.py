@@ -42,7 +42,7 @@ LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
     65_536,
   ),
   "circle": (losses.circle, 65_536),
-  **({"smooth_ap": (losses.smooth_ap, 16_384)} if hasattr(losses, "smooth_ap") else {}),
+  "smooth_ap": (losses.smooth_ap, 16_384),
 }
 
 
@@ -70,7 +70,7 @@ def floor(block_size: int, x: Array, labels: Array) -> tuple[Array, Array]:
 
   def block(gradient, rows):
     products = rows @ x.T
-    again = (rows + products[:, : x.shape[1]] * 1e-30) @ x.T  # not the same product
+    again = (rows + 1e-30 * products[:, :1]) @ x.T  # the compiler cannot merge them
     return gradient + again.T @ rows, again @ x
 
   blocks = x.reshape(-1, block_size, x.shape[1])
