@@ -201,15 +201,16 @@ def steps_needed(arguments, sharpness: float, tol: float = 1e-6) -> int:
     costs = jnp.asarray(costs_of(*arguments[:2]), jnp.float64)
     score = jax.nn.logsumexp(-sharpness * costs, axis=1)
 
+    def attained(theta: Array) -> Array:
+      return jnp.mean(jax.nn.sigmoid(theta[:, None] + score), axis=1)
+
     def unfinished(state) -> Array:
       theta, step = state
-      attained = jnp.mean(jax.nn.sigmoid(theta[:, None] + score), axis=1)
-      return (jnp.max(jnp.abs(attained / MASS - 1)) > tol) & (step < 100_000)
+      return (jnp.max(jnp.abs(attained(theta) / MASS - 1)) > tol) & (step < 100_000)
 
     def advance(state):
       theta, step = state
-      attained = jnp.mean(jax.nn.sigmoid(theta[:, None] + score), axis=1)
-      return theta + jnp.log(MASS / attained), step + 1
+      return theta + jnp.log(MASS / attained(theta)), step + 1
 
     start = jnp.zeros(len(score)), jnp.ones((), jnp.int32)
     return int(jax.lax.while_loop(unfinished, advance, start)[1])

@@ -4,7 +4,7 @@ Batches of 256 and 1024, 128 dimensions, 4 examples a class. The floor is the ba
 product of the embeddings with what they are compared to, and its two backward
 products.
 
-    python -m benchmarks.losses                  # minutes on 2 cores
+    python -m benchmarks.losses                  # many minutes on 2 cores
     python -m benchmarks.losses --smoke          # seconds
     python -m benchmarks.losses --json FILE
 """

@@ -5,7 +5,7 @@ blocks of rows. The floor is the forward product, the same once more for the bac
 pass, and the two backward products, by the same blocks. Peak memory is that of a fresh
 process that does nothing else.
 
-    python -m benchmarks.losses_large                     # an hour on 2 cores
+    python -m benchmarks.losses_large                     # hours on 2 cores
     python -m benchmarks.losses_large --smoke             # seconds
     python -m benchmarks.losses_large --json FILE
 """
@@ -98,7 +98,7 @@ def main() -> None:
       _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
       "floor": _measure.Contender(functools.partial(floor, block)),
     }
-    if batch <= 8192:  # the same loss at once, where it fits
+    if batch <= 16_384:  # the same loss at once, where it fits
       ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
     row = _measure.compare(
       f"{name}, {batch}",

@@ -238,6 +238,8 @@ def over_pairs(
     extra: [batch, ...] arrays, differentiated.
   """
   columns = jnp.arange(len(batch.references), dtype=batch.itself.dtype)
+  kinds: dict[Any, str] = {dot: "similarity", squared_euclidean: "squared_distance"}
+  of = kinds.get(measure, "distance")
 
   def of_rows(rows: tuple[Array, ...]) -> Any:
     anchors, labels, itself, position, kept, *more = rows
@@ -253,8 +255,6 @@ def over_pairs(
     )
     return terms(mined(block, miner, of=of, rows=position), *more)
 
-  of = "similarity" if measure is dot else "distance"
-  of = "squared_distance" if measure is squared_euclidean else of
   rows = batch.anchors, batch.labels, batch.itself, batch.position, batch.where, *extra
   return _blocks.map_rows(of_rows, rows, block_size)
 

@@ -65,7 +65,8 @@ def dynamic_soft_margin(
     TypeError: embeddings or histogram are not floating, labels not integers.
     ValueError: shapes do not match, fewer than two bins, or an unknown `normalize`.
 
-  Differentiable in: embeddings. Cost: O(batch^2 dim + batch bins) time.
+  Differentiable in: embeddings, in reverse mode.
+  Cost: O(batch^2 dim + batch bins) time.
 
   Source: Zhang and Rusinkiewicz 2019, "Learning local descriptors with a CDF-based
   dynamic soft margin", eq. 5 to 7. Differs from the paper: classes may have more than

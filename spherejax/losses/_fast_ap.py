@@ -59,7 +59,7 @@ def fast_ap(
       integer.
     ValueError: shapes do not match, bins is below 1, or an unknown `normalize`.
 
-  Differentiable in: embeddings; derivative 0 at a node.
+  Differentiable in: embeddings; derivative 0 at a node; in reverse mode.
   Cost: O(batch^2 (dim + bins)) time.
 
   Source: Cakir et al. 2019, "Deep metric learning to rank", eqs. 6 and 9.
@@ -120,7 +120,7 @@ def fast_ap_from_distance(
       a static integer.
     ValueError: shapes do not match, or bins is below 1.
 
-  Differentiable in: distances; derivative 0 at a node.
+  Differentiable in: distances; derivative 0 at a node; in reverse mode.
   Cost: O(queries references bins).
 
   Source: Cakir et al. 2019, "Deep metric learning to rank", eqs. 6 and 9.

@@ -55,7 +55,7 @@ def histogram(
       integer.
     ValueError: shapes do not match, bins is below 1, or an unknown `normalize`.
 
-  Differentiable in: embeddings; derivative 0 at a node.
+  Differentiable in: embeddings; derivative 0 at a node; in reverse mode.
   Cost: O(batch^2 (dim + bins)) time.
 
   Source: Ustinova & Lempitsky 2016, "Learning deep embeddings with histogram loss",
@@ -135,7 +135,7 @@ def histogram_from_similarity(
       not a static integer.
     ValueError: shapes do not match, or bins is below 1.
 
-  Differentiable in: similarities; derivative 0 at a node.
+  Differentiable in: similarities; derivative 0 at a node; in reverse mode.
   Cost: O(queries references bins).
 
   Source: Ustinova & Lempitsky 2016, "Learning deep embeddings with histogram loss".

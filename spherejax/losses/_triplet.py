@@ -81,7 +81,8 @@ def triplet(
     ValueError: shapes do not match, or an unknown `mining`, `fallback`, `average` or
       `normalize`.
 
-  Differentiable in: embeddings, margin (counts are constants).
+  Differentiable in: embeddings, margin (counts are constants); with `soft` or
+  "batch_hard" in reverse mode only.
   Cost: O(batch^2 dim) time and O(batch^2) memory, the triplets are never formed;
   besides, "all", "hard" and "semihard" sort the rows or pass over them once for each
   positive, whichever is less, `soft` and "semihard_one" pass over them. "batch_hard"
@@ -303,7 +304,8 @@ def triplet_from_distance(
     TypeError: distances are not floating, masks neither boolean nor floating.
     ValueError: shapes do not match, or an unknown `mining`, `fallback` or `average`.
 
-  Differentiable in: distances, margin. Cost: O(queries references log references);
+  Differentiable in: distances, margin; with `soft` or "batch_hard" in reverse mode
+  only. Cost: O(queries references log references);
   with `soft`, "semihard_one" or weights O(queries references) for each positive of a
   query.
 
