@@ -1,0 +1,50 @@
+"""Convex hulls of point sets: whether two of them have a point in common."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.optimize
+
+
+def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
+  """Whether the convex hulls of `a` [p, dim] and `b` [q, dim] intersect.
+
+  They do when weights of both sum to 1 and give the same point,
+
+      sum_i u_i a_i = sum_j v_j b_j,   sum u = sum v = 1,   u, v >= 0
+
+  which a linear program finds or refutes. A common point at the boundary counts; the
+  hull of no point is empty and meets nothing.
+  """
+  a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+  if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+    raise ValueError(f"a and b must be [points, dim], got {a.shape} and {b.shape}")
+  if not len(a) or not len(b):
+    return False
+  points = np.concatenate([a, b])
+  if not np.isfinite(points).all():
+    raise ValueError("a and b must be finite")
+  centre = points.mean(axis=0)
+  # The program's tolerance is absolute: bring the points to size 1.
+  scale = np.abs(points - centre).max() or 1.0
+  first, second = (a - centre) / scale, (b - centre) / scale
+  # One box apart from the other: nothing to solve.
+  if (first.min(0) > second.max(0)).any() or (second.min(0) > first.max(0)).any():
+    return False
+  sums = np.zeros((2, len(points)))
+  sums[0, : len(a)] = sums[1, len(a) :] = 1
+  found = scipy.optimize.linprog(
+    np.zeros(len(points)),
+    A_eq=np.concatenate([np.concatenate([first, -second]).T, sums]),
+    b_eq=np.concatenate([np.zeros(a.shape[1]), np.ones(2)]),
+    method="highs",
+  )
+  if found.status not in (0, 2):  # neither solved nor infeasible
+    raise RuntimeError(f"the linear program did not end: {found.message}")
+  return found.status == 0
+
+
+def intersecting_pairs(sets: Sequence[np.ndarray]) -> int:
+  """Number of pairs of point sets whose hulls intersect."""
+  return sum(hulls_intersect(a, b) for a, b in itertools.combinations(sets, 2))

@@ -1,0 +1,52 @@
+"""Hulls: cases by hand, and random ones against a search over directions."""
+
+import numpy as np
+import pytest
+
+from experiments import _hulls
+
+SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_cases_by_hand(scale):
+  def meets(a, b):
+    a, b = scale * np.array(a), scale * np.array(b)
+    assert _hulls.hulls_intersect(a, b) == _hulls.hulls_intersect(b, a)
+    return _hulls.hulls_intersect(a, b)
+
+  assert meets(SQUARE, SQUARE + 0.5)
+  assert meets(SQUARE, [[0.5, 0.5]])  # a point inside, no vertex of either shared
+  assert meets(SQUARE, [[-1.0, 0.4], [2.0, 0.6]])  # a segment right through
+  assert meets(SQUARE, np.add(SQUARE, 1))  # one corner in common
+  assert not meets(SQUARE, np.add(SQUARE, (1.001, 0)))
+  # Boxes overlap, hulls do not: the corner beyond the diagonal.
+  assert not meets(SQUARE[:3], [[0.52, 0.52], [1.0, 1.0]])
+  assert not meets(SQUARE, np.zeros((0, 2)))
+
+
+def test_planes_that_separate_are_found_for_random_sets():
+  """In the plane some edge normal separates two hulls that do not meet."""
+  rng = np.random.default_rng(0)
+  angles = np.linspace(0, 2 * np.pi, 3601)
+  directions = np.stack([np.cos(angles), np.sin(angles)])
+  seen = set()
+  for _ in range(40):
+    a, b = rng.normal(size=(2, 4, 2)) + rng.uniform(0, 1.5, (2, 1, 2))
+    gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
+    if abs(gap) > 0.01:  # a grid of directions cannot decide the rest
+      assert _hulls.hulls_intersect(a, b) == (gap < 0)
+      seen.add(gap < 0)
+  assert seen == {True, False}
+
+
+def test_pairs_are_counted():
+  sets = [SQUARE, SQUARE + 0.5, SQUARE + 5, SQUARE[:0], np.add(SQUARE, (0, 1))]
+  assert _hulls.intersecting_pairs(sets) == 3
+
+
+def test_errors():
+  with pytest.raises(ValueError, match=r"\(4, 2\) and \(4, 3\)"):
+    _hulls.hulls_intersect(SQUARE, np.zeros((4, 3)))
+  with pytest.raises(ValueError, match="finite"):
+    _hulls.hulls_intersect(SQUARE, np.full((1, 2), np.nan))
