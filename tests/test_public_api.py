@@ -1,6 +1,7 @@
 """Every exported operator against one contract. A new export needs a row here.
 
-Losses have a sweep of their own, `tests/losses/test_every_loss.py`.
+Losses have a sweep of their own, `tests/losses/test_every_loss.py`, and so have the
+poolings that solve nothing, `tests/pooling/test_every_pooling.py`.
 """
 
 import functools
@@ -96,10 +97,6 @@ ROWS: dict[str, Row] = {
     },
     {"ridge": 0.5, "scale": 2.0},
   ),
-  "pooling.gap": Row(FEATURES),
-  "pooling.gmp": Row(FEATURES),
-  "pooling.gap_gmp": Row(FEATURES),
-  "pooling.gem": Row(FEATURES, numbers={"power": 2.5}),
   "pooling.gsp": Row(FEATURES | {"prototypes": normal(11, 4, 3)}, numbers=GSP),
   "pooling.gsp_weights": Row(COSTS, numbers=GSP),
   "pooling.gsp_fixed_point": Row(COSTS, {"steps": 20}, GSP),
@@ -107,12 +104,11 @@ ROWS: dict[str, Row] = {
 
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
-  "pooling.gsp_linear_program",
   "prototypes.greedy_k_centre",
   "solvers.fixed_point",
   "solvers.newton",
 }
-OPERATOR_ROOMS = ("distances", "pooling", "prototypes", "solvers")
+OPERATOR_ROOMS = ("distances", "prototypes", "solvers")
 
 
 def function(name: str) -> Callable:

@@ -1,0 +1,243 @@
+"""Every pooling against its oracle and one contract.
+
+A new pooling needs a row in `tests/pooling/cases`.
+"""
+
+import functools
+import importlib
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import pooling
+from tests.pooling.cases._frame import HEIGHT, KEEP, WIDTH, Case, batches
+
+FOLDER = pathlib.Path(__file__).parent / "cases"
+CASES: dict[str, Case] = {}
+for path in sorted(FOLDER.glob("[a-z]*.py")):
+  CASES |= importlib.import_module(f"tests.pooling.cases.{path.stem}").CASES
+
+# Solvers, whose oracles solve as well: tests/pooling/test_gsp*.py.
+NO_CASES = {"gsp", "gsp_fixed_point", "gsp_linear_program", "gsp_weights"}
+ALL = np.ones_like(KEEP)
+
+
+def test_every_pooling_has_a_case():
+  tested = {name.split("/")[0] for name in CASES}
+  functions = {
+    name
+    for name in pooling.__all__
+    if not isinstance(getattr(pooling, name), type) and name not in NO_CASES
+  }
+  assert functions == tested
+
+
+class Runner:
+  """The compiled calls of one case, and what they should give."""
+
+  def __init__(self, name: str):
+    self.case = CASES[name]
+    self.batches = batches(self.case)
+    self.params = {k: np.asarray(v, np.float64) for k, v in self.case.params.items()}
+    self.width = self.oracle(self.batches["mixed"][0], ALL[0]).size
+    self.weights = np.random.default_rng(7).uniform(0.5, 1.5, (len(KEEP), self.width))
+
+  def shaped(self, x):
+    """One axis of positions as the case wants it."""
+    return x.reshape(len(x), HEIGHT, WIDTH, *x.shape[2:]) if self.case.layout else x
+
+  def traced(self, features, params, where):
+    """Pooled [batch, d], and gradients of their weighted sum."""
+
+    def total(features, params):
+      pooled = self.case.pool(features, params, where=where)
+      # A cotangent of its own for every entry.
+      return jnp.sum(pooled * self.weights.astype(pooled.dtype)), pooled
+
+    if not self.case.grad:
+      pooled = total(features, params)[1]
+      return pooled, (jnp.zeros_like(features), {})
+    gradients, pooled = jax.grad(total, (0, 1), has_aux=True)(features, params)
+    return pooled, gradients
+
+  @functools.cached_property
+  def jitted(self):
+    return jax.jit(self.traced)
+
+  def __call__(self, x, keep=ALL, dtype: Any = np.float64, factor=1.0):
+    """Pooled and gradients, features [batch, n, D] whatever the case wants."""
+    wide = np.float32 if dtype == jnp.bfloat16 else dtype  # as modules own them
+    params = {k: jnp.asarray(factor * v, wide) for k, v in self.params.items()}
+    features = jnp.asarray(self.shaped(np.where(keep[..., None], x, np.nan)), dtype)
+    pooled, (by_features, by_params) = self.jitted(
+      features, params, jnp.asarray(self.shaped(keep))
+    )
+    return pooled, (np.asarray(by_features, np.float64).reshape(x.shape), by_params)
+
+  def oracle(self, image, keep, params=None, **frozen):
+    params = self.params if params is None else params
+    if not self.case.layout:
+      return np.asarray(self.case.oracle(image[keep], params, **frozen))
+    image = np.where(keep[:, None], image, 0).reshape(HEIGHT, WIDTH, -1)
+    kept = keep.reshape(HEIGHT, WIDTH)
+    return np.asarray(self.case.oracle(image, params, kept, **frozen))
+
+  def expected(self, x, keep=ALL):
+    """The oracle of all images, 0 for one of which nothing is kept."""
+    zero = np.zeros(self.width)
+    images = zip(x, keep, strict=True)
+    return np.stack([self.oracle(i, k) if k.any() else zero for i, k in images])
+
+  def slopes(self, x, keep):
+    """Central differences of the oracle's weighted sum."""
+    by_features = np.zeros(x.shape)
+    by_params = {k: np.zeros(v.shape) for k, v in self.params.items()}
+    for i in np.flatnonzero(keep.any(axis=1)):
+      frozen = {}
+      if self.case.frozen:
+        image = x[i][keep[i]]
+        if self.case.layout:
+          image = np.where(keep[i][:, None], x[i], 0).reshape(HEIGHT, WIDTH, -1)
+        frozen = {"frozen": (image, self.params)}
+
+      def total(image, params, i=i, frozen=frozen):
+        return self.weights[i] @ self.oracle(image, keep[i], params, **frozen)
+
+      by_features[i] = _differences(
+        lambda image, total=total: total(image, self.params),
+        x[i],
+        np.broadcast_to(keep[i][:, None], x[i].shape),
+      )
+      for name, value in self.params.items():
+        by_params[name] += _differences(
+          lambda p, total=total, i=i, name=name: total(x[i], self.params | {name: p}),
+          value,
+        )
+    return by_features, by_params
+
+
+def _differences(function, array, of=None, step=2e-6):
+  result = np.zeros(array.shape)
+  for index in np.ndindex(*array.shape):
+    if of is None or of[index]:
+      ends = []
+      for sign in (1, -1):
+        moved = array.copy()
+        moved[index] += sign * step
+        ends.append(function(moved))
+      result[index] = (ends[0] - ends[1]) / (2 * step)
+  return result
+
+
+def _close(actual, expected, rtol):
+  for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    a, e = np.asarray(a, np.float64), np.asarray(e, np.float64)
+    np.testing.assert_allclose(a, e, rtol=rtol, atol=rtol * np.abs(e).max(initial=0))
+
+
+def _finite(tree):
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
+
+
+def oracle(run: Runner):
+  for x in run.batches.values():
+    pooled, gradients = run(x)
+    _close(pooled, run.expected(x), 1e-10)
+    _finite(gradients)
+
+
+def mask(run: Runner):
+  """Masked positions are deleted; with nothing kept all is 0. Gradients of both."""
+  x = run.batches["mixed"]
+  pooled, (by_features, by_params) = run(x, KEEP)
+  _close(pooled, run.expected(x, KEEP), 1e-10)
+  np.testing.assert_array_equal(pooled[~KEEP.any(axis=1)], 0)
+  np.testing.assert_array_equal(by_features[~KEEP], 0)
+  if run.case.grad:
+    slopes, param_slopes = run.slopes(x, KEEP)
+    smooth = x != 0  # 0 is a kink, or a jump, of poolings of what a relu gives
+    _close((by_features * smooth, by_params), (slopes * smooth, param_slopes), 1e-6)
+  for leaf in jax.tree.leaves(run(x, ~ALL)):
+    np.testing.assert_array_equal(leaf, 0)
+
+
+def permute(run: Runner):
+  x, others = run.batches["mixed"], np.arange(len(KEEP)) != 1
+  order = np.random.default_rng(3).permutation(x.shape[1])
+  pooled, _ = run(x, KEEP)
+  if run.case.permutes:
+    _close(run(x[:, order], KEEP[:, order])[0], pooled, 1e-12)
+  spoilt = np.where(others[:, None, None], np.nan, x)
+  _close(run(spoilt, KEEP)[0][1], pooled[1], 1e-12)
+
+
+def degree(run: Runner):
+  if run.case.degree is not None:
+    x = run.batches["mixed"]
+    _close(run(3 * x)[0], 3**run.case.degree * run(x)[0], 1e-9)
+
+
+def float32(run: Runner):
+  x = run.batches["mixed"].astype(np.float32).astype(np.float64)
+  pooled, gradients = run(x, KEEP, np.float32)
+  expected, slopes = run(x, KEEP)
+  assert pooled.dtype == np.float32
+  _close(pooled, expected, 2e-5)
+  _close(gradients, slopes, 1e-4)
+  for scale in (1e4, 1e-20):
+    _finite(run(scale * x, dtype=np.float32))
+  _finite(run(run.batches["degenerate"], dtype=np.float32))
+
+
+def half(run: Runner):
+  x = np.asarray(jnp.asarray(run.batches["mixed"], jnp.bfloat16), np.float64)
+  pooled, gradients = run(x, KEEP, jnp.bfloat16)
+  assert pooled.dtype == jnp.bfloat16
+  _close(pooled, run(x, KEEP)[0], 1e-2)
+  _finite(gradients)
+
+
+def transforms(run: Runner):
+  """One trace for all data; vmap over numbers, maps, no mask, forward derivatives."""
+  # Float64, float32 and bfloat16.
+  assert run.jitted._cache_size() <= 3, "traced more than once"
+  x = run.batches["mixed"]
+  maps = jnp.asarray(x.reshape(len(x), HEIGHT, WIDTH, -1))
+  params = {k: jnp.asarray(v) for k, v in run.params.items()}
+
+  def values(factor):
+    scaled = {k: factor * v for k, v in params.items()}
+    return run.case.pool(factor * maps, scaled, where=None)
+
+  def both(factor):
+    if not run.case.grad:
+      return values(factor), jnp.zeros(run.weights.shape)
+    return jax.jvp(values, (factor,), (jnp.ones(()),))
+
+  factors = np.array([1.0, 1.03])
+  pooled, tangents = jax.jit(jax.vmap(both))(factors)
+  for i, factor in enumerate(factors):
+    expected, (by_features, by_params) = run(factor * x, factor=factor)
+    _close(pooled[i], expected, 1e-10)
+    slope = np.sum(by_features * x)
+    slope += sum(np.sum(by_params[k] * v) for k, v in params.items() if by_params)
+    _close(np.sum(tangents[i] * run.weights), slope, 1e-9)
+
+
+CHECKS = (oracle, mask, permute, degree, float32, half, transforms)
+# What its variants share with the pooling itself.
+OF_THE_POOLING = (float32, half, transforms)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pooling(name, subtests):
+  run = Runner(name)
+  for check in CHECKS:
+    if "/" in name and check in OF_THE_POOLING:
+      continue
+    with subtests.test(check.__name__), jax.enable_x64(True):
+      check(run)
