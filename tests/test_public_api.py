@@ -100,6 +100,11 @@ ROWS: dict[str, Row] = {
   "pooling.gsp": Row(FEATURES | {"prototypes": normal(11, 4, 3)}, numbers=GSP),
   "pooling.gsp_weights": Row(COSTS, numbers=GSP),
   "pooling.gsp_fixed_point": Row(COSTS, {"steps": 20}, GSP),
+  "prototypes.covering_radius": Row({"points": X["x"], "prototypes": normal(11, 3, 4)}),
+  **{
+    f"prototypes.prototype_{name}": Row(FEATURES | {"prototypes": normal(11, 4, 3)})
+    for name in ("convex_combination", "histogram")
+  },
 }
 
 # Exports that are no differentiable operators have their contracts in their own tests.

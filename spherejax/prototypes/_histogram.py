@@ -1,0 +1,255 @@
+"""Local features counted on prototypes: what average pooling computes."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics
+
+
+class PrototypeHistogram(NamedTuple):
+  """What `prototype_histogram` returns."""
+
+  histogram: Float[Array, "batch prototypes"]
+  """Weight of the features on each prototype; sums to 1."""
+  error: Float[Array, " batch"]
+  """Mean distance of the features to their prototypes (quantisation error)."""
+  assignment: Int[Array, "batch *positions"]
+  """The prototype of each feature."""
+
+
+def prototype_histogram(
+  features: Float[ArrayLike, "batch *positions dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  weights: Float[ArrayLike, "batch *positions"] | None = None,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> PrototypeHistogram:
+  """Share of an image's features on each prototype, by nearest assignment.
+
+      c_ij = |v_i - x_j|,    assignment_j = argmin_i c_ij
+      histogram_i = sum_j a_j [assignment_j = i],    error = sum_j a_j min_i c_ij
+
+  Of all distributions over the prototypes, the histogram is the nearest in optimal
+  transport to the image's features; the error is that transport distance.
+
+  Args:
+    features: [batch, tokens, dim] or [batch, height, width, dim], floating.
+    prototypes: [prototypes, dim], floating. Neither they nor the features are
+      normalised here.
+    weights: not negative, the shape of `features` without dim; a_j is a weight
+      divided by the sum of the kept ones, `GSPResult.weights`, say. None weighs all
+      kept positions alike.
+    where: boolean, the shape of `features` without dim, True keeps; what is masked
+      may be NaN. None keeps all.
+
+  Returns:
+    PrototypeHistogram: histogram [batch, prototypes] and error [batch], dtype of
+    `features`; assignment in the layout of the features, int32, ties to the lowest
+    index, -1 where masked. An image without weight has histogram and error 0.
+
+  Raises:
+    TypeError: features, prototypes or weights not floating, where not boolean.
+    ValueError: shapes do not match, features or prototypes without entries.
+
+  Differentiable in: weights; features and prototypes through the error, with
+  derivative 0 where a feature is its prototype (the histogram is piecewise constant
+  in both). Cost: O(batch tokens prototypes dim) time, one prototype after another:
+  memory of a few numbers a position besides the features.
+
+  Source: DML eq. 4.2.5 and claim 4.2.1.
+
+  Example:
+    >>> features = jnp.array([[[0.0], [0.2], [0.9], [1.0]]])
+    >>> result = spherejax.prototypes.prototype_histogram(
+    ...   features, jnp.array([[0.0], [1.0], [5.0]])
+    ... )
+    >>> result.histogram, result.error
+    (Array([[0.5, 0.5, 0. ]], dtype=float32), Array([0.075], dtype=float32))
+    >>> result.assignment
+    Array([[0, 0, 1, 1]], dtype=int32)
+  """
+  features, prototypes = jnp.asarray(features), jnp.asarray(prototypes)
+  parts = _parts(features, prototypes, weights, where)
+  counted = parts.chosen[..., None] == jnp.arange(len(prototypes))[None, None]
+  histogram = _numerics.masked_sum(parts.weights[..., None], counted, axis=1)
+  error = jnp.sum(parts.weights * _distances(parts), axis=1)
+  assignment = jnp.where(parts.kept, parts.chosen, -1)
+  return PrototypeHistogram(
+    histogram.astype(features.dtype),
+    error.astype(features.dtype),
+    assignment.reshape(features.shape[:-1]),
+  )
+
+
+def prototype_convex_combination(
+  features: Float[ArrayLike, "batch *positions dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  weights: Float[ArrayLike, "batch *positions"] | None = None,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch dim"]:
+  """Average of the features after each is replaced by its nearest prototype.
+
+      pcc = sum_i histogram_i v_i = sum_j a_j v_assignment(j)
+
+  It lies in the convex hull of the prototypes that the image uses, and near the
+  average of the features themselves:
+
+      |pcc - sum_j a_j x_j| <= error <= covering radius of the prototypes
+
+  with the histogram and the error of `prototype_histogram`, and `covering_radius`
+  over any points that contain the features.
+
+  Args:
+    features: [batch, tokens, dim] or [batch, height, width, dim], floating.
+    prototypes: [prototypes, dim], floating. Neither they nor the features are
+      normalised here.
+    weights: not negative, the shape of `features` without dim; divided by the sum of
+      the kept ones. None weighs all kept positions alike.
+    where: boolean, the shape of `features` without dim, True keeps; what is masked
+      may be NaN. None keeps all.
+
+  Returns:
+    [batch, dim], dtype of `features`. 0 for an image without weight.
+
+  Raises:
+    TypeError: features, prototypes or weights not floating, where not boolean.
+    ValueError: shapes do not match, features or prototypes without entries.
+
+  Differentiable in: prototypes, weights (piecewise constant in the features). Cost:
+  that of `prototype_histogram`.
+
+  Source: DML 4.2, proposition 4.2.1 and figure 4.4. Differs from the paper, whose
+  bound is |pcc - gap|^2 <= covering radius: that is false beyond a radius of 1.
+
+  Example:
+    >>> features = jnp.array([[[0.1, 0.0], [0.9, 0.0]]])
+    >>> corners = jnp.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> spherejax.prototypes.prototype_convex_combination(features, corners)
+    Array([[0.5, 0. ]], dtype=float32)
+  """
+  features, prototypes = jnp.asarray(features), jnp.asarray(prototypes)
+  parts = _parts(features, prototypes, weights, where)
+  nearest = parts.prototypes[parts.chosen]
+  return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
+
+
+def covering_radius(
+  points: Float[ArrayLike, "n dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  where: Bool[ArrayLike, " n"] | None = None,
+) -> Float[Array, ""]:
+  """Largest distance of a point to its nearest prototype.
+
+      max_j min_i |x_j - v_i|
+
+  Args:
+    points: [n, dim], floating.
+    prototypes: [prototypes, dim], floating; `greedy_k_centre` chooses some with a
+      small radius.
+    where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
+
+  Returns:
+    Scalar, dtype of `points`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: points or prototypes not floating, where not boolean.
+    ValueError: shapes do not match, points or prototypes without entries.
+
+  Differentiable in: points, prototypes; derivative 0 at radius 0. Cost: O(n
+  prototypes dim) time, one prototype after another: memory of a few numbers a point.
+
+  Source: DML 4.2; Sener, Savarese 2018, "Active learning for convolutional neural
+  networks: a core-set approach", where it bounds the loss of a choice of points.
+
+  Example:
+    >>> points = jnp.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> spherejax.prototypes.covering_radius(points, points[:3:2])
+    Array(1., dtype=float32)
+  """
+  points, prototypes = jnp.asarray(points), jnp.asarray(prototypes)
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  kept = None if where is None else jnp.asarray(where)
+  if kept is not None:
+    _checks.mask(kept, points.shape[:1])
+    kept = kept[None]
+  parts = _parts(points[None], prototypes, None, kept, "points")
+  farthest = jnp.max(jnp.where(parts.kept, _distances(parts), 0))
+  return farthest.astype(points.dtype)
+
+
+class _Parts(NamedTuple):
+  """Checked arguments in their computing type, one axis of positions."""
+
+  tokens: Array  # [batch, n, dim], 0 where masked
+  prototypes: Array
+  weights: Array  # [batch, n], sum 1 over an image, 0 where masked
+  kept: Array
+  chosen: Array  # [batch, n], int32
+
+
+def _parts(
+  features: Array,
+  prototypes: Array,
+  weights: ArrayLike | None,
+  where: ArrayLike | None,
+  name: str = "features",
+) -> _Parts:
+  _checks.floating(name, features)
+  _checks.rank(name, features, 3, 4)
+  _checks.floating("prototypes", prototypes)
+  batch, *positions, dim = features.shape
+  if 0 in features.shape[1:]:
+    raise ValueError(f"{name} must have positions and channels, got {features.shape}")
+  if prototypes.ndim != 2 or prototypes.shape[0] == 0 or prototypes.shape[1] != dim:
+    raise ValueError(
+      f"prototypes must have shape (prototypes, {dim}) to match {name} "
+      f"{features.shape}, got {prototypes.shape}"
+    )
+  layout = (batch, *positions)
+  kept = jnp.ones(layout, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, layout)
+  kept = kept.reshape(batch, -1)
+  tokens = _numerics.upcast(features.reshape(batch, -1, dim))
+  tokens = jnp.where(kept[..., None], tokens, 0)
+  centres = prototypes.astype(tokens.dtype)
+  given = jnp.ones(layout, tokens.dtype) if weights is None else jnp.asarray(weights)
+  _checks.floating("weights", given)
+  _checks.shape("weights", given, layout, f"the positions of {name}")
+  raw = jnp.where(kept, given.reshape(batch, -1).astype(tokens.dtype), 0)
+  shares = _numerics.divide(raw, jnp.sum(raw, axis=1, keepdims=True))
+  return _Parts(tokens, centres, shares, kept, _nearest(tokens, centres))
+
+
+def _nearest(tokens: Array, prototypes: Array) -> Array:
+  """Index of each token's nearest prototype, ties to the lowest: [batch, n].
+
+  By differences, so that a feature that is a prototype is found whatever its norm.
+  """
+  tokens, prototypes = map(jax.lax.stop_gradient, (tokens, prototypes))
+
+  def closer(carry, indexed):
+    least, chosen = carry
+    index, prototype = indexed
+    squares = jnp.sum((tokens - prototype[None, None]) ** 2, axis=-1)
+    better = squares < least
+    return (jnp.where(better, squares, least), jnp.where(better, index, chosen)), None
+
+  start = (
+    jnp.full(tokens.shape[:2], jnp.inf, tokens.dtype),
+    jnp.zeros(tokens.shape[:2], jnp.int32),
+  )
+  numbers = jnp.arange(len(prototypes), dtype=jnp.int32)
+  return jax.lax.scan(closer, start, (numbers, prototypes))[0][1]
+
+
+def _distances(parts: _Parts) -> Array:
+  """Distance of each token to its prototype: [batch, n]."""
+  return _numerics.norm(parts.tokens - parts.prototypes[parts.chosen])

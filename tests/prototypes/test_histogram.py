@@ -1,0 +1,235 @@
+"""Histograms on prototypes against loops, linear programs and the bound they obey."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from spherejax import pooling, prototypes
+
+RNG = np.random.default_rng(0)
+
+
+def loop(features, vectors, weights):
+  """Histogram, combination, error, assignment and radius of one image, written out."""
+  histogram, combination, error = np.zeros(len(vectors)), 0, 0
+  assignment, nearest = [], []
+  for x, a in zip(features, weights, strict=True):
+    costs = [np.sqrt(((x - v) ** 2).sum()) for v in vectors]
+    i = int(np.argmin(costs))
+    assignment.append(i)
+    nearest.append(costs[i])
+    histogram[i] += a
+    combination = combination + a * vectors[i]
+    error += a * costs[i]
+  return histogram, combination, error, assignment, max(nearest)
+
+
+def everything(features, vectors, weights, where):
+  """All functions of the file on one image, as one program."""
+  batch = {"weights": weights[None], "where": where[None]}
+  result = prototypes.prototype_histogram(features[None], vectors, **batch)
+  pcc = prototypes.prototype_convex_combination(features[None], vectors, **batch)
+  radius = prototypes.covering_radius(features, vectors, where=where)
+  return *(part[0] for part in (*result, pcc)), radius
+
+
+both = jax.jit(
+  lambda features, vectors: (
+    prototypes.prototype_histogram(features, vectors),
+    prototypes.prototype_convex_combination(features, vectors),
+  )
+)
+of_many_images = jax.jit(jax.vmap(everything))
+
+
+def instances(n, m, dim, seed):
+  """A hundred images in the unit ball, with ties, duplicates and coincidences."""
+  rng = np.random.default_rng(seed)
+  features, vectors = rng.normal(size=(100, n, dim)), rng.normal(size=(100, m, dim))
+  features[20:40] = np.round(features[20:40])
+  vectors[20:40] = np.round(vectors[20:40])
+  vectors[40:60, m // 2] = vectors[40:60, 0]
+  features[60:80, n // 2] = vectors[60:80, m // 2]
+  for points in (features, vectors):
+    points /= np.maximum(1, np.linalg.norm(points, axis=2, keepdims=True))
+  weights = rng.uniform(0.1, 2, size=(100, n))
+  weights[:50] = 3
+  where = rng.uniform(size=(100, n)) < 0.8
+  where[:, 0] = True
+  return features, vectors, weights, where
+
+
+def transport(features, vectors, weights, histogram=None):
+  """Least transport cost to a free, or a given, distribution over the prototypes."""
+  costs = np.linalg.norm(vectors[:, None] - features[None], axis=2)
+  m, n = costs.shape
+  rows = [np.kron(np.ones(m), np.eye(n))]
+  right = [weights]
+  if histogram is not None:
+    rows.append(np.kron(np.eye(m), np.ones(n)))
+    right.append(histogram)
+  program = {"A_eq": np.concatenate(rows), "b_eq": np.concatenate(right)}
+  found = scipy.optimize.linprog(costs.reshape(-1), method="highs", **program)
+  assert found.status == 0
+  return found.fun
+
+
+@pytest.mark.parametrize(
+  ("n", "m", "dim"), [(7, 4, 3), (1, 4, 2), (5, 1, 2), (6, 3, 1), (1, 1, 1)]
+)
+def test_loops_programs_and_the_bound(n, m, dim, x64):
+  features, vectors, weights, where = instances(n, m, dim, seed=n + 10 * m)
+  poisoned = np.where(where[..., None], features, np.nan)
+  results = [
+    np.asarray(part) for part in of_many_images(poisoned, vectors, weights, where)
+  ]
+  for k, (histogram, error, assignment, pcc, radius) in enumerate(
+    zip(*results, strict=True)
+  ):
+    kept = where[k]
+    shares = weights[k][kept] / weights[k][kept].sum()
+    expected = loop(features[k][kept], vectors[k], shares)
+    np.testing.assert_allclose(histogram, expected[0], atol=1e-14)
+    np.testing.assert_allclose(pcc, expected[1], atol=1e-14)
+    np.testing.assert_allclose(error, expected[2], atol=1e-14)
+    np.testing.assert_array_equal(assignment[kept], expected[3])
+    np.testing.assert_array_equal(assignment[~kept], -1)
+    np.testing.assert_allclose(radius, expected[4], atol=1e-14)
+    np.testing.assert_allclose(histogram.sum(), 1, rtol=1e-14)
+    average = shares @ features[k][kept]
+    off = np.linalg.norm(pcc - average)
+    assert off <= error + 1e-14
+    assert error <= radius + 1e-14
+    if k % 20 == 0:
+      least = transport(features[k][kept], vectors[k], shares)
+      np.testing.assert_allclose(error, least, atol=1e-12)
+      given = transport(features[k][kept], vectors[k], shares, histogram)
+      np.testing.assert_allclose(error, given, atol=1e-12)
+
+
+def test_the_printed_bound_is_false_and_ours_is_attained():
+  features, opposite = np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0]])
+  *_, pcc, radius = jax.jit(everything)(
+    features, opposite, np.ones(1), np.ones(1, bool)
+  )
+  off = np.linalg.norm(pcc - features[0])
+  assert radius == 2
+  assert off == radius
+  assert off**2 > radius
+
+
+def test_bounded_functions_see_more_than_transport_does():
+  # Two points 0.01 apart: the duality needs 1-Lipschitz functions, bounded are not it.
+  gap = -np.array([1.0, -1.0])
+  bounded = scipy.optimize.linprog(gap, bounds=(-1, 1), method="highs")
+  lipschitz = scipy.optimize.linprog(
+    gap, A_ub=[[1, -1]], b_ub=[0.01], bounds=(-1, 1), method="highs"
+  )
+  least = transport(np.zeros((1, 1)), np.full((1, 1), 0.01), np.ones(1))
+  np.testing.assert_allclose([-bounded.fun, -lipschitz.fun, least], [2, 0.01, 0.01])
+
+
+def test_features_that_are_prototypes_are_averaged_exactly():
+  vectors = RNG.normal(size=(9, 3)).astype(np.float32) * 1e3
+  features = vectors[RNG.integers(0, 9, (8, 2, 3))]
+  result, pcc = both(features, vectors)
+  np.testing.assert_array_equal(result.error, 0)
+  np.testing.assert_array_equal(vectors[result.assignment], features)
+  np.testing.assert_allclose(pcc, features.mean((1, 2)), rtol=1e-5, atol=1e-3)
+
+
+def test_combinations_lie_in_the_hull_of_the_prototypes_in_use():
+  features, vectors = RNG.normal(size=(8, 2, 3, 3)), RNG.normal(size=(9, 3))
+  result, combinations = both(features.astype("f"), vectors.astype("f"))
+  active = np.flatnonzero((np.asarray(result.histogram) > 0).any(0))
+  assert 0 < len(active) < 9
+  hull = np.concatenate([vectors[active].T, np.ones((1, len(active)))])
+  for pcc in combinations:
+    found = scipy.optimize.linprog(
+      np.zeros(len(active)), A_eq=hull, b_eq=[*pcc, 1], method="highs"
+    )
+    assert found.status == 0
+
+
+def test_attributes_of_sum_pooling_tend_to_the_histogram():
+  features = 0.5 * RNG.normal(size=(3, 6, 2)).clip(-1, 1)
+  vectors = 0.5 * RNG.normal(size=(4, 2)).clip(-1, 1)
+  sharp = jax.jit(functools.partial(pooling.gsp, mass=1.0, inverse_temperature=1e5))
+  histogram = both(features, vectors)[0].histogram
+  np.testing.assert_allclose(sharp(features, vectors).attributes, histogram, atol=1e-5)
+
+
+def test_nothing_kept_is_zero_and_so_is_its_gradient():
+  features, vectors = np.full((2, 3, 2), np.nan, np.float32), np.ones((2, 2), "f")
+  nothing = np.zeros((2, 3), bool)
+
+  def total(features, vectors, weights):
+    given = {"weights": weights, "where": nothing}
+    result = prototypes.prototype_histogram(features, vectors, **given)
+    pcc = prototypes.prototype_convex_combination(features, vectors, **given)
+    radius = prototypes.covering_radius(features[0], vectors, where=nothing[0])
+    return sum(map(jnp.sum, (result.histogram, result.error, pcc, radius)))
+
+  value, gradients = jax.jit(jax.value_and_grad(total, (0, 1, 2)))(
+    features, vectors, np.ones((2, 3), "f")
+  )
+  assert value == 0
+  for gradient in gradients:
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_no_table_of_all_differences_is_made():
+  points = jax.ShapeDtypeStruct((20_000, 16), jnp.float32)
+  vectors = jax.ShapeDtypeStruct((512, 16), jnp.float32)
+  program = jax.jit(prototypes.covering_radius).lower(points, vectors).compile()
+  assert program.memory_analysis().temp_size_in_bytes < 5 * 20_000 * 16 * 4
+
+
+@pytest.mark.parametrize(
+  ("name", "arguments", "options", "error", "message"),
+  [
+    ("prototype_histogram", ((2, 2), (3, 2)), {}, ValueError, "(2, 2)"),
+    ("prototype_histogram", ((1, 0, 2), (3, 2)), {}, ValueError, "(1, 0, 2)"),
+    ("prototype_histogram", ((1, 4, 2), (3, 5)), {}, ValueError, "(3, 5)"),
+    ("prototype_convex_combination", ((1, 4, 2), (0, 2)), {}, ValueError, "(0, 2)"),
+    (
+      "prototype_histogram",
+      ((1, 4, 2), (3, 2)),
+      {"where": np.ones((1, 3), bool)},
+      ValueError,
+      "(1, 3)",
+    ),
+    (
+      "prototype_histogram",
+      ((1, 4, 2), (3, 2)),
+      {"weights": np.ones((1, 4), int)},
+      TypeError,
+      "int32",
+    ),
+    (
+      "prototype_convex_combination",
+      ((1, 4, 2), (3, 2)),
+      {"weights": np.ones((4,))},
+      ValueError,
+      "(4,)",
+    ),
+    ("covering_radius", ((1, 4, 2), (3, 2)), {}, ValueError, "(1, 4, 2)"),
+    ("covering_radius", ((4, 2), (3, 1)), {}, ValueError, "(3, 1)"),
+    (
+      "covering_radius",
+      ((4, 2), (3, 2)),
+      {"where": np.ones(4, int)},
+      TypeError,
+      "int32",
+    ),
+  ],
+)
+def test_bad_input_is_named(name, arguments, options, error, message, unchecked):
+  arrays = [np.zeros(shape, np.float32) for shape in arguments]
+  with pytest.raises(error) as raised:
+    getattr(prototypes, name)(*arrays, **options)
+  assert message in str(raised.value)
