@@ -1,5 +1,7 @@
-"""Train state, steps over all devices, checkpoints and the training loop."""
+"""Train state, steps over all devices, checkpoints, the training loop and sweeps."""
 
+from spherejax.training._cells import factorial as factorial
+from spherejax.training._cells import grid as grid
 from spherejax.training._checkpoints import Checkpoints as Checkpoints
 from spherejax.training._checkpoints import Restored as Restored
 from spherejax.training._loop import FitResult as FitResult
@@ -21,6 +23,8 @@ from spherejax.training._state import create_state as create_state
 from spherejax.training._state import optimizer as optimizer
 from spherejax.training._step import Outcome as Outcome
 from spherejax.training._step import make_step as make_step
+from spherejax.training._sweep import SweepResult as SweepResult
+from spherejax.training._sweep import sweep as sweep
 
 __all__ = [
   "AXIS_NAME",
@@ -29,11 +33,14 @@ __all__ = [
   "Monitor",
   "Outcome",
   "Restored",
+  "SweepResult",
   "TrainState",
   "create_state",
+  "factorial",
   "fit",
   "gather",
   "global_mean",
+  "grid",
   "make_step",
   "optimizer",
   "pad_rows",
@@ -43,5 +50,6 @@ __all__ = [
   "replicate",
   "shard",
   "start_processes",
+  "sweep",
   "unreplicate",
 ]

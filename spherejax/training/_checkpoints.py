@@ -17,9 +17,11 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from spherejax import _checks
-from spherejax.training._state import TrainState
 
 _logger = logging.getLogger(__name__)
+
+State = Any
+"""A `TrainState`, or another pytree of arrays with a scalar named step at its top."""
 
 # Also written into each checkpoint: a later layout can tell which one it reads.
 _FORMAT = 1
@@ -33,7 +35,7 @@ class Restored(NamedTuple):
     record: what was stored beside it.
   """
 
-  state: TrainState
+  state: State
   record: dict[str, Any]
 
 
@@ -104,7 +106,7 @@ class Checkpoints:
     """The newest checkpoint's step; None when there is none."""
     return self._series["last"].latest_step()
 
-  def save(self, state: TrainState, record: Mapping[str, Any] | None = None):
+  def save(self, state: State, record: Mapping[str, Any] | None = None):
     """Writes a checkpoint of this state, named after its step.
 
     Args:
@@ -117,7 +119,7 @@ class Checkpoints:
     """
     self._save("last", state, record)
 
-  def save_best(self, state: TrainState, record: Mapping[str, Any] | None = None):
+  def save_best(self, state: State, record: Mapping[str, Any] | None = None):
     """Like `save`, in place of the best checkpoint so far."""
     step = self._save("best", state, record)
     manager = self._series["best"]
@@ -125,7 +127,7 @@ class Checkpoints:
       if other != step:
         manager.delete(other)
 
-  def restore(self, state: TrainState) -> Restored | None:
+  def restore(self, state: State) -> Restored | None:
     """The newest checkpoint that is whole.
 
     A damaged one is put aside into the folder `unreadable`, with a warning in the
@@ -144,13 +146,11 @@ class Checkpoints:
     """
     return self._restore("last", state)
 
-  def restore_best(self, state: TrainState) -> Restored | None:
+  def restore_best(self, state: State) -> Restored | None:
     """Like `restore`, for the best checkpoint."""
     return self._restore("best", state)
 
-  def _save(
-    self, series: str, state: TrainState, record: Mapping[str, Any] | None
-  ) -> int:
+  def _save(self, series: str, state: State, record: Mapping[str, Any] | None) -> int:
     manager = self._series[series]
     arrays = _to_host(state)
     step = int(arrays["step"])
@@ -191,7 +191,7 @@ class Checkpoints:
     if free < needed:
       raise OSError(f"no space left on device: {needed} bytes needed, {free} free")
 
-  def _restore(self, series: str, state: TrainState) -> Restored | None:
+  def _restore(self, series: str, state: State) -> Restored | None:
     manager = self._series[series]
     steps = sorted(manager.all_steps(), reverse=True)
     for number, step in enumerate(steps):
@@ -250,7 +250,7 @@ def _manager(directory: pathlib.Path, keep: int | None) -> ocp.CheckpointManager
   )
 
 
-def _read(manager: ocp.CheckpointManager, step: int, state: TrainState) -> Restored:
+def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
   """One checkpoint, verified."""
   try:
     args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
@@ -280,7 +280,7 @@ def _read(manager: ocp.CheckpointManager, step: int, state: TrainState) -> Resto
   return Restored(restored, manifest["record"])
 
 
-def _named_leaves(state: TrainState) -> dict[str, Any]:
+def _named_leaves(state: State) -> dict[str, Any]:
   """Leaves by path, in the order of the tree."""
   return {
     jax.tree_util.keystr(path, simple=True, separator="."): leaf
@@ -292,7 +292,7 @@ def _is_key(leaf: Any) -> bool:
   return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _describe(state: TrainState) -> dict[str, dict[str, Any]]:
+def _describe(state: State) -> dict[str, dict[str, Any]]:
   """Shape and type of each array as it is stored; keys as the bits they hold."""
 
   def entry(leaf: Any) -> dict[str, Any]:
@@ -311,7 +311,7 @@ def _key_name(leaf: Any) -> str:
   return names[leaf.dtype]
 
 
-def _to_host(state: TrainState) -> dict[str, np.ndarray]:
+def _to_host(state: State) -> dict[str, np.ndarray]:
   """Copies that a later step, which reuses the state's memory, does not change."""
   return {
     name: np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)

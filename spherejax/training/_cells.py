@@ -1,0 +1,126 @@
+"""Cells of an ablation: columns of hyperparameters, one entry a cell."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+Column = ArrayLike | Sequence[Any]
+
+
+def column(name: str, values: Column) -> np.ndarray:
+  """The values as [cells, ...] numbers; what is no number cannot be vmapped."""
+  entries = np.asarray(values)
+  if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
+    odd = next(x for x in entries.ravel().tolist() if not isinstance(x, (int, float)))
+    raise TypeError(
+      f"hyperparameter {name!r} must hold numbers, got {odd!r}: a choice by name is "
+      "made when a program is compiled, so it cannot be vmapped; run one sweep for "
+      "each of its values"
+    )
+  if entries.ndim == 0:
+    raise ValueError(
+      f"hyperparameter {name!r} must hold one value a cell, got a scalar"
+    )
+  if not len(entries):
+    raise ValueError(f"hyperparameter {name!r} must hold at least one value, got none")
+  return entries
+
+
+def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
+  """All combinations of the values of several hyperparameters.
+
+  The last name varies fastest, so that a result of the cells, reshaped to the numbers
+  of values in the order of their names, has one axis for each hyperparameter.
+
+  Args:
+    values: for each name its values, numbers.
+
+  Returns:
+    For each name a column [cells], as `sweep` takes them.
+
+  Raises:
+    TypeError: values that are no numbers.
+    ValueError: no name, or a name without a value.
+
+  Cost: none.
+
+  Source: the full factorial design.
+
+  Example:
+    >>> spherejax.training.grid({"mass": [0.2, 0.3], "margin": [0.5, 1.0]})
+    {'mass': array([0.2, 0.2, 0.3, 0.3]), 'margin': array([0.5, 1. , 0.5, 1. ])}
+  """
+  columns = {name: column(name, entries) for name, entries in values.items()}
+  if not columns:
+    raise ValueError("values must name at least one hyperparameter, got none")
+  rows = np.indices([len(entries) for entries in columns.values()])
+  return {
+    name: entries[index.ravel()]
+    for (name, entries), index in zip(columns.items(), rows, strict=True)
+  }
+
+
+def factorial(
+  levels: Mapping[str, Sequence[float | int]],
+  *,
+  relation: Sequence[Sequence[str]] = (),
+) -> dict[str, np.ndarray]:
+  """A two-level design: all combinations, or the fraction that a relation keeps.
+
+  Each word of the relation keeps the cells in which an even number of its
+  hyperparameters is low (their signs multiply to +1) and so halves the design. With
+  a word of k names, effects of i of them are confounded with those of the other
+  k - i: `metrics.factorial_effects` says which.
+
+  Args:
+    levels: for each name its low and its high value. The last name varies fastest.
+    relation: words of the defining relation, sequences of names. None keeps all
+      2^names cells, p independent words 2^(names - p).
+
+  Returns:
+    For each name a column [cells], as `sweep` takes them.
+
+  Raises:
+    TypeError: levels that are no numbers.
+    ValueError: a name without exactly two different levels, a word that is empty,
+      names an unknown hyperparameter or one twice, or follows from those before it.
+
+  Cost: none.
+
+  Source: Box, Hunter, Hunter 2005, "Statistics for experimenters", chapter 6; the
+  screening of DML Table 5.4 has the relation m, mu, beta, lambda.
+
+  Example:
+    >>> spherejax.training.factorial(
+    ...   {"a": (1, 2), "b": (1, 2), "c": (5, 7)}, relation=["abc"]
+    ... )
+    {'a': array([1, 1, 2, 2]), 'b': array([1, 2, 1, 2]), 'c': array([7, 5, 5, 7])}
+  """
+  for name, pair in levels.items():
+    if len(pair) != 2 or pair[0] == pair[1]:
+      raise ValueError(f"levels[{name!r}] must be two different values, got {pair!r}")
+  cells = grid(levels)
+  signs = dict(
+    zip(
+      levels,
+      2 * np.indices([2] * len(levels)).reshape(len(levels), -1) - 1,
+      strict=True,
+    )
+  )
+  kept = np.ones(2 ** len(levels), bool)
+  for word in relation:
+    if not word or len(set(word)) != len(word) or not set(word) <= set(levels):
+      raise ValueError(
+        f"a word of the relation must name some of {', '.join(levels)} once, got "
+        f"{tuple(word)}"
+      )
+    after = kept & (math.prod((signs[name] for name in word), start=1) == 1)
+    if after.sum() * 2 != kept.sum():
+      raise ValueError(
+        f"the word {tuple(word)} follows from, or contradicts, the others"
+      )
+    kept = after
+  return {name: entries[kept] for name, entries in cells.items()}

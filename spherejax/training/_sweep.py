@@ -1,0 +1,345 @@
+"""Many complete trainings as one program: an ablation over numbers and seeds."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+from jax import Array
+
+from spherejax import _checks, metrics
+from spherejax.training import _cells, _parallel, _sweep_run
+from spherejax.training._checkpoints import Checkpoints
+
+Tree = Any
+"""Any pytree of arrays."""
+
+
+class SweepResult(NamedTuple):
+  """What the trainings of a sweep leave, for every cell and seed.
+
+  Attributes:
+    cells: the hyperparameters, for each name [cells, ...].
+    seeds: [seeds].
+    steps: [evaluations], steps taken at each evaluation.
+    scores: [cells, seeds, evaluations], what `evaluate` returned; NaN after a run
+      stopped and from where it diverged.
+    curves: what `step` reported, each [cells, seeds, evaluations]: the mean over
+      the steps since the evaluation before.
+    best_score: [cells, seeds]; NaN for a run that diverged before any evaluation.
+    best_step: [cells, seeds], steps taken at the best evaluation; 0 for none.
+    best_state: the state at the best evaluation, each array [cells, seeds, ...]; the
+      initial one for none.
+    state: the last state, each array [cells, seeds, ...]; that of the evaluation at
+      which a run stopped, or of the last one before it diverged.
+    stopped: [cells, seeds], boolean: patience ended the run.
+    diverged: [cells, seeds], boolean: a number became infinite or NaN.
+  """
+
+  cells: dict[str, np.ndarray]
+  seeds: np.ndarray
+  steps: np.ndarray
+  scores: np.ndarray
+  curves: Tree
+  best_score: np.ndarray
+  best_step: np.ndarray
+  best_state: Tree
+  state: Tree
+  stopped: np.ndarray
+  diverged: np.ndarray
+
+  def intervals(self, *, confidence: float = 0.95) -> list[metrics.Interval]:
+    """`metrics.mean_interval` of each cell's best scores over the seeds.
+
+    NaN for a cell with a run that diverged before any evaluation.
+    """
+    return [
+      metrics.mean_interval(row, confidence=confidence) for row in self.best_score
+    ]
+
+
+class _Saved(NamedTuple):
+  """What a checkpoint of a sweep holds."""
+
+  step: Array  # evaluations done
+  runs: _sweep_run.Run
+
+
+def sweep(
+  key: Array,
+  init: Callable[..., Tree],
+  step: Callable[..., tuple[Tree, Tree]],
+  evaluate: Callable[..., Array],
+  cells: Mapping[str, _cells.Column],
+  *,
+  seeds: int | Sequence[int] = 3,
+  steps: int,
+  evaluate_every: int,
+  patience: int | None = None,
+  mode: str = "max",
+  checkpoints: Checkpoints | None = None,
+  devices: Sequence[Any] | None = None,
+  progress: bool = True,
+) -> SweepResult:
+  """Trains every cell of an ablation with every seed, as one vmapped program.
+
+  The functions are those of one training, written for one set of numbers:
+
+      init(key, hyper) -> state
+      step(state, key, hyper) -> (state, metrics)
+      evaluate(state, key, hyper) -> score
+
+  `hyper` holds one cell's numbers by name. They are traced: losses, poolings and
+  optimisers take them where they take a number (a learning rate through
+  `optax.inject_hyperparams`, or `updates` multiplied by it). All cells of a seed get
+  the same keys, so that their runs are paired; a step's key differs in every step,
+  the evaluation's is the same every time. Runs are spread over the devices.
+
+  Every run has its own early stopping and keeps its own best state. A run whose
+  patience ran out stays as it was. So does one that diverged: one of its metrics or
+  scores, or an entry of its state that was finite, became infinite or NaN. It goes
+  back to its last evaluation, and the others do not notice.
+
+  Args:
+    key: typed PRNG key of the whole sweep.
+    init: state is any pytree of arrays.
+    step: metrics is a pytree of scalars, `{}` for none.
+    evaluate: score is a scalar.
+    cells: for each name a column [cells, ...] of numbers: `grid` makes all
+      combinations, `factorial` a two-level design.
+    seeds: static. The seeds, or their number, then they are 0, 1, ...
+    steps: static. Of every training; a multiple of `evaluate_every`.
+    evaluate_every: static. Steps between two evaluations.
+    patience: static. A run stops after so many evaluations without a better one;
+      None never stops.
+    mode: static. "max" or "min": which scores are better.
+    checkpoints: where every evaluation is recorded; a sweep that was killed goes on
+      from there. None records nothing.
+    devices: this process's devices that take part; None takes all.
+    progress: whether to show a bar on stderr.
+
+  Returns:
+    `SweepResult`. `result.best_score.mean(1)`, reshaped to the numbers of values of
+    a `grid`, is the table of the ablation.
+
+  Raises:
+    TypeError: a hyperparameter that cannot be vmapped: no number, or one that
+      decides a shape or a branch. Run one sweep for each of its values.
+    ValueError: columns of different lengths, no seed, `steps` no multiple of
+      `evaluate_every`, a score that is no scalar, a checkpoint of another sweep.
+
+  Cost: one compilation for each shape of the arrays, and for functions that were not
+  swept before. Memory of two states for every run. A stopped run costs as much as
+  the others until all have stopped. Arrays that the functions close over become
+  constants of the program: bind large ones as `jax.tree_util.Partial(step, data)`.
+
+  Source: none.
+
+  Example:
+    >>> def init(key, hyper):
+    ...   return jax.random.normal(key)
+    >>> def step(w, key, hyper):  # gradient descent on (w - 1)^2
+    ...   return w - hyper["learning_rate"] * 2 * (w - 1), {}
+    >>> def evaluate(w, key, hyper):
+    ...   return abs(w - 1)
+    >>> result = spherejax.training.sweep(
+    ...   jax.random.key(0), init, step, evaluate, {"learning_rate": [0.1, 0.5, 1e9]},
+    ...   seeds=2, steps=20, evaluate_every=10, mode="min", progress=False)
+    >>> result.best_score.round(2)
+    array([[0.02, 0.01],
+           [0.  , 0.  ],
+           [ nan,  nan]], dtype=float32)
+    >>> result.diverged.any(axis=1)
+    array([False, False,  True])
+  """
+  columns, numbers = _columns(cells), _seeds(seeds)
+  plan = _plan(steps, evaluate_every, patience, mode)
+  functions = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
+  local = tuple(jax.local_devices() if devices is None else devices)
+  begin, advance = _programs(plan, local)
+  # Run r is seed r % seeds of cell r // seeds.
+  number = len(next(iter(columns.values())))
+  rows = {name: np.repeat(x, len(numbers), axis=0) for name, x in columns.items()}
+  hyper, run_seeds = _spread((rows, np.tile(numbers, number)), devices=local)
+  real = functools.partial(_gather, count=number * len(numbers), devices=local)
+  record = {"cells": {name: x.tolist() for name, x in columns.items()}}
+  record |= {"seeds": numbers.tolist(), "steps": [steps, evaluate_every]}
+  done = 0
+  try:
+    runs = begin(functions, key, run_seeds, hyper)
+    if checkpoints is not None:
+      done, restored = _restore(checkpoints, real(runs), record)
+      runs = _spread(restored, devices=local)
+    with tqdm.tqdm(
+      total=steps, initial=done * evaluate_every, disable=not progress, unit="step"
+    ) as bar:
+      while done < plan.evaluations and not _ended(runs):
+        runs = advance(functions, jnp.int32(done), key, runs, run_seeds, hyper)
+        done += 1
+        if checkpoints is not None:
+          checkpoints.save(_Saved(jnp.int32(done), real(runs)), record)
+        bar.update(evaluate_every)
+        bar.set_postfix(_summary(runs, plan))
+  except (TypeError, ValueError, IndexError, jax.errors.JAXTypeError):
+    _sweep_run.reject_static(functions, plan, key, columns)
+    raise
+  return _result(columns, numbers, plan, real(runs))
+
+
+def _columns(cells: Mapping[str, _cells.Column]) -> dict[str, np.ndarray]:
+  columns = {name: _cells.column(name, values) for name, values in cells.items()}
+  if not columns:
+    raise ValueError("cells must name at least one hyperparameter, got none")
+  lengths = {name: len(values) for name, values in columns.items()}
+  if len(set(lengths.values())) > 1:
+    raise ValueError(
+      f"the columns of cells must be of one length, got {lengths}; training.grid "
+      "makes all combinations"
+    )
+  return columns
+
+
+def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
+  if isinstance(seeds, (int, np.integer)):
+    _checks.count("seeds", seeds)
+    return np.arange(seeds, dtype=np.int32)
+  for seed in seeds:
+    _checks.count("a seed", seed, 0)
+  if not len(seeds) or len(set(seeds)) != len(seeds):
+    raise ValueError(f"seeds must be different numbers, got {list(seeds)}")
+  return np.array(seeds, np.int32)
+
+
+def _plan(
+  steps: int, evaluate_every: int, patience: int | None, mode: str
+) -> _sweep_run.Plan:
+  _checks.count("steps", steps)
+  _checks.count("evaluate_every", evaluate_every)
+  if steps % evaluate_every:
+    raise ValueError(
+      f"steps must be a multiple of evaluate_every = {evaluate_every}, got {steps}"
+    )
+  if patience is not None:
+    _checks.count("patience", patience)
+  _checks.one_of("mode", mode, ("max", "min"))
+  sign = 1 if mode == "max" else -1
+  return _sweep_run.Plan(steps // evaluate_every, evaluate_every, patience, sign)
+
+
+def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
+  """A pytree: the function is structure, arrays bound to it are leaves."""
+  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
+
+
+@functools.lru_cache(maxsize=16)
+def _programs(
+  plan: _sweep_run.Plan, devices: tuple[Any, ...]
+) -> tuple[Callable, Callable]:
+  """How all runs begin and advance, spread over the devices."""
+
+  def begin(
+    functions: _sweep_run.Functions, key: Array, seeds: Array, hyper: Tree
+  ) -> _sweep_run.Run:
+    one = functools.partial(_sweep_run.begin, functions, plan, key)
+    return jax.vmap(one)(seeds, hyper)
+
+  def advance(
+    functions: _sweep_run.Functions,
+    number: Array,
+    key: Array,
+    runs: _sweep_run.Run,
+    seeds: Array,
+    hyper: Tree,
+  ) -> _sweep_run.Run:
+    one = functools.partial(_sweep_run.advance, functions, plan, number, key)
+    return jax.vmap(one)(runs, seeds, hyper)
+
+  if len(devices) == 1:
+    return jax.jit(begin), jax.jit(advance, donate_argnums=3)
+  over = functools.partial(jax.pmap, devices=devices)
+  # One None for all three would do, but jax 0.10 then misplaces the axes when there
+  # are as many leaves as arguments (functions have none).
+  shared = _sweep_run.Functions(None, None, None)  # pyright: ignore[reportArgumentType]
+  return (
+    over(begin, in_axes=(shared, None, 0, 0)),
+    over(advance, in_axes=(shared, None, None, 0, 0, 0), donate_argnums=3),
+  )
+
+
+def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
+  """Rows [runs, ...] in equal parts over the devices; the first one fills up."""
+  if len(devices) == 1:
+    return jax.device_put(jax.tree.map(jnp.asarray, tree), devices[0])
+  number = len(jax.tree.leaves(tree)[0])
+  rows = np.arange(-(-number // len(devices)) * len(devices))
+  rows = np.where(rows < number, rows, 0)
+  padded = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], tree)
+  return _parallel.shard(padded, devices=devices)
+
+
+def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
+  """The first rows [runs, ...] of what lies on the devices."""
+  if len(devices) == 1:
+    return tree
+  return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], tree)
+
+
+def _restore(
+  checkpoints: Checkpoints, runs: _sweep_run.Run, record: Mapping[str, Any]
+) -> tuple[int, _sweep_run.Run]:
+  """Evaluations done and runs of the newest checkpoint, or of the start."""
+  restored = checkpoints.restore(_Saved(jnp.int32(0), runs))
+  if restored is None:
+    return 0, runs
+  for name, value in record.items():
+    if restored.record[name] != value:
+      raise ValueError(
+        f"the checkpoint in {checkpoints.directory} belongs to another sweep: its "
+        f"{name} are {restored.record[name]}, got {value}"
+      )
+  return int(restored.state.step), restored.state.runs
+
+
+def _ended(runs: _sweep_run.Run) -> bool:
+  return bool(np.all(np.asarray(runs.stopped) | np.asarray(runs.diverged)))
+
+
+def _summary(runs: _sweep_run.Run, plan: _sweep_run.Plan) -> dict[str, Any]:
+  """What the bar shows."""
+  stopped, diverged = int(np.sum(runs.stopped)), int(np.sum(runs.diverged))
+  best = plan.sign * np.max(np.asarray(runs.best_score))
+  return {"best": f"{best:.4g}", "stopped": stopped, "diverged": diverged}
+
+
+def _result(
+  columns: dict[str, np.ndarray],
+  seeds: np.ndarray,
+  plan: _sweep_run.Plan,
+  runs: _sweep_run.Run,
+) -> SweepResult:
+  """The runs by cell and seed."""
+  shape = (len(next(iter(columns.values()))), len(seeds))
+
+  def by_cell(leaf: Array) -> Array:
+    return leaf.reshape(*shape, *leaf.shape[1:])
+
+  def on_host(leaf: Array) -> np.ndarray:
+    return np.asarray(by_cell(leaf))
+
+  best = on_host(runs.best_score)
+  return SweepResult(
+    cells=columns,
+    seeds=seeds,
+    steps=plan.evaluate_every * np.arange(1, plan.evaluations + 1),
+    scores=on_host(runs.scores),
+    curves=jax.tree.map(on_host, runs.metrics),
+    best_score=np.where(np.isfinite(best), plan.sign * best, np.nan),
+    best_step=on_host(runs.best_step),
+    best_state=jax.tree.map(by_cell, runs.best_state),
+    state=jax.tree.map(by_cell, runs.state),
+    stopped=on_host(runs.stopped),
+    diverged=on_host(runs.diverged),
+  )

@@ -1,0 +1,179 @@
+"""One training of a sweep: how it begins, advances, stops and diverges."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+Tree = Any
+"""Any pytree of arrays."""
+
+
+class Run(NamedTuple):
+  """One training in progress."""
+
+  state: Tree
+  best_state: Tree
+  best_score: Array  # larger is better
+  best_step: Array
+  taken: Array  # steps
+  stale: Array  # evaluations since the best
+  stopped: Array
+  diverged: Array
+  scores: Array  # [evaluations]
+  metrics: Tree  # each [evaluations]
+
+
+class Functions(NamedTuple):
+  """The user's functions; arrays bound by `jax.tree_util.Partial` are operands."""
+
+  init: Callable[..., Tree]
+  step: Callable[..., tuple[Tree, Tree]]
+  evaluate: Callable[..., Array]
+
+
+class Plan(NamedTuple):
+  """What is fixed when the program is compiled."""
+
+  evaluations: int
+  evaluate_every: int
+  patience: int | None
+  sign: int
+
+
+def begin(
+  functions: Functions, plan: Plan, key: Array, seed: Array | int, hyper: Tree
+) -> Run:
+  """One run before its first step."""
+  init_key, step_key, _ = _keys(key, seed)
+  state = jax.tree.map(jnp.asarray, functions.init(init_key, hyper))
+  reported = jax.eval_shape(functions.step, state, step_key, hyper)[1]
+  zero = jnp.zeros((), jnp.int32)
+  unknown = jnp.full(plan.evaluations, jnp.nan, jnp.float32)
+  return Run(
+    state=state,
+    best_state=state,
+    best_score=jnp.float32(-jnp.inf),
+    best_step=zero,
+    taken=zero,
+    stale=zero,
+    stopped=jnp.zeros((), bool),
+    diverged=jnp.zeros((), bool),
+    scores=unknown,
+    metrics=jax.tree.map(lambda _: unknown, reported),
+  )
+
+
+def advance(
+  functions: Functions,
+  plan: Plan,
+  number: Array,
+  key: Array,
+  run: Run,
+  seed: Array | int,
+  hyper: Tree,
+) -> Run:
+  """One run up to and including its next evaluation; unchanged once it has ended."""
+  _, step_key, evaluate_key = _keys(key, seed)
+
+  def one_step(state: Tree, taken: Array) -> tuple[Tree, Tree]:
+    return functions.step(state, jax.random.fold_in(step_key, taken), hyper)
+
+  taken = run.taken + jnp.arange(plan.evaluate_every, dtype=jnp.int32)
+  state, reported = jax.lax.scan(one_step, run.state, taken)
+  score = jnp.asarray(functions.evaluate(state, evaluate_key, hyper))
+  if score.shape:
+    raise ValueError(f"evaluate must return a scalar, got shape {score.shape}")
+  score = score.astype(jnp.float32)
+  means = jax.tree.map(lambda x: jnp.mean(x.astype(jnp.float32), axis=0), reported)
+
+  finite = jnp.isfinite(score) & _all_finite(means) & _still_finite(run.state, state)
+  running = ~(run.stopped | run.diverged)
+  going = running & finite
+  better = going & (plan.sign * score > run.best_score)
+  stale = jnp.where(better, 0, run.stale + going)
+  out_of_patience = going & (stale >= (plan.patience or jnp.inf))
+
+  def noted(history: Array, value: Array) -> Array:
+    return history.at[number].set(jnp.where(going, value, jnp.nan))
+
+  return Run(
+    state=_select(going, state, run.state),
+    best_state=_select(better, state, run.best_state),
+    best_score=jnp.where(better, plan.sign * score, run.best_score),
+    best_step=jnp.where(better, taken[-1] + 1, run.best_step),
+    taken=jnp.where(going, taken[-1] + 1, run.taken),
+    stale=stale,
+    stopped=run.stopped | out_of_patience,
+    diverged=run.diverged | (running & ~finite),
+    scores=noted(run.scores, score),
+    metrics=jax.tree.map(noted, run.metrics, means),
+  )
+
+
+def _keys(key: Array, seed: Array | int) -> Array:
+  """Keys of one seed: of `init`, of the steps, of the evaluations."""
+  return jax.random.split(jax.random.fold_in(key, seed), 3)
+
+
+def _select(condition: Array, new: Tree, old: Tree) -> Tree:
+  return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _floating(tree: Tree) -> list[Array]:
+  leaves = jax.tree.leaves(tree)
+  return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+
+
+def _all_finite(tree: Tree) -> Array:
+  checks = [jnp.isfinite(leaf).all() for leaf in _floating(tree)]
+  return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))
+
+
+def _still_finite(old: Tree, new: Tree) -> Array:
+  """Whether all that was finite is; a state may hold an infinity from the start."""
+  checks = [
+    (jnp.isfinite(after) | ~jnp.isfinite(before)).all()
+    for before, after in zip(_floating(old), _floating(new), strict=True)
+  ]
+  return functools.reduce(jnp.logical_and, checks, jnp.bool_(True))
+
+
+def reject_static(
+  functions: Functions, plan: Plan, key: Array, columns: Mapping[str, np.ndarray]
+) -> None:
+  """Raises for hyperparameters whose values the functions need when they are traced.
+
+  Those at fault are the ones with which tracing fails, all others being known.
+  """
+  cell = {name: values[0] for name, values in columns.items()}
+
+  def failure(*traced: str) -> Exception | None:
+    known = {name: value for name, value in cell.items() if name not in traced}
+
+    def one(hyper: Tree) -> Tree:
+      run = begin(functions, plan, key, 0, known | hyper)
+      return advance(functions, plan, jnp.int32(0), key, run, 0, known | hyper)
+
+    try:
+      jax.eval_shape(one, {name: jnp.asarray(cell[name]) for name in traced})
+    except Exception as error:
+      return error
+    return None
+
+  if failure() is not None:  # not the hyperparameters' fault
+    return
+  static = {name: found for name in cell if (found := failure(name)) is not None}
+  if not static:
+    return
+  name, reason = next(iter(static.items()))
+  raise TypeError(
+    f"hyperparameter {' and '.join(map(repr, static))} cannot be vmapped: its value "
+    "decides a shape or a branch, so each value needs a program of its own; run one "
+    f"sweep for each, {name} = {np.unique(columns[name]).tolist()} "
+    f"({type(reason).__name__}: {str(reason).splitlines()[0]})"
+  ) from reason

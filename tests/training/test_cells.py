@@ -1,0 +1,64 @@
+"""Grids and two-level designs."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spherejax import training
+
+
+def test_grid_is_the_product_with_the_last_name_fastest():
+  values = {"mass": [0.1, 0.2, 0.3], "beta": [1, 5]}
+  cells = training.grid(values)
+  rows = list(zip(*cells.values(), strict=True))
+  assert rows == list(itertools.product(*values.values()))
+  table = np.asarray(cells["mass"]).reshape(3, 2)
+  assert (table == np.array([[0.1], [0.2], [0.3]])).all()
+
+
+def test_a_column_may_hold_arrays():
+  cells = training.grid({"margins": [[1.0, 2.0], [3.0, 4.0]], "beta": [1, 5]})
+  assert cells["margins"].tolist() == [[1, 2], [1, 2], [3, 4], [3, 4]]
+
+
+LEVELS = {"beta": (0.5, 20), "m": (16, 128), "mu": (0.3, 0.7), "lambda": (0.1, 0.5)}
+
+
+def test_factorial_is_the_grid_or_its_fraction():
+  full = training.factorial(LEVELS)
+  rows = set(zip(*full.values(), strict=True))
+  assert rows == set(itertools.product(*LEVELS.values()))
+  half = training.factorial(LEVELS, relation=[tuple(LEVELS)])
+  kept = set(zip(*half.values(), strict=True))
+  assert len(kept) == 8
+  for row in rows:
+    low = sum(
+      value == pair[0] for value, pair in zip(row, LEVELS.values(), strict=True)
+    )
+    assert (row in kept) == (low % 2 == 0)
+
+
+def test_two_words_keep_a_quarter():
+  levels = dict.fromkeys("abcde", (-1, 1))
+  cells = training.factorial(levels, relation=["abd", "ace"])
+  assert len(cells["a"]) == 8
+  assert (cells["a"] * cells["b"] * cells["d"] == 1).all()
+  assert (cells["a"] * cells["c"] * cells["e"] == 1).all()
+
+
+def test_errors(unchecked):
+  with pytest.raises(ValueError, match=r"levels\['mu'\] must be two different .*0.3,"):
+    training.factorial({"mu": (0.3, 0.3)})
+  with pytest.raises(ValueError, match=r"beta, m, mu, lambda once, got \('m', 'nu'\)"):
+    training.factorial(LEVELS, relation=[("m", "nu")])
+  with pytest.raises(ValueError, match=r"once, got \('m', 'm'\)"):
+    training.factorial(LEVELS, relation=[("m", "m")])
+  with pytest.raises(ValueError, match=r"\('m', 'mu'\) follows"):
+    training.factorial(LEVELS, relation=[("m", "mu"), ("m", "mu")])
+  with pytest.raises(ValueError, match="at least one hyperparameter"):
+    training.grid({})
+  with pytest.raises(ValueError, match="'mu' must hold at least one value"):
+    training.grid({"mu": []})
+  with pytest.raises(TypeError, match="'loss' must hold numbers, got 'triplet'"):
+    training.grid({"loss": ["triplet"]})

@@ -1,0 +1,305 @@
+"""Sweeps: every run as if it were alone, whatever the others do."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from spherejax import metrics, training
+
+ONE = jax.devices()[:1]
+KEY = jax.random.key(7)
+
+
+def optimizer(hyper):
+  return optax.inject_hyperparams(optax.adam)(learning_rate=hyper["learning_rate"])
+
+
+def init(key, hyper):
+  params = {"w": jax.random.normal(key, (3,))}
+  # An infinity that is there from the start is no divergence.
+  return {"params": params, "opt": optimizer(hyper).init(params), "least": jnp.inf}
+
+
+def step(state, key, hyper, target=2.0):
+  x = jax.random.normal(key, (4, 3))
+
+  def loss(params):
+    return jnp.mean((x @ params["w"] - target * x.sum(axis=1)) ** 2) + hyper[
+      "decay"
+    ] * jnp.sum(params["w"] ** 2)
+
+  value, grads = jax.value_and_grad(loss)(state["params"])
+  updates, opt = optimizer(hyper).update(grads, state["opt"])
+  params = optax.apply_updates(state["params"], updates)
+  state = {"params": params, "opt": opt, "least": jnp.minimum(state["least"], value)}
+  return state, {"loss": value}
+
+
+def evaluate(state, key, hyper):
+  x = jax.random.normal(key, (5, 3))
+  return jnp.mean((x @ state["params"]["w"] - 2 * x.sum(axis=1)) ** 2)
+
+
+CELLS = {"learning_rate": [0.1, 1e30, 0.4], "decay": [0.0, 0.1, 0.01]}
+OPTIONS = {"steps": 12, "evaluate_every": 3, "mode": "min", "progress": False}
+
+
+def cell(number):
+  return {name: values[number : number + 1] for name, values in CELLS.items()}
+
+
+@pytest.fixture(scope="module")
+def together():
+  return training.sweep(
+    KEY, init, step, evaluate, CELLS, seeds=2, devices=ONE, **OPTIONS
+  )
+
+
+def run_of(result, number, seed):
+  """One run of a sweep in the layout of a sweep of one."""
+  return jax.tree.map(lambda x: x[number : number + 1, seed : seed + 1], result[3:])
+
+
+def assert_same(a, b, **tolerance):
+  assert jax.tree.structure(a) == jax.tree.structure(b)
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), a, b)
+
+
+def test_every_run_equals_the_same_run_alone(together):
+  for number in range(3):
+    for seed in range(2):
+      alone = training.sweep(
+        KEY, init, step, evaluate, cell(number), seeds=[seed], devices=ONE, **OPTIONS
+      )
+      mine = run_of(together, number, seed)
+      assert_same(mine, alone[3:], rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_equals_a_plain_loop(together):
+  hyper = {name: jnp.float32(values[2]) for name, values in CELLS.items()}
+  init_key, step_key, evaluate_key = jax.random.split(jax.random.fold_in(KEY, 1), 3)
+  state = init(init_key, hyper)
+  one_step, losses, scores, states = jax.jit(step), [], [], []
+  for number in range(12):
+    state, reported = one_step(state, jax.random.fold_in(step_key, number), hyper)
+    losses.append(float(reported["loss"]))
+    if number % 3 == 2:
+      scores.append(float(evaluate(state, evaluate_key, hyper)))
+      states.append(state)
+  np.testing.assert_array_equal(together.steps, [3, 6, 9, 12])
+  np.testing.assert_allclose(together.scores[2, 1], scores, rtol=1e-5)
+  means = np.reshape(losses, (4, 3)).mean(axis=1)
+  np.testing.assert_allclose(together.curves["loss"][2, 1], means, rtol=1e-5)
+  best = int(np.argmin(scores))
+  assert together.best_step[2, 1] == 3 * (best + 1)
+  mine = jax.tree.map(lambda x: x[2, 1], (together.best_state, together.state))
+  assert_same(mine, (states[best], state), rtol=1e-5, atol=1e-6)
+
+
+def test_a_diverged_run_is_marked_and_keeps_its_last_good_state(together):
+  np.testing.assert_array_equal(
+    together.diverged, [[False] * 2, [True] * 2, [False] * 2]
+  )
+  assert not together.stopped.any()
+  assert np.isnan(together.scores[1]).all()
+  assert np.isnan(together.best_score[1]).all()
+  assert (together.best_step[1] == 0).all()
+  start = init(
+    jax.random.split(jax.random.fold_in(KEY, 0), 3)[0], {"learning_rate": 1.0}
+  )
+  np.testing.assert_allclose(
+    together.state["params"]["w"][1, 0], start["params"]["w"], rtol=1e-6
+  )
+  first, diverged, last = together.intervals(confidence=0.9)
+  assert math.isnan(diverged.mean)
+  expected = metrics.mean_interval(together.best_score[2], confidence=0.9)
+  assert last == expected
+  assert first.n == 2
+
+
+def test_runs_spread_over_devices_are_the_same(together):
+  """Six runs on four devices: two of eight places are filled up."""
+  spread = training.sweep(KEY, init, step, evaluate, CELLS, seeds=2, **OPTIONS)
+  assert_same(spread, together, rtol=1e-5, atol=1e-6)
+
+
+# Scores as a script, one a cell: what a run must do with them is known by hand.
+INF, NAN = np.inf, np.nan
+SCRIPTS = [
+  [1, 2, 3, 4, 5, 6],  # improves to the end
+  [3, 2, 3, 4, 5, 6],  # two without a better one (a tie is none): stops at the third
+  [1, 3, 2, 4, 3, 3],  # patience begins anew: best at the fourth, stops at the sixth
+  [1, 2, NAN, 4, 5, 6],  # diverges after two
+  [INF, 2, 3, 4, 5, 6],  # diverges at once
+  [5, 4, NAN, 4, 5, 6],
+]
+
+
+def play(scores, patience):
+  """What becomes of one run: a loop over its evaluations."""
+  best, best_at, stale, end = -INF, 0, 0, "steps"
+  seen = [NAN] * len(scores)
+  for number, score in enumerate(scores, start=1):
+    if not np.isfinite(score):
+      end = "diverged"
+      break
+    seen[number - 1] = score
+    last = number
+    if score > best:
+      best, best_at, stale = score, number, 0
+    else:
+      stale += 1
+    if stale == patience:
+      end = "stopped"
+      break
+  taken = sum(np.isfinite(seen))
+  return seen, best if best_at else NAN, best_at, taken if taken == 0 else last, end
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("patience", [2, None])
+def test_stopping_and_best_states_follow_the_scores(mode, patience):
+  sign = 1 if mode == "max" else -1
+  scripts = sign * np.array(SCRIPTS)
+
+  def count(state, key, hyper):
+    return state + 1, {}
+
+  def scripted(state, key, hyper):
+    return hyper["script"][state // 2 - 1]
+
+  result = training.sweep(
+    KEY,
+    lambda key, hyper: jnp.int32(0),
+    count,
+    scripted,
+    {"script": scripts},
+    seeds=1,
+    steps=12,
+    evaluate_every=2,
+    patience=patience,
+    mode=mode,
+    devices=ONE,
+    progress=False,
+  )
+  for number, script in enumerate(np.array(SCRIPTS)):
+    seen, best, best_at, last, end = play(script, patience)
+    np.testing.assert_array_equal(result.scores[number, 0], sign * np.array(seen))
+    np.testing.assert_array_equal(result.best_score[number, 0], sign * best)
+    assert result.best_step[number, 0] == 2 * best_at
+    assert result.best_state[number, 0] == 2 * best_at
+    assert result.state[number, 0] == 2 * last  # frozen to the step
+    assert result.stopped[number, 0] == (end == "stopped")
+    assert result.diverged[number, 0] == (end == "diverged")
+
+
+def test_all_stop_before_the_end_and_resume(tmp_path):
+  """Killed after two evaluations and started again: the same bits, no step twice."""
+
+  class Killed(training.Checkpoints):
+    def save(self, state, record=None):
+      super().save(state, record)
+      if int(state.step) == 2:
+        raise KeyboardInterrupt
+
+  def run(checkpoints=None, number=2):
+    options = OPTIONS | {"steps": 60, "patience": 1, "devices": ONE}
+    options |= {"checkpoints": checkpoints, "seeds": 2}
+    return training.sweep(KEY, init, step, evaluate, cell(number), **options)
+
+  whole = run()
+  assert whole.stopped.all()
+  assert np.isnan(whole.scores[..., -1]).all()  # ended before
+  assert np.isfinite(whole.scores[..., 1]).any()  # and after the kill
+  with Killed(tmp_path) as checkpoints, pytest.raises(KeyboardInterrupt):
+    run(checkpoints)
+  with training.Checkpoints(tmp_path) as checkpoints:
+    assert checkpoints.latest_step() == 2
+    resumed = run(checkpoints)
+    with pytest.raises(ValueError, match="another sweep: its cells"):
+      run(checkpoints, 0)
+  jax.tree.map(np.testing.assert_array_equal, whole, resumed)
+
+
+def test_bound_arrays_are_operands():
+  """Arrays bound by Partial are no constants: another value needs no compilation."""
+  traces = []
+
+  def traced(target, state, key, hyper):
+    traces.append(None)
+    return step(state, key, hyper, target)
+
+  def first_loss(target):
+    bound = jax.tree_util.Partial(traced, jnp.float32(target))
+    options = OPTIONS | {"seeds": 1, "devices": ONE}
+    result = training.sweep(KEY, init, bound, evaluate, cell(0), **options)
+    return result.curves["loss"][0, 0, 0], len(traces)
+
+  loss, once = first_loss(2.0)
+  other, twice = first_loss(3.0)
+  assert loss != other
+  assert once == twice
+
+
+def small(init=lambda key, hyper: jnp.zeros(()), *, cells, **options):
+  def step(state, key, hyper):
+    return state + hyper["rate"], {}
+
+  def score(state, key, hyper):
+    return state
+
+  options = {"steps": 2, "evaluate_every": 1, "progress": False} | options
+  return training.sweep(KEY, init, step, score, cells, devices=ONE, **options)
+
+
+def test_static_hyperparameters_are_named_with_the_reason(unchecked):
+  with pytest.raises(TypeError, match=r"'pool' must hold numbers, got 'gap': a choice"):
+    small(cells={"rate": [1.0, 2.0], "pool": ["gap", "gsp"]})
+
+  def shaped(key, hyper):
+    return jnp.zeros(hyper["prototypes"]).sum()
+
+  cells = training.grid({"prototypes": [16, 64], "rate": [1.0]})
+  with pytest.raises(TypeError, match=r"'prototypes' cannot be vmapped: .*\[16, 64\]"):
+    small(shaped, cells=cells)
+
+  def branched(key, hyper):
+    return jnp.zeros(()) if hyper["use"] else jnp.ones(())
+
+  with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
+    small(branched, cells={"use": [True, False], "rate": [1.0, 2.0]})
+
+
+def test_integers_and_booleans_that_are_only_numbers_are_welcome():
+  def chosen(key, hyper):
+    return jnp.where(hyper["use"], 10.0, 0.0)
+
+  result = small(chosen, cells={"use": [True, False], "rate": [1, 2]}, seeds=1)
+  assert result.best_score.tolist() == [[12.0], [4.0]]
+
+
+def test_errors(unchecked):
+  cells = {"rate": [1.0, 2.0]}
+  with pytest.raises(ValueError, match=r"one length, got {'rate': 2, 'mass': 3}.*grid"):
+    small(cells=cells | {"mass": [1.0, 2.0, 3.0]})
+  with pytest.raises(ValueError, match="at least one hyperparameter"):
+    small(cells={})
+  with pytest.raises(ValueError, match="one value a cell, got a scalar"):
+    small(cells={"rate": 1.0})
+  with pytest.raises(ValueError, match="multiple of evaluate_every = 3, got 7"):
+    small(cells=cells, steps=7, evaluate_every=3)
+  with pytest.raises(ValueError, match=r"different numbers, got \[1, 1\]"):
+    small(cells=cells, seeds=[1, 1])
+  with pytest.raises(ValueError, match="mode must be one of 'max', 'min', got 'up'"):
+    small(cells=cells, mode="up")
+  with pytest.raises(ValueError, match="patience must be at least 1, got 0"):
+    small(cells=cells, patience=0)
+  with pytest.raises(ValueError, match=r"must return a scalar, got shape \(2,\)"):
+    small(lambda key, hyper: jnp.zeros(2), cells=cells)
+  # A mistake that has nothing to do with the sweep is left as it is.
+  with pytest.raises(KeyError, match="speed"):
+    small(lambda key, hyper: hyper["speed"], cells=cells)
