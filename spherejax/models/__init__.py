@@ -1,5 +1,8 @@
 """Flax modules that own parameters: networks, heads, poolings, losses."""
 
+from spherejax.models._attention_poolings import CBAM as CBAM
+from spherejax.models._attention_poolings import SOLAR as SOLAR
+from spherejax.models._attention_poolings import DeLF as DeLF
 from spherejax.models._backbones import Conv4 as Conv4
 from spherejax.models._backbones import ConvNet as ConvNet
 from spherejax.models._backbones import ResNet20 as ResNet20
@@ -30,12 +33,15 @@ from spherejax.models._softmax_losses import Softmax as Softmax
 from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPrediction
 
 __all__ = [
+  "CBAM",
   "GSP",
+  "SOLAR",
   "AdaCos",
   "ArcFace",
   "Conv4",
   "ConvNet",
   "CosFace",
+  "DeLF",
   "DistanceRatio",
   "DistanceSoftmax",
   "EmbeddingHead",

@@ -54,7 +54,8 @@ class EmbeddingHead(nn.Module):
       or "none".
 
   Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
-  where=None)`, where boolean without the last axis, True keeps. Returns
+  where=None, train=False)`, where boolean without the last axis, True keeps; `train`,
+  where True, is passed to the pooling, for those with a BatchNorm. Returns
   `HeadResult`.
 
   Raises:
@@ -86,6 +87,7 @@ class EmbeddingHead(nn.Module):
     features: Float[ArrayLike, "batch *positions channels"],
     *,
     where: Bool[ArrayLike, "batch *positions"] | None = None,
+    train: bool = False,
   ) -> HeadResult:
     """Embeddings, with pooling weights and attributes where there are any."""
     features = jnp.asarray(features)
@@ -100,7 +102,8 @@ class EmbeddingHead(nn.Module):
     projected = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )(features)
-    result = self.pooling(projected, where=where)
+    options = {"train": True} if train else {}
+    result = self.pooling(projected, where=where, **options)
     normalize = _NORMALIZATIONS[self.normalization]
     pooled = getattr(result, "pooled", result)
     return HeadResult(

@@ -39,7 +39,7 @@ def gap(
   """
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
-  return _mean(tokens, kept).astype(features.dtype)
+  return _tokens.mean(tokens, kept).astype(features.dtype)
 
 
 def gmp(
@@ -75,7 +75,7 @@ def gmp(
   """
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
-  return _max(tokens, kept).astype(features.dtype)
+  return _tokens.maximum(tokens, kept).astype(features.dtype)
 
 
 def gap_gmp(
@@ -110,22 +110,6 @@ def gap_gmp(
   """
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
-  return (_mean(tokens, kept) + _max(tokens, kept)).astype(features.dtype)
-
-
-def _mean(tokens: Array, kept: Array | None) -> Array:
-  """Mean over the positions; masked positions hold 0."""
-  if kept is None:
-    return jnp.mean(tokens, axis=1)
-  return jnp.sum(tokens, axis=1) / _tokens.count(kept, tokens.dtype)[:, None]
-
-
-def _max(tokens: Array, kept: Array | None) -> Array:
-  """Maximum over the positions, by index so that one position gets the gradient."""
-  if kept is None:
-    chosen = jnp.argmax(tokens, axis=1, keepdims=True)
-    return jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
-  compared = jnp.where(kept[..., None], tokens, -jnp.inf)
-  chosen = jnp.argmax(compared, axis=1, keepdims=True)
-  largest = jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
-  return jnp.where(jnp.any(kept, axis=1)[:, None], largest, 0)
+  return (_tokens.mean(tokens, kept) + _tokens.maximum(tokens, kept)).astype(
+    features.dtype
+  )

@@ -30,3 +30,26 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
 def count(kept: Array, dtype: jnp.dtype) -> Array:
   """Number of kept positions [batch], 1 where there is none."""
   return jnp.maximum(jnp.sum(kept, axis=1, dtype=jnp.int32), 1).astype(dtype)
+
+
+def mean(tokens: Array, kept: Array | None) -> Array:
+  """Mean over the positions, 0 over none; masked positions hold 0."""
+  if kept is None:
+    return jnp.mean(tokens, axis=1)
+  return jnp.sum(tokens, axis=1) / count(kept, tokens.dtype)[:, None]
+
+
+def maximum(tokens: Array, kept: Array | None) -> Array:
+  """Maximum over the positions, 0 over none; one position gets the gradient."""
+  if kept is None:
+    return first_maximum(tokens, axis=1)
+  compared = jnp.where(kept[..., None], tokens, -jnp.inf)
+  chosen = jnp.argmax(compared, axis=1, keepdims=True)
+  largest = jnp.take_along_axis(tokens, chosen, axis=1)[:, 0]
+  return jnp.where(jnp.any(kept, axis=1)[:, None], largest, 0)
+
+
+def first_maximum(x: Array, axis: int) -> Array:
+  """Maximum by its index: the first of a tie gets the gradient."""
+  chosen = jnp.argmax(x, axis=axis, keepdims=True)
+  return jnp.squeeze(jnp.take_along_axis(x, chosen, axis=axis), axis)

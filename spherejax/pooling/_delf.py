@@ -1,0 +1,81 @@
+"""Sum of features, each weighted by a score of its own."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Real
+
+from spherejax import _checks, _numerics
+from spherejax.pooling import _tokens
+
+_HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def delf(
+  features: Float[ArrayLike, "batch *positions channels"],
+  hidden_kernel: Float[ArrayLike, "channels hidden"],
+  hidden_bias: Real[ArrayLike, " hidden"],
+  score_kernel: Float[ArrayLike, " hidden"],
+  score_bias: Real[ArrayLike, ""],
+  *,
+  reduction: str = "sum",
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch channels"]:
+  """Sum of the features, each with a weight that a small network reads off it (DeLF).
+
+      sum_j a_j x_j,    a_j = softplus(relu(x_j W + b) w + c)    over the kept j
+
+  The weights are positive and do not compete: each depends on its own feature only.
+
+  Args:
+    features: [batch, tokens, channels] or [batch, height, width, channels], floating.
+    hidden_kernel: [channels, hidden]. W.
+    hidden_bias: [hidden]. b.
+    score_kernel: [hidden]. w.
+    score_bias: scalar. c.
+    reduction: static. "sum", or "mean" over the kept positions; the same after a
+      normalisation to length 1.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    [batch, channels], dtype of `features`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: features without 3 or 4 axes or without entries, shapes do not match,
+      an unknown reduction.
+
+  Differentiable in: features, kernels, biases. Cost: O(batch positions channels
+  hidden).
+
+  Source: Noh et al. 2017, "Large-scale image retrieval with attentive deep local
+  features", which takes the sum and trains it on fixed features; DML 5.3.5, whose
+  released code takes the mean and trains all at once.
+
+  Example:
+    >>> features = jnp.array([[[1.0, 4.0], [3.0, 0.0]]])
+    >>> ones = jnp.ones(1)
+    >>> spherejax.pooling.delf(features, jnp.zeros((2, 1)), ones, ones, -1.0)
+    Array([[2.772589, 2.772589]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  _checks.one_of("reduction", reduction, ("sum", "mean"))
+  hidden_kernel = jnp.asarray(hidden_kernel, tokens.dtype)
+  hidden_bias = jnp.asarray(hidden_bias, tokens.dtype)
+  score_kernel = jnp.asarray(score_kernel, tokens.dtype)
+  score_bias = _checks.scalar("score_bias", score_bias, tokens.dtype)
+  _checks.rank("score_kernel", score_kernel, 1)
+  width = score_kernel.shape
+  expected = (tokens.shape[2], *width)
+  _checks.shape("hidden_kernel", hidden_kernel, expected, "features and score_kernel")
+  _checks.shape("hidden_bias", hidden_bias, width, "score_kernel")
+  hidden = jnp.matmul(tokens, hidden_kernel, precision=_HIGHEST)
+  hidden += hidden_bias[None, None]
+  scores = jnp.matmul(jax.nn.relu(hidden), score_kernel, precision=_HIGHEST)
+  weighted = _numerics.softplus(scores + score_bias)[..., None] * tokens
+  if reduction == "mean":
+    return _tokens.mean(weighted, kept).astype(features.dtype)
+  return jnp.sum(weighted, axis=1).astype(features.dtype)

@@ -1,0 +1,111 @@
+"""Second-order attention, then the generalized mean."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Real
+
+from spherejax import _checks, _numerics
+from spherejax.pooling import _tokens
+from spherejax.pooling._gem import gem
+
+_HIGHEST = jax.lax.Precision.HIGHEST
+
+
+def solar(
+  features: Float[ArrayLike, "batch *positions channels"],
+  query_kernel: Float[ArrayLike, "channels inner"],
+  key_kernel: Float[ArrayLike, "channels inner"],
+  value_kernel: Float[ArrayLike, "channels inner"],
+  output_kernel: Float[ArrayLike, "inner channels"],
+  *,
+  power: Real[ArrayLike, ""] = 3.0,
+  normalize: Callable[[str, Array, Array], Array] | None = None,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Float[Array, "batch channels"]:
+  """Generalized mean of features that have attended to each other (SOLAR).
+
+      gem(x_j + sum_l a_jl x_l V O)                       over the kept positions
+      a_jl = softmax_l(<relu(norm(x_j Q)), relu(norm(x_l K))> / sqrt(inner))
+
+  with the kernels Q, K, V, O. It is `gem` where O is 0, as at the original's start.
+
+  Args:
+    features: [batch, tokens, channels] or [batch, height, width, channels], floating.
+    query_kernel: [channels, inner]. Q.
+    key_kernel: [channels, inner]. K.
+    value_kernel: [channels, inner]. V.
+    output_kernel: [inner, channels]. O.
+    power: scalar, positive, may be traced. Of the generalized mean.
+    normalize: function of (place, x, kept) to what stands at "norm", with x [batch,
+      positions, inner], 0 where masked, a mask that broadcasts against x, and the
+      places "queries" and "keys". None normalises nothing. See `models.SOLAR`.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    [batch, channels], dtype of `features`. 0 where nothing is kept.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: features without 3 or 4 axes or without entries, shapes do not match,
+      static power not positive.
+
+  Differentiable in: features, kernels, power. Cost: O(batch positions (channels +
+  positions) inner), memory O(batch positions^2).
+
+  Source: Ng et al. 2020, "SOLAR: second-order loss and attention for image retrieval";
+  DML 5.3.5.
+
+  Example:
+    >>> features = jnp.array([[[1.0], [3.0]]])
+    >>> zero, one = jnp.zeros((1, 1)), jnp.ones((1, 1))
+    >>> spherejax.pooling.solar(features, zero, zero, one, one, power=1.0)
+    Array([[4.]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  query_kernel, key_kernel, value_kernel, output_kernel = _kernels(
+    tokens, query_kernel, key_kernel, value_kernel, output_kernel
+  )
+
+  if kept is None:
+    kept = jnp.ones(tokens.shape[:2], bool)
+
+  def projected(place: str, kernel: Array) -> Array:
+    x = jnp.matmul(tokens, kernel, precision=_HIGHEST)
+    x = x if normalize is None else normalize(place, x, kept[..., None])
+    return jax.nn.relu(x)
+
+  queries, keys = projected("queries", query_kernel), projected("keys", key_kernel)
+  attention = _attention(queries, keys, kept)
+  values = jnp.matmul(tokens, value_kernel, precision=_HIGHEST)
+  attended = jnp.matmul(attention, values, precision=_HIGHEST)
+  tokens += jnp.matmul(attended, output_kernel, precision=_HIGHEST)
+  return gem(tokens, power=power, where=kept).astype(features.dtype)
+
+
+def _attention(queries: Array, keys: Array, kept: Array) -> Array:
+  """Weights [batch, queries, keys] with sum 1 over the kept keys, 0 for the others."""
+  size = jnp.sqrt(jnp.asarray(queries.shape[2], queries.dtype))
+  products = jnp.einsum("bqc,bkc->bqk", queries, keys, precision=_HIGHEST)
+  logits, kept = products / size, kept[:, None]
+  kept = jnp.broadcast_to(kept, logits.shape)
+  total = _numerics.logsumexp(logits, kept, keepdims=True)
+  return jnp.exp(jnp.where(kept, logits - total, -jnp.inf))
+
+
+def _kernels(
+  tokens: Array, query: ArrayLike, key: ArrayLike, value: ArrayLike, output: ArrayLike
+) -> list[Array]:
+  """The four kernels in the type of the features, their shapes checked."""
+  arrays = [jnp.asarray(kernel, tokens.dtype) for kernel in (query, key, value, output)]
+  _checks.rank("query_kernel", arrays[0], 2)
+  shape = (tokens.shape[2], arrays[0].shape[1])
+  for name, array in zip(("query", "key", "value"), arrays[:3], strict=True):
+    _checks.shape(f"{name}_kernel", array, shape, "features and query_kernel")
+  _checks.shape("output_kernel", arrays[3], shape[::-1], "the other kernels")
+  return arrays

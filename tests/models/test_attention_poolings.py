@@ -1,0 +1,174 @@
+"""Modules of poolings with attention: they call the functions; masked statistics."""
+
+import functools
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import models, pooling
+
+RNG = np.random.default_rng(0)
+FEATURES = jnp.asarray(RNG.normal(size=(3, 2, 3, 4)) + 0.5, jnp.float32)
+WHERE = np.array([[[1, 1, 0], [1, 0, 1]], [[1, 1, 1], [0, 1, 0]], [[0] * 3] * 2], bool)
+
+
+def shapes(tree):
+  return jax.tree.map(jnp.shape, tree)
+
+
+def normalizing(pool):
+  """The jitted function with normalisation by what is kept, and new statistics."""
+
+  def call(params, features, where):
+    updated = {}
+
+    def normalize(place, x, kept):
+      axes = tuple(range(x.ndim - 1))
+      mean = jnp.mean(x, axes, where=kept, keepdims=True)
+      var = jnp.var(x, axes, where=kept, keepdims=True)
+      updated[place] = {"mean": 0.1 * mean.ravel(), "var": 0.9 + 0.1 * var.ravel()}
+      return (x - mean) / jnp.sqrt(var + 1e-5)
+
+    arrays = {k: v for k, v in params.items() if not isinstance(v, dict)}
+    return pool(features, **arrays, normalize=normalize, where=where), updated
+
+  return jax.jit(call)
+
+
+def assert_close(actual, expected):
+  assert shapes(actual) == shapes(expected)
+  for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_cbam_owns_its_kernels_and_normalises_what_is_kept():
+  module = models.CBAM(reduction=2, kernel_size=3)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  params = variables["params"]
+  assert shapes(params) == {
+    "reduce_kernel": (4, 2),
+    "reduce_bias": (2,),
+    "expand_kernel": (2, 4),
+    "expand_bias": (4,),
+    "spatial_kernel": (3, 3, 2),
+    "positions": {"scale": (1,), "bias": (1,)},
+  }
+  size = np.abs(params["spatial_kernel"]).max()
+  assert 0.5 * np.sqrt(6 / 27) < size <= np.sqrt(6 / 27)  # Glorot-uniform
+  train = functools.partial(module.apply, train=True, mutable="batch_stats")
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+  pooled, updated = jax.jit(train)(variables, spoilt, where=WHERE)
+  expected = normalizing(pooling.cbam)(params, FEATURES, WHERE)
+  assert_close((pooled, updated["batch_stats"]), expected)
+
+
+def test_cbam_as_released_for_dml():
+  module = models.CBAM(reduction=1, kernel_size=3, use_bias=False, norm="none")
+  pooled, variables = jax.jit(module.init_with_output)(jax.random.key(0), FEATURES)
+  assert shapes(variables) == {
+    "params": {
+      "reduce_kernel": (4, 4),
+      "expand_kernel": (4, 4),
+      "spatial_kernel": (3, 3, 2),
+    }
+  }
+  expected = jax.jit(pooling.cbam)(FEATURES, **variables["params"])
+  np.testing.assert_allclose(pooled, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_delf_owns_two_layers(reduction):
+  module = models.DeLF(hidden=5, reduction=reduction)
+  pooled, variables = jax.jit(module.init_with_output)(jax.random.key(0), FEATURES)
+  params = variables["params"]
+  assert shapes(params) == {
+    "hidden_kernel": (4, 5),
+    "hidden_bias": (5,),
+    "score_kernel": (5,),
+    "score_bias": (),
+  }
+  assert np.abs(params["score_kernel"]).max() <= 1  # Glorot-uniform, sqrt(6 / 6)
+  tokens = np.asarray(FEATURES, np.float64).reshape(3, 6, 4)
+  scores = np.maximum(tokens @ params["hidden_kernel"], 0) @ params["score_kernel"]
+  expected = np.sum(np.log1p(np.exp(scores))[..., None] * tokens, axis=1)
+  expected /= {"sum": 1, "mean": 6}[reduction]
+  np.testing.assert_allclose(pooled, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_solar_starts_as_gem_and_normalises_what_is_kept():
+  module = models.SOLAR(power=2.0)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  params, apply = variables["params"], jax.jit(module.apply)
+  norm = {"scale": (2,), "bias": (2,)}
+  assert shapes(params) == {
+    "query_kernel": (4, 2),
+    "key_kernel": (4, 2),
+    "value_kernel": (4, 2),
+    "output_kernel": (2, 4),
+    "power": (),
+    "queries": norm,
+    "keys": norm,
+  }
+  gem = np.mean(np.maximum(FEATURES, 1e-6) ** 2, axis=(1, 2)) ** 0.5
+  np.testing.assert_allclose(apply(variables, FEATURES), gem, rtol=1e-5)
+
+  params["output_kernel"] = jnp.ones((2, 4))
+  train = functools.partial(module.apply, train=True, mutable="batch_stats")
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+  train = jax.jit(train)
+  pooled, updated = train(variables, spoilt, where=WHERE)
+  expected = normalizing(pooling.solar)(params, FEATURES, WHERE)
+  assert_close((pooled, updated["batch_stats"]), expected)
+  # A batch of nothing: finite.
+  pooled, updated = train(variables, spoilt, where=np.zeros_like(WHERE))
+  assert not pooled.any()
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(updated))
+
+
+@pytest.mark.parametrize(
+  "pool",
+  [
+    models.CBAM(reduction=1, kernel_size=3),
+    models.SOLAR(reduction=1, init_output=nn.initializers.glorot_uniform()),
+    functools.partial(pooling.weldon, num_highest=2),
+  ],
+  ids=["CBAM", "SOLAR", "weldon"],
+)
+def test_as_the_pooling_of_a_head(pool):
+  """Every parameter has a gradient, which masked positions do not reach."""
+  head = models.EmbeddingHead(4, pool)
+  variables = jax.jit(head.init)(jax.random.key(1), FEATURES)
+  trains = "batch_stats" in variables
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+
+  def loss(params, features):
+    state = variables | {"params": params}
+    options = {"train": True, "mutable": "batch_stats"} if trains else {}
+    result = head.apply(state, features, where=WHERE, **options)
+    return jnp.sum((result[0] if trains else result).embeddings[:, 0])
+
+  gradient = jax.jit(jax.grad(loss))
+  for leaf in jax.tree.leaves(gradient(variables["params"], spoilt)):
+    assert np.isfinite(leaf).all()
+    assert leaf.any()
+
+
+def test_errors(unchecked):
+  key = jax.random.key(0)
+  with pytest.raises(ValueError, match="reduction must divide 4 channels, got 3"):
+    models.CBAM(reduction=3).init(key, FEATURES)
+  with pytest.raises(ValueError, match="'batch', 'none', got 'layer'"):
+    models.CBAM(reduction=1, norm="layer").init(key, FEATURES)
+  with pytest.raises(ValueError, match="odd size, got 2"):
+    models.CBAM(reduction=1, kernel_size=2).init(key, FEATURES)
+  with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
+    models.DeLF(hidden=0).init(key, FEATURES)
+  with pytest.raises(TypeError, match="features must be floating, got dtype int32"):
+    models.DeLF().init(key, jnp.ones((1, 2, 2, 3), int))
+  with pytest.raises(ValueError, match="reduction must divide 4 channels, got 8"):
+    models.SOLAR(reduction=8).init(key, FEATURES)
+  with pytest.raises(ValueError, match=r"power must be in \(0, inf\), got 0"):
+    models.SOLAR(power=0.0).init(key, FEATURES)

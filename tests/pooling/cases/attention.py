@@ -1,0 +1,188 @@
+"""Poolings whose weights are learned, by loops."""
+
+import numpy as np
+
+from spherejax import pooling
+from tests.pooling.cases._frame import Case
+
+
+def normal(seed, *shape, scale=0.7):
+  return scale * np.random.default_rng(seed).normal(size=shape)
+
+
+def relu(value):
+  return max(value, 0.0)
+
+
+def sigmoid(value):
+  return 1 / (1 + np.exp(-value))
+
+
+def mean(values):
+  return sum(values) / len(values)
+
+
+def product(row, matrix):
+  """Row times matrix, one sum for each column."""
+  return np.array(
+    [sum(row[i] * column[i] for i in range(len(row))) for column in matrix.T]
+  )
+
+
+def cbam(features, params, kept):
+  size = params["spatial_kernel"].shape[0]
+  half = (size - 1) // 2
+  at = [(int(r), int(c)) for r, c in zip(*np.nonzero(kept), strict=True)]
+
+  def perceptron(u):
+    inner = product(u, params["reduce_kernel"]) + params.get("reduce_bias", 0)
+    inner = np.array([relu(value) for value in inner])
+    return product(inner, params["expand_kernel"]) + params.get("expand_bias", 0)
+
+  by_channel = [[features[p][k] for p in at] for k in range(features.shape[2])]
+  averages = np.array([mean(values) for values in by_channel])
+  maxima = np.array([max(values) for values in by_channel])
+  of_channels = sigmoid(perceptron(averages) + perceptron(maxima))
+  y = {p: of_channels * features[p] for p in at}
+  pooled = 0
+  for row, column in at:
+    total = 0
+    for dr in range(size):
+      for dc in range(size):
+        other = row + dr - half, column + dc - half
+        if other in y:
+          weights = params["spatial_kernel"][dr, dc]
+          total += weights[0] * mean(y[other]) + weights[1] * max(y[other])
+    total = params.get("scale", 1) * total + params.get("shift", 0)
+    pooled = pooled + sigmoid(total) * y[row, column]
+  return pooled / len(at)
+
+
+def call_cbam(features, params, where):
+  params = dict(params)
+  normalize = None
+  if "scale" in params:
+    scale, shift = params.pop("scale"), params.pop("shift")
+    normalize = lambda place, x, kept: scale * x + shift  # noqa: E731
+  return pooling.cbam(features, **params, normalize=normalize, where=where)
+
+
+def delf(features, params):
+  pooled = 0
+  for x in features:
+    hidden = product(x, params["hidden_kernel"]) + params["hidden_bias"]
+    score = sum(
+      w * relu(h) for w, h in zip(params["score_kernel"], hidden, strict=True)
+    )
+    pooled = pooled + np.log(1 + np.exp(score + params["score_bias"])) * x
+  return pooled
+
+
+def solar(features, params):
+  inner = params["query_kernel"].shape[1]
+
+  def projected(x, name):
+    u = product(x, params[f"{name}_kernel"])
+    u = params.get(f"{name}_scale", 1) * u + params.get(f"{name}_shift", 0)
+    return [relu(value) for value in u]
+
+  attended = []
+  for x in features:
+    logits = []
+    for other in features:
+      pairs = zip(projected(x, "query"), projected(other, "key"), strict=True)
+      logits.append(sum(q * k for q, k in pairs) / inner**0.5)
+    weights = [np.exp(logit) for logit in logits]
+    value = sum(
+      weight / sum(weights) * product(other, params["value_kernel"])
+      for weight, other in zip(weights, features, strict=True)
+    )
+    attended.append(x + product(value, params["output_kernel"]))
+  return np.array(
+    [
+      mean([max(x[k], 1e-6) ** params["power"] for x in attended])
+      ** (1 / params["power"])
+      for k in range(features.shape[1])
+    ]
+  )
+
+
+def call_solar(features, params, where):
+  kernels = {k: v for k, v in params.items() if k.endswith("kernel")}
+
+  def normalize(place, x, kept):
+    name = {"queries": "query", "keys": "key"}[place]
+    return params[f"{name}_scale"][None, None] * x + params[f"{name}_shift"][None, None]
+
+  return pooling.solar(
+    features, **kernels, power=params["power"], normalize=normalize, where=where
+  )
+
+
+CASES = {
+  "cbam": Case(
+    call_cbam,
+    cbam,
+    {
+      "reduce_kernel": normal(1, 4, 2),
+      "reduce_bias": normal(2, 2),
+      "expand_kernel": normal(3, 2, 4),
+      "expand_bias": normal(4, 4),
+      "spatial_kernel": normal(5, 3, 3, 2),
+      "scale": 1.3,
+      "shift": -0.2,
+    },
+    layout=True,
+    permutes=False,
+  ),
+  # DML's form on tokens: the perceptron does not reduce, no biases.
+  "cbam/positions": Case(
+    call_cbam,
+    lambda features, params: cbam(
+      features[None], params, np.ones((1, len(features)), bool)
+    ),
+    {
+      "reduce_kernel": normal(1, 4, 4),
+      "expand_kernel": normal(3, 4, 4),
+      "spatial_kernel": normal(5, 1, 1, 2),
+    },
+  ),
+  "delf": Case(
+    lambda features, params, where: pooling.delf(features, **params, where=where),
+    delf,
+    {
+      "hidden_kernel": normal(1, 4, 3),
+      "hidden_bias": normal(2, 3),
+      "score_kernel": normal(3, 3),
+      "score_bias": 0.3,
+    },
+  ),
+  "delf/mean": Case(
+    lambda features, params, where: pooling.delf(
+      features, **params, reduction="mean", where=where
+    ),
+    lambda features, params: delf(features, params) / len(features),
+    {
+      "hidden_kernel": normal(1, 4, 3),
+      "hidden_bias": normal(2, 3),
+      "score_kernel": normal(3, 3),
+      "score_bias": 0.3,
+    },
+  ),
+  "solar": Case(
+    call_solar,
+    solar,
+    {
+      "query_kernel": normal(1, 3, 2),
+      "query_scale": 1 + normal(2, 2),
+      "query_shift": normal(3, 2),
+      "key_kernel": normal(4, 3, 2),
+      "key_scale": 1 + normal(5, 2),
+      "key_shift": normal(6, 2),
+      "value_kernel": normal(7, 3, 2),
+      "output_kernel": normal(8, 2, 3),
+      "power": 3.0,
+    },
+    channels=3,
+  ),
+}

@@ -1,0 +1,135 @@
+"""Poolings that are each other at the ends of their settings; errors of their own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import pooling
+
+RANDOM = np.random.default_rng(0)
+FEATURES = RANDOM.normal(size=(2, 2, 3, 4))
+POSITIVE = np.abs(FEATURES) + 0.1
+WHERE = np.array([[[1, 1, 0], [1, 0, 1]], [[1, 1, 1], [1, 1, 1]]], bool)
+ZERO, SQUARE = np.zeros((4, 2)), RANDOM.normal(size=(4, 4))
+BIAS, SCORE = RANDOM.normal(size=2), RANDOM.normal(size=(4, 2))
+
+PAIRS = {
+  "gem of power 1 is gap": (
+    lambda x, w: pooling.gem(x, power=1.0, where=w),
+    lambda x, w: pooling.gap(x, where=w),
+  ),
+  "weldon of one value is gmp": (
+    lambda x, w: pooling.weldon(x, num_highest=1, num_lowest=0, where=w),
+    lambda x, w: pooling.gmp(x, where=w),
+  ),
+  "weldon of all values is gap": (
+    lambda x, w: pooling.weldon(x, num_highest=9, num_lowest=0, where=w),
+    lambda x, w: pooling.gap(x, where=w),
+  ),
+  "solar without output is gem": (
+    lambda x, w: pooling.solar(x, *[SQUARE] * 3, np.zeros((4, 4)), power=2.0, where=w),
+    lambda x, w: pooling.gem(x, power=2.0, where=w),
+  ),
+  "cbam without weights is a quarter of gap": (
+    lambda x, w: pooling.cbam(x, ZERO, ZERO.T, np.zeros((3, 3, 2)), where=w),
+    lambda x, w: pooling.gap(x, where=w) / 4,
+  ),
+  "delf of equal scores is the sum": (
+    lambda x, w: pooling.delf(x, SCORE, BIAS, np.zeros(2), np.log(np.e - 1), where=w),
+    lambda x, w: pooling.gap(x, where=w) * w.sum(axis=(1, 2))[:, None],
+  ),
+  "a large ridge of gemax gives the sum": (
+    lambda x, w: 1e9 * pooling.gemax(x, ridge=1e9, where=w),
+    lambda x, w: pooling.gap(x, where=w) * w.sum(axis=(1, 2))[:, None],
+  ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_equal(name, x64):
+  pooled, expected = jax.jit(lambda x, w: [f(x, w) for f in PAIRS[name]])(
+    POSITIVE, WHERE
+  )
+  np.testing.assert_allclose(pooled, expected, rtol=1e-7)
+
+
+def test_gemax_has_the_same_product_with_every_feature(x64):
+  """Of independent features; copies of one count once, longer ones count less."""
+  pool = jax.jit(lambda x: pooling.gemax(x, ridge=1e-10))
+  apart = RANDOM.normal(size=(1, 3, 8))
+  copied = apart[:, [0, 1, 1, 1, 2, 0]]
+  pooled = pool(copied)
+  np.testing.assert_allclose(copied[0] @ pooled[0], 1, rtol=1e-6)
+  np.testing.assert_allclose(pooled, pool(apart[:, [0, 1, 2, 0, 1, 2]]), rtol=1e-6)
+  np.testing.assert_allclose(pool(3 * copied), pooled / 3, rtol=1e-6)
+
+
+def test_gemax_of_long_copies_in_float32():
+  """Rounding makes their matrix of products indefinite: it has no Cholesky factor."""
+  long = 100 * RANDOM.normal(size=(1, 3, 32))
+  pool = jax.jit(lambda x: pooling.gemax(x, ridge=1e-3))
+  for number in (5, 64):  # of both systems
+    copies = np.repeat(long, number, axis=1).astype(np.float32)
+    np.testing.assert_allclose(copies[0] @ pool(copies)[0], 1, atol=1e-4)
+
+
+def test_strong_ties_of_weldon_count_as_often_as_asked():
+  """After a relu many values are 0."""
+  x = np.array([[[2.0], [0.0], [0.0], [0.0]]], np.float32)
+  pooled, gradient = jax.jit(
+    jax.value_and_grad(
+      lambda x: pooling.weldon(x, num_highest=2, num_lowest=1, reduction="sum").sum()
+    )
+  )(x)
+  assert pooled == 2
+  # The first of the ties in the highest two and again in the lowest one.
+  assert gradient.ravel().tolist() == [1, 2, 0, 0]
+
+
+def test_a_channel_that_is_never_active_weighs_nothing_in_crow():
+  x = np.array([[[4.0, 0.0, 1.0], [0.0, -3.0, 1.0]]], np.float32)
+  strengths = np.sqrt([5, 1] / np.sqrt(26))
+  shares = np.array([0.5, 0, 1])
+  expected = np.log((3e-6 + 1.5) / (1e-6 + shares)) * [
+    4 * strengths[0],
+    0,
+    strengths.sum(),
+  ]
+
+  def total(x):
+    pooled = pooling.crow(x)
+    return pooled[0, 1], pooled
+
+  gradient, pooled = jax.jit(jax.grad(total, has_aux=True))(x)
+  np.testing.assert_allclose(pooled[0], expected, rtol=1e-6)
+  assert not gradient.any()
+
+
+def test_errors(unchecked):
+  kernels = jnp.zeros((4, 2)), jnp.zeros((2, 4))
+  x = FEATURES.astype(np.float32)
+  with pytest.raises(ValueError, match=r"odd size, got 2"):
+    pooling.cbam(x, *kernels, jnp.zeros((2, 2, 2)))
+  with pytest.raises(ValueError, match=r"4 axes .* size 3, got shape \(2, 6, 4\)"):
+    pooling.cbam(x.reshape(2, 6, 4), *kernels, jnp.zeros((3, 3, 2)))
+  with pytest.raises(ValueError, match=r"expand_kernel .*\(2, 4\).*got \(4, 2\)"):
+    pooling.cbam(x, kernels[0], kernels[0], jnp.zeros((3, 3, 2)))
+  with pytest.raises(ValueError, match=r"reduce_bias .*\(2,\), got \(3,\)"):
+    pooling.cbam(x, *kernels, jnp.zeros((3, 3, 2)), reduce_bias=jnp.zeros(3))
+  with pytest.raises(ValueError, match=r"norm_order .* got 0"):
+    pooling.crow(x, norm_order=0.0)
+  with pytest.raises(ValueError, match=r"root .* got -1"):
+    pooling.crow(x, root=-1.0)
+  with pytest.raises(ValueError, match=r"hidden_kernel .*\(4, 3\).*got \(4, 2\)"):
+    pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(3), 0.0)
+  with pytest.raises(ValueError, match="'sum', 'mean', got 'max'"):
+    pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(2), 0.0, reduction="max")
+  with pytest.raises(ValueError, match=r"ridge .* got 0"):
+    pooling.gemax(x, ridge=0.0)
+  with pytest.raises(ValueError, match="num_highest must be at least 1, got 0"):
+    pooling.weldon(x, num_highest=0)
+  with pytest.raises(TypeError, match=r"num_lowest .* integer, got 1.5"):
+    pooling.weldon(x, num_lowest=1.5)
+  with pytest.raises(ValueError, match=r"output_kernel .*\(2, 4\).*got \(4, 2\)"):
+    pooling.solar(x, *[kernels[0]] * 4)
