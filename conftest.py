@@ -1,5 +1,6 @@
 """Settings that must hold before jax starts: simulated devices, cache, strictness."""
 
+import gc
 import importlib.metadata
 import os
 import pathlib
@@ -11,6 +12,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     "--xla_force_host_platform_device_count=4",
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
+    "--xla_cpu_parallel_codegen_split_count=1",
     # Halves compilation. An unknown flag ends the process, so for tested versions only.
     "--xla_cpu_use_fusion_emitters=false"
     if importlib.metadata.version("jaxlib") in ("0.10.2",)
@@ -18,6 +20,8 @@ os.environ["XLA_FLAGS"] = " ".join(
   ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Tracing makes many objects and few cycles: collecting costs a tenth of the time.
+gc.set_threshold(200_000, 50, 50)
 
 import jax
 import jax.numpy as jnp

@@ -26,6 +26,7 @@ class Peer(NamedTuple):
     tolerance: how far the two may be apart in float64, relative.
     fixed_norms: whether the peer holds its weights at norm 1 instead of dividing by
       their norm, so that their gradients are not the same.
+    labels: the peer's name for the labels.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -39,6 +40,7 @@ class Peer(NamedTuple):
   largest: int = 1 << 30
   tolerance: float = 1e-9
   fixed_norms: bool = False
+  labels: str = "labels"
 
 
 def _owned(classes: int, dim: int) -> dict[str, Any]:
@@ -230,6 +232,15 @@ PEERS = {
     "ProxyNCALoss",
     _owned,
     "proxies",
+  ),
+  "manifold": Peer(
+    lambda x, y, w: jnp.mean(losses.manifold(x, y, w)),
+    "ManifoldLoss",
+    lambda classes, dim: {"l": dim, "K": classes},
+    "proxies",
+    labels="indices_tuple",
+    tolerance=1e-5,  # the peer inverts in float32
+    sorts=True,  # inverts, rather
   ),
   "soft_triple": Peer(_soft_triple, "SoftTripleLoss", _owned, "fc"),
 }

@@ -86,6 +86,7 @@ from spherejax.losses._lifted import lifted_structure as lifted_structure
 from spherejax.losses._lifted import (
   lifted_structure_from_distance as lifted_structure_from_distance,
 )
+from spherejax.losses._manifold import manifold as manifold
 from spherejax.losses._margin import margin as margin
 from spherejax.losses._margin import margin_from_distance as margin_from_distance
 from spherejax.losses._memory import Memory as Memory
@@ -226,6 +227,7 @@ __all__ = [
   "large_margin_softmax",
   "lifted_structure",
   "lifted_structure_from_distance",
+  "manifold",
   "margin",
   "margin_from_distance",
   "memory_init",

@@ -39,7 +39,8 @@ def test_equals_the_peer(name, doubles):
     jax.value_and_grad(lambda x: peer.ours(x, jnp.asarray(labels), weights))
   )(jnp.asarray(embeddings))
   rows = doubles.tensor(embeddings, requires_grad=True)
-  expected = module(rows, doubles.tensor(labels, dtype=doubles.int64))
+  classes = doubles.tensor(labels, dtype=doubles.int64)
+  expected = module(rows, **{peer.labels: classes})
   expected.backward()
   same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance)
   if peer.differs:
