@@ -112,6 +112,7 @@ NO_OPERATORS = {
   "prototypes.greedy_k_centre",
   "solvers.fixed_point",
   "solvers.newton",
+  "solvers.sinkhorn",
 }
 OPERATOR_ROOMS = ("distances", "prototypes", "solvers")
 

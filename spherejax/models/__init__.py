@@ -1,5 +1,8 @@
 """Flax modules that own parameters: networks, heads, poolings, losses."""
 
+from spherejax.models._aggregation_poolings import OTP as OTP
+from spherejax.models._aggregation_poolings import TSMK as TSMK
+from spherejax.models._aggregation_poolings import NetVLAD as NetVLAD
 from spherejax.models._attention_poolings import CBAM as CBAM
 from spherejax.models._attention_poolings import SOLAR as SOLAR
 from spherejax.models._attention_poolings import DeLF as DeLF
@@ -22,10 +25,12 @@ from spherejax.models._margin_losses import SubcentreArcFace as SubcentreArcFace
 from spherejax.models._pair_losses import Margin as Margin
 from spherejax.models._poolings import GSP as GSP
 from spherejax.models._poolings import GeM as GeM
+from spherejax.models._prototypes import replace_prototypes as replace_prototypes
 from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
 from spherejax.models._proxy_losses import ProxyNCA as ProxyNCA
 from spherejax.models._proxy_losses import ProxyNCAPlusPlus as ProxyNCAPlusPlus
 from spherejax.models._proxy_losses import SoftTriple as SoftTriple
+from spherejax.models._second_order_poolings import GSoP as GSoP
 from spherejax.models._softmax_losses import AdaCos as AdaCos
 from spherejax.models._softmax_losses import NormFace as NormFace
 from spherejax.models._softmax_losses import P2SGrad as P2SGrad
@@ -35,7 +40,9 @@ from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPre
 __all__ = [
   "CBAM",
   "GSP",
+  "OTP",
   "SOLAR",
+  "TSMK",
   "AdaCos",
   "ArcFace",
   "Conv4",
@@ -45,10 +52,12 @@ __all__ = [
   "DistanceRatio",
   "DistanceSoftmax",
   "EmbeddingHead",
+  "GSoP",
   "GeM",
   "HeadResult",
   "LargeMarginSoftmax",
   "Margin",
+  "NetVLAD",
   "NormFace",
   "P2SGrad",
   "ProxyAnchor",
@@ -62,4 +71,5 @@ __all__ = [
   "SquaredDistanceSoftmax",
   "SubcentreArcFace",
   "ZeroShotPrediction",
+  "replace_prototypes",
 ]

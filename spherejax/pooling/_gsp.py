@@ -8,8 +8,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics, distances
-from spherejax.pooling import _gsp_arguments, _gsp_weights, _tokens
+from spherejax import _checks
+from spherejax.pooling import _costs, _gsp_arguments, _gsp_weights, _tokens
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 _SOLVERS = ("newton", "fixed_point")
@@ -101,20 +101,12 @@ def gsp(
     Array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
   """
   features = jnp.asarray(features)
-  prototypes = jnp.asarray(prototypes)
   tokens, kept = _tokens.flatten(features, where)
-  _checks.floating("prototypes", prototypes)
-  dim = tokens.shape[2]
-  if prototypes.ndim != 2 or prototypes.shape[0] == 0 or prototypes.shape[1] != dim:
-    raise ValueError(
-      f"prototypes must have shape (prototypes, {dim}) to match features "
-      f"{features.shape}, got {prototypes.shape}"
-    )
   _checks.one_of("solver", solver, _SOLVERS)
   _checks.count("steps", steps)
   batch = (tokens.shape[0],)
   plan = _gsp_weights.transport(
-    _costs(tokens, prototypes.astype(tokens.dtype)),
+    _costs.to_prototypes(tokens, prototypes),
     _gsp_arguments.mass_of(mass, batch, tokens.dtype),
     _gsp_arguments.inverse_temperature_of(inverse_temperature, batch, tokens.dtype),
     jnp.ones(tokens.shape[:2], bool) if kept is None else kept,
@@ -131,21 +123,3 @@ def gsp(
     plan.mass_error.astype(dtype),
     plan.steps,
   )
-
-
-def _costs(tokens: Array, prototypes: Array) -> Array:
-  """Distances in the unit ball: [batch, n, dim], [m, dim] -> [batch, n, m].
-
-  The projected features are never formed: one product of the raw features serves,
-  scaled afterwards.
-  """
-  batch, number, dim = tokens.shape
-  rows = tokens.reshape(-1, dim)
-  squares = jnp.sum(rows**2, axis=1, keepdims=True)
-  outside = squares > 1
-  scale = jnp.where(outside, jax.lax.rsqrt(jnp.where(outside, squares, 1)), 1)
-  inside = distances.unit_ball(prototypes)
-  products = jnp.matmul(rows, inside.T, precision=_HIGHEST)
-  norms = jnp.where(outside, 1, squares) + jnp.sum(inside**2, axis=1)[None]
-  squared = jax.nn.relu(norms - 2 * scale * products)
-  return _numerics.sqrt(squared).reshape(batch, number, -1)

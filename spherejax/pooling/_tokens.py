@@ -32,6 +32,19 @@ def count(kept: Array, dtype: jnp.dtype) -> Array:
   return jnp.maximum(jnp.sum(kept, axis=1, dtype=jnp.int32), 1).astype(dtype)
 
 
+def points(name: str, value: ArrayLike, tokens: Array) -> Array:
+  """Points [m, dim] of the tokens' dimension and type; raises if they are not."""
+  array = jnp.asarray(value)
+  _checks.floating(name, array)
+  dim = tokens.shape[-1]
+  if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != dim:
+    raise ValueError(
+      f"{name} must have shape ({name}, {dim}) to match features of {dim} channels, "
+      f"got {array.shape}"
+    )
+  return array.astype(tokens.dtype)
+
+
 def mean(tokens: Array, kept: Array | None) -> Array:
   """Mean over the positions, 0 over none; masked positions hold 0."""
   if kept is None:

@@ -23,6 +23,8 @@ for path in sorted(FOLDER.glob("[a-z]*.py")):
 
 # Solvers, whose oracles solve as well: tests/pooling/test_gsp*.py.
 NO_CASES = {"gsp", "gsp_fixed_point", "gsp_linear_program", "gsp_weights"}
+# What belongs to a pooling: tests/pooling/test_identities_transport.py.
+NO_CASES |= {"dominant_prototypes", "netvlad_assignment"}
 ALL = np.ones_like(KEEP)
 
 

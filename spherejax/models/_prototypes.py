@@ -1,0 +1,98 @@
+"""Prototypes chosen among pooled embeddings, once the network means something."""
+
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax import _checks, distances, prototypes
+
+
+def replace_prototypes(
+  params: Any,
+  points: Float[ArrayLike, "n dim"],
+  *,
+  path: str,
+  project: bool = True,
+  where: Bool[ArrayLike, " n"] | None = None,
+) -> Any:
+  """Parameters whose prototypes are points that cover the others best.
+
+  A pooling by prototypes starts with random ones. Prototypes that lie where the
+  features do are better, but there is nothing to choose from before the features mean
+  something. So train by averages for a while (`models.GSP` of mass 1), pool some
+  training images, and go on from what this returns:
+
+      new prototypes = unit_ball(points)[greedy_k_centre(unit_ball(points), k)]
+
+  with as many as the pooling has. All else stays as it is, the optimiser's moments
+  too, which are not looked at.
+
+  Args:
+    params: nested dictionaries of parameters, as Flax makes them.
+    points: [n, dim], floating: pooled embeddings before normalisation, such as those
+      of a `losses.Memory`. 1024 in DML's experiments.
+    path: static. Names from the root of `params` to the prototypes, joined by "/":
+      "pooling/prototypes". Any parameter [k, dim] will do: prototypes of `models.GSP`
+      and `models.OTP`, centres of `models.NetVLAD`.
+    project: static. False leaves the points where they are instead of bringing them
+      into the unit ball: for `models.NetVLAD`, which compares raw features.
+    where: [n], boolean, True keeps: the filled slots of a memory. None keeps all.
+
+  Returns:
+    A tree like `params`. Where a traced `where` keeps fewer points than there are
+    prototypes, the last of these stay as they were.
+
+  Raises:
+    TypeError: points not floating, where not boolean.
+    ValueError: no parameter at `path`, points of another dimension, more prototypes
+      than points, or than points that a known `where` keeps.
+
+  Not differentiable. Cost: O(n k dim).
+
+  Source: DML 4.3 and Algorithm 2; when and from what is that of the authors'
+  implementation.
+
+  Example:
+    >>> params = {"GSP_0": {"prototypes": jnp.zeros((2, 1))}}
+    >>> points = jnp.array([[0.1], [0.2], [0.9]])
+    >>> replace = jax.jit(spherejax.models.replace_prototypes, static_argnames="path")
+    >>> replace(params, points, path="GSP_0/prototypes")
+    {'GSP_0': {'prototypes': Array([[0.1],
+           [0.9]], dtype=float32)}}
+  """
+  points = jnp.asarray(points)
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  kept = None if where is None else jnp.asarray(where)
+  if kept is not None:
+    _checks.mask(kept, points.shape[:1])
+  leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+  names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in leaves]
+  if path not in names:
+    raise ValueError(f"path must be one of {names}, got {path!r}")
+  old = jnp.asarray(leaves[names.index(path)][1])
+  _checks.rank(f"the parameter {path!r}", old, 2)
+  _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")
+  available = len(points)
+  if kept is not None and not isinstance(kept, jax.core.Tracer):
+    available = int(jnp.sum(kept))
+  if len(old) > available:
+    raise ValueError(f"{len(old)} prototypes need as many points, got {available}")
+  new = _cover(points, old, kept, project)
+  values = [
+    new if name == path else leaf for name, (_, leaf) in zip(names, leaves, strict=True)
+  ]
+  return jax.tree.unflatten(structure, values)
+
+
+def _cover(points: Array, old: Array, kept: Array | None, project: bool) -> Array:
+  """As many of the points as there are old prototypes, old ones where they run out."""
+  inside = distances.unit_ball(points) if project else points
+  chosen = prototypes.greedy_k_centre(inside, len(old), where=kept).indices
+  new = inside[chosen].astype(old.dtype)
+  return new if kept is None else jnp.where(kept[chosen][:, None], new, old)

@@ -1,0 +1,125 @@
+"""Second-order pooling that owns its branches and their normalisation."""
+
+import functools
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float
+
+from spherejax import _checks, pooling
+from spherejax.models import _kept_norm
+
+_NORMS = ("batch", "none")
+_BRANCHES = ("both", "channel", "spatial")
+
+
+class GSoP(nn.Module):
+  """Average of a map gated by what its covariances say of channels and positions.
+
+  Owns `channel` and `spatial`, the fields of two `spherejax.pooling.GSoPBranch`, and
+  calls `spherejax.pooling.gsop`. The spatial branch has a row for each position of
+  the map it was initialised with, or for each of size x size cells.
+
+  Attributes:
+    reduced: static. Channels the covariance is taken of.
+    hidden: static. Numbers that each row of a covariance gives.
+    branches: static. "both", "channel" or "spatial".
+    fuse: static. "max" or "sum" of both.
+    centred: static. Covariances, or products as in DML.
+    size: static. Cells on a side that the spatial branch sees, or None for the
+      positions of the map.
+    norm: static. "batch" puts a BatchNorm behind each reduction and before the rows,
+      as the original has it; "none" does not.
+    axis_name: static. Device axis over which BatchNorm takes its training statistics,
+      where each device counts the same; None takes those of this device's rows.
+
+  Call: `(features, *, where=None, train=False)` with the shapes of
+  `spherejax.pooling.gsop`. With `train=True` and BatchNorm, the collection
+  "batch_stats" must be mutable; masked positions do not count in it.
+
+  Raises:
+    TypeError: features not floating.
+    ValueError: features without 3 or 4 axes; unknown settings; a map of another
+      number of positions than the parameters have rows.
+
+  Differentiable in: parameters, features. Cost: that of `spherejax.pooling.gsop`.
+
+  Source: Gao et al. 2019, "Global second-order pooling convolutional networks", with
+  a size of 8; DML 5.3.5, with `centred=False`. Glorot-uniform kernels, as in the
+  authors' implementation of the latter.
+
+  Example:
+    >>> module = spherejax.models.GSoP(reduced=2, norm="none")
+    >>> features = jnp.ones((1, 2, 2, 3))
+    >>> pool = jax.jit(module.init_with_output)
+    >>> pool(jax.random.key(0), features)[0].shape
+    (1, 3)
+  """
+
+  reduced: int = 128
+  hidden: int = 4
+  branches: str = "both"
+  fuse: str = "max"
+  centred: bool = True
+  size: int | None = None
+  norm: str = "batch"
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(
+    self,
+    features: Float[ArrayLike, "batch *positions channels"],
+    *,
+    where: Bool[ArrayLike, "batch *positions"] | None = None,
+    train: bool = False,
+  ) -> Float[Array, "batch channels"]:
+    """Pooled features [batch, channels]."""
+    features = jnp.asarray(features)
+    for name in ("reduced", "hidden"):
+      _checks.count(name, getattr(self, name))
+    _checks.one_of("norm", self.norm, _NORMS)
+    _checks.one_of("branches", self.branches, _BRANCHES)
+    *positions, channels = features.shape[1:]
+    rows = math.prod(positions) if self.size is None else self.size**2
+
+    def branch(name: str, side: int, gates: int) -> pooling.GSoPBranch | None:
+      if self.branches not in ("both", name):
+        return None
+      shapes = (
+        (channels, self.reduced), (self.reduced,), (side, side, self.hidden),
+        (side, self.hidden), (side * self.hidden, gates), (gates,),
+      )  # fmt: skip
+      return pooling.GSoPBranch(**self.param(name, _draw, shapes))
+
+    normalize = functools.partial(
+      _kept_norm.batch_norm, train=train, axis_name=self.axis_name
+    )
+    return pooling.gsop(
+      features,
+      branch("channel", self.reduced, channels),
+      branch("spatial", rows, rows),
+      fuse=self.fuse,
+      centred=self.centred,
+      size=self.size,
+      normalize=normalize if self.norm == "batch" else None,
+      where=where,
+    )
+
+
+def _draw(key: Array, shapes: tuple[tuple[int, ...], ...]) -> dict[str, Array]:
+  """Glorot-uniform kernels, biases 0, by the names of a branch's fields."""
+  names, keys = pooling.GSoPBranch._fields, jax.random.split(key, len(shapes))
+  grouped = nn.initializers.glorot_uniform(in_axis=-2, out_axis=-1, batch_axis=0)
+  draw = {
+    "reduce_kernel": nn.initializers.glorot_uniform(),
+    "row_kernel": grouped,  # each row has its own
+    "out_kernel": nn.initializers.glorot_uniform(),
+  }
+  return {
+    name: draw.get(name, nn.initializers.zeros)(name_key, shape)
+    for name, name_key, shape in zip(names, keys, shapes, strict=True)
+  }

@@ -1,0 +1,73 @@
+"""Costs of transporting features to prototypes, and what they say at once."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _numerics, distances
+from spherejax.pooling import _tokens
+
+
+def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
+  """Distances in the unit ball: [batch, n, dim], [m, dim] -> [batch, n, m].
+
+  The projected features are never formed: one product of the raw features serves,
+  scaled afterwards.
+  """
+  prototypes = _tokens.points("prototypes", prototypes, tokens)
+  batch, number, dim = tokens.shape
+  rows = tokens.reshape(-1, dim)
+  squares = jnp.sum(rows**2, axis=1, keepdims=True)
+  outside = squares > 1
+  scale = jnp.where(outside, jax.lax.rsqrt(jnp.where(outside, squares, 1)), 1)
+  inside = distances.unit_ball(prototypes)
+  products = jnp.matmul(rows, inside.T, precision=jax.lax.Precision.HIGHEST)
+  norms = jnp.where(outside, 1, squares) + jnp.sum(inside**2, axis=1)[None]
+  squared = jax.nn.relu(norms - 2 * scale * products)
+  return _numerics.sqrt(squared).reshape(batch, number, -1)
+
+
+def dominant_prototypes(
+  features: Float[ArrayLike, "batch *positions dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  where: Bool[ArrayLike, "batch *positions"] | None = None,
+) -> Int[Array, "batch *positions"]:
+  """The prototype that each position sends most of its mass to.
+
+      argmin_i |unit_ball(prototype_i) - unit_ball(f_j)|
+
+  The plan of generalized sum pooling sends the mass of a position to the prototypes
+  by a softmax of the negative costs, so its largest share goes to the nearest one,
+  for every mass and inverse temperature. A map of what `gsp` sees in an image.
+
+  Args:
+    features: [batch, tokens, dim] or [batch, height, width, dim], floating.
+    prototypes: [prototypes, dim], floating.
+    where: boolean, the shape of `features` without channels, True keeps; what is
+      masked may be NaN. None keeps all.
+
+  Returns:
+    int32 in the layout of the features, ties to the lowest index; -1 where masked.
+
+  Raises:
+    TypeError: features or prototypes not floating, where not boolean.
+    ValueError: shapes do not match or have no entries.
+
+  Not differentiable. Cost: O(batch tokens prototypes dim), one matrix product.
+
+  Source: DML 5.2.2 and 4.2.5, whose histogram counts these.
+
+  Example:
+    >>> features = jnp.array([[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]])
+    >>> spherejax.pooling.dominant_prototypes(features, jnp.eye(2))
+    Array([[0, 0, 1]], dtype=int32)
+  """
+  features = jnp.asarray(features)
+  tokens, kept = _tokens.flatten(features, where)
+  nearest = jnp.argmin(to_prototypes(tokens, prototypes), axis=2).astype(jnp.int32)
+  if kept is not None:
+    nearest = jnp.where(kept, nearest, -1)
+  return nearest.reshape(features.shape[:-1])

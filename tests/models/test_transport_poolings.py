@@ -1,0 +1,155 @@
+"""Modules of poolings by prototypes, norms and covariances, and their life cycle."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, losses, models, pooling, prototypes
+
+RANDOM = np.random.default_rng(0)
+FEATURES = jnp.asarray(RANDOM.normal(size=(4, 2, 3, 5)), jnp.float32)
+WHERE = jnp.asarray(RANDOM.random((4, 2, 3)) < 0.7).at[3].set(False)
+POINTS = RANDOM.normal(size=(9, 5)).astype(np.float32)
+
+
+def gsop(features, channel, spatial, **options):
+  branches = (pooling.GSoPBranch(**x) for x in (channel, spatial))
+  return pooling.gsop(features, *branches, **options)
+
+
+MODULES = {
+  "OTP": (models.OTP(3, cost="gaussian", steps=2), pooling.otp, ["prototypes"]),
+  "NetVLAD": (
+    models.NetVLAD(3, sharpness=2.0), pooling.netvlad, ["centres", "weights", "biases"]
+  ),
+  "TSMK": (models.TSMK(2, reduction="sum"), pooling.tsmk, ["kernel", "bias"]),
+  "GSoP": (
+    models.GSoP(2, norm="none", centred=False, size=2), gsop, ["channel", "spatial"]
+  ),
+}  # fmt: skip
+OPTIONS = {
+  "OTP": {"cost": "gaussian", "steps": 2},
+  "TSMK": {"reduction": "sum"},
+  "GSoP": {"centred": False, "size": 2},
+}
+
+
+def test_a_module_calls_its_function():
+  @jax.jit
+  def both(key):
+    results = {}
+    for name, (module, function, names) in MODULES.items():
+      variables = module.init(key, FEATURES)
+      values = [variables["params"][field] for field in names]
+      expected = function(FEATURES, *values, **OPTIONS.get(name, {}), where=WHERE)
+      pooled = module.apply(variables, FEATURES, where=WHERE)
+      results[name] = variables, pooled, expected
+    return results
+
+  for name, (variables, pooled, expected) in both(jax.random.key(0)).items():
+    assert set(variables) == {"params"}
+    assert set(variables["params"]) == set(MODULES[name][2])
+    np.testing.assert_allclose(pooled, expected, rtol=1e-6)
+    assert not pooled[3].any()
+    if name == "NetVLAD":
+      params = variables["params"]
+      np.testing.assert_allclose(params["weights"], 4 * params["centres"], rtol=1e-6)
+      np.testing.assert_allclose(
+        params["biases"], -2 * np.sum(params["centres"] ** 2, axis=1), rtol=1e-5
+      )
+    assert np.abs(pooled[:3]).max() > 1e-3
+
+
+def test_batch_norm_of_the_second_order_pooling_counts_what_is_kept():
+  module = models.GSoP(2)
+
+  @jax.jit
+  def train(key, where):
+    variables = module.init(key, FEATURES)
+
+    def loss(params, features):
+      pooled, updated = module.apply(
+        {**variables, "params": params},
+        features,
+        where=where,
+        train=True,
+        mutable="batch_stats",
+      )
+      return jnp.sum(pooled**2), updated["batch_stats"]
+
+    spoilt = jnp.where(where[..., None], FEATURES, jnp.nan)
+    gradient = jax.grad(loss, (0, 1), has_aux=True)
+    (by_params, by_features), stats = gradient(variables["params"], spoilt)
+    return variables["params"], stats, by_params, by_features
+
+  params, stats, by_params, by_features = train(jax.random.key(0), WHERE)
+  assert set(stats) == {"channel_map", "channel_rows", "spatial_map", "spatial_rows"}
+  leaves = jax.tree.leaves((stats, by_params, by_features))
+  assert all(np.isfinite(leaf).all() for leaf in leaves)
+  assert not by_features[~WHERE].any()
+  kernel = params["channel"]["reduce_kernel"]
+  kept = np.maximum(FEATURES[WHERE], 0) @ kernel
+  np.testing.assert_allclose(
+    stats["channel_map"]["mean"], 0.1 * kept.mean(axis=0), rtol=1e-4
+  )
+  _, stats, *rest = train(jax.random.key(0), jnp.zeros_like(WHERE))
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((stats, rest)))
+
+
+def test_prototypes_are_replaced_by_points_that_cover_the_memory():
+  """Average first, then choose among what a memory holds, then pool by prototypes."""
+  head = models.EmbeddingHead(5, models.GSP(3, mass=1.0))
+  few = np.arange(9) == 4
+
+  @jax.jit
+  def cycle(key):
+    params = head.init(key, FEATURES)["params"]
+    memory = losses.memory_init(12, 5)
+    memory, _ = losses.memory_update(memory, POINTS, jnp.zeros(9, jnp.int32))
+    stored = losses.memory_references(memory)
+    new = models.replace_prototypes(
+      params, stored.embeddings, path="pooling/prototypes", where=stored.where
+    )
+    inside = distances.unit_ball(POINTS)
+    raw = models.replace_prototypes(
+      {"centres": jnp.zeros((3, 5))}, POINTS, path="centres", project=False
+    )
+    missing = models.replace_prototypes(
+      {"a": jnp.full((3, 5), 7.0)}, POINTS, path="a", where=few
+    )
+    sharp: Any = models.EmbeddingHead(5, models.GSP(3)).apply({"params": new}, FEATURES)
+    expected = (
+      inside[prototypes.greedy_k_centre(inside, 3).indices],
+      jnp.asarray(POINTS)[prototypes.greedy_k_centre(POINTS, 3).indices],
+      jnp.full((3, 5), 7.0).at[0].set(inside[4]),
+    )
+    actual = (new["pooling"]["prototypes"], raw["centres"], missing["a"])
+    return params["Dense_0"], new["Dense_0"], sharp.weights, actual, expected
+
+  before, after, weights, actual, expected = cycle(jax.random.key(0))
+  np.testing.assert_array_equal(before["kernel"], after["kernel"])
+  for a, e in zip(actual, expected, strict=True):
+    np.testing.assert_allclose(a, e, rtol=1e-6)
+  assert np.std(weights) > 1e-3
+
+
+def test_errors(unchecked):
+  params = {"GSP_0": {"prototypes": jnp.ones((4, 5))}}
+  path = "GSP_0/prototypes"
+  with pytest.raises(ValueError, match=r"one of \['GSP_0/prototypes'\], got 'GSP_0'"):
+    models.replace_prototypes(params, POINTS, path="GSP_0")
+  with pytest.raises(ValueError, match="4 prototypes need as many points, got 3"):
+    models.replace_prototypes(params, POINTS[:3], path=path)
+  with pytest.raises(ValueError, match="4 prototypes need as many points, got 2"):
+    models.replace_prototypes(params, POINTS, path=path, where=np.arange(9) < 2)
+  with pytest.raises(ValueError, match=r"points must have shape \(9, 5\).*\(9, 4\)"):
+    models.replace_prototypes(params, POINTS[:, :4], path=path)
+  with pytest.raises(ValueError, match="'batch', 'none', got 'group'"):
+    models.GSoP(norm="group").init(jax.random.key(0), FEATURES)
+  with pytest.raises(ValueError, match="'both', 'channel', 'spatial', got 'all'"):
+    models.GSoP(branches="all").init(jax.random.key(0), FEATURES)
+  with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
+    models.OTP(0).init(jax.random.key(0), FEATURES)

@@ -1,0 +1,94 @@
+"""Sinkhorn's iteration against its scaling form, marginals, masks, derivatives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from spherejax import solvers
+
+RANDOM = np.random.default_rng(0)
+COSTS = RANDOM.uniform(size=(2, 3, 4))
+SHARPNESS = np.array([3.0, 8.0])
+ROWS = np.array([[0.2, 0.5, 0.3], [0.4, 0.0, 0.6]])
+COLUMNS = np.array([[0.1, 0.4, 0.3, 0.2], [0.5, 0.0, 0.2, 0.3]])
+sinkhorn = jax.jit(solvers.sinkhorn, static_argnames="steps")
+
+
+def scaled(costs, sharpness, rows, columns, steps):
+  """Diag(u) K Diag(v) by alternating scaling."""
+  kernel = np.exp(-sharpness * costs)
+  u = np.ones(len(rows))
+  for _ in range(steps):
+    v = columns / (kernel.T @ u)
+    u = rows / (kernel @ v)
+  v = columns / (kernel.T @ u)
+  return u[:, None] * kernel * v[None], u, v
+
+
+def test_equals_the_scaling_and_leaves_zeros_out(x64):
+  there = (ROWS > 0)[:, :, None] & (COLUMNS > 0)[:, None]
+  options = {
+    "inverse_temperature": SHARPNESS, "row_marginal": ROWS, "column_marginal": COLUMNS
+  }  # fmt: skip
+  result = sinkhorn(np.where(there, COSTS, np.nan), **options, steps=5)
+  for b in range(2):
+    r, a = ROWS[b] > 0, COLUMNS[b] > 0
+    plan, u, v = scaled(COSTS[b][r][:, a], SHARPNESS[b], ROWS[b][r], COLUMNS[b][a], 5)
+    np.testing.assert_allclose(np.exp(result.log_plan[b])[r][:, a], plan, rtol=1e-12)
+    np.testing.assert_allclose(result.row_potential[b][r], np.log(u), rtol=1e-11)
+    np.testing.assert_allclose(result.column_potential[b][a], np.log(v), rtol=1e-11)
+    error = np.abs(plan.sum(axis=1) - ROWS[b][r]).max()
+    np.testing.assert_allclose(result.residual[b], error, rtol=1e-9)
+    assert error > 1e-6
+  np.testing.assert_array_equal(result.log_plan == -np.inf, ~there)
+  np.testing.assert_array_equal(result.row_potential == -np.inf, ROWS == 0)
+  np.testing.assert_allclose(np.exp(result.log_plan).sum(axis=1), COLUMNS, atol=1e-15)
+
+
+def test_float32_converges_where_the_kernel_underflows():
+  """exp(-b c) is 0 in float32 beyond b c = 103."""
+  costs = jnp.asarray(3 + COSTS, jnp.float32)
+  result = sinkhorn(costs, inverse_temperature=60.0, steps=2000)
+  plan = np.exp(np.asarray(result.log_plan, float))
+  np.testing.assert_allclose(plan.sum(axis=1), 1 / 4, rtol=1e-6)
+  # The spread of b c is 60, one ulp there 4e-6.
+  np.testing.assert_allclose(plan.sum(axis=2), 1 / 3, rtol=1e-5)
+  np.testing.assert_allclose(
+    result.residual, np.abs(plan.sum(axis=2) - 1 / 3).max(axis=1), atol=1e-7
+  )
+  nothing = sinkhorn(costs, column_marginal=jnp.zeros((2, 4)), steps=3)
+  assert not np.exp(nothing.log_plan).any()
+
+
+def test_derivatives(x64):
+  weights = RANDOM.normal(size=COSTS.shape)
+  there = (ROWS > 0)[:, :, None] & (COLUMNS > 0)[:, None]
+
+  def plan(costs, sharpness, rows, columns):
+    # Marginals that are 0 stay 0.
+    result = solvers.sinkhorn(
+      jnp.where(there, costs, jnp.nan),
+      inverse_temperature=sharpness,
+      row_marginal=jnp.where(ROWS > 0, rows, 0),
+      column_marginal=jnp.where(COLUMNS > 0, columns, 0),
+      steps=3,
+    )
+    return jnp.sum(jnp.exp(result.log_plan) * weights, axis=(1, 2))
+
+  arguments = (COSTS, SHARPNESS, ROWS, COLUMNS)
+  check_grads(jax.jit(plan), arguments, 1, modes=("fwd", "rev"), rtol=1e-6)
+
+
+def test_errors(unchecked):
+  with pytest.raises(ValueError, match=r"costs must be \[..., rows, columns\]"):
+    solvers.sinkhorn(jnp.ones(3))
+  with pytest.raises(ValueError, match=r"row_marginal must have shape \(2, 3\)"):
+    solvers.sinkhorn(COSTS, row_marginal=jnp.ones(3))
+  with pytest.raises(ValueError, match=r"inverse_temperature .* got -1"):
+    solvers.sinkhorn(COSTS, inverse_temperature=-1.0)
+  with pytest.raises(ValueError, match="steps must be at least 0, got -1"):
+    solvers.sinkhorn(COSTS, steps=-1)
+  with pytest.raises(TypeError, match="costs must be floating, got dtype int32"):
+    solvers.sinkhorn(jnp.ones((2, 2), jnp.int32))
