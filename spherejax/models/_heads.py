@@ -42,16 +42,18 @@ class EmbeddingHead(nn.Module):
 
       f_j = W u_j,    embedding = normalise(pool(f_1 .. f_n))
 
-  The convolution has no bias, so with a linear pooling it does not matter whether
-  projection or pooling comes first.
+  or, with `projection="after"`, normalise(W pool(u_1 .. u_n)). The convolution has no
+  bias, so with a linear pooling both are the same.
 
   Attributes:
-    dim: static. Dimension of the embedding.
+    dim: static. Dimension of the embedding; of the local features, where they are
+      projected before a pooling that changes it.
     pooling: function or module `(features, *, where=None)` that returns the pooled
       array, or a named tuple with the fields pooled, weights and attributes, such
       as `models.GSP(...)`, `models.GeM()`, `pooling.gap`.
     normalization: static. "l2" (sphere), "unit_ball" (shrinks what is longer than 1)
       or "none".
+    projection: static. "before" pooling, each position, or "after" it.
 
   Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
   where=None, train=False)`, where boolean without the last axis, True keeps; `train`,
@@ -61,7 +63,7 @@ class EmbeddingHead(nn.Module):
   Raises:
     TypeError: features not floating.
     ValueError: features without 3 or 4 axes, `where` of another shape, an unknown
-      normalisation.
+      normalisation or projection.
 
   Differentiable in: parameters, features. Cost: O(batch tokens channels dim) and
   the pooling.
@@ -80,6 +82,7 @@ class EmbeddingHead(nn.Module):
   dim: int
   pooling: Callable[..., Any] = pooling.gap
   normalization: str = "l2"
+  projection: str = "before"
 
   @nn.compact
   def __call__(
@@ -95,17 +98,21 @@ class EmbeddingHead(nn.Module):
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
     _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
+    _checks.one_of("projection", self.projection, ("before", "after"))
     if where is not None:  # before the projection: NaN would reach its gradient
       kept = jnp.asarray(where)
       _checks.mask(kept, features.shape[:-1])
       features = jnp.where(kept[..., None], features, 0)
-    projected = nn.Dense(
+    project = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
-    )(features)
+    )
     options = {"train": True} if train else {}
-    result = self.pooling(projected, where=where, **options)
-    normalize = _NORMALIZATIONS[self.normalization]
+    before = self.projection == "before"
+    local = project(features) if before else features
+    result = self.pooling(local, where=where, **options)
     pooled = getattr(result, "pooled", result)
+    pooled = pooled if before else project(pooled)
+    normalize = _NORMALIZATIONS[self.normalization]
     return HeadResult(
       normalize(pooled),
       pooled,

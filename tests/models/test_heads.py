@@ -119,6 +119,9 @@ def test_head_with_a_function_and_tokens():
   projected = tokens @ variables["params"]["Dense_0"]["kernel"]
   result = head.apply(variables, tokens)
   np.testing.assert_allclose(result.embeddings, projected.max(axis=1), rtol=1e-6)
+  kernel = variables["params"]["Dense_0"]["kernel"]
+  after = head.clone(projection="after").apply(variables, tokens)
+  np.testing.assert_allclose(after.embeddings, tokens.max(axis=1) @ kernel, rtol=1e-5)
 
 
 @pytest.mark.parametrize("pool", [models.GSP(4), models.GeM(), pooling.gap])
@@ -148,6 +151,8 @@ def test_bad_arguments(unchecked):
     models.EmbeddingHead(2).init(key, FEATURES, where=jnp.ones((3, 4), bool))
   with pytest.raises(ValueError, match="'unit_ball', 'none', got 'sphere'"):
     models.EmbeddingHead(2, normalization="sphere").init(key, FEATURES)
+  with pytest.raises(ValueError, match="'before', 'after', got 'within'"):
+    models.EmbeddingHead(2, projection="within").init(key, FEATURES)
   with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
     models.EmbeddingHead(0).init(key, FEATURES)
   with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
