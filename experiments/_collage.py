@@ -17,16 +17,7 @@ import optax
 import tqdm
 from jax import Array
 
-from spherejax import (
-  data,
-  distances,
-  losses,
-  metrics,
-  models,
-  plotting,
-  prototypes,
-  training,
-)
+from spherejax import data, losses, metrics, models, plotting, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,11 +106,8 @@ def embed(params, images, mass, *, config):
   return Network(config).apply({"params": params}, images, mass)
 
 
-@functools.partial(jax.jit, static_argnums=(1,))
-def choose_prototypes(pooled, number):
-  """Pooled features that cover the others best (DML Algorithm 2)."""
-  inside = distances.unit_ball(pooled)
-  return inside[prototypes.greedy_k_centre(inside, number).indices]
+# With pooled features that cover the others best (DML Algorithm 2).
+choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
 
 
 @functools.cache
@@ -186,9 +174,9 @@ def train(
     pool.submit(embed, network, some, jnp.float32(1), config=config)
     start = one_part(start, config, average, collages, data_key)
   progress.update()
-  network = dict(start.state.params["network"])
+  network = start.state.params["network"]
   pooled = embed(network, some, jnp.float32(1), config=config).pooled
-  network["GSP_0"] = {"prototypes": choose_prototypes(pooled, config.prototypes)}
+  network = choose_prototypes(network, pooled, path="GSP_0/prototypes")
   params = start.state.params | {"network": network}
   runs = {}
   for name, variant in variants.items():
