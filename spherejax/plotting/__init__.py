@@ -1,4 +1,4 @@
-"""Figures from results: retrieval sheets, pooling weights, curves and bars.
+"""Figures from results: retrieval sheets, pooling weights, curves, bars and maps.
 
 Every function returns a matplotlib Figure that needs no display; `save` writes it.
 """
@@ -6,11 +6,15 @@ Every function returns a matplotlib Figure that needs no display; `save` writes 
 from spherejax.plotting._charts import bars_with_intervals as bars_with_intervals
 from spherejax.plotting._charts import training_curves as training_curves
 from spherejax.plotting._figure import save as save
+from spherejax.plotting._heat_map import heat_map as heat_map
+from spherejax.plotting._plane import class_hulls as class_hulls
 from spherejax.plotting._sheets import retrieval_sheet as retrieval_sheet
 from spherejax.plotting._sheets import weight_maps as weight_maps
 
 __all__ = [
   "bars_with_intervals",
+  "class_hulls",
+  "heat_map",
   "retrieval_sheet",
   "save",
   "training_curves",

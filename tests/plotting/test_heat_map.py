@@ -1,0 +1,38 @@
+"""The map shows every figure at its place and frames the best."""
+
+import numpy as np
+import pytest
+
+from spherejax import plotting
+
+LABELS = {"row_label": "prototypes", "column_label": "mass", "value_label": "MAP@R"}
+
+
+def test_cells_numbers_and_the_best():
+  values = [[0.1, 0.2, np.nan], [0.3, 0.05, 0.9]]
+  figure = plotting.heat_map(
+    values, rows=[16, 64], columns=["a", "b", "c"], number_format=".1f", **LABELS
+  )
+  axes, bar = figure.axes
+  shown = {text.get_position(): text.get_text() for text in axes.texts}
+  assert shown == {
+    (0, 0): "0.1",
+    (1, 0): "0.2",
+    (0, 1): "0.3",
+    (1, 1): "0.1",
+    (2, 1): "0.9",
+  }
+  (image,) = axes.images
+  np.testing.assert_array_equal(image.get_array().mask, np.isnan(values))
+  (frame,) = axes.patches
+  assert frame.get_xy() == (1.5, 0.5)
+  assert [label.get_text() for label in axes.get_yticklabels()] == ["16", "64"]
+  assert (axes.get_xlabel(), axes.get_ylabel()) == ("mass", "prototypes")
+  assert bar.get_ylabel() == "MAP@R"
+
+
+def test_errors(unchecked):
+  with pytest.raises(ValueError, match=r"shape \(1, 2\) to match rows and columns"):
+    plotting.heat_map([[1.0]], rows=[1], columns=[1, 2], **LABELS)
+  with pytest.raises(ValueError, match="must hold a number"):
+    plotting.heat_map([[np.nan]], rows=[1], columns=[1], **LABELS)
