@@ -1,0 +1,233 @@
+"""Average pooling as a combination of prototypes: how near are the two?
+
+An embedding network with two-dimensional local features is trained on photographs of
+ten classes. Its local features are covered by 48 prototypes; an image's average is
+then compared with the combination of the prototypes that its features are nearest to
+(section 4.3 of DML). Features and averages are drawn as they are: in the plane.
+
+    python -m experiments.gap_prototypes                    # 5 min on 2 cores
+    python -m experiments.gap_prototypes --preset smoke     # an untrained network
+
+Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+"""
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+import sys
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import tqdm
+
+from experiments import _cli, _hulls, _plane, _report, _small_network
+from spherejax import data, pooling, prototypes
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(_small_network.Settings):
+  """Settings of the study."""
+
+  seeds: int = 3
+  """Networks, each trained from another start."""
+  dim: int = 2
+  """Dimension of the local features and of the embedding; the plane is drawn."""
+  normalization: str = "unit_ball"
+  """Of the embedding: l2 or unit_ball."""
+  steps: int = 600
+  """Training steps; 0 leaves the network as it was drawn."""
+  centres: int = 48
+  """Prototypes of the local features."""
+  images: int = 64
+  """Test images of each class."""
+  train_split: str = "train"
+  """Images to train on."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    seeds=1, steps=0, widths=(8,), strides=(1,), images=16, train_split="train[:5%]"
+  ),
+  # The paper's network and size of images; it does not state a schedule.
+  "full": Config(
+    image_size=32,
+    blocks=3,
+    strides=(1, 2, 2),
+    stem_stride=1,
+    norm="batch",
+    convolution="native",
+    steps=20_000,
+    parts=20,
+  ),
+}
+
+
+class Study(NamedTuple):
+  """What one network's local features look like beside their prototypes."""
+
+  features: np.ndarray  # [images, positions, 2], longest of norm 1
+  labels: np.ndarray
+  prototypes: np.ndarray  # [centres, 2]
+  radii: np.ndarray  # covering radius of the first 1, 2, ... centres
+  histograms: np.ndarray  # [images, centres]
+  averages: np.ndarray
+  combinations: np.ndarray
+  errors: np.ndarray  # mean distance of an image's features to their prototypes
+
+
+def choose(images: data.Images, count: int) -> data.Images:
+  """The first images of each class."""
+  rows = [np.flatnonzero(images.labels == label)[:count] for label in range(10)]
+  return images[np.concatenate(rows)]
+
+
+def study(maps: np.ndarray, labels: np.ndarray, centres: int) -> Study:
+  """Prototypes, histograms, averages and combinations of local features."""
+  features = maps.reshape(len(maps), -1, maps.shape[-1])
+  features = features / np.linalg.norm(features, axis=2).max()
+  points = features.reshape(-1, features.shape[2])
+  chosen = jax.jit(prototypes.greedy_k_centre, static_argnums=1)(points, centres)
+  vectors = points[np.asarray(chosen.indices)]
+  counted = jax.jit(prototypes.prototype_histogram)(features, vectors)
+  combine = jax.jit(prototypes.prototype_convex_combination)
+  return Study(
+    features,
+    labels,
+    vectors,
+    np.asarray(chosen.radii),
+    np.asarray(counted.histogram),
+    np.asarray(jax.jit(pooling.gap)(features)),
+    np.asarray(combine(features, vectors)),
+    np.asarray(counted.error),
+  )
+
+
+def variation(first: np.ndarray, second: np.ndarray) -> float:
+  """Total variation between the mean histograms of two sets of images."""
+  return float(np.abs(first.mean(0) - second.mean(0)).sum() / 2)
+
+
+def measure(found: Study, seed: int) -> dict[str, Any]:
+  """Figures of one network."""
+  rng = np.random.default_rng(seed)
+  radius = found.radii[-1]
+  off = np.linalg.norm(found.combinations - found.averages, axis=1)
+  classes = [found.histograms[found.labels == label] for label in range(10)]
+  active = [(histograms > 0).any(0) for histograms in classes]
+  pairs = list(itertools.combinations(range(10), 2))
+  halves = [np.array_split(rng.permutation(histograms), 2) for histograms in classes]
+  hulls = [found.prototypes[used] for used in active]
+  rises = np.diff(found.radii).max()
+  return {
+    "covering radius": radius,
+    "distance of average and combination": off.mean(),
+    "largest such distance": off.max(),
+    "mean distance of features to prototypes": found.errors.mean(),
+    "least of error - distance": (found.errors - off).min(),
+    "least of radius - error": (radius - found.errors).min(),
+    "class pairs with intersecting hulls": _hulls.intersecting_pairs(hulls),
+    "prototypes of several classes": (np.sum(active, axis=0) > 1).sum(),
+    "prototypes of a class": np.mean([used.sum() for used in active]),
+    "variation between classes": np.mean(
+      [variation(classes[a], classes[b]) for a, b in pairs]
+    ),
+    "variation between halves of a class": np.mean([variation(*h) for h in halves]),
+    "radius of 1 - radius of all": found.radii[0] - radius,
+    "largest rise of the radius": rises,
+  }
+
+
+def make_claims(figures: dict[str, list[float]]) -> list[dict[str, Any]]:
+  """The statements of DML 4.3, as differences that should be positive."""
+  f = {name: np.array(values) for name, values in figures.items()}
+  radius, distance = f["covering radius"], f["distance of average and combination"]
+  falls = f["radius of 1 - radius of all"]
+  differ = f["variation between classes"] - f["variation between halves of a class"]
+  overlap = np.minimum(
+    f["class pairs with intersecting hulls"], f["prototypes of several classes"]
+  )
+  return [
+    _report.claim(
+      "pcc-bound",
+      "distance(GAP, PCC) < mean distance to the prototypes < covering radius, for "
+      "every image (least of both differences)",
+      np.minimum(f["least of error - distance"], f["least of radius - error"]),
+      paper="DML Prop. 4.2.1, corrected",
+      every_seed=True,
+    ),
+    _report.claim(
+      "pcc-tight",
+      "mean distance(GAP, PCC) < half the covering radius",
+      radius / 2 - distance,
+      paper="DML 4.3",
+    ),
+    _report.claim(
+      "hulls-overlap",
+      "class hulls intersect and classes share prototypes (the smaller number)",
+      overlap,
+      paper="DML Fig. 4.3",
+      every_seed=True,
+    ),
+    _report.claim(
+      "classes-differ",
+      "histograms of two classes differ more than those of halves of a class",
+      differ,
+      paper="DML 4.3",
+    ),
+    _report.claim(
+      "k-centre",
+      "the covering radius never rises with another prototype, and falls from the "
+      "first to the last",
+      np.where(f["largest rise of the radius"] <= 0, falls, -1),
+      paper="DML Algorithm 2",
+      every_seed=True,
+    ),
+  ]
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """Trains and looks at every network; returns figures and claims."""
+  start = time.perf_counter()
+  images = _small_network.load(config.train_split, config)
+  tested = choose(_small_network.load("test", config), config.images)
+  figures = collections.defaultdict(list)
+  radii, found = [], None
+  total = config.seeds * config.parts if config.steps else None
+  with tqdm.tqdm(
+    total=total, desc="training", unit="part", file=sys.stderr
+  ) as progress:
+    for seed in range(config.seed, config.seed + config.seeds):
+      variants = {"GAP": _small_network.AVERAGE}
+      trained = _small_network.train(config, seed, variants, images, progress)
+      state = trained["GAP"].state
+      maps = _small_network.embed(state, tested, config, pooled=False).pooled
+      found = study(np.asarray(maps), tested.labels, config.centres)
+      radii.append(found.radii)
+      for name, value in measure(found, seed).items():
+        figures[name].append(value)
+  assert found is not None
+  rows = [_report.row("GAP", metric, values) for metric, values in figures.items()]
+  pictures = _plane.draw(found, radii, tested, output)
+  return _report.result(
+    experiment="gap_prototypes",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows,
+    claims=make_claims(figures),
+    pictures=pictures,
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="gap_prototypes", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,60 @@
+"""Average pooling and prototypes, on an untrained network and on chosen features."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from experiments import _report, _small_network, gap_prototypes
+
+
+def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
+  config = gap_prototypes.PRESETS["smoke"]
+  content = gap_prototypes.run(config, tmp_path, "smoke")
+  _report.write_json(content, tmp_path / "results.json")
+  content = json.loads((tmp_path / "results.json").read_text())
+  claims = {claim["id"]: claim for claim in content["claims"]}
+  assert list(claims) == [
+    "pcc-bound",
+    "pcc-tight",
+    "hulls-overlap",
+    "classes-differ",
+    "k-centre",
+  ]
+  for name in ("pcc-bound", "hulls-overlap", "k-centre"):
+    assert claims[name]["verdict"] == "reproduced"
+  figures = {row["metric"]: row["values"][0] for row in content["rows"]}
+  assert 0 < figures["largest such distance"] < figures["covering radius"] < 1
+  assert content["pictures"] == ["cells.png", "hulls.png", "singles.png", "radius.png"]
+  for picture in content["pictures"]:
+    assert (tmp_path / picture).stat().st_size <= 300_000
+
+
+def test_figures_of_features_whose_answer_is_known():
+  # Two images a class; the classes of even number live on one side of the plane.
+  side = np.where(np.arange(10) % 2, 1.0, -1.0)
+  maps = np.zeros((20, 2, 1, 2), np.float32)
+  maps[..., 0] = np.repeat(side, 2)[:, None, None]
+  maps[:, 0, 0, 1], maps[:, 1, 0, 1] = 0.5, -0.5
+  labels = np.repeat(np.arange(10), 2)
+  found = gap_prototypes.study(3 * maps, labels, 4)
+  np.testing.assert_allclose(np.linalg.norm(found.features, axis=2), 1, rtol=1e-6)
+  figures = gap_prototypes.measure(found, 0)
+  assert figures["covering radius"] == 0
+  assert figures["distance of average and combination"] == pytest.approx(0, abs=1e-7)
+  assert figures["class pairs with intersecting hulls"] == 2 * 10
+  assert figures["prototypes of several classes"] == 4
+  assert figures["prototypes of a class"] == 2
+  assert figures["variation between classes"] == pytest.approx(25 / 45)
+  assert figures["variation between halves of a class"] == 0
+
+
+def test_missing_images_are_named(monkeypatch, tmp_path):
+  config = dataclasses.replace(gap_prototypes.PRESETS["smoke"])
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  with pytest.raises(SystemExit, match="no image set 'cifar10' in"):
+    _small_network.load("train", config)
+  monkeypatch.delenv("TFDS_DATA_DIR")
+  with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
+    _small_network.load("train", config)
