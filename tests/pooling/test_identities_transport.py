@@ -85,6 +85,20 @@ def test_second_order_gates():
   np.testing.assert_allclose(pool(constant, random, None), 0.5, rtol=1e-6)
   products = pool(constant, random, None, centred=False)
   assert np.abs(products - 0.5).max() > 1e-3
+  # What a normalisation does to the last axis, it does to the rows.
+  factors = np.array([0.5, 3.0], np.float32)
+
+  def normalize(place, x, kept):
+    assert kept.shape == {"channel_map": (3, 8, 1), "channel_rows": (3, 1, 1)}[place]
+    return x * factors[None, None] if place == "channel_rows" else x
+
+  scaled = random._replace(row_kernel=random.row_kernel * factors[:, None, None])
+  np.testing.assert_allclose(
+    jax.jit(lambda x: pooling.gsop(x, random, None, normalize=normalize))(FEATURES),
+    pool(FEATURES, scaled, None),
+    rtol=1e-5,
+    atol=1e-7,
+  )
 
 
 def test_match_kernel_weighs_by_norm():

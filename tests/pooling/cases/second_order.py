@@ -26,7 +26,9 @@ def branch(rows, gates, seed):
     (rows * HIDDEN, gates), (gates,),
   )  # fmt: skip
   names = pooling.GSoPBranch._fields
-  return {n: draw(size=s) for n, s in zip(names, shapes, strict=True)}
+  params = {n: draw(size=s) for n, s in zip(names, shapes, strict=True)}
+  # Positive, so that a masked position would show behind the relu.
+  return params | {"reduce_bias": abs(params["reduce_bias"])}
 
 
 def reduced(features, p):
