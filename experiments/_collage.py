@@ -16,6 +16,7 @@ import numpy as np
 import optax
 import tqdm
 from jax import Array
+from jax.typing import ArrayLike
 
 from spherejax import data, losses, metrics, models, plotting, training
 
@@ -188,7 +189,7 @@ def train(
   return runs
 
 
-def measure(embeddings: Array, labels: Array) -> dict[str, float]:
+def measure(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
   """Retrieval among the collages themselves."""
   result = metrics.retrieval(embeddings, labels)
   return {
@@ -197,11 +198,12 @@ def measure(embeddings: Array, labels: Array) -> dict[str, float]:
   }
 
 
-def foreground_weight(weights: Array, foreground: Array) -> float:
+def foreground_weight(weights: ArrayLike, foreground: ArrayLike) -> float:
   """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
+  weights, foreground = np.asarray(weights), np.asarray(foreground)
   scale = weights.shape[1] // foreground.shape[1]
-  mask = np.kron(np.asarray(foreground), np.ones((scale, scale)))
-  return float(np.mean(np.sum(np.asarray(weights) * mask, axis=(1, 2))))
+  mask = np.kron(foreground, np.ones((scale, scale)))
+  return float(np.mean(np.sum(weights * mask, axis=(1, 2))))
 
 
 def draw(

@@ -53,7 +53,8 @@ class EmbeddingHead(nn.Module):
       as `models.GSP(...)`, `models.GeM()`, `pooling.gap`.
     normalization: static. "l2" (sphere), "unit_ball" (shrinks what is longer than 1)
       or "none".
-    projection: static. "before" pooling, each position, or "after" it.
+    projection: static. "before" pooling, each position, or "after" it, or "none" for
+      a pooling that projects by itself, such as `models.TSMK`, to `dim`.
 
   Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
   where=None, train=False)`, where boolean without the last axis, True keeps; `train`,
@@ -63,7 +64,7 @@ class EmbeddingHead(nn.Module):
   Raises:
     TypeError: features not floating.
     ValueError: features without 3 or 4 axes, `where` of another shape, an unknown
-      normalisation or projection.
+      normalisation or projection, or without one a pooling to another dimension.
 
   Differentiable in: parameters, features. Cost: O(batch tokens channels dim) and
   the pooling.
@@ -98,7 +99,7 @@ class EmbeddingHead(nn.Module):
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
     _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
-    _checks.one_of("projection", self.projection, ("before", "after"))
+    _checks.one_of("projection", self.projection, ("before", "after", "none"))
     if where is not None:  # before the projection: NaN would reach its gradient
       kept = jnp.asarray(where)
       _checks.mask(kept, features.shape[:-1])
@@ -107,11 +108,13 @@ class EmbeddingHead(nn.Module):
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )
     options = {"train": True} if train else {}
-    before = self.projection == "before"
-    local = project(features) if before else features
+    local = project(features) if self.projection == "before" else features
     result = self.pooling(local, where=where, **options)
     pooled = getattr(result, "pooled", result)
-    pooled = pooled if before else project(pooled)
+    if self.projection == "after":
+      pooled = project(pooled)
+    if self.projection == "none":
+      _checks.shape("pooled", pooled, (len(features), self.dim), f"dim {self.dim}")
     normalize = _NORMALIZATIONS[self.normalization]
     return HeadResult(
       normalize(pooled),

@@ -122,6 +122,8 @@ def test_head_with_a_function_and_tokens():
   kernel = variables["params"]["Dense_0"]["kernel"]
   after = head.clone(projection="after").apply(variables, tokens)
   np.testing.assert_allclose(after.embeddings, tokens.max(axis=1) @ kernel, rtol=1e-5)
+  alone = head.clone(dim=6, projection="none").apply({}, tokens)
+  np.testing.assert_array_equal(alone.embeddings, tokens.max(axis=1))
 
 
 @pytest.mark.parametrize("pool", [models.GSP(4), models.GeM(), pooling.gap])
@@ -151,8 +153,10 @@ def test_bad_arguments(unchecked):
     models.EmbeddingHead(2).init(key, FEATURES, where=jnp.ones((3, 4), bool))
   with pytest.raises(ValueError, match="'unit_ball', 'none', got 'sphere'"):
     models.EmbeddingHead(2, normalization="sphere").init(key, FEATURES)
-  with pytest.raises(ValueError, match="'before', 'after', got 'within'"):
+  with pytest.raises(ValueError, match="'after', 'none', got 'within'"):
     models.EmbeddingHead(2, projection="within").init(key, FEATURES)
+  with pytest.raises(ValueError, match=r"pooled must have shape \(3, 2\) .* \(3, 6\)"):
+    models.EmbeddingHead(2, projection="none").init(key, FEATURES)
   with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
     models.EmbeddingHead(0).init(key, FEATURES)
   with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
