@@ -1,0 +1,154 @@
+"""An ablation as one vmapped program, against its trainings one after another.
+
+Sixteen complete trainings of the token study (`experiments.gsp_tokens`): 4 masses,
+2 inverse temperatures, 2 seeds. `training.sweep` runs them at once, spread over the
+cores, each of which jax is told to take for a device; a second row keeps to one
+device. The other way calls one compiled training, with no interruption between its
+evaluations, sixteen times. Scores at all evaluations and the learned tokens must agree
+before a time counts.
+
+    python -m benchmarks.ablation            # minutes on 2 cores
+    python -m benchmarks.ablation --smoke    # seconds
+    python -m benchmarks.ablation --json FILE
+"""
+
+import dataclasses
+import functools
+import os
+from typing import Any, NamedTuple
+
+# Before jax starts; without effect where there are other devices than the CPU.
+os.environ.setdefault(
+  "XLA_FLAGS", f"--xla_force_host_platform_device_count={os.cpu_count()}"
+)
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import _measure
+from experiments import _tokens
+from spherejax import training
+
+SEEDS = 2
+VALUES = {
+  "mass": [0.3, 0.5, 0.7, 1.0],
+  "inverse_temperature": [5.0, 20.0],
+  "true_share": [0.0],
+}
+KEY = jax.random.key(0)
+# Rounding grows along a trajectory; the decisions of hinges keep it from being less.
+AGREES = 1e-3
+
+
+class Work(NamedTuple):
+  """What is trained."""
+
+  functions: tuple  # `init`, `step` and `evaluate`: the same objects in every call
+  cells: dict[str, np.ndarray]
+  warm_up: int
+  steps: int
+  every: int
+
+
+def make_work(config: _tokens.Settings, steps: int, every: int, masses: int) -> Work:
+  """The trainings of the first `masses` masses."""
+  functions = (
+    functools.partial(_tokens.init, config),
+    functools.partial(_tokens.step, config, _tokens.embed),
+    functools.partial(_tokens.evaluate, config, _tokens.embed),
+  )
+  cells = training.grid(VALUES | {"mass": VALUES["mass"][:masses]})
+  return Work(functions, cells, config.warm_up, steps, every)
+
+
+def result(scores: Any, states: Any) -> tuple:
+  """What must agree: scores at all evaluations, and the tokens at the end."""
+  return scores, states.params.own, states.params.shared
+
+
+def at_once(work: Work, devices: int) -> tuple:
+  """All trainings as one program."""
+  init, step, evaluate = work.functions
+  swept = training.sweep(
+    KEY,
+    init,
+    step,
+    evaluate,
+    work.cells,
+    seeds=SEEDS,
+    steps=work.steps,
+    evaluate_every=work.every,
+    devices=jax.devices()[:devices],
+    progress=False,
+  )
+  return result(swept.scores, swept.state)
+
+
+def one_training(work: Work):
+  """A whole training as one compiled program, without a sweep."""
+  init, step, evaluate = work.functions
+
+  @jax.jit
+  def train(seed, hyper):
+    keys = jax.random.split(jax.random.fold_in(KEY, seed), 3)
+    init_key, step_key, evaluate_key = keys
+
+    def one_step(state, number):
+      return step(state, jax.random.fold_in(step_key, number), hyper)[0], None
+
+    def part(state, numbers):
+      state = jax.lax.scan(one_step, state, numbers)[0]
+      return state, evaluate(state, evaluate_key, hyper)
+
+    numbers = jnp.arange(work.steps).reshape(-1, work.every)
+    state, scores = jax.lax.scan(part, init(init_key, hyper), numbers)
+    return result(scores, state)
+
+  return train
+
+
+def one_after_another(train, cells: dict[str, np.ndarray]) -> tuple:
+  """The same trainings in a loop."""
+  number = len(cells["mass"])
+  runs = [
+    train(jnp.int32(seed), {name: x[cell] for name, x in cells.items()})
+    for cell in range(number)
+    for seed in range(SEEDS)
+  ]
+  return jax.tree.map(
+    lambda *leaves: np.stack(leaves).reshape(number, SEEDS, *leaves[0].shape), *runs
+  )
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  config = _tokens.Settings(warm_up=100, validation=10)
+  work = make_work(config, 300, 100, 4)
+  if options.smoke:
+    work = make_work(dataclasses.replace(config, warm_up=5), 20, 10, 2)
+  train = one_training(work)
+  alone = functools.partial(one_after_another, train, work.cells)
+  ways = {
+    _measure.OURS: functools.partial(at_once, work, jax.device_count()),
+    "one after another": alone,
+  }
+  if jax.device_count() > 1 and not options.smoke:
+    ways["on one device"] = functools.partial(at_once, work, 1)
+  number = len(work.cells["mass"]) * SEEDS
+  row = _measure.compare(
+    f"tokens, {number} trainings of {work.warm_up} + {work.steps} steps",
+    (),
+    {
+      name: _measure.Contender(way, AGREES, compiled=False)
+      for name, way in ways.items()
+    },
+    (_measure.Target("one after another", 2.0),),
+    repetitions=options.repetitions,
+  )
+  _measure.report("ablation", [row], [], options)
+
+
+if __name__ == "__main__":
+  main()

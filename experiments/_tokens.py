@@ -1,0 +1,219 @@
+"""The synthetic token study: what its experiment and its benchmark share.
+
+Local features are tokens, learned points of the plane. A class has tokens of its own;
+background tokens belong to all. A sample is a set of 50 of both kinds, and its
+embedding their pooled vector: what the network of an image would give, without one.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from spherejax import distances, losses, metrics, pooling, prototypes
+
+CLASSES, OWN, SHARED = 16, 4, 4
+TOKENS = 50  # of a sample
+BOX = 0.3  # tokens stay in [-BOX, BOX] (DML 5.3.1)
+DIM = 2  # the paper's figure is planar; the dimension is not given
+MEMORY = 1024  # pooled vectors to choose prototypes from
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """What a training looks at and is the same in all runs of a sweep."""
+
+  prototypes: int = 64
+  """Prototypes of the pooling; not given in the paper."""
+  margin: float = 0.5
+  """Distance beyond which two classes are left alone (C2); not given."""
+  learning_rate: float = 1e-3
+  """Learning rate of Adam; the paper's is 1e-4."""
+  warm_up: int = 500
+  """Steps of average pooling before the prototypes are chosen."""
+  per_class: int = 4
+  """Samples of each class in a batch."""
+  validation: int = 25
+  """Fresh samples of each class at an evaluation."""
+
+
+class Params(NamedTuple):
+  """What is learned."""
+
+  own: Array  # [classes, 4, 2]
+  shared: Array  # [4, 2]
+  prototypes: Array  # [prototypes, 2]
+
+
+class State(NamedTuple):
+  """One training."""
+
+  params: Params
+  opt_state: Any
+
+
+class Samples(NamedTuple):
+  """Which tokens samples are made of."""
+
+  labels: Array  # [batch]
+  kinds: Array  # [batch, 50, 8], one-hot: 4 of the class, 4 of the background
+  share: Array  # [batch], of the class's tokens
+
+
+class Pooled(NamedTuple):
+  """Embeddings, and the pooling weight of every token of every sample."""
+
+  embeddings: Array  # [batch, 2]
+  weights: Array  # [batch, 50]
+
+
+def draw_samples(key: Array, per_class: int) -> Samples:
+  """Samples with a share of class tokens from N(0.5, 0.1), others background."""
+  share_key, kind_key = jax.random.split(key)
+  labels = jnp.repeat(jnp.arange(CLASSES), per_class)
+  share = 0.5 + 0.1 * jax.random.normal(share_key, labels.shape)
+  number = jnp.clip(jnp.round(TOKENS * share), 1, TOKENS - 1)
+  kinds = jax.random.randint(kind_key, (len(labels), TOKENS), 0, OWN)
+  is_own = jnp.arange(TOKENS)[None] < number[:, None]
+  one_hot = jax.nn.one_hot(jnp.where(is_own, kinds, OWN + kinds), OWN + SHARED)
+  return Samples(labels, one_hot, number / TOKENS)
+
+
+def of_class(own: Array, shared: Array) -> Array:
+  """What a class's 8 tokens hold: [classes, 4, ...], [4, ...] -> [classes, 8, ...]."""
+  shared = jnp.broadcast_to(shared[None], (CLASSES, *shared.shape))
+  return jnp.concatenate([own, shared], axis=1)
+
+
+def features_of(params: Params, samples: Samples) -> Array:
+  """The tokens of each sample as points, [batch, 50, 2]."""
+  table = of_class(params.own, params.shared)
+  return jnp.einsum("bnk,bkd->bnd", samples.kinds, table[samples.labels])
+
+
+def token_costs(params: Params, soft_min) -> Array:
+  """Cost of each of a class's 8 tokens to all prototypes at once, [classes, 8]."""
+
+  def cost(tokens: Array) -> Array:
+    rows = distances.unit_ball(tokens.reshape(-1, DIM))
+    costs = distances.pairwise_euclidean(distances.unit_ball(params.prototypes), rows)
+    return soft_min(costs).reshape(tokens.shape[:-1])
+
+  return of_class(cost(params.own), cost(params.shared))
+
+
+def embed(params: Params, samples: Samples, hyper: dict[str, Array]) -> Pooled:
+  """Generalized sum pooling; no normalisation (DML 5.3.1).
+
+  `hyper["true_share"]` 1 takes each sample's own share of class tokens as the mass,
+  0 takes `hyper["mass"]`. Weights depend on the prototypes through
+
+      -1/b log sum_i exp(-b c_ij)
+
+  alone, the cost to one prototype in place of all. It is computed once for each of
+  the 68 tokens instead of for each of the 50 x batch features; `pooling.gsp` of the
+  features gives the same.
+  """
+  sharpness = hyper["inverse_temperature"]
+  table = token_costs(
+    params, lambda c: -jax.nn.logsumexp(-sharpness * c, axis=0) / sharpness
+  )
+  known = hyper["true_share"]
+  mass = known * samples.share + (1 - known) * hyper["mass"]
+  weights = pooling.gsp_weights(
+    per_position(table, samples), mass=mass, inverse_temperature=sharpness
+  )
+  return pooled_by(weights, params, samples)
+
+
+def embed_by_linear_program(
+  params: Params, samples: Samples, hyper: dict[str, Array]
+) -> Pooled:
+  """The limit of infinite inverse temperature: the same with the least cost."""
+  costs = per_position(token_costs(params, lambda c: c.min(axis=0)), samples)
+  weights = pooling.gsp_linear_program(costs, mass=hyper["mass"])
+  return pooled_by(weights, params, samples)
+
+
+def per_position(table: Array, samples: Samples) -> Array:
+  """Costs [batch, 1, 50] from those of the tokens of each class [classes, 8]."""
+  return jnp.einsum("bnk,bk->bn", samples.kinds, table[samples.labels])[:, None]
+
+
+def pooled_by(weights: Array, params: Params, samples: Samples) -> Pooled:
+  """The weighted sum of the features."""
+  pooled = jnp.einsum("bn,bnd->bd", weights, features_of(params, samples))
+  return Pooled(pooled, weights)
+
+
+def average(params: Params, samples: Samples) -> Array:
+  """Average pooling, for the warm-up."""
+  return pooling.gap(features_of(params, samples))
+
+
+def update(config: Settings, state: State, key: Array, pool) -> tuple[State, Array]:
+  """One step of Adam on the contrastive loss of a batch pooled by `pool`."""
+  samples = draw_samples(key, config.per_class)
+
+  def objective(params: Params) -> Array:
+    loss = losses.contrastive(
+      pool(params, samples),
+      samples.labels,
+      negative_margin=config.margin,
+      normalize="none",
+    )
+    return loss.mean()
+
+  loss, grads = jax.value_and_grad(objective)(state.params)
+  optimizer = optax.adam(config.learning_rate)
+  updates, opt_state = optimizer.update(grads, state.opt_state)
+  params: Any = optax.apply_updates(state.params, updates)
+  params = jax.tree.map(lambda x: jnp.clip(x, -BOX, BOX), params)
+  return State(params, opt_state), loss
+
+
+def init(config: Settings, key: Array, hyper: dict[str, Array]) -> State:
+  """Tokens after the warm-up, prototypes among pooled vectors (DML Algorithm 2)."""
+  del hyper  # all variants of a seed begin alike
+  token_key, step_key, memory_key = jax.random.split(key, 3)
+  points = jax.random.uniform(
+    token_key, (CLASSES * OWN + SHARED, DIM), minval=-BOX, maxval=BOX
+  )
+  own, shared = jnp.split(points, [CLASSES * OWN])
+  none = jnp.zeros((config.prototypes, DIM))
+  params = Params(own.reshape(CLASSES, OWN, DIM), shared, none)
+  state = State(params, optax.adam(config.learning_rate).init(params))  # pyright: ignore[reportArgumentType]
+  state, _ = jax.lax.scan(
+    lambda state, key: update(config, state, key, average),
+    state,
+    jax.random.split(step_key, config.warm_up),
+  )
+  memory = average(state.params, draw_samples(memory_key, MEMORY // CLASSES))
+  chosen = prototypes.greedy_k_centre(memory, config.prototypes).indices
+  return state._replace(params=state.params._replace(prototypes=memory[chosen]))
+
+
+def step(config: Settings, pool, state: State, key: Array, hyper: dict[str, Array]):
+  """A training step of a sweep."""
+  state, loss = update(
+    config, state, key, lambda params, samples: pool(params, samples, hyper).embeddings
+  )
+  return state, {"loss": loss}
+
+
+def evaluate(
+  config: Settings, pool, state: State, key: Array, hyper: dict[str, Array]
+) -> Array:
+  """MAP@R among fresh samples of the same classes."""
+  samples = draw_samples(key, config.validation)
+  return map_at_r(pool(state.params, samples, hyper).embeddings, config.validation)
+
+
+def map_at_r(embeddings: Array, per_class: int) -> Array:
+  """Of embeddings that are ordered by class."""
+  labels = np.repeat(np.arange(CLASSES), per_class)  # known when it is compiled
+  return metrics.retrieval(embeddings, labels).map_at_r.mean()

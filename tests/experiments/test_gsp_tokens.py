@@ -1,0 +1,99 @@
+"""The token study as a user runs it, and its shortcuts against the library."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import _tokens, gsp_tokens
+from spherejax import distances, pooling
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("tokens")
+  command = [sys.executable, "-m", "experiments.gsp_tokens", "--preset", "smoke"]
+  done = subprocess.run(
+    [*command, "--output", str(folder)], capture_output=True, text=True, check=False
+  )
+  assert done.returncode == 0, done.stderr
+  for picture in ("tokens.png", "curves.png"):
+    assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+  return json.loads((folder / "results.json").read_text())
+
+
+def test_average_pooling_keeps_the_background_and_gsp_drops_some(smoke):
+  rows = {(row["name"], row["metric"]): row["mean"] for row in smoke["rows"]}
+  share = rows["GAP", "share of background"]
+  assert rows["GAP", "weight on background"] == pytest.approx(share, abs=1e-5)
+  assert rows["GAP", "intersecting hulls"] == 120
+  assert rows["GSP", "weight on background"] < 0.6 * share
+  assert rows["GSP", "intersecting hulls"] < 100
+  assert rows["GSP", "MAP@R"] > rows["GAP", "MAP@R"]
+  assert [claim["id"] for claim in smoke["claims"]] == [
+    "tokens-map",
+    "tokens-background",
+    "tokens-hulls",
+  ]
+
+
+def test_samples_are_as_described():
+  samples = _tokens.draw_samples(jax.random.key(0), 100)
+  kinds, share = np.asarray(samples.kinds), np.asarray(samples.share)
+  assert kinds.shape == (1600, 50, 8)
+  assert (kinds.sum(2) == 1).all()
+  np.testing.assert_allclose(kinds[..., :4].sum((1, 2)), 50 * share, rtol=1e-6)
+  assert abs(share.mean() - 0.5) < 0.01
+  assert abs(share.std() - 0.1) < 0.01
+  np.testing.assert_allclose(kinds.mean((0, 1)), 1 / 8, atol=0.005)
+  assert np.bincount(samples.labels).tolist() == [100] * 16
+
+
+def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
+  rng = np.random.default_rng(0)
+  params = _tokens.Params(
+    *(
+      jnp.float32(rng.uniform(-0.3, 0.3, shape))
+      for shape in ((16, 4, 2), (4, 2), (5, 2))
+    )
+  )
+  samples = _tokens.draw_samples(jax.random.key(1), 1)
+
+  @jax.jit
+  def both(known):
+    hyper = {"mass": 0.4, "inverse_temperature": 20.0, "true_share": known}
+    features = _tokens.features_of(params, samples)
+    mass = jnp.where(known > 0, samples.share, 0.4)
+    whole = pooling.gsp(
+      features, params.prototypes, mass=mass, inverse_temperature=20.0
+    )
+    costs = jnp.stack(
+      [distances.pairwise_euclidean(params.prototypes, image) for image in features]
+    )
+    limit = pooling.gsp_linear_program(costs, mass=0.4)
+    return (
+      (_tokens.embed(params, samples, hyper), (whole.pooled, whole.weights)),
+      (_tokens.embed_by_linear_program(params, samples, hyper).weights, limit),
+    )
+
+  for known in (0.0, 1.0):
+    (mine, whole), (weights, limit) = both(known)
+    for a, b in zip(mine, whole, strict=True):
+      np.testing.assert_allclose(a, b, atol=1e-6)
+    np.testing.assert_allclose(weights, limit, atol=1e-6)
+
+
+def test_a_run_that_stopped_holds_its_score():
+  scores = np.array([[1.0, 2.0, np.nan, np.nan], [1.0, 2.0, 3.0, np.nan]])
+  assert gsp_tokens.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
+
+
+def test_full_is_the_papers_protocol():
+  full = gsp_tokens.PRESETS["full"]
+  assert (full.learning_rate, full.patience, full.per_class) == (1e-4, 30, 4)
+  assert dataclasses.asdict(full)["seeds"] == 10
