@@ -1,0 +1,314 @@
+"""A small residual network under any pooling: what several experiments share.
+
+A convolutional map becomes one normalised vector through a 1x1 convolution and a
+pooling, trained with a contrastive loss or ProxyNCA++, and with zero-shot prediction
+where the pooling has attributes.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tqdm
+from jax import Array
+
+from experiments import _poolings
+from spherejax import data, losses, models, training
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Network and training; an experiment adds its own."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  image_size: int = 16
+  """Side of the images, by area average from 32."""
+  blocks: int = 1
+  """Basic blocks of each stage of the residual network."""
+  widths: tuple[int, ...] = (16, 32, 64)
+  """Channels of each stage."""
+  strides: tuple[int, ...] = (1, 1, 1)
+  """Stride of each stage."""
+  stem_stride: int = 2
+  """Stride of the first convolution."""
+  norm: str = "group"
+  """Normalisation inside the network: group or batch."""
+  convolution: str = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  dim: int = 64
+  """Dimension of the local features and of the embedding."""
+  pooling: str = "gap"
+  """How a map becomes a vector: one of `_poolings.NAMES`."""
+  prototypes: int = 64
+  """Prototypes of generalized sum pooling."""
+  inverse_temperature: float = 0.5
+  """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
+  normalization: str = "l2"
+  """Of the embedding: l2 or unit_ball."""
+  steps: int = 400
+  """Training steps; 0 leaves the network as it was drawn."""
+  parts: int = 4
+  """Parts of the training: after the first one, which pools by averages, the
+  prototypes are chosen."""
+  per_class: int = 4
+  """Images of each class in a batch."""
+  loss: str = "proxy_nca"
+  """Of the embeddings: contrastive (C2) or proxy_nca (ProxyNCA++)."""
+  margin: float = 0.5
+  """Distance beyond which C2 leaves different classes alone."""
+  temperature: float = 1 / 9
+  """Of ProxyNCA++, divides squared distances."""
+  learning_rate: float = 1e-3
+  """Learning rate of Adam."""
+  proxy_rate: float = 100.0
+  """Learning rate of the proxies over that of the network (DML 5.3.4)."""
+
+
+class Variant(NamedTuple):
+  """What tells one variant from another: two numbers, so one program runs them all."""
+
+  mass: float
+  zero_shot_weight: float
+
+
+AVERAGE = Variant(1.0, 0.0)
+
+
+def load(name: str, split: str, size: int) -> data.Images:
+  """An image set brought to one size; ends with a message where it is missing."""
+  try:
+    return data.load_tfds(name, split, size=size)
+  except FileNotFoundError as error:
+    raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
+
+
+def _recipe(settings: Settings, mass: Any = 1.0) -> _poolings.Recipe:
+  return _poolings.recipe(
+    settings.pooling,
+    settings.dim,
+    prototypes=settings.prototypes,
+    mass=mass,
+    inverse_temperature=settings.inverse_temperature,
+  )
+
+
+def _keep_map(features: Array, *, where: Any = None) -> Array:
+  del where  # nothing is masked here
+  return features
+
+
+class Network(nn.Module):
+  """Residual network, 1x1 convolution, pooling, normalisation."""
+
+  settings: Settings
+  pooled: bool = True
+
+  @nn.compact
+  def __call__(
+    self, images: Array, mass: Array | float = 1.0, *, train: bool = False
+  ) -> models.HeadResult:
+    s = self.settings
+    features = models.ResNet20(
+      blocks=s.blocks,
+      widths=s.widths,
+      strides=s.strides,
+      stem_stride=s.stem_stride,
+      norm=s.norm,
+      convolution=s.convolution,
+      name="backbone",
+    )(data.to_float(images) - 0.5, train=train)
+    recipe = _recipe(s, mass)
+    pool = recipe.pool if self.pooled else _keep_map
+    normalization = s.normalization if self.pooled else "none"
+    projection = recipe.projection if self.pooled else "before"
+    head = models.EmbeddingHead(
+      recipe.dim, pool, normalization, projection, name="head"
+    )
+    # Only a pooling with a normalisation of its own asks whether it is training.
+    return head(features, train=train and recipe.has_state)
+
+
+def _losses(settings: Settings, classes: int) -> dict[str, nn.Module]:
+  """Losses with parameters."""
+  found: dict[str, nn.Module] = {}
+  if settings.loss == "proxy_nca":
+    found["proxies"] = models.ProxyNCAPlusPlus(
+      classes, temperature=settings.temperature, normalize=settings.normalization
+    )
+  if settings.pooling == "gsp":
+    found["zero_shot"] = models.ZeroShotPrediction(classes, settings.dim)
+  return found
+
+
+def _objective(params, stats, batch, *, settings: Settings, classes, key, axis_name):
+  """Mixture of a metric loss and zero-shot prediction (DML eq. 5.2.5)."""
+  del key, axis_name  # nothing is drawn, and one device is enough
+  images, labels, variant = batch
+  variables = {"params": params["network"]}
+  if stats:
+    variables["batch_stats"] = stats["network"]
+  result, changed = Network(settings).apply(
+    variables, images, variant.mass, train=True, mutable=["batch_stats"]
+  )
+  stats = {"network": changed["batch_stats"]} if stats else None
+  modules = _losses(settings, classes)
+
+  def mean_of(name: str, inputs: Array) -> Array:
+    values: Any = modules[name].apply({"params": params["loss"][name]}, inputs, labels)
+    return values.mean()
+
+  if "proxies" in modules:
+    loss = mean_of("proxies", result.embeddings)
+  else:
+    loss = losses.contrastive(
+      result.embeddings, labels, negative_margin=settings.margin
+    ).mean()
+  if "zero_shot" in modules:
+    weight = variant.zero_shot_weight
+    loss = (1 - weight) * loss + weight * mean_of("zero_shot", result.attributes)
+  return training.Outcome(loss, stats)
+
+
+@functools.cache
+def _optimizer(settings: Settings, names: tuple[str, ...]):
+  """One optimiser object for all runs, so that they share a compiled program."""
+  adam = optax.adam(settings.learning_rate)
+  fast = optax.adam(settings.proxy_rate * settings.learning_rate)
+  own = {name: fast if name == "proxies" else adam for name in names}
+  return training.optimizer(
+    {"network": adam} | {f"loss/{name}": rate for name, rate in own.items()}
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "classes"))
+def _initial_state(key, images, *, settings, classes) -> training.TrainState:
+  network_key, proxy_key, label_key, step_key = jax.random.split(key, 4)
+  inputs = {
+    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
+    "zero_shot": (
+      label_key,
+      jnp.ones((2, settings.prototypes)) / settings.prototypes,
+    ),
+  }
+  modules = _losses(settings, classes)
+  parts = {
+    name: module.lazy_init(*inputs[name], jnp.arange(2))["params"]
+    for name, module in modules.items()
+  }
+  return training.create_state(
+    step_key,
+    _optimizer(settings, tuple(modules)),
+    Network(settings).lazy_init(network_key, images[:1]),
+    {"params": parts},
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "classes"))
+def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
+  """One part of a training as one compiled program."""
+  objective = functools.partial(_objective, settings=settings, classes=classes)
+  optimizer = _optimizer(settings, tuple(_losses(settings, classes)))
+  step = training.make_step(objective, optimizer)
+  sizes = {"num_classes": classes, "per_class": settings.per_class}
+
+  def one_step(state, _):
+    rows = data.class_balanced_indices(key, table, state.step, **sizes)
+    state, values = step(state, (images[rows], labels[rows], variant))
+    return state, values["loss"]
+
+  return jax.lax.scan(one_step, state, length=settings.steps // settings.parts)
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "pooled"))
+def _apply(variables, images, mass, *, settings, pooled):
+  return Network(settings, pooled).apply(variables, images, mass)
+
+
+def embed(
+  state: training.TrainState,
+  images: data.Images,
+  settings: Settings,
+  *,
+  mass: float = 1.0,
+  pooled: bool = True,
+  batch: int = 250,
+) -> models.HeadResult:
+  """What the network makes of images; `pooled=False` gives maps as `pooled`.
+
+  By batches of one size, so that one program serves sets of any size.
+  """
+  pixels = np.asarray(images.images)
+  padding = -len(images) % batch
+  rows = np.arange(len(images) + padding) % len(images)
+  results = [
+    _apply(state.variables(), pixels[chosen], mass, settings=settings, pooled=pooled)
+    for chosen in np.split(rows, len(rows) // batch)
+  ]
+  return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(images)], *results)
+
+
+# With pooled features that cover the others best (DML Algorithm 2).
+_choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
+
+
+class Run(NamedTuple):
+  """A trained network and the mean loss of each part of its training."""
+
+  state: training.TrainState
+  curve: tuple[float, ...]
+
+
+def train(
+  settings: Settings,
+  seed: int,
+  variants: dict[str, Variant],
+  images: data.Images,
+  progress: tqdm.tqdm,
+  *,
+  memory: int = 1000,
+) -> dict[str, Run]:
+  """All variants from one seed.
+
+  They share the first part, which pools by averages: prototypes are chosen among
+  `memory` features that mean something already.
+  """
+  init_key, data_key = jax.random.split(jax.random.key(seed))
+  classes = len(images.label_names)
+  pixels, labels = jnp.asarray(images.images), jnp.asarray(images.labels)
+  table = data.class_table(
+    images.labels, per_class=settings.per_class, label_names=images.label_names
+  )
+  state = _initial_state(init_key, pixels, settings=settings, classes=classes)
+  if not settings.steps:
+    return {name: Run(state, ()) for name in variants}
+
+  def one_part(run: Run, variant: Variant) -> Run:
+    numbers = Variant(*map(jnp.float32, variant))
+    batches = (pixels, labels, table, data_key, numbers)
+    state, losses = _some_steps(run.state, *batches, settings=settings, classes=classes)
+    progress.set_postfix(loss=f"{losses.mean():.3f}")
+    progress.update()
+    return Run(state, (*run.curve, float(losses.mean())))
+
+  start = one_part(Run(state, ()), AVERAGE)
+  recipe = _recipe(settings)
+  if recipe.prototypes:
+    pooled = embed(start.state, images[:memory], settings).pooled
+    network = _choose_prototypes(
+      start.state.params["network"], recipe.averages(pooled), path=recipe.prototypes
+    )
+    params = start.state.params | {"network": network}
+    start = start._replace(state=start.state.replace(params=params))
+  runs = {}
+  for name, variant in variants.items():
+    run = start
+    for _ in range(1, settings.parts):
+      run = one_part(run, variant)
+    runs[name] = run
+  return runs

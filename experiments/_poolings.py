@@ -1,0 +1,108 @@
+"""The poolings of DML 5.3.5 in the form of its comparison, by name."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+from jax import Array
+
+from spherejax import models, pooling
+
+NAMES = (
+  "gap", "gmp", "gap_gmp", "cbam", "crow", "delf", "gemax", "gem", "gsop", "otp",
+  "solar", "tsmk", "netvlad", "weldon", "gsp",
+)  # fmt: skip
+PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
+
+
+class Recipe(NamedTuple):
+  """A pooling, and where the projection to the embedding stands.
+
+  Attributes:
+    pool: for `models.EmbeddingHead`.
+    projection: "before" or "after" the pooling.
+    dim: of the projection.
+    has_state: whether it normalises over the batch.
+    prototypes: path to what is chosen after the first part of a training, or "".
+    averages: from pooled vectors to the averages that are chosen among.
+  """
+
+  pool: Callable[..., Any]
+  projection: str
+  dim: int
+  has_state: bool = False
+  prototypes: str = ""
+  averages: Callable[[Array], Array] = lambda pooled: pooled
+
+
+def recipe(
+  name: str, dim: int, *, prototypes: int, mass: Any, inverse_temperature: float
+) -> Recipe:
+  """The pooling of that name; where it has parameters, they are called "pooling".
+
+  `dim` is that of the embedding; the other arguments are those of "gsp".
+  """
+  if name == "gsp":
+    pool = models.GSP(
+      prototypes,
+      mass=mass,
+      inverse_temperature=inverse_temperature,
+      name="pooling",
+    )
+    return Recipe(pool, "before", dim, prototypes="pooling/prototypes")
+  if name == "otp":
+    return Recipe(
+      models.OTP(PROTOTYPES, name="pooling"),
+      "before",
+      dim // PROTOTYPES,
+      prototypes="pooling/prototypes",
+      averages=_average_of_blocks,
+    )
+  if name not in _RECIPES:
+    raise ValueError(f"pooling must be one of {', '.join(NAMES)}, got {name!r}")
+  return _RECIPES[name](dim)
+
+
+def _average_of_blocks(pooled: Array) -> Array:
+  """What OTP sums to over its prototypes (Mialon et al. 2021): the average."""
+  blocks = pooled.reshape(len(pooled), PROTOTYPES, -1)
+  return blocks.sum(axis=1) / PROTOTYPES**0.5
+
+
+_RECIPES: dict[str, Callable[[int], Recipe]] = {
+  "gap": lambda dim: Recipe(pooling.gap, "before", dim),
+  "gmp": lambda dim: Recipe(pooling.gmp, "after", dim),
+  "gap_gmp": lambda dim: Recipe(pooling.gap_gmp, "after", dim),
+  "cbam": lambda dim: Recipe(
+    models.CBAM(
+      reduction=1, kernel_size=3, use_bias=False, norm="none", name="pooling"
+    ),
+    "after",
+    dim,
+  ),
+  "crow": lambda dim: Recipe(functools.partial(pooling.crow, soft=True), "after", dim),
+  "delf": lambda dim: Recipe(
+    models.DeLF(reduction="mean", name="pooling"), "after", dim
+  ),
+  "gemax": lambda dim: Recipe(pooling.gemax, "after", dim),
+  "gem": lambda dim: Recipe(models.GeM(name="pooling"), "after", dim),
+  "gsop": lambda dim: Recipe(
+    models.GSoP(centred=False, name="pooling"), "before", dim, has_state=True
+  ),
+  "solar": lambda dim: Recipe(
+    models.SOLAR(
+      reduction=1, init_output=nn.initializers.glorot_uniform(), name="pooling"
+    ),
+    "after",
+    dim,
+    has_state=True,
+  ),
+  "tsmk": lambda dim: Recipe(models.TSMK(dim, name="pooling"), "none", dim),
+  "netvlad": lambda dim: Recipe(
+    models.NetVLAD(PROTOTYPES, name="pooling"), "before", dim // PROTOTYPES
+  ),
+  "weldon": lambda dim: Recipe(
+    functools.partial(pooling.weldon, reduction="sum"), "before", dim
+  ),
+}

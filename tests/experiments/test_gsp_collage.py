@@ -1,0 +1,66 @@
+"""Collages of unseen classes: their parts, and the comparison as a user runs it."""
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import _collage_sets, gsp_collage
+
+
+def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir):
+  content = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
+  names = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP", "distilled")
+  scores = {name: figures[f"C2, {name}", "MAP@R"] for name in names}
+  assert 0 < min(scores.values()) <= max(scores.values()) < 1
+  assert len(set(scores.values())) == 5  # mass and both losses reached the network
+  weight = "weight on the labelled image"
+  # An average puts exactly a quarter of its weight on each tile.
+  assert figures["C2, GAP", weight] == pytest.approx(0.25, abs=1e-6)
+  assert figures["C2, GSP", weight] != pytest.approx(0.25, abs=1e-4)
+  assert ("C2, distilled", weight) not in figures
+  assert [claim["id"] for claim in content["claims"]] == [
+    "collage-gsp-c2",
+    "collage-zsp-c2",
+    "collage-distilled-c2",
+    "collage-attention-c2",
+  ]
+  assert content["pictures"] == ["weights.png"]
+
+
+def test_parts_share_no_sub_class_in_front_or_behind():
+  fine = np.repeat(np.arange(15), 6).astype(np.int32)  # three super-classes of five
+  images = (np.ones((90, 2, 2, 1)) * fine[:, None, None, None]).astype(np.uint8)
+  source = _collage_sets.Source(images, fine // 5, fine, ("a", "b", "c"), (1,))
+  parts = _collage_sets.collages(source, jax.random.key(0), most=4)
+  seen = {0: [0, 1], 1: [2], 2: [3, 4]}  # of each super-class, in the three parts
+  for number, part in enumerate(parts.values()):
+    front = {5 * label + sub for label in (0, 2) for sub in seen[number]}
+    behind = {5 + sub for sub in seen[number]}
+    assert part.collages.label_names == ("a", "c")
+    assert set(np.unique(part.alone.images)) == front
+    assert len(part.alone) == 4 * len(front)
+    tiles = part.collages.images.reshape(-1, 2, 2, 2, 2).transpose(0, 1, 3, 2, 4)
+    tiles = tiles.reshape(-1, 2, 2, 4)
+    assert (tiles == tiles[..., :1]).all()  # one image fills one tile
+    chosen = tiles[part.foreground][:, 0]
+    np.testing.assert_array_equal(chosen, part.alone.images[:, 0, 0, 0])
+    np.testing.assert_array_equal(part.collages.labels, np.where(chosen < 5, 0, 1))
+    assert set(np.unique(tiles[~part.foreground])) <= behind
+
+
+def test_groups_of_a_tree_are_the_smallest_of_their_size():
+  children = {"": ["r"], "r": ["a", "b", "x"], "a": ["c", "d"], "c": ["1", "2", "3"],
+              "d": ["4", "5"], "b": ["6", "7"]}  # fmt: skip
+  groups = _collage_sets._smallest_groups(children, 3)
+  assert groups == {"c": ["1", "2", "3"]}
+  assert _collage_sets._smallest_groups(children, 2) == {
+    "c": ["1", "2", "3"], "d": ["4", "5"], "b": ["6", "7"]
+  }  # fmt: skip
+
+
+def test_an_unknown_source_is_named():
+  with pytest.raises(
+    ValueError, match="one of omniglot, tiny_imagenet, cifar100, got 'svhn'"
+  ):
+    _collage_sets.load("svhn", 16)
