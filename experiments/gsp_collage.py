@@ -10,7 +10,7 @@ ProxyNCA++; "distilled" is the labelled image alone. Sections 5.3.2 and 5.3.5 of
     python -m experiments.gsp_collage --preset smoke       # seconds
     python -m experiments.gsp_collage --preset full        # CIFAR-100, as in the paper
 
-Needs omniglot (cifar100 for `full`, tiny_imagenet for `--images`), prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
 import collections
