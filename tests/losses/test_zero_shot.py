@@ -460,3 +460,15 @@ def test_jit_equals_eager_and_traces_once():
     value = traced(za, zb, u, ridge)
   eager = losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u, ridge=0.1)
   np.testing.assert_allclose(value, eager, rtol=1e-5)
+
+
+def test_two_factorisations_beside_each_other_would_wait_for_ever_on_two_cores():
+  # Each batched one blocks a thread of XLA's pool until the others have done its share.
+  z, table = np.eye(3, 4, dtype=np.float32), np.ones((5, 2), np.float32)
+
+  def loss(z):
+    labels = np.arange(3, dtype=np.int32)
+    return losses.zero_shot_prediction(z, labels, z[:2], labels[:2] + 3, table)
+
+  program = str(jax.make_jaxpr(jax.vmap(loss))(np.stack([z, z])))
+  assert program.count("name=_cholesky") == 1
