@@ -20,14 +20,14 @@ os.environ["XLA_FLAGS"] = " ".join(
   ]
 )
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Tracing makes many objects and few cycles: collecting costs a tenth of the time.
-gc.set_threshold(200_000, 50, 50)
 
 import jax
 import jax.numpy as jnp
 import jaxtyping
 import pytest
 
+# Tracing makes many objects and few cycles: collecting costs a tenth of the time.
+gc.set_threshold(200_000, 50, 50)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update(
   "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
