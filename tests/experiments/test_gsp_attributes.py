@@ -1,0 +1,73 @@
+"""Prediction of unseen classes from attributes: known cases, and the smoke preset."""
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import gsp_attributes
+
+
+def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
+  content = gsp_attributes.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
+  for metric in ("l2", "cosine"):
+    control = figures[
+      "PNCA + ZSP, attributes shuffled", f"accuracy, {metric}, 5 classes"
+    ]
+    assert control == pytest.approx(0.2, abs=0.08)
+    few, many = (
+      figures["PNCA + ZSP", f"accuracy, {metric}, {n} classes"] for n in (5, 10)
+    )
+    assert many <= few  # more candidates are never easier
+  variations = [
+    figures[n, "variation of class attributes"] for n in ("PNCA", "PNCA + ZSP")
+  ]
+  assert min(variations) > 0
+  assert variations[0] != variations[1]  # the additional loss reached the network
+  assert [claim["id"] for claim in content["claims"]] == [
+    "attributes-zsp-l2",
+    "attributes-chance-l2",
+    "attributes-zsp-cosine",
+    "attributes-chance-cosine",
+  ]
+  assert content["pictures"] == ["accuracy.png", "attributes.png", "dominant.png"]
+  for picture in content["pictures"]:
+    assert (tmp_path / picture).stat().st_size <= 300_000
+
+
+def test_attributes_that_determine_the_embedding_predict_it():
+  rng = np.random.default_rng(0)
+  attributes = rng.dirichlet(np.ones(4), 10).astype("f")  # five classes determine it
+  embeddings = attributes @ rng.normal(size=(4, 6)).astype("f")
+  shares = gsp_attributes.predict_classes(
+    jax.random.key(0), attributes, embeddings, 1e-6, splits=200
+  )
+  for (metric, candidates, source), share in shares.items():
+    chance = 1 / int(candidates.split()[0])
+    if source == "own":
+      assert share > 0.99, metric
+    else:
+      assert share == pytest.approx(chance, abs=0.07), metric
+
+
+def test_one_split_by_hand():
+  rng = np.random.default_rng(1)
+  attributes, embeddings = rng.dirichlet(np.ones(3), 10), rng.normal(size=(10, 5))
+  key = jax.random.key(3)
+  shares = gsp_attributes.predict_classes(
+    key, attributes.astype("f"), embeddings.astype("f"), 0.05, splits=1
+  )
+  order_key, _ = jax.random.split(jax.random.split(key, 1)[0])
+  order = np.asarray(jax.random.permutation(order_key, 10))
+  z, y = attributes[order[:5]], embeddings[order[:5]]
+  predictor = np.linalg.inv(z.T @ z + 0.05 * np.eye(3)) @ z.T @ y
+  right = dict.fromkeys(["l2", "cosine"], 0)
+  for held in order[5:]:
+    predicted = attributes[held] @ predictor
+    far = {c: np.linalg.norm(predicted - embeddings[c]) for c in order[5:]}
+    norms = {c: np.linalg.norm(embeddings[c]) for c in order[5:]}
+    near = {c: predicted @ embeddings[c] / norms[c] for c in order[5:]}
+    right["l2"] += min(far, key=far.get) == held
+    right["cosine"] += max(near, key=near.get) == held
+  for metric, count in right.items():
+    assert shares[metric, "5 classes", "own"] == pytest.approx(count / 5)
