@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from experiments import _small_network
+from experiments import _pooled_network
 from spherejax import data, distances, prototypes
 
 
@@ -43,7 +43,7 @@ def _nearest(maps: Array, vectors: Array) -> Array:
 def dominant(
   variants: Mapping[str, tuple[Any, Any]],
   images: data.Images,
-  settings: _small_network.Settings,
+  settings: _pooled_network.Settings,
 ) -> Any:
   """The first image of each class: its prototypes by colour, its weights by strength.
 
@@ -61,7 +61,7 @@ def dominant(
     cells[0, column].imshow(some.images[column], interpolation="nearest")
     cells[0, column].set_title(images.label_names[label], fontsize=10)
   for row, (name, (state, result)) in enumerate(variants.items(), start=1):
-    maps = _small_network.embed(state, some, settings, pooled=False).pooled
+    maps = _pooled_network.embed(state, some, settings, pooled=False).pooled
     nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
     weights = result.weights[rows]
     strength = weights / weights.max(axis=(1, 2), keepdims=True)

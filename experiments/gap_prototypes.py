@@ -23,12 +23,12 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import _cli, _hulls, _plane, _report, _small_network
+from experiments import _cli, _hulls, _plane, _pooled_network, _report
 from spherejax import data, pooling, prototypes
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_small_network.Settings):
+class Config(_pooled_network.Settings):
   """Settings of the study."""
 
   seeds: int = 3
@@ -192,8 +192,10 @@ def make_claims(figures: dict[str, list[float]]) -> list[dict[str, Any]]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains and looks at every network; returns figures and claims."""
   start = time.perf_counter()
-  images = _small_network.load(config.train_split, config)
-  tested = choose(_small_network.load("test", config), config.images)
+  images = _pooled_network.load("cifar10", config.train_split, config.image_size)
+  tested = choose(
+    _pooled_network.load("cifar10", "test", config.image_size), config.images
+  )
   figures = collections.defaultdict(list)
   radii, found = [], None
   total = config.seeds * config.parts if config.steps else None
@@ -201,10 +203,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      variants = {"GAP": _small_network.AVERAGE}
-      trained = _small_network.train(config, seed, variants, images, progress)
+      variants = {"GAP": _pooled_network.AVERAGE}
+      trained = _pooled_network.train(config, seed, variants, images, progress)
       state = trained["GAP"].state
-      maps = _small_network.embed(state, tested, config, pooled=False).pooled
+      maps = _pooled_network.embed(state, tested, config, pooled=False).pooled
       found = study(np.asarray(maps), tested.labels, config.centres)
       radii.append(found.radii)
       for name, value in measure(found, seed).items():

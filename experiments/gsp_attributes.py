@@ -26,7 +26,7 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _cli, _pooled_parts, _report, _small_network
+from experiments import _cli, _pooled_network, _pooled_parts, _report
 from spherejax import distances, losses, plotting
 
 WITHOUT, WITH, SHUFFLED = "PNCA", "PNCA + ZSP", "attributes shuffled"
@@ -34,13 +34,15 @@ CANDIDATES = {"5 classes": False, "10 classes": True}
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_small_network.Settings):
+class Config(_pooled_network.Settings):
   """Settings of the study."""
 
   seeds: int = 5
   """Runs of both variants."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
+  pooling: str = "gsp"
+  """How a map becomes a vector."""
   prototypes: int = 8
   """Prototypes of the pooling."""
   mass: float = 0.2
@@ -164,11 +166,11 @@ def make_claims(figures: dict[tuple[str, str], list[float]]) -> list[dict[str, A
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains both variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
-  images = _small_network.load(config.train_split, config)
-  tested = _small_network.load(config.test_split, config)
+  images = _pooled_network.load("cifar10", config.train_split, config.image_size)
+  tested = _pooled_network.load("cifar10", config.test_split, config.image_size)
   variants = {
-    WITHOUT: _small_network.Variant(config.mass, 0.0),
-    WITH: _small_network.Variant(config.mass, config.zero_shot_weight),
+    WITHOUT: _pooled_network.Variant(config.mass, 0.0),
+    WITH: _pooled_network.Variant(config.mass, config.zero_shot_weight),
   }
   figures = collections.defaultdict(list)
   last = {}
@@ -177,10 +179,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      runs = _small_network.train(config, seed, variants, images, progress)
+      runs = _pooled_network.train(config, seed, variants, images, progress)
       split_key = jax.random.fold_in(jax.random.key(seed), 1)
       for name, trained in runs.items():
-        result = _small_network.embed(trained.state, tested, config, mass=config.mass)
+        result = _pooled_network.embed(trained.state, tested, config, mass=config.mass)
         attributes, embeddings = (
           class_means(np.asarray(values), tested.labels)
           for values in (result.attributes, result.embeddings)

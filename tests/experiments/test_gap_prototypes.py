@@ -1,12 +1,11 @@
 """Average pooling and prototypes, on an untrained network and on chosen features."""
 
-import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from experiments import _report, _small_network, gap_prototypes
+from experiments import _pooled_network, _report, gap_prototypes
 
 
 def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
@@ -51,10 +50,9 @@ def test_figures_of_features_whose_answer_is_known():
 
 
 def test_missing_images_are_named(monkeypatch, tmp_path):
-  config = dataclasses.replace(gap_prototypes.PRESETS["smoke"])
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="no image set 'cifar10' in"):
-    _small_network.load("train", config)
+    _pooled_network.load("cifar10", "train", 16)
   monkeypatch.delenv("TFDS_DATA_DIR")
   with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
-    _small_network.load("train", config)
+    _pooled_network.load("cifar10", "train", 16)
