@@ -46,16 +46,16 @@ class Source(NamedTuple):
   shared: tuple[int, ...]
 
 
-def load(name: str, size: int) -> Source:
-  """The named source with images of `size` pixels."""
+def load(name: str, size: int, percent: int = 100) -> Source:
+  """The first `percent` of the named source, with images of `size` pixels."""
   if name not in _SOURCES:
     raise ValueError(f"images must be one of {', '.join(_SOURCES)}, got {name!r}")
-  return _SOURCES[name](size)
+  return _SOURCES[name](size, f"[:{percent}%]")
 
 
-def _cifar100(size: int) -> Source:
+def _cifar100(size: int, some: str) -> Source:
   """Five sub-classes in each of twenty super-classes, train and test together."""
-  found = _pooled_network.load("cifar100", "train+test", size)
+  found = _pooled_network.load("cifar100", f"train{some}+test{some}", size)
   names = found.extra_names["coarse_label"]
   shared = tuple(names.index(name) for name in CIFAR_SHARED)
   return Source(
@@ -63,12 +63,12 @@ def _cifar100(size: int) -> Source:
   )
 
 
-def _omniglot(size: int) -> Source:
+def _omniglot(size: int, some: str) -> Source:
   """Characters of the first twenty alphabets by name, four of them background.
 
   Ink is 1 on 0.
   """
-  found = _pooled_network.load("omniglot", "train", size)
+  found = _pooled_network.load("omniglot", f"train{some}", size)
   alphabets = np.unique(found.extras["alphabet"])[:20]
   kept = found[np.isin(found.extras["alphabet"], alphabets)]
   labels = np.searchsorted(alphabets, kept.extras["alphabet"]).astype(np.int32)
@@ -76,13 +76,13 @@ def _omniglot(size: int) -> Source:
   return Source(255 - np.asarray(kept.images), labels, kept.labels, names, (0, 1, 2, 3))
 
 
-def _tiny_imagenet(size: int) -> Source:
+def _tiny_imagenet(size: int, some: str) -> Source:
   """Groups of WordNet: the smallest with at least three of the 200 classes.
 
   Four groups of large outdoor things are background, the first sixteen others in the
   order of the tree foreground.
   """
-  found = _pooled_network.load("tiny_imagenet", "train+test", size)
+  found = _pooled_network.load("tiny_imagenet", f"train{some}+test{some}", size)
   groups = _smallest_groups(_class_tree("tiny_imagenet"), 3)
   names = _column("tiny_imagenet", "names.csv", "wnid", "name")
   shared = [group for group in groups if names[group] in TINY_IMAGENET_SHARED]

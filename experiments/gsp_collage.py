@@ -43,6 +43,8 @@ class Config(_pooled_network.Settings):
 
   images: str = "omniglot"
   """Source of the images: omniglot, tiny_imagenet or cifar100."""
+  percent: int = 100
+  """Share of the image set that is read, in percent."""
   image_size: int = 16
   """Side of one tile; a collage has twice that."""
   most: int = 200
@@ -74,7 +76,14 @@ PRESETS = {
   "cpu": Config(),
   "poolings": Config(losses=("C2",), poolings=_poolings.NAMES),
   "smoke": Config(
-    seeds=1, steps=10, most=4, widths=(8,), strides=(1,), dim=16, losses=("C2",)
+    percent=20,
+    seeds=1,
+    steps=10,
+    most=4,
+    widths=(8,),
+    strides=(1,),
+    dim=16,
+    losses=("C2",),
   ),
   "full": Config(
     images="cifar100",
@@ -130,7 +139,7 @@ def plan(config: Config) -> list[Trained]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
-  source = _collage_sets.load(config.images, config.image_size)
+  source = _collage_sets.load(config.images, config.image_size, config.percent)
   figures, last, parts = collections.defaultdict(list), {}, {}
   trainings = plan(config)
   total = config.seeds * sum(

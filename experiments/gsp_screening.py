@@ -64,6 +64,8 @@ Cell = tuple[float, float, float, float]
 class Config(_pooled_network.Settings):
   """Settings of the screening; the network's own are of the frozen part."""
 
+  percent: int = 100
+  """Share of the image set that is read, in percent."""
   most: int = 200
   """Images of a foreground sub-class at most; each is in one collage."""
   validation: int = 640
@@ -89,12 +91,13 @@ PRESETS = {
   "cpu": CPU,
   "smoke": dataclasses.replace(
     CPU,
+    percent=20,
     steps=5,
     most=6,
     widths=(8,),
     strides=(1,),
     dim=16,
-    validation=128,
+    validation=64,
     seeds=2,
     head_steps=10,
     screen=False,
@@ -107,7 +110,7 @@ PRESETS = {
 
 def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
   """Maps of training and validation collages from a network trained with GAP."""
-  source = _collage_sets.load("omniglot", config.image_size)
+  source = _collage_sets.load("omniglot", config.image_size, config.percent)
   key = jax.random.key(config.seed)
   parts = _collage_sets.collages(source, key, most=config.most)
   train, validation = parts["train"].collages, parts["validation"].collages
