@@ -179,14 +179,17 @@ def train(
   pooled = embed(network, some, jnp.float32(1), config=config).pooled
   network = choose_prototypes(network, pooled, path="GSP_0/prototypes")
   params = start.state.params | {"network": network}
-  runs = {}
-  for name, variant in variants.items():
+
+  def rest(variant: Variant) -> Run:
     run = start._replace(state=start.state.replace(params=params))
     for _ in range(1, config.parts):
       run = one_part(run, config, variant, collages, data_key)
       progress.update()
-    runs[name] = run
-  return runs
+    return run
+
+  # A program of this size keeps no second core busy by itself.
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    return dict(zip(variants, pool.map(rest, variants.values()), strict=True))
 
 
 def measure(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
