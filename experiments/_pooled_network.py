@@ -7,7 +7,7 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -15,10 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import tqdm
+import tyro
 from jax import Array
 
 from experiments import _poolings
 from spherejax import data, losses, models, training
+
+# What the experiment itself varies or fixes is no option of its command line.
+Decided = Annotated[str, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Settings:
   """How convolutions are computed: patches (on a CPU) or native."""
   dim: int = 64
   """Dimension of the local features and of the embedding."""
-  pooling: str = "gap"
+  pooling: Decided = "gap"
   """How a map becomes a vector: one of `_poolings.NAMES`."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
@@ -58,7 +62,7 @@ class Settings:
   prototypes are chosen."""
   per_class: int = 4
   """Images of each class in a batch."""
-  loss: str = "proxy_nca"
+  loss: Decided = "proxy_nca"
   """Of the embeddings: contrastive (C2) or proxy_nca (ProxyNCA++)."""
   margin: float = 0.5
   """Distance beyond which C2 leaves different classes alone."""

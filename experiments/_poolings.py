@@ -9,10 +9,13 @@ from jax import Array
 
 from spherejax import models, pooling
 
-NAMES = (
-  "gap", "gmp", "gap_gmp", "cbam", "crow", "delf", "gemax", "gem", "gsop", "otp",
-  "solar", "tsmk", "netvlad", "weldon", "gsp",
-)  # fmt: skip
+TITLES = {
+  "gap": "GAP", "gmp": "GMP", "gap_gmp": "GAP+GMP", "cbam": "CBAM", "crow": "CroW",
+  "delf": "DeLF", "gemax": "GeMax", "gem": "GeM", "gsop": "GSoP", "otp": "OTP",
+  "solar": "SOLAR", "tsmk": "T-SMK", "netvlad": "NetVLAD", "weldon": "WELDON",
+  "gsp": "GSP",
+}  # fmt: skip
+NAMES = tuple(TITLES)
 PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
 
 

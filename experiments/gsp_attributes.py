@@ -41,7 +41,7 @@ class Config(_pooled_network.Settings):
   """Runs of both variants."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
-  pooling: str = "gsp"
+  pooling: _pooled_network.Decided = "gsp"
   """How a map becomes a vector."""
   prototypes: int = 8
   """Prototypes of the pooling."""

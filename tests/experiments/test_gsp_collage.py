@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _collage_sets, gsp_collage
+from experiments import _collage_sets, _poolings, gsp_collage
 
 
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir):
@@ -47,6 +47,20 @@ def test_parts_share_no_sub_class_in_front_or_behind():
     np.testing.assert_array_equal(chosen, part.alone.images[:, 0, 0, 0])
     np.testing.assert_array_equal(part.collages.labels, np.where(chosen < 5, 0, 1))
     assert set(np.unique(tiles[~part.foreground])) <= behind
+
+
+def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
+  config = gsp_collage.PRESETS["poolings"]
+  trained = gsp_collage.plan(config)
+  names = [name for each in trained for name in each.variants]
+  assert len(names) == 15
+  assert {each.settings.pooling for each in trained} == set(_poolings.NAMES)
+  figures = {(name, "MAP@R"): [0.1, 0.2, 0.3] for name in names}
+  figures["C2, GSP", "MAP@R"] = [0.5, 0.6, 0.7]
+  figures["C2, GeM", "MAP@R"] = [0.4, 0.5, 0.6]
+  (claim,) = gsp_collage.claims(figures, config)
+  assert "(C2, GeM)" in claim["statement"]
+  assert claim["value"] == pytest.approx(0.1)
 
 
 def test_groups_of_a_tree_are_the_smallest_of_their_size():
