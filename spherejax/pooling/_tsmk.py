@@ -86,9 +86,11 @@ def tsmk(
     attention = jax.lax.stop_gradient(attention)
   smooth = tokens
   if window > 1:
+    # Without a mask all images have the same windows.
+    present = kept[:1] if where is None else kept
     total, number = (
-      _window_sums(x.reshape(*features.shape[:-1], -1), window)
-      for x in (tokens, kept.astype(tokens.dtype))
+      _window_sums(x.reshape(len(x), *features.shape[1:3], -1), window)
+      for x in (tokens, present.astype(tokens.dtype))
     )
     smooth = (total / jnp.maximum(number, 1)).reshape(tokens.shape)
   # Linear in the smoothed features: one projection an image.
