@@ -70,3 +70,9 @@ def _keep_compiled_programs() -> None:
   """A second run of an experiment starts at once: its programs stay on disk."""
   if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))
+
+
+def check_parts(steps: int, parts: int) -> None:
+  """Raises ValueError unless a training falls into equal parts."""
+  if parts < 1 or steps % parts:
+    raise ValueError(f"steps must be a multiple of parts = {parts}, got {steps}")

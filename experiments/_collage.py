@@ -18,6 +18,7 @@ import tqdm
 from jax import Array
 from jax.typing import ArrayLike
 
+from experiments import _cli
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -48,6 +49,9 @@ class Settings:
   """Weight of the zero-shot prediction loss (DML eq. 5.2.5)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
+
+  def __post_init__(self):
+    _cli.check_parts(self.steps, self.parts)
 
 
 class Variant(NamedTuple):

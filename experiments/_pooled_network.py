@@ -18,7 +18,7 @@ import tqdm
 import tyro
 from jax import Array
 
-from experiments import _poolings
+from experiments import _cli, _poolings
 from spherejax import data, losses, models, training
 
 # What the experiment itself varies or fixes is no option of its command line.
@@ -73,6 +73,9 @@ class Settings:
   proxy_rate: float = 100.0
   """Learning rate of the proxies over that of the network (DML 5.3.4)."""
 
+  def __post_init__(self):
+    _cli.check_parts(self.steps, self.parts)
+
 
 class Variant(NamedTuple):
   """What tells one variant from another: two numbers, so one program runs them all."""
@@ -107,6 +110,19 @@ def _keep_map(features: Array, *, where: Any = None) -> Array:
   return features
 
 
+def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
+  """The residual network of the settings."""
+  return models.ResNet20(
+    blocks=settings.blocks,
+    widths=settings.widths,
+    strides=settings.strides,
+    stem_stride=settings.stem_stride,
+    norm=settings.norm,
+    convolution=settings.convolution,
+    name=name,
+  )
+
+
 class Network(nn.Module):
   """Residual network, 1x1 convolution, pooling, normalisation."""
 
@@ -118,15 +134,7 @@ class Network(nn.Module):
     self, images: Array, mass: Array | float = 1.0, *, train: bool = False
   ) -> models.HeadResult:
     s = self.settings
-    features = models.ResNet20(
-      blocks=s.blocks,
-      widths=s.widths,
-      strides=s.strides,
-      stem_stride=s.stem_stride,
-      norm=s.norm,
-      convolution=s.convolution,
-      name="backbone",
-    )(data.to_float(images) - 0.5, train=train)
+    features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
     recipe = _recipe(s, mass)
     pool = recipe.pool if self.pooled else _keep_map
     normalization = s.normalization if self.pooled else "none"

@@ -24,7 +24,7 @@ import numpy as np
 import tqdm
 
 from experiments import _cli, _collage_sets, _pooled_network, _report, _screening
-from spherejax import data, metrics, models, plotting, training
+from spherejax import data, metrics, plotting, training
 
 LEVELS = {
   "prototypes": (16, 128),
@@ -119,14 +119,7 @@ def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
   average = {"GAP": _pooled_network.AVERAGE}
   with tqdm.tqdm(total=config.parts, desc="network", file=sys.stderr) as progress:
     run = _pooled_network.train(config, config.seed, average, train, progress)["GAP"]
-  backbone = models.ResNet20(
-    blocks=config.blocks,
-    widths=config.widths,
-    strides=config.strides,
-    stem_stride=config.stem_stride,
-    norm=config.norm,
-    convolution=config.convolution,
-  )
+  backbone = _pooled_network.backbone(config)
   params = run.state.params["network"]["backbone"]
 
   @jax.jit
@@ -277,12 +270,15 @@ def claims(config: Config, effects, scores, apart) -> list[Any]:
   _, sharpness, weight = config.centre
   curve = {mass: (64, mass, sharpness, weight) for mass in config.masses}
   if curve:
-    low = np.max([scores[curve[mass]] for mass in curve if mass <= 0.5], axis=0)
+    # One mass for all seeds: a best one for each would gain from noise alone.
+    best = max(
+      (mass for mass in curve if mass <= 0.5), key=lambda x: scores[curve[x]].mean()
+    )
     made += [
       _report.claim(
         "mu-sweep",
-        "largest MAP@R of a mass up to 0.5 > MAP@R of mass 1",
-        low - scores[curve[1.0]],
+        f"MAP@R of the best mass up to 0.5 ({best:g}) > MAP@R of mass 1",
+        scores[curve[best]] - scores[curve[1.0]],
         paper="DML Fig. 5.8",
       ),
       _report.claim(

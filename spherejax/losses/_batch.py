@@ -107,6 +107,11 @@ def gather(array: Array, axis_name: str | None) -> Array:
   return jax.lax.all_gather(array, axis_name, tiled=True)
 
 
+def first_row(number: int, axis_name: str | None) -> Array | int:
+  """Where this device's `number` rows begin among those of all devices."""
+  return 0 if axis_name is None else jax.lax.axis_index(axis_name) * number
+
+
 @jax.custom_vjp
 def take_rows(rows: Array, index: Array) -> Array:
   """`rows[index]`, with a gradient that is added up in a fixed order."""
@@ -193,8 +198,7 @@ def batch_of(
   """A labelled batch against itself on all devices, or against given references."""
   anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
-  first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
-  position = first + jnp.arange(batch, dtype=jnp.int32)
+  position = first_row(batch, axis_name) + jnp.arange(batch, dtype=jnp.int32)
   if references is None:
     rows, reference_labels, reference_kept = (
       gather(array, axis_name) for array in (anchors, labels, kept)

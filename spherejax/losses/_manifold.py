@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _classes
 
 
 def manifold(
@@ -70,17 +70,10 @@ def manifold(
   _checks.positive("temperature", temperature)
   _checks.between("context_weight", context_weight, 0)
   rows, labels, kept, given = _batch.rows_and_labels(embeddings, labels, where, "l2")
-  proxies = jnp.asarray(proxies)
-  _checks.floating("proxies", proxies)
-  _checks.rank("proxies", proxies, 2)
-  _checks.not_empty("proxies", proxies)
-  _checks.shape(
-    "proxies", proxies, (len(proxies), rows.shape[1]), f"embeddings {rows.shape}"
-  )
-  own = _batch.class_mask(labels, len(proxies), kept)
-  dtype = rows.dtype
+  points = _batch.normalize_rows(_classes.proxies(proxies, rows), "l2")
+  own = _batch.class_mask(labels, len(points), kept)
   persistence, temperature, margin, context_weight = (
-    _checks.scalar(name, value, dtype)
+    _checks.scalar(name, value, rows.dtype)
     for name, value in (
       ("persistence", persistence),
       ("temperature", temperature),
@@ -89,19 +82,14 @@ def manifold(
     )
   )
   everyone, present = (_batch.gather(array, axis_name) for array in (rows, kept))
-  number, start = len(everyone), 0
-  if axis_name is not None:
-    start = jax.lax.axis_index(axis_name) * len(rows)
-  points = _batch.normalize_rows(_numerics.upcast(proxies), "l2").astype(dtype)
   nodes = jnp.concatenate([everyone, points])
-  present = jnp.concatenate([present, jnp.ones(len(proxies), bool)])
+  present = jnp.concatenate([present, jnp.ones(len(points), bool)])
   walks = _walks(nodes, present, persistence, temperature)
-  mine = jax.lax.dynamic_slice_in_dim(walks, start, len(rows))
-  directions = _numerics.normalize(walks)
+  first, number = _batch.first_row(len(rows), axis_name), len(everyone)
+  mine = jax.lax.dynamic_slice_in_dim(walks, first, len(rows))
+  normalize = _numerics.normalize
+  context = _batch.dot(normalize(mine), normalize(walks[number:]))
   loss = _excess(mine[:, number:], own, margin)
-  context = _batch.dot(
-    jax.lax.dynamic_slice_in_dim(directions, start, len(rows)), directions[number:]
-  )
   loss += context_weight * _excess(context, own, margin)
   return jnp.where(kept, loss, 0).astype(given)
 
@@ -124,9 +112,6 @@ def _walks(
 
 def _excess(scores: Array, own: Array, margin: Array) -> Array:
   """[batch]: log(1 + sum of exp over the other proxies that come too near)."""
-  reached = _batch.sum_over(scores, own)
-  terms = scores - reached[:, None] + margin
-  counted = ~own & ~(terms < 0)
-  some = jnp.any(own, axis=1)
-  total = _numerics.logsumexp(terms, counted & some[:, None])
-  return jnp.where(jnp.any(counted, axis=1) & some, _numerics.softplus(total), 0)
+  terms = scores - _batch.sum_over(scores, own)[:, None] + margin
+  counted = jnp.any(own, axis=1)[:, None] & ~own & ~(terms < 0)
+  return _numerics.softplus(_numerics.logsumexp(terms, counted))

@@ -128,7 +128,7 @@ def memory_update(
     ((memory.position + number) % size).astype(jnp.int32),
   )
   batch = len(embeddings)
-  first = 0 if axis_name is None else jax.lax.axis_index(axis_name) * batch
+  first = _batch.first_row(batch, axis_name)
   own = jax.lax.dynamic_slice_in_dim(slots, first, batch)
   return updated, jnp.where(kept, own, -1)
 

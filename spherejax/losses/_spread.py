@@ -115,7 +115,7 @@ def uniformity(
   rows = _batch.normalize_rows(rows, normalize)
   t = _checks.scalar("scale", scale, rows.dtype)
   references, compared = (_batch.gather(array, axis_name) for array in (rows, kept))
-  start = 0 if axis_name is None else jax.lax.axis_index(axis_name) * len(rows)
+  start = _batch.first_row(len(rows), axis_name)
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
   def potential(block: tuple[Array, Array]) -> Array:

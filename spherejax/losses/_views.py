@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -70,8 +69,7 @@ def over_negatives(
     for array in (batch.first, batch.second, batch.where)
   )
   references = jnp.concatenate([first, second])
-  start = 0 if axis_name is None else jax.lax.axis_index(axis_name) * rows
-  itself = start + jnp.arange(rows, dtype=jnp.int32)
+  itself = _batch.first_row(rows, axis_name) + jnp.arange(rows, dtype=jnp.int32)
   columns = jnp.arange(len(first), dtype=jnp.int32)
 
   def of_rows(block: tuple[Array, ...]) -> tuple[Any, ...]:

@@ -1,5 +1,7 @@
 """Collages of unseen classes: their parts, and the comparison as a user runs it."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -71,6 +73,11 @@ def test_groups_of_a_tree_are_the_smallest_of_their_size():
   assert _collage_sets._smallest_groups(children, 2) == {
     "c": ["1", "2", "3"], "d": ["4", "5"], "b": ["6", "7"]
   }  # fmt: skip
+
+
+def test_steps_that_make_no_equal_parts_are_refused():
+  with pytest.raises(ValueError, match="a multiple of parts = 5, got 12"):
+    dataclasses.replace(gsp_collage.PRESETS["cpu"], steps=12)
 
 
 def test_an_unknown_source_is_named():
