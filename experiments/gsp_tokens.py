@@ -8,7 +8,7 @@ classes come apart. The linear program, whose weights do not tell prototypes whe
 go, stays with the background that average pooling put near them. All variants and
 seeds of one kind of pooling are one vmapped program.
 
-    python -m experiments.gsp_tokens                  # preset cpu: 11 min on 2 cores
+    python -m experiments.gsp_tokens                  # preset cpu: 7 min on 2 cores
     python -m experiments.gsp_tokens --preset smoke   # seconds
     python -m experiments.gsp_tokens --preset full    # the paper's learning rate
 """
