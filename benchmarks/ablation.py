@@ -127,7 +127,10 @@ def check_in_float64(work: Work) -> float:
   with jax.enable_x64(True):
     ours = at_once(work, jax.device_count())
     theirs = one_after_another(one_training(work), work.cells)
-  far = max(float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True))
+  far = max(
+    float(np.abs(np.asarray(a) - np.asarray(b)).max())
+    for a, b in zip(ours, theirs, strict=True)
+  )
   if not far <= SAME:
     raise SystemExit(f"the trainings differ by {far:.1g} in float64, above {SAME:g}")
   return far
