@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _ROOMS = (
   "data",
   "distances",
+  "hierarchy",
   "losses",
   "metrics",
   "models",

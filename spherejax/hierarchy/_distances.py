@@ -1,0 +1,254 @@
+"""Distances and similarities of classes, from a tree or from mistakes."""
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks
+from spherejax.hierarchy import _tree
+
+
+def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
+  """Number of edges on the way between two classes.
+
+      D_ij = dep_i + dep_j + 2 - 2 (A A^T)_ij
+
+  with A the `ancestors` and dep the depth.
+
+  Args:
+    tree: a ClassTree. Its lengths are not looked at.
+
+  Returns:
+    [classes, classes], integer; 0 on the diagonal only. It is a metric.
+
+  Cost: O(classes^2 nodes).
+
+  Source: DIST, article IV; Garnot and Landrieu 2021, "Leveraging class hierarchies
+  with metric-guided prototype learning".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.path_distances(tree)
+    array([[0, 2, 3],
+           [2, 0, 3],
+           [3, 3, 0]])
+  """
+  above = _tree.ancestors(tree).astype(np.float32)  # counts below 2^24 are exact
+  shared = (above @ above.T).astype(int)
+  depths = np.diagonal(shared)
+  return depths[:, None] + depths[None] - 2 * shared
+
+
+def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
+  """Lengths of the ways between two classes: the sum over their edges.
+
+  Args:
+    tree: a ClassTree, such as `neighbor_joining` makes.
+
+  Returns:
+    [classes, classes], float64.
+
+  Cost: O(classes^2 nodes).
+
+  Source: Saitou and Nei 1987, "The neighbor-joining method".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_newick("((cat:1,dog:2):0.5,car:3);")
+    >>> spherejax.hierarchy.additive_distances(tree)
+    array([[0. , 3. , 4.5],
+           [3. , 0. , 5.5],
+           [4.5, 5.5, 0. ]])
+  """
+  above = _tree.ancestors(tree).astype(float)
+  return (above * tree.lengths[None]) @ (1 - above).T + (1 - above) @ (
+    above * tree.lengths[None]
+  ).T
+
+
+def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
+  """Height of the lowest node above both classes.
+
+      H_ij = min {height_v : A_iv A_jv = 1},   H_ii = 0
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    [classes, classes], integer. It is an ultrametric.
+
+  Cost: the sum over the nodes of the squared number of classes below.
+
+  Source: Bertinetto et al. 2020, "Making better mistakes", as the severity of a
+  mistake; DIST 4.2.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.lca_heights(tree)
+    array([[0, 1, 2],
+           [1, 0, 2],
+           [2, 2, 0]])
+  """
+  height, above = _tree.heights(tree), _tree.ancestors(tree)
+  found = np.zeros((len(tree.classes),) * 2, int)
+  for node in range(len(height)):  # from the root on: the lowest node writes last
+    below = np.flatnonzero(above[:, node])
+    found[np.ix_(below, below)] = height[node]
+  np.fill_diagonal(found, 0)
+  return found
+
+
+def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]:
+  """Height of the lowest node above both classes, as a share of the root's.
+
+      d_ij = H_ij / height(root)
+
+  One minus it is a positive definite similarity with ones on its diagonal.
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    [classes, classes], float64, in [0, 1]; zeros for a tree of one node.
+
+  Cost: the sum over the nodes of the squared number of classes below.
+
+  Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
+  retrieval", eq. 1; DIST 4.1, which prints the shortest height where the longest is
+  needed.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.lca_distances(tree)
+    array([[0. , 0.5, 1. ],
+           [0.5, 0. , 1. ],
+           [1. , 1. , 0. ]])
+  """
+  return lca_heights(tree) / max(1, _tree.heights(tree)[0])
+
+
+def chordal_distances(
+  distances: Real[ArrayLike, "classes classes"], *, beta: float = 1.0
+) -> Float[np.ndarray, "classes classes"]:
+  """Distances of classes, brought to chords of a sphere between right angles.
+
+      t_ij = sqrt(2) d_ij / (beta + d_ij)      in [0, sqrt(2))
+
+  A metric whenever d is one. The points that have these distances are what
+  `prototypes.hierarchical` lays out.
+
+  Args:
+    distances: [classes, classes], at least 0, such as `path_distances`.
+    beta: positive. The distance that comes to half of the largest chord.
+
+  Returns:
+    [classes, classes], float64.
+
+  Raises:
+    ValueError: not a square matrix of distances, or beta that is not positive.
+
+  Source: DIST, article IV.
+
+  Example:
+    >>> spherejax.hierarchy.chordal_distances(jnp.array([[0, 2], [2, 0]])).round(4)
+    array([[0.    , 0.9428],
+           [0.9428, 0.    ]])
+  """
+  _checks.positive("beta", beta)
+  apart = checked("distances", distances)
+  return np.sqrt(2) * apart / (beta + apart)
+
+
+def chordal_similarities(
+  distances: Real[ArrayLike, "classes classes"], *, beta: float = 1.0
+) -> Float[np.ndarray, "classes classes"]:
+  """Cosines between the points of the sphere at `chordal_distances`.
+
+      s_ij = 1 - t_ij^2 / 2 = 1 - (d_ij / (beta + d_ij))^2      in (0, 1]
+
+  Args:
+    distances: [classes, classes], at least 0, such as `path_distances`.
+    beta: positive. The distance whose similarity is 3/4.
+
+  Returns:
+    [classes, classes], float64.
+
+  Raises:
+    ValueError: not a square matrix of distances, or beta that is not positive.
+
+  Source: DIST, article IV, eq. 14.
+
+  Example:
+    >>> spherejax.hierarchy.chordal_similarities(jnp.array([[0, 2], [2, 0]])).round(4)
+    array([[1.    , 0.5556],
+           [0.5556, 1.    ]])
+  """
+  _checks.positive("beta", beta)
+  apart = checked("distances", distances)
+  return 1 - (apart / (beta + apart)) ** 2
+
+
+def confusion_distances(
+  confusion: Real[ArrayLike, "classes predictions"],
+) -> Float[np.ndarray, "classes classes"]:
+  """Distances of classes from the mistakes of a classifier.
+
+      d_ij = sum_k |r_ik - r_jk|,   r_ik = n_ik / sum_l n_il
+
+  Classes that are confused with the same ones are near. A class without examples has
+  the uniform row.
+
+  Args:
+    confusion: [classes, predictions], at least 0: how many examples of a class were
+      taken for which.
+
+  Returns:
+    [classes, classes], float64, in [0, 2]; a tree may be joined from it.
+
+  Raises:
+    ValueError: a negative or infinite count.
+
+  Source: Godbole 2002, "Exploiting confusion matrices for automatic generation of
+  topic hierarchies"; DIST 4.1, which does not state the norm.
+
+  Example:
+    >>> spherejax.hierarchy.confusion_distances(jnp.array([[3, 1], [2, 2]]))
+    array([[0. , 0.5],
+           [0.5, 0. ]])
+  """
+  counts = np.asarray(confusion, float)
+  _checks.rank("confusion", counts, 2)
+  wrong = counts[~((counts >= 0) & np.isfinite(counts))]
+  if wrong.size:
+    raise ValueError(f"confusion must be at least 0 and finite, got {wrong[0]:g}")
+  total = counts.sum(axis=1, keepdims=True)
+  uniform = np.full_like(counts, 1 / max(1, counts.shape[1]))
+  rows = np.divide(counts, total, out=uniform, where=total > 0)
+  return np.stack([np.abs(rows - row[None]).sum(axis=1) for row in rows])
+
+
+def checked(name: str, distances: ArrayLike) -> np.ndarray:
+  """The matrix in float64; raises unless it is square, symmetric, 0 on its diagonal.
+
+  Rounding of single precision is forgiven, and evened out.
+  """
+  apart = np.asarray(distances, float)
+  _checks.rank(name, apart, 2)
+  _checks.shape(name, apart, apart.shape[:1] * 2, "its rows")
+  wrong = apart[~((apart >= 0) & np.isfinite(apart))]
+  if wrong.size:
+    raise ValueError(f"{name} must be at least 0 and finite, got {wrong[0]:g}")
+  slack = 1e-5 * apart.max(initial=0)
+  uneven = np.argwhere(np.abs(apart - apart.T) > slack)
+  if uneven.size:
+    i, j = uneven[0]
+    raise ValueError(
+      f"{name} must be symmetric, got {apart[i, j]:g} from {i} to {j} and "
+      f"{apart[j, i]:g} back"
+    )
+  inside = np.flatnonzero(np.diagonal(apart) > slack)
+  if inside.size:
+    i = inside[0]
+    raise ValueError(f"{name} must be 0 on the diagonal, got {apart[i, i]:g} at {i}")
+  even = (apart + apart.T) / 2
+  np.fill_diagonal(even, 0)
+  return even

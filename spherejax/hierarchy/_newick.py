@@ -1,0 +1,142 @@
+"""Trees in the Newick format, which programs for phylogenies read and write."""
+
+import re
+from collections.abc import Sequence
+
+from spherejax.hierarchy import _tree
+
+_TOKEN = re.compile(r"\s*(?:\[[^\]]*\]\s*)*([(),:;]|'(?:[^']|'')*'|[^\s(),:;\[\]']+|$)")
+_PLAIN = re.compile(r"[A-Za-z0-9.+_-]+")
+
+
+def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.ClassTree:
+  """A tree from text in the Newick format, such as `((cat,dog)animal,car)root;`.
+
+  Names with other signs than letters, digits and `._+-` stand in single quotes, where
+  two quotes are one. Comments in square brackets are skipped, underscores stay.
+
+  Args:
+    text: one tree, ending with a semicolon.
+    classes: names of the classes in the order of their labels. A name stands for the
+      leaf of that name, or else for the inner node. None: the leaves, in their order.
+
+  Returns:
+    ClassTree. Lengths are 1 where the text gives none, names of inner nodes "".
+
+  Raises:
+    ValueError: text that is no tree, lengths of some edges only, a leaf without a
+      name; a class that is no node, names two nodes or occurs twice, a leaf that is no
+      class.
+
+  Source: Olsen 1990, "Newick's 8:45 tree format standard".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_newick("((cat:1,dog:2)animal:0.5,car:3);")
+    >>> tree.class_names, tree.lengths
+    (('cat', 'dog', 'car'), array([0. , 0.5, 3. , 1. , 2. ]))
+  """
+  names, parents, given = [""], [-1], [""]
+  node, last = 0, "("
+  for token, place in _tokens(text):
+    here = f"at {place} of {text[:60]!r}"
+    if last == ":" and token in "(),:;":
+      raise ValueError(f"newick has no number after :, {here}")
+    if token == "(":
+      if last not in "(,":
+        raise ValueError(f"newick has ( after {last!r}, {here}")
+      node = _add(names, parents, given, node)
+    elif token in "),;" and (parents[node] < 0) != (token == ";"):
+      raise ValueError(f"newick has unbalanced parentheses, {here}")
+    elif token == ",":
+      node = _add(names, parents, given, parents[node])
+    elif token == ")":
+      node = parents[node]
+    elif last == ":":
+      given[node] = token
+    elif last in ("length", "name") and (
+      token not in ":;" or last + token == "length:"
+    ):
+      raise ValueError(f"newick has {token!r} after a {last}, {here}")
+    elif token not in ":;":
+      names[node] = token[1:-1].replace("''", "'") if token[0] == "'" else token
+    last = token if token in "(),:;" else "length" if last == ":" else "name"
+  inner = set(parents)
+  for leaf, name in enumerate(names):
+    if leaf not in inner and not name:
+      raise ValueError(f"newick must name every leaf, got {text[:60]!r}")
+  return _tree.build(names, parents, classes, _lengths(names, given))
+
+
+def _tokens(text: str) -> list[tuple[str, int]]:
+  """Signs, names and lengths, each with its place; raises unless one tree is there."""
+  found, place = [], 0
+  while True:
+    match = _TOKEN.match(text, place)
+    if match is None:
+      raise ValueError(f"newick must be readable, got {text[place : place + 20]!r}")
+    if not match[1]:
+      break
+    found.append((match[1], match.start(1)))
+    place = match.end()
+  signs = [token for token, _ in found]
+  if ";" not in signs or signs.index(";") < len(signs) - 1:
+    raise ValueError(f"newick must be one tree that ends with ;, got {text[-60:]!r}")
+  return found
+
+
+def _add(names: list[str], parents: list[int], given: list[str], parent: int) -> int:
+  names.append("")
+  parents.append(parent)
+  given.append("")
+  return len(names) - 1
+
+
+def _lengths(names: list[str], given: list[str]) -> list[float] | None:
+  """Numbers of the edges, None where the text gives no length at all."""
+  if not any(given[1:]):
+    return None
+  found = [0.0]
+  for name, text in zip(names[1:], given[1:], strict=True):
+    try:
+      found.append(float(text))
+    except ValueError:
+      raise ValueError(
+        f"newick must give every edge a number, got {text!r} at {name!r}"
+      ) from None
+  return found
+
+
+def to_newick(tree: _tree.ClassTree) -> str:
+  """The tree as text in the Newick format, with its lengths.
+
+  `from_newick(text, classes=tree.class_names)` reads the same tree from it. Classes
+  that stand above others are named as inner nodes.
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    One line that ends with a semicolon. Lengths are written to the last digit, and
+    left out where all are 1.
+
+  Source: Olsen 1990, "Newick's 8:45 tree format standard".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.to_newick(tree)
+    '((cat,dog)animal,car)root;'
+  """
+  plain = bool((tree.lengths[1:] == 1).all())
+  text = ""
+  below: list[list[str]] = [[] for _ in tree.names]
+  # Children stand behind their parent, so from the last node on all are done.
+  for node in range(len(tree.names) - 1, -1, -1):
+    name = tree.names[node]
+    quoted = "'" + name.replace("'", "''") + "'"
+    label = name if not name or _PLAIN.fullmatch(name) else quoted
+    inside = f"({','.join(reversed(below[node]))})" if below[node] else ""
+    length = "" if plain or not node else f":{float(tree.lengths[node])!r}"
+    text = f"{inside}{label}{length}"
+    if node:
+      below[tree.parents[node]].append(text)
+  return f"{text};"

@@ -1,0 +1,190 @@
+"""Readers of class trees from what people have: mappings, paths, rows, CSV files."""
+
+import csv
+import os
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from spherejax.hierarchy import _tree
+
+ROOT = "root"
+
+Branch = Mapping[str, Any] | Sequence[str] | None
+
+
+def from_mapping(
+  tree: Branch, *, classes: Sequence[str] | None = None
+) -> _tree.ClassTree:
+  """A tree from nested mappings; the outermost keys stand below the root.
+
+  Args:
+    tree: for each name what is below it: a mapping again, a sequence of names, or
+      None for a leaf.
+    classes: names of the classes in the order of their labels. A name stands for the
+      leaf of that name, or else for the inner node. None: the leaves in order of
+      appearance.
+
+  Returns:
+    ClassTree; its root is called "root".
+
+  Raises:
+    ValueError: no name; a class that is no node, names two nodes or occurs twice, a
+      leaf that is no class.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping(
+    ...   {"animal": ["cat", "dog"], "car": None}, classes=["car", "cat", "dog"])
+    >>> tree.class_names
+    ('car', 'cat', 'dog')
+  """
+  names, parents = [ROOT], [-1]
+
+  def descend(branch: Branch, parent: int) -> None:
+    if isinstance(branch, str):
+      raise ValueError(f"below {names[parent]!r} must be a sequence, got {branch!r}")
+    below = branch if isinstance(branch, Mapping) else dict.fromkeys(branch or ())
+    if not isinstance(branch, Mapping) and len(below) < len(branch or ()):
+      raise ValueError(f"names below {names[parent]!r} must differ, got {branch!r}")
+    for name, rest in below.items():
+      names.append(name)
+      parents.append(parent)
+      descend(rest, len(names) - 1)
+
+  descend(tree, 0)
+  if len(names) == 1:
+    raise ValueError(f"tree must hold a name, got {tree!r}")
+  return _tree.build(names, parents, classes)
+
+
+def from_paths(
+  paths: Iterable[str | Sequence[str]], *, separator: str = "/"
+) -> _tree.ClassTree:
+  """A tree from one path for each class, from below the root to the class.
+
+  A node is known by its whole path: a name may occur twice. A path that begins another
+  one is that of a class above the other.
+
+  Args:
+    paths: one for each class, in the order of the labels: names joined by the
+      separator, or a sequence of names.
+    separator: between names. Static.
+
+  Returns:
+    ClassTree; its root is called "root", also where all paths begin alike.
+
+  Raises:
+    ValueError: no path, the same path twice, or an empty name in a path.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_paths(["animal/cat", "car", "animal/dog"])
+    >>> tree.class_names
+    ('cat', 'car', 'dog')
+  """
+  names, parents = [ROOT], [-1]
+  nodes: dict[tuple[str, ...], int] = {(): 0}
+  classes: dict[tuple[str, ...], int] = {}
+  for given in paths:
+    path = tuple(given.split(separator) if isinstance(given, str) else given)
+    if not path or not all(path):
+      raise ValueError(f"a path must have no empty name, got {given!r}")
+    if path in classes:
+      raise ValueError(f"class {given!r} occurs twice")
+    for end in range(1, len(path) + 1):
+      if path[:end] not in nodes:
+        nodes[path[:end]] = len(names)
+        names.append(path[end - 1])
+        parents.append(nodes[path[: end - 1]])
+    classes[path] = nodes[path]
+  if not classes:
+    raise ValueError("paths must hold a path, got none")
+  return _tree.arrange(names, parents, list(classes.values()), None)
+
+
+def from_edges(
+  edges: Iterable[tuple[str, str]], *, classes: Sequence[str] | None = None
+) -> _tree.ClassTree:
+  """A tree from rows of a node and its parent, in any order.
+
+  Args:
+    edges: (child, parent); the parent of the root is the empty string.
+    classes: names of the classes in the order of their labels. None: the leaves in the
+      order of the rows.
+
+  Returns:
+    ClassTree.
+
+  Raises:
+    ValueError: no row; none or several roots, a node with two parents or two rows, a
+      parent that is no node, a cycle; a class that is no node or occurs twice, a leaf
+      that is no class.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_edges([("life", ""), ("cat", "life")])
+    >>> tree.names
+    ('life', 'cat')
+  """
+  above: dict[str, str] = {}
+  for child, parent in edges:
+    if not child:
+      raise ValueError(f"a node must have a name, got an empty one below {parent!r}")
+    if child in above and above[child] != parent:
+      raise ValueError(
+        f"node {child!r} must have one parent, got {above[child]!r} and {parent!r}"
+      )
+    if child in above:
+      raise ValueError(f"node {child!r} occurs twice")
+    above[child] = parent
+  number = {name: node for node, name in enumerate(above)}
+  for child, parent in above.items():
+    if parent and parent not in number:
+      raise ValueError(f"parent {parent!r} of {child!r} is no node")
+  parents = [number[parent] if parent else -1 for parent in above.values()]
+  return _tree.build(list(above), parents, classes)
+
+
+def from_csv(
+  path: str | os.PathLike[str], *, classes: Sequence[str] | None = None
+) -> _tree.ClassTree:
+  r"""A tree from a file with a header `child,parent` and one row for each node.
+
+  Args:
+    path: of the file, UTF-8. The parent of the root is empty.
+    classes: names of the classes in the order of their labels. None: the leaves in the
+      order of the rows.
+
+  Returns:
+    ClassTree.
+
+  Raises:
+    ValueError: another header, a row that has not two fields, and whatever
+      `from_edges` refuses.
+
+  Source: none.
+
+  Example:
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "hierarchy.csv"
+    >>> path.write_text("child,parent\nlife,\ncat,life\ndog,life\n")
+    37
+    >>> spherejax.hierarchy.from_csv(path).class_names
+    ('cat', 'dog')
+  """
+  with pathlib.Path(path).open(newline="", encoding="utf-8") as file:
+    rows = list(csv.reader(file))
+  if not rows or rows[0] != ["child", "parent"]:
+    raise ValueError(
+      f"{path} must begin with child,parent, got {','.join(rows[0]) if rows else ''!r}"
+    )
+  edges = []
+  for line, row in enumerate(rows[1:], start=2):
+    if len(row) != 2:
+      raise ValueError(f"{path}, row {line} must have two fields, got {row}")
+    edges.append((row[0], row[1]))
+  return from_edges(edges, classes=classes)

@@ -1,0 +1,95 @@
+"""Agreement of two trees: the bipartitions of the classes that their edges make."""
+
+import numpy as np
+
+from spherejax.hierarchy import _tree
+
+Splits = frozenset[frozenset[int]]
+
+
+def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
+  """Ways in which one edge of the tree parts the classes, two or more on both sides.
+
+  Args:
+    tree: a ClassTree. Where its root is does not matter.
+    tol: edges of at most this length are contracted first, so that they part nothing.
+      None keeps all, also those of negative length.
+
+  Returns:
+    A frozenset with the side without class 0 of each split, as a frozenset of labels.
+
+  Cost: O(classes nodes).
+
+  Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_newick("((a,b),(c,d),e);")
+    >>> sorted(sorted(side) for side in spherejax.hierarchy.splits(tree))
+    [[2, 3], [2, 3, 4]]
+  """
+  below = _tree.ancestors(tree).T[1:]
+  if tol is not None:
+    below = below[tree.lengths[1:] > tol]
+  sides = below ^ below[:, :1]
+  size = sides.sum(axis=1)
+  inner = (size >= 2) & (len(tree.classes) - size >= 2)
+  return frozenset(frozenset(np.flatnonzero(row).tolist()) for row in sides[inner])
+
+
+def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -> float:
+  """Robinson-Foulds distance of two trees: the splits that only one of them has.
+
+      RF = |S1 ^ S2|,    normalised |S1 ^ S2| / (|S1| + |S2|)
+
+  A tree from `neighbor_joining` has C - 3 splits, a tree of classes often fewer; then
+  even the right one is not at distance 0: contract its short edges (`tol` of
+  `splits`), or report `split_recall`.
+
+  Args:
+    first: `splits` of a tree.
+    second: those of another tree of the same classes, labelled alike.
+    normalize: divides by the number of splits of both. Static.
+
+  Returns:
+    At least 0; normalised in [0, 1], nan if neither tree has a split.
+
+  Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees".
+
+  Example:
+    >>> given = spherejax.hierarchy.from_newick("((a,b),(c,d),e);")
+    >>> other = spherejax.hierarchy.from_newick("((a,b),c,(d,e));")
+    >>> spherejax.hierarchy.robinson_foulds(
+    ...   spherejax.hierarchy.splits(given), spherejax.hierarchy.splits(other))
+    2.0
+  """
+  only = float(len(first ^ second))
+  if not normalize:
+    return only
+  both = len(first) + len(second)
+  return only / both if both else float("nan")
+
+
+def split_recall(predicted: Splits, reference: Splits) -> float:
+  """Share of the splits of a given tree that an inferred one has.
+
+      |S_predicted & S_reference| / |S_reference|
+
+  Args:
+    predicted: `splits` of the inferred tree.
+    reference: those of the given tree of the same classes, labelled alike.
+
+  Returns:
+    In [0, 1]; nan if the given tree has no split.
+
+  Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees", for splits.
+
+  Example:
+    >>> given = spherejax.hierarchy.from_newick("((a,b),(c,d),e);")
+    >>> other = spherejax.hierarchy.from_newick("((a,b),c,(d,e));")
+    >>> spherejax.hierarchy.split_recall(
+    ...   spherejax.hierarchy.splits(other), spherejax.hierarchy.splits(given))
+    0.5
+  """
+  if not reference:
+    return float("nan")
+  return len(predicted & reference) / len(reference)

@@ -1,0 +1,372 @@
+"""A tree of classes: its nodes, its checks, and what can be read off its shape."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks
+
+
+class ClassTree(NamedTuple):
+  """A rooted tree in which every class is a node, usually a leaf.
+
+  The readers of this room make it and check it; the functions of this room rely on
+  parents standing before their children. A class may stand above another one.
+
+  Attributes:
+    names: of the nodes, root first, parents before children, by depth. A name may
+      occur twice, and that of an inner node may be empty.
+    parents: [nodes], index of each node's parent; -1 for the root.
+    classes: [classes], the node of each class.
+    lengths: [nodes], length of the edge to the parent; 0 for the root. 1 for a tree of
+      classes; measured, and perhaps negative, for an inferred one.
+  """
+
+  names: tuple[str, ...]
+  parents: Int[np.ndarray, " nodes"]
+  classes: Int[np.ndarray, " classes"]
+  lengths: Float[np.ndarray, " nodes"]
+
+  @property
+  def class_names(self) -> tuple[str, ...]:
+    """Names of the classes in the order of their labels."""
+    return tuple(self.names[node] for node in self.classes)
+
+
+def from_parents(
+  parents: Int[ArrayLike, " nodes"] | Sequence[int],
+  *,
+  names: Sequence[str] | None = None,
+  classes: Sequence[str] | None = None,
+) -> ClassTree:
+  """A tree from the index of each node's parent.
+
+  Args:
+    parents: [nodes], integer in any order; -1 for the root.
+    names: [nodes]. None: "0", "1", ...
+    classes: names of the classes in the order of their labels. A name stands for the
+      leaf of that name, or else for the inner node. None: the leaves, in the order of
+      the nodes.
+
+  Returns:
+    ClassTree.
+
+  Raises:
+    TypeError: parents are not integers.
+    ValueError: no node, none or several roots, a parent that is no node, a cycle,
+      lengths that differ; a class that is no node, names two nodes or occurs twice, a
+      leaf that is no class (`restrict` leaves such leaves out).
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_parents([-1, 0, 0, 1, 1])
+    >>> tree.class_names
+    ('2', '3', '4')
+  """
+  above = np.asarray(parents)
+  _checks.rank("parents", above, 1)
+  above = above.astype(int) if not above.size else above
+  _checks.integer("parents", above)
+  called = [str(node) for node in range(len(above))] if names is None else list(names)
+  if len(called) != len(above):
+    raise ValueError(f"names must have {len(above)} entries, got {len(called)}")
+  for node, parent in enumerate(above):
+    if not -1 <= parent < len(above):
+      raise ValueError(f"parent {parent} of {called[node]!r} is no node")
+  return build(called, [int(parent) for parent in above], classes)
+
+
+def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
+  """The part of a tree that carries some of its nodes, as the classes in this order.
+
+  Nodes without one of the classes at or below them are left out; what remains keeps
+  its parents, also where only one child is left.
+
+  Args:
+    tree: a ClassTree.
+    classes: names of nodes, each once. A name stands for the leaf of that name, or
+      else for the inner node.
+
+  Returns:
+    ClassTree whose class c is `classes[c]`.
+
+  Raises:
+    ValueError: no class, a class that is no node, names two nodes or occurs twice.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.restrict(tree, ["dog"]).names
+    ('root', 'animal', 'dog')
+  """
+  if not len(classes):
+    raise ValueError("classes must hold a name, got none")
+  chosen = _find(tree.names, tree.parents, classes)
+  kept = np.any(_below(tree.parents, np.asarray(chosen)), axis=0)
+  number = np.cumsum(kept) - 1
+  parents = tree.parents[kept]
+  return _tree(
+    [tree.names[node] for node in np.flatnonzero(kept)],
+    np.where(parents < 0, -1, number[parents]),
+    number[chosen],
+    tree.lengths[kept],
+  )
+
+
+def as_leaves(tree: ClassTree) -> ClassTree:
+  """The tree with a new leaf of its own for every class that stands above another.
+
+  Losses over a tree need classes that are leaves. The new leaf has the name of its
+  class, and an edge of length 1.
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    ClassTree with the same classes.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_paths(["furca", "furca/duplets"])
+    >>> spherejax.hierarchy.as_leaves(tree).names
+    ('root', 'furca', 'duplets', 'furca')
+  """
+  names, parents = list(tree.names), [int(parent) for parent in tree.parents]
+  lengths, classes = list(tree.lengths), tree.classes.copy()
+  inner = set(parents)
+  for label, node in enumerate(tree.classes):
+    if int(node) in inner:
+      classes[label] = len(names)
+      names.append(tree.names[node])
+      parents.append(int(node))
+      lengths.append(1.0)
+  return arrange(names, parents, classes, lengths)
+
+
+def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
+  """Which nodes are a class or above it, the root included.
+
+      A_cv = 1 if v is c or above c
+
+  `losses.hierarchical_cross_entropy` and `losses.conditional_softmax` take it, once
+  all classes are leaves (`as_leaves`).
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    [classes, nodes], boolean; columns in the order of `tree.names`.
+
+  Cost: O(classes nodes).
+
+  Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes".
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> tree.class_names
+    ('cat', 'dog', 'car')
+    >>> spherejax.hierarchy.ancestors(tree).astype(int)
+    array([[1, 1, 0, 1, 0],
+           [1, 1, 0, 0, 1],
+           [1, 0, 1, 0, 0]])
+  """
+  return _below(tree.parents, tree.classes)
+
+
+def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
+  """Number of edges from the root to each node.
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    [nodes], integer; 0 for the root. `depths(tree)[tree.classes]` are the classes'.
+
+  Source: DIST 4.2.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.depths(tree)
+    array([0, 1, 1, 2, 2])
+  """
+  found = np.zeros(len(tree.parents), int)
+  for node, parent in enumerate(tree.parents[1:], start=1):
+    found[node] = found[parent] + 1
+  return found
+
+
+def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
+  """Number of edges on the longest way from each node down to a leaf.
+
+  Args:
+    tree: a ClassTree.
+
+  Returns:
+    [nodes], integer; 0 for a leaf.
+
+  Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
+  retrieval". DIST 4.1 prints the shortest way; then distances by heights break the
+  ultrametric inequality, and the root need not be the highest node.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.heights(tree)
+    array([2, 1, 0, 0, 0])
+  """
+  found = np.zeros(len(tree.parents), int)
+  for node in range(len(tree.parents) - 1, 0, -1):
+    parent = tree.parents[node]
+    found[parent] = max(found[parent], found[node] + 1)
+  return found
+
+
+def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
+  """Which classes are at or below one of the nodes of these names.
+
+  The complement of the lifeless branches is the mask of living classes, say.
+
+  Args:
+    tree: a ClassTree.
+    *names: of nodes; a name that occurs twice stands for both.
+
+  Returns:
+    [classes], boolean.
+
+  Raises:
+    ValueError: a name that no node has.
+
+  Source: none.
+
+  Example:
+    >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
+    >>> spherejax.hierarchy.classes_below(tree, "animal")
+    array([ True,  True, False])
+  """
+  for name in names:
+    if name not in tree.names:
+      raise ValueError(f"node {name!r} is not in the tree")
+  wanted = np.array([name in names for name in tree.names])
+  return np.any(ancestors(tree)[:, wanted], axis=1)
+
+
+def build(
+  names: list[str],
+  parents: list[int],
+  classes: Sequence[str] | None,
+  lengths: list[float] | None = None,
+) -> ClassTree:
+  """A checked tree from nodes in any order; classes None are the leaves in order."""
+  if not names:
+    raise ValueError("a tree must have a node, got none")
+  inner = set(parents)
+  leaves = [node for node in range(len(names)) if node not in inner]
+  _check_shape(names, parents)
+  if classes is None:
+    chosen = leaves
+  else:
+    chosen = _find(names, parents, classes)
+    for node in sorted(set(leaves) - set(chosen)):
+      raise ValueError(
+        f"leaf {names[node]!r} must be a class; read the tree without classes and "
+        "`restrict` it to leave it out"
+      )
+  return arrange(names, parents, chosen, lengths)
+
+
+def _check_shape(names: Sequence[str], parents: Sequence[int]) -> None:
+  """Raises unless there is one root, above all nodes."""
+  roots = [names[node] for node, parent in enumerate(parents) if parent < 0]
+  if len(roots) > 1:
+    raise ValueError(f"a tree must have one root, got {roots[0]!r} and {roots[1]!r}")
+  safe: set[int] = set()
+  for start in range(len(names)):
+    path: list[int] = []
+    seen: set[int] = set()
+    node = start
+    while node >= 0 and node not in safe:
+      if node in seen:
+        cycle = [*path[path.index(node) :], node]
+        way = " -> ".join(repr(names[v]) for v in cycle)
+        raise ValueError(f"a tree must have no cycle, got {way}")
+      path.append(node)
+      seen.add(node)
+      node = parents[node]
+    safe |= seen
+
+
+def _find(
+  names: Sequence[str], parents: Sequence[int] | np.ndarray, classes: Sequence[str]
+) -> list[int]:
+  """The node of each class; raises for a missing, ambiguous or repeated one."""
+  inner = {int(parent) for parent in parents}
+  nodes: dict[str, list[int]] = {}
+  for node, name in enumerate(names):
+    nodes.setdefault(name, []).append(node)
+  found: list[int] = []
+  labels: dict[str, int] = {}
+  for label, name in enumerate(classes):
+    if name in labels:
+      raise ValueError(f"class {name!r} occurs twice, as {labels[name]} and {label}")
+    labels[name] = label
+    same = nodes.get(name, [])
+    fitting = [node for node in same if node not in inner] or same
+    if not fitting:
+      raise ValueError(f"class {name!r} is no node of the tree")
+    if len(fitting) > 1:
+      raise ValueError(f"class {name!r} must name one node, got {len(fitting)}")
+    found.append(fitting[0])
+  return found
+
+
+def arrange(
+  names: Sequence[str],
+  parents: Sequence[int],
+  classes: Sequence[int] | np.ndarray,
+  lengths: Sequence[float] | None,
+) -> ClassTree:
+  """The tree with its nodes by depth, otherwise in the order they had."""
+  level = np.full(len(names), -1)
+  for start in range(len(names)):
+    path, node = [], start
+    while node >= 0 and level[node] < 0:
+      path.append(node)
+      node = parents[node]
+    base = -1 if node < 0 else level[node]
+    for step, visited in enumerate(reversed(path), start=1):
+      level[visited] = base + step
+  order = np.argsort(level, kind="stable")
+  place = np.empty_like(order)
+  place[order] = np.arange(len(order))
+  above = np.asarray(parents)[order]
+  edges = np.ones(len(order)) if lengths is None else np.array(lengths, float)[order]
+  edges[0] = 0
+  return _tree(
+    [names[int(node)] for node in order],
+    np.where(above < 0, -1, place[above]),
+    place[np.asarray(classes, int)],
+    edges,
+  )
+
+
+def _tree(
+  names: list[str], parents: np.ndarray, classes: np.ndarray, lengths: np.ndarray
+) -> ClassTree:
+  for array in (parents, classes, lengths):
+    array.flags.writeable = False
+  return ClassTree(tuple(names), parents, classes, lengths)
+
+
+def _below(parents: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+  """[chosen, nodes]: the node is the chosen one or above it."""
+  found = np.zeros((len(chosen), len(parents)), bool)
+  found[np.arange(len(chosen)), chosen] = True
+  columns = found.T.copy()  # one row a node: the loop reads and writes whole rows
+  for node in range(len(parents) - 1, 0, -1):
+    columns[parents[node]] |= columns[node]
+  return columns.T.copy()

@@ -1,0 +1,176 @@
+"""Distances of classes against ways walked node by node."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spherejax import hierarchy
+from tests.hierarchy import article_trees
+
+
+def random_tree(seed, nodes=14):
+  """Unequal depths, and about half of the inner nodes are classes too."""
+  rng = np.random.default_rng(seed)
+  parents = [-1, *(int(rng.integers(0, v)) for v in range(1, nodes))]
+  inner = sorted(set(parents) - {-1})
+  chosen = [str(v) for v in range(nodes) if v not in inner or rng.random() < 0.5]
+  return hierarchy.from_parents(parents, classes=list(rng.permutation(chosen)))
+
+
+def way_up(tree, node):
+  path = [int(node)]
+  while tree.parents[path[-1]] >= 0:
+    path.append(int(tree.parents[path[-1]]))
+  return path
+
+
+def walked(tree):
+  """Edges, lengths and the height of the meeting node of every two classes."""
+  ways = [way_up(tree, node) for node in tree.classes]
+  all_ways = [way_up(tree, node) for node in range(len(tree.names))]
+  size = len(ways)
+  edges, lengths, heights = (np.zeros((size, size)) for _ in range(3))
+  for i, j in itertools.permutations(range(size), 2):
+    meeting = next(v for v in ways[i] if v in ways[j])
+    way = [v for way in (ways[i], ways[j]) for v in way[: way.index(meeting)]]
+    edges[i, j] = len(way)
+    lengths[i, j] = sum(tree.lengths[v] for v in way)
+    heights[i, j] = max(way.index(meeting) for way in all_ways if meeting in way)
+  return edges, lengths, heights
+
+
+def test_distances_of_random_trees():
+  for seed in range(30):
+    tree = random_tree(seed)
+    rng = np.random.default_rng(seed)
+    tree = tree._replace(lengths=np.append(0, rng.normal(size=len(tree.names) - 1)))
+    edges, lengths, heights = walked(tree)
+    np.testing.assert_array_equal(hierarchy.path_distances(tree), edges)
+    np.testing.assert_array_equal(hierarchy.lca_heights(tree), heights)
+    np.testing.assert_allclose(
+      hierarchy.additive_distances(tree), lengths, rtol=0, atol=1e-13
+    )
+    highest = hierarchy.heights(tree)[0]
+    np.testing.assert_allclose(hierarchy.lca_distances(tree), heights / highest)
+
+
+def assert_metric(d, slack=0.0):
+  assert (d[:, None] <= d[:, :, None] + d[None] + slack).all()
+  assert ((d > 0) == ~np.eye(len(d), dtype=bool)).all()
+  assert (d == d.T).all()
+
+
+def test_inequalities():
+  for seed in range(8):
+    tree = random_tree(seed)
+    d, h = hierarchy.path_distances(tree), hierarchy.lca_heights(tree)
+    assert_metric(d)
+    # Ultrametric: no side exceeds the larger of the other two.
+    assert (h[:, None] <= np.maximum(h[:, :, None], h[None])).all()
+    for i, j, k, m in itertools.combinations(range(len(d)), 4):
+      sums = sorted([d[i, j] + d[k, m], d[i, k] + d[j, m], d[i, m] + d[j, k]])
+      assert sums[1] == sums[2]
+
+
+def broken_triples(h):
+  return int((h[:, None] > np.maximum(h[:, :, None], h[None])).sum())
+
+
+def test_shortest_heights_would_break_the_inequality():
+  tree = hierarchy.from_paths(article_trees.paths(article_trees.MESO_Z))
+  ways = [
+    way_up(tree, node) for node in set(range(len(tree.names))) - set(tree.parents)
+  ]
+  shortest = {}
+  for way in ways:
+    for height, node in enumerate(way):
+      shortest[node] = min(height, shortest.get(node, height))
+  longest = hierarchy.lca_heights(tree)
+  above = [way_up(tree, node) for node in tree.classes]
+  h = np.zeros_like(longest)
+  for i, j in itertools.permutations(range(len(h)), 2):
+    h[i, j] = shortest[next(node for node in above[i] if node in above[j])]
+  assert broken_triples(h) == 48
+  assert broken_triples(longest) == 0
+
+
+def test_chords_are_a_metric_for_any_metric():
+  rng = np.random.default_rng(0)
+  x = rng.normal(size=(12, 3))
+  metric = np.abs(x[:, None] - x[None]).sum(axis=2)
+  for beta in (0.1, 1.0, 10.0):
+    chords = hierarchy.chordal_distances(metric, beta=beta)
+    assert_metric(chords, 1e-12)
+    assert chords.max() < np.sqrt(2)
+    cosines = hierarchy.chordal_similarities(metric, beta=beta)
+    np.testing.assert_allclose(cosines, 1 - chords**2 / 2, rtol=1e-12)
+    np.testing.assert_allclose(chords, np.sqrt(2) * metric / (beta + metric))
+
+
+def test_values_of_the_article():
+  distances = np.array([0, 2, 4, 6, 8])
+  line = np.abs(distances[:, None] - distances[None])
+  similarities = hierarchy.chordal_similarities(line)[0]
+  np.testing.assert_allclose(similarities, [1, 0.5556, 0.36, 0.2653, 0.2099], atol=5e-5)
+  tree = hierarchy.from_paths(article_trees.cifar_100_paths())
+  d = hierarchy.path_distances(tree)
+  np.testing.assert_array_equal(d, 2 * hierarchy.lca_heights(tree))
+  values, counts = np.unique(d[np.triu_indices(100, 1)], return_counts=True)
+  assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == {
+    2: 200, 4: 650, 6: 1000, 8: 3100
+  }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  ("name", "least"),
+  [("MICRO_S", 0.444), ("MICRO_L", 0.223), ("MESO_Z", 0.444)],
+)
+def test_similarities_are_positive_definite(name, least):
+  tree = hierarchy.from_paths(article_trees.paths(getattr(article_trees, name)))
+  d = hierarchy.path_distances(tree)
+  found = np.linalg.eigvalsh(hierarchy.chordal_similarities(d)).min()
+  np.testing.assert_allclose(found, least, atol=5e-4)
+  lca = np.linalg.eigvalsh(1 - hierarchy.lca_distances(tree)).min()
+  assert lca >= 1 / hierarchy.heights(tree)[0] - 1e-12
+  indefinite = hierarchy.chordal_similarities(d, beta=20.0)
+  assert (np.linalg.eigvalsh(indefinite).min() < 0) == (name == "MICRO_L")
+
+
+def test_confusion():
+  counts = [[8, 2, 0], [1, 1, 0], [0, 0, 0]]
+  rows = [[0.8, 0.2, 0], [0.5, 0.5, 0], [1 / 3] * 3]
+  expected = [
+    [sum(abs(a - b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows
+  ]
+  found = hierarchy.confusion_distances(np.array(counts))
+  np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_bad_distances_are_named(unchecked):
+  for matrix, culprit in (
+    (np.ones((2, 3)), r"shape \(2, 2\)"),
+    (np.array([[0, 1.0], [2.0, 0]]), "symmetric, got 1 from 0 to 1 and 2 back"),
+    (np.array([[0, -1.0], [-1.0, 0]]), "got -1"),
+    (np.array([[0, np.nan], [np.nan, 0]]), "got nan"),
+    (np.array([[0, 1.0], [1.0, 0.5]]), "0 on the diagonal, got 0.5 at 1"),
+  ):
+    for function in (hierarchy.chordal_distances, hierarchy.neighbor_joining):
+      with pytest.raises(ValueError, match=culprit):
+        function(matrix)
+  with pytest.raises(ValueError, match=r"beta must be in \(0, inf\), got 0"):
+    hierarchy.chordal_distances(np.zeros((1, 1)), beta=0.0)
+  with pytest.raises(ValueError, match="confusion must be at least 0"):
+    hierarchy.confusion_distances(np.array([[1.0, -1.0]]))
+
+
+def test_one_class():
+  tree = hierarchy.from_parents([-1])
+  for matrix in (
+    hierarchy.path_distances(tree),
+    hierarchy.lca_distances(tree),
+    hierarchy.additive_distances(tree),
+  ):
+    np.testing.assert_array_equal(matrix, [[0]])
+  assert hierarchy.neighbor_joining(np.zeros((1, 1))).class_names == ("0",)
+  assert hierarchy.upgma(np.zeros((1, 1))).class_names == ("0",)

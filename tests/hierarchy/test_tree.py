@@ -1,0 +1,223 @@
+"""Class trees: every reader gives the same tree, and every bad one is named."""
+
+import numpy as np
+import pytest
+
+from spherejax import hierarchy, losses
+
+EDGES = [
+  ("life", ""), ("plant", "life"), ("cat", "animal"), ("animal", "life"),
+  ("oak", "plant"), ("manx", "cat"), ("dog", "animal"),
+]  # fmt: skip
+LEAVES = ("oak", "manx", "dog")
+
+
+def shape(tree):
+  """What a tree says, apart from the order of its nodes."""
+  names = np.array([*tree.names, ""])
+  edges = sorted(zip(tree.names, names[tree.parents], strict=True))
+  return edges, tree.class_names, dict(zip(tree.names, tree.lengths, strict=True))
+
+
+def test_every_reader_gives_the_same_tree(tmp_path):
+  given = hierarchy.from_edges(EDGES, classes=LEAVES)
+  path = tmp_path / "hierarchy.csv"
+  path.write_text("\n".join(f"{a},{b}" for a, b in [("child", "parent"), *EDGES]))
+  nested = {"plant": ["oak"], "animal": {"cat": {"manx": None}, "dog": []}}
+  names = [name for name, _ in EDGES]
+  rows = [names.index(parent) if parent else -1 for _, parent in EDGES]
+  trees = [
+    hierarchy.from_csv(path, classes=LEAVES),
+    hierarchy.from_csv(path),
+    hierarchy.from_parents(rows, names=names, classes=LEAVES),
+    hierarchy.from_newick("((oak)plant,((manx)cat,dog)'animal')life;", classes=LEAVES),
+    hierarchy.from_newick(hierarchy.to_newick(given), classes=LEAVES),
+  ]
+  for tree in trees:
+    assert shape(tree) == shape(given)
+    assert (tree.parents[1:] < np.arange(1, 7)).all()
+    assert tree.parents[0] == -1
+  rooted = [
+    hierarchy.from_mapping(nested),
+    hierarchy.from_paths(["plant/oak", ("animal", "cat", "manx"), "animal/dog"]),
+  ]
+  for tree in rooted:
+    edges, *rest = shape(given)
+    expected = [
+      tuple("root" if name == "life" else name for name in edge) for edge in edges
+    ]
+    assert shape(tree)[0] == sorted(expected)
+    assert shape(tree)[1] == rest[0]
+  assert hierarchy.from_edges(EDGES).class_names == LEAVES
+  with pytest.raises(ValueError, match="read-only"):
+    given.parents[0] = 3
+
+
+def test_paths_know_nodes_by_the_whole_path():
+  tree = hierarchy.from_paths(["a/a", "b/a/x", "b"])
+  assert tree.class_names == ("a", "x", "b")
+  assert hierarchy.path_distances(tree).tolist() == [[0, 5, 3], [5, 0, 2], [3, 2, 0]]
+  assert hierarchy.depths(tree)[tree.classes].tolist() == [2, 3, 1]
+  one = hierarchy.from_paths(["a/b"])
+  assert one.names == ("root", "a", "b")
+
+
+def test_depths_heights_and_ancestors():
+  tree = hierarchy.from_edges(EDGES, classes=[*LEAVES, "cat"])
+  depth = dict(zip(tree.names, hierarchy.depths(tree).tolist(), strict=True))
+  height = dict(zip(tree.names, hierarchy.heights(tree).tolist(), strict=True))
+  assert depth == {
+    "life": 0,
+    "plant": 1,
+    "animal": 1,
+    "oak": 2,
+    "cat": 2,
+    "dog": 2,
+    "manx": 3,
+  }
+  assert height == {
+    "life": 3,
+    "plant": 1,
+    "animal": 2,
+    "oak": 0,
+    "cat": 1,
+    "dog": 0,
+    "manx": 0,
+  }
+  above = {
+    name: {tree.names[v] for v in np.flatnonzero(row)}
+    for name, row in zip(tree.class_names, hierarchy.ancestors(tree), strict=True)
+  }
+  assert above == {
+    "oak": {"life", "plant", "oak"},
+    "manx": {"life", "animal", "cat", "manx"},
+    "dog": {"life", "animal", "dog"},
+    "cat": {"life", "animal", "cat"},
+  }
+  below = hierarchy.classes_below(tree, "cat", "plant")
+  assert below.tolist() == [True, True, False, True]
+
+
+def test_a_part_of_a_tree_and_classes_made_leaves():
+  tree = hierarchy.from_edges(EDGES, classes=[*LEAVES, "cat"])
+  part = hierarchy.restrict(tree, ["dog", "cat"])
+  assert (part.names, part.class_names) == (
+    ("life", "animal", "cat", "dog"),
+    ("dog", "cat"),
+  )
+  assert part.parents.tolist() == [-1, 0, 1, 1]
+  leafy = hierarchy.as_leaves(tree)
+  assert leafy.class_names == tree.class_names
+  assert hierarchy.path_distances(leafy)[3].tolist() == [5, 2, 3, 0]
+  uniform = np.zeros((1, 4), np.float32)
+  with pytest.raises(ValueError, match="got 3 above another"):
+    losses.hierarchical_cross_entropy(uniform, np.array([3]), hierarchy.ancestors(tree))
+  # Way down: 3 of 4 classes, 2 of 3 at cat, 1 of 2.
+  loss = losses.hierarchical_cross_entropy(
+    uniform, np.array([3]), hierarchy.ancestors(leafy), alpha=1.0
+  )
+  ways = np.log([4 / 3, 3 / 2, 2])
+  np.testing.assert_allclose(loss, [ways @ np.exp([-1, -2, -3])], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("edges", "culprit"),
+  [
+    ([], "must have a node"),
+    ([("a", ""), ("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
+    ([("b", "c"), ("c", "b")], "'b' -> 'c' -> 'b'"),
+    ([("a", "a")], "'a' -> 'a'"),
+    ([("r", ""), ("a", "r"), ("b", "r"), ("a", "b")], "'a' .* got 'r' and 'b'"),
+    ([("r", ""), ("a", "r"), ("a", "r")], "'a' occurs twice"),
+    ([("r", ""), ("s", "")], "one root, got 'r' and 's'"),
+    ([("r", ""), ("a", "q")], "parent 'q' of 'a'"),
+    ([("r", ""), ("", "r")], "empty one below 'r'"),
+  ],
+)
+def test_what_is_no_tree_is_named(edges, culprit):
+  with pytest.raises(ValueError, match=culprit):
+    hierarchy.from_edges(edges)
+
+
+@pytest.mark.parametrize(
+  ("classes", "culprit"),
+  [
+    (["oak", "manx", "dog", "yew"], "class 'yew' is no node"),
+    (["oak", "manx", "dog", "oak"], "class 'oak' occurs twice, as 0 and 3"),
+    (["oak", "manx"], "leaf 'dog' must be a class"),
+  ],
+)
+def test_classes_that_do_not_fit_are_named(classes, culprit):
+  with pytest.raises(ValueError, match=culprit):
+    hierarchy.from_edges(EDGES, classes=classes)
+
+
+def test_other_bad_input(tmp_path, unchecked):
+  nested = {"a": ["x"], "b": ["x"]}
+  header = tmp_path / "header.csv"
+  header.write_text("node,above\na,\n")
+  row = tmp_path / "row.csv"
+  row.write_text("child,parent\na,\nb,a,c\n")
+  tree = hierarchy.from_edges(EDGES)
+  for call, culprit in (
+    (lambda: hierarchy.from_mapping(nested, classes=["x"]), "'x' must name one node"),
+    (lambda: hierarchy.from_mapping({"a": ["x", "x"]}), "below 'a' must differ"),
+    (lambda: hierarchy.from_mapping({"a": "x"}), "below 'a' must be a sequence"),
+    (lambda: hierarchy.from_mapping({}), "must hold a name"),
+    (lambda: hierarchy.from_paths(["a/b", "c", "a/b"]), "'a/b' occurs twice"),
+    (lambda: hierarchy.from_paths(["a//b"]), "'a//b'"),
+    (lambda: hierarchy.from_paths([]), "must hold a path"),
+    (lambda: hierarchy.from_csv(header), "must begin with child,parent"),
+    (lambda: hierarchy.from_csv(row), "row 3 must have two fields"),
+    (lambda: hierarchy.from_parents([-1, 2]), "parent 2 of '1'"),
+    (lambda: hierarchy.from_parents([-1, 0], names=["a"]), "2 entries, got 1"),
+    (lambda: hierarchy.restrict(tree, []), "must hold a name"),
+    (lambda: hierarchy.restrict(tree, ["elm"]), "'elm' is no node"),
+    (lambda: hierarchy.classes_below(tree, "elm"), "'elm' is not in the tree"),
+  ):
+    with pytest.raises(ValueError, match=culprit):
+      call()
+  with pytest.raises(TypeError, match="parents must be integers"):
+    hierarchy.from_parents(np.array([-1.0, 0.0]))
+
+
+def test_newick_keeps_names_and_lengths_of_deep_trees():
+  names = ["it's", "a b", "x:y", "l(1)", "debris_diat", ""]
+  parents = [-1, 0, 0, 5, 5, 1]
+  tree = hierarchy.from_parents(parents, names=names)
+  lengths = np.array([0, 0.1, -1e-17, 1 / 3, 2e30, 5])
+  tree = tree._replace(lengths=lengths)
+  text = hierarchy.to_newick(tree)
+  assert text.count("''") == 1
+  assert shape(hierarchy.from_newick(text, classes=tree.class_names)) == shape(tree)
+  deep = hierarchy.from_parents([-1, *range(5000)])
+  assert hierarchy.heights(hierarchy.from_newick(hierarchy.to_newick(deep)))[0] == 5000
+  assert hierarchy.from_newick(" ( a [x,y] , b ) r ; ").names == ("r", "a", "b")
+
+
+@pytest.mark.parametrize(
+  "text",
+  ["", "(a,b)", "(a,b));", "((a,b);", "a,b;", "(a,b);c;", "(a,,b);", "(a b,c);",
+   "(a)(b);", "(a:1,b);", "(a:1,b:x);", "(a:,b:1);", "(a:1:2,b:1);", "('a,b);"],
+)  # fmt: skip
+def test_text_that_is_no_newick_is_refused(text):
+  with pytest.raises(ValueError, match="newick"):
+    hierarchy.from_newick(text)
+
+
+@pytest.mark.data
+def test_trees_of_the_image_sets(tfds_dir):
+  found = {}
+  for path in sorted(tfds_dir.glob("*/*/hierarchy.csv")):
+    names = (path.parent / "label.labels.txt").read_text().split("\n")
+    tree = hierarchy.from_csv(path, classes=[name for name in names if name])
+    depth = hierarchy.depths(tree)[tree.classes]
+    inner = len(tree.names) - len(tree.classes)
+    found[path.parts[-3]] = (len(tree.classes), inner, depth.min(), depth.max())
+  assert found == {
+    "cifar10": (10, 9, 3, 3),
+    "cifar100": (100, 21, 2, 2),
+    "ndsb_plankton": (121, 45, 2, 6),
+    "omniglot": (1623, 51, 2, 2),
+    "tiny_imagenet": (200, 93, 3, 10),
+  }
