@@ -100,6 +100,11 @@ ROWS: dict[str, Row] = {
   "pooling.gsp": Row(FEATURES | {"prototypes": normal(11, 4, 3)}, numbers=GSP),
   "pooling.gsp_weights": Row(COSTS, numbers=GSP),
   "pooling.gsp_fixed_point": Row(COSTS, {"steps": 20}, GSP),
+  **{
+    f"prototypes.{name}": Row({"prototypes": X["x"]}, numbers={"t": 3.0})
+    for name in ("gaussian_potential", "smooth_max_cosine")
+  },
+  "prototypes.prototype_quality": Row({"prototypes": X["x"]}),
   "prototypes.covering_radius": Row({"points": X["x"], "prototypes": normal(11, 3, 4)}),
   **{
     f"prototypes.prototype_{name}": Row(FEATURES | {"prototypes": normal(11, 4, 3)})
@@ -109,10 +114,29 @@ ROWS: dict[str, Row] = {
 
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
+  "prototypes.annealed_prototypes",
+  "prototypes.circle",
+  "prototypes.class_means",
+  "prototypes.class_sums_directions",
+  "prototypes.class_sums_init",
+  "prototypes.class_sums_update",
+  "prototypes.cross_polytope",
+  "prototypes.ema_init",
+  "prototypes.ema_update",
+  "prototypes.gaussian_potential_prototypes",
   "prototypes.greedy_k_centre",
+  "prototypes.hpn_prototypes",
+  "prototypes.levenshtein_bound",
+  "prototypes.orthogonal_simplices",
+  "prototypes.rankin_bound",
+  "prototypes.simplex",
+  "prototypes.uniform_prototypes",
+  "prototypes.vector_prototypes",
+  "prototypes.welch_bound",
   "solvers.fixed_point",
   "solvers.newton",
   "solvers.sinkhorn",
+  "solvers.sphere_mds",
 }
 OPERATOR_ROOMS = ("distances", "prototypes", "solvers")
 

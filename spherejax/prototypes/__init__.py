@@ -1,5 +1,11 @@
 """Representatives of classes and of local features."""
 
+from spherejax.prototypes._closed_forms import circle as circle
+from spherejax.prototypes._closed_forms import cross_polytope as cross_polytope
+from spherejax.prototypes._closed_forms import (
+  orthogonal_simplices as orthogonal_simplices,
+)
+from spherejax.prototypes._closed_forms import simplex as simplex
 from spherejax.prototypes._fixed import KCentre as KCentre
 from spherejax.prototypes._fixed import greedy_k_centre as greedy_k_centre
 from spherejax.prototypes._histogram import PrototypeHistogram as PrototypeHistogram
@@ -8,12 +14,62 @@ from spherejax.prototypes._histogram import (
   prototype_convex_combination as prototype_convex_combination,
 )
 from spherejax.prototypes._histogram import prototype_histogram as prototype_histogram
+from spherejax.prototypes._hpn import hpn_prototypes as hpn_prototypes
+from spherejax.prototypes._hpn import vector_prototypes as vector_prototypes
+from spherejax.prototypes._moving import ClassMeans as ClassMeans
+from spherejax.prototypes._moving import ClassSums as ClassSums
+from spherejax.prototypes._moving import MovingPrototypes as MovingPrototypes
+from spherejax.prototypes._moving import class_means as class_means
+from spherejax.prototypes._moving import class_sums_directions as class_sums_directions
+from spherejax.prototypes._moving import class_sums_init as class_sums_init
+from spherejax.prototypes._moving import class_sums_update as class_sums_update
+from spherejax.prototypes._moving import ema_init as ema_init
+from spherejax.prototypes._moving import ema_update as ema_update
+from spherejax.prototypes._optimized import annealed_prototypes as annealed_prototypes
+from spherejax.prototypes._optimized import (
+  gaussian_potential_prototypes as gaussian_potential_prototypes,
+)
+from spherejax.prototypes._potential import gaussian_potential as gaussian_potential
+from spherejax.prototypes._potential import smooth_max_cosine as smooth_max_cosine
+from spherejax.prototypes._quality import PrototypeQuality as PrototypeQuality
+from spherejax.prototypes._quality import levenshtein_bound as levenshtein_bound
+from spherejax.prototypes._quality import prototype_quality as prototype_quality
+from spherejax.prototypes._quality import rankin_bound as rankin_bound
+from spherejax.prototypes._quality import welch_bound as welch_bound
+from spherejax.prototypes._uniform import UniformPrototypes as UniformPrototypes
+from spherejax.prototypes._uniform import uniform_prototypes as uniform_prototypes
 
 __all__ = [
+  "ClassMeans",
+  "ClassSums",
   "KCentre",
+  "MovingPrototypes",
   "PrototypeHistogram",
+  "PrototypeQuality",
+  "UniformPrototypes",
+  "annealed_prototypes",
+  "circle",
+  "class_means",
+  "class_sums_directions",
+  "class_sums_init",
+  "class_sums_update",
   "covering_radius",
+  "cross_polytope",
+  "ema_init",
+  "ema_update",
+  "gaussian_potential",
+  "gaussian_potential_prototypes",
   "greedy_k_centre",
+  "hpn_prototypes",
+  "levenshtein_bound",
+  "orthogonal_simplices",
   "prototype_convex_combination",
   "prototype_histogram",
+  "prototype_quality",
+  "rankin_bound",
+  "simplex",
+  "smooth_max_cosine",
+  "uniform_prototypes",
+  "vector_prototypes",
+  "welch_bound",
 ]

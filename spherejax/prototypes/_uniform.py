@@ -1,0 +1,80 @@
+"""The prototypes to take for so many classes in so many dimensions."""
+
+from typing import NamedTuple
+
+from jax import Array
+from jaxtyping import Float, Key
+
+from spherejax.prototypes import _closed_forms, _optimized
+
+
+class UniformPrototypes(NamedTuple):
+  """What `uniform_prototypes` returns."""
+
+  prototypes: Float[Array, "num_classes dim"]
+  """Unit rows."""
+  construction: str
+  """The function of this room that made them."""
+
+
+def uniform_prototypes(
+  key: Key[Array, ""],
+  num_classes: int,
+  dim: int,
+  *,
+  steps: int = 2000,
+  restarts: int = 2,
+  constant_run: bool = True,
+) -> UniformPrototypes:
+  """Prototypes as far apart as is known how, in a random orientation.
+
+  | classes | construction | largest cosine |
+  | --- | --- | --- |
+  | C <= dim + 1 | `simplex` | -1 / (C - 1), the least possible |
+  | dim + 2 <= C <= 2 dim | `orthogonal_simplices` | 0, the least possible |
+  | C > 4 in 2 dimensions | `circle` | cos(2 pi / C), the least possible |
+  | C > 2 dim | `annealed_prototypes` | a local minimum |
+
+  Args:
+    key: typed key of the orientation, or of the starts.
+    num_classes: C. Static.
+    dim: length of a prototype. Static.
+    steps: of each annealed run. Static, as the next two: see `annealed_prototypes`.
+    restarts: annealed runs.
+    constant_run: one more run, whose sharpness does not grow.
+
+  Returns:
+    UniformPrototypes: prototypes [num_classes, dim], unit rows, float32 (float64 under
+    x64), and the name of their construction, which depends on the sizes alone.
+
+  Raises:
+    TypeError: sizes, steps or restarts that are no static integers.
+    ValueError: one of them below 1, or more than 2 classes in one dimension.
+
+  Not differentiable. Cost: that of the construction.
+
+  Source: DL2P 3.2; Rankin 1955. Differs from the paper, which descends
+  `gaussian_potential` for all sizes: where a best set is known, it is taken.
+
+  Example:
+    >>> found = spherejax.prototypes.uniform_prototypes(jax.random.key(0), 100, 64)
+    >>> found.prototypes.shape, found.construction
+    ((100, 64), 'orthogonal_simplices')
+  """
+  _closed_forms.check_sizes(num_classes, dim)
+  if num_classes <= dim + 1:
+    return UniformPrototypes(_closed_forms.simplex(key, num_classes, dim), "simplex")
+  if num_classes <= 2 * dim:
+    points = _closed_forms.orthogonal_simplices(key, num_classes, dim)
+    return UniformPrototypes(points, "orthogonal_simplices")
+  if dim == 2:
+    return UniformPrototypes(_closed_forms.circle(key, num_classes), "circle")
+  points = _optimized.annealed_prototypes(
+    key,
+    num_classes,
+    dim,
+    steps=steps,
+    restarts=restarts,
+    constant_run=constant_run,
+  )
+  return UniformPrototypes(points, "annealed_prototypes")

@@ -1,0 +1,226 @@
+"""Moving prototypes against loops, on one device and on four."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+from spherejax.prototypes import ClassSums, MovingPrototypes
+
+KEY = jax.random.key(0)
+CLASSES, DIM = 5, 3
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(8, DIM)) * RNG.uniform(0.5, 3, (8, 1))
+LABELS = np.array([0, 2, 2, 0, 2, 4, 4, 1], np.int32)
+KEPT = np.array([1, 1, 1, 1, 1, 1, 1, 0], bool)  # class 1 is masked, 3 is absent
+ROWS[6] = -2 * ROWS[5]  # class 4: their directions add to 0
+POISONED = np.where(KEPT[:, None], ROWS, np.nan)
+
+
+def unit(row):
+  size = np.linalg.norm(row)
+  return row / size if size > 0 else row
+
+
+def members(number):
+  return [ROWS[i] for i in range(8) if KEPT[i] and LABELS[i] == number]
+
+
+def start():
+  """Unit rows of which those of classes 0, 1 and 4 were seen."""
+  rows = np.array([unit(row) for row in RNG.normal(size=(CLASSES, DIM))])
+  return MovingPrototypes(rows, np.array([1, 1, 0, 0, 1], bool))
+
+
+def moved(state, decay, batch_mean, start_at_first):
+  """The update, written out."""
+  rows, seen = state.prototypes.copy(), state.seen.copy()
+  for number in range(CLASSES):
+    own = [unit(row) for row in members(number)]
+    total = np.sum(own, axis=0) if own else np.zeros(DIM)
+    if np.abs(total).max() < 1e-12:
+      continue
+    new = unit(total) if batch_mean == "direction" else total / len(own)
+    if start_at_first and not seen[number]:
+      rows[number] = unit(total)
+    else:
+      rows[number] = unit(decay * rows[number] + (1 - decay) * new)
+    seen[number] = True
+  return rows, seen
+
+
+@functools.partial(jax.jit, static_argnames=("batch_mean", "start_at_first"))
+def update(state, rows, labels, where, decay, batch_mean, start_at_first):
+  return prototypes.ema_update(
+    state,
+    rows,
+    labels,
+    decay=decay,
+    batch_mean=batch_mean,
+    start_at_first=start_at_first,
+    where=where,
+  )
+
+
+@pytest.mark.parametrize(
+  ("batch_mean", "start_at_first"), [("mean", False), ("direction", True)]
+)
+def test_ema_is_the_loop(batch_mean, start_at_first, x64):
+  state = start()
+  arguments = batch_mean, start_at_first
+  result = update(state, POISONED, LABELS, KEPT, 0.7, *arguments)
+  rows, seen = moved(state, 0.7, *arguments)
+  np.testing.assert_allclose(result.prototypes, rows, rtol=1e-12)
+  np.testing.assert_array_equal(result.seen, seen)
+  # Masked, absent, and with a mean of 0: bit by bit what they were.
+  for number in (1, 3, 4):
+    np.testing.assert_array_equal(result.prototypes[number], state.prototypes[number])
+  assert not result.seen[3]
+  # The order of a batch means nothing, and no row is lost.
+  order = np.random.default_rng(1).permutation(8)
+  again = update(state, POISONED[order], LABELS[order], KEPT[order], 0.7, *arguments)
+  np.testing.assert_allclose(again.prototypes, result.prototypes, rtol=1e-12)
+  nobody = update(state, POISONED, LABELS, np.zeros(8, bool), 0.7, *arguments)
+  np.testing.assert_array_equal(nobody.prototypes, state.prototypes)
+  np.testing.assert_array_equal(nobody.seen, state.seen)
+  # One embedding a class: equation 9 of DIST's fourth article.
+  one = np.arange(8) == 1
+  expected = unit(0.7 * state.prototypes[2] + 0.3 * unit(ROWS[1]))
+  single = update(
+    state._replace(seen=np.ones(5, bool)), ROWS, LABELS, one, 0.7, *arguments
+  )
+  np.testing.assert_allclose(single.prototypes[2], expected, rtol=1e-12)
+
+
+def test_ema_goes_to_a_constant_mean_and_stops_where_it_would_vanish(x64):
+  state = MovingPrototypes(np.array([[1.0, 0.0], [0.0, 1.0]]), np.ones(2, bool))
+  goal = np.array([[0.0, 1.0]])
+  labels, kept = np.zeros(1, np.int32), np.ones(1, bool)
+  angles = []
+  for _ in range(6):
+    state = update(state, goal, labels, kept, 0.8, "mean", False)
+    angles.append(float(np.arccos(np.asarray(state.prototypes)[0] @ goal[0])))
+  assert (np.diff(angles) < 0).all()
+  np.testing.assert_allclose(np.divide(angles[5], angles[4]), 0.8, atol=0.03)
+  opposite = MovingPrototypes(-np.repeat(goal, 2, axis=0), np.ones(2, bool))
+  result = update(opposite, goal, labels, kept, 0.5, "mean", False)
+  np.testing.assert_array_equal(result.prototypes, opposite.prototypes)
+
+
+@functools.partial(jax.jit, static_argnames="normalize")
+def means(rows, labels, where, normalize):
+  return prototypes.class_means(rows, labels, CLASSES, normalize=normalize, where=where)
+
+
+def test_class_means_are_the_loop(x64):
+  counts = [len(members(number)) for number in range(CLASSES)]
+  flat = means(POISONED, LABELS, KEPT, "none")
+  sphere = means(POISONED, LABELS, KEPT, "l2")
+  for number in range(CLASSES):
+    own = members(number)
+    expected = np.mean(own, axis=0) if own else np.zeros(DIM)
+    np.testing.assert_allclose(flat.means[number], expected, rtol=1e-12)
+    total = np.sum([unit(row) for row in own], axis=0) if own else np.zeros(DIM)
+    expected = unit(total) if number != 4 else 0 * total
+    np.testing.assert_allclose(sphere.means[number], expected, rtol=1e-12)
+  np.testing.assert_array_equal(flat.counts, counts)
+  np.testing.assert_array_equal(sphere.counts, counts)
+  traced_outside = means(POISONED, np.where(LABELS == 2, 9, LABELS), KEPT, "l2")
+  np.testing.assert_array_equal(traced_outside.counts, [2, 0, 0, 0, 2])
+  half = means(jnp.asarray(ROWS, jnp.bfloat16), LABELS, KEPT, "l2").means
+  assert half.dtype == jnp.bfloat16
+  np.testing.assert_allclose(np.asarray(half[2], float), sphere.means[2], atol=1e-2)
+
+
+def test_epoch_sums_over_batches_are_the_means_of_all(x64):
+  @jax.jit
+  def epoch(previous):
+    state = prototypes.class_sums_init(CLASSES, DIM)
+    for part in (slice(0, 4), slice(4, 8)):
+      state = prototypes.class_sums_update(
+        state, POISONED[part], LABELS[part], where=KEPT[part]
+      )
+    return state, prototypes.class_sums_directions(state, previous)
+
+  previous = start().prototypes
+  state, directions = epoch(previous)
+  whole = means(POISONED, LABELS, KEPT, "l2")
+  np.testing.assert_array_equal(state.counts, whole.counts)
+  for number in (0, 2):
+    np.testing.assert_allclose(directions[number], whole.means[number], rtol=1e-12)
+  for number in (1, 3, 4):
+    np.testing.assert_array_equal(directions[number], previous[number])
+
+
+def test_four_devices_make_what_one_makes(x64):
+  state = start()
+
+  def on_device(rows, labels, where):
+    options = {"where": where, "axis_name": "batch"}
+    sums = prototypes.class_sums_init(CLASSES, DIM)
+    return (
+      prototypes.ema_update(state, rows, labels, **options),
+      prototypes.class_means(rows, labels, CLASSES, **options),
+      prototypes.class_sums_update(sums, rows, labels, **options),
+    )
+
+  parts = POISONED.reshape(4, 2, DIM), LABELS.reshape(4, 2), KEPT.reshape(4, 2)
+  ema, mean, sums = jax.pmap(on_device, axis_name="batch")(*parts)
+  alone = update(state, POISONED, LABELS, KEPT, 0.9, "mean", False)
+  whole = means(POISONED, LABELS, KEPT, "l2")
+  for device in range(4):
+    np.testing.assert_allclose(ema.prototypes[device], alone.prototypes, rtol=1e-12)
+    np.testing.assert_array_equal(ema.seen[device], alone.seen)
+    np.testing.assert_allclose(mean.means[device], whole.means, rtol=1e-12)
+    np.testing.assert_array_equal(sums.counts[device], whole.counts)
+    directions = [unit(row) for row in np.asarray(sums.sums[device])[[0, 2]]]
+    np.testing.assert_allclose(directions, whole.means[np.array([0, 2])], rtol=1e-12)
+
+
+def test_no_gradient_goes_through():
+  state = MovingPrototypes(jnp.eye(CLASSES, DIM), jnp.zeros(CLASSES, bool))
+
+  @jax.jit
+  @jax.grad
+  def gradient(rows):
+    ema = prototypes.ema_update(state, rows, LABELS)
+    sums = ClassSums(jnp.zeros((CLASSES, DIM)), jnp.zeros(CLASSES, jnp.int32))
+    sums = prototypes.class_sums_update(sums, rows, LABELS)
+    mean = prototypes.class_means(rows, LABELS, CLASSES)
+    parts = ema.prototypes[0], sums.sums[0], mean.means[0]
+    return sum(part @ jnp.arange(1.0, 4) for part in parts)
+
+  np.testing.assert_array_equal(gradient(ROWS.astype(np.float32)), 0)
+
+
+def test_first_rows_are_random_unit_rows():
+  state = prototypes.ema_init(KEY, CLASSES, DIM)
+  np.testing.assert_allclose(np.linalg.norm(state.prototypes, axis=1), 1, rtol=1e-6)
+  assert not state.seen.any()
+  assert np.std(state.prototypes) > 0.3
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda f, s: f(s, ROWS.astype(int), LABELS), TypeError, "int"),
+    (lambda f, s: f(s, ROWS, LABELS.astype(float)), TypeError, "float"),
+    (lambda f, s: f(s, ROWS, LABELS[:3]), ValueError, "(3,)"),
+    (lambda f, s: f(s, ROWS[:, :2], LABELS), ValueError, "(8, 2)"),
+    (lambda f, s: f(s, ROWS, LABELS + 1), ValueError, "[0, 5), got 5"),
+    (lambda f, s: f(s, ROWS, LABELS, where=KEPT[:2]), ValueError, "(2,)"),
+    (lambda f, s: f(s, ROWS, LABELS, decay=1.5), ValueError, "1.5"),
+    (lambda f, s: f(s, ROWS, LABELS, batch_mean="sum"), ValueError, "'sum'"),
+  ],
+)
+def test_bad_input_is_named(call, error, message, unchecked):
+  state = MovingPrototypes(jnp.ones((CLASSES, DIM)), jnp.zeros(CLASSES, bool))
+  with pytest.raises(error) as raised:
+    call(prototypes.ema_update, state)
+  assert message in str(raised.value)
+  if message == "'sum'":
+    with pytest.raises(ValueError, match="'cosine'"):
+      prototypes.class_means(ROWS, LABELS, CLASSES, normalize="cosine")

@@ -1,0 +1,132 @@
+"""The Gaussian potential and the smooth maximum against loops, bounds and limits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+from spherejax.prototypes import _potential
+
+
+def loop(points, t):
+  """Both functions of t, and the gradient of the first with respect to raw rows."""
+  norms = np.linalg.norm(points, axis=1, keepdims=True)
+  rows = points / norms
+  number, total = len(rows), 0.0
+  kernel = np.zeros((number, number))
+  for i in range(number):
+    for j in range(number):
+      if i != j:
+        kernel[i, j] = np.exp(-t * np.sum((rows[i] - rows[j]) ** 2))
+        total += kernel[i, j]
+  potential = np.log(total / (number * (number - 1)))
+  smooth = 1 + np.log(total / 2) / (2 * t)
+  gradient = np.zeros_like(rows)
+  for i in range(number):
+    to_row = 4 * t * sum(kernel[i, j] / total * rows[j] for j in range(number))
+    gradient[i] = (to_row - (to_row @ rows[i]) * rows[i]) / norms[i]
+  return potential, smooth, gradient
+
+
+@jax.jit
+def both(points, t):
+  """Both functions, the gradient of the first, and the gradient by hand."""
+  value, gradient = jax.value_and_grad(prototypes.gaussian_potential)(points, t=t)
+  smooth = prototypes.smooth_max_cosine(points, t=t)
+  rows = points / jnp.linalg.norm(points, axis=1, keepdims=True)
+  return value, smooth, gradient, 2 * t * _potential.repulsion(rows, t)
+
+
+def test_equals_the_loop(x64):
+  rng = np.random.default_rng(0)
+  for t in (0.05, 2.0, 20.0):
+    points = rng.normal(size=(6, 3))
+    potential, smooth, gradient = loop(points, t)
+    value, maximum, slope, by_hand = both(points, t)
+    np.testing.assert_allclose(value, potential, rtol=1e-10)
+    np.testing.assert_allclose(maximum, smooth, rtol=1e-10)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-9, atol=1e-12)
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    np.testing.assert_allclose(by_hand / norms, gradient, rtol=1e-9, atol=1e-12)
+
+
+def test_bounds_hold_for_random_sets(x64):
+  rng = np.random.default_rng(1)
+  points = rng.normal(size=(2000, 6, 3))
+  t = np.exp(rng.uniform(np.log(0.01), np.log(1000), 2000))
+
+  @jax.jit
+  @jax.vmap
+  def measure(points, t):
+    value = prototypes.gaussian_potential(points, t=t)
+    smooth = prototypes.smooth_max_cosine(points, t=t)
+    return value, smooth, prototypes.prototype_quality(points)
+
+  value, smooth, quality = jax.tree.map(np.asarray, measure(points, t))
+  slack = 1e-12
+  assert (quality.max <= 1 + (value + np.log(15)) / (2 * t) + slack).all()
+  assert (quality.max >= 1 + value / (2 * t) - slack).all()
+  np.testing.assert_allclose(smooth, 1 + (value + np.log(15)) / (2 * t), rtol=1e-12)
+  assert (value >= -2 * t * 6 / 5).all()  # of the simplex, in any dimension
+  assert (quality.max >= prototypes.rankin_bound(6, 3)).all()
+  size = np.maximum(quality.max, -quality.min)
+  assert (size >= prototypes.welch_bound(6, 3)).all()
+  assert (quality.mean >= -1 / 5 - slack).all()
+  assert (quality.max >= quality.mean_of_maxima).all()
+  assert (quality.mean_of_maxima > quality.mean).all()
+
+
+def test_known_values():
+  simplex = prototypes.simplex(None, 5, 4, rotate=False)
+  cross = prototypes.cross_polytope(None, 8, 4, rotate=False)
+  for t in (0.5, 2.0, 50.0):
+    expected = np.log((6 * np.exp(-2 * t) + np.exp(-4 * t)) / 7)
+    np.testing.assert_allclose(both(simplex, t)[0], -2 * t * 5 / 4, rtol=2e-6)
+    np.testing.assert_allclose(both(cross, t)[0], expected, rtol=2e-6)
+
+
+def test_every_sharpness_is_finite_in_float32():
+  points = np.random.default_rng(2).normal(size=(6, 3)).astype(np.float32)
+  unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+  pairs = ~np.eye(6, dtype=bool)
+  cosines = (unit @ unit.T)[pairs]
+  for t in (1e-3, 1.0, 1e3, 1e4):
+    for leaf in both(points, t):
+      assert np.isfinite(leaf).all()
+  value, smooth, _, _ = both(points, 1e-6)
+  np.testing.assert_allclose(value / 1e-6, np.mean(2 * cosines - 2), rtol=1e-5)
+  value, smooth, _, _ = both(points, 1e4)
+  np.testing.assert_allclose(smooth, cosines.max(), atol=1e-4)
+
+
+def test_coinciding_prototypes_exert_no_force_on_each_other():
+  points = np.array([[0.6, 0.8, 0], [0.6, 0.8, 0], [0, 0, 1], [0, 0, -1]], np.float32)
+  points = np.concatenate([points, -points[:2]])
+  value, smooth, gradient, by_hand = both(points, 2.0)
+  assert np.isfinite(value)
+  assert smooth >= 1
+  # The others are symmetric about the plane across, and the twin adds nothing.
+  np.testing.assert_allclose(gradient[:2], 0, atol=1e-6)
+  np.testing.assert_allclose(by_hand[:2], 0, atol=1e-6)
+
+
+def test_one_prototype_has_no_potential():
+  assert np.isnan(prototypes.gaussian_potential(np.ones((1, 2), np.float32)))
+  assert np.isnan(prototypes.smooth_max_cosine(np.ones((1, 2), np.float32), t=1.0))
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda f: f(jnp.zeros((3, 2), int), t=1.0), TypeError, "int32"),
+    (lambda f: f(jnp.zeros(3), t=1.0), ValueError, "(3,)"),
+    (lambda f: f(jnp.zeros((3, 2)), t=0.0), ValueError, "got 0"),
+    (lambda f: f(jnp.zeros((3, 2)), t=jnp.ones(2)), ValueError, "(2,)"),
+  ],
+)
+def test_bad_input_is_named(call, error, message, unchecked):
+  for function in (prototypes.gaussian_potential, prototypes.smooth_max_cosine):
+    with pytest.raises(error) as raised:
+      call(function)
+    assert message in str(raised.value)

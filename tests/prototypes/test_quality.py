@@ -1,0 +1,82 @@
+"""The report against loops, and the bounds against sets that attain them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+
+
+def test_equals_the_loop(x64):
+  points = np.random.default_rng(0).normal(size=(5, 3))
+  rows = points / np.linalg.norm(points, axis=1, keepdims=True)
+  closest, cosines = [], []
+  for i in range(5):
+    own = [rows[i] @ rows[j] for j in range(5) if j != i]
+    closest.append(max(own))
+    cosines += own
+  expected = max(cosines), np.mean(closest), min(cosines), np.mean(cosines)
+  np.testing.assert_allclose(prototypes.prototype_quality(points), expected, rtol=1e-10)
+
+
+def test_one_prototype_has_no_quality_and_no_bound():
+  assert np.isnan(prototypes.prototype_quality(np.ones((1, 2), np.float32))).all()
+  for name in ("rankin", "welch", "levenshtein"):
+    assert math.isnan(getattr(prototypes, f"{name}_bound")(1, 3))
+
+
+def test_rankin_and_welch():
+  assert prototypes.rankin_bound(4, 3) == -1 / 3
+  assert prototypes.rankin_bound(5, 3) == 0
+  assert prototypes.rankin_bound(1000, 3) == 0
+  assert prototypes.welch_bound(3, 3) == 0
+  assert prototypes.welch_bound(2, 3) == 0
+  # The simplex attains it; equiangular lines of the icosahedron do, too.
+  np.testing.assert_allclose(prototypes.welch_bound(5, 4), 1 / 4)
+  np.testing.assert_allclose(prototypes.welch_bound(6, 3), 1 / math.sqrt(5))
+
+
+@pytest.mark.parametrize(
+  ("number", "dim", "largest"),
+  [(16, 5, 1 / 5), (27, 6, 1 / 4), (5, 2, math.cos(2 * math.pi / 5))],
+)
+def test_levenshtein_is_attained(number, dim, largest):
+  np.testing.assert_allclose(
+    prototypes.levenshtein_bound(number, dim), largest, rtol=1e-12
+  )
+
+
+def test_levenshtein_inverts_its_formula():
+  for dim in (2, 3, 7, 20):
+    end = (math.sqrt(dim + 3) - 1) / (dim + 2)
+    previous = -1.0
+    for number in range(2, dim * (dim + 3) // 2 + 3):
+      bound = prototypes.levenshtein_bound(number, dim)
+      assert bound >= previous
+      previous = bound
+      if number <= 2 * dim:
+        assert bound == prototypes.rankin_bound(number, dim)
+      elif number <= dim * (dim + 3) // 2:
+        s = bound
+        room = dim * (1 - s) * (2 + (dim + 1) * s) / (1 - dim * s**2)
+        np.testing.assert_allclose(room, number, rtol=1e-9)
+        assert 0 < s <= end + 1e-12
+      else:
+        np.testing.assert_allclose(bound, end)
+
+
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (lambda p: p.prototype_quality(np.zeros((3, 2), int)), TypeError, "int"),
+    (lambda p: p.prototype_quality(np.zeros(3, np.float32)), ValueError, "(3,)"),
+    (lambda p: p.rankin_bound(0, 3), ValueError, "num_classes"),
+    (lambda p: p.welch_bound(3, 0), ValueError, "dim"),
+    (lambda p: p.levenshtein_bound(3.0, 2), TypeError, "3.0"),
+  ],
+)
+def test_bad_input_is_named(call, error, message, unchecked):
+  with pytest.raises(error) as raised:
+    call(prototypes)
+  assert message in str(raised.value)
