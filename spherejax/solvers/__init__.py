@@ -1,11 +1,13 @@
 """Solvers that report how well they converged.
 
 Roots and fixed points have implicit derivatives; transport is differentiated through
-its steps.
+its steps; scaling of distances has none.
 """
 
 from spherejax.solvers._fixed_point import FixedPointResult as FixedPointResult
 from spherejax.solvers._fixed_point import fixed_point as fixed_point
+from spherejax.solvers._mds import SphereMDSResult as SphereMDSResult
+from spherejax.solvers._mds import sphere_mds as sphere_mds
 from spherejax.solvers._newton import RootResult as RootResult
 from spherejax.solvers._newton import newton as newton
 from spherejax.solvers._sinkhorn import SinkhornResult as SinkhornResult
@@ -15,7 +17,9 @@ __all__ = [
   "FixedPointResult",
   "RootResult",
   "SinkhornResult",
+  "SphereMDSResult",
   "fixed_point",
   "newton",
   "sinkhorn",
+  "sphere_mds",
 ]

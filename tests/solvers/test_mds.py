@@ -1,0 +1,101 @@
+"""Points of a sphere at given distances, against Adam written out in NumPy."""
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import solvers
+
+RANDOM = np.random.default_rng(0)
+SIZE, DIM = 6, 3
+
+
+def unit(x):
+  return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def chords(w):
+  d = np.linalg.norm(w[:, None] - w[None], axis=2)
+  return (d + d.T) / 2
+
+
+POINTS = unit(RANDOM.normal(size=(SIZE, DIM)))
+START = RANDOM.normal(size=(SIZE, DIM))
+
+
+def stress(free, target):
+  w = unit(free)
+  square = np.maximum(2 - 2 * w @ w.T, 0)
+  np.fill_diagonal(square, 0)
+  return np.linalg.norm(np.sqrt(square + 1e-12) - target) / np.linalg.norm(target)
+
+
+def differences(free, target):
+  gradient = np.zeros_like(free)
+  for place in np.ndindex(free.shape):
+    shift = np.zeros_like(free)
+    shift[place] = 1e-6
+    gradient[place] = stress(free + shift, target) - stress(free - shift, target)
+  return gradient / 2e-6
+
+
+def test_steps_are_those_of_adam(x64):
+  target = chords(unit(RANDOM.normal(size=(SIZE, SIZE))))
+  free = unit(START)
+  mean, square = np.zeros_like(free), np.zeros_like(free)
+  for count in range(1, 4):
+    gradient = differences(free, target)
+    mean = 0.9 * mean + 0.1 * gradient
+    square = 0.999 * square + 0.001 * gradient**2
+    scale = np.sqrt(square / (1 - 0.999**count)) + 1e-8
+    free = free - 0.05 * mean / (1 - 0.9**count) / scale
+  result = solvers.sphere_mds(target, DIM, initial=START, steps=3, learning_rate=0.05)
+  np.testing.assert_allclose(result.points, unit(free), atol=1e-7)
+  np.testing.assert_allclose(result.stress, stress(free, target), rtol=1e-7)
+  assert result.steps == 3
+
+
+def test_reaches_points_that_exist_and_says_how_far_it_is():
+  target = np.float32(chords(POINTS))
+  solve = jax.jit(
+    lambda key: solvers.sphere_mds(target, DIM, key=key, learning_rate=3e-3)
+  )
+  results = [solve(jax.random.key(seed)) for seed in (0, 1, 0)]
+  for result in results:
+    points = np.float64(result.points)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(result.stress, stress(points, target), rtol=1e-2)
+    assert result.points.dtype == np.float32
+    slope = np.linalg.norm(differences(points, target)) * SIZE**0.5
+    flat = result.stress <= 1e-3 or slope <= 0.1 * result.stress
+    assert bool(result.converged) == flat
+  assert min(result.stress for result in results) < 5e-4
+  np.testing.assert_array_equal(results[0].points, results[2].points)
+  assert np.abs(results[0].points - results[1].points).max() > 0.1
+
+
+def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
+  target = np.float32(chords(POINTS))
+  short = solvers.sphere_mds(target, DIM, key=jax.random.key(0), steps=40)
+  assert not short.converged
+  alone = solvers.sphere_mds(np.zeros((1, 1), np.float32), DIM, key=jax.random.key(0))
+  np.testing.assert_allclose(np.linalg.norm(alone.points), 1, rtol=1e-6)
+  assert alone.stress == 0
+
+
+def test_bad_input_is_named(unchecked):
+  key = jax.random.key(0)
+  good = chords(POINTS).astype(np.float32)
+  for error, culprit, distances, options in (
+    (ValueError, r"chords in \[0, 2\], got 3", 3 * (1 - np.eye(2)), {"key": key}),
+    (ValueError, "symmetric", np.triu(good), {"key": key}),
+    (ValueError, r"shape \(6, 6\)", good[:, :4], {"key": key}),
+    (TypeError, "floating", good.astype(int), {"key": key}),
+    (ValueError, "one of key and initial", good, {}),
+    (ValueError, "one of key and initial", good, {"key": key, "initial": START}),
+    (ValueError, r"shape \(6, 3\)", good, {"initial": START[:4]}),
+    (ValueError, r"learning_rate must be in \(0", good, {"key": key}),
+  ):
+    rate = -1.0 if "learning_rate" in culprit else 1e-3
+    with pytest.raises(error, match=culprit):
+      solvers.sphere_mds(distances, DIM, learning_rate=rate, **options)
