@@ -125,6 +125,7 @@ NO_OPERATORS = {
   "prototypes.ema_update",
   "prototypes.gaussian_potential_prototypes",
   "prototypes.greedy_k_centre",
+  "prototypes.hierarchical_prototypes",
   "prototypes.hpn_prototypes",
   "prototypes.levenshtein_bound",
   "prototypes.orthogonal_simplices",

@@ -134,7 +134,7 @@ def chordal_distances(
       t_ij = sqrt(2) d_ij / (beta + d_ij)      in [0, sqrt(2))
 
   A metric whenever d is one. The points that have these distances are what
-  `prototypes.hierarchical` lays out.
+  `prototypes.hierarchical_prototypes` lays out.
 
   Args:
     distances: [classes, classes], at least 0, such as `path_distances`.

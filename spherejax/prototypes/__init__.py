@@ -8,6 +8,12 @@ from spherejax.prototypes._closed_forms import (
 from spherejax.prototypes._closed_forms import simplex as simplex
 from spherejax.prototypes._fixed import KCentre as KCentre
 from spherejax.prototypes._fixed import greedy_k_centre as greedy_k_centre
+from spherejax.prototypes._hierarchical import (
+  HierarchicalPrototypes as HierarchicalPrototypes,
+)
+from spherejax.prototypes._hierarchical import (
+  hierarchical_prototypes as hierarchical_prototypes,
+)
 from spherejax.prototypes._histogram import PrototypeHistogram as PrototypeHistogram
 from spherejax.prototypes._histogram import covering_radius as covering_radius
 from spherejax.prototypes._histogram import (
@@ -42,6 +48,7 @@ from spherejax.prototypes._uniform import uniform_prototypes as uniform_prototyp
 __all__ = [
   "ClassMeans",
   "ClassSums",
+  "HierarchicalPrototypes",
   "KCentre",
   "MovingPrototypes",
   "PrototypeHistogram",
@@ -60,6 +67,7 @@ __all__ = [
   "gaussian_potential",
   "gaussian_potential_prototypes",
   "greedy_k_centre",
+  "hierarchical_prototypes",
   "hpn_prototypes",
   "levenshtein_bound",
   "orthogonal_simplices",

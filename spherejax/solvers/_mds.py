@@ -50,7 +50,7 @@ def sphere_mds(
   by Adam on the rows of W, which are normalised inside. They start at random, or where
   `initial` is. This is not classical scaling, whose points leave the sphere. Where the
   matrix 1 - D^2 / 2 is positive definite and dim >= n, its Cholesky factor is an exact
-  solution at once (`prototypes.hierarchical`).
+  solution at once (`prototypes.hierarchical_prototypes`).
 
   Args:
     distances: [n, n], floating: chords in [0, 2], symmetric, 0 on the diagonal.

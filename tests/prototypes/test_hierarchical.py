@@ -1,0 +1,122 @@
+"""Prototypes after a class tree: exact ones, nearly exact ones, and refusals."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from spherejax import hierarchy, prototypes
+from tests.hierarchy import article_trees
+
+hierarchical = prototypes.hierarchical_prototypes
+CIFAR_100 = hierarchy.path_distances(
+  hierarchy.from_paths(article_trees.cifar_100_paths())
+)
+MICRO_L = hierarchy.path_distances(
+  hierarchy.from_paths(article_trees.paths(article_trees.MICRO_L))
+)
+SMALL = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h"])
+
+
+def distances(points):
+  x = np.asarray(points, np.float64)
+  return np.linalg.norm(x[:, None] - x[None], axis=2)
+
+
+def normalised_stress(points, chords):
+  return np.linalg.norm(distances(points) - chords) / np.linalg.norm(chords)
+
+
+def test_cholesky_is_exact_and_padded(x64):
+  for similarities in (
+    hierarchy.chordal_similarities(CIFAR_100),
+    1 - hierarchy.lca_distances(SMALL),
+  ):
+    size = len(similarities)
+    found = hierarchical(similarities, size + 3, method="cholesky")
+    points = np.asarray(found.prototypes)
+    np.testing.assert_allclose(points @ points.T, similarities, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-12)
+    assert (points[:, size:] == 0).all()
+    assert found.stress < 1e-7
+    assert found.converged
+
+
+def test_stress_reaches_what_the_article_reports():
+  chords = hierarchy.chordal_distances(CIFAR_100)
+  found = hierarchical(
+    hierarchy.chordal_similarities(CIFAR_100), 128, key=jax.random.key(0)
+  )
+  assert found.stress < 5e-4
+  assert found.converged
+  np.testing.assert_allclose(np.linalg.norm(found.prototypes, axis=1), 1, rtol=1e-6)
+  reached = distances(found.prototypes)
+  np.testing.assert_allclose(
+    found.stress, normalised_stress(found.prototypes, chords), atol=1e-5
+  )
+  columns = [spearmanr(a, b)[0] for a, b in zip(reached, CIFAR_100, strict=True)]
+  mean = np.tanh(np.mean(np.arctanh(columns)))
+  np.testing.assert_allclose(mean, 0.8580, atol=1e-4)
+
+
+def test_few_dimensions():
+  similarities = hierarchy.chordal_similarities(CIFAR_100)
+  chords = hierarchy.chordal_distances(CIFAR_100)
+  found = hierarchical(similarities, 20, method="spectral")
+  points = np.asarray(found.prototypes, np.float64)
+  np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-6)
+  np.testing.assert_allclose(found.stress, normalised_stress(points, chords), rtol=1e-4)
+  # The space of the largest eigenvectors: its projection keeps what was laid out.
+  values, vectors = np.linalg.eigh(similarities)
+  best = vectors[:, -20:] * np.sqrt(values[-20:])
+  cosines = (
+    best @ best.T / np.linalg.norm(best, axis=1) / np.linalg.norm(best, axis=1)[:, None]
+  )
+  gap = values[-20] - values[-21]
+  assert gap > 1e-3
+  np.testing.assert_allclose(points @ points.T, cosines, atol=1e-5)
+  full = hierarchical(similarities, 100, method="spectral")
+  assert full.stress < 1e-6 < found.stress
+
+
+def test_classical_is_euclidean_and_off_the_sphere():
+  chords = hierarchy.chordal_distances(CIFAR_100)
+  found = hierarchical(
+    hierarchy.chordal_similarities(CIFAR_100), 99, method="classical"
+  )
+  np.testing.assert_allclose(distances(found.prototypes), chords, atol=1e-5)
+  lengths = np.linalg.norm(found.prototypes, axis=1)
+  np.testing.assert_allclose([lengths.min(), lengths.max()], [0.84, 0.88], atol=5e-3)
+  np.testing.assert_allclose(np.mean(found.prototypes, axis=0), 0, atol=1e-6)
+  line = hierarchical(np.array([[1.0, -1], [-1, 1]]), 3, method="classical")
+  np.testing.assert_allclose(np.abs(line.prototypes), [[1, 0, 0]] * 2, atol=1e-6)
+
+
+def test_one_class():
+  alone = np.ones((1, 1))
+  for method in ("cholesky", "spectral", "classical", "stress"):
+    found = hierarchical(alone, 2, method=method, key=jax.random.key(0))
+    length = 0 if method == "classical" else 1
+    np.testing.assert_allclose(np.linalg.norm(found.prototypes), length, rtol=1e-6)
+    assert found.stress == 0
+
+
+def test_bad_input_is_named(unchecked):
+  similarities = hierarchy.chordal_similarities(MICRO_L)
+  indefinite = hierarchy.chordal_similarities(MICRO_L, beta=20.0)
+  skew = np.array([[1, 0.5], [0.1, 1]])
+  apart = np.array([[1.0, 0, 0], [0, 1, 0.5], [0, 0.5, 1]])
+  for given, dim, options, culprit in (
+    (indefinite, 128, {"method": "cholesky"}, 'definite.*-.*"stress"'),
+    (similarities, 101, {"method": "cholesky"}, '102 classes, got 101; use "stress"'),
+    (np.ones((2, 2)), 2, {"method": "cholesky"}, "definite"),
+    (apart, 1, {"method": "spectral"}, "class 0 at the origin in 1 dim"),
+    (similarities, 4, {}, "needs a key"),
+    (similarities, 4, {"method": "mds"}, "'cholesky', 'spectral'"),
+    (MICRO_L, 4, {}, r"in \[-1, 1\], got"),
+    (skew, 4, {}, "symmetric"),
+    (np.zeros((2, 2)), 4, {}, "1 on the diagonal, got 0"),
+    (similarities[:, :3], 4, {}, r"shape \(102, 102\)"),
+  ):
+    with pytest.raises(ValueError, match=culprit):
+      hierarchical(given, dim, **options)
