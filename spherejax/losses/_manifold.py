@@ -106,8 +106,8 @@ def _walks(
   graph = jnp.where(edges, jnp.exp(jnp.where(edges, balanced, 0)), 0)
   identity = itself.astype(nodes.dtype)
   # Positive definite: the eigenvalues of the graph are in [-1, 1].
-  factor = jax.scipy.linalg.cho_factor(identity - persistence * graph)
-  return (1 - persistence) * jax.scipy.linalg.cho_solve(factor, identity)
+  walks = _numerics.solve_definite(identity - persistence * graph, identity)
+  return (1 - persistence) * walks
 
 
 def _excess(scores: Array, own: Array, margin: Array) -> Array:

@@ -118,11 +118,10 @@ def _ridge(z: Array, y: Array, ridge: Array) -> Array:
     return jnp.zeros((columns, y.shape[1]), y.dtype)
   wide = rows <= columns
   gram = _product(z, z.T) if wide else _product(z.T, z)
-  factor = jax.scipy.linalg.cho_factor(gram + ridge * jnp.eye(len(gram), dtype=z.dtype))
+  matrix = gram + ridge * jnp.eye(len(gram), dtype=z.dtype)
   if wide:
-    dual = jax.scipy.linalg.cho_solve(factor, y)
-    return _product(z.T, dual)
-  return jax.scipy.linalg.cho_solve(factor, _product(z.T, y))
+    return _product(z.T, _numerics.solve_definite(matrix, y))
+  return _numerics.solve_definite(matrix, _product(z.T, y))
 
 
 def _product(x: Array, y: Array) -> Array:
@@ -216,19 +215,9 @@ def zero_shot_prediction(
     scores = _product(_product(z, predictor), embeddings.T)
     return _classes.cross_entropy(scores, own, multiplier)
 
-  # Both fits as one batch: under `vmap`, two batched factorisations beside each other
-  # can wait for each other's threads on a CPU of two cores, for ever.
-  rows = max(len(z_a), len(z_b))
-  stacked_z = jnp.stack([_padded(z, rows) for z in (z_a, z_b)])
-  stacked_own = jnp.stack([_padded(own, rows) for own in (own_a, own_b)])
-  from_a, from_b = jax.vmap(fit)(stacked_z, stacked_own)
+  from_a, from_b = fit(z_a, own_a), fit(z_b, own_b)
   losses = [predict(z_a, own_a, from_b), predict(z_b, own_b, from_a)]
   return jnp.concatenate(losses).astype(dtype)
-
-
-def _padded(x: Array, rows: int) -> Array:
-  """The matrix with rows of zeros at its end; a regression does not see them."""
-  return jnp.pad(x, ((0, rows - len(x)), (0, 0)))
 
 
 def _half(

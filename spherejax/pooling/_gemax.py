@@ -6,7 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
 _HIGHEST = jax.lax.Precision.HIGHEST
@@ -76,5 +76,5 @@ def _solve(gram: Array, ridge: Array, right: Array) -> Array:
   rounding = jax.lax.stop_gradient(10 * jnp.finfo(gram.dtype).eps * trace)
   diagonal = jnp.maximum(ridge, rounding)[:, None, None]
   identity = jnp.eye(gram.shape[1], dtype=gram.dtype)[None]
-  factor = jax.scipy.linalg.cho_factor(gram + diagonal * identity, lower=True)
-  return jax.scipy.linalg.cho_solve(factor, right[..., None])[..., 0]
+  solve = jax.vmap(_numerics.solve_definite)
+  return solve(gram + diagonal * identity, right[..., None])[..., 0]
