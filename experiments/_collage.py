@@ -4,9 +4,9 @@ A collage is one labelled image among images that say nothing about the label; t
 variants are poolings and an additional loss, and share one compiled program.
 """
 
-import concurrent.futures
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
@@ -18,7 +18,7 @@ import tqdm
 from jax import Array
 from jax.typing import ArrayLike
 
-from experiments import _cli
+from experiments import _cli, _threads
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -160,40 +160,55 @@ def one_part(run: Run, config: Settings, variant: Variant, collages, key: Array)
 
 def train(
   config: Settings,
-  seed: int,
+  seeds: Sequence[int],
   variants: dict[str, Variant],
-  collages: dict[str, data.Collages],
+  collages: Sequence[dict[str, data.Collages]],
   progress: tqdm.tqdm,
-) -> dict[str, Run]:
-  """All variants from one seed.
+) -> list[dict[str, Run]]:
+  """All variants from all seeds, each seed with collages of its own.
 
-  They share the first part, which pools by averages: prototypes are chosen among
-  features that mean something already.
+  Those of one seed share the first part, which pools by averages: prototypes are
+  chosen among features that mean something already. A program of this size keeps no
+  second core busy, so two runs go on at a time.
   """
-  init_key, data_key = jax.random.split(jax.random.key(seed))
-  images, average = collages["train"].images, Variant(1.0, 0.0)
-  start = Run(initial_state(init_key, images, config=config), ())
-  some = images[: len(collages["validation"].images)]
-  with concurrent.futures.ThreadPoolExecutor() as pool:  # two programs at a time
-    network = start.state.params["network"]
-    pool.submit(embed, network, some, jnp.float32(1), config=config)
-    start = one_part(start, config, average, collages, data_key)
-  progress.update()
-  network = start.state.params["network"]
-  pooled = embed(network, some, jnp.float32(1), config=config).pooled
-  network = choose_prototypes(network, pooled, path="GSP_0/prototypes")
-  params = start.state.params | {"network": network}
+  keys = [jax.random.split(jax.random.key(seed)) for seed in seeds]
+  states = [
+    initial_state(key, own["train"].images, config=config)
+    for (key, _), own in zip(keys, collages, strict=True)
+  ]
 
-  def rest(variant: Variant) -> Run:
-    run = start._replace(state=start.state.replace(params=params))
-    for _ in range(1, config.parts):
-      run = one_part(run, config, variant, collages, data_key)
-      progress.update()
+  def part(run: Run, variant: Variant, number: int) -> Run:
+    run = one_part(run, config, variant, collages[number], keys[number][1])
+    progress.update()
     return run
 
-  # A program of this size keeps no second core busy by itself.
-  with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    return dict(zip(variants, pool.map(rest, variants.values()), strict=True))
+  def some(number: int) -> Array:
+    own = collages[number]
+    return own["train"].images[: len(own["validation"].images)]
+
+  def start(number: int) -> Run:
+    run = part(Run(states[number], ()), Variant(1.0, 0.0), number)
+    network = run.state.params["network"]
+    pooled = embed(network, some(number), jnp.float32(1), config=config).pooled
+    network = choose_prototypes(network, pooled, path="GSP_0/prototypes")
+    params = run.state.params | {"network": network}
+    return run._replace(state=run.state.replace(params=params))
+
+  def rest(begun: Run, variant: Variant, number: int) -> Run:
+    for _ in range(1, config.parts):
+      begun = part(begun, variant, number)
+    return begun
+
+  with _threads.pool() as pool:
+    first = pool.submit(start, 0)  # compiles for all, and meanwhile:
+    network = states[0].params["network"]
+    pool.submit(embed, network, some(0), jnp.float32(1), config=config)
+    starts = [first.result(), *pool.map(start, range(1, len(seeds)))]
+    runs = [
+      {name: pool.submit(rest, begun, own, number) for name, own in variants.items()}
+      for number, begun in enumerate(starts)
+    ]
+    return [{name: run.result() for name, run in each.items()} for each in runs]
 
 
 def measure(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:

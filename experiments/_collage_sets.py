@@ -158,6 +158,14 @@ def parts(source: Source) -> dict[str, np.ndarray]:
   return dict(zip(PARTS, rows, strict=True))
 
 
+def training_images(source: Source) -> data.Images:
+  """All images of the training part, labelled with their sub-class."""
+  rows = parts(source)["train"]
+  fine, labels = np.unique(source.fine[rows], return_inverse=True)
+  names = tuple(map(str, fine))
+  return data.Images(source.images[rows], labels.astype(np.int32), names)
+
+
 class Part(NamedTuple):
   """One part of a data set, the same labelled images in two forms.
 

@@ -60,6 +60,8 @@ class Settings:
   parts: int = 4
   """Parts of the training: after the first one, which pools by averages, the
   prototypes are chosen."""
+  batch_classes: int = 16
+  """Classes in a batch at most."""
   per_class: int = 4
   """Images of each class in a batch."""
   loss: Decided = "proxy_nca"
@@ -227,7 +229,8 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
   objective = functools.partial(_objective, settings=settings, classes=classes)
   optimizer = _optimizer(settings, tuple(_losses(settings, classes)))
   step = training.make_step(objective, optimizer)
-  sizes = {"num_classes": classes, "per_class": settings.per_class}
+  drawn = min(classes, settings.batch_classes)
+  sizes = {"num_classes": drawn, "per_class": settings.per_class}
 
   def one_step(state, _):
     rows = data.class_balanced_indices(key, table, state.step, **sizes)
@@ -269,6 +272,14 @@ def embed(
 _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
 
 
+def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+  """Parameters or statistics with the backbone's from another network."""
+  if "backbone" not in tree.get("network", {}):
+    return tree
+  network = tree["network"] | {"backbone": other["network"]["backbone"]}
+  return tree | {"network": network}
+
+
 class Run(NamedTuple):
   """A trained network and the mean loss of each part of its training."""
 
@@ -283,12 +294,14 @@ def train(
   images: data.Images,
   progress: tqdm.tqdm,
   *,
+  backbone: training.TrainState | None = None,
   memory: int = 1000,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
-  `memory` features that mean something already.
+  `memory` features that mean something already. Where the state of another training
+  is given, its backbone is the first.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
@@ -297,6 +310,11 @@ def train(
     images.labels, per_class=settings.per_class, label_names=images.label_names
   )
   state = _initial_state(init_key, pixels, settings=settings, classes=classes)
+  if backbone is not None:
+    state = state.replace(
+      params=_with_backbone(state.params, backbone.params),
+      batch_stats=_with_backbone(state.batch_stats, backbone.batch_stats),
+    )
   if not settings.steps:
     return {name: Run(state, ()) for name in variants}
 

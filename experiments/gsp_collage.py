@@ -15,6 +15,7 @@ Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in TFDS_D
 
 import collections
 import dataclasses
+import functools
 import pathlib
 import sys
 import time
@@ -31,8 +32,9 @@ from experiments import (
   _pooled_network,
   _poolings,
   _report,
+  _threads,
 )
-from spherejax import data, plotting
+from spherejax import data, models, plotting, training
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 
@@ -65,6 +67,9 @@ class Config(_pooled_network.Settings):
   """Sharpness of the pooling (DML 5.3.2)."""
   zero_shot_weight: float = 0.5
   """Weight of the zero-shot prediction loss (DML 5.3.2)."""
+  pretraining: int = 2000
+  """Steps in which the backbone learns to tell the sub-classes of single training
+  images apart; 0 begins with random weights."""
   steps: int = 500
   """Training steps."""
   parts: int = 5
@@ -136,39 +141,80 @@ def plan(config: Config) -> list[Trained]:
   return trained
 
 
+class Outcome(NamedTuple):
+  """What became of one training: its figures, and the test collages as it sees them."""
+
+  figures: dict[str, float]
+  result: models.HeadResult
+
+
+def pretrained(
+  config: Config, seed: int, source: _collage_sets.Source, progress: tqdm.tqdm
+) -> training.TrainState | None:
+  """A network that classifies single training images, as the paper's begins with."""
+  if not config.pretraining:
+    return None
+  settings = dataclasses.replace(
+    config, loss="proxy_nca", steps=config.pretraining, learning_rate=1e-3
+  )
+  images = _collage_sets.training_images(source)
+  variants = {"": _pooled_network.AVERAGE}
+  return _pooled_network.train(settings, seed, variants, images, progress)[""].state
+
+
+def outcomes(
+  each: Trained,
+  seed: int,
+  parts: dict[str, _collage_sets.Part],
+  backbone: training.TrainState | None,
+  progress: tqdm.tqdm,
+  tested: str = "test",
+) -> dict[str, Outcome]:
+  """Trains the variants of one program and looks at unseen sub-classes."""
+  train, test = (
+    parts[name].alone if each.alone else parts[name].collages
+    for name in ("train", tested)
+  )
+  runs = _pooled_network.train(
+    each.settings, seed, each.variants, train, progress, backbone=backbone
+  )
+  found = {}
+  for name, trained in runs.items():
+    mass = each.variants[name].mass
+    result = _pooled_network.embed(trained.state, test, each.settings, mass=mass)
+    figures = _collage.measure(result.embeddings, test.labels)
+    if result.weights is not None:
+      figures["weight on the labelled image"] = _collage.foreground_weight(
+        result.weights, parts[tested].foreground
+      )
+    found[name] = Outcome(figures, result)
+  return found
+
+
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
   source = _collage_sets.load(config.images, config.image_size, config.percent)
   figures, last, parts = collections.defaultdict(list), {}, {}
   trainings = plan(config)
-  total = config.seeds * sum(
+  total = config.parts * bool(config.pretraining) + sum(
     1 + len(each.variants) * (config.parts - 1) for each in trainings
   )
-  with tqdm.tqdm(total=total, unit="part", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=config.seeds * total, unit="part", file=sys.stderr) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      key = jax.random.key(seed)
-      parts, last = _collage_sets.collages(source, key, most=config.most), {}
-      for each in trainings:
-        train, test = (
-          parts[name].alone if each.alone else parts[name].collages
-          for name in ("train", "test")
-        )
-        runs = _pooled_network.train(
-          each.settings, seed, each.variants, train, progress
-        )
-        for name, trained in runs.items():
-          result = _pooled_network.embed(
-            trained.state, test, each.settings, mass=each.variants[name].mass
-          )
-          measured = _collage.measure(result.embeddings, test.labels)
-          if result.weights is not None:
-            measured["weight on the labelled image"] = _collage.foreground_weight(
-              result.weights, parts["test"].foreground
-            )
-            last[name] = result
-          for metric, value in measured.items():
+      parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
+      begun = pretrained(config, seed, source, progress)
+      of_seed = functools.partial(
+        outcomes, seed=seed, parts=parts, backbone=begun, progress=progress
+      )
+      last = {}
+      with _threads.pool() as pool:
+        results = list(pool.map(of_seed, trainings))
+      for found in results:
+        for name, outcome in found.items():
+          for metric, value in outcome.figures.items():
             figures[name, metric].append(value)
+        last |= {name: outcome.result for name, outcome in found.items()}
   rows = [
     _report.row(name, metric, values) for (name, metric), values in figures.items()
   ]

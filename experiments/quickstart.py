@@ -78,26 +78,25 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   curves = collections.defaultdict(list)
   last = {}
   total = config.seeds * (1 + len(variants) * (config.parts - 1))
+  seeds = range(config.seed, config.seed + config.seeds)
+  collages = [make_collages(config, jax.random.key(seed)) for seed in seeds]
   with tqdm.tqdm(
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
-    for seed in range(config.seed, config.seed + config.seeds):
-      collages = make_collages(config, jax.random.key(seed))
-      last = {
-        part: {"collages": collages[part], "results": {}} for part in ("seen", "unseen")
-      }
-      runs = _collage.train(config, seed, variants, collages, progress)
-      for name, run_of_variant in runs.items():
-        curves[name].append(run_of_variant.curve)
-        params, mass = run_of_variant.state.params["network"], variants[name].mass
-        for part in ("seen", "unseen"):
-          test = last[part]["collages"]
-          result = _collage.embed(params, test.images, mass, config=config)
-          for metric, value in _collage.measure(result.embeddings, test.labels).items():
-            figures[name, f"{metric} {part}"].append(value)
-          weight = _collage.foreground_weight(result.weights, test.foreground)
-          figures[name, f"weight on the labelled digit, {part}"].append(weight)
-          last[part]["results"][name] = result
+    runs = _collage.train(config, seeds, variants, collages, progress)
+  for own, runs_of_seed in zip(collages, runs, strict=True):
+    last = {part: {"collages": own[part], "results": {}} for part in ("seen", "unseen")}
+    for name, trained in runs_of_seed.items():
+      curves[name].append(trained.curve)
+      params, mass = trained.state.params["network"], variants[name].mass
+      for part in ("seen", "unseen"):
+        test = own[part]
+        result = _collage.embed(params, test.images, mass, config=config)
+        for metric, value in _collage.measure(result.embeddings, test.labels).items():
+          figures[name, f"{metric} {part}"].append(value)
+        weight = _collage.foreground_weight(result.weights, test.foreground)
+        figures[name, f"weight on the labelled digit, {part}"].append(weight)
+        last[part]["results"][name] = result
   rows = [
     _report.row(name, metric, values) for (name, metric), values in figures.items()
   ]
