@@ -135,6 +135,8 @@ NO_OPERATORS = {
   "prototypes.vector_prototypes",
   "prototypes.welch_bound",
   "solvers.fixed_point",
+  "solvers.host_linear_assignment",
+  "solvers.linear_assignment",
   "solvers.newton",
   "solvers.sinkhorn",
   "solvers.sphere_mds",

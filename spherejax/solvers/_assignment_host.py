@@ -1,0 +1,132 @@
+"""Assignment of one matrix on the host: by scipy, its duals, repairs of old results."""
+
+import numpy as np
+
+_BLOCK = 64  # rows; a block of 1000 columns stays in a core's cache
+_REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
+
+
+def check_finite(costs: np.ndarray) -> None:
+  """Raises ValueError that names the first entry which is not finite."""
+  with np.errstate(over="ignore", invalid="ignore"):
+    if np.isfinite(np.sum(costs, dtype=np.float64)):
+      return
+  wrong = np.argwhere(~np.isfinite(costs))
+  if len(wrong):
+    row, column = map(int, wrong[0])
+    value = costs[row, column]
+    raise ValueError(f"costs must be finite, got {value} at [{row}, {column}]")
+
+
+def solve(costs: np.ndarray) -> np.ndarray:
+  """Column of each row."""
+  from scipy.optimize import linear_sum_assignment
+
+  return linear_sum_assignment(costs)[1]
+
+
+def rounding(costs: np.ndarray) -> float:
+  """Differences of costs and duals below this are none."""
+  return 8 * float(np.finfo(np.float64).eps) * float(max(costs.max(), -costs.min()))
+
+
+def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Duals that certify an optimal assignment.
+
+  The column duals are shortest distances from a point at distance 0 to all columns,
+  when row k leads from its own column a_k to column j at c[k, j] - c[k, a_k]: there is
+  no negative cycle, because no exchange lowers the cost. Only rows whose column came
+  nearer are looked at again.
+  """
+  rows, columns = costs.shape
+  own = costs[np.arange(rows), assignment].astype(np.float64)
+  tolerance = rounding(costs)
+  distance = np.zeros(columns)
+  active = np.arange(rows)
+  for _ in range(columns):
+    nearest = np.zeros(columns)
+    for first in range(0, len(active), _BLOCK):
+      some = active[first : first + _BLOCK]
+      offset = distance[assignment[some]] - own[some]
+      reached = np.min(costs[some] + offset[:, None], axis=0)
+      np.minimum(nearest, reached, out=nearest)
+    nearer = nearest < distance - tolerance
+    if not nearer.any():
+      break
+    distance[nearer] = nearest[nearer]
+    active = np.flatnonzero(nearer[assignment])
+  return row_duals(costs, distance), distance
+
+
+def row_duals(costs: np.ndarray, column_dual: np.ndarray) -> np.ndarray:
+  """u_k = min_j (c_kj - v_j)."""
+  blocks = range(0, len(costs), _BLOCK)
+  return np.concatenate(
+    [np.min(costs[b : b + _BLOCK] - column_dual, axis=1) for b in blocks]
+  )
+
+
+def solve_from(
+  costs: np.ndarray, assignment: np.ndarray, column_dual: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+  """Columns, duals and the number of rows matched anew, from an earlier result."""
+  rows, columns = costs.shape
+  dual = np.where(np.isfinite(column_dual), column_dual, 0)
+  inside = (assignment >= 0) & (assignment < columns)
+  chosen = np.where(inside, assignment, 0)
+  unique = np.zeros(rows, bool)
+  unique[np.unique(assignment, return_index=True)[1]] = True
+  kept = inside & unique
+  own = costs[np.arange(rows), chosen]
+  tolerance = rounding(costs)
+  while True:
+    if rows < columns:  # a free column must be at 0
+      free = np.ones(columns, bool)
+      free[chosen[kept]] = False
+      dual = np.where(free, 0, np.minimum(dual, 0))
+    least = row_duals(costs, dual)
+    tight = kept & (own - dual[chosen] <= least + tolerance)
+    settled = rows == columns or np.array_equal(tight, kept)
+    kept = tight
+    if settled:
+      break
+  new = int(rows - kept.sum())
+  if new == 0:
+    return chosen, least, dual, 0
+  if new * _REPAIRED > rows:
+    found = solve(costs)
+    return found, *duals(costs, found), rows
+  owner = np.full(columns, -1)
+  owner[chosen[kept]] = np.flatnonzero(kept)
+  for row in np.flatnonzero(~kept):
+    _augment(costs, dual, owner, int(row))
+  matched = np.flatnonzero(owner >= 0)
+  result = np.empty(rows, int)
+  result[owner[matched]] = matched
+  return result, row_duals(costs, dual), dual, new
+
+
+def _augment(costs: np.ndarray, dual: np.ndarray, owner: np.ndarray, root: int) -> None:
+  """Gives the row a column, by the shortest path; changes duals and owners."""
+  columns = len(dual)
+  distance = np.full(columns, np.inf)
+  previous = np.full(columns, -1)
+  known = np.zeros(columns, bool)
+  row, column, length, slack = root, -1, 0.0, 0.0
+  while True:
+    x = costs[row] - dual + (length - slack)
+    shorter = (x < distance) & ~known
+    distance[shorter] = x[shorter]
+    previous[shorter] = column
+    column = int(np.argmin(np.where(known, np.inf, distance)))
+    length = distance[column]
+    row = int(owner[column])
+    if row < 0:
+      break
+    known[column] = True
+    slack = costs[row, column] - dual[column]
+  dual[known] += distance[known] - length
+  while previous[column] >= 0:
+    owner[column] = owner[previous[column]]
+    column = int(previous[column])
+  owner[column] = root

@@ -1,0 +1,205 @@
+"""Assignments: scipy and brute force, certificates, warm starts, invariances, edges."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from spherejax import solvers
+
+SOLVE = jax.jit(solvers.linear_assignment)
+AGAIN = jax.jit(lambda costs, *start: solvers.linear_assignment(costs, start=start))
+SHAPES = ((5, 5), (4, 7))  # each with a batch of 8: few programs
+
+
+def random_costs(shape, kind, seed=0):
+  """Normal costs, costs of few values (with many ties), or all the same."""
+  rng = np.random.default_rng([seed, *shape])
+  if kind == "random":
+    return rng.normal(size=(8, *shape)).astype(np.float32)
+  return rng.integers(3 if kind == "tied" else 1, size=(8, *shape)).astype(np.float32)
+
+
+def least_cost(costs):
+  """By all injections of the rows into the columns."""
+  rows, columns = costs.shape
+  return min(
+    sum(float(costs[k, j]) for k, j in enumerate(chosen))
+    for chosen in itertools.permutations(range(columns), rows)
+  )
+
+
+def certify(costs, result, atol):
+  """Distinct columns, their cost, duals below all costs, and a sum of theirs."""
+  rows, columns = costs.shape
+  assignment, cost, u, v, augmentations = (np.asarray(part) for part in result)
+  assert assignment.dtype == np.int32
+  assert len(set(assignment.tolist())) == rows
+  chosen = costs[np.arange(rows), assignment].astype(np.float64)
+  np.testing.assert_allclose(cost, chosen.sum(), atol=atol)
+  slack = costs - u[:, None] - v[None]
+  assert slack.min() >= -atol
+  np.testing.assert_allclose(slack[np.arange(rows), assignment], 0, atol=atol)
+  free = np.setdiff1d(np.arange(columns), assignment)
+  np.testing.assert_array_equal(v[free], 0)
+  np.testing.assert_allclose(u.sum() + v.sum(), chosen.sum(), atol=atol)
+  assert 0 <= augmentations <= rows
+
+
+def one(result, index):
+  return solvers.Assignment(*(np.asarray(part)[index] for part in result))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["random", "tied", "equal"])
+def test_least_cost_with_certificate_on_both_paths(shape, kind):
+  costs = random_costs(shape, kind)
+  results = SOLVE(costs)
+  for index, problem in enumerate(costs):
+    expected = least_cost(problem)
+    on_host = solvers.host_linear_assignment(problem, duals=True)
+    for result in (one(results, index), on_host):
+      np.testing.assert_allclose(result.cost, expected, atol=1e-5)
+      certify(problem, result, 1e-5)
+      assert result.augmentations == shape[0]
+      if kind == "equal":
+        np.testing.assert_array_equal(result.assignment, np.arange(shape[0]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["random", "tied"])
+def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind):
+  costs = random_costs(shape, kind)
+  before = SOLVE(costs)
+  start = before.assignment, before.column_dual
+  same = AGAIN(costs, *start)
+  np.testing.assert_array_equal(same.augmentations, 0)
+  np.testing.assert_array_equal(same.assignment, before.assignment)
+  for size in (0.05, 1.0):
+    drift = size * random_costs(shape, "random", seed=1)
+    after = AGAIN(costs + drift, *start)
+    for index, problem in enumerate(costs + drift):
+      certify(problem, one(after, index), 1e-5)
+      on_host = solvers.host_linear_assignment(
+        problem, start=tuple(np.asarray(part)[index] for part in start)
+      )
+      certify(problem, on_host, 1e-5)
+      np.testing.assert_allclose(on_host.cost, least_cost(problem), atol=1e-5)
+
+
+def test_any_start_at_all_is_repaired():
+  """Doubled, absent and foreign columns; duals that are wrong or not numbers."""
+  costs = random_costs((4, 7), "random")
+  assignment = np.array([[0, 0, -1, 9]] * 8, np.int32)
+  duals = np.random.default_rng(3).normal(size=(8, 7)).astype(np.float32)
+  duals[4:, 2] = np.nan
+  results = AGAIN(costs, assignment, duals)
+  for index, problem in enumerate(costs):
+    certify(problem, one(results, index), 1e-5)
+    start = assignment[index], duals[index]
+    certify(problem, solvers.host_linear_assignment(problem, start=start), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(60, 60), (40, 70)])
+def test_larger_ones_agree_with_scipy_after_few_augmentations(shape):
+  rng = np.random.default_rng(0)
+  costs = rng.uniform(size=shape)
+  result = solvers.host_linear_assignment(costs, duals=True)
+  certify(costs, result, 1e-12)
+  np.testing.assert_array_equal(result.assignment, linear_sum_assignment(costs)[1])
+  # Rows must leave their columns, which are at 0: no others become dearer.
+  leaving = np.flatnonzero(result.column_dual[result.assignment] == 0)[:3]
+  worse = costs.copy()
+  worse[leaving, result.assignment[leaving]] += 1
+  start = result.assignment, result.column_dual
+  after = solvers.host_linear_assignment(worse, start=start)
+  certify(worse, after, 1e-12)
+  chosen = linear_sum_assignment(worse)[1]
+  np.testing.assert_allclose(after.cost, worse[np.arange(shape[0]), chosen].sum())
+  assert 0 < after.augmentations <= shape[0] / 8
+  one_of_both = np.stack([costs, worse]).astype(np.float32)
+  for problem, found in zip(
+    one_of_both, zip(*SOLVE(one_of_both), strict=True), strict=True
+  ):
+    certify(problem, solvers.Assignment(*found), 1e-4)
+
+
+def test_shifted_and_permuted_costs():
+  costs = random_costs((5, 5), "random")
+  rng = np.random.default_rng(5)
+  shift = rng.normal(size=(8, 5, 1)), rng.normal(size=(8, 1, 5))
+  shifted = (costs + shift[0] + shift[1]).astype(np.float32)
+  rows, columns = rng.permutation(5), rng.permutation(5)
+  plain, other = SOLVE(costs), SOLVE(shifted)
+  permuted = SOLVE(costs[:, rows][:, :, columns])
+  np.testing.assert_array_equal(other.assignment, plain.assignment)
+  total = shift[0].sum((1, 2)) + shift[1].sum((1, 2))
+  np.testing.assert_allclose(other.cost, plain.cost + total, atol=1e-5)
+  back = columns[np.asarray(permuted.assignment)]
+  np.testing.assert_array_equal(back, np.asarray(plain.assignment)[:, rows])
+
+
+def test_vmap_is_the_batch_and_the_cost_has_the_entries_as_its_derivative():
+  costs = random_costs((5, 5), "random")
+  batch = SOLVE(costs)
+  mapped = jax.jit(jax.vmap(jax.vmap(solvers.linear_assignment)))(
+    costs.reshape(2, 4, 5, 5)
+  )
+  for ours, theirs in zip(mapped, batch, strict=True):
+    np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs)
+
+  def total(costs):
+    return jnp.sum(solvers.linear_assignment(costs).cost)
+
+  gradient = jax.jit(jax.grad(total))(costs)
+  chosen = np.asarray(batch.assignment)[:, :, None] == np.arange(5)
+  np.testing.assert_array_equal(gradient, chosen)
+
+
+def test_entries_that_are_not_finite():
+  costs = random_costs((5, 5), "random")
+  broken = costs.copy()
+  broken[0, 1, 2], broken[1, 0, 0], broken[2] = np.nan, np.inf, 1e38
+  good = SOLVE(costs)
+  results = SOLVE(broken)
+  started = AGAIN(broken, good.assignment, good.column_dual)
+  for result in (results, started):
+    assert np.isnan(np.asarray(result.cost)[:3]).all()
+    np.testing.assert_array_equal(result.assignment[:3], [np.arange(5)] * 3)
+    np.testing.assert_array_equal(result.column_dual[:3], 0)
+    np.testing.assert_array_equal(result.assignment[3:], good.assignment[3:])
+  with pytest.raises(ValueError, match=r"finite, got nan at \[1, 2\]"):
+    solvers.host_linear_assignment(broken[0])
+  with pytest.raises(ValueError, match=r"finite, got inf at \[0, 0\]"):
+    solvers.host_linear_assignment(broken[1], start=(np.arange(5), np.zeros(5)))
+  huge = np.full((2, 2), 5e307)  # finite, though their sum is not
+  np.testing.assert_array_equal(solvers.host_linear_assignment(huge).assignment, [0, 1])
+
+
+def test_one_row_and_half_precision():
+  result = solvers.host_linear_assignment(np.ones((1, 1)), duals=True)
+  assert result.assignment == [0]
+  assert result.row_dual == [1.0]
+  assert solvers.host_linear_assignment(np.ones((1, 1))).row_dual is None
+  costs = jnp.asarray(random_costs((5, 5), "tied"), jnp.bfloat16)
+  half = SOLVE(costs)
+  assert half.cost.dtype == half.column_dual.dtype == jnp.bfloat16
+  np.testing.assert_array_equal(half.cost, SOLVE(costs.astype(jnp.float32)).cost)
+
+
+@pytest.mark.parametrize(
+  "solve", [solvers.linear_assignment, solvers.host_linear_assignment]
+)
+def test_wrong_arguments_name_the_culprit(unchecked, solve):
+  for costs in (np.ones((3, 2)), np.ones((0, 2))):
+    with pytest.raises(ValueError, match=r"1 <= rows <= columns, got \(., 2\)"):
+      solve(costs)
+  with pytest.raises(TypeError, match="costs must be floating, got dtype int"):
+    solve(np.ones((2, 2), int))
+  with pytest.raises(ValueError, match=r"column duals must have shape \(2,\)"):
+    solve(np.ones((2, 2)), start=(np.arange(2), np.ones(3)))
+  with pytest.raises(TypeError, match="assignment must be integers, got dtype float"):
+    solve(np.ones((2, 2)), start=(np.ones(2), np.ones(2)))
