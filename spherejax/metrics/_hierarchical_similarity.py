@@ -1,0 +1,161 @@
+"""Retrieval judged by similarities of classes instead of right and wrong."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.metrics import _hierarchy, _nearest
+
+
+class HierarchicalSimilarity(NamedTuple):
+  """What `hierarchical_similarity` returns."""
+
+  values: Float[Array, "queries k"]
+  """HS@1 to HS@k of every query; 0 where `counted` is False."""
+  counted: Bool[Array, " queries"]
+  """Whether the query has a reference at all."""
+
+
+def hierarchical_similarity(
+  embeddings: Float[ArrayLike, "queries dim"],
+  labels: Int[ArrayLike, " queries"],
+  class_similarities: Real[ArrayLike, "classes classes"],
+  *,
+  k: int = 250,
+  distance: str = "cosine",
+  block_size: int = 128,
+) -> HierarchicalSimilarity:
+  """Similarity of the k nearest to the query, over the best possible (HS@1 ... HS@k).
+
+      HS@k_i = sum_{r <= k} s(y_i, y_(r)) / sum_{r <= k} (r-th largest s(y_i, y_j))
+
+  All examples are queries, and the references of the others: (r) is the r-th nearest
+  one, itself left out by its index, ties to the lowest index. The best order of a class
+  depends on the sizes of the classes only, whatever they are. The similarities are
+  positive, so a random order is not 0.
+
+  Args:
+    embeddings: [queries, dim], floating.
+    labels: [queries], integer in [0, classes).
+    class_similarities: [classes, classes], above 0:
+      `hierarchy.chordal_similarities`, or one minus `hierarchy.lca_distances`, where a
+      class that is unlike the query's may have 0.
+    k: static. Beyond the number of references, the whole list counts.
+    distance: "cosine" (of the angle between rows), "squared_euclidean" or "dot".
+      Static.
+    block_size: static. Queries ranked at once; memory is block_size x queries.
+
+  Returns:
+    HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
+    `embeddings`. HS@50, say, is `mean_where(values[:, 49], counted)`; a query whose
+    best sum is still 0 has the value 0 there.
+
+  Raises:
+    TypeError: embeddings not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside, or an unknown distance.
+
+  Differentiable in: nothing. Cost: O(queries^2 (dim + log queries)) time, O(queries k)
+  memory beyond the blocks.
+
+  Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
+  retrieval", eq. 8; DIST, article IV.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]])
+    >>> similarities = jnp.array([[1.0, 0.5], [0.5, 1.0]])
+    >>> spherejax.metrics.hierarchical_similarity(
+    ...   x, jnp.array([0, 1, 0, 1]), similarities, k=2).values
+    Array([[0.5      , 1.       ],
+           [0.5      , 0.6666667],
+           [0.5      , 1.       ],
+           [0.5      , 1.       ]], dtype=float32)
+  """
+  embeddings = jnp.asarray(embeddings)
+  _checks.rank("embeddings", embeddings, 2)
+  _checks.floating("embeddings", embeddings)
+  _checks.count("k", k)
+  dtype = _numerics.compute_dtype(embeddings.dtype)
+  similar = jnp.asarray(class_similarities)
+  _checks.rank("class_similarities", similar, 2)
+  classes = len(similar)
+  _checks.shape("class_similarities", similar, (classes, classes), "its rows")
+  labels = _hierarchy.known_labels(labels, embeddings, classes)
+  size = len(embeddings)
+  length = min(k, size - 1)
+  if length < 1:
+    return HierarchicalSimilarity(
+      jnp.zeros((size, k), embeddings.dtype), jnp.zeros(size, bool)
+    )
+  order = _nearest.nearest(
+    embeddings,
+    embeddings,
+    k=length,
+    exclude=jnp.arange(size, dtype=jnp.int32),
+    distance=distance,
+    block_size=block_size,
+  )
+  values = _curves(order, labels, similar.astype(dtype))
+  # Beyond the whole list nothing changes.
+  values = jnp.pad(values, ((0, 0), (0, k - length)), mode="edge")
+  return HierarchicalSimilarity(values.astype(embeddings.dtype), jnp.ones(size, bool))
+
+
+@jax.jit
+def _curves(order: Array, labels: Array, similar: Array) -> Array:
+  """[queries, k], sums over the first k as shares of the best sums."""
+  length = order.shape[1]
+  counts = jnp.bincount(labels, length=len(similar)).astype(jnp.int32)
+  ranks = jnp.arange(1, length + 1, dtype=jnp.int32)
+
+  def best(row: Array, own: Array) -> Array:
+    # Similarities in falling order, each as often as its class has references.
+    falling = jnp.argsort(-row)
+    others = counts - (jnp.arange(len(row)) == own)
+    until = jnp.cumsum(others[falling])
+    place = jnp.searchsorted(until, ranks)
+    return jnp.cumsum(row[falling][jnp.minimum(place, len(row) - 1)])
+
+  ideal = jax.vmap(best)(similar, jnp.arange(len(similar), dtype=jnp.int32))
+  reached = jnp.cumsum(similar[labels[:, None], labels[order]], axis=1)
+  return _numerics.divide(reached, ideal[labels])
+
+
+def average_hierarchical_similarity(
+  values: Float[ArrayLike, "*queries k"],
+) -> Float[Array, "*queries"]:
+  """Area under the curve of HS@1 to HS@K, as a mean (AHS@K).
+
+      AHS@K = 1/(K - 1) sum_{k < K} (HS@k + HS@(k+1)) / 2
+
+  Args:
+    values: [..., K], floating, K >= 2: of `hierarchical_similarity`, one curve for
+      each query, or their mean.
+
+  Returns:
+    [...], dtype of `values`. 1 for the ideal order.
+
+  Raises:
+    TypeError: values not floating.
+    ValueError: fewer than two ranks.
+
+  Differentiable in: values. Cost: one read.
+
+  Source: DIST, article IV, K = 250, in its released code; Barz and Denzler 2019 divide
+  by K.
+
+  Example:
+    >>> spherejax.metrics.average_hierarchical_similarity(jnp.array([1.0, 0.5, 0.75]))
+    Array(0.6875, dtype=float32)
+  """
+  values = jnp.asarray(values)
+  _checks.floating("values", values)
+  if values.ndim < 1 or values.shape[-1] < 2:
+    raise ValueError(f"values must have two ranks or more, got shape {values.shape}")
+  wide = _numerics.upcast(values)
+  middles = (wide[..., :-1] + wide[..., 1:]) / 2
+  return jnp.mean(middles, axis=-1).astype(values.dtype)

@@ -1,0 +1,288 @@
+"""How good predictions are, and how bad mistakes, by distances of the classes."""
+
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.metrics import _order
+
+
+class Severity(NamedTuple):
+  """How far predictions are from the truth; what `severity` returns."""
+
+  distances: Float[Array, " batch"]
+  """Distance of the predicted class from the true one."""
+  mistaken: Bool[Array, " batch"]
+  """True where the prediction is wrong."""
+
+
+def top_k(
+  scores: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  k: int = 1,
+) -> Float[Array, " batch"]:
+  """Top-k accuracy: 1 where the class is among the k with the largest scores.
+
+  Args:
+    scores: [batch, classes], floating: logits, probabilities, cosines, or the negative
+      of distances or of `conditional_risk`. Ties go to the lowest class, NaN is last.
+    labels: [batch], integer in [0, classes).
+    k: static, at most the number of classes.
+
+  Returns:
+    [batch], dtype of `scores`; average with `mean`. 0 for a traced label outside.
+
+  Raises:
+    TypeError: scores not floating, labels not integers, k not a static integer.
+    ValueError: shapes do not match, a known label outside, or k above classes.
+
+  Differentiable in: nothing. Cost: O(batch classes log classes).
+
+  Source: Russakovsky et al. 2015, "ImageNet large scale visual recognition challenge".
+
+  Example:
+    >>> scores = jnp.array([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3]])
+    >>> spherejax.metrics.top_k(scores, jnp.array([2, 2]), k=2)
+    Array([1., 0.], dtype=float32)
+  """
+  first, labels, dtype = _first(scores, labels, k)
+  return jnp.any(first == labels[:, None], axis=1).astype(dtype)
+
+
+def average_hierarchical_distance(
+  scores: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  k: int = 1,
+) -> Float[Array, " batch"]:
+  """Mean distance of the k classes with the largest scores from the true one (AHD@k).
+
+      AHD@k_i = 1/k sum_{j among the first k} D(y_i, j)
+
+  For k = 1, where the right class counts with 0, it is the average hierarchical cost.
+
+  Args:
+    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    labels: [batch], integer in [0, classes).
+    class_distances: [classes, classes], such as `hierarchy.path_distances`.
+    k: static, at most the number of classes.
+
+  Returns:
+    [batch], dtype of `scores`; average with `mean`. NaN for a traced label outside.
+
+  Raises:
+    TypeError: scores not floating, labels not integers, k not a static integer.
+    ValueError: shapes do not match, a known label outside, or k above classes.
+
+  Differentiable in: class_distances. Cost: O(batch classes log classes).
+
+  Source: DIST, article IV (of path distances, over all examples); Garnot and Landrieu
+  2021, "Leveraging class hierarchies with metric-guided prototype learning" (k = 1).
+
+  Example:
+    >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])
+    >>> scores = jnp.array([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3]])
+    >>> spherejax.metrics.average_hierarchical_distance(
+    ...   scores, jnp.array([2, 1]), distances, k=2)
+    Array([2., 1.], dtype=float32)
+  """
+  first, labels, dtype = _first(scores, labels, k)
+  rows = _rows(class_distances, labels, jnp.asarray(scores))
+  return jnp.mean(jnp.take_along_axis(rows, first, axis=1), axis=1).astype(dtype)
+
+
+def severity(
+  scores: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  class_distances: Real[ArrayLike, "classes classes"],
+) -> Severity:
+  """How far a prediction is from the truth, and whether it is a mistake.
+
+      severity_i = D(y_i, argmax_k scores_ik)      over the mistakes
+
+  `mean_where(*severity(...))` is the mean severity of the mistakes, NaN without one.
+  AHD@1 is that times the error rate.
+
+  Args:
+    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    labels: [batch], integer in [0, classes).
+    class_distances: [classes, classes]: `hierarchy.lca_heights` as in the paper, or
+      `hierarchy.path_distances`.
+
+  Returns:
+    Severity(distances, mistaken), [batch] each, in the dtype of `scores`. NaN for a
+    traced label outside.
+
+  Raises:
+    TypeError: scores not floating, labels not integers.
+    ValueError: shapes do not match, or a known label outside.
+
+  Differentiable in: class_distances. Cost: O(batch classes log classes).
+
+  Source: Bertinetto et al. 2020, "Making better mistakes", section 4.
+
+  Example:
+    >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])
+    >>> scores = jnp.array([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3]])
+    >>> found = spherejax.metrics.severity(scores, jnp.array([2, 1]), distances)
+    >>> spherejax.metrics.mean_where(*found)
+    Array(4., dtype=float32)
+  """
+  first, labels, dtype = _first(scores, labels, 1)
+  rows = _rows(class_distances, labels, jnp.asarray(scores))
+  chosen = jnp.take_along_axis(rows, first, axis=1)[:, 0]
+  return Severity(chosen.astype(dtype), first[:, 0] != labels)
+
+
+def hierarchical_precision(
+  scores: Float[ArrayLike, "batch classes"],
+  labels: Int[ArrayLike, " batch"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  k: int,
+  rank_offset: int = 0,
+) -> Float[Array, " batch"]:
+  """Share of the k predicted classes that are near the true one (HP@k).
+
+      HP@k_i = |first k  &  N_i| / k
+      N_i = {j : D(y_i, j) <= the (k + rank_offset)-th smallest entry of row y_i}
+
+  The true class counts among the near ones, and so do all at the same distance as the
+  last: there may be more than k.
+
+  Args:
+    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    labels: [batch], integer in [0, classes).
+    class_distances: [classes, classes], such as `hierarchy.path_distances`.
+    k: static, at most the number of classes.
+    rank_offset: static. 0 is the definition; 2 is what the article's released code
+      does, for comparison with its figures: it admits far more classes.
+
+  Returns:
+    [batch], dtype of `scores`, in [0, 1]; average with `mean`. NaN for a traced label
+    outside.
+
+  Raises:
+    TypeError: scores not floating, labels not integers, k not a static integer.
+    ValueError: shapes do not match, a known label outside, or k + rank_offset above
+      classes.
+
+  Differentiable in: nothing. Cost: O(batch classes log classes).
+
+  Source: DIST, article IV; Frome et al. 2013, "DeViSE: a deep visual-semantic embedding
+  model".
+
+  Example:
+    >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])
+    >>> scores = jnp.array([[0.1, 0.7, 0.2], [0.3, 0.4, 0.3]])
+    >>> spherejax.metrics.hierarchical_precision(
+    ...   scores, jnp.array([0, 1]), distances, k=2)
+    Array([0.5, 1. ], dtype=float32)
+  """
+  _checks.count("rank_offset", rank_offset, 0)
+  first, labels, dtype = _first(scores, labels, k)
+  classes = jnp.asarray(scores).shape[1]
+  if k + rank_offset > classes:
+    raise ValueError(
+      f"k + rank_offset must be at most the {classes} classes, got {k + rank_offset}"
+    )
+  rows = _rows(class_distances, labels, jnp.asarray(scores))
+  radius = jnp.sort(rows, axis=1)[:, k + rank_offset - 1, None]
+  near = jnp.take_along_axis(rows, first, axis=1) <= radius
+  share = jnp.mean(near.astype(rows.dtype), axis=1)
+  return jnp.where(jnp.isnan(rows[:, 0]), jnp.nan, share).astype(dtype)
+
+
+def conditional_risk(
+  probabilities: Float[ArrayLike, "batch classes"],
+  class_distances: Real[ArrayLike, "classes classes"],
+) -> Float[Array, "batch classes"]:
+  """Expected distance of every possible prediction from the truth.
+
+      risk_ik = sum_j D_kj p_ij
+
+  The prediction of least risk makes milder mistakes than the most probable class; the
+  negative risk serves the measures as `scores`. Where a probability exceeds 1/2, and
+  with all distances equal, both predictions are the same.
+
+  Args:
+    probabilities: [batch, classes], floating.
+    class_distances: [classes, classes]: D_kj is the cost of predicting k for j.
+
+  Returns:
+    [batch, classes], dtype of `probabilities`.
+
+  Raises:
+    TypeError: probabilities not floating.
+    ValueError: shapes do not match.
+
+  Differentiable in: probabilities, class_distances. Cost: O(batch classes^2).
+
+  Source: Karthik et al. 2021, "No cost likelihood manipulation at test time for making
+  better mistakes in deep networks".
+
+  Example:
+    >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])
+    >>> probabilities = jnp.array([[0.3, 0.3, 0.4]])
+    >>> spherejax.metrics.conditional_risk(probabilities, distances)
+    Array([[2.2, 2.2, 2.4]], dtype=float32)
+  """
+  probabilities = jnp.asarray(probabilities)
+  _checks.rank("probabilities", probabilities, 2)
+  _checks.floating("probabilities", probabilities)
+  wide = _numerics.upcast(probabilities)
+  costs = _square(class_distances, wide)
+  risk = jnp.matmul(wide, costs.T, precision=_order.HIGHEST)
+  return risk.astype(probabilities.dtype)
+
+
+def known_labels(labels: ArrayLike, scores: Array, classes: int) -> Array:
+  """Labels of the rows of `scores`; raises for known ones outside the classes."""
+  found = jnp.asarray(labels)
+  _checks.labels(found, scores)
+  if not isinstance(found, jax.core.Tracer):
+    known = np.asarray(found)
+    wrong = known[(known < 0) | (known >= classes)]
+    if wrong.size:
+      raise ValueError(f"labels must be in [0, {classes}), got {wrong[0]}")
+  return found
+
+
+def _first(
+  scores: ArrayLike, labels: ArrayLike, k: int
+) -> tuple[Array, Array, jnp.dtype]:
+  """[batch, k], the classes with the largest scores, the labels, and the type."""
+  scores = jnp.asarray(scores)
+  _checks.rank("scores", scores, 2)
+  _checks.floating("scores", scores)
+  classes = scores.shape[1]
+  _checks.count("k", k)
+  if k > classes:
+    raise ValueError(f"k must be at most the {classes} classes, got {k}")
+  known = known_labels(labels, scores, classes)
+  wide = _numerics.upcast(scores)
+  keys = _order.keys(wide, jnp.zeros_like(wide), "dot")
+  return jax.lax.top_k(~keys, k)[1], known, scores.dtype
+
+
+def _square(class_distances: ArrayLike, scores: Array) -> Array:
+  apart = jnp.asarray(class_distances)
+  _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
+  return apart.astype(scores.dtype)
+
+
+def _rows(class_distances: ArrayLike, labels: Array, scores: Array) -> Array:
+  """[batch, classes], distances from the true class; NaN for a label outside."""
+  square = _square(class_distances, _numerics.upcast(scores))
+  inside = (labels >= 0) & (labels < len(square))
+  rows = jnp.take(square, labels, axis=0, mode="clip")
+  return jnp.where(inside[:, None], rows, jnp.nan)

@@ -1,0 +1,181 @@
+"""How well distances of prototypes follow those of a class tree, by ranks."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Real
+
+from spherejax import _checks, _numerics
+
+# Keeps the inverse hyperbolic tangent of a perfect correlation finite.
+_CLIP = 1e-6
+
+
+class MeanCorrelation(NamedTuple):
+  """What `mean_correlation` returns."""
+
+  mean: Float[Array, ""]
+  """tanh of the mean of artanh of the classes that count; NaN without one."""
+  correlations: Float[Array, " classes"]
+  """Rank correlation of each class, NaN where it does not count; not clipped
+  away from 1."""
+  counted: Bool[Array, " classes"]
+  """Whether the class is kept and neither of its columns is constant."""
+
+
+def mean_correlation(
+  distances: Float[ArrayLike, "classes classes"],
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  include_diagonal: bool = True,
+  where: Bool[ArrayLike, " classes"] | None = None,
+) -> MeanCorrelation:
+  """Mean rank correlation of learned and given distances of classes.
+
+      r_c = Spearman's correlation of column c of both matrices
+      mean = tanh(1/C sum_c artanh(r_c))
+
+  Ties have their average rank. A tree has few different distances and learned ones do
+  not tie, so that not even a perfect order reaches 1: always report
+  `mean_correlation_ceiling` beside it. Values of different trees are not comparable
+  without.
+
+  Args:
+    distances: [classes, classes], floating: of learned proxies, or of the means of
+      classes (chords in the article).
+    class_distances: [classes, classes], such as `hierarchy.path_distances`.
+    include_diagonal: whether the zeros of the diagonal take part, as in the article;
+      they lift even random distances above 0. Static.
+    where: [classes], boolean, True keeps a class as column and as row: living ones,
+      say. None keeps all.
+
+  Returns:
+    MeanCorrelation(mean, correlations, counted), dtype of `distances`. Correlations
+    are clipped to 1e-6 from -1 and 1 before artanh, else one perfect class would make
+    the mean 1. A class with a NaN or infinite distance does not count.
+
+  Raises:
+    TypeError: distances not floating, where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: O(classes^2 log classes).
+
+  Source: DIST, article IV. Differs from it: the clipping.
+
+  Example:
+    >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
+    >>> found = spherejax.metrics.mean_correlation(
+    ...   jnp.array([[0, 0.3, 0.9], [0.3, 0, 0.8], [0.9, 0.8, 0]]), given)
+    >>> found.correlations
+    Array([1.       , 1.       , 0.8660254], dtype=float32)
+    >>> spherejax.metrics.mean_correlation_ceiling(given)
+    Array(0.99994713, dtype=float32)
+  """
+  learned, given, kept = _matrices(
+    distances, class_distances, include_diagonal, where, "distances"
+  )
+  return _correlate(learned, given, kept, dtype=jnp.asarray(distances).dtype)
+
+
+def mean_correlation_ceiling(
+  class_distances: Real[ArrayLike, "classes classes"],
+  *,
+  include_diagonal: bool = True,
+  where: Bool[ArrayLike, " classes"] | None = None,
+) -> Float[Array, ""]:
+  """The mean correlation of distances without ties that are in perfect order.
+
+      r_c = Spearman's correlation of column c with itself, its ties broken
+
+  in any way: all give the same. It is 1 only where nothing ties.
+
+  Args:
+    class_distances: [classes, classes], such as `hierarchy.path_distances`.
+    include_diagonal: as in `mean_correlation`. Static.
+    where: [classes], boolean, True keeps. None keeps all.
+
+  Returns:
+    Scalar in the default type; NaN where every column is constant.
+
+  Raises:
+    TypeError: where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: O(classes^2 log classes).
+
+  Source: none; the proxies that DIST, article IV, lays out after its trees reach it.
+
+  Example:
+    >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
+    >>> spherejax.metrics.mean_correlation_ceiling(given)
+    Array(0.99994713, dtype=float32)
+  """
+  given = jnp.asarray(class_distances).astype(jnp.result_type(float))
+  _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
+  keys = jnp.where(kept, given, jnp.inf)
+  unequal = jnp.argsort(jnp.argsort(keys, axis=0), axis=0).astype(given.dtype)
+  return _correlate(unequal, given, kept, dtype=given.dtype).mean
+
+
+def _matrices(
+  distances: ArrayLike,
+  class_distances: ArrayLike,
+  include_diagonal: bool,
+  where: ArrayLike | None,
+  name: str,
+) -> tuple[Array, Array, Array]:
+  """Both matrices, and which of their entries take part."""
+  learned = jnp.asarray(distances)
+  _checks.rank(name, learned, 2)
+  _checks.floating(name, learned)
+  size = len(learned)
+  _checks.shape(name, learned, (size, size), "its rows")
+  given = jnp.asarray(class_distances)
+  _checks.shape("class_distances", given, learned.shape, name)
+  rows = jnp.ones(size, bool) if where is None else jnp.asarray(where)
+  _checks.mask(rows, (size,))
+  kept = rows[:, None] & rows[None]
+  if not include_diagonal:
+    kept &= ~jnp.eye(size, dtype=bool)
+  wide = _numerics.upcast(learned)
+  return wide, given.astype(wide.dtype), kept
+
+
+def _ranks(values: Array, kept: Array) -> Array:
+  """[rows, columns], average ranks among the kept entries of a column, centred."""
+  # Behind the largest kept value, so that searching finds kept entries only.
+  keys = jnp.sort(jnp.where(kept, values, jnp.inf), axis=0)
+
+  def of_column(ordered: Array, column: Array) -> Array:
+    before = jnp.searchsorted(ordered, column, side="left")
+    until = jnp.searchsorted(ordered, column, side="right")
+    return (before + until).astype(column.dtype) / 2
+
+  ranks = jax.vmap(of_column, 1, 1)(keys, values)
+  number = jnp.sum(kept, axis=0, dtype=jnp.int32).astype(values.dtype)
+  return jnp.where(kept, ranks - number[None] / 2, 0)
+
+
+@functools.partial(jax.jit, static_argnames=("dtype",))
+def _correlate(
+  learned: Array, given: Array, kept: Array, *, dtype: jnp.dtype
+) -> MeanCorrelation:
+  finite = jnp.all(jnp.where(kept, jnp.isfinite(learned + given), True), axis=0)
+  first, second = _ranks(learned, kept), _ranks(given, kept)
+  product = jnp.sum(first * second, axis=0)
+  size = _numerics.norm(first, axis=0) * _numerics.norm(second, axis=0)
+  counted = finite & (size > 0)
+  r = jnp.clip(_numerics.divide(product, size), -1, 1)
+  angles = jnp.arctanh(jnp.clip(r, -1 + _CLIP, 1 - _CLIP))
+  total = _numerics.masked_sum(angles, counted)
+  number = jnp.sum(counted, dtype=jnp.int32)
+  mean = jnp.tanh(total / jnp.maximum(number, 1).astype(total.dtype))
+  return MeanCorrelation(
+    jnp.where(number > 0, mean, jnp.nan).astype(dtype),
+    jnp.where(counted, r, jnp.nan).astype(dtype),
+    counted,
+  )

@@ -1,0 +1,192 @@
+"""Measures of predictions over a class tree, against plain loops."""
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import hierarchy, metrics
+from tests.hierarchy import article_trees
+
+TREE = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "f/g/i"])
+D = hierarchy.path_distances(TREE)
+CLASSES, BATCH, K = len(D), 40, 3
+OFFSETS = (0, 2)
+
+
+@jax.jit
+def measures(scores, labels, class_distances):
+  return {
+    "top": [metrics.top_k(scores, labels, k=k) for k in (1, K, CLASSES)],
+    "ahd": [
+      metrics.average_hierarchical_distance(scores, labels, class_distances, k=k)
+      for k in (1, K)
+    ],
+    "severity": metrics.severity(scores, labels, class_distances),
+    "hp": [
+      metrics.hierarchical_precision(
+        scores, labels, class_distances, k=K, rank_offset=offset
+      )
+      for offset in OFFSETS
+    ],
+  }
+
+
+def assert_equal_to_loops(found, scores, labels):
+  for i, (row, label) in enumerate(zip(scores, labels, strict=True)):
+    places = [(np.isnan(s), 0 if np.isnan(s) else -s, c) for c, s in enumerate(row)]
+    order = [c for *_, c in sorted(places)]
+    for value, k in zip(found["top"], (1, K, CLASSES), strict=True):
+      assert value[i] == (label in order[:k])
+    for value, k in zip(found["ahd"], (1, K), strict=True):
+      expected = sum(D[label][c] for c in order[:k]) / k
+      np.testing.assert_allclose(value[i], expected, rtol=1e-6)
+    assert found["severity"].distances[i] == D[label][order[0]]
+    assert found["severity"].mistaken[i] == (order[0] != label)
+    for value, offset in zip(found["hp"], OFFSETS, strict=True):
+      radius = sorted(D[label])[K + offset - 1]
+      near = [c for c in range(CLASSES) if D[label][c] <= radius]
+      expected = len(set(order[:K]) & set(near)) / K
+      np.testing.assert_allclose(value[i], expected, rtol=1e-6)
+
+
+def test_measures_of_predictions():
+  rng = np.random.default_rng(0)
+  labels = rng.integers(0, CLASSES, BATCH)
+  tied = rng.integers(0, 3, (BATCH, CLASSES)).astype(np.float32)
+  tied[::7, 2] = np.nan
+  smooth = rng.normal(size=(BATCH, CLASSES)).astype(np.float32)
+  for scores in (tied, smooth):
+    found = measures(scores, labels, D)
+    assert_equal_to_loops(found, scores, labels)
+    accuracy = np.mean(found["top"][0])
+    mean = np.float32(metrics.mean_where(*found["severity"]))
+    np.testing.assert_allclose(
+      np.mean(found["ahd"][0]), (1 - accuracy) * mean, rtol=1e-6
+    )
+  perfect = measures(-D[labels].astype(np.float32), labels, D)
+  assert np.isnan(metrics.mean_where(*perfect["severity"]))
+  assert all((hp == 1).all() for hp in perfect["hp"])
+  outside = measures(smooth, np.full(BATCH, CLASSES), D)
+  assert (np.asarray(outside["top"]) == 0).all()
+  for value in (*outside["ahd"], *outside["hp"], outside["severity"].distances):
+    assert np.isnan(value).all()
+
+
+def test_near_classes_of_the_article():
+  d = hierarchy.path_distances(hierarchy.from_paths(article_trees.cifar_100_paths()))
+  rows = np.sort(d, axis=1)
+  sizes = {
+    offset: {int((row <= rows[c, 4 + offset]).sum()) for c, row in enumerate(d)}
+    for offset in OFFSETS
+  }
+  assert sizes == {0: {5}, 2: {10, 15, 20, 30}}
+  # Uniform predictions: the mean share of near classes, as HP@5 over all k-subsets.
+  chance = [np.mean([(r <= r5).mean() for r, r5 in zip(d, rows[:, i], strict=True)])
+            for i in (4, 6)]  # fmt: skip
+  np.testing.assert_allclose(chance, [0.05, 0.1875], atol=1e-4)
+
+
+def test_conditional_risk():
+  rng = np.random.default_rng(1)
+  p = rng.dirichlet(np.full(CLASSES, 0.5), 400).astype(np.float32)
+  p[0] = [0.5, 0.5, 0, 0, 0, 0]
+  risk = np.asarray(jax.jit(metrics.conditional_risk)(p, D))
+  expected = [[sum(D[k][j] * q[j] for j in range(CLASSES)) for k in range(CLASSES)]
+              for q in np.float64(p)]  # fmt: skip
+  np.testing.assert_allclose(risk, expected, rtol=1e-5, atol=1e-6)
+  careful, bold = risk.argmin(axis=1), p.argmax(axis=1)
+  rows = np.arange(len(p))
+  assert (risk[rows, careful] <= risk[rows, bold]).all()
+  sure = p.max(axis=1) > 0.5
+  assert (careful[sure] == bold[sure]).all()
+  assert (careful[~sure] != bold[~sure]).any()
+  flat = 1 - np.eye(CLASSES, dtype=np.float32)
+  assert (np.asarray(metrics.conditional_risk(p, flat)).argmin(axis=1) == bold).all()
+  lopsided = np.triu(np.ones((CLASSES, CLASSES), np.float32))
+  found = metrics.conditional_risk(p, lopsided)
+  np.testing.assert_allclose(found[:, 0], 1, rtol=1e-6)  # row k: costs of predicting k
+
+
+SIMILAR = hierarchy.chordal_similarities(D)
+
+
+def brute_force(x, labels, k):
+  """HS@1 ... HS@k by sorting lists."""
+  rows = []
+  for i in range(len(x)):
+    others = [j for j in range(len(x)) if j != i]
+    unit = [v / np.linalg.norm(v) for v in x]
+    nearest = sorted(others, key=lambda j: (-float(unit[i] @ unit[j]), j))
+    gained = [SIMILAR[labels[i]][labels[j]] for j in nearest]
+    ideal = sorted(gained, reverse=True)
+    rows.append([sum(gained[:r]) / sum(ideal[:r]) for r in range(1, k + 1)])
+  return np.array(rows)
+
+
+def test_hierarchical_similarity():
+  rng = np.random.default_rng(2)
+  # Sizes 20, 15, 10, 4, 1 and 0: one class is alone, one is absent.
+  labels = rng.permutation(np.repeat(np.arange(5), [20, 15, 10, 4, 1]))
+  x = rng.normal(size=(50, 4)).astype(np.float32)
+  found = metrics.hierarchical_similarity(x, labels, SIMILAR, k=60, block_size=16)
+  expected = brute_force(np.float64(x), labels, 60)
+  np.testing.assert_allclose(found.values, expected, rtol=1e-5)
+  assert found.counted.all()
+  assert found.values.max() <= 1 + 1e-6
+  assert expected[:, 4].std() > 0.05
+  np.testing.assert_allclose(found.values[:, 48:], 1, rtol=1e-6)
+  area = [sum((row[r] + row[r + 1]) / 2 for r in range(59)) / 59 for row in expected]
+  areas = metrics.average_hierarchical_similarity(found.values)
+  np.testing.assert_allclose(areas, area, rtol=1e-5)
+  # Equal-class images in other rows: the same curves in other rows.
+  swapped = np.arange(50)
+  twins = np.flatnonzero(labels == 1)[:2]
+  swapped[twins] = twins[::-1]
+  again = metrics.hierarchical_similarity(
+    x[swapped], labels, SIMILAR, k=60, block_size=16
+  )
+  np.testing.assert_allclose(again.values, found.values[swapped], rtol=1e-6)
+  # Points laid out after the tree retrieve in the ideal order.
+  tree_points = np.linalg.cholesky(SIMILAR)[labels].astype(np.float32)
+  ideal = metrics.hierarchical_similarity(
+    tree_points, labels, SIMILAR, k=60, block_size=16
+  )
+  np.testing.assert_allclose(ideal.values, 1, rtol=1e-5)
+
+
+def test_one_image_and_one_class():
+  alone = metrics.hierarchical_similarity(
+    np.ones((1, 2), np.float32), np.zeros(1, int), np.ones((1, 1)), k=3
+  )
+  assert not alone.counted.any()
+  np.testing.assert_array_equal(alone.values, np.zeros((1, 3)))
+  one, labels, zero = np.zeros((2, 1), np.float32), np.zeros(2, int), np.zeros((1, 1))
+
+  @jax.jit
+  def values(one):
+    return (
+      metrics.top_k(one, labels),
+      metrics.hierarchical_precision(one, labels, zero, k=1),
+      1 - metrics.average_hierarchical_distance(one, labels, zero),
+    )
+
+  np.testing.assert_array_equal(values(one), np.ones((3, 2)))
+
+
+def test_bad_input_is_named(unchecked):
+  scores, labels = np.zeros((2, CLASSES), np.float32), np.array([0, 5])
+  ahd, hp = metrics.average_hierarchical_distance, metrics.hierarchical_precision
+  hs, ahs = metrics.hierarchical_similarity, metrics.average_hierarchical_similarity
+  above, most = labels + 1, "at most the 6 classes, got 7"
+  for error, culprit, call in (
+    (ValueError, most, lambda: metrics.top_k(scores, labels, k=7)),
+    (ValueError, most, lambda: hp(scores, labels, D, k=5, rank_offset=2)),
+    (ValueError, r"labels must be in \[0, 6\), got 6", lambda: ahd(scores, above, D)),
+    (ValueError, r"shape \(6, 6\)", lambda: ahd(scores, labels, D[:3])),
+    (TypeError, "labels must be integers", lambda: ahd(scores, labels * 1.0, D)),
+    (TypeError, "scores must be floating", lambda: ahd(scores.astype(int), labels, D)),
+    (ValueError, "two ranks", lambda: ahs(np.ones((3, 1)))),
+    (ValueError, "got 6", lambda: hs(scores, above, SIMILAR)),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()

@@ -1,0 +1,182 @@
+"""Rank correlations with a class tree against SciPy, and their ceilings."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from spherejax import hierarchy, metrics
+from tests.hierarchy import article_trees
+
+SIZE = 128
+RANDOM = np.random.default_rng(0)
+
+
+@functools.partial(jax.jit, static_argnames="diagonal")
+def measure(learned, given, where, diagonal=True):
+  return (
+    metrics.mean_correlation(learned, given, include_diagonal=diagonal, where=where),
+    metrics.mean_correlation_ceiling(given, include_diagonal=diagonal, where=where),
+  )
+
+
+def padded(matrix, kept=None):
+  """Matrix and mask of one size, so that all trees share a compiled program."""
+  size = len(matrix)
+  filled = RANDOM.normal(size=(SIZE, SIZE)).astype(np.float32)
+  filled[:size, :size] = matrix
+  mask = np.zeros(SIZE, bool)
+  mask[:size] = True if kept is None else kept
+  return filled, mask
+
+
+def by_scipy(learned, given, diagonal):
+  """Mean and correlations of all columns."""
+  r = []
+  for c in range(len(given)):
+    rows = [i for i in range(len(given)) if diagonal or i != c]
+    columns = learned[rows, c], given[rows, c]
+    constant = any((x == x[0]).all() for x in columns)
+    r.append(np.nan if constant else spearmanr(*columns)[0])
+  angles = np.arctanh(np.clip(r, -1 + 1e-6, 1 - 1e-6))
+  return np.tanh(np.nanmean(angles)), np.array(r)
+
+
+def random_distances(size, seed=0):
+  x = np.random.default_rng(seed).normal(size=(size, 3))
+  return np.linalg.norm(x[:, None] - x[None], axis=2).astype(np.float32)
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_correlations(diagonal):
+  tree = hierarchy.from_paths(article_trees.paths(article_trees.MESO_Z))
+  d = hierarchy.path_distances(tree)
+  learned = random_distances(len(d))
+  learned[3, 4:9] = learned[4:9, 3] = 1.0  # ties on both sides
+  for kept in (
+    np.ones(len(d), bool),
+    ~hierarchy.classes_below(tree, "nonzooplankton"),
+  ):
+    given, mask = padded(d, kept)
+    found, _ = measure(padded(learned)[0], given, mask, diagonal)
+    sub = np.ix_(kept, kept)
+    mean, r = by_scipy(learned[sub], d[sub], diagonal)
+    np.testing.assert_allclose(found.correlations[mask], r, atol=1e-5)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-5)
+    assert (np.asarray(found.counted) == mask).all()
+    assert np.isnan(np.asarray(found.correlations)[~mask]).all()
+    assert found.mean.dtype == np.float32
+
+
+CIFAR_100 = article_trees.cifar_100_paths()
+TABLE = {
+  "CIFAR-100": (CIFAR_100, None, 0.8580, 0.8531),
+  "20 superclasses": ([path[-2:] for path in CIFAR_100], None, 0.3776, 0.3411),
+  "MicroS": (article_trees.paths(article_trees.MICRO_S), None, 0.9332, 0.9312),
+  "MicroS, living": (
+    article_trees.paths(article_trees.MICRO_S), "nonliving", 0.9052, None
+  ),
+  "MicroL": (article_trees.paths(article_trees.MICRO_L), None, 0.9543, 0.9529),
+  "MicroL, living": (
+    article_trees.paths(article_trees.MICRO_L), "nonplankton", 0.9426, None
+  ),
+  "MesoZ": (article_trees.paths(article_trees.MESO_Z), None, 0.9782, 0.9769),
+  "MesoZ, living": (
+    article_trees.paths(article_trees.MESO_Z), "nonzooplankton", 0.9602, None
+  ),
+}  # fmt: skip
+
+
+def check_ceiling(tree, without, inside, outside):
+  d = hierarchy.path_distances(tree)
+  kept = None if without is None else ~hierarchy.classes_below(tree, without)
+  given, mask = padded(d, kept)
+  # In perfect order, without a tie, and in any order among what ties in the tree.
+  noise = np.triu(RANDOM.uniform(0.1, 0.9, given.shape), 1)
+  order = np.exp((given + noise + noise.T) / 4).astype(np.float32)
+  np.fill_diagonal(order, 0)
+  for diagonal, expected in ((True, inside), (False, outside)):
+    if expected is not None:
+      found, ceiling = measure(order, given, mask, diagonal)
+      np.testing.assert_allclose(ceiling, expected, atol=6e-5)
+      np.testing.assert_allclose(found.mean, ceiling, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_ceilings_of_the_article_trees(name):
+  paths, *rest = TABLE[name]
+  check_ceiling(hierarchy.from_paths(paths), *rest)
+
+
+@pytest.mark.data
+def test_ceiling_of_a_long_tailed_tree(tfds_dir):
+  tree = hierarchy.from_csv(tfds_dir / "ndsb_plankton" / "1.0.0" / "hierarchy.csv")
+  check_ceiling(tree, None, 0.9568, 0.9557)
+
+
+def test_random_distances_gain_from_the_diagonal():
+  d = hierarchy.path_distances(hierarchy.from_paths(CIFAR_100))
+  given, mask = padded(d)
+  means = {True: [], False: []}
+  for seed in range(12):
+    upper = np.triu(np.random.default_rng(seed).uniform(1, 2, d.shape), 1)
+    learned = padded((upper + upper.T).astype(np.float32))[0]
+    for diagonal, found in means.items():
+      found.append(float(measure(learned, given, mask, diagonal)[0].mean))
+  with_diagonal, without = np.mean(means[True]), np.mean(means[False])
+  # The one shared zero adds 0.03 to a correlation that is otherwise noise.
+  assert abs(without) < 0.015
+  assert 0.02 < with_diagonal - without < 0.045
+
+
+def test_edges():
+  nothing = np.zeros(SIZE, bool)
+  flat = (1 - np.eye(SIZE)).astype(np.float32)
+  learned = random_distances(SIZE)
+  found, ceiling = measure(learned, flat, nothing)
+  assert np.isnan([found.mean, ceiling]).all()
+  one, two = nothing.copy(), nothing.copy()
+  one[5], two[:2] = True, True
+  found, ceiling = measure(learned, flat, one)
+  assert np.isnan([found.mean, ceiling]).all()
+  assert not found.counted.any()
+  found, ceiling = measure(learned, flat, two)
+  np.testing.assert_allclose([found.mean, ceiling], 1 - 1e-6, atol=1e-6)
+  np.testing.assert_allclose(found.correlations[:2], 1, atol=1e-6)
+  # A flat tree: one zero against ties, or nothing but ties.
+  found, _ = measure(learned, flat, ~nothing)
+  mean, r = by_scipy(learned, flat, True)
+  np.testing.assert_allclose(found.correlations, r, atol=1e-5)
+  np.testing.assert_allclose(found.mean, mean, atol=1e-5)
+  found, ceiling = measure(learned, flat, ~nothing, False)
+  assert np.isnan([found.mean, ceiling]).all()
+  # Exact ties make perfect classes, which the clipping keeps from ruling.
+  given = padded(hierarchy.path_distances(hierarchy.from_paths(CIFAR_100)))
+  found, _ = measure(given[0], *given)
+  np.testing.assert_allclose(found.mean, 1 - 1e-6, atol=1e-6)
+  # A class with a NaN in its column is left out and counted.
+  learned[3, 7] = np.nan
+  found, _ = measure(learned, *padded(flat))
+  assert np.flatnonzero(~np.asarray(found.counted)).tolist() == [7]
+  kept = np.arange(SIZE) != 7
+  np.testing.assert_allclose(
+    found.mean, np.tanh(np.mean(np.arctanh(r[kept]))), atol=1e-5
+  )
+
+
+def test_bad_input_is_named(unchecked):
+  d = np.zeros((3, 3), np.float32)
+  for error, culprit, call in (
+    (ValueError, r"shape \(3, 3\)", lambda: metrics.mean_correlation(d, d[:2])),
+    (ValueError, r"shape \(2, 2\)", lambda: metrics.mean_correlation(d[:2], d)),
+    (TypeError, "floating", lambda: metrics.mean_correlation(d.astype(int), d)),
+    (
+      TypeError,
+      "boolean",
+      lambda: metrics.mean_correlation_ceiling(d, where=np.ones(3)),
+    ),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()
