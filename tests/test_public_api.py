@@ -115,6 +115,11 @@ ROWS: dict[str, Row] = {
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
   "prototypes.annealed_prototypes",
+  "prototypes.assign_prototypes",
+  "prototypes.assignment_alignment",
+  "prototypes.assignment_change",
+  "prototypes.assignment_init",
+  "prototypes.assignment_update",
   "prototypes.circle",
   "prototypes.class_means",
   "prototypes.class_sums_directions",
@@ -130,6 +135,7 @@ NO_OPERATORS = {
   "prototypes.levenshtein_bound",
   "prototypes.orthogonal_simplices",
   "prototypes.rankin_bound",
+  "prototypes.sibling_gap",
   "prototypes.simplex",
   "prototypes.uniform_prototypes",
   "prototypes.vector_prototypes",

@@ -1,5 +1,14 @@
 """Representatives of classes and of local features."""
 
+from spherejax.prototypes._assignment import AssignmentState as AssignmentState
+from spherejax.prototypes._assignment import assign_prototypes as assign_prototypes
+from spherejax.prototypes._assignment import (
+  assignment_alignment as assignment_alignment,
+)
+from spherejax.prototypes._assignment import assignment_change as assignment_change
+from spherejax.prototypes._assignment import assignment_init as assignment_init
+from spherejax.prototypes._assignment import assignment_update as assignment_update
+from spherejax.prototypes._assignment import sibling_gap as sibling_gap
 from spherejax.prototypes._closed_forms import circle as circle
 from spherejax.prototypes._closed_forms import cross_polytope as cross_polytope
 from spherejax.prototypes._closed_forms import (
@@ -46,6 +55,7 @@ from spherejax.prototypes._uniform import UniformPrototypes as UniformPrototypes
 from spherejax.prototypes._uniform import uniform_prototypes as uniform_prototypes
 
 __all__ = [
+  "AssignmentState",
   "ClassMeans",
   "ClassSums",
   "HierarchicalPrototypes",
@@ -55,6 +65,11 @@ __all__ = [
   "PrototypeQuality",
   "UniformPrototypes",
   "annealed_prototypes",
+  "assign_prototypes",
+  "assignment_alignment",
+  "assignment_change",
+  "assignment_init",
+  "assignment_update",
   "circle",
   "class_means",
   "class_sums_directions",
@@ -75,6 +90,7 @@ __all__ = [
   "prototype_histogram",
   "prototype_quality",
   "rankin_bound",
+  "sibling_gap",
   "simplex",
   "smooth_max_cosine",
   "uniform_prototypes",

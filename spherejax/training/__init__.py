@@ -1,5 +1,6 @@
 """Train state, steps over all devices, checkpoints, the training loop and sweeps."""
 
+from spherejax.training._assignment import reassign as reassign
 from spherejax.training._cells import factorial as factorial
 from spherejax.training._cells import grid as grid
 from spherejax.training._checkpoints import Checkpoints as Checkpoints
@@ -47,6 +48,7 @@ __all__ = [
   "parallel_map",
   "parallel_step",
   "process_rows",
+  "reassign",
   "replicate",
   "shard",
   "start_processes",

@@ -18,7 +18,8 @@ class TrainState(flax.struct.PyTreeNode):
   Attributes:
     step: int32 scalar, steps taken.
     params: {"network": ..., "loss": ...}, the learned parameters.
-    batch_stats: {"network": ..., "loss": ...}, BatchNorm statistics; empty without.
+    batch_stats: {"network": ..., "loss": ...}, what moves without a gradient:
+      BatchNorm statistics, the assignment of `reassign`; empty without.
     opt_state: the optimiser's.
     learning_rate_scale: float32 scalar that multiplies every update; 1 until the
       learning rate is reduced on a plateau.

@@ -17,8 +17,8 @@ class Outcome(NamedTuple):
 
   Attributes:
     loss: scalar to be minimised; averaged over the devices by the step.
-    batch_stats: BatchNorm statistics after the batch, with the layout of
-      `TrainState.batch_stats`; None leaves them as they are.
+    batch_stats: BatchNorm statistics and the like after the batch, as laid out in
+      `TrainState.batch_stats`; None leaves all as it is.
     metrics: scalars to report; averaged over the devices by the step.
   """
 

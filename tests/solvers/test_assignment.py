@@ -184,6 +184,7 @@ def test_one_row_and_half_precision():
   assert result.assignment == [0]
   assert result.row_dual == [1.0]
   assert solvers.host_linear_assignment(np.ones((1, 1))).row_dual is None
+  certify(np.ones((1, 1)), one(SOLVE(np.ones((1, 1, 1), np.float32)), 0), 0)
   costs = jnp.asarray(random_costs((5, 5), "tied"), jnp.bfloat16)
   half = SOLVE(costs)
   assert half.cost.dtype == half.column_dual.dtype == jnp.bfloat16

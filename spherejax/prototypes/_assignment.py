@@ -1,0 +1,306 @@
+"""Which class is represented by which prototype, and measures of that choice."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Key
+
+from spherejax import _checks, _numerics, solvers
+from spherejax.prototypes import _moving
+
+
+class AssignmentState(NamedTuple):
+  """Representatives of the classes and the prototypes assigned to them.
+
+  Whoever trains moves `representatives` by `ema_update` or adds to `sums` by
+  `class_sums_update`; `assignment_update` does the rest.
+  """
+
+  representatives: _moving.MovingPrototypes
+  """Of the classes, [classes, dim]."""
+  sums: _moving.ClassSums
+  """Embeddings since the last matching; zeros where the former are moved."""
+  assignment: Int[Array, " classes"]
+  """Prototype of each class, all different."""
+  column_dual: Float[Array, " prototypes"]
+  """Duals of the last matching, from which the next one starts."""
+  change: Float[Array, ""]
+  """Share of the classes whose prototype the last matching changed."""
+
+
+def assign_prototypes(
+  representatives: Float[ArrayLike, "classes dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  start: tuple[Int[ArrayLike, " classes"], Float[ArrayLike, " prototypes"]]
+  | None = None,
+) -> solvers.Assignment:
+  """Assigns every class the prototype that lies well for it, all different.
+
+      max_a  sum_k cos(m_k, p_{a_k})                a_k all different
+
+  which also maximises the likelihood of the softmax over the prototypes, whose
+  denominator is the same for every a, and minimises sum_k |m_k - p_{a_k}|^2 for unit
+  rows. Both are normalised here: the length of a representative would change the
+  result.
+
+  Args:
+    representatives: m, [classes, dim], floating; zero rows are indifferent.
+    prototypes: p, [prototypes, dim], floating, at least as many as classes.
+    start: assignment [classes] and column duals [prototypes] of an earlier result
+      for similar representatives. As exact, and less work.
+
+  Returns:
+    `solvers.Assignment` for the costs -cos(m_k, p_j); `-cost / classes` is the
+    alignment.
+
+  Raises:
+    TypeError: representatives or prototypes not floating.
+    ValueError: shapes do not match, or fewer prototypes than classes.
+
+  Not differentiable. Cost: O(classes prototypes (classes + dim)) time at worst.
+
+  Source: DL2P eqs. 8, 9. Its loss is another one: the matching need not minimise the
+  pull loss summed over the samples.
+
+  Example:
+    >>> m = jnp.array([[0.0, 2.0], [1.0, 0.5]])
+    >>> spherejax.prototypes.assign_prototypes(m, jnp.eye(2)).assignment
+    Array([1, 0], dtype=int32)
+  """
+  m, p = _pair(representatives, prototypes)
+  if len(m) > len(p):
+    raise ValueError(f"{len(m)} classes need as many prototypes, got {len(p)}")
+  return solvers.linear_assignment(-_cosines(m, p), start=start)
+
+
+def assignment_init(
+  key: Key[Array, ""],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  num_classes: int | None = None,
+) -> AssignmentState:
+  """Random representatives, matched with the prototypes: a random assignment.
+
+  Args:
+    key: typed key.
+    prototypes: [prototypes, dim], floating.
+    num_classes: static, at most the number of prototypes; None takes as many.
+
+  Returns:
+    AssignmentState with a change of 0.
+
+  Raises:
+    TypeError: prototypes not floating.
+    ValueError: fewer prototypes than classes.
+
+  Not differentiable. Cost: that of `assign_prototypes`.
+
+  Source: DL2P Algorithm 1.
+
+  Example:
+    >>> state = spherejax.prototypes.assignment_init(jax.random.key(0), jnp.eye(4))
+    >>> state.assignment
+    Array([1, 0, 2, 3], dtype=int32)
+  """
+  p = jnp.asarray(prototypes)
+  _checks.floating("prototypes", p)
+  _checks.rank("prototypes", p, 2)
+  classes = len(p) if num_classes is None else num_classes
+  representatives = _moving.ema_init(key, classes, p.shape[1])
+  found = assign_prototypes(representatives.prototypes, p)
+  return AssignmentState(
+    representatives,
+    _moving.class_sums_init(classes, p.shape[1]),
+    jnp.asarray(found.assignment),
+    jnp.asarray(found.column_dual),
+    jnp.zeros((), representatives.prototypes.dtype),
+  )
+
+
+def assignment_update(
+  state: AssignmentState, prototypes: Float[ArrayLike, "prototypes dim"]
+) -> AssignmentState:
+  """Matches classes and prototypes again, from where the last matching ended.
+
+  Sums become representatives first: a class with embeddings in them takes their
+  direction, and the sums begin again from 0. Where they are zeros this does nothing.
+
+  Args:
+    state: of `assignment_init` or of the last update.
+    prototypes: [prototypes, dim], floating; those of before.
+
+  Returns:
+    AssignmentState. Nothing changes, and its change is 0, where the representatives
+    did not move.
+
+  Raises:
+    TypeError: prototypes not floating.
+    ValueError: shapes do not match.
+
+  Not differentiable. Cost: that of `assign_prototypes`; after small movements one look
+  at all costs.
+
+  Source: DL2P Algorithm 1.
+
+  Example:
+    >>> state = spherejax.prototypes.assignment_init(jax.random.key(0), jnp.eye(2))
+    >>> x, labels = jnp.eye(2), jnp.array([1, 0])
+    >>> sums = spherejax.prototypes.class_sums_update(state.sums, x, labels)
+    >>> state = state._replace(sums=sums)
+    >>> spherejax.prototypes.assignment_update(state, jnp.eye(2)).assignment
+    Array([1, 0], dtype=int32)
+  """
+  moving, sums = state.representatives, state.sums
+  rows = _moving.class_sums_directions(sums, moving.prototypes)
+  seen = moving.seen | jnp.any(sums.sums != 0, axis=1)
+  start = state.assignment, state.column_dual
+  found = assign_prototypes(rows, prototypes, start=start)
+  return AssignmentState(
+    _moving.MovingPrototypes(rows, seen),
+    jax.tree.map(jnp.zeros_like, sums),
+    jnp.asarray(found.assignment),
+    jnp.asarray(found.column_dual).astype(state.column_dual.dtype),
+    assignment_change(found.assignment, state.assignment).astype(state.change.dtype),
+  )
+
+
+def assignment_change(
+  assignment: Int[ArrayLike, " classes"], before: Int[ArrayLike, " classes"]
+) -> Float[Array, ""]:
+  """Share of the classes whose prototype is another one than before.
+
+  Args:
+    assignment: [classes], integer.
+    before: [classes], integer.
+
+  Returns:
+    Scalar in [0, 1], float32 (float64 under x64).
+
+  Raises:
+    TypeError: assignments not integers.
+    ValueError: shapes do not match.
+
+  Not differentiable. Cost: O(classes).
+
+  Source: DL2P figure 4b.
+
+  Example:
+    >>> spherejax.prototypes.assignment_change(jnp.array([0, 2, 1]), jnp.arange(3))
+    Array(0.6666667, dtype=float32)
+  """
+  new, old = jnp.asarray(assignment), jnp.asarray(before)
+  _checks.integer("assignment", new)
+  _checks.integer("before", old)
+  _checks.rank("assignment", new, 1)
+  _checks.shape("before", old, new.shape, "the assignment")
+  return jnp.mean(new != old)
+
+
+def assignment_alignment(
+  representatives: Float[ArrayLike, "classes dim"],
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  assignment: Int[ArrayLike, " classes"],
+) -> Float[Array, ""]:
+  """Mean cosine between the classes' representatives and their prototypes.
+
+      1/C sum_k cos(m_k, p_{a_k})
+
+  Args:
+    representatives: m, [classes, dim], floating.
+    prototypes: p, [prototypes, dim], floating.
+    assignment: a, [classes], integer, in [0, prototypes).
+
+  Returns:
+    Scalar in [-1, 1], dtype of `representatives`.
+
+  Raises:
+    TypeError: representatives or prototypes not floating, assignment not integer.
+    ValueError: shapes do not match.
+
+  Not differentiated. Cost: O(classes dim).
+
+  Source: DL2P eq. 9.
+
+  Example:
+    >>> spherejax.prototypes.assignment_alignment(
+    ...   jnp.array([[0.0, 2.0], [3.0, 4.0]]), jnp.eye(2), jnp.array([1, 0])
+    ... )
+    Array(0.8, dtype=float32)
+  """
+  m, p = _pair(representatives, prototypes)
+  own = _own(p, assignment, len(m))
+  return jnp.mean(jnp.sum(m * own, axis=1)).astype(jnp.asarray(representatives).dtype)
+
+
+def sibling_gap(
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  assignment: Int[ArrayLike, " classes"],
+  superclasses: Int[ArrayLike, " classes"],
+) -> Float[Array, ""]:
+  """How much nearer the prototypes of related classes lie than those of others.
+
+      mean of cos(p_{a_k}, p_{a_l}) over pairs of classes k < l of one superclass
+      - mean over the pairs of two superclasses
+
+  Args:
+    prototypes: p, [prototypes, dim], floating.
+    assignment: a, [classes], integer, in [0, prototypes).
+    superclasses: [classes], integer: classes with equal ones are related.
+
+  Returns:
+    Scalar in [-2, 2], dtype of `prototypes`; 0 for a simplex whatever the assignment,
+    NaN where there are no pairs of one of the two kinds.
+
+  Raises:
+    TypeError: prototypes not floating, assignment or superclasses not integers.
+    ValueError: shapes do not match.
+
+  Not differentiated. Cost: O(classes^2 dim).
+
+  Source: ours; DL2P claims that related classes get prototypes near each other.
+
+  Example:
+    >>> p = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    >>> superclasses = jnp.array([0, 0, 1, 1])
+    >>> spherejax.prototypes.sibling_gap(p, jnp.arange(4), superclasses)
+    Array(0.5, dtype=float32)
+  """
+  p, groups = jnp.asarray(prototypes), jnp.asarray(superclasses)
+  _checks.floating("prototypes", p)
+  _checks.rank("prototypes", p, 2)
+  _checks.integer("superclasses", groups)
+  _checks.rank("superclasses", groups, 1)
+  own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
+  pairs = jnp.triu(jnp.ones((len(groups), len(groups)), bool), 1)
+  related = groups[:, None] == groups[None]
+  cosines = _cosines(own, own)
+  siblings = jnp.mean(cosines, where=pairs & related)
+  others = jnp.mean(cosines, where=pairs & ~related)
+  return (siblings - others).astype(p.dtype)
+
+
+def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Array]:
+  """Both as unit rows."""
+  m, p = jnp.asarray(representatives), jnp.asarray(prototypes)
+  for name, rows in (("representatives", m), ("prototypes", p)):
+    _checks.floating(name, rows)
+    _checks.rank(name, rows, 2)
+  _checks.shape("prototypes", p, (len(p), m.shape[1]), "the representatives")
+  m, p = (jax.lax.stop_gradient(_numerics.upcast(rows)) for rows in (m, p))
+  return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)
+
+
+def _cosines(m: Array, p: Array) -> Array:
+  return jnp.matmul(m, p.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
+  """Each class's prototype."""
+  a = jnp.asarray(assignment)
+  _checks.integer("assignment", a)
+  _checks.shape("assignment", a, (classes,), "the classes")
+  return p[a]

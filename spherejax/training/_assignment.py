@@ -1,0 +1,129 @@
+"""Labels that change their prototypes while the network trains."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from spherejax import _checks, prototypes
+from spherejax.training._state import TrainState
+
+ASSIGNMENT = "assignment"
+
+
+def reassign(
+  step: Callable[..., tuple[TrainState, dict[str, Array]]],
+  points: Float[ArrayLike, "prototypes dim"],
+  *,
+  steps_per_epoch: int,
+  updates_per_epoch: float | int = 1,
+) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
+  """A training step that first matches classes and prototypes again, when it is time.
+
+      before step s:  a <- match(representatives, points)   for s = n, 2 n, 3 n, ...
+      n = max(1, round(steps_per_epoch / updates_per_epoch))
+
+  So what is evaluated after step s is the assignment that the network was trained
+  with, and a matching at s comes after it. The state of the assignment,
+  `prototypes.AssignmentState`, lies in `state.batch_stats["loss"]["assignment"]`, and
+  so in checkpoints; the objective moves its representatives with the embeddings of
+  the same forward pass and returns it in `Outcome.batch_stats`:
+
+      matching = batch_stats["loss"]["assignment"]
+      losses = pull(cosines with points[matching.assignment], labels)
+      moved = ema_update(matching.representatives, z, labels, axis_name=axis_name)
+      Outcome(..., {"loss": {"assignment": matching._replace(representatives=moved)}})
+
+  Predictions are `metrics.nearest(z, points[matching.assignment], k=1,
+  distance="cosine")`.
+
+  Args:
+    step: what `make_step` built.
+    points: [prototypes, dim], floating: the fixed prototypes.
+    steps_per_epoch: static.
+    updates_per_epoch: static, positive; below 1 for a matching every few epochs.
+
+  Returns:
+    The step, for the same uses. Under vmap and jit a matching takes time only in
+    steps that make one.
+
+  Raises:
+    TypeError: points not floating, steps_per_epoch not an integer.
+    ValueError: steps_per_epoch below 1, updates_per_epoch not positive; on a call, a
+      state without an assignment.
+
+  Cost: that of `prototypes.assignment_update` in every n-th step.
+
+  Source: DL2P Algorithm 1; the order of evaluation and matching is that of the
+  authors' implementation.
+
+  Example:
+    >>> import optax
+    >>> points = jnp.eye(2)
+    >>> def objective(params, batch_stats, batch, *, key, axis_name):
+    ...   matching = batch_stats["loss"]["assignment"]
+    ...   z = batch["x"] @ params["network"]["w"]
+    ...   cosines = spherejax.distances.pairwise_cosine(z, points[matching.assignment])
+    ...   losses = spherejax.losses.pull(cosines, batch["label"])
+    ...   moved = spherejax.prototypes.ema_update(
+    ...     matching.representatives, z, batch["label"], axis_name=axis_name
+    ...   )
+    ...   stats = {"assignment": matching._replace(representatives=moved)}
+    ...   mean = spherejax.training.global_mean(losses, axis_name=axis_name)
+    ...   return spherejax.training.Outcome(mean, batch_stats | {"loss": stats})
+    >>> optimizer = optax.sgd(0.5)
+    >>> matching = spherejax.prototypes.assignment_init(jax.random.key(1), points)
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0),
+    ...     optimizer,
+    ...     {"params": {"w": jnp.array([[1.0, 0.5], [0.5, 1.0]])}},
+    ...     {"batch_stats": {"assignment": matching}},
+    ... )
+    >>> step = spherejax.training.make_step(objective, optimizer)
+    >>> step = jax.jit(spherejax.training.reassign(step, points, steps_per_epoch=1))
+    >>> batch = {"x": jnp.eye(2), "label": jnp.array([1, 0])}
+    >>> for _ in range(30):
+    ...   state, metrics = step(state, batch)
+    >>> state.batch_stats["loss"]["assignment"].assignment
+    Array([1, 0], dtype=int32)
+  """
+  _checks.count("steps_per_epoch", steps_per_epoch)
+  _checks.positive("updates_per_epoch", updates_per_epoch)
+  _checks.floating("points", jnp.asarray(points))
+  period = max(1, round(steps_per_epoch / updates_per_epoch))
+
+  def reassigning(
+    state: TrainState, batch: Any, *, axis_name: str | None = None
+  ) -> tuple[TrainState, dict[str, Array]]:
+    stats = dict(state.batch_stats.get("loss", {}))
+    matching = stats.get(ASSIGNMENT)
+    if not isinstance(matching, prototypes.AssignmentState):
+      raise ValueError(
+        'the state must have an AssignmentState in batch_stats["loss"]'
+        f'["{ASSIGNMENT}"], got {type(matching).__name__}'
+      )
+    due = (state.step > 0) & (state.step % period == 0)
+    stats[ASSIGNMENT] = _once(
+      due, lambda old: prototypes.assignment_update(old, points), matching
+    )
+    batch_stats = {**state.batch_stats, "loss": stats}
+    return step(state.replace(batch_stats=batch_stats), batch, axis_name=axis_name)
+
+  return reassigning
+
+
+def _once(due: Array, fn: Callable[[Any], Any], value: Any) -> Any:
+  """fn(value) where it is due, value elsewhere.
+
+  `jax.lax.cond` would compute both under vmap; a loop runs while one of the runs
+  needs it.
+  """
+
+  def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+    return jnp.zeros_like(carry[0]), fn(carry[1])
+
+  return jax.lax.while_loop(lambda carry: carry[0], body, (due, value))[1]

@@ -1,0 +1,154 @@
+"""Matching of classes with prototypes: its objective, its invariances, its measures."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics, prototypes
+
+# All with four classes, five prototypes and three dimensions: one program each.
+INIT = jax.jit(functools.partial(prototypes.assignment_init, num_classes=4))
+ASSIGN = jax.jit(prototypes.assign_prototypes)
+UPDATE = jax.jit(prototypes.assignment_update)
+GAP = jax.jit(prototypes.sibling_gap)
+SIMPLEX = (np.eye(5) - 0.2).astype(np.float32)  # rows of length below 1
+
+
+def unit_rows(*shape, seed=0):
+  rows = np.random.default_rng(seed).normal(size=shape)
+  return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def test_three_objectives_have_one_optimum_whatever_the_lengths():
+  """The best likelihood, sum of cosines, and squared distances; by all choices."""
+  rng = np.random.default_rng(0)
+  choices = np.array(list(itertools.permutations(range(5), 4)))
+  for seed in range(100):
+    m, p = unit_rows(4, 3, seed=[seed, 1]), unit_rows(5, 3, seed=[seed, 2])
+    logits = m.astype(np.float64) @ p.T
+    log_likelihood = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    squares = ((m[:, None].astype(np.float64) - p[None]) ** 2).sum(2)
+    total = logits[np.arange(4), choices].sum(1)
+    best = int(np.argmax(total))
+    for scores in (log_likelihood, -squares):
+      assert np.argmax(scores[np.arange(4), choices].sum(1)) == best
+    lengths = rng.uniform(0.01, 100, (5, 1)).astype(np.float32)
+    found = ASSIGN(m * lengths[:4], p * lengths[::-1])
+    assert found.assignment.tolist() == choices[best].tolist()
+    np.testing.assert_allclose(-found.cost, total[best], atol=1e-5)
+
+
+def test_rotations_change_nothing_and_the_order_of_prototypes_only_names():
+  m, p = unit_rows(4, 3, seed=1), unit_rows(5, 3, seed=2)
+  rotation = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+  rotation = rotation.astype(np.float32)
+  order = np.random.default_rng(4).permutation(5)
+  plain = ASSIGN(m, p).assignment
+  np.testing.assert_array_equal(ASSIGN(m @ rotation, p @ rotation).assignment, plain)
+  np.testing.assert_array_equal(order[ASSIGN(m, p[order]).assignment], plain)
+
+
+def test_alternation_with_free_features_never_loses_alignment_and_comes_to_rest():
+  p = unit_rows(5, 3, seed=5)
+  for seed in range(5):
+    state = INIT(jax.random.key(seed), p)
+    rows = unit_rows(4, 3, seed=[seed, 6])
+    before, changes = -1.0, []
+    for _ in range(20):
+      moving = state.representatives._replace(prototypes=jnp.asarray(rows))
+      state = UPDATE(state._replace(representatives=moving), p)
+      changes.append(float(state.change))
+      own = p[np.asarray(state.assignment)]
+      now = float(np.mean(np.sum(rows * own, axis=1)))
+      assert now >= before - 1e-6
+      before = now
+      rows = 0.8 * rows + 0.2 * own  # toward its prototype
+      rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    assert changes[0] > 0
+    assert changes[-5:] == [0] * 5
+    assert before > 0.95
+
+
+def test_update_takes_the_directions_of_sums_and_counts_the_changes():
+  p = unit_rows(5, 3, seed=8)
+  state = INIT(jax.random.key(0), p)
+  assert state.assignment.shape == (4,)
+  assert state.column_dual.shape == (5,)
+  np.testing.assert_array_equal(
+    state.assignment, ASSIGN(state.representatives.prototypes, p).assignment
+  )
+  same = UPDATE(state, p)
+  for one, other in zip(jax.tree.leaves(same), jax.tree.leaves(state), strict=True):
+    np.testing.assert_allclose(one, other, atol=1e-6)
+  labels, wanted = np.array([0, 1, 1, 3]), np.array([4, 2, 2, 0])  # class 2 not seen
+  one_hot = (labels[None] == np.arange(4)[:, None]).astype(np.float32)
+  sums = state.sums._replace(
+    sums=jnp.asarray(one_hot @ (3 * p[wanted])), counts=jnp.array([1, 2, 0, 1])
+  )
+  new = UPDATE(state._replace(sums=sums), p)
+  rows = np.asarray(new.representatives.prototypes)
+  np.testing.assert_allclose(rows[[0, 1, 3]], p[[4, 2, 0]], atol=1e-6)
+  np.testing.assert_array_equal(rows[2], state.representatives.prototypes[2])
+  np.testing.assert_array_equal(new.representatives.seen, [True, True, False, True])
+  assert not np.any(new.sums.sums)
+  assert not np.any(new.sums.counts)
+  np.testing.assert_array_equal(new.assignment, ASSIGN(rows, p).assignment)
+  expected = np.mean(np.asarray(new.assignment) != np.asarray(state.assignment))
+  assert expected > 0
+  np.testing.assert_allclose(new.change, expected)
+
+
+def test_sibling_gap_by_loops_and_zero_for_every_assignment_of_a_simplex():
+  groups = np.array([0, 0, 1, 1, 1])
+  p = 2 * unit_rows(5, 5, seed=9)
+  assignment = np.array([3, 1, 0, 2, 4])
+  own = p[assignment].astype(np.float64)
+  siblings, others = [], []
+  for k in range(5):
+    for j in range(k):
+      cosine = own[k] @ own[j] / np.linalg.norm(own[k]) / np.linalg.norm(own[j])
+      (siblings if groups[k] == groups[j] else others).append(cosine)
+  gap = GAP(p, assignment, groups)
+  np.testing.assert_allclose(gap, np.mean(siblings) - np.mean(others), atol=1e-6)
+  for chosen in itertools.islice(itertools.permutations(range(5)), 0, 120, 7):
+    assert abs(GAP(SIMPLEX, np.array(chosen), groups)) < 1e-6
+  assert np.isnan(GAP(p, assignment, np.zeros(5, int)))
+  assert np.isnan(GAP(p, assignment, np.arange(5)))
+
+
+def test_change_and_alignment_by_hand():
+  change = prototypes.assignment_change(np.array([2, 0, 1, 3]), np.array([2, 1, 0, 3]))
+  assert float(change) == 0.5
+  m = np.array([[3.0, 4.0], [0.0, 2.0]], np.float32)
+  value = prototypes.assignment_alignment(
+    m, 5 * np.eye(2, dtype=np.float32), np.array([1, 0])
+  )
+  np.testing.assert_allclose(value, 0.4)
+
+
+def test_prediction_is_the_nearest_assigned_prototype_and_the_lowest_class_of_a_tie():
+  p = np.array([[0, 1], [1, 0], [1, 0], [-1, 0]], np.float32)
+  z = np.array([[2, 1], [-1, 0.5], [0, 0.1]], np.float32)
+  for assignment, expected in (([3, 2, 1, 0], [1, 0, 3]), ([1, 0, 3, 2], [0, 2, 1])):
+    best = metrics.nearest(z, p[np.array(assignment)], k=1, distance="cosine")
+    assert best[:, 0].tolist() == expected
+
+
+def test_wrong_arguments_name_the_culprit(unchecked):
+  p = unit_rows(3, 2)
+  with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
+    prototypes.assign_prototypes(unit_rows(4, 2), p)
+  with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
+    prototypes.assignment_init(jax.random.key(0), p, num_classes=4)
+  with pytest.raises(ValueError, match=r"prototypes must have shape \(3, 5\)"):
+    prototypes.assign_prototypes(unit_rows(3, 5), p)
+  with pytest.raises(TypeError, match="prototypes must be floating"):
+    prototypes.sibling_gap(np.eye(3, dtype=int), np.arange(3), np.arange(3))
+  with pytest.raises(ValueError, match=r"assignment must have shape \(3,\)"):
+    prototypes.assignment_alignment(p, p, np.arange(2))
+  with pytest.raises(TypeError, match="before must be integers"):
+    prototypes.assignment_change(np.arange(2), np.ones(2))

@@ -1,0 +1,154 @@
+"""Training with an assignment that is matched again: by plain loops, and resumed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from spherejax import distances, losses, prototypes, training
+
+CLASSES, DIM, RATE, DECAY = 4, 3, 0.8, 0.4
+POINTS = np.random.default_rng(0).normal(size=(CLASSES + 1, DIM)).astype(np.float32)
+POINTS /= np.linalg.norm(POINTS, axis=1, keepdims=True)
+
+
+def objective(params, batch_stats, batch, *, key, axis_name):
+  matching = batch_stats["loss"]["assignment"]
+  z = batch["x"] @ params["network"]["w"]
+  cosines = distances.pairwise_cosine(z, jnp.asarray(POINTS)[matching.assignment])
+  values = losses.pull(cosines, batch["label"])
+  moved = prototypes.ema_update(
+    matching.representatives, z, batch["label"], decay=DECAY, axis_name=axis_name
+  )
+  stats = {"assignment": matching._replace(representatives=moved)}
+  mean = training.global_mean(values, axis_name=axis_name)
+  return training.Outcome(mean, batch_stats | {"loss": stats})
+
+
+STEP = training.make_step(objective, optax.sgd(RATE))
+
+
+def batches(first):
+  for number in range(first, 100):
+    rng = np.random.default_rng([1, number])
+    label = rng.integers(CLASSES, size=8)
+    x = np.eye(5)[label] + 0.3 * rng.normal(size=(8, 5))
+    yield {"x": x.astype(np.float32), "label": label}
+
+
+@jax.jit
+def start(seed):
+  key = jax.random.key(seed)
+  matching = prototypes.assignment_init(key, POINTS, num_classes=CLASSES)
+  weights = jax.random.normal(key, (5, DIM))
+  return training.create_state(
+    key,
+    optax.sgd(RATE),
+    {"params": {"w": weights}},
+    {"batch_stats": {"assignment": matching}},
+  )
+
+
+def by_loops(state, steps, period):
+  """Algorithm 1 as it is printed: weights, representatives, assignment after steps."""
+  weights = np.asarray(state.params["network"]["w"], np.float64)
+  matching = state.batch_stats["loss"]["assignment"]
+  m = np.asarray(matching.representatives.prototypes, np.float64)
+  p = POINTS.astype(np.float64)
+  a = linear_sum_assignment(-m @ p.T)[1]
+  evaluated, changes = [], []
+  for number, batch in zip(range(1, steps + 1), batches(0), strict=False):
+    x, y = batch["x"].astype(np.float64), batch["label"]
+    u = x @ weights
+    z = u / np.linalg.norm(u, axis=1, keepdims=True)
+    gradient = np.zeros_like(weights)
+    for i in range(len(y)):
+      target = p[a[y[i]]]
+      c = z[i] @ target
+      pull = -(1 - c) * (target - c * z[i]) / np.linalg.norm(u[i])
+      gradient += np.outer(x[i], pull) / len(y)
+    weights = weights - RATE * gradient
+    for k in set(y.tolist()):
+      mixed = DECAY * m[k] + (1 - DECAY) * z[y == k].mean(0)
+      m[k] = mixed / np.linalg.norm(mixed)
+    evaluated.append(a)  # before the matching of this step
+    if number % period == 0:
+      old, a = a, linear_sum_assignment(-m @ p.T)[1]
+      changes.append(np.mean(old != a))
+  return weights, m, evaluated, changes
+
+
+def test_runs_of_several_seeds_at_once_follow_the_algorithm():
+  step = training.reassign(STEP, POINTS, steps_per_epoch=2, updates_per_epoch=2 / 3)
+  states = jax.vmap(start)(jnp.arange(4))
+  mapped = jax.jit(jax.vmap(step, in_axes=(0, None)))
+  state, assignments, seen = states, [], []
+  for _, batch in zip(range(13), batches(0), strict=False):
+    state, metrics = mapped(state, batch)
+    matching = state.batch_stats["loss"]["assignment"]
+    assignments.append(np.asarray(matching.assignment))
+    seen.append(np.asarray(matching.change))
+  assert set(metrics) == {"loss", "gradient_norm"}
+  moved = 0.0
+  for seed in range(4):
+    first = jax.tree.map(lambda leaf: leaf[seed], states)  # noqa: B023
+    weights, m, expected, changes = by_loops(first, 13, 3)
+    np.testing.assert_array_equal([a[seed] for a in assignments], expected)
+    # Changed by the matchings before steps 3, 6, 9 and 12; and kept in between.
+    np.testing.assert_allclose(
+      [c[seed] for c in seen], np.repeat([0, *changes], 3)[:13]
+    )
+    np.testing.assert_allclose(state.params["network"]["w"][seed], weights, rtol=1e-4)
+    rows = matching.representatives.prototypes[seed]
+    np.testing.assert_allclose(rows, m, atol=1e-5)
+    moved += sum(changes)
+  assert moved > 0
+
+
+def test_two_devices_resumed_between_two_matchings_end_with_the_same_bits(tmp_path):
+  step = training.reassign(STEP, POINTS, steps_per_epoch=2, updates_per_epoch=0.5)
+  state = start(2)
+
+  def run(folder, steps):
+    with training.Checkpoints(tmp_path / folder) as checkpoints:
+      return training.fit(
+        state,
+        step,
+        batches,
+        steps=steps,
+        checkpoints=checkpoints,
+        devices=jax.local_devices()[:2],
+        progress=False,
+      ).state
+
+  whole = run("whole", 14)
+  part = run("parts", 6)
+  resumed = run("parts", 14)
+  assert jax.tree.structure(whole) == jax.tree.structure(resumed)
+  for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+      one, other = jax.random.key_data(one), jax.random.key_data(other)
+    np.testing.assert_array_equal(one, other)
+  for reached, steps in ((part, 6), (whole, 14)):
+    weights, m, expected, _ = by_loops(state, steps, 4)
+    matching = reached.batch_stats["loss"]["assignment"]
+    np.testing.assert_array_equal(matching.assignment, expected[-1])
+    np.testing.assert_allclose(matching.representatives.prototypes, m, atol=1e-5)
+    np.testing.assert_allclose(reached.params["network"]["w"], weights, rtol=1e-4)
+
+
+def test_wrong_arguments_name_the_culprit():
+  with pytest.raises(ValueError, match="steps_per_epoch must be at least 1, got 0"):
+    training.reassign(STEP, POINTS, steps_per_epoch=0)
+  with pytest.raises(ValueError, match=r"updates_per_epoch must be in \(0, inf\)"):
+    training.reassign(STEP, POINTS, steps_per_epoch=5, updates_per_epoch=0)
+  step = training.reassign(STEP, POINTS, steps_per_epoch=5)
+  bare = training.create_state(
+    jax.random.key(0), optax.sgd(RATE), {"params": {"w": np.ones((5, DIM))}}
+  )
+  with pytest.raises(
+    ValueError, match=r"AssignmentState in batch_stats.* got NoneType"
+  ):
+    step(bare, next(batches(0)))
