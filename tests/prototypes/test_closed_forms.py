@@ -44,7 +44,7 @@ def test_simplex_is_the_recursion(x64):
 
 
 def test_turned_simplex_keeps_all_angles_and_adds_to_zero(x64):
-  for number, dim in ((10, 9), (10, 10), (10, 64)):
+  for number, dim in ((10, 9), (10, 64)):
     result = np.asarray(prototypes.simplex(KEY, number, dim))
     assert result.shape == (number, dim)
     np.testing.assert_allclose(cosines(result), -1 / (number - 1), atol=1e-14)

@@ -92,6 +92,13 @@ def test_the_printed_rate_is_far_from_converged():
   assert largest_cosine(make(steps=300, preset="paper")) > simplex + 0.05
 
 
+def test_the_potential_of_the_paper_has_other_minimisers():
+  result = prototypes.gaussian_potential_prototypes(
+    KEY, 7, 3, steps=600, preset="paper"
+  )
+  np.testing.assert_allclose(largest_cosine(result), 0.3090, atol=5e-4)
+
+
 def hpn(rows, near, triplets, steps):
   """HPN's descent with its published ranking term, written out."""
   number = len(rows)

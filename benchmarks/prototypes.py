@@ -1,0 +1,203 @@
+"""Prototypes as far apart as possible: how far, and how long it takes.
+
+The largest cosine between prototypes, smaller is better, beside the best that is known
+and the bound that nothing passes. Ours in haste (one annealed run of 100 steps, of 150
+for few classes) against the recipe of DL2P run to its end (1000 steps); ours by default
+(2000 steps, three runs) says what more time buys. The floor of an angle is its bound.
+
+    python -m benchmarks.prototypes                  # a quarter of an hour on 2 cores
+    python -m benchmarks.prototypes --smoke          # seconds
+    python -m benchmarks.prototypes --json FILE
+"""
+
+import functools
+import math
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import rich.console
+import rich.table
+from jax import Array
+
+from benchmarks import _measure
+from spherejax import prototypes
+
+PAPER = "paper's recipe"
+# (dim, classes): the largest cosine of the best known set; None where none is listed.
+KNOWN = {
+  (2, 8): math.cos(2 * math.pi / 8),
+  (3, 6): 0.0,
+  (3, 7): 0.2101383,
+  (3, 8): 0.2612039,
+  (3, 9): 1 / 3,
+  (3, 10): 0.4043943,
+  (3, 11): 1 / math.sqrt(5),
+  (3, 12): 1 / math.sqrt(5),
+  (3, 24): 0.72308,
+  (4, 9): None,
+  (4, 10): 1 / 6,
+  (4, 24): 1 / 2,
+  (5, 16): 1 / 5,
+  (5, 20): None,
+  (6, 27): 1 / 4,
+  (7, 56): 1 / 3,
+  (8, 17): None,
+  (8, 240): 1 / 2,
+  (10, 100): None,
+  (16, 100): None,
+  (25, 100): None,
+  (32, 100): None,
+  (50, 100): 0.0,
+  (100, 100): -1 / 99,
+  (128, 1000): None,
+}
+SMOKE = ((3, 10),)
+SIMPLICES = ((2, 1), (10, 9), (100, 99), (100, 100), (100, 512), (1000, 999))
+SEEDS = 3
+FEW = 32
+# Classes from which one run takes so long that one seed and few repetitions must do.
+MANY = 200
+
+
+def in_haste(key: Array, classes: int, dim: int) -> Array:
+  """Ours with a fortieth of the default's work or less."""
+  steps = 150 if classes < FEW else 100
+  return prototypes.uniform_prototypes(
+    key, classes, dim, steps=steps, restarts=1, constant_run=False
+  ).prototypes
+
+
+def by_default(key: Array, classes: int, dim: int) -> Array:
+  """Ours as it comes."""
+  return prototypes.uniform_prototypes(key, classes, dim).prototypes
+
+
+def recipe(key: Array, classes: int, dim: int) -> Array:
+  """The paper's, as printed: 1000 steps at rate 0.1."""
+  return prototypes.gaussian_potential_prototypes(key, classes, dim, preset="paper")
+
+
+def largest_cosine(rows: Array) -> float:
+  """In float64."""
+  return float(cosines(rows).max())
+
+
+def cosines(rows: Array) -> np.ndarray:
+  """Cosines of different rows, in float64."""
+  points = np.asarray(rows, np.float64)
+  points /= np.linalg.norm(points, axis=1, keepdims=True)
+  return (points @ points.T)[~np.eye(len(points), dtype=bool)]
+
+
+def construction(classes: int, dim: int) -> str:
+  """Which one ours takes; traced, not run."""
+  names = []
+
+  def trace(key: Array) -> Array:
+    found = prototypes.uniform_prototypes(key, classes, dim)
+    names.append(found.construction)
+    return found.prototypes
+
+  jax.eval_shape(trace, jax.random.key(0))
+  return names[0]
+
+
+def compare(dim: int, classes: int, options: _measure.Options) -> dict[str, Any]:
+  """Times and angles at one size, and whether ours has the larger angle sooner."""
+  sizes = {"classes": classes, "dim": dim}
+  many = classes >= MANY
+  keys = [jax.random.key(seed) for seed in range(1 if many else SEEDS)]
+  ours, theirs = (
+    jax.jit(functools.partial(way, **sizes)) for way in (in_haste, recipe)
+  )
+  row = _measure.compare(
+    f"({classes}, {dim})",
+    (keys[0],),
+    {
+      _measure.OURS: _measure.Contender(ours, 0, compiled=False),
+      PAPER: _measure.Contender(theirs, compiled=False),
+    },
+    (_measure.Target(PAPER, 5),),
+    repetitions=3 if many else options.repetitions,
+  )
+  found = {
+    name: [largest_cosine(way(key)) for key in keys]
+    for name, way in ((_measure.OURS, ours), (PAPER, theirs))
+  }
+  if not options.smoke:
+    jitted = jax.jit(functools.partial(by_default, **sizes)).lower(keys[0]).compile()
+    start = time.perf_counter()
+    found["default"] = [largest_cosine(jitted(key)) for key in keys]
+    row["default_seconds"] = (time.perf_counter() - start) / len(keys)
+    report = prototypes.prototype_quality(jitted(keys[0]))
+    row["quality"] = {name: float(x) for name, x in report._asdict().items()}
+  row["max_cosine"] = found
+  row["known"] = KNOWN[dim, classes]
+  row["bound"] = prototypes.levenshtein_bound(classes, dim)
+  row["construction"] = construction(classes, dim)
+  # Rounding of float32, and no more, may separate equal angles.
+  pairs = zip(found[_measure.OURS], found[PAPER], strict=True)
+  row["never_worse"] = all(a <= b + 1e-6 for a, b in pairs)
+  if min(map(min, found.values())) < row["bound"] - 1e-6:
+    raise AssertionError(f"{row['case']}: below the bound {row['bound']}: {found}")
+  return row
+
+
+def simplices() -> dict[str, float]:
+  """Largest error of a cosine of the simplex in float32, by sizes."""
+  errors = {}
+  for classes, dim in SIMPLICES:
+    points = by_default(jax.random.key(0), classes, dim)
+    error = float(np.abs(cosines(points) + 1 / (classes - 1)).max())
+    if not error <= 1e-6:
+      raise AssertionError(f"simplex ({classes}, {dim}): a cosine is off by {error}")
+    errors[f"({classes}, {dim})"] = error
+  return errors
+
+
+def show(rows: list[dict[str, Any]], console: rich.console.Console) -> None:
+  """The table of angles: the median over the seeds, and the worst in brackets."""
+  table = rich.table.Table(title="largest cosine, smaller is better")
+  headings = ("(C, D)", "by", "bound", "known", "default", "in haste", PAPER)
+  for heading in (*headings, "default s", "paper / haste", "met"):
+    table.add_column(heading, justify="right")
+  for row in rows:
+    cells = []
+    for name in ("default", _measure.OURS, PAPER):
+      values = row["max_cosine"].get(name, [math.nan])
+      cells.append(f"{np.median(values):.4f} ({max(values):.4f})")
+    known = "" if row["known"] is None else f"{row['known']:.4f}"
+    fast = all(target["met"] for target in row["targets"])
+    table.add_row(
+      row["case"],
+      row["construction"].removesuffix("_prototypes"),
+      f"{row['bound']:.4f}",
+      known,
+      *cells,
+      f"{row.get('default_seconds', math.nan):.2f}",
+      f"{row['ratio'][PAPER]:.1f}",
+      "yes" if fast and row["never_worse"] else "NO",
+    )
+  console.print(table)
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  console = rich.console.Console(width=150)
+  rows = []
+  for dim, classes in SMOKE if options.smoke else KNOWN:
+    if options.only in f"({classes}, {dim})":
+      rows.append(compare(dim, classes, options))
+      _measure.save("prototypes", rows, [], options)
+      console.print(f"done: {rows[-1]['case']}: {rows[-1]['max_cosine']}")
+  if not options.smoke and not options.only:
+    console.print(f"largest error of the simplex's cosines: {simplices()}")
+  _measure.report("prototypes", rows, [], options)
+  show(rows, console)
+
+
+if __name__ == "__main__":
+  main()
