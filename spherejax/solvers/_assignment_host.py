@@ -1,21 +1,21 @@
 """Assignment of one matrix on the host: by scipy, its duals, repairs of old results."""
 
+import math
+
 import numpy as np
 
-_BLOCK = 64  # rows; a block of 1000 columns stays in a core's cache
+_BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of what is compared
 _REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
 
 
 def check_finite(costs: np.ndarray) -> None:
-  """Raises ValueError that names the first entry which is not finite."""
-  with np.errstate(over="ignore", invalid="ignore"):
-    if np.isfinite(np.sum(costs, dtype=np.float64)):
-      return
-  wrong = np.argwhere(~np.isfinite(costs))
-  if len(wrong):
-    row, column = map(int, wrong[0])
-    value = costs[row, column]
-    raise ValueError(f"costs must be finite, got {value} at [{row}, {column}]")
+  """Raises ValueError that names an entry which is not finite."""
+  if math.isfinite(costs.min()) and math.isfinite(costs.max()):  # NaN is both
+    return
+  row, column = map(int, np.argwhere(~np.isfinite(costs))[0])
+  value = costs[row, column]
+  raise ValueError(f"costs must be finite, got {value} at [{row}, {column}]")
 
 
 def solve(costs: np.ndarray) -> np.ndarray:
@@ -23,11 +23,6 @@ def solve(costs: np.ndarray) -> np.ndarray:
   from scipy.optimize import linear_sum_assignment
 
   return linear_sum_assignment(costs)[1]
-
-
-def rounding(costs: np.ndarray) -> float:
-  """Differences of costs and duals below this are none."""
-  return 8 * float(np.finfo(np.float64).eps) * float(max(costs.max(), -costs.min()))
 
 
 def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,7 +35,7 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
   """
   rows, columns = costs.shape
   own = costs[np.arange(rows), assignment].astype(np.float64)
-  tolerance = rounding(costs)
+  tolerance = _ROUNDING * np.max(np.abs(own))
   distance = np.zeros(columns)
   active = np.arange(rows)
   for _ in range(columns):
@@ -60,10 +55,13 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
 
 def row_duals(costs: np.ndarray, column_dual: np.ndarray) -> np.ndarray:
   """u_k = min_j (c_kj - v_j)."""
-  blocks = range(0, len(costs), _BLOCK)
-  return np.concatenate(
-    [np.min(costs[b : b + _BLOCK] - column_dual, axis=1) for b in blocks]
-  )
+  least = np.empty(len(costs))
+  reduced = np.empty((_BLOCK, costs.shape[1]))
+  for first in range(0, len(costs), _BLOCK):
+    some = costs[first : first + _BLOCK]
+    part = np.subtract(some, column_dual, out=reduced[: len(some)])
+    np.min(part, axis=1, out=least[first : first + _BLOCK])
+  return least
 
 
 def solve_from(
@@ -78,7 +76,7 @@ def solve_from(
   unique[np.unique(assignment, return_index=True)[1]] = True
   kept = inside & unique
   own = costs[np.arange(rows), chosen]
-  tolerance = rounding(costs)
+  tolerance = _ROUNDING * max(np.max(np.abs(own)), np.max(np.abs(dual)))
   while True:
     if rows < columns:  # a free column must be at 0
       free = np.ones(columns, bool)
