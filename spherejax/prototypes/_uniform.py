@@ -28,12 +28,11 @@ def uniform_prototypes(
 ) -> UniformPrototypes:
   """Prototypes as far apart as is known how, in a random orientation.
 
-  | classes | construction | largest cosine |
-  | --- | --- | --- |
-  | C <= dim + 1 | `simplex` | -1 / (C - 1), the least possible |
-  | dim + 2 <= C <= 2 dim | `orthogonal_simplices` | 0, the least possible |
-  | C > 4 in 2 dimensions | `circle` | cos(2 pi / C), the least possible |
-  | C > 2 dim | `annealed_prototypes` | a local minimum |
+      classes                 construction            largest cosine
+      C <= dim + 1            simplex                 -1 / (C - 1), least possible
+      dim + 2 <= C <= 2 dim   orthogonal_simplices    0, least possible
+      C > 4, dim = 2          circle                  cos(2 pi / C), least possible
+      C > 2 dim               annealed_prototypes     a local minimum
 
   Args:
     key: typed key of the orientation, or of the starts.
