@@ -57,9 +57,10 @@ def neighbor_joining(
   while len(nodes) > 2:
     m = len(nodes)
     total = apart.sum(axis=1)
-    score = (m - 2) * apart - total[:, None] - total[None]
-    score[np.tril_indices(m)] = np.inf
-    i, j = divmod(int(score.argmin()), m)
+    score = (m - 2) * apart
+    score -= total[:, None] + total[None]  # symmetric to the last digit
+    np.fill_diagonal(score, np.inf)
+    i, j = divmod(int(score.argmin()), m)  # the first of equals, so i < j
     between = float(apart[i, j])
     first = between / 2 + float(total[i] - total[j]) / (2 * (m - 2))
     for place, length in ((i, first), (j, between - first)):
@@ -67,7 +68,9 @@ def neighbor_joining(
     to_new = (apart[i] + apart[j] - between) / 2
     to_new[i] = 0
     apart[i], apart[:, i] = to_new, to_new
-    apart = np.delete(np.delete(apart, j, axis=0), j, axis=1)
+    apart[j:-1] = apart[j + 1 :]
+    apart[:, j:-1] = apart[:, j + 1 :]
+    apart = apart[:-1, :-1]
     nodes[i] = len(parents)
     del nodes[j]
     parents.append(-1)
