@@ -76,6 +76,10 @@ class Config(_pooled_network.Settings):
   """Parts of the training: after the first one, which pools by averages, the
   prototypes are chosen."""
 
+  def __post_init__(self):
+    super().__post_init__()
+    _cli.check_parts(self.pretraining, self.parts)
+
 
 PRESETS = {
   "cpu": Config(),
@@ -83,6 +87,7 @@ PRESETS = {
   "smoke": Config(
     percent=20,
     seeds=1,
+    pretraining=5,
     steps=10,
     most=4,
     widths=(8,),
@@ -101,6 +106,7 @@ PRESETS = {
     convolution="native",
     dim=128,
     mass=0.2,
+    pretraining=30_000,
     steps=30_000,
     parts=30,
   ),
@@ -154,9 +160,7 @@ def pretrained(
   """A network that classifies single training images, as the paper's begins with."""
   if not config.pretraining:
     return None
-  settings = dataclasses.replace(
-    config, loss="proxy_nca", steps=config.pretraining, learning_rate=1e-3
-  )
+  settings = dataclasses.replace(config, loss="proxy_nca", steps=config.pretraining)
   images = _collage_sets.training_images(source)
   variants = {"": _pooled_network.AVERAGE}
   return _pooled_network.train(settings, seed, variants, images, progress)[""].state
