@@ -9,7 +9,9 @@ once against 64 calls of scipy and against optax. The floor is one look at every
     python -m benchmarks.assignment --json FILE
 """
 
+import functools
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -160,22 +162,22 @@ def main() -> None:
   console = rich.console.Console()
   repetitions = options.repetitions
   sizes = (30,) if options.smoke else SIZES
-  work = [
-    *(lambda size=size: from_nothing(size, repetitions) for size in sizes),
-    *(
-      lambda size=size, near=near: after_a_drift(size, near, repetitions)
-      for size in sizes
-      for near in (True, False)
-    ),
-    lambda: at_once(*((4, 30) if options.smoke else (PROBLEMS, 100)), repetitions),
-  ]
+  problems = (4, 30) if options.smoke else (PROBLEMS, 100)
+  work: dict[str, Callable[[], dict[str, Any]]] = {}
+  for size in sizes:
+    work[f"C = {size}"] = functools.partial(from_nothing, size, repetitions)
+    for near in (True, False):
+      name = f"C = {size}, {'near' if near else 'anywhere'}"
+      work[name] = functools.partial(after_a_drift, size, near, repetitions)
+  work["at once"] = functools.partial(at_once, *problems, repetitions)
   if not options.smoke:
-    work.append(lambda: once(LARGE))
+    work["C = 10,000"] = functools.partial(once, LARGE)
   rows = []
-  for measure in work:
-    rows.append(measure())
-    console.print(f"done: {rows[-1]['case']}")
-    _measure.save("assignment", rows, [], options)
+  for name, measure in work.items():
+    if options.only in name:
+      rows.append(measure())
+      console.print(f"done: {rows[-1]['case']}")
+      _measure.save("assignment", rows, [], options)
   _measure.report("assignment", rows, [], options)
 
 

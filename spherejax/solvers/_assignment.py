@@ -174,7 +174,7 @@ def host_linear_assignment(
   chosen = matrix[np.arange(rows), assignment]
   return Assignment(
     assignment.astype(np.int32),
-    np.asarray(np.sum(chosen, dtype=np.float64)),
+    np.asarray(chosen.sum(dtype=np.float64)),
     row_dual,
     column_dual,
     np.asarray(augmentations, np.int32),

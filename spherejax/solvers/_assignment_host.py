@@ -75,14 +75,15 @@ def solve_from(
   unique = np.zeros(rows, bool)
   unique[np.unique(assignment, return_index=True)[1]] = True
   kept = inside & unique
-  own = costs[np.arange(rows), chosen]
+  own = costs[np.arange(rows), chosen].astype(np.float64)
   tolerance = _ROUNDING * max(np.max(np.abs(own)), np.max(np.abs(dual)))
+  cheapest = np.min(costs, axis=1)
   while True:
     if rows < columns:  # a free column must be at 0
       free = np.ones(columns, bool)
       free[chosen[kept]] = False
       dual = np.where(free, 0, np.minimum(dual, 0))
-    least = row_duals(costs, dual)
+    least = _least(costs, cheapest, own - dual[chosen], dual, tolerance)
     tight = kept & (own - dual[chosen] <= least + tolerance)
     settled = rows == columns or np.array_equal(tight, kept)
     kept = tight
@@ -102,6 +103,21 @@ def solve_from(
   result = np.empty(rows, int)
   result[owner[matched]] = matched
   return result, row_duals(costs, dual), dual, new
+
+
+def _least(
+  costs: np.ndarray,
+  cheapest: np.ndarray,
+  paid: np.ndarray,
+  dual: np.ndarray,
+  tolerance: float,
+) -> np.ndarray:
+  """Duals of rows, by one more look at those that may find less than what they pay."""
+  least = paid.copy()
+  unsure = np.flatnonzero(paid > cheapest - np.max(dual) + tolerance)
+  if len(unsure):
+    least[unsure] = row_duals(costs[unsure], dual)
+  return least
 
 
 def _augment(costs: np.ndarray, dual: np.ndarray, owner: np.ndarray, root: int) -> None:
