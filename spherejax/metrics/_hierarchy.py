@@ -1,5 +1,6 @@
 """How good predictions are, and how bad mistakes, by distances of the classes."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -53,8 +54,8 @@ def top_k(
     >>> spherejax.metrics.top_k(scores, jnp.array([2, 2]), k=2)
     Array([1., 0.], dtype=float32)
   """
-  first, labels, dtype = _first(scores, labels, k)
-  return jnp.any(first == labels[:, None], axis=1).astype(dtype)
+  scores, labels = _checked(scores, labels, k)
+  return _is_among(_largest(scores, k), labels).astype(scores.dtype)
 
 
 def average_hierarchical_distance(
@@ -95,9 +96,10 @@ def average_hierarchical_distance(
     ...   scores, jnp.array([2, 1]), distances, k=2)
     Array([2., 1.], dtype=float32)
   """
-  first, labels, dtype = _first(scores, labels, k)
-  rows = _rows(class_distances, labels, jnp.asarray(scores))
-  return jnp.mean(jnp.take_along_axis(rows, first, axis=1), axis=1).astype(dtype)
+  scores, labels = _checked(scores, labels, k)
+  apart = _square(class_distances, scores)
+  mean = jnp.mean(_distances_of_first(scores, labels, apart, k), axis=1)
+  return mean.astype(scores.dtype)
 
 
 def severity(
@@ -137,10 +139,11 @@ def severity(
     >>> spherejax.metrics.mean_where(*found)
     Array(4., dtype=float32)
   """
-  first, labels, dtype = _first(scores, labels, 1)
-  rows = _rows(class_distances, labels, jnp.asarray(scores))
-  chosen = jnp.take_along_axis(rows, first, axis=1)[:, 0]
-  return Severity(chosen.astype(dtype), first[:, 0] != labels)
+  scores, labels = _checked(scores, labels, 1)
+  apart = _square(class_distances, scores)
+  chosen = _distances_of_first(scores, labels, apart, 1)[:, 0]
+  chosen = chosen.astype(scores.dtype)
+  return Severity(chosen, ~_is_among(_largest(scores, 1), labels))
 
 
 def hierarchical_precision(
@@ -189,17 +192,14 @@ def hierarchical_precision(
     Array([0.5, 1. ], dtype=float32)
   """
   _checks.count("rank_offset", rank_offset, 0)
-  first, labels, dtype = _first(scores, labels, k)
-  classes = jnp.asarray(scores).shape[1]
+  scores, labels = _checked(scores, labels, k)
+  classes = scores.shape[1]
   if k + rank_offset > classes:
     raise ValueError(
       f"k + rank_offset must be at most the {classes} classes, got {k + rank_offset}"
     )
-  rows = _rows(class_distances, labels, jnp.asarray(scores))
-  radius = jnp.sort(rows, axis=1)[:, k + rank_offset - 1, None]
-  near = jnp.take_along_axis(rows, first, axis=1) <= radius
-  share = jnp.mean(near.astype(rows.dtype), axis=1)
-  return jnp.where(jnp.isnan(rows[:, 0]), jnp.nan, share).astype(dtype)
+  apart = _square(class_distances, scores)
+  return _share_near(scores, labels, apart, k, k + rank_offset)
 
 
 def conditional_risk(
@@ -240,7 +240,7 @@ def conditional_risk(
   _checks.rank("probabilities", probabilities, 2)
   _checks.floating("probabilities", probabilities)
   wide = _numerics.upcast(probabilities)
-  costs = _square(class_distances, wide)
+  costs = _square(class_distances, probabilities)
   risk = jnp.matmul(wide, costs.T, precision=_order.HIGHEST)
   return risk.astype(probabilities.dtype)
 
@@ -257,10 +257,7 @@ def known_labels(labels: ArrayLike, scores: Array, classes: int) -> Array:
   return found
 
 
-def _first(
-  scores: ArrayLike, labels: ArrayLike, k: int
-) -> tuple[Array, Array, jnp.dtype]:
-  """[batch, k], the classes with the largest scores, the labels, and the type."""
+def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array]:
   scores = jnp.asarray(scores)
   _checks.rank("scores", scores, 2)
   _checks.floating("scores", scores)
@@ -268,21 +265,48 @@ def _first(
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  known = known_labels(labels, scores, classes)
-  wide = _numerics.upcast(scores)
-  keys = _order.keys(wide, jnp.zeros_like(wide), "dot")
-  return jax.lax.top_k(~keys, k)[1], known, scores.dtype
+  return scores, known_labels(labels, scores, classes)
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
+  """The matrix in the type that scores are computed in."""
   apart = jnp.asarray(class_distances)
   _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
-  return apart.astype(scores.dtype)
+  return apart.astype(_numerics.compute_dtype(scores.dtype))
 
 
-def _rows(class_distances: ArrayLike, labels: Array, scores: Array) -> Array:
+@functools.partial(jax.jit, static_argnums=1)
+def _largest(scores: Array, k: int) -> Array:
+  """[batch, k], the classes with the largest scores."""
+  wide = _numerics.upcast(scores)
+  keys = _order.keys(wide, jnp.zeros_like(wide), "dot")
+  return jax.lax.top_k(~keys, k)[1]
+
+
+@jax.jit
+def _is_among(first: Array, labels: Array) -> Array:
+  return jnp.any(first == labels[:, None], axis=1)
+
+
+def _rows(apart: Array, labels: Array) -> Array:
   """[batch, classes], distances from the true class; NaN for a label outside."""
-  square = _square(class_distances, _numerics.upcast(scores))
-  inside = (labels >= 0) & (labels < len(square))
-  rows = jnp.take(square, labels, axis=0, mode="clip")
+  inside = (labels >= 0) & (labels < len(apart))
+  rows = jnp.take(apart, labels, axis=0, mode="clip")
   return jnp.where(inside[:, None], rows, jnp.nan)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _distances_of_first(scores: Array, labels: Array, apart: Array, k: int) -> Array:
+  """[batch, k], how far the classes with the largest scores are from the true one."""
+  first = _largest(scores, k)
+  return jnp.take_along_axis(_rows(apart, labels), first, axis=1)
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _share_near(scores: Array, labels: Array, apart: Array, k: int, rank: int) -> Array:
+  """[batch], how many of the first k are as near as the class of this rank."""
+  rows = _rows(apart, labels)
+  radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
+  near = jnp.take_along_axis(rows, _largest(scores, k), axis=1) <= radius
+  share = jnp.mean(near.astype(rows.dtype), axis=1)
+  return jnp.where(jnp.isnan(radius[:, 0]), jnp.nan, share).astype(scores.dtype)

@@ -116,9 +116,14 @@ def mean_correlation_ceiling(
   """
   given = jnp.asarray(class_distances).astype(jnp.result_type(float))
   _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
-  keys = jnp.where(kept, given, jnp.inf)
-  unequal = jnp.argsort(jnp.argsort(keys, axis=0), axis=0).astype(given.dtype)
-  return _correlate(unequal, given, kept, dtype=given.dtype).mean
+  return _correlate(_untied(given, kept), given, kept, dtype=given.dtype).mean
+
+
+@jax.jit
+def _untied(values: Array, kept: Array) -> Array:
+  """Ranks of the kept entries in their columns, ties broken by index."""
+  keys = jnp.where(kept, values, jnp.inf)
+  return jnp.argsort(jnp.argsort(keys, axis=0), axis=0).astype(values.dtype)
 
 
 def _matrices(

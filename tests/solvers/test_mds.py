@@ -78,9 +78,10 @@ def test_few_steps_are_not_convergence_and_nothing_to_do_is_nothing():
   target = np.float32(chords(POINTS))
   short = solvers.sphere_mds(target, DIM, key=jax.random.key(0), steps=40)
   assert not short.converged
-  alone = solvers.sphere_mds(np.zeros((1, 1), np.float32), DIM, key=jax.random.key(0))
-  np.testing.assert_allclose(np.linalg.norm(alone.points), 1, rtol=1e-6)
-  assert alone.stress == 0
+  nothing = np.zeros((SIZE, SIZE), np.float32)
+  together = solvers.sphere_mds(nothing, DIM, key=jax.random.key(0), steps=40)
+  np.testing.assert_allclose(np.linalg.norm(together.points, axis=1), 1, rtol=1e-6)
+  assert together.stress == 0
 
 
 def test_bad_input_is_named(unchecked):
