@@ -159,7 +159,6 @@ def host_linear_assignment(
   _checks.rank("costs", matrix, 2)
   _check_sizes(matrix.shape)
   rows = len(matrix)
-  _assignment_host.check_finite(matrix)
   if start is None:
     assignment = _assignment_host.solve(matrix)
     row_dual, column_dual, augmentations = None, None, rows

@@ -1,7 +1,5 @@
 """Assignment of one matrix on the host: by scipy, its duals, repairs of old results."""
 
-import math
-
 import numpy as np
 
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
@@ -9,9 +7,9 @@ _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of what is compared
 _REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
 
 
-def check_finite(costs: np.ndarray) -> None:
-  """Raises ValueError that names an entry which is not finite."""
-  if math.isfinite(costs.min()) and math.isfinite(costs.max()):  # NaN is both
+def check_finite(costs: np.ndarray, extremes: np.ndarray | np.floating) -> None:
+  """Raises ValueError that names an entry, if one of the extremes is not finite."""
+  if np.isfinite(extremes).all():
     return
   row, column = map(int, np.argwhere(~np.isfinite(costs))[0])
   value = costs[row, column]
@@ -22,7 +20,12 @@ def solve(costs: np.ndarray) -> np.ndarray:
   """Column of each row."""
   from scipy.optimize import linear_sum_assignment
 
-  return linear_sum_assignment(costs)[1]
+  check_finite(costs, costs.max())  # scipy allows +inf, and finds the others itself
+  try:
+    return linear_sum_assignment(costs)[1]
+  except ValueError:
+    check_finite(costs, costs.min())
+    raise
 
 
 def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,6 +73,7 @@ def solve_from(
   """Columns, duals and the number of rows matched anew, from an earlier result."""
   rows, columns = costs.shape
   dual = np.where(np.isfinite(column_dual), column_dual, 0)
+  check_finite(costs, costs.max())
   inside = (assignment >= 0) & (assignment < columns)
   chosen = np.where(inside, assignment, 0)
   unique = np.zeros(rows, bool)
@@ -78,6 +82,7 @@ def solve_from(
   own = costs[np.arange(rows), chosen].astype(np.float64)
   tolerance = _ROUNDING * max(np.max(np.abs(own)), np.max(np.abs(dual)))
   cheapest = np.min(costs, axis=1)
+  check_finite(costs, cheapest)
   while True:
     if rows < columns:  # a free column must be at 0
       free = np.ones(columns, bool)

@@ -175,6 +175,10 @@ def test_entries_that_are_not_finite():
     solvers.host_linear_assignment(broken[0])
   with pytest.raises(ValueError, match=r"finite, got inf at \[0, 0\]"):
     solvers.host_linear_assignment(broken[1], start=(np.arange(5), np.zeros(5)))
+  broken[1, 0, 0] = -np.inf
+  for start in (None, (np.arange(5), np.zeros(5))):
+    with pytest.raises(ValueError, match=r"finite, got -inf at \[0, 0\]"):
+      solvers.host_linear_assignment(broken[1], start=start)
   huge = np.full((2, 2), 5e307)  # finite, though their sum is not
   np.testing.assert_array_equal(solvers.host_linear_assignment(huge).assignment, [0, 1])
 
