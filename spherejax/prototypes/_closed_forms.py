@@ -1,5 +1,7 @@
 """Prototypes on the sphere that are as far apart as possible, by formula."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -223,13 +225,36 @@ def _place(
   base: np.ndarray, dim: int, key: Key[Array, ""] | None, rotate: bool
 ) -> Array:
   """Rows of length at most `dim` in `dim` coordinates, turned at random."""
-  width = base.shape[1]
   if not rotate:
-    return jnp.asarray(np.pad(base, ((0, 0), (0, dim - width))))
+    return jnp.asarray(np.pad(base, ((0, 0), (0, dim - base.shape[1]))))
   if key is None:
     raise TypeError("key must be a typed key to rotate, got None")
-  frame, triangle = jnp.linalg.qr(jax.random.normal(key, (dim, width)))
-  # Haar: without the signs, the frame depends on how the factorisation is made.
-  frame *= jnp.where(jnp.diagonal(triangle) < 0, -1, 1)[None]
-  product = jnp.matmul(jnp.asarray(base), frame.T, precision=jax.lax.Precision.HIGHEST)
-  return product / jnp.linalg.norm(product, axis=1, keepdims=True)
+  return _turn(jnp.asarray(base), key, dim)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _turn(base: Array, key: Array, dim: int) -> Array:
+  """The rows in a uniform (Haar) frame of `dim` coordinates.
+
+  Column i of the frame is a uniform direction among those orthogonal to the columns
+  before: what the first i reflections make of a uniform direction of the coordinates
+  from i on (Stewart 1980). Without a factorisation, whose threads wait for each other
+  on a busy CPU.
+  """
+  width = base.shape[1]
+  draws = jax.random.normal(key, (width, dim), base.dtype)
+  draws = jnp.triu(draws)
+  first = jnp.diagonal(draws)
+  sign = jnp.where(first < 0, -1, 1).astype(base.dtype)
+  lengths = jnp.linalg.norm(draws, axis=1)
+  column = jnp.arange(dim)[None] == jnp.arange(width)[:, None]
+  mirrors = draws + jnp.where(column, (sign * lengths)[:, None], 0)
+  mirrors /= jnp.linalg.norm(mirrors, axis=1, keepdims=True)
+
+  def reflect(rows: Array, mirror: Array) -> tuple[Array, None]:
+    along = jnp.sum(rows * mirror[None], axis=1, keepdims=True)
+    return rows - 2 * along * mirror[None], None
+
+  start = jnp.pad(-sign[None] * base, ((0, 0), (0, dim - width)))
+  rows, _ = jax.lax.scan(reflect, start, mirrors, reverse=True)
+  return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
