@@ -41,8 +41,9 @@ def hierarchical_prototypes(
       "stress"      least normalised stress by `solvers.sphere_mds`
 
   "stress" from random points is the paper's way. "cholesky" does at once, and exactly,
-  what it does nearly; for fewer dimensions than classes "stress" is the best on the
-  sphere, and "spectral" is near it without a step.
+  what it does nearly. With fewer dimensions than classes, "stress" comes nearest to the
+  distances themselves; "spectral" keeps their order better, with relatives together and
+  the upper levels of a tree far too far apart.
 
   Args:
     similarities: [classes, classes], in [-1, 1], symmetric, 1 on the diagonal:
