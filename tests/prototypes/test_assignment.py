@@ -121,8 +121,8 @@ def test_sibling_gap_by_loops_and_zero_for_every_assignment_of_a_simplex():
 
 
 def test_change_and_alignment_by_hand():
-  change = prototypes.assignment_change(np.array([2, 0, 1, 3]), np.array([2, 1, 0, 3]))
-  assert float(change) == 0.5
+  change = jax.jit(prototypes.assignment_change)
+  assert float(change(np.array([2, 0, 1, 3]), np.array([2, 1, 0, 3]))) == 0.5
   m = np.array([[3.0, 4.0], [0.0, 2.0]], np.float32)
   value = prototypes.assignment_alignment(
     m, 5 * np.eye(2, dtype=np.float32), np.array([1, 0])
@@ -143,7 +143,7 @@ def test_wrong_arguments_name_the_culprit(unchecked):
   with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
     prototypes.assign_prototypes(unit_rows(4, 2), p)
   with pytest.raises(ValueError, match="4 classes need as many prototypes, got 3"):
-    prototypes.assignment_init(jax.random.key(0), p, num_classes=4)
+    INIT(jax.random.key(0), p)
   with pytest.raises(ValueError, match=r"prototypes must have shape \(3, 5\)"):
     prototypes.assign_prototypes(unit_rows(3, 5), p)
   with pytest.raises(TypeError, match="prototypes must be floating"):
