@@ -42,8 +42,8 @@ def hierarchical_prototypes(
 
   "stress" from random points is the paper's way. "cholesky" does at once, and exactly,
   what it does nearly. With fewer dimensions than classes, "stress" comes nearest to the
-  distances themselves; "spectral" keeps their order better, with relatives together and
-  the upper levels of a tree far too far apart.
+  distances themselves. "spectral" keeps their order better, but classes that only the
+  dropped eigenvectors tell apart coincide: siblings, in a tree.
 
   Args:
     similarities: [classes, classes], in [-1, 1], symmetric, 1 on the diagonal:
