@@ -158,9 +158,15 @@ def parts(source: Source) -> dict[str, np.ndarray]:
   return dict(zip(PARTS, rows, strict=True))
 
 
-def training_images(source: Source) -> data.Images:
-  """All images of the training part, labelled with their sub-class."""
+def training_images(source: Source, least: int) -> data.Images:
+  """Images of the training part, labelled with their sub-class.
+
+  Of sub-classes with at least `least` images; where a part of a set is read, the last
+  one may have fewer.
+  """
   rows = parts(source)["train"]
+  own = source.fine[rows]
+  rows = rows[np.bincount(own)[own] >= least]
   fine, labels = np.unique(source.fine[rows], return_inverse=True)
   names = tuple(map(str, fine))
   return data.Images(source.images[rows], labels.astype(np.int32), names)

@@ -161,7 +161,7 @@ def pretrained(
   if not config.pretraining:
     return None
   settings = dataclasses.replace(config, loss="proxy_nca", steps=config.pretraining)
-  images = _collage_sets.training_images(source)
+  images = _collage_sets.training_images(source, config.per_class)
   variants = {"": _pooled_network.AVERAGE}
   return _pooled_network.train(settings, seed, variants, images, progress)[""].state
 
