@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from tests.losses.jitted import losses
 
 GENERATOR = np.random.default_rng(2)
 ROLE = GENERATOR.integers(0, 3, (7, 12))

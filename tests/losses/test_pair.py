@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances, losses
+from spherejax import distances
+from tests.losses.jitted import losses
 
 HISTOGRAM = np.linspace(0.2, 1.0, 12)
 
