@@ -3,9 +3,10 @@
 A collage is one labelled image among three that say nothing about the label, and test
 classes were not seen in training. Generalized sum pooling (GSP) and zero-shot
 prediction (ZSP) against global average pooling (GAP), with a contrastive loss (C2) and
-ProxyNCA++; "distilled" is the labelled image alone. Sections 5.3.2 and 5.3.5 of DML.
+ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
+of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
-    python -m experiments.gsp_collage                      # preset cpu
+    python -m experiments.gsp_collage                      # preset cpu: 26 min
     python -m experiments.gsp_collage --preset poolings    # 15 poolings
     python -m experiments.gsp_collage --preset smoke       # seconds
     python -m experiments.gsp_collage --preset full        # CIFAR-100, as in the paper
