@@ -294,14 +294,14 @@ def train(
   images: data.Images,
   progress: tqdm.tqdm,
   *,
-  backbone: training.TrainState | None = None,
+  pretrained: training.TrainState | None = None,
   memory: int = 1000,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
-  `memory` features that mean something already. Where the state of another training
-  is given, its backbone is the first.
+  `memory` features that mean something already. They begin with the backbone of
+  `pretrained`, where that is given, and with random weights otherwise.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
@@ -310,10 +310,10 @@ def train(
     images.labels, per_class=settings.per_class, label_names=images.label_names
   )
   state = _initial_state(init_key, pixels, settings=settings, classes=classes)
-  if backbone is not None:
+  if pretrained is not None:
     state = state.replace(
-      params=_with_backbone(state.params, backbone.params),
-      batch_stats=_with_backbone(state.batch_stats, backbone.batch_stats),
+      params=_with_backbone(state.params, pretrained.params),
+      batch_stats=_with_backbone(state.batch_stats, pretrained.batch_stats),
     )
   if not settings.steps:
     return {name: Run(state, ()) for name in variants}

@@ -171,17 +171,16 @@ def outcomes(
   each: Trained,
   seed: int,
   parts: dict[str, _collage_sets.Part],
-  backbone: training.TrainState | None,
+  begun: training.TrainState | None,
   progress: tqdm.tqdm,
-  tested: str = "test",
 ) -> dict[str, Outcome]:
   """Trains the variants of one program and looks at unseen sub-classes."""
   train, test = (
     parts[name].alone if each.alone else parts[name].collages
-    for name in ("train", tested)
+    for name in ("train", "test")
   )
   runs = _pooled_network.train(
-    each.settings, seed, each.variants, train, progress, backbone=backbone
+    each.settings, seed, each.variants, train, progress, pretrained=begun
   )
   found = {}
   for name, trained in runs.items():
@@ -190,7 +189,7 @@ def outcomes(
     figures = _collage.measure(result.embeddings, test.labels)
     if result.weights is not None:
       figures["weight on the labelled image"] = _collage.foreground_weight(
-        result.weights, parts[tested].foreground
+        result.weights, parts["test"].foreground
       )
     found[name] = Outcome(figures, result)
   return found
@@ -210,7 +209,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
       begun = pretrained(config, seed, source, progress)
       of_seed = functools.partial(
-        outcomes, seed=seed, parts=parts, backbone=begun, progress=progress
+        outcomes, seed=seed, parts=parts, begun=begun, progress=progress
       )
       last = {}
       with _threads.pool() as pool:

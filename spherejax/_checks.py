@@ -118,6 +118,20 @@ def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
   shape(name, array, batch.shape[:1], f"the {batch.shape[0]} rows of {batch.shape}")
 
 
+def known_labels(
+  array: jax.Array, classes: int, where: jax.Array | None = None
+) -> None:
+  """Raises for a label outside [0, classes), of the kept ones, where it is known."""
+  if isinstance(array, jax.core.Tracer):
+    return
+  known = np.asarray(array)
+  if where is not None and not isinstance(where, jax.core.Tracer):
+    known = known[np.asarray(where)]
+  wrong = known[(known < 0) | (known >= classes)]
+  if wrong.size:
+    raise ValueError(f"labels must be in [0, {classes}), got {wrong[0]}")
+
+
 def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
   """Raises unless `array` is boolean and of the expected shape."""
   boolean(name, array)

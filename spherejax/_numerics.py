@@ -5,6 +5,8 @@ domain. The unsafe branch of a `where` gets a safe input, because the derivative
 of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -114,6 +116,27 @@ def softplus(x: Array) -> Array:
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
   """Sum over the kept entries; what is masked may be NaN."""
   return jnp.sum(jnp.where(where, x, 0), axis=axis)
+
+
+class AdamMoments(NamedTuple):
+  """Running means of a gradient and of its square."""
+
+  mean: Array
+  square: Array
+
+
+def adam(
+  gradient: Array, moments: AdamMoments, count: Array
+) -> tuple[Array, AdamMoments]:
+  """The direction of Adam's step number `count`, from 1, and the moments after it.
+
+  With the constants 0.9, 0.999 and 1e-8 of Kingma and Ba 2015. For descents inside the
+  operators, which need no optimiser's library; the caller subtracts.
+  """
+  mean = 0.9 * moments.mean + (1 - 0.9) * gradient
+  square = 0.999 * moments.square + (1 - 0.999) * gradient**2
+  size = jnp.sqrt(square / (1 - 0.999**count)) + 1e-8
+  return mean / (1 - 0.9**count) / size, AdamMoments(mean, square)
 
 
 def solve_definite(matrix: Array, right: Array) -> Array:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
@@ -388,12 +387,7 @@ def class_mask(labels: Array, classes: int, where: Array) -> Array:
   Raises for labels outside 0 .. classes - 1 when they are known; traced ones make
   a row of False.
   """
-  if not isinstance(labels, jax.core.Tracer) and labels.size:
-    known = np.asarray(labels)
-    kept = known if isinstance(where, jax.core.Tracer) else known[np.asarray(where)]
-    wrong = kept[(kept < 0) | (kept >= classes)]
-    if wrong.size:
-      raise ValueError(f"labels must be in [0, {classes}), got {wrong[0]}")
+  _checks.known_labels(labels, classes, where)
   return (labels[:, None] == jnp.arange(classes)[None]) & where[:, None]
 
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.metrics import _hierarchy, _nearest
+from spherejax.metrics import _nearest
 
 
 class HierarchicalSimilarity(NamedTuple):
@@ -84,7 +84,9 @@ def hierarchical_similarity(
   _checks.rank("class_similarities", similar, 2)
   classes = len(similar)
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
-  labels = _hierarchy.known_labels(labels, embeddings, classes)
+  labels = jnp.asarray(labels)
+  _checks.labels(labels, embeddings)
+  _checks.known_labels(labels, classes)
   size = len(embeddings)
   length = min(k, size - 1)
   if length < 1:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
@@ -245,18 +244,6 @@ def conditional_risk(
   return risk.astype(probabilities.dtype)
 
 
-def known_labels(labels: ArrayLike, scores: Array, classes: int) -> Array:
-  """Labels of the rows of `scores`; raises for known ones outside the classes."""
-  found = jnp.asarray(labels)
-  _checks.labels(found, scores)
-  if not isinstance(found, jax.core.Tracer):
-    known = np.asarray(found)
-    wrong = known[(known < 0) | (known >= classes)]
-    if wrong.size:
-      raise ValueError(f"labels must be in [0, {classes}), got {wrong[0]}")
-  return found
-
-
 def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array]:
   scores = jnp.asarray(scores)
   _checks.rank("scores", scores, 2)
@@ -265,7 +252,10 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  return scores, known_labels(labels, scores, classes)
+  found = jnp.asarray(labels)
+  _checks.labels(found, scores)
+  _checks.known_labels(found, classes)
+  return scores, found
 
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:

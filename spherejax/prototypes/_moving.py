@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Key, Real
@@ -339,26 +338,15 @@ def _sums(
   _checks.count("num_classes", num_classes)
   kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
   _checks.mask(kept, labels.shape)
-  _check_known(labels, kept, num_classes)
+  _checks.known_labels(labels, num_classes, kept)
   rows = _numerics.upcast(jax.lax.stop_gradient(embeddings))
-  rows = jnp.where(kept[:, None], rows, 0)
+  own = (labels[None] == jnp.arange(num_classes)[:, None]) & kept[None]
+  rows = jnp.where(jnp.any(own, axis=0)[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
-  own = (labels[None] == jnp.arange(num_classes)[:, None]) & kept[None]
   precision = jax.lax.Precision.HIGHEST
   sums = jnp.matmul(own.astype(rows.dtype), rows, precision=precision)
   counts = jnp.sum(own, axis=1, dtype=jnp.int32)
   if axis_name is not None:
     sums, counts = jax.lax.psum((sums, counts), axis_name)
   return sums, counts, embeddings.dtype
-
-
-def _check_known(labels: Array, kept: Array, num_classes: int) -> None:
-  """Raises for a kept label that is no class, when it is known."""
-  if isinstance(labels, jax.core.Tracer):
-    return
-  known = np.asarray(labels)
-  known = known if isinstance(kept, jax.core.Tracer) else known[np.asarray(kept)]
-  wrong = known[(known < 0) | (known >= num_classes)]
-  if wrong.size:
-    raise ValueError(f"labels must be in [0, {num_classes}), got {wrong[0]}")

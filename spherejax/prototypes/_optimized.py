@@ -13,10 +13,9 @@ from spherejax.prototypes import _closed_forms, _potential
 
 PRESETS = ("scaled", "paper")
 
-# The annealed descent: inverse squared widths, Adam's rates and its constants.
+# The annealed descent: inverse squared widths, and Adam's rates.
 _SHARPNESS = (2.0, 1000.0)
 _RATES = (0.05, 1e-4)
-_ADAM = (0.9, 0.999, 1e-8)
 _PAPER_RATE = 0.1
 
 
@@ -149,22 +148,19 @@ def _best_annealed(starts: Array, ends: Array, steps: int) -> Array:
 
 def _anneal(start: Array, end: Array, *, steps: int) -> tuple[Array, Array]:
   """One run: the rows and their largest cosine."""
-  first, second, tiny = _ADAM
 
-  def step(carry: tuple[Array, Array, Array], done: Array) -> tuple[tuple, None]:
-    rows, mean, square = carry
+  def step(carry: tuple[Array, _numerics.AdamMoments], done: Array):
+    rows, moments = carry
     share = done / max(steps - 1, 1)
     t = _SHARPNESS[0] * (end / _SHARPNESS[0]) ** share
     rate = _RATES[0] * (_RATES[1] / _RATES[0]) ** share
     gradient = _potential.repulsion(rows, t)
-    mean = first * mean + (1 - first) * gradient
-    square = second * square + (1 - second) * gradient**2
-    size = jnp.sqrt(square / (1 - second ** (done + 1))) + tiny
-    move = mean / (1 - first ** (done + 1)) / size
-    return (_numerics.normalize(rows - rate * move), mean, square), None
+    direction, moments = _numerics.adam(gradient, moments, done + 1)
+    return (_numerics.normalize(rows - rate * direction), moments), None
 
   rows = _numerics.normalize(start)
   nothing = jnp.zeros_like(rows)
   times = jnp.arange(steps, dtype=rows.dtype)
-  (rows, _, _), _ = jax.lax.scan(step, (rows, nothing, nothing), times)
+  moments = _numerics.AdamMoments(nothing, nothing)
+  (rows, _), _ = jax.lax.scan(step, (rows, moments), times)
   return rows, _potential.max_cosine(rows)

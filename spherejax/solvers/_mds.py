@@ -13,8 +13,7 @@ from jaxtyping import Bool, Float, Int, Key, Real
 
 from spherejax import _checks, _numerics
 
-# Adam's own constants, and a square that keeps the root of a zero distance smooth.
-_FIRST, _SECOND, _OFFSET = 0.9, 0.999, 1e-8
+# A square that keeps the root of a zero distance smooth.
 _SMOOTHING = 1e-12
 # Converged: as near to exact as steps of this size come, or a flat place.
 _EXACT, _FLAT = 1e-3, 0.1
@@ -137,21 +136,18 @@ def _descend(
 ) -> tuple[Array, Array, Array]:
   """Points, their stress, and whether it has converged; Adam from `start`."""
 
-  def step(carry: tuple[Array, Array, Array], count: Array) -> tuple[tuple, None]:
-    free, mean, square = carry
+  def step(carry: tuple[Array, _numerics.AdamMoments], count: Array):
+    free, moments = carry
     gradient = jax.grad(_stress)(free, distances)
-    mean = _FIRST * mean + (1 - _FIRST) * gradient
-    square = _SECOND * square + (1 - _SECOND) * gradient**2
-    mean_hat = mean / (1 - _FIRST**count)
-    square_hat = square / (1 - _SECOND**count)
-    free -= rate * mean_hat / (jnp.sqrt(square_hat) + _OFFSET)
-    return (free, mean, square), None
+    direction, moments = _numerics.adam(gradient, moments, count)
+    return (free - rate * direction, moments), None
 
   # The paper normalises its random points first: that sets the size of the steps.
   free = _numerics.normalize(start)
   zero = jnp.zeros_like(free)
   counts = jnp.arange(1, steps + 1).astype(free.dtype)
-  (free, _, _), _ = jax.lax.scan(step, (free, zero, zero), counts)
+  moments = _numerics.AdamMoments(zero, zero)
+  (free, _), _ = jax.lax.scan(step, (free, moments), counts)
   points = _numerics.normalize(free)
   stress, gradient = jax.value_and_grad(_stress)(points, distances)
   slope = _numerics.norm(jnp.ravel(gradient)) * len(points) ** 0.5

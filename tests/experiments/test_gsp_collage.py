@@ -2,11 +2,14 @@
 
 import dataclasses
 
+import chex
 import jax
 import numpy as np
 import pytest
+import tqdm
 
-from experiments import _collage_sets, _poolings, gsp_collage
+from experiments import _collage_sets, _pooled_network, _poolings, gsp_collage
+from spherejax import data
 
 
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir):
@@ -49,6 +52,35 @@ def test_parts_share_no_sub_class_in_front_or_behind():
     np.testing.assert_array_equal(chosen, part.alone.images[:, 0, 0, 0])
     np.testing.assert_array_equal(part.collages.labels, np.where(chosen < 5, 0, 1))
     assert set(np.unique(tiles[~part.foreground])) <= behind
+
+
+def test_a_training_begins_with_the_pretrained_backbone():
+  settings = _pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=0)
+  images = data.Images(
+    images=np.zeros((8, 16, 16, 1), np.uint8),
+    labels=np.repeat(np.arange(2), 4).astype(np.int32),
+    label_names=("a", "b"),
+  )
+
+  def begin(seed, **options):
+    variants = {"": _pooled_network.AVERAGE}
+    with tqdm.tqdm(disable=True) as progress:
+      runs = _pooled_network.train(
+        settings, seed, variants, images, progress, **options
+      )
+    return runs[""].state
+
+  other = begin(1)
+  state = begin(0, pretrained=other)
+  alone = begin(0)
+  network = state.params["network"]
+  chex.assert_trees_all_equal(network["backbone"], other.params["network"]["backbone"])
+  chex.assert_trees_all_equal(network["head"], alone.params["network"]["head"])
+  kernels = jax.tree.leaves(alone.params["network"]["backbone"])
+  assert any(
+    np.any(a != b)
+    for a, b in zip(kernels, jax.tree.leaves(network["backbone"]), strict=True)
+  )
 
 
 def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():

@@ -1,0 +1,45 @@
+"""Numerics that several rooms share, where no room's tests say enough."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from spherejax import _numerics
+
+
+def test_many_definite_systems_and_their_derivatives(x64):
+  rng = np.random.default_rng(0)
+  roots = rng.normal(size=(3, 4, 4))
+  matrices = roots @ roots.swapaxes(1, 2) + np.eye(4)
+  right, weights = rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+
+  def total(matrix, right):
+    solution = _numerics.solve_definite(matrix, right)
+    return jnp.sum(solution * weights), solution
+
+  derivative = jax.grad(total, (0, 1), has_aux=True)
+  mapped = jax.jit(jax.vmap(derivative, (0, None)))  # one of two is not mapped
+  (by_matrix, by_right), solutions = mapped(matrices, right)
+  for index, matrix in enumerate(matrices):
+    solution = np.linalg.solve(matrix, right)
+    dual = np.linalg.solve(matrix, weights)
+    np.testing.assert_allclose(solutions[index], solution, rtol=1e-10)
+    np.testing.assert_allclose(by_right[index], dual, rtol=1e-10)
+    np.testing.assert_allclose(by_matrix[index], -dual @ solution.T, rtol=1e-10)
+
+  def along(x):  # 1 / (2 + x) in one dimension
+    return _numerics.solve_definite(jnp.full((1, 1), 2 + x), jnp.ones((1, 1)))[0, 0]
+
+  np.testing.assert_allclose(jax.jit(jax.hessian(along))(1.0), 2 / 27, rtol=1e-12)
+
+
+def test_adam_is_that_of_optax(x64):
+  gradients = np.random.default_rng(1).normal(size=(5, 3))
+  reference, adam = optax.scale_by_adam(), jax.jit(_numerics.adam)
+  state = reference.init(jnp.zeros(3))
+  moments = _numerics.AdamMoments(jnp.zeros(3), jnp.zeros(3))
+  for count, gradient in enumerate(gradients, 1):
+    right, state = reference.update(jnp.asarray(gradient), state)
+    found, moments = adam(gradient, moments, count)
+    np.testing.assert_allclose(found, right, rtol=1e-10)
