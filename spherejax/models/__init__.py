@@ -30,6 +30,11 @@ from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
 from spherejax.models._proxy_losses import ProxyNCA as ProxyNCA
 from spherejax.models._proxy_losses import ProxyNCAPlusPlus as ProxyNCAPlusPlus
 from spherejax.models._proxy_losses import SoftTriple as SoftTriple
+from spherejax.models._resnets import ResNet as ResNet
+from spherejax.models._resnets import ResNet18 as ResNet18
+from spherejax.models._resnets import ResNet32 as ResNet32
+from spherejax.models._resnets import ResNet50 as ResNet50
+from spherejax.models._resnets import ResNet101 as ResNet101
 from spherejax.models._second_order_poolings import GSoP as GSoP
 from spherejax.models._softmax_losses import AdaCos as AdaCos
 from spherejax.models._softmax_losses import NormFace as NormFace
@@ -64,7 +69,12 @@ __all__ = [
   "ProxyDistanceRatio",
   "ProxyNCA",
   "ProxyNCAPlusPlus",
+  "ResNet",
+  "ResNet18",
   "ResNet20",
+  "ResNet32",
+  "ResNet50",
+  "ResNet101",
   "SoftTriple",
   "Softmax",
   "SphereFace",

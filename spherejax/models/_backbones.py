@@ -12,14 +12,16 @@ from spherejax import _checks
 from spherejax.models._convolution import Convolution
 
 
-def _images(images: ArrayLike) -> Array:
+def as_images(images: ArrayLike) -> Array:
+  """A floating array of four axes."""
   array = jnp.asarray(images)
   _checks.floating("images", array)
   _checks.rank("images", array, 4)
   return array
 
 
-def _same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
+def same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
+  """Raises unless there are as many values as of the other thing."""
   if len(values) != count:
     raise ValueError(
       f"{name} must have one entry for each of the {count} {other}, got {values}"
@@ -102,8 +104,8 @@ class ConvNet(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
-    x = _images(images)
-    _same_length("strides", self.strides, "widths", len(self.widths))
+    x = as_images(images)
+    same_length("strides", self.strides, "widths", len(self.widths))
     for width, stride in zip(self.widths, self.strides, strict=True):
       x = Convolution(width, stride=stride, method=self.convolution)(x)
       x = nn.relu(_Normalization(self.norm, self.groups, self.axis_name)(x, train))
@@ -163,7 +165,7 @@ class Conv4(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
-    x = _images(images)
+    x = as_images(images)
     if min(x.shape[1:3]) < 16:
       raise ValueError(
         f"images must be at least 16x16 for four halvings, got shape {x.shape}"
@@ -261,9 +263,9 @@ class ResNet20(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
-    x = _images(images)
+    x = as_images(images)
     _checks.count("blocks", self.blocks)
-    _same_length("strides", self.strides, "widths", len(self.widths))
+    same_length("strides", self.strides, "widths", len(self.widths))
     stem = Convolution(self.widths[0], stride=self.stem_stride, method=self.convolution)
     x = stem(x)
     norm = (self.norm, self.groups, self.axis_name)
