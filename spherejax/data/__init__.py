@@ -18,6 +18,10 @@ from spherejax.data._color import random_grayscale as random_grayscale
 from spherejax.data._color import to_float as to_float
 from spherejax.data._images import Images as Images
 from spherejax.data._images import from_arrays as from_arrays
+from spherejax.data._long_tail import long_tail as long_tail
+from spherejax.data._long_tail import long_tail_counts as long_tail_counts
+from spherejax.data._mixup import Mixed as Mixed
+from spherejax.data._mixup import mixup as mixup
 from spherejax.data._pipeline import pipeline as pipeline
 from spherejax.data._sampling import ClassTable as ClassTable
 from spherejax.data._sampling import class_balanced_indices as class_balanced_indices
@@ -34,6 +38,7 @@ __all__ = [
   "ClassTable",
   "Collages",
   "Images",
+  "Mixed",
   "center_crop",
   "class_balanced_indices",
   "class_table",
@@ -42,6 +47,9 @@ __all__ = [
   "load_digits",
   "load_folder",
   "load_tfds",
+  "long_tail",
+  "long_tail_counts",
+  "mixup",
   "normalize",
   "ordered_plan",
   "pipeline",

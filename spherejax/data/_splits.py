@@ -54,7 +54,7 @@ def split_classes(
     >>> spherejax.data.split_classes(jnp.array([0, 1, 2, 2]), groups=[[2], [0]])
     (array([2, 3]), array([0]))
   """
-  labels = _host_labels(labels)
+  labels = host_labels(labels)
   if groups is not None:
     if key is not None:
       raise ValueError("pass either groups or a key: groups leave nothing to draw")
@@ -106,7 +106,7 @@ def split_within_classes(
     >>> spherejax.data.split_within_classes(jnp.array([0, 0, 1, 1, 0, 0]))
     (array([0, 1, 2]), array([3, 4, 5]))
   """
-  labels = _host_labels(labels)
+  labels = host_labels(labels)
   order = np.arange(len(labels))
   if key is not None:
     order = np.asarray(jax.random.permutation(key, len(labels)))
@@ -125,7 +125,7 @@ def split_within_classes(
   return result
 
 
-def _host_labels(labels: ArrayLike) -> np.ndarray:
+def host_labels(labels: ArrayLike) -> np.ndarray:
   """The labels as a NumPy array, checked."""
   labels = np.asarray(labels)
   _checks.integer("labels", labels)

@@ -1,0 +1,79 @@
+"""Pairs of examples blended into one."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+from jaxtyping import Array, Float, Key, Real
+
+from spherejax import _checks
+
+
+class Mixed(NamedTuple):
+  """What `mixup` returns."""
+
+  inputs: Float[Array, "batch *shape"]
+  """Blended inputs."""
+  targets: Float[Array, "batch classes"]
+  """Blended label distributions."""
+
+
+def mixup(
+  key: Key[Array, ""],
+  inputs: Float[ArrayLike, "batch *shape"],
+  targets: Float[ArrayLike, "batch classes"],
+  *,
+  alpha: Real[ArrayLike, ""] = 1.0,
+) -> Mixed:
+  """Every example blended with another of its batch, label distributions too.
+
+      x~_i = s x_i + (1 - s) x_{p_i},    q~_i = s q_i + (1 - s) q_{p_i}
+
+  with one share s ~ Beta(alpha, alpha) and one permutation p for the whole batch. For
+  a loss that is linear in the distributions, as cross-entropy and `losses.pull` are,
+  that of q~ is s times the loss of q plus (1 - s) times that of q_p.
+
+  Args:
+    key: draws share and permutation.
+    inputs: [batch, ...], floating.
+    targets: [batch, classes], floating: `jax.nn.one_hot` of the labels.
+    alpha: positive, may be traced. 1 draws the share uniformly, small values near 0
+      or 1.
+
+  Returns:
+    Mixed, of the shapes and dtypes of `inputs` and `targets`.
+
+  Raises:
+    TypeError: inputs or targets not floating.
+    ValueError: shapes do not match, a static alpha that is not positive.
+
+  Differentiable in: inputs, targets. Cost: O(inputs).
+
+  Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization"; DL2P 4.1.
+
+  Example:
+    >>> x, q = jnp.zeros((4, 8, 8, 3)), jnp.eye(4)
+    >>> mixed = spherejax.data.mixup(jax.random.key(0), x, q)
+    >>> mixed.inputs.shape, mixed.targets.sum(1)
+    ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
+  """
+  inputs, targets = jnp.asarray(inputs), jnp.asarray(targets)
+  _checks.floating("inputs", inputs)
+  _checks.floating("targets", targets)
+  _checks.rank("targets", targets, 2)
+  if not inputs.ndim or len(inputs) != len(targets):
+    raise ValueError(
+      f"targets must have a row for each of the inputs {inputs.shape}, got "
+      f"{targets.shape}"
+    )
+  _checks.positive("alpha", alpha)
+  share_key, partner_key = jax.random.split(key)
+  share = jax.random.beta(share_key, alpha, alpha)
+  partners = jax.random.permutation(partner_key, len(inputs))
+
+  def blend(values: Array) -> Array:
+    own = share.astype(values.dtype)
+    return own * values + (1 - own) * values[partners]
+
+  return Mixed(blend(inputs), blend(targets))

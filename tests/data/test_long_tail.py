@@ -1,0 +1,116 @@
+"""Long-tailed parts of image sets, and examples blended in pairs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import data, losses
+
+
+@pytest.mark.parametrize(
+  ("classes", "largest", "totals", "last"),
+  [
+    (10, 5000, {0.005: 11203, 0.01: 12406, 0.02: 13996}, (25, 50, 100)),
+    (100, 500, {0.005: 9502, 0.01: 10847, 0.02: 12608}, (2, 5, 10)),
+  ],
+)
+def test_the_counts_of_cifar_lt(classes, largest, totals, last):
+  for (imbalance, total), end in zip(totals.items(), last, strict=True):
+    counts = data.long_tail_counts(classes, largest, imbalance)
+    assert (counts[0], counts[-1], counts.sum()) == (largest, end, total)
+    assert (np.diff(counts) <= 0).all()
+
+
+def test_the_counts_of_stl10_lt():
+  expected = [500, 299, 179, 107, 64, 38, 23, 13, 8, 5]
+  assert data.long_tail_counts(10, 500, 0.01).tolist() == expected
+
+
+def test_classes_keep_their_first_images_or_drawn_ones():
+  labels = np.tile(np.arange(4), 27)  # 27 images of each class
+  expected = [27, 9, 3, 1]
+  first = data.long_tail(labels, 1 / 27 + 1e-9)
+  assert np.bincount(labels[first]).tolist() == expected
+  assert (np.diff(first) > 0).all()
+  for label, count in enumerate(expected):
+    own = np.flatnonzero(labels == label)
+    np.testing.assert_array_equal(first[labels[first] == label], own[:count])
+  drawn, again, other = (
+    data.long_tail(labels, 1 / 27 + 1e-9, key=jax.random.key(seed))
+    for seed in (0, 0, 1)
+  )
+  assert np.bincount(labels[drawn]).tolist() == expected
+  np.testing.assert_array_equal(drawn, again)
+  assert set(drawn) != set(first)
+  assert set(drawn) != set(other)
+
+
+def test_a_class_that_has_fewer_keeps_all_and_the_mean_is_the_largest():
+  # As in SVHN, whose first class has fewer images than the mean of all.
+  labels = np.repeat(np.arange(3), [4, 11, 9])  # mean 8
+  kept = data.long_tail(labels, 0.25)
+  assert np.bincount(labels[kept]).tolist() == [4, 4, 2]
+  kept = data.long_tail(labels, 0.25, largest=18.9)  # 18.9, 9.45, 4.725
+  assert np.bincount(labels[kept]).tolist() == [4, 9, 4]
+
+
+def test_what_cannot_be_cut_names_the_culprit():
+  labels = np.repeat(np.arange(10), 30)
+  with pytest.raises(ValueError, match=r"imbalance 0\.01 leaves class 7 of 10 without"):
+    data.long_tail(labels, 0.01)
+  with pytest.raises(ValueError, match="class 2 has none"):
+    data.long_tail(np.array([0, 1, 3]), 0.5)
+  for imbalance in (0, 1.5):
+    with pytest.raises(ValueError, match=r"imbalance must be in \(0, 1\]"):
+      data.long_tail(labels, imbalance)
+  with pytest.raises(ValueError, match="labels must not be negative, got -1 at 1"):
+    data.long_tail(np.array([0, -1]), 0.5)
+  with pytest.raises(ValueError, match="largest must be in"):
+    data.long_tail_counts(3, 0, 0.5)
+
+
+def test_mixup_blends_inputs_and_labels_by_one_share_a_batch():
+  rng = np.random.default_rng(0)
+  inputs = rng.normal(size=(6, 2, 3)).astype(np.float32)
+  cosines = np.tanh(rng.normal(size=(6, 6))).astype(np.float32)
+
+  @jax.jit
+  @jax.vmap
+  def mix(key, alpha):
+    mixed = data.mixup(key, inputs, jnp.eye(6), alpha=alpha)
+    return *mixed, losses.pull(cosines, mixed.targets)
+
+  keys = jax.random.split(jax.random.key(0), 80)
+  alphas = np.repeat([1.0, 0.01], 40).astype(np.float32)
+  shares = np.ones(80)
+  for number, (blended, soft, loss) in enumerate(
+    zip(*map(np.asarray, mix(keys, alphas)), strict=True)
+  ):
+    # Labels are the rows' numbers, so the targets are share 1 + (1 - share) p.
+    alone = np.isclose(np.diag(soft), 1)
+    if not alone.all():
+      share = soft[~alone][:, ~alone].diagonal()[0]
+      shares[number] = share
+      partners = soft - share * np.eye(6)
+      np.testing.assert_allclose(np.sort(partners, axis=1)[:, :5], 0, atol=1e-6)
+      np.testing.assert_allclose(partners.max(0), 1 - share, atol=1e-6)
+      np.testing.assert_allclose(partners.max(1), 1 - share, atol=1e-6)
+    together = soft @ inputs.reshape(6, 6)
+    np.testing.assert_allclose(blended.reshape(6, 6), together, atol=1e-5)
+    by_hand = (soft * (cosines - 1) ** 2).sum(1) / 2
+    np.testing.assert_allclose(loss, by_hand, atol=1e-5)
+  uniform, extreme = np.split(shares, 2)
+  assert abs(uniform.mean() - 0.5) < 0.15
+  assert 0.2 < uniform.std() < 0.38  # 0.289
+  assert np.mean(np.abs(extreme - 0.5) > 0.45) > 0.85
+
+
+def test_mixup_refuses_wrong_arguments(unchecked):
+  key, targets = jax.random.key(0), np.eye(2, dtype=np.float32)
+  with pytest.raises(TypeError, match="inputs must be floating, got dtype uint8"):
+    data.mixup(key, np.zeros((2, 3), np.uint8), targets)
+  with pytest.raises(ValueError, match="alpha must be in"):
+    data.mixup(key, targets, targets, alpha=0)
+  with pytest.raises(ValueError, match=r"each of the inputs \(2, 2\), got \(3, 3\)"):
+    data.mixup(key, targets, np.eye(3, dtype=np.float32))
