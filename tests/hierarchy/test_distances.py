@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from experiments import _article_trees as article_trees
 from spherejax import hierarchy
-from tests.hierarchy import article_trees
 
 
 def random_tree(seed, nodes=14):
@@ -113,7 +113,7 @@ def test_values_of_the_article():
   line = np.abs(distances[:, None] - distances[None])
   similarities = hierarchy.chordal_similarities(line)[0]
   np.testing.assert_allclose(similarities, [1, 0.5556, 0.36, 0.2653, 0.2099], atol=5e-5)
-  tree = hierarchy.from_paths(article_trees.cifar_100_paths())
+  tree = hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
   d = hierarchy.path_distances(tree)
   np.testing.assert_array_equal(d, 2 * hierarchy.lca_heights(tree))
   values, counts = np.unique(d[np.triu_indices(100, 1)], return_counts=True)

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from experiments import _article_trees as article_trees
 from spherejax import hierarchy
-from tests.hierarchy import article_trees
 
 
 def article_tree(name):
   if name == "CIFAR_100":
-    return hierarchy.from_paths(article_trees.cifar_100_paths())
+    return hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
   return hierarchy.from_paths(article_trees.paths(getattr(article_trees, name)))
 
 

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from experiments import _article_trees as article_trees
 from spherejax import hierarchy, metrics
-from tests.hierarchy import article_trees
 
 TREE = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "f/g/i"])
 D = hierarchy.path_distances(TREE)
@@ -73,7 +73,9 @@ def test_measures_of_predictions():
 
 
 def test_near_classes_of_the_article():
-  d = hierarchy.path_distances(hierarchy.from_paths(article_trees.cifar_100_paths()))
+  d = hierarchy.path_distances(
+    hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
+  )
   rows = np.sort(d, axis=1)
   sizes = {
     offset: {int((row <= rows[c, 4 + offset]).sum()) for c, row in enumerate(d)}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from experiments import _article_trees as article_trees
 from spherejax import hierarchy, metrics
-from tests.hierarchy import article_trees
 
 SIZE = 128
 RANDOM = np.random.default_rng(0)
@@ -70,7 +70,7 @@ def test_correlations(diagonal):
     assert found.mean.dtype == np.float32
 
 
-CIFAR_100 = article_trees.cifar_100_paths()
+CIFAR_100 = article_trees.paths(article_trees.CIFAR_100)
 TABLE = {
   "CIFAR-100": (CIFAR_100, None, 0.8580, 0.8531),
   "20 superclasses": ([path[-2:] for path in CIFAR_100], None, 0.3776, 0.3411),

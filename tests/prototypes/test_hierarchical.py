@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from experiments import _article_trees as article_trees
 from spherejax import hierarchy, prototypes
-from tests.hierarchy import article_trees
 
 hierarchical = prototypes.hierarchical_prototypes
 CIFAR_100 = hierarchy.path_distances(
-  hierarchy.from_paths(article_trees.cifar_100_paths())
+  hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
 )
 MICRO_L = hierarchy.path_distances(
   hierarchy.from_paths(article_trees.paths(article_trees.MICRO_L))

@@ -1,4 +1,4 @@
-"""The class trees of DIST, article IV, without NABirds.
+"""The class trees of DIST, article IV, without that of NABirds, which it brings itself.
 
 `a{b, c}` are children, `a/b` is a single child, `a*` a class with children. The
 plankton trees are read off the article's pictures and its released class lists, with
@@ -35,8 +35,8 @@ Torodinium/Torodinium robustrum}, Peridiniales{Heterocapsa/Heterocapsa rotundata
 Oxytoxum/Oxytoxum gracile cf, Protoperidinium{Protoperidinium sp1, Protoperidinium
 spp}, Scripsiella/Scripsiella spp}, Prorocentrales/Prorocentrum{Prorocentrum micans,
 Prorocentrum minimum}, Tovelliales/Katodinium/Katodinium glaucum},
-Ochrophyta{Bacillariophyceae{Bacillariales{Cylindrotheca-Nitzschia/Cylindrotheca-Nitzschia
-spp, Pseudo-nitzschia/Pseudo-nitzschia sp}, Bacillariophyceae spp{Bacillariophyceae
+Ochrophyta{Bacillariophyceae{Bacillariales{Cylindrotheca-Nitzschia/
+Cylindrotheca-Nitzschia spp, Pseudo-nitzschia/Pseudo-nitzschia sp}, Bacillariophyceae spp{Bacillariophyceae
 spp1, Bacillariophyceae spp2}, Chaetocerotanae/Chaetoceros{Chaetoceros sp1,
 Chaetoceros spp}, Hemiaulales/Cerataulina pelagica, Leptocylindrales/Leptocylindrus
 minimus, Lithodesmiales/Ditylum/Ditylum brightwellii,
@@ -111,16 +111,26 @@ s}}, protists{ceratium, ceratium aggregate, diatoms}, undetermined particles{uni
 part, unidentified1, unidentified2, unidentified3}}
 """
 CIFAR_100 = """
-Animals{Invertebrates{insects, non-insect invertebrates}, Mammals{aquatic mammals,
-large carnivores, large omnivores and herbivores, medium mammals, people, small
-mammals}, Non-mammal vertebrates{fish, reptiles}}, Artificial{indoor{food containers,
-household electrical devices, household furniture}, outdoor{large man-made outdoor
-things, vehicles 1, vehicles 2}}, Nature{non-specific organism{large natural outdoor
-scenes}, Plants{flowers, fruit and vegetables, trees}}
+Animals{Invertebrates{insects{bee, beetle, butterfly, caterpillar, cockroach},
+non-insect invertebrates{crab, lobster, snail, spider, worm}}, Mammals{aquatic
+mammals{beaver, dolphin, otter, seal, whale}, large carnivores{bear, leopard, lion,
+tiger, wolf}, large omnivores and herbivores{camel, cattle, chimpanzee, elephant,
+kangaroo}, medium mammals{fox, porcupine, possum, raccoon, skunk}, people{baby, boy,
+girl, man, woman}, small mammals{hamster, mouse, rabbit, shrew, squirrel}}, Non-mammal
+vertebrates{fish{aquarium_fish, flatfish, ray, shark, trout}, reptiles{crocodile,
+dinosaur, lizard, snake, turtle}}}, Artificial{indoor{food containers{bottle, bowl, can,
+cup, plate}, household electrical devices{clock, keyboard, lamp, telephone, television},
+household furniture{bed, chair, couch, table, wardrobe}}, outdoor{large man-made outdoor
+things{bridge, castle, house, road, skyscraper}, vehicles 1{bicycle, bus, motorcycle,
+pickup_truck, train}, vehicles 2{lawn_mower, rocket, streetcar, tank, tractor}}},
+Nature{non-specific organism{large natural outdoor scenes{cloud, forest, mountain,
+plain, sea}}, Plants{flowers{orchid, poppy, rose, sunflower, tulip}, fruit and
+vegetables{apple, mushroom, orange, pear, sweet_pepper}, trees{maple_tree, oak_tree,
+palm_tree, pine_tree, willow_tree}}}
 """
 
 
-def paths(notation):
+def paths(notation: str) -> list[tuple[str, ...]]:
   """One path for each class, in order of appearance."""
   found, prefix, stack, before = [], (), [], ""
   for name, sign in re.findall(r"([^{},]*)([{},]|$)", " ".join(notation.split())):
@@ -136,7 +146,3 @@ def paths(notation):
       prefix = stack.pop()
     before = sign
   return found
-
-
-def cifar_100_paths():
-  return [(*path, str(i)) for path in paths(CIFAR_100) for i in range(5)]
