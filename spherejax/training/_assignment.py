@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from spherejax import _checks, prototypes
 from spherejax.training._state import TrainState
 
 ASSIGNMENT = "assignment"
+# Steps between two matchings, at most; exact in float32 and int32.
+_LONGEST = 2**30
 
 
 def reassign(
@@ -20,7 +22,7 @@ def reassign(
   points: Float[ArrayLike, "prototypes dim"],
   *,
   steps_per_epoch: int,
-  updates_per_epoch: float | int = 1,
+  updates_per_epoch: Real[ArrayLike, ""] = 1,
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
   """A training step that first matches classes and prototypes again, when it is time.
 
@@ -45,7 +47,8 @@ def reassign(
     step: what `make_step` built.
     points: [prototypes, dim], floating: the fixed prototypes.
     steps_per_epoch: static.
-    updates_per_epoch: static, positive; below 1 for a matching every few epochs.
+    updates_per_epoch: positive, may be traced; below 1 for a matching every few
+      epochs.
 
   Returns:
     The step, for the same uses. Under vmap and jit a matching takes time only in
@@ -53,8 +56,8 @@ def reassign(
 
   Raises:
     TypeError: points not floating, steps_per_epoch not an integer.
-    ValueError: steps_per_epoch below 1, updates_per_epoch not positive; on a call, a
-      state without an assignment.
+    ValueError: steps_per_epoch below 1, a static updates_per_epoch not positive; on a
+      call, a state without an assignment.
 
   Cost: that of `prototypes.assignment_update` in every n-th step.
 
@@ -94,7 +97,7 @@ def reassign(
   _checks.count("steps_per_epoch", steps_per_epoch)
   _checks.positive("updates_per_epoch", updates_per_epoch)
   _checks.floating("points", jnp.asarray(points))
-  period = max(1, round(steps_per_epoch / updates_per_epoch))
+  period = _period(steps_per_epoch, updates_per_epoch)
 
   def reassigning(
     state: TrainState, batch: Any, *, axis_name: str | None = None
@@ -114,6 +117,15 @@ def reassign(
     return step(state.replace(batch_stats=batch_stats), batch, axis_name=axis_name)
 
   return reassigning
+
+
+def _period(steps_per_epoch: int, updates_per_epoch: ArrayLike) -> int | Array:
+  """Steps from one matching to the next."""
+  known = _checks.static_number(updates_per_epoch)
+  if known is not None:
+    return min(max(1, round(steps_per_epoch / known)), _LONGEST)
+  steps = jnp.round(steps_per_epoch / jnp.asarray(updates_per_epoch))
+  return jnp.clip(steps, 1, _LONGEST).astype(jnp.int32)
 
 
 def _once(due: Array, fn: Callable[[Any], Any], value: Any) -> Any:
