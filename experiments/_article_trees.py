@@ -36,9 +36,9 @@ Oxytoxum/Oxytoxum gracile cf, Protoperidinium{Protoperidinium sp1, Protoperidini
 spp}, Scripsiella/Scripsiella spp}, Prorocentrales/Prorocentrum{Prorocentrum micans,
 Prorocentrum minimum}, Tovelliales/Katodinium/Katodinium glaucum},
 Ochrophyta{Bacillariophyceae{Bacillariales{Cylindrotheca-Nitzschia/
-Cylindrotheca-Nitzschia spp, Pseudo-nitzschia/Pseudo-nitzschia sp}, Bacillariophyceae spp{Bacillariophyceae
-spp1, Bacillariophyceae spp2}, Chaetocerotanae/Chaetoceros{Chaetoceros sp1,
-Chaetoceros spp}, Hemiaulales/Cerataulina pelagica, Leptocylindrales/Leptocylindrus
+Cylindrotheca-Nitzschia spp, Pseudo-nitzschia/Pseudo-nitzschia sp},
+Bacillariophyceae spp{Bacillariophyceae spp1, Bacillariophyceae spp2},
+Chaetocerotanae/Chaetoceros{Chaetoceros sp1, Chaetoceros spp}, Hemiaulales/Cerataulina pelagica, Leptocylindrales/Leptocylindrus
 minimus, Lithodesmiales/Ditylum/Ditylum brightwellii,
 Rhizosoleniales{Dactyliosolen/Dactyliosolen fragilissimus, Guinardia{Guinardia
 delicatula, Guinardia flaccida}, Proboscia/Proboscia alata,
@@ -134,7 +134,7 @@ def paths(notation: str) -> list[tuple[str, ...]]:
   """One path for each class, in order of appearance."""
   found, prefix, stack, before = [], (), [], ""
   for name, sign in re.findall(r"([^{},]*)([{},]|$)", " ".join(notation.split())):
-    parts = tuple(part for part in name.strip().split("/") if part)
+    parts = tuple(part.strip() for part in name.split("/") if part.strip())
     if parts and before != "}":
       path = prefix + tuple(part.rstrip("*") for part in parts)
       if sign != "{" or parts[-1].endswith("*"):

@@ -4,6 +4,7 @@ Readers turn a tensorflow-datasets set, a folder or arrays into `Images`; sample
 say which of them are in the batch of a step; augmentations are functions of a key.
 """
 
+from spherejax.data._affine import random_affine as random_affine
 from spherejax.data._augment import center_crop as center_crop
 from spherejax.data._augment import random_crop as random_crop
 from spherejax.data._augment import random_flip as random_flip
@@ -53,6 +54,7 @@ __all__ = [
   "normalize",
   "ordered_plan",
   "pipeline",
+  "random_affine",
   "random_brightness",
   "random_contrast",
   "random_crop",
