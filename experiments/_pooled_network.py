@@ -70,6 +70,9 @@ class Settings:
   """Distance beyond which C2 leaves different classes alone."""
   temperature: float = 1 / 9
   """Of ProxyNCA++, divides squared distances."""
+  zero_shot_scale: float = 1.0
+  """Multiplies the logits of zero-shot prediction: 1 in DML eq. 5.2.4, 9.5 in the
+  authors' released code."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0
@@ -97,13 +100,18 @@ def load(name: str, split: str, size: int) -> data.Images:
     raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
 
 
-def _recipe(settings: Settings, mass: Any = 1.0) -> _poolings.Recipe:
+def recipe(
+  settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
+) -> _poolings.Recipe:
+  """The pooling of the settings; other numbers than theirs may be traced."""
+  if inverse_temperature is None:
+    inverse_temperature = settings.inverse_temperature
   return _poolings.recipe(
     settings.pooling,
     settings.dim,
     prototypes=settings.prototypes,
     mass=mass,
-    inverse_temperature=settings.inverse_temperature,
+    inverse_temperature=inverse_temperature,
   )
 
 
@@ -137,18 +145,18 @@ class Network(nn.Module):
   ) -> models.HeadResult:
     s = self.settings
     features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
-    recipe = _recipe(s, mass)
-    pool = recipe.pool if self.pooled else _keep_map
+    pooling = recipe(s, mass)
+    pool = pooling.pool if self.pooled else _keep_map
     normalization = s.normalization if self.pooled else "none"
-    projection = recipe.projection if self.pooled else "before"
+    projection = pooling.projection if self.pooled else "before"
     head = models.EmbeddingHead(
-      recipe.dim, pool, normalization, projection, name="head"
+      pooling.dim, pool, normalization, projection, name="head"
     )
     # Only a pooling with a normalisation of its own asks whether it is training.
-    return head(features, train=train and recipe.has_state)
+    return head(features, train=train and pooling.has_state)
 
 
-def _losses(settings: Settings, classes: int) -> dict[str, nn.Module]:
+def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
   """Losses with parameters."""
   found: dict[str, nn.Module] = {}
   if settings.loss == "proxy_nca":
@@ -156,12 +164,41 @@ def _losses(settings: Settings, classes: int) -> dict[str, nn.Module]:
       classes, temperature=settings.temperature, normalize=settings.normalization
     )
   if settings.pooling == "gsp":
-    found["zero_shot"] = models.ZeroShotPrediction(classes, settings.dim)
+    found["zero_shot"] = models.ZeroShotPrediction(
+      classes, settings.dim, scale=settings.zero_shot_scale
+    )
   return found
 
 
+def mixture(
+  settings: Settings,
+  classes: int,
+  params: dict[str, Any],
+  result: models.HeadResult,
+  labels: Array,
+  zero_shot_weight: Any,
+) -> Array:
+  """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5)."""
+  modules = loss_modules(settings, classes)
+
+  def mean_of(name: str, inputs: Array | None) -> Array:
+    values: Any = modules[name].apply({"params": params[name]}, inputs, labels)
+    return values.mean()
+
+  if "proxies" in modules:
+    loss = mean_of("proxies", result.embeddings)
+  else:
+    loss = losses.contrastive(
+      result.embeddings, labels, negative_margin=settings.margin
+    ).mean()
+  if "zero_shot" not in modules:
+    return loss
+  unseen = mean_of("zero_shot", result.attributes)
+  return (1 - zero_shot_weight) * loss + zero_shot_weight * unseen
+
+
 def _objective(params, stats, batch, *, settings: Settings, classes, key, axis_name):
-  """Mixture of a metric loss and zero-shot prediction (DML eq. 5.2.5)."""
+  """The mixture for one batch, and what became of the statistics."""
   del key, axis_name  # nothing is drawn, and one device is enough
   images, labels, variant = batch
   variables = {"params": params["network"]}
@@ -171,26 +208,14 @@ def _objective(params, stats, batch, *, settings: Settings, classes, key, axis_n
     variables, images, variant.mass, train=True, mutable=["batch_stats"]
   )
   stats = {"network": changed["batch_stats"]} if stats else None
-  modules = _losses(settings, classes)
-
-  def mean_of(name: str, inputs: Array) -> Array:
-    values: Any = modules[name].apply({"params": params["loss"][name]}, inputs, labels)
-    return values.mean()
-
-  if "proxies" in modules:
-    loss = mean_of("proxies", result.embeddings)
-  else:
-    loss = losses.contrastive(
-      result.embeddings, labels, negative_margin=settings.margin
-    ).mean()
-  if "zero_shot" in modules:
-    weight = variant.zero_shot_weight
-    loss = (1 - weight) * loss + weight * mean_of("zero_shot", result.attributes)
+  loss = mixture(
+    settings, classes, params["loss"], result, labels, variant.zero_shot_weight
+  )
   return training.Outcome(loss, stats)
 
 
 @functools.cache
-def _optimizer(settings: Settings, names: tuple[str, ...]):
+def make_optimizer(settings: Settings, names: tuple[str, ...]):
   """One optimiser object for all runs, so that they share a compiled program."""
   adam = optax.adam(settings.learning_rate)
   fast = optax.adam(settings.proxy_rate * settings.learning_rate)
@@ -200,24 +225,28 @@ def _optimizer(settings: Settings, names: tuple[str, ...]):
   )
 
 
+def loss_parameters(
+  settings: Settings, classes: int, proxy_key: Array, label_key: Array
+) -> dict[str, Any]:
+  """Proxies and label embeddings at the start, by the name of their loss."""
+  even = jnp.ones((2, settings.prototypes)) / settings.prototypes
+  inputs = {
+    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
+    "zero_shot": (label_key, even),
+  }
+  return {
+    name: module.lazy_init(*inputs[name], jnp.arange(2))["params"]
+    for name, module in loss_modules(settings, classes).items()
+  }
+
+
 @functools.partial(jax.jit, static_argnames=("settings", "classes"))
 def _initial_state(key, images, *, settings, classes) -> training.TrainState:
   network_key, proxy_key, label_key, step_key = jax.random.split(key, 4)
-  inputs = {
-    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
-    "zero_shot": (
-      label_key,
-      jnp.ones((2, settings.prototypes)) / settings.prototypes,
-    ),
-  }
-  modules = _losses(settings, classes)
-  parts = {
-    name: module.lazy_init(*inputs[name], jnp.arange(2))["params"]
-    for name, module in modules.items()
-  }
+  parts = loss_parameters(settings, classes, proxy_key, label_key)
   return training.create_state(
     step_key,
-    _optimizer(settings, tuple(modules)),
+    make_optimizer(settings, tuple(parts)),
     Network(settings).lazy_init(network_key, images[:1]),
     {"params": parts},
   )
@@ -227,7 +256,7 @@ def _initial_state(key, images, *, settings, classes) -> training.TrainState:
 def _some_steps(state, images, labels, table, key, variant, *, settings, classes):
   """One part of a training as one compiled program."""
   objective = functools.partial(_objective, settings=settings, classes=classes)
-  optimizer = _optimizer(settings, tuple(_losses(settings, classes)))
+  optimizer = make_optimizer(settings, tuple(loss_modules(settings, classes)))
   step = training.make_step(objective, optimizer)
   drawn = min(classes, settings.batch_classes)
   sizes = {"num_classes": drawn, "per_class": settings.per_class}
@@ -287,6 +316,16 @@ class Run(NamedTuple):
   curve: tuple[float, ...]
 
 
+def pretrain(
+  settings: Settings, steps: int, seed: int, images: data.Images, progress: tqdm.tqdm
+) -> training.TrainState | None:
+  """A network that classifies single images, as DML's begins with; None in no steps."""
+  if not steps:
+    return None
+  settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
+  return train(settings, seed, {"": AVERAGE}, images, progress)[""].state
+
+
 def train(
   settings: Settings,
   seed: int,
@@ -327,11 +366,11 @@ def train(
     return Run(state, (*run.curve, float(losses.mean())))
 
   start = one_part(Run(state, ()), AVERAGE)
-  recipe = _recipe(settings)
-  if recipe.prototypes:
+  pooling = recipe(settings)
+  if pooling.prototypes:
     pooled = embed(start.state, images[:memory], settings).pooled
     network = _choose_prototypes(
-      start.state.params["network"], recipe.averages(pooled), path=recipe.prototypes
+      start.state.params["network"], pooling.averages(pooled), path=pooling.prototypes
     )
     params = start.state.params | {"network": network}
     start = start._replace(state=start.state.replace(params=params))

@@ -1,10 +1,9 @@
 """Training a pooling head on frozen maps: what the screening varies, written once.
 
-The maps come from one network. What is learned is the 1x1 convolution, the prototypes
-and the label embeddings of zero-shot prediction.
+The maps come from one network. What is learned is the 1x1 convolution, the prototypes,
+and the proxies or label embeddings of the losses.
 """
 
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -14,33 +13,20 @@ import numpy as np
 import optax
 from jax import Array
 
-from spherejax import data, distances, losses, metrics, models, pooling, prototypes
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-  """What is the same in all runs of a sweep."""
-
-  prototypes: int
-  dim: int
-  classes: int
-  per_class: int
-  margin: float
-  learning_rate: float
-
-
-class Params(NamedTuple):
-  """What is learned."""
-
-  kernel: Array  # [channels, dim]
-  prototypes: Array  # [prototypes, dim]
-  zero_shot: Any  # label embeddings
+from experiments._pooled_network import (
+  Settings,
+  loss_parameters,
+  make_optimizer,
+  mixture,
+  recipe,
+)
+from spherejax import data, metrics, models, pooling
 
 
 class State(NamedTuple):
   """One training."""
 
-  params: Params
+  params: dict[str, Any]  # network: the head; loss: proxies, label embeddings
   opt_state: Any
   number: Array  # steps taken, which names the batch
 
@@ -59,78 +45,77 @@ def make_maps(features: np.ndarray, labels: np.ndarray, per_class: int) -> Maps:
   return Maps(flat, jnp.asarray(labels), data.class_table(labels, per_class=per_class))
 
 
-def pool(kernel: Array, vectors: Array, features: Array, hyper) -> pooling.GSPResult:
+def apply_head(settings: Settings, params, features: Array, hyper) -> models.HeadResult:
   """Generalized sum pooling of the projected maps."""
-  return pooling.gsp(
-    jnp.einsum("bnc,cd->bnd", features, kernel),
-    vectors,
-    mass=hyper["mass"],
-    inverse_temperature=hyper["inverse_temperature"],
-  )
+  result: Any = _head(settings, **hyper).apply({"params": params}, features)
+  return result
 
 
-def init(head: Head, maps: Maps, key: Array, hyper) -> State:
-  """A drawn projection, and prototypes among its averages (DML Algorithm 2)."""
-  del hyper  # all cells of a seed begin alike
-  kernel_key, row_key, label_key = jax.random.split(key, 3)
-  channels = maps.features.shape[-1]
-  kernel = jax.nn.initializers.lecun_normal()(kernel_key, (channels, head.dim))
+def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
+  own = recipe(settings, mass, inverse_temperature)
+  return models.EmbeddingHead(own.dim, own.pool, settings.normalization)
+
+
+def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
+  """A drawn head, with prototypes among its averages (DML Algorithm 2)."""
+  # All cells of a seed begin alike: at mass 1 the others have no effect.
+  hyper = hyper | {"mass": 1.0}
+  head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
   rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
-  averages = distances.unit_ball(pooling.gap(maps.features[rows]) @ kernel)
-  chosen = averages[prototypes.greedy_k_centre(averages, head.prototypes).indices]
-  even = jnp.ones((2, head.prototypes)) / head.prototypes
-  zero_shot = models.ZeroShotPrediction(head.classes, head.dim)
-  learned: Any = zero_shot.init(label_key, even, jnp.arange(2))
-  params = Params(kernel, chosen, learned)
-  optimizer = optax.adam(head.learning_rate)
+  drawn: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
+  pooled = apply_head(settings, drawn["params"], maps.features[rows], hyper).pooled
+  head = models.replace_prototypes(
+    drawn["params"], pooled, path=recipe(settings).prototypes
+  )
+  losses = loss_parameters(settings, classes, proxy_key, label_key)
+  params = {"network": head, "loss": losses}
+  optimizer = make_optimizer(settings, tuple(losses))
   return State(params, optimizer.init(params), jnp.int32(0))  # pyright: ignore[reportArgumentType]
 
 
-def step(head: Head, maps: Maps, state: State, key: Array, hyper):
-  """One step on a mixture of C2 and zero-shot prediction (DML eq. 5.2.5)."""
+def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
+  """One step on a mixture of a metric loss and zero-shot prediction."""
   rows = data.class_balanced_indices(
     key,
     maps.table,
     state.number,
-    num_classes=head.classes,
-    per_class=head.per_class,
+    num_classes=min(classes, settings.batch_classes),
+    per_class=settings.per_class,
   )
   features, labels = maps.features[rows], maps.labels[rows]
 
-  def objective(params: Params):
-    result = pool(params.kernel, params.prototypes, features, hyper)
-    embeddings = distances.l2_normalize(result.pooled)
-    pairs = losses.contrastive(embeddings, labels, negative_margin=head.margin)
-    zero_shot = models.ZeroShotPrediction(head.classes, head.dim)
-    unseen: Any = zero_shot.apply(params.zero_shot, result.attributes, labels)
+  def objective(params):
+    result = apply_head(settings, params["network"], features, hyper)
     weight = hyper["zero_shot_weight"]
-    average = pooling.gap(features) @ params.kernel
-    apart = jnp.abs(result.pooled - average).max()
-    return (1 - weight) * pairs.mean() + weight * unseen.mean(), apart
+    loss = mixture(settings, classes, params["loss"], result, labels, weight)
+    average = pooling.gap(features) @ params["network"]["Dense_0"]["kernel"]
+    return loss, jnp.abs(result.pooled - average).max()
 
   (loss, apart), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
-  updates, opt_state = optax.adam(head.learning_rate).update(grads, state.opt_state)
-  params: Any = optax.apply_updates(state.params, updates)
+  optimizer = make_optimizer(settings, tuple(state.params["loss"]))
+  updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+  params: Any = optax.apply_updates(state.params, updates)  # pyright: ignore[reportArgumentType]
   reported = {"loss": loss, "distance to the average": apart}
   return State(params, opt_state, state.number + 1), reported
 
 
-def evaluate(labels: tuple[int, ...], features: Array, state: State, key, hyper):
+def evaluate(
+  settings: Settings, labels: tuple[int, ...], features: Array, state: State, key, hyper
+):
   """MAP@R among the validation collages."""
   del key  # always the same collages
-  params = state.params
-  pooled = pool(params.kernel, params.prototypes, features, hyper).pooled
-  embeddings = distances.l2_normalize(pooled)
-  result = metrics.retrieval(embeddings, np.array(labels))
-  return metrics.mean_where(result.map_at_r, result.counted)
+  result = apply_head(settings, state.params["network"], features, hyper)
+  found = metrics.retrieval(result.embeddings, np.array(labels))
+  return metrics.mean_where(found.map_at_r, found.counted)
 
 
-def functions(head: Head, train: Maps, validation: Maps) -> tuple:
+def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
   """The three functions of a sweep, with the maps bound as operands."""
   bound = jax.tree_util.Partial
+  classes = len(np.unique(train.labels))
   labels = tuple(np.asarray(validation.labels).tolist())
   return (
-    bound(functools.partial(init, head), train),
-    bound(functools.partial(step, head), train),
-    bound(functools.partial(evaluate, labels), validation.features),
+    bound(functools.partial(init, settings, classes), train),
+    bound(functools.partial(step, settings, classes), train),
+    bound(functools.partial(evaluate, settings, labels), validation.features),
   )

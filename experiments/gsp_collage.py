@@ -155,18 +155,6 @@ class Outcome(NamedTuple):
   result: models.HeadResult
 
 
-def pretrained(
-  config: Config, seed: int, source: _collage_sets.Source, progress: tqdm.tqdm
-) -> training.TrainState | None:
-  """A network that classifies single training images, as the paper's begins with."""
-  if not config.pretraining:
-    return None
-  settings = dataclasses.replace(config, loss="proxy_nca", steps=config.pretraining)
-  images = _collage_sets.training_images(source, config.per_class)
-  variants = {"": _pooled_network.AVERAGE}
-  return _pooled_network.train(settings, seed, variants, images, progress)[""].state
-
-
 def outcomes(
   each: Trained,
   seed: int,
@@ -207,7 +195,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   with tqdm.tqdm(total=config.seeds * total, unit="part", file=sys.stderr) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
-      begun = pretrained(config, seed, source, progress)
+      singles = _collage_sets.training_images(source, config.per_class)
+      begun = _pooled_network.pretrain(
+        config, config.pretraining, seed, singles, progress
+      )
       of_seed = functools.partial(
         outcomes, seed=seed, parts=parts, begun=begun, progress=progress
       )

@@ -17,7 +17,7 @@ import dataclasses
 import pathlib
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -57,6 +57,7 @@ BY_HAND = {
   ("prototypes", "zero_shot_weight"): (-0.22, -0.02),
 }
 NETWORK = {"stem_stride": 2, "strides": (1, 1, 1), "loss": "contrastive"}
+LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 Cell = tuple[float, float, float, float]
 
 
@@ -70,8 +71,13 @@ class Config(_pooled_network.Settings):
   """Images of a foreground sub-class at most; each is in one collage."""
   validation: int = 640
   """Validation collages."""
+  losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
+  """Losses to train heads with."""
   seeds: int = 5
   """Runs of each cell."""
+  pretraining: int = 2000
+  """Steps in which the frozen network first learns to tell the sub-classes of single
+  training images apart; 0 begins with random weights."""
   screen: bool = True
   """Whether to train the two-level design."""
   head_steps: int = 200
@@ -85,6 +91,10 @@ class Config(_pooled_network.Settings):
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
   """Mass, inverse temperature and weight where they are not varied."""
 
+  def __post_init__(self):
+    super().__post_init__()
+    _cli.check_parts(self.pretraining, self.parts)
+
 
 CPU = Config(steps=500, parts=5, **NETWORK)
 PRESETS = {
@@ -92,12 +102,14 @@ PRESETS = {
   "smoke": dataclasses.replace(
     CPU,
     percent=20,
+    pretraining=5,
     steps=5,
     most=6,
     widths=(8,),
     strides=(1,),
     dim=16,
     validation=64,
+    losses=("C2",),
     seeds=2,
     head_steps=10,
     screen=False,
@@ -117,8 +129,15 @@ def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
   chosen = np.random.default_rng(config.seed).permutation(len(validation))
   validation = validation[np.sort(chosen[: config.validation])]
   average = {"GAP": _pooled_network.AVERAGE}
-  with tqdm.tqdm(total=config.parts, desc="network", file=sys.stderr) as progress:
-    run = _pooled_network.train(config, config.seed, average, train, progress)["GAP"]
+  total = config.parts * (1 + bool(config.pretraining))
+  with tqdm.tqdm(total=total, desc="network", file=sys.stderr) as progress:
+    singles = _collage_sets.training_images(source, config.per_class)
+    begun = _pooled_network.pretrain(
+      config, config.pretraining, config.seed, singles, progress
+    )
+    run = _pooled_network.train(
+      config, config.seed, average, train, progress, pretrained=begun
+    )["GAP"]
   backbone = _pooled_network.backbone(config)
   params = run.state.params["network"]["backbone"]
 
@@ -154,23 +173,18 @@ def cells_of(config: Config) -> dict[int, list[Cell]]:
   return {number: list(dict.fromkeys(found)) for number, found in cells.items()}
 
 
-def train(config: Config, maps, validation) -> tuple[dict, dict]:
+def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
   """MAP@R [seeds] of each cell, and how far pooled vectors were from the average.
 
   A cell is prototypes, mass, inverse temperature and weight.
   """
   scores, apart = {}, {}
   for number, cells in cells_of(config).items():
-    head = _screening.Head(
-      number,
-      config.dim,
-      len(np.unique(maps.labels)),
-      config.per_class,
-      config.margin,
-      config.learning_rate,
+    settings = dataclasses.replace(
+      config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
     columns = dict(zip(list(LEVELS)[1:], np.transpose(cells), strict=True))
-    init, step, evaluate = _screening.functions(head, maps, validation)
+    init, step, evaluate = _screening.functions(settings, maps, validation)
     result = training.sweep(
       jax.random.key(config.seed),
       init,
@@ -211,58 +225,70 @@ def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all cells; returns figures and claims."""
   start = time.perf_counter()
-  scores, apart = train(config, *frozen_maps(config))
-  effects = screened(scores) if config.screen else {}
-  paper = published()
-  rows = [
-    _report.row(
-      f"effect of {label(word, effect)}",
-      "points of MAP@R",
-      100 * effect.value,
-      paper=round(float(paper[word].value[0]), 2),
-    )
-    for word, effect in effects.items()
-    if word in BY_HAND
-  ]
-  rows += [
-    _report.row(
-      f"m {cell[0]}, mu {cell[1]:g}, beta {cell[2]:g}, lambda {cell[3]:g}",
-      "MAP@R",
-      values,
-    )
-    for cell, values in scores.items()
-  ]
+  maps, validation = frozen_maps(config)
+  rows, made, pictures = [], [design_claim()], []
+  for loss in config.losses:
+    scores, apart = train(config, loss, maps, validation)
+    effects = screened(scores) if config.screen else {}
+    rows += table(loss, effects, scores)
+    made += claims(config, loss, effects, scores, apart)
+    pictures += draw(config, loss, scores, output)
   return _report.result(
     experiment="gsp_screening",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
-    claims=claims(config, effects, scores, apart),
-    pictures=draw(config, scores, output),
+    claims=made,
+    pictures=pictures,
   )
 
 
-def claims(config: Config, effects, scores, apart) -> list[Any]:
-  """The claims of DML 5.3.4.5 that these trainings speak to."""
+def table(loss: str, effects, scores) -> list[Any]:
+  """The effects beside the paper's, and every cell."""
+  column = tuple(LOSSES).index(loss)
+  return [
+    _report.row(
+      f"{loss}, effect of {label(word, effect)}",
+      "points of MAP@R",
+      100 * effect.value,
+      paper=BY_HAND[word][column],
+    )
+    for word, effect in effects.items()
+    if word in BY_HAND
+  ] + [
+    _report.row(
+      f"{loss}, m {cell[0]}, mu {cell[1]:g}, beta {cell[2]:g}, lambda {cell[3]:g}",
+      "MAP@R",
+      values,
+    )
+    for cell, values in scores.items()
+  ]
+
+
+def design_claim() -> Any:
+  """The effects of the paper's table, which it does not print."""
   found = published()
   differences = [np.abs(found[word].value - x).max() for word, x in BY_HAND.items()]
-  made = [
-    _report.claim(
-      "screen-design",
-      "effects of the paper's table within 0.01 of those worked out by hand",
-      0.01 - np.array(differences),
-      paper="DML Tab. 5.4",
-      every_seed=True,
-    ),
-  ]
+  return _report.claim(
+    "screen-design",
+    "effects of the paper's table within 0.01 of those worked out by hand",
+    0.01 - np.array(differences),
+    paper="DML Tab. 5.4",
+    every_seed=True,
+  )
+
+
+def claims(config: Config, loss: str, effects, scores, apart) -> list[Any]:
+  """The claims of DML 5.3.4.5 that the trainings with one loss speak to."""
+  suffix, made = loss.lower(), []
   if effects:
     strong = np.abs(effects[("inverse_temperature",)].value)
     weak = np.abs(effects[("prototypes",)].value)
     made.append(
       _report.claim(
-        "screen-beta",
-        "|effect of beta| > |effect of m|, C2",
+        f"screen-beta-{suffix}",
+        f"|effect of beta| > |effect of m|, {loss}",
         strong - weak,
         paper="DML Tab. 5.4",
       )
@@ -276,14 +302,15 @@ def claims(config: Config, effects, scores, apart) -> list[Any]:
     )
     made += [
       _report.claim(
-        "mu-sweep",
-        f"MAP@R of the best mass up to 0.5 ({best:g}) > MAP@R of mass 1",
+        f"mu-sweep-{suffix}",
+        f"MAP@R of the best mass up to 0.5 ({best:g}) > MAP@R of mass 1, {loss}",
         scores[curve[best]] - scores[curve[1.0]],
         paper="DML Fig. 5.8",
       ),
       _report.claim(
-        "mu-sweep-average",
-        "at mass 1 pooled vectors equal the average to 1e-6 (1e-6 less the difference)",
+        f"mu-sweep-average-{suffix}",
+        "at mass 1 pooled vectors equal the average to 1e-6 (1e-6 less the "
+        f"difference), {loss}",
         1e-6 - apart[curve[1.0]],
         paper="DML Claim 5.2.1",
         every_seed=True,
@@ -295,8 +322,8 @@ def claims(config: Config, effects, scores, apart) -> list[Any]:
     spread = np.ptp(np.mean(many, axis=1))
     made.append(
       _report.claim(
-        "m-flat",
-        "range of MAP@R over m in 64, 128, 256 < its range over seeds",
+        f"m-flat-{suffix}",
+        f"range of MAP@R over m in 64, 128, 256 < its range over seeds, {loss}",
         np.ptp(many, axis=1) - spread,
         paper="DML Fig. 5.11",
         every_seed=True,
@@ -305,22 +332,22 @@ def claims(config: Config, effects, scores, apart) -> list[Any]:
   return made
 
 
-def draw(config: Config, scores, output: pathlib.Path) -> list[str]:
+def draw(config: Config, loss: str, scores, output: pathlib.Path) -> list[str]:
   """The grid of prototypes and sharpness, and the curve over the mass."""
   mass, sharpness, weight = config.centre
   counts = [number for number in config.counts if number <= 128]
-  table = [
+  grid = [
     [scores[number, mass, x, weight].mean() for x in config.sharpness]
     for number in counts
   ]
   figures = {
     "grid": plotting.heat_map(
-      table,
+      grid,
       rows=counts,
       columns=config.sharpness,
       row_label="prototypes",
       column_label="inverse temperature",
-      value_label="MAP@R, validation classes",
+      value_label=f"MAP@R, {loss}, validation classes",
     )
   }
   if config.masses:
@@ -329,10 +356,10 @@ def draw(config: Config, scores, output: pathlib.Path) -> list[str]:
       {"64 prototypes": np.transpose(curve)},
       steps=config.masses,
       xlabel="mass",
-      ylabel="MAP@R, validation classes",
+      ylabel=f"MAP@R, {loss}, validation classes",
     )
   return [
-    plotting.save(figure, output / f"{name}.png").name
+    plotting.save(figure, output / f"{name}-{loss.lower()}.png").name
     for name, figure in figures.items()
   ]
 

@@ -28,7 +28,7 @@ def test_smoke(tmp_path, tfds_dir):
   assert (values[0] != values[1]).all()  # which the scores depend on
   (claim,) = content["claims"]
   assert (claim["id"], claim["verdict"]) == ("screen-design", "reproduced")
-  assert (tmp_path / "grid.png").read_bytes().startswith(b"\x89PNG")
+  assert (tmp_path / "grid-c2.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_design_is_the_papers():
@@ -52,12 +52,15 @@ def test_every_cell_that_is_read_is_trained():
   apart = {cell: np.zeros(5) for cell in scores}
   effects = gsp_screening.screened(scores)
   names = [
-    claim["id"] for claim in gsp_screening.claims(config, effects, scores, apart)
+    claim["id"]
+    for claim in gsp_screening.claims(config, "PNCA", effects, scores, apart)
   ]
   assert names == [
-    "screen-design",
-    "screen-beta",
-    "mu-sweep",
-    "mu-sweep-average",
-    "m-flat",
+    "screen-beta-pnca",
+    "mu-sweep-pnca",
+    "mu-sweep-average-pnca",
+    "m-flat-pnca",
   ]
+  rows = gsp_screening.table("PNCA", effects, scores)
+  paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
+  assert paper[0] == -0.68
