@@ -1,5 +1,6 @@
 """Pooling weights of generalized sum pooling from given costs."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -23,6 +24,7 @@ class Plan(NamedTuple):
   steps: Array  # [batch]
 
 
+@functools.partial(jax.jit, static_argnames=("iterations",), inline=True)
 def transport(
   costs: Array,
   mass: Array,
