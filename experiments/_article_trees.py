@@ -38,8 +38,9 @@ Prorocentrum minimum}, Tovelliales/Katodinium/Katodinium glaucum},
 Ochrophyta{Bacillariophyceae{Bacillariales{Cylindrotheca-Nitzschia/
 Cylindrotheca-Nitzschia spp, Pseudo-nitzschia/Pseudo-nitzschia sp},
 Bacillariophyceae spp{Bacillariophyceae spp1, Bacillariophyceae spp2},
-Chaetocerotanae/Chaetoceros{Chaetoceros sp1, Chaetoceros spp}, Hemiaulales/Cerataulina pelagica, Leptocylindrales/Leptocylindrus
-minimus, Lithodesmiales/Ditylum/Ditylum brightwellii,
+Chaetocerotanae/Chaetoceros{Chaetoceros sp1, Chaetoceros spp},
+Hemiaulales/Cerataulina pelagica, Leptocylindrales/Leptocylindrus minimus,
+Lithodesmiales/Ditylum/Ditylum brightwellii,
 Rhizosoleniales{Dactyliosolen/Dactyliosolen fragilissimus, Guinardia{Guinardia
 delicatula, Guinardia flaccida}, Proboscia/Proboscia alata,
 Rhizosolenia/Rhizosolenia spp, Rhizosoleniales spp1},
