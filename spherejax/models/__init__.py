@@ -40,6 +40,9 @@ from spherejax.models._softmax_losses import AdaCos as AdaCos
 from spherejax.models._softmax_losses import NormFace as NormFace
 from spherejax.models._softmax_losses import P2SGrad as P2SGrad
 from spherejax.models._softmax_losses import Softmax as Softmax
+from spherejax.models._swin import SwinT as SwinT
+from spherejax.models._weight_files import read_weights as read_weights
+from spherejax.models._weight_import import import_weights as import_weights
 from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPrediction
 
 __all__ = [
@@ -80,6 +83,9 @@ __all__ = [
   "SphereFace",
   "SquaredDistanceSoftmax",
   "SubcentreArcFace",
+  "SwinT",
   "ZeroShotPrediction",
+  "import_weights",
+  "read_weights",
   "replace_prototypes",
 ]

@@ -1,0 +1,249 @@
+"""Networks in torch with the parameter names of torchvision, to compare ours with."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Block(nn.Module):
+  """Two 3x3 convolutions, or 1x1, 3x3, 1x1, and the shortcut."""
+
+  def __init__(
+    self, old: int, width: int, stride: int, bottleneck: bool, shortcut: str
+  ):
+    super().__init__()
+    new = 4 * width if bottleneck else width
+    self.depth = 3 if bottleneck else 2
+    if bottleneck:
+      self.conv1 = nn.Conv2d(old, width, 1, bias=False)
+      self.conv2 = nn.Conv2d(width, width, 3, stride, 1, bias=False)
+      self.conv3 = nn.Conv2d(width, new, 1, bias=False)
+      self.bn3 = nn.BatchNorm2d(new)
+    else:
+      self.conv1 = nn.Conv2d(old, width, 3, stride, 1, bias=False)
+      self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+    self.bn1, self.bn2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+    self.stride, self.extra = stride, new - old
+    self.downsample = None
+    if (stride != 1 or self.extra) and shortcut != "padding":
+      size = 3 if shortcut == "projection_3x3" else 1
+      self.downsample = nn.Sequential(
+        nn.Conv2d(old, new, size, stride, size // 2, bias=False), nn.BatchNorm2d(new)
+      )
+
+  def forward(self, x: Tensor) -> Tensor:
+    y = x
+    for layer in range(1, self.depth + 1):
+      y = getattr(self, f"bn{layer}")(getattr(self, f"conv{layer}")(y))
+      y = functional.relu(y) if layer < self.depth else y
+    if self.downsample is not None:
+      x = self.downsample(x)
+    elif self.extra:
+      x = x[:, :, :: self.stride, :: self.stride]
+      x = functional.pad(x, (0, 0, 0, 0, self.extra // 2, self.extra // 2))
+    return functional.relu(x + y)
+
+
+class ResNet(nn.Module):
+  """As in torchvision, or with the stem and the shortcuts for CIFAR."""
+
+  def __init__(
+    self,
+    blocks: Sequence[int],
+    widths: Sequence[int],
+    *,
+    bottleneck: bool = False,
+    small: bool = False,
+    shortcut: str = "projection",
+  ):
+    super().__init__()
+    self.conv1 = (
+      nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
+      if small
+      else nn.Conv2d(3, widths[0], 7, 2, 3, bias=False)
+    )
+    self.bn1 = nn.BatchNorm2d(widths[0])
+    self.pool = nn.Identity() if small else nn.MaxPool2d(3, 2, 1)
+    channels, self.stages = widths[0], []
+    for stage, (count, width) in enumerate(zip(blocks, widths, strict=True), 1):
+      layer = nn.Sequential()
+      for block in range(count):
+        stride = 2 if stage > 1 and block == 0 else 1
+        layer.append(Block(channels, width, stride, bottleneck, shortcut))
+        channels = 4 * width if bottleneck else width
+      setattr(self, f"layer{stage}", layer)
+      self.stages.append(f"layer{stage}")
+    self.fc = nn.Linear(channels, 10)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.pool(functional.relu(self.bn1(self.conv1(x))))
+    for stage in self.stages:
+      x = getattr(self, stage)(x)
+    return x
+
+
+class Attention(nn.Module):
+  """Attention within windows, by a loop over them."""
+
+  relative_position_index: Tensor
+
+  def __init__(self, width: int, heads: int, window: int, shift: int):
+    super().__init__()
+    self.heads, self.window, self.shift = heads, window, shift
+    self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+    side = 2 * window - 1
+    self.relative_position_bias_table = nn.Parameter(torch.randn(side * side, heads))
+    index = torch.zeros(window * window, window * window, dtype=torch.int64)
+    for i in range(window * window):
+      for j in range(window * window):
+        rows = i // window - j // window + window - 1
+        columns = i % window - j % window + window - 1
+        index[i, j] = rows * side + columns
+    self.register_buffer("relative_position_index", index.flatten())
+
+  def forward(self, x: Tensor) -> Tensor:
+    size, (height, width, channels) = self.window, x.shape[1:]
+    x = functional.pad(x, (0, 0, 0, -width % size, 0, -height % size))
+    rows, columns = x.shape[1:3]
+    down = self.shift if rows > size else 0
+    right = self.shift if columns > size else 0
+    x = torch.roll(x, (-down, -right), (1, 2))
+    region = torch.zeros(rows, columns)
+    if down:
+      region[-size:-down] += 1
+      region[-down:] += 2
+    if right:
+      region[:, -size:-right] += 3
+      region[:, -right:] += 6
+    bias = self.relative_position_bias_table[self.relative_position_index]
+    bias = bias.reshape(size * size, size * size, self.heads).permute(2, 0, 1)
+    result = torch.zeros_like(x)
+    for top in range(0, rows, size):
+      for left in range(0, columns, size):
+        window = (slice(top, top + size), slice(left, left + size))
+        cells = x[:, window[0], window[1]].reshape(len(x), size * size, channels)
+        parts = self.qkv(cells).chunk(3, -1)
+        q, k, v = (
+          part.reshape(len(x), size * size, self.heads, -1).transpose(1, 2)
+          for part in parts
+        )
+        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1) + bias
+        own = region[window].flatten()
+        scores = scores - 100.0 * (own[:, None] != own[None]).to(scores)
+        y = (scores.softmax(-1) @ v).transpose(1, 2).reshape(cells.shape)
+        result[:, window[0], window[1]] = y.reshape(len(x), size, size, channels)
+    result = torch.roll(self.proj(result), (down, right), (1, 2))
+    return result[:, :height, :width]
+
+
+class SwinBlock(nn.Module):
+  """Attention and two layers, each after a norm and added."""
+
+  def __init__(self, width: int, heads: int, window: int, shift: int):
+    super().__init__()
+    self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+    self.attn = Attention(width, heads, window, shift)
+    self.mlp = nn.Sequential(
+      nn.Linear(width, 4 * width),
+      nn.GELU(),
+      nn.Dropout(0.0),
+      nn.Linear(4 * width, width),
+      nn.Dropout(0.0),
+    )
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = x + self.attn(self.norm1(x))
+    return x + self.mlp(self.norm2(x))
+
+
+class Merging(nn.Module):
+  """Four neighbours beside each other: down first, then right."""
+
+  def __init__(self, width: int):
+    super().__init__()
+    self.reduction = nn.Linear(4 * width, 2 * width, bias=False)
+    self.norm = nn.LayerNorm(4 * width)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = functional.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+    top, bottom = x[:, 0::2], x[:, 1::2]
+    left, right = slice(0, None, 2), slice(1, None, 2)
+    parts = (top[:, :, left], bottom[:, :, left], top[:, :, right], bottom[:, :, right])
+    return self.reduction(self.norm(torch.cat(parts, -1)))
+
+
+class _ChannelsLast(nn.Module):
+  def forward(self, x: Tensor) -> Tensor:
+    return x.permute(0, 2, 3, 1)
+
+
+class Swin(nn.Module):
+  """As in torchvision; activations are [batch, height, width, channels]."""
+
+  def __init__(
+    self, depths: Sequence[int], heads: Sequence[int], width: int = 96, window: int = 7
+  ):
+    super().__init__()
+    self.features = nn.Sequential(
+      nn.Sequential(nn.Conv2d(3, width, 4, 4), _ChannelsLast(), nn.LayerNorm(width))
+    )
+    for stage, (depth, count) in enumerate(zip(depths, heads, strict=True)):
+      if stage:
+        self.features.append(Merging(width))
+        width *= 2
+      self.features.append(
+        nn.Sequential(
+          *(
+            SwinBlock(width, count, window, window // 2 * (i % 2)) for i in range(depth)
+          )
+        )
+      )
+    self.norm = nn.LayerNorm(width)
+    self.head = nn.Linear(width, 10)
+
+  def forward(self, x: Tensor) -> Tensor:
+    return self.norm(self.features(x))
+
+
+def randomize(network: nn.Module, seed: int) -> None:
+  """Random statistics, scales and shifts, so that none of them is 0 or 1."""
+  generator = torch.Generator().manual_seed(seed)
+
+  def uniform(tensor: Tensor, low: float, high: float) -> None:
+    tensor.uniform_(low, high, generator=generator)
+
+  with torch.no_grad():
+    for module in network.modules():
+      if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
+        uniform(module.weight, 0.5, 1.5)
+        uniform(module.bias, -0.5, 0.5)
+      if isinstance(module, nn.BatchNorm2d):
+        assert module.running_mean is not None
+        assert module.running_var is not None
+        uniform(module.running_mean, -0.5, 0.5)
+        uniform(module.running_var, 0.5, 1.5)
+      if isinstance(module, nn.Linear) and module.bias is not None:
+        uniform(module.bias, -0.5, 0.5)
+
+
+def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]:
+  """The output of every module by its name, channels last; images are float64."""
+  found: dict[str, np.ndarray] = {}
+  handles = []
+  for name, module in network.named_modules():
+
+    def keep(_: nn.Module, __: object, output: Tensor, name: str = name) -> None:
+      found[name] = output.detach().numpy()
+
+    handles.append(module.register_forward_hook(keep))
+  network = network.double().eval()
+  with torch.no_grad():
+    network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
+  for handle in handles:
+    handle.remove()
+  if isinstance(network, ResNet):
+    found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
+  return found

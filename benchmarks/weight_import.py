@@ -1,0 +1,145 @@
+"""Imported weights: every activation of our networks against torch's, at full size.
+
+Random weights, statistics, scales and shifts go from torch through a file into ours.
+An activation is the output of a convolution, a norm, a linear layer or a block. The
+difference is the largest of an activation, divided by its largest entry.
+
+    python -m benchmarks.weight_import               # a minute or two on 2 cores
+    python -m benchmarks.weight_import --json FILE
+"""
+
+import pathlib
+import re
+import tempfile
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+import rich.table
+
+from benchmarks import _measure
+from spherejax import models
+
+
+class Pair(NamedTuple):
+  """A network of ours and the settings of torch's, with the side of an image."""
+
+  ours: nn.Module
+  torch: dict[str, Any]
+  side: int
+
+
+_PHOTO = {"widths": (64, 128, 256, 512)}
+_CIFAR = {"blocks": (5, 5, 5), "widths": (16, 32, 64), "small": True}
+PAIRS = {
+  "ResNet-32": Pair(models.ResNet32(), {"shortcut": "padding", **_CIFAR}, 32),
+  "ResNet-18": Pair(models.ResNet18(), {"blocks": (2, 2, 2, 2), **_PHOTO}, 64),
+  "ResNet-50": Pair(
+    models.ResNet50(), {"blocks": (3, 4, 6, 3), "bottleneck": True, **_PHOTO}, 64
+  ),
+  "ResNet-101": Pair(
+    models.ResNet101(), {"blocks": (3, 4, 23, 3), "bottleneck": True, **_PHOTO}, 64
+  ),
+  "ResNet-32, 3x3 shortcuts": Pair(
+    models.ResNet32(shortcut="projection_3x3"),
+    {"shortcut": "projection_3x3", **_CIFAR},
+    32,
+  ),
+  "Swin-T": Pair(
+    models.SwinT(), {"depths": (2, 2, 6, 2), "heads": (3, 6, 12, 24)}, 224
+  ),
+}
+
+
+def torch_module(path: str, swin: bool) -> str:
+  """What torchvision calls the module that is `path` of ours."""
+  if not swin:
+    path = re.sub(r"stage(\d)_(\d+)", r"layer\1.\2", path)
+    path = path.replace("shortcut_norm", "downsample.1")
+    path = path.replace("shortcut", "downsample.0")
+    path = re.sub("^stem_norm", "bn1", re.sub("^stem$", "conv1", path))
+    return path.replace("convolution", "conv").replace("norm", "bn").replace("/", ".")
+  path = {"embed_norm": "features.0.2"}.get(path, path)
+  path = re.sub(r"stage(\d)_", lambda found: f"features.{2 * int(found[1]) - 1}.", path)
+  path = re.sub(r"merge(\d)", lambda found: f"features.{2 * int(found[1]) - 2}", path)
+  path = path.replace("attention/out", "attn.proj").replace("attention", "attn")
+  return path.replace("dense1", "mlp.0").replace("dense2", "mlp.3").replace("/", ".")
+
+
+def differences(
+  network: nn.Module, weights: dict[str, np.ndarray], images: Any, theirs: dict
+) -> dict[str, float]:
+  """For each module of ours that torch has too: how far its output is from torch's."""
+  shapes = jax.eval_shape(network.init, jax.random.key(0), images)
+  shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, images.dtype), shapes)
+  variables = models.import_weights(shapes, weights)
+
+  def run(variables: Any, images: Any) -> Any:
+    return network.apply(variables, images, capture_intermediates=True)[1]
+
+  captured = jax.jit(run)(variables, images)["intermediates"]
+  result = {}
+  for path, value in jax.tree.leaves_with_path(captured):
+    place = "/".join(str(entry.key) for entry in path[:-2])
+    name = torch_module(place, isinstance(network, models.SwinT))
+    # Within windows torch's and ours differ in the order of cells only.
+    if place and not re.search(r"Dropout|attention/(qkv|out)$|^embed$", place):
+      gap = np.abs(np.asarray(value, np.float64) - theirs[name]).max()
+      result[name] = float(gap / np.abs(theirs[name]).max())
+  return result
+
+
+def measure(name: str, seed: int = 0) -> dict[str, Any]:
+  """One row of the table, through a file of each kind."""
+  import torch
+  from safetensors.torch import save_file
+
+  from benchmarks import _torch_networks
+
+  pair = PAIRS[name]
+  swin = isinstance(pair.ours, models.SwinT)
+  torch.manual_seed(seed)
+  kind = _torch_networks.Swin if swin else _torch_networks.ResNet
+  network = kind(**pair.torch)
+  _torch_networks.randomize(network, seed)
+  images = np.random.default_rng(seed).normal(size=(1, pair.side, pair.side, 3))
+  row: dict[str, Any] = {"network": name}
+  with tempfile.TemporaryDirectory() as folder:
+    paths = [pathlib.Path(folder) / f"weights.{end}" for end in ("pth", "safetensors")]
+    torch.save(network.state_dict(), paths[0])
+    save_file(network.state_dict(), paths[1])
+    weights = [models.read_weights(path) for path in paths]
+  for array, other in zip(
+    weights[0].values(), [weights[1][key] for key in weights[0]], strict=True
+  ):
+    np.testing.assert_array_equal(array, other)
+  theirs = _torch_networks.activations(network, images)
+  for dtype in (jnp.float32, jnp.float64):
+    with jax.enable_x64(dtype == jnp.float64):
+      found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
+    row["activations"] = len(found)
+    row[jnp.dtype(dtype).name] = max(found.values())
+  return row
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  table = rich.table.Table(title="largest relative difference of an activation")
+  for heading in ("network", "activations", "float32", "float64"):
+    table.add_column(heading, justify="left" if heading == "network" else "right")
+  rows = []
+  for name in list(PAIRS)[:1] if options.smoke else PAIRS:
+    if options.only in name:
+      rows.append(measure(name))
+      cells = (f"{rows[-1][dtype]:.0e}" for dtype in ("float32", "float64"))
+      table.add_row(name, str(rows[-1]["activations"]), *cells)
+  rich.console.Console().print(table)
+  _measure.save("weight_import", rows, [], options)
+
+
+if __name__ == "__main__":
+  main()

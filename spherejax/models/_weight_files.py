@@ -1,0 +1,243 @@
+"""Arrays by name from files of weights, without running what is in them."""
+
+import io
+import math
+import os
+import pathlib
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+# torch's types of storage, and how NumPy calls what lies in them.
+_STORAGES = {
+  "DoubleStorage": np.float64,
+  "FloatStorage": np.float32,
+  "HalfStorage": np.float16,
+  "BFloat16Storage": jnp.bfloat16,
+  "LongStorage": np.int64,
+  "IntStorage": np.int32,
+  "ShortStorage": np.int16,
+  "CharStorage": np.int8,
+  "ByteStorage": np.uint8,
+  "BoolStorage": np.bool_,
+}
+# Where training scripts put the weights beside the epoch and the optimizer.
+_PLACES = ("state_dict", "model", "model_state_dict")
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+  """The arrays of a weight file by the names they have there.
+
+  Reads safetensors and the zip files of `torch.save` (since torch 1.6), whatever the
+  file is called. torch's files hold a pickle, which can run any program when it is
+  read in the usual way. Here it can only name tensors, and dictionaries of them; a
+  file that names anything else is refused and nothing of it runs. torch itself is not
+  needed.
+
+  Weights within "state_dict", "model" or "model_state_dict" are found there; the
+  prefix "module.", which torch puts before all names in training on several devices,
+  is taken off.
+
+  Args:
+    path: the file. safetensors need the package of that name (extra `weights`).
+
+  Returns:
+    Arrays in the order of the file, with its types (bfloat16 too) and shapes. Those of
+    a torch file that share memory there do so here, and cannot be written to.
+
+  Raises:
+    FileNotFoundError: no such file.
+    ValueError: neither kind of file, a truncated one, one that asks for anything but
+      tensors (the message names it), or one without weights.
+    ImportError: a safetensors file, and the package is not installed.
+
+  Differentiable in: nothing. Cost: one reading of the file.
+
+  Source: none; the formats of safetensors and torch.
+
+  Example:
+    >>> import pathlib, tempfile
+    >>> import numpy as np, safetensors.numpy
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "weights.safetensors"
+    >>> safetensors.numpy.save_file({"fc.bias": np.ones(2, np.float32)}, path)
+    >>> spherejax.models.read_weights(path)
+    {'fc.bias': array([1., 1.], dtype=float32)}
+  """
+  path = pathlib.Path(path)
+  with path.open("rb") as file:
+    start = file.read(9)
+  if start.startswith(b"PK"):
+    weights = _read_torch(path)
+  elif start[8:] == b"{":
+    weights = _read_safetensors(path)
+  elif start.startswith((b"\x80\x02\x8a\x0a", b"\x80\x02l\xfc")):
+    raise ValueError(
+      f"{path} is in torch's format before 1.6, which is not read; in torch, "
+      "torch.save(torch.load(path, weights_only=True), path) makes it a zip file"
+    )
+  else:
+    raise ValueError(
+      f"{path} is neither a safetensors file nor a zip file of torch.save, "
+      f"it begins with {start!r}"
+    )
+  if weights and all(name.startswith("module.") for name in weights):
+    weights = {name.removeprefix("module."): w for name, w in weights.items()}
+  if not weights:
+    raise ValueError(f"{path} has no weights in it")
+  return weights
+
+
+def _read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
+  try:
+    import safetensors
+    import safetensors.numpy
+  except ImportError as error:
+    raise ImportError(
+      f"reading {path} needs the package safetensors: pip install spherejax[weights]"
+    ) from error
+  try:
+    return safetensors.numpy.load_file(path)
+  except (safetensors.SafetensorError, TypeError) as error:
+    raise ValueError(f"{path} is truncated or damaged: {error}") from error
+
+
+class _RefusedError(ValueError):
+  """The file asks for something that is not a tensor."""
+
+
+def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
+  try:
+    with zipfile.ZipFile(path) as archive:
+      content = _Unpickler(archive).load()
+  except _RefusedError as error:
+    raise ValueError(f"{path} is refused: {error}") from None
+  except Exception as error:  # a damaged pickle can fail in any way
+    raise ValueError(f"{path} is truncated or damaged: {error}") from error
+  return _state(path, content)
+
+
+def _state(path: pathlib.Path, content: object) -> dict[str, np.ndarray]:
+  """The dictionary of arrays in what a file holds."""
+  if isinstance(content, Mapping):
+    place = next(
+      (key for key in _PLACES if isinstance(content.get(key), Mapping)), None
+    )
+    if place is not None:
+      content = content[place]
+  if not isinstance(content, Mapping):
+    raise ValueError(f"{path} must hold weights by name, got {type(content).__name__}")
+  others = [
+    name for name, value in content.items() if not isinstance(value, np.ndarray)
+  ]
+  if others:
+    raise ValueError(
+      f"{path} must hold arrays by name, alone or at one of {_PLACES}; these are "
+      f"none: {', '.join(map(str, others[:8]))}"
+    )
+  return {str(name): value for name, value in content.items()}
+
+
+class _Dictionary(dict):
+  """An OrderedDict; the attributes that torch hangs on it are dropped."""
+
+  __slots__ = ()
+
+  def __setstate__(self, state: object) -> None:
+    pass
+
+
+class _Inert(NamedTuple):
+  """Stands for one of torch's globals. A pickle cannot change it."""
+
+  name: str
+  call: Callable[..., Any] | None = None
+
+  def __call__(self, *args: Any) -> Any:
+    if self.call is None:
+      raise _RefusedError(f"it calls {self.name}")
+    return self.call(*args)
+
+  def __setstate__(self, state: object) -> None:
+    raise _RefusedError(f"it changes {self.name}")
+
+
+class _Storage(NamedTuple):
+  """The memory that tensors of a file are cut from."""
+
+  data: np.ndarray
+
+
+def _tensor(
+  storage: _Storage, offset: int, shape: tuple, strides: tuple, *_: object
+) -> np.ndarray:
+  numbers = (offset, *shape, *strides)
+  if len(shape) != len(strides) or any(type(n) is not int or n < 0 for n in numbers):
+    raise ValueError(f"tensor of shape {shape}, strides {strides}, offset {offset}")
+  # Nothing but a storage, whose memory is known: views of views could leave it.
+  if type(storage) is not _Storage:
+    raise _RefusedError(f"it makes a tensor of a {type(storage).__name__}")
+  data = storage.data
+  if 0 in shape:
+    return np.zeros(shape, data.dtype)
+  last = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+  # Copies of one entry, as torch's expand makes them, are no weights, but can be huge.
+  if last >= data.size or math.prod(shape) > data.size:
+    raise ValueError(f"a tensor of shape {shape} exceeds its storage of {data.size}")
+  return np.lib.stride_tricks.as_strided(
+    data[offset:], shape, [s * data.itemsize for s in strides], writeable=False
+  )
+
+
+_GLOBALS = {
+  ("collections", "OrderedDict"): _Inert("collections.OrderedDict", _Dictionary),
+  ("torch._utils", "_rebuild_tensor_v2"): _Inert("_rebuild_tensor_v2", _tensor),
+  ("torch._utils", "_rebuild_parameter"): _Inert(
+    "_rebuild_parameter", lambda tensor, *_: tensor
+  ),
+  **{("torch", name): _Inert(name) for name in _STORAGES},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+  """Knows the globals above and no others, and takes storages from the archive."""
+
+  def __init__(self, archive: zipfile.ZipFile):
+    names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+    if len(names) != 1:
+      raise ValueError(f"it has {len(names)} entries data.pkl instead of one")
+    self._archive = archive
+    self._folder = names[0].removesuffix("data.pkl")
+    self._storages: dict[str, np.ndarray] = {}
+    marked = f"{self._folder}byteorder" in archive.namelist()
+    big = marked and self._entry("byteorder") == b"big"
+    self._order = ">" if big else "<"
+    super().__init__(io.BytesIO(self._entry("data.pkl")))
+
+  def _entry(self, name: str) -> bytes:
+    entry = self._archive.getinfo(self._folder + name)
+    if entry.compress_type != zipfile.ZIP_STORED:
+      raise ValueError(f"{name} is compressed, which torch does not do")
+    return self._archive.read(entry)
+
+  def find_class(self, module: str, name: str, /) -> Any:
+    if (module, name) not in _GLOBALS:
+      raise _RefusedError(f"it asks for {module}.{name}, which is no tensor")
+    return _GLOBALS[module, name]
+
+  def persistent_load(self, pid: Any, /) -> _Storage:
+    tag, kind, key, _, count = pid
+    if tag != "storage" or kind.name not in _STORAGES:
+      raise ValueError(f"unknown storage {pid}")
+    if key not in self._storages:
+      dtype = np.dtype(_STORAGES[kind.name])
+      bits = f"u{dtype.itemsize}"  # bfloat16 knows no order of bytes
+      data = np.frombuffer(self._entry(f"data/{key}"), self._order + bits)
+      self._storages[key] = data.astype(bits, copy=False).view(dtype)
+    data = self._storages[key]
+    if data.size < count:
+      raise ValueError(f"storage {key} has {data.size} of {count} numbers")
+    return _Storage(data)

@@ -1,0 +1,74 @@
+"""How weight files call the parameters of our networks. One table for each origin.
+
+A table is a sequence of (pattern, replacement), applied in turn by `re.sub` to a path
+of ours such as "stage1_0/norm1/scale" and ending in the file's name. The names of the
+leaves, which are the same everywhere, are in `LEAVES`.
+"""
+
+# Ours, within a module, to torch's; parameters of other names stay what they are.
+LEAVES = {
+  "kernel": "weight",
+  "scale": "weight",
+  "mean": "running_mean",
+  "var": "running_var",
+}
+
+# What files hold besides parameters: counters, and indices that follow from sizes.
+BUFFERS = ("num_batches_tracked", "relative_position_index", "attn_mask")
+
+_RESNET = (
+  (r"^stem/", "conv1."),
+  (r"^stem_norm/", "bn1."),
+  (r"^stage(\d+)_(\d+)/", r"layer\1.\2."),
+  (r"convolution(\d)/", r"conv\1."),
+  (r"norm(\d)/", r"bn\1."),
+)
+
+_SWIN = (
+  (r"norm/", "norm."),
+  (r"norm(\d)/", r"norm\1."),
+  (r"reduction/", "reduction."),
+  (r"attention/qkv/", "attn.qkv."),
+  (r"attention/out/", "attn.proj."),
+  (r"attention/relative_bias", "attn.relative_position_bias_table"),
+)
+
+_TIMM_SWIN = (
+  (r"^embed/", "patch_embed.proj."),
+  (r"^embed_norm/", "patch_embed.norm."),
+  *((rf"^stage{n}_(\d+)/", rf"layers.{n - 1}.blocks.\1.") for n in range(1, 5)),
+  (r"dense(\d)/", r"mlp.fc\1."),
+  *_SWIN,
+)
+
+TABLES = {
+  "ResNet of torchvision and timm": (
+    (r"shortcut/", "downsample.0."),
+    (r"shortcut_norm/", "downsample.1."),
+    *_RESNET,
+  ),
+  # Public ResNets for CIFAR.
+  "ResNet with shortcut": (
+    (r"shortcut/", "shortcut.0."),
+    (r"shortcut_norm/", "shortcut.1."),
+    *_RESNET,
+  ),
+  "Swin of torchvision": (
+    (r"^embed/", "features.0.0."),
+    (r"^embed_norm/", "features.0.2."),
+    *((rf"^stage{n}_(\d+)/", rf"features.{2 * n - 1}.\1.") for n in range(1, 5)),
+    *((rf"^merge{n}/", rf"features.{2 * n - 2}.") for n in range(2, 5)),
+    (r"dense1/", "mlp.0."),
+    (r"dense2/", "mlp.3."),
+    *_SWIN,
+  ),
+  "Swin of timm": (
+    *((rf"^merge{n}/", rf"layers.{n - 1}.downsample.") for n in range(2, 5)),
+    *_TIMM_SWIN,
+  ),
+  # Also of timm before 0.9.
+  "Swin of its authors": (
+    *((rf"^merge{n}/", rf"layers.{n - 2}.downsample.") for n in range(2, 5)),
+    *_TIMM_SWIN,
+  ),
+}
