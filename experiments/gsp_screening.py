@@ -23,39 +23,16 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import _cli, _collage_sets, _pooled_network, _report, _screening
-from spherejax import data, metrics, plotting, training
-
-LEVELS = {
-  "prototypes": (16, 128),
-  "mass": (0.3, 0.7),
-  "inverse_temperature": (0.5, 20.0),
-  "zero_shot_weight": (0.1, 0.5),
-}
-SYMBOLS = dict(zip(LEVELS, ("m", "mu", "beta", "lambda"), strict=True))
-# DML Table 5.4: m, mu, beta, lambda, MAP@R with C2 and with ProxyNCA++.
-TABLE = np.array(
-  [
-    [16, 0.3, 0.5, 0.1, 40.63, 40.59],
-    [16, 0.7, 0.5, 0.5, 40.41, 40.34],
-    [128, 0.3, 0.5, 0.5, 40.22, 40.35],
-    [128, 0.7, 0.5, 0.1, 40.07, 40.85],
-    [16, 0.3, 20, 0.5, 36.11, 40.51],
-    [16, 0.7, 20, 0.1, 39.11, 39.88],
-    [128, 0.3, 20, 0.1, 39.61, 39.12],
-    [128, 0.7, 20, 0.5, 35.36, 39.92],
-  ]
+from experiments import (
+  _cli,
+  _collage_sets,
+  _pooled_network,
+  _report,
+  _screening,
+  _screening_design,
 )
-# Its effects, worked out by hand.
-BY_HAND = {
-  ("prototypes",): (-0.25, -0.27),
-  ("mass",): (-0.41, 0.11),
-  ("inverse_temperature",): (-2.79, -0.68),
-  ("zero_shot_weight",): (-1.83, 0.17),
-  ("prototypes", "mass"): (-1.80, 0.55),
-  ("prototypes", "inverse_temperature"): (0.13, -0.41),
-  ("prototypes", "zero_shot_weight"): (-0.22, -0.02),
-}
+from spherejax import data, plotting, training
+
 NETWORK = {"stem_stride": 2, "strides": (1, 1, 1), "loss": "contrastive"}
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 Cell = tuple[float, float, float, float]
@@ -153,17 +130,11 @@ def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
   return maps(train, config.per_class), maps(validation, 1)
 
 
-def runs_of_design() -> list[tuple]:
-  """The eight cells of the two-level design (DML Table 5.4)."""
-  design = training.factorial(LEVELS, relation=[tuple(LEVELS)])
-  return list(zip(*(column.tolist() for column in design.values()), strict=True))
-
-
 def cells_of(config: Config) -> dict[int, list[Cell]]:
   """For each number of prototypes all mass, inverse temperature, weight to train."""
   mass, sharpness, weight = config.centre
   cells = collections.defaultdict(list)
-  for number, *rest in runs_of_design() if config.screen else ():
+  for number, *rest in _screening_design.runs_of_design() if config.screen else ():
     cells[number].append(tuple(rest))
   for number in config.counts:
     row = config.sharpness if number <= 128 else (sharpness,)
@@ -183,7 +154,9 @@ def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
-    columns = dict(zip(list(LEVELS)[1:], np.transpose(cells), strict=True))
+    columns = dict(
+      zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
+    )
     init, step, evaluate = _screening.functions(settings, maps, validation)
     result = training.sweep(
       jax.random.key(config.seed),
@@ -203,25 +176,6 @@ def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
   return scores, apart
 
 
-def published() -> dict[tuple[str, ...], metrics.Effect]:
-  """Effects of the paper's table."""
-  design = dict(zip(LEVELS, TABLE.T[:4], strict=True))
-  return metrics.factorial_effects(design, TABLE[:, 4:])
-
-
-def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
-  """Effects of our runs, [seeds]."""
-  runs = runs_of_design()
-  design = {name: [run[i] for run in runs] for i, name in enumerate(LEVELS)}
-  return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
-
-
-def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
-  """An effect and what it is confounded with, in the paper's symbols."""
-  words = [word, *effect.aliases]
-  return " = ".join("*".join(SYMBOLS[name] for name in each) for each in words)
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all cells; returns figures and claims."""
   start = time.perf_counter()
@@ -229,7 +183,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   rows, made, pictures = [], [design_claim()], []
   for loss in config.losses:
     scores, apart = train(config, loss, maps, validation)
-    effects = screened(scores) if config.screen else {}
+    effects = _screening_design.screened(scores) if config.screen else {}
     rows += table(loss, effects, scores)
     made += claims(config, loss, effects, scores, apart)
     pictures += draw(config, loss, scores, output)
@@ -249,13 +203,13 @@ def table(loss: str, effects, scores) -> list[Any]:
   column = tuple(LOSSES).index(loss)
   return [
     _report.row(
-      f"{loss}, effect of {label(word, effect)}",
+      f"{loss}, effect of {_screening_design.label(word, effect)}",
       "points of MAP@R",
       100 * effect.value,
-      paper=BY_HAND[word][column],
+      paper=_screening_design.BY_HAND[word][column],
     )
     for word, effect in effects.items()
-    if word in BY_HAND
+    if word in _screening_design.BY_HAND
   ] + [
     _report.row(
       f"{loss}, m {cell[0]}, mu {cell[1]:g}, beta {cell[2]:g}, lambda {cell[3]:g}",
@@ -268,8 +222,10 @@ def table(loss: str, effects, scores) -> list[Any]:
 
 def design_claim() -> Any:
   """The effects of the paper's table, which it does not print."""
-  found = published()
-  differences = [np.abs(found[word].value - x).max() for word, x in BY_HAND.items()]
+  found = _screening_design.published()
+  differences = [
+    np.abs(found[word].value - x).max() for word, x in _screening_design.BY_HAND.items()
+  ]
   return _report.claim(
     "screen-design",
     "effects of the paper's table within 0.01 of those worked out by hand",

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import gsp_screening
+from experiments import _screening_design, gsp_screening
 
 
 @pytest.mark.data
@@ -32,12 +32,12 @@ def test_smoke(tmp_path, tfds_dir):
 
 
 def test_the_design_is_the_papers():
-  ours = {tuple(run) for run in gsp_screening.runs_of_design()}
-  assert ours == {tuple(row) for row in gsp_screening.TABLE[:, :4].tolist()}
-  effects = gsp_screening.published()
+  ours = {tuple(run) for run in _screening_design.runs_of_design()}
+  assert ours == {tuple(row) for row in _screening_design.TABLE[:, :4].tolist()}
+  effects = _screening_design.published()
   word = ("prototypes", "mass")
-  assert gsp_screening.label(word, effects[word]) == "m*mu = beta*lambda"
-  assert set(gsp_screening.BY_HAND) < set(effects)
+  assert _screening_design.label(word, effects[word]) == "m*mu = beta*lambda"
+  assert set(_screening_design.BY_HAND) < set(effects)
 
 
 def test_every_cell_that_is_read_is_trained():
@@ -50,7 +50,7 @@ def test_every_cell_that_is_read_is_trained():
   }
   assert len(scores) == sum(map(len, cells.values()))  # none twice
   apart = {cell: np.zeros(5) for cell in scores}
-  effects = gsp_screening.screened(scores)
+  effects = _screening_design.screened(scores)
   names = [
     claim["id"]
     for claim in gsp_screening.claims(config, "PNCA", effects, scores, apart)
