@@ -11,6 +11,7 @@ difference is the largest of an activation, divided by its largest entry.
 import pathlib
 import re
 import tempfile
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -92,14 +93,15 @@ def differences(
   return result
 
 
-def measure(name: str, seed: int = 0) -> dict[str, Any]:
+def measure(
+  name: str, pair: Pair, seed: int = 0, dtypes: Sequence[str] = ("float32", "float64")
+) -> dict[str, Any]:
   """One row of the table, through a file of each kind."""
   import torch
   from safetensors.torch import save_file
 
   from benchmarks import _torch_networks
 
-  pair = PAIRS[name]
   swin = isinstance(pair.ours, models.SwinT)
   torch.manual_seed(seed)
   kind = _torch_networks.Swin if swin else _torch_networks.ResNet
@@ -117,11 +119,11 @@ def measure(name: str, seed: int = 0) -> dict[str, Any]:
   ):
     np.testing.assert_array_equal(array, other)
   theirs = _torch_networks.activations(network, images)
-  for dtype in (jnp.float32, jnp.float64):
-    with jax.enable_x64(dtype == jnp.float64):
+  for dtype in dtypes:
+    with jax.enable_x64(dtype == "float64"):
       found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
     row["activations"] = len(found)
-    row[jnp.dtype(dtype).name] = max(found.values())
+    row[dtype] = max(found.values())
   return row
 
 
@@ -134,7 +136,7 @@ def main() -> None:
   rows = []
   for name in list(PAIRS)[:1] if options.smoke else PAIRS:
     if options.only in name:
-      rows.append(measure(name))
+      rows.append(measure(name, PAIRS[name]))
       cells = (f"{rows[-1][dtype]:.0e}" for dtype in ("float32", "float64"))
       table.add_row(name, str(rows[-1]["activations"]), *cells)
   rich.console.Console().print(table)
