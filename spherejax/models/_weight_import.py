@@ -35,7 +35,8 @@ def import_weights(
       "params" and "batch_stats"; or their shapes, from `jax.eval_shape`.
     weights: arrays by name, as `read_weights` gives them.
     ignore: beginnings of names in `weights` that are not wanted. The default leaves
-      out classifiers, as the networks here end with a feature map.
+      out classifiers ("fc.", "head.", "linear.", "classifier."), as the networks here
+      end with a feature map.
     fresh: beginnings of our paths, such as "stem/", whose variables stay as they are:
       a first convolution for other channels, for example. Their counterparts in
       `weights` are left out, whatever their shapes.

@@ -1,0 +1,258 @@
+"""Files of weights, torch's written here opcode by opcode: good, damaged, hostile."""
+
+import pickle
+import zipfile
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from spherejax import models
+
+
+def number(value):
+  return b"J" + value.to_bytes(4, "little", signed=True)
+
+
+def text(value):
+  return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+def found(module, name):
+  return f"c{module}\n{name}\n".encode()
+
+
+def several(*parts):
+  return b"(" + b"".join(parts) + b"t"
+
+
+def called(function, *arguments):
+  return function + several(*arguments) + b"R"
+
+
+def mapping(start=b"}", **parts):
+  pairs = b"".join(text(name) + value for name, value in parts.items())
+  return start + b"(" + pairs + b"u"
+
+
+ORDERED = called(found("collections", "OrderedDict"))
+REBUILD = found("torch._utils", "_rebuild_tensor_v2")
+
+
+def storage(key="0", kind="FloatStorage", count=12, tag="storage"):
+  kind = found("torch", kind)
+  return several(text(tag), kind, text(key), text("cpu"), number(count)) + b"Q"
+
+
+def tensor(shape, strides, offset=0, memory=None):
+  shapes = (several(*map(number, numbers)) for numbers in (shape, strides))
+  memory = storage() if memory is None else memory
+  return called(REBUILD, memory, number(offset), *shapes, b"\x89", ORDERED)
+
+
+def write(path, content, entries=None, compression=zipfile.ZIP_STORED):
+  entries = {"0": np.arange(12, dtype="<f4")} if entries is None else entries
+  with zipfile.ZipFile(path, "w", compression) as archive:
+    archive.writestr("archive/data.pkl", b"\x80\x02" + content + b".")
+    for key, data in entries.items():
+      place = f"archive/data/{key}" if key.isdigit() else f"archive/{key}"
+      archive.writestr(place, data if isinstance(data, bytes) else data.tobytes())
+  return path
+
+
+@pytest.fixture
+def file(tmp_path):
+  return tmp_path / "weights.pth"
+
+
+def test_tensors_with_strides_offsets_and_shared_memory(file):
+  matrix = tensor((3, 4), (4, 1))
+  parameter = called(
+    found("torch._utils", "_rebuild_parameter"), matrix, b"\x88", ORDERED
+  )
+  state = mapping(
+    ORDERED,
+    matrix=matrix,
+    turned=tensor((4, 3), (1, 4)),
+    inner=tensor((2, 2), (4, 2), offset=5),
+    one=tensor((), (), offset=7),
+    none=tensor((0, 3), (3, 1)),
+    parameter=parameter,
+  )
+  # torch hangs its versions on the dictionary.
+  write(file, state + mapping(_metadata=ORDERED) + b"b")
+  weights = models.read_weights(file)
+  base = np.arange(12.0).reshape(3, 4)
+  assert list(weights) == ["matrix", "turned", "inner", "one", "none", "parameter"]
+  np.testing.assert_array_equal(weights["matrix"], base)
+  np.testing.assert_array_equal(weights["parameter"], base)
+  np.testing.assert_array_equal(weights["turned"], base.T)
+  np.testing.assert_array_equal(weights["inner"], [[5, 7], [9, 11]])
+  assert weights["one"].shape == ()
+  assert weights["one"] == 7
+  assert weights["none"].shape == (0, 3)
+  assert {array.dtype for array in weights.values()} == {np.dtype(np.float32)}
+  assert np.shares_memory(weights["matrix"], weights["inner"])
+  with pytest.raises(ValueError, match="read-only"):
+    weights["matrix"][0] = 0
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_types_and_orders_of_bytes(file, order):
+  kinds = {
+    "DoubleStorage": np.float64,
+    "FloatStorage": np.float32,
+    "HalfStorage": np.float16,
+    "BFloat16Storage": jnp.bfloat16,
+    "LongStorage": np.int64,
+    "IntStorage": np.int32,
+    "BoolStorage": np.bool_,
+  }
+  values = np.array([1, 0, 3])
+  entries, tensors = {"byteorder": order.encode()}, {}
+  for key, (kind, dtype) in enumerate(kinds.items()):
+    data = values.astype(dtype)
+    bits = data.view(f"u{data.itemsize}")
+    entries[str(key)] = bits.astype(
+      f"{'<' if order == 'little' else '>'}{bits.dtype.str[1:]}"
+    )
+    memory = storage(str(key), kind, 3)
+    tensors[kind] = tensor((3,), (1,), memory=memory)
+  weights = models.read_weights(write(file, mapping(**tensors), entries))
+  for kind, dtype in kinds.items():
+    assert weights[kind].dtype == dtype
+    np.testing.assert_array_equal(weights[kind], values.astype(dtype))
+
+
+@pytest.mark.parametrize("place", ["state_dict", "model", "model_state_dict"])
+def test_nested_and_prefixed(file, place):
+  inner = mapping(ORDERED, **{"module.fc.bias": tensor((2,), (1,))})
+  write(
+    file, mapping(epoch=number(3), **{place: inner}, optimizer=mapping(lr=number(1)))
+  )
+  weights = models.read_weights(file)
+  np.testing.assert_array_equal(weights["fc.bias"], [0, 1])
+  assert list(weights) == ["fc.bias"]
+
+
+def test_safetensors(tmp_path):
+  weights = {
+    "b": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "a": np.ones(2, jnp.bfloat16),
+    "c": np.array([1, -2], np.int64),
+    "d": np.ones(3, np.float16),
+  }
+  file = tmp_path / "weights.bin"  # what it is called does not matter
+  safetensors.numpy.save_file(weights, file)
+  read = models.read_weights(file)
+  assert set(read) == set(weights)
+  for name, array in weights.items():
+    assert read[name].dtype == array.dtype
+    np.testing.assert_array_equal(read[name], array)
+
+
+def test_without_the_package_safetensors(tmp_path, monkeypatch):
+  safetensors.numpy.save_file({"a": np.ones(2)}, tmp_path / "a")
+  monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
+  with pytest.raises(ImportError, match=r"pip install spherejax\[weights\]"):
+    models.read_weights(tmp_path / "a")
+
+
+def hostile(module, name, *arguments):
+  return called(found(module, name), *arguments)
+
+
+def test_hostile_files_run_nothing(file, tmp_path):
+  mark = tmp_path / "mark"
+  command = text(f"touch {mark}")
+  attack = hostile("posix", "system", command)
+  pickle.loads(b"\x80\x02" + attack + b".")  # what it would do
+  assert mark.exists()
+  mark.unlink()
+  good = tensor((2,), (1,))
+  code = text(f"open({str(mark)!r}, 'w')")
+  attacks = {
+    "posix.system": attack,
+    "builtins.eval": hostile("builtins", "eval", code),
+    "builtins.exec": hostile("builtins", "exec", code),
+    "builtins.getattr": hostile("builtins", "getattr", good, text("tofile")),
+    "subprocess.Popen": hostile("subprocess", "Popen", command),
+    "torch.load": hostile("torch", "load", text("other.pt")),
+    "torch.nn.Module": found("torch.nn", "Module") + b")\x81",
+    "collections.OrderedDict.fromkeys": hostile("collections", "OrderedDict.fromkeys"),
+    "numpy.core.multiarray.scalar": hostile("numpy.core.multiarray", "scalar"),
+  }
+  for name, content in attacks.items():
+    for state in (content, mapping(weight=good, other=content), good + b"0" + content):
+      with pytest.raises(ValueError, match=f"weights.pth is refused: .* {name},"):
+        models.read_weights(write(file, state))
+  # In the pickle of a storage's address, too; and by an instance, the old way.
+  memory = several(text("storage"), attack, text("0"), text("cpu"), number(2)) + b"Q"
+  with pytest.raises(ValueError, match=r"posix\.system"):
+    models.read_weights(write(file, mapping(weight=tensor((2,), (1,), memory=memory))))
+  with pytest.raises(ValueError, match=r"posix\.system"):
+    models.read_weights(write(file, b"(" + command + b"iposix\nsystem\n"))
+  assert not mark.exists()
+
+
+def test_what_is_allowed_cannot_be_misused(file, unchecked):
+  good = tensor((2, 2), (2, 1))
+
+  def refused(content, match):
+    with pytest.raises(ValueError, match=match):
+      models.read_weights(write(file, mapping(weight=content)))
+
+  refused(called(found("torch", "FloatStorage"), number(3)), "calls FloatStorage")
+  refused(REBUILD + mapping(__defaults__=number(1)) + b"b", "changes _rebuild_tensor")
+  refused(tensor((4,), (1,), memory=good), "makes a tensor of a ndarray")
+  refused(tensor((13,), (1,)), "exceeds its storage of 12")
+  refused(tensor((2,), (1,), offset=11), "exceeds its storage")
+  refused(tensor((2, 2), (11, 1)), "exceeds its storage")
+  refused(tensor((1 << 30,), (0,)), "exceeds its storage")
+  refused(tensor((2,), (-1,), offset=3), r"strides \(-1,\)")
+  refused(tensor((2,), (1,), offset=-1), "offset -1")
+  refused(tensor((2, 2), (1,)), r"shape \(2, 2\), strides \(1,\)")
+  refused(tensor((2,), (1,), memory=storage(count=13)), "has 12 of 13 numbers")
+  refused(tensor((2,), (1,), memory=storage("7")), "data/7")
+  refused(tensor((2,), (1,), memory=storage(tag="module")), "unknown storage")
+
+
+def test_damaged_and_other_files(file, tmp_path):
+  def fails(match, path=file):
+    with pytest.raises(ValueError, match=match):
+      models.read_weights(path)
+
+  state = mapping(weight=tensor((2,), (1,)))
+  whole = write(file, state).read_bytes()
+  for length in (4, len(whole) // 2, len(whole) - 1):
+    file.write_bytes(whole[:length])
+    fails("weights.pth is truncated or damaged")
+  middle = whole.index(np.arange(12, dtype="<f4").tobytes())
+  file.write_bytes(whole[: middle + 8] + b"\x07" + whole[middle + 9 :])
+  fails("damaged: Bad CRC")
+  fails(
+    "damaged: data.pkl is compressed", write(file, state, None, zipfile.ZIP_DEFLATED)
+  )
+  fails("damaged", write(file, state[:-20]))
+  with zipfile.ZipFile(file, "w") as archive:
+    archive.writestr("word/document.xml", "text")
+  fails("0 entries data.pkl")
+  fails(r"must hold arrays by name.*epoch", write(file, mapping(epoch=number(3))))
+  fails("must hold weights by name, got int", write(file, number(3)))
+  fails("must hold weights by name, got ndarray", write(file, tensor((2,), (1,))))
+  fails("has no weights", write(file, ORDERED))
+  file.write_bytes(b"name,label\n1,2\n")
+  fails("neither a safetensors .* b'name,labe'")
+  file.write_bytes(b"")
+  fails("neither")
+  file.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2))
+  fails(r"before 1\.6")
+  safe = tmp_path / "weights.safetensors"
+  safetensors.numpy.save_file({"a": np.ones(20)}, safe)
+  whole = safe.read_bytes()
+  for length in (12, 40, len(whole) - 1):
+    safe.write_bytes(whole[:length])
+    fails("weights.safetensors is truncated or damaged", safe)
+  with pytest.raises(FileNotFoundError):
+    models.read_weights(tmp_path / "nowhere.pt")

@@ -1,0 +1,198 @@
+"""Parameters from arrays with torch's names, written out by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import models
+
+IMAGES = np.zeros((1, 16, 16, 3), np.float32)
+RESNET = models.ResNet(blocks=(1, 1), widths=(2, 4), strides=(1, 2))
+
+
+def parts(module, *leaves):
+  return [f"{module}.{leaf}" for leaf in leaves]
+
+
+def norm(module):
+  return parts(module, "weight", "bias", "running_mean", "running_var")
+
+
+RESNET_SHAPES = {
+  "conv1.weight": (2, 3, 7, 7),
+  **dict.fromkeys(norm("bn1"), (2,)),
+  "layer1.0.conv1.weight": (2, 2, 3, 3),
+  **dict.fromkeys(norm("layer1.0.bn1"), (2,)),
+  "layer1.0.conv2.weight": (2, 2, 3, 3),
+  **dict.fromkeys(norm("layer1.0.bn2"), (2,)),
+  "layer2.0.conv1.weight": (4, 2, 3, 3),
+  **dict.fromkeys(norm("layer2.0.bn1"), (4,)),
+  "layer2.0.conv2.weight": (4, 4, 3, 3),
+  **dict.fromkeys(norm("layer2.0.bn2"), (4,)),
+  "layer2.0.downsample.0.weight": (4, 2, 1, 1),
+  **dict.fromkeys(norm("layer2.0.downsample.1"), (4,)),
+  "layer2.0.downsample.1.num_batches_tracked": (),
+  "fc.weight": (10, 4),
+  "fc.bias": (10,),
+}
+
+
+def draw(shapes):
+  rng = np.random.default_rng(0)
+  return {name: rng.normal(size=s).astype(np.float32) for name, s in shapes.items()}
+
+
+def shapes_of(network, images=IMAGES):
+  return jax.eval_shape(network.init, jax.random.key(0), images)
+
+
+def zeros_of(network, images=IMAGES):
+  shapes = shapes_of(network, images)
+  return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+@pytest.fixture(scope="module")
+def variables():
+  return zeros_of(RESNET)
+
+
+@pytest.mark.parametrize("shortcut", ["downsample", "shortcut"])
+def test_every_array_arrives(variables, shortcut):
+  weights = {
+    name.replace("downsample", shortcut): array
+    for name, array in draw(RESNET_SHAPES).items()
+  }
+  before = jax.tree.map(np.array, variables)
+  filled = models.import_weights(variables, weights)
+  params, stats = filled["params"], filled["batch_stats"]
+  equal = np.testing.assert_array_equal
+  for ours, theirs in (
+    (params["stem"], "conv1"),
+    (params["stage1_0"]["convolution2"], "layer1.0.conv2"),
+    (params["stage2_0"]["convolution1"], "layer2.0.conv1"),
+    (params["stage2_0"]["shortcut"], f"layer2.0.{shortcut}.0"),
+  ):
+    equal(ours["kernel"], np.einsum("oihw->hwio", weights[f"{theirs}.weight"]))
+  for place, theirs in (
+    (("stem_norm",), "bn1"),
+    (("stage1_0", "norm2"), "layer1.0.bn2"),
+    (("stage2_0", "norm1"), "layer2.0.bn1"),
+    (("stage2_0", "shortcut_norm"), f"layer2.0.{shortcut}.1"),
+  ):
+    scale, moments = params, stats
+    for key in place:
+      scale, moments = scale[key], moments[key]
+    equal(scale["scale"], weights[f"{theirs}.weight"])
+    equal(scale["bias"], weights[f"{theirs}.bias"])
+    equal(moments["mean"], weights[f"{theirs}.running_mean"])
+    equal(moments["var"], weights[f"{theirs}.running_var"])
+  jax.tree.map(equal, variables, before)  # nothing was written into them
+  jax.tree.map(equal, models.import_weights(shapes_of(RESNET), weights), filled)
+
+
+def test_types_follow_the_network(variables):
+  weights = {n: a.astype(jnp.bfloat16) for n, a in draw(RESNET_SHAPES).items()}
+  filled = models.import_weights(variables, weights)
+  assert {leaf.dtype for leaf in jax.tree.leaves(filled)} == {jnp.dtype(jnp.float32)}
+
+
+def test_swin_of_torchvision():
+  network = models.SwinT((1, 1), (1, 2), width=4, window=2)
+  shapes = {
+    "features.0.0.weight": (4, 3, 4, 4),
+    **dict.fromkeys(
+      ["features.0.0.bias", *parts("features.0.2", "weight", "bias")], (4,)
+    ),
+    "features.2.reduction.weight": (8, 16),
+    **dict.fromkeys(parts("features.2.norm", "weight", "bias"), (16,)),
+    **dict.fromkeys(parts("norm", "weight", "bias"), (8,)),
+    **dict.fromkeys(parts("head", "weight", "bias"), (8,)),
+  }
+  for place, width, heads in (("features.1.0", 4, 1), ("features.3.0", 8, 2)):
+    for name in ("norm1", "norm2"):
+      shapes |= dict.fromkeys(parts(f"{place}.{name}", "weight", "bias"), (width,))
+    for name, new, old in (
+      ("attn.qkv", 3 * width, width),
+      ("attn.proj", width, width),
+      ("mlp.0", 4 * width, width),
+      ("mlp.3", width, 4 * width),
+    ):
+      shapes |= {f"{place}.{name}.weight": (new, old), f"{place}.{name}.bias": (new,)}
+    shapes[f"{place}.attn.relative_position_bias_table"] = (9, heads)
+    shapes[f"{place}.attn.relative_position_index"] = (16,)
+  weights = draw(shapes)
+  params = models.import_weights(shapes_of(network), weights)["params"]
+  equal = np.testing.assert_array_equal
+  equal(
+    params["merge2"]["reduction"]["kernel"], weights["features.2.reduction.weight"].T
+  )
+  equal(params["stage2_0"]["dense2"]["kernel"], weights["features.3.0.mlp.3.weight"].T)
+  attention = params["stage1_0"]["attention"]
+  equal(attention["qkv"]["kernel"], weights["features.1.0.attn.qkv.weight"].T)
+  equal(
+    attention["relative_bias"],
+    weights["features.1.0.attn.relative_position_bias_table"],
+  )
+  equal(params["embed_norm"]["scale"], weights["features.0.2.weight"])
+
+
+def test_a_fresh_first_convolution():
+  """DIST Article IV: weights of photographs, images of one channel."""
+  grey = zeros_of(RESNET, IMAGES[..., :1])
+  weights = draw(RESNET_SHAPES)
+  with pytest.raises(
+    ValueError, match=r"1 have another shape: stem/kernel \(7, 7, 1, 2"
+  ):
+    models.import_weights(grey, weights)
+  filled = models.import_weights(grey, weights, fresh=("stem/",))
+  assert filled["params"]["stem"]["kernel"] is grey["params"]["stem"]["kernel"]
+  equal = np.testing.assert_array_equal
+  equal(filled["params"]["stem_norm"]["scale"], weights["bn1.weight"])
+  weights.pop("conv1.weight")
+  again = models.import_weights(grey, weights, fresh=("stem/",))
+  jax.tree.map(equal, again, filled)
+
+
+def test_names_of_ones_own():
+  variables = {"params": {"first": {"kernel": jnp.zeros((2, 3))}, "b": jnp.zeros(1)}}
+  weights = {"a.weight": np.arange(6.0).reshape(3, 2), "b": np.ones(1)}
+  names = [("first/", "a.")]
+  filled = models.import_weights(variables, weights, names=names)
+  expected = np.arange(6.0).reshape(3, 2).T
+  np.testing.assert_array_equal(filled["params"]["first"]["kernel"], expected)
+  assert filled["params"]["b"] == 1
+  with pytest.raises(ValueError, match=r"give b to .* and to"):
+    models.import_weights(variables, weights, names=[("^.*$", "b")])
+
+
+def test_what_does_not_fit_is_named(variables):
+  weights = draw(RESNET_SHAPES)
+
+  def fails(match, variables=variables, weights=weights, **options):
+    with pytest.raises(ValueError, match=match):
+      models.import_weights(variables, weights, **options)
+
+  fails(r"2 of the weights are not in the network: fc\.weight, fc\.bias$", ignore=())
+  fewer = {name: array for name, array in weights.items() if name != "bn1.bias"}
+  fails(
+    r"1 of the network are not in the weights: stem_norm/bias \(bn1\.bias\)$",
+    weights=fewer,
+  )
+  fails(
+    r"1 of the weights are not in the network: layer9\.weight$",
+    weights={**weights, "layer9.weight": np.ones(1)},
+  )
+  wider = shapes_of(RESNET.clone(widths=(2, 6)))
+  fails(r"15 have another shape: stage2_0/norm1/mean \(6,\) \(layer2.0.bn1", wider)
+  deeper = shapes_of(RESNET.clone(blocks=(1, 2)))
+  fails(r"10 of the network .*stage2_1/norm1/mean", deeper)
+  fails(
+    r"15 of the weights .*layer2\.0\.conv1",
+    shapes_of(RESNET.clone(blocks=(1,), widths=(2,), strides=(1,))),
+  )
+  fails(
+    r"of the network are not .*of the weights are not",
+    shapes_of(models.SwinT((1,), (1,), 4)),
+  )
+  fails("of the network are not in the weights", weights={"other": np.ones(1)})
