@@ -1,0 +1,205 @@
+"""DL2P at the paper's scale: every table's networks, image sets and schedules.
+
+Trainings run one after the other on all devices through `training.fit`; each has its
+own checkpoints, so the same command goes on where a run was stopped.
+"""
+
+import functools
+import hashlib
+import math
+import pathlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments import _dl2p_methods, _dl2p_network, _dl2p_readers
+from experiments._dl2p_methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
+from experiments._dl2p_settings import Full, Job
+from spherejax import data, training
+
+
+class Trained(NamedTuple):
+  """What one training has come to."""
+
+  accuracy: float
+  """On test images."""
+  validation: float
+  """On images held out; NaN without."""
+  points: np.ndarray
+  changes: np.ndarray
+  """Share of classes that each matching changed; every epoch's mean."""
+
+
+def batches_of(config: Full, images: data.Images, key: Array, per_epoch: int) -> Any:
+  """Batches from the first step asked for, an epoch's plan at a time."""
+  at = functools.partial(
+    data.shuffled_indices, key, len(images), batch_size=config.batch
+  )
+  epoch_plan = jax.jit(jax.vmap(at))
+
+  def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for epoch in range(first // per_epoch, config.epochs):
+      steps = jnp.arange(per_epoch) + epoch * per_epoch
+      begin = max(first - epoch * per_epoch, 0)
+      for batch in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
+        yield {"image": batch["image"], "label": batch["label"]}
+
+  return batches
+
+
+def make_accuracy(config: Full, network: _dl2p_network.Network) -> Any:
+  """Function of a state and images: the share of images told right."""
+
+  def right(state: training.TrainState, rows: dict[str, Array]) -> Array:
+    x = data.to_float(rows["image"])
+    x = _dl2p_network.standard(data.center_crop(x, config.image_size))
+    embeddings: Any = network.apply(state.variables(), x)
+    matching = state.batch_stats["loss"]["assignment"]
+    points = state.params["loss"]["points"]
+    found = _dl2p_methods.predict(embeddings, points, matching.assignment)
+    return found == rows["label"]
+
+  apply = training.parallel_map(right, batch_size=config.batch)
+
+  def accuracy(state: training.TrainState, images: data.Images) -> float:
+    batches = data.pipeline(
+      images, data.ordered_plan(len(images), batch_size=config.batch)
+    )
+    found = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
+    return float(np.concatenate(found)[: len(images)].mean())
+
+  return accuracy
+
+
+def train(
+  config: Full,
+  job: Job,
+  sets: _dl2p_readers.Sets,
+  points: Array | None,
+  key: Array,
+  folder: pathlib.Path,
+  *,
+  progress: bool = True,
+) -> Trained:
+  """One training; `points` are its fixed prototypes, None where they are learned."""
+  recipe = RECIPES[job.method]
+  own = recipe.method._replace(weighted=float(config.weighted and points is not None))
+  if job.method == "PSC*":
+    own = own._replace(uniformity=job.uniformity or 0.0)
+  matched = recipe.method.updates != NEVER
+  init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
+  classes = len(sets.train.label_names)
+  if len(sets.train) < config.batch:
+    raise ValueError(f"{len(sets.train)} images make no batch of {config.batch}")
+  per_epoch = len(sets.train) // config.batch
+  if points is None:
+    shape = (classes, job.dim)
+    points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)
+  network = _dl2p_network.Network(config, job.dim)
+  example = jnp.zeros((1, config.image_size, config.image_size, 3))
+  optimizer = _dl2p_network.make_optimizer(config, recipe, per_epoch)
+  matching = _dl2p_methods.first_matching(match_key, points, shuffled=own.shuffled)
+  state = training.create_state(
+    step_key,
+    optimizer,
+    jax.jit(network.init)(init_key, example),
+    {"params": {"points": points}, "batch_stats": {"assignment": matching}},
+  )
+  objective = functools.partial(
+    _dl2p_methods.objective,
+    prepare=functools.partial(_dl2p_network.prepare, config),
+    network=functools.partial(_dl2p_network.forward, network),
+    method=own,
+    mixup=config.mixup,
+    total=config.total and not own.softmax,
+  )
+  step = training.make_step(objective, optimizer)
+  if matched:
+    step = training.reassign(
+      step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
+    )
+  accuracy = make_accuracy(config, network)
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      state,
+      step,
+      batches_of(config, sets.train, data_key, per_epoch),
+      steps=config.epochs * per_epoch,
+      evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
+      evaluate_every=config.evaluate_every * per_epoch,
+      checkpoints=checkpoints,
+      checkpoint_every=per_epoch,
+      report_every=per_epoch,
+      progress=progress,
+    )
+  held_out = sets.validation
+  return Trained(
+    result.evaluations[-1]["accuracy"],
+    float("nan") if held_out is None else accuracy(result.state, held_out),
+    np.asarray(result.state.params["loss"]["points"]),
+    np.array([report["change"] for report in result.curve]),
+  )
+
+
+def fixed_points(config: Full, job: Job, sets: _dl2p_readers.Sets) -> Array | None:
+  """A job's prototypes before training; one set for each (C, D), for all seeds."""
+  source = RECIPES[job.method].source
+  if source in (LEARNED, LEARNED_BEFORE):
+    return None
+  key = jax.random.fold_in(jax.random.key(config.seed), 1)
+  classes = len(sets.train.label_names)
+  vectors = None
+  if source == _dl2p_methods.VECTORS:
+    vectors = _dl2p_readers.class_vectors(config.vectors, sets, key)
+  return _dl2p_methods.fixed_set(source, key, classes, job.dim, vectors)
+
+
+def run_job(
+  config: Full,
+  job: Job,
+  sets: _dl2p_readers.Sets,
+  seed: int,
+  output: pathlib.Path,
+  earlier: dict[str, Trained],
+) -> Trained:
+  """One training of the plan, and for PSC* one for each weight of uniformity."""
+  points = fixed_points(config, job, sets)
+  if RECIPES[job.method].source == LEARNED_BEFORE:
+    before = earlier[job.label].points
+    points = jnp.asarray(before / np.linalg.norm(before, axis=1, keepdims=True))
+  key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
+  weights = config.uniformities if job.uniformity is None else (job.uniformity,)
+  found = []
+  for weight in weights if job.method == "PSC*" else (None,):
+    one = job._replace(uniformity=weight)
+    name = f"{digest((config, one, seed))}"
+    found.append(train(config, one, sets, points, key, output / "trainings" / name))
+  if len(found) > 1 and np.isnan(found[0].validation):
+    raise ValueError(
+      f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "
+      "set validation above 0 or give one weight"
+    )
+  return max(found, key=lambda one: one.validation) if len(found) > 1 else found[0]
+
+
+def digest(settings: Any) -> str:
+  """A short name for settings: a run with others has another folder."""
+  return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
+
+
+def read_sets(config: Full, job: Job) -> _dl2p_readers.Sets:
+  """The image set of one training."""
+  resized = config.crop == "resized"
+  return _dl2p_readers.load(
+    job.images,
+    size=round(config.image_size * 256 / 224) if resized else config.image_size,
+    lazy=resized,
+    imbalance=job.imbalance,
+    validation=config.validation,
+    listing=config.listing,
+    key=jax.random.fold_in(jax.random.key(config.seed), 0),
+  )

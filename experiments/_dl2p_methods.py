@@ -1,0 +1,198 @@
+"""DL2P and its baselines as numbers, so that one program trains all of them.
+
+Every method has a matrix of prototypes, one row a class, and an assignment of the
+classes to its rows. What differs: whether the rows are learned, whether the assignment
+is matched again, and the loss.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import data, distances, hierarchy, losses, prototypes, training
+
+# Matchings an epoch of a method that never matches again.
+NEVER = 1e-9
+LENGTH = 300
+
+
+class Method(NamedTuple):
+  """The numbers of one method; all but `uniformity` and `updates` are switches."""
+
+  softmax: float = 0.0
+  """1 for cross-entropy, 0 for the pull loss."""
+  learned: float = 0.0
+  """1 where the prototypes have a gradient."""
+  on_sphere: float = 1.0
+  """1 where logits are of embeddings on the sphere."""
+  scale: float = 1.0
+  """Of the logits under cross-entropy, of the loss under pull."""
+  uniformity: float = 0.0
+  """Weight of the Gaussian potential of learned prototypes."""
+  updates: float = NEVER
+  """Matchings an epoch."""
+  shuffled: float = 1.0
+  """1 for a random first assignment, 0 where row k is class k's by construction."""
+  weighted: float = 0.0
+  """1 where every class of a batch counts alike."""
+
+
+class Recipe(NamedTuple):
+  """A method and where its prototypes come from."""
+
+  method: Method
+  source: str
+
+
+LEARNED, UNIFORM, SIMPLEX, HPN, VECTORS, LEARNED_BEFORE = (
+  "learned", "uniform", "simplex", "hpn", "vectors", "learned before",
+)  # fmt: skip
+_SOFTMAX = Method(softmax=1.0, learned=1.0, on_sphere=0.0, shuffled=0.0)
+# rho of maximum separation is 0.1 (Kasarla et al. 2022); HPN has twice the pull loss.
+RECIPES = {
+  "PSC": Recipe(_SOFTMAX, LEARNED),
+  "PSC*": Recipe(_SOFTMAX._replace(uniformity=1.0), LEARNED),
+  "Word2Vec-like": Recipe(Method(scale=2.0, shuffled=0.0), VECTORS),
+  "HPN": Recipe(Method(scale=2.0), HPN),
+  "ETF": Recipe(Method(), SIMPLEX),
+  "maximum separation": Recipe(Method(softmax=1.0, on_sphere=0.0, scale=0.1), SIMPLEX),
+  "Fixed + CE": Recipe(Method(softmax=1.0), UNIFORM),
+  "Static": Recipe(Method(), UNIFORM),
+  "Ours*": Recipe(Method(updates=1.0), LEARNED_BEFORE),
+  "DL2P": Recipe(Method(updates=1.0), UNIFORM),
+}
+
+
+def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
+  """Vectors [classes, 300] of a random walk down the class tree.
+
+  A stand-in for word vectors: those of related classes are near and still differ.
+  """
+  steps = jax.random.normal(key, (len(tree.names), LENGTH))
+  return jnp.asarray(hierarchy.ancestors(tree), steps.dtype) @ steps
+
+
+def fixed_set(
+  source: str, key: Array, classes: int, dim: int, vectors: Array | None = None
+) -> Array:
+  """The fixed prototypes [classes, dim] of one source."""
+  if source == UNIFORM:
+    return prototypes.uniform_prototypes(key, classes, dim).prototypes
+  if source == SIMPLEX:
+    return prototypes.simplex(key, classes, dim)
+  if source == HPN:
+    return prototypes.hpn_prototypes(key, classes, dim)
+  if source == VECTORS and vectors is not None:
+    return prototypes.vector_prototypes(vectors, dim)
+  raise ValueError(f"there are no fixed prototypes of source {source!r}")
+
+
+def first_matching(
+  key: Array,
+  points: Array,
+  *,
+  used: Array | None = None,
+  shuffled: Array | float = 1.0,
+) -> prototypes.AssignmentState:
+  """Random representatives and a random assignment, or that of row k to class k.
+
+  A matching with random representatives is a random permutation, which takes less to
+  compile. `used` [dim] is 0 for a dimension that is not in use.
+  """
+  classes, dim = points.shape
+  key, order = jax.random.split(key)
+  moving = prototypes.ema_init(key, classes, dim)
+  rows = moving.prototypes
+  if used is not None:
+    rows = distances.l2_normalize(rows * used[None])
+  numbers = jnp.arange(classes)
+  drawn = jax.random.permutation(order, numbers)
+  return prototypes.AssignmentState(
+    moving._replace(prototypes=rows),
+    prototypes.class_sums_init(classes, dim),
+    jnp.where(shuffled > 0, drawn, numbers),
+    jnp.zeros(classes),
+    jnp.zeros(()),
+  )
+
+
+def losses_of(
+  method: Method,
+  embeddings: Array,
+  points: Array,
+  assignment: Array,
+  targets: Array,
+  weights: Array,
+) -> Array:
+  """Loss of each example [batch], for targets [batch, classes].
+
+  `weights` [classes] count where the method is weighted.
+  """
+  points = jnp.where(method.learned > 0, points, jax.lax.stop_gradient(points))
+  own = points[assignment]
+  on_sphere = distances.l2_normalize(embeddings)
+  features = jnp.where(method.on_sphere > 0, on_sphere, embeddings)
+  weights = jnp.where(method.weighted > 0, weights, 1.0)
+  cosines = distances.pairwise_cosine(embeddings, own)
+  pull = method.scale * losses.pull(cosines, targets, weights=weights)
+  entropy = losses.softmax(method.scale * features @ own.T, targets * weights[None])
+  return jnp.where(method.softmax > 0, entropy, pull)
+
+
+def predict(embeddings: Array, points: Array, assignment: Array) -> Array:
+  """The class of each embedding: that of the largest logit.
+
+  For prototypes of length 1 it is that of the largest cosine.
+  """
+  return jnp.argmax(embeddings @ points[assignment].T, axis=1)
+
+
+def objective(
+  params: Any,
+  stats: Any,
+  batch: dict[str, Array],
+  *,
+  key: Array,
+  axis_name: str | None,
+  prepare: Callable[[Array, Array], Array],
+  network: Callable[[Any, Any, Array, Array], tuple[Array, Any]],
+  method: Method,
+  mixup: float | None = None,
+  total: bool = False,
+) -> training.Outcome:
+  """One step of Algorithm 1 but for the matching, which `training.reassign` adds.
+
+  `prepare(key, images)` augments; `network(params, stats, images, key)` returns
+  embeddings and its new statistics. `total` sums over the batch instead of taking the
+  mean.
+  """
+  augment_key, mixup_key, network_key = jax.random.split(key, 3)
+  labels, matching = batch["label"], stats["loss"]["assignment"]
+  points = params["loss"]["points"]
+  inputs = prepare(augment_key, batch["image"])
+  targets = jax.nn.one_hot(labels, len(matching.assignment))
+  if mixup is not None:
+    inputs, targets = data.mixup(mixup_key, inputs, targets, alpha=mixup)
+  embeddings, network_stats = network(
+    params["network"], stats.get("network"), inputs, network_key
+  )
+  weights = losses.inverse_frequency_weights(
+    labels, len(matching.assignment), axis_name=axis_name
+  )
+  values = losses_of(method, embeddings, points, matching.assignment, targets, weights)
+  loss = training.global_mean(values, axis_name=axis_name)
+  if total:
+    devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
+    loss *= len(labels) * devices
+  loss += method.uniformity * prototypes.gaussian_potential(points)
+  # A mixed embedding counts for its first label, as in the authors' implementation.
+  moved = prototypes.ema_update(
+    matching.representatives, embeddings, labels, axis_name=axis_name
+  )
+  new = {"loss": {"assignment": matching._replace(representatives=moved)}}
+  if network_stats is not None:
+    new["network"] = network_stats
+  return training.Outcome(loss, new, {"change": matching.change})

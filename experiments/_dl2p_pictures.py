@@ -1,0 +1,126 @@
+"""Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments import _dl2p_prototypes, _dl2p_sets, _dl2p_sweep
+from spherejax import plotting
+
+# Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
+_COLORS = "tab10"
+
+
+def _new_figure(width: float, height: float):
+  from matplotlib.figure import Figure
+
+  return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
+  """Prototypes in three dimensions on a map of the sphere, numbered by class.
+
+  Equal areas of the sphere are equal areas of the map (Mollweide).
+  """
+  import matplotlib
+
+  figure = _new_figure(5.2 * len(panels), 3.0)
+  colors = matplotlib.colormaps[_COLORS]
+  for number, (title, points) in enumerate(panels.items(), 1):
+    axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
+    x, y, z = points.T / np.linalg.norm(points, axis=1)
+    for label, (east, north) in enumerate(
+      zip(np.arctan2(y, x), np.arcsin(z), strict=True)
+    ):
+      color = colors(groups[label])
+      axes.plot(east, north, "o", color=color, markersize=13)
+      axes.text(
+        east, north, str(label), ha="center", va="center", fontsize=7, color="white"
+      )
+    axes.set(xticklabels=[], yticklabels=[])
+    axes.grid(color="#D9D9D9", linewidth=0.6)
+    axes.set_title(title, fontsize=11)
+  return figure
+
+
+def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+  """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
+  figure = _new_figure(4.0 * len(panels), 3.0)
+  row = np.atleast_1d(figure.subplots(1, len(panels)))
+  for axes, (title, sets) in zip(row, panels.items(), strict=True):
+    low = min(values.min() for values in sets.values())
+    high = max(values.max() for values in sets.values())
+    bins = np.linspace(low - 0.02, high + 0.02, 80)
+    for name, values in sets.items():
+      axes.hist(values, bins, histtype="step", density=True, linewidth=1.4, label=name)
+    axes.set(title=title, xlabel="cosine of two prototypes", yscale="log")
+    axes.spines[["top", "right"]].set_visible(False)
+  row[0].set_ylabel("density")
+  row[-1].legend(fontsize=8, frameon=False)
+  return figure
+
+
+def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
+  """Cosines of the classes' prototypes, classes in the order of super-classes."""
+  figure = _new_figure(3.4 * len(panels) + 0.9, 3.4)
+  row = np.atleast_1d(figure.subplots(1, len(panels)))
+  order = np.argsort(groups, kind="stable")
+  ends = np.flatnonzero(np.diff(groups[order])) + 0.5
+  shown: Any = None
+  for axes, (title, points) in zip(row, panels.items(), strict=True):
+    rows = points[order] / np.linalg.norm(points[order], axis=1, keepdims=True)
+    shown = axes.imshow(rows @ rows.T, cmap="RdBu_r", vmin=-1, vmax=1)
+    for end in ends:
+      axes.axhline(end, color="#222222", linewidth=0.8)
+      axes.axvline(end, color="#222222", linewidth=0.8)
+    axes.set_title(title, fontsize=11)
+    axes.set(xticks=[], yticks=[], xlabel="class, by super-class")
+  figure.colorbar(shown, ax=list(row), label="cosine")
+  return figure
+
+
+def draw(
+  study: _dl2p_sweep.Study, cosines: dict[Any, np.ndarray], output: pathlib.Path
+) -> list[str]:
+  """All pictures; of the first seed where one run is shown."""
+  runs, dims = study.runs, study.dims
+  groups = np.arange(runs.points.shape[2]) // _dl2p_sets.PER_GROUP
+  low = dims[0]
+  ends = {
+    title: runs.points[runs.best(name, low)][0][:, :low]
+    for title, name in (
+      ("before training, and Static", "Static"),
+      ("DL2P after training", "DL2P"),
+    )
+  }
+  figures = {"matrix": cosine_matrices(ends, groups)}
+  if low == 3:
+    figures["prototypes"] = on_sphere(ends, groups)
+  sizes = list(dict.fromkeys(key[1:] for key in cosines))[-3:]
+  shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
+  figures["cosines"] = histograms(
+    {
+      f"{c} prototypes in {d} dimensions": {name: cosines[name, c, d] for name in shown}
+      for c, d in sizes
+    }
+  )
+  curves = {
+    name: np.stack([runs.accuracy(name, dim) for dim in dims], axis=1)
+    for name in ("PSC", "DL2P", "Static")
+    if study.has(low, name)
+  }
+  figures["accuracy"] = plotting.training_curves(
+    curves, steps=dims, xlabel="dimension", ylabel=f"accuracy, {study.name}"
+  )
+  moved = {f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:] for dim in dims}
+  figures["changes"] = plotting.training_curves(
+    moved,
+    xlabel="matching, one after each epoch",
+    ylabel="share of classes with another prototype",
+  )
+  return [
+    plotting.save(figure, output / f"{name}.png").name
+    for name, figure in figures.items()
+  ]

@@ -1,0 +1,123 @@
+"""The small trainings of `dynamic_assignment`: which cells, on what, in which order."""
+
+import functools
+import pathlib
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments import _dl2p_full, _dl2p_methods, _dl2p_sets, _dl2p_sweep
+from experiments._dl2p_methods import RECIPES
+from experiments._dl2p_sweep import Cell, Study, Training
+
+# Dimensions of the trainings that are not repeated for every dimension.
+FEW = 5
+
+
+def make_cells(
+  config: Any, methods: Sequence[str], dims: Sequence[int], task: _dl2p_sets.Task
+) -> list[Cell]:
+  """All methods that exist in a dimension, with all rates."""
+  cells = []
+  for dim in dims:
+    for name in methods:
+      recipe = RECIPES[name]
+      if recipe.source == _dl2p_methods.SIMPLEX and dim < task.classes - 1:
+        continue
+      if recipe.source == _dl2p_methods.VECTORS and task.tree is None:
+        continue
+      weights = config.uniformities if name == "PSC*" else (0.0,)
+      cells += [
+        Cell(name, dim, recipe.method._replace(uniformity=weight), recipe.source, rate)
+        for weight in weights
+        for rate in config.rates
+      ]
+  return cells
+
+
+def more_matchings(config: Any) -> list[Cell]:
+  """DL2P with other numbers of matchings an epoch."""
+  method, source = RECIPES["DL2P"]
+  return [
+    Cell(f"DL2P, r = {r:g}", FEW, method._replace(updates=r), source, rate)
+    for r in config.updates
+    for rate in config.rates
+  ]
+
+
+def tail_cells(config: Any) -> list[Cell]:
+  """PSC as it is, and the pull loss with every class of a batch weighing alike."""
+  cells = []
+  for name in ("PSC", "Static", "DL2P"):
+    method, source = RECIPES[name]
+    label = name if name == "PSC" else f"{name}, weighted"
+    own = method._replace(weighted=float(label != name))
+    cells += [Cell(label, FEW, own, source, rate) for rate in config.rates]
+  return cells
+
+
+def fixed_sets(
+  cells: Sequence[Cell], task: _dl2p_sets.Task, seeds: int, key: jax.Array
+) -> dict[tuple[str, int], jax.Array]:
+  """Fixed prototypes [seeds, classes, dim] of every source and dimension."""
+  keys = jax.random.split(key, seeds)
+  vectors = None
+  if task.tree is not None:
+    vectors = _dl2p_methods.word_vectors(task.tree, key)
+  learned = (_dl2p_methods.LEARNED, _dl2p_methods.LEARNED_BEFORE)
+  found = {}
+  for source, dim in sorted({(cell.source, cell.dim) for cell in cells}):
+    if source not in learned:
+      make = functools.partial(
+        _dl2p_methods.fixed_set, source, classes=task.classes, dim=dim, vectors=vectors
+      )
+      found[source, dim] = jax.jit(jax.vmap(make))(keys)
+  return found
+
+
+def conduct(
+  config: Any,
+  task: _dl2p_sets.Task,
+  network: str,
+  cells: Sequence[Cell],
+  output: pathlib.Path,
+  *,
+  epochs: int,
+  seeds: int,
+  tail: int = 0,
+) -> Study:
+  """Trains all cells; those that take the prototypes of PSC* after the others."""
+  start = time.perf_counter()
+  train_key, set_key = jax.random.split(
+    jax.random.fold_in(jax.random.key(config.seed), 1)
+  )
+  setting = Training(
+    network, max(cell.dim for cell in cells), epochs, augment=network == "resnet"
+  )
+  later = [cell for cell in cells if cell.source == _dl2p_methods.LEARNED_BEFORE]
+  name = f"{task.name}, {network}"
+
+  def train(own: Sequence[Cell], sets: dict[tuple[str, int], Any]) -> Study:
+    folder = output / "checkpoints" / _dl2p_full.digest((config, name, own))
+    runs = _dl2p_sweep.train(
+      setting, task, own, sets, key=train_key, seeds=seeds, folder=folder
+    )
+    return Study(name, runs, tail, time.perf_counter() - start)
+
+  first = [cell for cell in cells if cell not in later]
+  study = train(first, fixed_sets(first, task, seeds, set_key))
+  if not later:
+    return study
+  points = {
+    dim: study.runs.points[study.runs.best("PSC*", dim)]
+    for dim in dict.fromkeys(cell.dim for cell in later)
+  }
+  sets = {
+    (_dl2p_methods.LEARNED_BEFORE, dim): own
+    / np.linalg.norm(own, axis=-1, keepdims=True)
+    for dim, own in points.items()
+  }
+  return study.joined(train(later, sets))

@@ -1,0 +1,192 @@
+"""Which class gets which prototype: does it pay to match them while training?
+
+Prototypes on the sphere are fixed before training; DL2P matches classes and prototypes
+again and again, so that related classes come to lie near each other. Part A looks at
+the prototypes alone, part B trains DL2P and its baselines: learned prototypes (PSC,
+PSC*), word vectors, HPN, a simplex (ETF, maximum separation), fixed prototypes under
+cross-entropy, and the control whose assignment stays (Static). Networks, dimensions,
+methods, rates and seeds of one data set are one vmapped program.
+
+    python -m experiments.dynamic_assignment                    # preset cpu
+    python -m experiments.dynamic_assignment --preset smoke     # seconds
+    python -m experiments.dynamic_assignment --preset table-1   # as in the paper
+
+The paper's presets are table-1 to table-9, figure-3 and figure-4. cpu and the paper's
+read images prepared by tensorflow-datasets from TFDS_DATA_DIR.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import time
+from typing import Any
+
+import jax
+
+from experiments import (
+  _cli,
+  _dl2p_full,
+  _dl2p_pictures,
+  _dl2p_prototypes,
+  _dl2p_report,
+  _dl2p_sets,
+  _dl2p_small,
+  _dl2p_tables,
+  _report,
+)
+from experiments._dl2p_sweep import Study
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """Settings of the small study; the paper's tables have their own."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  prototypes: tuple[tuple[int, int], ...] = (
+    (10, 9), (20, 19), (100, 99), (10, 3), (20, 5), (100, 10), (100, 25), (100, 50),
+    (100, 100),
+  )  # fmt: skip
+  """Part A: numbers of prototypes and their dimensions."""
+  prototype_seeds: int = 3
+  """Sets of prototypes of each kind."""
+  hpn_long: bool = True
+  """Whether HPN is run for 10000 steps, too."""
+  matchings: tuple[int, ...] = (500, 1000, 2000)
+  """Numbers of classes whose matching is timed."""
+  seeds: int = 8
+  """Part B: runs of each training."""
+  methods: tuple[str, ...] = (
+    "PSC", "PSC*", "Word2Vec-like", "HPN", "ETF", "maximum separation", "Fixed + CE",
+    "Static", "Ours*", "DL2P",
+  )  # fmt: skip
+  """Methods to train, where they exist: a simplex needs D >= C - 1."""
+  networks: tuple[str, ...] = ("linear", "mlp")
+  """Networks for Gaussian super-classes: linear and mlp."""
+  dims: tuple[int, ...] = (3, 5, 8, 19)
+  """Dimensions of the embedding; the last is C - 1."""
+  counts: tuple[int, int, int] = (60, 50, 50)
+  """Examples of each class for training, validation and tests."""
+  epochs: int = 15
+  """Passes over the training examples."""
+  rates: tuple[float, ...] = (0.05, 0.2, 0.8)
+  """Learning rates that validation examples choose from, for each method."""
+  uniformities: tuple[float, ...] = (0.1, 1.0, 10.0)
+  """Weights of PSC*'s uniformity that they choose from, too."""
+  updates: tuple[float, ...] = (0.1, 0.5, 5.0)
+  """Matchings an epoch besides 1, in five dimensions with the linear network."""
+  tail_epochs: int = 40
+  """Passes under a long tail; 0 for no such training."""
+  imbalance: float = 0.02
+  """The last class's share of the first one's examples under a long tail."""
+  digits: tuple[int, ...] = (3, 5, 9)
+  """Dimensions for scikit-learn's digits; none leaves them out."""
+  images: tuple[int, ...] = (5,)
+  """Dimensions for photographs of tiny_imagenet; none leaves them out."""
+  image_methods: tuple[str, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
+  """Methods for photographs."""
+  image_seeds: int = 4
+  """Runs on photographs."""
+  image_epochs: int = 15
+  """Passes over photographs."""
+  image_size: int = 32
+  """Side of the photographs, by area average from 64."""
+
+
+SMOKE = Config(
+  prototypes=((10, 9), (10, 3)),
+  hpn_long=False,
+  matchings=(),
+  seeds=3,
+  methods=("Static", "DL2P"),
+  networks=("linear",),
+  dims=(3,),
+  epochs=8,
+  rates=(0.2,),
+  updates=(),
+  tail_epochs=0,
+  digits=(),
+  images=(),
+)
+PRESETS = {"cpu": Config(), "smoke": SMOKE, **_dl2p_tables.PRESETS}
+
+
+def part_b(config: Config, output: pathlib.Path) -> list[Study]:
+  """All trainings."""
+  key = jax.random.key(config.seed)
+  task = _dl2p_sets.superclass(key, config.seeds, counts=config.counts)
+  balanced = functools.partial(
+    _dl2p_small.conduct, config, output=output, epochs=config.epochs
+  )
+  studies = []
+  for network in config.networks:
+    cells = _dl2p_small.make_cells(config, config.methods, config.dims, task)
+    if network == "linear":
+      cells += _dl2p_small.more_matchings(config)
+    studies.append(balanced(task, network, cells, seeds=config.seeds))
+  if config.tail_epochs:
+    tailed = _dl2p_sets.long_tailed(task, config.imbalance)
+    cells, rare = _dl2p_small.tail_cells(config), task.classes // 3
+    studies += [
+      _dl2p_small.conduct(
+        config, tailed, network, cells, output, epochs=config.tail_epochs,
+        seeds=config.seeds, tail=rare,
+      )
+      for network in config.networks
+    ]  # fmt: skip
+  if config.digits:
+    other = _dl2p_sets.digits(key, config.seeds)
+    known = [name for name in config.methods if name not in ("PSC*", "Ours*")]
+    cells = _dl2p_small.make_cells(config, known, config.digits, other)
+    studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
+  if config.images:
+    photographs = _dl2p_sets.photographs(config.image_size)
+    cells = _dl2p_small.make_cells(
+      config, config.image_methods, config.images, photographs
+    )
+    studies.append(
+      _dl2p_small.conduct(
+        config, photographs, "resnet", cells, output, epochs=config.image_epochs,
+        seeds=config.image_seeds,
+      )
+    )  # fmt: skip
+  return studies
+
+
+def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """Looks at prototypes, trains everything; returns figures and claims."""
+  if isinstance(config, _dl2p_full.Full):
+    return _dl2p_tables.run(config, output, preset)
+  start = time.perf_counter()
+  key = jax.random.fold_in(jax.random.key(config.seed), 2)
+  figures, cosines = _dl2p_prototypes.study(
+    key, config.prototypes, config.prototype_seeds, long=config.hpn_long
+  )
+  studies = part_b(config, output)
+  seconds = _dl2p_prototypes.matching_seconds(key, config.matchings, 3)
+  rows = _dl2p_report.rows(studies) + _dl2p_prototypes.rows(figures)
+  rows += _dl2p_prototypes.potential_of_piles(10)
+  rows += _dl2p_prototypes.matching_rows(seconds)
+  claims = _dl2p_prototypes.claims(figures)
+  claims += _dl2p_report.claims(studies, config.dims[-1])
+  claims += _dl2p_prototypes.growth_claims(seconds)
+  claims += _dl2p_report.share_claims(studies)
+  return _report.result(
+    experiment="dynamic_assignment",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows,
+    claims=claims,
+    pictures=_dl2p_pictures.draw(studies[0], cosines, output),
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="dynamic_assignment", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()
