@@ -1,0 +1,131 @@
+"""What the trees of DIST, article IV, give without any training."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _article_trees, _class_measures, _class_training, _report
+from spherejax import hierarchy, losses, prototypes
+
+# Notation, lifeless branch, mean correlation of the article's proxies, of the living.
+TREES = {
+  "CIFAR-100": (_article_trees.CIFAR_100, None, 0.8580, None),
+  "MicroS": (_article_trees.MICRO_S, "nonliving", 0.9306, 0.9011),
+  "MicroL": (_article_trees.MICRO_L, "nonplankton", 0.9543, 0.9426),
+  "MesoZ": (_article_trees.MESO_Z, "nonzooplankton", 0.9783, 0.9602),
+}
+DIM = 128
+
+
+def proxies_after_trees(seeds: range, steps: int) -> list[dict[str, Any]]:
+  """Proxies by least stress, from several starts: the table of the article."""
+  rows = []
+  for name, (notation, lifeless, paper, paper_living) in TREES.items():
+    tree = hierarchy.from_paths(_article_trees.paths(notation))
+    living = np.ones(len(tree.classes), bool)
+    if lifeless:
+      living = ~hierarchy.classes_below(tree, lifeless)
+    related = _class_measures.relations(tree, living)
+    found = [
+      prototypes.hierarchical_prototypes(
+        related.similarities, DIM, key=jax.random.key(seed), steps=steps
+      )
+      for seed in seeds
+    ]
+    figures = [
+      _class_measures.correlations(
+        "proxies", _class_training.chords(each.prototypes), related
+      )
+      for each in found
+    ]
+    title = f"MDS of {name}"
+    rows.append(_report.row(title, "stress", [float(each.stress) for each in found]))
+    for metric in figures[0]:
+      values = [each[metric] for each in figures]
+      said = paper if metric == "mean correlation, proxies" else None
+      said = paper_living if metric.endswith("living") else said
+      rows.append(_report.row(title, metric, values, paper=said))
+    rows += [
+      _report.row(title, metric, [value])
+      for metric, value in _class_measures.ceilings(related).items()
+    ]
+    rows += _joined(title, tree, related.distances)
+  return rows
+
+
+def _joined(
+  title: str, tree: hierarchy.ClassTree, apart: np.ndarray
+) -> list[dict[str, Any]]:
+  """Neighbour joining of the tree's own distances."""
+  joined = hierarchy.neighbor_joining(apart, names=tree.class_names)
+  error = np.abs(hierarchy.additive_distances(joined) - apart).max()
+  recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(tree))
+  return [
+    _report.row(title, "neighbour joining, largest error of a distance", [error]),
+    _report.row(title, "neighbour joining, share of the tree's splits", [recall]),
+  ]
+
+
+def examples() -> list[dict[str, Any]]:
+  """Losses and measures on cases whose values are known."""
+  tree = hierarchy.from_paths(["a/x/1", "a/x/2", "a/y/3", "b/4", "b/z/w/5"])
+  shares = jnp.array([[0.05, 0.9, 0.02, 0.02, 0.01], [0.05, 0.02, 0.02, 0.9, 0.01]])
+  above = hierarchy.ancestors(tree)
+  truth = jnp.zeros(2, jnp.int32)
+  rows = []
+  for discount, known in (("depth", (0.683, 1.628)), ("height", (2.968, 1.375))):
+    values = losses.hierarchical_cross_entropy(
+      jnp.log(shares), truth, above, alpha=0.5, discount=discount
+    )
+    for place, value, paper in zip(("near", "far"), values, known, strict=True):
+      name = f"HXE by {discount}, mistake among {place} classes"
+      rows.append(_report.row("examples", name, [float(value)], paper=paper))
+  apart = hierarchy.path_distances(tree)
+  alone = losses.soft_label_cross_entropy(
+    jnp.log(shares), truth, apart / apart.max(), beta=1e3
+  )
+  plain = losses.softmax(jnp.log(shares), truth)
+  error = float(jnp.abs(alone - plain).max())
+  rows.append(
+    _report.row("examples", "soft labels of beta 1000 beside cross-entropy", [error])
+  )
+  tree = hierarchy.from_paths(_article_trees.paths(_article_trees.CIFAR_100))
+  apart = hierarchy.path_distances(tree)
+  ordered = np.sort(apart, axis=1)
+  for offset, paper in ((0, 0.05), (2, 0.1875)):
+    # Of uniform predictions: the share of near classes among all.
+    near = np.mean(apart <= ordered[:, 4 + offset, None])
+    name = f"HP@5 of chance on CIFAR-100, rank offset {offset}"
+    rows.append(_report.row("examples", name, [float(near)], paper=paper))
+  return rows
+
+
+def claims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """K1: the proxies of CIFAR-100 follow the tree as well as can be."""
+  values = {
+    row["metric"]: np.array(row["values"])
+    for row in rows
+    if row["name"] == "MDS of CIFAR-100"
+  }
+  correlation = values["mean correlation, proxies"]
+  ceiling = values["ceiling of the mean correlation"]
+  off = np.maximum(np.abs(correlation - 0.8580), np.abs(correlation - ceiling))
+  return [
+    _report.claim(
+      "K1-ceiling",
+      "mean correlation of the MDS proxies of CIFAR-100 is 0.8580, the ceiling, within "
+      "0.0005",
+      0.0005 - off,
+      paper="DIST IV, MDS",
+      every_seed=True,
+    ),
+    _report.claim(
+      "K1-stress",
+      "their normalised stress < 0.001",
+      0.001 - values["stress"],
+      paper="DIST IV, MDS",
+      every_seed=True,
+    ),
+  ]

@@ -1,0 +1,119 @@
+"""The networks of `class_hierarchy` and their numbers."""
+
+import dataclasses
+import functools
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from experiments import _class_sets
+from spherejax import data, models
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+  """Numbers of the losses."""
+
+  learning_rate: float = 1e-3
+  """Of Adam, for the network and the proxies alike."""
+  scale: float = 10.0
+  """Of the cosines, and exponent of the distance ratio, where it is not dynamic."""
+  scale_rate: float = 1e-3
+  """Of Adam, for the dynamic scale."""
+  ema_rate: float = 0.01
+  """Share of a batch in the moving averages (0.001 in the article's text, 0.01 in its
+  released commands)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Network and training; the experiment adds what it compares."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  network: Literal["conv4", "resnet50"] = "conv4"
+  """Four convolutions, or ResNet-50."""
+  width: int = 32
+  """Channels of each convolution of conv4, of the first stage of resnet50."""
+  weights: str = ""
+  """File of ImageNet's weights for resnet50; its first convolution begins anew."""
+  dim: int = 128
+  """Dimension of the embedding."""
+  batch: int = 64
+  """Images in a batch."""
+  epochs: int = 6
+  """Passes over the training images; 0: as many as the paper's, by the data."""
+  augment: bool = False
+  """Warp the training images, where the paper does so for the data."""
+  keep_best: bool = False
+  """Test the epoch of the best validation accuracy, not the last one, and write a
+  checkpoint after each."""
+  curve_images: int = 3200
+  """Training images whose class means are followed after each epoch; 0: all."""
+  rates: Rates = dataclasses.field(default_factory=Rates)
+  """Numbers of the losses."""
+
+
+class Network(nn.Module):
+  """Feature maps, a linear layer, and the size of the original image."""
+
+  settings: Settings
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, images: Array, sizes: Array, *, train: bool = False) -> Array:
+    s = self.settings
+    if s.network == "conv4":
+      maps = models.Conv4(s.width, axis_name=self.axis_name)(images, train=train)
+      features = maps.reshape(len(maps), -1)
+    else:
+      if images.shape[-1] == 1:
+        images = jnp.repeat(images, 3, axis=-1)
+      widths = tuple(s.width * 2**stage for stage in range(4))
+      backbone = models.ResNet50(
+        widths=widths, axis_name=self.axis_name, name="backbone"
+      )
+      features = backbone(images, train=train).mean((1, 2))
+    embedded = nn.Dense(s.dim, name="projection")(features)
+    if sizes.shape[1]:
+      embedded += nn.Dense(s.dim, name="size")(sizes)
+    return embedded
+
+
+def network(settings: Settings, axis_name: str | None = None) -> Network:
+  """The network of the settings; BatchNorm over the axis."""
+  return Network(settings, axis_name)
+
+
+Shapes = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def shapes(images: data.Images) -> Shapes:
+  """Of what the network is given: two images and their sizes."""
+  return (2, *images.images[0].shape), _class_sets.log_sizes(images[:2]).shape
+
+
+def initial_variables(key: Array, *, settings: Settings, shapes: Shapes) -> Any:
+  """The network before the first step."""
+  variables = _initialize(key, settings=settings, shapes=shapes)
+  if not settings.weights:
+    return variables
+  if settings.network != "resnet50":
+    raise ValueError(f"weights are for resnet50, got network {settings.network!r}")
+  backbone = models.import_weights(
+    {name: tree["backbone"] for name, tree in variables.items()},
+    models.read_weights(settings.weights),
+    fresh=("stem/",),
+  )
+  return {
+    name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
+  }
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "shapes"))
+def _initialize(key: Array, *, settings: Settings, shapes: Shapes) -> Any:
+  given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+  return network(settings).lazy_init(key, *given)

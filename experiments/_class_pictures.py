@@ -1,0 +1,144 @@
+"""Pictures of `class_hierarchy`, like the article's."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments import _class_claims, _class_measures, _class_training
+from experiments._class_settings import SETTINGS
+from spherejax import hierarchy, plotting
+
+SHARES = ("top-1", "top-5", "HP@5", "HS@50", "HS@250", "AHS@250")
+COSTS = ("AHD@1", "AHD@5")
+CORRELATIONS = (_class_claims.PROXIES, _class_claims.PROTOTYPES)
+CURVES = ("validation top-1", *CORRELATIONS)
+DRAWN = 40  # classes of the joined tree that is drawn
+
+
+def bars(runs: _class_claims.Runs) -> dict[str, Figure]:
+  """Each measure and setting, with intervals over the seeds."""
+  groups = {
+    "shares": (SHARES, "share, or similarity over the best"),
+    "costs": (COSTS, "edges between the true class and the answers"),
+    "correlations": (CORRELATIONS, "mean rank correlation with the tree"),
+  }
+  figures = {}
+  for name, (measures, label) in groups.items():
+    values = {
+      measure.removeprefix("mean correlation, "): {
+        SETTINGS[key].title: [figures[measure] for figures in of_seed.values()]
+        for key, of_seed in runs.items()
+      }
+      for measure in measures
+    }
+    figures[name] = plotting.bars_with_intervals(values, ylabel=label)
+  return figures
+
+
+def curves(found: Mapping[str, list[dict[str, list[float]]]]) -> dict[str, Figure]:
+  """Accuracy and mean correlations after every epoch."""
+  return {
+    f"curve-{name.split()[-1]}": plotting.training_curves(
+      {
+        SETTINGS[key].title: [run[name] for run in of_seed]
+        for key, of_seed in found.items()
+      },
+      xlabel="epoch",
+      ylabel=name,
+    )
+    for name in CURVES
+  }
+
+
+def similarity_maps(
+  points: Mapping[str, np.ndarray], tree: hierarchy.ClassTree
+) -> Figure:
+  """Cosines of all pairs of classes, in the order of the tree's leaves.
+
+  Lines part the branches below the root; the first map is what the tree asks for.
+  """
+  order, branch = leaf_order(tree)
+  apart = hierarchy.path_distances(tree)
+  maps = {"tree": hierarchy.chordal_similarities(apart)}
+  for name, rows in points.items():
+    norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    maps[name] = (rows / norms) @ (rows / norms).T
+  figure = Figure(figsize=(3.4 * len(maps), 3.8), layout="constrained")
+  panels = figure.subplots(1, len(maps), squeeze=False)[0]
+  edges = np.flatnonzero(np.diff(branch[order])) + 0.5
+  image = None
+  for axes, (name, values) in zip(panels, maps.items(), strict=True):
+    shown = values[np.ix_(order, order)]
+    image = axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
+    for edge in edges:
+      axes.axhline(edge, color="black", linewidth=0.5)
+      axes.axvline(edge, color="black", linewidth=0.5)
+    axes.set(xticks=[], yticks=[], title=name)
+  panels[0].set_ylabel("classes, in the order of the tree")
+  assert image is not None
+  figure.colorbar(image, ax=panels, label="cosine", shrink=0.8)
+  return figure
+
+
+def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:
+  """Classes as the tree lists its leaves, and each class's branch below the root."""
+  above = hierarchy.ancestors(tree)
+  ways = [
+    tuple(np.flatnonzero(above[label]).tolist()) for label in range(len(tree.classes))
+  ]
+  order = sorted(range(len(ways)), key=lambda label: ways[label])
+  branch = np.array([way[1] if len(way) > 1 else 0 for way in ways])
+  return np.array(order), np.unique(branch, return_inverse=True)[1]
+
+
+def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Figure:
+  """Neighbour joining of class means, names coloured by their branch of the tree."""
+  order, _ = leaf_order(tree)
+  # Every n-th class in the order of the tree, so that the names can be read.
+  kept = np.sort(order[:: -(-len(order) // DRAWN)])
+  apart = np.asarray(_class_training.chords(jnp.asarray(points[kept])))
+  names = [tree.class_names[label] for label in kept]
+  joined = hierarchy.neighbor_joining((apart + apart.T) / 2, names=names)
+  return plotting.class_tree(joined, groups=_branches(tree)[kept], title=title)
+
+
+def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
+  """[classes], the branch of each class at the first level that has several."""
+  above, depth = hierarchy.ancestors(tree), hierarchy.depths(tree)
+  for level in range(1, int(depth.max()) + 1):
+    nodes = np.flatnonzero(depth == level)
+    own = above[:, nodes]
+    largest = own.sum(0).max(initial=0)
+    if len(nodes) > 2 and largest < 0.8 * len(above):
+      return np.where(own.any(1), own.argmax(1), len(nodes))
+  return np.zeros(len(above), int)
+
+
+def draw(
+  runs: _class_claims.Runs,
+  found: Mapping[str, list[dict[str, list[float]]]],
+  outcomes: Mapping[str, _class_measures.Outcome],
+  tree: hierarchy.ClassTree,
+  output: pathlib.Path,
+) -> list[str]:
+  """Everything of a run; names of the files. `outcomes` are those of the first seed."""
+  figures: dict[str, Any] = bars(runs) | curves(found)
+  shown = {
+    SETTINGS[name].title: outcomes[name].prototypes
+    for name in ("normface", "proxydr", "proxydr-mds", "corr")
+    if name in outcomes
+  }
+  figures["similarities"] = similarity_maps(shown, tree)
+  figures["tree"] = plotting.class_tree(tree, max_depth=3, title="the classes' tree")
+  for name in ("proxydr", "proxydr-mds"):
+    if name in outcomes:
+      title = f"joined from the prototypes of {SETTINGS[name].title}"
+      figures[f"joined-{name}"] = joined_tree(outcomes[name].prototypes, tree, title)
+  return [
+    plotting.save(figure, output / f"{name}.png").name
+    for name, figure in figures.items()
+  ]

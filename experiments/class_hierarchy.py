@@ -1,0 +1,360 @@
+"""Class trees and proxies: what trains towards a tree, and what finds it unasked?
+
+Networks are trained by softmax, NormFace, ProxyDR and CORR, with learned proxies,
+moving averages (EMA), a scale that follows the training (dynamic), and proxies laid
+out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
+retrieval, and how well proxies and class means follow the tree. DIST, article IV.
+
+    python -m experiments.class_hierarchy                    # plankton, MINUTES
+    python -m experiments.class_hierarchy --all              # 3 seeds of every setting
+    python -m experiments.class_hierarchy --preset smoke     # seconds
+    python -m experiments.class_hierarchy --preset full --data cifar100
+    python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
+
+Needs ndsb_plankton (or the set of --data), prepared by tensorflow-datasets, in
+TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. The
+plankton sets of the article were trained with Inception-v3; here, with ResNet-50.
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import tqdm
+
+from experiments import (
+  _class_claims,
+  _class_exact,
+  _class_measures,
+  _class_network,
+  _class_pictures,
+  _class_sets,
+  _class_settings,
+  _class_training,
+  _cli,
+  _report,
+  _threads,
+)
+from spherejax import prototypes
+
+if TYPE_CHECKING:
+  Name = str
+  Data = str
+else:
+  Name = Literal[tuple(_class_settings.SETTINGS)]
+  Data = Literal[tuple(_class_sets.SOURCES)]
+ALL = tuple(_class_settings.SETTINGS)
+SMALL = (
+  "softmax", "normface", "normface-dynamic", "normface-mds",
+  "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(_class_network.Settings):
+  """Settings of the comparison."""
+
+  data: Data = "ndsb_plankton"
+  """Images and their tree."""
+  folder: str = ""
+  """Where nabirds, micro_s, micro_l and meso_z are."""
+  image_size: int = 32
+  """Side of the images; 0: the paper's, by the data."""
+  percent: int = 100
+  """Share of a prepared image set that is read, in percent."""
+  train_images: int = 16_000
+  """Drawn for training; 0: 90 %, of sets without a test part 70 %."""
+  validation_images: int = 1600
+  """Drawn for validation; 0: 10 %."""
+  test_images: int = 0
+  """Of the test part; 0: all."""
+  settings: tuple[Name, ...] = SMALL
+  """Ways to train."""
+  seeds: int = 3
+  """Runs of each, each with another division of the images and another start."""
+  once: tuple[Name, ...] = ("softmax", "normface-dynamic", "proxydr-dynamic", "corr")
+  """Settings that are run with the first seed only, without --all."""
+  all: bool = False
+  """Run every setting with every seed."""
+  mds_steps: int = 1000
+  """Steps that lay out the proxies after the tree."""
+
+
+FULL = _class_network.Rates(learning_rate=1e-4, scale_rate=1e-4)
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    width=16,
+    percent=15,
+    train_images=2000,
+    validation_images=200,
+    test_images=600,
+    curve_images=500,
+    epochs=1,
+    settings=("proxydr", "proxydr-mds"),
+    seeds=1,
+    once=(),
+    mds_steps=300,
+  ),
+  "full": Config(
+    data="cifar100",
+    network="resnet50",
+    width=64,
+    image_size=0,
+    train_images=0,
+    validation_images=0,
+    batch=32,
+    epochs=0,
+    augment=True,
+    keep_best=True,
+    curve_images=0,
+    rates=FULL,
+    settings=ALL,
+    seeds=5,
+    once=(),
+  ),
+}
+
+
+def resolved(config: Config) -> Config:
+  """The settings with the paper's numbers where they say 0."""
+  source = _class_sets.SOURCES[config.data]
+  return dataclasses.replace(
+    config,
+    image_size=config.image_size or source.side,
+    epochs=config.epochs or source.epochs,
+  )
+
+
+def plan(config: Config) -> list[tuple[str, int]]:
+  """All trainings: setting and seed, those of the first seed first."""
+  return [
+    (name, seed)
+    for seed in range(config.seed, config.seed + config.seeds)
+    for name in config.settings
+    if config.all or seed == config.seed or name not in config.once
+  ]
+
+
+class Ground(NamedTuple):
+  """What all trainings of one seed share."""
+
+  study: _class_sets.Study
+  related: _class_measures.Relations
+  fixed: jax.Array
+  """Proxies after the tree."""
+  key: jax.Array
+
+
+def ground(config: Config, whole: _class_sets.Whole, seed: int) -> Ground:
+  """Divides the images and lays out the proxies."""
+  key = jax.random.key(seed)
+  study = _class_sets.divide(
+    whole, jax.random.fold_in(key, 0), config.train_images, config.validation_images
+  )
+  if config.test_images:
+    study = study._replace(test=study.test[: config.test_images])
+  related = _class_measures.relations(study.tree, study.living)
+  fixed = prototypes.hierarchical_prototypes(
+    related.similarities,
+    config.dim,
+    key=jax.random.fold_in(key, 1),
+    steps=config.mds_steps,
+  )
+  return Ground(study, related, fixed.prototypes, key)
+
+
+class Finished(NamedTuple):
+  """What is kept of a training."""
+
+  outcome: _class_measures.Outcome
+  curves: dict[str, list[float]]
+
+
+def _restore(path: pathlib.Path, settings: dict[str, Any]) -> Finished | None:
+  """A training that an earlier run of the same command finished."""
+  if not path.with_suffix(".json").is_file() or not path.with_suffix(".npz").is_file():
+    return None
+  kept = json.loads(path.with_suffix(".json").read_text())
+  if kept["settings"] != json.loads(json.dumps(settings)):
+    return None
+  with np.load(path.with_suffix(".npz")) as points:
+    outcome = _class_measures.Outcome(
+      kept["figures"], points["proxies"], points["prototypes"]
+    )
+  return Finished(outcome, kept["curves"])
+
+
+def _keep(path: pathlib.Path, settings: dict[str, Any], done: Finished) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  points = {"proxies": done.outcome.proxies, "prototypes": done.outcome.prototypes}
+  np.savez(path.with_suffix(".npz"), allow_pickle=False, **points)
+  content = {
+    "settings": settings,
+    "figures": done.outcome.figures,
+    "curves": done.curves,
+  }
+  _report.write_json(content, path.with_suffix(".json"))
+
+
+def train(
+  name: str,
+  shared: Ground,
+  config: Config,
+  path: pathlib.Path,
+  progress: tqdm.tqdm,
+) -> Finished:
+  """One training and its measures, or what was kept of it."""
+  # What changes this training; the rest says which others there are.
+  others = {"settings": (), "once": (), "all": False, "seeds": 0}
+  settings = dataclasses.asdict(config) | others
+  done = _restore(path, settings)
+  if done is not None:
+    progress.update(config.epochs)
+    return done
+  setting = _class_settings.SETTINGS[name]
+  study = shared.study
+
+  def report(figures: dict[str, float]) -> None:
+    progress.set_postfix(last=f"{name}: {figures['validation top-1']:.3f}")
+    progress.update()
+
+  trained = _class_training.train(
+    config,
+    setting,
+    study,
+    shared.related.distances,
+    _class_settings.initial_state(
+      jax.random.fold_in(shared.key, 2),
+      shared.fixed,
+      settings=config,
+      setting=setting,
+      shapes=_class_network.shapes(study.train),
+    ),
+    augment=config.augment and _class_sets.SOURCES[config.data].augmented,
+    key=jax.random.fold_in(shared.key, 3),
+    checkpoints=path,
+    report=report,
+  )
+  outcome = _class_measures.test(config, setting, study, shared.related, trained.state)
+  done = Finished(outcome, trained.curves)
+  _keep(path, settings, done)
+  return done
+
+
+def chance(config: Config, shared: Ground) -> dict[str, dict[str, float]]:
+  """Mean correlations of what was never trained."""
+  variables = _class_network.initial_variables(
+    jax.random.fold_in(shared.key, 2),
+    settings=config,
+    shapes=_class_network.shapes(shared.study.train),
+  )
+  return _class_measures.controls(
+    jax.random.fold_in(shared.key, 4), config, shared.study, shared.related, variables
+  )
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """All trainings, the exact part and the controls; returns figures and claims."""
+  start = time.perf_counter()
+  config = resolved(config)
+  whole = _class_sets.load(
+    config.data, config.image_size, config.folder, config.percent
+  )
+  seeds = range(config.seed, config.seed + config.seeds)
+  grounds = {seed: ground(config, whole, seed) for seed in seeds}
+  trainings = plan(config)
+  total = len(trainings) * config.epochs
+  with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
+
+    def one(each: tuple[str, int]) -> Finished:
+      name, seed = each
+      path = output / "trained" / f"{name}-{seed}"
+      return train(name, grounds[seed], config, path, progress)
+
+    # Two programs at a time would wait for each other's devices.
+    with _threads.pool(2 if jax.device_count() == 1 else 1) as pool:
+      done = dict(zip(trainings, pool.map(one, trainings), strict=True))
+  untrained = [chance(config, shared) for shared in grounds.values()]
+  runs = {
+    name: {
+      seed: done[name, seed].outcome.figures for seed in seeds if (name, seed) in done
+    }
+    for name in config.settings
+  }
+  curves = {
+    name: [done[name, seed].curves for seed in of_seed]
+    for name, of_seed in runs.items()
+  }
+  firsts = {name: done[name, config.seed].outcome for name in config.settings}
+  exact = _class_exact.proxies_after_trees(seeds, config.mds_steps)
+  controls = {
+    name: {
+      metric: [found[name][metric] for found in untrained]
+      for metric in untrained[0][name]
+    }
+    for name in untrained[0]
+  }
+  related = grounds[config.seed].related
+  return _report.result(
+    experiment="class_hierarchy",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows(runs, controls, related) + exact + _class_exact.examples(),
+    claims=[
+      *_class_exact.claims(exact),
+      *_class_claims.claims(runs),
+      *_class_claims.control_claims(controls),
+      *_class_claims.spearman_claims(runs),
+    ],
+    pictures=_class_pictures.draw(runs, curves, firsts, whole.tree, output),
+  )
+
+
+def rows(
+  runs: _class_claims.Runs,
+  controls: dict[str, dict[str, list[float]]],
+  related: _class_measures.Relations,
+) -> list[dict[str, Any]]:
+  """Of trained networks, controls, ceilings, and rank correlations of the figures."""
+  found = [
+    _report.row(
+      _class_settings.SETTINGS[name].title,
+      metric,
+      [figures[metric] for figures in of_seed.values()],
+    )
+    for name, of_seed in runs.items()
+    for metric in next(iter(of_seed.values()))
+  ]
+  found += [
+    _report.row(name, metric, values)
+    for name, measures in controls.items()
+    for metric, values in measures.items()
+  ]
+  found += [
+    _report.row("the tree", name, [value])
+    for name, value in _class_measures.ceilings(related).items()
+  ]
+  if sum(len(of_seed) for name, of_seed in runs.items() if name != "softmax") > 3:
+    found += [
+      _report.row(f"rank correlation with {first}", second, [value])
+      for first, table in _class_claims.spearman(runs).items()
+      for second, value in table.items()
+    ]
+  return found
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="class_hierarchy", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()
