@@ -107,7 +107,7 @@ def test_resnet(stem, bottleneck, shortcut, train):
   )
   assert output.shape == expected.shape
   assert (expected > 0).mean() > 0.2
-  np.testing.assert_allclose(output, expected, rtol=2e-4, atol=2e-4)
+  np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-5)
   moved = jax.tree.map(
     lambda new, old: bool((new != old).all()),
     updates["batch_stats"],

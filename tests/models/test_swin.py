@@ -117,7 +117,7 @@ def test_values():
   output = jax.jit(NETWORK.apply)(variables, IMAGES)
   assert output.shape == (2, 4, 3, 8)
   expected = oracle(variables["params"], IMAGES)
-  np.testing.assert_allclose(output, expected, rtol=1e-3, atol=1e-3)
+  np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-5)
 
 
 def test_half_precision():
