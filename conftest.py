@@ -32,7 +32,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update(
   "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
 )
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture

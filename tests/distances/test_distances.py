@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
 
-from spherejax import distances
+from spherejax import distances as eager
+from tests.compiled import Compiled
+
+distances = Compiled(eager)
 
 ELEMENTWISE = {
   "squared_euclidean": lambda x, y: ((x - y) ** 2).sum(),
@@ -326,5 +329,5 @@ def test_empty_sets_give_empty_matrices():
 )
 def test_bad_input_is_named(call, error, message, unchecked):
   with pytest.raises(error) as raised:
-    call(distances)
+    call(eager)
   assert message in str(raised.value)

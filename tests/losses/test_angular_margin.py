@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from spherejax import losses as eager
-from tests.losses.jitted import losses
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 COSINES = np.tanh(np.random.default_rng(0).normal(size=(6, 5)))
 LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)

@@ -10,7 +10,9 @@ import pytest
 
 from spherejax import distances
 from spherejax import losses as eager
-from tests.losses.jitted import losses
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(size=(4, 3))

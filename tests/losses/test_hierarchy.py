@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 # a/x/{0, 1}, a/y/2, b/3, b/z/w/4, in the order root a x 0 1 y 2 b 3 z w 4.
 TREE = np.zeros((5, 12), bool)
@@ -205,7 +208,7 @@ def test_drawn_triplets_estimate_all_of_them():
 )
 def test_wrong_trees(call, error, message):
   with pytest.raises(error, match=message):
-    losses.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
+    eager.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -214,15 +217,15 @@ def test_wrong_calls():
     with pytest.raises(error, match=message):
       function(*arguments, **options)
 
-  hxe, soft = losses.hierarchical_cross_entropy, losses.soft_label_cross_entropy
+  hxe, soft = eager.hierarchical_cross_entropy, eager.soft_label_cross_entropy
   raises(ValueError, "discount .*'width'", hxe, LOGITS, EVERY, TREE, discount="width")
   raises(ValueError, "alpha .*got -1", hxe, LOGITS, EVERY, TREE, alpha=-1)
   raises(ValueError, r"\[0, 5\), got 5", hxe, LOGITS, EVERY + 1, TREE)
-  conditional = losses.conditional_softmax
+  conditional = eager.conditional_softmax
   raises(ValueError, r"\(5, 5\).*got \(5, 12\)", conditional, LOGITS, EVERY, TREE)
   raises(ValueError, "beta .*got -1", soft, LOGITS, EVERY, APART, beta=-1)
   raises(ValueError, r"class_distances .*\(5, 5\)", soft, LOGITS, EVERY, APART[:3])
-  distortion, ranking = losses.distortion, losses.class_ranking
+  distortion, ranking = eager.distortion, eager.class_ranking
   for loss in (distortion, ranking):
     raises(TypeError, "prototypes must be floating", loss, POINTS.astype(int), APART)
     raises(ValueError, r"\(5, 5\).*got \(4, 5\)", loss, POINTS, APART[:4])

@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 SIZE = 7
 
@@ -120,12 +123,12 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
 )
 def test_errors(x, labels, error, message, unchecked):
   with pytest.raises(error) as raised:
-    losses.memory_update(losses.memory_init(SIZE, 2), x, labels)
+    eager.memory_update(eager.memory_init(SIZE, 2), x, labels)
   assert message in str(raised.value)
 
 
 def test_sizes_are_static_integers(unchecked):
   with pytest.raises(ValueError, match="size must be at least 1, got 0"):
-    losses.memory_init(0, 2)
+    eager.memory_init(0, 2)
   with pytest.raises(TypeError, match=r"2\.5"):
-    losses.memory_init(2, 2.5)
+    eager.memory_init(2, 2.5)

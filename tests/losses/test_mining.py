@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.losses.jitted import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 GENERATOR = np.random.default_rng(2)
 ROLE = GENERATOR.integers(0, 3, (7, 12))

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from spherejax import distances
-from tests.losses.jitted import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 HISTOGRAM = np.linspace(0.2, 1.0, 12)
 

@@ -7,7 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 ATTACKED = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
@@ -121,7 +124,7 @@ def test_the_printed_margin_accepts_what_the_cap_refuses(x64):
   ],
 )
 def test_wrong_calls(name, angles):
-  loss = getattr(losses, name)
+  loss = getattr(eager, name)
 
   def raises(error, message, *arguments, **options):
     with pytest.raises(error, match=message):

@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 BETA = 2.5
 FIRST, SECOND = np.random.default_rng(0).normal(size=(2, 6, 3))
@@ -169,7 +172,7 @@ def test_a_huge_batch_fits(loss):
   ],
 )
 def test_wrong_views(name):
-  loss = getattr(losses, name)
+  loss = getattr(eager, name)
   first, second = VIEWS
   with pytest.raises(TypeError, match="second must be floating, got dtype int32"):
     loss(first, second.astype(int))
@@ -187,7 +190,7 @@ def test_wrong_views(name):
 def test_wrong_settings():
   def raises(error, message, name, *arguments, **options):
     with pytest.raises(error, match=message):
-      getattr(losses, name)(*(arguments or VIEWS), **options)
+      getattr(eager, name)(*(arguments or VIEWS), **options)
 
   labels = np.arange(6)
   for name in ("info_nce", "nt_xent", "info_nce_bound"):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from spherejax import losses as eager
-from tests.losses.jitted import losses
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 KINDS = ["all", "hard", "semihard"]
 

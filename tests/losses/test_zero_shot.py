@@ -10,7 +10,10 @@ import pytest
 import scipy.linalg
 from jax.test_util import check_grads
 
-from spherejax import losses
+from spherejax import losses as eager
+from tests.compiled import Compiled
+
+losses = Compiled(eager)
 
 # --- the oracle: normal equations and loops over rows, in float64 ---
 
@@ -458,8 +461,8 @@ def test_jit_equals_eager_and_traces_once():
   chex.clear_trace_counter()
   for ridge in (0.05, 0.1):
     value = traced(za, zb, u, ridge)
-  eager = losses.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u, ridge=0.1)
-  np.testing.assert_allclose(value, eager, rtol=1e-5)
+  right = eager.zero_shot_prediction(za, LABELS_A, zb, LABELS_B, u, ridge=0.1)
+  np.testing.assert_allclose(value, right, rtol=1e-5)
 
 
 def test_many_regressions_are_solved_one_after_another_on_a_cpu():

@@ -1,16 +1,15 @@
-"""The losses, each call compiled as one program.
+"""A room of operators, each call compiled as one program.
 
-A loss called by itself compiles every operation on its own, which takes many times as
-long as its values are worth.
+An operator called by itself compiles every operation on its own, which takes many
+times as long as its values are worth.
 """
 
 import functools
+from types import ModuleType
 from typing import Any
 
 import jax
 import numpy as np
-
-from spherejax import losses as _losses
 
 
 def _is_data(leaf: Any) -> bool:
@@ -28,20 +27,22 @@ def _compiled(function, tree, static):
   return jax.jit(call)
 
 
-class _Losses:
+class Compiled:
+  """The functions of a room; what is no array or float is static."""
+
+  def __init__(self, room: ModuleType):
+    self._room = room
+
   def __getattr__(self, name: str) -> Any:
-    function = getattr(_losses, name)
+    function = getattr(self._room, name)
     if isinstance(function, type):
       return function
 
     @functools.wraps(function)
-    def loss(*args, **kwargs):
+    def call(*args, **kwargs):
       leaves, tree = jax.tree.flatten((args, kwargs))
       static = tuple((True, None) if _is_data(x) else (False, x) for x in leaves)
       data = [x for x in leaves if _is_data(x)]
       return _compiled(function, tree, static)(data)
 
-    return loss
-
-
-losses = _Losses()
+    return call
