@@ -66,8 +66,12 @@ def make_accuracy(config: Full, network: _dl2p_network.Network) -> Any:
   apply = training.parallel_map(right, batch_size=config.batch)
 
   def accuracy(state: training.TrainState, images: data.Images) -> float:
+    # Every process looks at all images, so that all agree.
     batches = data.pipeline(
-      images, data.ordered_plan(len(images), batch_size=config.batch)
+      images,
+      data.ordered_plan(len(images), batch_size=config.batch),
+      process_index=0,
+      process_count=1,
     )
     found = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
     return float(np.concatenate(found)[: len(images)].mean())
@@ -90,6 +94,9 @@ def train(
   own = recipe.method._replace(weighted=float(config.weighted and points is not None))
   if job.method == "PSC*":
     own = own._replace(uniformity=job.uniformity or 0.0)
+  total = config.total and not own.softmax
+  if total:
+    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
   matched = recipe.method.updates != NEVER
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
@@ -115,7 +122,7 @@ def train(
     network=functools.partial(_dl2p_network.forward, network),
     method=own,
     mixup=config.mixup,
-    total=config.total and not own.softmax,
+    total=total,
   )
   step = training.make_step(objective, optimizer)
   if matched:

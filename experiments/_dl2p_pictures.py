@@ -102,7 +102,9 @@ def draw(
   shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
   figures["cosines"] = histograms(
     {
-      f"{c} prototypes in {d} dimensions": {name: cosines[name, c, d] for name in shown}
+      f"{c} prototypes in {d} dimensions": {
+        name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
+      }
       for c, d in sizes
     }
   )

@@ -67,7 +67,7 @@ def study(
   first: dict[Key, np.ndarray] = {}
   for classes, dim in sizes:
     for name in RECIPES:
-      if name == HPN_LONG and (classes < 100 or not long):
+      if not _looked_at(name, classes, dim, long):
         continue
       own_size = {"num_classes": classes, "dim": dim}
       program = jax.jit(functools.partial(RECIPES[name], **own_size)).lower(key)
@@ -91,6 +91,14 @@ def study(
           own.setdefault(metric, []).append(float(value))
       figures[name, classes, dim] = own
   return figures, first
+
+
+def _looked_at(name: str, classes: int, dim: int, long: bool) -> bool:
+  """Whether a recipe is of interest: few in many dimensions are a simplex."""
+  if name in (BEST, POTENTIAL):
+    return True
+  many = classes >= 100
+  return many and long if name == HPN_LONG else many or classes > dim + 1
 
 
 def rows(figures: Figures) -> list[dict[str, Any]]:

@@ -189,7 +189,7 @@ def reported(config: Full, job: Job) -> float | None:
   if job.images == _IMAGENET:
     if config.listing is not None:
       found = _TABLE_5.get((job.method, job.dim))
-    elif job.dim == 512:
+    elif job.dim == 512 and not config.weighted:
       found = _TABLE_3.get((config.network, job.method))
   elif job.imbalance in IMBALANCES:
     number = IMBALANCES.index(job.imbalance)
@@ -212,6 +212,8 @@ def run(config: Full, output: pathlib.Path, preset: str) -> dict[str, Any]:
   """All trainings of a table or figure, beside the paper's figures."""
   start = time.perf_counter()
   jobs = plan(config)
+  if preset == "table-5" and config.listing is None:
+    raise SystemExit("table-5 is of ImageNet-LT: give its list of images by --listing")
   read: dict[tuple[str, float], _dl2p_readers.Sets] = {}
   for job in jobs:  # all that can be wrong is found before the first training
     where = job.images, job.imbalance

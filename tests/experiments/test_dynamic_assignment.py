@@ -1,13 +1,26 @@
 """The study of assignments as a user runs it, and the paper's presets on stand-ins."""
 
+import dataclasses
+import functools
 import json
+import shutil
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import (
+  _dl2p_full,
+  _dl2p_methods,
+  _dl2p_network,
+  _dl2p_readers,
+  _dl2p_settings,
+  _dl2p_tables,
   dynamic_assignment,
 )
+from spherejax import data, models
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +61,203 @@ def test_the_same_command_gives_the_same_numbers_from_its_checkpoints(smoke):
         row for row in content["rows"] if (row["name"], row["metric"]) == (name, metric)
       )
       np.testing.assert_array_equal(study.runs.accuracy(name, dim), row["values"])
+
+
+def stand_in(classes: int = 4, each: int = 8, size: int = 32) -> data.Images:
+  """Images of so many classes: noise around a tone of each class."""
+  rng = np.random.default_rng(0)
+  labels = np.tile(np.arange(classes, dtype=np.int32), each)
+  tones = rng.integers(40, 215, (classes, 1, 1, 3))
+  noise = rng.integers(-20, 20, (len(labels), size, size, 3))
+  names = tuple(f"class {label}" for label in range(classes))
+  return data.Images((tones[labels] + noise).astype(np.uint8), labels, names)
+
+
+@pytest.fixture
+def small(monkeypatch):
+  """Presets read the stand-in and train one layer; what they read is noted."""
+  images = stand_in()
+  asked = []
+
+  def read(config, job):
+    asked.append((job.images, config.image_size, job.imbalance))
+    key = jax.random.key(0)
+    return _dl2p_readers.cut(
+      job.images, images, images, imbalance=job.imbalance,
+      validation=config.validation, key=key,
+    )  # fmt: skip
+
+  def layer(widths, shortcut):
+    assert shortcut == "projection_3x3"
+    return models.ConvNet(widths[:1], strides=(4,), norm="batch")
+
+  monkeypatch.setattr(_dl2p_full, "read_sets", read)
+  monkeypatch.setattr(_dl2p_network.models, "ResNet32", layer)
+  return asked
+
+
+def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
+  config = dataclasses.replace(
+    _dl2p_tables.PRESETS["table-1"],
+    trainings=("cifar100/DL2P/3",),
+    epochs=2,
+    batch=8,
+    width=8,
+    evaluate_every=1,
+  )
+  whole = _dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  (row,) = whole["rows"]
+  assert row["metric"] == "accuracy, cifar100, D = 3"
+  assert row["values"][0] in np.arange(33) / 32
+  assert whole["pictures"] == ["changes.png"]
+  assert small == [("cifar100", 32, 1.0)]
+  (folder,) = (tmp_path / "whole" / "trainings").iterdir()
+  # Killed in the second epoch: the checkpoint of the first is there.
+  shutil.rmtree(folder / "last" / "8")
+  again = _dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  assert (folder / "last" / "8").is_dir()
+  assert again["rows"] == whole["rows"]
+
+
+def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
+  config = dataclasses.replace(
+    _dl2p_tables.PRESETS["table-4"],
+    trainings=("cifar100/DL2P/3/imbalance=0.5",),
+    epochs=1,
+    batch=8,
+    width=8,
+  )
+  content = _dl2p_tables.run(config, tmp_path, "table-4")
+  (row,) = content["rows"]
+  assert row["metric"] == "accuracy, cifar100, D = 3, imbalance 0.5"
+  assert small == [("cifar100", 32, 0.5)]
+
+
+def test_every_training_of_the_presets_is_known():
+  read = {"cifar100", "tiny_imagenet", "imagenet2012", "cifar10", "svhn_cropped",
+          "stl10"}  # fmt: skip
+  known = 0
+  for name, config in _dl2p_tables.PRESETS.items():
+    jobs = _dl2p_settings.plan(config)
+    assert {job.images for job in jobs} <= read
+    figures = [_dl2p_tables.reported(config, job) for job in jobs]
+    known += sum(figure is not None for figure in figures)
+    if name in ("table-2", "table-4", "table-6", "table-8", "table-9"):
+      assert None not in figures
+  # Tables 1 to 4, 6, 8 and 9, and what figures 3 and 4 share with them.
+  assert known == 29 + 10 + 5 + 12 + 27 + 9 + 6 + 1 + 4
+  tables = _dl2p_tables.PRESETS
+  assert _dl2p_tables.reported(
+    tables["table-4"], _dl2p_settings.plan(tables["table-4"])[2]
+  ) == pytest.approx(0.481)
+
+
+@pytest.mark.parametrize(
+  ("name", "expected"),
+  [
+    ("table-1", {0: 0.01, 99: 0.01, 100: 0.001, 199: 0.001, 200: 1e-4}),
+    ("table-4", {0: 0.02, 1: 0.04, 4: 0.1, 159: 0.1, 160: 0.01, 180: 0.001}),
+    ("table-3", {5: 0.5, 52.5: 0.25, 100: 0.0}),
+  ],
+)
+def test_rates_by_epoch(name, expected):
+  config = _dl2p_tables.PRESETS[name]
+  rates = _dl2p_network.schedule(config, config.learning_rate, 10)
+  for epoch, rate in expected.items():
+    assert rates(jnp.array(int(10 * epoch))) == pytest.approx(rate, abs=1e-7)
+
+
+def test_what_cannot_be_trained_is_said_before_training(tmp_path):
+  images = stand_in()
+  key = jax.random.key(0)
+
+  def refuses(message, function, *arguments, **options):
+    with pytest.raises(ValueError, match=message):
+      function(*arguments, **options)
+
+  cut = functools.partial(_dl2p_readers.cut, "set", key=key)
+  refuses("imbalance 0.01 leaves class 2 of 4", cut, images, images, imbalance=0.01)
+  twins = dataclasses.replace(images, label_names=("a", "b", "a", "c"))
+  refuses("different names, got 'a' again at 2", cut, twins, twins)
+  some = images[images.labels != 2]
+  refuses("class 'class 2' is left without", cut, some, images)
+  without = dataclasses.replace(images, labels=np.where(images.labels == 1, -1, 0))
+  refuses("training image 1 has no label", cut, without, images)
+  listing = tmp_path / "list.txt"
+  listing.write_text("train/a/one.JPEG 0\n\ntrain/a/two.JPEG 0\n")
+  refuses("the set has no file names", cut, images, images, listing=listing)
+  named = dataclasses.replace(
+    images, extras={"file_name": np.array(["one.JPEG", *"x" * 31])}
+  )
+  refuses("names 'two.JPEG', which", cut, named, named, listing=listing)
+
+  settings = _dl2p_settings.Full
+  plan = _dl2p_settings.plan
+  refuses("method must be one of PSC", plan, settings(trainings=("a/PSD/3",)))
+  refuses("takes the prototypes of PSC", plan, settings(trainings=("a/Ours*/3",)))
+  refuses("unknown option 's'", plan, settings(trainings=("a/DL2P/3/s=1",)))
+  sets = cut(images, images)
+
+  def points(training) -> Any:
+    (job,) = plan(settings(trainings=(training,)))
+    return _dl2p_full.fixed_points(settings(), job, sets)
+
+  refuses("dim", points, "a/ETF/2")
+  refuses("dim = 1 has room for at most 2", points, "a/DL2P/1")
+  assert jnp.asarray(points("a/ETF/3")).shape == (4, 3)
+  np.save(tmp_path / "vectors.npy", np.eye(3))
+  refuses(
+    "a vector for each of the 4 classes", _dl2p_readers.class_vectors,
+    tmp_path / "vectors.npy", sets, key,
+  )  # fmt: skip
+
+
+def test_a_long_tail_that_empties_a_class_ends_the_small_study(tmp_path):
+  config = dataclasses.replace(
+    dynamic_assignment.PRESETS["smoke"], networks=(), tail_epochs=1, imbalance=0.001
+  )
+  with pytest.raises(ValueError, match="leaves class 12 of 20 without"):
+    dynamic_assignment.part_b(config, tmp_path)
+
+
+def test_losses_of_all_methods_by_hand():
+  rng = np.random.default_rng(0)
+  u, w = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+  w /= np.linalg.norm(w, axis=1, keepdims=True)
+  assignment, weights = np.array([2, 0, 3, 1]), np.array([0.5, 1.0, 2.0, 3.0])
+  labels = np.array([0, 1, 2, 3, 0])
+  targets = 0.7 * np.eye(4)[labels] + 0.3 * np.eye(4)[::-1][labels]
+  first, points, soft, factors = (
+    jnp.asarray(x, jnp.float32) for x in (u, w, targets, weights)
+  )
+
+  @jax.jit
+  def values(method):
+    return _dl2p_methods.losses_of(
+      method, first, points, jnp.asarray(assignment), soft, factors
+    )
+
+  for name, recipe in _dl2p_methods.RECIPES.items():
+    for weighted in (0.0, 1.0):
+      method = recipe.method._replace(weighted=weighted)
+      method = jax.tree.map(jnp.float32, method)
+      found = values(method)
+      for i in range(5):
+        expected = 0.0
+        z = u[i] / np.linalg.norm(u[i])
+        logits = np.array([u[i] @ w[assignment[k]] for k in range(4)])
+        cosines = logits / np.linalg.norm(u[i])
+        if name == "Fixed + CE":
+          logits = cosines
+        if name == "maximum separation":
+          logits = 0.1 * logits
+        assert np.allclose(z @ w[assignment[0]], cosines[0])
+        for k in range(4):
+          share = targets[i, k] * (weights[k] if weighted else 1)
+          if name in ("PSC", "PSC*", "Fixed + CE", "maximum separation"):
+            expected -= share * (logits[k] - np.log(np.exp(logits).sum()))
+          elif name in ("HPN", "Word2Vec-like"):
+            expected += share * (1 - cosines[k]) ** 2
+          else:
+            expected += share * (1 - cosines[k]) ** 2 / 2
+        assert found[i] == pytest.approx(expected, rel=1e-5), name
