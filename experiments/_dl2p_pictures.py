@@ -35,7 +35,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
       zip(np.arctan2(y, x), np.arcsin(z), strict=True)
     ):
       color = colors(groups[label])
-      axes.plot(east, north, "o", color=color, markersize=13)
+      axes.plot(east, north, "o", color=color, markersize=13, clip_on=False)
       axes.text(
         east, north, str(label), ha="center", va="center", fontsize=7, color="white"
       )

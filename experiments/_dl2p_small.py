@@ -87,6 +87,7 @@ def conduct(
   *,
   epochs: int,
   seeds: int,
+  batch: int = 64,
   tail: int = 0,
 ) -> Study:
   """Trains all cells; those that take the prototypes of PSC* after the others."""
@@ -94,14 +95,16 @@ def conduct(
   train_key, set_key = jax.random.split(
     jax.random.fold_in(jax.random.key(config.seed), 1)
   )
-  setting = Training(
-    network, max(cell.dim for cell in cells), epochs, augment=network == "resnet"
-  )
+  dim = max(cell.dim for cell in cells)
+  setting = Training(network, dim, epochs, batch, augment=network == "resnet")
   later = [cell for cell in cells if cell.source == _dl2p_methods.LEARNED_BEFORE]
   name = f"{task.name}, {network}"
 
+  settings = setting, seeds, config.seed, config.counts, config.image_size
+  settings += (config.imbalance,)
+
   def train(own: Sequence[Cell], sets: dict[tuple[str, int], Any]) -> Study:
-    folder = output / "checkpoints" / _dl2p_full.digest((config, name, own))
+    folder = output / "checkpoints" / _dl2p_full.digest((settings, name, own))
     runs = _dl2p_sweep.train(
       setting, task, own, sets, key=train_key, seeds=seeds, folder=folder
     )

@@ -85,11 +85,13 @@ class Config:
   """Dimensions for photographs of tiny_imagenet; none leaves them out."""
   image_methods: tuple[str, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
   """Methods for photographs."""
-  image_seeds: int = 4
+  image_seeds: int = 3
   """Runs on photographs."""
-  image_epochs: int = 15
+  image_epochs: int = 30
   """Passes over photographs."""
-  image_size: int = 32
+  image_batch: int = 32
+  """Photographs in a batch."""
+  image_size: int = 16
   """Side of the photographs, by area average from 64."""
 
 
@@ -148,6 +150,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       _dl2p_small.conduct(
         config, photographs, "resnet", cells, output, epochs=config.image_epochs,
         seeds=config.image_seeds,
+        batch=config.image_batch,
       )
     )  # fmt: skip
   return studies
