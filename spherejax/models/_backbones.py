@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.models._convolution import Convolution
 
 
@@ -28,12 +29,57 @@ def same_length(name: str, values: Sequence[int], other: str, count: int) -> Non
     )
 
 
+def _halve(x: Array) -> Array:
+  """The largest of each 2x2 positions, a row or column at the end left out.
+
+  The gradient of XLA's own pooling takes twice the time of a small network on a CPU;
+  here, positions that tie share it.
+  """
+  rows, columns = x.shape[1] // 2, x.shape[2] // 2
+  whole = x[:, : 2 * rows, : 2 * columns]
+  return jnp.max(whole.reshape(len(x), rows, 2, columns, 2, -1), axis=(2, 4))
+
+
+class _HalvedBatchNorm(nn.Module):
+  """BatchNorm and then the largest of each 2x2 positions, in the cheaper order.
+
+  Normalising is linear: the largest value (where the factor is negative, the smallest)
+  is found before it, and a quarter of the positions is normalised.
+  """
+
+  axis_name: str | None
+
+  @nn.compact
+  def __call__(self, x: Array, train: bool) -> Array:
+    shape, wide = x.shape[-1:], _numerics.upcast(x)
+    mean = self.variable("batch_stats", "mean", jnp.zeros, shape)
+    var = self.variable("batch_stats", "var", jnp.ones, shape)
+    scale = self.param("scale", nn.initializers.ones, shape)
+    bias = self.param("bias", nn.initializers.zeros, shape)
+    centre, spread = mean.value, var.value
+    if train:
+      moments = jnp.mean(wide, (0, 1, 2)), jnp.mean(wide**2, (0, 1, 2))
+      if self.axis_name is not None and not self.is_initializing():
+        moments = jax.lax.pmean(moments, self.axis_name)
+      centre, spread = moments[0], jnp.maximum(moments[1] - moments[0] ** 2, 0)
+      if not self.is_initializing():
+        mean.value = 0.9 * mean.value + 0.1 * centre
+        var.value = 0.9 * var.value + 0.1 * spread
+    factor = scale * jax.lax.rsqrt(spread + 1e-5)
+    sign, factor, centre, bias = (
+      channel[None, None, None]
+      for channel in (jnp.where(scale < 0, -1.0, 1.0), factor, centre, bias)
+    )
+    return (sign * _halve(sign * wide) - centre) * factor + bias
+
+
 class _Normalization(nn.Module):
-  """BatchNorm or GroupNorm over the channels, chosen by name."""
+  """BatchNorm or GroupNorm over the channels, chosen by name; 2x2 maxima after it."""
 
   kind: str
   groups: int
   axis_name: str | None
+  halve: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
@@ -43,7 +89,10 @@ class _Normalization(nn.Module):
         raise ValueError(
           f"groups must divide {x.shape[-1]} channels, got {self.groups}"
         )
-      return nn.GroupNorm(num_groups=self.groups)(x)
+      normalized = nn.GroupNorm(num_groups=self.groups)(x)
+      return _halve(normalized) if self.halve else normalized
+    if self.halve:
+      return _HalvedBatchNorm(self.axis_name, name="BatchNorm_0")(x, train)
     return nn.BatchNorm(
       use_running_average=not train, momentum=0.9, axis_name=self.axis_name
     )(x)
@@ -172,20 +221,9 @@ class Conv4(nn.Module):
       )
     for _ in range(4):
       x = Convolution(self.width, use_bias=True, method=self.convolution)(x)
-      x = nn.relu(_Normalization(self.norm, self.groups, self.axis_name)(x, train))
-      x = _halve(x)
+      norm = _Normalization(self.norm, self.groups, self.axis_name, halve=True)
+      x = nn.relu(norm(x, train))
     return x
-
-
-def _halve(x: Array) -> Array:
-  """The largest of each 2x2 positions, a row or column at the end left out.
-
-  XLA's own pooling takes twice the time of the whole network on a CPU, for the
-  gradient; positions that tie share it here.
-  """
-  rows, columns = x.shape[1] // 2, x.shape[2] // 2
-  whole = x[:, : 2 * rows, : 2 * columns]
-  return jnp.max(whole.reshape(len(x), rows, 2, columns, 2, -1), axis=(2, 4))
 
 
 class _PreActivationBlock(nn.Module):

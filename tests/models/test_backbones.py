@@ -62,9 +62,9 @@ def random_variables(network, images):
   )
 
 
-def trained_output(network, images):
+def trained_output(network, images, variables=None):
   """Output in training mode, parameters as float64, updated statistics."""
-  variables = random_variables(network, images)
+  variables = variables or random_variables(network, images)
   output, updates = jax.jit(
     functools.partial(network.apply, train=True, mutable=["batch_stats"])
   )(variables, images)
@@ -105,17 +105,51 @@ def test_running_statistics_are_used_and_moved():
 def test_conv4():
   images = np.random.default_rng(2).normal(size=(2, 19, 16, 3)).astype(np.float32)
   network = models.Conv4(width=4)
-  output, parameters, _, _ = trained_output(network, images)
-  x = images.astype(np.float64)
-  for layer in range(4):
-    convolution = parameters[f"Convolution_{layer}"]
-    x = convolve(x, convolution["kernel"], 1, convolution["bias"])
-    x = relu(normalize(x, parameters[f"_Normalization_{layer}"], None))
-    rows, columns = x.shape[1] // 2, x.shape[2] // 2
-    x = x[:, : 2 * rows, : 2 * columns].reshape(2, rows, 2, columns, 2, 4)
-    x = x.max(axis=(2, 4))
+  variables = random_variables(network, images)
+  # A negative factor turns the order of a channel's values round.
+  signs = jnp.array([1.0, -1.0, 1.0, -1.0])
+  variables = jax.tree_util.tree_map_with_path(
+    lambda path, leaf: leaf * signs if path[-1].key == "scale" else leaf, variables
+  )
+  output, parameters, _, updates = trained_output(network, images, variables)
   assert output.shape == (2, 1, 1, 4)
-  np.testing.assert_allclose(output, x, rtol=1e-4, atol=1e-4)
+  for train in (True, False):
+    x = images.astype(np.float64)
+    for layer in range(4):
+      convolution = parameters[f"Convolution_{layer}"]
+      x = convolve(x, convolution["kernel"], 1, convolution["bias"])
+      own = parameters[f"_Normalization_{layer}"]
+      old, new = (
+        tree["batch_stats"][f"_Normalization_{layer}"]["BatchNorm_0"]
+        for tree in (variables, updates)
+      )
+      if train:
+        moments = {"mean": x.mean(axis=(0, 1, 2)), "var": x.var(axis=(0, 1, 2))}
+        for name, value in moments.items():
+          expected = 0.9 * np.asarray(old[name]) + 0.1 * value
+          np.testing.assert_allclose(new[name], expected, rtol=1e-4)
+        x = relu(normalize(x, own, None))
+      else:
+        moments = (np.asarray(old[name], np.float64) for name in ("mean", "var"))
+        x = relu(batch_norm(x, own["BatchNorm_0"], *moments))
+      rows, columns = x.shape[1] // 2, x.shape[2] // 2
+      x = x[:, : 2 * rows, : 2 * columns].reshape(2, rows, 2, columns, 2, 4)
+      x = x.max(axis=(2, 4))
+    np.testing.assert_allclose(output, x, rtol=1e-4, atol=1e-4)
+    output = jax.jit(network.apply)(variables, images)
+
+
+def test_conv4_takes_its_statistics_over_all_devices():
+  images = np.random.default_rng(3).normal(size=(4, 16, 16, 1)).astype(np.float32)
+  network = models.Conv4(width=4)
+  variables = random_variables(network, images)
+  whole, _, _, _ = trained_output(network, images, variables)
+  spread = models.Conv4(width=4, axis_name="batch")
+  apply = functools.partial(spread.apply, train=True, mutable=["batch_stats"])
+  parts, _ = jax.jit(jax.vmap(apply, (None, 0), axis_name="batch"))(
+    variables, images.reshape(2, 2, 16, 16, 1)
+  )
+  np.testing.assert_allclose(parts.reshape(whole.shape), whole, rtol=1e-4, atol=1e-4)
 
 
 def test_resnet20():
