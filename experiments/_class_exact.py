@@ -3,8 +3,8 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from experiments import _article_trees, _class_measures, _class_training, _report
 from spherejax import hierarchy, losses, prototypes
@@ -68,29 +68,34 @@ def _joined(
   ]
 
 
+@jax.jit
+def _losses(logits: Array) -> dict[str, Array]:
+  """Of a mistake among near classes and one among far ones, at a true class 0."""
+  tree = hierarchy.from_paths(["a/x/1", "a/x/2", "a/y/3", "b/4", "b/z/w/5"])
+  above, apart = hierarchy.ancestors(tree), hierarchy.path_distances(tree)
+  truth = np.zeros(2, np.int32)
+  hxe = {
+    f"HXE by {discount}": losses.hierarchical_cross_entropy(
+      logits, truth, above, alpha=0.5, discount=discount
+    )
+    for discount in ("depth", "height")
+  }
+  soft = losses.soft_label_cross_entropy(logits, truth, apart, beta=1e3)
+  return hxe | {"soft labels": soft - losses.softmax(logits, truth)}
+
+
 def examples() -> list[dict[str, Any]]:
   """Losses and measures on cases whose values are known."""
-  tree = hierarchy.from_paths(["a/x/1", "a/x/2", "a/y/3", "b/4", "b/z/w/5"])
-  shares = jnp.array([[0.05, 0.9, 0.02, 0.02, 0.01], [0.05, 0.02, 0.02, 0.9, 0.01]])
-  above = hierarchy.ancestors(tree)
-  truth = jnp.zeros(2, jnp.int32)
-  rows = []
-  for discount, known in (("depth", (0.683, 1.628)), ("height", (2.968, 1.375))):
-    values = losses.hierarchical_cross_entropy(
-      jnp.log(shares), truth, above, alpha=0.5, discount=discount
-    )
-    for place, value, paper in zip(("near", "far"), values, known, strict=True):
-      name = f"HXE by {discount}, mistake among {place} classes"
-      rows.append(_report.row("examples", name, [float(value)], paper=paper))
-  apart = hierarchy.path_distances(tree)
-  alone = losses.soft_label_cross_entropy(
-    jnp.log(shares), truth, apart / apart.max(), beta=1e3
-  )
-  plain = losses.softmax(jnp.log(shares), truth)
-  error = float(jnp.abs(alone - plain).max())
-  rows.append(
-    _report.row("examples", "soft labels of beta 1000 beside cross-entropy", [error])
-  )
+  shares = [[0.05, 0.9, 0.02, 0.02, 0.01], [0.05, 0.02, 0.02, 0.9, 0.01]]
+  found = _losses(np.log(np.array(shares, np.float32)))
+  known = {"HXE by depth": (0.683, 1.628), "HXE by height": (2.968, 1.375)}
+  rows = [
+    _report.row("examples", f"{name}, mistake among {place} classes", [value], paper=x)
+    for name, papers in known.items()
+    for place, value, x in zip(("near", "far"), found[name], papers, strict=True)
+  ]
+  name = "soft labels of beta 1000, largest difference to cross-entropy"
+  rows.append(_report.row("examples", name, [np.abs(found["soft labels"]).max()]))
   tree = hierarchy.from_paths(_article_trees.paths(_article_trees.CIFAR_100))
   apart = hierarchy.path_distances(tree)
   ordered = np.sort(apart, axis=1)

@@ -161,7 +161,7 @@ def test(
   classifier = _class_settings.head(state.params, state.batch_stats, settings.rates)
   variables, labels = state.variables(), study.test.labels
   features = _class_training.embed(variables, study.test, settings)
-  logits = _class_settings.logits(features, classifier, setting=setting)
+  logits = _class_settings.logits(features, classifier, loss=setting.loss)
   figures = predictions(logits, features, labels, related)
   trained = _class_training.embed(variables, study.train, settings)
   means = prototypes.class_means(trained, study.train.labels, len(related.distances))

@@ -125,8 +125,8 @@ def head(params: Any, stats: Any, rates: _class_network.Rates) -> Head:
   return Head(moved["fixed"], None, scale)
 
 
-@functools.partial(jax.jit, static_argnames=("setting",))
-def logits(features: Array, classifier: Head, *, setting: Setting) -> Array:
+@functools.partial(jax.jit, static_argnames=("loss",))
+def logits(features: Array, classifier: Head, *, loss: str) -> Array:
   """[batch, classes]; their softmax are the probabilities of the setting.
 
   CORR defines none: its cosines are scaled as NormFace's.
@@ -134,7 +134,7 @@ def logits(features: Array, classifier: Head, *, setting: Setting) -> Array:
   if classifier.biases is not None:
     return features @ classifier.proxies.T + classifier.biases[None]
   cosines = distances.pairwise_cosine(features, classifier.proxies)
-  if setting.loss == "ProxyDR":
+  if loss == "ProxyDR":
     return distances.distance_ratio(
       jnp.maximum(2 - 2 * cosines, 0), exponent=classifier.scale
     )

@@ -40,20 +40,20 @@ def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray
   return np.concatenate(parts)[: len(images)]
 
 
+@functools.partial(jax.jit, static_argnames=("count", "size", "steps"))
+def _plan(key: Array, *, count: int, size: int, steps: int) -> Array:
+  draw = functools.partial(data.shuffled_indices, key, count, batch_size=size)
+  return jax.vmap(draw)(jnp.arange(steps))
+
+
 def batches(
   images: data.Images, key: Array, size: int, steps: int
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """Shuffled batches for `training.fit`."""
-
-  @jax.jit
-  def plan(numbers: Array) -> Array:
-    draw = functools.partial(data.shuffled_indices, key, len(images), batch_size=size)
-    return jax.vmap(draw)(numbers)
-
   sizes = _class_sets.log_sizes(images)
 
   def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
-    rows = np.asarray(plan(jnp.arange(steps)))
+    rows = np.asarray(_plan(key, count=len(images), size=size, steps=steps))
     for read in data.pipeline(images, rows, start=first):
       yield {
         "image": read["image"],
@@ -62,13 +62,6 @@ def batches(
       }
 
   return begin
-
-
-class Means(NamedTuple):
-  """How the proxies and the class means lie beside the tree."""
-
-  proxies: float
-  prototypes: float
 
 
 @jax.jit
@@ -159,7 +152,7 @@ def _evaluate(
 ) -> dict[str, float]:
   features = embed(state.variables(), images, settings)
   classifier = _class_settings.head(state.params, state.batch_stats, settings.rates)
-  scores = _class_settings.logits(features, classifier, setting=setting)
+  scores = _class_settings.logits(features, classifier, loss=setting.loss)
   return {
     "validation top-1": float(metrics.top_k(scores, images.labels).mean()),
     "scale": float(classifier.scale),

@@ -17,14 +17,12 @@ plankton sets of the article were trained with Inception-v3; here, with ResNet-5
 """
 
 import dataclasses
-import json
 import pathlib
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
-import numpy as np
 import tqdm
 
 from experiments import (
@@ -33,14 +31,13 @@ from experiments import (
   _class_measures,
   _class_network,
   _class_pictures,
+  _class_runs,
   _class_sets,
   _class_settings,
-  _class_training,
   _cli,
   _report,
   _threads,
 )
-from spherejax import prototypes
 
 if TYPE_CHECKING:
   Name = str
@@ -91,10 +88,10 @@ PRESETS = {
   "smoke": Config(
     width=16,
     percent=15,
-    train_images=2000,
-    validation_images=200,
-    test_images=600,
-    curve_images=500,
+    train_images=1500,
+    validation_images=400,
+    test_images=400,
+    curve_images=0,
     epochs=1,
     settings=("proxydr", "proxydr-mds"),
     seeds=1,
@@ -141,124 +138,6 @@ def plan(config: Config) -> list[tuple[str, int]]:
   ]
 
 
-class Ground(NamedTuple):
-  """What all trainings of one seed share."""
-
-  study: _class_sets.Study
-  related: _class_measures.Relations
-  fixed: jax.Array
-  """Proxies after the tree."""
-  key: jax.Array
-
-
-def ground(config: Config, whole: _class_sets.Whole, seed: int) -> Ground:
-  """Divides the images and lays out the proxies."""
-  key = jax.random.key(seed)
-  study = _class_sets.divide(
-    whole, jax.random.fold_in(key, 0), config.train_images, config.validation_images
-  )
-  if config.test_images:
-    study = study._replace(test=study.test[: config.test_images])
-  related = _class_measures.relations(study.tree, study.living)
-  fixed = prototypes.hierarchical_prototypes(
-    related.similarities,
-    config.dim,
-    key=jax.random.fold_in(key, 1),
-    steps=config.mds_steps,
-  )
-  return Ground(study, related, fixed.prototypes, key)
-
-
-class Finished(NamedTuple):
-  """What is kept of a training."""
-
-  outcome: _class_measures.Outcome
-  curves: dict[str, list[float]]
-
-
-def _restore(path: pathlib.Path, settings: dict[str, Any]) -> Finished | None:
-  """A training that an earlier run of the same command finished."""
-  if not path.with_suffix(".json").is_file() or not path.with_suffix(".npz").is_file():
-    return None
-  kept = json.loads(path.with_suffix(".json").read_text())
-  if kept["settings"] != json.loads(json.dumps(settings)):
-    return None
-  with np.load(path.with_suffix(".npz")) as points:
-    outcome = _class_measures.Outcome(
-      kept["figures"], points["proxies"], points["prototypes"]
-    )
-  return Finished(outcome, kept["curves"])
-
-
-def _keep(path: pathlib.Path, settings: dict[str, Any], done: Finished) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  points = {"proxies": done.outcome.proxies, "prototypes": done.outcome.prototypes}
-  np.savez(path.with_suffix(".npz"), allow_pickle=False, **points)
-  content = {
-    "settings": settings,
-    "figures": done.outcome.figures,
-    "curves": done.curves,
-  }
-  _report.write_json(content, path.with_suffix(".json"))
-
-
-def train(
-  name: str,
-  shared: Ground,
-  config: Config,
-  path: pathlib.Path,
-  progress: tqdm.tqdm,
-) -> Finished:
-  """One training and its measures, or what was kept of it."""
-  # What changes this training; the rest says which others there are.
-  others = {"settings": (), "once": (), "all": False, "seeds": 0}
-  settings = dataclasses.asdict(config) | others
-  done = _restore(path, settings)
-  if done is not None:
-    progress.update(config.epochs)
-    return done
-  setting = _class_settings.SETTINGS[name]
-  study = shared.study
-
-  def report(figures: dict[str, float]) -> None:
-    progress.set_postfix(last=f"{name}: {figures['validation top-1']:.3f}")
-    progress.update()
-
-  trained = _class_training.train(
-    config,
-    setting,
-    study,
-    shared.related.distances,
-    _class_settings.initial_state(
-      jax.random.fold_in(shared.key, 2),
-      shared.fixed,
-      settings=config,
-      setting=setting,
-      shapes=_class_network.shapes(study.train),
-    ),
-    augment=config.augment and _class_sets.SOURCES[config.data].augmented,
-    key=jax.random.fold_in(shared.key, 3),
-    checkpoints=path,
-    report=report,
-  )
-  outcome = _class_measures.test(config, setting, study, shared.related, trained.state)
-  done = Finished(outcome, trained.curves)
-  _keep(path, settings, done)
-  return done
-
-
-def chance(config: Config, shared: Ground) -> dict[str, dict[str, float]]:
-  """Mean correlations of what was never trained."""
-  variables = _class_network.initial_variables(
-    jax.random.fold_in(shared.key, 2),
-    settings=config,
-    shapes=_class_network.shapes(shared.study.train),
-  )
-  return _class_measures.controls(
-    jax.random.fold_in(shared.key, 4), config, shared.study, shared.related, variables
-  )
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings, the exact part and the controls; returns figures and claims."""
   start = time.perf_counter()
@@ -267,20 +146,20 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     config.data, config.image_size, config.folder, config.percent
   )
   seeds = range(config.seed, config.seed + config.seeds)
-  grounds = {seed: ground(config, whole, seed) for seed in seeds}
+  grounds = {seed: _class_runs.ground(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
 
-    def one(each: tuple[str, int]) -> Finished:
+    def one(each: tuple[str, int]) -> _class_runs.Finished:
       name, seed = each
       path = output / "trained" / f"{name}-{seed}"
-      return train(name, grounds[seed], config, path, progress)
+      return _class_runs.train(name, grounds[seed], config, path, progress)
 
     # Two programs at a time would wait for each other's devices.
     with _threads.pool(2 if jax.device_count() == 1 else 1) as pool:
       done = dict(zip(trainings, pool.map(one, trainings), strict=True))
-  untrained = [chance(config, shared) for shared in grounds.values()]
+  untrained = [_class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {
     name: {
       seed: done[name, seed].outcome.figures for seed in seeds if (name, seed) in done
