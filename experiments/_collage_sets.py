@@ -7,14 +7,12 @@ show classes that training did not.
 """
 
 import csv
-import os
-import pathlib
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from experiments import _pooled_network
+from experiments import _beside, _pooled_network
 from spherejax import data
 
 # The large scenes and the flora of CIFAR-100, as in the authors' released code.
@@ -101,11 +99,7 @@ def _tiny_imagenet(size: int, some: str) -> Source:
 
 def _column(name: str, file: str, key: str, value: str) -> dict[str, str]:
   """Two columns of a table that lies beside an image set."""
-  root = pathlib.Path(os.environ["TFDS_DATA_DIR"], name)
-  path = max(root.glob(f"*/{file}"), default=None)
-  if path is None:
-    raise SystemExit(f"the groups of {name} are read from {root}/*/{file}: not there")
-  with path.open(newline="") as table:
+  with _beside.beside(name, file).open(newline="") as table:
     return {row[key]: row[value] for row in csv.DictReader(table)}
 
 

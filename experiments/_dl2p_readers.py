@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _dl2p_methods, _dl2p_sets
+from experiments import _beside, _dl2p_methods, _dl2p_sets
 from spherejax import data, hierarchy
 
 # Names of the part that figures are of, where it is not "test".
@@ -133,6 +133,4 @@ def class_tree(sets: Sets) -> hierarchy.ClassTree:
     parents += [0] * (max(coarse) + 1)
     called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]
     return hierarchy.from_parents(parents, names=called, classes=names)
-  return hierarchy.from_csv(
-    _dl2p_sets.beside(sets.name, "hierarchy.csv"), classes=names
-  )
+  return hierarchy.from_csv(_beside.beside(sets.name, "hierarchy.csv"), classes=names)

@@ -4,9 +4,6 @@ Super-classes with sub-classes as Gaussians, scikit-learn's digits, and photogra
 tiny_imagenet whose super-classes are inner nodes of its WordNet tree.
 """
 
-import csv
-import os
-import pathlib
 from typing import NamedTuple
 
 import jax
@@ -14,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _pooled_network
+from experiments import _beside, _pooled_network
 from spherejax import data, hierarchy
 
 # Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
@@ -122,7 +119,8 @@ def photographs(size: int) -> Task:
   }
   names = read["train"].label_names
   check_names(names)
-  tree = hierarchy.from_csv(beside("tiny_imagenet", "hierarchy.csv"), classes=names)
+  path = _beside.beside("tiny_imagenet", "hierarchy.csv")
+  tree = hierarchy.from_csv(path, classes=names)
   chosen = [
     np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP] for group in GROUPS
   ]
@@ -146,21 +144,6 @@ def _of_classes(images: data.Images, kept: np.ndarray) -> data.Images:
   order[kept] = np.arange(len(kept))
   names = tuple(images.label_names[label] for label in kept)
   return data.Images(np.asarray(own.images), order[own.labels], names)
-
-
-def beside(name: str, file: str) -> pathlib.Path:
-  """A file that lies beside the newest version of an image set."""
-  root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
-  path = max(root.glob(f"*/{file}"), default=None)
-  if path is None:
-    raise SystemExit(f"the classes of {name} are read from {root}/*/{file}: not there")
-  return path
-
-
-def readable(name: str) -> dict[str, str]:
-  """Names of the nodes of a set's tree."""
-  with beside(name, "names.csv").open(newline="") as table:
-    return {row["wnid"]: row["name"] for row in csv.DictReader(table)}
 
 
 def check_names(names: tuple[str, ...]) -> None:
