@@ -48,14 +48,18 @@ def more_matchings(config: Any) -> list[Cell]:
   ]
 
 
-def tail_cells(config: Any) -> list[Cell]:
-  """PSC as it is, and the pull loss with every class of a batch weighing alike."""
+def tail_cells(config: Any, task: _dl2p_sets.Task) -> list[Cell]:
+  """PSC as it is, and the pull loss with every class of a batch weighing alike.
+
+  In C - 1 dimensions, where a simplex exists, and in few.
+  """
   cells = []
-  for name in ("PSC", "Static", "DL2P"):
-    method, source = RECIPES[name]
-    label = name if name == "PSC" else f"{name}, weighted"
-    own = method._replace(weighted=float(label != name))
-    cells += [Cell(label, FEW, own, source, rate) for rate in config.rates]
+  for dim in (task.classes - 1, FEW):
+    for name in ("PSC", "Static", "DL2P"):
+      method, source = RECIPES[name]
+      label = name if name == "PSC" else f"{name}, weighted"
+      own = method._replace(weighted=float(label != name))
+      cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
   return cells
 
 

@@ -128,7 +128,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     studies.append(balanced(task, network, cells, seeds=config.seeds))
   if config.tail_epochs:
     tailed = _dl2p_sets.long_tailed(task, config.imbalance)
-    cells, rare = _dl2p_small.tail_cells(config), task.classes // 3
+    cells, rare = _dl2p_small.tail_cells(config, tailed), task.classes // 3
     studies += [
       _dl2p_small.conduct(
         config, tailed, network, cells, output, epochs=config.tail_epochs,
