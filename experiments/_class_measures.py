@@ -197,7 +197,7 @@ def controls(
   found = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
     "random points": (_class_training.chords(points), None),
-    "random weights": (untrained, there),
+    "pretrained weights" if settings.weights else "random weights": (untrained, there),
   }
   if isinstance(study.train.images, np.ndarray):
     pixels = study.train.images.reshape(len(labels), -1).astype(np.float32) / 255

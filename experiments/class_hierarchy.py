@@ -96,7 +96,7 @@ PRESETS = {
     settings=("proxydr", "proxydr-mds"),
     seeds=1,
     once=(),
-    mds_steps=300,
+    mds_steps=200,
   ),
   "full": Config(
     data="cifar100",
