@@ -9,34 +9,59 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import _class_claims, _class_measures, _class_training
+from experiments._class_published import PROTOTYPES, PROXIES
 from experiments._class_settings import SETTINGS
-from spherejax import hierarchy, plotting
+from spherejax import hierarchy, metrics, plotting
 
-SHARES = ("top-1", "top-5", "HP@5", "HS@50", "HS@250", "AHS@250")
-COSTS = ("AHD@1", "AHD@5")
-CORRELATIONS = (_class_claims.PROXIES, _class_claims.PROTOTYPES)
-CURVES = ("validation top-1", *CORRELATIONS)
+MEASURES = (
+  "top-1", "top-5", "HP@5", "AHD@1", "AHD@5",
+  "HS@50", "HS@250", "AHS@250", PROXIES, PROTOTYPES,
+)  # fmt: skip
+COLOURS = {
+  "softmax": "#444444", "NormFace": "#0072B2", "ProxyDR": "#D55E00", "CORR": "#009E73",
+}  # fmt: skip
+CURVES = ("validation top-1", PROXIES, PROTOTYPES)
+# As many as there are colours to tell them apart.
+FOLLOWED = (
+  "normface", "normface-dynamic", "normface-mds",
+  "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
+)  # fmt: skip
 DRAWN = 40  # classes of the joined tree that is drawn
+BRANCHES = 6  # of the tree that have a colour of their own
 
 
-def bars(runs: _class_claims.Runs) -> dict[str, Figure]:
-  """Each measure and setting, with intervals over the seeds."""
-  groups = {
-    "shares": (SHARES, "share, or similarity over the best"),
-    "costs": (COSTS, "edges between the true class and the answers"),
-    "correlations": (CORRELATIONS, "mean rank correlation with the tree"),
-  }
-  figures = {}
-  for name, (measures, label) in groups.items():
-    values = {
-      measure.removeprefix("mean correlation, "): {
-        SETTINGS[key].title: [figures[measure] for figures in of_seed.values()]
-        for key, of_seed in runs.items()
-      }
-      for measure in measures
-    }
-    figures[name] = plotting.bars_with_intervals(values, ylabel=label)
-  return figures
+def bars(runs: _class_claims.Runs) -> Figure:
+  """Each measure of each setting, with intervals over the seeds and the seeds."""
+  names = list(runs)
+  places = np.arange(len(names))[::-1]
+  figure = Figure(figsize=(13, 1.6 + 0.5 * len(names)), layout="constrained")
+  panels = figure.subplots(2, 5, sharey=True).ravel()
+  for axes, measure in zip(panels, MEASURES, strict=True):
+    values = [[each[measure] for each in runs[name].values()] for name in names]
+    means = np.array([np.mean(each) for each in values])
+    ends = [metrics.mean_interval(np.array(each)) for each in values]
+    errors = np.array([end.high - end.mean for end in ends])
+    colours = [COLOURS[SETTINGS[name].loss] for name in names]
+    axes.barh(places, means, color=colours, alpha=0.75, height=0.7)
+    several = np.isfinite(errors)  # one seed has no interval
+    axes.errorbar(
+      means[several], places[several], xerr=errors[several], fmt="none",
+      color="black", capsize=2, linewidth=1,
+    )  # fmt: skip
+    for place, each in zip(places, values, strict=True):
+      axes.plot(each, [place] * len(each), "o", color="white", markeredgecolor="black",
+                markersize=3, markeredgewidth=0.6)  # fmt: skip
+    low = min(min(each) for each in values)
+    high = max(max(each) for each in values)
+    axes.set_xlim(max(0, low - 0.6 * (high - low)), high + 0.1 * (high - low))
+    axes.set_title(measure.replace("mean correlation, ", "correlation, "), fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+  for axes in panels:
+    axes.set_yticks(places, [SETTINGS[name].title for name in names])
+  figure.suptitle("axes do not begin at 0; whisker: 95% interval, dot: one seed",
+                  fontsize=9, x=0.99, ha="right")  # fmt: skip
+  return figure
 
 
 def curves(found: Mapping[str, list[dict[str, list[float]]]]) -> dict[str, Figure]:
@@ -46,6 +71,7 @@ def curves(found: Mapping[str, list[dict[str, list[float]]]]) -> dict[str, Figur
       {
         SETTINGS[key].title: [run[name] for run in of_seed]
         for key, of_seed in found.items()
+        if key in FOLLOWED
       },
       xlabel="epoch",
       ylabel=name,
@@ -96,9 +122,13 @@ def leaf_order(tree: hierarchy.ClassTree) -> tuple[np.ndarray, np.ndarray]:
 
 
 def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Figure:
-  """Neighbour joining of class means, names coloured by their branch of the tree."""
+  """Neighbour joining of class means, names coloured by their branch of the tree.
+
+  Every n-th class in the order of the tree that has a mean, so that the names can be
+  read.
+  """
   order, _ = leaf_order(tree)
-  # Every n-th class in the order of the tree, so that the names can be read.
+  order = order[(points[order] != 0).any(1)]
   kept = np.sort(order[:: -(-len(order) // DRAWN)])
   apart = np.asarray(_class_training.chords(jnp.asarray(points[kept])))
   names = [tree.class_names[label] for label in kept]
@@ -107,14 +137,15 @@ def joined_tree(points: np.ndarray, tree: hierarchy.ClassTree, title: str) -> Fi
 
 
 def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
-  """[classes], the branch of each class at the first level that has several."""
+  """[classes], by the largest branches of the first level with several, or the rest."""
   above, depth = hierarchy.ancestors(tree), hierarchy.depths(tree)
   for level in range(1, int(depth.max()) + 1):
     nodes = np.flatnonzero(depth == level)
-    own = above[:, nodes]
-    largest = own.sum(0).max(initial=0)
-    if len(nodes) > 2 and largest < 0.8 * len(above):
-      return np.where(own.any(1), own.argmax(1), len(nodes))
+    sizes = above[:, nodes].sum(0)
+    if len(nodes) > 2 and sizes.max() < 0.8 * len(above):
+      largest = nodes[np.argsort(-sizes, kind="stable")][:BRANCHES]
+      own = above[:, largest]
+      return np.where(own.any(1), own.argmax(1), BRANCHES)
   return np.zeros(len(above), int)
 
 
@@ -126,7 +157,7 @@ def draw(
   output: pathlib.Path,
 ) -> list[str]:
   """Everything of a run; names of the files. `outcomes` are those of the first seed."""
-  figures: dict[str, Any] = bars(runs) | curves(found)
+  figures: dict[str, Any] = {"measures": bars(runs)} | curves(found)
   shown = {
     SETTINGS[name].title: outcomes[name].prototypes
     for name in ("normface", "proxydr", "proxydr-mds", "corr")

@@ -31,6 +31,7 @@ from experiments import (
   _class_measures,
   _class_network,
   _class_pictures,
+  _class_published,
   _class_runs,
   _class_sets,
   _class_settings,
@@ -185,7 +186,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=rows(runs, controls, related) + exact + _class_exact.examples(),
+    rows=rows(runs, controls, related, config) + exact + _class_exact.examples(),
     claims=[
       *_class_exact.claims(exact),
       *_class_claims.claims(runs),
@@ -200,8 +201,13 @@ def rows(
   runs: _class_claims.Runs,
   controls: dict[str, dict[str, list[float]]],
   related: _class_measures.Relations,
+  config: Config,
 ) -> list[dict[str, Any]]:
-  """Of trained networks, controls, ceilings, and rank correlations of the figures."""
+  """Of trained networks, controls, ceilings, and rank correlations of the figures.
+
+  Beside the article's where the network is (all but for its plankton) the article's.
+  """
+  comparable = config.data if config.network == "resnet50" else ""
   found = [
     _report.row(
       _class_settings.SETTINGS[name].title,
@@ -212,7 +218,9 @@ def rows(
     for metric in next(iter(of_seed.values()))
   ]
   found += [
-    _report.row(name, metric, values)
+    _report.row(
+      name, metric, values, paper=_class_published.control(comparable, name, metric)
+    )
     for name, measures in controls.items()
     for metric, values in measures.items()
   ]
@@ -222,7 +230,12 @@ def rows(
   ]
   if sum(len(of_seed) for name, of_seed in runs.items() if name != "softmax") > 3:
     found += [
-      _report.row(f"rank correlation with {first}", second, [value])
+      _report.row(
+        f"rank correlation with {first}",
+        second,
+        [value],
+        paper=_class_published.spearman(comparable, first, second),
+      )
       for first, table in _class_claims.spearman(runs).items()
       for second, value in table.items()
     ]

@@ -14,6 +14,7 @@ from experiments import (
   _article_trees,
   _class_claims,
   _class_network,
+  _class_published,
   _class_runs,
   _class_sets,
   _class_settings,
@@ -291,6 +292,22 @@ def test_claims_of_known_figures():
   some = _class_claims.claims(alone)
   assert [claim["id"] for claim in some] == ["K2", "K6", "K8"]
   assert all(claim["interval"] == [None, None] for claim in some)
+
+
+def test_printed_figures_stand_beside_their_own():
+  published = _class_published
+  own = "mean correlation, proxies"
+  assert published.spearman("cifar100", own, "AHD@5") == -0.886
+  assert published.spearman("nabirds", "top-5", "top-1") == -0.104
+  assert published.spearman("micro_s", "top-1", "AHD@1") is None  # lost
+  assert published.spearman("ndsb_plankton", own, "AHD@5") is None
+  for first in published.SPEARMAN:  # a correlation is the same both ways
+    for second in published.SPEARMAN[first]:
+      if first in published.SPEARMAN.get(second, {}):
+        assert published.SPEARMAN[second][first] == published.SPEARMAN[first][second]
+  means = "mean correlation, prototypes"
+  assert published.control("nabirds", "pixels", means) == 0.1740
+  assert published.control("nabirds", "pixels", f"{means}, diagonal out") is None
 
 
 def test_plans_and_missing_images():
