@@ -10,7 +10,7 @@ from jax import Array
 
 from experiments import _class_sets, _class_settings, _class_training
 from experiments._class_network import Settings
-from spherejax import hierarchy, metrics, prototypes, training
+from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5
 WITHOUT, LIVING = ", diagonal out", ", living"
@@ -199,14 +199,27 @@ def controls(
     "random points": (_class_training.chords(points), None),
     "pretrained weights" if settings.weights else "random weights": (untrained, there),
   }
-  if isinstance(study.train.images, np.ndarray):
-    pixels = study.train.images.reshape(len(labels), -1).astype(np.float32) / 255
-    means = prototypes.class_means(pixels, labels, classes, normalize="none").means
-    apart = jnp.linalg.norm(means[:, None] - means[None], axis=-1)
-    found["pixels"] = (apart, there)
-    unit, _ = _class_training.class_chords(pixels, labels, classes=classes)
-    found["normalised pixels"] = (unit, there)
+  raw, unit = _pixel_means(study.train, classes)
+  apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
+  found["pixels"] = (apart, there)
+  found["normalised pixels"] = (_class_training.chords(unit), there)
   return {
     name: correlations("prototypes", apart, related, where)
     for name, (apart, where) in found.items()
   }
+
+
+def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """[classes, pixels] each: means of the images, and of the images of norm 1."""
+  sums: Any = (0.0, 0.0)
+  done = 0
+  for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
+    left = len(images) - done  # the last batch is filled up
+    rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
+    own = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
+    norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    sums = tuple(a + own @ b for a, b in zip(sums, (rows, rows / norms), strict=True))
+    done += len(rows)
+  counts = np.maximum(np.bincount(images.labels, minlength=classes), 1)
+  raw, unit = (part / counts[:, None].astype(np.float32) for part in sums)
+  return raw, unit

@@ -13,6 +13,7 @@ from PIL import Image
 from experiments import (
   _article_trees,
   _class_claims,
+  _class_measures,
   _class_network,
   _class_published,
   _class_runs,
@@ -308,6 +309,21 @@ def test_printed_figures_stand_beside_their_own():
   means = "mean correlation, prototypes"
   assert published.control("nabirds", "pixels", means) == 0.1740
   assert published.control("nabirds", "pixels", f"{means}, diagonal out") is None
+
+
+def test_means_of_pixels_by_batches():
+  rng = np.random.default_rng(0)
+  pixels = rng.integers(0, 255, (1003, 2, 3, 1), np.uint8)
+  labels = rng.integers(0, 3, 1003)
+  images = data.from_arrays(pixels, labels, label_names="abcd")
+  raw, unit = _class_measures._pixel_means(images, 4)
+  flat = pixels.reshape(1003, 6) / 255
+  for label in range(3):
+    own = flat[labels == label]
+    np.testing.assert_allclose(raw[label], own.mean(0), rtol=1e-5)
+    own = own / np.linalg.norm(own, axis=1, keepdims=True)
+    np.testing.assert_allclose(unit[label], own.mean(0), rtol=1e-5)
+  assert (raw[3] == 0).all()  # no images, and left out of the correlation
 
 
 def test_plans_and_missing_images():
