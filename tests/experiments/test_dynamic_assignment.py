@@ -23,15 +23,9 @@ from experiments import (
 from spherejax import data, models
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("dynamic")
+def test_matching_again_brings_related_classes_together(tmp_path):
   preset = dynamic_assignment.PRESETS["smoke"]
-  return folder, dynamic_assignment.run(preset, folder, "smoke")
-
-
-def test_matching_again_brings_related_classes_together(smoke):
-  folder, content = smoke
+  content = dynamic_assignment.run(preset, tmp_path, "smoke")
   rows = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
   where = "superclass, linear, D = 3"
   gap = {name: rows[name, f"sibling gap, {where}"] for name in ("DL2P", "Static")}
@@ -47,20 +41,8 @@ def test_matching_again_brings_related_classes_together(smoke):
     "matrix.png", "prototypes.png", "cosines.png", "accuracy.png", "changes.png"
   ]  # fmt: skip
   for picture in content["pictures"]:
-    assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
   json.dumps(content)
-
-
-def test_the_same_command_gives_the_same_numbers_from_its_checkpoints(smoke):
-  folder, content = smoke
-  again = dynamic_assignment.part_b(dynamic_assignment.PRESETS["smoke"], folder)
-  for study in again:
-    for name, dim in study.methods():
-      metric = f"accuracy, {study.name}, D = {dim}"
-      (row,) = (
-        row for row in content["rows"] if (row["name"], row["metric"]) == (name, metric)
-      )
-      np.testing.assert_array_equal(study.runs.accuracy(name, dim), row["values"])
 
 
 def stand_in(classes: int = 4, each: int = 8, size: int = 32) -> data.Images:
