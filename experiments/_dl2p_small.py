@@ -119,7 +119,7 @@ def conduct(
   if not later:
     return study
   points = {
-    dim: study.runs.points[study.runs.best("PSC*", dim)]
+    dim: study.runs.points[study.runs.best("PSC*", dim)][..., :dim]
     for dim in dict.fromkeys(cell.dim for cell in later)
   }
   sets = {
