@@ -44,8 +44,7 @@ class Config:
   seed: int = 0
   """Everything random follows from it."""
   prototypes: tuple[tuple[int, int], ...] = (
-    (10, 9), (20, 19), (100, 99), (10, 3), (20, 5), (100, 10), (100, 25), (100, 50),
-    (100, 100),
+    (10, 9), (20, 19), (10, 3), (20, 5), (100, 10), (100, 25), (100, 50), (100, 100)
   )  # fmt: skip
   """Part A: numbers of prototypes and their dimensions."""
   prototype_seeds: int = 3
