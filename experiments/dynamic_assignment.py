@@ -4,10 +4,10 @@ Prototypes on the sphere are fixed before training; DL2P matches classes and pro
 again and again, so that related classes come to lie near each other. Part A looks at
 the prototypes alone, part B trains DL2P and its baselines: learned prototypes (PSC,
 PSC*), word vectors, HPN, a simplex (ETF, maximum separation), fixed prototypes under
-cross-entropy, and the control whose assignment stays (Static). Networks, dimensions,
-methods, rates and seeds of one data set are one vmapped program.
+cross-entropy, and the control whose assignment stays (Static). All dimensions, methods,
+rates and seeds of one network and data set are one vmapped program.
 
-    python -m experiments.dynamic_assignment                    # preset cpu
+    python -m experiments.dynamic_assignment                    # preset cpu: 20 min
     python -m experiments.dynamic_assignment --preset smoke     # seconds
     python -m experiments.dynamic_assignment --preset table-1   # as in the paper
 
