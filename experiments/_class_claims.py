@@ -36,6 +36,15 @@ def _paired(
   return [difference(*(runs[name][seed] for name in names)) for seed in seeds]
 
 
+def _claim(
+  name: str, statement: str, values: list[float], *, paper: str = PAPER
+) -> dict[str, Any]:
+  """A claim; one seed has no interval and decides nothing, whichever its sign."""
+  if len(values) == 1:
+    statement += " (one seed: undecided)"
+  return _report.claim(name, statement, values, paper=paper)
+
+
 def claims(runs: Runs) -> list[dict[str, Any]]:
   """Every claim that the trained settings speak to, K2 to K11."""
   found = []
@@ -45,7 +54,7 @@ def claims(runs: Runs) -> list[dict[str, Any]]:
   ) -> None:
     values = _paired(runs, names, difference)
     if values:
-      found.append(_report.claim(name, statement, values, paper=PAPER))
+      found.append(_claim(name, statement, values))
 
   pair = ["normface", "proxydr"]
   add(
@@ -127,7 +136,7 @@ def _extremes(runs: Runs) -> list[dict[str, Any]]:
       title = SETTINGS[name].title
       among = "all settings" if name == "softmax" else "those of metric learning"
       statement = f"{measure}: {title} has the {word} of {among}"
-      found.append(_report.claim(f"{id_}-{measure}", statement, values, paper=PAPER))
+      found.append(_claim(f"{id_}-{measure}", statement, values))
   return found
 
 
@@ -163,7 +172,7 @@ def spearman_claims(runs: Runs) -> list[dict[str, Any]]:
     return []
   tables = [spearman(own, [seed])[PROXIES] for seed in seeds]
   return [
-    _report.claim(
+    _claim(
       f"K11-{measure}",
       f"over the settings, the proxies' mean correlation and {measure} have a "
       f"{'positive' if sign > 0 else 'negative'} rank correlation",
@@ -180,7 +189,10 @@ def control_claims(
   """K10: untrained features and pixels follow the tree more than chance does."""
   found = []
   chance = np.array(controls["random distances"][PROTOTYPES])
-  for name, id_ in (("random weights", "K10"), ("normalised pixels", "K10b")):
+  # The article's sets have no sizes of the images beside them.
+  alone = "random weights, images alone"
+  weights = alone if alone in controls else "random weights"
+  for name, id_ in ((weights, "K10"), ("normalised pixels", "K10b")):
     if name in controls:
       found.append(
         _report.claim(

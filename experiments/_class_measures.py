@@ -13,6 +13,7 @@ from experiments._class_network import Settings
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5
+
 WITHOUT, LIVING = ", diagonal out", ", living"
 
 
@@ -191,14 +192,23 @@ def controls(
   distance_key, point_key = jax.random.split(key)
   random = jax.random.uniform(distance_key, (classes, classes))
   points = jax.random.normal(point_key, (classes, dim))
-  features = _class_training.embed(variables, study.train, settings)
   labels = study.train.labels
-  untrained, there = _class_training.class_chords(features, labels, classes=classes)
+
+  def untrained(variables: Any) -> tuple[Array, Array]:
+    features = _class_training.embed(variables, study.train, settings)
+    return _class_training.class_chords(features, labels, classes=classes)
+
+  apart, there = untrained(variables)
   found = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
     "random points": (_class_training.chords(points), None),
-    "pretrained weights" if settings.weights else "random weights": (untrained, there),
+    "pretrained weights" if settings.weights else "random weights": (apart, there),
   }
+  params = variables["params"]
+  if "size" in params:
+    # Untrained, the layer of the sizes is louder than the images.
+    alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
+    found["random weights, images alone"] = untrained(variables | {"params": alone})
   raw, unit = _pixel_means(study.train, classes)
   apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
   found["pixels"] = (apart, there)

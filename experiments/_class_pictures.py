@@ -51,8 +51,9 @@ def bars(runs: _class_claims.Runs) -> Figure:
     for place, each in zip(places, values, strict=True):
       axes.plot(each, [place] * len(each), "o", color="white", markeredgecolor="black",
                 markersize=3, markeredgewidth=0.6)  # fmt: skip
-    low = min(min(each) for each in values)
-    high = max(max(each) for each in values)
+    known = [x for each in values for x in each]
+    known += [x for end in ends for x in (end.low, end.high) if np.isfinite(x)]
+    low, high = min(known), max(known)
     axes.set_xlim(max(0, low - 0.6 * (high - low)), high + 0.1 * (high - low))
     axes.set_title(measure.replace("mean correlation, ", "correlation, "), fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
@@ -66,18 +67,18 @@ def bars(runs: _class_claims.Runs) -> Figure:
 
 def curves(found: Mapping[str, list[dict[str, list[float]]]]) -> dict[str, Figure]:
   """Accuracy and mean correlations after every epoch."""
-  return {
-    f"curve-{name.split()[-1]}": plotting.training_curves(
-      {
-        SETTINGS[key].title: [run[name] for run in of_seed]
-        for key, of_seed in found.items()
-        if key in FOLLOWED
-      },
-      xlabel="epoch",
-      ylabel=name,
-    )
-    for name in CURVES
-  }
+  figures = {}
+  for name in CURVES:
+    # Proxies after the tree stay where they are.
+    moving = {
+      SETTINGS[key].title: [run[name] for run in of_seed]
+      for key, of_seed in found.items()
+      if key in FOLLOWED and (name != PROXIES or SETTINGS[key].proxies != "mds")
+    }
+    if moving:
+      file = f"curve-{name.split()[-1]}"
+      figures[file] = plotting.training_curves(moving, xlabel="epoch", ylabel=name)
+  return figures
 
 
 def similarity_maps(

@@ -42,6 +42,12 @@ def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
   assert abs(figures["ProxyDR", correlation]) < 0.2
   assert figures["normalised pixels", "mean correlation, prototypes"] > 0.2
   assert abs(figures["random points", "mean correlation, prototypes"]) < 0.15
+  # The untrained layer of the sizes hides the images.
+  alone, both = (
+    figures[name, "mean correlation, prototypes"]
+    for name in ("random weights, images alone", "random weights")
+  )
+  assert alone > both + 0.05
   assert figures["ProxyDR", "top-1"] > 3 / 121
   for name in ("ProxyDR", "ProxyDR MDS"):
     error = 1 - figures[name, "top-1"]
