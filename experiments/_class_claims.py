@@ -92,7 +92,7 @@ def claims(runs: Runs) -> list[dict[str, Any]]:
     )
   add(
     "K6",
-    f"top-1: |NormFace - ProxyDR| < {KEEPS}, both standard",
+    f"top-1: NormFace and ProxyDR differ by less than {KEEPS}, both standard",
     pair,
     lambda n, p: KEEPS - abs(n["top-1"] - p["top-1"]),
   )
