@@ -1,5 +1,6 @@
 """What the trees of DIST, article IV, give without any training."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -19,40 +20,57 @@ TREES = {
 DIM = 128
 
 
-def proxies_after_trees(seeds: range, steps: int) -> list[dict[str, Any]]:
-  """Proxies by least stress, from several starts: the table of the article."""
+def article_trees(
+  seeds: range, steps: int, laid_out: Sequence[str]
+) -> list[dict[str, Any]]:
+  """What the article's trees allow, and for some of them the proxies laid out."""
   rows = []
-  for name, (notation, lifeless, paper, paper_living) in TREES.items():
+  for name, (notation, lifeless, *papers) in TREES.items():
     tree = hierarchy.from_paths(_article_trees.paths(notation))
     living = np.ones(len(tree.classes), bool)
     if lifeless:
       living = ~hierarchy.classes_below(tree, lifeless)
     related = _class_measures.relations(tree, living)
-    found = [
-      prototypes.hierarchical_prototypes(
-        related.similarities, DIM, key=jax.random.key(seed), steps=steps
-      )
-      for seed in seeds
-    ]
-    figures = [
-      _class_measures.correlations(
-        "proxies", _class_training.chords(each.prototypes), related
-      )
-      for each in found
-    ]
     title = f"MDS of {name}"
-    rows.append(_report.row(title, "stress", [float(each.stress) for each in found]))
-    for metric in figures[0]:
-      values = [each[metric] for each in figures]
-      said = paper if metric == "mean correlation, proxies" else None
-      said = paper_living if metric.endswith("living") else said
-      rows.append(_report.row(title, metric, values, paper=said))
+    if name in laid_out:
+      rows += _laid_out(title, related, seeds, steps, papers)
     rows += [
       _report.row(title, metric, [value])
       for metric, value in _class_measures.ceilings(related).items()
     ]
     rows += _joined(title, tree, related.distances)
   return rows
+
+
+def _laid_out(
+  title: str,
+  related: _class_measures.Relations,
+  seeds: range,
+  steps: int,
+  papers: Sequence[float | None],
+) -> list[dict[str, Any]]:
+  """Proxies by least stress from several starts, as in the article's table."""
+  found = [
+    prototypes.hierarchical_prototypes(
+      related.similarities, DIM, key=jax.random.key(seed), steps=steps
+    )
+    for seed in seeds
+  ]
+  figures = [
+    _class_measures.correlations(
+      "proxies", _class_training.chords(each.prototypes), related
+    )
+    for each in found
+  ]
+  name = "mean correlation, proxies"
+  printed: dict[str, float | None] = {name: papers[0], f"{name}, living": papers[1]}
+  rows = [_report.row(title, "stress", [float(each.stress) for each in found])]
+  return rows + [
+    _report.row(
+      title, metric, [each[metric] for each in figures], paper=printed.get(metric)
+    )
+    for metric in figures[0]
+  ]
 
 
 def _joined(

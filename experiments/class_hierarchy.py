@@ -81,6 +81,8 @@ class Config(_class_network.Settings):
   """Run every setting with every seed."""
   mds_steps: int = 1000
   """Steps that lay out the proxies after the tree."""
+  trees: tuple[str, ...] = tuple(_class_exact.TREES)
+  """Of the article's trees those whose proxies are laid out, too."""
 
 
 FULL = _class_network.Rates(learning_rate=1e-4, scale_rate=1e-4)
@@ -98,6 +100,7 @@ PRESETS = {
     seeds=1,
     once=(),
     mds_steps=200,
+    trees=("CIFAR-100",),
   ),
   "full": Config(
     data="cifar100",
@@ -172,7 +175,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for name, of_seed in runs.items()
   }
   firsts = {name: done[name, config.seed].outcome for name in config.settings}
-  exact = _class_exact.proxies_after_trees(seeds, config.mds_steps)
+  exact = _class_exact.article_trees(seeds, config.mds_steps, config.trees)
   controls = {
     name: {
       metric: [found[name][metric] for found in untrained]
