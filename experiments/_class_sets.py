@@ -5,7 +5,6 @@ sets of DIST, article IV, are folders below `folder`, named as the set, with a
 sub-folder for each class; NABirds is its own folder there, as it is distributed.
 """
 
-import os
 import pathlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 from PIL import Image
 
-from experiments import _article_trees, _pooled_network
+from experiments import _article_trees, _beside, _pooled_network
 from spherejax import data, hierarchy
 
 
@@ -117,11 +116,7 @@ def _tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
     return with_classes(
       hierarchy.from_paths(_article_trees.paths(SOURCES[name].notation)), classes
     )
-  root = pathlib.Path(os.environ["TFDS_DATA_DIR"], name)
-  path = max(root.glob("*/hierarchy.csv"), default=None)
-  if path is None:
-    raise SystemExit(f"the tree of {name} is read from {root}/*/hierarchy.csv: missing")
-  return hierarchy.from_csv(path, classes=classes)
+  return hierarchy.from_csv(_beside.beside(name, "hierarchy.csv"), classes=classes)
 
 
 def with_classes(
