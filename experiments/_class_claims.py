@@ -195,10 +195,10 @@ def control_claims(
   for name, id_ in ((weights, "K10"), ("normalised pixels", "K10b")):
     if name in controls:
       found.append(
-        _report.claim(
+        _claim(
           id_,
           f"mean correlation of the prototypes: {name} > random distances",
-          np.array(controls[name][PROTOTYPES]) - chance,
+          (np.array(controls[name][PROTOTYPES]) - chance).tolist(),
           paper=f"{PAPER}, table 2",
         )
       )
