@@ -144,14 +144,20 @@ def train(
   return Trained(result.best, curves)
 
 
+def _look(
+  settings: Settings, images: data.Images, state: training.TrainState
+) -> tuple[np.ndarray, _class_settings.Head]:
+  features = embed(state.variables(), images, settings)
+  return features, _class_settings.head(state.params, state.batch_stats, settings.rates)
+
+
 def _evaluate(
   settings: Settings,
   setting: _class_settings.Setting,
   images: data.Images,
   state: training.TrainState,
 ) -> dict[str, float]:
-  features = embed(state.variables(), images, settings)
-  classifier = _class_settings.head(state.params, state.batch_stats, settings.rates)
+  features, classifier = _look(settings, images, state)
   scores = _class_settings.logits(features, classifier, loss=setting.loss)
   return {
     "validation top-1": float(metrics.top_k(scores, images.labels).mean()),
@@ -165,8 +171,7 @@ def _correlations(
   class_distances: np.ndarray,
   state: training.TrainState,
 ) -> dict[str, float]:
-  features = embed(state.variables(), images, settings)
-  classifier = _class_settings.head(state.params, state.batch_stats, settings.rates)
+  features, classifier = _look(settings, images, state)
   apart, there = class_chords(features, images.labels, classes=len(class_distances))
   proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
   means = metrics.mean_correlation(apart, class_distances, where=there)

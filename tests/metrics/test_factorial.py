@@ -5,46 +5,25 @@ import itertools
 import numpy as np
 import pytest
 
+from experiments._screening_design import BY_HAND, LEVELS, TABLE
 from spherejax import metrics
-
-# m, mass, inverse temperature, weight of the zero-shot loss; MAP@R with C2, ProxyNCA++.
-TABLE = np.array(
-  [
-    [16, 0.3, 0.5, 0.1, 40.63, 40.59],
-    [16, 0.7, 0.5, 0.5, 40.41, 40.34],
-    [128, 0.3, 0.5, 0.5, 40.22, 40.35],
-    [128, 0.7, 0.5, 0.1, 40.07, 40.85],
-    [16, 0.3, 20, 0.5, 36.11, 40.51],
-    [16, 0.7, 20, 0.1, 39.11, 39.88],
-    [128, 0.3, 20, 0.1, 39.61, 39.12],
-    [128, 0.7, 20, 0.5, 35.36, 39.92],
-  ]
-)
-NAMES = ("m", "mu", "beta", "lambda")
 
 
 def test_published_screening():
-  design = dict(zip(NAMES, TABLE.T[:4], strict=True))
+  design = dict(zip(LEVELS, TABLE.T[:4], strict=True))
   effects = metrics.factorial_effects(design, TABLE[:, 4:])
-  expected = {
-    ("m",): (-0.25, -0.27),
-    ("mu",): (-0.41, 0.11),
-    ("beta",): (-2.79, -0.68),
-    ("lambda",): (-1.83, 0.17),
-    ("m", "mu"): (-1.80, 0.55),
-    ("m", "beta"): (0.13, -0.41),
-    ("m", "lambda"): (-0.22, -0.02),
-  }
-  for word, values in expected.items():
+  for word, values in BY_HAND.items():
     np.testing.assert_allclose(effects[word].value, values, atol=0.0051)
   # Main effects are clear of interactions; these are confounded in pairs.
-  assert all(effects[(name,)].aliases == {} for name in NAMES)
-  assert effects["m", "mu"].aliases == {("beta", "lambda"): 1}
-  assert effects["m", "beta"].aliases == {("mu", "lambda"): 1}
-  assert effects["m", "lambda"].aliases == {("mu", "beta"): 1}
-  np.testing.assert_array_equal(
-    effects["beta", "lambda"].value, effects["m", "mu"].value
-  )
+  assert all(effects[(name,)].aliases == {} for name in LEVELS)
+  number, mass, sharpness, weight = LEVELS
+  for pair, other in (
+    ((number, mass), (sharpness, weight)),
+    ((number, sharpness), (mass, weight)),
+    ((number, weight), (mass, sharpness)),
+  ):
+    assert effects[pair].aliases == {other: 1}
+    np.testing.assert_array_equal(effects[pair].value, effects[other].value)
 
 
 def test_coefficients_of_a_full_design_are_recovered():

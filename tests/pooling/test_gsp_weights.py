@@ -16,6 +16,7 @@ from scipy import optimize
 from scipy.special import logsumexp
 
 from spherejax import pooling
+from spherejax.pooling import _gsp_weights
 
 weigh = jax.jit(pooling.gsp_weights)
 
@@ -366,3 +367,13 @@ def test_errors(unchecked):
       solve(jnp.ones((2, 3), jnp.int32))
   with pytest.raises(ValueError, match=r"steps .* got 0"):
     pooling.gsp_fixed_point(costs, steps=0)
+
+
+@pytest.mark.parametrize("solver", ["newton", "fixed_point"])
+def test_a_second_call_outside_jit_traces_nothing(solver):
+  features, prototypes = np.ones((3, 7, 2), np.float32), np.eye(2, dtype=np.float32)
+  traced = []
+  for _ in range(2):
+    pooling.gsp(features, prototypes, solver=solver, steps=3)
+    traced.append(_gsp_weights.transport._cache_size())
+  assert traced[0] == traced[1] > 0
