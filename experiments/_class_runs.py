@@ -88,7 +88,7 @@ def train(
 ) -> Finished:
   """One training and its measures, or what was kept of it."""
   # What changes this training; the rest says which others there are.
-  others = {"settings": (), "once": (), "all": False, "seeds": 0, "trees": ()}
+  others = {"settings": (), "seeds": 0, "trees": ()}
   settings = dataclasses.asdict(config) | others
   done = _restore(path, settings)
   if done is not None:

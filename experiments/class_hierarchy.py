@@ -5,8 +5,7 @@ moving averages (EMA), a scale that follows the training (dynamic), and proxies 
 out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # plankton, 46 min
-    python -m experiments.class_hierarchy --all              # 3 seeds of every setting
+    python -m experiments.class_hierarchy                    # plankton
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
     python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
@@ -75,10 +74,6 @@ class Config(_class_network.Settings):
   """Ways to train."""
   seeds: int = 3
   """Runs of each, each with another division of the images and another start."""
-  once: tuple[Name, ...] = ("softmax", "normface-dynamic", "proxydr-dynamic", "corr")
-  """Settings that are run with the first seed only, without --all."""
-  all: bool = False
-  """Run every setting with every seed."""
   mds_steps: int = 1000
   """Steps that lay out the proxies after the tree."""
   trees: tuple[str, ...] = tuple(_class_exact.TREES)
@@ -98,7 +93,6 @@ PRESETS = {
     epochs=1,
     settings=("proxydr", "proxydr-mds"),
     seeds=1,
-    once=(),
     mds_steps=200,
     trees=("CIFAR-100",),
   ),
@@ -117,7 +111,6 @@ PRESETS = {
     rates=FULL,
     settings=ALL,
     seeds=5,
-    once=(),
   ),
 }
 
@@ -138,7 +131,6 @@ def plan(config: Config) -> list[tuple[str, int]]:
     (name, seed)
     for seed in range(config.seed, config.seed + config.seeds)
     for name in config.settings
-    if config.all or seed == config.seed or name not in config.once
   ]
 
 
