@@ -21,37 +21,62 @@ page is made by `python -m experiments.results_page` from the files in `docs/res
 """
 
 
+def _claims(content: dict) -> str:
+  name = content["experiment"]
+  lines = [
+    f"| `{claim['id']}` | {claim['paper']} | {claim['statement']} | "
+    f"{claim['value']:.3f} | {_report.interval_text(claim['interval'])} | "
+    f"{claim['n']} | {claim['verdict']} |"
+    for claim in content["claims"]
+  ]
+  return (
+    f"### {name}\n\n"
+    f"`{content['command']}`: {content['seconds']:g} s on {content['cores']} cores "
+    f"({content['device']}), jax {content['versions']['jax']}; "
+    f"[all settings and values](results/{name}.json).\n\n"
+    "| claim | paper | statement | difference | 95 % interval | seeds | verdict |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
+  )
+
+
+def _figures(content: dict) -> str:
+  lines = [
+    f"| {row['name']} | {row['metric']} | {row['mean']:.3f} | "
+    f"{_report.interval_text(row['interval'])} | "
+    f"{'-' if row['paper'] is None else row['paper']} |"
+    for row in content["rows"]
+  ]
+  return (
+    f"### Figures of {content['experiment']}\n\n"
+    "| variant | measure | mean | 95 % interval | paper |\n"
+    "| --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
+  )
+
+
 def page(results: list[dict]) -> str:
-  """The page's text."""
-  parts = [HEADER]
+  """The page's text: how many claims came out, each claim, each figure."""
+  lines = []
   for content in results:
-    name = content["experiment"]
-    parts.append(
-      f"## {name}\n\n`{content['command']}`: {content['seconds']:g} s on "
-      f"{content['cores']} cores ({content['device']}), jax "
-      f"{content['versions']['jax']}; [all settings and values](results/{name}.json).\n"
+    verdicts = [claim["verdict"] for claim in content["claims"]]
+    missed = [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
+    lines.append(
+      f"| {content['experiment']} | {verdicts.count('reproduced')} of {len(verdicts)} "
+      f"| {', '.join(f'`{name}`' for name in missed)} |"
     )
-    claims = [
-      f"| `{claim['id']}` | {claim['paper']} | {claim['statement']} | "
-      f"{claim['value']:.3f} | {_report.interval_text(claim['interval'])} | "
-      f"{claim['n']} | {claim['verdict']} |"
-      for claim in content["claims"]
+  overview = (
+    "| experiment | claims reproduced | not reproduced at this scale |\n"
+    "| --- | --- | --- |\n" + "\n".join(lines) + "\n"
+  )
+  return "\n".join(
+    [
+      HEADER,
+      overview,
+      "## Claims\n",
+      *map(_claims, results),
+      "## Figures\n",
+      *map(_figures, results),
     ]
-    parts.append(
-      "| claim | paper | statement | difference | 95 % interval | seeds | verdict |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(claims) + "\n"
-    )
-    rows = [
-      f"| {row['name']} | {row['metric']} | {row['mean']:.3f} | "
-      f"{_report.interval_text(row['interval'])} | "
-      f"{'-' if row['paper'] is None else row['paper']} |"
-      for row in content["rows"]
-    ]
-    parts.append(
-      "| variant | measure | mean | 95 % interval | paper |\n"
-      "| --- | --- | --- | --- | --- |\n" + "\n".join(rows) + "\n"
-    )
-  return "\n".join(parts)
+  )
 
 
 def main() -> None:
