@@ -140,6 +140,8 @@ NO_OPERATORS = {
   "solvers.host_linear_assignment",
   "solvers.linear_assignment",
   "solvers.newton",
+  "solvers.project_ball",
+  "solvers.project_halfspace",
   "solvers.sinkhorn",
   "solvers.sphere_mds",
 }

@@ -1,7 +1,8 @@
 """Solvers that report how well they converged.
 
-Roots and fixed points have implicit derivatives; transport is differentiated through
-its steps; scaling of distances has none. An assignment's duals certify it.
+Roots, fixed points and projections onto balls have implicit derivatives; transport is
+differentiated through its steps; scaling of distances has none. An assignment's duals
+certify it.
 """
 
 from spherejax.solvers._assignment import Assignment as Assignment
@@ -15,12 +16,16 @@ from spherejax.solvers._mds import SphereMDSResult as SphereMDSResult
 from spherejax.solvers._mds import sphere_mds as sphere_mds
 from spherejax.solvers._newton import RootResult as RootResult
 from spherejax.solvers._newton import newton as newton
+from spherejax.solvers._projection import HalfspaceResult as HalfspaceResult
+from spherejax.solvers._projection import project_ball as project_ball
+from spherejax.solvers._projection import project_halfspace as project_halfspace
 from spherejax.solvers._sinkhorn import SinkhornResult as SinkhornResult
 from spherejax.solvers._sinkhorn import sinkhorn as sinkhorn
 
 __all__ = [
   "Assignment",
   "FixedPointResult",
+  "HalfspaceResult",
   "RootResult",
   "SinkhornResult",
   "SphereMDSResult",
@@ -28,6 +33,8 @@ __all__ = [
   "host_linear_assignment",
   "linear_assignment",
   "newton",
+  "project_ball",
+  "project_halfspace",
   "sinkhorn",
   "sphere_mds",
 ]

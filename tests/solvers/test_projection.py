@@ -1,0 +1,272 @@
+"""Projections onto ball and box, moves to a half-space: against QP, LP and duals."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from scipy.optimize import linprog, minimize
+
+from spherejax import solvers
+
+NORMS = ("linf", "l2", "l1")
+ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
+COUNT, SIZE = 300, 6
+RANDOM = np.random.default_rng(0)
+LOW, HIGH = -1.0, 1.5
+
+
+def instances(seed):
+  """Centres inside and on faces of the box, points with ties, many radii."""
+  random = np.random.default_rng(seed)
+  center = random.uniform(LOW, HIGH, (COUNT, SIZE))
+  center = np.where(random.random(center.shape) < 0.2, HIGH, center)
+  center = np.where(random.random(center.shape) < 0.2, LOW, center)
+  delta = random.normal(size=(COUNT, SIZE)) * random.choice([0.1, 1, 5], (COUNT, 1))
+  ties = random.random(delta.shape) < 0.3
+  delta = np.where(ties, np.round(delta), delta)
+  return center, delta, random.uniform(0.05, 3, COUNT)
+
+
+def projected(norm, dtype=np.float64):
+  def one(point, center, epsilon):
+    return solvers.project_ball(
+      point, center, epsilon, norm=norm, low=dtype(LOW), high=dtype(HIGH)
+    )
+
+  return jax.jit(jax.vmap(one))
+
+
+def by_duals(point, center, epsilon, norm):
+  """200 halvings of the multiplier of the ball; the box is closed form."""
+  delta = point - center
+  size = np.abs(delta)
+  room = np.where(delta > 0, HIGH - center, np.where(delta < 0, center - LOW, 0))
+
+  def move(t):
+    if norm == "linf":
+      return np.minimum(np.minimum(size, t), room)
+    shrunk = size / (1 + t) if norm == "l2" else np.maximum(size - t, 0)
+    return np.minimum(shrunk, room)
+
+  if norm == "linf":
+    return center + np.sign(delta) * move(epsilon)
+  low, high = 0.0, 1e6
+  for _ in range(200):
+    middle = (low + high) / 2
+    outside = np.linalg.norm(move(middle), ORDER[norm]) > epsilon
+    low, high = (middle, high) if outside else (low, middle)
+  return center + np.sign(delta) * move(high if low else 0.0)
+
+
+def by_program(point, center, epsilon, norm):
+  """The quadratic program itself, moves split into both signs."""
+
+  def objective(v):
+    z = center + v[:SIZE] - v[SIZE:]
+    return np.sum((z - point) ** 2), np.concatenate([2 * (z - point), 2 * (point - z)])
+
+  if norm == "l1":
+    inside = {"type": "ineq", "fun": lambda v: epsilon - v.sum()}
+  else:
+    inside = {
+      "type": "ineq",
+      "fun": lambda v: epsilon**2 - np.sum((v[:SIZE] - v[SIZE:]) ** 2),
+    }
+  bounds = [(0, h) for h in HIGH - center] + [(0, h) for h in center - LOW]
+  found = minimize(
+    objective,
+    np.zeros(2 * SIZE),
+    jac=True,
+    bounds=bounds,
+    constraints=[inside],
+    method="SLSQP",
+    options={"ftol": 1e-13, "maxiter": 300},
+  )
+  return center + found.x[:SIZE] - found.x[SIZE:]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_projection_is_the_optimum(norm, x64):
+  center, delta, epsilon = instances(1)
+  point = center + delta
+  found = np.asarray(projected(norm)(point, center, epsilon))
+  for i in range(COUNT):
+    expected = by_duals(point[i], center[i], epsilon[i], norm)
+    np.testing.assert_allclose(found[i], expected, rtol=0, atol=1e-12)
+  assert np.all(np.linalg.norm(found - center, ORDER[norm], 1) <= epsilon * (1 + 1e-12))
+  assert np.all((found >= LOW) & (found <= HIGH))
+  if norm == "linf":
+    return
+  for i in range(40):
+    z = by_program(point[i], center[i], epsilon[i], norm)
+    best = np.sum((z - point[i]) ** 2)
+    np.testing.assert_allclose(
+      np.sum((found[i] - point[i]) ** 2), best, rtol=1e-6, atol=1e-20
+    )
+  # Scaling to the ball and clipping is no projection.
+  ball = np.stack([by_duals_without_box(d, e, norm) for d, e in zip(delta, epsilon)])  # noqa: B905
+  clipped = np.clip(center + ball, LOW, HIGH)
+  further = np.linalg.norm(clipped - point, axis=1) - np.linalg.norm(
+    found - point, axis=1
+  )
+  assert further.min() > -1e-9
+  assert further.max() > 0.1
+
+
+def by_duals_without_box(delta, epsilon, norm):
+  size = np.abs(delta)
+  if norm == "l2":
+    return delta * min(1, epsilon / max(np.linalg.norm(delta), 1e-300))
+  if size.sum() <= epsilon or epsilon == 0:
+    return delta * (epsilon > 0)
+  ordered = np.sort(size)[::-1]
+  shrink = (np.cumsum(ordered) - epsilon) / np.arange(1, SIZE + 1)
+  last = np.nonzero(ordered > shrink)[0][-1]
+  return np.sign(delta) * np.maximum(size - shrink[last], 0)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_float32_projection_is_idempotent_and_nonexpansive(norm):
+  project = projected(norm, np.float32)
+  center, delta, epsilon = (x.astype(np.float32) for x in instances(2))
+  first = center + delta
+  second = first + np.float32(0.3) * RANDOM.normal(size=first.shape).astype(np.float32)
+  one, two = (np.asarray(project(x, center, epsilon)) for x in (first, second))
+  np.testing.assert_allclose(project(one, center, epsilon), one, rtol=0, atol=2e-6)
+  apart = np.linalg.norm(one - two, axis=1)
+  assert np.all(apart <= np.linalg.norm(first - second, axis=1) * (1 + 1e-5) + 1e-6)
+  norms = np.linalg.norm(one.astype(np.float64) - center, ORDER[norm], 1)
+  assert np.all(norms <= epsilon * (1 + 2e-6))
+  for i in range(COUNT):
+    expected = by_duals(
+      *(x[i].astype(np.float64) for x in (first, center)), epsilon[i], norm
+    )
+    np.testing.assert_allclose(one[i], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_projection_without_a_box_and_with_no_radius(norm, x64):
+  _, delta, epsilon = instances(3)
+  epsilon[:10] = 0
+  delta[5:15] = 0
+  delta[20] *= 1e-30
+  delta[21] *= 1e4
+  project = jax.jit(jax.vmap(lambda p, c, e: solvers.project_ball(p, c, e, norm=norm)))
+  found = project(delta, np.zeros_like(delta), epsilon)
+  for i in range(COUNT):
+    expected = by_duals_without_box(delta[i], epsilon[i], norm)
+    np.testing.assert_allclose(found[i], expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["l2", "l1"])
+def test_derivatives_of_a_projection(norm, x64):
+  """Some entries free, some at the box, some at zero."""
+  center = jnp.array([0.0, 1.2, -0.9, 0.3])
+  point = jnp.array([2.0, 3.0, -3.5, 0.35])
+
+  def project(point, center, epsilon, low, high):
+    return solvers.project_ball(point, center, epsilon, norm=norm, low=low, high=high)
+
+  arguments = (point, center, jnp.float64(1.1), jnp.float64(LOW), jnp.float64(HIGH))
+  moved = project(*arguments) - center
+  assert np.sum(np.isclose(project(*arguments), HIGH)) == 1
+  np.testing.assert_allclose(np.linalg.norm(moved, ORDER[norm]), 1.1)
+  check_grads(jax.jit(project), arguments, 1, modes=("fwd", "rev"))
+  unbounded = jax.jit(lambda p: solvers.project_ball(p, center, 1.1, norm=norm))
+  check_grads(unbounded, (point,), 1, modes=("fwd", "rev"))
+
+
+def least_move(point, normal, offset, norm):
+  """A linear program, or the quadratic one by its dual; inf if there is none."""
+  room = np.where(normal > 0, HIGH - point, np.where(normal < 0, point - LOW, 0))
+  missing = -(normal @ point + offset)
+  if missing <= 0:
+    return 0.0
+  if np.abs(normal) @ room < missing:
+    return np.inf
+  if norm == "l2":
+    low, high = 0.0, 1e9
+    for _ in range(300):
+      middle = (low + high) / 2
+      enough = np.abs(normal) @ np.minimum(middle * np.abs(normal), room) >= missing
+      low, high = (low, middle) if enough else (middle, high)
+    return np.linalg.norm(np.minimum(high * np.abs(normal), room))
+  if norm == "l1":
+    found = linprog(
+      np.ones(2 * SIZE),
+      A_ub=[np.concatenate([-normal, normal])],
+      b_ub=[-missing],
+      bounds=[(0, h) for h in HIGH - point] + [(0, h) for h in point - LOW],
+    )
+    return found.fun
+  rows = np.block(
+    [[np.eye(SIZE), -np.ones((SIZE, 1))], [-np.eye(SIZE), -np.ones((SIZE, 1))]]
+  )
+  found = linprog(
+    np.append(np.zeros(SIZE), 1),
+    A_ub=np.vstack([np.append(-normal, 0), rows]),
+    b_ub=np.append(-missing, np.zeros(2 * SIZE)),
+    bounds=[(LOW - x, HIGH - x) for x in point] + [(0, None)],
+  )
+  return found.fun
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_move_to_a_halfspace_is_the_least(norm, x64):
+  point, normal, offset = instances(4)
+  offset = offset - 3
+  normal[:8] *= 1e-25
+  offset[:8] = -1e-26
+  normal[8] = 0
+  offset[8] = -1
+  move = jax.jit(
+    jax.vmap(
+      lambda x, w, b: solvers.project_halfspace(x, w, b, norm=norm, low=LOW, high=HIGH)
+    )
+  )
+  found = move(point, normal, offset)
+  scale = np.where(np.arange(COUNT) < 8, 1e25, 1)[:, None]
+  expected = np.array(
+    [
+      least_move(x, w, b, norm)
+      for x, w, b in zip(point, normal * scale, offset * scale[:, 0], strict=True)
+    ]
+  )
+  assert 20 < np.sum(np.isinf(expected)) < 200
+  np.testing.assert_allclose(found.distance, expected, rtol=1e-7, atol=1e-9)
+  np.testing.assert_array_equal(found.feasible, np.isfinite(expected))
+  moved = np.asarray(found.value) - point
+  height = np.sum(normal * found.value, axis=1) + offset
+  far = np.isfinite(expected)
+  assert np.all(height[far] * scale[far, 0] >= -1e-9)
+  np.testing.assert_allclose(
+    np.linalg.norm(moved[far], ORDER[norm], 1), expected[far], rtol=1e-9, atol=1e-12
+  )
+  corner = np.where(normal > 0, HIGH, np.where(normal < 0, LOW, point))
+  np.testing.assert_allclose(np.asarray(found.value)[~far], corner[~far], rtol=1e-15)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_move_without_a_box_is_the_dual_norm(norm, x64):
+  point, normal, _ = instances(5)
+  dual = {"linf": 1, "l2": 2, "l1": np.inf}[norm]
+  move = jax.jit(
+    jax.vmap(lambda x, w: solvers.project_halfspace(x, w, -9.0, norm=norm))
+  )
+  found = move(point, normal)
+  missing = np.maximum(9 - np.sum(normal * point, axis=1), 0)
+  expected = missing / np.linalg.norm(normal, dual, 1)
+  np.testing.assert_allclose(found.distance, expected, rtol=1e-9)
+
+
+def test_wrong_arguments_are_named(unchecked):
+  x = jnp.zeros(3)
+  with pytest.raises(ValueError, match=r"epsilon .* got -1"):
+    solvers.project_ball(x, x, -1.0)
+  with pytest.raises(ValueError, match=r"norm must be one of .* got 'l3'"):
+    solvers.project_ball(x, x, 1.0, norm="l3")
+  with pytest.raises(ValueError, match=r"center .* got \(2,\)"):
+    solvers.project_ball(x, x[:2], 1.0)
+  with pytest.raises(TypeError, match=r"normal .* int32"):
+    solvers.project_halfspace(x, jnp.ones(3, int), 1.0)
