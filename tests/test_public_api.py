@@ -66,6 +66,8 @@ ROWS: dict[str, Row] = {
   "distances.pairwise_chordal": Row(XY),
   "distances.pairwise_angle": Row(XY),
   "distances.pairwise_poincare": Row(BALL, numbers=CURVED),
+  "distances.lp_norm": Row(X, {"norm": np.inf}),
+  "distances.pairwise_lp": Row(XY, {"norm": 1}),
   "distances.mobius_add": Row(BALL, numbers=CURVED),
   "distances.poincare_exp": Row(BASE, numbers=CURVED),
   "distances.poincare_log": Row(POINT, numbers=CURVED),
@@ -110,6 +112,7 @@ ROWS: dict[str, Row] = {
 
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
+  "distances.k_nearest",
   "prototypes.annealed_prototypes",
   "prototypes.assign_prototypes",
   "prototypes.assignment_alignment",

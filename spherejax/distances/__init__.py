@@ -23,6 +23,10 @@ from spherejax.distances._euclidean import (
   pairwise_squared_euclidean as pairwise_squared_euclidean,
 )
 from spherejax.distances._euclidean import squared_euclidean as squared_euclidean
+from spherejax.distances._lp import Neighbours as Neighbours
+from spherejax.distances._lp import k_nearest as k_nearest
+from spherejax.distances._lp import lp_norm as lp_norm
+from spherejax.distances._lp import pairwise_lp as pairwise_lp
 from spherejax.distances._normalize import l2_normalize as l2_normalize
 from spherejax.distances._normalize import (
   l2_normalize_additive as l2_normalize_additive,
@@ -38,6 +42,7 @@ from spherejax.distances._poincare import poincare_project as poincare_project
 from spherejax.distances._ratio import distance_ratio as distance_ratio
 
 __all__ = [
+  "Neighbours",
   "angle",
   "chordal",
   "cosine",
@@ -45,9 +50,11 @@ __all__ = [
   "distance_ratio",
   "dot",
   "euclidean",
+  "k_nearest",
   "l2_normalize",
   "l2_normalize_additive",
   "l2_normalize_clipped",
+  "lp_norm",
   "mobius_add",
   "pairwise_angle",
   "pairwise_chordal",
@@ -55,6 +62,7 @@ __all__ = [
   "pairwise_cosine_distance",
   "pairwise_dot",
   "pairwise_euclidean",
+  "pairwise_lp",
   "pairwise_poincare",
   "pairwise_squared_euclidean",
   "poincare",

@@ -6,6 +6,8 @@ step, so that values may be weighted, grouped or compared first.
 
 from spherejax.metrics._averages import class_balanced_mean as class_balanced_mean
 from spherejax.metrics._averages import mean_where as mean_where
+from spherejax.metrics._correlation import Correlation as Correlation
+from spherejax.metrics._correlation import correlation as correlation
 from spherejax.metrics._factorial import Effect as Effect
 from spherejax.metrics._factorial import factorial_effects as factorial_effects
 from spherejax.metrics._hierarchical_similarity import (
@@ -31,26 +33,71 @@ from spherejax.metrics._intervals import Interval as Interval
 from spherejax.metrics._intervals import mean_interval as mean_interval
 from spherejax.metrics._intervals import paired_interval as paired_interval
 from spherejax.metrics._mean_correlation import MeanCorrelation as MeanCorrelation
+from spherejax.metrics._mean_correlation import (
+  distance_correlation as distance_correlation,
+)
 from spherejax.metrics._mean_correlation import mean_correlation as mean_correlation
 from spherejax.metrics._mean_correlation import (
   mean_correlation_ceiling as mean_correlation_ceiling,
 )
 from spherejax.metrics._nearest import nearest as nearest
+from spherejax.metrics._representation import ClassMoments as ClassMoments
+from spherejax.metrics._representation import ClassVariance as ClassVariance
+from spherejax.metrics._representation import class_moments_init as class_moments_init
+from spherejax.metrics._representation import class_moments_merge as class_moments_merge
+from spherejax.metrics._representation import (
+  class_moments_update as class_moments_update,
+)
+from spherejax.metrics._representation import class_scatter as class_scatter
+from spherejax.metrics._representation import class_variance as class_variance
+from spherejax.metrics._representation import pi_ratio as pi_ratio
 from spherejax.metrics._retrieval import RetrievalResult as RetrievalResult
 from spherejax.metrics._retrieval import recall_at_k as recall_at_k
 from spherejax.metrics._retrieval import retrieval as retrieval
+from spherejax.metrics._robustness import Separation as Separation
+from spherejax.metrics._robustness import accuracy_curve as accuracy_curve
+from spherejax.metrics._robustness import (
+  accuracy_curve_from_distances as accuracy_curve_from_distances,
+)
+from spherejax.metrics._robustness import best_accuracy as best_accuracy
+from spherejax.metrics._robustness import separation as separation
+from spherejax.metrics._spectrum import FeatureTriangle as FeatureTriangle
+from spherejax.metrics._spectrum import PrincipalAxes as PrincipalAxes
+from spherejax.metrics._spectrum import Spectrum as Spectrum
+from spherejax.metrics._spectrum import principal_axes as principal_axes
+from spherejax.metrics._spectrum import reweight as reweight
+from spherejax.metrics._spectrum import spectrum as spectrum
+from spherejax.metrics._spectrum import triangle_init as triangle_init
+from spherejax.metrics._spectrum import triangle_update as triangle_update
 
 __all__ = [
+  "ClassMoments",
+  "ClassVariance",
+  "Correlation",
   "Effect",
+  "FeatureTriangle",
   "HierarchicalSimilarity",
   "Interval",
   "MeanCorrelation",
+  "PrincipalAxes",
   "RetrievalResult",
+  "Separation",
   "Severity",
+  "Spectrum",
+  "accuracy_curve",
+  "accuracy_curve_from_distances",
   "average_hierarchical_distance",
   "average_hierarchical_similarity",
+  "best_accuracy",
   "class_balanced_mean",
+  "class_moments_init",
+  "class_moments_merge",
+  "class_moments_update",
+  "class_scatter",
+  "class_variance",
   "conditional_risk",
+  "correlation",
+  "distance_correlation",
   "factorial_effects",
   "hierarchical_precision",
   "hierarchical_similarity",
@@ -60,8 +107,15 @@ __all__ = [
   "mean_where",
   "nearest",
   "paired_interval",
+  "pi_ratio",
+  "principal_axes",
   "recall_at_k",
   "retrieval",
+  "reweight",
+  "separation",
   "severity",
+  "spectrum",
   "top_k",
+  "triangle_init",
+  "triangle_update",
 ]

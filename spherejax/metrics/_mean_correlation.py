@@ -1,4 +1,4 @@
-"""How well distances of prototypes follow those of a class tree, by ranks."""
+"""How well distances follow others by ranks: those of prototypes a class tree's."""
 
 import functools
 from typing import NamedTuple
@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Real
+from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _numerics, distances
 
 # Keeps the inverse hyperbolic tangent of a perfect correlation finite.
 _CLIP = 1e-6
@@ -119,6 +119,87 @@ def mean_correlation_ceiling(
   return _correlate(_untied(given, kept), given, kept, dtype=given.dtype).mean
 
 
+def distance_correlation(
+  inputs: Float[ArrayLike, "n dim"],
+  features: Float[ArrayLike, "n channels"],
+  *,
+  norm: float | int = 2,
+  include_diagonal: bool = True,
+  rows: Integer[ArrayLike, " rows"] | None = None,
+  where: Bool[ArrayLike, " n"] | None = None,
+  block_size: int = 16,
+) -> MeanCorrelation:
+  """Mean rank correlation of the distances of inputs and of their features, by blocks.
+
+      r_i = Spearman's correlation over j of ||x_i - x_j|| and |f_i - f_j|
+      mean = tanh(1/n sum_i artanh(r_i))
+
+  What `mean_correlation` gives for the two matrices of distances, without them.
+
+  Args:
+    inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: of
+      fractions, rounding breaks the many exact ties.
+    features: [n, channels], floating, not normalised in the paper.
+    norm: of the inputs' distances: 1, 2 or inf; features have Euclidean ones. Static.
+    include_diagonal: whether each point's distance 0 from itself takes part. Static.
+    rows: [rows], integer, the points that are compared with all; None takes all. The
+      standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
+    where: [n], boolean, True keeps. None keeps all. Masked points may be NaN.
+    block_size: static. Rows at once; memory is some times block_size x n.
+
+  Returns:
+    MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;
+    clipping and what counts as in `mean_correlation`.
+
+  Raises:
+    TypeError: inputs or features not floating, rows not integers, where not boolean.
+    ValueError: shapes do not match, or an unknown norm.
+
+  Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
+
+  Source: DIST 5.1 and tables 5.1, 5.2. Differs from it: the clipping.
+
+  Example:
+    >>> x = jnp.array([[0.0], [1.0], [3.0], [9.0]])
+    >>> spherejax.metrics.distance_correlation(x, 2 - x).correlations
+    Array([1., 1., 1., 1.], dtype=float32)
+  """
+  inputs, features = jnp.asarray(inputs), jnp.asarray(features)
+  for name, array in (("inputs", inputs), ("features", features)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+  number = len(features)
+  _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
+  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (number,))
+  chosen = jnp.arange(number) if rows is None else jnp.asarray(rows)
+  _checks.rank("rows", chosen, 1)
+  _checks.integer("rows", chosen)
+  _checks.count("block_size", block_size)
+  inputs = jnp.where(kept[:, None], _numerics.upcast(inputs), 0)
+  wide = jnp.where(kept[:, None], _numerics.upcast(features), 0)
+
+  def block(indices: Array) -> tuple[Array, Array]:
+    given = (
+      distances.pairwise_squared_euclidean(inputs, inputs[indices])
+      if norm == 2
+      else distances.pairwise_lp(inputs[indices], inputs, norm=norm).T
+    )
+    learned = distances.pairwise_squared_euclidean(wide, wide[indices])
+    own = jnp.arange(number)[:, None] == indices[None]
+    entries = kept[:, None] & kept[indices][None]
+    entries &= include_diagonal | ~own
+    # A point is at distance 0 from itself, whatever the products round to.
+    given, learned = (jnp.where(own, 0, d).astype(wide.dtype) for d in (given, learned))
+    return _by_column(learned, given, entries)
+
+  blocks = -(-len(chosen) // block_size)
+  padded = jnp.pad(chosen, (0, blocks * block_size - len(chosen)))
+  found = jax.lax.map(block, padded.reshape(blocks, block_size))
+  r, counted = (array.reshape(-1)[: len(chosen)] for array in found)
+  return _average(r, counted, features.dtype)
+
+
 @jax.jit
 def _untied(values: Array, kept: Array) -> Array:
   """Ranks of the kept entries in their columns, ties broken by index."""
@@ -169,12 +250,20 @@ def _ranks(values: Array, kept: Array) -> Array:
 def _correlate(
   learned: Array, given: Array, kept: Array, *, dtype: jnp.dtype
 ) -> MeanCorrelation:
+  return _average(*_by_column(learned, given, kept), dtype)
+
+
+def _by_column(learned: Array, given: Array, kept: Array) -> tuple[Array, Array]:
+  """Rank correlation of each column, and whether it counts."""
   finite = jnp.all(jnp.where(kept, jnp.isfinite(learned + given), True), axis=0)
   first, second = _ranks(learned, kept), _ranks(given, kept)
   product = jnp.sum(first * second, axis=0)
   size = _numerics.norm(first, axis=0) * _numerics.norm(second, axis=0)
   counted = finite & (size > 0)
-  r = jnp.clip(_numerics.divide(product, size), -1, 1)
+  return jnp.clip(_numerics.divide(product, size), -1, 1), counted
+
+
+def _average(r: Array, counted: Array, dtype: jnp.dtype) -> MeanCorrelation:
   angles = jnp.arctanh(jnp.clip(r, -1 + _CLIP, 1 - _CLIP))
   total = _numerics.masked_sum(angles, counted)
   number = jnp.sum(counted, dtype=jnp.int32)

@@ -180,3 +180,31 @@ def test_bad_input_is_named(unchecked):
   ):
     with pytest.raises(error, match=culprit):
       call()
+
+
+@pytest.mark.parametrize(("norm", "diagonal"), [(2, True), (np.inf, False)])
+def test_distances_of_points_by_blocks(norm, diagonal):
+  random = np.random.default_rng(1)
+  x = random.integers(0, 4, (SIZE, 5)).astype(np.float32)  # ties
+  f = (x[:, :3] + random.normal(size=(SIZE, 3))).astype(np.float32)
+  kept = random.random(SIZE) < 0.9
+  rows = random.permutation(SIZE)[:20]
+  found = jax.jit(
+    lambda x, f: metrics.distance_correlation(
+      x, f, norm=norm, include_diagonal=diagonal, rows=rows, where=kept, block_size=8
+    )
+  )(np.where(kept[:, None], x, np.nan), f)
+  given = np.linalg.norm((x[:, None] - x[None])[kept][:, kept], norm, axis=2)
+  learned = np.linalg.norm((f[:, None] - f[None])[kept][:, kept], axis=2)
+  _, r = by_scipy(learned, given, diagonal)
+  everywhere = np.full(SIZE, np.nan)
+  everywhere[kept] = r
+  np.testing.assert_allclose(found.correlations, everywhere[rows], atol=1e-5)
+  chosen = everywhere[rows][kept[rows]]
+  np.testing.assert_allclose(found.mean, np.tanh(np.arctanh(chosen).mean()), atol=1e-5)
+  # Ranks do not see an increasing map, nor an order of the points.
+  if norm == 2:
+    order = random.permutation(SIZE)
+    again = metrics.distance_correlation(3 * x[order], f[order])
+    plain = metrics.distance_correlation(x, f)
+    np.testing.assert_allclose(again.correlations, plain.correlations[order], atol=1e-6)

@@ -1,0 +1,232 @@
+"""Distances of the norms l1, l2 and l-infinity, and nearest points by them."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Integer
+
+from spherejax import _checks, _numerics
+from spherejax.distances import _pairs
+
+NORMS = (1, 2, np.inf)
+
+# Points that a matrix product selects beyond those asked for: room for its rounding.
+_SLACK = 8
+
+
+class Neighbours(NamedTuple):
+  """What `k_nearest` returns."""
+
+  indices: Int[Array, "queries k"]
+  """Rows of the references, nearest first, ties to the lowest."""
+  distances: Float[Array, "queries k"]
+  """By differences; inf where a query has fewer than k references."""
+
+
+def _check_norm(norm: float | int) -> None:
+  if norm not in NORMS:
+    raise ValueError(f"norm must be one of 1, 2, inf, got {norm!r}")
+
+
+def lp_norm(
+  x: Float[ArrayLike, "*batch dim"], *, norm: float | int
+) -> Float[Array, "*batch"]:
+  """The l1, l2 or l-infinity norm of vectors.
+
+      (sum_i |x_i|^p)^(1/p),    max_i |x_i| for p = inf
+
+  Args:
+    x: [..., dim], floating.
+    norm: p, one of 1, 2, inf. Static.
+
+  Returns:
+    [...], dtype of `x`.
+
+  Raises:
+    TypeError: x is not floating.
+    ValueError: x has no axis, or an unknown norm.
+
+  Differentiable in: x; derivative 0 at 0.
+
+  Source: DIST 1.1.
+
+  Example:
+    >>> spherejax.distances.lp_norm(jnp.array([3.0, -4.0]), norm=1)
+    Array(7., dtype=float32)
+  """
+  _check_norm(norm)
+  x = jnp.asarray(x)
+  x, _, dtype = _pairs.operands(x, x)
+  return _norm(x, norm).astype(dtype)
+
+
+def _norm(x: Array, norm: float | int, axis: int = -1) -> Array:
+  if norm == 2:
+    return _numerics.norm(x, axis)
+  sizes = jnp.abs(jnp.where(x == 0, 0, x))  # derivative 0 at 0
+  return jnp.sum(sizes, axis) if norm == 1 else jnp.max(sizes, axis, initial=0)
+
+
+def pairwise_lp(
+  x: Float[ArrayLike, "n dim"],
+  y: Float[ArrayLike, "m dim"] | None = None,
+  *,
+  norm: float | int,
+  block_size: int = 16,
+) -> Float[Array, "n m"]:
+  """Distances of all pairs of rows in the l1, l2 or l-infinity norm, by differences.
+
+      D_ij = ||x_i - y_j||_p
+
+  For p = 2 `pairwise_euclidean` is many times faster, and rounds near distances.
+
+  Args:
+    x: [n, dim], floating.
+    y: [m, dim], floating. None compares `x` with itself.
+    norm: p, one of 1, 2, inf. Static.
+    block_size: static. Rows of x at once.
+
+  Returns:
+    [n, m], dtype of the arguments; exactly 0 for equal rows.
+
+  Raises:
+    TypeError: an argument is not floating.
+    ValueError: x or y is not a matrix, their row lengths differ, an unknown norm, or
+      block_size below 1.
+
+  Differentiable in: x, y; derivative 0 where the distance is 0. Cost: O(n m dim) time,
+  without matrix products.
+
+  Source: DIST 1.1.
+
+  Example:
+    >>> x = jnp.array([[3.0, 0.0], [0.0, 4.0]])
+    >>> spherejax.distances.pairwise_lp(x, norm=1)
+    Array([[0., 7.],
+           [7., 0.]], dtype=float32)
+  """
+  _check_norm(norm)
+  _checks.count("block_size", block_size)
+  x, y, dtype = _pairs.rows(x, y)
+  distances = jax.lax.map(
+    lambda row: _norm(row[None] - y, norm),
+    x,
+    batch_size=max(1, min(block_size, len(x))),
+  )
+  return distances.astype(dtype)
+
+
+def k_nearest(
+  queries: Float[ArrayLike, "queries dim"],
+  references: Float[ArrayLike, "references dim"],
+  *,
+  k: int,
+  norm: float | int = 2,
+  exclude: Integer[ArrayLike, " queries"] | None = None,
+  apart: tuple[Integer[ArrayLike, " queries"], Integer[ArrayLike, " references"]]
+  | None = None,
+  block_size: int = 128,
+) -> Neighbours:
+  """The k nearest references of each query and their distances, by blocks.
+
+      k smallest of ||x_i - y_j||_p over j,    in the order of (distance, j)
+
+  For l2 a matrix product selects eight more than k, whose distances are then computed
+  by differences; l1 and l-infinity are computed by differences throughout.
+
+  Args:
+    queries: [queries, dim], floating.
+    references: [references, dim], floating.
+    k: static. References returned for each query.
+    norm: p, one of 1, 2, inf. Static.
+    exclude: [queries], integer: one reference that the query leaves out, or -1, such
+      as itself. None leaves out none.
+    apart: (labels of the queries, labels of the references), integers: a query leaves
+      out the references of its own label. None leaves out none.
+    block_size: static. Queries at once; memory is block_size x references.
+
+  Returns:
+    Neighbours(indices, distances).
+
+  Raises:
+    TypeError: points not floating, `exclude` or `apart` not integers.
+    ValueError: shapes do not match, an unknown norm, or k above the references.
+
+  Differentiable in: nothing. Cost: O(queries references dim) time.
+
+  Source: DIST 3.6 (the sites that bound a Voronoi cell).
+
+  Example:
+    >>> x = jnp.array([[0.0], [1.0], [3.0]])
+    >>> spherejax.distances.k_nearest(x, x, k=1, exclude=jnp.arange(3))
+    Neighbours(indices=Array([[1], [0], [1]], dtype=int32),
+      distances=Array([[1.], [1.], [2.]], dtype=float32))
+  """
+  _check_norm(norm)
+  _checks.count("k", k)
+  _checks.count("block_size", block_size)
+  wide, known, dtype = _pairs.rows(queries, references)
+  if k > len(known):
+    raise ValueError(f"k must be at most the {len(known)} references, got {k}")
+  left_out = jnp.full(len(wide), -1) if exclude is None else jnp.asarray(exclude)
+  _checks.labels(left_out, wide, "exclude")
+  own, theirs = (None, None) if apart is None else map(jnp.asarray, apart)
+  if own is not None and theirs is not None:
+    _checks.labels(own, wide, "apart[0]")
+    _checks.labels(theirs, known, "apart[1]")
+  block_size = max(1, min(block_size, len(wide)))
+  found = _k_nearest(
+    wide, known, left_out, own, theirs, k=k, norm=norm, block_size=block_size
+  )
+  return Neighbours(found.indices, found.distances.astype(dtype))
+
+
+@functools.partial(jax.jit, static_argnames=("k", "norm", "block_size"))
+def _k_nearest(
+  queries: Array,
+  references: Array,
+  left_out: Array,
+  own: Array | None,
+  theirs: Array | None,
+  *,
+  k: int,
+  norm: float | int,
+  block_size: int,
+) -> Neighbours:
+  number = len(references)
+  count = min(k + _SLACK, number)
+  # Nearer to the origin the products round less.
+  centre = jnp.mean(references, axis=0, keepdims=True)
+  shifted = references - centre
+  squares = jnp.sum(shifted**2, axis=1)
+
+  def row(query: Array, left_out: Array, own: Array | None) -> Neighbours:
+    def masked(values: Array, columns: Array) -> Array:
+      banned = columns == left_out
+      if theirs is not None:
+        banned |= theirs[columns] == own
+      return jnp.where(banned | jnp.isnan(values), jnp.inf, values)
+
+    if norm == 2:
+      keys = squares - 2 * _pairs.product(query[None] - centre, shifted)[0]
+      indices = jax.lax.top_k(-masked(keys, jnp.arange(number)), count)[1]
+      keys = _norm(query[None] - references[indices], norm)
+    else:
+      keys = _norm(query[None] - references, norm)
+      keys = masked(keys, jnp.arange(number))
+      indices = jax.lax.top_k(-keys, k)[1]
+      keys = keys[indices]
+    ordered = jax.lax.sort((masked(keys, indices), indices), num_keys=2)
+    return Neighbours(ordered[1][:k].astype(jnp.int32), ordered[0][:k])
+
+  # Small blocks stay in the cache where nothing is a product.
+  return jax.lax.map(
+    lambda args: row(*args),
+    (queries, left_out, own),
+    batch_size=block_size if norm == 2 else min(block_size, 16),
+  )

@@ -1,0 +1,339 @@
+"""How the classes lie among features: variances between and within, and their ratios.
+
+Means and scatters are kept by class and updated block by block, so that a set of any
+size takes one pass.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics, distances
+
+
+class ClassMoments(NamedTuple):
+  """Number, mean and scatter of the features of each class."""
+
+  counts: Int[Array, " classes"]
+  means: Float[Array, "classes dim"]
+  scatter: Float[Array, " classes"]
+  """Sum of squared distances from the mean."""
+  zeros: Int[Array, " classes"]
+  """Rows that were zero and so could not be normalised."""
+
+
+class ClassVariance(NamedTuple):
+  """What `class_variance` returns."""
+
+  inter: Float[Array, ""]
+  """D_inter: mean squared distance of two different class means; NaN of one class."""
+  intra: Float[Array, ""]
+  """D_intra: mean over the classes of the mean squared distance from the mean."""
+  phi: Float[Array, ""]
+  """inter / intra; inf where only intra is 0, NaN where both are."""
+  r2: Float[Array, ""]
+  """1 - d_within / d_total of cosine distances, for normalised rows; of other rows
+  the share of the variance, classes weighing the same, that is between classes."""
+
+
+def class_moments_init(num_classes: int, dim: int) -> ClassMoments:
+  """Moments of no features.
+
+  Args:
+    num_classes: static.
+    dim: static.
+
+  Returns:
+    ClassMoments of zeros.
+
+  Raises:
+    TypeError: a size that is no static integer.
+    ValueError: a size below 1.
+
+  Differentiable in: nothing.
+
+  Source: DIST 2.4.
+
+  Example:
+    >>> spherejax.metrics.class_moments_init(2, 3).counts
+    Array([0, 0], dtype=int32)
+  """
+  _checks.count("num_classes", num_classes)
+  _checks.count("dim", dim)
+  none = jnp.zeros(num_classes, jnp.int32)
+  return ClassMoments(none, jnp.zeros((num_classes, dim)), jnp.zeros(num_classes), none)
+
+
+def class_moments_update(
+  moments: ClassMoments,
+  features: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  normalize: bool = False,
+  where: Bool[ArrayLike, " batch"] | None = None,
+  axis_name: str | None = None,
+) -> ClassMoments:
+  """Adds a block of features to the moments of their classes.
+
+      delta = mean_b - mean,    n' = n + n_b
+      mean <- mean + delta n_b / n',    scatter <- scatter + scatter_b
+                                                   + |delta|^2 n n_b / n'
+
+  Args:
+    moments: of `class_moments_init` or of the last update.
+    features: [batch, dim], floating.
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    normalize: whether rows are divided by their norm first; a zero row stays zero and
+      counts. Static; the same for all blocks.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+    axis_name: mapped axis over which the block is spread; every device gets the
+      moments of all.
+
+  Returns:
+    ClassMoments.
+
+  Raises:
+    TypeError: features not floating, labels not integers, where not boolean.
+    ValueError: shapes do not match, or a known label outside [0, classes).
+
+  Differentiable in: features. Cost: O(batch dim).
+
+  Source: Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance";
+  DIST 2.4.
+
+  Example:
+    >>> moments = spherejax.metrics.class_moments_init(2, 1)
+    >>> spherejax.metrics.class_moments_update(
+    ...   moments, jnp.array([[1.0], [3.0], [7.0]]), jnp.array([0, 0, 1])).scatter
+    Array([2., 0.], dtype=float32)
+  """
+  classes, dim = moments.means.shape
+  features, labels = jnp.asarray(features), jnp.asarray(labels)
+  _checks.floating("features", features)
+  _checks.shape("features", features, (len(features), dim), "the moments")
+  _checks.labels(labels, features)
+  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, labels.shape)
+  _checks.known_labels(labels, classes, kept)
+  kept &= (labels >= 0) & (labels < classes)
+  rows = features.astype(moments.means.dtype)
+  rows = jnp.where(kept[:, None], rows, 0)
+  empty = kept & jnp.all(rows == 0, axis=1) & normalize
+  rows = _numerics.normalize(rows) if normalize else rows
+
+  def total(values: Array) -> Array:
+    values = jnp.where(jnp.reshape(kept, (-1,) + (1,) * (values.ndim - 1)), values, 0)
+    sums = jax.ops.segment_sum(values, labels, classes)
+    return sums if axis_name is None else jax.lax.psum(sums, axis_name)
+
+  counts = total(kept.astype(jnp.int32))
+  size = jnp.maximum(counts, 1).astype(rows.dtype)
+  own = jnp.where(kept, labels, 0)
+  means = total(rows) / size[:, None]
+  # Once more around the first mean, whose sum has rounded.
+  means += total(rows - means[own]) / size[:, None]
+  scatter = total(jnp.sum((rows - means[own]) ** 2, axis=1))
+  block = ClassMoments(counts, means, scatter, total(empty.astype(jnp.int32)))
+  return class_moments_merge(moments, block)
+
+
+def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMoments:
+  """Moments of two disjoint sets together, as in `class_moments_update`.
+
+  Args:
+    first: of one set.
+    second: of the other.
+
+  Returns:
+    ClassMoments.
+
+  Differentiable in: means and scatters. Cost: O(classes dim).
+
+  Source: Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
+
+  Example:
+    >>> one = spherejax.metrics.class_moments_init(1, 1)
+    >>> one = spherejax.metrics.class_moments_update(
+    ...   one, jnp.array([[2.0]]), jnp.array([0]))
+    >>> spherejax.metrics.class_moments_merge(one, one).counts
+    Array([2], dtype=int32)
+  """
+  counts = first.counts + second.counts
+  share = second.counts / jnp.maximum(counts, 1)
+  share = share.astype(first.means.dtype)
+  apart = second.means - first.means
+  between = share * first.counts.astype(share.dtype) * jnp.sum(apart**2, axis=1)
+  return ClassMoments(
+    counts,
+    first.means + share[:, None] * apart,
+    first.scatter + second.scatter + between,
+    first.zeros + second.zeros,
+  )
+
+
+def class_scatter(
+  means: Float[ArrayLike, "classes dim"],
+  features: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  norm: float | int,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " classes"]:
+  """Sums of squared distances from given class means, in another norm.
+
+      scatter_c = sum_{i: y_i = c} ||f_i - mean_c||_p^2
+
+  The second pass of variances in l1 or l-infinity: add the results of all blocks and
+  put the sum into the moments, `moments._replace(scatter=...)`.
+
+  Args:
+    means: [classes, dim], floating, of the finished moments.
+    features: [batch, dim], floating, as they were counted (normalised or not).
+    labels: [batch], integer in [0, classes). A traced label outside makes a masked
+      row.
+    norm: 1, 2 or inf. Static.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    [classes], dtype of `means`.
+
+  Raises:
+    TypeError: arrays not floating, labels not integers, where not boolean.
+    ValueError: shapes do not match, an unknown norm, or a known label outside
+      [0, classes).
+
+  Differentiable in: means, features. Cost: O(batch dim).
+
+  Source: DIST 2.4, Table 5.3.
+
+  Example:
+    >>> spherejax.metrics.class_scatter(
+    ...   jnp.zeros((1, 2)), jnp.array([[3.0, 4.0]]), jnp.array([0]), norm=jnp.inf)
+    Array([16.], dtype=float32)
+  """
+  means, features, labels = map(jnp.asarray, (means, features, labels))
+  _checks.floating("means", means)
+  _checks.floating("features", features)
+  _checks.rank("means", means, 2)
+  _checks.shape("features", features, (len(features), means.shape[1]), "the means")
+  _checks.labels(labels, features)
+  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, labels.shape)
+  _checks.known_labels(labels, len(means), kept)
+  kept &= (labels >= 0) & (labels < len(means))
+  apart = features.astype(means.dtype) - means[jnp.where(kept, labels, 0)]
+  apart = jnp.where(kept[:, None], apart, 0)
+  squares = distances.lp_norm(apart, norm=norm) ** 2
+  return jax.ops.segment_sum(squares, jnp.where(kept, labels, len(means)), len(means))
+
+
+def class_variance(moments: ClassMoments, *, norm: float | int = 2) -> ClassVariance:
+  """Variances between and within classes, their ratio, and the share explained.
+
+      D_inter = 1/(C (C - 1)) sum_{j != k} d(mu_j, mu_k)^2
+      D_intra = 1/C sum_k 1/N_k sum_{i in k} d(f_i, mu_k)^2
+      phi = D_inter / D_intra,    R2 = 1 - d_within / d_total
+
+  over the C classes that are there. For normalised rows phi and R2 are one statistic,
+  R2 = phi / (phi + 2 C / (C - 1)): report one of them.
+
+  Args:
+    moments: of all features. For another norm than 2 with the scatters of
+      `class_scatter`.
+    norm: of the distances, 1, 2 or inf. Static.
+
+  Returns:
+    ClassVariance(inter, intra, phi, r2).
+
+  Raises:
+    ValueError: an unknown norm.
+
+  Differentiable in: means and scatters. Cost: O(classes dim), for other norms than 2
+  O(classes^2 dim).
+
+  Source: DIST eq. 2.6, whose outer sum must run to C (tables 5.4 and 5.5 do), and
+  tables 5.3 to 5.5.
+
+  Example:
+    >>> moments = spherejax.metrics.class_moments_init(2, 1)
+    >>> moments = spherejax.metrics.class_moments_update(
+    ...   moments, jnp.array([[0.0], [2.0], [7.0]]), jnp.array([0, 0, 1]))
+    >>> spherejax.metrics.class_variance(moments).phi
+    Array(72., dtype=float32)
+  """
+  means = moments.means
+  present = moments.counts > 0
+  classes = jnp.sum(present).astype(means.dtype)
+  some = jnp.maximum(classes, 1)
+  size = jnp.maximum(moments.counts, 1).astype(means.dtype)
+  rows = jnp.where(present[:, None], means, 0)
+  centre = jnp.sum(rows, axis=0, keepdims=True) / some
+  spread = _numerics.masked_sum(jnp.sum((rows - centre) ** 2, axis=1), present)
+  if norm == 2:
+    total = 2 * classes * spread
+  else:
+    squares = distances.pairwise_lp(rows, norm=norm) ** 2
+    total = _numerics.masked_sum(squares, present[:, None] & present[None], axis=None)
+  several = classes > 1
+  inter = jnp.where(
+    several, total / jnp.where(several, classes * (classes - 1), 1), jnp.nan
+  )
+  intra = jnp.sum(jnp.where(present, moments.scatter / size, 0)) / some
+  # A zero row is at cosine distance 1 from all, itself too.
+  within = intra + jnp.sum(moments.zeros / size) / some
+  between = spread / some
+  whole = within + between
+  defined = several & (whole > 0)
+  r2 = jnp.where(defined, between / jnp.where(defined, whole, 1), jnp.nan)
+  return ClassVariance(inter, intra, inter / intra, r2)
+
+
+def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
+  """Mean cosine distance within classes over that between class means.
+
+      pi_inter = 1/(C (C - 1)) sum_{k != l} (1 - cos(mu_k, mu_l))
+      pi_intra = sum_k sum_{i != j in k} (1 - cos(f_i, f_j)) / sum_k N_k (N_k - 1)
+
+  Args:
+    moments: of normalised features.
+    pooled: whether all pairs weigh the same, as printed; False takes the mean over
+      the classes of two or more of the class's mean, as Roth's code does. Static.
+
+  Returns:
+    Scalar; NaN with less than two classes, or without a pair.
+
+  Differentiable in: means and scatters. Cost: O(classes^2 dim).
+
+  Source: DIST 2.4; Roth et al. 2020, "Revisiting training strategies and
+  generalization performance in deep metric learning".
+
+  Example:
+    >>> moments = spherejax.metrics.class_moments_init(2, 2)
+    >>> x = jnp.array([[3.0, 4.0], [4.0, 3.0], [-1.0, 1.0]])
+    >>> moments = spherejax.metrics.class_moments_update(
+    ...   moments, x, jnp.array([0, 0, 1]), normalize=True)
+    >>> spherejax.metrics.pi_ratio(moments)
+    Array(0.04, dtype=float32)
+  """
+  means = moments.means
+  present = moments.counts > 0
+  classes = jnp.sum(present).astype(means.dtype)
+  apart = distances.pairwise_cosine_distance(means)
+  pairs = present[:, None] & present[None] & ~jnp.eye(len(means), dtype=bool)
+  inter = _numerics.masked_sum(apart, pairs, axis=None) / (classes * (classes - 1))
+  number = moments.counts.astype(means.dtype)
+  zeros = moments.zeros.astype(means.dtype)
+  sums = number * (moments.scatter + zeros) - zeros
+  ordered = number * (number - 1)
+  if pooled:
+    intra = jnp.sum(sums) / jnp.sum(ordered)
+  else:
+    counted = ordered > 0
+    means_within = _numerics.divide(sums, ordered)
+    intra = _numerics.masked_sum(means_within, counted) / jnp.sum(counted)
+  return jnp.where(classes > 1, intra / inter, jnp.nan)

@@ -1,0 +1,231 @@
+"""Accuracy under attack: curves over budgets, and what no classifier can exceed."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Integer, Real
+
+from spherejax import _checks, distances
+
+
+class Separation(NamedTuple):
+  """What `separation` returns."""
+
+  nearest: Float[Array, " n"]
+  """Distance to the nearest other point; inf of a single one."""
+  nearest_other_class: Float[Array, " n"]
+  """Distance to the nearest point of another class; inf without one."""
+
+
+def accuracy_curve(
+  success: Bool[ArrayLike, "budgets batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " budgets"]:
+  """Adversarial accuracy over growing budgets, from successes of attacks.
+
+      accuracy_k = share of points that no attack of budgets 0..k has broken
+
+  A point that was broken stays broken in every larger region, so the curve does not
+  rise. An attack can only break what can be broken: each value is an upper bound of
+  the accuracy, for the standard regions (SAA) and for those bounded by Voronoi cells
+  (VAA) alike. The last value of the latter at an infinite budget is the global
+  robustness.
+
+  Args:
+    success: [budgets, batch], boolean, by growing budget: whether an attack found a
+      point of the region that is classified wrongly. The first row may be that of
+      budget 0, the mistakes on clean points.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    [budgets], floating; NaN when no point is kept.
+
+  Raises:
+    TypeError: success or where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: one read.
+
+  Source: DIST eq. 3.6 and article III, definitions 1 to 4.
+
+  Example:
+    >>> broken = jnp.array([[False, True, False], [True, False, False]])
+    >>> spherejax.metrics.accuracy_curve(broken)
+    Array([0.6666667 , 0.33333334], dtype=float32)
+  """
+  success = jnp.asarray(success)
+  _checks.boolean("success", success)
+  _checks.rank("success", success, 2)
+  kept = jnp.ones(success.shape[1], bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, success.shape[1:])
+  broken = jnp.cumsum(success, axis=0, dtype=jnp.int32) > 0
+  standing = jnp.sum(kept[None] & ~broken, axis=1).astype(jnp.result_type(float))
+  return standing / jnp.sum(kept)
+
+
+def accuracy_curve_from_distances(
+  minimal: Float[ArrayLike, " batch"], budgets: Real[ArrayLike, " budgets"]
+) -> Float[Array, " budgets"]:
+  """Adversarial accuracy over budgets, from minimal adversarial distances.
+
+      accuracy_k = share of points with minimal > budget_k
+
+  Args:
+    minimal: [batch], floating: 0 where a clean point is classified wrongly, inf where
+      nothing breaks it. Those that a minimal-norm attack found give upper bounds of the
+      accuracy, certified ones lower bounds.
+    budgets: [budgets].
+
+  Returns:
+    [budgets], floating; NaN without points.
+
+  Raises:
+    TypeError: minimal not floating.
+    ValueError: an array that has not one axis.
+
+  Differentiable in: nothing. Cost: O(batch budgets).
+
+  Source: DIST eq. 3.3 and 3.6.
+
+  Example:
+    >>> spherejax.metrics.accuracy_curve_from_distances(
+    ...   jnp.array([0.0, 0.3, 0.5]), jnp.array([0.0, 0.4]))
+    Array([0.6666667 , 0.33333334], dtype=float32)
+  """
+  minimal, budgets = jnp.asarray(minimal), jnp.asarray(budgets)
+  _checks.floating("minimal", minimal)
+  _checks.rank("minimal", minimal, 1)
+  _checks.rank("budgets", budgets, 1)
+  standing = jnp.sum(minimal[None] > budgets[:, None], axis=1)
+  return standing.astype(jnp.result_type(float)) / minimal.shape[0]
+
+
+def separation(
+  points: Float[ArrayLike, "n dim"],
+  labels: Integer[ArrayLike, " n"],
+  *,
+  norm: float | int = 2,
+  block_size: int = 128,
+) -> Separation:
+  """Distances of the points of a set to the nearest other and to other classes.
+
+  Half the smallest of the first is the budget below which Voronoi cells bound nothing
+  (VAA is SAA); below half the smallest of the second the nearest-neighbour classifier
+  is robust at every point, and a classifier without a mistake in any ball of that
+  radius agrees with it in all of them.
+
+  Args:
+    points: [n, dim], floating, n > 0.
+    labels: [n], integer.
+    norm: 1, 2 or inf. Static.
+    block_size: static. Points at once; memory is block_size x n.
+
+  Returns:
+    Separation(nearest, nearest_other_class).
+
+  Raises:
+    TypeError: points not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown norm.
+
+  Differentiable in: nothing. Cost: O(n^2 dim).
+
+  Source: DIST, article III, observation 1 and lemma 1.
+
+  Example:
+    >>> x = jnp.array([[0.0], [1.0], [4.0]])
+    >>> spherejax.metrics.separation(x, jnp.array([0, 0, 1])).nearest_other_class
+    Array([4., 3., 3.], dtype=float32)
+  """
+  points, labels = jnp.asarray(points), jnp.asarray(labels)
+  _checks.rank("points", points, 2)
+  _checks.labels(labels, points)
+  itself = jnp.arange(len(points))
+  nearest = distances.k_nearest(
+    points, points, k=1, norm=norm, exclude=itself, block_size=block_size
+  )
+  other = distances.k_nearest(
+    points, points, k=1, norm=norm, apart=(labels, labels), block_size=block_size
+  )
+  return Separation(nearest.distances[:, 0], other.distances[:, 0])
+
+
+def best_accuracy(
+  points: Float[ArrayLike, "n dim"],
+  labels: Integer[ArrayLike, " n"],
+  budgets: Real[ArrayLike, " budgets"],
+  *,
+  norm: float | int = 2,
+  block_size: int = 512,
+) -> Float[np.ndarray, " budgets"]:
+  """The largest standard adversarial accuracy that any classifier of two classes has.
+
+      1 - (maximum matching of {(i, j): y_i != y_j, ||x_i - x_j|| <= 2 budget}) / n
+
+  Of two points of different class whose closed balls meet only one can be robust; by
+  König's theorem as many points must be given up as pairs can be matched. The
+  nearest-neighbour classifier, which is globally robust, may stay below.
+
+  Args:
+    points: [n, dim], concrete, in a convex domain.
+    labels: [n], integers of at most two values, concrete.
+    budgets: [budgets], at least 0, concrete.
+    norm: 1, 2 or inf.
+    block_size: rows of distances at once.
+
+  Returns:
+    [budgets], float64.
+
+  Raises:
+    ValueError: more than two classes, shapes that do not match, an unknown norm.
+
+  Differentiable in: nothing (runs on the host, in float64). Cost: O(n^2 dim), and a
+  matching for each budget.
+
+  Source: DIST, article III (balls of different classes that overlap); König 1931;
+  Hopcroft and Karp 1973.
+
+  Example:
+    >>> x = np.array([[0.0], [1.0], [1.5]], np.float32)
+    >>> spherejax.metrics.best_accuracy(x, np.array([0, 1, 0]), np.array([0.2, 0.3]))
+    array([1. , 0.66666667])
+  """
+  from scipy import sparse
+  from scipy.sparse.csgraph import maximum_bipartite_matching
+  from scipy.spatial.distance import cdist
+
+  x, y = np.asarray(points, np.float64), np.asarray(labels)
+  budgets = np.asarray(budgets, np.float64)
+  _checks.rank("points", x, 2)
+  _checks.labels(y, x)
+  _checks.rank("budgets", budgets, 1)
+  metric = {1: "cityblock", 2: "euclidean", np.inf: "chebyshev"}.get(norm)
+  if metric is None:
+    raise ValueError(f"norm must be one of 1, 2, inf, got {norm!r}")
+  classes = np.unique(y)
+  if len(classes) > 2:
+    raise ValueError(f"labels must be of at most two classes, got {len(classes)}")
+  if len(classes) < 2 or not budgets.size:
+    return np.ones(budgets.shape)
+  first, second = (x[y == c] for c in classes)
+  rows, columns, lengths = [], [], []
+  for start in range(0, len(first), block_size):
+    block = cdist(first[start : start + block_size], second, metric)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    row, column = np.nonzero(block <= 2 * budgets.max())
+    rows.append(row + start)
+    columns.append(column)
+    lengths.append(block[row, column])
+  row, column, length = map(np.concatenate, (rows, columns, lengths))
+  best = []
+  for budget in budgets:
+    near = length <= 2 * budget
+    edges = sparse.csr_array(
+      (np.ones(near.sum(), bool), (row[near], column[near])),
+      (len(first), len(second)),
+    )
+    matched = maximum_bipartite_matching(sparse.csr_matrix(edges), "column")
+    best.append(1 - np.sum(matched >= 0) / len(x))
+  return np.array(best)

@@ -1,0 +1,276 @@
+"""Singular values of features: how many directions they use, and re-weighted ones."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+
+# A direction below this share of the largest is rounding, or nearly so.
+_NO_DIRECTION = 1e-6
+# A singular value counts as above the mean from this share on.
+_ABOVE = 1e-6
+
+
+class FeatureTriangle(NamedTuple):
+  """The triangular factor of all features so far; it has their singular values."""
+
+  triangle: Float[Array, "dim dim"]
+  rows: Int[Array, ""]
+
+
+class Spectrum(NamedTuple):
+  """What `spectrum` returns."""
+
+  values: Float[Array, " components"]
+  """Decreasing singular values over their sum; 0 beyond the number of features."""
+  rho: Float[Array, ""]
+  """Divergence of the uniform spectrum from this one: 0 if flat, inf if one is 0."""
+  density: Int[Array, ""]
+  """d_DoV: singular values (their powers) above the mean."""
+
+
+class PrincipalAxes(NamedTuple):
+  """What `principal_axes` returns."""
+
+  mean: Float[Array, " dim"]
+  axes: Float[Array, "rank dim"]
+  """Orthonormal rows, by decreasing singular value; of arbitrary sign."""
+  singular_values: Float[Array, " rank"]
+
+
+def triangle_init(dim: int) -> FeatureTriangle:
+  """The factor of no features.
+
+  Args:
+    dim: static.
+
+  Returns:
+    FeatureTriangle of zeros.
+
+  Raises:
+    TypeError: dim is no static integer.
+    ValueError: dim below 1.
+
+  Differentiable in: nothing.
+
+  Source: DIST 2.4.
+
+  Example:
+    >>> spherejax.metrics.triangle_init(2).rows
+    Array(0, dtype=int32)
+  """
+  _checks.count("dim", dim)
+  return FeatureTriangle(jnp.zeros((dim, dim)), jnp.zeros((), jnp.int32))
+
+
+def triangle_update(
+  state: FeatureTriangle,
+  features: Float[ArrayLike, "batch dim"],
+  *,
+  normalize: bool = False,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> FeatureTriangle:
+  """Adds a block of features to the triangular factor.
+
+      R <- the R of QR([R; F])
+
+  The singular values of R are those of all features, and no product has squared their
+  ratios as the matrix F^T F does. Blocks of at least `dim` rows are the cheapest.
+
+  Args:
+    state: of `triangle_init` or of the last update.
+    features: [batch, dim], floating; not centred.
+    normalize: whether rows are divided by their norm first. Static.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    FeatureTriangle.
+
+  Raises:
+    TypeError: features not floating, where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: O((batch + dim) dim^2).
+
+  Source: Demmel et al. 2012, "Communication-optimal parallel and sequential QR and LU
+  factorizations"; DIST 2.4.
+
+  Example:
+    >>> state = spherejax.metrics.triangle_init(2)
+    >>> state = spherejax.metrics.triangle_update(state, jnp.array([[3.0, 4.0]]))
+    >>> abs(state.triangle[0])
+    Array([3., 4.], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  dim = len(state.triangle)
+  _checks.floating("features", features)
+  _checks.shape("features", features, (len(features), dim), "the triangle")
+  kept = jnp.ones(len(features), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (len(features),))
+  rows = jnp.where(kept[:, None], features.astype(state.triangle.dtype), 0)
+  rows = _numerics.normalize(rows) if normalize else rows
+  stacked = jnp.concatenate([state.triangle, rows])
+  return FeatureTriangle(
+    jnp.linalg.qr(stacked, mode="r"), state.rows + jnp.sum(kept, dtype=jnp.int32)
+  )
+
+
+def spectrum(
+  state: FeatureTriangle, *, components: int | None = None, power: int = 1
+) -> Spectrum:
+  """Distribution of the singular values of all features.
+
+      S_i = sigma_i / sum_{j <= m} sigma_j,    m = min(components, features)
+      rho = KL(uniform || S) = -log m - 1/m sum_i log S_i
+      d_DoV = #{i: S_i > 1 / m}
+
+  Args:
+    state: of `triangle_update`.
+    components: static. Largest singular values that take part; None takes dim - 1.
+    power: static. 2 counts d_DoV by squares, over their sum; 1 is the default.
+
+  Returns:
+    Spectrum(values [components], rho, density). Singular values that rounding cannot
+    tell from 0 are 0.
+
+  Raises:
+    ValueError: components outside [1, dim], power not 1 or 2.
+    TypeError: components is no static integer.
+
+  Differentiable in: nothing. Cost: O(dim^3).
+
+  Source: DIST 2.4 and tables 5.4, 5.5; Roth et al. 2020, "Revisiting training
+  strategies and generalization performance in deep metric learning" (rho, and the
+  d - 1 components).
+
+  Example:
+    >>> state = spherejax.metrics.triangle_init(3)
+    >>> state = spherejax.metrics.triangle_update(
+    ...   state, jnp.diag(jnp.array([3.0, 1.0, 0.0])))
+    >>> spherejax.metrics.spectrum(state).values
+    Array([0.75, 0.25], dtype=float32)
+  """
+  dim = len(state.triangle)
+  components = max(dim - 1, 1) if components is None else components
+  _checks.count("components", components)
+  if components > dim:
+    raise ValueError(f"components must be at most {dim}, got {components}")
+  if power not in (1, 2):
+    raise ValueError(f"power must be 1 or 2, got {power!r}")
+  values = jnp.linalg.svd(state.triangle, compute_uv=False)
+  noise = dim**0.5 * jnp.finfo(values.dtype).eps * values[0]
+  values = jnp.where(values > noise, values, 0)[:components]
+  number = jnp.minimum(components, state.rows)
+  used = jnp.arange(components) < number
+  values = jnp.where(used, values, 0)
+  shares = _numerics.divide(values, jnp.sum(values))
+  size = number.astype(values.dtype)
+  logs = _numerics.masked_sum(_numerics.log(shares), used)
+  rho = -jnp.log(size) - logs / size
+  powers = _numerics.divide(values**power, jnp.sum(values**power))
+  above = used & (powers * size > 1 + _ABOVE)
+  return Spectrum(shares, rho, jnp.sum(above, dtype=jnp.int32))
+
+
+def principal_axes(features: Float[ArrayLike, "batch dim"]) -> PrincipalAxes:
+  """Principal axes of features.
+
+      F - mean = U S V^T,    axes = V^T
+
+  Args:
+    features: [batch, dim], floating, of the training set.
+
+  Returns:
+    PrincipalAxes(mean [dim], axes [rank, dim], singular_values [rank]), rank the
+    smaller of batch and dim.
+
+  Raises:
+    TypeError: features not floating.
+    ValueError: features not a matrix, or without a row.
+
+  Differentiable in: nothing. Cost: O(batch dim rank).
+
+  Source: DIST 6.2.3.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+    >>> spherejax.metrics.principal_axes(x).mean
+    Array([2., 0.], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  _checks.floating("features", features)
+  _checks.rank("features", features, 2)
+  _checks.not_empty("features", features)
+  rows = _numerics.upcast(features)
+  mean = jnp.mean(rows, axis=0)
+  _, values, axes = jnp.linalg.svd(rows - mean[None], full_matrices=False)
+  return PrincipalAxes(mean, axes, values)
+
+
+def reweight(
+  features: Float[ArrayLike, "batch dim"],
+  principal: PrincipalAxes,
+  *,
+  exponent: Real[ArrayLike, ""] = 0.0,
+  weights: Float[ArrayLike, " rank"] | None = None,
+  keep_mean: bool = False,
+) -> Float[Array, "batch dim"]:
+  """Features with their principal directions re-weighted.
+
+      f_new = sum_i w_i <f - mean, u_i> u_i,    w_i = weights_i (S_i / S_1)^-exponent
+
+  An exponent of 1 makes the spectrum of the training set flat; a negative one raises
+  the leading directions. Weights that are 1 for the first k directions and 0 for the
+  rest make the projection of a PCA.
+
+  Args:
+    features: [batch, dim], floating; any, not only those of the axes.
+    principal: of `principal_axes`. Directions at or below 1e-6 of the largest singular
+      value are dropped.
+    exponent: may be traced.
+    weights: [rank], floating, at least 0; None is all ones. Give equal weights to
+      directions of equal singular value: their axes are arbitrary.
+    keep_mean: whether the mean is added again. Static.
+
+  Returns:
+    [batch, dim], dtype of `features`.
+
+  Raises:
+    TypeError: features or weights not floating.
+    ValueError: shapes do not match.
+
+  Differentiable in: features, exponent, weights. Cost: O(batch dim rank).
+
+  Source: DIST 6.2.3.
+
+  Example:
+    >>> x = jnp.array([[1.0, 0.0], [3.0, 0.0]])
+    >>> principal = spherejax.metrics.principal_axes(x)
+    >>> spherejax.metrics.reweight(x, principal)
+    Array([[-1.,  0.],
+           [ 1.,  0.]], dtype=float32)
+  """
+  features = jnp.asarray(features)
+  _checks.floating("features", features)
+  mean, axes, values = principal
+  _checks.shape("features", features, (len(features), len(mean)), "the axes")
+  if weights is not None:
+    weights = jnp.asarray(weights)
+    _checks.floating("weights", weights)
+    _checks.shape("weights", weights, values.shape, "the axes")
+  kept = values > _NO_DIRECTION * values[0]
+  shares = jnp.where(kept, values / jnp.where(kept, values[0], 1), 1)
+  factors = shares ** -_checks.scalar("exponent", exponent, values.dtype)
+  if weights is not None:
+    factors *= weights.astype(values.dtype)
+  highest = jax.lax.Precision.HIGHEST
+  rows = features.astype(mean.dtype) - mean[None]
+  along = jnp.matmul(rows, axes.T, precision=highest)
+  along *= jnp.where(kept, factors, 0)[None]
+  new = jnp.matmul(along, axes, precision=highest)
+  return (new + mean[None] if keep_mean else new).astype(features.dtype)

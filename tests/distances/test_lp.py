@@ -1,0 +1,83 @@
+"""Norms, their pairwise distances and nearest points, against loops in NumPy."""
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import distances
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(20, 5)).astype(np.float32)
+Y = np.concatenate([RANDOM.normal(size=(36, 5)), X[:4]]).astype(np.float32)
+Y[7] = Y[30]  # a tie
+LABELS = RANDOM.integers(0, 3, 20), RANDOM.integers(0, 3, 40)
+
+
+def length(v, norm):
+  return {1: np.abs(v).sum(), 2: np.sqrt((v**2).sum()), np.inf: np.abs(v).max()}[norm]
+
+
+def table(x, y, norm):
+  return np.array([[length(a - b, norm) for b in y] for a in x.astype(np.float64)])
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_distances_and_nearest(norm):
+  given = table(X, Y, norm)
+  np.testing.assert_allclose(
+    jax.jit(lambda x, y: distances.pairwise_lp(x, y, norm=norm))(X, Y), given, rtol=2e-6
+  )
+  exclude = np.where(np.arange(20) < 4, 36 + np.arange(20), -1)
+  for options in ({}, {"exclude": exclude}, {"apart": LABELS}):
+    banned = np.zeros(given.shape, bool)
+    if "exclude" in options:
+      banned[np.arange(4), 36 + np.arange(4)] = True
+    if "apart" in options:
+      banned = LABELS[0][:, None] == LABELS[1][None]
+    kept = np.where(banned, np.inf, given.astype(np.float32))
+    order = np.lexsort((np.broadcast_to(np.arange(40), kept.shape), kept))[:, :5]
+    found = distances.k_nearest(X, Y, k=5, norm=norm, block_size=8, **options)
+    np.testing.assert_array_equal(found.indices, order)
+    np.testing.assert_allclose(
+      found.distances, np.take_along_axis(kept, order, 1), rtol=2e-6
+    )
+
+
+def test_nearest_when_few_or_far_from_the_origin():
+  found = distances.k_nearest(
+    X[:8], X[:3], k=3, block_size=8, apart=(np.zeros(8, int), np.array([0, 1, 0]))
+  )
+  assert (np.asarray(found.indices)[:, 0] == 1).all()
+  assert np.isinf(found.distances[:, 1:]).all()
+  # Products of vectors of length 2000 round away differences of 1e-2.
+  far = (1000 + 1e-2 * np.round(X * 100)).astype(np.float32)
+  found = distances.k_nearest(far, far, k=1, exclude=np.arange(20), block_size=8)
+  given = table(far, far.astype(np.float64), 2) + np.diag(np.full(20, np.inf))
+  np.testing.assert_array_equal(found.indices[:, 0], given.argmin(1))
+
+
+def test_gradient_of_norms():
+  for norm, expected in (
+    (1, [1, -1, 0]),
+    (2, [0.6, -0.8, 0]),
+    (np.inf, [0, -1, 0]),
+  ):
+    gradient = jax.grad(lambda x, norm=norm: distances.lp_norm(x, norm=norm))
+    np.testing.assert_allclose(
+      gradient(np.array([3, -4, 0], np.float32)), expected, atol=1e-6
+    )
+
+
+def test_bad_input_is_named(unchecked):
+  for error, culprit, call in (
+    (ValueError, "got 3", lambda: distances.lp_norm(X, norm=3)),
+    (ValueError, "got 21", lambda: distances.k_nearest(X, X, k=21)),
+    (ValueError, r"\(19,\)", lambda: distances.k_nearest(X, X, k=1, exclude=range(19))),
+    (
+      TypeError,
+      "float32",
+      lambda: distances.k_nearest(X, X, k=1, apart=(X[:, 0], X[:, 0])),
+    ),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()

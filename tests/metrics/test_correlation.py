@@ -1,0 +1,96 @@
+"""The thesis's table of correlations from its other tables, and exact p-values."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from spherejax import metrics
+
+# DIST tables 5.1, 5.4 (CIFAR-10: ST, l2 .25, .5, 1.0, l-inf 8/255) and 5.2, 5.5 (SVHN:
+# the same and l-inf 12/255).
+CIFAR = {
+  "mc": [0.0818, 0.1586, 0.2109, 0.3003, 0.2719],
+  "mc_inf": [0.0517, 0.1239, 0.1689, 0.2229, 0.1914],
+  "inter": [1.0245, 0.6783, 0.6500, 0.5376, 0.5312],
+  "intra": [0.0683, 0.1312, 0.1513, 0.2606, 0.1991],
+  "phi": [15.0003, 5.1692, 4.2946, 2.0631, 2.6684],
+  "r2": [0.8709, 0.6993, 0.6590, 0.4814, 0.5456],
+  "density": [32, 51, 76, 75, 71],
+  "rho": [2.4053, 1.6701, 0.9996, 1.4570, 1.3003],
+}
+SVHN = {
+  "mc": [-0.0118, 0.0301, 0.1003, 0.1737, 0.0134, 0.0371],
+  "mc_inf": [-0.0061, 0.0576, 0.1490, 0.2162, 0.0307, 0.0619],
+  "inter": [1.2494, 0.7214, 0.5972, 0.4889, 0.8629, 1.0091],
+  "intra": [0.0468, 0.0578, 0.1215, 0.2735, 0.0564, 0.0671],
+  "phi": [26.6981, 12.4786, 4.9135, 1.7879, 15.2928, 15.0282],
+  "r2": [0.9231, 0.8488, 0.6885, 0.4458, 0.8731, 0.8711],
+  "density": [21, 35, 48, 52, 34, 31],
+  "rho": [2.3753, 2.8203, 2.5358, 2.2234, 2.6031, 2.5739],
+}
+# Table 5.6: Pearson's value and p, Spearman's value, p of the t distribution, exact p.
+TABLE = [
+  (CIFAR, "phi", -0.9058, 0.034, -1.0, 0, 0.0167),
+  (CIFAR, "r2", -0.9917, 0.0009, -1.0, 0, 0.0167),
+  (CIFAR, "density", 0.9115, 0.031, 0.7, 0.188, 0.233),
+  (CIFAR, "rho", -0.7513, 0.143, -0.6, 0.285, 0.35),
+  (SVHN, "phi", -0.9082, 0.012, -0.9429, 0.0048, 0.0167),
+  (SVHN, "r2", -0.9860, 0.0003, -0.9429, 0.0048, 0.0167),
+  (SVHN, "density", 0.9337, 0.0065, 0.8286, 0.042, 0.058),
+  (SVHN, "rho", -0.5271, 0.283, -0.3714, 0.468, 0.497),
+]
+
+
+@pytest.mark.parametrize("row", range(len(TABLE)))
+def test_correlations_of_the_thesis(row):
+  data, name, pearson, p, spearman, p_rank, exact = TABLE[row]
+  found = metrics.correlation(data["mc"], data[name])
+  np.testing.assert_allclose(found[:2], (pearson, p), atol=(1e-3))
+  assert abs(found.value - pearson) < 1e-4
+  ranks = metrics.correlation(data["mc"], data[name], method="spearman")
+  assert abs(ranks.value - spearman) < 1e-4
+  assert abs(ranks.p_value - p_rank) < 1e-3
+  permuted = metrics.correlation(data["mc"], data[name], method="spearman", exact=True)
+  assert permuted.value == ranks.value
+  assert abs(permuted.p_value - exact) < 1e-3
+
+
+def test_the_tables_agree_with_each_other():
+  for data, between in ((CIFAR, 0.9892), (SVHN, 0.9952)):
+    phi, r2 = np.array(data["phi"]), np.array(data["r2"])
+    np.testing.assert_allclose(phi / (phi + 20 / 9), r2, atol=2e-4)
+    np.testing.assert_allclose(
+      np.array(data["inter"]) / data["intra"], phi, rtol=1.5e-3
+    )
+    assert abs(metrics.correlation(data["mc"], data["mc_inf"]).value - between) < 1e-4
+
+
+def test_against_scipy_with_ties():
+  x = [1.0, 2.0, 2.0, 5.0, 7.0, 7.0, 9.0]
+  y = [3.0, 1.0, 4.0, 4.0, 9.0, 6.0, 5.0]
+  for method, peer in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
+    found = metrics.correlation(x, y, method=method)
+    np.testing.assert_allclose(found[:2], tuple(peer(x, y)), rtol=1e-10)
+    u, v = (stats.rankdata(x), stats.rankdata(y)) if method == "spearman" else (x, y)
+    u, v = u - np.mean(u), v - np.mean(v)
+    at_least = [
+      abs(u @ np.array(w)) >= abs(u @ v) - 1e-9 for w in itertools.permutations(v)
+    ]
+    exact = metrics.correlation(x, y, method=method, exact=True)
+    np.testing.assert_allclose(exact.p_value, np.mean(at_least), rtol=1e-10)
+
+
+def test_edges(unchecked):
+  assert metrics.correlation([1, 2, 3], [2, 4, 6]).p_value == 0
+  assert np.isnan(metrics.correlation([1, 2], [2, 4]).p_value)
+  assert np.isnan(metrics.correlation([1, 1, 1], [1, 2, 3])[:2]).all()
+  assert np.isnan(metrics.correlation([], [])[:2]).all()
+  for culprit, call in (
+    (r"\(2,\)", lambda: metrics.correlation([1, 2, 3], [1, 2])),
+    ("kendall", lambda: metrics.correlation([1, 2], [1, 2], method="kendall")),
+    ("got 9", lambda: metrics.correlation(range(9), range(9), exact=True)),
+  ):
+    with pytest.raises(ValueError, match=culprit):
+      call()

@@ -1,0 +1,165 @@
+"""Variances of classes against loops over pairs: by blocks, over devices, in l-inf."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import metrics
+
+CLASSES = 5
+RANDOM = np.random.default_rng(0)
+LABELS = RANDOM.choice(5, 48, p=[0.3, 0.3, 0.2, 0.2, 0])  # the last has none
+LABELS[0] = 3
+FEATURES = (
+  RANDOM.normal(size=(48, 6)) + 2 * RANDOM.normal(size=(5, 6))[LABELS]
+).astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnames=("normalize", "blocks"))
+def moments_of(features, labels, where, normalize=False, blocks=3):
+  state = metrics.class_moments_init(CLASSES, features.shape[1])
+  for rows in np.split(np.arange(48), blocks):
+    state = metrics.class_moments_update(
+      state, features[rows], labels[rows], normalize=normalize, where=where[rows]
+    )
+  return state
+
+
+@jax.jit
+def measures(state):
+  scatter = metrics.class_scatter(
+    state.means, FEATURES, LABELS, norm=np.inf, where=KEPT
+  )
+  return (
+    metrics.class_variance(state),
+    metrics.class_variance(state._replace(scatter=scatter), norm=np.inf),
+    metrics.pi_ratio(state),
+    metrics.pi_ratio(state, pooled=False),
+  )
+
+
+KEPT = RANDOM.random(48) < 0.9
+
+
+def lengths(v, norm):
+  return np.sqrt((v**2).sum(-1)) if norm == 2 else np.abs(v).max(-1)
+
+
+def variances(f, y, norm):
+  present = [k for k in range(CLASSES) if (y == k).any()]
+  mu = {k: f[y == k].mean(0) for k in present}
+  c = len(present)
+  inter = sum(
+    lengths(mu[j] - mu[k], norm) ** 2 for j in present for k in present if j != k
+  )
+  intra = sum(np.mean(lengths(f[y == k] - mu[k], norm) ** 2) for k in present)
+  return inter / (c * (c - 1)), intra / c
+
+
+def cosine_measures(f, y):
+  """R2 and both forms of pi_ratio, from all pairs."""
+  size = np.linalg.norm(f, axis=1, keepdims=True)
+  f = np.divide(f, size, out=np.zeros_like(f), where=size > 0)
+  d = 1 - f @ f.T
+  present = [k for k in range(CLASSES) if (y == k).any()]
+  c = len(present)
+  within = sum(d[np.ix_(y == k, y == k)].mean() for k in present) / c
+  total = (
+    sum(d[np.ix_(y == k, y == other)].mean() for k in present for other in present)
+    / c**2
+  )
+  mu = np.array([f[y == k].mean(0) for k in present])
+  mu /= np.linalg.norm(mu, axis=1, keepdims=True)
+  between = (1 - mu @ mu.T)[~np.eye(c, dtype=bool)].mean()
+  pairs = [
+    d[np.ix_(y == k, y == k)][~np.eye((y == k).sum(), dtype=bool)] for k in present
+  ]
+  pooled = np.concatenate(pairs).mean()
+  classwise = np.mean([p.mean() for p in pairs if p.size])
+  return 1 - within / total, pooled / between, classwise / between
+
+
+@pytest.mark.parametrize("zero_row", [False, True])
+def test_measures_of_normalised_features(zero_row):
+  features = FEATURES.copy()
+  features[3] *= not zero_row
+  state = moments_of(features, LABELS, KEPT, normalize=True)
+  found, _, pooled, classwise = measures(state)
+  f, y = features[KEPT].astype(np.float64), LABELS[KEPT]
+  r2, *ratios = cosine_measures(f, y)
+  np.testing.assert_allclose([found.r2, pooled, classwise], [r2, *ratios], rtol=1e-5)
+  size = np.linalg.norm(f, axis=1, keepdims=True)
+  unit = np.divide(f, size, out=np.zeros_like(f), where=size > 0)
+  np.testing.assert_allclose(found[:2], variances(unit, y, 2), rtol=1e-5)
+  if not zero_row:
+    c = len(set(y))
+    np.testing.assert_allclose(
+      found.r2, found.phi / (found.phi + 2 * c / (c - 1)), rtol=1e-5
+    )
+    np.testing.assert_allclose(found.phi, found.inter / found.intra, rtol=1e-6)
+
+
+def test_measures_of_plain_features_in_two_norms():
+  masked = np.where(KEPT[:, None], FEATURES, np.nan)
+  by_block = moments_of(masked, LABELS, KEPT)
+  euclidean, chebyshev, *_ = measures(by_block)
+  f, y = FEATURES[KEPT].astype(np.float64), LABELS[KEPT]
+  np.testing.assert_allclose(euclidean[:2], variances(f, y, 2), rtol=1e-5)
+  np.testing.assert_allclose(chebyshev[:2], variances(f, y, np.inf), rtol=1e-5)
+  at_once = moments_of(masked, LABELS, KEPT, blocks=1)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), by_block, at_once
+  )
+
+  def shard(features, labels, where):
+    state = metrics.class_moments_init(CLASSES, 6)
+    return metrics.class_moments_update(
+      state, features, labels, where=where, axis_name="batch"
+    )
+
+  over = jax.jit(jax.vmap(shard, axis_name="batch"))(
+    *(x.reshape(4, 12, *x.shape[1:]) for x in (masked, LABELS, KEPT))
+  )
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a[2], b, rtol=1e-5), over, at_once
+  )
+
+
+def test_tiny_scatter_far_from_the_origin():
+  features = (1 + 1e-4 * RANDOM.normal(size=(48, 6))).astype(np.float32)
+  state = moments_of(features, np.zeros(48, int), np.ones(48, bool))
+  exact = features.astype(np.float64)
+  np.testing.assert_allclose(
+    state.scatter[0], ((exact - exact.mean(0)) ** 2).sum(), rtol=1e-3
+  )
+
+
+def test_edges():
+  everybody = np.ones(48, bool)
+  one = measures(moments_of(FEATURES, np.zeros(48, int), everybody))[0]
+  assert np.isnan([one.inter, one.phi, one.r2]).all()
+  assert one.intra > 1
+  points = np.eye(5, 6, dtype=np.float32)[LABELS]
+  tight = measures(moments_of(points, LABELS, everybody, normalize=True))
+  assert np.isinf(tight[0].phi)
+  np.testing.assert_allclose([tight[0].r2, tight[2], tight[3]], [1, 0, 0], atol=1e-6)
+  same = measures(
+    moments_of(points[:1].repeat(48, 0), LABELS, everybody, normalize=True)
+  )
+  assert np.isnan([same[0].phi, same[0].r2]).all()
+
+
+def test_bad_input_is_named(unchecked):
+  state = metrics.class_moments_init(2, 3)
+  x, y = np.zeros((4, 3), np.float32), np.zeros(4, int)
+  for error, culprit, call in (
+    (ValueError, "got 5", lambda: metrics.class_moments_update(state, x, y + 5)),
+    (ValueError, r"\(4, 2\)", lambda: metrics.class_moments_update(state, x[:, :2], y)),
+    (TypeError, "int", lambda: metrics.class_moments_update(state, x.astype(int), y)),
+    (ValueError, "got 3", lambda: metrics.class_variance(state, norm=3)),
+    (ValueError, "got 7", lambda: metrics.class_scatter(x, x, y + 7, norm=1)),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()

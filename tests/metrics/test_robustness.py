@@ -1,0 +1,98 @@
+"""Curves of accuracy, separation of classes and the best accuracy, by brute force."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from spherejax import metrics
+from tests.compiled import Compiled
+
+RANDOM = np.random.default_rng(0)
+TOY = np.array(
+  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
+)
+CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+fast = Compiled(metrics)
+
+
+def test_curves():
+  success = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], bool)
+  np.testing.assert_allclose(fast.accuracy_curve(success), [0.75, 0.5, 0.25])
+  kept = np.array([True, False, True, True])
+  np.testing.assert_allclose(
+    fast.accuracy_curve(success, where=kept), [1, 2 / 3, 1 / 3], rtol=1e-6
+  )
+  assert np.isnan(fast.accuracy_curve(success, where=np.zeros(4, bool))).all()
+  # The nearest-neighbour classifier of the toy set, whose ties go to the own class.
+  minimal = np.array([0.7071, 1.1180, 0.7071, 0.5, 0.5, 0.7071, 0.5, 0.5], np.float32)
+  curve = fast.accuracy_curve_from_distances(
+    minimal, np.array([0.4, 0.6, 0.8, 1.2], np.float32)
+  )
+  np.testing.assert_allclose(curve, [1, 0.5, 0.125, 0])
+
+
+def lengths(v, norm):
+  return {1: np.abs(v).sum(-1), 2: np.sqrt((v**2).sum(-1)), np.inf: np.abs(v).max(-1)}[
+    norm
+  ]
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_separation(norm):
+  x = RANDOM.normal(size=(24, 3)).astype(np.float32)
+  y = RANDOM.integers(0, 3, 24)
+  d = lengths(x[:, None] - x[None], norm)
+  np.fill_diagonal(d, np.inf)
+  found = metrics.separation(x, y, norm=norm)
+  np.testing.assert_allclose(found.nearest, d.min(1), rtol=1e-5)
+  d[y[:, None] == y[None]] = np.inf
+  np.testing.assert_allclose(found.nearest_other_class, d.min(1), rtol=1e-5)
+
+
+def best_by_brute_force(x, y, budget, norm):
+  clash = (lengths(x[:, None] - x[None], norm) <= 2 * budget) & (y[:, None] != y[None])
+  n = len(x)
+  return (
+    max(
+      len(kept)
+      for size in range(n + 1)
+      for kept in itertools.combinations(range(n), size)
+      if not clash[np.ix_(kept, kept)].any()
+    )
+    / n
+  )
+
+
+@pytest.mark.parametrize("norm", [1, 2, np.inf])
+def test_best_accuracy(norm):
+  budgets = np.array([0, 0.2, 0.5, 0.9, 3])
+  for _ in range(3):
+    x = RANDOM.normal(size=(9, 2)).astype(np.float32)
+    y = RANDOM.integers(0, 2, 9)
+    y[:2] = 0, 1
+    expected = [best_by_brute_force(x.astype(np.float64), y, b, norm) for b in budgets]
+    found = metrics.best_accuracy(x, y, budgets, norm=norm, block_size=4)
+    np.testing.assert_allclose(found, expected)
+
+
+def test_best_accuracy_of_the_toy_set():
+  found = metrics.best_accuracy(TOY, CLASS, np.array([0.49, 0.5, 0.7, 0.7072, 9]))
+  np.testing.assert_allclose(found, [1, 0.75, 0.75, 0.625, 0.625])
+  np.testing.assert_allclose(metrics.best_accuracy(TOY, CLASS * 0, np.array([0, 9])), 1)
+
+
+def test_bad_input_is_named(unchecked):
+  for error, culprit, call in (
+    (ValueError, "got 8", lambda: metrics.best_accuracy(TOY, np.arange(8), [1])),
+    (ValueError, "got 3", lambda: metrics.best_accuracy(TOY, CLASS, [1], norm=3)),
+    (TypeError, "boolean", lambda: metrics.accuracy_curve(np.zeros((2, 3)))),
+    (
+      TypeError,
+      "floating",
+      lambda: metrics.accuracy_curve_from_distances(CLASS, CLASS),
+    ),
+    (ValueError, r"\(7,\)", lambda: metrics.separation(TOY, CLASS[:7])),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()
