@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
@@ -13,7 +12,7 @@ from jaxtyping import Float, Int, Integer
 from spherejax import _checks, _numerics
 from spherejax.distances import _pairs
 
-NORMS = (1, 2, np.inf)
+NORMS = ("linf", "l2", "l1")
 
 # Points that a matrix product selects beyond those asked for: room for its rounding.
 _SLACK = 8
@@ -28,21 +27,14 @@ class Neighbours(NamedTuple):
   """By differences; inf where a query has fewer than k references."""
 
 
-def _check_norm(norm: float | int) -> None:
-  if norm not in NORMS:
-    raise ValueError(f"norm must be one of 1, 2, inf, got {norm!r}")
-
-
-def lp_norm(
-  x: Float[ArrayLike, "*batch dim"], *, norm: float | int
-) -> Float[Array, "*batch"]:
+def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*batch"]:
   """The l1, l2 or l-infinity norm of vectors.
 
       (sum_i |x_i|^p)^(1/p),    max_i |x_i| for p = inf
 
   Args:
     x: [..., dim], floating.
-    norm: p, one of 1, 2, inf. Static.
+    norm: "linf", "l2" or "l1". Static.
 
   Returns:
     [...], dtype of `x`.
@@ -56,39 +48,39 @@ def lp_norm(
   Source: DIST 1.1.
 
   Example:
-    >>> spherejax.distances.lp_norm(jnp.array([3.0, -4.0]), norm=1)
+    >>> spherejax.distances.lp_norm(jnp.array([3.0, -4.0]), norm="l1")
     Array(7., dtype=float32)
   """
-  _check_norm(norm)
+  _checks.one_of("norm", norm, NORMS)
   x = jnp.asarray(x)
   x, _, dtype = _pairs.operands(x, x)
   return _norm(x, norm).astype(dtype)
 
 
-def _norm(x: Array, norm: float | int, axis: int = -1) -> Array:
-  if norm == 2:
+def _norm(x: Array, norm: str, axis: int = -1) -> Array:
+  if norm == "l2":
     return _numerics.norm(x, axis)
   sizes = jnp.abs(jnp.where(x == 0, 0, x))  # derivative 0 at 0
-  return jnp.sum(sizes, axis) if norm == 1 else jnp.max(sizes, axis, initial=0)
+  return jnp.sum(sizes, axis) if norm == "l1" else jnp.max(sizes, axis, initial=0)
 
 
 def pairwise_lp(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  norm: float | int,
+  norm: str,
   block_size: int = 16,
 ) -> Float[Array, "n m"]:
   """Distances of all pairs of rows in the l1, l2 or l-infinity norm, by differences.
 
       D_ij = ||x_i - y_j||_p
 
-  For p = 2 `pairwise_euclidean` is many times faster, and rounds near distances.
+  For l2 `pairwise_euclidean` is many times faster, and rounds near distances.
 
   Args:
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself.
-    norm: p, one of 1, 2, inf. Static.
+    norm: "linf", "l2" or "l1". Static.
     block_size: static. Rows of x at once.
 
   Returns:
@@ -106,11 +98,11 @@ def pairwise_lp(
 
   Example:
     >>> x = jnp.array([[3.0, 0.0], [0.0, 4.0]])
-    >>> spherejax.distances.pairwise_lp(x, norm=1)
+    >>> spherejax.distances.pairwise_lp(x, norm="l1")
     Array([[0., 7.],
            [7., 0.]], dtype=float32)
   """
-  _check_norm(norm)
+  _checks.one_of("norm", norm, NORMS)
   _checks.count("block_size", block_size)
   x, y, dtype = _pairs.rows(x, y)
   distances = jax.lax.map(
@@ -126,7 +118,7 @@ def k_nearest(
   references: Float[ArrayLike, "references dim"],
   *,
   k: int,
-  norm: float | int = 2,
+  norm: str = "l2",
   exclude: Integer[ArrayLike, " queries"] | None = None,
   apart: tuple[Integer[ArrayLike, " queries"], Integer[ArrayLike, " references"]]
   | None = None,
@@ -143,7 +135,7 @@ def k_nearest(
     queries: [queries, dim], floating.
     references: [references, dim], floating.
     k: static. References returned for each query.
-    norm: p, one of 1, 2, inf. Static.
+    norm: "linf", "l2" or "l1". Static.
     exclude: [queries], integer: one reference that the query leaves out, or -1, such
       as itself. None leaves out none.
     apart: (labels of the queries, labels of the references), integers: a query leaves
@@ -167,7 +159,7 @@ def k_nearest(
     Neighbours(indices=Array([[1], [0], [1]], dtype=int32),
       distances=Array([[1.], [1.], [2.]], dtype=float32))
   """
-  _check_norm(norm)
+  _checks.one_of("norm", norm, NORMS)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
   wide, known, dtype = _pairs.rows(queries, references)
@@ -195,7 +187,7 @@ def _k_nearest(
   theirs: Array | None,
   *,
   k: int,
-  norm: float | int,
+  norm: str,
   block_size: int,
 ) -> Neighbours:
   number = len(references)
@@ -212,7 +204,7 @@ def _k_nearest(
         banned |= theirs[columns] == own
       return jnp.where(banned | jnp.isnan(values), jnp.inf, values)
 
-    if norm == 2:
+    if norm == "l2":
       keys = squares - 2 * _pairs.product(query[None] - centre, shifted)[0]
       indices = jax.lax.top_k(-masked(keys, jnp.arange(number)), count)[1]
       keys = _norm(query[None] - references[indices], norm)
@@ -228,5 +220,5 @@ def _k_nearest(
   return jax.lax.map(
     lambda args: row(*args),
     (queries, left_out, own),
-    batch_size=block_size if norm == 2 else min(block_size, 16),
+    batch_size=block_size if norm == "l2" else min(block_size, 16),
   )

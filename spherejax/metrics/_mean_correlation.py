@@ -123,7 +123,7 @@ def distance_correlation(
   inputs: Float[ArrayLike, "n dim"],
   features: Float[ArrayLike, "n channels"],
   *,
-  norm: float | int = 2,
+  norm: str = "l2",
   include_diagonal: bool = True,
   rows: Integer[ArrayLike, " rows"] | None = None,
   where: Bool[ArrayLike, " n"] | None = None,
@@ -140,7 +140,8 @@ def distance_correlation(
     inputs: [n, dim], floating. For l-infinity give 8-bit images as 0 to 255: of
       fractions, rounding breaks the many exact ties.
     features: [n, channels], floating, not normalised in the paper.
-    norm: of the inputs' distances: 1, 2 or inf; features have Euclidean ones. Static.
+    norm: of the inputs' distances: "linf", "l2" or "l1"; those of features are
+      Euclidean. Static.
     include_diagonal: whether each point's distance 0 from itself takes part. Static.
     rows: [rows], integer, the points that are compared with all; None takes all. The
       standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
@@ -182,7 +183,7 @@ def distance_correlation(
   def block(indices: Array) -> tuple[Array, Array]:
     given = (
       distances.pairwise_squared_euclidean(inputs, inputs[indices])
-      if norm == 2
+      if norm == "l2"
       else distances.pairwise_lp(inputs[indices], inputs, norm=norm).T
     )
     learned = distances.pairwise_squared_euclidean(wide, wide[indices])

@@ -181,7 +181,7 @@ def class_scatter(
   features: Float[ArrayLike, "batch dim"],
   labels: Int[ArrayLike, " batch"],
   *,
-  norm: float | int,
+  norm: str,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " classes"]:
   """Sums of squared distances from given class means, in another norm.
@@ -196,7 +196,7 @@ def class_scatter(
     features: [batch, dim], floating, as they were counted (normalised or not).
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    norm: 1, 2 or inf. Static.
+    norm: "linf", "l2" or "l1". Static.
     where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
 
   Returns:
@@ -213,7 +213,7 @@ def class_scatter(
 
   Example:
     >>> spherejax.metrics.class_scatter(
-    ...   jnp.zeros((1, 2)), jnp.array([[3.0, 4.0]]), jnp.array([0]), norm=jnp.inf)
+    ...   jnp.zeros((1, 2)), jnp.array([[3.0, 4.0]]), jnp.array([0]), norm="linf")
     Array([16.], dtype=float32)
   """
   means, features, labels = map(jnp.asarray, (means, features, labels))
@@ -232,7 +232,7 @@ def class_scatter(
   return jax.ops.segment_sum(squares, jnp.where(kept, labels, len(means)), len(means))
 
 
-def class_variance(moments: ClassMoments, *, norm: float | int = 2) -> ClassVariance:
+def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
   """Variances between and within classes, their ratio, and the share explained.
 
       D_inter = 1/(C (C - 1)) sum_{j != k} d(mu_j, mu_k)^2
@@ -243,9 +243,9 @@ def class_variance(moments: ClassMoments, *, norm: float | int = 2) -> ClassVari
   R2 = phi / (phi + 2 C / (C - 1)): report one of them.
 
   Args:
-    moments: of all features. For another norm than 2 with the scatters of
+    moments: of all features. For another norm than l2 with the scatters of
       `class_scatter`.
-    norm: of the distances, 1, 2 or inf. Static.
+    norm: of the distances: "linf", "l2" or "l1". Static.
 
   Returns:
     ClassVariance(inter, intra, phi, r2).
@@ -253,7 +253,7 @@ def class_variance(moments: ClassMoments, *, norm: float | int = 2) -> ClassVari
   Raises:
     ValueError: an unknown norm.
 
-  Differentiable in: means and scatters. Cost: O(classes dim), for other norms than 2
+  Differentiable in: means and scatters. Cost: O(classes dim), for other norms
   O(classes^2 dim).
 
   Source: DIST eq. 2.6, whose outer sum must run to C (tables 5.4 and 5.5 do), and
@@ -274,7 +274,7 @@ def class_variance(moments: ClassMoments, *, norm: float | int = 2) -> ClassVari
   rows = jnp.where(present[:, None], means, 0)
   centre = jnp.sum(rows, axis=0, keepdims=True) / some
   spread = _numerics.masked_sum(jnp.sum((rows - centre) ** 2, axis=1), present)
-  if norm == 2:
+  if norm == "l2":
     total = 2 * classes * spread
   else:
     squares = distances.pairwise_lp(rows, norm=norm) ** 2

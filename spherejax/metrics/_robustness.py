@@ -10,6 +10,8 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, distances
 
+_METRICS = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}  # SciPy's names
+
 
 class Separation(NamedTuple):
   """What `separation` returns."""
@@ -108,7 +110,7 @@ def separation(
   points: Float[ArrayLike, "n dim"],
   labels: Integer[ArrayLike, " n"],
   *,
-  norm: float | int = 2,
+  norm: str = "l2",
   block_size: int = 128,
 ) -> Separation:
   """Distances of the points of a set to the nearest other and to other classes.
@@ -121,7 +123,7 @@ def separation(
   Args:
     points: [n, dim], floating, n > 0.
     labels: [n], integer.
-    norm: 1, 2 or inf. Static.
+    norm: "linf", "l2" or "l1". Static.
     block_size: static. Points at once; memory is block_size x n.
 
   Returns:
@@ -158,7 +160,7 @@ def best_accuracy(
   labels: Integer[ArrayLike, " n"],
   budgets: Real[ArrayLike, " budgets"],
   *,
-  norm: float | int = 2,
+  norm: str = "l2",
   block_size: int = 512,
 ) -> Float[np.ndarray, " budgets"]:
   """The largest standard adversarial accuracy that any classifier of two classes has.
@@ -173,7 +175,7 @@ def best_accuracy(
     points: [n, dim], concrete, in a convex domain.
     labels: [n], integers of at most two values, concrete.
     budgets: [budgets], at least 0, concrete.
-    norm: 1, 2 or inf.
+    norm: "linf", "l2" or "l1".
     block_size: rows of distances at once.
 
   Returns:
@@ -202,9 +204,7 @@ def best_accuracy(
   _checks.rank("points", x, 2)
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)
-  metric = {1: "cityblock", 2: "euclidean", np.inf: "chebyshev"}.get(norm)
-  if metric is None:
-    raise ValueError(f"norm must be one of 1, 2, inf, got {norm!r}")
+  _checks.one_of("norm", norm, tuple(_METRICS))
   classes = np.unique(y)
   if len(classes) > 2:
     raise ValueError(f"labels must be of at most two classes, got {len(classes)}")
@@ -213,7 +213,7 @@ def best_accuracy(
   first, second = (x[y == c] for c in classes)
   rows, columns, lengths = [], [], []
   for start in range(0, len(first), block_size):
-    block = cdist(first[start : start + block_size], second, metric)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    block = cdist(first[start : start + block_size], second, _METRICS[norm])  # pyright: ignore[reportArgumentType, reportCallIssue]
     row, column = np.nonzero(block <= 2 * budgets.max())
     rows.append(row + start)
     columns.append(column)

@@ -182,7 +182,7 @@ def test_bad_input_is_named(unchecked):
       call()
 
 
-@pytest.mark.parametrize(("norm", "diagonal"), [(2, True), (np.inf, False)])
+@pytest.mark.parametrize(("norm", "diagonal"), [("l2", True), ("linf", False)])
 def test_distances_of_points_by_blocks(norm, diagonal):
   random = np.random.default_rng(1)
   x = random.integers(0, 4, (SIZE, 5)).astype(np.float32)  # ties
@@ -194,7 +194,9 @@ def test_distances_of_points_by_blocks(norm, diagonal):
       x, f, norm=norm, include_diagonal=diagonal, rows=rows, where=kept, block_size=8
     )
   )(np.where(kept[:, None], x, np.nan), f)
-  given = np.linalg.norm((x[:, None] - x[None])[kept][:, kept], norm, axis=2)
+  given = np.linalg.norm(
+    (x[:, None] - x[None])[kept][:, kept], {"l2": 2, "linf": np.inf}[norm], axis=2
+  )
   learned = np.linalg.norm((f[:, None] - f[None])[kept][:, kept], axis=2)
   _, r = by_scipy(learned, given, diagonal)
   everywhere = np.full(SIZE, np.nan)
@@ -203,7 +205,7 @@ def test_distances_of_points_by_blocks(norm, diagonal):
   chosen = everywhere[rows][kept[rows]]
   np.testing.assert_allclose(found.mean, np.tanh(np.arctanh(chosen).mean()), atol=1e-5)
   # Ranks do not see an increasing map, nor an order of the points.
-  if norm == 2:
+  if norm == "l2":
     order = random.permutation(SIZE)
     again = metrics.distance_correlation(3 * x[order], f[order])
     plain = metrics.distance_correlation(x, f)

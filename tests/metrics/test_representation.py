@@ -30,11 +30,11 @@ def moments_of(features, labels, where, normalize=False, blocks=3):
 @jax.jit
 def measures(state):
   scatter = metrics.class_scatter(
-    state.means, FEATURES, LABELS, norm=np.inf, where=KEPT
+    state.means, FEATURES, LABELS, norm="linf", where=KEPT
   )
   return (
     metrics.class_variance(state),
-    metrics.class_variance(state._replace(scatter=scatter), norm=np.inf),
+    metrics.class_variance(state._replace(scatter=scatter), norm="linf"),
     metrics.pi_ratio(state),
     metrics.pi_ratio(state, pooled=False),
   )
@@ -44,7 +44,7 @@ KEPT = RANDOM.random(48) < 0.9
 
 
 def lengths(v, norm):
-  return np.sqrt((v**2).sum(-1)) if norm == 2 else np.abs(v).max(-1)
+  return np.sqrt((v**2).sum(-1)) if norm == "l2" else np.abs(v).max(-1)
 
 
 def variances(f, y, norm):
@@ -92,7 +92,7 @@ def test_measures_of_normalised_features(zero_row):
   np.testing.assert_allclose([found.r2, pooled, classwise], [r2, *ratios], rtol=1e-5)
   size = np.linalg.norm(f, axis=1, keepdims=True)
   unit = np.divide(f, size, out=np.zeros_like(f), where=size > 0)
-  np.testing.assert_allclose(found[:2], variances(unit, y, 2), rtol=1e-5)
+  np.testing.assert_allclose(found[:2], variances(unit, y, "l2"), rtol=1e-5)
   if not zero_row:
     c = len(set(y))
     np.testing.assert_allclose(
@@ -106,8 +106,8 @@ def test_measures_of_plain_features_in_two_norms():
   by_block = moments_of(masked, LABELS, KEPT)
   euclidean, chebyshev, *_ = measures(by_block)
   f, y = FEATURES[KEPT].astype(np.float64), LABELS[KEPT]
-  np.testing.assert_allclose(euclidean[:2], variances(f, y, 2), rtol=1e-5)
-  np.testing.assert_allclose(chebyshev[:2], variances(f, y, np.inf), rtol=1e-5)
+  np.testing.assert_allclose(euclidean[:2], variances(f, y, "l2"), rtol=1e-5)
+  np.testing.assert_allclose(chebyshev[:2], variances(f, y, "linf"), rtol=1e-5)
   at_once = moments_of(masked, LABELS, KEPT, blocks=1)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), by_block, at_once
@@ -158,8 +158,8 @@ def test_bad_input_is_named(unchecked):
     (ValueError, "got 5", lambda: metrics.class_moments_update(state, x, y + 5)),
     (ValueError, r"\(4, 2\)", lambda: metrics.class_moments_update(state, x[:, :2], y)),
     (TypeError, "int", lambda: metrics.class_moments_update(state, x.astype(int), y)),
-    (ValueError, "got 3", lambda: metrics.class_variance(state, norm=3)),
-    (ValueError, "got 7", lambda: metrics.class_scatter(x, x, y + 7, norm=1)),
+    (ValueError, "got 'l3'", lambda: metrics.class_variance(state, norm="l3")),
+    (ValueError, "got 7", lambda: metrics.class_scatter(x, x, y + 7, norm="l1")),
   ):
     with pytest.raises(error, match=culprit):
       call()
