@@ -66,6 +66,9 @@ ROWS: dict[str, Row] = {
   "distances.pairwise_chordal": Row(XY),
   "distances.pairwise_angle": Row(XY),
   "distances.pairwise_poincare": Row(BALL, numbers=CURVED),
+  # A norm of the ratio of both alone.
+  "distances.combined_norm": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
+  "distances.hull_gauge": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
   "distances.lp_norm": Row(X, {"norm": "linf"}),
   "distances.pairwise_lp": Row(XY, {"norm": "l1"}),
   "distances.mobius_add": Row(BALL, numbers=CURVED),
@@ -112,6 +115,11 @@ ROWS: dict[str, Row] = {
 
 # Exports that are no differentiable operators have their contracts in their own tests.
 NO_OPERATORS = {
+  "distances.combined_direction",
+  "distances.hull_direction",
+  "distances.inscribed_radius",
+  "distances.project_combined",
+  "distances.project_hull",
   "distances.k_nearest",
   "prototypes.annealed_prototypes",
   "prototypes.assign_prototypes",

@@ -17,6 +17,13 @@ from spherejax.distances._angular import (
   pairwise_cosine_distance as pairwise_cosine_distance,
 )
 from spherejax.distances._angular import pairwise_dot as pairwise_dot
+from spherejax.distances._combined import combined_direction as combined_direction
+from spherejax.distances._combined import combined_norm as combined_norm
+from spherejax.distances._combined import hull_direction as hull_direction
+from spherejax.distances._combined import hull_gauge as hull_gauge
+from spherejax.distances._combined import inscribed_radius as inscribed_radius
+from spherejax.distances._combined import project_combined as project_combined
+from spherejax.distances._combined import project_hull as project_hull
 from spherejax.distances._euclidean import euclidean as euclidean
 from spherejax.distances._euclidean import pairwise_euclidean as pairwise_euclidean
 from spherejax.distances._euclidean import (
@@ -45,11 +52,16 @@ __all__ = [
   "Neighbours",
   "angle",
   "chordal",
+  "combined_direction",
+  "combined_norm",
   "cosine",
   "cosine_distance",
   "distance_ratio",
   "dot",
   "euclidean",
+  "hull_direction",
+  "hull_gauge",
+  "inscribed_radius",
   "k_nearest",
   "l2_normalize",
   "l2_normalize_additive",
@@ -69,6 +81,8 @@ __all__ = [
   "poincare_exp",
   "poincare_log",
   "poincare_project",
+  "project_combined",
+  "project_hull",
   "squared_euclidean",
   "unit_ball",
 ]
