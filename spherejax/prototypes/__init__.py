@@ -9,6 +9,11 @@ from spherejax.prototypes._assignment import assignment_change as assignment_cha
 from spherejax.prototypes._assignment import assignment_init as assignment_init
 from spherejax.prototypes._assignment import assignment_update as assignment_update
 from spherejax.prototypes._assignment import sibling_gap as sibling_gap
+from spherejax.prototypes._classifiers import (
+  nearest_neighbour_radius as nearest_neighbour_radius,
+)
+from spherejax.prototypes._classifiers import nearest_neighbours as nearest_neighbours
+from spherejax.prototypes._classifiers import neighbour_logits as neighbour_logits
 from spherejax.prototypes._closed_forms import circle as circle
 from spherejax.prototypes._closed_forms import cross_polytope as cross_polytope
 from spherejax.prototypes._closed_forms import (
@@ -40,6 +45,9 @@ from spherejax.prototypes._moving import class_sums_init as class_sums_init
 from spherejax.prototypes._moving import class_sums_update as class_sums_update
 from spherejax.prototypes._moving import ema_init as ema_init
 from spherejax.prototypes._moving import ema_update as ema_update
+from spherejax.prototypes._neighbour_distance import (
+  nearest_neighbour_distance as nearest_neighbour_distance,
+)
 from spherejax.prototypes._optimized import annealed_prototypes as annealed_prototypes
 from spherejax.prototypes._optimized import (
   gaussian_potential_prototypes as gaussian_potential_prototypes,
@@ -85,6 +93,10 @@ __all__ = [
   "hierarchical_prototypes",
   "hpn_prototypes",
   "levenshtein_bound",
+  "nearest_neighbour_distance",
+  "nearest_neighbour_radius",
+  "nearest_neighbours",
+  "neighbour_logits",
   "orthogonal_simplices",
   "prototype_convex_combination",
   "prototype_histogram",

@@ -1,0 +1,222 @@
+"""Classification by the nearest points: exact decisions, and scores with gradients.
+
+The decision judges, the scores guide an attacker: they are two functions, because the
+decision has no gradient and the scores have the wrong ties.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Integer, Real
+
+from spherejax import _checks, _numerics, distances
+
+_LARGE = 1e30  # stands for the distance of no neighbour; finite
+
+
+def nearest_neighbours(
+  points: Float[ArrayLike, "batch dim"],
+  sites: Float[ArrayLike, "sites dim"],
+  labels: Integer[ArrayLike, " sites"],
+  *,
+  num_classes: int,
+  k: int = 1,
+  norm: str = "l2",
+  block_size: int = 128,
+) -> Int[Array, " batch"]:
+  """Classes of points by the majority of their k nearest sites.
+
+      k = 1: the label of argmin_i ||s_i - x||_p, the lowest index among equals
+      k > 1: the label of most of the k nearest, of the smaller sum of distances among
+             equals, then the lower label
+
+  With a class's mean for each site, and k = 1, it is the nearest prototype classifier.
+
+  Args:
+    points: [batch, dim], floating.
+    sites: [sites, dim], floating: the training points, or prototypes.
+    labels: [sites], integer in [0, num_classes).
+    num_classes: static.
+    k: static, at most the number of sites.
+    norm: "linf", "l2" or "l1". Static.
+    block_size: static. Points at once; memory is block_size x sites.
+
+  Returns:
+    [batch], int32.
+
+  Raises:
+    TypeError: points or sites not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, num_classes), fewer
+      sites than k, or an unknown norm.
+
+  Differentiable in: nothing; see `neighbour_logits`. Cost: O(batch sites dim).
+
+  Source: DIST 5.4; Cover and Hart 1967, "Nearest neighbor pattern classification".
+
+  Example:
+    >>> sites, labels = jnp.array([[0.0], [1.0], [1.5]]), jnp.array([0, 1, 1])
+    >>> spherejax.prototypes.nearest_neighbours(
+    ...   jnp.array([[0.4], [0.6]]), sites, labels, num_classes=2)
+    Array([0, 1], dtype=int32)
+  """
+  sites, labels = jnp.asarray(sites), jnp.asarray(labels)
+  _checks.count("num_classes", num_classes)
+  _checks.labels(labels, sites)
+  _checks.known_labels(labels, num_classes)
+  found = distances.k_nearest(points, sites, k=k, norm=norm, block_size=block_size)
+  voted = labels[found.indices].astype(jnp.int32)
+  if k == 1:
+    return voted[:, 0]
+  ballots = voted[:, :, None] == jnp.arange(num_classes)[None, None]
+  votes = jnp.sum(ballots, axis=1, dtype=jnp.int32)
+  totals = jnp.sum(jnp.where(ballots, found.distances[:, :, None], 0), axis=1)
+  leading = votes == jnp.max(votes, axis=1, keepdims=True)
+  return jnp.argmin(jnp.where(leading, totals, jnp.inf), axis=1).astype(jnp.int32)
+
+
+def neighbour_logits(
+  points: Float[ArrayLike, "batch dim"],
+  sites: Float[ArrayLike, "sites dim"],
+  labels: Integer[ArrayLike, " sites"],
+  *,
+  num_classes: int,
+  k: int = 1,
+  sharpness: Real[ArrayLike, ""] = 20.0,
+  norm: str = "l2",
+) -> Float[Array, "batch classes"]:
+  """Scores of classes by near sites, smooth, for attacks on `nearest_neighbours`.
+
+      k = 1: z_y = 1/b log sum_{i: y_i = y} exp(-b d_i),    b = sharpness
+      k > 1: z_y = log sum_{i: y_i = y} sigmoid(b (m - d_i)),
+             m = the middle between the k-th and the next distance
+
+  For k = 1 the scores decide as the nearest neighbour does wherever the second class is
+  farther by more than log(largest class) / b; for sites of different classes they are
+  the negative distances.
+
+  Args:
+    points: [batch, dim], floating.
+    sites: [sites, dim], floating.
+    labels: [sites], integer in [0, num_classes).
+    num_classes: static.
+    k: static, below the number of sites if above 1.
+    sharpness: b, positive, in one over the unit of distance; may be traced. Large is
+      exact, small is smooth.
+    norm: "linf", "l2" or "l1". Static. "l2" uses matrix products, which round distances
+      below about 1e-3 of the norms to 0.
+
+  Returns:
+    [batch, classes], dtype of `points`; for an empty class -1e30 or less.
+
+  Raises:
+    TypeError: points or sites not floating, labels not integers.
+    ValueError: shapes do not match, a known label outside [0, num_classes), too few
+      sites, an unknown norm, or a static sharpness that is not positive.
+
+  Differentiable in: points, sites, sharpness; m is held constant. Cost: O(batch sites
+  dim) time, O(batch sites) memory.
+
+  Source: DIST 5.4 names the classifiers; the scores are own, for k = 1 as in
+  Sitawarin and Wagner 2019, "On the robustness of deep k-nearest neighbors".
+
+  Example:
+    >>> sites, labels = jnp.array([[0.0], [1.0]]), jnp.array([0, 1])
+    >>> spherejax.prototypes.neighbour_logits(
+    ...   jnp.array([[0.25]]), sites, labels, num_classes=2)
+    Array([[-0.25, -0.75]], dtype=float32)
+  """
+  points, sites, labels = map(jnp.asarray, (points, sites, labels))
+  for name, array in (("points", points), ("sites", sites)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+  _checks.labels(labels, sites)
+  _checks.count("num_classes", num_classes)
+  _checks.known_labels(labels, num_classes)
+  _checks.positive("sharpness", sharpness)
+  _checks.count("k", k)
+  if len(sites) < k + (k > 1):
+    raise ValueError(f"sites must be at least {k + (k > 1)}, got {len(sites)}")
+  wide = _numerics.upcast(points)
+  known = sites.astype(wide.dtype)
+  lengths = (
+    distances.pairwise_euclidean(wide, known)
+    if norm == "l2"
+    else distances.pairwise_lp(wide, known, norm=norm)
+  )
+  rate = _checks.scalar("sharpness", sharpness, wide.dtype)
+  if k == 1:
+    return (_by_class(-rate * lengths, labels, num_classes) / rate).astype(points.dtype)
+  near = -jax.lax.top_k(jax.lax.stop_gradient(-lengths), k + 1)[0]
+  middle = (near[:, k - 1 : k] + near[:, k:]) / 2
+  logs = -_numerics.softplus(rate * (lengths - middle))
+  return _by_class(logs, labels, num_classes).astype(points.dtype)
+
+
+def _by_class(logs: Array, labels: Array, num_classes: int) -> Array:
+  """[batch, classes]: logarithms of the sums of exponentials over each class."""
+  shift = jax.ops.segment_max(
+    jax.lax.stop_gradient(logs).T, labels, num_classes
+  )  # -inf of an empty class
+  shift = jnp.where(jnp.isfinite(shift), shift, 0)
+  total = jax.ops.segment_sum(jnp.exp(logs.T - shift[labels]), labels, num_classes)
+  return jnp.where(
+    total > 0, jnp.log(jnp.where(total > 0, total, 1)) + shift, -_LARGE
+  ).T
+
+
+def nearest_neighbour_radius(
+  points: Float[ArrayLike, "batch dim"],
+  point_labels: Integer[ArrayLike, " batch"],
+  sites: Float[ArrayLike, "sites dim"],
+  labels: Integer[ArrayLike, " sites"],
+  *,
+  norm: str = "l2",
+  block_size: int = 128,
+) -> Float[Array, " batch"]:
+  """A radius in which the nearest neighbour classifier is surely right.
+
+      r = max((d_other - d_own) / 2, 0)
+
+  with the distances to the nearest site of another class and of the own. By the
+  triangle inequality nothing nearer changes the decision, in any norm; for a point
+  that is itself a site of l2 cells, and with no own site nearer to the midpoint to the
+  nearest other one, nothing larger is sure.
+
+  Args:
+    points: [batch, dim], floating.
+    point_labels: [batch], integer, the right classes.
+    sites: [sites, dim], floating.
+    labels: [sites], integer.
+    norm: of the classifier and of the radius, "linf", "l2" or "l1". Static.
+    block_size: static. Points at once; memory is block_size x sites.
+
+  Returns:
+    [batch], dtype of `points`; 0 where the decision is wrong, inf without another
+    class.
+
+  Raises:
+    TypeError: points or sites not floating, labels not integers.
+    ValueError: shapes do not match, or an unknown norm.
+
+  Differentiable in: nothing. Cost: O(batch sites dim).
+
+  Source: DIST, article III, lemma 1 (its argument); Yang et al. 2020, "A closer look at
+  accuracy vs. robustness".
+
+  Example:
+    >>> spherejax.prototypes.nearest_neighbour_radius(
+    ...   jnp.array([[0.5]]), jnp.array([0]), jnp.array([[0.0], [3.0]]),
+    ...   jnp.array([0, 1]))
+    Array([1.], dtype=float32)
+  """
+  points, own = jnp.asarray(points), jnp.asarray(point_labels)
+  sites, labels = jnp.asarray(sites), jnp.asarray(labels)
+  _checks.labels(own, points, "point_labels")
+  _checks.labels(labels, sites)
+  anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
+  other = distances.k_nearest(
+    points, sites, k=1, norm=norm, apart=(own, labels), block_size=block_size
+  )
+  # Where the nearest of all is of another class, the difference is 0.
+  return (other.distances[:, 0] - anything.distances[:, 0]) / 2

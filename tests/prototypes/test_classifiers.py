@@ -1,0 +1,155 @@
+"""Nearest neighbour classifiers: decisions, scores, distances to other decisions."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+
+RANDOM = np.random.default_rng(0)
+SITES = RANDOM.normal(size=(30, 4)).astype(np.float32)
+LABELS = RANDOM.integers(0, 3, 30)
+POINTS = RANDOM.normal(size=(25, 4)).astype(np.float32)
+TOY = np.array(
+  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
+)
+CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+
+
+def lengths(v, norm):
+  v = np.asarray(v, np.float64)
+  return {
+    "l1": np.abs(v).sum(-1),
+    "l2": np.sqrt((v**2).sum(-1)),
+    "linf": np.abs(v).max(-1),
+  }[norm]
+
+
+def vote(d, labels, k):
+  near = np.argsort(d, kind="stable")[:k]
+  votes = [(labels[near] == c).sum() for c in range(4)]
+  totals = [d[near][labels[near] == c].sum() for c in range(4)]
+  return min(range(4), key=lambda c: (-votes[c], totals[c], c))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_decisions_and_scores(norm):
+  d = lengths(POINTS[:, None] - SITES[None], norm)
+
+  @functools.partial(jax.jit, static_argnames="k")
+  def both(points, sharpness, k):
+    kind = {"num_classes": 4, "k": k, "norm": norm}
+    return (
+      prototypes.nearest_neighbours(points, SITES, LABELS, block_size=25, **kind),
+      prototypes.neighbour_logits(points, SITES, LABELS, sharpness=sharpness, **kind),
+    )
+
+  b = 8.0
+  for k in (1, 4):
+    decisions, scores = both(POINTS, b, k)
+    np.testing.assert_array_equal(decisions, [vote(row, LABELS, k) for row in d])
+    terms = np.exp(-b * d)
+    if k > 1:
+      near = np.sort(d, axis=1)
+      middle = (near[:, k - 1] + near[:, k])[:, None] / 2
+      terms = 1 / (1 + np.exp(b * (d - middle)))
+    total = np.stack([terms[:, c == LABELS].sum(1) for c in range(3)], 1)
+    expected = np.log(total) / (b if k == 1 else 1)
+    np.testing.assert_allclose(
+      np.asarray(scores)[:, :3], expected, rtol=2e-4, atol=2e-5
+    )
+    assert (np.asarray(scores)[:, 3] <= -1e28).all()
+  # Sharp scores are the distances to the classes, and decide alike.
+  decisions, scores = both(POINTS, 1e4, 1)
+  least = np.stack([d[:, c == LABELS].min(1) for c in range(3)], 1)
+  np.testing.assert_allclose(np.asarray(scores)[:, :3], -least, atol=5e-4)
+  gap = np.diff(np.sort(least, 1)[:, :2])[:, 0]
+  clear = gap > np.log(30) / b
+  soft = np.asarray(both(POINTS, b, 1)[1]).argmax(1)
+  assert clear.sum() > 3
+  np.testing.assert_array_equal(soft[clear], np.asarray(decisions)[clear])
+
+
+def test_gradient_of_scores():
+  def score(x):
+    return prototypes.neighbour_logits(
+      x[None], SITES, LABELS, num_classes=3, sharpness=8.0
+    )[0, 1]
+
+  gradient = jax.jit(jax.grad(score))(POINTS[0])
+  own = SITES[LABELS == 1].astype(np.float64)
+  gap = POINTS[0] - own
+  d = lengths(gap, "l2")
+  weights = np.exp(-8 * (d - d.min()))
+  weights /= weights.sum()
+  np.testing.assert_allclose(gradient, -(weights / d) @ gap, rtol=1e-4, atol=1e-5)
+
+
+def test_ties_go_to_the_lowest():
+  sites = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
+  for k in (1, 2, 4):
+    found = prototypes.nearest_neighbours(
+      np.zeros((1, 1), np.float32), sites, np.array([2, 1, 1, 2]), num_classes=3, k=k
+    )
+    assert int(found[0]) == {1: 2, 2: 1, 4: 1}[k]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_least_distances(norm):
+  axis = np.linspace(-3, 3, 601)
+  grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+  to_sites = lengths(grid[:, None] - TOY[None], "l2")
+  near = CLASS[to_sites.argmin(1)]
+  points = np.concatenate([TOY, [[0.4, -0.1], [1.5, -1.4]]]).astype(np.float32)
+  classes = np.append(CLASS, [1, 0])
+  found = prototypes.nearest_neighbour_distance(
+    points, classes, TOY, CLASS, norm=norm, low=-3, high=3
+  )
+  for x, c, distance in zip(points, classes, found, strict=True):
+    moves = lengths(grid[near != c] - x, norm)
+    assert -1e-6 <= moves.min() - distance < 0.03
+  if norm == "l2":
+    np.testing.assert_allclose(
+      found[:8], np.sqrt([0.5, 1.25, 0.5, 0.25, 0.25, 0.5, 0.25, 0.25]), rtol=1e-6
+    )
+    sure = prototypes.nearest_neighbour_radius(points, classes, TOY, CLASS)
+    assert (np.asarray(sure) <= found + 1e-6).all()
+    np.testing.assert_allclose(sure[:8], found[:8], rtol=1e-6)
+  wrong = prototypes.nearest_neighbour_distance(TOY, 1 - CLASS, TOY, CLASS, norm=norm)
+  np.testing.assert_array_equal(wrong, 0)
+  alone = prototypes.nearest_neighbour_distance(
+    TOY, 0 * CLASS, TOY, 0 * CLASS, norm=norm
+  )
+  assert np.isinf(alone).all()
+  # In a box that holds no other class, none can be reached.
+  small = {"low": -1.2, "high": -0.8}
+  boxed = prototypes.nearest_neighbour_distance(
+    TOY[:1], CLASS[:1], TOY, CLASS, norm=norm, **small
+  )
+  assert np.isinf(boxed)
+
+
+def test_bad_input_is_named(unchecked):
+  def classify(**changed):
+    given = {"num_classes": 3, "k": 1, "norm": "l2"} | changed
+    return prototypes.nearest_neighbours(POINTS, SITES, LABELS, **given)
+
+  for error, culprit, call in (
+    (ValueError, "got 31", lambda: classify(k=31)),
+    (ValueError, "l3", lambda: classify(norm="l3")),
+    (ValueError, "got 2", lambda: classify(num_classes=2)),
+    (
+      ValueError,
+      "at least 31, got 30",
+      lambda: prototypes.neighbour_logits(POINTS, SITES, LABELS, num_classes=3, k=30),
+    ),
+    (
+      TypeError,
+      "float32",
+      lambda: prototypes.nearest_neighbour_radius(POINTS, POINTS[:, 0], SITES, LABELS),
+    ),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()
