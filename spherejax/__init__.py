@@ -10,6 +10,7 @@ import types
 __version__ = "0.1.0"
 
 _ROOMS = (
+  "attacks",
   "data",
   "distances",
   "hierarchy",

@@ -216,8 +216,8 @@ def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
   def excess(t):
     return jnp.sum(jnp.clip(fixed[0] - t, 0, fixed[1])) - fixed[2]
 
-  limits = jnp.finfo(size.dtype)
-  tol = jnp.maximum(8 * limits.eps * fixed[2], limits.tiny)
+  # Sizes are at most 1: a smaller residual is below what rounding of t leaves.
+  tol = jnp.full_like(fixed[2], 2 * jnp.finfo(size.dtype).eps)
   bracket = jnp.zeros_like(tol), jnp.ones_like(tol)
   t = jax.lax.stop_gradient(newton(excess, bracket, tol=tol).value)
   free = (size > t) & (size - t < room)

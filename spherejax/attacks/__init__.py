@@ -1,0 +1,63 @@
+"""Attacks on classifiers: pure functions of a model's logits, per sample, in any norm.
+
+Every point that is returned lies in its region in exact arithmetic. What a sample gets
+depends on no other sample of its batch.
+"""
+
+from spherejax.attacks._auto import apgd as apgd
+from spherejax.attacks._ball import round_inside as round_inside
+from spherejax.attacks._ball import seal as seal
+from spherejax.attacks._ball import steepest_ascent as steepest_ascent
+from spherejax.attacks._ball import uniform_ball as uniform_ball
+from spherejax.attacks._carlini_wagner import carlini_wagner as carlini_wagner
+from spherejax.attacks._deepfool import deepfool as deepfool
+from spherejax.attacks._ensemble import Diagnosis as Diagnosis
+from spherejax.attacks._ensemble import EnsembleResult as EnsembleResult
+from spherejax.attacks._ensemble import diagnose as diagnose
+from spherejax.attacks._ensemble import ensemble as ensemble
+from spherejax.attacks._fab import fab as fab
+from spherejax.attacks._gradient import pgd as pgd
+from spherejax.attacks._iterative import bim as bim
+from spherejax.attacks._iterative import fgsm as fgsm
+from spherejax.attacks._iterative import mi_fgsm as mi_fgsm
+from spherejax.attacks._losses import attack_loss as attack_loss
+from spherejax.attacks._problem import AttackResult as AttackResult
+from spherejax.attacks._problem import Expectation as Expectation
+from spherejax.attacks._region import Ball as Ball
+from spherejax.attacks._region import Region as Region
+from spherejax.attacks._smoothing import Certificate as Certificate
+from spherejax.attacks._smoothing import clopper_pearson as clopper_pearson
+from spherejax.attacks._smoothing import smoothed_certificate as smoothed_certificate
+from spherejax.attacks._smoothing import smoothed_prediction as smoothed_prediction
+from spherejax.attacks._smoothing import smoothed_votes as smoothed_votes
+from spherejax.attacks._square import square as square
+
+__all__ = [
+  "AttackResult",
+  "Ball",
+  "Certificate",
+  "Diagnosis",
+  "EnsembleResult",
+  "Expectation",
+  "Region",
+  "apgd",
+  "attack_loss",
+  "bim",
+  "carlini_wagner",
+  "clopper_pearson",
+  "deepfool",
+  "diagnose",
+  "ensemble",
+  "fab",
+  "fgsm",
+  "mi_fgsm",
+  "pgd",
+  "round_inside",
+  "seal",
+  "smoothed_certificate",
+  "smoothed_prediction",
+  "smoothed_votes",
+  "square",
+  "steepest_ascent",
+  "uniform_ball",
+]

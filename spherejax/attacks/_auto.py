@@ -1,0 +1,254 @@
+"""Auto-PGD: projected gradient ascent that chooses its step sizes by itself."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks
+from spherejax.attacks import _gradient, _problem, _track
+from spherejax.attacks._problem import AttackResult, Model, Problem
+from spherejax.attacks._region import Ball, steps_of
+from spherejax.attacks._track import Aim, Track, where
+
+_PERCENT = (22, 41, 57, 70, 80, 87, 93, 99)
+_RISES = 0.75  # of the steps between two checkpoints have to raise the loss
+_MOMENTUM = 0.75
+_FIRST_SHARE = 0.2  # of the entries that the first l1 steps move
+_DENSER = 0.95
+_SLOWER, _SLOWEST = 1.5, 10.0
+
+
+def checkpoints(steps: int) -> list[int]:
+  """The steps after which step sizes may be halved."""
+  found = sorted({-(-percent * steps // 100) for percent in _PERCENT})
+  return [step for step in found if step < steps]
+
+
+class _Best(NamedTuple):
+  point: Array
+  loss: Array
+  gradient: Array
+
+
+class _Climb(NamedTuple):
+  """[batch] each, but the points and gradients [batch, n]."""
+
+  point: Array
+  previous: Array
+  loss: Array
+  best: _Best
+  size: Array
+  rises: Array
+  halved: Array
+  checked: Array
+  """The best loss at the last checkpoint; for l1 the entries moved then."""
+  moves: Array
+  track: Track
+
+
+def apgd(
+  logits_fn: Model,
+  x: Float[ArrayLike, "batch ..."],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  key: Array,
+  epsilon: Real[ArrayLike, "..."],
+  norm: str = "linf",
+  steps: int = 100,
+  restarts: int = 1,
+  loss: str = "ce",
+  targets: _gradient.Targets = None,
+  target_count: int | None = None,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  mode: str = "evaluate",
+  index: Int[ArrayLike, " batch"] | None = None,
+) -> AttackResult:
+  """Auto-PGD: momentum, and steps that halve when the loss stops rising.
+
+      y = P(x_k + size s(grad))
+      x_{k+1} = P(x_k + 3/4 (y - x_k) + 1/4 (x_k - x_{k-1}))
+
+  from a random start and size 2 epsilon. At checkpoints, after 22, 41, 57, ... percent
+  of the steps, the size halves and the best point so far is returned to, if less than
+  three quarters of the steps since the last one raised the loss, or if the size was
+  not halved there and the best loss is still the same. In l1 there is no momentum; the
+  step moves as many entries as the sparsity of the best point suggests.
+
+  All of this is decided for each sample by itself.
+
+  Args:
+    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
+    x: [batch, ...], floating, in the box.
+    labels: [batch], integer in [0, classes).
+    key: a typed PRNG key.
+    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    norm: "linf", "l2" or "l1". Static.
+    steps: static.
+    restarts: static.
+    loss: "ce", "margin", "dlr" or "kl", see `attack_loss`. Static.
+    targets: as in `pgd`. The paper's targeted form has "all", with `loss="dlr"`.
+    target_count: with "all": how many, the highest logits at x first; the paper's 9.
+      None for all. Static.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    mode: as in `pgd`. Static.
+    index: as in `pgd`.
+
+  Returns:
+    AttackResult.
+
+  Raises:
+    TypeError: as `pgd`.
+    ValueError: as `pgd`.
+
+  Differentiable in: nothing. Cost: restarts x targets x (steps + 1) gradients, and one
+  evaluation.
+
+  Source: Croce and Hein 2020, "Reliable evaluation of adversarial robustness with an
+  ensemble of diverse parameter-free attacks", algorithm 1; 2021, "Mind the box" (l1).
+  The released code differs: it counts steps that raise the loss with "<=", the first of
+  them against 0, and rounds the checkpoints otherwise.
+
+  Example:
+    >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
+    >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
+    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.apgd(
+    ...   logits_fn, x, labels, key=key, epsilon=0.25, steps=10))
+    >>> attack(x, labels, jax.random.key(0)).x_adv.round(2)
+    Array([[0.45, 0.75]], dtype=float32)
+  """
+  problem = _problem.setup(
+    logits_fn, x, labels, key=key, index=index, low=low, high=high
+  )
+  _checks.count("steps", steps)
+  _checks.count("restarts", restarts)
+  _checks.one_of("mode", mode, _problem.MODES)
+  region = _problem.ball(problem, epsilon, norm)
+  climb = _climb_l1 if norm == "l1" else _climb_momentum
+
+  def run(aim: Aim, keys: Array | None, track: Track) -> Track:
+    assert keys is not None
+    start = region.start(keys, problem.clean)
+    found = climb(problem._replace(keys=keys), region, aim, start, track, steps, mode)
+    if mode != "last":
+      return found.track
+    # What a method that goes back to its best point ends with is that point.
+    seen = _track.value(problem, aim, found.best.point, steps + 1)
+    return _track.keep(found.track, found.best.point, seen, mode=mode, final=True)
+
+  return _gradient.attack_all(
+    problem, region, run, restarts, loss, targets, target_count, mode
+  )
+
+
+def _begin(start: Array, size: Array, checked: Array, track: Track) -> _Climb:
+  lowest = jnp.full_like(size, -jnp.inf)
+  none = jnp.zeros(size.shape, jnp.int32)
+  best = _Best(start, lowest, jnp.zeros_like(start))
+  return _Climb(
+    start, start, -lowest, best, size, none, none > 0, checked, none + 1, track
+  )
+
+
+def _arrive(
+  problem: Problem, aim: Aim, climb: _Climb, step: Array, mode: str
+) -> tuple[_Climb, Array]:
+  """Evaluates the point, and takes it where it is the best."""
+  seen, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
+  track = _track.keep(climb.track, climb.point, seen, mode=mode, gradient=gradient)
+  better = seen.loss > climb.best.loss
+  new = _Best(climb.point, seen.loss, gradient)
+  best = _Best(*(where(better, a, b) for a, b in zip(new, climb.best, strict=True)))
+  rises = climb.rises + (seen.loss > climb.loss)  # nothing is above the first, inf
+  climb = climb._replace(loss=seen.loss, best=best, rises=rises, track=track)
+  return climb, gradient
+
+
+def _climb_momentum(
+  problem: Problem,
+  region: Ball,
+  aim: Aim,
+  start: Array,
+  track: Track,
+  steps: int,
+  mode: str,
+) -> _Climb:
+  marks = checkpoints(steps)
+  windows = np.zeros(steps + 1, np.int32)
+  windows[marks] = np.diff([0, *marks])
+  first = np.arange(steps + 1) == (marks[0] if marks else -1)
+
+  def advance(climb, now):
+    step, window, first = now
+    climb, gradient = _arrive(problem, aim, climb, step, mode)
+    best = climb.best
+    few = climb.rises < _RISES * window
+    stuck = ~climb.halved & (best.loss == climb.checked) & ~first
+    check = window > 0
+    halve = check & (few | stuck)
+    size = jnp.where(halve, climb.size / 2, climb.size)
+    point = where(halve, best.point, climb.point)
+    gradient = where(halve, best.gradient, gradient)
+    weight = jnp.where(step == 0, 1.0, _MOMENTUM)
+    straight = region.project(
+      point + size[:, None] * region.ascend(gradient), problem.clean
+    )
+    onward = weight * (straight - point) + (1 - weight) * (point - climb.previous)
+    climb = climb._replace(
+      point=region.project(point + onward, problem.clean),
+      previous=point,
+      loss=jnp.where(halve, best.loss, climb.loss),
+      size=size,
+      rises=jnp.where(check, 0, climb.rises),
+      halved=jnp.where(check, halve, climb.halved),
+      checked=jnp.where(check, best.loss, climb.checked),
+    )
+    return climb, None
+
+  climb = _begin(start, 2 * region.epsilon, region.epsilon, track)
+  return jax.lax.scan(advance, climb, (jnp.arange(steps + 1), windows, first))[0]
+
+
+def _climb_l1(
+  problem: Problem,
+  region: Ball,
+  aim: Aim,
+  start: Array,
+  track: Track,
+  steps: int,
+  mode: str,
+) -> _Climb:
+  entries = start.shape[1]
+  every = max(int(0.04 * steps), 1)
+
+  def advance(climb, step):
+    climb, gradient = _arrive(problem, aim, climb, step, mode)
+    best = climb.best
+    check = (step > 0) & (step % every == 0)
+    moved = jnp.sum(best.point != problem.clean, axis=1).astype(climb.checked.dtype)
+    sparser = check & (moved < _DENSER * climb.checked)
+    slower = jnp.maximum(climb.size / _SLOWER, region.epsilon / _SLOWEST)
+    size = jnp.where(check, jnp.where(sparser, region.epsilon, slower), climb.size)
+    fewer = jnp.maximum(moved / _SLOWER, 1).astype(climb.moves.dtype)
+    count = jnp.where(check, fewer, climb.moves)
+    point = where(sparser, best.point, climb.point)
+    gradient = where(sparser, best.gradient, gradient)
+    ahead = point + size[:, None] * steps_of(gradient, "l1", count)
+    climb = climb._replace(
+      point=region.project(ahead, problem.clean),
+      size=size,
+      moves=count,
+      checked=jnp.where(check, moved, climb.checked),
+    )
+    return climb, None
+
+  climb = _begin(start, region.epsilon, jnp.full_like(region.epsilon, entries), track)
+  share = jnp.full_like(climb.moves, max(1, int(_FIRST_SHARE * entries)))
+  climb = climb._replace(moves=share)
+  return jax.lax.scan(advance, climb, jnp.arange(steps + 1))[0]

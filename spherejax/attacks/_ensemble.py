@@ -1,0 +1,302 @@
+"""Several attacks after another on what is not broken yet, and checks of an attack."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks
+from spherejax.attacks import _auto, _fab, _gradient, _problem, _square, _track
+from spherejax.attacks._problem import AttackResult
+from spherejax.attacks._track import Aim, where
+
+
+class EnsembleResult(NamedTuple):
+  """What several attacks together found."""
+
+  result: AttackResult
+  """Of the first attack that broke the sample, else of the largest margin. The queries
+  are those of all attacks it went through, the shares the largest of any."""
+  stage: Int[Array, " batch"]
+  """Which attack broke it, from 1; 0 for a wrong decision at x; -1 for none."""
+
+
+class Diagnosis(NamedTuple):
+  """Signs that an attack was too weak for the model, one row a sample."""
+
+  stronger: Bool[Array, " batch"]
+  """Not broken by the attack, but by a stronger one."""
+  random: Bool[Array, " batch"]
+  """Not broken by the attack, but by draws that ask for no gradient."""
+  unbounded: Bool[Array, " batch"]
+  """Broken when only the box bounds the attack. All should be."""
+  zero_gradients: Float[Array, " batch"]
+  """Share of the stronger attack's gradients that were zero."""
+  saturated: Float[Array, " batch"]
+  """Share of its evaluations where the label's probability is 1 in float32."""
+
+
+def ensemble(
+  logits_fn: Callable[[Array], Array],
+  x: Float[ArrayLike, "batch ..."],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  key: Array,
+  epsilon: Real[ArrayLike, "..."],
+  norm: str = "linf",
+  steps: int = 100,
+  queries: int = 5000,
+  target_count: int = 9,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  index: Int[ArrayLike, " batch"] | None = None,
+) -> EnsembleResult:
+  """Four attacks after another, each on the samples that are not broken yet.
+
+  `apgd` on the cross-entropy, `apgd` towards the rival classes on the difference of
+  logits ratio (on the margin with fewer than 4 classes), `fab` towards them, whose
+  points count within epsilon, and `square` (of images, for linf and l2). When all
+  samples of a batch are broken, what is left is skipped.
+
+  Args:
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    x: [batch, ...], floating, in the box.
+    labels: [batch], integer in [0, classes).
+    key: a typed PRNG key.
+    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    norm: "linf", "l2" or "l1". Static.
+    steps: static. Of each gradient attack.
+    queries: static. Of the square attack; 0 leaves it out.
+    target_count: static. Rival classes, the highest logits at x first.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    index: [batch], the samples' numbers, for the keys.
+
+  Returns:
+    EnsembleResult(result, stage). The share of `(stage < 0) | (stage > s)` is the
+    accuracy after attack s; it never rises.
+
+  Raises:
+    TypeError: as `pgd`.
+    ValueError: as `pgd`.
+
+  Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
+  target_count x steps + queries evaluations.
+
+  Source: Croce and Hein 2020, "Reliable evaluation of adversarial robustness with an
+  ensemble of diverse parameter-free attacks" (AutoAttack, standard).
+
+  Example:
+    >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
+    >>> x = jnp.array([[0.7, 0.5], [0.9, 0.1], [0.1, 0.9]])
+    >>> labels = jnp.array([0, 0, 0])
+    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.ensemble(
+    ...   logits_fn, x, labels, key=key, epsilon=0.5, steps=10))
+    >>> attack(x, labels, jax.random.key(0)).stage
+    Array([ 1, -1,  0], dtype=int32)
+  """
+  _checks.count("target_count", target_count)
+  _checks.count("queries", queries, 0)
+  problem = _problem.setup(
+    logits_fn, x, labels, key=key, index=index, low=low, high=high
+  )
+  region = _problem.ball(problem, epsilon, norm)
+  box = {"low": low, "high": high, "index": index}
+  fixed = {"epsilon": region.epsilon, "norm": norm, **box}
+  all_rivals = {"targets": "all", "target_count": target_count}
+  loss = "dlr" if problem.classes >= 4 else "margin"
+
+  def by_distance(key):
+    found = _fab.fab(
+      logits_fn, x, labels, key=key, norm=norm, steps=steps, **all_rivals, **box
+    )
+    near = found.norm <= region.epsilon
+    points = where(near, found.x_adv.reshape(problem.clean.shape), problem.clean)
+    points = region.seal(points, problem.clean)
+    seen = _track.value(problem, Aim("margin"), points)
+    return found._replace(
+      x_adv=points.reshape(problem.shape),
+      success=seen.success,
+      margin=seen.margin,
+      norm=region.size(points, problem.clean),
+      queries=found.queries + 1,
+    )
+
+  def climb(key, **keywords):
+    return _auto.apgd(logits_fn, x, labels, key=key, steps=steps, **fixed, **keywords)
+
+  stages: list[Callable[[Array], AttackResult]] = [
+    lambda key: climb(key, loss="ce"),
+    lambda key: climb(key, loss=loss, **all_rivals),
+    by_distance,
+  ]
+  if queries and norm != "l1" and len(problem.shape) == 4:
+    stages.append(
+      lambda key: _square.square(
+        logits_fn, x, labels, key=key, queries=queries, **fixed
+      )
+    )
+  return _in_turn(problem, stages, key)
+
+
+def _in_turn(
+  problem: _problem.Problem,
+  stages: list[Callable[[Array], AttackResult]],
+  key: Array,
+) -> EnsembleResult:
+  seen = _track.value(problem, Aim("margin"), problem.clean)
+  none = jnp.zeros_like(seen.loss)
+  result = AttackResult(
+    problem.clean.reshape(problem.shape),
+    seen.success,
+    seen.margin,
+    seen.margin,
+    none,
+    jnp.ones_like(problem.labels, jnp.int32),
+    none,
+    seen.saturated.astype(none.dtype),
+  )
+  stage = jnp.where(seen.success, 0, -1).astype(jnp.int32)
+
+  def attack(number, attempt, carry):
+    result, stage = carry
+    found = attempt(jax.random.fold_in(key, number))
+    open_ = stage < 0
+    better = open_ & (found.success | (found.margin > result.margin))
+    taken = AttackResult(
+      *(where(better, a, b) for a, b in zip(found, result, strict=True))
+    )
+    spent = result.queries + jnp.where(open_, found.queries, 0)
+    zeros, saturated = (
+      jnp.where(open_, jnp.maximum(a, b), b)
+      for a, b in (
+        (found.zero_gradients, result.zero_gradients),
+        (found.saturated, result.saturated),
+      )
+    )
+    taken = taken._replace(
+      loss=taken.margin, queries=spent, zero_gradients=zeros, saturated=saturated
+    )
+    return taken, jnp.where(open_ & found.success, number, stage).astype(jnp.int32)
+
+  carry: tuple[AttackResult, Array] = (result, stage)
+  for number, attempt in enumerate(stages, 1):
+    carry = jax.lax.cond(
+      jnp.any(carry[1] < 0),
+      lambda carry, number=number, attempt=attempt: attack(number, attempt, carry),
+      lambda carry: carry,
+      carry,
+    )
+  result, stage = carry
+  return EnsembleResult(result, stage)
+
+
+def diagnose(
+  logits_fn: Callable[[Array], Array],
+  x: Float[ArrayLike, "batch ..."],
+  labels: Int[ArrayLike, " batch"],
+  success: Bool[ArrayLike, " batch"],
+  *,
+  key: Array,
+  epsilon: Real[ArrayLike, "..."],
+  norm: str = "linf",
+  steps: int = 100,
+  draws: int = 100,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  index: Int[ArrayLike, " batch"] | None = None,
+) -> Diagnosis:
+  """Whether an attack's failures are the model's strength or the attack's weakness.
+
+  Runs `apgd` on the margin, which does not saturate, with three starts; draws from the
+  ball without a gradient; and PGD with no bound but the box. An evaluation is suspect
+  if any of `stronger` or `random` is true, if not all of `unbounded` are, or if
+  gradients are often zero.
+
+  Args:
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    x: [batch, ...], floating, in the box.
+    labels: [batch], integer in [0, classes).
+    success: [batch], boolean: what the attack in question broke.
+    key: a typed PRNG key.
+    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    norm: "linf", "l2" or "l1". Static.
+    steps: static. Of each gradient attack.
+    draws: static.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    index: [batch], the samples' numbers, for the keys.
+
+  Returns:
+    Diagnosis, all [batch].
+
+  Raises:
+    TypeError: as `pgd`, or success not boolean.
+    ValueError: as `pgd`.
+
+  Differentiable in: nothing. Cost: 4 steps gradients and `draws` evaluations.
+
+  Source: Carlini et al. 2019, "On evaluating adversarial robustness", section 5;
+  Athalye et al. 2018, "Obfuscated gradients give a false sense of security".
+
+  Example:
+    >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
+    >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
+    >>> broken = jnp.array([False])
+    >>> check = jax.jit(lambda x, labels, key: spherejax.attacks.diagnose(
+    ...   logits_fn, x, labels, broken, key=key, epsilon=0.5))
+    >>> found = check(x, labels, jax.random.key(0))
+    >>> found.stronger, found.unbounded
+    (Array([ True], dtype=bool), Array([ True], dtype=bool))
+  """
+  problem = _problem.setup(
+    logits_fn, x, labels, key=key, index=index, low=low, high=high
+  )
+  broken = jnp.asarray(success)
+  _checks.mask(broken, problem.labels.shape, "success")
+  _checks.count("draws", draws, 0)
+  region = _problem.ball(problem, epsilon, norm)
+  keys = jax.random.split(key, 3)
+  box = {"low": low, "high": high, "index": index}
+  strong = _auto.apgd(
+    logits_fn,
+    x,
+    labels,
+    key=keys[0],
+    epsilon=region.epsilon,
+    norm=norm,
+    loss="margin",
+    steps=steps,
+    restarts=3,
+    **box,
+  )
+
+  def ask(found, number):
+    now = jax.vmap(lambda key: jax.random.fold_in(key, number))(problem.keys)
+    points = region.start(now, problem.clean)
+    return found | _track.value(problem, Aim("margin"), points).success, None
+
+  drawn, _ = jax.lax.scan(ask, jnp.zeros_like(broken), jnp.arange(draws))
+  span = jnp.max(problem.high - problem.low, axis=1, initial=0)
+  anywhere = _gradient.pgd(
+    logits_fn,
+    x,
+    labels,
+    key=keys[1],
+    epsilon=span,
+    norm="linf",
+    loss="margin",
+    steps=steps,
+    **box,
+  )
+  return Diagnosis(
+    strong.success & ~broken,
+    drawn & ~broken,
+    anywhere.success,
+    strong.zero_gradients,
+    strong.saturated,
+  )

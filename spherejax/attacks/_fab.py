@@ -1,0 +1,211 @@
+"""FAB: least moves to the linearised border, drawn back towards the sample."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.attacks import _ball, _minimal, _problem, _track
+from spherejax.attacks._gradient import Targets
+from spherejax.attacks._minimal import Nearest
+from spherejax.attacks._problem import AttackResult, Problem
+from spherejax.attacks._track import Aim, where
+from spherejax.solvers import project_halfspace
+
+
+def fab(
+  logits_fn: Callable[[Array], Array],
+  x: Float[ArrayLike, "batch ..."],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  key: Array | None = None,
+  norm: str = "l2",
+  steps: int = 100,
+  restarts: int = 1,
+  epsilon: Real[ArrayLike, "..."] | None = None,
+  targets: Targets = None,
+  target_count: int | None = None,
+  bias: Real[ArrayLike, ""] = 0.1,
+  overshoot: Real[ArrayLike, ""] = 1.05,
+  backward: Real[ArrayLike, ""] = 0.9,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  index: Int[ArrayLike, " batch"] | None = None,
+) -> AttackResult:
+  """The fast adaptive boundary attack: a nearest wrong point in any of three norms.
+
+      x_{i+1} = (1 - a) (x_i + overshoot d_1) + a (x + overshoot d_2)
+
+  where d_1 and d_2 lead from x_i and from x to the nearest linearised border of x_i,
+  exactly within the box, and a = min(|d_1| / (|d_1| + |d_2|), bias). From a success
+  the iterate goes back to x + backward (x_{i+1} - x).
+
+  Args:
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    x: [batch, ...], floating, in the box.
+    labels: [batch], integer in [0, classes).
+    key: a typed PRNG key, only for restarts.
+    norm: "linf", "l2" or "l1": what is least. Static.
+    steps: static.
+    restarts: static. The first starts at x, others at half of the smaller of the best
+      norm and `epsilon` from it.
+    epsilon: one number or [batch], only for restarts of samples not yet broken, which
+      without it begin at x again; may be traced.
+    targets: [batch] integers, not the labels, to be reached; None for the nearest
+      border at each step; "all" to leave the label towards each class in turn, which
+      needs one gradient a step whatever the number of classes.
+    target_count: with "all": how many, the highest logits at x first. Static.
+    bias: largest a, may be traced.
+    overshoot: at least 1, may be traced.
+    backward: in (0, 1), may be traced.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    index: [batch], the samples' numbers, for the keys.
+
+  Returns:
+    AttackResult: the nearest success of all; where there was none x itself, with norm
+    inf.
+
+  Raises:
+    TypeError: x not floating, labels or targets not integers.
+    ValueError: shapes do not match, an unknown name, restarts without a key, and, where
+      known, x outside the box, low > high, labels or targets out of range.
+
+  Differentiable in: nothing. Cost: restarts x targets x steps gradients (of every class
+  without targets) and evaluations.
+
+  Source: Croce and Hein 2020, "Minimally distorted adversarial examples with a fast
+  adaptive boundary attack", algorithm 1.
+
+  Example:
+    >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
+    >>> x, labels = jnp.array([[0.5, 0.5]]), jnp.array([0])
+    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.fab(
+    ...   logits_fn, x, labels, norm="linf"))
+    >>> result = attack(x, labels)
+    >>> result.norm.round(3), result.success
+    (Array([0.3], dtype=float32), Array([ True], dtype=bool))
+  """
+  problem = _problem.setup(
+    logits_fn, x, labels, key=key, index=index, low=low, high=high
+  )
+  _checks.one_of("norm", norm, _ball.NORMS)
+  _checks.count("steps", steps)
+  _checks.count("restarts", restarts)
+  if restarts > 1 and key is None:
+    raise ValueError("restarts need a key, got None")
+  everything = isinstance(targets, str)
+  aim = Aim("margin", leave=everything)
+  if everything:
+    _checks.one_of("targets", targets, ("all",))
+  elif targets is not None:
+    aim = aim._replace(targets=_problem.targets_of(problem, targets))
+  order = None
+  if everything:
+    scores = problem.scores(problem.clean)
+    order = _problem.rivals(scores, problem.labels).T[:target_count]
+  nearest, _ = _minimal.begin(problem, Aim("margin") if everything else aim)
+  running = ~jnp.isfinite(nearest.norm)
+  numbers = [jnp.asarray(v, problem.clean.dtype) for v in (bias, overshoot, backward)]
+  radius = jnp.inf if epsilon is None else _problem.radii(epsilon, problem)
+
+  def one(nearest, number):
+    now = aim if order is None else aim._replace(targets=order[number // restarts])
+    start = problem.clean
+    if restarts > 1:
+      start = _restart(problem, nearest, radius, norm, number, restarts)
+    return _approach(problem, now, start, nearest, running, norm, steps, numbers), None
+
+  count = restarts * (1 if order is None else len(order))
+  if count == 1:
+    nearest, _ = one(nearest, 0)
+  elif count:
+    nearest, _ = jax.lax.scan(one, nearest, jnp.arange(count))
+  return _minimal.finish(problem, nearest)
+
+
+def _restart(
+  problem: Problem,
+  nearest: Nearest,
+  radius: Array | float,
+  norm: str,
+  number: Array,
+  restarts: int,
+) -> Array:
+  """Where a restart begins; the first of each target at the sample."""
+  size = problem.clean.shape[1:]
+
+  def draw(key):
+    key = jax.random.fold_in(key, number)
+    point = _ball.uniform_ball(key, size, norm=norm, dtype=problem.clean.dtype)
+    return _numerics.divide(point, _ball.safe_norm(point, norm))
+
+  reach = jnp.minimum(nearest.norm, radius) / 2
+  reach = jnp.where((number % restarts > 0) & jnp.isfinite(reach), reach, 0)
+  start = problem.clean + reach[:, None] * jax.vmap(draw)(problem.keys)
+  return jnp.clip(start, problem.low, problem.high)
+
+
+def _border(
+  problem: Problem, aim: Aim, points: Array, norm: str
+) -> tuple[Array, Array]:
+  """Lead [batch] of a wrong class and its gradient [batch, n]."""
+  if aim.targets is None:
+    z, gradients = _minimal.jacobian(problem, points)
+    return _minimal.nearest_plane(z, gradients, problem.labels, norm)[:2]
+  # The plane between the target and the label, whichever decisions count.
+  pair = aim._replace(leave=True)
+  seen, gradient = _track.value_and_gradient(problem, pair, points)
+  return seen.loss, gradient
+
+
+def _approach(
+  problem: Problem,
+  aim: Aim,
+  start: Array,
+  nearest: Nearest,
+  running: Array,
+  norm: str,
+  steps: int,
+  numbers: list[Array],
+) -> Nearest:
+  """One start, all steps."""
+  bias, overshoot, backward = numbers
+  clean = problem.clean
+
+  def to_plane(lead, slope, low, high):
+    """The least move onto the plane lead + <slope, move> = 0, from either side."""
+    side = jnp.where(lead > 0, -1, 1)
+    move = project_halfspace(
+      jnp.zeros_like(slope), side * slope, side * lead, norm=norm, low=low, high=high
+    )
+    return move.value, jnp.where(
+      move.feasible, move.distance, _ball.safe_norm(move.value, norm)
+    )
+
+  def advance(carry, _):
+    points, nearest = carry
+    lead, slope = _border(problem, aim, points, norm)
+    lead = jnp.where(jnp.isfinite(lead), lead, 0)
+    there = lead + jnp.sum(slope * (clean - points), axis=1)
+    moves = jax.vmap(to_plane)
+    near, first = moves(lead, slope, problem.low - points, problem.high - points)
+    back, second = moves(there, slope, problem.low - clean, problem.high - clean)
+    share = jnp.minimum(_numerics.divide(first, first + second), bias)[:, None]
+    ahead = (1 - share) * (points + overshoot * near)
+    ahead = ahead + share * (clean + overshoot * back)
+    ahead = jnp.clip(ahead, problem.low, problem.high)
+    seen = _track.value(problem, aim, ahead)
+    norms = _minimal.distance(problem, ahead, norm)
+    nearest = _minimal.count(nearest, jnp.all(slope == 0, axis=1), running)
+    nearest = _minimal.keep(nearest, ahead, norms, seen, running)
+    returned = clean + backward * (ahead - clean)
+    returned = jnp.clip(returned, problem.low, problem.high)
+    return (where(seen.success, returned, ahead), nearest), None
+
+  (_, nearest), _ = jax.lax.scan(advance, (start, nearest), length=steps)
+  return nearest

@@ -1,0 +1,210 @@
+"""Projected gradient ascent with steps of a fixed size."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.attacks import _losses, _problem, _track
+from spherejax.attacks._problem import AttackResult, Model, Problem
+from spherejax.attacks._region import Region
+from spherejax.attacks._track import Aim, Track
+
+Targets = Int[ArrayLike, " batch"] | str | None
+"""None to leave the labels, a class for each sample, or "all"."""
+
+
+def pgd(
+  logits_fn: Model,
+  x: Float[ArrayLike, "batch ..."],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  key: Array | None,
+  epsilon: Real[ArrayLike, "..."] | None = None,
+  norm: str = "linf",
+  steps: int = 40,
+  step_size: Real[ArrayLike, "..."] | None = None,
+  restarts: int = 1,
+  random_start: bool = True,
+  loss: str = "ce",
+  targets: Targets = None,
+  target_count: int | None = None,
+  share: float = 0.05,
+  decay: Real[ArrayLike, ""] | None = None,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  mode: str = "evaluate",
+  index: Int[ArrayLike, " batch"] | None = None,
+  region: Region | None = None,
+) -> AttackResult:
+  """Projected gradient ascent in a norm ball, from random starts.
+
+      x_0 = P(x + uniform draw),   x_{i+1} = P(x_i + step_size s(grad loss(x_i)))
+
+  P is the exact projection onto ball and box, s the steepest direction of the norm.
+  A sample's result depends on no other sample, nor on the batch it comes in.
+
+  Args:
+    logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode; or an
+      `Expectation`.
+    x: [batch, ...], floating, in the box. The attack computes in float32 (float64 for
+      float64) whatever the type of the model.
+    labels: [batch], integer in [0, classes).
+    key: a typed PRNG key; None without random starts. Sample b draws from
+      fold_in(key, index[b]).
+    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    norm: "linf", "l2" or "l1", over all entries of a sample. Static.
+    steps: static.
+    step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps.
+    restarts: static. Starts that are tried, one after another.
+    random_start: static. Whether the first point is a draw, and not x.
+    loss: what is ascended, see `attack_loss`. Static. Of one's own predictions "kl".
+    targets: [batch] integers, not the labels, to be reached; None to leave the labels;
+      "all" to leave them towards each other class in turn.
+    target_count: with "all": only so many, the highest logits at x first. Static.
+    share: for l1: the share of the entries that a step moves, 1 at least. Static.
+    decay: of the accumulated gradient, see `mi_fgsm`; may be traced. None accumulates
+      none.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    mode: "evaluate" returns the success of largest loss, else the point of largest
+      loss, over all iterates and restarts, and x itself where it is wrong already.
+      "train" returns the point of largest loss, "last" the last iterate. Static.
+    index: [batch], the samples' numbers, for the keys. None counts from 0.
+    region: in place of the ball of epsilon and norm, a `Region`.
+
+  Returns:
+    AttackResult. Under `jax.jit` a wrong label, target or x outside of the box is
+    not seen, and the result is undefined.
+
+  Raises:
+    TypeError: x not floating, labels or targets not integers.
+    ValueError: shapes do not match; an unknown name; and, where the values are known:
+      x outside the box, low > high, epsilon below 0, labels or targets out of range, a
+      target that is the label, "dlr" with too few classes, no key for random starts.
+
+  Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
+  restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the
+  mode "evaluate".
+
+  Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial
+  attacks"; DIST 3.2.
+
+  Example:
+    >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
+    >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
+    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.pgd(
+    ...   logits_fn, x, labels, key=key, epsilon=0.75))
+    >>> result = attack(x, labels, jax.random.key(0))
+    >>> result.x_adv.round(2), result.success
+    (Array([[0., 1.]], dtype=float32), Array([ True], dtype=bool))
+  """
+  problem = _problem.setup(
+    logits_fn, x, labels, key=key, index=index, low=low, high=high
+  )
+  _checks.count("steps", steps)
+  _checks.count("restarts", restarts)
+  _checks.one_of("mode", mode, _problem.MODES)
+  if random_start and key is None:
+    raise ValueError("random starts need a key, got None")
+  region = _problem.region_of(problem, epsilon, norm, share, region)
+  if step_size is None:
+    size = 2.5 * region.epsilon / steps
+  else:
+    size = jnp.asarray(step_size, problem.clean.dtype)
+    size = jnp.broadcast_to(size, problem.labels.shape)
+
+  def run(aim: Aim, keys: Array | None, track: Track) -> Track:
+    start = problem.clean
+    if random_start and keys is not None:
+      start = region.start(keys, problem.clean)
+    ahead = problem._replace(keys=keys)
+    return _ascend(ahead, region, aim, start, track, steps, size, decay, mode)
+
+  return attack_all(problem, region, run, restarts, loss, targets, target_count, mode)
+
+
+def _ascend(
+  problem: Problem,
+  region: Region,
+  aim: Aim,
+  start: Array,
+  track: Track,
+  steps: int,
+  size: Array,
+  decay: ArrayLike | None,
+  mode: str,
+) -> Track:
+  """One start of PGD."""
+
+  def advance(carry, step):
+    points, velocity, track = carry
+    seen, gradient = _track.value_and_gradient(problem, aim, points, step)
+    track = _track.keep(track, points, seen, mode=mode, gradient=gradient)
+    if velocity is None:
+      direction = gradient
+    else:
+      total = jnp.sum(jnp.abs(gradient), axis=1, keepdims=True)
+      velocity = direction = decay * velocity + _numerics.divide(gradient, total)
+    moved = points + size[:, None] * region.ascend(direction)
+    return (region.project(moved, problem.clean), velocity, track), None
+
+  velocity = None if decay is None else jnp.zeros_like(start)
+  carry = (start, velocity, track)
+  (points, _, track), _ = jax.lax.scan(advance, carry, jnp.arange(steps))
+  seen = _track.value(problem, aim, points, steps)
+  return _track.keep(track, points, seen, mode=mode, final=True)
+
+
+def attack_all(
+  problem: Problem,
+  region: Region,
+  run: Callable[[Aim, Array | None, Track], Track],
+  restarts: int,
+  loss: str,
+  targets: Targets,
+  target_count: int | None,
+  mode: str,
+) -> AttackResult:
+  """Runs every restart against every target, and keeps the best of each sample."""
+  everything = isinstance(targets, str)
+  if everything:
+    _checks.one_of("targets", targets, ("all",))
+  elif target_count is not None:
+    raise ValueError(f'target_count is for targets "all", got {target_count}')
+  _losses.check_classes(loss, problem.classes, targets is not None)
+  aim = Aim(loss, leave=everything)
+  if targets is not None and not everything:
+    aim = aim._replace(targets=_problem.targets_of(problem, targets))
+  clean = None
+  order = None
+  if mode == "evaluate" or everything or loss == "kl":
+    z = problem.judged(problem.clean, -1)
+    if loss == "kl":
+      aim = aim._replace(reference=jax.lax.stop_gradient(z))
+    if everything:
+      order = _problem.rivals(z, problem.labels).T[:target_count]
+    plain = aim if order is None or not len(order) else aim._replace(targets=order[0])
+    if mode == "evaluate" and (not everything or plain.targets is not None):
+      clean = _track.assess(
+        z, _track.aimed(z, problem.labels, plain), problem.labels, plain
+      )
+  count = restarts if order is None else restarts * len(order)
+
+  def one(track, number):
+    keys = problem.keys
+    if keys is not None:
+      keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
+    now = aim if order is None else aim._replace(targets=order[number // restarts])
+    return run(now, keys, track), None
+
+  track = _track.first_track(problem)
+  if count == 1:
+    track, _ = one(track, 0)
+  elif count:
+    track, _ = jax.lax.scan(one, track, jnp.arange(count))
+  return _track.finish(problem, track, region.size, clean)

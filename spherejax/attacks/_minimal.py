@@ -1,0 +1,129 @@
+"""What attacks share that look for the nearest wrong point: gradients, the nearest."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _numerics
+from spherejax.attacks import _ball, _losses, _track
+from spherejax.attacks._problem import AttackResult, Problem
+from spherejax.attacks._track import Aim, Seen, where
+
+
+class Nearest(NamedTuple):
+  """The nearest success so far, and what the diagnostics count; [batch] each."""
+
+  point: Array
+  norm: Array
+  margin: Array
+  queries: Array
+  gradients: Array
+  zeros: Array
+  evaluations: Array
+  saturated: Array
+
+
+def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
+  """The samples themselves, where they are successes, and what is seen there."""
+  seen = _track.value(problem, aim, problem.clean)
+  none = jnp.zeros_like(problem.labels, jnp.int32)
+  norm = jnp.where(seen.success, 0, jnp.inf).astype(problem.clean.dtype)
+  one = none + 1
+  return (
+    Nearest(
+      problem.clean, norm, seen.margin, one, none, none, one, one * seen.saturated
+    ),
+    seen,
+  )
+
+
+def distance(problem: Problem, points: Array, norm: str) -> Array:
+  """[batch]: how far points are from the samples."""
+  return jax.vmap(lambda x: _ball.safe_norm(x, norm))(points - problem.clean)
+
+
+def keep(
+  nearest: Nearest,
+  points: Array,
+  norms: Array,
+  seen: Seen,
+  running: Array,
+) -> Nearest:
+  """Takes the points that are successes and nearer, where the attack still runs."""
+  nearer = running & seen.success & (norms < nearest.norm)
+  return nearest._replace(
+    point=where(nearer, points, nearest.point),
+    norm=jnp.where(nearer, norms, nearest.norm),
+    margin=jnp.where(nearer, seen.margin, nearest.margin),
+    queries=nearest.queries + running,
+    evaluations=nearest.evaluations + running,
+    saturated=nearest.saturated + (running & seen.saturated),
+  )
+
+
+def count(nearest: Nearest, zero: Array, running: Array) -> Nearest:
+  """Counts gradients that are zero, where the attack still runs."""
+  return nearest._replace(
+    gradients=nearest.gradients + running, zeros=nearest.zeros + (running & zero)
+  )
+
+
+def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
+  """Logits [batch, classes] and their gradients [classes, batch, n], finite."""
+  z, pull = jax.vjp(problem.scores, points)
+  rows = jnp.eye(problem.classes, dtype=z.dtype)
+  every = jnp.broadcast_to(rows[:, None], (problem.classes, *z.shape))
+  gradients = jax.vmap(lambda row: pull(row)[0])(every)
+  return z, jnp.where(jnp.isfinite(gradients), gradients, 0)
+
+
+def dual_size(gradients: Array, norm: str) -> Array:
+  """The dual norm over the last axis."""
+  sizes = jnp.abs(gradients)
+  if norm == "linf":
+    return jnp.sum(sizes, axis=-1)
+  if norm == "l1":
+    return jnp.max(sizes, axis=-1, initial=0)
+  return _numerics.norm(gradients)
+
+
+def nearest_plane(
+  z: Array, gradients: Array, own: Array, norm: str
+) -> tuple[Array, Array, Array]:
+  """Lead [batch], its gradient [batch, n], and the class, of the nearest linear border.
+
+  Of the classes other than `own`, whose leads are linear by their gradients.
+  """
+  mine = _losses.chosen(z, own)
+  leads = z - _losses.pick(z, own)[:, None]
+  base = jnp.sum(jnp.where(mine.T[:, :, None], gradients, 0), axis=0)
+  slopes = gradients - base[None]
+  sizes = dual_size(slopes, norm).T
+  usable = ~mine & (sizes > 0)
+  ratio = jnp.abs(leads) / jnp.where(usable, sizes, 1)
+  nearest = jnp.argmin(jnp.where(usable, ratio, jnp.inf), axis=1)
+  there = _losses.chosen(z, nearest)
+  slope = jnp.sum(jnp.where(there.T[:, :, None], slopes, 0), axis=0)
+  found = jnp.any(usable, axis=1)
+  return _losses.pick(leads, nearest), jnp.where(found[:, None], slope, 0), nearest
+
+
+def finish(problem: Problem, nearest: Nearest) -> AttackResult:
+  """The result; x itself with norm inf where nothing was found."""
+  success = jnp.isfinite(nearest.norm)
+
+  def share(part: Array, whole: Array) -> Array:
+    return _numerics.divide(*(v.astype(nearest.norm.dtype) for v in (part, whole)))
+
+  return AttackResult(
+    jax.lax.stop_gradient(nearest.point).reshape(problem.shape),
+    success,
+    nearest.margin,
+    nearest.margin,
+    nearest.norm,
+    nearest.queries,
+    share(nearest.zeros, nearest.gradients),
+    share(nearest.saturated, nearest.evaluations),
+  )

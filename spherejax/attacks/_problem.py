@@ -1,0 +1,256 @@
+"""The contract of every attack: what goes in, what is evaluated, what is kept."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics
+from spherejax.attacks import _ball, _losses
+from spherejax.attacks._region import Ball, Region
+
+MODES = ("evaluate", "train", "last")
+
+
+class AttackResult(NamedTuple):
+  """Attacked points and what is known about them, one row a sample."""
+
+  x_adv: Float[Array, "batch ..."]
+  """The points, in the region in exact arithmetic, also where the attack failed."""
+  success: Bool[Array, " batch"]
+  """Whether the decision (the lowest index among equals) is wrong, or the target."""
+  loss: Float[Array, " batch"]
+  """The attack's loss there."""
+  margin: Float[Array, " batch"]
+  """Largest wrong logit less that of the label; of the target less any other."""
+  norm: Float[Array, " batch"]
+  """Size of the move; inf where an attack of least norm found nothing."""
+  queries: Int[Array, " batch"]
+  """Evaluations of the model for this sample."""
+  zero_gradients: Float[Array, " batch"]
+  """Share of the gradients that were zero or not finite in every entry."""
+  saturated: Float[Array, " batch"]
+  """Share of the evaluations where the probability of the label is 1 in float32."""
+
+
+class Expectation(NamedTuple):
+  """A model behind a random transformation, to be attacked on the average.
+
+      loss(x) = mean_{j <= draws} loss(logits_fn(transform(k_j, x)))
+
+  Goes in the place of `logits_fn` into the attacks of a fixed budget. The draws are
+  new at every step, and success is decided by the mean of the probabilities over
+  `judging_draws` others.
+  """
+
+  logits_fn: Callable[[Array], Array]
+  """Of [batch, ...] to [batch, classes]."""
+  transform: Callable[[Array, Array], Array]
+  """Of a key and one sample to one sample, perhaps of another shape."""
+  draws: int = 10
+  """How many transformations a gradient averages. Static."""
+  judging_draws: int = 10
+  """How many decide about success. Static."""
+
+
+Model = Callable[[Array], Array] | Expectation
+
+
+class Problem(NamedTuple):
+  """Checked operands; points are [batch, n]."""
+
+  model: Model
+  shape: tuple[int, ...]
+  clean: Array
+  labels: Array
+  low: Array
+  high: Array
+  keys: Array | None
+  classes: int
+
+  def scores(self, points: Array) -> Array:
+    """Logits [batch, classes] of the model itself."""
+    assert not isinstance(self.model, Expectation)
+    return logits(self.model, points.reshape(self.shape))
+
+  def views(self, points: Array, step: Array | int, draws: int) -> Array:
+    """Logits [batch, draws, classes] of transformed points."""
+    model, keys = self.model, self.keys
+    assert isinstance(model, Expectation)
+    assert keys is not None
+
+    def transformed(key, point):
+      drawn = jax.random.split(jax.random.fold_in(key, step), draws)
+      sample = point.reshape(self.shape[1:])
+      return jax.vmap(model.transform, (0, None))(drawn, sample)
+
+    seen = jax.vmap(transformed)(keys, points)
+    scores = logits(model.logits_fn, seen.reshape(-1, *seen.shape[2:]))
+    return scores.reshape(len(points), draws, self.classes)
+
+  def judged(self, points: Array, step: Array | int = 0) -> Array:
+    """Scores [batch, classes] that decide about success."""
+    if not isinstance(self.model, Expectation):
+      return self.scores(points)
+    views = self.views(points, 2 * step + 1, self.model.judging_draws)
+    return _numerics.logsumexp(_numerics.log_softmax(views), axis=1) - math.log(
+      self.model.judging_draws
+    )
+
+
+def logits(logits_fn: Callable[[Array], Array], x: Array) -> Array:
+  """Checked scores of a model, in the type of the points."""
+  scores = jnp.asarray(logits_fn(x))
+  _checks.floating("logits", scores)
+  if scores.ndim != 2 or len(scores) != len(x):
+    raise ValueError(
+      f"logits_fn must return [batch, classes] for {x.shape}, got {scores.shape}"
+    )
+  return scores.astype(x.dtype)
+
+
+def known(value: ArrayLike | None) -> np.ndarray | None:
+  """The values, where they are known at trace time."""
+  if value is None or isinstance(value, jax.core.Tracer):
+    return None
+  return np.asarray(value)
+
+
+def setup(
+  model: Model,
+  x: ArrayLike,
+  labels: ArrayLike,
+  *,
+  key: Array | None,
+  index: ArrayLike | None,
+  low: ArrayLike,
+  high: ArrayLike,
+) -> Problem:
+  """Checks what every attack gets, and flattens it."""
+  clean, labels = jnp.asarray(x), jnp.asarray(labels)
+  _checks.floating("x", clean)
+  _checks.labels(labels, clean)
+  dtype = _numerics.compute_dtype(clean.dtype)
+  low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
+  _check_box(clean, low, high)
+  shape = clean.shape
+  count, size = len(clean), math.prod(shape[1:])
+  keys = None
+  if key is not None:
+    rows = jnp.arange(count) if index is None else jnp.asarray(index)
+    _checks.labels(rows, clean, "index")
+    keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+  elif isinstance(model, Expectation):
+    raise ValueError("an Expectation needs a key, got None")
+  flat = (jnp.broadcast_to(v, shape).reshape(count, size) for v in (clean, low, high))
+  clean, low, high = (jax.lax.stop_gradient(v).astype(dtype) for v in flat)
+  problem = Problem(model, shape, clean, labels, low, high, keys, 0)
+  problem = problem._replace(
+    classes=jax.eval_shape(lambda: _classes(problem)).shape[-1]
+  )
+  _checks.known_labels(labels, problem.classes)
+  return problem
+
+
+def _classes(problem: Problem) -> Array:
+  model, keys = problem.model, problem.keys
+  if not isinstance(model, Expectation):
+    return problem.scores(problem.clean)
+  assert keys is not None
+  samples = problem.clean.reshape(problem.shape)
+  return logits(model.logits_fn, jax.vmap(model.transform)(keys, samples))
+
+
+def _check_box(clean: Array, low: Array, high: Array) -> None:
+  """Raises for a known entry outside of the box."""
+  x, least, most = known(clean), known(low), known(high)
+  if least is not None and most is not None and np.any(least > most):
+    place = np.unravel_index(np.argmax(least > most), np.broadcast(least, most).shape)
+    least, most = np.broadcast_arrays(least, most)
+    raise ValueError(f"low must be at most high, got {least[place]} > {most[place]}")
+  for name, bound, wrong in (
+    ("at least low", least, lambda x, bound: x < bound),
+    ("at most high", most, lambda x, bound: x > bound),
+  ):
+    if x is None or bound is None or not x.size:
+      continue
+    outside = ~np.isfinite(x) | wrong(x.astype(np.float64), bound)
+    if outside.any():
+      place = np.unravel_index(np.argmax(outside), x.shape)
+      limit = np.broadcast_to(bound, x.shape)[place]
+      raise ValueError(
+        f"x must be {name} = {limit}, got {x[place]} at {[int(i) for i in place]}"
+      )
+
+
+def radii(epsilon: ArrayLike, problem: Problem) -> Array:
+  """[batch]: the budgets, those known in float64 rounded down."""
+  values = known(epsilon)
+  dtype = problem.clean.dtype
+  if values is not None:
+    if np.any(~(values >= 0)):
+      raise ValueError(
+        f"epsilon must be at least 0, got {values[~(values >= 0)].min()}"
+      )
+    exact = values.astype(np.float64)
+    rounded = exact.astype(dtype)
+    epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)
+  epsilon = jax.lax.stop_gradient(jnp.asarray(epsilon, dtype))
+  if epsilon.ndim:
+    _checks.shape("epsilon", epsilon, problem.labels.shape, "the batch")
+  return jnp.broadcast_to(epsilon, problem.labels.shape)
+
+
+def ball(
+  problem: Problem, epsilon: ArrayLike | None, norm: str, share: float = 0.0
+) -> Ball:
+  """The ball of an attack's arguments."""
+  _checks.one_of("norm", norm, _ball.NORMS)
+  if epsilon is None:
+    raise ValueError("epsilon must be given where no region is")
+  return Ball(norm, radii(epsilon, problem), problem.low, problem.high, share)
+
+
+def targets_of(problem: Problem, targets: ArrayLike) -> Array:
+  """Checked targets [batch]."""
+  aims = jnp.asarray(targets)
+  _checks.labels(aims, problem.clean, "targets")
+  values, labels = known(aims), known(problem.labels)
+  if values is not None:
+    wrong = values[(values < 0) | (values >= problem.classes)]
+    if wrong.size:
+      raise ValueError(f"targets must be in [0, {problem.classes}), got {wrong[0]}")
+    if labels is not None and np.any(values == labels):
+      row = int(np.argmax(values == labels))
+      raise ValueError(f"targets must differ from labels, both {labels[row]} at {row}")
+  return aims
+
+
+def rivals(scores: Array, labels: Array) -> Array:
+  """[batch, classes - 1]: the other classes, the highest score first."""
+  others = jnp.where(_losses.chosen(scores, labels), -jnp.inf, scores)
+  # By a second key the label is last, also among scores of -inf.
+  order = jnp.lexsort((-others, _losses.chosen(scores, labels)), axis=1)
+  return order[:, :-1]
+
+
+def region_of(
+  problem: Problem,
+  epsilon: ArrayLike | None,
+  norm: str,
+  share: float,
+  region: Region | None,
+) -> Region:
+  """The region that was given, or the ball."""
+  if region is None:
+    return ball(problem, epsilon, norm, share)
+  if epsilon is not None:
+    raise ValueError(f"a region has its own epsilon, got epsilon {epsilon} too")
+  return region

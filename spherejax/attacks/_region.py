@@ -1,0 +1,99 @@
+"""Where an attack may go: what it asks of a region, and the ball in a box."""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax.attacks import _ball
+from spherejax.solvers import project_ball
+
+
+@runtime_checkable
+class Region(Protocol):
+  """What attacks of a fixed budget ask of the set around each sample.
+
+  Points, samples and gradients are [batch, n], flattened. Nothing may mix samples.
+  """
+
+  @property
+  def epsilon(self) -> Array:
+    """[batch]: the radius; sets the size of the steps."""
+    ...
+
+  def start(self, keys: Array, clean: Array) -> Array:
+    """A random point of the region for each sample; `keys` is [batch]."""
+    ...
+
+  def project(self, points: Array, clean: Array) -> Array:
+    """The nearest points of the region, or near ones; in it in exact arithmetic."""
+    ...
+
+  def ascend(self, gradients: Array) -> Array:
+    """Steps of size 1 along the gradients; zero where these are."""
+    ...
+
+  def size(self, points: Array, clean: Array) -> Array:
+    """[batch]: how far the points are from the samples."""
+    ...
+
+
+class Ball(NamedTuple):
+  """A norm ball around each sample, cut by a box."""
+
+  norm: str
+  """"linf", "l2" or "l1"."""
+  epsilon: Array
+  """[batch]; inf leaves the box."""
+  low: Array
+  """[batch, n]."""
+  high: Array
+  """[batch, n]."""
+  share: float = 0.0
+  """For l1: the share of the entries that a step moves; at least one does."""
+
+  def start(self, keys: Array, clean: Array) -> Array:
+    """Uniform in the ball, then projected."""
+
+    def draw(key):
+      return _ball.uniform_ball(key, clean.shape[1:], norm=self.norm, dtype=clean.dtype)
+
+    return self.project(clean + self.epsilon[:, None] * jax.vmap(draw)(keys), clean)
+
+  def project(self, points: Array, clean: Array) -> Array:
+    """The exact projection, sealed."""
+    points = jnp.where(jnp.isfinite(points), points, clean)
+    if self.norm != "linf":  # sealing is the projection there
+
+      def nearest(point, center, epsilon, low, high):
+        return project_ball(point, center, epsilon, norm=self.norm, low=low, high=high)
+
+      points = jax.vmap(nearest)(points, clean, self.epsilon, self.low, self.high)
+    return self.seal(points, clean)
+
+  def seal(self, points: Array, clean: Array) -> Array:
+    """Points that were inside up to rounding, inside."""
+
+    def inside(point, center, epsilon, low, high):
+      return _ball.seal(point, center, epsilon, norm=self.norm, low=low, high=high)
+
+    return jax.vmap(inside)(points, clean, self.epsilon, self.low, self.high)
+
+  def ascend(self, gradients: Array) -> Array:
+    """The steepest directions; for l1 on the largest entries."""
+    count = max(1, round(self.share * gradients.shape[1]))
+    return steps_of(gradients, self.norm, jnp.full(len(gradients), count))
+
+  def size(self, points: Array, clean: Array) -> Array:
+    """Norm of the moves."""
+    return jax.vmap(lambda x: _ball.safe_norm(x, self.norm))(points - clean)
+
+
+def steps_of(gradients: Array, norm: str, count: Array) -> Array:
+  """The steepest directions; for l1 on `count` [batch] entries of each."""
+
+  def step(gradient, count):
+    return _ball.steepest_ascent(gradient, norm=norm, count=count)
+
+  return jax.vmap(step)(gradients, count)

@@ -1,0 +1,180 @@
+"""What an attack sees of the model at each point, and the best that it keeps."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _numerics
+from spherejax.attacks import _losses
+from spherejax.attacks._problem import AttackResult, Expectation, Problem
+
+
+class Aim(NamedTuple):
+  """What the attack makes large."""
+
+  loss: str
+  targets: Array | None = None
+  """[batch]; None to leave the labels."""
+  reference: Array | None = None
+  """[batch, classes], what "kl" departs from."""
+  leave: bool = False
+  """Whether any wrong decision is a success, and the targets only a way there."""
+
+
+class Seen(NamedTuple):
+  """What one evaluation tells of each sample, all [batch]."""
+
+  loss: Array
+  margin: Array
+  success: Array
+  saturated: Array
+
+
+class Track(NamedTuple):
+  """The best point so far and what the diagnostics count."""
+
+  point: Array
+  loss: Array
+  margin: Array
+  success: Array
+  gradients: Array
+  zeros: Array
+  evaluations: Array
+  saturated: Array
+
+
+def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
+  """What the scores that decide tell; a loss of scores that are not finite is -inf."""
+  targets = None if aim.leave else aim.targets
+  margin, success = _losses.margin_and_success(z, labels, targets)
+  lead = _losses.best_other(z, labels) - _losses.pick(z, labels)
+  saturated = lead < math.log(jnp.finfo(jnp.float32).eps / 2)
+  sound = jnp.all(jnp.isfinite(z), axis=1) & ~jnp.isnan(loss)
+  return Seen(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
+
+
+def value(problem: Problem, aim: Aim, points: Array, step: Array | int = 0) -> Seen:
+  """Evaluates points without a gradient."""
+  z = problem.judged(points, step)
+  return assess(z, aimed(z, problem.labels, aim), problem.labels, aim)
+
+
+def value_and_gradient(
+  problem: Problem, aim: Aim, points: Array, step: Array | int = 0
+) -> tuple[Seen, Array]:
+  """Evaluates points and the gradient of each one's loss; not finite counts as 0."""
+
+  def total(points):
+    if not isinstance(problem.model, Expectation):
+      z = problem.scores(points)
+      loss = aimed(z, problem.labels, aim)
+      return jnp.sum(loss), (z, loss)
+    views = problem.views(points, 2 * step, problem.model.draws)
+    of_view = jax.vmap(lambda z: aimed(z, problem.labels, aim), 1, 1)
+    loss = jnp.mean(of_view(views), axis=1)
+    return jnp.sum(loss), (None, loss)
+
+  (_, (z, loss)), gradient = jax.value_and_grad(total, has_aux=True)(points)
+  z = problem.judged(points, step) if z is None else z
+  seen = assess(z, loss, problem.labels, aim)
+  return seen, jnp.where(jnp.isfinite(gradient), gradient, 0)
+
+
+def aimed(z: Array, labels: Array, aim: Aim) -> Array:
+  """[batch]: the loss of scores."""
+  return _losses.of_scores(
+    z, labels, aim.loss, aim.targets, aim.reference, against_label=aim.leave
+  )
+
+
+def first_track(problem: Problem) -> Track:
+  """Nothing found yet: the samples themselves."""
+  batch, dtype = problem.labels.shape, problem.clean.dtype
+  lowest, none = jnp.full(batch, -jnp.inf, dtype), jnp.zeros(batch, jnp.int32)
+  failed = jnp.zeros(batch, bool)
+  return Track(problem.clean, lowest, lowest, failed, none, none, none, none)
+
+
+def keep(
+  track: Track,
+  points: Array,
+  seen: Seen,
+  *,
+  mode: str,
+  gradient: Array | None = None,
+  final: bool = False,
+) -> Track:
+  """Takes the points where they are better, and counts.
+
+  Better is a success, and among equals a larger loss; for training the loss alone, or
+  nothing but a final point.
+  """
+  better = seen.loss > track.loss
+  if mode == "evaluate":
+    better = (better & (seen.success == track.success)) | (
+      seen.success & ~track.success
+    )
+  if mode == "last" and not final:
+    better = jnp.zeros_like(better)
+  old = (track.point, track.loss, track.margin, track.success)
+  new = (points, seen.loss, seen.margin, seen.success)
+  point, loss, margin, success = (
+    where(better, a, b) for a, b in zip(new, old, strict=True)
+  )
+  gradients, zeros = track.gradients, track.zeros
+  if gradient is not None:
+    gradients = gradients + 1
+    zeros = zeros + jnp.all(gradient == 0, axis=1)
+  return Track(
+    point,
+    loss,
+    margin,
+    success,
+    gradients,
+    zeros,
+    track.evaluations + 1,
+    track.saturated + seen.saturated,
+  )
+
+
+def where(rows: Array, new: Array, old: Array) -> Array:
+  """Chooses by rows of [batch, ...]."""
+  return jnp.where(rows.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+
+def finish(
+  problem: Problem,
+  track: Track,
+  size: Callable[[Array, Array], Array],
+  clean: Seen | None,
+) -> AttackResult:
+  """The result; samples that are wrong already stay, when `clean` is given."""
+  queries, point = track.evaluations, track.point
+  loss, margin, success = track.loss, track.margin, track.success
+  if clean is not None:
+    done = clean.success
+    point = where(done, problem.clean, point)
+    queries = jnp.where(done, 1, queries + 1)
+    success = success | done
+    loss, margin = (
+      jnp.where(done, a, b) for a, b in ((clean.loss, loss), (clean.margin, margin))
+    )
+  norm = size(point, problem.clean)
+
+  def share(part: Array, whole: Array) -> Array:
+    return _numerics.divide(*(v.astype(norm.dtype) for v in (part, whole)))
+
+  return AttackResult(
+    jax.lax.stop_gradient(point).reshape(problem.shape),
+    success,
+    loss,
+    margin,
+    norm,
+    queries,
+    share(track.zeros, track.gradients),
+    share(track.saturated, track.evaluations),
+  )

@@ -1,0 +1,169 @@
+"""Auto-PGD against a loop in NumPy; checkpoints; what every sample decides alone."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import attacks
+from spherejax.attacks import _auto
+
+RANDOM = np.random.default_rng(0)
+BATCH, SIZE, HIDDEN, CLASSES = 8, 6, 10, 4
+FIRST = RANDOM.normal(size=(SIZE, HIDDEN))
+SECOND = RANDOM.normal(size=(HIDDEN, CLASSES))
+X = RANDOM.uniform(0.1, 0.9, (BATCH, SIZE))
+EPSILON = RANDOM.uniform(0.3, 0.6, BATCH)
+
+
+def network(x):
+  return jnp.sin(3 * x @ FIRST.astype(x.dtype)) @ SECOND.astype(x.dtype)
+
+
+def margin(x, y):
+  """Value and gradient of one sample, by hand."""
+  z = np.sin(3 * x @ FIRST) @ SECOND
+  k = max((k for k in range(CLASSES) if k != y), key=lambda k: z[k])
+  inner = 3 * np.cos(3 * x @ FIRST) * (SECOND[:, k] - SECOND[:, y])
+  return z[k] - z[y], FIRST @ inner
+
+
+Y = np.argmax(np.sin(3 * X @ FIRST) @ SECOND, axis=1)
+
+
+def test_checkpoints_are_the_papers():
+  assert _auto.checkpoints(100) == [22, 41, 57, 70, 80, 87, 93, 99]
+  assert _auto.checkpoints(10) == [3, 5, 6, 7, 8, 9]
+  assert _auto.checkpoints(20) == [5, 9, 12, 14, 16, 18, 19]
+  share, last = [0, 0.22], 0.22
+  while last < 1:
+    last += max(share[-1] - share[-2] - 0.03, 0.06)
+    share.append(last)
+  marks = [int(np.ceil(round(p * 1000, 6))) for p in share[1:] if p < 1]
+  assert _auto.checkpoints(1000) == marks
+
+
+def projected(z, x, epsilon, norm):
+  """Ball and box; l2 by halvings of the factor."""
+  if norm == "linf":
+    return np.clip(np.clip(z, x - epsilon, x + epsilon), 0, 1)
+  low, high = 0.0, 1.0
+  if np.linalg.norm(np.clip(z, 0, 1) - x) <= epsilon:
+    return np.clip(z, 0, 1)
+  for _ in range(60):
+    middle = (low + high) / 2
+    point = np.clip(x + middle * (z - x), 0, 1)
+    low, high = (low, middle) if np.linalg.norm(point - x) > epsilon else (middle, high)
+  return np.clip(x + low * (z - x), 0, 1)
+
+
+def by_loop(x0, x, y, epsilon, steps, norm):
+  """One sample; the best loss after each iterate, sizes, the best point."""
+
+  def direction(g):
+    return np.sign(g) if norm == "linf" else g / np.linalg.norm(g)
+
+  def move(z):
+    return projected(z, x, epsilon, norm)
+
+  marks, size = [0, *_auto.checkpoints(steps)], 2 * epsilon
+  old, (f_old, g_old) = x0, margin(x0, y)
+  now = move(old + size * direction(g_old))
+  f, g = margin(now, y)
+  best = (f, now, g) if f > f_old else (f_old, old, g_old)
+  rises, halved, at_mark = int(f > f_old), False, None
+  bests, sizes = [f_old, best[0]], [size]
+  for k in range(1, steps):
+    straight = move(now + size * direction(g))
+    ahead = move(now + 0.75 * (straight - now) + 0.25 * (now - old))
+    old, f_old = now, f
+    now = ahead
+    f, g = margin(now, y)
+    rises += f > f_old
+    if f > best[0]:
+      best = (f, now, g)
+    if k + 1 in marks:
+      window = k + 1 - marks[marks.index(k + 1) - 1]
+      stuck = at_mark is not None and not halved and best[0] == at_mark
+      halved = rises < 0.75 * window or stuck
+      if halved:
+        size, (f, now, g) = size / 2, best
+      at_mark, rises = best[0], 0
+    bests.append(best[0])
+    sizes.append(size)
+  return bests, sizes, best[1]
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_climbs_like_a_loop(norm, x64):
+  """All iterates of eight samples, in float64; the starts are those of one step."""
+  steps, key = 20, jax.random.key(5)
+
+  @jax.jit
+  def run(x, key):
+    found = attacks.apgd(
+      network,
+      x,
+      Y,
+      key=key,
+      epsilon=EPSILON,
+      norm=norm,
+      steps=steps,
+      loss="margin",
+      mode="train",
+    )
+    region = attacks.Ball(norm, EPSILON, jnp.zeros_like(x), jnp.ones_like(x))
+    keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
+      jnp.arange(BATCH)
+    )
+    return found, region.start(keys, x)
+
+  found, start = run(X, key)
+  halvings = 0
+  for b in range(BATCH):
+    bests, sizes, point = by_loop(
+      np.asarray(start[b]), X[b], Y[b], EPSILON[b], steps, norm
+    )
+    assert np.all(np.diff(bests) >= 0)
+    assert set(np.diff(np.log2(sizes)).round(9)) <= {0.0, -1.0}
+    halvings += np.log2(sizes[0] / sizes[-1])
+    np.testing.assert_allclose(found.loss[b], bests[-1], rtol=1e-7)
+    np.testing.assert_allclose(found.x_adv[b], point, atol=1e-7)
+  assert halvings > BATCH
+  np.testing.assert_array_equal(found.queries, steps + 1)
+
+
+def test_sparse_ball_is_climbed_to_its_corner():
+  """Linear and l1: the best is the whole budget on the steepest entry."""
+  weights = RANDOM.normal(size=(SIZE, 3)).astype(np.float32)
+  x = X.astype(np.float32)
+  labels = np.argmax(x @ weights, axis=1)
+
+  @jax.jit
+  def run(x, key):
+    return attacks.apgd(
+      lambda x: x @ weights,
+      x,
+      labels,
+      key=key,
+      epsilon=0.5,
+      norm="l1",
+      loss="margin",
+      targets="all",
+      steps=60,
+      low=-9.0,
+      high=9.0,
+    )
+
+  found = run(x, jax.random.key(1))
+  z = x @ weights
+  for b in range(BATCH):
+    best = max(
+      z[b, k]
+      - z[b, labels[b]]
+      + 0.5 * np.abs(weights[:, k] - weights[:, labels[b]]).max()
+      for k in range(3)
+      if k != labels[b]
+    )
+    np.testing.assert_allclose(found.margin[b], best, rtol=2e-2, atol=1e-2)
+    assert found.margin[b] <= best + 1e-5

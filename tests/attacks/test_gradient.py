@@ -1,0 +1,295 @@
+"""FGSM, BIM, PGD and MI-FGSM: closed forms of linear models, loops, what is kept."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import attacks
+
+RANDOM = np.random.default_rng(0)
+BATCH, SIZE, CLASSES = 6, 5, 4
+W = RANDOM.normal(size=(SIZE, CLASSES)).astype(np.float32)
+X = RANDOM.uniform(0.2, 0.8, (BATCH, SIZE)).astype(np.float32)
+DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
+ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
+KEY = jax.random.key(0)
+
+
+def linear(x):
+  return x @ W
+
+
+Y = np.argmax(X @ W, axis=1)
+
+
+@pytest.mark.parametrize("norm", DUAL)
+def test_every_target_reaches_the_optimum_of_a_linear_model(norm):
+  """max_k [z_k - z_y + epsilon |w_k - w_y|_q], for budgets under vmap."""
+
+  def attack(epsilon):
+    return attacks.pgd(
+      linear,
+      X,
+      Y,
+      key=KEY,
+      epsilon=epsilon,
+      step_size=epsilon,
+      norm=norm,
+      loss="margin",
+      targets="all",
+      share=0.0,
+      steps=30,
+      low=-9.0,
+      high=9.0,
+    )
+
+  scale = {"linf": 1, "l2": 2, "l1": 4}[norm]
+  budgets = scale * np.array([0.05, 0.2, 0.6], np.float32)
+  found = jax.jit(jax.vmap(attack))(budgets)
+  z = (X @ W).astype(np.float64)
+  succeeded = 0
+  for row, epsilon in enumerate(budgets):
+    for b in range(BATCH):
+      optimum = max(
+        z[b, k]
+        - z[b, Y[b]]
+        + epsilon * np.linalg.norm(W[:, k] - W[:, Y[b]], DUAL[norm])
+        for k in range(CLASSES)
+        if k != Y[b]
+      )
+      # A failure has the largest margin of all; a success at least as large a loss.
+      np.testing.assert_allclose(found.margin[row, b], optimum, rtol=1e-4, atol=1e-5)
+      assert found.success[row, b] == (optimum > 0)
+      succeeded += optimum > 0
+  assert 3 < succeeded < 15
+  assert np.all(found.zero_gradients == 0)
+
+
+def numpy_steps(direction, steps, alpha, epsilon, decay=None):
+  """Iterates from X by the cross-entropy's gradient, l-inf or l2, within [0, 1]."""
+  x, velocity, path = X.astype(np.float64), 0.0, [X.astype(np.float64)]
+  for _ in range(steps):
+    z = x @ W
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    g = (p - np.eye(CLASSES)[Y]) @ W.T
+    if decay is not None:
+      velocity = g = decay * velocity + g / np.abs(g).sum(1, keepdims=True)
+    if direction == "linf":
+      x = np.clip(x + alpha * np.sign(g), X - epsilon, X + epsilon)
+    else:
+      x = x + alpha * g / np.linalg.norm(g, axis=1, keepdims=True)
+      move = x - X
+      far = np.linalg.norm(move, axis=1, keepdims=True)
+      x = X + move * np.minimum(1, epsilon / far)  # no box is active
+    x = np.clip(x, 0, 1)
+    path.append(x)
+  return path
+
+
+def test_steps_are_those_of_a_loop():
+  """The last iterates, against NumPy; numbers are traced, one program a method."""
+
+  @jax.jit
+  def last(epsilon, step_size, decay):
+    common = {"epsilon": epsilon, "mode": "last"}
+    return {
+      "fgsm": attacks.fgsm(linear, X, Y, **common),
+      "bim": attacks.bim(linear, X, Y, steps=4, **common),
+      "mi": attacks.mi_fgsm(
+        linear, X, Y, steps=4, step_size=step_size, decay=decay, norm="l2", **common
+      ),
+      "l2": attacks.bim(
+        linear, X, Y, steps=4, step_size=step_size, norm="l2", **common
+      ),
+    }
+
+  found = last(0.12, 0.05, 0.7)
+  expected = {
+    "fgsm": numpy_steps("linf", 1, 0.12, 0.12),
+    "bim": numpy_steps("linf", 4, 2.5 * 0.12 / 4, 0.12),
+    "mi": numpy_steps("l2", 4, 0.05, 0.12, decay=0.7),
+    "l2": numpy_steps("l2", 4, 0.05, 0.12),
+  }
+  for name, path in expected.items():
+    np.testing.assert_allclose(found[name].x_adv, path[-1], rtol=0, atol=3e-6)
+    z = path[-1] @ W
+    others = np.where(np.eye(CLASSES)[Y] > 0, -np.inf, z).max(1)
+    np.testing.assert_allclose(
+      found[name].margin, others - z[np.arange(BATCH), Y], atol=2e-5
+    )
+  assert np.abs(expected["mi"][-1] - expected["l2"][-1]).max() > 1e-4
+
+
+def wavy(x):
+  """Two classes; the lead of the second is not monotone along any path."""
+  height = jnp.sin(9 * x[:, 0]) + 0.3 * x[:, 1]
+  return jnp.stack([jnp.zeros_like(height) + 0.9, height], axis=1)
+
+
+def test_what_is_kept_is_the_best_of_all_iterates():
+  """Replayed step by step from the last iterates of shorter attacks."""
+  x = np.stack([np.linspace(0.02, 0.95, 12), np.full(12, 0.4)], 1).astype(np.float32)
+  labels = np.zeros(12, np.int32)
+
+  @jax.jit
+  def runs(x):
+    common = {
+      "epsilon": 0.4,
+      "step_size": 0.13,
+      "loss": "margin",
+      "random_start": False,
+    }
+    kept = [
+      attacks.pgd(wavy, x, labels, key=None, steps=7, mode=mode, **common)
+      for mode in ("evaluate", "train")
+    ]
+    path = [
+      attacks.pgd(wavy, x, labels, key=None, steps=k, mode="last", **common).x_adv
+      for k in range(1, 8)
+    ]
+    return kept, path
+
+  (evaluate, train), path = runs(x)
+  points = np.stack([x, *path])
+  lead = np.sin(9 * points[..., 0]) + 0.3 * points[..., 1] - 0.9
+  np.testing.assert_allclose(train.loss, lead.max(0), atol=1e-5)
+  clean = lead[0] > 0
+  assert 2 < np.sum(clean) < 10
+  np.testing.assert_array_equal(evaluate.x_adv[clean], x[clean])
+  np.testing.assert_array_equal(evaluate.norm[clean], 0)
+  np.testing.assert_array_equal(evaluate.queries, np.where(clean, 1, 9))
+  np.testing.assert_allclose(evaluate.loss[~clean], lead.max(0)[~clean], atol=1e-5)
+  np.testing.assert_array_equal(evaluate.success, lead.max(0) > 0)
+  # Going back down after the best is what makes this test worth something.
+  assert np.any(lead[-1] < lead.max(0) - 0.05)
+  assert np.any(np.asarray(train.norm)[clean] > 0)
+
+
+def test_success_counts_before_loss():
+  """Cross-entropy is larger at a right decision than at a wrong one, here."""
+  table = jnp.array([[0.36, 0.34, 0.30], [0.40, 0.41, 0.19], [0.34, 0.33, 0.33]])
+
+  def stairs(x):
+    place = jnp.clip(jnp.floor(x[:, 0]), 0, 2).astype(int)
+    return jnp.log(table)[place] + 1e-4 * x[:, :1] * jnp.array([[-1.0, 0.5, 0.5]])
+
+  found = jax.jit(
+    lambda x: [
+      attacks.pgd(
+        stairs,
+        x,
+        jnp.array([0]),
+        key=None,
+        epsilon=2.4,
+        step_size=1.0,
+        steps=2,
+        random_start=False,
+        high=3.0,
+        mode=mode,
+      )
+      for mode in ("evaluate", "train")
+    ]
+  )(jnp.array([[0.5]]))
+  evaluate, train = found
+  assert evaluate.success[0]
+  np.testing.assert_allclose(evaluate.x_adv, [[1.5]])
+  assert not train.success[0]
+  np.testing.assert_allclose(train.x_adv, [[2.5]])
+  assert train.loss[0] > evaluate.loss[0]
+
+
+def test_divergence_has_no_slope_at_the_sample_and_one_beside_it():
+  @jax.jit
+  def slope_and_run(x):
+    z = linear(x)
+    slope = jax.grad(
+      lambda x: attacks.attack_loss(linear(x), Y, loss="kl", reference=z).sum()
+    )(x)
+    run = attacks.pgd(
+      linear, x, Y, key=KEY, epsilon=0.1, loss="kl", steps=3, mode="train"
+    )
+    return slope, run
+
+  slope, run = slope_and_run(X)
+  np.testing.assert_allclose(slope, 0, atol=1e-6)
+  z, moved = X @ W, np.asarray(run.x_adv) @ W
+  p, q = (np.exp(v) / np.exp(v).sum(1, keepdims=True) for v in (z, moved))
+  np.testing.assert_allclose(run.loss, np.sum(p * np.log(p / q), 1), rtol=1e-3)
+  assert np.all(run.loss > 1e-3)
+  assert np.all(run.zero_gradients == 0)
+
+
+def test_given_targets_are_reached_and_restarts_help():
+  targets = (Y + 1) % CLASSES
+
+  @jax.jit
+  def runs(x, key):
+    aimed = attacks.pgd(
+      linear, x, Y, key=key, epsilon=3.0, targets=targets, low=-9.0, high=9.0
+    )
+    few, many = (
+      attacks.pgd(
+        wavy,
+        x[:, :2],
+        jnp.zeros(BATCH, int),
+        key=key,
+        epsilon=0.5,
+        steps=1,
+        step_size=0.01,
+        restarts=restarts,
+        mode="train",
+      )
+      for restarts in (1, 8)
+    )
+    return aimed, few, many
+
+  aimed, few, many = runs(X, KEY)
+  assert np.all(aimed.success)
+  np.testing.assert_array_equal(np.argmax(aimed.x_adv @ W, 1), targets)
+  assert np.all(many.loss >= few.loss)
+  assert np.mean(many.loss - few.loss) > 0.05
+  np.testing.assert_array_equal(many.queries, 16)
+
+
+def test_no_gradient_reaches_the_parameters():
+  def attacked(w):
+    result = attacks.fgsm(lambda x: x @ w, X, Y, epsilon=0.1, mode="train")
+    return jnp.sum(result.x_adv)
+
+  np.testing.assert_array_equal(jax.jit(jax.grad(attacked))(W), 0)
+
+
+def test_expectation_averages_gradients_of_views():
+  """One view that is the sample is the plain attack; more are the mean's gradient."""
+
+  def same(_, x):
+    return x
+
+  def scaled(key, x):
+    return x * jax.random.uniform(key, (), x.dtype, 0.5, 2.0)
+
+  def run(transform, draws):
+    model = attacks.Expectation(linear, transform, draws, 200)
+    return attacks.bim(model, X, Y, key=KEY, epsilon=0.1, steps=2, mode="last")
+
+  plain, one, many = jax.jit(
+    lambda: [
+      attacks.bim(linear, X, Y, epsilon=0.1, steps=2, mode="last"),
+      run(same, 1),
+      run(scaled, 400),
+    ]
+  )()
+  np.testing.assert_array_equal(plain.x_adv, one.x_adv)
+  np.testing.assert_allclose(plain.margin, one.margin, atol=1e-5)
+  np.testing.assert_allclose(plain.loss, one.loss, atol=1e-5)
+  scales = np.linspace(0.5, 2, 2001)[:, None]
+  for b in range(BATCH):
+    z = scales * (np.asarray(many.x_adv[b], np.float64) @ W)
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    loss = -np.log(p[:, Y[b]]).mean()
+    np.testing.assert_allclose(many.loss[b], loss, atol=0.06)
+    decided = np.log(p.mean(0))
+    margin = np.delete(decided, Y[b]).max() - decided[Y[b]]
+    np.testing.assert_allclose(many.margin[b], margin, atol=0.15)

@@ -1,0 +1,100 @@
+"""What attacks ascend: against loops, ranges, invariance, saturation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import attacks
+
+RANDOM = np.random.default_rng(0)
+Z = 3 * RANDOM.normal(size=(40, 5))
+Y = RANDOM.integers(0, 5, 40)
+T = (Y + RANDOM.integers(1, 5, 40)) % 5
+OTHER = RANDOM.normal(size=(40, 5))
+
+
+def log_p(z, k):
+  return z[k] - np.log(np.sum(np.exp(z)))
+
+
+def expected(z, y, t, reference, loss):
+  others = [z[k] for k in range(5) if k != y]
+  ordered = sorted(z, reverse=True)
+  if loss == "ce":
+    return -log_p(z, y) if t is None else log_p(z, t)
+  if loss == "kl":
+    p = np.exp([log_p(reference, k) for k in range(5)])
+    return sum(p[k] * (np.log(p[k]) - log_p(z, k)) for k in range(5))
+  if loss == "margin":
+    if t is None:
+      return max(others) - z[y]
+    return z[t] - max(z[k] for k in range(5) if k != t)
+  if t is None:
+    return -(z[y] - max(others)) / (ordered[0] - ordered[2])
+  return -(z[y] - z[t]) / (ordered[0] - (ordered[2] + ordered[3]) / 2)
+
+
+@jax.jit
+def everything(z, reference):
+  found = {
+    (loss, targeted): attacks.attack_loss(
+      z, Y, loss=loss, targets=T if targeted else None
+    )
+    for loss in ("ce", "margin", "dlr")
+    for targeted in (False, True)
+  }
+  return found | {
+    ("kl", False): attacks.attack_loss(z, Y, loss="kl", reference=reference)
+  }
+
+
+def test_losses_are_their_formulas(x64):
+  for (loss, targeted), found in everything(Z, OTHER).items():
+    rows = zip(Z, Y, T if targeted else [None] * 40, OTHER, strict=True)
+    np.testing.assert_allclose(
+      found, [expected(*row, loss) for row in rows], rtol=1e-9, atol=1e-12
+    )
+
+
+def test_logit_ratio_ignores_scale_and_shift_and_knows_its_signs(x64):
+  plain, moved = everything(Z, OTHER), everything(7.0 * Z - 40.0, OTHER)
+  right = np.argmax(Z, axis=1) == Y
+  for targeted in (False, True):
+    np.testing.assert_allclose(
+      plain["dlr", targeted], moved["dlr", targeted], rtol=1e-9
+    )
+  values = np.asarray(plain["dlr", False])
+  assert np.all(values[right] < 0)
+  assert np.all(values[right] >= -1)
+  assert np.all(values[~right] > 0)
+
+
+def test_what_saturates_and_what_does_not():
+  """Float32: a label ahead by 40 leaves the cross-entropy a gradient, by 120 none."""
+  z = jnp.array([[40.0, 0.0, -1.0], [120.0, 0.0, -1.0]])
+  labels = jnp.zeros(2, int)
+
+  def slopes(loss):
+    return jax.grad(lambda z: attacks.attack_loss(z, labels, loss=loss).sum())(z)
+
+  ce = jax.jit(lambda: slopes("ce"))()
+  np.testing.assert_allclose(ce[0, 1], np.exp(-40.0), rtol=1e-5)
+  assert not np.any(ce[1])
+  for loss in ("margin", "dlr"):
+    assert np.all(jax.jit(lambda loss=loss: slopes(loss))()[:, 0] < 0)
+
+
+def test_wrong_arguments_are_named(unchecked):
+  z, y = jnp.zeros((2, 3)), jnp.zeros(2, int)
+  for keywords, message in (
+    ({"loss": "hinge"}, "got 'hinge'"),
+    ({"loss": "dlr", "targets": y + 1}, '"dlr" with targets .* 4 classes, got 3'),
+    ({"loss": "kl"}, "reference, got loss 'kl'"),
+    ({"loss": "ce", "reference": z}, "reference, got loss 'ce'"),
+    ({"loss": "kl", "targets": y, "reference": z}, '"kl" has no targets'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      attacks.attack_loss(z, y, **keywords)
+  with pytest.raises(ValueError, match='"dlr" needs at least 3 classes, got 2'):
+    attacks.attack_loss(z[:, :2], y, loss="dlr")

@@ -1,0 +1,191 @@
+"""DeepFool, FAB and Carlini-Wagner where the least distance is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from spherejax import attacks
+
+RANDOM = np.random.default_rng(3)
+BATCH, SIZE, CLASSES = 8, 5, 4
+W = RANDOM.normal(size=(SIZE, CLASSES)).astype(np.float32)
+X = RANDOM.uniform(0.05, 0.95, (BATCH, SIZE)).astype(np.float32)
+Y = np.argmax(X @ W, axis=1)
+Y[-1] = (Y[-1] + 1) % CLASSES  # wrong already
+RIGHT = slice(0, BATCH - 1)
+DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
+ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
+
+
+def linear(x):
+  return x @ W
+
+
+def unboxed(b, k, norm):
+  slope = (W[:, k] - W[:, Y[b]]).astype(np.float64)
+  return (X[b] @ (W[:, Y[b]] - W[:, k])) / np.linalg.norm(slope, DUAL[norm])
+
+
+def boxed(b, k, norm):
+  """Least move to class k before the label's, in [0, 1], with no other class."""
+  x, slope = X[b].astype(np.float64), (W[:, k] - W[:, Y[b]]).astype(np.float64)
+  missing = -slope @ x
+  room = np.where(slope > 0, 1 - x, x)
+  if np.abs(slope) @ room < missing:
+    return np.inf
+  if norm == "l1":
+    return linprog(
+      np.ones(SIZE),
+      A_ub=[-np.abs(slope)],
+      b_ub=[-missing],
+      bounds=[(0, r) for r in room],
+    ).fun
+  rate = np.ones(SIZE) if norm == "linf" else np.abs(slope)
+  low, high = 0.0, 1e6
+  for _ in range(200):
+    middle = (low + high) / 2
+    enough = np.abs(slope) @ np.minimum(middle * rate, room) >= missing
+    low, high = (low, middle) if enough else (middle, high)
+  return np.linalg.norm(np.minimum(high * rate, room), ORDER[norm])
+
+
+def others(b):
+  return [k for k in range(CLASSES) if k != Y[b]]
+
+
+def check(found, norm):
+  """What holds for every attack of least norm, whatever the model."""
+  success = np.asarray(found.success)
+  moved = np.asarray(found.x_adv, np.float64) - X
+  sizes = np.linalg.norm(moved, ORDER[norm], axis=1)
+  np.testing.assert_allclose(np.where(success, sizes, np.inf), found.norm, rtol=1e-5)
+  np.testing.assert_array_equal(moved[~success], 0)
+  decided = np.argmax(np.asarray(found.x_adv) @ W, axis=1)
+  np.testing.assert_array_equal((decided != Y)[success], True)
+  assert found.success[-1]
+  assert found.norm[-1] == 0
+  np.testing.assert_array_equal(found.x_adv[-1], X[-1])
+
+
+@pytest.mark.parametrize("norm", DUAL)
+def test_linear_models_are_crossed_at_the_least_distance(norm):
+  @jax.jit
+  def runs(x):
+    free = {"low": -50.0, "high": 50.0}
+    return (
+      attacks.deepfool(linear, x, Y, norm=norm, overshoot=0.0, **free),
+      attacks.fab(linear, x, Y, norm=norm, steps=40, **free),
+      attacks.fab(linear, x, Y, norm=norm, steps=1, overshoot=1.0001, targets="all"),
+    )
+
+  deepfool, fab, by_target = runs(X)
+  reachable = 0
+  for b in range(BATCH - 1):
+    least = min(unboxed(b, k, norm) for k in others(b))
+    np.testing.assert_allclose(deepfool.norm[b], least, rtol=1e-4)
+    np.testing.assert_allclose(fab.norm[b], least, rtol=1e-2)
+    assert fab.norm[b] >= least * (1 - 1e-5)
+    # Within the box, one step for each target is the least move to that target.
+    least = min(boxed(b, k, norm) for k in others(b))
+    if np.isfinite(least):
+      reachable += 1
+      np.testing.assert_allclose(by_target.norm[b], least, rtol=2e-3)
+    else:
+      assert np.isinf(by_target.norm[b])
+  assert reachable > 3
+  for found in (deepfool, fab, by_target):
+    check(found, norm)
+  assert np.all(deepfool.queries[RIGHT] <= 4)
+  np.testing.assert_array_equal(deepfool.queries[-1], 1)
+
+
+def test_carlini_wagner_finds_the_least_l2_move():
+  targets = (Y + 1) % CLASSES
+
+  @jax.jit
+  def runs(x, confidence):
+    free = attacks.carlini_wagner(linear, x, Y, learning_rate=2e-3, low=-2.0, high=3.0)
+    sure, aimed = (
+      attacks.carlini_wagner(
+        linear, x, Y, steps=100, rounds=5, first_weight=1.0, low=-2.0, high=3.0, **more
+      )
+      for more in ({"confidence": confidence}, {"targets": targets})
+    )
+    return free, sure, aimed
+
+  free, sure, aimed = runs(X, 0.3)
+  for b in range(BATCH - 1):
+    least = min(unboxed(b, k, "l2") for k in others(b))
+    np.testing.assert_allclose(free.norm[b], least, rtol=1e-2)
+  check(free, "l2")
+  assert np.all(sure.margin[RIGHT] >= 0.3)
+  assert np.all(sure.norm[RIGHT] > free.norm[RIGHT])
+  reached = np.argmax(np.asarray(aimed.x_adv) @ W, axis=1) == targets
+  np.testing.assert_array_equal(reached, aimed.success)
+  assert np.sum(reached) >= BATCH - 2
+
+
+def test_pgd_succeeds_exactly_beyond_the_least_distance():
+  """The curve of a fixed budget equals that of the least distances."""
+  least = np.array([min(boxed(b, k, "l2") for k in others(b)) for b in range(BATCH)])
+  least[-1] = 0
+  budgets = np.unique(np.concatenate([0.98 * least[RIGHT], 1.02 * least[RIGHT]]))
+  budgets = budgets[np.isfinite(budgets)].astype(np.float32)
+
+  @jax.jit
+  @jax.vmap
+  def curve(epsilon):
+    return attacks.pgd(
+      linear,
+      X,
+      Y,
+      key=jax.random.key(0),
+      epsilon=epsilon,
+      step_size=epsilon / 2,
+      norm="l2",
+      loss="margin",
+      targets="all",
+      steps=60,
+    ).success
+
+  found = np.asarray(curve(budgets))
+  np.testing.assert_array_equal(found, least[None] < budgets[:, None])
+
+
+def test_zero_gradients_stop_and_restarts_go_on():
+  def flat(x):
+    z = jnp.where(x[:, :1] > 0.7, 1.0, -1.0)
+    return jnp.concatenate([0 * z, z], axis=1)
+
+  x = jnp.array([[0.5, 0.5], [0.65, 0.1]])
+  labels = jnp.zeros(2, int)
+
+  @jax.jit
+  def runs(x, key):
+    return (
+      attacks.deepfool(flat, x, labels),
+      attacks.fab(flat, x, labels, key=key, steps=3),
+      attacks.fab(flat, x, labels, key=key, steps=3, restarts=20, epsilon=0.6),
+      attacks.carlini_wagner(flat, x, labels, steps=3, rounds=2),
+    )
+
+  deepfool, fab, restarted, cw = runs(x, jax.random.key(0))
+  for found in (deepfool, fab, cw):
+    assert not np.any(found.success)
+    assert np.all(np.isinf(found.norm))
+    np.testing.assert_array_equal(found.x_adv, x)
+    np.testing.assert_array_equal(found.zero_gradients, 1)
+  np.testing.assert_array_equal(deepfool.queries, 2)
+  assert np.all(restarted.success)
+  assert np.all(restarted.norm <= 0.31)
+
+
+def test_wrong_arguments_are_named(unchecked):
+  with pytest.raises(ValueError, match="high must be finite, got inf"):
+    attacks.carlini_wagner(linear, X, Y, high=np.inf)
+  with pytest.raises(ValueError, match="restarts need a key"):
+    attacks.fab(linear, X, Y, restarts=2)
+  with pytest.raises(ValueError, match=r"overshoot .* got -1"):
+    attacks.deepfool(linear, X, Y, overshoot=-1.0)

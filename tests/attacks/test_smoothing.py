@@ -1,0 +1,128 @@
+"""Votes under noise, exact bounds against scipy, certificates of a linear model."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from spherejax import attacks
+
+W, B, SIGMA = np.array([3.0, -4.0, 1.0], np.float32), 0.5, 0.7
+X = np.array([[0.3, 0.1, 0.2], [0.0, 0.2, 0.1], [1.0, 0.0, 0.0]], np.float32)
+
+
+def linear(x):
+  height = x @ W + B
+  return jnp.stack([height, -height], axis=1)
+
+
+def votes_of(draws, block_size, index=None):
+  def count(x, key):
+    return attacks.smoothed_votes(
+      linear, x, key=key, sigma=SIGMA, draws=draws, block_size=block_size, index=index
+    )
+
+  return jax.jit(count)
+
+
+def test_votes_are_those_of_the_noise():
+  """The share of a half-space under normal noise, whatever the blocks."""
+  key = jax.random.key(1)
+  votes = np.asarray(votes_of(4000, 1000)(X, key))
+  assert np.all(votes.sum(axis=1) == 4000)
+  probability = stats.norm.cdf((X @ W + B) / (SIGMA * np.linalg.norm(W)))
+  for i in range(3):
+    assert stats.binomtest(int(votes[i, 0]), 4000, probability[i]).pvalue > 1e-3
+  np.testing.assert_array_equal(votes_of(4000, 900)(X, key), votes)
+  alone = votes_of(4000, 1000, np.array([2], np.int32))(X[2:], key)
+  np.testing.assert_array_equal(alone[0], votes[2])
+
+
+def test_no_draws_abstain_and_nan_votes_for_nobody():
+  none = attacks.smoothed_votes(linear, X, key=jax.random.key(0), sigma=1.0, draws=0)
+  assert not np.any(none)
+  assert np.all(attacks.smoothed_prediction(none) == -1)
+  certificate = attacks.smoothed_certificate(none, none, sigma=1.0)
+  assert np.all(certificate.label == -1)
+  assert np.all(certificate.radius == 0)
+  broken = jax.jit(
+    lambda key: attacks.smoothed_votes(
+      lambda x: linear(x) * jnp.nan, X, key=key, sigma=1.0, draws=10
+    )
+  )
+  assert not np.any(broken(jax.random.key(0)))
+
+
+def test_bounds_are_those_of_clopper_and_pearson():
+  for total, alpha in ((1, 0.1), (17, 0.05), (1000, 0.001), (100_000, 0.001)):
+    count = np.unique(np.linspace(0, total, 30).astype(int))
+    lower, upper = attacks.clopper_pearson(count, total, alpha=alpha)
+    for k, low, high in zip(count, lower, upper, strict=True):
+      # A two-sided interval at 1 - 2 alpha has both bounds at alpha.
+      exact = stats.binomtest(int(k), total).proportion_ci(1 - 2 * alpha, "exact")
+      np.testing.assert_allclose([low, high], exact, rtol=1e-9, atol=1e-12)
+  lower, _ = attacks.clopper_pearson(1000, 1000, alpha=0.001)
+  np.testing.assert_allclose(lower, 0.001 ** (1 / 1000), rtol=1e-12)
+
+
+def test_bounds_cover():
+  """Exactly, from the binomial distribution: never too often wrong."""
+  n, alpha = 40, 0.05
+  lower, upper = attacks.clopper_pearson(np.arange(n + 1), n, alpha=alpha)
+  for p in np.linspace(0.01, 0.99, 37):
+    mass = stats.binom.pmf(np.arange(n + 1), n, p)
+    assert mass[lower > p].sum() <= alpha + 1e-12
+    assert mass[upper < p].sum() <= alpha + 1e-12
+
+
+def test_prediction_is_the_binomial_test():
+  random = np.random.default_rng(0)
+  votes = random.multinomial(60, [0.5, 0.3, 0.2], size=50)
+  votes[:3] = [[30, 30, 0], [60, 0, 0], [0, 0, 0]]
+  predicted = attacks.smoothed_prediction(votes, alpha=0.05)
+  for row, label in zip(votes, predicted, strict=True):
+    second, first = np.sort(row)[-2:]
+    sure = row.any() and stats.binomtest(int(first), int(first + second)).pvalue <= 0.05
+    assert label == (np.argmax(row) if sure else -1)
+  assert 5 < np.sum(predicted == -1) < 45
+  assert attacks.smoothed_prediction(np.array([[7]])) == [-1]
+
+
+def test_radius_of_a_linear_model_is_the_distance_to_its_border():
+  """With the true probability it is exact; from votes it stays below."""
+  key = jax.random.key(3)
+  votes = np.asarray(votes_of(4000, 1000)(X, key))
+  distance = np.abs(X @ W + B) / np.linalg.norm(W)
+  probability = stats.norm.cdf(distance / SIGMA)
+  np.testing.assert_allclose(SIGMA * stats.norm.ppf(probability), distance, rtol=1e-6)
+  one, two = (
+    attacks.smoothed_certificate(votes, votes, sigma=SIGMA, two_sided=both)
+    for both in (False, True)
+  )
+  sides = np.where(X @ W + B > 0, 0, 1)
+  for found in (one, two):
+    certified = found.label >= 0
+    assert np.sum(certified) >= 2
+    np.testing.assert_array_equal(found.label[certified], sides[certified])
+    assert np.all(found.radius <= distance)
+    assert np.all(found.radius[~certified] == 0)
+  for counts, radius in zip(votes, one.radius, strict=True):
+    low = stats.binomtest(int(counts.max()), 4000).proportion_ci(0.998, "exact").low
+    np.testing.assert_allclose(radius, max(SIGMA * stats.norm.ppf(low), 0), rtol=1e-9)
+  # Of two classes the other's upper bound is what the one's lower leaves, at alpha / 2.
+  assert np.all(two.radius <= one.radius)
+  assert np.all(two.radius[0::2] > 0.9 * one.radius[0::2])
+  largest = attacks.smoothed_certificate(
+    np.array([[9, 0]]), np.array([[100_000, 0]]), sigma=1.0
+  )
+  np.testing.assert_allclose(largest.radius, 3.81, atol=5e-3)
+
+
+def test_wrong_arguments_are_named(unchecked):
+  with pytest.raises(ValueError, match=r"count must be in \[0, 3\], got 4"):
+    attacks.clopper_pearson(4, 3)
+  with pytest.raises(ValueError, match=r"alpha .* got 1"):
+    attacks.smoothed_prediction(np.zeros((1, 2), int), alpha=1.0)
+  with pytest.raises(ValueError, match=r"sigma .* got 0"):
+    attacks.smoothed_votes(linear, X, key=jax.random.key(0), sigma=0.0, draws=1)
