@@ -22,6 +22,7 @@ _ROOMS = (
   "prototypes",
   "solvers",
   "training",
+  "voronoi",
 )
 
 __all__ = ["__version__", *_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]

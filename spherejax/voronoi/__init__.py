@@ -1,0 +1,27 @@
+"""Voronoi cells of training points: the budgets of an adversary who knows the data.
+
+A point may be moved as far as the nearest training point stays its own. Cells do not
+overlap, so that no classifier is asked for two answers at one place.
+"""
+
+from spherejax.voronoi._attack import VoronoiResult as VoronoiResult
+from spherejax.voronoi._attack import voronoi_pgd as voronoi_pgd
+from spherejax.voronoi._cells import VoronoiCells as VoronoiCells
+from spherejax.voronoi._cells import voronoi_cells as voronoi_cells
+from spherejax.voronoi._margin import Confined as Confined
+from spherejax.voronoi._margin import cell_margin as cell_margin
+from spherejax.voronoi._margin import confine as confine
+from spherejax.voronoi._sites import Sites as Sites
+from spherejax.voronoi._sites import merge_sites as merge_sites
+
+__all__ = [
+  "Confined",
+  "Sites",
+  "VoronoiCells",
+  "VoronoiResult",
+  "cell_margin",
+  "confine",
+  "merge_sites",
+  "voronoi_cells",
+  "voronoi_pgd",
+]

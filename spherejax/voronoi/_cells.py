@@ -1,0 +1,398 @@
+"""Voronoi cells cut by norm balls and a box, as a region for any attack."""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Integer, Real
+
+from spherejax import _checks, _numerics, attacks, distances
+
+NORMS = ("linf", "l2", "l1")
+
+# Kept from the boundary, in float32: of the distance to the nearest other site, and of
+# the distance moved. Above the rounding of both distances.
+_OF_NEAREST = 1e-6
+_OF_MOVE = 1e-5
+# Newton's steps along a ray, which end by themselves; and when one ends them.
+_MOST_STEPS = 40
+_STEP = 1e-6
+# A sweep that moves a point by less than this share ends its projection.
+_SETTLED = 1e-4
+_PASSES = 2  # over the half-spaces in one sweep
+
+
+class VoronoiCells(NamedTuple):
+  """A `attacks.Region`: points of a ball and a box nearer to their site than others.
+
+  Only the sites within twice the budget can bound a cell inside of the ball, in every
+  norm: of those, `towards` has the nearest.
+  """
+
+  ball: attacks.Ball
+  """The ball and the box; its radius may be inf."""
+  epsilon: Array
+  """[batch]: a finite radius, for starts and steps."""
+  towards: Array
+  """[batch, neighbours, n]: from the site to the near others."""
+  products: Array
+  """[batch, neighbours, neighbours]: inner products of these; for l2."""
+  present: Array
+  """[batch, neighbours]: which of them can bound the region."""
+  nearest: Array
+  """[batch]: distance to the nearest other site; inf without one."""
+  horizon: Array
+  """[batch]: every site that is not in `towards` is at least so far; inf if none is."""
+  sweeps: int
+  """Of the projection in l2. Static."""
+
+  @property
+  def complete(self) -> Array:
+    """[batch]: whether `towards` has every site that can bound the region."""
+    return self.horizon > 2 * self.ball.epsilon
+
+  def start(self, keys: Array, clean: Array) -> Array:
+    """Draws from the ball, drawn back into the cell along the ray."""
+    drawn = self.ball._replace(epsilon=self.epsilon).start(keys, clean)
+    return self._into(drawn - clean, drawn - clean, clean, 0)
+
+  def project(self, points: Array, clean: Array) -> Array:
+    """Onto ball and box exactly; in l2 then onto the cell; then back along the ray.
+
+    Inside of the cell of the near sites up to the rounding of a distance, with a
+    margin above it; `confine` looks at all sites.
+    """
+    points = jnp.where(jnp.isfinite(points), points, clean)
+    onto = self.ball.project(points, clean)
+    return self._into(points - clean, onto - clean, clean, self.sweeps)
+
+  def ascend(self, gradients: Array) -> Array:
+    """The steepest directions of the ball's norm."""
+    return self.ball.ascend(gradients)
+
+  def size(self, points: Array, clean: Array) -> Array:
+    """Norms of the moves."""
+    return self.ball.size(points, clean)
+
+  def _into(self, wanted: Array, onto: Array, clean: Array, sweeps: int) -> Array:
+    """The move `onto`, in ball and box, into the cell; `wanted` is before both."""
+    size = distances.lp_norm(onto, norm=self.ball.norm)
+
+    def cut() -> Array:
+      if self.ball.norm != "l2":
+        share = stay(onto, self.towards, self.present, self.nearest, self.ball.norm)
+        return share[:, None] * onto
+      squares = jnp.diagonal(self.products, axis1=1, axis2=2)
+      used = self.present & (squares > 0)
+      limit = jnp.where(used, squares * (0.5 - _OF_NEAREST), jnp.inf)
+      inner = self._along(onto)
+      move, outside = onto, jnp.any(inner > limit, axis=1)
+      if sweeps:
+        move, inner = jax.lax.cond(
+          jnp.any(outside),
+          lambda: self._alternate(wanted, onto, outside, inner, limit, clean),
+          lambda: (onto, inner),
+        )
+      share = _stay_l2(move, inner, squares, self.present, self.nearest)
+      return share[:, None] * move
+
+    # Below half the distance to the nearest other site nothing binds.
+    free = size <= self.nearest * (0.5 - _OF_MOVE)
+    move = jax.lax.cond(jnp.all(free), lambda: onto, cut)
+    return self.ball.seal(clean + move, clean)
+
+  def _along(self, v: Array) -> Array:
+    return jnp.einsum("bkn,bn->bk", self.towards, v, precision="highest")
+
+  def _alternate(
+    self,
+    wanted: Array,
+    onto: Array,
+    outside: Array,
+    inner: Array,
+    limit: Array,
+    clean: Array,
+  ) -> tuple[Array, Array]:
+    """Dykstra's projection of moves onto half-spaces, ball and box.
+
+    The corrections of the half-spaces are numbers, and passes over them need their
+    inner products alone. Moves that are not `outside` stay as they are.
+    """
+    squares = jnp.diagonal(self.products, axis1=1, axis2=2)
+    weight = jnp.where(jnp.isfinite(limit), 1 / jnp.where(squares > 0, squares, 1), 0)
+    low, high = self.ball.low - clean, self.ball.high - clean
+    radius = self.ball.epsilon[:, None]
+    count = limit.shape[1]
+
+    def bounded(j, carry):
+      reach, dual = carry
+      j = j % count
+      gap = (reach[:, j] - limit[:, j]) * weight[:, j]
+      new = jnp.maximum(dual[:, j] + jnp.where(weight[:, j] > 0, gap, 0), 0)
+      reach = reach + self.products[:, :, j] * (dual[:, j] - new)[:, None]
+      return reach, dual.at[:, j].set(new)
+
+    def sweep(carry):
+      number, old, inner, dual, in_ball, in_box, active = carry
+      _, new_dual = jax.lax.fori_loop(0, _PASSES * count, bounded, (inner, dual))
+      back = (dual - new_dual)[:, None]
+      v = old + jnp.matmul(back, self.towards, precision="highest")[:, 0]
+      before = v + in_ball
+      size = _numerics.norm(before)[:, None]
+      v = before * jnp.minimum(1, radius / jnp.where(size > 0, size, 1))
+      new_ball = before - v
+      before = v + in_box
+      v = jnp.clip(before, low, high)
+      new_box = before - v
+      reach = jnp.max(jnp.abs(v), axis=1)
+      change = jnp.max(jnp.abs(v - old), axis=1)
+      duals = jnp.max(jnp.abs(new_dual - dual) * jnp.sqrt(squares), axis=1)
+
+      def where(new, old):
+        return jnp.where(active[:, None], new, old)
+
+      return (
+        number + 1,
+        where(v, old),
+        where(self._along(v), inner),
+        where(new_dual, dual),
+        where(new_ball, in_ball),
+        where(new_box, in_box),
+        active & (change + duals > _SETTLED * reach),
+      )
+
+    start = jnp.where(outside[:, None], wanted, onto)
+    nothing = jnp.zeros_like(onto)
+    inner = jnp.where(outside[:, None], self._along(start), inner)
+    carry = (0, start, inner, jnp.zeros_like(inner), nothing, nothing, outside)
+    end = jax.lax.while_loop(
+      lambda c: (c[0] < self.sweeps) & jnp.any(c[-1]), sweep, carry
+    )
+    return end[1], end[2]
+
+
+def stay(
+  delta: Array, towards: Array, present: Array, nearest: Array, norm: str
+) -> Array:
+  """[batch]: the largest share in [0, 1] of a move that stays clear of the boundary.
+
+      |t delta - v| - t |delta| >= 1e-6 nearest + 1e-5 t |delta|    for all v
+
+  The left side is convex and falls with t in every norm: Newton's steps from 0 stay on
+  the near side, and for l1 and l-infinity end at the root. In l2 it is a root of a
+  quadratic.
+  """
+  if not present.shape[1]:
+    return jnp.ones_like(nearest)
+  if norm == "l2":
+    inner = jnp.einsum("bkn,bn->bk", towards, delta, precision="highest")
+    return _stay_l2(delta, inner, jnp.sum(towards**2, axis=2), present, nearest)
+  size = distances.lp_norm(delta, norm=norm)
+  slope = size * (1 + _OF_MOVE)
+  floor = _floor(nearest)
+
+  def advance(carry):
+    count, t, active = carry
+    gap = t[:, None, None] * delta[:, None] - towards
+    if norm == "l1":
+      length = jnp.sum(jnp.abs(gap), axis=2)
+      rate = jnp.sum(jnp.sign(gap) * delta[:, None], axis=2)
+    else:
+      length = jnp.max(jnp.abs(gap), axis=2)
+      place = jnp.argmax(jnp.abs(gap), axis=2)[..., None]
+      sign = jnp.sign(jnp.take_along_axis(gap, place, 2)[..., 0])
+      rate = sign * jnp.take_along_axis(delta, place[..., 0], 1)
+    left = length - (t * slope + floor)[:, None]
+    fall = slope[:, None] - rate
+    ahead = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1), jnp.inf)
+    step = jnp.min(jnp.where(present, ahead, jnp.inf), axis=1)
+    new = jnp.clip(t + step, 0, 1)
+    going = active & (new > t + _STEP)
+    return count + 1, jnp.where(active, jnp.maximum(new, t), t), going
+
+  start = (0, jnp.zeros_like(size), size > 0)
+  t = jax.lax.while_loop(
+    lambda c: (c[0] < _MOST_STEPS) & jnp.any(c[2]), advance, start
+  )[1]
+  return jnp.where(size > 0, t, 1)
+
+
+def _floor(nearest: Array) -> Array:
+  return jnp.where(jnp.isfinite(nearest), _OF_NEAREST * nearest, 0)
+
+
+def required(nearest: Array, moved: Array) -> Array:
+  """The margin that stays above the rounding of both distances."""
+  return _floor(nearest) + _OF_MOVE * moved
+
+
+def _stay_l2(
+  delta: Array, inner: Array, squares: Array, present: Array, nearest: Array
+) -> Array:
+  """The same in l2, from inner products with the moves and squares."""
+  size = _numerics.norm(delta)
+  scale = jnp.where(size > 0, size, 1)[:, None]
+  # In the unit of the move: V - 2 t a + t^2 >= (t c + m)^2.
+  c, m = 1 + _OF_MOVE, _floor(nearest)[:, None] / scale
+  lead, half, last = c**2 - 1, inner / scale**2 + c * m, squares / scale**2 - m**2
+  root = jnp.sqrt(jnp.maximum(half**2 + lead * last, 0))
+  # The form without cancellation on either side.
+  ahead = jnp.where(
+    half > 0, last / jnp.where(half > 0, half + root, 1), (root - half) / lead
+  )
+  share = jnp.min(jnp.where(present, jnp.maximum(ahead, 0), 1), axis=1, initial=1)
+  return jnp.where(size > 0, jnp.minimum(share, 1), 1)
+
+
+def flat(array: ArrayLike) -> Array:
+  """[batch, n] in the computing type."""
+  array = jnp.asarray(array)
+  return jax.lax.stop_gradient(_numerics.upcast(array)).reshape(len(array), -1)
+
+
+def check(x: Array, own_index: Array, sites: Array, apart: Array | None) -> None:
+  """Raises for operands that do not belong to each other, where they are known."""
+  for name, array in (("x", x), ("sites", sites)):
+    _checks.floating(name, array)
+  _checks.shape("sites", sites, (len(sites), *x.shape[1:]), "x")
+  _checks.labels(own_index, x, "own_index")
+  if apart is not None:
+    _checks.labels(apart, sites, "site_labels")
+  if any(isinstance(a, jax.core.Tracer) for a in (x, own_index, sites)):
+    return
+  own = np.asarray(own_index)
+  wrong = own[(own < 0) | (own >= len(sites))]
+  if wrong.size:
+    raise ValueError(f"own_index must be in [0, {len(sites)}), got {wrong[0]}")
+  same = (np.asarray(sites)[own] == np.asarray(x)).reshape(len(own), -1).all(1)
+  if not same.all():
+    row = int(np.argmin(same))
+    raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
+
+
+def voronoi_cells(
+  x: Float[ArrayLike, "batch ..."],
+  own_index: Integer[ArrayLike, " batch"],
+  sites: Float[ArrayLike, "sites ..."],
+  *,
+  epsilon: Real[ArrayLike, "..."] = math.inf,
+  norm: str = "l2",
+  neighbours: int = 32,
+  nearest: distances.Neighbours | None = None,
+  site_labels: Integer[ArrayLike, " sites"] | None = None,
+  low: Real[ArrayLike, "..."] = 0.0,
+  high: Real[ArrayLike, "..."] = 1.0,
+  share: float = 0.05,
+  sweeps: int = 20,
+  block_size: int = 128,
+) -> VoronoiCells:
+  """The part of a norm ball and a box that is nearer to a site than to all others.
+
+      {z: ||z - x||_p < ||z - s||_p for all other sites s, ||z - x||_p <= epsilon,
+       low <= z <= high}
+
+  A site farther than 2 epsilon never binds, in any norm, so that it suffices to keep
+  the near ones. Goes as `region` into the attacks of a fixed budget; `voronoi_pgd` does
+  that and compares the result with all sites.
+
+  Args:
+    x: [batch, ...], floating: sites, each exactly that of `own_index`.
+    own_index: [batch], integer, the rows of x among the sites.
+    sites: [sites, ...], floating, different points: see `merge_sites`.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
+      and box.
+    norm: of cells and ball: "linf", "l2" or "l1". Static.
+    neighbours: static. Nearest sites that are kept for each sample. With fewer than can
+      bind, points may leave the cell in between, and `confine` brings them back.
+    nearest: of `distances.k_nearest` for the rows of x, without themselves; None
+      computes it here. For training it is computed once.
+    site_labels: [sites], integer: only sites of other labels than the own bound a cell.
+      None for all sites.
+    low: least value of an entry; broadcasts to x.
+    high: largest value; likewise.
+    share: for l1: the share of the entries that a step moves, one at least. Static.
+    sweeps: static, for l2: sweeps of Dykstra's projection onto the cell; most points
+      need few. 0 goes back along the ray alone, as in the other norms.
+    block_size: static. Samples at once in the search.
+
+  Returns:
+    VoronoiCells, a region; `complete` says where no site was left out.
+
+  Raises:
+    TypeError: points not floating, indices or labels not integers.
+    ValueError: shapes do not match, an unknown norm; where known: a row of x that is
+      not its site, an index that is none, epsilon below 0, an infinite epsilon with one
+      site and an infinite box.
+
+  Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
+  memory.
+
+  Source: DIST, article III, definitions 3 and 4 and lemma 1; the projection by Boyle
+  and Dykstra 1986, "A method for finding projections onto the intersection of convex
+  sets in Hilbert spaces".
+
+  Example:
+    >>> sites = jnp.array([[0.0], [0.5], [1.0]])
+    >>> cells = spherejax.voronoi.voronoi_cells(sites, jnp.arange(3), sites)
+    >>> cells.project(sites + 0.4, sites).round(2)
+    Array([[0.25],
+           [0.75],
+           [1.  ]], dtype=float32)
+  """
+  x, own, sites = jnp.asarray(x), jnp.asarray(own_index), jnp.asarray(sites)
+  labels = None if site_labels is None else jnp.asarray(site_labels)
+  check(x, own, sites, labels)
+  _checks.one_of("norm", norm, NORMS)
+  _checks.count("neighbours", neighbours, 0)
+  _checks.count("sweeps", sweeps, 0)
+  clean, known = flat(x), flat(sites)
+  known = known.astype(clean.dtype)
+  least, most = (
+    jnp.broadcast_to(jnp.asarray(bound, clean.dtype), x.shape).reshape(clean.shape)
+    for bound in (low, high)
+  )
+  if not isinstance(epsilon, jax.core.Tracer) and np.any(~(np.asarray(epsilon) >= 0)):
+    raise ValueError(f"epsilon must be at least 0, got {np.min(epsilon)}")
+  radius = jnp.broadcast_to(jnp.asarray(epsilon, clean.dtype), own.shape)
+  if nearest is None:
+    nearest = distances.k_nearest(
+      clean,
+      known,
+      k=min(neighbours, len(known)),
+      norm=norm,
+      exclude=own,
+      apart=None if labels is None else (labels[own], labels),
+      block_size=block_size,
+    )
+  found = jnp.asarray(nearest.distances, clean.dtype)
+  n = clean.shape[1]
+  reach = jnp.max(found, axis=1, initial=0)  # inf where fewer sites are left
+  horizon = jnp.where(len(known) - 1 <= found.shape[1], jnp.inf, reach)
+  first = jnp.min(found, axis=1, initial=jnp.inf)
+  widest = jnp.max(most - least, axis=1) * {"linf": 1, "l2": n**0.5, "l1": n}[norm]
+  finite = jnp.minimum(first, widest)
+  if not any(isinstance(v, jax.core.Tracer) for v in (radius, finite)) and bool(
+    jnp.any(jnp.isinf(radius) & jnp.isinf(finite))
+  ):
+    raise ValueError("epsilon inf needs a finite box or another site, got neither")
+  towards = jnp.where(
+    jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
+  )
+  count = towards.shape[1] if norm == "l2" else 0
+  return VoronoiCells(
+    attacks.Ball(norm, radius, least, most, share),
+    jnp.where(jnp.isinf(radius), finite, radius),
+    towards,
+    jnp.einsum(
+      "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
+    ),
+    jnp.isfinite(found) & (found <= 2 * radius[:, None] * (1 + _OF_MOVE)),
+    first,
+    horizon,
+    sweeps,
+  )

@@ -1,0 +1,224 @@
+"""How clearly a point is in its cell, against all sites; and points brought back."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Integer
+
+from spherejax import _checks, attacks, distances
+from spherejax.voronoi import _cells
+
+_ROUNDS = 40  # sites that a point is brought back from before it returns to its own
+
+
+class Confined(NamedTuple):
+  """What `confine` returns."""
+
+  points: Float[Array, "batch ..."]
+  margin: Float[Array, " batch"]
+  """As of `cell_margin`; above 0."""
+
+
+def cell_margin(
+  points: Float[ArrayLike, "batch ..."],
+  own_index: Integer[ArrayLike, " batch"],
+  sites: Float[ArrayLike, "sites ..."],
+  *,
+  norm: str = "l2",
+  site_labels: Integer[ArrayLike, " sites"] | None = None,
+  block_size: int = 128,
+) -> Float[Array, " batch"]:
+  """How much nearer points are to their own site than to any other.
+
+      M(z) = min_{s != x} ||z - s||_p - ||z - x||_p,    z in the cell of x iff M(z) > 0
+
+  Args:
+    points: [batch, ...], floating.
+    own_index: [batch], integer: the site of each.
+    sites: [sites, ...], floating.
+    norm: "linf", "l2" or "l1". Static.
+    site_labels: [sites], integer: only sites of other labels count. None for all.
+    block_size: static. Points at once; memory is block_size x sites.
+
+  Returns:
+    [batch], dtype of `points`; inf without another site.
+
+  Raises:
+    TypeError: points not floating, indices or labels not integers.
+    ValueError: shapes do not match, or an unknown norm.
+
+  Differentiable in: nothing. Cost: O(batch sites dim).
+
+  Source: DIST, article III, definition 3.
+
+  Example:
+    >>> sites = jnp.array([[0.0], [1.0]])
+    >>> spherejax.voronoi.cell_margin(jnp.array([[0.25]]), jnp.array([0]), sites)
+    Array([0.5], dtype=float32)
+  """
+  points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
+  labels = None if site_labels is None else jnp.asarray(site_labels)
+  for name, array in (("points", points), ("sites", sites)):
+    _checks.floating(name, array)
+  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
+  _checks.labels(own, points, "own_index")
+  flat = _cells.flat(points)
+  known = _cells.flat(sites).astype(flat.dtype)
+  ball = _sizes(norm)
+  return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
+
+
+def _sizes(norm: str) -> attacks.Ball:
+  """A ball for its norms alone, which sum in a fixed order."""
+  _checks.one_of("norm", norm, _cells.NORMS)
+  nothing = jnp.zeros(())
+  return attacks.Ball(norm, nothing, nothing, nothing)
+
+
+def _margin(
+  points: Array,
+  own: Array,
+  sites: Array,
+  labels: Array | None,
+  ball: attacks.Ball,
+  block_size: int,
+) -> tuple[Array, Array]:
+  """The margin and the nearest other site."""
+  rival = distances.k_nearest(
+    points,
+    sites,
+    k=1,
+    norm=ball.norm,
+    exclude=own,
+    apart=None if labels is None else (labels[own], labels),
+    block_size=block_size,
+  )
+  index = rival.indices[:, 0]
+  away = jnp.where(
+    jnp.isinf(rival.distances[:, 0]), jnp.inf, ball.size(points, sites[index])
+  )
+  return away - ball.size(points, sites[own]), index
+
+
+def confine(
+  points: Float[ArrayLike, "batch ..."],
+  cells: _cells.VoronoiCells,
+  own_index: Integer[ArrayLike, " batch"],
+  sites: Float[ArrayLike, "sites ..."],
+  *,
+  site_labels: Integer[ArrayLike, " sites"] | None = None,
+  exact: bool = True,
+  block_size: int = 128,
+) -> Confined:
+  """Brings points into their region, surely, in view of all sites.
+
+  A point whose margin is not above rounding goes back along the ray to its site, from
+  one other site after the other. All sites are looked at unless, by the triangle
+  inequality, those that the cells keep cannot be beaten at any point. Never clip or
+  round a point afterwards, which can leave a cell.
+
+  Args:
+    points: [batch, ...], floating, of an attack in `cells`.
+    cells: of `voronoi_cells`.
+    own_index: [batch], integer, as given there.
+    sites: [sites, ...], floating, as given there.
+    site_labels: as given there.
+    exact: whether the margin is that to the nearest of all sites. False leaves the pass
+      over the sites out where all that can bind are kept (a budget below half of the
+      cells' horizon); the margin is then a lower bound. Static.
+    block_size: static. Points at once; memory is block_size x sites.
+
+  Returns:
+    Confined(points, margin), in the shape of `points`, float32 (float64 for float64).
+    Points are in ball and box and their margin is above 0 in exact arithmetic.
+
+  Raises:
+    TypeError: points not floating, indices or labels not integers.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: from O(batch neighbours dim) to a few passes over
+  the sites.
+
+  Source: DIST, article III, definition 3; cells are star-shaped around their sites in
+  every norm.
+
+  Example:
+    >>> sites = jnp.array([[0.0], [1.0]])
+    >>> cells = spherejax.voronoi.voronoi_cells(sites[:1], jnp.array([0]), sites)
+    >>> spherejax.voronoi.confine(
+    ...   jnp.array([[0.8]]), cells, jnp.array([0]), sites).points.round(3)
+    Array([[0.5]], dtype=float32)
+  """
+  points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
+  labels = None if site_labels is None else jnp.asarray(site_labels)
+  _checks.floating("points", points)
+  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
+  _checks.labels(own, points, "own_index")
+  flat = _cells.flat(points)
+  known = _cells.flat(sites).astype(flat.dtype)
+  clean = known[own]
+  flat = cells.ball.seal(flat, clean)
+
+  def look(points: Array) -> tuple[Array, Array]:
+    """Margin, and the move to the site that sets it."""
+    moved = cells.size(points, clean)
+    margin, v = _near_margin(points, clean, moved, cells)
+    # No other site can have less than this.
+    rest = cells.horizon - 2 * moved
+    sure = margin * (1 + 1e-5) <= rest
+    if not exact:
+      sure |= rest > 2 * _cells.required(cells.nearest, moved)
+      margin = jnp.where(sure, jnp.minimum(margin, rest), margin)
+
+    def all_sites() -> tuple[Array, Array]:
+      total, index = _margin(points, own, known, labels, cells.ball, block_size)
+      lower = ~sure & (total < margin)
+      return (
+        jnp.where(lower, total, margin),
+        jnp.where(lower[:, None], known[index] - clean, v),
+      )
+
+    return jax.lax.cond(jnp.all(sure), lambda: (margin, v), all_sites)
+
+  def short(points: Array, margin: Array) -> Array:
+    return margin < _cells.required(cells.nearest, cells.size(points, clean)) / 2
+
+  def retreat(carry):
+    count, points, margin, v, outside = carry
+    delta = points - clean
+    every = jnp.ones((len(points), 1), bool)
+    share = _cells.stay(delta, v[:, None], every, cells.nearest, cells.ball.norm)
+    # What rounding alone has left outside; and an end.
+    share = jnp.where(share > 0.999, 0.5, share) * (count < _ROUNDS)
+    back = cells.ball.seal(clean + share[:, None] * delta, clean)
+    points = jnp.where((outside & (count > 0))[:, None], back, points)
+    new, v = look(points)
+    margin = jnp.where(outside, new, margin)
+    return count + 1, points, margin, v, outside & short(points, margin)
+
+  # The first round looks only.
+  batch = len(flat)
+  carry = (0, flat, jnp.zeros(batch, flat.dtype), clean, jnp.ones(batch, bool))
+  _, inside, margin, _, _ = jax.lax.while_loop(
+    lambda c: (c[0] <= _ROUNDS) & jnp.any(c[-1]), retreat, carry
+  )
+  return Confined(inside.reshape(points.shape), margin)
+
+
+def _near_margin(
+  points: Array, clean: Array, moved: Array, cells: _cells.VoronoiCells
+) -> tuple[Array, Array]:
+  """The margin among the near sites, and the move to the one that sets it."""
+  if not cells.towards.shape[1]:
+    return jnp.full_like(moved, jnp.inf), jnp.zeros_like(clean)
+  gap = (points - clean)[:, None] - cells.towards
+  away = distances.lp_norm(gap, norm=cells.ball.norm)
+  known = jnp.any(cells.towards != 0, axis=2)
+  place = jnp.argmin(jnp.where(known, away, jnp.inf), axis=1)
+  v = jnp.take_along_axis(cells.towards, place[:, None, None], 1)[:, 0]
+  # In the sum's fixed order, of the site itself up to one rounding.
+  least = jnp.where(jnp.any(known, axis=1), cells.size(points, clean + v), jnp.inf)
+  return least - moved, v

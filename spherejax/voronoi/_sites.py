@@ -1,0 +1,80 @@
+"""Training points as sites: each place once, with one class."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Integer
+
+from spherejax import _checks
+
+CONFLICTS = ("error", "drop")
+
+
+class Sites(NamedTuple):
+  """What `merge_sites` returns, as NumPy arrays."""
+
+  points: Float[np.ndarray, "sites *shape"]
+  """Different points, in the order of their first rows."""
+  labels: Int[np.ndarray, " sites"]
+  rows: Int[np.ndarray, " n"]
+  """For each given point its site, -1 for a dropped one."""
+
+
+def merge_sites(
+  points: Float[ArrayLike, "n ..."],
+  labels: Integer[ArrayLike, " n"],
+  *,
+  conflicts: str = "error",
+) -> Sites:
+  """Sites of a training set: equal points of one class become one.
+
+  Equal points of different classes have no cells, and no classifier is right at both.
+
+  Args:
+    points: [n, ...], floating, concrete.
+    labels: [n], integer, concrete.
+    conflicts: "error" raises for equal points of different classes, "drop" leaves all
+      of them out.
+
+  Returns:
+    Sites(points, labels, rows); `rows` are the `own_index` of the given points.
+
+  Raises:
+    TypeError: points not floating, labels not integers.
+    ValueError: shapes do not match, a point is not finite, or with "error" equal
+      points of different classes, which are named.
+
+  Differentiable in: nothing (runs on the host). Cost: O(n entries).
+
+  Source: DIST, article III (its data are different points).
+
+  Example:
+    >>> x, y = np.array([[0.0], [1.0], [0.0]], np.float32), np.array([5, 6, 5])
+    >>> spherejax.voronoi.merge_sites(x, y).rows
+    array([0, 1, 0])
+  """
+  x, y = np.asarray(points), np.asarray(labels)
+  _checks.floating("points", x)
+  _checks.labels(y, x)
+  _checks.one_of("conflicts", conflicts, CONFLICTS)
+  if not np.isfinite(x).all():
+    row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(1)))
+    raise ValueError(f"points must be finite, got {x[row].ravel()[:8]} in row {row}")
+  # 0 and -0 are one place and two strings of bytes.
+  flat = np.ascontiguousarray(x.reshape(len(x), -1) + x.dtype.type(0))
+  seen: dict[bytes, int] = {}
+  first = np.array(
+    [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
+  )
+  wrong = y != y[first]
+  if wrong.any() and conflicts == "error":
+    row = int(np.argmax(wrong))
+    raise ValueError(
+      f"equal points must have one label, got {y[first[row]]} and {y[row]} in rows "
+      f"{first[row]} and {row}"
+    )
+  dropped = np.isin(first, first[wrong])
+  kept = (first == np.arange(len(x))) & ~dropped
+  number = np.cumsum(kept) - 1
+  return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))

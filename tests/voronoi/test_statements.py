@@ -1,0 +1,115 @@
+"""What the thesis and its third article state, on sets where all can be computed."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from spherejax import distances, metrics, prototypes, voronoi
+
+# Reconstructed from figures 1 and 2 of article III.
+TOY = np.array(
+  [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
+)
+CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+OWN = np.arange(8)
+NORMS = ["l1", "l2", "linf"]
+
+
+def lengths(v, norm):
+  return {
+    "l1": np.abs(v).sum(-1),
+    "l2": np.sqrt((v**2).sum(-1)),
+    "linf": np.abs(v).max(-1),
+  }[norm]
+
+
+@pytest.mark.parametrize(
+  ("norm", "minimal", "tied"),
+  [
+    ("l1", [1, 1.5, 1, 0.5, 0.5, 1, 0.5, 0.5], 0.051),
+    ("l2", np.sqrt([0.5, 1.25, 0.5, 0.25, 0.25, 0.5, 0.25, 0.25]), 0.0045),
+    ("linf", [0.5, 1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.30),
+  ],
+)
+def test_the_toy_set(norm, minimal, tied):
+  axis = np.linspace(-6, 6, 601)
+  grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+  d = lengths(grid[:, None] - TOY[None], norm)
+  ordered = np.sort(d, axis=1)
+  clear = ordered[:, 1] - ordered[:, 0] > 1e-9
+  # Boundaries have volume in l1 and l-infinity.
+  np.testing.assert_allclose(1 - clear.mean(), tied, rtol=0.05)
+  # In every cell the nearest neighbour is right: its VAA is 1 at every budget.
+  cell = d.argmin(1)
+  decision = CLASS[cell]
+  some = grid[::7].astype(np.float32)
+  by_ours = np.asarray(
+    prototypes.nearest_neighbours(
+      some, TOY, CLASS, num_classes=2, norm=norm, block_size=601
+    )
+  )
+  assert (by_ours == decision[::7])[clear[::7]].all()
+  # Half the distance to another class is sure, and here nearly always all.
+  sure = np.asarray(
+    prototypes.nearest_neighbour_radius(TOY, CLASS, TOY, CLASS, norm=norm)
+  )
+  wrong = decision[:, None] != CLASS[None]
+  found = np.where(wrong & clear[:, None], d, np.inf).min(0)
+  np.testing.assert_allclose(found, minimal, atol=0.03)
+  assert (sure <= np.asarray(minimal) + 1e-6).all()
+  # Below half the least distance of different classes the classifier is robust.
+  apart = metrics.separation(TOY, CLASS, norm=norm)
+  assert np.min(apart.nearest_other_class) / 2 <= min(minimal) + 1e-6
+  budgets = np.array([0.4, 0.6, 0.8, 1.2, 1.6], np.float32)
+  curve = metrics.accuracy_curve_from_distances(
+    np.asarray(minimal, np.float32), budgets
+  )
+  best = metrics.best_accuracy(TOY, CLASS, budgets, norm=norm)
+  assert (np.asarray(curve) <= best + 1e-6).all()
+  if norm == "l2":
+    # The nearest neighbour has the best VAA and not the best SAA.
+    np.testing.assert_allclose(curve[2], 0.125)
+    np.testing.assert_allclose(best[2], 0.625)
+  # Points of two classes nearer than a budget are not both robust.
+  near = (lengths(TOY[:, None] - TOY[None], norm) <= 0.9) & (CLASS[:, None] != CLASS)
+  assert not near.any()
+  margin = voronoi.cell_margin(
+    np.array([[1.5, 1]], np.float32), np.array([3]), TOY, norm=norm, block_size=8
+  )
+  np.testing.assert_array_equal(margin, 0)  # the middle between two sites
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_cells_are_star_shaped(norm):
+  random = np.random.default_rng(0)
+  t = np.linspace(0, 1.5, 31)[:, None, None]
+  delta, v = random.normal(size=(2, 200, 5))
+  h = lengths(t * delta - v, norm) - t[..., 0] * lengths(delta, norm)
+  assert (np.diff(h, axis=0) <= 1e-12).all()
+  assert (np.diff(h, 2, axis=0) >= -1e-12).all()
+  # A site farther than twice the budget is never nearer, whatever the move.
+  far = v * (2.0001 * lengths(delta, norm) / lengths(v, norm))[:, None]
+  assert (lengths(delta - far, norm) > lengths(delta, norm)).all()
+
+
+def test_trade_offs():
+  random = np.random.default_rng(0)
+  number, d, eta, p = 200_000, 25, 0.4, 0.8
+  y = random.choice([-1, 1], number)
+  strong = np.where(random.random(number) < p, y, -y)
+  weak = eta * y * d + np.sqrt(d) * random.normal(size=number)  # the sum of d features
+  for a in (0, 1, 10, 20, 100):
+    accuracy = np.mean(np.sign(a * strong + weak) == y)
+    robust = np.mean(np.sign(a * strong + weak - 2 * eta * d * y) == y)
+    flipped = np.mean(np.sign(a * -strong + weak) == y)
+    # Tsipras et al.: accuracy costs robustness; Tramer and Boneh: l-infinity costs l1.
+    assert robust <= p / (1 - p) * (1 - accuracy) + 0.005
+    assert robust + flipped <= 1 + 0.005
+  np.testing.assert_allclose(np.mean(np.sign(weak) == y), ndtr(eta * d**0.5), atol=4e-3)
+  # A linear classifier of two Gaussians.
+  w, mu, s, budget = random.normal(size=6), np.full(6, 0.5), 0.7, 0.2
+  x = mu + s * random.normal(size=(number, 6))
+  for dual in NORMS:  # of the norm of the budget
+    size = float(distances.lp_norm(w.astype(np.float32), norm=dual))
+    expected = ndtr((w @ mu - budget * size) / (s * np.linalg.norm(w)))
+    np.testing.assert_allclose(np.mean(x @ w > budget * size), expected, atol=5e-3)

@@ -1,0 +1,271 @@
+"""The Voronoi adversary: its points, its projection and its limits, in three norms."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from spherejax import attacks, metrics, prototypes, voronoi
+
+NORMS = ["l1", "l2", "linf"]
+RANDOM = np.random.default_rng(0)
+NUMBER, DIM, CLASSES = 48, 6, 3
+SITES = RANDOM.random((NUMBER, DIM)).astype(np.float32)
+SITES[1] = SITES[0] + np.float32(2e-3) * np.eye(DIM, dtype=np.float32)[0]  # near
+SITES[2, :3] = 0, 1, 1  # on the box
+LABELS = RANDOM.integers(0, CLASSES, NUMBER)
+LABELS[:2] = 0, 1
+WEIGHTS = [RANDOM.normal(size=s).astype(np.float32) for s in ((DIM, 16), (16, CLASSES))]
+OWN = np.arange(NUMBER)
+KEY = jax.random.key(0)
+
+
+def net(x):
+  return jnp.tanh(3 * (x - 0.5) @ WEIGHTS[0]) @ WEIGHTS[1]
+
+
+@functools.partial(jax.jit, static_argnames=("norm", "neighbours"))
+def attack(rows, epsilon, by_sites, norm, neighbours=4):
+  """On a network or on the nearest neighbour's scores, all sites at once."""
+
+  def logits_fn(x):
+    near = prototypes.neighbour_logits(
+      x, SITES, LABELS, num_classes=CLASSES, sharpness=50.0, norm=norm
+    )
+    return jnp.where(by_sites, near, net(x))
+
+  x, labels = jnp.asarray(SITES)[rows], jnp.asarray(LABELS)[rows]
+  return voronoi.voronoi_pgd(
+    logits_fn,
+    x,
+    labels,
+    rows,
+    SITES,
+    key=KEY,
+    epsilon=epsilon,
+    norm=norm,
+    neighbours=neighbours,
+    steps=10,
+    sweeps=5,
+    index=rows,
+    block_size=16,
+  )
+
+
+def lengths(v, norm):
+  v = np.asarray(v, np.float64)
+  return {
+    "l1": np.abs(v).sum(-1),
+    "l2": np.sqrt((v**2).sum(-1)),
+    "linf": np.abs(v).max(-1),
+  }[norm]
+
+
+def margins(points, norm, own=OWN):
+  d = lengths(np.asarray(points, np.float64)[:, None] - SITES[None], norm)
+  mine = d[np.arange(len(points)), own]
+  d[np.arange(len(points)), own] = np.inf
+  return d.min(1) - mine
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_point_is_in_its_region(norm):
+  between = lengths(SITES[:, None] - SITES[None], norm) + np.diag([np.inf] * NUMBER)
+  found = {}
+  for budget in (0.0, 0.1, 0.3, 1e3, np.inf):
+    for by_sites in (False, True):
+      epsilon = np.full(NUMBER, budget, np.float32)
+      result, margin, complete = attack(OWN, epsilon, by_sites, norm)
+      x = np.asarray(result.x_adv, np.float64)
+      assert (lengths(x - SITES, norm) <= np.float64(np.float32(budget))).all()
+      assert ((x >= 0) & (x <= 1)).all()
+      exact = margins(x, norm)
+      assert (exact > 0).all()
+      np.testing.assert_allclose(margin, exact, rtol=1e-3, atol=1e-6)
+      # Cells are disjoint, and the nearest neighbour is right in all of them.
+      d = lengths(x[:, None] - SITES[None], norm)
+      np.testing.assert_array_equal(d.argmin(1), OWN)
+      bound = (between <= 2 * budget).sum(1)
+      assert (np.asarray(complete) == (bound < 4)).mean() > 0.9
+      assert np.asarray(complete)[bound < 4].all()
+      if not by_sites:
+        found[budget] = result
+  natural = np.asarray(net(SITES)).argmax(1) != LABELS
+  np.testing.assert_array_equal(found[0.0].success, natural)
+  np.testing.assert_array_equal(found[0.0].x_adv, SITES)
+  curve = metrics.accuracy_curve(np.stack([r.success for r in found.values()]))
+  assert curve[0] == 1 - natural.mean()
+  assert curve[-1] < curve[0]
+  # Beyond half the distance to the nearest site, most regions still grow.
+  assert (found[np.inf].norm > between.min(1) / 2)[~natural].mean() > 0.5
+
+
+def test_it_is_the_plain_attack_in_small_balls():
+  near = np.sort(lengths(SITES[:, None] - SITES[None], "l2"), axis=1)[:, 1]
+  epsilon = (0.49 * near).astype(np.float32)
+  plain = jax.jit(
+    lambda: attacks.pgd(
+      net, SITES, LABELS, key=KEY, epsilon=epsilon, norm="l2", steps=10
+    )
+  )()
+  result = attack(OWN, epsilon, False, "l2").attack
+  np.testing.assert_allclose(result.x_adv, plain.x_adv, atol=1e-6)
+  np.testing.assert_array_equal(result.success, plain.success)
+
+
+def test_a_sample_does_not_depend_on_the_others():
+  epsilon = np.full(NUMBER, np.inf, np.float32)
+  for norm in ("l2", "linf"):
+    result = attack(OWN, epsilon, False, norm)
+    order = RANDOM.permutation(NUMBER)
+    again = attack(order, epsilon, False, norm)
+    np.testing.assert_array_equal(again.attack.x_adv, result.attack.x_adv[order])
+    np.testing.assert_array_equal(again.cell_margin, result.cell_margin[order])
+
+
+def exact_projection(point, site, others, radius):
+  """By sequential quadratic programming, in float64."""
+  v = np.delete(SITES, site, 0)[others].astype(np.float64) - SITES[site]
+  given = point - SITES[site]
+  lowest, highest = -SITES[site].astype(np.float64), 1 - SITES[site].astype(np.float64)
+  return minimize(
+    lambda d: ((d - given) ** 2).sum(),
+    np.zeros(DIM),
+    jac=lambda d: 2 * (d - given),
+    bounds=list(zip(lowest, highest, strict=True)),
+    constraints=[
+      {"type": "ineq", "fun": lambda d: (v**2).sum(1) / 2 - v @ d, "jac": lambda d: -v},
+      {"type": "ineq", "fun": lambda d: radius**2 - d @ d, "jac": lambda d: -2 * d},
+    ],
+    options={"ftol": 1e-12, "maxiter": 200},
+  ).x
+
+
+def test_projection_in_l2_is_the_nearest_point():
+  rows = np.arange(2, 18)
+  x = jnp.asarray(SITES[rows])
+  points = (SITES[rows] + RANDOM.normal(size=x.shape) * 0.6).astype(np.float32)
+
+  @jax.jit
+  def project(points, radius):
+    cells = voronoi.voronoi_cells(
+      x, rows, SITES, epsilon=radius, neighbours=47, sweeps=300
+    )
+    onto = cells.project(points, x)
+    few = voronoi.voronoi_cells(x, rows, SITES, epsilon=radius, neighbours=8)
+    bound = voronoi.confine(onto, few, rows, SITES, exact=False).margin
+    return onto, bound, few.complete
+
+  for radius in (0.25, 0.45, np.inf):
+    found, bound, complete = project(points, np.full(16, radius, np.float32))
+    found = np.asarray(found, np.float64)
+    # Without looking at all sites: a lower bound of the margin, which is above 0.
+    exact = margins(found, "l2", rows)
+    assert complete.all() == (radius == 0.25)
+    assert (np.asarray(bound) > 0).all()
+    assert (np.asarray(bound) <= exact + 1e-6).all()
+    assert (margins(found, "l2", rows) > 0).all()
+    for row, point, z in zip(rows, points.astype(np.float64), found, strict=True):
+      best = SITES[row] + exact_projection(point, row, slice(None), min(radius, 9))
+      # No farther than the exact one, up to the distance kept from the boundary.
+      excess = np.linalg.norm(z - point) - np.linalg.norm(best - point)
+      assert excess < 2e-3
+      assert np.linalg.norm(z - best) < 2e-2
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_way_back_is_as_short_as_possible(norm):
+  x = jnp.asarray(SITES)
+  points = (SITES + RANDOM.normal(size=x.shape)).astype(np.float32)
+
+  @jax.jit
+  def back(points):
+    cells = voronoi.voronoi_cells(
+      x, OWN, SITES, norm=norm, neighbours=47, sweeps=0, low=-9.0, high=9.0
+    )
+    return cells.project(points, x)
+
+  delta = np.asarray(back(points), np.float64) - SITES
+  assert (margins(SITES + delta, norm) > 0).all()
+  share = lengths(delta, "l2") / lengths(points - SITES, "l2")
+  farther = np.where(share < 1 - 1e-6, 1.001, 1.0)[:, None] * delta
+  cut = share < 1 - 1e-6
+  assert cut.sum() > 20
+  # In l1 and l-infinity a ray may run along the boundary.
+  assert (margins(SITES + farther, norm)[cut] < 1e-9).all()
+  np.testing.assert_allclose((SITES + delta)[~cut], points[~cut], atol=1e-6)
+
+
+def test_no_site_is_in_another_cell():
+  others = (OWN + 5) % NUMBER
+  for norm in NORMS:
+    margin = voronoi.cell_margin(SITES, others, SITES, norm=norm, block_size=NUMBER)
+    np.testing.assert_allclose(margin, margins(SITES, norm, others), atol=1e-6)
+    assert (np.asarray(margin) < 0).all()
+  # Bounded by other classes alone, cells are larger.
+  point = (SITES[:1] * 0.5 + SITES[1:2] * 0.5).astype(np.float32)
+  same = np.zeros(NUMBER, int)
+  assert np.isinf(
+    voronoi.cell_margin(point, OWN[:1], SITES, site_labels=same, block_size=NUMBER)
+  )
+
+
+def test_sixty_thousand_sites_fit():
+  def margin(points, own, sites):
+    return voronoi.cell_margin(points, own, sites)
+
+  shapes = [
+    jax.ShapeDtypeStruct(s, d)
+    for s, d in (
+      ((256, 784), np.float32),
+      ((256,), np.int32),
+      ((60_000, 784), np.float32),
+    )
+  ]
+  memory = jax.jit(margin).lower(*shapes).compile().memory_analysis()
+  assert memory.temp_size_in_bytes < 2**29
+
+
+def test_merging():
+  x = np.array([[0, 1], [2, 3], [-0.0, 1], [2, 3], [4, 5]], np.float32)
+  y = np.array([1, 2, 1, 2, 3])
+  sites = voronoi.merge_sites(x, y)
+  np.testing.assert_array_equal(sites.points, x[[0, 1, 4]])
+  np.testing.assert_array_equal(sites.labels, [1, 2, 3])
+  np.testing.assert_array_equal(sites.rows, [0, 1, 0, 1, 2])
+  y[3] = 0
+  with pytest.raises(ValueError, match="got 2 and 0 in rows 1 and 3"):
+    voronoi.merge_sites(x, y)
+  sites = voronoi.merge_sites(x, y, conflicts="drop")
+  np.testing.assert_array_equal(sites.points, x[[0, 4]])
+  np.testing.assert_array_equal(sites.rows, [0, -1, 0, -1, 1])
+  x[4, 1] = np.nan
+  with pytest.raises(ValueError, match="nan"):
+    voronoi.merge_sites(x, y)
+
+
+def test_bad_input_is_named(unchecked):
+  def cells(x=SITES[:3], own=OWN[:3], sites=SITES, **options):
+    return voronoi.voronoi_cells(x, own, sites, **options)
+
+  for error, culprit, call in (
+    (ValueError, "row 1 is not 0", lambda: cells(own=np.array([0, 0, 2]))),
+    (ValueError, "got 48", lambda: cells(own=np.array([0, 48, 2]))),
+    (ValueError, "got -1", lambda: cells(epsilon=-1.0)),
+    (ValueError, "l3", lambda: cells(norm="l3")),
+    (
+      ValueError,
+      "finite box",
+      lambda: cells(SITES[:1], OWN[:1], SITES[:1], high=np.inf),
+    ),
+    (
+      ValueError,
+      "kl",
+      lambda: voronoi.voronoi_pgd(net, SITES, LABELS, OWN, SITES, key=KEY, loss="kl"),
+    ),
+  ):
+    with pytest.raises(error, match=culprit):
+      call()
