@@ -1,0 +1,280 @@
+"""What DIST 5.4 and 6.2 propose: known inputs, losses near proxies, other weights."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+from jax import Array
+
+from experiments import _report, _robust_networks, _robust_structure
+from spherejax import attacks, distances, losses, metrics
+
+GAUSSIAN_CLASSES = 5
+GAUSSIAN_POINTS = 1000
+
+NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
+LOSSES = ("cross-entropy", NORMFACE, NEGATIVE, CAP)
+
+
+def reweighting(train, test, classes: int) -> tuple[list[Any], list[Any]]:
+  """Images whose principal directions are weighted anew (DIST 6.2.3)."""
+  found = _robust_structure.reweighted(train, test, classes=classes)
+  exponents = _robust_structure.EXPONENTS
+  rows = [
+    _report.row(f"pixels, exponent {exponent:g}", name, [values[number]])
+    for number, exponent in enumerate(exponents)
+    for name, values in found.items()
+  ]
+  mild = [number for number, x in enumerate(exponents) if abs(x) <= 0.5]
+  phi, rho, density, near = (
+    np.array(found[name]) for name in ("phi", "rho", "d_DoV", "1-NN")
+  )
+  made = {
+    "X12-phi": ("phi falls with the exponent", -np.diff(phi).max()),
+    "X12-density": ("d_DoV rises from -0.5 to 0.5", np.diff(density[mild]).min()),
+    "X12-rho": ("rho falls from -0.5 to 0.5", -np.diff(rho[mild]).max()),
+    "X12-accuracy": (
+      "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
+      0.01 - np.ptp(near[mild]),
+    ),
+  }
+  return rows, [
+    _report.claim(name, text, [value], paper="DIST 6.2.3", every_seed=True)
+    for name, (text, value) in made.items()
+  ]
+
+
+def gaussian(dim: int, key: Array, hyper) -> _robust_networks.Points:
+  """Five classes of unit variance about means at a distance: phi = 2 radius^2."""
+  mean_key, point_key = jax.random.split(jax.random.fold_in(key, 0))
+  means, _ = jnp.linalg.qr(jax.random.normal(mean_key, (dim, GAUSSIAN_CLASSES)))
+  labels = jnp.arange(GAUSSIAN_POINTS) % GAUSSIAN_CLASSES
+  noise = jax.random.normal(point_key, (GAUSSIAN_POINTS, dim)) / dim**0.5
+  return _robust_networks.Points(hyper["radius"] * means.T[labels] + noise, labels)
+
+
+def _gaussian_budgets(config, dim: int) -> np.ndarray:
+  """A quarter of the median distance to another class, for each radius (DIST 5.4)."""
+  found = []
+  for radius in config.radii:
+    own = gaussian(dim, jax.random.key(config.seed), {"radius": radius})
+    found.append(jnp.median(metrics.separation(own.x, own.y).nearest_other_class))
+  return 0.25 * np.array(found)
+
+
+def _gaussian_figures(config, defence, state) -> dict[str, Array]:
+  own = state.points
+  built = _robust_networks.network(config, defence, GAUSSIAN_CLASSES)
+  seen: Any = built.apply({"params": state.params}, own.x)
+  moments = metrics.class_moments_init(GAUSSIAN_CLASSES, own.x.shape[1])
+  moments = metrics.class_moments_update(moments, own.x, own.y)
+  found = _robust_structure.of_features(own.x, seen[0], own.y, classes=GAUSSIAN_CLASSES)
+  return found | {
+    "phi of the inputs": metrics.class_variance(moments).phi,
+    "training accuracy": jnp.mean(jnp.argmax(seen[1], axis=1) == own.y),
+  }
+
+
+def known_discriminality(config, progress: tqdm.tqdm) -> tuple[list[Any], list[Any]]:
+  """Does training under attack cost less where the inputs are far apart?
+
+  DIST 5.4.
+  """
+  loss = _robust_networks.adversarial(config)
+  defence = _robust_networks.Defence(loss, low=-np.inf, high=np.inf)
+  radii, half = np.array(config.radii), len(config.radii)
+  rows, costs, added, gaps = [], {}, {}, []
+  for dim in config.dims:
+    progress.set_postfix(dim=dim)
+    points = functools.partial(gaussian, dim)
+    columns = {
+      "radius": np.concatenate([radii, radii]),
+      "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
+    }
+    drawn = points(jax.random.key(config.seed), {"radius": 1.0})
+    result = _robust_networks.train(
+      config, defence, columns, points, drawn, classes=GAUSSIAN_CLASSES
+    )
+    figures = functools.partial(_gaussian_figures, config, defence)
+    found = _robust_networks.over_models(figures)(result.state)
+    for cell, radius in enumerate(columns["radius"]):
+      label = "standard" if cell < half else "robust"
+      name = f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {label}"
+      rows += [_report.row(name, key, values[cell]) for key, values in found.items()]
+    costs[dim] = found["R2"][:half] - found["R2"][half:]
+    added[dim] = found["d_DoV"][half:] - found["d_DoV"][:half]
+    # The means of a sample lie further apart than those of the population.
+    expected = 2 * radii[:, None] ** 2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
+    gaps.append(np.abs(found["phi of the inputs"][:half] / expected - 1).max(0))
+    progress.update()
+  return rows, _gaussian_claims(costs, added, np.max(gaps, axis=0)) if costs else []
+
+
+def _gaussian_claims(costs, added, gaps) -> list[Any]:
+  claims = [
+    _report.claim(
+      "X9-inputs",
+      "phi of the inputs within 15 % of twice the squared radius",
+      0.15 - gaps,
+      paper="DIST 5.4",
+      every_seed=True,
+    )
+  ]
+  claims += [
+    _report.claim(
+      f"X9-cost-{dim}",
+      f"R2 that training under attack costs, {dim} dimensions: less at the largest "
+      "radius than at the smallest",
+      cost[0] - cost[-1],
+      paper="DIST 5.4",
+    )
+    for dim, cost in costs.items()
+  ]
+  few, many = min(costs), max(costs)
+  if few < many:
+    claims.append(
+      _report.claim(
+        "X9-density",
+        f"d_DoV that it adds at the largest radius: {many} dimensions >= {few}",
+        added[many][-1] - added[few][-1] + 1e-3,
+        paper="DIST 5.4",
+      )
+    )
+  return claims
+
+
+def _normface(config):
+  def loss(clean, attacked, labels, proxies):
+    del proxies
+    weight = config.clean_weight
+    own = losses.normface(clean, labels, scale=config.scale)
+    other = losses.normface(attacked, labels, scale=config.scale)
+    return weight * own + (1 - weight) * other
+
+  return loss
+
+
+def _near_proxy(config, name):
+  function = losses.proxy_cap if name == CAP else losses.normface_negative_margin
+
+  def loss(clean, attacked, labels, proxies):
+    angles = losses.nearest_proxy_angles(proxies)
+    return function(
+      clean,
+      attacked,
+      labels,
+      angles,
+      clean_weight=config.clean_weight,
+      scale=config.scale,
+    )
+
+  return loss
+
+
+def near_proxies(
+  config, train, test, classes: int, progress: tqdm.tqdm
+) -> tuple[list[Any], list[Any]]:
+  """Which losses hold attacked images within half the angle of their proxy?
+
+  DIST 6.2.1.
+  """
+  figures = {}
+  for name in config.proposals:
+    progress.set_postfix(loss=name)
+    if name == LOSSES[0]:
+      defence = _robust_networks.Defence(_robust_networks.adversarial(config))
+    else:
+      loss = _normface(config) if name == NORMFACE else _near_proxy(config, name)
+      defence = _robust_networks.Defence(loss, cosine=True)
+    result = _robust_networks.train(
+      config,
+      defence,
+      {"epsilon": [config.proposed_budget]},
+      lambda key, hyper: train,
+      test,
+      classes=classes,
+    )
+    params = result.state.params
+    found = _robust_structure.of_models(config, defence, params, train, classes=classes)
+    budget = jnp.array([config.proposed_budget])
+    found["accuracy"] = result.scores[..., -1]
+    judged = _robust_networks.judge(config, defence, test, classes=classes)
+    found["accuracy under attack"] = judged(params, budget)
+    if defence.cosine:
+      found |= _caps(config, defence, params, train, classes)
+    figures[name] = {measure: values[0] for measure, values in found.items()}
+    progress.update()
+  rows = [
+    _report.row(f"{name}, l2 {config.proposed_budget:g}", measure, values)
+    for name, found in figures.items()
+    for measure, values in found.items()
+  ]
+  return rows, _proxy_claims(figures) if set(LOSSES) <= set(figures) else []
+
+
+def _proxy_claims(figures: dict[str, dict[str, np.ndarray]]) -> list[Any]:
+  negative, cap = figures[NEGATIVE], figures[CAP]
+  own = [figures[name] for name in LOSSES[1:]]
+  made = {
+    "X10-cap": (
+      "attacked images within half the angle: proxy cap > negative margin",
+      cap["share in the cap"] - negative["share in the cap"],
+    ),
+    "X10-r2": (
+      "R2 of networks of angles >= that of cross-entropy, all three losses",
+      np.min([x["R2"] for x in own], axis=0) - figures[LOSSES[0]]["R2"],
+    ),
+  }
+  exact = {
+    "X10-inside": (
+      "an attacked image within half the angle is classified right and satisfies the "
+      "printed boundary, all three losses (0.5 less their number)",
+      0.5 - np.max([x["in the cap, but wrong or beyond"] for x in own], axis=0),
+    ),
+    "X10-outside": (
+      "with the negative margin some satisfy the printed boundary only, some of "
+      "those are classified wrongly",
+      negative["of these wrong"],
+    ),
+  }
+  return [
+    _report.claim(key, text, values, paper="DIST 6.2.1", every_seed=key in exact)
+    for key, (text, values) in (made | exact).items()
+  ]
+
+
+def _caps(config, defence, params, train, classes) -> dict[str, np.ndarray]:
+  """Attacked training images, their proxies, and the boundary that DIST prints."""
+
+  def one(params):
+    scores = _robust_networks.scorer(config, defence, classes, params)
+    attacked = attacks.pgd(
+      scores,
+      train.x,
+      train.y,
+      key=jax.random.key(config.seed),
+      epsilon=config.proposed_budget,
+      norm=defence.norm,
+      steps=config.judge_steps,
+    ).x_adv
+    built = _robust_networks.network(config, defence, classes)
+    seen: Any = built.apply({"params": params}, attacked)
+    angles = distances.pairwise_angle(seen[0], params["proxies"])
+    itself = jax.nn.one_hot(train.y, classes, dtype=bool)
+    own = jnp.sum(jnp.where(itself, angles, 0), axis=1)
+    next_one = jnp.min(jnp.where(itself, jnp.inf, angles), axis=1)
+    width = losses.nearest_proxy_angles(params["proxies"])[train.y] / 2
+    inside, right = own < width - 1e-5, own < next_one
+    printed = jnp.maximum(own - width, 0) < next_one
+    only = printed & ~(own < width)
+    return {
+      "share in the cap": jnp.mean(inside),
+      "in the cap, but wrong or beyond": jnp.sum(inside & ~(right & printed)),
+      "satisfy the printed boundary only": jnp.sum(only),
+      "of these wrong": jnp.sum(only & ~right),
+    }
+
+  return _robust_networks.over_models(one)(params)

@@ -1,0 +1,133 @@
+"""What the features of a network look like: the measures of DIST 2.4 and 5.1."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments import _robust_networks
+from spherejax import metrics, prototypes
+
+NORMS = ("l2", "linf")
+
+
+def of_features(
+  inputs: Array, features: Array, labels: Array, *, classes: int
+) -> dict[str, Array]:
+  """Figures of one network on its training images."""
+  found = {
+    f"MC, {norm}": metrics.distance_correlation(inputs, features, norm=norm).mean
+    for norm in NORMS
+  }
+  moments = metrics.class_moments_update(
+    metrics.class_moments_init(classes, features.shape[1]),
+    features,
+    labels,
+    normalize=True,
+  )
+  variance = metrics.class_variance(moments)
+  spectrum = metrics.spectrum(
+    metrics.triangle_update(
+      metrics.triangle_init(features.shape[1]), features, normalize=True
+    )
+  )
+  return found | {
+    "D_inter": variance.inter,
+    "D_intra": variance.intra,
+    "phi": variance.phi,
+    "R2": variance.r2,
+    "d_DoV": spectrum.density,
+    "rho": spectrum.rho,
+  }
+
+
+def of_models(
+  settings: _robust_networks.Settings,
+  defence: _robust_networks.Defence,
+  params: Any,
+  points: _robust_networks.Points,
+  *,
+  classes: int,
+) -> dict[str, np.ndarray]:
+  """`of_features` of every model, each [cells, seeds]."""
+  built = _robust_networks.network(settings, defence, classes)
+  inputs = points.x.reshape(len(points.x), -1)
+
+  def one(params):
+    seen: Any = built.apply({"params": params}, points.x)
+    return of_features(inputs, seen[0], points.y, classes=classes)
+
+  return _robust_networks.over_models(one)(params)
+
+
+def of_inputs(
+  train: _robust_networks.Points, test: _robust_networks.Points, *, classes: int
+) -> dict[str, float]:
+  """How well the images themselves tell the classes apart (DIST table 5.3)."""
+  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
+  found = {}
+  moments = metrics.class_moments_update(
+    metrics.class_moments_init(classes, x.shape[1]), x, train.y
+  )
+  normalized = metrics.class_moments_update(
+    metrics.class_moments_init(classes, x.shape[1]), x, train.y, normalize=True
+  )
+  for norm in NORMS:
+    own = moments
+    if norm != "l2":
+      scatter = metrics.class_scatter(moments.means, x, train.y, norm=norm)
+      own = moments._replace(scatter=scatter)
+    found[f"phi, {norm}"] = metrics.class_variance(own, norm=norm).phi
+    near, mean = (
+      prototypes.nearest_neighbours(
+        tested, sites, labels, num_classes=classes, norm=norm
+      )
+      for sites, labels in ((x, train.y), (moments.means, jnp.arange(classes)))
+    )
+    found[f"1-NN, {norm}"] = jnp.mean(near == test.y)
+    found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
+  found["R2"] = metrics.class_variance(normalized).r2
+  return {name: float(value) for name, value in found.items()}
+
+
+EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
+
+
+def reweighted(
+  train: _robust_networks.Points, test: _robust_networks.Points, *, classes: int
+) -> dict[str, list[float]]:
+  """Images with re-weighted principal directions, for each exponent (DIST 6.2.3)."""
+  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
+  axes = metrics.principal_axes(x)
+  rank = int(jnp.sum(axes.singular_values > 1e-6 * axes.singular_values[0]))
+
+  @jax.jit
+  def one(exponent):
+    own, other = (metrics.reweight(y, axes, exponent=exponent) for y in (x, tested))
+
+    def phi(normalize):
+      moments = metrics.class_moments_update(
+        metrics.class_moments_init(classes, own.shape[1]),
+        own,
+        train.y,
+        normalize=normalize,
+      )
+      return metrics.class_variance(moments).phi
+
+    spectrum = metrics.spectrum(
+      metrics.triangle_update(metrics.triangle_init(own.shape[1]), own),
+      components=rank,
+    )
+    near = prototypes.nearest_neighbours(other, own, train.y, num_classes=classes)
+    return {
+      "phi": phi(False),
+      "phi, normalised": phi(True),
+      "rho": spectrum.rho,
+      "d_DoV": spectrum.density,
+      "1-NN": jnp.mean(near == test.y),
+    }
+
+  found = [one(jnp.float32(exponent)) for exponent in EXPONENTS]
+  return {name: [float(each[name]) for each in found] for name in found[0]}

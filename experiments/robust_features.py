@@ -1,0 +1,306 @@
+"""What adversarial training does to features: structure, discriminality, proxies.
+
+Networks are trained on digits with and without attacks of growing budgets. Measured is
+how the distances of their features follow those of the images (MC), how far classes
+are apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST 2.4
+and 5. Then what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
+that hold attacked images near their proxy, and re-weighted principal directions.
+
+    python -m experiments.robust_features                    # digits
+    python -m experiments.robust_features --preset smoke     # seconds
+
+Needs no data but the digits that scikit-learn embeds.
+"""
+
+import dataclasses
+import functools
+import operator
+import pathlib
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from experiments import (
+  _cli,
+  _report,
+  _robust_networks,
+  _robust_proposals,
+  _robust_structure,
+  _robust_tables,
+)
+from spherejax import data, metrics, plotting
+
+CLASSES = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(_robust_networks.Settings):
+  """Settings of the study."""
+
+  train_images: int = 1297
+  """First digits, to train on."""
+  test_images: int = 500
+  """Last digits, to test on."""
+  l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
+  """Budgets in l2; images are in [0, 1]^64."""
+  linf: tuple[float, ...] = (0.05, 0.1)
+  """Budgets in l-infinity."""
+  dims: tuple[int, ...] = (8, 32, 128)
+  """Input dimensions of the classes of known discriminality."""
+  radii: tuple[float, ...] = (0.3, 1.0, 3.0)
+  """Distances of their means from the origin."""
+  proposals: tuple[str, ...] = _robust_proposals.LOSSES
+  """Losses to compare."""
+  proposed_budget: float = 0.6
+  """l2 budget of the losses of DIST 6.2.1."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    seeds=1,
+    hidden=16,
+    dim=8,
+    steps=20,
+    batch=32,
+    attack_steps=2,
+    judge_steps=4,
+    train_images=200,
+    test_images=100,
+    l2=(0.3, 1.0),
+    linf=(),
+    dims=(),
+    proposals=(_robust_proposals.CAP,),
+  ),
+}
+
+
+def digits(config: Config) -> tuple[_robust_networks.Points, _robust_networks.Points]:
+  """Grey levels of 0 to 16 as [0, 1]^64: the first to train on, the last to test."""
+  images = data.load_digits()
+  pixels = np.asarray(images.images).reshape(len(images), -1)
+  levels = np.round(pixels * (16 / 255)) / 16
+  x, y = jnp.asarray(levels, jnp.float32), jnp.asarray(images.labels)
+  first, last = config.train_images, len(x) - config.test_images
+  if first > last:
+    raise ValueError(
+      f"train_images and test_images must be at most {len(x)} together, got "
+      f"{first} and {config.test_images}"
+    )
+  return (
+    _robust_networks.Points(x[:first], y[:first]),
+    _robust_networks.Points(x[last:], y[last:]),
+  )
+
+
+Figures = dict[str, dict[str, np.ndarray]]
+"""For each network (standard, l2 0.3, ...) and measure a figure for each seed."""
+
+
+def trained(config: Config, train, test, progress: tqdm.tqdm) -> Figures:
+  """Networks of all budgets, and what their features look like."""
+  figures: Figures = {}
+  standard = None
+  norms = [("l2", (0.0, *config.l2)), ("linf", config.linf)]
+  for norm, budgets in [each for each in norms if each[1]]:
+    progress.set_postfix(norm=norm)
+    defence = _robust_networks.Defence(_robust_networks.adversarial(config), norm)
+    result = _robust_networks.train(
+      config,
+      defence,
+      {"epsilon": budgets},
+      functools.partial(_same, train),
+      test,
+      classes=CLASSES,
+    )
+    params = result.state.params
+    found = _robust_structure.of_models(config, defence, params, train, classes=CLASSES)
+    found["accuracy"] = result.scores[..., -1]
+    judged = _robust_networks.judge(config, defence, test, classes=CLASSES)
+    found["accuracy under attack"] = judged(params, jnp.array(budgets))
+    names = ["standard" if x == 0 else f"{norm} {x:g}" for x in budgets]
+    for number, name in enumerate(names):
+      figures[name] = {key: values[number] for key, values in found.items()}
+    if standard is None:
+      standard = jax.tree.map(lambda x: x[:1], params)
+    same = np.zeros(len(budgets), int)
+    attacked = judged(
+      jax.tree.map(operator.itemgetter(same), standard), jnp.array(budgets)
+    )
+    for name, values in zip(names, attacked, strict=True):
+      figures["standard"][f"accuracy under {name}"] = values
+    progress.update()
+  return figures
+
+
+def _same(points: _robust_networks.Points, key, hyper) -> _robust_networks.Points:
+  del key, hyper
+  return points
+
+
+def claims_of_training(config: Config, figures: Figures) -> list[Any]:
+  """The statements of DIST 5.3 about adversarial training."""
+  standard = figures["standard"]
+  robust = [name for name in figures if name != "standard"]
+  strong = [f"l2 {x:g}" for x in config.l2 if x >= 0.3]
+
+  def column(measure, names):
+    return np.stack([figures[name][measure] for name in names])
+
+  def rank(first, second):
+    return metrics.correlation(first, second, method="spearman").value
+
+  seeds = range(config.seeds)
+  every = list(figures)
+  growing = [f"l2 {x:g}" for x in config.l2]
+  mc, r2, density = (column(name, every) for name in ("MC, l2", "R2", "d_DoV"))
+  denser = np.mean(column("d_DoV", robust) >= standard["d_DoV"][None], axis=0)
+  phi, share = column("phi", every), 2 * CLASSES / (CLASSES - 1)
+  made = {
+    "X8-mc": (
+      "MC (l2): every robust network > standard + 0.01",
+      (column("MC, l2", robust) - standard["MC, l2"][None]).min(0) - 0.01,
+    ),
+    "X8-mc-grows": (
+      "rank correlation of the l2 budget and MC (l2) >= 0.8",
+      [rank(config.l2, column("MC, l2", growing)[:, i]) - 0.799 for i in seeds],
+    ),
+    "X8-phi": (
+      "phi: robust < standard, l2 budgets from 0.3 on",
+      (standard["phi"][None] - column("phi", strong)).min(0),
+    ),
+    "X8-r2": (
+      "R2: robust < standard, l2 budgets from 0.3 on",
+      (standard["R2"][None] - column("R2", strong)).min(0),
+    ),
+    "X8-intra": (
+      "D_intra: robust > standard, l2 budgets from 0.3 on",
+      (column("D_intra", strong) - standard["D_intra"][None]).min(0),
+    ),
+    "X8-density": (
+      "d_DoV: robust >= standard for two thirds of the budgets",
+      denser - 0.666,
+    ),
+    "X8-mc-r2": (
+      "over the networks, rank correlation of MC and R2 <= -0.5",
+      [-0.499 - rank(mc[:, i], r2[:, i]) for i in seeds],
+    ),
+    "X8-mc-density": (
+      "over the networks, rank correlation of MC and d_DoV > 0",
+      [rank(mc[:, i], density[:, i]) for i in seeds],
+    ),
+    "X8-accuracy": (
+      "accuracy under attack of the budget: robust > standard, l2 from 0.3 on",
+      np.stack(
+        [
+          figures[name]["accuracy under attack"] - standard[f"accuracy under {name}"]
+          for name in strong
+        ]
+      ).min(0),
+    ),
+  }
+  claims = [
+    _report.claim(name, statement, values, paper="DIST 5.3")
+    for name, (statement, values) in made.items()
+  ]
+  gap = np.abs(r2 - phi / (phi + share)).max(0)
+  return [
+    *claims,
+    _report.claim(
+      "X8-identity",
+      "R2 = phi / (phi + 20/9) of every network to 1e-4",
+      1e-4 - gap,
+      paper="DIST 2.4",
+      every_seed=True,
+    ),
+  ]
+
+
+def inputs(train, test) -> tuple[list[Any], list[Any]]:
+  """The digits themselves beside the paper's photographs."""
+  found = _robust_structure.of_inputs(train, test, classes=CLASSES)
+  rows = [
+    _report.row("images", name, [value], paper=_robust_tables.INPUTS[name][0])
+    for name, value in found.items()
+  ]
+  above = [found[name] - paper[0] for name, paper in _robust_tables.INPUTS.items()]
+  claim = _report.claim(
+    "X7",
+    "the digits tell their classes apart better than CIFAR-10's images, every measure",
+    [min(above)],
+    paper="DIST tab. 5.3",
+    every_seed=True,
+  )
+  return rows, [claim]
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """All trainings and measures; returns figures and claims."""
+  start = time.perf_counter()
+  train, test = digits(config)
+  rows, claims = inputs(train, test)
+  for part in (
+    _robust_tables.rows_and_claims(),
+    _robust_proposals.reweighting(train, test, CLASSES),
+  ):
+    rows, claims = rows + part[0], claims + part[1]
+  total = 2 + len(config.dims) + len(config.proposals)
+  with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
+    figures = trained(config, train, test, progress)
+    rows += [
+      _report.row(name, measure, values)
+      for name, found in figures.items()
+      for measure, values in found.items()
+    ]
+    claims += claims_of_training(config, figures)
+    for part in (
+      _robust_proposals.known_discriminality(config, progress),
+      _robust_proposals.near_proxies(config, train, test, CLASSES, progress),
+    ):
+      rows, claims = rows + part[0], claims + part[1]
+  return _report.result(
+    experiment="robust_features",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows,
+    claims=claims,
+    pictures=draw(config, figures, output),
+  )
+
+
+def draw(config: Config, figures: Figures, output: pathlib.Path) -> list[str]:
+  """Measures against the l2 budget, 0 being the standard network."""
+  names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
+  drawn = {}
+  for file, measures, label in (
+    ("mc", ("MC, l2", "MC, linf"), "mean correlation of distances"),
+    ("variance", ("R2",), "R2 of normalised features"),
+    ("density", ("d_DoV",), "directions above the mean (d_DoV)"),
+    ("accuracy", ("accuracy", "accuracy under attack"), "share of test images"),
+  ):
+    curves = {
+      measure: np.transpose([figures[name][measure] for name in names])
+      for measure in measures
+    }
+    drawn[file] = plotting.training_curves(
+      curves, steps=(0.0, *config.l2), xlabel="l2 budget in training", ylabel=label
+    )
+  return [
+    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
+  ]
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="robust_features", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()

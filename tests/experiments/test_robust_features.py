@@ -1,0 +1,120 @@
+"""Features under adversarial training: figures computed by other means, and claims."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import (
+  _robust_networks,
+  _robust_proposals,
+  _robust_structure,
+  _robust_tables,
+  robust_features,
+)
+
+CONFIG = robust_features.PRESETS["cpu"]
+
+
+def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
+  config = robust_features.PRESETS["smoke"]
+  result = robust_features.run(config, tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+  for name in ("standard", "l2 0.3", "l2 1"):
+    assert 0.1 < figures[name, "accuracy"] <= 1
+    assert figures[name, "accuracy under attack"] < figures[name, "accuracy"] + 1e-6
+    assert -1 < figures[name, "MC, l2"] < 1
+  # The same network: a budget of 0 takes nothing, larger ones take more.
+  under = [figures["standard", f"accuracy under {x}"] for x in ("standard", "l2 1")]
+  assert abs(figures["standard", "accuracy"] - under[0]) < 1e-6
+  assert under[0] > under[1]
+  assert figures["proxy cap, l2 0.6", "in the cap, but wrong or beyond"] == 0
+  assert {claim["id"] for claim in result["claims"]} >= {"X7", "X8-phi", "X12-phi"}
+  for name in result["pictures"]:
+    assert (tmp_path / name).stat().st_size > 0
+
+
+def test_figures_of_the_digits():
+  """Each was computed once in NumPy from the equations."""
+  train, test = robust_features.digits(CONFIG)
+  found = _robust_structure.of_inputs(train, test, classes=10)
+  expected = {
+    "phi, l2": 1.6742, "phi, linf": 1.5323, "R2": 0.43726, "1-NN, l2": 0.960,
+    "1-NN, linf": 0.946, "nearest mean, l2": 0.870, "nearest mean, linf": 0.814,
+  }  # fmt: skip
+  for name, value in expected.items():
+    assert abs(found[name] - value) < 1e-3, name
+  found = _robust_structure.reweighted(train, test, classes=10)
+  np.testing.assert_allclose(
+    found["phi"], [2.6400, 1.6742, 0.8059, 0.2473, 0.0838], atol=1e-3
+  )
+  np.testing.assert_allclose(
+    found["phi, normalised"], [2.4980, 1.6834, 0.8629, 0.3209, 0.1830], atol=1e-3
+  )
+  np.testing.assert_allclose(
+    found["rho"], [1.2826, 0.6661, 0.2048, 0, 0.0773], atol=1e-3
+  )
+  np.testing.assert_allclose(found["1-NN"], [0.956, 0.96, 0.958, 0.914, 0.818], 1e-3)
+  assert found["d_DoV"] == [17, 21, 28, 0, 16]
+  _, claims = _robust_proposals.reweighting(train, test, 10)
+  assert {claim["verdict"] for claim in claims} == {"reproduced"}
+
+
+def test_the_thesis_tables_agree_with_each_other():
+  rows, claims = _robust_tables.rows_and_claims()
+  assert len(rows) == 2 * 16
+  assert {claim["verdict"] for claim in claims} == {"reproduced"}
+
+
+def test_known_classes_have_the_discriminality_that_is_known():
+  points = _robust_proposals.gaussian(32, jax.random.key(0), {"radius": 2.0})
+  x, y = map(np.asarray, points)
+  means = np.stack([x[y == c].mean(0) for c in range(5)])
+  apart = ((means[:, None] - means[None]) ** 2).sum(-1)[~np.eye(5, dtype=bool)].mean()
+  within = ((x - means[y]) ** 2).sum(1).mean()
+  assert abs(within - 1) < 0.05
+  assert abs(apart / within - 2 * 2.0**2) < 0.4
+
+
+def figures_of(slope: float) -> robust_features.Figures:
+  """Figures that grow with the budget (slope 1) or fall (slope -1)."""
+  names = ["standard", *(f"l2 {x:g}" for x in CONFIG.l2)]
+  names += [f"linf {x:g}" for x in CONFIG.linf]
+  found = {}
+  for number, name in enumerate(names):
+    up = slope * number * np.array([1.0, 1.1, 0.9])
+    phi = np.exp(2 - up)
+    found[name] = {
+      "MC, l2": 0.1 * up,
+      "phi": phi,
+      "R2": phi / (phi + 20 / 9),
+      "D_intra": up,
+      "d_DoV": 20 + up,
+      "accuracy under attack": 0.5 + up / 50,
+    }
+    found["standard"][f"accuracy under {name}"] = np.full(3, 0.5)
+  return found
+
+
+@pytest.mark.parametrize(("slope", "verdict"), [(1, True), (-1, False)])
+def test_claims_follow_the_figures(slope, verdict):
+  claims = robust_features.claims_of_training(CONFIG, figures_of(slope))
+  held = {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
+  assert held.pop("X8-identity")
+  # Both sides of these two turn round together.
+  assert held.pop("X8-mc-r2")
+  assert held.pop("X8-mc-density")
+  assert set(held.values()) == {verdict}
+
+
+def test_too_many_digits():
+  with pytest.raises(ValueError, match="at most 1797 together, got 1500 and 500"):
+    robust_features.digits(dataclasses.replace(CONFIG, train_images=1500))
+
+
+def test_all_models_at_once_are_each_alone():
+  params = jnp.arange(6.0).reshape(2, 3, 1)
+  found = _robust_networks.over_models(lambda x, y: x[0] * y)(params, params[..., 0])
+  np.testing.assert_array_equal(found, np.arange(6.0).reshape(2, 3) ** 2)
