@@ -23,7 +23,8 @@ _OF_MOVE = 1e-5
 _MOST_STEPS = 40
 _STEP = 1e-6
 # A sweep that moves a point by less than this share ends its projection.
-_SETTLED = 1e-4
+_SETTLED = 1e-3
+_ROWS = 16  # samples that are projected at once
 _PASSES = 2  # over the half-spaces in one sweep
 
 
@@ -39,7 +40,7 @@ class VoronoiCells(NamedTuple):
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
   towards: Array
-  """[batch, neighbours, n]: from the site to the near others."""
+  """[batch, neighbours, entries]: from the site to the near others."""
   products: Array
   """[batch, neighbours, neighbours]: inner products of these; for l2."""
   present: Array
@@ -93,11 +94,7 @@ class VoronoiCells(NamedTuple):
       inner = self._along(onto)
       move, outside = onto, jnp.any(inner > limit, axis=1)
       if sweeps:
-        move, inner = jax.lax.cond(
-          jnp.any(outside),
-          lambda: self._alternate(wanted, onto, outside, inner, limit, clean),
-          lambda: (onto, inner),
-        )
+        move, inner = self._onto_cell(wanted, onto, outside, inner, limit, clean)
       share = _stay_l2(move, inner, squares, self.present, self.nearest)
       return share[:, None] * move
 
@@ -105,6 +102,37 @@ class VoronoiCells(NamedTuple):
     free = size <= self.nearest * (0.5 - _OF_MOVE)
     move = jax.lax.cond(jnp.all(free), lambda: onto, cut)
     return self.ball.seal(clean + move, clean)
+
+  def _onto_cell(
+    self,
+    wanted: Array,
+    onto: Array,
+    outside: Array,
+    inner: Array,
+    limit: Array,
+    clean: Array,
+  ) -> tuple[Array, Array]:
+    """Moves projected and their inner products; some rows at a time, those outside."""
+    order, number = jnp.argsort(~outside), jnp.sum(outside)
+    size = min(_ROWS, len(onto))
+
+    def some(carry):
+      start, move, reach = carry
+      rows = jax.lax.dynamic_slice(order, (start,), (size,))
+      ball = self.ball._replace(
+        epsilon=self.ball.epsilon[rows],
+        low=self.ball.low[rows],
+        high=self.ball.high[rows],
+      )
+      part = self._replace(
+        ball=ball, towards=self.towards[rows], products=self.products[rows]
+      )
+      given = (wanted, onto, outside, inner, limit, clean)
+      new, along = part._alternate(*(v[rows] for v in given))
+      return start + size, move.at[rows].set(new), reach.at[rows].set(along)
+
+    end = jax.lax.while_loop(lambda c: c[0] < number, some, (0, onto, inner))
+    return end[1], end[2]
 
   def _along(self, v: Array) -> Array:
     return jnp.einsum("bkn,bn->bk", self.towards, v, precision="highest")
@@ -134,7 +162,7 @@ class VoronoiCells(NamedTuple):
       j = j % count
       gap = (reach[:, j] - limit[:, j]) * weight[:, j]
       new = jnp.maximum(dual[:, j] + jnp.where(weight[:, j] > 0, gap, 0), 0)
-      reach = reach + self.products[:, :, j] * (dual[:, j] - new)[:, None]
+      reach = reach + self.products[:, j] * (dual[:, j] - new)[:, None]
       return reach, dual.at[:, j].set(new)
 
     def sweep(carry):
@@ -374,7 +402,10 @@ def voronoi_cells(
   reach = jnp.max(found, axis=1, initial=0)  # inf where fewer sites are left
   horizon = jnp.where(len(known) - 1 <= found.shape[1], jnp.inf, reach)
   first = jnp.min(found, axis=1, initial=jnp.inf)
-  widest = jnp.max(most - least, axis=1) * {"linf": 1, "l2": n**0.5, "l1": n}[norm]
+  span = jnp.asarray(high, clean.dtype) - jnp.asarray(low, clean.dtype)
+  if span.ndim:  # otherwise one number, and nothing to be folded at compilation
+    span = jnp.max(most - least, axis=1)
+  widest = span * {"linf": 1, "l2": n**0.5, "l1": n}[norm]
   finite = jnp.minimum(first, widest)
   if not any(isinstance(v, jax.core.Tracer) for v in (radius, finite)) and bool(
     jnp.any(jnp.isinf(radius) & jnp.isinf(finite))
