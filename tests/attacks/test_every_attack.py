@@ -56,8 +56,8 @@ CASES = [
   ("square", "linf"),
   ("square", "l2"),
 ]
-SHORT = [("pgd", "linf"), ("pgd", "l2"), ("apgd", "l1"), ("square", "l2")]
-COUNTS = {"linf": 16_000, "l2": 3600, "l1": 800}  # by what they cost here
+SHORT = [("pgd", "linf"), ("pgd", "l2")]
+COUNTS = {"linf": 17_500, "l2": 3000, "l1": 500}  # by what they cost here
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def attack(name, norm, short):
   [(*case, False) for case in CASES] + [(*case, True) for case in SHORT],
 )
 def test_no_point_is_outside_of_its_region(name, norm, short):
-  """Float64 arithmetic without tolerance: 100,400 points over all cases."""
+  """Float64 arithmetic without tolerance: 100,500 points over all cases."""
   count = COUNTS[norm]
   x, labels = images(count, jnp.bfloat16 if short else np.float32)
   epsilon = (10 ** np.random.default_rng(1).uniform(-4, 0.7, count)).astype(np.float32)

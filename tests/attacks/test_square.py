@@ -103,28 +103,21 @@ def test_moves_are_what_they_should_be():
   assert np.median(emptied) >= 3
 
 
-def test_more_queries_never_lower_the_margin():
+def test_queries_raise_the_margin_and_end_with_success():
   @jax.jit
   def runs(x, key):
-    # Windows depend on the number of queries, so that only the start is shared.
     return [
-      attacks.square(linear, x, Y, key=key, epsilon=epsilon, norm=norm, queries=queries)
-      for norm, epsilon, queries in (
-        ("linf", 0.02, 0),
-        ("linf", 0.02, 300),
-        ("l2", 0.2, 300),
-      )
+      attacks.square(linear, x, Y, key=key, epsilon=epsilon, norm=norm, queries=300)
+      for norm, epsilon in (("linf", 0.02), ("l2", 0.2))
     ]
 
-  start, *found = runs(X, jax.random.key(0))
-  assert np.all(found[0].margin >= start.margin)
   z = X.reshape(BATCH, -1) @ W
   own = np.arange(3) == Y[:, None]
   clean = np.where(own, -np.inf, z).max(1) - z[own]
-  for result, before in zip(found, (start.margin, clean), strict=True):
+  for result in runs(X, jax.random.key(0)):
     failed = ~np.asarray(result.success)
-    assert np.mean((result.margin - before)[failed]) > 0.05
     assert np.any(failed)
+    assert np.all((result.margin - clean)[failed] > 0.05)
     np.testing.assert_array_equal(result.queries[failed], 302)
     assert np.all(result.queries[~failed] < 302)
 
