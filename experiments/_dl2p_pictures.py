@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments import _dl2p_prototypes, _dl2p_sets, _dl2p_sweep
+from experiments import _dl2p_prototypes, _dl2p_sets, _dl2p_sweep, _figure
 from spherejax import plotting
 
 # Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
-
-
-def _new_figure(width: float, height: float):
-  from matplotlib.figure import Figure
-
-  return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
@@ -26,7 +20,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   """
   import matplotlib
 
-  figure = _new_figure(5.2 * len(panels), 3.0)
+  figure = _figure.new_figure(5.2 * len(panels), 3.0)
   colors = matplotlib.colormaps[_COLORS]
   for number, (title, points) in enumerate(panels.items(), 1):
     axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
@@ -47,7 +41,7 @@ def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
 
 def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
   """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
-  figure = _new_figure(4.0 * len(panels), 3.0)
+  figure = _figure.new_figure(4.0 * len(panels), 3.0)
   row = np.atleast_1d(figure.subplots(1, len(panels)))
   for axes, (title, sets) in zip(row, panels.items(), strict=True):
     low = min(values.min() for values in sets.values())
@@ -64,7 +58,7 @@ def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
 
 def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
   """Cosines of the classes' prototypes, classes in the order of super-classes."""
-  figure = _new_figure(3.4 * len(panels) + 0.9, 3.4)
+  figure = _figure.new_figure(3.4 * len(panels) + 0.9, 3.4)
   row = np.atleast_1d(figure.subplots(1, len(panels)))
   order = np.argsort(groups, kind="stable")
   ends = np.flatnonzero(np.diff(groups[order])) + 0.5

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments import _figure
 from spherejax import data, plotting
 
 # Ten colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
@@ -33,12 +34,6 @@ def draw(
     plotting.save(figure, output / f"{name}.png").name
     for name, figure in figures.items()
   ]
-
-
-def _new_figure(width: float, height: float):
-  from matplotlib.figure import Figure
-
-  return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +85,7 @@ def cells(found: Any) -> Any:
   """Local features, prototypes and the cells of the plane (figure 4.2)."""
   from matplotlib.patches import Circle
 
-  figure = _new_figure(6.4, 6.2)
+  figure = _figure.new_figure(6.4, 6.2)
   axes = figure.subplots()
   _shade_cells(axes, found)
   points = np.random.default_rng(0).permutation(found.features.reshape(-1, 2))[:5000]
@@ -113,7 +108,7 @@ def hulls(found: Any, names: Sequence[str]) -> Any:
   import scipy.spatial
 
   colors = matplotlib.colormaps[_COLORS]
-  figure = _new_figure(7.4, 6.2)
+  figure = _figure.new_figure(7.4, 6.2)
   axes = figure.subplots()
   for label, name in enumerate(names):
     own = found.labels == label
@@ -135,7 +130,7 @@ def hulls(found: Any, names: Sequence[str]) -> Any:
 
 def singles(found: Any, images: data.Images) -> Any:
   """Images with their local features, average and combination (figure 4.4)."""
-  figure = _new_figure(9.6, 4.6)
+  figure = _figure.new_figure(9.6, 4.6)
   cells = figure.subplots(2, 3, height_ratios=(1, 2.4))
   for column, name in enumerate(_SINGLES):
     row = int(np.argmax(found.labels == images.label_names.index(name)))

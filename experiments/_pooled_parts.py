@@ -7,19 +7,13 @@ import jax
 import numpy as np
 from jax import Array
 
-from experiments import _pooled_network
+from experiments import _figure, _pooled_network
 from spherejax import data, distances, prototypes
-
-
-def _new_figure(width: float, height: float):
-  from matplotlib.figure import Figure
-
-  return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def class_attributes(attributes: Mapping[str, np.ndarray], names: Sequence[str]) -> Any:
   """Share of each class on each prototype, for each variant (figure 5.6)."""
-  figure = _new_figure(1.6 + 3.0 * len(attributes), 3.8)
+  figure = _figure.new_figure(1.6 + 3.0 * len(attributes), 3.8)
   cells = np.atleast_1d(figure.subplots(1, len(attributes), sharey=True))
   highest = max(values.max() for values in attributes.values())
   shown = None
@@ -55,7 +49,7 @@ def dominant(
   colors = matplotlib.colormaps["Dark2"]
   rows = np.array([np.argmax(images.labels == i) for i in np.unique(images.labels)])
   some = images[rows]
-  figure = _new_figure(1.2 * len(rows) + 1.6, 1.3 * (1 + len(variants)))
+  figure = _figure.new_figure(1.2 * len(rows) + 1.6, 1.3 * (1 + len(variants)))
   cells = figure.subplots(1 + len(variants), len(rows))
   for column, label in enumerate(some.labels):
     cells[0, column].imshow(some.images[column], interpolation="nearest")

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments._digits import Points
 from spherejax import attacks, distances, losses, training
 
 
@@ -75,13 +76,6 @@ class Defence(NamedTuple):
   cosine: bool = False
   low: float = 0.0
   high: float = 1.0
-
-
-class Points(NamedTuple):
-  """Labelled points."""
-
-  x: Array
-  y: Array
 
 
 class State(NamedTuple):

@@ -27,13 +27,14 @@ import tqdm
 
 from experiments import (
   _cli,
+  _digits,
   _report,
   _robust_networks,
   _robust_proposals,
   _robust_structure,
   _robust_tables,
 )
-from spherejax import data, metrics, plotting
+from spherejax import metrics, plotting
 
 CLASSES = 10
 
@@ -78,24 +79,6 @@ PRESETS = {
     proposals=(_robust_proposals.CAP,),
   ),
 }
-
-
-def digits(config: Config) -> tuple[_robust_networks.Points, _robust_networks.Points]:
-  """Grey levels of 0 to 16 as [0, 1]^64: the first to train on, the last to test."""
-  images = data.load_digits()
-  pixels = np.asarray(images.images).reshape(len(images), -1)
-  levels = np.round(pixels * (16 / 255)) / 16
-  x, y = jnp.asarray(levels, jnp.float32), jnp.asarray(images.labels)
-  first, last = config.train_images, len(x) - config.test_images
-  if first > last:
-    raise ValueError(
-      f"train_images and test_images must be at most {len(x)} together, got "
-      f"{first} and {config.test_images}"
-    )
-  return (
-    _robust_networks.Points(x[:first], y[:first]),
-    _robust_networks.Points(x[last:], y[last:]),
-  )
 
 
 Figures = dict[str, dict[str, np.ndarray]]
@@ -242,7 +225,7 @@ def inputs(train, test) -> tuple[list[Any], list[Any]]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and measures; returns figures and claims."""
   start = time.perf_counter()
-  train, test = digits(config)
+  train, test = _digits.load(config.train_images, config.test_images)
   rows, claims = inputs(train, test)
   for part in (
     _robust_tables.rows_and_claims(),

@@ -1,13 +1,12 @@
 """Features under adversarial training: figures computed by other means, and claims."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import (
+  _digits,
   _robust_networks,
   _robust_proposals,
   _robust_structure,
@@ -38,7 +37,7 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
 
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
-  train, test = robust_features.digits(CONFIG)
+  train, test = _digits.load(1297, 500)
   found = _robust_structure.of_inputs(train, test, classes=10)
   expected = {
     "phi, l2": 1.6742, "phi, linf": 1.5323, "R2": 0.43726, "1-NN, l2": 0.960,
@@ -111,7 +110,7 @@ def test_claims_follow_the_figures(slope, verdict):
 
 def test_too_many_digits():
   with pytest.raises(ValueError, match="at most 1797 together, got 1500 and 500"):
-    robust_features.digits(dataclasses.replace(CONFIG, train_images=1500))
+    _digits.load(1500, 500)
 
 
 def test_all_models_at_once_are_each_alone():
