@@ -1,0 +1,69 @@
+"""The Voronoi adversary on digits: figures computed by other means, and claims."""
+
+import numpy as np
+import pytest
+
+from experiments import _digits, _voronoi_digits, _voronoi_statements, voronoi
+from spherejax import metrics
+
+
+def test_the_smoke_preset_attacks_and_draws(tmp_path):
+  result = voronoi.run(voronoi.PRESETS["smoke"], tmp_path, "smoke")
+  verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
+  for exact in (
+    "X2-vaa", "X2-least", "X2-best", "X3-vaa-above-saa-l2", "X3-closed-form-l2",
+    "X3-inside-l2", "X5-accuracy", "X5-bound", "X5-exclusive",
+  ):  # fmt: skip
+    assert verdicts[exact] == "reproduced", exact
+  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+  # Beyond a budget all digits meet; the linear classifier keeps some of its cells.
+  assert figures["digits, ridge, SAA, l2", "at 1.5"] == 0
+  assert figures["digits, odd or even", "best SAA of all at 1.5, l2"] >= 0.5
+  for name in result["pictures"]:
+    assert (tmp_path / name).stat().st_size > 0
+
+
+def test_figures_of_the_digits():
+  """Each was computed once in NumPy from the equations."""
+  train, test = _digits.load(1297, 500)
+  weights, offset = _voronoi_digits.ridge(train.x, train.y)
+  for points, share in ((train, 0.952), (test, 0.874)):
+    right = np.argmax(points.x @ weights + offset[None], axis=1) == points.y
+    assert abs(np.mean(right) - share) < 1e-3
+  for norm, budgets, expected in (
+    ("l2", (0.1, 0.2, 0.3, 0.5), (0.911, 0.815, 0.637, 0.244)),
+    ("linf", (0.02, 0.05, 0.1), (0.898, 0.635, 0.095)),
+  ):
+    moves = _voronoi_digits.least_linear_moves(weights, offset, train.x, train.y, norm)
+    found = [np.mean(moves > budget) for budget in budgets]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+  for norm, nearest, other in (
+    ("l2", 0.47186, 1.21995), ("linf", 0.1875, 0.4375), ("l1", 1.6875, 4.9375),
+  ):  # fmt: skip
+    found = metrics.separation(train.x, train.y, norm=norm)
+    np.testing.assert_allclose(np.min(found.nearest), nearest, atol=1e-4)
+    np.testing.assert_allclose(np.min(found.nearest_other_class), other, atol=1e-4)
+  rows = voronoi.best_binary(train)
+  best = {row["name"] + row["metric"]: row["mean"] for row in rows}
+  for name, values in (
+    ("digits, odd or even", (0.9969, 0.9769, 0.8296, 0.5042)),
+    ("digits, 3 or 8", (None, 0.9769, 0.8692, 0.5077)),
+  ):
+    for budget, value in zip((0.7, 0.8, 1, 1.5), values, strict=True):
+      if value is not None:
+        measure = f"best SAA of all at {budget:g}, l2"
+        assert abs(best[name + measure] - value) < 1e-4, (name, budget)
+
+
+def test_shifts_and_trade_offs():
+  rows, claims = _voronoi_statements.shifts(*_digits.load(1297, 500))
+  assert {claim["verdict"] for claim in claims} == {"reproduced"}
+  found = [row["mean"] for row in rows]
+  expected = [3.1565, 1.8439, 1.000, 0.9353, 0.7003, 0.995]
+  np.testing.assert_allclose(found, expected, atol=1e-3)
+  rows, _ = _voronoi_statements.trade_offs(0, 100_000)
+  found = {(row["name"], row["metric"]): row["mean"] for row in rows}
+  for a, right, robust in ((10, 0.9, 0.4), (20, 0.8046, 0.7818)):
+    name = f"weak and strong, a = {a}"
+    assert found[name, "accuracy"] == pytest.approx(right, abs=5e-3)
+    assert found[name, "accuracy under linf 0.8"] == pytest.approx(robust, abs=5e-3)
