@@ -103,7 +103,11 @@ def known_discriminality(config, progress: tqdm.tqdm) -> tuple[list[Any], list[A
     for cell, radius in enumerate(columns["radius"]):
       label = "standard" if cell < half else "robust"
       name = f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {label}"
-      rows += [_report.row(name, key, values[cell]) for key, values in found.items()]
+      rows += [
+        _report.row(name, key, values[cell])
+        for key, values in found.items()
+        if np.isfinite(values[cell]).all()
+      ]
     costs[dim] = found["R2"][:half] - found["R2"][half:]
     added[dim] = found["d_DoV"][half:] - found["d_DoV"][:half]
     # The means of a sample lie further apart than those of the population.
@@ -211,6 +215,7 @@ def near_proxies(
     _report.row(f"{name}, l2 {config.proposed_budget:g}", measure, values)
     for name, found in figures.items()
     for measure, values in found.items()
+    if np.isfinite(values).all()
   ]
   return rows, _proxy_claims(figures) if set(LOSSES) <= set(figures) else []
 

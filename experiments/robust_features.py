@@ -136,7 +136,8 @@ def claims_of_training(config: Config, figures: Figures) -> list[Any]:
     return np.stack([figures[name][measure] for name in names])
 
   def rank(first, second):
-    return metrics.correlation(first, second, method="spearman").value
+    found = metrics.correlation(first, second, method="spearman").value
+    return float(np.nan_to_num(found))  # of a constant measure 0
 
   seeds = range(config.seeds)
   every = list(figures)
@@ -239,6 +240,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       _report.row(name, measure, values)
       for name, found in figures.items()
       for measure, values in found.items()
+      if np.isfinite(values).all()  # rho of features that span less is infinite
     ]
     claims += claims_of_training(config, figures)
     for part in (
