@@ -5,7 +5,7 @@ moving averages (EMA), a scale that follows the training (dynamic), and proxies 
 out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # plankton
+    python -m experiments.class_hierarchy                    # 80 core minutes
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
     python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
