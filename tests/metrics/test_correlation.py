@@ -6,39 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from experiments import _robust_tables
 from spherejax import metrics
 
-# DIST tables 5.1, 5.4 (CIFAR-10: ST, l2 .25, .5, 1.0, l-inf 8/255) and 5.2, 5.5 (SVHN:
-# the same and l-inf 12/255).
-CIFAR = {
-  "mc": [0.0818, 0.1586, 0.2109, 0.3003, 0.2719],
-  "mc_inf": [0.0517, 0.1239, 0.1689, 0.2229, 0.1914],
-  "inter": [1.0245, 0.6783, 0.6500, 0.5376, 0.5312],
-  "intra": [0.0683, 0.1312, 0.1513, 0.2606, 0.1991],
-  "phi": [15.0003, 5.1692, 4.2946, 2.0631, 2.6684],
-  "r2": [0.8709, 0.6993, 0.6590, 0.4814, 0.5456],
-  "density": [32, 51, 76, 75, 71],
-  "rho": [2.4053, 1.6701, 0.9996, 1.4570, 1.3003],
-}
-SVHN = {
-  "mc": [-0.0118, 0.0301, 0.1003, 0.1737, 0.0134, 0.0371],
-  "mc_inf": [-0.0061, 0.0576, 0.1490, 0.2162, 0.0307, 0.0619],
-  "inter": [1.2494, 0.7214, 0.5972, 0.4889, 0.8629, 1.0091],
-  "intra": [0.0468, 0.0578, 0.1215, 0.2735, 0.0564, 0.0671],
-  "phi": [26.6981, 12.4786, 4.9135, 1.7879, 15.2928, 15.0282],
-  "r2": [0.9231, 0.8488, 0.6885, 0.4458, 0.8731, 0.8711],
-  "density": [21, 35, 48, 52, 34, 31],
-  "rho": [2.3753, 2.8203, 2.5358, 2.2234, 2.6031, 2.5739],
-}
+CIFAR, SVHN = _robust_tables.TRAINED.values()
 # Table 5.6: Pearson's value and p, Spearman's value, p of the t distribution, exact p.
 TABLE = [
   (CIFAR, "phi", -0.9058, 0.034, -1.0, 0, 0.0167),
-  (CIFAR, "r2", -0.9917, 0.0009, -1.0, 0, 0.0167),
-  (CIFAR, "density", 0.9115, 0.031, 0.7, 0.188, 0.233),
+  (CIFAR, "R2", -0.9917, 0.0009, -1.0, 0, 0.0167),
+  (CIFAR, "d_DoV", 0.9115, 0.031, 0.7, 0.188, 0.233),
   (CIFAR, "rho", -0.7513, 0.143, -0.6, 0.285, 0.35),
   (SVHN, "phi", -0.9082, 0.012, -0.9429, 0.0048, 0.0167),
-  (SVHN, "r2", -0.9860, 0.0003, -0.9429, 0.0048, 0.0167),
-  (SVHN, "density", 0.9337, 0.0065, 0.8286, 0.042, 0.058),
+  (SVHN, "R2", -0.9860, 0.0003, -0.9429, 0.0048, 0.0167),
+  (SVHN, "d_DoV", 0.9337, 0.0065, 0.8286, 0.042, 0.058),
   (SVHN, "rho", -0.5271, 0.283, -0.3714, 0.468, 0.497),
 ]
 
@@ -46,25 +26,29 @@ TABLE = [
 @pytest.mark.parametrize("row", range(len(TABLE)))
 def test_correlations_of_the_thesis(row):
   data, name, pearson, p, spearman, p_rank, exact = TABLE[row]
-  found = metrics.correlation(data["mc"], data[name])
+  found = metrics.correlation(data["MC, l2"], data[name])
   np.testing.assert_allclose(found[:2], (pearson, p), atol=(1e-3))
   assert abs(found.value - pearson) < 1e-4
-  ranks = metrics.correlation(data["mc"], data[name], method="spearman")
+  ranks = metrics.correlation(data["MC, l2"], data[name], method="spearman")
   assert abs(ranks.value - spearman) < 1e-4
   assert abs(ranks.p_value - p_rank) < 1e-3
-  permuted = metrics.correlation(data["mc"], data[name], method="spearman", exact=True)
+  permuted = metrics.correlation(
+    data["MC, l2"], data[name], method="spearman", exact=True
+  )
   assert permuted.value == ranks.value
   assert abs(permuted.p_value - exact) < 1e-3
 
 
 def test_the_tables_agree_with_each_other():
   for data, between in ((CIFAR, 0.9892), (SVHN, 0.9952)):
-    phi, r2 = np.array(data["phi"]), np.array(data["r2"])
+    phi, r2 = np.array(data["phi"]), np.array(data["R2"])
     np.testing.assert_allclose(phi / (phi + 20 / 9), r2, atol=2e-4)
     np.testing.assert_allclose(
-      np.array(data["inter"]) / data["intra"], phi, rtol=1.5e-3
+      np.array(data["D_inter"]) / data["D_intra"], phi, rtol=1.5e-3
     )
-    assert abs(metrics.correlation(data["mc"], data["mc_inf"]).value - between) < 1e-4
+    assert (
+      abs(metrics.correlation(data["MC, l2"], data["MC, linf"]).value - between) < 1e-4
+    )
 
 
 def test_against_scipy_with_ties():
