@@ -18,7 +18,7 @@ import operator
 import pathlib
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,9 @@ class Config(_robust_networks.Settings):
   """Input dimensions of the classes of known discriminality."""
   radii: tuple[float, ...] = (0.3, 1.0, 3.0)
   """Distances of their means from the origin."""
-  proposals: tuple[str, ...] = _robust_proposals.LOSSES
+  proposals: tuple[
+    Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"], ...
+  ] = ("cross-entropy", "NormFace", "negative margin", "proxy cap")
   """Losses to compare."""
   proposed_budget: float = 0.6
   """l2 budget of the losses of DIST 6.2.1."""
@@ -76,7 +78,7 @@ PRESETS = {
     l2=(0.3, 1.0),
     linf=(),
     dims=(),
-    proposals=(_robust_proposals.CAP,),
+    proposals=(),
   ),
 }
 
@@ -273,6 +275,10 @@ def draw(config: Config, figures: Figures, output: pathlib.Path) -> list[str]:
       measure: np.transpose([figures[name][measure] for name in names])
       for measure in measures
     }
+    if file == "accuracy":
+      curves["standard network, under the same attack"] = np.transpose(
+        [figures["standard"][f"accuracy under {name}"] for name in names]
+      )
     drawn[file] = plotting.training_curves(
       curves, steps=(0.0, *config.l2), xlabel="l2 budget in training", ylabel=label
     )

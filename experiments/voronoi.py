@@ -17,7 +17,7 @@ import math
 import pathlib
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -50,10 +50,10 @@ class Config:
   """First digits: the sites, whose accuracy is measured."""
   test_images: int = 500
   """Last digits, of which only the clean accuracy is measured."""
-  norms: tuple[str, ...] = ("l2", "linf")
+  norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
   """Of cells and balls."""
-  classifiers: tuple[str, ...] = (_voronoi_digits.NEIGHBOUR, _voronoi_digits.LINEAR)
-  """What is attacked on the digits; the linear one among them."""
+  classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
+  """What is attacked on the digits."""
   steps: int = 40
   """Of the attacks."""
   neighbours: int = 32
@@ -68,7 +68,7 @@ PRESETS = {
     train_images=150,
     test_images=100,
     norms=("l2",),
-    classifiers=(_voronoi_digits.LINEAR,),
+    classifiers=("ridge",),
     steps=5,
     samples=5000,
   ),

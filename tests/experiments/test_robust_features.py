@@ -1,9 +1,12 @@
 """Features under adversarial training: figures computed by other means, and claims."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tqdm
 
 from experiments import (
   _digits,
@@ -29,10 +32,22 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
   under = [figures["standard", f"accuracy under {x}"] for x in ("standard", "l2 1")]
   assert abs(figures["standard", "accuracy"] - under[0]) < 1e-6
   assert under[0] > under[1]
-  assert figures["proxy cap, l2 0.6", "in the cap, but wrong or beyond"] == 0
   assert {claim["id"] for claim in result["claims"]} >= {"X7", "X8-phi", "X12-phi"}
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
+
+
+def test_attacked_images_in_the_cap_of_their_proxy_are_right():
+  config = dataclasses.replace(
+    robust_features.PRESETS["smoke"], proposals=(_robust_proposals.CAP,)
+  )
+  points = _digits.load(config.train_images, config.test_images)
+  with tqdm.tqdm(disable=True) as progress:
+    rows, claims = _robust_proposals.near_proxies(config, *points, 10, progress)
+  figures = {row["metric"]: row["mean"] for row in rows}
+  assert figures["in the cap, but wrong or beyond"] == 0
+  assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
+  assert claims == []  # they compare losses
 
 
 def test_figures_of_the_digits():
