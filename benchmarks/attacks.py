@@ -12,6 +12,7 @@ that each library has its overhead over its own model beside its time.
 """
 
 import functools
+import importlib
 import importlib.util
 import time
 from collections.abc import Callable
@@ -238,10 +239,10 @@ def theirs(
       return attack(model, images, labels, epsilons=epsilon)[1]
 
   else:
-    import torchattacks
-
     assert case.torchattacks is not None
-    attack = case.torchattacks(torchattacks, network, size, EPSILON)
+    # By name: it belongs to no extra, its requirements contradict newer ones.
+    peer = importlib.import_module(TORCHATTACKS)
+    attack = case.torchattacks(peer, network, size, EPSILON)
 
     def run():
       return attack(images, labels)
@@ -371,11 +372,11 @@ def print_found(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
-  known = {FOOLBOX: "foolbox", TORCHATTACKS: "torchattacks"}
+  known = (FOOLBOX, TORCHATTACKS)
   peers = [
     peer
-    for peer, module in known.items()
-    if importlib.util.find_spec(module) and importlib.util.find_spec("torch")
+    for peer in known
+    if importlib.util.find_spec(peer) and importlib.util.find_spec("torch")
   ]
   rows = []
   smoke = ("PGD", "DeepFool")
