@@ -136,6 +136,7 @@ PEERS = {
       jnp.sum(losses.tuplet_margin(x, y, margin=np.deg2rad(5.73))) / _positive_pairs(y)
     ),
     "TupletMarginLoss",
+    largest=512,
   ),
   "angular": Peer(
     lambda x, y, w: (

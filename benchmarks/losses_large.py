@@ -1,11 +1,13 @@
 """Losses of batches whose matrix of pairs does not fit: memory and time.
 
-Value and gradient of 65,536 embeddings of 128 dimensions (16,384 for Smooth-AP), by
-blocks of rows. The floor is the forward product, the same once more for the backward
-pass, and the two backward products, by the same blocks. Peak memory is that of a fresh
-process that does nothing else.
+Value and gradient of 4,096, 16,384 and 65,536 embeddings of 128 dimensions (Smooth-AP
+up to 16,384), by blocks of rows, and of 4,096 also at once, while that fits. The floor
+is the forward product, the same once more for the backward pass, and the two backward
+products, by the same blocks. Peak memory is that of a fresh process that does nothing
+else.
 
     python -m benchmarks.losses_large                     # hours on 2 cores
+    python -m benchmarks.losses_large --only 16384        # ten minutes
     python -m benchmarks.losses_large --smoke             # seconds
     python -m benchmarks.losses_large --json FILE
 """
@@ -31,7 +33,9 @@ def _two_views(loss: Callable[..., Array]):
   return lambda x, labels, **options: loss(x[0::2], x[1::2], **options)
 
 
-# The loss, and how many rows it is measured with.
+SIZES = (4096, 16_384, 65_536)
+
+# The loss, and the largest number of rows it is measured with.
 LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
   "contrastive": (losses.contrastive, 65_536),
   "multi_similarity": (losses.multi_similarity, 65_536),
@@ -89,31 +93,31 @@ def main() -> None:
   options = _measure.parse(__doc__)
   console = rich.console.Console()
   rows = []
-  for name, (_, rows_of_loss) in LOSSES.items():
-    if options.only not in name:
-      continue
-    batch, block = (64, 16) if options.smoke else (rows_of_loss, BLOCK)
-    arguments = inputs(batch)
-    ways = {
-      _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
-      "floor": _measure.Contender(functools.partial(floor, block)),
-    }
-    if batch <= 16_384:  # the same loss at once, where it fits
-      ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
-    row = _measure.compare(
-      f"{name}, {batch}",
-      arguments,
-      ways,
-      (_measure.Target("floor", 1 / 2),),
-      repetitions=options.repetitions,
-    )
-    peak = _measure.peak_memory(
-      "benchmarks.losses_large", "--alone", name, str(batch), str(block)
-    )
-    met = "met" if peak < LIMIT else "NOT met"
-    console.print(f"done: {name}, peak memory {peak / 2**20:.0f} MiB, {met}")
-    rows.append(row | {"peak_mib": peak / 2**20})
-    _measure.save("losses_large", rows, [], options)
+  for batch, block in ((64, 16),) if options.smoke else [(n, BLOCK) for n in SIZES]:
+    for name, (_, largest) in LOSSES.items():
+      case = f"{name}, {batch}"
+      if options.only not in case or batch > largest:
+        continue
+      ways = {
+        _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
+        "floor": _measure.Contender(functools.partial(floor, block)),
+      }
+      if batch <= SIZES[0]:
+        ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
+      row = _measure.compare(
+        case,
+        inputs(batch),
+        ways,
+        (_measure.Target("floor", 1 / 2),),
+        repetitions=options.repetitions,
+      )
+      peak = _measure.peak_memory(
+        "benchmarks.losses_large", "--alone", name, str(batch), str(block)
+      )
+      met = "met" if peak < LIMIT else "NOT met"
+      console.print(f"done: {case}, peak memory {peak / 2**20:.0f} MiB, {met}")
+      rows.append(row | {"peak_mib": peak / 2**20})
+      _measure.save("losses_large", rows, [], options)
   _measure.report("losses_large", rows, [], options)
 
 

@@ -68,6 +68,10 @@ Loss = Callable[[Array, Array, Array, Array | None], Array]
 """Of clean scores, attacked scores, labels and proxies; one value an image."""
 
 
+Attack = Callable[..., Array]
+"""Of scores, the training set, the rows of the batch, key and budget."""
+
+
 class Defence(NamedTuple):
   """How a network is trained."""
 
@@ -76,6 +80,8 @@ class Defence(NamedTuple):
   cosine: bool = False
   low: float = 0.0
   high: float = 1.0
+  attack: Attack | None = None
+  """In training; None is PGD on the cross-entropy."""
 
 
 class State(NamedTuple):
@@ -91,6 +97,27 @@ def adversarial(settings: Settings) -> Loss:
   return lambda clean, attacked, labels, _: losses.adversarial_training(
     clean, attacked, labels, clean_weight=settings.clean_weight
   )
+
+
+def within_ball(settings: Settings, defence: Defence, loss: str = "ce") -> Attack:
+  """PGD for training."""
+
+  def attack(scores, points, rows, key, epsilon):
+    return attacks.pgd(
+      scores,
+      points.x[rows],
+      points.y[rows],
+      key=key,
+      epsilon=epsilon,
+      norm=defence.norm,
+      steps=settings.attack_steps,
+      loss=loss,
+      low=defence.low,
+      high=defence.high,
+      mode="train",
+    ).x_adv
+
+  return attack
 
 
 def network(settings: Settings, defence: Defence, classes: int) -> Network:
@@ -151,18 +178,9 @@ def _step(settings, defence, classes, state: State, key: Array, hyper):
   own = state.points
   rows = jax.random.choice(row_key, len(own.y), (settings.batch,), replace=False)
   x, y = own.x[rows], own.y[rows]
-  attacked = attacks.pgd(
-    scorer(settings, defence, classes, state.params),
-    x,
-    y,
-    key=attack_key,
-    epsilon=hyper["epsilon"],
-    norm=defence.norm,
-    steps=settings.attack_steps,
-    low=defence.low,
-    high=defence.high,
-    mode="train",
-  ).x_adv
+  attack = defence.attack or within_ball(settings, defence)
+  scores = scorer(settings, defence, classes, state.params)
+  attacked = attack(scores, own, rows, attack_key, hyper["epsilon"])
   built = network(settings, defence, classes)
 
   def objective(params):
@@ -178,13 +196,16 @@ def _step(settings, defence, classes, state: State, key: Array, hyper):
 
 
 def over_models(function: Callable) -> Callable:
-  """The function of every model, [cells, seeds, ...] each, one after another."""
+  """Of models, [cells, seeds, ...] each, and arrays: function(*arrays, model)."""
 
-  def cell(operands):
-    return jax.lax.map(lambda one: function(*one), operands)
+  @jax.jit
+  def compiled(models, shared):
+    def cell(models):
+      return jax.lax.map(lambda model: function(*shared, model), models)
 
-  compiled = jax.jit(lambda operands: jax.lax.map(cell, operands))
-  return lambda *operands: jax.tree.map(np.asarray, compiled(operands))
+    return jax.lax.map(cell, models)
+
+  return lambda models, *shared: jax.tree.map(np.asarray, compiled(models, shared))
 
 
 def judge(
@@ -192,7 +213,8 @@ def judge(
 ) -> Callable[[Any, Array], np.ndarray]:
   """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
 
-  def one(params, budget):
+  def one(model):
+    params, budget = model
     found = attacks.pgd(
       scorer(settings, defence, classes, params),
       tested.x,
@@ -210,6 +232,6 @@ def judge(
 
   def accuracy(params, budgets):
     seeds = jax.tree.leaves(params)[0].shape[1]
-    return judged(params, jnp.repeat(budgets[:, None], seeds, axis=1))
+    return judged((params, jnp.repeat(budgets[:, None], seeds, axis=1)))
 
   return accuracy

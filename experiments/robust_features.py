@@ -4,7 +4,10 @@ Networks are trained on digits with and without attacks of growing budgets. Meas
 how the distances of their features follow those of the images (MC), how far classes
 are apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST 2.4
 and 5. Then what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
-that hold attacked images near their proxy, and re-weighted principal directions.
+that hold attacked images near their proxy, and re-weighted principal directions. And
+what it names without results: defences side by side, randomised smoothing (3.2),
+training in the combined ball (A), and what deviations from a class's mean tell about
+other classes (6.2.2).
 
     python -m experiments.robust_features                    # digits
     python -m experiments.robust_features --preset smoke     # seconds
@@ -29,6 +32,7 @@ from experiments import (
   _cli,
   _digits,
   _report,
+  _robust_defences,
   _robust_networks,
   _robust_proposals,
   _robust_structure,
@@ -60,7 +64,37 @@ class Config(_robust_networks.Settings):
   ] = ("cross-entropy", "NormFace", "negative margin", "proxy cap")
   """Losses to compare."""
   proposed_budget: float = 0.6
-  """l2 budget of the losses of DIST 6.2.1."""
+  """l2 budget of these losses, and of the defences."""
+  studies: tuple[Literal["defences", "noise", "combined", "rotation"], ...] = (
+    "defences",
+    "noise",
+    "combined",
+    "rotation",
+  )
+  """What DIST 3.2, 6.2.2 and its appendix A name without results."""
+  defences: tuple[
+    Literal[
+      "standard",
+      "attacked",
+      "clean and attacked",
+      "TRADES, ce, weight 1",
+      "TRADES, ce, weight 6",
+      "TRADES, kl, weight 1",
+      "TRADES, kl, weight 6",
+      "cells of all",
+      "cells of other classes",
+    ],
+    ...,
+  ] = _robust_defences.DEFENCES
+  """Trainings to compare."""
+  neighbours: int = 32
+  """Sites that bound a Voronoi cell during an attack."""
+  combined: tuple[float, float] = (1.0, 0.1)
+  """Radii of the l1 and the l-infinity ball that the combined ball contains."""
+  noise: float = 0.25
+  """Deviation of the noise of randomised smoothing."""
+  votes: int = 1000
+  """Draws that bound the class's probability."""
 
 
 PRESETS = {
@@ -79,7 +113,15 @@ PRESETS = {
     linf=(),
     dims=(),
     proposals=(),
+    studies=(),
   ),
+}
+
+STUDIES = {
+  "defences": _robust_defences.side_by_side,
+  "noise": _robust_defences.noisy,
+  "combined": _robust_defences.combined,
+  "rotation": _robust_defences.within_classes,
 }
 
 
@@ -235,7 +277,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     _robust_proposals.reweighting(train, test, CLASSES),
   ):
     rows, claims = rows + part[0], claims + part[1]
-  total = 2 + len(config.dims) + len(config.proposals)
+  total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     figures = trained(config, train, test, progress)
     rows += [
@@ -250,6 +292,11 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       _robust_proposals.near_proxies(config, train, test, CLASSES, progress),
     ):
       rows, claims = rows + part[0], claims + part[1]
+    for study in config.studies:
+      progress.set_postfix(study=study)
+      part = STUDIES[study](config, train, test, CLASSES)
+      rows, claims = rows + part[0], claims + part[1]
+      progress.update()
   return _report.result(
     experiment="robust_features",
     preset=preset,

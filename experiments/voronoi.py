@@ -4,7 +4,8 @@ Points may be moved as far as they stay nearest to where they came from. Measure
 accuracies within balls (SAA) and within balls and cells (VAA) of the nearest neighbour
 and of a linear classifier, on eight points in the plane and on digits, beside closed
 forms and what no classifier can exceed; and what DIST 1 and 3.3 say of distances of
-images and of trade-offs (DIST, article III).
+images and of trade-offs (DIST, article III). Then attacks, the combined ball and
+randomised smoothing where a closed form says what they should find (3.1, 3.2, A).
 
     python -m experiments.voronoi                    # digits
     python -m experiments.voronoi --preset smoke     # seconds
@@ -27,6 +28,7 @@ from experiments import (
   _cli,
   _digits,
   _report,
+  _voronoi_attacks,
   _voronoi_digits,
   _voronoi_statements,
   _voronoi_toy,
@@ -59,7 +61,11 @@ class Config:
   neighbours: int = 32
   """Sites about each that bound its cell during an attack."""
   samples: int = 100_000
-  """Draws for the trade-offs."""
+  """Draws for the trade-offs, and votes for each smoothed point."""
+  suite_images: int = 200
+  """First test images, on which attacks are compared with closed forms; 0: none."""
+  suite_steps: int = 50
+  """Of these attacks."""
 
 
 PRESETS = {
@@ -71,6 +77,7 @@ PRESETS = {
     classifiers=("ridge",),
     steps=5,
     samples=5000,
+    suite_images=0,
   ),
 }
 
@@ -97,10 +104,17 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   key = jax.random.key(config.seed)
   train, test = _digits.load(config.train_images, config.test_images)
   rows, claims = _voronoi_toy.rows_and_claims(key, config.norms)
-  for part in (
+  parts = [
     _voronoi_statements.shifts(train, test),
     _voronoi_statements.trade_offs(config.seed, config.samples),
-  ):
+    _voronoi_attacks.smoothing(key, config.samples),
+  ]
+  if config.suite_images:
+    attacked = jax.tree.map(lambda x: x[: config.suite_images], test)
+    parts += _voronoi_attacks.against_closed_forms(
+      key, train, attacked, config.suite_steps
+    )
+  for part in parts:
     rows, claims = rows + part[0], claims + part[1]
   rows += best_binary(train)
   drawn = {"toy": _voronoi_toy.draw()}

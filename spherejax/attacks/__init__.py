@@ -10,6 +10,8 @@ from spherejax.attacks._ball import seal as seal
 from spherejax.attacks._ball import steepest_ascent as steepest_ascent
 from spherejax.attacks._ball import uniform_ball as uniform_ball
 from spherejax.attacks._carlini_wagner import carlini_wagner as carlini_wagner
+from spherejax.attacks._combined_ball import CombinedBall as CombinedBall
+from spherejax.attacks._combined_ball import combined_ball as combined_ball
 from spherejax.attacks._deepfool import deepfool as deepfool
 from spherejax.attacks._ensemble import Diagnosis as Diagnosis
 from spherejax.attacks._ensemble import EnsembleResult as EnsembleResult
@@ -36,6 +38,7 @@ __all__ = [
   "AttackResult",
   "Ball",
   "Certificate",
+  "CombinedBall",
   "Diagnosis",
   "EnsembleResult",
   "Expectation",
@@ -45,6 +48,7 @@ __all__ = [
   "bim",
   "carlini_wagner",
   "clopper_pearson",
+  "combined_ball",
   "deepfool",
   "diagnose",
   "ensemble",

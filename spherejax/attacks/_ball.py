@@ -152,7 +152,7 @@ def safe_norm(delta: Array, norm: str) -> Array:
   return total * scale
 
 
-def _toward(start: Array, delta: Array) -> Array:
+def toward(start: Array, delta: Array) -> Array:
   """Start + delta, rounded so that it is not farther than |delta|, exactly."""
   end = start + delta
   # The difference rounds to less than |delta| only if it is less.
@@ -224,7 +224,7 @@ def seal(
   size = safe_norm(delta, norm)
   shrink = jnp.minimum(1, _numerics.divide(radius * (1 - slack), size))
   delta = delta * jnp.where(size > 0, shrink, 1)
-  return jnp.clip(_toward(middle, delta), low, high)
+  return jnp.clip(toward(middle, delta), low, high)
 
 
 def round_inside(

@@ -201,7 +201,10 @@ def subcentre_arcface(
   """
   _checks.positive("scale", scale)
   batch = _classes.scores("cosines", cosines, labels, where, axes=3)
-  nearest = batch._replace(values=_classes.highest(batch.values))
+  centres = range(batch.values.shape[-1])
+  nearest = batch._replace(
+    values=_classes.highest([batch.values[..., k] for k in centres])
+  )
   return _arcface(nearest, scale, margin, tail, easy_margin)
 
 

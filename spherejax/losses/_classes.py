@@ -1,5 +1,7 @@
 """What losses over classes share: checked scores, targets, margins, cross-entropy."""
 
+import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -117,11 +119,16 @@ def cross_entropy(
   return jnp.where(jnp.any(own, axis=1), loss, 0)
 
 
-def highest(values: Array) -> Array:
-  """Maximum over the last axis; among equal ones the lowest index is differentiated."""
-  chosen = jnp.argmax(values, axis=-1, keepdims=True)
-  index = jnp.arange(values.shape[-1]).reshape(*[1] * (values.ndim - 1), -1)
-  return _numerics.masked_sum(values, index == chosen)
+def highest(parts: Sequence[Array]) -> Array:
+  """Maximum of arrays; among equal ones the first is differentiated.
+
+  A few arrays are compared many times faster than along an axis by argmax.
+  """
+
+  def larger(best: Array, part: Array) -> Array:
+    return jnp.where((part > best) | jnp.isnan(part), part, best)
+
+  return functools.reduce(larger, parts)
 
 
 def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -> Array:

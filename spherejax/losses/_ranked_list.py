@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.losses import _batch
 
 
@@ -106,12 +107,15 @@ def _terms(
 def _weighted_mean(values: Array, selection: Array, temperature: Array) -> Array:
   """[rows]: mean of the positive values with weights exp(temperature value)."""
   active = _batch.chosen(selection) & ~(values <= 0)
+  inside = jnp.where(active, values, 0)
+  exponents = jnp.where(active, temperature * inside, -jnp.inf)
+  top = jnp.max(exponents, axis=1, keepdims=True, initial=-jnp.inf)
+  top = jax.lax.stop_gradient(jnp.where(top == -jnp.inf, 0, top))
+  weights = jnp.exp(exponents - top)
   if selection.dtype != jnp.bool_:
-    active = jnp.where(active, selection, 0)
-  exponents = temperature * jnp.where(_batch.chosen(active), values, 0)
-  largest = _batch.logsumexp_over(exponents, active)[:, None]
-  shares = jnp.where(_batch.chosen(active), exponents - largest, -jnp.inf)
-  return _batch.sum_over(values * jnp.exp(shares), active)
+    weights = weights * selection.astype(weights.dtype)
+  total = jnp.sum(weights, axis=1)
+  return _numerics.divide(jnp.sum(weights * inside, axis=1), total)
 
 
 def ranked_list_from_distance(

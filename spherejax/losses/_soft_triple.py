@@ -1,5 +1,7 @@
 """Several proxies a class: how their similarities become one, and SoftTriple."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -68,16 +70,20 @@ def multi_proxy(
     _checks.mask(kept, entries.shape[:-2])
     wide = jnp.where(kept[..., None, None], wide, 0)
   t = _checks.scalar("temperature", temperature, wide.dtype)
-  return _reduce(wide, reduction, t).astype(entries.dtype)
+  parts = [wide[..., k] for k in range(wide.shape[-1])]
+  return _reduce(parts, reduction, t).astype(entries.dtype)
 
 
-def _reduce(similarities: Array, reduction: str, t: Array) -> Array:
+def _reduce(parts: list[Array], reduction: str, t: Array) -> Array:
+  """One similarity from those to each proxy, entry by entry."""
   if reduction == "max":
-    return _classes.highest(similarities)
+    return _classes.highest(parts)
+  top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, parts))
+  shares = [jnp.exp((part - top) / t) for part in parts]
   if reduction == "soft":
-    return jnp.sum(jax.nn.softmax(similarities / t) * similarities, axis=-1)
-  number = jnp.asarray(similarities.shape[-1], similarities.dtype)
-  return t * (_numerics.logsumexp(similarities / t) - jnp.log(number))
+    weighted = sum(share * part for share, part in zip(shares, parts, strict=True))
+    return jnp.asarray(weighted) / sum(shares)
+  return top + t * jnp.log(sum(shares) / jnp.asarray(len(parts), top.dtype))
 
 
 def soft_triple(
@@ -149,8 +155,10 @@ def soft_triple(
       ("regularization", regularization),
     )
   )
-  cosines = distances.pairwise_dot(rows, table.reshape(-1, table.shape[-1]))
-  close = _reduce(cosines.reshape(len(rows), *table.shape[:2]), "soft", t)
+  # All first centres of the classes, then all second ones: each part is contiguous.
+  columns = table.swapaxes(0, 1).reshape(-1, table.shape[-1])
+  parts = jnp.split(distances.pairwise_dot(rows, columns), table.shape[1], axis=1)
+  close = _reduce(parts, "soft", t)
   target = _numerics.masked_sum(close, own)[:, None] - m
   loss = _classes.cross_entropy(close, own, s, target=target)
   spread = jnp.where(jnp.any(own, axis=1), weight * _spread(table), 0)

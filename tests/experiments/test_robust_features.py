@@ -10,6 +10,7 @@ import tqdm
 
 from experiments import (
   _digits,
+  _robust_defences,
   _robust_networks,
   _robust_proposals,
   _robust_structure,
@@ -130,5 +131,44 @@ def test_too_many_digits():
 
 def test_all_models_at_once_are_each_alone():
   params = jnp.arange(6.0).reshape(2, 3, 1)
-  found = _robust_networks.over_models(lambda x, y: x[0] * y)(params, params[..., 0])
-  np.testing.assert_array_equal(found, np.arange(6.0).reshape(2, 3) ** 2)
+  models = (params, params[..., 0])
+  found = _robust_networks.over_models(lambda a, x: a * x[0][0] * x[1])(models, 2.0)
+  np.testing.assert_array_equal(found, 2 * np.arange(6.0).reshape(2, 3) ** 2)
+
+
+def test_defences_within_cells_noise_and_rotation():
+  config = dataclasses.replace(
+    robust_features.PRESETS["smoke"],
+    steps=60,
+    learning_rate=1e-2,
+    defences=("cells of all",),
+  )
+  points = _digits.load(config.train_images, config.test_images)
+  rows, claims = _robust_defences.side_by_side(config, *points, 10)
+  figures = {row["metric"]: row["mean"] for row in rows}
+  assert figures["accuracy"] > 0.25
+  under = [figures[f"under the ensemble at l2 {x}"] for x in ("0.3", "0.6")]
+  assert figures["accuracy"] >= under[0] >= under[1]
+  assert figures["of training images within cells"] > 0
+  assert claims == []  # they compare defences
+  rows, _ = _robust_defences.noisy(config, *points, 10)
+  certified = [row["mean"] for row in rows]
+  assert certified[:4] == sorted(certified[:4], reverse=True)
+  assert certified[0] > 0.2
+  _, claims = _robust_defences.within_classes(config, *points, 10)
+  assert claims[-1]["verdict"] == "reproduced"
+
+
+def test_rotated_digits():
+  points = _digits.load(100, 50)[0]
+  turned, angle = _robust_defences.rotated(points)
+  assert turned.x.shape == (300, 64)
+  np.testing.assert_array_equal(np.bincount(angle), [100, 100, 100])
+  np.testing.assert_array_equal(turned.x[100:200], points.x)
+  # Turned back they look like themselves again, up to twice the interpolation.
+  back = _robust_defences.rotated(turned._replace(x=turned.x[200:]))[0].x[:100]
+
+  def like(x):
+    return np.corrcoef(np.ravel(x), np.ravel(points.x))[0, 1]
+
+  assert like(back) > 0.85 > like(turned.x[200:])

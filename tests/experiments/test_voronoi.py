@@ -1,9 +1,16 @@
 """The Voronoi adversary on digits: figures computed by other means, and claims."""
 
+import jax
 import numpy as np
 import pytest
 
-from experiments import _digits, _voronoi_digits, _voronoi_statements, voronoi
+from experiments import (
+  _digits,
+  _voronoi_attacks,
+  _voronoi_digits,
+  _voronoi_statements,
+  voronoi,
+)
 from spherejax import metrics
 
 
@@ -12,7 +19,8 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path):
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   for exact in (
     "X2-vaa", "X2-least", "X2-best", "X3-vaa-above-saa-l2", "X3-closed-form-l2",
-    "X3-inside-l2", "X5-accuracy", "X5-bound", "X5-exclusive",
+    "X3-inside-l2", "X5-accuracy", "X5-bound", "X5-exclusive", "X13-sound",
+    "X13-limit", "X13-border",
   ):  # fmt: skip
     assert verdicts[exact] == "reproduced", exact
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
@@ -21,6 +29,16 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path):
   assert figures["digits, odd or even", "best SAA of all at 1.5, l2"] >= 0.5
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
+
+
+def test_attacks_agree_with_closed_forms():
+  train, test = _digits.load(200, 100)
+  test = jax.tree.map(lambda x: x[:20], test)
+  key = jax.random.key(0)
+  parts = _voronoi_attacks.against_closed_forms(key, train, test, 25)
+  verdicts = {claim["id"]: claim["verdict"] for _, claims in parts for claim in claims}
+  assert len(verdicts) == 10
+  assert set(verdicts.values()) == {"reproduced"}, verdicts
 
 
 def test_figures_of_the_digits():

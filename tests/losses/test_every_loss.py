@@ -223,62 +223,65 @@ def permute(run: Runner):
 
 
 def blocks(run: Runner):
+  """Blocks that do not divide the rows, on two devices where the loss has an axis."""
   if not run.case.blocks or run.variant:
     return False
+  if run.case.devices:
+    return spread(run, 2, block_size=4)
   arguments = run.arguments(run.batches["mixed"], np.float64, KEEP)
-  # Does not divide the batch; on two devices there is one that does.
   blocked = run.jitted(*arguments, block_size=3)
   _close(blocked, run.jitted(*arguments), 1e-12, True)
   return None
 
 
 def devices(run: Runner):
-  """The rows of all devices, unequal numbers of them kept, against one device."""
+  """Two devices too, where `blocks` has not been there."""
   if not run.case.devices:
     return False
+  if run.variant or not run.case.blocks:
+    spread(run, 2)
+  if not run.variant:
+    spread(run, 4)
+  return None
+
+
+def spread(run: Runner, number: int, **options: Any) -> None:
+  """The rows of all devices, unequal numbers of them kept, against one device."""
   rows, labels, params, keep, weights = run.arguments(
     run.batches["mixed"], np.float64, KEEP
   )
   expected = run.jitted(rows, labels, params, keep, weights)
-  for number in (2,) if run.variant else (2, 4):
-    options: dict[str, Any] = {"axis_name": "batch"}
-    if run.case.blocks and number == 2:
-      options["block_size"] = 2
 
-    def split(x, number=number):
-      padded = np.pad(x, [(0, 2)] + [(0, 0)] * (x.ndim - 1))
-      return padded.reshape(number, -1, *x.shape[1:])
+  def split(x):
+    padded = np.pad(x, [(0, 2)] + [(0, 0)] * (x.ndim - 1))
+    return padded.reshape(number, -1, *x.shape[1:])
 
-    def step(rows, labels, params, keep, weights, options=options):
-      values, (by_rows, by_params) = run.traced(
-        rows, labels, params, keep, weights, **options
-      )
-      return values, (by_rows, jax.lax.psum(by_params, "batch"))
-
-    mapped = jax.pmap(
-      step,
-      "batch",
-      in_axes=(0, 0, None, 0, 0),
-      devices=jax.devices()[:number],
+  def step(rows, labels, params, keep, weights):
+    values, (by_rows, by_params) = run.traced(
+      rows, labels, params, keep, weights, axis_name="batch", **options
     )
-    data = jax.tree.map(split, (rows, labels, keep, weights))
-    values, (by_rows, by_params) = mapped(data[0], data[1], params, *data[2:])
+    return values, (by_rows, jax.lax.psum(by_params, "batch"))
 
-    def joined(x):
-      return np.asarray(x).reshape(-1, *x.shape[2:])[: len(KEEP)]
+  mapped = jax.pmap(
+    step, "batch", in_axes=(0, 0, None, 0, 0), devices=jax.devices()[:number]
+  )
+  data = jax.tree.map(split, (rows, labels, keep, weights))
+  values, (by_rows, by_params) = mapped(data[0], data[1], params, *data[2:])
 
-    _close(
-      (joined(values), (jax.tree.map(joined, by_rows), {})),
-      (expected[0], (expected[1][0], {})),
-      1e-12,
-      True,
-    )
-    for leaf, one in zip(
-      jax.tree.leaves(by_params), jax.tree.leaves(expected[1][1]), strict=True
-    ):
-      for device in range(number):
-        _close(leaf[device], one, 1e-12, True)
-  return None
+  def joined(x):
+    return np.asarray(x).reshape(-1, *x.shape[2:])[: len(KEEP)]
+
+  _close(
+    (joined(values), (jax.tree.map(joined, by_rows), {})),
+    (expected[0], (expected[1][0], {})),
+    1e-12,
+    True,
+  )
+  for leaf, one in zip(
+    jax.tree.leaves(by_params), jax.tree.leaves(expected[1][1]), strict=True
+  ):
+    for device in range(number):
+      _close(leaf[device], one, 1e-12, True)
 
 
 def float32(run: Runner):

@@ -1,0 +1,83 @@
+"""Regions of two norms at once: what is inside, and how far an attack goes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import attacks
+
+ONE, TOP, DIM = 1.5, 0.4, 12
+RANDOM = np.random.default_rng(0)
+X = RANDOM.uniform(size=(200, DIM)).astype(np.float32)
+
+
+def sizes(delta, hull: bool) -> np.ndarray:
+  """Of each row, from the definition in float64: 1 is the border."""
+  one, top = np.float64(np.float32(ONE)), np.float64(np.float32(TOP))
+  sizes = -np.sort(-np.abs(delta.astype(np.float64)), axis=1)
+  if hull:
+    whole = int(one / top)
+    rest = one / top - whole
+    return (sizes[:, :whole].sum(1) + rest * sizes[:, whole]) / one
+  beta = (one - top) / (top * (DIM - 1))
+  return (beta * sizes.sum(1) + (1 - beta) * sizes[:, 0]) / one
+
+
+@pytest.mark.parametrize("hull", [False, True])
+def test_points_are_inside_in_exact_arithmetic(hull):
+  region = attacks.combined_ball(X, epsilon_1=ONE, epsilon_inf=TOP, hull=hull)
+  far = X + RANDOM.normal(size=X.shape).astype(np.float32) * np.float32(2)
+  far[0], far[1, 0] = X[0], np.nan
+  keys = jax.random.split(jax.random.key(0), len(X))
+  project, start = jax.jit(region.project), jax.jit(region.start)
+  clean, far = jnp.asarray(X), jnp.asarray(far)
+  for points in map(np.asarray, (project(far, clean), start(keys, clean))):
+    assert sizes(points.astype(np.float64) - X, hull).max() <= 1
+    assert points.min() >= 0
+    assert points.max() <= 1
+  np.testing.assert_array_equal(project(far, clean)[0], X[0])
+  # Without a box the nearest point of what is outside is on the border.
+  free = attacks.combined_ball(
+    X, epsilon_1=ONE, epsilon_inf=TOP, hull=hull, low=-np.inf, high=np.inf
+  )
+  found = sizes(np.asarray(free.project(far, clean), np.float64) - X, hull)
+  outside = sizes(np.nan_to_num(np.asarray(far) - X), hull) > 1
+  np.testing.assert_allclose(found[outside][1:], 1, rtol=1e-4)
+  assert outside.sum() > 100
+
+
+@pytest.mark.parametrize("hull", [False, True])
+def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
+  """max <g, d> over the region: by all extreme points, d = s (1, ..., 1, 0, ...)."""
+  g = RANDOM.normal(size=(3, DIM)).astype(np.float32)
+  region = attacks.combined_ball(
+    X[:3], epsilon_1=ONE, epsilon_inf=TOP, hull=hull, low=-np.inf, high=np.inf
+  )
+
+  def logits_fn(x):
+    height = jnp.sum(x * g, axis=1)
+    return jnp.stack([50 - height, height - 50], axis=1)  # never wrong
+
+  labels, key = jnp.zeros(3, int), jax.random.key(0)
+  found = attacks.pgd(
+    logits_fn, X[:3], labels, key=key, region=region, steps=60, loss="margin"
+  )
+  largest = -np.sort(-np.abs(g.astype(np.float64)), axis=1)
+  beta = (ONE - TOP) / (TOP * (DIM - 1))
+  counts = np.arange(1, DIM + 1)
+  best = {
+    False: (ONE * largest.cumsum(1) / (1 + beta * (counts - 1))).max(1),
+    True: np.maximum(ONE * largest[:, 0], TOP * largest.sum(1)),
+  }[hull]
+  moved = np.sum(np.asarray(found.x_adv - X[:3], np.float64) * g, axis=1)
+  assert (moved <= best * (1 + 1e-6)).all()
+  np.testing.assert_allclose(moved, best, rtol=2e-2)
+  np.testing.assert_allclose(found.norm, 1, rtol=1e-3)
+
+
+def test_unusable_radii(unchecked):
+  with pytest.raises(ValueError, match=r"epsilon_1 / epsilon_inf must be in \(1, 12\)"):
+    attacks.combined_ball(X, epsilon_1=1.0, epsilon_inf=2.0)
+  with pytest.raises(TypeError, match="x must be floating"):
+    attacks.combined_ball(X.astype(int), epsilon_1=1.0, epsilon_inf=0.5)
