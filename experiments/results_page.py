@@ -21,8 +21,14 @@ page is made by `python -m experiments.results_page` from the files in `docs/res
 """
 
 
+def _title(content: dict) -> str:
+  """The experiment, and its preset where that is not the usual one."""
+  usual = content["preset"] == "cpu"
+  return content["experiment"] + ("" if usual else f"-{content['preset']}")
+
+
 def _claims(content: dict) -> str:
-  name = content["experiment"]
+  name = _title(content)
   lines = [
     f"| `{claim['id']}` | {claim['paper']} | {claim['statement']} | "
     f"{claim['value']:.3f} | {_report.interval_text(claim['interval'])} | "
@@ -47,7 +53,7 @@ def _figures(content: dict) -> str:
     for row in content["rows"]
   ]
   return (
-    f"### Figures of {content['experiment']}\n\n"
+    f"### Figures of {_title(content)}\n\n"
     "| variant | measure | mean | 95 % interval | paper |\n"
     "| --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   )
@@ -60,7 +66,7 @@ def page(results: list[dict]) -> str:
     verdicts = [claim["verdict"] for claim in content["claims"]]
     missed = [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
     lines.append(
-      f"| {content['experiment']} | {verdicts.count('reproduced')} of {len(verdicts)} "
+      f"| {_title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
       f"| {', '.join(f'`{name}`' for name in missed)} |"
     )
   overview = (

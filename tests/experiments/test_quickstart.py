@@ -138,6 +138,7 @@ def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
 def test_the_results_page_says_what_did_not_come_out():
   content = {
     "experiment": "x",
+    "preset": "cpu",
     "command": "python -m experiments.x",
     "seconds": 1.0,
     "cores": 2,
@@ -148,5 +149,8 @@ def test_the_results_page_says_what_did_not_come_out():
   }
   text = results_page.page([content])
   assert "| `c` | DML 1 | A > B |" in text
+  assert "(results/x.json)" in text
+  other = results_page.page([content | {"preset": "large"}])
+  assert "(results/x-large.json)" in other
   assert "not reproduced at this scale" in text
   assert "| A | m | 0.550 |" in text
