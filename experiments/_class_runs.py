@@ -1,12 +1,10 @@
 """What the trainings of one seed share, and what is kept of each of them."""
 
 import dataclasses
-import json
 import pathlib
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 import tqdm
 
 from experiments import (
@@ -15,7 +13,7 @@ from experiments import (
   _class_sets,
   _class_settings,
   _class_training,
-  _report,
+  _finished,
 )
 from spherejax import prototypes
 
@@ -55,30 +53,6 @@ class Finished(NamedTuple):
   curves: dict[str, list[float]]
 
 
-def _restore(path: pathlib.Path, settings: dict[str, Any]) -> Finished | None:
-  """A training that an earlier run of the same command finished."""
-  if not path.with_suffix(".json").is_file() or not path.with_suffix(".npz").is_file():
-    return None
-  kept = json.loads(path.with_suffix(".json").read_text())
-  if kept["settings"] != json.loads(json.dumps(settings)):
-    return None
-  with np.load(path.with_suffix(".npz")) as points:
-    outcome = _class_measures.Outcome(
-      kept["figures"], points["proxies"], points["prototypes"]
-    )
-  return Finished(outcome, kept["curves"])
-
-
-def _keep(path: pathlib.Path, settings: dict[str, Any], done: Finished) -> None:
-  path.parent.mkdir(parents=True, exist_ok=True)
-  outcome = done.outcome
-  np.savez(
-    path.with_suffix(".npz"), proxies=outcome.proxies, prototypes=outcome.prototypes
-  )
-  content = {"settings": settings, "figures": outcome.figures, "curves": done.curves}
-  _report.write_json(content, path.with_suffix(".json"))
-
-
 def train(
   name: str,
   shared: Ground,
@@ -90,10 +64,11 @@ def train(
   # What changes this training; the rest says which others there are.
   others = {"settings": (), "seeds": 0, "trees": ()}
   settings = dataclasses.asdict(config) | others
-  done = _restore(path, settings)
-  if done is not None:
+  kept = _finished.restore(path, settings)
+  if kept is not None:
     progress.update(config.epochs)
-    return done
+    outcome = _class_measures.Outcome(kept.figures["test"], **kept.arrays)
+    return Finished(outcome, kept.figures["curves"])
   setting = _class_settings.SETTINGS[name]
   study = shared.study
 
@@ -119,9 +94,10 @@ def train(
     report=report,
   )
   outcome = _class_measures.test(config, setting, study, shared.related, trained.state)
-  done = Finished(outcome, trained.curves)
-  _keep(path, settings, done)
-  return done
+  figures = {"test": outcome.figures, "curves": trained.curves}
+  arrays = {"proxies": outcome.proxies, "prototypes": outcome.prototypes}
+  _finished.keep(path, settings, _finished.Finished(figures, arrays))
+  return Finished(outcome, trained.curves)
 
 
 def chance(config: Any, shared: Ground) -> dict[str, dict[str, float]]:

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import math
 import pathlib
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _dl2p_methods, _dl2p_network, _dl2p_readers
+from experiments import _dl2p_methods, _dl2p_network, _dl2p_readers, _epochs
 from experiments._dl2p_methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
 from experiments._dl2p_settings import Full, Job
 from spherejax import data, training
@@ -32,23 +31,6 @@ class Trained(NamedTuple):
   points: np.ndarray
   changes: np.ndarray
   """Share of classes that each matching changed; every epoch's mean."""
-
-
-def batches_of(config: Full, images: data.Images, key: Array, per_epoch: int) -> Any:
-  """Batches from the first step asked for, an epoch's plan at a time."""
-  at = functools.partial(
-    data.shuffled_indices, key, len(images), batch_size=config.batch
-  )
-  epoch_plan = jax.jit(jax.vmap(at))
-
-  def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
-    for epoch in range(first // per_epoch, config.epochs):
-      steps = jnp.arange(per_epoch) + epoch * per_epoch
-      begin = max(first - epoch * per_epoch, 0)
-      for batch in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        yield {"image": batch["image"], "label": batch["label"]}
-
-  return batches
 
 
 def make_accuracy(config: Full, network: _dl2p_network.Network) -> Any:
@@ -134,7 +116,13 @@ def train(
     result = training.fit(
       state,
       step,
-      batches_of(config, sets.train, data_key, per_epoch),
+      _epochs.shuffled(
+        sets.train,
+        data_key,
+        batch=config.batch,
+        epochs=config.epochs,
+        per_epoch=per_epoch,
+      ),
       steps=config.epochs * per_epoch,
       evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
       evaluate_every=config.evaluate_every * per_epoch,

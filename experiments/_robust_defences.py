@@ -5,7 +5,7 @@ DIST 3.2, 6.1 and 6.2.2, of which the paper shows no results.
 
 import functools
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,18 @@ TRADES: dict[str, tuple[str, float]] = {
   "TRADES, kl, weight 6": ("kl", 6.0),
 }
 CELLS = {"cells of all": False, "cells of other classes": True}
-DEFENCES = (STANDARD, FRESH, MIXED, *TRADES, *CELLS)
+Name = Literal[
+  "standard",
+  "attacked",
+  "clean and attacked",
+  "TRADES, ce, weight 1",
+  "TRADES, ce, weight 6",
+  "TRADES, kl, weight 1",
+  "TRADES, kl, weight 6",
+  "cells of all",
+  "cells of other classes",
+]
+DEFENCES: tuple[Name, ...] = get_args(Name)
 RADII = (0.0, 0.1, 0.25, 0.5)
 ALPHA = 0.001
 DEGREES = (-30, 0, 30)

@@ -60,6 +60,21 @@ INPUTS = {
   "nearest mean, linf": (0.2136, 0.1171),
 }
 CLASSES = 10
+SETS = {"cifar10": "CIFAR-10", "svhn_cropped": "SVHN"}
+
+
+def inputs(images: str, measure: str) -> float:
+  """Table 5.3; beside the digits CIFAR-10's column."""
+  column = list(SETS).index(images) if images in SETS else 0
+  return INPUTS[measure][column]
+
+
+def trained(images: str, number: int, measure: str) -> float | None:
+  """Tables 5.1, 5.2, 5.4 and 5.5: of the network of a number; None beside digits."""
+  if images not in SETS or measure not in TRAINED[SETS[images]]:
+    return None
+  printed = TRAINED[SETS[images]][measure]
+  return printed[number] if number < len(printed) else None
 
 
 def rows_and_claims() -> tuple[list[Any], list[Any]]:

@@ -30,12 +30,13 @@ from experiments import (
   _cli,
   _collage,
   _collage_sets,
+  _finished,
   _pooled_network,
   _poolings,
   _report,
   _threads,
 )
-from spherejax import data, models, plotting, training
+from spherejax import data, plotting, training
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
 
@@ -148,11 +149,16 @@ def plan(config: Config) -> list[Trained]:
   return trained
 
 
-class Outcome(NamedTuple):
-  """What became of one training: its figures, and the test collages as it sees them."""
+def kept_path(each: Trained, seed: int, output: pathlib.Path) -> pathlib.Path:
+  """Where the outcome of a program is kept."""
+  what = [each.settings.loss, each.settings.pooling, "alone" if each.alone else "on"]
+  return output / "kept" / "-".join([*what, str(seed)])
 
-  figures: dict[str, float]
-  result: models.HeadResult
+
+def kept_settings(each: Trained) -> dict[str, Any]:
+  """What changes a program's outcome; the rest says which others there are."""
+  others = {"seeds": 0, "losses": (), "poolings": ()}
+  return dataclasses.asdict(each.settings) | others
 
 
 def outcomes(
@@ -161,8 +167,17 @@ def outcomes(
   parts: dict[str, _collage_sets.Part],
   begun: training.TrainState | None,
   progress: tqdm.tqdm,
-) -> dict[str, Outcome]:
-  """Trains the variants of one program and looks at unseen sub-classes."""
+  output: pathlib.Path,
+) -> _finished.Finished:
+  """Trains the variants of one program and looks at unseen sub-classes.
+
+  Figures of each variant, and its weights on the collages that are drawn.
+  """
+  path, settings = kept_path(each, seed, output), kept_settings(each)
+  done = _finished.restore(path, settings)
+  if done is not None:
+    progress.update(1 + len(each.variants) * (each.settings.parts - 1))
+    return done
   train, test = (
     parts[name].alone if each.alone else parts[name].collages
     for name in ("train", "test")
@@ -170,17 +185,19 @@ def outcomes(
   runs = _pooled_network.train(
     each.settings, seed, each.variants, train, progress, pretrained=begun
   )
-  found = {}
+  figures, weights = {}, {}
   for name, trained in runs.items():
     mass = each.variants[name].mass
     result = _pooled_network.embed(trained.state, test, each.settings, mass=mass)
-    figures = _collage.measure(result.embeddings, test.labels)
+    figures[name] = _collage.measure(result.embeddings, test.labels)
     if result.weights is not None:
-      figures["weight on the labelled image"] = _collage.foreground_weight(
+      figures[name]["weight on the labelled image"] = _collage.foreground_weight(
         result.weights, parts["test"].foreground
       )
-    found[name] = Outcome(figures, result)
-  return found
+      weights[name] = np.asarray(result.weights)[drawn_rows(test)]
+  done = _finished.Finished(figures, weights)
+  _finished.keep(path, settings, done)
+  return done
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
@@ -196,20 +213,26 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for seed in range(config.seed, config.seed + config.seeds):
       parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
       singles = _collage_sets.training_images(source, config.per_class)
+      missing = [
+        each
+        for each in trainings
+        if _finished.restore(kept_path(each, seed, output), kept_settings(each)) is None
+      ]
+      # What all of them begin with is trained again unless none is left to train.
       begun = _pooled_network.pretrain(
-        config, config.pretraining, seed, singles, progress
+        config, config.pretraining * bool(missing), seed, singles, progress
       )
       of_seed = functools.partial(
-        outcomes, seed=seed, parts=parts, begun=begun, progress=progress
+        outcomes, seed=seed, parts=parts, begun=begun, progress=progress, output=output
       )
       last = {}
       with _threads.pool() as pool:
         results = list(pool.map(of_seed, trainings))
-      for found in results:
-        for name, outcome in found.items():
-          for metric, value in outcome.figures.items():
+      for done in results:
+        for name, measured in done.figures.items():
+          for metric, value in measured.items():
             figures[name, metric].append(value)
-        last |= {name: outcome.result for name, outcome in found.items()}
+        last |= done.arrays
   rows = [
     _report.row(name, metric, values) for (name, metric), values in figures.items()
   ]
@@ -272,12 +295,17 @@ def claims(figures: dict[tuple[str, str], list[float]], config: Config) -> list[
   return found
 
 
-def draw(last: dict[str, Any], test: data.Images, output: pathlib.Path) -> list[str]:
+def drawn_rows(test: data.Images) -> np.ndarray:
+  """The first collage of each of eight classes."""
+  return np.array([np.argmax(test.labels == label) for label in range(8)])
+
+
+def draw(
+  last: dict[str, np.ndarray], test: data.Images, output: pathlib.Path
+) -> list[str]:
   """Weights of the last seed on the first collage of each of eight classes."""
-  rows = np.array([np.argmax(test.labels == label) for label in range(8)])
-  weights = {
-    name: result.weights[rows] for name, result in last.items() if "GSP" in name
-  }
+  rows = drawn_rows(test)
+  weights = {name: values for name, values in last.items() if "GSP" in name}
   names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
   figure = plotting.weight_maps(np.asarray(test.images)[rows], weights, names=names)
   return [plotting.save(figure, output / "weights.png").name]

@@ -22,10 +22,12 @@ from typing import Any, Literal
 import jax
 import numpy as np
 import tqdm
+from flax import traverse_util
 
 from experiments import (
   _cli,
   _collage_sets,
+  _finished,
   _pooled_network,
   _report,
   _screening,
@@ -97,7 +99,9 @@ PRESETS = {
 }
 
 
-def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
+def frozen_maps(
+  config: Config, output: pathlib.Path
+) -> tuple[_screening.Maps, _screening.Maps]:
   """Maps of training and validation collages from a network trained with GAP."""
   source = _collage_sets.load("omniglot", config.image_size, config.percent)
   key = jax.random.key(config.seed)
@@ -105,18 +109,8 @@ def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
   train, validation = parts["train"].collages, parts["validation"].collages
   chosen = np.random.default_rng(config.seed).permutation(len(validation))
   validation = validation[np.sort(chosen[: config.validation])]
-  average = {"GAP": _pooled_network.AVERAGE}
-  total = config.parts * (1 + bool(config.pretraining))
-  with tqdm.tqdm(total=total, desc="network", file=sys.stderr) as progress:
-    singles = _collage_sets.training_images(source, config.per_class)
-    begun = _pooled_network.pretrain(
-      config, config.pretraining, config.seed, singles, progress
-    )
-    run = _pooled_network.train(
-      config, config.seed, average, train, progress, pretrained=begun
-    )["GAP"]
+  params = frozen_network(config, source, train, output)
   backbone = _pooled_network.backbone(config)
-  params = run.state.params["network"]["backbone"]
 
   @jax.jit
   def features(pixels):
@@ -128,6 +122,35 @@ def frozen_maps(config: Config) -> tuple[_screening.Maps, _screening.Maps]:
     return _screening.make_maps(found, images.labels, per_class)
 
   return maps(train, config.per_class), maps(validation, 1)
+
+
+def frozen_network(
+  config: Config, source: _collage_sets.Source, train: data.Images, output: pathlib.Path
+) -> Any:
+  """Parameters of a backbone trained with GAP, or what was kept of it."""
+  path = output / "kept" / "network"
+  # What changes the network; the rest is of the heads.
+  settings = {
+    field.name: getattr(config, field.name)
+    for field in dataclasses.fields(_pooled_network.Settings)
+  } | {name: getattr(config, name) for name in ("percent", "most", "pretraining")}
+  done = _finished.restore(path, settings)
+  if done is not None:
+    return traverse_util.unflatten_dict(done.arrays, sep="/")
+  average = {"GAP": _pooled_network.AVERAGE}
+  total = config.parts * (1 + bool(config.pretraining))
+  with tqdm.tqdm(total=total, desc="network", file=sys.stderr) as progress:
+    singles = _collage_sets.training_images(source, config.per_class)
+    begun = _pooled_network.pretrain(
+      config, config.pretraining, config.seed, singles, progress
+    )
+    run = _pooled_network.train(
+      config, config.seed, average, train, progress, pretrained=begun
+    )["GAP"]
+  params = jax.tree.map(np.asarray, run.state.params["network"]["backbone"])
+  arrays: Any = traverse_util.flatten_dict(params, sep="/")
+  _finished.keep(path, settings, _finished.Finished({}, arrays))
+  return params
 
 
 def cells_of(config: Config) -> dict[int, list[Cell]]:
@@ -144,7 +167,9 @@ def cells_of(config: Config) -> dict[int, list[Cell]]:
   return {number: list(dict.fromkeys(found)) for number, found in cells.items()}
 
 
-def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
+def train(
+  config: Config, loss: str, maps, validation, output: pathlib.Path
+) -> tuple[dict, dict]:
   """MAP@R [seeds] of each cell, and how far pooled vectors were from the average.
 
   A cell is prototypes, mass, inverse temperature and weight.
@@ -158,16 +183,18 @@ def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
       zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
     )
     init, step, evaluate = _screening.functions(settings, maps, validation)
-    result = training.sweep(
-      jax.random.key(config.seed),
-      init,
-      step,
-      evaluate,
-      columns,
-      seeds=config.seeds,
-      steps=config.head_steps,
-      evaluate_every=config.head_steps // 2,
-    )
+    with training.Checkpoints(output / "kept" / f"{loss}-{number}") as checkpoints:
+      result = training.sweep(
+        jax.random.key(config.seed),
+        init,
+        step,
+        evaluate,
+        columns,
+        seeds=config.seeds,
+        steps=config.head_steps,
+        evaluate_every=config.head_steps // 2,
+        checkpoints=checkpoints,
+      )
     for cell, values, gaps in zip(
       cells, result.scores, result.curves["distance to the average"], strict=True
     ):
@@ -179,10 +206,10 @@ def train(config: Config, loss: str, maps, validation) -> tuple[dict, dict]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all cells; returns figures and claims."""
   start = time.perf_counter()
-  maps, validation = frozen_maps(config)
+  maps, validation = frozen_maps(config, output)
   rows, made, pictures = [], [design_claim()], []
   for loss in config.losses:
-    scores, apart = train(config, loss, maps, validation)
+    scores, apart = train(config, loss, maps, validation, output)
     effects = _screening_design.screened(scores) if config.screen else {}
     rows += table(loss, effects, scores)
     made += claims(config, loss, effects, scores, apart)

@@ -12,6 +12,7 @@ from experiments import (
   _digits,
   _robust_defences,
   _robust_networks,
+  _robust_photographs,
   _robust_proposals,
   _robust_structure,
   _robust_tables,
@@ -157,6 +158,25 @@ def test_defences_within_cells_noise_and_rotation():
   assert certified[0] > 0.2
   _, claims = _robust_defences.within_classes(config, *points, 10)
   assert claims[-1]["verdict"] == "reproduced"
+
+
+@pytest.mark.data
+def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(tfds_dir, tmp_path):
+  small = {"network": "ResNet18", "width": 2, "epochs": 1, "batch": 24, "percent": 1}
+  config = dataclasses.replace(
+    robust_features.PRESETS["cifar10"],
+    photographs=_robust_photographs.Photographs(**small),
+    attack_steps=1,
+    judge_steps=2,
+    l2=(0.25,),
+    linf=(),
+  )
+  result = robust_features.run(config, tmp_path, "cifar10")
+  figures = {(row["name"], row["metric"]): row for row in result["rows"]}
+  for name in ("standard", "l2 0.25"):
+    assert figures[name, "R2"]["paper"] in (0.8709, 0.6993)
+    assert figures[name, "accuracy under attack"]["mean"] <= 1
+  assert figures["images", "R2"]["paper"] == 0.0550
 
 
 def test_rotated_digits():
