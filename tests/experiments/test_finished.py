@@ -1,0 +1,35 @@
+"""What a stopped run finds when it is started again."""
+
+import numpy as np
+import pytest
+
+from experiments import _finished
+
+
+def test_what_was_kept_comes_back_for_the_same_settings_only(tmp_path):
+  path, settings = tmp_path / "kept" / "a-0", {"steps": 3, "sizes": (1, 2)}
+  assert _finished.restore(path, settings) is None
+  arrays = {"C2, GSP": np.arange(3.0), "a/b": np.zeros((0, 2), np.int32)}
+  done = _finished.Finished({"MAP@R": 0.5, "curve": [1.0, 2.0]}, arrays)
+  _finished.keep(path, settings, done)
+  found = _finished.restore(path, settings)
+  assert found is not None
+  assert found.figures == done.figures
+  assert set(found.arrays) == set(arrays)
+  for name, array in arrays.items():
+    np.testing.assert_array_equal(found.arrays[name], array)
+  assert _finished.restore(path, settings | {"steps": 4}) is None
+
+
+def test_arrays_without_their_other_half_do_not_count(tmp_path, monkeypatch):
+  path = tmp_path / "a"
+  _finished.keep(path, {"steps": 1}, _finished.Finished({"x": 1}, {}))
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(_finished._report, "write_json", killed)
+  with pytest.raises(KeyboardInterrupt):
+    _finished.keep(path, {"steps": 2}, _finished.Finished({"x": 2}, {}))
+  assert _finished.restore(path, {"steps": 1}) is None
+  assert _finished.restore(path, {"steps": 2}) is None
