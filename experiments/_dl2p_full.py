@@ -5,7 +5,6 @@ own checkpoints, so the same command goes on where a run was stopped.
 """
 
 import functools
-import hashlib
 import math
 import pathlib
 from typing import Any, NamedTuple
@@ -15,7 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _dl2p_methods, _dl2p_network, _dl2p_readers, _epochs
+from experiments import (
+  _dl2p_methods,
+  _dl2p_network,
+  _dl2p_readers,
+  _epochs,
+  _finished,
+)
 from experiments._dl2p_methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
 from experiments._dl2p_settings import Full, Job
 from spherejax import data, training
@@ -171,7 +176,7 @@ def run_job(
   found = []
   for weight in weights if job.method == "PSC*" else (None,):
     one = job._replace(uniformity=weight)
-    name = f"{digest((config, one, seed))}"
+    name = _finished.digest((config, one, seed))
     found.append(train(config, one, sets, points, key, output / "trainings" / name))
   if len(found) > 1 and np.isnan(found[0].validation):
     raise ValueError(
@@ -179,11 +184,6 @@ def run_job(
       "set validation above 0 or give one weight"
     )
   return max(found, key=lambda one: one.validation) if len(found) > 1 else found[0]
-
-
-def digest(settings: Any) -> str:
-  """A short name for settings: a run with others has another folder."""
-  return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
 def read_sets(config: Full, job: Job) -> _dl2p_readers.Sets:

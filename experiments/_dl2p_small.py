@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _dl2p_full, _dl2p_methods, _dl2p_sets, _dl2p_sweep
+from experiments import _dl2p_methods, _dl2p_sets, _dl2p_sweep, _finished
 from experiments._dl2p_methods import RECIPES
 from experiments._dl2p_sweep import Cell, Study, Training
 
@@ -108,7 +108,7 @@ def conduct(
   settings += (config.imbalance,)
 
   def train(own: Sequence[Cell], sets: dict[tuple[str, int], Any]) -> Study:
-    folder = output / "checkpoints" / _dl2p_full.digest((settings, name, own))
+    folder = output / "checkpoints" / _finished.digest((settings, name, own))
     runs = _dl2p_sweep.train(
       setting, task, own, sets, key=train_key, seeds=seeds, folder=folder
     )

@@ -1,5 +1,6 @@
 """What an earlier run of the same command finished, so that a stopped one goes on."""
 
+import hashlib
 import json
 import pathlib
 from collections.abc import Mapping
@@ -8,6 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import _report
+
+
+def digest(settings: Any) -> str:
+  """A short name for settings: a run with others has another folder."""
+  return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
 class Finished(NamedTuple):

@@ -5,6 +5,7 @@ DIST 3.2, 6.1 and 6.2.2, of which the paper shows no results.
 
 import functools
 import math
+import pathlib
 from typing import Any, Literal, get_args
 
 import jax
@@ -102,12 +103,12 @@ def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
 
 
 def side_by_side(
-  config, train: Points, test: Points, classes: int
+  config, train: Points, test: Points, classes: int, folder: pathlib.Path
 ) -> tuple[list[Any], list[Any]]:
   """Accuracy of each defence under the ensemble, and within cells."""
   trained, accuracy = [], []
   defences = _defences(config, train)
-  for defence, budget in defences.values():
+  for name, (defence, budget) in defences.items():
     result = _robust_networks.train(
       config,
       defence,
@@ -115,6 +116,7 @@ def side_by_side(
       lambda key, hyper: train,
       test,
       classes=classes,
+      folder=folder / name.replace(", ", "-").replace(" ", "-"),
     )
     trained.append(result.state.params)
     accuracy.append(result.scores[0, :, -1])
@@ -201,7 +203,7 @@ def _defence_claims(names: list[str], figures: dict[str, np.ndarray], budgets):
 
 
 def noisy(
-  config, train: Points, test: Points, classes: int
+  config, train: Points, test: Points, classes: int, folder: pathlib.Path
 ) -> tuple[list[Any], list[Any]]:
   """Does training under noise let votes under noise certify more?"""
 
@@ -221,6 +223,7 @@ def noisy(
     lambda key, hyper: train,
     test,
     classes=classes,
+    folder=folder / "noise",
   )
 
   def votes(test, params):
@@ -259,7 +262,7 @@ def noisy(
 
 
 def combined(
-  config, train: Points, test: Points, classes: int
+  config, train: Points, test: Points, classes: int, folder: pathlib.Path
 ) -> tuple[list[Any], list[Any]]:
   """Does training in the combined ball help in every norm?
 
@@ -294,6 +297,7 @@ def combined(
       lambda key, hyper: train,
       test,
       classes=classes,
+      folder=folder / name.replace(" ", "-"),
     )
     found = {"accuracy": result.scores[0, :, -1]}
     for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last)):
@@ -332,7 +336,7 @@ def rotated(points: Points) -> tuple[Points, np.ndarray]:
 
 
 def within_classes(
-  config, train: Points, test: Points, classes: int
+  config, train: Points, test: Points, classes: int, folder: pathlib.Path
 ) -> tuple[list[Any], list[Any]]:
   """Do deviations from the class's mean tell the angle to other classes?"""
   own, angle = rotated(train)
@@ -352,6 +356,7 @@ def within_classes(
     lambda key, hyper: own,
     tested,
     classes=classes,
+    folder=folder / "rotation",
   )
   built = _robust_networks.network(config, defence, classes)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments import _finished
 from experiments._digits import Points
 from spherejax import attacks, distances, losses, training
 
@@ -145,8 +147,12 @@ def train(
   tested: Points,
   *,
   classes: int,
+  folder: pathlib.Path,
 ) -> training.SweepResult:
-  """All cells and seeds at once; `points` draws the training set of a run."""
+  """All cells and seeds at once; `points` draws the training set of a run.
+
+  What was trained under a path of `folder` with the same settings is read from there.
+  """
 
   def init(key, hyper):
     # All cells of a seed begin alike.
@@ -160,17 +166,20 @@ def train(
     found = scorer(settings, defence, classes, state.params)(tested.x)
     return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
 
-  return training.sweep(
-    jax.random.key(settings.seed),
-    init,
-    functools.partial(_step, settings, defence, classes),
-    evaluate,
-    columns,
-    seeds=range(settings.seed, settings.seed + settings.seeds),
-    steps=settings.steps,
-    evaluate_every=settings.steps,
-    progress=False,
-  )
+  kept = folder.with_name(f"{folder.name}-{_finished.digest(settings)}")
+  with training.Checkpoints(kept) as checkpoints:
+    return training.sweep(
+      jax.random.key(settings.seed),
+      init,
+      functools.partial(_step, settings, defence, classes),
+      evaluate,
+      columns,
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=settings.steps,
+      evaluate_every=settings.steps,
+      checkpoints=checkpoints,
+      progress=False,
+    )
 
 
 def _step(settings, defence, classes, state: State, key: Array, hyper):

@@ -17,7 +17,7 @@ import optax
 import tqdm
 from jax import Array
 
-from experiments import _epochs, _pooled_network, _robust_structure
+from experiments import _epochs, _finished, _pooled_network, _robust_structure
 from experiments._digits import Points
 from spherejax import attacks, data, losses, models, training
 
@@ -237,6 +237,7 @@ def trained(
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
   network = Network(config.photographs, classes)
+  own_name = _finished.digest(config)
   budgets = [("l2", 0.0), *(("l2", x) for x in config.l2)]
   budgets += [("linf", x) for x in config.linf]
   figures: dict[str, dict[str, list[float]]] = {}
@@ -252,7 +253,7 @@ def trained(
         norm=norm,
         budget=budget,
         seed=seed,
-        folder=output / "checkpoints" / f"{name.replace(' ', '-')}-{seed}",
+        folder=output / "kept" / f"{name.replace(' ', '-')}-{seed}-{own_name}",
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}

@@ -1,6 +1,7 @@
 """What DIST 5.4 and 6.2 propose: known inputs, losses near proxies, other weights."""
 
 import functools
+import pathlib
 from typing import Any
 
 import jax
@@ -78,7 +79,9 @@ def _gaussian_figures(config, defence, state) -> dict[str, Array]:
   }
 
 
-def known_discriminality(config, progress: tqdm.tqdm) -> tuple[list[Any], list[Any]]:
+def known_discriminality(
+  config, progress: tqdm.tqdm, folder: pathlib.Path
+) -> tuple[list[Any], list[Any]]:
   """Does training under attack cost less where the inputs are far apart?
 
   DIST 5.4.
@@ -96,7 +99,13 @@ def known_discriminality(config, progress: tqdm.tqdm) -> tuple[list[Any], list[A
     }
     drawn = points(jax.random.key(config.seed), {"radius": 1.0})
     result = _robust_networks.train(
-      config, defence, columns, points, drawn, classes=GAUSSIAN_CLASSES
+      config,
+      defence,
+      columns,
+      points,
+      drawn,
+      classes=GAUSSIAN_CLASSES,
+      folder=folder / f"gaussian-{dim}",
     )
     figures = functools.partial(_gaussian_figures, config, defence)
     found = _robust_networks.over_models(figures)(result.state)
@@ -179,7 +188,7 @@ def _near_proxy(config, name):
 
 
 def near_proxies(
-  config, train, test, classes: int, progress: tqdm.tqdm
+  config, train, test, classes: int, progress: tqdm.tqdm, folder: pathlib.Path
 ) -> tuple[list[Any], list[Any]]:
   """Which losses hold attacked images within half the angle of their proxy?
 
@@ -200,6 +209,7 @@ def near_proxies(
       lambda key, hyper: train,
       test,
       classes=classes,
+      folder=folder / f"proposal-{name.replace(' ', '-')}",
     )
     params = result.state.params
     found = _robust_structure.of_models(config, defence, params, train, classes=classes)

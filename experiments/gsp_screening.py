@@ -183,7 +183,8 @@ def train(
       zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
     )
     init, step, evaluate = _screening.functions(settings, maps, validation)
-    with training.Checkpoints(output / "kept" / f"{loss}-{number}") as checkpoints:
+    folder = output / "kept" / f"{loss}-{number}-{_finished.digest(config)}"
+    with training.Checkpoints(folder) as checkpoints:
       result = training.sweep(
         jax.random.key(config.seed),
         init,

@@ -147,7 +147,9 @@ Figures = dict[str, dict[str, np.ndarray]]
 """For each network (standard, l2 0.3, ...) and measure a figure for each seed."""
 
 
-def trained(config: Config, train, test, progress: tqdm.tqdm) -> Figures:
+def trained(
+  config: Config, train, test, progress: tqdm.tqdm, folder: pathlib.Path
+) -> Figures:
   """Networks of all budgets, and what their features look like."""
   figures: Figures = {}
   standard = None
@@ -162,6 +164,7 @@ def trained(config: Config, train, test, progress: tqdm.tqdm) -> Figures:
       functools.partial(_same, train),
       test,
       classes=CLASSES,
+      folder=folder / norm,
     )
     params = result.state.params
     found = _robust_structure.of_models(config, defence, params, train, classes=CLASSES)
@@ -303,17 +306,17 @@ def figure_rows(config: Config, figures: Figures) -> list[Any]:
 
 
 def of_digits(
-  config: Config, train, test, progress: tqdm.tqdm
+  config: Config, train, test, progress: tqdm.tqdm, folder: pathlib.Path
 ) -> list[tuple[list[Any], list[Any]]]:
   """What is measured on digits alone."""
   parts = [
     _robust_proposals.reweighting(train, test, CLASSES),
-    _robust_proposals.known_discriminality(config, progress),
-    _robust_proposals.near_proxies(config, train, test, CLASSES, progress),
+    _robust_proposals.known_discriminality(config, progress, folder),
+    _robust_proposals.near_proxies(config, train, test, CLASSES, progress, folder),
   ]
   for study in config.studies:
     progress.set_postfix(study=study)
-    parts.append(STUDIES[study](config, train, test, CLASSES))
+    parts.append(STUDIES[study](config, train, test, CLASSES, folder))
     progress.update()
   return parts
 
@@ -328,8 +331,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     if config.images == "digits":
       train, test = _digits.load(config.train_images, config.test_images)
-      figures = trained(config, train, test, progress)
-      parts += of_digits(config, train, test, progress)
+      folder = output / "kept"
+      figures = trained(config, train, test, progress, folder)
+      parts += of_digits(config, train, test, progress, folder)
     else:
       figures, train, test = _robust_photographs.trained(config, output, progress)
   rows, claims = inputs(config.images, train, test)

@@ -39,13 +39,15 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
     assert (tmp_path / name).stat().st_size > 0
 
 
-def test_attacked_images_in_the_cap_of_their_proxy_are_right():
+def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], proposals=(_robust_proposals.CAP,)
   )
   points = _digits.load(config.train_images, config.test_images)
   with tqdm.tqdm(disable=True) as progress:
-    rows, claims = _robust_proposals.near_proxies(config, *points, 10, progress)
+    rows, claims = _robust_proposals.near_proxies(
+      config, *points, 10, progress, tmp_path
+    )
   figures = {row["metric"]: row["mean"] for row in rows}
   assert figures["in the cap, but wrong or beyond"] == 0
   assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
@@ -137,7 +139,7 @@ def test_all_models_at_once_are_each_alone():
   np.testing.assert_array_equal(found, 2 * np.arange(6.0).reshape(2, 3) ** 2)
 
 
-def test_defences_within_cells_noise_and_rotation():
+def test_defences_within_cells_noise_and_rotation(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"],
     steps=60,
@@ -145,18 +147,18 @@ def test_defences_within_cells_noise_and_rotation():
     defences=("cells of all",),
   )
   points = _digits.load(config.train_images, config.test_images)
-  rows, claims = _robust_defences.side_by_side(config, *points, 10)
+  rows, claims = _robust_defences.side_by_side(config, *points, 10, tmp_path)
   figures = {row["metric"]: row["mean"] for row in rows}
   assert figures["accuracy"] > 0.25
   under = [figures[f"under the ensemble at l2 {x}"] for x in ("0.3", "0.6")]
   assert figures["accuracy"] >= under[0] >= under[1]
   assert figures["of training images within cells"] > 0
   assert claims == []  # they compare defences
-  rows, _ = _robust_defences.noisy(config, *points, 10)
+  rows, _ = _robust_defences.noisy(config, *points, 10, tmp_path)
   certified = [row["mean"] for row in rows]
   assert certified[:4] == sorted(certified[:4], reverse=True)
   assert certified[0] > 0.2
-  _, claims = _robust_defences.within_classes(config, *points, 10)
+  _, claims = _robust_defences.within_classes(config, *points, 10, tmp_path)
   assert claims[-1]["verdict"] == "reproduced"
 
 
