@@ -202,7 +202,7 @@ def report(
   console = rich.console.Console()
   console.print(table, width=max(console.width, 112))
   for peer in missing:
-    console.print(f"skipped: {peer} is not installed (extra `bench`)")
+    console.print(f"skipped: {peer} is not installed")
   save(name, rows, missing, options)
 
 
