@@ -3,9 +3,10 @@
 256 images: digits with a trained network of dense layers, and the size of CIFAR with a
 small convolutional one. The floor is the model's own gradient, as often as the attack
 needs it; "torch floor" the same in torch, whose convolutions are faster on a CPU, so
-that each library has its overhead over its own model beside its time. foolbox comes with the
-extra `bench`; torchattacks does not, because what it requires contradicts newer
-libraries: `pip install --no-deps torchattacks` installs what is compared.
+that each library has its overhead over its own model beside its time.
+
+foolbox comes with the extra `bench`. torchattacks does not, because what it requires
+contradicts newer libraries: `pip install --no-deps torchattacks` after that extra.
 
     python -m benchmarks.attacks                  # tens of minutes on 2 cores
     python -m benchmarks.attacks --only digits    # without the convolutions
