@@ -332,6 +332,7 @@ def draw(config: Config, loss: str, scores, output: pathlib.Path) -> list[str]:
       row_label="prototypes",
       column_label="inverse temperature",
       value_label=f"MAP@R, {loss}, validation classes",
+      number_format=".4f",
     )
   }
   if config.masses:
