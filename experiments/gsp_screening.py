@@ -4,7 +4,7 @@ A two-level design over the number of prototypes, the mass, the inverse temperat
 the weight of zero-shot prediction, the curve over the mass, and the grid of prototypes
 and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on frozen
 maps of collages of glyphs. MAP@R is of validation collages, whose classes training
-does not see. All runs with as many prototypes are one vmapped program.
+does not see. Five cells with as many prototypes, with all seeds, are one vmapped program.
 
     python -m experiments.gsp_screening                  # preset cpu
     python -m experiments.gsp_screening --preset smoke   # seconds
@@ -52,8 +52,10 @@ class Config(_pooled_network.Settings):
   """Validation collages."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train heads with."""
-  seeds: int = 5
+  seeds: int = 3
   """Runs of each cell."""
+  at_once: int = 5
+  """Cells that are one program: memory is in proportion."""
   pretraining: int = 2000
   """Steps in which the frozen network first learns to tell the sub-classes of single
   training images apart; 0 begins with random weights."""
@@ -175,7 +177,12 @@ def train(
   A cell is prototypes, mass, inverse temperature and weight.
   """
   scores, apart = {}, {}
-  for number, cells in cells_of(config).items():
+  programs = [
+    (number, cells[first : first + config.at_once])
+    for number, cells in cells_of(config).items()
+    for first in range(0, len(cells), config.at_once)
+  ]
+  for part, (number, cells) in enumerate(programs):
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
@@ -183,7 +190,7 @@ def train(
       zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
     )
     init, step, evaluate = _screening.functions(settings, maps, validation)
-    folder = output / "kept" / f"{loss}-{number}-{_finished.digest(config)}"
+    folder = output / "kept" / f"{loss}-{part}-{_finished.digest(config)}"
     with training.Checkpoints(folder) as checkpoints:
       result = training.sweep(
         jax.random.key(config.seed),
