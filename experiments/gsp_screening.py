@@ -4,7 +4,7 @@ A two-level design over the number of prototypes, the mass, the inverse temperat
 the weight of zero-shot prediction, the curve over the mass, and the grid of prototypes
 and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on frozen
 maps of collages of glyphs. MAP@R is of validation collages, whose classes training
-does not see. A few cells with as many prototypes are one vmapped program with all seeds.
+does not see. All seeds of a few cells are one vmapped program.
 
     python -m experiments.gsp_screening                  # preset cpu
     python -m experiments.gsp_screening --preset smoke   # seconds
