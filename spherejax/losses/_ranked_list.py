@@ -71,8 +71,8 @@ def ranked_list(
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> spherejax.losses.ranked_list(x, jnp.array([0, 0, 1]))
-    Array([0.45989317, 0.59087896, 0.27488095], dtype=float32)
+    >>> spherejax.losses.ranked_list(x, jnp.array([0, 0, 1])).round(4)
+    Array([0.4599, 0.5909, 0.2749], dtype=float32)
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   numbers = boundary, margin, positive_temperature, negative_temperature, balance
