@@ -158,9 +158,8 @@ def _inner(call: Callable, inputs: tuple) -> int:
 def print_peak_memory() -> None:
   """The last line that `peak_memory` reads."""
   status = pathlib.Path("/proc/self/status")
-  if (
-    status.exists()
-  ):  # of this program alone: a child begins with its parent's ru_maxrss
+  # Of this program alone, while ru_maxrss begins with the parent's.
+  if status.exists():
     found = re.search(r"VmHWM:\s*(\d+) kB", status.read_text())
     assert found is not None
     print(int(found[1]) * 1024)

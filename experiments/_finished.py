@@ -26,7 +26,7 @@ class Finished(NamedTuple):
 
 def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   """What was kept under a path, if it was made with the same settings."""
-  if not path.with_suffix(".json").is_file():
+  if not path.with_suffix(".json").is_file() or not path.with_suffix(".npz").is_file():
     return None
   kept = json.loads(path.with_suffix(".json").read_text())
   if kept["settings"] != json.loads(json.dumps(settings)):

@@ -42,6 +42,18 @@ ALPHA = 0.001
 DEGREES = (-30, 0, 30)
 
 
+def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
+  """The nearest training images of each, of other classes alone if asked for."""
+  itself = jnp.arange(len(train.y))
+  return distances.k_nearest(
+    train.x,
+    train.x,
+    k=min(config.neighbours, len(itself) - 1),
+    exclude=itself,
+    apart=(train.y, train.y) if others else None,
+  )
+
+
 def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
   """How each network is trained, and within which budget."""
 
@@ -56,14 +68,7 @@ def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
     )
 
   def within_cells(others: bool):
-    itself = jnp.arange(len(train.y))
-    nearest = distances.k_nearest(
-      train.x,
-      train.x,
-      k=min(config.neighbours, len(itself) - 1),
-      exclude=itself,
-      apart=(train.y, train.y) if others else None,
-    )
+    nearest = _neighbours(config, train, others=others)
 
     def attack(scores, points, rows, key, epsilon):
       return voronoi.voronoi_pgd(
@@ -124,9 +129,7 @@ def side_by_side(
   plain = next(iter(defences.values()))[0]
   score = functools.partial(_robust_networks.scorer, config, plain, classes)
   key = jax.random.key(config.seed)
-  nearest = distances.k_nearest(
-    train.x, train.x, k=config.neighbours, exclude=jnp.arange(len(train.y))
-  )
+  nearest = _neighbours(config, train, others=False)
 
   def within_ball(test, epsilon, params):
     found = attacks.ensemble(

@@ -237,7 +237,7 @@ def trained(
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
   network = Network(config.photographs, classes)
-  own_name = _finished.digest(config)
+  made_with = _finished.digest(config)
   budgets = [("l2", 0.0), *(("l2", x) for x in config.l2)]
   budgets += [("linf", x) for x in config.linf]
   figures: dict[str, dict[str, list[float]]] = {}
@@ -253,7 +253,7 @@ def trained(
         norm=norm,
         budget=budget,
         seed=seed,
-        folder=output / "kept" / f"{name.replace(' ', '-')}-{seed}-{own_name}",
+        folder=output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}",
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}

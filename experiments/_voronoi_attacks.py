@@ -191,13 +191,10 @@ def random_network(
 
   y = jnp.argmax(scores(x), axis=1)
   fixed: dict[str, Any] = {"epsilon": 0.1, "norm": "linf", "steps": steps}
-  loss = {
-    name: float(jnp.mean(jax.jit(functools.partial(attack, **fixed))(scores_x).loss))
-    for name, attack, scores_x in (
-      ("PGD", lambda xy, **f: attacks.pgd(scores, *xy, key=keys[3], **f), (x, y)),
-      ("APGD", lambda xy, **f: attacks.apgd(scores, *xy, key=keys[3], **f), (x, y)),
-    )
-  }
+  loss = {}
+  for name, attack in (("PGD", attacks.pgd), ("APGD", attacks.apgd)):
+    run = jax.jit(functools.partial(attack, scores, key=keys[3], **fixed))
+    loss[name] = float(jnp.mean(run(x, y).loss))
   rows = [
     _report.row("random network, l-infinity 0.1", f"mean loss of {name}", [value])
     for name, value in loss.items()

@@ -284,6 +284,8 @@ def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
   """The first rows [runs, ...] of what lies on the devices."""
   if len(devices) == 1:
     return tree
+  # Devices that wait for each other inside of a collective for long end the process.
+  tree = jax.block_until_ready(tree)
   return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], tree)
 
 
