@@ -27,6 +27,7 @@ import tqdm
 from experiments import (
   _cli,
   _digits,
+  _finished,
   _report,
   _voronoi_attacks,
   _voronoi_digits,
@@ -98,6 +99,28 @@ def best_binary(train) -> list[Any]:
   return rows
 
 
+def curves(
+  config: Config, key: jax.Array, train: _digits.Points, norm: str, folder: pathlib.Path
+) -> _voronoi_digits.Curves:
+  """Accuracies under attack in one norm; what an earlier run found of them is kept."""
+  settings = {"made with": _finished.digest(config)}
+  done = _finished.restore(folder / norm, settings)
+  if done is None:
+    found = _voronoi_digits.curves(
+      key,
+      train.x,
+      train.y,
+      norm=norm,
+      budgets=BUDGETS[norm],
+      steps=config.steps,
+      neighbours=config.neighbours,
+      names=config.classifiers,
+    )
+    done = _finished.Finished({"margin": found.margin}, found.accuracy)
+    _finished.keep(folder / norm, settings, done)
+  return _voronoi_digits.Curves(done.arrays, done.figures["margin"])
+
+
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All parts; returns figures and claims."""
   start = time.perf_counter()
@@ -120,16 +143,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   drawn = {"toy": _voronoi_toy.draw()}
   for norm in tqdm.tqdm(config.norms, file=sys.stderr):
     budgets = BUDGETS[norm]
-    found = _voronoi_digits.curves(
-      key,
-      train.x,
-      train.y,
-      norm=norm,
-      budgets=budgets,
-      steps=config.steps,
-      neighbours=config.neighbours,
-      names=config.classifiers,
-    )
+    found = curves(config, key, train, norm, output / "kept")
     weights, offset = _voronoi_digits.ridge(train.x, train.y)
     moves = _voronoi_digits.least_linear_moves(weights, offset, train.x, train.y, norm)
     closed = np.array([np.mean(moves > x) for x in budgets if math.isfinite(x)])

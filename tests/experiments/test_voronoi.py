@@ -14,7 +14,7 @@ from experiments import (
 from spherejax import metrics
 
 
-def test_the_smoke_preset_attacks_and_draws(tmp_path):
+def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   result = voronoi.run(voronoi.PRESETS["smoke"], tmp_path, "smoke")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   for exact in (
@@ -29,6 +29,10 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path):
   assert figures["digits, odd or even", "best SAA of all at 1.5, l2"] >= 0.5
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
+  # The same command again takes the curves from what the first one kept.
+  monkeypatch.setattr(_voronoi_digits, "curves", None)
+  again = voronoi.run(voronoi.PRESETS["smoke"], tmp_path, "smoke")
+  assert again["rows"] == result["rows"]
 
 
 def test_attacks_agree_with_closed_forms():
