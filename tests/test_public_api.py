@@ -105,6 +105,9 @@ ROWS: dict[str, Row] = {
     f"prototypes.{name}": Row({"prototypes": X["x"]}, numbers={"t": 3.0})
     for name in ("gaussian_potential", "smooth_max_cosine")
   },
+  "prototypes.support_squared_distances": Row(
+    {"queries": X["x"], "supports": normal(3, 2, 3, 4)}
+  ),
   "prototypes.prototype_quality": Row({"prototypes": X["x"]}),
   "prototypes.covering_radius": Row({"points": X["x"], "prototypes": normal(11, 3, 4)}),
   **{
@@ -135,6 +138,7 @@ NO_OPERATORS = {
   "prototypes.cross_polytope",
   "prototypes.ema_init",
   "prototypes.ema_update",
+  "prototypes.episode_accuracies",
   "prototypes.gaussian_potential_prototypes",
   "prototypes.greedy_k_centre",
   "prototypes.hierarchical_prototypes",
@@ -147,6 +151,7 @@ NO_OPERATORS = {
   "prototypes.orthogonal_simplices",
   "prototypes.rankin_bound",
   "prototypes.sibling_gap",
+  "prototypes.simple_shot",
   "prototypes.simplex",
   "prototypes.uniform_prototypes",
   "prototypes.vector_prototypes",

@@ -17,6 +17,7 @@ from spherejax.data._color import random_brightness as random_brightness
 from spherejax.data._color import random_contrast as random_contrast
 from spherejax.data._color import random_grayscale as random_grayscale
 from spherejax.data._color import to_float as to_float
+from spherejax.data._episodes import sample_episode as sample_episode
 from spherejax.data._images import Images as Images
 from spherejax.data._images import from_arrays as from_arrays
 from spherejax.data._long_tail import long_tail as long_tail
@@ -62,6 +63,7 @@ __all__ = [
   "random_grayscale",
   "random_resized_crop",
   "resize",
+  "sample_episode",
   "shuffled_indices",
   "split_classes",
   "split_within_classes",

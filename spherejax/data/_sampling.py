@@ -155,13 +155,13 @@ def class_balanced_indices(
     )
   order, starts, counts = map(jnp.asarray, table)
   class_key, image_key = jax.random.split(jax.random.fold_in(key, jnp.asarray(step)))
-  classes = _distinct(class_key, len(counts), num_classes)
-  draw = jax.vmap(_distinct, (0, 0, None))
+  classes = distinct(class_key, len(counts), num_classes)
+  draw = jax.vmap(distinct, (0, 0, None))
   rows = draw(jax.random.split(image_key, num_classes), counts[classes], per_class)
   return order[starts[classes][:, None] + rows].reshape(-1)
 
 
-def _distinct(
+def distinct(
   key: Key[Array, ""], population: int | Int[Array, ""], draws: int
 ) -> Int[Array, " draws"]:
   """Different integers in [0, population), uniform over ordered choices.

@@ -8,6 +8,8 @@ from spherejax.metrics._averages import class_balanced_mean as class_balanced_me
 from spherejax.metrics._averages import mean_where as mean_where
 from spherejax.metrics._correlation import Correlation as Correlation
 from spherejax.metrics._correlation import correlation as correlation
+from spherejax.metrics._embedding_change import EmbeddingChange as EmbeddingChange
+from spherejax.metrics._embedding_change import embedding_change as embedding_change
 from spherejax.metrics._factorial import Effect as Effect
 from spherejax.metrics._factorial import factorial_effects as factorial_effects
 from spherejax.metrics._hierarchical_similarity import (
@@ -75,6 +77,7 @@ __all__ = [
   "ClassVariance",
   "Correlation",
   "Effect",
+  "EmbeddingChange",
   "FeatureTriangle",
   "HierarchicalSimilarity",
   "Interval",
@@ -98,6 +101,7 @@ __all__ = [
   "conditional_risk",
   "correlation",
   "distance_correlation",
+  "embedding_change",
   "factorial_effects",
   "hierarchical_precision",
   "hierarchical_similarity",

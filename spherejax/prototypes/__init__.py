@@ -20,6 +20,11 @@ from spherejax.prototypes._closed_forms import (
   orthogonal_simplices as orthogonal_simplices,
 )
 from spherejax.prototypes._closed_forms import simplex as simplex
+from spherejax.prototypes._few_shot import episode_accuracies as episode_accuracies
+from spherejax.prototypes._few_shot import simple_shot as simple_shot
+from spherejax.prototypes._few_shot import (
+  support_squared_distances as support_squared_distances,
+)
 from spherejax.prototypes._fixed import KCentre as KCentre
 from spherejax.prototypes._fixed import greedy_k_centre as greedy_k_centre
 from spherejax.prototypes._hierarchical import (
@@ -87,6 +92,7 @@ __all__ = [
   "cross_polytope",
   "ema_init",
   "ema_update",
+  "episode_accuracies",
   "gaussian_potential",
   "gaussian_potential_prototypes",
   "greedy_k_centre",
@@ -103,8 +109,10 @@ __all__ = [
   "prototype_quality",
   "rankin_bound",
   "sibling_gap",
+  "simple_shot",
   "simplex",
   "smooth_max_cosine",
+  "support_squared_distances",
   "uniform_prototypes",
   "vector_prototypes",
   "welch_bound",

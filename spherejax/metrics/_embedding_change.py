@@ -1,0 +1,151 @@
+"""What one update of a network does to the embeddings of an episode."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int
+
+from spherejax import _checks, _numerics
+
+CENTRES = ("points", "features")
+REPRESENTATIVES = ("mean", "nearest")
+
+
+class EmbeddingChange(NamedTuple):
+  """Diagnostics of an update; NaN where one is not defined.
+
+  Attributes:
+    norm_ratio: phi in [0, 1], the share of the change that no scaling explains; 1 for a
+      change at constant size.
+    scaling: alpha, the best factor from the old embedding to the new one.
+    own_ratio: psi_con, geometric mean of new over old distances of queries to their own
+      class.
+    other_ratio: psi_div, likewise to the other classes.
+    con_alpha: psi_con / alpha; proper below 1.
+    div_alpha: psi_div / alpha; proper above 1.
+    con_div: psi_con / psi_div; proper below 1.
+    left_out: pairs of a query and a class with a distance of 0 before or after, which
+      the geometric means leave out.
+  """
+
+  norm_ratio: Float[Array, ""]
+  scaling: Float[Array, ""]
+  own_ratio: Float[Array, ""]
+  other_ratio: Float[Array, ""]
+  con_alpha: Float[Array, ""]
+  div_alpha: Float[Array, ""]
+  con_div: Float[Array, ""]
+  left_out: Int[Array, ""]
+
+
+def embedding_change(
+  before: Float[ArrayLike, "ways rows dim"],
+  after: Float[ArrayLike, "ways rows dim"],
+  *,
+  num_shots: int,
+  centre: str = "points",
+  representative: str = "mean",
+) -> EmbeddingChange:
+  """How an update moved an episode: its scale, towards own classes, from others.
+
+      alpha = <X, X'> / |X|^2,    phi = |X' - alpha X| / |X' - X|    (centred X, X')
+      psi_yj = d(z'_j, p'_y) / d(z_j, p_y)    (p from the old, p' from the new supports)
+      psi_con: geometric mean over the pairs with y = y_j;    psi_div: over the others
+
+  Args:
+    before: [ways, rows, dim], floating: of each class the supports, then the queries,
+      embedded before the update.
+    after: the same images, embedded after it.
+    num_shots: static, below rows. Supports of each class.
+    centre: "points" subtracts the mean of all points, as the article defines phi and
+      alpha; "features" subtracts from each point the mean of its own entries, as the
+      released code does, with which its tables were made. Static.
+    representative: "mean" of the supports, or the "nearest" one, which stays the one
+      that was nearest before the update. Static.
+
+  Returns:
+    EmbeddingChange of scalars. Embeddings that did not move, or lie in one point: phi
+    NaN; alpha not positive: con_alpha and div_alpha NaN.
+
+  Raises:
+    TypeError: an array is not floating.
+    ValueError: shapes do not match, no query is left, or an unknown name.
+
+  Differentiable in: nothing that should be trained. Cost: O(queries ways dim).
+
+  Source: DIST, article II, appendix C. There p_y has no index of time: both times must
+  be its own, or a mere scaling would not have the ratios 1.
+
+  Example:
+    >>> before = jnp.array([[[0.0], [2.0]], [[6.0], [5.0]]])
+    >>> change = spherejax.metrics.embedding_change(before, 2 * before, num_shots=1)
+    >>> change.scaling, change.con_alpha, change.norm_ratio
+    (Array(2., dtype=float32), Array(1., dtype=float32), Array(0., dtype=float32))
+  """
+  old, new = _pair(before, after, num_shots)
+  _checks.one_of("centre", centre, CENTRES)
+  _checks.one_of("representative", representative, REPRESENTATIVES)
+  origin = (0, 1) if centre == "points" else 2
+  x, y = (points - jnp.mean(points, origin, keepdims=True) for points in (old, new))
+  moved = y - x
+  size = jnp.sum(x**2)
+  # alpha - 1 and X' - alpha X from the move: near 1 their digits would cancel.
+  excess = _numerics.divide(jnp.sum(x * moved), size)
+  ratio = _numerics.divide(_size(moved - excess * x), _size(moved))
+  scaling = jnp.where(size > 0, 1 + excess, jnp.nan)
+  norm_ratio = jnp.where((size > 0) & (_size(moved) > 0), ratio, jnp.nan)
+
+  first, second = _distances(old, new, num_shots, representative)
+  defined = (first > 0) & (second > 0)
+  logs = jnp.log(jnp.where(defined, second, 1)) - jnp.log(jnp.where(defined, first, 1))
+  own = jnp.eye(len(old), dtype=bool)[:, None, :]
+  means = [_geometric_mean(logs, defined & mask) for mask in (own, ~own)]
+  positive = jnp.where(scaling > 0, scaling, jnp.nan)
+  ratios = (means[0] / positive, means[1] / positive, means[0] / means[1])
+  dtype = jnp.asarray(before).dtype
+  figures = [figure.astype(dtype) for figure in (norm_ratio, scaling, *means, *ratios)]
+  return EmbeddingChange._make([*figures, jnp.sum(~defined, dtype=jnp.int32)])
+
+
+def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
+  old, new = jnp.asarray(before), jnp.asarray(after)
+  for name, array in (("before", old), ("after", new)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 3)
+  _checks.shape("after", new, old.shape, "before")
+  _checks.count("num_shots", num_shots)
+  if num_shots >= old.shape[1]:
+    raise ValueError(
+      f"num_shots must leave a query of the {old.shape[1]} rows of a class in before"
+      f" {old.shape}, got {num_shots}"
+    )
+  wide = _numerics.upcast(old)
+  return [wide, new.astype(wide.dtype)]
+
+
+def _size(x: Array) -> Array:
+  return jnp.sqrt(jnp.sum(x**2))
+
+
+def _distances(
+  old: Array, new: Array, num_shots: int, representative: str
+) -> list[Array]:
+  """[ways, queries, ways] twice: of each query to each class, before and after."""
+  pairs = []
+  for points in (old, new):
+    supports, queries = points[:, :num_shots], points[:, num_shots:]
+    if representative == "mean":
+      supports = jnp.mean(supports, axis=1, keepdims=True)
+    apart = queries[:, :, None, None] - supports[None, None]
+    pairs.append(jnp.sqrt(jnp.sum(apart**2, axis=-1)))
+  nearest = jnp.argmin(pairs[0], axis=3, keepdims=True)
+  return [jnp.take_along_axis(each, nearest, axis=3)[..., 0] for each in pairs]
+
+
+def _geometric_mean(logs: Array, where: Array) -> Array:
+  """NaN of nothing."""
+  number = jnp.sum(where)
+  mean = jnp.sum(jnp.where(where, logs, 0)) / jnp.maximum(number, 1)
+  return jnp.where(number > 0, jnp.exp(mean), jnp.nan)

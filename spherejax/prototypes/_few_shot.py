@@ -1,0 +1,250 @@
+"""Classification of queries by a few supports of each class (few-shot learning)."""
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Integer
+
+from spherejax import _checks, _numerics, distances
+
+REPRESENTATIVES = ("mean", "nearest")
+TRANSFORMS = ("none", "l2", "centred_l2")
+
+
+def support_squared_distances(
+  queries: Float[ArrayLike, "queries dim"],
+  supports: Float[ArrayLike, "ways shots dim"],
+  *,
+  representative: str = "mean",
+) -> Float[Array, "queries ways"]:
+  """Squared distances of queries to classes that are given by their supports.
+
+      "mean":     d_iy^2 = ||z_i - mean_k s_yk||^2
+      "nearest":  d_iy^2 = min_k ||z_i - s_yk||^2
+
+  What `losses.squared_distance_softmax` makes a prototypical network of, and
+  `losses.distance_ratio` its scale-free form. They are computed from differences: the
+  distance ratio is about small distances, which products of matrices lose.
+
+  Args:
+    queries: [queries, dim], floating.
+    supports: [ways, shots, dim], floating.
+    representative: "mean", or "nearest" (1-NN; the gradient goes to the nearest
+      support, the first among equals). Static.
+
+  Returns:
+    [queries, ways], dtype of `queries`.
+
+  Raises:
+    TypeError: an array is not floating.
+    ValueError: axes or widths do not match, no support, or an unknown representative.
+
+  Differentiable in: queries, supports. Cost: O(queries ways dim), "nearest" times
+  shots.
+
+  Source: DIST, article II, eq. 2 and appendix D; Snell et al. 2017, "Prototypical
+  networks for few-shot learning".
+
+  Example:
+    >>> supports = jnp.array([[[0.0], [2.0]], [[5.0], [9.0]]])
+    >>> spherejax.prototypes.support_squared_distances(jnp.array([[4.0]]), supports)
+    Array([[9., 9.]], dtype=float32)
+  """
+  queries, supports = jnp.asarray(queries), jnp.asarray(supports)
+  _check(queries, supports, representative)
+  points = _numerics.upcast(queries)
+  known = supports.astype(points.dtype)
+  if representative == "mean":
+    squares = distances.pairwise_squared_euclidean(
+      points, jnp.mean(known, axis=1), method="difference"
+    )
+    return squares.astype(queries.dtype)
+  squares = distances.pairwise_squared_euclidean(
+    points, known.reshape(-1, known.shape[-1]), method="difference"
+  ).reshape(len(points), *known.shape[:2])
+  nearest = jnp.argmin(squares, axis=2, keepdims=True)
+  return jnp.take_along_axis(squares, nearest, axis=2)[..., 0].astype(queries.dtype)
+
+
+def simple_shot(
+  queries: Float[ArrayLike, "queries dim"],
+  supports: Float[ArrayLike, "ways shots dim"],
+  *,
+  transform: str = "none",
+  centre: Float[ArrayLike, " dim"] | None = None,
+  representative: str = "mean",
+) -> Int[Array, " queries"]:
+  """The nearest class of each query, by transformed features (SimpleShot).
+
+      "none": x = f,    "l2": x = f / ||f||,    "centred_l2": x = (f - c) / ||f - c||
+      class = argmin_y ||x_i - mean_k x_yk||,   the lowest among equals
+
+  The mean is not normalised again: with several supports this is no cosine classifier.
+
+  Args:
+    queries: [queries, dim], floating.
+    supports: [ways, shots, dim], floating.
+    transform: "none", "l2" or "centred_l2"; a zero vector stays one. Static.
+    centre: [dim], the mean of all features of the base classes (not of the episode);
+      for "centred_l2" alone.
+    representative: "mean", or "nearest" for the nearest support (1-NN). Static.
+
+  Returns:
+    [queries], int32, in [0, ways).
+
+  Raises:
+    TypeError: an array is not floating.
+    ValueError: shapes do not match, no support, an unknown name, a centre without
+      "centred_l2" or the reverse.
+
+  Differentiable in: nothing. Cost: O(queries ways dim), "nearest" times shots.
+
+  Source: Wang et al. 2019, "SimpleShot: revisiting nearest-neighbor classification for
+  few-shot learning"; NCH, 4.3.
+
+  Example:
+    >>> supports = jnp.array([[[1.0, 0.0]], [[0.0, 9.0]]])
+    >>> query = jnp.array([[1.0, 2.0]])
+    >>> spherejax.prototypes.simple_shot(query, supports)
+    Array([0], dtype=int32)
+    >>> spherejax.prototypes.simple_shot(query, supports, transform="l2")
+    Array([1], dtype=int32)
+  """
+  queries, supports = jnp.asarray(queries), jnp.asarray(supports)
+  _check(queries, supports, representative)
+  points = _transformed(queries, transform, centre)
+  known = _transformed(supports, transform, centre)
+  return _nearest_class(points, known, representative)
+
+
+def episode_accuracies(
+  features: Float[ArrayLike, "count dim"],
+  episodes: Integer[ArrayLike, "episodes ways rows"],
+  *,
+  num_shots: int,
+  transform: str = "none",
+  centre: Float[ArrayLike, " dim"] | None = None,
+  representative: str = "mean",
+  block_size: int = 16,
+) -> Float[Array, " episodes"]:
+  """The share of queries that `simple_shot` classifies rightly, for many episodes.
+
+  Features are computed and transformed once; an episode only picks rows of them. With
+  "none" it is also the accuracy of a prototypical network, whatever its loss.
+
+  Args:
+    features: [count, dim], floating.
+    episodes: [episodes, ways, rows], integer in [0, count): of each class the supports,
+      then the queries, as `data.sample_episode` draws them.
+    num_shots: static, below rows. Supports of each class.
+    transform: as in `simple_shot`. Static.
+    centre: likewise.
+    representative: likewise. Static.
+    block_size: static. Episodes at once; memory is block_size x ways x rows x dim.
+
+  Returns:
+    [episodes], dtype of `features`, in [0, 1]. Its mean with
+    `metrics.mean_interval` is what papers report.
+
+  Raises:
+    TypeError: features not floating, episodes not integers.
+    ValueError: shapes do not match, no query is left, a known index outside
+      [0, count), or an unknown name.
+
+  Differentiable in: nothing. Cost: O(episodes ways rows ways dim), and the rows are
+  read once.
+
+  Source: DIST, article II, 3.1; NCH, 4.3; Wang et al. 2019, "SimpleShot".
+
+  Example:
+    >>> features = jnp.array([[0.0], [1.0], [7.0], [9.0]])
+    >>> episodes = jnp.array([[[0, 1], [3, 2]]])  # two classes, a support, a query
+    >>> spherejax.prototypes.episode_accuracies(features, episodes, num_shots=1)
+    Array([1.], dtype=float32)
+  """
+  features, episodes = jnp.asarray(features), jnp.asarray(episodes)
+  _checks.floating("features", features)
+  _checks.rank("features", features, 2)
+  _checks.integer("episodes", episodes)
+  _checks.rank("episodes", episodes, 3)
+  _checks.count("num_shots", num_shots)
+  _checks.count("block_size", block_size)
+  _checks.one_of("representative", representative, REPRESENTATIVES)
+  if num_shots >= episodes.shape[2]:
+    raise ValueError(
+      f"num_shots must leave a query of the {episodes.shape[2]} rows of a class in"
+      f" episodes {episodes.shape}, got {num_shots}"
+    )
+  _known_rows(episodes, len(features))
+  rows = _transformed(features, transform, centre)
+
+  def accuracy(episode: Array) -> Array:
+    drawn = rows[episode]
+    supports, queries = drawn[:, :num_shots], drawn[:, num_shots:]
+    found = _nearest_class(
+      queries.reshape(-1, queries.shape[-1]), supports, representative
+    )
+    right = found.reshape(queries.shape[:2]) == jnp.arange(len(episode))[:, None]
+    return jnp.mean(right, dtype=rows.dtype)
+
+  found = jax.lax.map(accuracy, episodes, batch_size=block_size)
+  return found.astype(features.dtype)
+
+
+def _nearest_class(points: Array, supports: Array, representative: str) -> Array:
+  """[queries], int32: argmax of z.(p_y - c) - (|p_y|^2 - |c|^2) / 2, c the mean of all.
+
+  Without the queries' own norms, and near the prototypes' mean, products round little.
+  """
+  known = supports
+  if representative == "mean":
+    known = jnp.mean(supports, axis=1, keepdims=True)
+  ways, shots, dim = known.shape
+  centres = known.reshape(-1, dim)
+  middle = jnp.mean(centres, axis=0)
+  away = centres - middle[None]
+  level = away @ middle + jnp.sum(away**2, axis=1) / 2
+  closeness = (points @ away.T - level[None]).reshape(len(points), ways, shots)
+  return jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)
+
+
+def _transformed(features: Array, transform: str, centre: ArrayLike | None) -> Array:
+  _checks.one_of("transform", transform, TRANSFORMS)
+  if (transform == "centred_l2") != (centre is not None):
+    raise ValueError(
+      "centre must be given for transform='centred_l2' and for no other, got"
+      f" {transform!r} with {'no' if centre is None else 'a'} centre"
+    )
+  rows = _numerics.upcast(features)
+  if centre is not None:
+    origin = jnp.asarray(centre)
+    _checks.floating("centre", origin)
+    _checks.shape("centre", origin, features.shape[-1:], f"features {features.shape}")
+    rows = rows - jnp.broadcast_to(origin.astype(rows.dtype), rows.shape)
+  return rows if transform == "none" else distances.l2_normalize(rows)
+
+
+def _known_rows(episodes: Array, count: int) -> None:
+  if isinstance(episodes, jax.core.Tracer):
+    return
+  rows = np.asarray(episodes)
+  wrong = rows[(rows < 0) | (rows >= count)]
+  if wrong.size:
+    raise ValueError(f"episodes must index the {count} features, got {wrong[0]}")
+
+
+def _check(queries: Array, supports: Array, representative: str) -> None:
+  for name, array, axes in (("queries", queries, 2), ("supports", supports, 3)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, axes)
+  if not supports.size:
+    raise ValueError(f"supports must not be empty, got shape {supports.shape}")
+  if queries.shape[-1] != supports.shape[-1]:
+    raise ValueError(
+      f"supports must have the {queries.shape[-1]} columns of queries {queries.shape},"
+      f" got shape {supports.shape}"
+    )
+  _checks.one_of("representative", representative, REPRESENTATIVES)

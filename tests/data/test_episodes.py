@@ -1,0 +1,66 @@
+"""Episodes: what is drawn, and how often."""
+
+import collections
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from spherejax import data
+
+COUNTS = [7, 3, 12, 5, 6, 40]  # class 1 is too small for five images
+LABELS = np.random.default_rng(0).permutation(np.repeat(range(6), COUNTS))
+TABLE = data.class_table(LABELS.astype(np.int32), per_class=1)
+DRAW = jax.jit(
+  jax.vmap(
+    lambda key, table: data.sample_episode(
+      key, table, num_ways=3, num_shots=2, num_queries=3
+    ),
+    (0, None),
+  )
+)
+EPISODES = np.asarray(DRAW(jax.random.split(jax.random.key(1), 4000), TABLE))
+
+
+def test_rows_are_different_images_of_different_classes():
+  assert EPISODES.shape == (4000, 3, 5)
+  classes = LABELS[EPISODES]
+  np.testing.assert_array_equal(classes, classes[:, :, :1].repeat(5, 2))
+  assert all(len(set(each)) == 3 for each in classes[:, :, 0])
+  assert all(len(set(each.ravel())) == 15 for each in EPISODES)
+
+
+def test_large_enough_classes_and_their_images_come_equally_often():
+  classes = collections.Counter(LABELS[EPISODES[:, :, 0]].ravel().tolist())
+  assert set(classes) == {0, 2, 3, 4, 5}
+  assert stats.chisquare(list(classes.values())).pvalue > 1e-3
+  for label in (0, 5):
+    for place in (0, 4):  # a support and a query
+      drawn = EPISODES[:, :, place]
+      images = np.unique(drawn[LABELS[drawn] == label], return_counts=True)[1]
+      assert len(images) == COUNTS[label]
+      assert stats.chisquare(images).pvalue > 1e-3
+
+
+def test_a_known_table_gives_the_same():
+  key = jax.random.split(jax.random.key(1), 4000)[17]
+  alone = data.sample_episode(key, TABLE, num_ways=3, num_shots=2, num_queries=3)
+  np.testing.assert_array_equal(alone, EPISODES[17])
+
+
+def test_too_few_classes_with_enough_images():
+  with pytest.raises(
+    ValueError, match="7 images of num_ways = 5 classes, but 3 of the 6"
+  ):
+    data.sample_episode(
+      jax.random.key(0), TABLE, num_ways=5, num_shots=2, num_queries=5
+    )
+  with pytest.raises(ValueError, match="class 1 of the table has 3"):
+    data.sample_episode(
+      jax.random.key(0), TABLE, num_ways=7, num_shots=1, num_queries=1
+    )
+  with pytest.raises(ValueError, match="num_queries must be at least 1, got 0"):
+    data.sample_episode(
+      jax.random.key(0), TABLE, num_ways=2, num_shots=2, num_queries=0
+    )

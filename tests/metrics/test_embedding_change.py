@@ -1,0 +1,119 @@
+"""Diagnostics of an update against loops, and where they are known."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics as room
+from tests.compiled import Compiled
+
+metrics = Compiled(room)
+RNG = np.random.default_rng(0)
+BEFORE = RNG.normal(size=(3, 5, 4)) + 3
+AFTER = BEFORE + 0.1 * RNG.normal(size=BEFORE.shape)
+SHOTS = 2
+
+
+def oracle(before, after, centre, representative):
+  """Loops over points and pairs."""
+  rows = [np.concatenate(list(points)) for points in (before, after)]
+  if centre == "points":
+    x, y = (points - sum(points) / len(points) for points in rows)
+  else:
+    x, y = (np.stack([p - sum(p) / len(p) for p in points]) for points in rows)
+  alpha = sum((x * y).ravel()) / sum((x * x).ravel())
+  ratio = np.linalg.norm(y - alpha * x) / np.linalg.norm(y - x)
+  logs = {True: [], False: []}
+  for y_query in range(len(before)):
+    for j in range(SHOTS, before.shape[1]):
+      for y_class in range(len(before)):
+        ends = []
+        nearest = np.argmin(
+          [np.linalg.norm(before[y_query, j] - s) for s in before[y_class, :SHOTS]]
+        )
+        for points in (before, after):
+          supports = points[y_class, :SHOTS]
+          target = supports.mean(0) if representative == "mean" else supports[nearest]
+          ends.append(np.linalg.norm(points[y_query, j] - target))
+        if min(ends) > 0:
+          logs[y_query == y_class].append(np.log(ends[1] / ends[0]))
+  con, div = (np.exp(np.mean(logs[own])) for own in (True, False))
+  return [ratio, alpha, con, div, con / alpha, div / alpha, con / div]
+
+
+@pytest.mark.parametrize("centre", ["points", "features"])
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_against_loops(centre, representative):
+  fixed = {"centre": centre, "representative": representative}
+  found = metrics.embedding_change(
+    BEFORE.astype(np.float32), AFTER.astype(np.float32), num_shots=SHOTS, **fixed
+  )
+  expected = oracle(BEFORE, AFTER, **fixed)
+  np.testing.assert_allclose(found[:-1], expected, rtol=2e-5)
+  assert found.left_out == 0
+
+
+def test_small_updates_keep_their_digits():
+  """An update of a millionth of the size, as in training."""
+  before = BEFORE.astype(np.float32)
+  after = before + np.float32(2.0**-16) * np.sign(before - 3)
+  found = metrics.embedding_change(before, after, num_shots=SHOTS)
+  expected = oracle(before.astype(float), after.astype(float), "points", "mean")
+  np.testing.assert_allclose(found.norm_ratio, expected[0], rtol=1e-4)
+
+
+def test_known_changes():
+  moved = metrics.embedding_change(BEFORE, 1.3 * BEFORE + 5, num_shots=SHOTS)
+  np.testing.assert_allclose(moved[1:-1], [1.3, 1.3, 1.3, 1, 1, 1], rtol=1e-5)
+  assert moved.norm_ratio < 1e-5
+  flat, turn = RNG.normal(size=(4, 6, 2)), 0.7
+  rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+  turned = metrics.embedding_change(flat, flat @ rotation.T, num_shots=3)
+  np.testing.assert_allclose(turned.scaling, np.cos(turn), rtol=1e-5)
+  np.testing.assert_allclose(turned.norm_ratio, np.cos(turn / 2), rtol=1e-5)
+  np.testing.assert_allclose(turned.con_div, 1, rtol=1e-5)
+  mirrored = metrics.embedding_change(flat, -flat, num_shots=3)
+  np.testing.assert_allclose(mirrored[:4], [0, -1, 1, 1], atol=1e-5)
+  assert np.isnan([mirrored.con_alpha, mirrored.div_alpha]).all()
+  np.testing.assert_allclose(mirrored.con_div, 1, rtol=1e-5)
+
+
+def test_undefined_figures():
+  still = metrics.embedding_change(BEFORE, BEFORE, num_shots=SHOTS)
+  assert np.isnan(still.norm_ratio)
+  np.testing.assert_array_equal(still[1:-1], np.ones(6))
+  points = np.ones((3, 5, 4))
+  one = metrics.embedding_change(points, points + 1, num_shots=SHOTS)
+  assert np.isnan(one[:-1]).all()
+  assert one.left_out == 3 * 3 * 3
+  # A query that is its class's support: its pair is left out, the others count.
+  same = BEFORE.copy()
+  same[1, 3] = same[1, 0]
+  found = metrics.embedding_change(same, AFTER, num_shots=1)
+  assert found.left_out == 1
+  expected = _geometric(same, AFTER, skip=(1, 3))
+  np.testing.assert_allclose(found.own_ratio, expected, rtol=1e-5)
+
+
+def _geometric(before, after, skip):
+  ratios = [
+    np.linalg.norm(after[y, j] - after[y, 0])
+    / np.linalg.norm(before[y, j] - before[y, 0])
+    for y in range(3)
+    for j in range(1, 5)
+    if (y, j) != skip
+  ]
+  return np.exp(np.mean(np.log(ratios)))
+
+
+def test_short_floats_and_errors(unchecked):
+  short = metrics.embedding_change(
+    jnp.bfloat16(BEFORE), jnp.bfloat16(AFTER), num_shots=SHOTS
+  )
+  assert short.scaling.dtype == jnp.bfloat16
+  with pytest.raises(ValueError, match=r"after must have shape \(3, 5, 4\)"):
+    room.embedding_change(BEFORE, AFTER[:2], num_shots=SHOTS)
+  with pytest.raises(ValueError, match="leave a query of the 5 rows"):
+    room.embedding_change(BEFORE, AFTER, num_shots=5)
+  with pytest.raises(ValueError, match="'middle'"):
+    room.embedding_change(BEFORE, AFTER, num_shots=1, centre="middle")

@@ -1,0 +1,190 @@
+"""Few supports: distances and decisions against loops."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import prototypes as room
+from tests.compiled import Compiled
+
+prototypes = Compiled(room)
+RNG = np.random.default_rng(0)
+SUPPORTS = RNG.normal(size=(4, 3, 5))
+QUERIES = RNG.normal(size=(7, 5))
+
+
+def squares(queries, supports, representative):
+  """Loops."""
+  found = np.zeros((len(queries), len(supports)))
+  for i, query in enumerate(queries):
+    for y, own in enumerate(supports):
+      each = [sum((query - one) ** 2) for one in own]
+      mean = sum((query - sum(own) / len(own)) ** 2)
+      found[i, y] = mean if representative == "mean" else min(each)
+  return found
+
+
+def transformed(features, transform, centre):
+  if transform == "none":
+    return features
+  rows = features - (centre if transform == "centred_l2" else 0)
+  norms = np.sqrt((rows**2).sum(-1, keepdims=True))
+  return np.where(norms > 0, rows / np.where(norms > 0, norms, 1), 0)
+
+
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_squared_distances_and_gradients(representative, x64):
+  def total(queries, supports):
+    found = room.support_squared_distances(
+      queries, supports, representative=representative
+    )
+    return jnp.sum(found * weights), found
+
+  weights = RNG.normal(size=(7, 4))
+  (_, found), gradients = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))(
+    QUERIES, SUPPORTS
+  )
+  np.testing.assert_allclose(
+    found, squares(QUERIES, SUPPORTS, representative), rtol=1e-12
+  )
+  for number, (gradient, array) in enumerate(
+    zip(gradients, (QUERIES, SUPPORTS), strict=True)
+  ):
+    for index in [(0, 0), (3, 2)] if number == 0 else [(0, 1, 2), (3, 2, 0)]:
+      ends = []
+      for sign in (1, -1):
+        moved = array.copy()
+        moved[index] += sign * 1e-6
+        arrays = (moved, SUPPORTS) if number == 0 else (QUERIES, moved)
+        ends.append(np.sum(weights * squares(*arrays, representative)))
+      slope = (ends[0] - ends[1]) / 2e-6
+      np.testing.assert_allclose(gradient[index], slope, rtol=1e-6, atol=1e-7)
+
+
+def test_the_first_of_equally_near_supports_has_the_gradient():
+  supports = jnp.array([[[1.0], [1.0]]])
+  slopes = jax.grad(
+    lambda s: room.support_squared_distances(
+      jnp.zeros((1, 1)), s, representative="nearest"
+    ).sum()
+  )(supports)
+  np.testing.assert_array_equal(slopes, [[[2.0], [0.0]]])
+
+
+def test_small_distances_keep_their_digits():
+  query = np.full((1, 3), 100, np.float32)
+  near = query[None] + np.array([0, 0, 2.0**-10], np.float32)
+  found = prototypes.support_squared_distances(query, near)
+  np.testing.assert_array_equal(found, [[2.0**-20]])
+
+
+@pytest.mark.parametrize("transform", ["none", "l2", "centred_l2"])
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_simple_shot_takes_the_nearest_class(transform, representative):
+  base = np.array([0.5, -0.3, 0.2, 0.0, 0.1])
+  for far in (1.0, 1000.0):  # from the origin
+    supports, queries = ((a + far).astype(np.float32) for a in (SUPPORTS, QUERIES))
+    centre = np.float32(base + far) if transform == "centred_l2" else None
+    supports[0, 0] = queries[0] = 0 if centre is None else centre
+    found = prototypes.simple_shot(
+      queries,
+      supports,
+      transform=transform,
+      representative=representative,
+      centre=centre,
+    )
+    wide = (np.float64(a) for a in (queries, supports))
+    x, s = (transformed(a, transform, centre) for a in wide)
+    expected = squares(x, s, representative)
+    best = np.sort(expected, axis=1)
+    clear = best[:, 1] - best[:, 0] > 1e-5 * far * best[:, 1]
+    np.testing.assert_array_equal(found[clear], expected.argmin(1)[clear])
+    assert clear.sum() > 4
+
+
+def test_invariances():
+  fixed = {"transform": "l2"}
+  found = prototypes.simple_shot(QUERIES, SUPPORTS, **fixed)
+  sizes = RNG.uniform(0.1, 10, size=(4, 3, 1))
+  np.testing.assert_array_equal(
+    prototypes.simple_shot(3 * QUERIES, sizes * SUPPORTS, **fixed), found
+  )
+  # With several supports it is no cosine classifier.
+  spread = np.array([[[1.0, 3.0], [1.0, -3.0]], [[0.5, 1.0], [0.5, 1.0]]])
+  query = np.array([[2.0, 0.9]])
+  assert prototypes.simple_shot(query, spread, transform="l2")[0] == 1
+  cosine = transformed(transformed(spread, "l2", None).mean(1), "l2", None)
+  assert np.argmax(cosine @ query[0]) == 0
+  centred = {"transform": "centred_l2", "centre": np.ones(5)}
+  one = prototypes.simple_shot(QUERIES, SUPPORTS, **centred)
+  moved = {"transform": "centred_l2", "centre": np.full(5, 8.0)}
+  np.testing.assert_array_equal(
+    prototypes.simple_shot(QUERIES + 7, SUPPORTS + 7, **moved), one
+  )
+  for single in ("mean", "nearest"):
+    np.testing.assert_array_equal(
+      prototypes.simple_shot(QUERIES, SUPPORTS[:, :1], representative=single),
+      squares(QUERIES, SUPPORTS[:, :1], "mean").argmin(1),
+    )
+
+
+def test_equals_go_to_the_lowest_class():
+  supports = np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 0.0]]])
+  found = prototypes.simple_shot(np.array([[0.0, 3.0], [2.0, 1.0]]), supports)
+  np.testing.assert_array_equal(found, [0, 0])
+
+
+@pytest.mark.parametrize("representative", ["mean", "nearest"])
+def test_accuracies_of_many_episodes_are_those_of_each(representative):
+  features = RNG.normal(size=(40, 6)) + np.repeat(np.eye(4, 6), 10, 0)
+  episodes = np.stack(
+    [
+      np.stack([10 * c + RNG.permutation(10)[:5] for c in RNG.permutation(4)[:3]])
+      for _ in range(21)
+    ]
+  ).astype(np.int32)
+  centre = features.mean(0)
+  found = prototypes.episode_accuracies(
+    features,
+    episodes,
+    num_shots=2,
+    transform="centred_l2",
+    centre=centre,
+    representative=representative,
+    block_size=4,
+  )
+  rows = transformed(features, "centred_l2", centre)
+  expected = []
+  for episode in episodes:
+    right = []
+    for y, own in enumerate(episode):
+      near = squares(rows[own[2:]], rows[episode[:, :2]], representative)
+      right += list(near.argmin(1) == y)
+    expected.append(np.mean(right))
+  np.testing.assert_allclose(found, expected, rtol=1e-6)
+  assert len(set(expected)) > 3
+
+
+def test_errors(unchecked):
+  with pytest.raises(
+    ValueError, match=r"supports must have the 5 columns.*\(4, 3, 2\)"
+  ):
+    room.support_squared_distances(QUERIES, SUPPORTS[:, :, :2])
+  with pytest.raises(ValueError, match="'median'"):
+    room.support_squared_distances(QUERIES, SUPPORTS, representative="median")
+  with pytest.raises(ValueError, match="with no centre"):
+    room.simple_shot(QUERIES, SUPPORTS, transform="centred_l2")
+  with pytest.raises(ValueError, match="'l2' with a centre"):
+    room.simple_shot(QUERIES, SUPPORTS, transform="l2", centre=np.ones(5))
+  with pytest.raises(ValueError, match=r"centre must have shape \(5,\)"):
+    room.simple_shot(QUERIES, SUPPORTS, transform="centred_l2", centre=np.ones(4))
+  with pytest.raises(ValueError, match="not be empty"):
+    room.simple_shot(QUERIES, SUPPORTS[:, :0])
+  with pytest.raises(TypeError, match="queries must be floating"):
+    room.simple_shot(np.ones((2, 5), int), SUPPORTS)
+  episodes = np.zeros((2, 3, 4), int)
+  with pytest.raises(ValueError, match="leave a query of the 4 rows"):
+    room.episode_accuracies(QUERIES, episodes, num_shots=4)
+  with pytest.raises(ValueError, match="index the 7 features, got 9"):
+    room.episode_accuracies(QUERIES, episodes + 9, num_shots=1)
