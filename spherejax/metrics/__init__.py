@@ -43,6 +43,11 @@ from spherejax.metrics._mean_correlation import (
   mean_correlation_ceiling as mean_correlation_ceiling,
 )
 from spherejax.metrics._nearest import nearest as nearest
+from spherejax.metrics._norm_count import NormCountRegression as NormCountRegression
+from spherejax.metrics._norm_count import (
+  norm_count_correlation as norm_count_correlation,
+)
+from spherejax.metrics._norm_count import norm_count_regression as norm_count_regression
 from spherejax.metrics._representation import ClassMoments as ClassMoments
 from spherejax.metrics._representation import ClassVariance as ClassVariance
 from spherejax.metrics._representation import class_moments_init as class_moments_init
@@ -82,6 +87,7 @@ __all__ = [
   "HierarchicalSimilarity",
   "Interval",
   "MeanCorrelation",
+  "NormCountRegression",
   "PrincipalAxes",
   "RetrievalResult",
   "Separation",
@@ -110,6 +116,8 @@ __all__ = [
   "mean_interval",
   "mean_where",
   "nearest",
+  "norm_count_correlation",
+  "norm_count_regression",
   "paired_interval",
   "pi_ratio",
   "principal_axes",

@@ -1,0 +1,345 @@
+"""Does the norm grow with the number of objects? Regression, slopes and their tests."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics
+from spherejax.metrics import _student
+
+_COVARIANCES = ("estimated", "known")
+_PLACES = (0.25, 0.5, 0.75)
+
+
+class NormCountRegression(NamedTuple):
+  """What `norm_count_regression` returns; its figures are NaN where not `valid`.
+
+  Entry j of `counts`, `deviations` and `sizes` speaks of the j-th smallest count; there
+  is room for as many as there are rows, and entries behind the last have size 0.
+  """
+
+  coefficients: Float[Array, "3"]
+  """b0, b1, b2 of b0 + b1 c + b2 c^2."""
+  covariance: Float[Array, "3 3"]
+  """Of the coefficients."""
+  points: Float[Array, "3"]
+  """Counts at a quarter, a half and three quarters of the way from least to most."""
+  slopes: Float[Array, "3"]
+  """b1 + 2 b2 c at these points."""
+  standard_errors: Float[Array, "3"]
+  """Of the slopes."""
+  p_values: Float[Array, "3"]
+  """One-sided: small where the slope is above 0, above 1/2 where it is below."""
+  log_p_values: Float[Array, "3"]
+  """Their logarithms, which do not underflow."""
+  counts: Int[Array, " n"]
+  """The different counts, ascending."""
+  deviations: Float[Array, " n"]
+  """Standard deviation of v for each count, as the weights use it; then NaN."""
+  sizes: Int[Array, " n"]
+  """Rows of each count."""
+  valid: Bool[Array, ""]
+  """Whether there are three different counts, enough rows and only finite norms."""
+
+
+class _Groups(NamedTuple):
+  """Rows of equal count, in ascending order of the counts, masked rows behind them."""
+
+  order: Array  # [n], the rows, group by group
+  member: Array  # [n], the group of each row in this order
+  number: Array  # [n], the group of each row
+  counts: Array  # [n], of each group
+  sizes: Array  # [n], of each group, masked rows not counted
+
+
+class _Variances(NamedTuple):
+  """What the norms scatter within the counts."""
+
+  of_rows: Array  # [n], positive, one over the weights
+  deviations: Array  # [n], of each group
+  scale: Array  # how much of `of_rows` the variance is: 1, 0 without noise, NaN unknown
+
+
+class _Fit(NamedTuple):
+  """A weighted parabola in counts that are centred and scaled to deviation 1."""
+
+  solution: Array  # [3]
+  root: Array  # [3, 3], root root' is the inverse of X' W X
+  residuals: Array  # [n]
+  turn: Array  # [3, 3], to the coefficients of the counts themselves
+  points: Array  # [3]
+  slope_rows: Array  # [3, 3], from the solution to the slopes there
+
+
+def norm_count_regression(
+  norms: Float[ArrayLike, " n"],
+  counts: Int[ArrayLike, " n"],
+  *,
+  covariance: str = "estimated",
+  standardize: bool = True,
+  where: Bool[ArrayLike, " n"] | None = None,
+) -> NormCountRegression:
+  """Weighted quadratic regression of norms on counts; is its slope above 0?
+
+      v_i = b0 + b1 c_i + b2 c_i^2 + e_i,   e_i ~ N(0, sigma_c^2),   c = c_i
+      b = argmin sum_i w_i (v_i - ...)^2,   w_i = 1 / variance of v within the count c_i
+      c_q = c_min + q (c_max - c_min),   s_q = b1 + 2 b2 c_q,   q = 1/4, 1/2, 3/4
+      T_q = s_q / se_q,   p_q = P(t_{n-3} > T_q) ("estimated") or P(Z > T_q) ("known")
+
+  The test is of the slope being at most 0 against its being above. A norm "increases"
+  when all three p are small. Many regressions at once: `jax.vmap`. Ask for ten rows of
+  a count or more: with four a test at 5 % rejects 7 % of flat lines.
+
+  Args:
+    norms: [n], floating.
+    counts: [n], integer.
+    covariance: "known": the weights are the variances, (sum_i w_i x_i x_i')^{-1};
+      "estimated": that times the mean weighted squared residual, which is what
+      statistics packages print. Static.
+    standardize: static. v = (norm - mean) / standard deviation, so that slopes are in
+      standard deviations of the norm and comparable; False takes v = norm.
+    where: [n], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    `NormCountRegression`, dtype of `norms`. A count of one row, or of equal norms,
+    takes the pooled variance of all; where that is 0, all weights are 1. NaN and
+    `valid` False with fewer than three different counts, with at most three rows,
+    with a norm that is NaN or infinite, and with "known" where no count occurs twice.
+    Norms that are all equal have slopes 0 and p 1/2.
+
+  Raises:
+    TypeError: norms not floating, counts not integers, where not boolean.
+    ValueError: shapes do not match, no row, or an unknown `covariance`.
+
+  Differentiable in: nothing (figures of a test). Cost: O(n log n).
+
+  Source: NCH eqs. 19 to 22. Standardised norms and weights by the variances of each
+  count are inferred from its tables 1 and 3.
+
+  Example:
+    >>> counts = jnp.array([1, 1, 2, 2, 3, 3, 4, 4])
+    >>> norms = jnp.array([1.0, 1.2, 2.1, 1.9, 3.1, 3.0, 4.0, 3.9])
+    >>> found = spherejax.metrics.norm_count_regression(
+    ...   norms, counts, standardize=False)
+    >>> found.slopes, bool(found.p_values.max() < 1e-4)
+    (Array([0.99, 0.96, 0.93], dtype=float32), True)
+  """
+  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
+  _checks.floating("norms", norms)
+  _checks.rank("norms", norms, 1)
+  _checks.not_empty("norms", norms)
+  _checks.labels(counts, norms, "counts")
+  _checks.one_of("covariance", covariance, _COVARIANCES)
+  kept = jnp.ones(norms.shape, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, norms.shape)
+  values = jnp.where(kept, _numerics.upcast(norms), 0)
+  if standardize:
+    values = _standardized(values, kept)
+  groups = _groups(counts, kept)
+  variances = _variances(values, kept, groups)
+  fit = _fit(values, counts, kept, jnp.where(kept, 1 / variances.of_rows, 0))
+  total = jnp.sum(kept)
+  freedom = jnp.maximum(total - 3, 1).astype(values.dtype)
+  scale = variances.scale
+  if covariance == "estimated":
+    scale = jnp.sum(kept * fit.residuals**2 / variances.of_rows) / freedom
+  slopes = _product(fit.slope_rows, fit.solution)
+  errors = jnp.sqrt(scale * jnp.sum(_product(fit.slope_rows, fit.root) ** 2, axis=1))
+  # Without noise a slope of 0 is flat, and any other one certain.
+  ratio = jnp.where(slopes == 0, 0, slopes / errors)
+  if covariance == "estimated":
+    log_p = _student.log_student_survival(ratio, freedom)
+  else:
+    log_p = _student.log_normal_survival(ratio)
+  turned = _product(fit.turn, fit.root)
+  valid = (jnp.sum(groups.sizes > 0) >= 3) & (total > 3) & jnp.isfinite(scale)
+  valid &= jnp.all(jnp.where(kept, jnp.isfinite(norms), True))
+
+  def figure(x: Array) -> Array:
+    return jnp.where(valid, x, jnp.nan).astype(norms.dtype)
+
+  return NormCountRegression(
+    coefficients=figure(_product(fit.turn, fit.solution)),
+    covariance=figure(scale * _product(turned, turned.T)),
+    points=figure(fit.points),
+    slopes=figure(slopes),
+    standard_errors=figure(errors),
+    p_values=figure(jnp.exp(log_p)),
+    log_p_values=figure(log_p),
+    counts=groups.counts,
+    deviations=variances.deviations.astype(norms.dtype),
+    sizes=groups.sizes,
+    valid=valid,
+  )
+
+
+def norm_count_correlation(
+  norms: Float[ArrayLike, " n"],
+  counts: Int[ArrayLike, " n"],
+  *,
+  where: Bool[ArrayLike, " n"] | None = None,
+) -> Float[Array, ""]:
+  """Pearson's correlation of norm and count, of one few-shot episode for instance.
+
+      rho = sum_i (v_i - mean v)(c_i - mean c) / ((n - 1) std(v) std(c))
+
+  Of thousands of episodes at once by `jax.vmap`; `correlation` has a p-value, too.
+
+  Args:
+    norms: [n], floating.
+    counts: [n], integer.
+    where: [n], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    Scalar in [-1, 1], dtype of `norms`; NaN where either side does not vary, so that
+    an average can leave the episode out and count it.
+
+  Raises:
+    TypeError: norms not floating, counts not integers, where not boolean.
+    ValueError: shapes do not match, or no row.
+
+  Differentiable in: nothing (a figure). Cost: O(n).
+
+  Source: NCH table 3, which averages it over episodes.
+
+  Example:
+    >>> norms, counts = jnp.array([1.0, 2.0, 4.0]), jnp.array([1, 2, 3])
+    >>> spherejax.metrics.norm_count_correlation(norms, counts)
+    Array(0.982, dtype=float32)
+  """
+  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
+  _checks.floating("norms", norms)
+  _checks.rank("norms", norms, 1)
+  _checks.not_empty("norms", norms)
+  _checks.labels(counts, norms, "counts")
+  kept = jnp.ones(norms.shape, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, norms.shape)
+  values = jnp.where(kept, _numerics.upcast(norms), 0)
+  v = _standardized(values, kept)
+  c = _standardized(counts.astype(values.dtype), kept)
+  varies = jnp.any(v != 0) & jnp.any(c != 0)
+  rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(kept) - 1, 1)
+  finite = jnp.all(jnp.isfinite(values))
+  rho = jnp.where(varies & finite, jnp.clip(rho, -1, 1), jnp.nan)
+  return rho.astype(norms.dtype)
+
+
+def _product(first: Array, second: Array) -> Array:
+  return jnp.matmul(first, second, precision=jax.lax.Precision.HIGHEST)
+
+
+def _standardized(values: Array, kept: Array) -> Array:
+  """Mean 0 and deviation 1 (ddof 1) over the kept rows; all 0 where they are equal."""
+  # Equal values differ from one of them by exactly 0, from their mean by a rounding.
+  moved = jnp.where(kept, values - values[jnp.argmax(kept)], 0)
+  total = jnp.maximum(jnp.sum(kept), 1)
+  centred = jnp.where(kept, moved - jnp.sum(moved) / total, 0)
+  spread = jnp.sqrt(jnp.sum(centred**2) / jnp.maximum(total - 1, 1))
+  return _numerics.divide(centred, spread)
+
+
+def _groups(counts: Array, kept: Array) -> _Groups:
+  order = jnp.lexsort((counts, ~kept))
+  sorted_counts, sorted_kept = counts[order], kept[order]
+  differs = sorted_counts[1:] != sorted_counts[:-1]
+  begins = differs | (sorted_kept[1:] != sorted_kept[:-1])
+  member = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(begins)])
+  sizes = _sums(sorted_kept.astype(jnp.int32), member)
+  own = jnp.zeros_like(counts).at[member].set(sorted_counts)
+  number = jnp.zeros_like(member).at[order].set(member)
+  return _Groups(order, member, number, jnp.where(sizes > 0, own, 0), sizes)
+
+
+def _sums(x: Array, member: Array) -> Array:
+  return jax.ops.segment_sum(x, member, len(x), indices_are_sorted=True)
+
+
+def _variances(values: Array, kept: Array, groups: _Groups) -> _Variances:
+  """Of each count, or of all together where one count tells nothing."""
+  inside, member = kept[groups.order], groups.member
+  v = values[groups.order]
+  # From the largest of the group, so that equal norms have variance 0 exactly.
+  largest = jax.ops.segment_max(v, member, len(v), indices_are_sorted=True)
+  moved = jnp.where(inside, v - largest[member], 0)
+  means = _sums(moved, member) / jnp.maximum(groups.sizes, 1)
+  squares = _sums(jnp.where(inside, moved - means[member], 0) ** 2, member)
+  freedom = jnp.maximum(groups.sizes - 1, 0)
+  # NaN where no count occurs twice.
+  pooled = jnp.sum(squares) / jnp.sum(freedom)
+  own = squares / jnp.maximum(freedom, 1)
+  found = jnp.where((freedom > 0) & (own > 0), own, pooled)
+  noisy = pooled > 0
+  return _Variances(
+    jnp.where(noisy, found, 1)[groups.number],
+    jnp.where(groups.sizes > 0, jnp.sqrt(found), jnp.nan),
+    jnp.where(noisy, 1, pooled),
+  )
+
+
+def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
+  # Differences of the integers first: large counts lose nothing.
+  least = jnp.min(jnp.where(kept, counts, jnp.iinfo(counts.dtype).max))
+  most = jnp.max(jnp.where(kept, counts, jnp.iinfo(counts.dtype).min))
+  above = jnp.where(kept, counts - least, 0).astype(values.dtype)
+  middle = jnp.sum(above) / jnp.maximum(jnp.sum(kept), 1)
+  spread = jnp.sqrt(
+    jnp.sum(jnp.where(kept, above - middle, 0) ** 2) / jnp.maximum(jnp.sum(kept), 1)
+  )
+  u = jnp.where(kept, above - middle, 0) / spread
+  design = jnp.stack([jnp.ones_like(u), u, u**2])
+  lengths = jnp.sqrt(weights)
+  root, basis = _triangular_root(design * lengths[None])
+  solution = _product(root, _product(basis, values * lengths))
+  steps = jnp.array(_PLACES, values.dtype) * (most - least).astype(values.dtype)
+  zero, one = jnp.zeros_like(spread), jnp.ones_like(spread)
+  m = (middle + least.astype(values.dtype)) / spread
+  turn = jnp.array(
+    [
+      [one, -m, m**2],
+      [zero, 1 / spread, -2 * m / spread],
+      [zero, zero, 1 / spread**2],
+    ]
+  )
+  at = (steps - middle) / spread
+  rows = jnp.stack([jnp.zeros_like(at), jnp.ones_like(at), 2 * at], axis=1) / spread
+  return _Fit(
+    solution,
+    root,
+    values - _product(solution, design),
+    turn,
+    steps + least.astype(values.dtype),
+    rows,
+  )
+
+
+def _triangular_root(columns: Array) -> tuple[Array, Array]:
+  """R^{-1} and Q' of three columns, given as rows: columns' = Q R.
+
+  By hand: twice orthogonalised as accurate as Householder's way, and a batch of such
+  small factorisations is slow in every library.
+  """
+  basis, upper = [], jnp.zeros((3, 3), columns.dtype)
+  for number in range(3):
+    vector = columns[number]
+    for _ in range(2):
+      for place, unit in enumerate(basis):
+        share = jnp.sum(unit * vector)
+        upper = upper.at[place, number].add(share)
+        vector -= share * unit
+    length = jnp.sqrt(jnp.sum(vector**2))
+    upper = upper.at[number, number].set(length)
+    basis.append(vector / length)
+  (a, b, c), (_, d, e), (_, _, f) = upper
+  zero = jnp.zeros_like(a)
+  inverse = jnp.array(
+    [
+      [1 / a, -b / (a * d), (b * e - c * d) / (a * d * f)],
+      [zero, 1 / d, -e / (d * f)],
+      [zero, zero, 1 / f],
+    ]
+  )
+  return inverse, jnp.stack(basis)

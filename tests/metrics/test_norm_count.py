@@ -1,0 +1,223 @@
+"""Regression of norms on counts, against statsmodels and by its symmetries."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+
+from spherejax import metrics
+from spherejax.metrics import _student
+from tests.compiled import Compiled
+
+fast = Compiled(metrics)
+ROWS = 96
+
+
+def sample(seed, slope=0.3, bend=-0.02, low=1):
+  """Norms whose scatter grows with the count; one count occurs once, two never."""
+  rng = np.random.default_rng(seed)
+  counts = rng.choice([1, 2, 3, 5, 6, 7, 8, 9], ROWS)
+  counts[:2] = 1, 11
+  noise = (0.2 + 0.05 * counts) * rng.normal(size=ROWS)
+  norms = 2 + slope * counts + bend * counts**2 + noise
+  return norms, counts + low - 1
+
+
+def variance(v, counts, c):
+  """Of one count; pooled where it has one row, or rows without scatter."""
+  own = v[counts == c]
+  if len(own) > 1 and own.var(ddof=1) > 0:
+    return own.var(ddof=1)
+  parts = [v[counts == k] for k in np.unique(counts)]
+  return sum(((p - p.mean()) ** 2).sum() for p in parts) / sum(
+    len(p) - 1 for p in parts
+  )
+
+
+def oracle(norms, counts, covariance="estimated", standardize=True):
+  """statsmodels' weighted least squares, and a test of a linear function of b."""
+  v = (norms - norms.mean()) / norms.std(ddof=1) if standardize else norms
+  weights = 1 / np.array([variance(v, counts, c) for c in counts])
+  design = np.stack([np.ones(len(v)), counts, counts**2], axis=1).astype(float)
+  model = sm.WLS(v, design, weights=weights)
+  fit = model.fit(use_t=True) if covariance == "estimated" else model.fit(use_t=False)
+  cov = fit.cov_params()
+  if covariance == "known":
+    cov = np.linalg.inv(design.T @ (weights[:, None] * design))
+  low, high = counts.min(), counts.max()
+  points = low + np.array([0.25, 0.5, 0.75]) * (high - low)
+  rows = np.stack([np.zeros(3), np.ones(3), 2 * points], axis=1)
+  tests = [fit.t_test(row, cov_p=cov) for row in rows]
+  two_sided = np.array([float(t.pvalue) for t in tests])
+  slopes = rows @ fit.params
+  return {
+    "coefficients": fit.params,
+    "covariance": cov,
+    "points": points,
+    "slopes": slopes,
+    "standard_errors": np.array([float(np.squeeze(t.sd)) for t in tests]),
+    "p_values": np.where(slopes > 0, two_sided / 2, 1 - two_sided / 2),
+  }
+
+
+@pytest.mark.parametrize("covariance", ["estimated", "known"])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_statsmodels_finds_the_same(covariance, standardize, x64):
+  options = {"covariance": covariance, "standardize": standardize}
+  # Rising everywhere, falling at last, hardly rising at all.
+  for seed, slope, bend in ((0, 0.3, -0.02), (1, 0.2, -0.02), (2, 0.01, 0.0)):
+    norms, counts = sample(seed, slope, bend)
+    found = fast.norm_count_regression(norms, counts, **options)
+    expected = oracle(norms, counts, **options)
+    assert bool(found.valid)
+    for name, value in expected.items():
+      np.testing.assert_allclose(
+        getattr(found, name), value, rtol=1e-9, atol=1e-11, err_msg=name
+      )
+    log_p = np.log(expected["p_values"])
+    np.testing.assert_allclose(found.log_p_values, log_p, rtol=1e-8, atol=1e-10)
+
+
+def test_groups_have_their_counts_sizes_and_deviations(x64):
+  norms, counts = sample(0)
+  found = fast.norm_count_regression(norms, counts, standardize=False)
+  values, sizes = np.unique(counts, return_counts=True)
+  many = len(values)
+  np.testing.assert_array_equal(found.counts[:many], values)
+  np.testing.assert_array_equal(found.sizes[:many], sizes)
+  deviations = [np.sqrt(variance(norms, counts, c)) for c in values]
+  np.testing.assert_allclose(found.deviations[:many], deviations, rtol=1e-12)
+  assert not np.any(found.sizes[many:])
+  assert np.isnan(found.deviations[many:]).all()
+
+
+def test_single_precision_and_many_at_once():
+  drawn = [sample(seed, low=low) for seed, low in ((0, 1), (1, 1001), (2, 1))]
+  norms, counts = (np.stack(x) for x in zip(*drawn, strict=True))
+  many = jax.jit(jax.vmap(metrics.norm_count_regression))
+  found = many(norms.astype(np.float32), counts)
+  assert found.slopes.dtype == jnp.float32
+  for row in range(3):
+    expected = oracle(norms[row], counts[row] - counts[row].min())
+    for name in ("slopes", "standard_errors"):
+      np.testing.assert_allclose(getattr(found, name)[row], expected[name], rtol=2e-4)
+    log_p = np.log(expected["p_values"])
+    np.testing.assert_allclose(found.log_p_values[row], log_p, rtol=2e-3, atol=1e-4)
+
+
+def test_shifts_scales_and_the_middle_slope(x64):
+  norms, counts = sample(3)
+  plain = fast.norm_count_regression(norms, counts)
+  for other in (norms + 50, 7 * norms):
+    moved = fast.norm_count_regression(other, counts)
+    np.testing.assert_allclose(moved.slopes, plain.slopes, rtol=1e-9)
+    np.testing.assert_allclose(moved.log_p_values, plain.log_p_values, rtol=1e-9)
+  later = fast.norm_count_regression(norms, counts + 100)
+  np.testing.assert_allclose(later.points, plain.points + 100)
+  np.testing.assert_allclose(later.slopes, plain.slopes, rtol=1e-9)
+  np.testing.assert_allclose(later.log_p_values, plain.log_p_values, rtol=1e-9)
+  falling = fast.norm_count_regression(-norms, counts)
+  np.testing.assert_allclose(falling.slopes, -plain.slopes, rtol=1e-9)
+  np.testing.assert_allclose(falling.p_values, 1 - plain.p_values, rtol=1e-9)
+  np.testing.assert_allclose(
+    plain.slopes[1], (plain.slopes[0] + plain.slopes[2]) / 2, rtol=1e-12
+  )
+  raw = fast.norm_count_regression(norms, counts, standardize=False)
+  np.testing.assert_allclose(raw.slopes / norms.std(ddof=1), plain.slopes, rtol=1e-9)
+
+
+def test_masked_rows_are_as_if_deleted(x64):
+  norms, counts = sample(4)
+  kept = np.random.default_rng(0).random(ROWS) < 0.7
+  holes, wrong = np.where(kept, norms, np.nan), np.where(kept, counts, -9)
+  found = fast.norm_count_regression(holes, wrong, where=kept)
+  expected = oracle(norms[kept], counts[kept])
+  for name, value in expected.items():
+    np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
+  many = len(np.unique(counts[kept]))
+  np.testing.assert_array_equal(found.counts[:many], np.unique(counts[kept]))
+  assert int(found.sizes.sum()) == kept.sum()
+  rho = fast.norm_count_correlation(holes, wrong, where=kept)
+  expected = np.corrcoef(norms[kept], counts[kept])[0, 1]
+  np.testing.assert_allclose(rho, expected, rtol=1e-12)
+
+
+def test_norms_without_noise():
+  counts = np.tile(np.arange(1, 17), 6)
+  flat = fast.norm_count_regression(np.full(ROWS, 0.3, np.float32), counts)
+  np.testing.assert_array_equal(flat.slopes, 0)
+  np.testing.assert_array_equal(flat.standard_errors, 0)
+  np.testing.assert_array_equal(flat.p_values, 0.5)
+  # A hill with its top at 8.5, the middle.
+  hill = (40 - (counts - 8.5) ** 2 / 4).astype(np.float32)
+  for covariance in ("estimated", "known"):
+    found = fast.norm_count_regression(
+      hill, counts, standardize=False, covariance=covariance
+    )
+    np.testing.assert_allclose(found.slopes, [1.875, 0, -1.875], atol=1e-5)
+    assert np.max(found.standard_errors) < 1e-5
+    np.testing.assert_array_equal(found.p_values[np.array([0, 2])], [0, 1])
+    assert bool(found.valid)
+
+
+def test_what_is_not_identifiable_is_not_valid():
+  norms, counts = sample(5)
+  norms = norms.astype(np.float32)
+  with_nan = norms.copy()
+  with_nan[3] = np.nan
+  few = np.arange(ROWS) < 3
+  for label, values, n, where in (
+    ("counts that agree", norms, np.full(ROWS, 4), None),
+    ("two counts", norms, counts % 2, None),
+    ("a norm that is NaN", with_nan, counts, None),
+    ("three rows", norms, np.arange(ROWS), few),
+    ("no row", norms, counts, np.zeros(ROWS, bool)),
+  ):
+    kept = np.ones(ROWS, bool) if where is None else where
+    found = fast.norm_count_regression(values, n, where=kept)
+    assert not bool(found.valid), label
+    for name in ("coefficients", "slopes", "standard_errors", "p_values"):
+      assert np.isnan(getattr(found, name)).all(), (label, name)
+  # No count twice: nothing tells the variances.
+  once = np.arange(ROWS)
+  assert not bool(fast.norm_count_regression(norms, once, covariance="known").valid)
+  assert bool(fast.norm_count_regression(norms, once, where=once >= 0).valid)
+
+
+def test_correlation_of_what_does_not_vary():
+  norms, counts = sample(6)
+  for v, c in ((np.full(ROWS, 0.1), counts), (norms, np.full(ROWS, 3))):
+    assert np.isnan(fast.norm_count_correlation(v.astype(np.float32), c))
+
+
+def test_tails_of_students_distribution(x64):
+  at, freedom = np.meshgrid(
+    [-30, -2, -0.4, 0, 0.4, 1.2, 1.8, 2.5, 6, 30], [1, 2, 7, 17, 30, 997, 9997]
+  )
+  at, freedom = at.ravel().astype(float), freedom.ravel().astype(float)
+  found = np.asarray(jax.jit(_student.log_student_survival)(at, freedom))
+  np.testing.assert_allclose(found, stats.t.logsf(at, freedom), rtol=1e-10, atol=1e-13)
+  # Far out, where scipy's value underflows: the leading term of the tail for one
+  # degree of freedom, 1 / (pi t), and infinity itself.
+  far = jax.jit(_student.log_student_survival)(
+    np.array([1e150, np.inf, -np.inf]), np.array([1.0, 5.0, 5.0])
+  )
+  np.testing.assert_allclose(far[0], -np.log(np.pi) - 150 * np.log(10), rtol=1e-12)
+  np.testing.assert_array_equal(far[1:], [-np.inf, 0])
+
+
+def test_wrong_arguments(unchecked):
+  norms, counts = np.ones(4, np.float32), np.arange(4)
+  regression = metrics.norm_count_regression
+  with pytest.raises(TypeError, match="counts must be integers, got dtype float32"):
+    regression(norms, norms)
+  with pytest.raises(TypeError, match="norms must be floating, got dtype int32"):
+    regression(counts.astype(np.int32), counts)
+  with pytest.raises(ValueError, match=r"counts must have shape \(4,\)"):
+    regression(norms, counts[:3])
+  with pytest.raises(ValueError, match="'estimated', 'known', got 'robust'"):
+    regression(norms, counts, covariance="robust")
+  with pytest.raises(ValueError, match="must have a row"):
+    metrics.norm_count_correlation(norms[:0], counts[:0])
