@@ -18,6 +18,8 @@ from spherejax.data._color import random_contrast as random_contrast
 from spherejax.data._color import random_grayscale as random_grayscale
 from spherejax.data._color import to_float as to_float
 from spherejax.data._episodes import sample_episode as sample_episode
+from spherejax.data._grids import ImageGrid as ImageGrid
+from spherejax.data._grids import image_grid as image_grid
 from spherejax.data._images import Images as Images
 from spherejax.data._images import from_arrays as from_arrays
 from spherejax.data._long_tail import long_tail as long_tail
@@ -39,6 +41,7 @@ from spherejax.data._tfds import load_tfds as load_tfds
 __all__ = [
   "ClassTable",
   "Collages",
+  "ImageGrid",
   "Images",
   "Mixed",
   "center_crop",
@@ -46,6 +49,7 @@ __all__ = [
   "class_table",
   "collages",
   "from_arrays",
+  "image_grid",
   "load_digits",
   "load_folder",
   "load_tfds",

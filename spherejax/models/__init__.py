@@ -36,6 +36,7 @@ from spherejax.models._resnets import ResNet32 as ResNet32
 from spherejax.models._resnets import ResNet50 as ResNet50
 from spherejax.models._resnets import ResNet101 as ResNet101
 from spherejax.models._second_order_poolings import GSoP as GSoP
+from spherejax.models._simple6 import Simple6 as Simple6
 from spherejax.models._softmax_losses import AdaCos as AdaCos
 from spherejax.models._softmax_losses import NormFace as NormFace
 from spherejax.models._softmax_losses import P2SGrad as P2SGrad
@@ -78,6 +79,7 @@ __all__ = [
   "ResNet32",
   "ResNet50",
   "ResNet101",
+  "Simple6",
   "SoftTriple",
   "Softmax",
   "SphereFace",

@@ -29,7 +29,7 @@ def same_length(name: str, values: Sequence[int], other: str, count: int) -> Non
     )
 
 
-def _halve(x: Array) -> Array:
+def halve(x: Array) -> Array:
   """The largest of each 2x2 positions, a row or column at the end left out.
 
   The gradient of XLA's own pooling takes twice the time of a small network on a CPU;
@@ -70,7 +70,7 @@ class _HalvedBatchNorm(nn.Module):
       channel[None, None, None]
       for channel in (jnp.where(scale < 0, -1.0, 1.0), factor, centre, bias)
     )
-    return (sign * _halve(sign * wide) - centre) * factor + bias
+    return (sign * halve(sign * wide) - centre) * factor + bias
 
 
 class _Normalization(nn.Module):
@@ -90,7 +90,7 @@ class _Normalization(nn.Module):
           f"groups must divide {x.shape[-1]} channels, got {self.groups}"
         )
       normalized = nn.GroupNorm(num_groups=self.groups)(x)
-      return _halve(normalized) if self.halve else normalized
+      return halve(normalized) if self.halve else normalized
     if self.halve:
       return _HalvedBatchNorm(self.axis_name, name="BatchNorm_0")(x, train)
     return nn.BatchNorm(

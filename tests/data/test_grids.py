@@ -1,0 +1,129 @@
+"""Grids of images: what lies in the cells, and how it is drawn."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import ndimage, stats
+
+from spherejax import data
+
+# Image i is i + 1 wherever it is not a ramp, so that a cell tells which it is.
+RAMP = np.linspace(0.0, 0.5, 12).reshape(3, 2, 2)
+IMAGES = (np.arange(1, 8)[:, None, None, None] + RAMP[None]).astype(np.float32)
+LABELS = np.array([5, 2, 2, 9, 2, 5, 2])
+
+
+@functools.cache
+def drawer(**options):
+  return jax.jit(
+    jax.vmap(lambda key: data.image_grid(key, IMAGES, LABELS, columns=3, **options))
+  )
+
+
+def draw(number, seed=0, **options):
+  keys = jax.random.split(jax.random.key(seed), number)
+  return jax.tree.map(np.asarray, drawer(**options)(keys))
+
+
+def in_cells(images):
+  """[n, 12, 3, 2, 2]: the cells of grids of 4 x 3."""
+  return images.reshape(-1, 4, 3, 3, 2, 2).swapaxes(2, 3).reshape(-1, 12, 3, 2, 2)
+
+
+def test_cells_show_their_images_and_others_are_zero():
+  grids = draw(300)
+  assert grids.image.shape == (300, 12, 6, 2)
+  cells, chosen = in_cells(grids.image), grids.cells.reshape(300, 12)
+  np.testing.assert_array_equal((chosen >= 0).sum(1), grids.num_objects)
+  np.testing.assert_array_equal(cells[chosen < 0], 0)
+  np.testing.assert_array_equal(cells[chosen >= 0], IMAGES[chosen[chosen >= 0]])
+  np.testing.assert_array_equal(grids.label, -1)
+  again = draw(300)
+  for a, b in zip(grids, again, strict=True):
+    np.testing.assert_array_equal(a, b)
+  assert (draw(300, seed=1).image != grids.image).any()
+
+
+def test_counts_cells_and_images_are_uniform():
+  grids = draw(2400)
+  found = np.bincount(grids.num_objects, minlength=13)
+  assert found[0] == 0
+  assert stats.chisquare(found[1:]).pvalue > 1e-3
+  # 12 cells hold 6.5 images on average, each cell as often as another.
+  filled = (grids.cells >= 0).reshape(2400, 12).sum(0)
+  assert np.abs(filled / 2400 - 6.5 / 12).max() < 0.05
+  own = grids.cells[grids.cells >= 0]
+  assert np.abs(np.bincount(own, minlength=7) / len(own) - 1 / 7).max() < 0.01
+
+
+def test_one_label_takes_classes_uniformly_and_images_within():
+  grids = draw(2400, single_label=True, min_count=0)
+  assert (grids.num_objects == 0).any()
+  for label, cells in zip(grids.label, grids.cells, strict=True):
+    assert set(LABELS[cells[cells >= 0]]) <= {label}
+  # Class 9 has one image and is as frequent as class 2, which has four.
+  share = [(grids.label == label).mean() for label in (2, 5, 9)]
+  np.testing.assert_allclose(share, 1 / 3, atol=0.035)
+  own = np.bincount(grids.cells[grids.cells >= 0], minlength=7)
+  np.testing.assert_allclose(own[LABELS == 2] / own[LABELS == 2].sum(), 0.25, atol=0.02)
+  again = draw(2400, single_label=True, min_count=0)
+  np.testing.assert_array_equal(again.image, grids.image)
+
+
+def test_noise_has_the_moments_of_the_images():
+  grids = draw(2400, fill="random")
+  cells = in_cells(grids.image)
+  chosen = grids.cells.reshape(2400, 12)
+  np.testing.assert_array_equal(cells[chosen >= 0], IMAGES[chosen[chosen >= 0]])
+  noise = cells[chosen < 0]
+  for channel in range(2):
+    known, seen = IMAGES[..., channel], noise[..., channel]
+    assert abs(seen.mean() - known.mean()) < 0.02
+    assert abs(seen.std() / known.std() - 1) < 0.01
+  assert noise.min() < 0  # not clipped
+  first, second = noise[:, 0, 0, 0], noise[:, 0, 0, 1]
+  assert abs(np.corrcoef(first, second)[0, 1]) < 0.05
+
+
+def test_a_blurred_image_lies_under_the_objects():
+  grids = draw(40, fill="blur", min_count=0)
+  # What scipy makes of each image; weights beyond the border count for nothing there.
+  enlarged = [np.asarray(jax.image.resize(x, (12, 6, 2), "bilinear")) for x in IMAGES]
+  blurred = []
+  for image in enlarged:
+    layers = [
+      ndimage.gaussian_filter(image[..., c], 0.75, mode="constant", truncate=30)
+      / ndimage.gaussian_filter(np.ones((12, 6)), 0.75, mode="constant", truncate=30)
+      for c in range(2)
+    ]
+    blurred.append(np.stack(layers, -1))
+  under = np.repeat(np.repeat(grids.cells < 0, 3, axis=1), 2, axis=2)
+  used = set()
+  for image, empty, chosen in zip(grids.image, under, grids.cells, strict=True):
+    if empty.any():
+      errors = [np.abs(image - b)[empty].max() for b in blurred]
+      assert min(errors) < 1e-4
+      used.add(int(np.argmin(errors)))
+    shown = in_cells(image[None])[0][chosen.ravel() >= 0]
+    np.testing.assert_array_equal(shown, IMAGES[chosen[chosen >= 0]])
+  assert len(used) > 3
+
+
+def test_wrong_arguments(unchecked):
+  key = jax.random.key(0)
+  grid = functools.partial(data.image_grid, key)
+  with pytest.raises(TypeError, match="images must be floating, got dtype int32"):
+    grid(jnp.ones((2, 2, 2, 1), jnp.int32), LABELS[:2])
+  with pytest.raises(ValueError, match="4 axes, got shape"):
+    grid(IMAGES[0], LABELS[:3])
+  with pytest.raises(ValueError, match=r"labels must have shape \(7,\)"):
+    grid(IMAGES, LABELS[:2])
+  with pytest.raises(ValueError, match="'zeros', 'random', 'blur', got 'mean'"):
+    grid(IMAGES, LABELS, fill="mean")
+  with pytest.raises(ValueError, match="at most the 6 cells, got 7"):
+    grid(IMAGES, LABELS, rows=2, columns=3, min_count=7)
+  with pytest.raises(ValueError, match="must have a row"):
+    grid(IMAGES[:0], LABELS[:0])
