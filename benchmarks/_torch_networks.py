@@ -1,6 +1,6 @@
 """Networks in torch with the parameter names of torchvision, to compare ours with."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -82,6 +82,148 @@ class ResNet(nn.Module):
     x = self.pool(functional.relu(self.bn1(self.conv1(x))))
     for stage in self.stages:
       x = getattr(self, stage)(x)
+    return x
+
+
+class Unit(nn.Module):
+  """Convolution and norm as Inception has them."""
+
+  def __init__(self, old: int, new: int, size: tuple[int, int], stride: int, pad: bool):
+    super().__init__()
+    padding = (size[0] // 2, size[1] // 2) if pad else 0
+    self.conv = nn.Conv2d(old, new, size, stride, padding, bias=False)
+    self.bn = nn.BatchNorm2d(new, eps=0.001)
+
+  def forward(self, x: Tensor) -> Tensor:
+    return functional.relu(self.bn(self.conv(x)))
+
+
+class Mixed(nn.Module):
+  """A block of Inception v3, from a table of its units.
+
+  A row is (name, name of what it is given or "", width, size, stride); what is given
+  "pool" sees the mean of 3x3. `ends` are joined, "max" being the halved map.
+  """
+
+  def __init__(self, old: int, rows: Sequence[tuple], ends: Sequence[str]):
+    super().__init__()
+    self.rows, self.ends = rows, ends
+    widths = {"": old, "pool": old, "max": old}
+    for name, source, width, size, stride in rows:
+      setattr(self, name, Unit(widths[source], width, size, stride, stride == 1))
+      widths[name] = width
+    self.width = sum(widths[end] for end in ends)
+
+  def forward(self, x: Tensor) -> Tensor:
+    found = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
+    if "max" in self.ends:
+      found["max"] = functional.max_pool2d(x, 3, 2)
+    for name, source, *_ in self.rows:
+      found[name] = getattr(self, name)(found[source])
+    return torch.cat([found[end] for end in self.ends], 1)
+
+
+_ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
+
+
+def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
+  """A block with the names of torchvision; `of` makes widths narrower."""
+  doubled = [
+    ("branch3x3dbl_1", "", 64, _ONE, 1),
+    ("branch3x3dbl_2", "branch3x3dbl_1", 96, _THREE, 1),
+  ]
+  if kind == "a":
+    rows = [
+      ("branch1x1", "", 64, _ONE, 1),
+      ("branch5x5_1", "", 48, _ONE, 1),
+      ("branch5x5_2", "branch5x5_1", 64, (5, 5), 1),
+      *doubled,
+      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 1),
+      ("branch_pool", "pool", c, _ONE, 1),
+    ]
+    ends = ["branch1x1", "branch5x5_2", "branch3x3dbl_3", "branch_pool"]
+  elif kind == "b":
+    rows = [
+      ("branch3x3", "", 384, _THREE, 2),
+      *doubled,
+      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 2),
+    ]
+    ends = ["branch3x3", "branch3x3dbl_3", "max"]
+  elif kind == "c":
+    rows = [
+      ("branch1x1", "", 192, _ONE, 1),
+      ("branch7x7_1", "", c, _ONE, 1),
+      ("branch7x7_2", "branch7x7_1", c, _WIDE, 1),
+      ("branch7x7_3", "branch7x7_2", 192, _HIGH, 1),
+      ("branch7x7dbl_1", "", c, _ONE, 1),
+      ("branch7x7dbl_2", "branch7x7dbl_1", c, _HIGH, 1),
+      ("branch7x7dbl_3", "branch7x7dbl_2", c, _WIDE, 1),
+      ("branch7x7dbl_4", "branch7x7dbl_3", c, _HIGH, 1),
+      ("branch7x7dbl_5", "branch7x7dbl_4", 192, _WIDE, 1),
+      ("branch_pool", "pool", 192, _ONE, 1),
+    ]
+    ends = ["branch1x1", "branch7x7_3", "branch7x7dbl_5", "branch_pool"]
+  elif kind == "d":
+    rows = [
+      ("branch3x3_1", "", 192, _ONE, 1),
+      ("branch3x3_2", "branch3x3_1", 320, _THREE, 2),
+      ("branch7x7x3_1", "", 192, _ONE, 1),
+      ("branch7x7x3_2", "branch7x7x3_1", 192, _WIDE, 1),
+      ("branch7x7x3_3", "branch7x7x3_2", 192, _HIGH, 1),
+      ("branch7x7x3_4", "branch7x7x3_3", 192, _THREE, 2),
+    ]
+    ends = ["branch3x3_2", "branch7x7x3_4", "max"]
+  else:
+    rows = [
+      ("branch1x1", "", 320, _ONE, 1),
+      ("branch3x3_1", "", 384, _ONE, 1),
+      ("branch3x3_2a", "branch3x3_1", 384, (1, 3), 1),
+      ("branch3x3_2b", "branch3x3_1", 384, (3, 1), 1),
+      ("branch3x3dbl_1", "", 448, _ONE, 1),
+      ("branch3x3dbl_2", "branch3x3dbl_1", 384, _THREE, 1),
+      ("branch3x3dbl_3a", "branch3x3dbl_2", 384, (1, 3), 1),
+      ("branch3x3dbl_3b", "branch3x3dbl_2", 384, (3, 1), 1),
+      ("branch_pool", "pool", 192, _ONE, 1),
+    ]
+    ends = [
+      "branch1x1", "branch3x3_2a", "branch3x3_2b",
+      "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool",
+    ]  # fmt: skip
+  return Mixed(old, [(*row[:2], of(row[2]), *row[3:]) for row in rows], ends)
+
+
+class Inception(nn.Module):
+  """Inception v3 as in torchvision, without the auxiliary classifier's part."""
+
+  def __init__(self, width: int = 32):
+    super().__init__()
+
+    def of(channels: int) -> int:
+      return channels * width // 32
+
+    self.Conv2d_1a_3x3 = Unit(3, of(32), _THREE, 2, False)
+    self.Conv2d_2a_3x3 = Unit(of(32), of(32), _THREE, 1, False)
+    self.Conv2d_2b_3x3 = Unit(of(32), of(64), _THREE, 1, True)
+    self.Conv2d_3b_1x1 = Unit(of(64), of(80), _ONE, 1, False)
+    self.Conv2d_4a_3x3 = Unit(of(80), of(192), _THREE, 1, False)
+    channels, self.blocks = of(192), []
+    for name, kind, inner in (
+      ("5b", "a", 32), ("5c", "a", 64), ("5d", "a", 64), ("6a", "b", 0),
+      ("6b", "c", 128), ("6c", "c", 160), ("6d", "c", 160), ("6e", "c", 192),
+      ("7a", "d", 0), ("7b", "e", 0), ("7c", "e", 0),
+    ):  # fmt: skip
+      block = _mixed(channels, kind, inner, of)
+      setattr(self, f"Mixed_{name}", block)
+      self.blocks.append(f"Mixed_{name}")
+      channels = block.width
+    self.fc = nn.Linear(channels, 10)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
+    x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(functional.max_pool2d(x, 3, 2)))
+    x = functional.max_pool2d(x, 3, 2)
+    for block in self.blocks:
+      x = getattr(self, block)(x)
     return x
 
 
@@ -244,6 +386,6 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
     network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
   for handle in handles:
     handle.remove()
-  if isinstance(network, ResNet):
+  if isinstance(network, (ResNet, Inception)):
     found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
   return found

@@ -52,12 +52,17 @@ PAIRS = {
   "Swin-T": Pair(
     models.SwinT(), {"depths": (2, 2, 6, 2), "heads": (3, 6, 12, 24)}, 224
   ),
+  "Inception v3": Pair(models.InceptionV3(), {}, 96),
 }
 
 
-def torch_module(path: str, swin: bool) -> str:
+def torch_module(path: str, network: nn.Module) -> str:
   """What torchvision calls the module that is `path` of ours."""
-  if not swin:
+  if isinstance(network, models.InceptionV3):
+    path = path.replace("stem_3b", "Conv2d_3b_1x1").replace("mixed", "Mixed")
+    path = re.sub(r"stem_(\w\w)", r"Conv2d_\1_3x3", path)
+    return path.replace("norm", "bn").replace("/", ".")
+  if not isinstance(network, models.SwinT):
     path = re.sub(r"stage(\d)_(\d+)", r"layer\1.\2", path)
     path = path.replace("shortcut_norm", "downsample.1")
     path = path.replace("shortcut", "downsample.0")
@@ -85,11 +90,11 @@ def differences(
   result = {}
   for path, value in jax.tree.leaves_with_path(captured):
     place = "/".join(str(entry.key) for entry in path[:-2])
-    name = torch_module(place, isinstance(network, models.SwinT))
+    name = torch_module(place, network)
     # Within windows torch's and ours differ in the order of cells only.
     if place and not re.search(r"Dropout|attention/(qkv|out)$|^embed$", place):
       gap = np.abs(np.asarray(value, np.float64) - theirs[name]).max()
-      result[name] = float(gap / np.abs(theirs[name]).max())
+      result[name] = float(gap / (np.abs(theirs[name]).max() or 1))
   return result
 
 
@@ -102,9 +107,12 @@ def measure(
 
   from benchmarks import _torch_networks
 
-  swin = isinstance(pair.ours, models.SwinT)
   torch.manual_seed(seed)
-  kind = _torch_networks.Swin if swin else _torch_networks.ResNet
+  kind: Any = _torch_networks.ResNet
+  if isinstance(pair.ours, models.SwinT):
+    kind = _torch_networks.Swin
+  elif isinstance(pair.ours, models.InceptionV3):
+    kind = _torch_networks.Inception
   network = kind(**pair.torch)
   _torch_networks.randomize(network, seed)
   images = np.random.default_rng(seed).normal(size=(1, pair.side, pair.side, 3))

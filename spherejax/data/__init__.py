@@ -10,6 +10,8 @@ from spherejax.data._augment import random_crop as random_crop
 from spherejax.data._augment import random_flip as random_flip
 from spherejax.data._augment import random_resized_crop as random_resized_crop
 from spherejax.data._augment import resize as resize
+from spherejax.data._canvas import fit_canvas as fit_canvas
+from spherejax.data._canvas import map_images as map_images
 from spherejax.data._collage import Collages as Collages
 from spherejax.data._collage import collages as collages
 from spherejax.data._color import normalize as normalize
@@ -37,6 +39,8 @@ from spherejax.data._sources import load_folder as load_folder
 from spherejax.data._splits import split_classes as split_classes
 from spherejax.data._splits import split_within_classes as split_within_classes
 from spherejax.data._tfds import load_tfds as load_tfds
+from spherejax.data._triplets import Triplets as Triplets
+from spherejax.data._triplets import sample_triplets as sample_triplets
 
 __all__ = [
   "ClassTable",
@@ -44,10 +48,12 @@ __all__ = [
   "ImageGrid",
   "Images",
   "Mixed",
+  "Triplets",
   "center_crop",
   "class_balanced_indices",
   "class_table",
   "collages",
+  "fit_canvas",
   "from_arrays",
   "image_grid",
   "load_digits",
@@ -55,6 +61,7 @@ __all__ = [
   "load_tfds",
   "long_tail",
   "long_tail_counts",
+  "map_images",
   "mixup",
   "normalize",
   "ordered_plan",
@@ -68,6 +75,7 @@ __all__ = [
   "random_resized_crop",
   "resize",
   "sample_episode",
+  "sample_triplets",
   "shuffled_indices",
   "split_classes",
   "split_within_classes",

@@ -6,6 +6,12 @@ step, so that values may be weighted, grouped or compared first.
 
 from spherejax.metrics._averages import class_balanced_mean as class_balanced_mean
 from spherejax.metrics._averages import mean_where as mean_where
+from spherejax.metrics._classification import ClassScores as ClassScores
+from spherejax.metrics._classification import Confusions as Confusions
+from spherejax.metrics._classification import class_scores as class_scores
+from spherejax.metrics._classification import common_confusions as common_confusions
+from spherejax.metrics._classification import confusion_counts as confusion_counts
+from spherejax.metrics._clusters import cluster_radii as cluster_radii
 from spherejax.metrics._correlation import Correlation as Correlation
 from spherejax.metrics._correlation import correlation as correlation
 from spherejax.metrics._embedding_change import EmbeddingChange as EmbeddingChange
@@ -79,7 +85,9 @@ from spherejax.metrics._spectrum import triangle_update as triangle_update
 
 __all__ = [
   "ClassMoments",
+  "ClassScores",
   "ClassVariance",
+  "Confusions",
   "Correlation",
   "Effect",
   "EmbeddingChange",
@@ -103,8 +111,12 @@ __all__ = [
   "class_moments_merge",
   "class_moments_update",
   "class_scatter",
+  "class_scores",
   "class_variance",
+  "cluster_radii",
+  "common_confusions",
   "conditional_risk",
+  "confusion_counts",
   "correlation",
   "distance_correlation",
   "embedding_change",

@@ -17,6 +17,7 @@ from spherejax.models._distance_losses import (
 )
 from spherejax.models._heads import EmbeddingHead as EmbeddingHead
 from spherejax.models._heads import HeadResult as HeadResult
+from spherejax.models._inception import InceptionV3 as InceptionV3
 from spherejax.models._margin_losses import ArcFace as ArcFace
 from spherejax.models._margin_losses import CosFace as CosFace
 from spherejax.models._margin_losses import LargeMarginSoftmax as LargeMarginSoftmax
@@ -64,6 +65,7 @@ __all__ = [
   "GSoP",
   "GeM",
   "HeadResult",
+  "InceptionV3",
   "LargeMarginSoftmax",
   "Margin",
   "NetVLAD",

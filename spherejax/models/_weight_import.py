@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES
 
-_HEADS = ("fc.", "head.", "linear.", "classifier.")
+_HEADS = ("fc.", "head.", "linear.", "classifier.", "AuxLogits.")
 
 
 def import_weights(
@@ -27,16 +27,16 @@ def import_weights(
   Every parameter and statistic is filled exactly once, and every array of the file is
   used, or the import fails and says which are left. Convolutions and matrices are
   turned from torch's order of axes into ours. Knows the names that torchvision, timm
-  and the authors' code give the parameters of `ResNet` and `SwinT`, and takes those
-  that fit.
+  and the authors' code give the parameters of `ResNet`, `InceptionV3` and `SwinT`, and
+  takes those that fit.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
       "params" and "batch_stats"; or their shapes, from `jax.eval_shape`.
     weights: arrays by name, as `read_weights` gives them.
     ignore: beginnings of names in `weights` that are not wanted. The default leaves
-      out classifiers ("fc.", "head.", "linear.", "classifier."), as the networks here
-      end with a feature map.
+      out classifiers ("fc.", "head.", "linear.", "classifier.", "AuxLogits."), as the
+      networks here end with a feature map.
     fresh: beginnings of our paths, such as "stem/", whose variables stay as they are:
       a first convolution for other channels, for example. Their counterparts in
       `weights` are left out, whatever their shapes.

@@ -47,6 +47,13 @@ TABLES = {
     (r"shortcut_norm/", "downsample.1."),
     *_RESNET,
   ),
+  "InceptionV3 of torchvision and timm": (
+    (r"^stem_3b/", "Conv2d_3b_1x1/"),
+    (r"^stem_(\d\w)/", r"Conv2d_\1_3x3/"),
+    (r"^mixed_", "Mixed_"),
+    (r"norm/", "bn/"),
+    (r"/", "."),
+  ),
   # Public ResNets for CIFAR.
   "ResNet with shortcut": (
     (r"shortcut/", "shortcut.0."),

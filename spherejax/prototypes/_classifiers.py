@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Integer, Real
+from jaxtyping import Bool, Float, Int, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 
+TIES = ("nearest", "label")
 _LARGE = 1e30  # stands for the distance of no neighbour; finite
 
 
@@ -22,7 +23,9 @@ def nearest_neighbours(
   *,
   num_classes: int,
   k: int = 1,
+  ties: str = "nearest",
   norm: str = "l2",
+  where: Bool[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Int[Array, " batch"]:
   """Classes of points by the majority of their k nearest sites.
@@ -31,7 +34,8 @@ def nearest_neighbours(
       k > 1: the label of most of the k nearest, of the smaller sum of distances among
              equals, then the lower label
 
-  With a class's mean for each site, and k = 1, it is the nearest prototype classifier.
+  With a class's mean for each site, and k = 1, it is the nearest prototype classifier;
+  `where` then leaves out the classes that have none.
 
   Args:
     points: [batch, dim], floating.
@@ -39,20 +43,25 @@ def nearest_neighbours(
     labels: [sites], integer in [0, num_classes).
     num_classes: static.
     k: static, at most the number of sites.
+    ties: which of several labels with most votes: "nearest", that of the smaller sum of
+      distances; or "label", the lowest. Static.
     norm: "linf", "l2" or "l1". Static.
+    where: [sites], boolean, True keeps; masked sites may be NaN. None keeps all. Where
+      fewer than k are kept, all of them vote.
     block_size: static. Points at once; memory is block_size x sites.
 
   Returns:
-    [batch], int32.
+    [batch], int32; -1 without a kept site.
 
   Raises:
-    TypeError: points or sites not floating, labels not integers.
+    TypeError: points or sites not floating, labels not integers, where not boolean.
     ValueError: shapes do not match, a known label outside [0, num_classes), fewer
-      sites than k, or an unknown norm.
+      sites than k, or an unknown norm or `ties`.
 
   Differentiable in: nothing; see `neighbour_logits`. Cost: O(batch sites dim).
 
-  Source: DIST 5.4; Cover and Hart 1967, "Nearest neighbor pattern classification".
+  Source: DIST 5.4 and its article I, 2.4 (`ties="label"`); Cover and Hart 1967,
+  "Nearest neighbor pattern classification".
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0], [1.5]]), jnp.array([0, 1, 1])
@@ -63,16 +72,30 @@ def nearest_neighbours(
   sites, labels = jnp.asarray(sites), jnp.asarray(labels)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
-  _checks.known_labels(labels, num_classes)
-  found = distances.k_nearest(points, sites, k=k, norm=norm, block_size=block_size)
-  voted = labels[found.indices].astype(jnp.int32)
+  _checks.one_of("ties", ties, TIES)
+  kept = jnp.ones(len(sites), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, labels.shape)
+  _checks.known_labels(labels, num_classes, kept)
+  apart = None
+  if where is not None:
+    sites = jnp.where(kept[:, None], sites, 0)
+    # Every point leaves out the sites of the group 0.
+    apart = jnp.zeros(len(jnp.asarray(points)), jnp.int32), kept.astype(jnp.int32)
+  found = distances.k_nearest(
+    points, sites, k=k, norm=norm, apart=apart, block_size=block_size
+  )
+  voted = jnp.where(kept, labels, -1)[found.indices].astype(jnp.int32)
   if k == 1:
     return voted[:, 0]
   ballots = voted[:, :, None] == jnp.arange(num_classes)[None, None]
   votes = jnp.sum(ballots, axis=1, dtype=jnp.int32)
-  totals = jnp.sum(jnp.where(ballots, found.distances[:, :, None], 0), axis=1)
-  leading = votes == jnp.max(votes, axis=1, keepdims=True)
-  return jnp.argmin(jnp.where(leading, totals, jnp.inf), axis=1).astype(jnp.int32)
+  most = jnp.max(votes, axis=1, keepdims=True)
+  if ties == "label":
+    chosen = jnp.argmax(votes, axis=1)
+  else:
+    totals = jnp.sum(jnp.where(ballots, found.distances[:, :, None], 0), axis=1)
+    chosen = jnp.argmin(jnp.where(votes == most, totals, jnp.inf), axis=1)
+  return jnp.where(most[:, 0] > 0, chosen, -1).astype(jnp.int32)
 
 
 def neighbour_logits(

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 
 from spherejax import prototypes
 
@@ -70,6 +71,66 @@ def test_decisions_and_scores(norm):
   soft = np.asarray(both(POINTS, b, 1)[1]).argmax(1)
   assert clear.sum() > 3
   np.testing.assert_array_equal(soft[clear], np.asarray(decisions)[clear])
+
+
+def test_votes_of_equal_number_and_sites_that_are_left_out():
+  """The rule of DIST, article I: among equals the lowest label, as in scikit-learn."""
+  where = LABELS != 1
+  broken = np.where(where[:, None], SITES, np.nan)
+
+  @functools.partial(jax.jit, static_argnames="k")
+  def both(points, sites, where, k):
+    kind = {"num_classes": 3, "k": k, "block_size": 25}
+    return (
+      prototypes.nearest_neighbours(points, SITES, LABELS, ties="label", **kind),
+      prototypes.nearest_neighbours(
+        points, sites, LABELS, ties="label", where=where, **kind
+      ),
+    )
+
+  differ = False
+  for k in (1, 4, 30):
+    decisions, some = both(POINTS, broken, where, k)
+    judge = KNeighborsClassifier(k, algorithm="brute").fit(SITES, LABELS)
+    np.testing.assert_array_equal(decisions, judge.predict(POINTS))
+    left = min(k, where.sum())
+    judge = KNeighborsClassifier(left, algorithm="brute").fit(
+      SITES[where], LABELS[where]
+    )
+    np.testing.assert_array_equal(some, judge.predict(POINTS))
+    d = lengths(POINTS[:, None] - SITES[None], "l2")
+    differ |= any(
+      a != vote(row, LABELS, k) for a, row in zip(decisions, d, strict=True)
+    )
+    assert (both(POINTS, broken, where & False, k)[1] == -1).all()
+  assert differ  # the two rules are not the same
+  # Coincident sites of two classes: the lowest index, then the lowest label.
+  same = np.zeros((2, 1), np.float32)
+  for k, expected in ((1, 1), (2, 0)):
+    found = prototypes.nearest_neighbours(
+      same[:1], same, np.array([1, 0]), num_classes=2, k=k, ties="label"
+    )
+    assert found[0] == expected
+
+
+def test_the_nearest_centroid_is_not_the_nearest_direction():
+  rng = np.random.default_rng(3)
+  points = rng.normal(size=(60, 5)).astype(np.float32)
+  points /= np.linalg.norm(points, axis=1, keepdims=True)
+  labels = rng.integers(0, 3, 60)
+  labels[labels == 1] = 3  # two of five classes have no reference
+  means, counts = prototypes.class_means(points, labels, 5, normalize="none")
+  found = prototypes.nearest_neighbours(
+    points, means, np.arange(5), num_classes=5, where=counts > 0
+  )
+  rows, scores = np.float64(points), np.full((60, 5), -np.inf)
+  for c in (0, 2, 3):
+    centre = rows[labels == c].mean(0)
+    scores[:, c] = rows @ centre - centre @ centre / 2
+  np.testing.assert_array_equal(found, scores.argmax(1))
+  cosines = rows @ np.asarray(means).T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
+  cosines[:, [1, 4]] = -np.inf
+  assert (cosines.argmax(1) != found).any()
 
 
 def test_gradient_of_scores():

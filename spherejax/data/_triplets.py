@@ -1,0 +1,106 @@
+"""Triplets of images, drawn by classes: rare ones count as much as common ones."""
+
+from typing import NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int, Key
+
+from spherejax import _checks
+from spherejax.data._sampling import ClassTable
+
+
+class Triplets(NamedTuple):
+  """Indices of images, and the classes they are of, in the order of the table."""
+
+  anchor: Int[Array, " batch"]
+  positive: Int[Array, " batch"]
+  """Of the anchor's class."""
+  negative: Int[Array, " batch"]
+  """Of another class."""
+  anchor_class: Int[Array, " batch"]
+  negative_class: Int[Array, " batch"]
+
+
+def sample_triplets(
+  key: Key[Array, ""], table: ClassTable, *, batch_size: int, distinct: bool = True
+) -> Triplets:
+  """Anchors, positives and negatives, uniform over classes and not over images.
+
+      class a uniform over the classes, class b uniform over the others
+      anchor, positive: two images of a;  negative: one image of b
+
+  A class of 500 images is drawn as often as one of 500,000. Triplets are drawn
+  independently of each other. For a plan of many steps, `jax.vmap` over keys,
+  `jax.random.fold_in(key, step)` say.
+
+  Args:
+    key: of this batch.
+    table: from `class_table(labels, per_class=1)`; closed over, or an argument under
+      jit.
+    batch_size: static. Triplets.
+    distinct: static. True draws two different images for anchor and positive; a class
+      of one image then gives negatives only. False draws them independently.
+
+  Returns:
+    `Triplets`, each [batch_size], int32. Where the table is traced, `distinct` and no
+    class has two images, its indices mean nothing.
+
+  Raises:
+    ValueError: fewer than two classes; `distinct` and no class with two images (where
+      the table is not traced).
+
+  Cost: O(batch_size log classes + classes), whatever the number of images.
+
+  Source: DIST, article I, 2.3. The released generator draws with `distinct=False`.
+
+  Example:
+    >>> labels = jnp.array([0] * 50 + [1] * 2)
+    >>> table = spherejax.data.class_table(labels, per_class=1)
+    >>> drawn = spherejax.data.sample_triplets(
+    ...   jax.random.key(0), table, batch_size=1000)
+    >>> bool((labels[drawn.anchor] == labels[drawn.positive]).all())
+    True
+    >>> round(float((labels[drawn.anchor] == 1).mean()), 1)
+    0.5
+  """
+  _checks.count("batch_size", batch_size)
+  number = len(table.counts)
+  if number < 2:
+    raise ValueError(f"triplets need at least two classes with images, got {number}")
+  traced = isinstance(table.counts, jax.core.Tracer)
+  if distinct and not traced and int(np.max(table.counts)) < 2:
+    raise ValueError(
+      f"distinct triplets need a class with two images, but each of the {number}"
+      " classes has one"
+    )
+  order, starts, counts = map(jnp.asarray, table)
+  keys = iter(jax.random.split(key, 5))
+
+  def below(limit: Array | int) -> Array:
+    return jax.random.randint(next(keys), (batch_size,), 0, limit, jnp.int32)
+
+  # Classes that may give anchors, counted up: the r-th of them is where the count
+  # first exceeds r.
+  able = jnp.cumsum(counts > int(distinct), dtype=jnp.int32)
+  own = jnp.searchsorted(able, below(able[-1]), side="right").astype(jnp.int32)
+  other = _without(own, below(number - 1))
+  anchor = below(counts[own])
+  positive = below(counts[own] - int(distinct))
+  if distinct:
+    positive = _without(anchor, positive)
+  negative = below(counts[other])
+  return Triplets(
+    order[starts[own] + anchor],
+    order[starts[own] + positive],
+    order[starts[other] + negative],
+    own,
+    other,
+  )
+
+
+def _without(left_out: Array, rank: Array) -> Array:
+  """The rank-th number from 0 on, when one number is left out."""
+  return rank + (rank >= left_out)

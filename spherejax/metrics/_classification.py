@@ -1,0 +1,194 @@
+"""Measures of predicted classes: F1, accuracy, and which are taken for which."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Integer
+
+from spherejax import _checks
+from spherejax.metrics import _averages
+
+
+class ClassScores(NamedTuple):
+  """What `class_scores` returns."""
+
+  accuracy: Float[Array, ""]
+  """Share of all examples; NaN of none."""
+  macro_f1: Float[Array, ""]
+  """Mean of `f1` over the classes that have one; NaN when none has."""
+  f1: Float[Array, " classes"]
+  """NaN for a class that is neither a label nor a prediction."""
+  recall: Float[Array, " classes"]
+  """NaN for a class that is no label."""
+  missing: Int[Array, ""]
+  """Classes whose F1 is NaN, which the mean leaves out."""
+
+
+class Confusions(NamedTuple):
+  """What `common_confusions` returns, the commonest first."""
+
+  labels: Int[Array, " k"]
+  predictions: Int[Array, " k"]
+  rates: Float[Array, " k"]
+  """Share of the label's examples; 0 where there are fewer than k confusions."""
+
+
+def confusion_counts(
+  labels: Integer[ArrayLike, " batch"],
+  predictions: Integer[ArrayLike, " batch"],
+  *,
+  num_classes: int,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Int[Array, "classes classes"]:
+  """How often each class was taken for each class.
+
+      counts_ab = #{i: y_i = a, predicted_i = b}
+
+  Counts of several blocks add up.
+
+  Args:
+    labels: [batch], integer in [0, num_classes).
+    predictions: [batch], integer in [0, num_classes).
+    num_classes: static.
+    where: [batch], boolean, True keeps. None keeps all. A traced label or prediction
+      outside makes a masked row.
+
+  Returns:
+    [num_classes, num_classes], int32: rows are labels, columns predictions.
+
+  Raises:
+    TypeError: labels or predictions not integers, where not boolean.
+    ValueError: shapes do not match, or a known label or prediction outside.
+
+  Differentiable in: nothing. Cost: O(batch + num_classes^2).
+
+  Source: textbook definition.
+
+  Example:
+    >>> spherejax.metrics.confusion_counts(
+    ...   jnp.array([0, 0, 1]), jnp.array([0, 1, 1]), num_classes=2)
+    Array([[1, 1],
+           [0, 1]], dtype=int32)
+  """
+  labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
+  _checks.count("num_classes", num_classes)
+  _checks.rank("labels", labels, 1)
+  _checks.integer("labels", labels)
+  _checks.labels(predictions, labels, "predictions")
+  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, labels.shape)
+  for array in (labels, predictions):
+    _checks.known_labels(array, num_classes, kept)
+    kept &= (array >= 0) & (array < num_classes)
+  cells = jnp.where(kept, labels * num_classes + predictions, num_classes**2)
+  ones = jnp.ones(len(labels), jnp.int32)
+  flat = jax.ops.segment_sum(ones, cells, num_classes**2)
+  return flat.reshape(num_classes, num_classes)
+
+
+def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
+  """F1 and recall of each class, their mean, and the accuracy.
+
+      F1_c = 2 TP / (2 TP + FP + FN) = 2 counts_cc / (labels c + predictions c)
+
+  0 for a class that occurs and is never right. The macro F1 weighs all classes the
+  same, the accuracy all examples.
+
+  Args:
+    counts: [classes, classes], integer, of `confusion_counts`.
+
+  Returns:
+    `ClassScores`, float32 (float64 under x64).
+
+  Raises:
+    TypeError: counts not integers.
+    ValueError: counts not square.
+
+  Differentiable in: nothing. Cost: O(classes^2).
+
+  Source: van Rijsbergen 1979, "Information retrieval", chapter 7; DIST, article I.
+
+  Example:
+    >>> spherejax.metrics.class_scores(jnp.array([[1, 1], [0, 2]])).f1
+    Array([0.6666667, 0.8      ], dtype=float32)
+  """
+  counts = _square(counts)
+  right = jnp.diagonal(counts)
+  true, predicted = jnp.sum(counts, axis=1), jnp.sum(counts, axis=0)
+  f1 = _share(2 * right, true + predicted)
+  there = true + predicted > 0
+  return ClassScores(
+    accuracy=_share(jnp.sum(right), jnp.sum(true)),
+    macro_f1=_averages.mean_where(f1, there),
+    f1=f1,
+    recall=_share(right, true),
+    missing=jnp.sum(~there, dtype=jnp.int32),
+  )
+
+
+def common_confusions(
+  counts: Integer[ArrayLike, "classes classes"], *, k: int = 10
+) -> Confusions:
+  """The pairs of classes with the highest rate of confusion.
+
+      rate_ab = counts_ab / labels a,    a != b
+
+  Equal rates are ordered by label, then by prediction.
+
+  Args:
+    counts: [classes, classes], integer, of `confusion_counts`.
+    k: static, at most classes x (classes - 1).
+
+  Returns:
+    `Confusions`, each [k].
+
+  Raises:
+    TypeError: counts not integers.
+    ValueError: counts not square, or k too large.
+
+  Differentiable in: nothing. Cost: O(classes^2).
+
+  Source: DIST, article I, tables 1 and 2.
+
+  Example:
+    >>> counts = jnp.array([[8, 2, 0], [5, 4, 1], [0, 0, 0]])
+    >>> spherejax.metrics.common_confusions(counts, k=2)
+    Confusions(labels=Array([1, 0], dtype=int32),
+      predictions=Array([0, 1], dtype=int32),
+      rates=Array([0.5, 0.2], dtype=float32))
+  """
+  counts = _square(counts)
+  classes = len(counts)
+  _checks.count("k", k)
+  if k > classes * (classes - 1):
+    raise ValueError(
+      f"k must be at most the {classes * (classes - 1)} pairs of {classes} classes,"
+      f" got {k}"
+    )
+  rates = _share(counts, jnp.sum(counts, axis=1, keepdims=True))
+  # Pairs that cannot be confused come after those that were not; no class is one.
+  ranked = jnp.where(jnp.isnan(rates), -1, rates)
+  ranked = jnp.where(jnp.eye(classes, dtype=bool), -2, ranked)
+  found, cells = jax.lax.top_k(ranked.reshape(-1), k)
+  cells = cells.astype(jnp.int32)
+  return Confusions(cells // classes, cells % classes, jnp.maximum(found, 0))
+
+
+def _square(counts: ArrayLike) -> Array:
+  counts = jnp.asarray(counts)
+  _checks.integer("counts", counts)
+  _checks.rank("counts", counts, 2)
+  _checks.shape("counts", counts, (len(counts), len(counts)))
+  _checks.not_empty("counts", counts)
+  return counts
+
+
+def _share(part: Array, whole: Array) -> Array:
+  """Their quotient, NaN where the whole is 0."""
+  dtype = jnp.result_type(float)
+  some = jnp.broadcast_to(whole > 0, part.shape)
+  below = jnp.broadcast_to(jnp.maximum(whole, 1), part.shape).astype(dtype)
+  return jnp.where(some, part.astype(dtype) / below, jnp.nan)

@@ -1,0 +1,98 @@
+"""Canvases against loops of the definition, and what stays as it was."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from spherejax import data
+from spherejax.data import _images
+
+RANDOM = np.random.default_rng(0)
+
+
+def triangle(values, size):
+  """Bilinear interpolation with antialiasing along the first axis."""
+  scale = len(values) / size
+  rows = []
+  for i in range(size):
+    centre = (i + 0.5) * scale
+    weights = [max(0, 1 - abs(j + 0.5 - centre) / scale) for j in range(len(values))]
+    rows.append(np.tensordot(weights, values, 1) / sum(weights))
+  return np.array(rows)
+
+
+def test_larger_images_are_scaled_down_and_smaller_ones_stay():
+  image = RANDOM.integers(0, 256, (40, 27, 4), np.uint8)
+  found = data.fit_canvas(image, 16, fill=7)
+  assert found.shape == (16, 16, 4)
+  columns = 11  # 27 x 16 / 40 = 10.8
+  expected = triangle(triangle(image.astype(float), 16).swapaxes(0, 1), columns)
+  left = (16 - columns) // 2
+  inside = found[:, left : left + columns]
+  assert np.abs(inside - expected.swapaxes(0, 1)).max() <= 1  # rounded twice
+  assert (np.delete(found, range(left, left + columns), axis=1) == 7).all()
+  # The same image on a canvas that it fits into, and on one of twice the side.
+  for side in (40, 80):
+    found = data.fit_canvas(image, side, fill=7)
+    top, left = (side - 40) // 2, (side - 27) // 2
+    np.testing.assert_array_equal(found[top : top + 40, left : left + 27], image)
+    assert (found == 7).sum() >= (side**2 - 40 * 27) * 4
+
+
+def test_areas_and_borders():
+  for size in (1, 8, 297, 299):
+    found = data.fit_canvas(np.zeros((size, size), np.uint8), 299, fill=255)
+    assert (found == 0).sum() == size**2
+    border = np.concatenate([found[0], found[-1], found[:, 0], found[:, -1]])
+    assert border.mean() == (0 if size == 299 else 255)
+  thin = data.fit_canvas(np.zeros((1000, 5), np.uint8), 299, fill=255)
+  np.testing.assert_array_equal((thin == 0).any(0).ravel().nonzero()[0], [149])
+  assert (thin == 0).sum() == 299
+
+
+def test_blocks_are_averaged_and_rounded_half_up():
+  image = RANDOM.integers(0, 256, (5, 6, 1), np.uint8)
+  whole = data.fit_canvas(image, 6, fill=9)
+  found = data.fit_canvas(image, 6, fill=9, shrink=2)
+  for i, j in np.ndindex(3, 3):
+    block = whole[2 * i : 2 * i + 2, 2 * j : 2 * j + 2]
+    assert found[i, j, 0] == int(np.floor(block.mean() + 0.5))
+
+
+def test_every_image_of_a_set_lazy_or_not():
+  sizes = [(3, 5), (9, 2), (4, 4)]
+  pixels = [np.full((*size, 1), i, np.uint8) for i, size in enumerate(sizes)]
+  labels, names = np.arange(3, dtype=np.int32), ("a", "b", "c")
+  fit = functools.partial(data.fit_canvas, side=4, fill=9)
+  listed = data.Images(pixels, labels, names, {"n": labels})
+  found = data.map_images(listed, fit)
+  assert isinstance(found.images, np.ndarray)
+  np.testing.assert_array_equal(found.images, np.stack([fit(one) for one in pixels]))
+  np.testing.assert_array_equal(found.extras["n"], labels)
+  read = []
+
+  def noted(row):
+    read.append(row)
+    return pixels[row]
+
+  lazy = dataclasses.replace(listed, images=_images.Lazy(noted, np.arange(3)))
+  later = data.map_images(lazy, fit)[[2, 0]]
+  read.clear()  # type checks may have looked
+  np.testing.assert_array_equal(later.images[1], found.images[0])
+  assert read == [0]
+
+
+def test_errors(unchecked):
+  image = np.zeros((2, 2), np.uint8)
+  with pytest.raises(TypeError, match="float64"):
+    data.fit_canvas(image.astype(float), 4, fill=0)
+  with pytest.raises(ValueError, match=r"fill must be in \[0, 255\], got 256"):
+    data.fit_canvas(image, 4, fill=256)
+  with pytest.raises(ValueError, match="divide the side 4, got 3"):
+    data.fit_canvas(image, 4, fill=0, shrink=3)
+  with pytest.raises(ValueError, match=r"a pixel, got shape \(0, 2\)"):
+    data.fit_canvas(image[:0], 4, fill=0)
+  with pytest.raises(ValueError, match=r"2 or 3 axes, got shape \(1, 1, 2, 2\)"):
+    data.fit_canvas(image[None, None], 4, fill=0)

@@ -1,0 +1,75 @@
+"""One drawn triplet a row: the hinge of DIST, article I, on the unit sphere."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from spherejax import distances, losses, prototypes
+
+NEAR = np.array([[True, False]] * 8)
+RANDOM = np.random.default_rng(0)
+
+
+@jax.jit
+def hinges(raw, margin):
+  """[batch], and the gradients of their sum with respect to rows before l2."""
+
+  def total(raw):
+    a, p, n = distances.l2_normalize(raw)
+    squares = [distances.squared_euclidean(a, other) for other in (p, n)]
+    found = losses.triplet_from_distance(
+      jnp.stack(squares, 1), NEAR, ~NEAR, margin=margin, average="all"
+    )
+    return found.sum(), found
+
+  return jax.value_and_grad(total, has_aux=True)(raw)
+
+
+def unit(x):
+  return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def test_values_and_gradients():
+  raw = RANDOM.normal(size=(3, 8, 5))
+  (a, p, n), margin = unit(raw), 0.3
+  (_, found), grads = hinges(raw.astype(np.float32), margin)
+  slack = 2 * ((a * n).sum(1) - (a * p).sum(1)) + margin
+  assert (slack > 0).any()
+  assert (slack < 0).any()
+  np.testing.assert_allclose(found, np.maximum(slack, 0), atol=2e-6)
+  # What |x| = 1 leaves of the gradients, without its part along the vector.
+  ambient = np.stack([2 * (n - p), -2 * a, 2 * a]) * (slack > 0)[:, None]
+  np.testing.assert_allclose(ambient.sum(0), 2 * (n - p) * (slack > 0)[:, None])
+  along = (ambient * unit(raw)).sum(-1, keepdims=True) * unit(raw)
+  lengths = np.linalg.norm(raw, axis=-1, keepdims=True)
+  np.testing.assert_allclose(grads, (ambient - along) / lengths, atol=5e-6)
+  assert np.abs((grads * raw).sum(-1)).max() < 2e-6
+
+
+def test_at_the_edges():
+  e = np.eye(5, dtype=np.float32)
+  zero = np.zeros(5)
+  rows = [
+    (e[0], e[0], e[0]),  # all in one point: the margin, and no way out
+    (e[0], e[0], e[1]),  # |a - n|^2 = 2: exactly at a margin of 2
+    (zero, e[0], e[1]),  # a zero embedding is 1 away from every unit vector
+    *[(e[0], e[1], e[2])] * 5,
+  ]
+  raw = np.array(rows, np.float32).transpose(1, 0, 2)
+  (_, found), grads = hinges(raw, 2.0)
+  np.testing.assert_allclose(found[:3], [2, 0, 2], atol=1e-6)
+  assert (grads[:, 0] == 0).all()
+  assert (grads[:, 1] == 0).all()
+  assert (grads[0, 2] == 0).all()
+  assert np.isfinite(grads).all()
+
+
+def test_collapsed_classes_are_free_of_loss_up_to_the_simplex():
+  """2 C / (C - 1) is the largest margin that C classes can have (Rankin)."""
+  for classes in (2, 3, 5):
+    points = np.asarray(prototypes.simplex(None, classes, 5, rotate=False))
+    most = 2 * classes / (classes - 1)
+    raw = np.stack([points[[0] * 8], points[[0] * 8], points[[1] * 8]])
+    assert (hinges(raw, most - 1e-4)[0][1] == 0).all()
+    np.testing.assert_allclose(hinges(raw, most + 1e-3)[0][1], 1e-3, atol=2e-5)
+  assert 2 * 65 / 64 == 2.03125

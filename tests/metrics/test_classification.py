@@ -1,0 +1,115 @@
+"""Confusions and F1 against loops and scikit-learn; radii against loops."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, f1_score, recall_score
+
+from spherejax import metrics
+from tests.compiled import Compiled
+
+CLASSES = 6
+RANDOM = np.random.default_rng(0)
+TRUE = RANDOM.integers(0, 4, 60)  # the classes 4 and 5 have no example
+FOUND = np.where(RANDOM.random(60) < 0.5, TRUE, RANDOM.integers(0, 5, 60))
+FOUND[TRUE == 2] = 0  # never right, never found
+FOUND[FOUND == 2] = 3
+of = Compiled(metrics)
+
+
+def test_counts_scores_and_the_two_kinds_of_nothing():
+  counts = of.confusion_counts(TRUE, FOUND, num_classes=CLASSES)
+  expected = np.zeros((CLASSES, CLASSES), int)
+  for a, b in zip(TRUE, FOUND, strict=True):
+    expected[a, b] += 1
+  np.testing.assert_array_equal(counts, expected)
+  scores = of.class_scores(counts)
+  there = np.arange(5)
+  options = {"labels": there, "average": None, "zero_division": 0.0}
+  assert (FOUND == 4).any()
+  np.testing.assert_allclose(scores.f1[:5], f1_score(TRUE, FOUND, **options), rtol=1e-6)
+  assert scores.f1[2] == 0  # occurs, and is never right
+  assert scores.f1[4] == 0  # is found, and never occurs
+  assert math.isnan(scores.f1[5])  # neither
+  assert scores.missing == 1
+  assert float(scores.macro_f1) == pytest.approx(float(scores.f1[:5].mean()), rel=1e-6)
+  np.testing.assert_allclose(
+    scores.recall[:4], recall_score(TRUE, FOUND, **options)[:4], rtol=1e-6
+  )
+  assert np.isnan(scores.recall[4:]).all()
+  assert float(scores.accuracy) == pytest.approx(accuracy_score(TRUE, FOUND), rel=1e-6)
+
+
+def test_masked_rows_count_nowhere():
+  where = RANDOM.random(60) < 0.5
+  found = of.confusion_counts(TRUE, FOUND, num_classes=CLASSES, where=where)
+  kept = metrics.confusion_counts(TRUE[where], FOUND[where], num_classes=CLASSES)
+  np.testing.assert_array_equal(found, kept)
+  # Traced labels and predictions outside are masked, too.
+  wild, wilder = np.where(where, TRUE, -1), np.where(where, FOUND, CLASSES)
+  for labels, found in ((wild, FOUND), (TRUE, wilder)):
+    again = of.confusion_counts(labels, found, num_classes=CLASSES)
+    np.testing.assert_array_equal(again, kept)
+  nothing = of.class_scores(np.zeros((CLASSES, CLASSES), np.int32))
+  assert nothing.missing == CLASSES
+  assert math.isnan(nothing.accuracy)
+  assert math.isnan(nothing.macro_f1)
+
+
+def test_commonest_confusions_in_the_order_of_rate_label_prediction():
+  counts = np.array([[2, 1, 1, 0], [3, 0, 0, 3], [0, 0, 0, 0], [1, 0, 2, 1]], np.int32)
+  found = of.common_confusions(counts, k=10)
+  pairs = []
+  for a in range(4):
+    for b in range(4):
+      if a != b and counts[a].sum():
+        pairs.append((-counts[a, b] / counts[a].sum(), a, b))
+  pairs.sort()
+  assert len(pairs) == 9
+  for place, (rate, a, b) in enumerate(pairs):
+    assert (found.labels[place], found.predictions[place]) == (a, b)
+    assert float(found.rates[place]) == pytest.approx(-rate)
+  # Class 2 has no example: its pairs come last, with rate 0.
+  assert found.labels[9] == 2
+  assert found.rates[9] == 0
+
+
+def test_radii_are_mean_distances():
+  x = RANDOM.normal(size=(60, 4)).astype(np.float32)
+  x /= np.linalg.norm(x, axis=1, keepdims=True)
+  x[TRUE == 1] = [0, 0, 1, 0]
+  centroids = np.zeros((5, 4), np.float32)
+  expected = np.full(5, np.nan)
+  for c in range(4):
+    centroids[c] = x[c == TRUE].mean(0)
+    expected[c] = np.mean([math.dist(row, centroids[c]) for row in x[c == TRUE]])
+  radii = of.cluster_radii(x, TRUE, centroids)
+  np.testing.assert_allclose(radii, expected, rtol=2e-5, atol=1e-7)
+  bound = np.sqrt(np.maximum(1 - (centroids**2).sum(1), 0))
+  assert (radii[:4] <= bound[:4] + 1e-6).all()
+  assert radii[1] == bound[1] == 0  # all in one point
+  assert (np.delete(np.asarray(radii), [1, 4]) < np.delete(bound, [1, 4]) - 1e-3).all()
+  # Equality where all distances agree: opposite points.
+  pair = np.array([[1, 0, 0, 0], [-1, 0, 0, 0]], np.float32)
+  middle = np.zeros((1, 4), np.float32)
+  assert metrics.cluster_radii(pair, np.zeros(2, int), middle)[0] == 1
+  where = TRUE != 3
+  broken = np.where(where[:, None], x, np.nan)
+  masked = of.cluster_radii(broken, TRUE, centroids, where=where)
+  np.testing.assert_array_equal(masked, np.where(np.arange(5) == 3, np.nan, radii))
+
+
+def test_errors(unchecked):
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 2\), got 2"):
+    metrics.confusion_counts(jnp.array([0, 1]), jnp.array([0, 2]), num_classes=2)
+  with pytest.raises(TypeError, match="predictions must be integers"):
+    metrics.confusion_counts(jnp.array([0]), jnp.array([0.0]), num_classes=2)
+  square = jnp.eye(2, dtype=jnp.int32)
+  with pytest.raises(ValueError, match=r"shape \(1, 1\), got \(1, 2\)"):
+    metrics.class_scores(square[:1])
+  with pytest.raises(ValueError, match="the 2 pairs of 2 classes, got 3"):
+    metrics.common_confusions(square, k=3)
+  with pytest.raises(ValueError, match=r"\(3, 2\) to match the centroids"):
+    metrics.cluster_radii(jnp.ones((3, 4)), jnp.zeros(3, int), jnp.ones((2, 2)))
