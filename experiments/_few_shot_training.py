@@ -1,0 +1,378 @@
+"""Prototypical networks: two losses on the same episodes, all runs at once."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments import _finished
+from spherejax import data, losses, metrics, models, prototypes, training
+
+SQUARED, RATIO = "SD", "DR"
+FIRST_LOG_EXPONENT = 2.0
+OFFSET = 1e-10  # added to squared distances, as in the article
+MEASURES = (
+  "norm_ratio",
+  "scaling",
+  "norm_ratio by features",
+  "scaling by features",
+  "con_alpha",
+  "div_alpha",
+  "con_div",
+  "left_out",
+  "exponent",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Network, episodes and optimiser."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  seeds: int = 3
+  """Networks, each trained on other episodes from another start."""
+  backbone: Literal["conv4", "resnet18"] = "conv4"
+  """Network."""
+  width: int = 32
+  """Channels of Conv4."""
+  convolution: str = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  image_size: int = 28
+  """Side of an image as the network sees it."""
+  augment: bool = False
+  """Random crops, flips and colours while training."""
+  num_ways: int = 5
+  """Classes of an episode."""
+  num_queries: int = 10
+  """Queries of each class while training and validating."""
+  test_queries: int = 10
+  """Likewise while testing."""
+  episodes: int = 400
+  """Training steps, an episode each."""
+  check_every: int = 10
+  """Episodes between two looks at what the last update did."""
+  validate_every: int = 50
+  """Episodes between two validations."""
+  validation_episodes: int = 100
+  """Fixed episodes that choose the network."""
+  test_episodes: int = 600
+  """Fixed episodes for the final accuracy."""
+  learning_rate: float = 1e-3
+  """Of Adam."""
+
+
+class Sets(NamedTuple):
+  """Images with labels: [count, height, width, channels], uint8; integers."""
+
+  train: data.Images
+  validation: data.Images
+  test: data.Images
+
+
+class Part(NamedTuple):
+  """A kind of training."""
+
+  shots: int
+  representative: str
+
+  @property
+  def name(self) -> str:
+    """As in tables."""
+    kind = "" if self.representative == "mean" else "1-NN, "
+    return f"{kind}{self.shots}-shot"
+
+
+class State(NamedTuple):
+  """One run: the network, its optimiser and what was seen of its updates."""
+
+  params: Any
+  statistics: Any
+  opt_state: Any
+  checks: Array
+  series: dict[str, Array]  # [checks]
+
+
+class Trained(NamedTuple):
+  """Figures of all runs of a part, [cells, seeds, ...] each."""
+
+  validation: np.ndarray
+  test: np.ndarray  # [cells, seeds, episodes]
+  series: dict[str, np.ndarray]
+
+
+def table(images: data.Images, rows: int) -> data.ClassTable:
+  """Of a set whose classes are checked to have enough images."""
+  return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
+
+
+class Embedding(nn.Module):
+  """Images to vectors."""
+
+  settings: Settings
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> Array:
+    settings = self.settings
+    if settings.backbone == "conv4":
+      network = models.Conv4(settings.width, convolution=settings.convolution)
+      maps = network(images, train=train)
+      return maps.reshape(len(maps), -1)
+    network = models.ResNet18(convolution=settings.convolution)
+    return jnp.mean(network(images, train=train), axis=(1, 2))
+
+
+def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
+  """Bytes to what the network sees; with a key augmented."""
+  found = data.to_float(images)
+  if key is not None and settings.augment:
+    crop, flip, bright, contrast = jax.random.split(key, 4)
+    found = data.random_resized_crop(crop, found, size=settings.image_size)
+    found = data.random_flip(flip, found)
+    found = data.random_brightness(bright, found)
+    found = data.random_contrast(contrast, found)
+  elif found.shape[1] != settings.image_size:
+    found = data.center_crop(found, settings.image_size)
+  if found.shape[-1] == 3:
+    return data.normalize(found, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+  return found
+
+
+def embed(settings: Settings, state: State, images: Array) -> Array:
+  """[count, dim], in blocks, by the running statistics."""
+  variables = {"params": state.params["network"], "batch_stats": state.statistics}
+
+  def one(image: Array) -> Array:
+    found: Any = Embedding(settings).apply(variables, prepared(settings, image[None]))
+    return found[0]
+
+  return jax.lax.map(one, images, batch_size=250)
+
+
+def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
+  image = jnp.zeros((1, settings.image_size, settings.image_size, shape[-1]))
+  drawn: Any = Embedding(settings).init(key, image)
+  params = {
+    "network": drawn["params"],
+    "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
+  }
+  number = settings.episodes // settings.check_every
+  series = {name: jnp.full(number, jnp.nan) for name in MEASURES}
+  optimizer = optax.adam(settings.learning_rate)
+  statistics = drawn["batch_stats"]
+  return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
+
+
+def _step(
+  settings: Settings,
+  part: Part,
+  images: Array,
+  classes: data.ClassTable,
+  state: State,
+  key: Array,
+  hyper: Mapping[str, Array],
+) -> tuple[State, dict[str, Array]]:
+  """Some episodes, and what the update of the last one did to it."""
+  optimizer = optax.adam(settings.learning_rate)
+  ways, queries = settings.num_ways, settings.num_queries
+  labels = jnp.repeat(jnp.arange(ways), queries)
+
+  def embedded(params, statistics, seen):
+    found, updated = Embedding(settings).apply(
+      {"params": params["network"], "batch_stats": statistics},
+      seen,
+      train=True,
+      mutable=["batch_stats"],
+    )
+    return found.reshape(ways, part.shots + queries, -1), updated["batch_stats"]
+
+  def episode(carry, key):
+    params, statistics, opt_state, _ = carry
+    draw_key, image_key = jax.random.split(key)
+    rows = data.sample_episode(
+      draw_key, classes, num_ways=ways, num_shots=part.shots, num_queries=queries
+    )
+    seen = prepared(settings, images[rows.reshape(-1)], image_key)
+
+    def objective(params):
+      points, updated = embedded(params, statistics, seen)
+      squares = prototypes.support_squared_distances(
+        points[:, part.shots :].reshape(len(labels), -1),
+        points[:, : part.shots],
+        representative=part.representative,
+      )
+      learned = params["log_exponent"]
+      fixed = jax.lax.stop_gradient(learned)
+      exponent = jnp.exp(jnp.where(hyper["learned"] > 0, learned, fixed))
+      both = [
+        losses.squared_distance_softmax(squares, labels),
+        losses.distance_ratio(squares, labels, exponent=exponent, offset=OFFSET),
+      ]
+      chosen = jnp.where(hyper["ratio"] > 0, both[1], both[0])
+      return jnp.mean(chosen), (points, updated)
+
+    (loss, (points, updated)), grads = jax.value_and_grad(objective, has_aux=True)(
+      params
+    )
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    params = optax.apply_updates(params, updates)
+    # The last one is looked at: its images before augmentation would be others.
+    return (params, updated, opt_state, (seen, points, statistics)), loss
+
+  first = _nothing_seen(settings, part, images, state, embedded)
+  carry = (state.params, state.statistics, state.opt_state, first)
+  keys = jax.random.split(key, settings.check_every)
+  (params, statistics, opt_state, last), loss = jax.lax.scan(episode, carry, keys)
+  seen, before, old_statistics = last
+  after = embedded(params, old_statistics, seen)[0]
+  found = _looked_at(part, before, after) | {
+    "exponent": jnp.exp(params["log_exponent"])
+  }
+  series = {
+    name: state.series[name].at[state.checks].set(found[name].astype(jnp.float32))
+    for name in MEASURES
+  }
+  new = State(params, statistics, opt_state, state.checks + 1, series)
+  return new, {"loss": jnp.mean(loss)}
+
+
+def _nothing_seen(settings, part, images, state, embedded):
+  """What stands for the last episode before there was one."""
+  rows = settings.num_ways * (part.shots + settings.num_queries)
+  side = settings.image_size
+  seen = jnp.zeros((rows, side, side, images.shape[-1]))
+  shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, seen)[0])
+  return seen, jnp.zeros(shape.shape), state.statistics
+
+
+def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
+  options: dict[str, Any] = {
+    "num_shots": part.shots,
+    "representative": part.representative,
+  }
+  points = metrics.embedding_change(before, after, **options)
+  features = metrics.embedding_change(before, after, centre="features", **options)
+  found = points._asdict()
+  found["norm_ratio by features"] = features.norm_ratio
+  found["scaling by features"] = features.scaling
+  return found
+
+
+def _evaluate(
+  settings: Settings, part: Part, images: Array, episodes: Array, state, key, hyper
+) -> Array:
+  del key, hyper
+  found = _accuracies(settings, part, state, images, episodes)
+  return jnp.mean(found)
+
+
+def _accuracies(settings: Settings, part: Part, state, images, episodes) -> Array:
+  return prototypes.episode_accuracies(
+    embed(settings, state, images),
+    episodes,
+    num_shots=part.shots,
+    representative=part.representative,
+  )
+
+
+def fixed_episodes(
+  settings: Settings, part: Part, images: data.Images, *, queries: int, number: int
+) -> np.ndarray:
+  """The same for every network."""
+  classes = table(images, part.shots + queries)
+
+  @jax.jit
+  @jax.vmap
+  def draw(key: Array) -> Array:
+    return data.sample_episode(
+      key,
+      classes,
+      num_ways=settings.num_ways,
+      num_shots=part.shots,
+      num_queries=queries,
+    )
+
+  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
+  return np.asarray(draw(jax.random.split(key, number)))
+
+
+def train(
+  settings: Settings,
+  part: Part,
+  sets: Sets,
+  cells: Mapping[str, Sequence[float]],
+  folder: pathlib.Path,
+) -> Trained:
+  """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
+  rows = part.shots + settings.num_queries
+  classes = table(sets.train, rows)
+  drawn = {
+    "validation": fixed_episodes(
+      settings,
+      part,
+      sets.validation,
+      queries=settings.num_queries,
+      number=settings.validation_episodes,
+    ),
+    "test": fixed_episodes(
+      settings,
+      part,
+      sets.test,
+      queries=settings.test_queries,
+      number=settings.test_episodes,
+    ),
+  }
+  record = {"made with": _finished.digest((settings, part, dict(cells)))}
+  path = folder / f"{part.name} {record['made with']}".replace(" ", "-")
+  done = _finished.restore(path, record)
+  if done is None:
+    images = jnp.asarray(sets.train.images)
+    seen = jnp.asarray(sets.validation.images)
+    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
+      result = training.sweep(
+        jax.random.key(settings.seed),
+        functools.partial(_init, settings, images.shape),
+        jax.tree_util.Partial(
+          functools.partial(_step, settings, part),
+          images,
+          jax.tree.map(jnp.asarray, classes),
+        ),
+        jax.tree_util.Partial(
+          functools.partial(_evaluate, settings, part), seen, drawn["validation"]
+        ),
+        cells,
+        seeds=range(settings.seed, settings.seed + settings.seeds),
+        steps=settings.episodes // settings.check_every,
+        evaluate_every=settings.validate_every // settings.check_every,
+        checkpoints=kept,
+      )
+    tested = _tested(settings, part, result.best_state, sets.test, drawn["test"])
+    arrays = {"validation": result.scores, "test": tested}
+    arrays |= {f"series {name}": x for name, x in result.state.series.items()}
+    done = _finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
+    _finished.keep(path, record, done)
+  series = {name: done.arrays[f"series {name}"] for name in MEASURES}
+  return Trained(done.arrays["validation"], done.arrays["test"], series)
+
+
+def _tested(
+  settings: Settings, part: Part, states: Any, images: data.Images, episodes: np.ndarray
+) -> np.ndarray:
+  """[cells, seeds, episodes] of the states [cells, seeds, ...], one after another."""
+
+  @jax.jit
+  def accuracies(states, images, episodes):
+    def one(state):
+      return _accuracies(settings, part, state, images, episodes)
+
+    return jax.lax.map(lambda row: jax.lax.map(one, row), states)
+
+  return np.asarray(accuracies(states, jnp.asarray(images.images), episodes))

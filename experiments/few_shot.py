@@ -1,0 +1,341 @@
+"""Prototypical networks with the distance ratio: faster, and not by size.
+
+Networks learn from episodes of five classes, with a softmax of squared distances (SD)
+or with the distance ratio (DR), on the same episodes. Measured is how soon and how well
+they classify new classes, and what every tenth update does: whether it moves embeddings
+or only scales them, towards their own class and away from others. Beside it, where each
+loss is least, exactly, and the exact tests of the published proportions (DIST,
+article II).
+
+    python -m experiments.few_shot                     # Omniglot
+    python -m experiments.few_shot --preset smoke      # seconds
+    python -m experiments.few_shot --preset full       # CUB, Conv4, 1-shot
+    python -m experiments.few_shot --preset full --images mini_imagenet --folder DIR
+      --backbone resnet18 --image-size 224 --shots 5
+
+Needs omniglot, for `full` caltech_birds2011, prepared by tensorflow-datasets, in
+TFDS_DATA_DIR, or a folder of mini-ImageNet.
+"""
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from scipy import stats
+
+from experiments import (
+  _cli,
+  _few_shot_published,
+  _few_shot_sets,
+  _few_shot_toy,
+  _report,
+)
+from experiments._few_shot_training import (
+  FIRST_LOG_EXPONENT,
+  RATIO,
+  SQUARED,
+  Part,
+  Settings,
+  Trained,
+  train,
+)
+from spherejax import plotting
+
+PAPER = "DIST, article II"
+LOSSES = (SQUARED, RATIO)
+PROPER = {"con_alpha": -1, "div_alpha": 1, "con_div": -1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+  """Settings of the study."""
+
+  images: Literal["omniglot", "cub", "mini_imagenet"] = "omniglot"
+  """What is classified."""
+  folder: str = "mini-imagenet"
+  """Folders train, val and test of mini-ImageNet."""
+  shots: tuple[int, ...] = (1, 5)
+  """Supports of each class, a training for each."""
+  nearest_shots: tuple[int, ...] = (5,)
+  """Likewise with the nearest support in place of their mean."""
+  exponents: tuple[float, ...] = (1.0, 2.0, 4.0, 7.389, 16.0, 32.0)
+  """Fixed exponents of DR, compared at 1 shot."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    seeds=1,
+    width=8,
+    num_queries=5,
+    test_queries=5,
+    episodes=20,
+    check_every=5,
+    validate_every=10,
+    validation_episodes=20,
+    test_episodes=50,
+    shots=(1,),
+    nearest_shots=(),
+    exponents=(),
+  ),
+  "full": Config(
+    images="cub",
+    seeds=1,
+    width=64,
+    convolution="native",
+    image_size=84,
+    augment=True,
+    num_queries=16,
+    test_queries=15,
+    episodes=60_000,
+    check_every=100,
+    validate_every=100,
+    shots=(1,),
+    nearest_shots=(),
+    exponents=(),
+  ),
+}
+
+
+def load(config: Config) -> Any:
+  """Training, validation and test images."""
+  if config.images == "omniglot":
+    return _few_shot_sets.omniglot(config.image_size)
+  if config.images == "cub":
+    return _few_shot_sets.cub(config.image_size)
+  return _few_shot_sets.mini_imagenet(config.image_size, pathlib.Path(config.folder))
+
+
+def check(config: Config) -> None:
+  """Raises ValueError for settings that do not fit together."""
+  for name in ("check_every", "validate_every"):
+    if config.episodes % getattr(config, name):
+      raise ValueError(
+        f"episodes must be a multiple of {name} = {getattr(config, name)}, got"
+        f" {config.episodes}"
+      )
+  _cli.check_parts(config.validate_every, config.check_every)
+
+
+def geometric_mean(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is defined; NaN of nothing."""
+  logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
+  return np.exp(np.nanmean(logs, axis=-1))
+
+
+def rows(config: Config, part: Part, found: Trained) -> list[Any]:
+  """Accuracies and diagnostics of both losses."""
+  made = []
+  for place, loss in enumerate(LOSSES):
+    name = f"{part.name}, {loss}"
+    published = _few_shot_published.diagnostics(
+      config.images, part.shots, config.backbone, loss
+    )
+    paper = None
+    if part.representative == "mean":
+      paper = _few_shot_published.accuracy(
+        config.images, part.shots, config.backbone, loss
+      )
+    else:
+      published = {}
+    made.append(
+      _report.row(name, "test accuracy", found.test[place].mean(-1), paper=paper)
+    )
+    for at in shown_validations(config):
+      made.append(
+        _report.row(
+          name, f"validation after {at}", found.validation[place, :, index(config, at)]
+        )
+      )
+    for measure, values in found.series.items():
+      if measure == "left_out":
+        figures = values[place].sum(-1)
+      elif measure == "exponent":
+        if loss == SQUARED:
+          continue
+        figures, measure = values[place, :, -1], "exponent at the end"
+      else:
+        figures = geometric_mean(values[place])
+      made.append(_report.row(name, measure, figures, paper=published.get(measure)))
+    made += [
+      _report.row(name, f"{measure} proper", proper(found, measure)[place].mean(-1))
+      for measure in PROPER
+    ]
+  paired = found.test[1] - found.test[0]
+  half = 1.96 * paired.std(-1) / paired.shape[-1] ** 0.5
+  made += [
+    _report.row(part.name, "DR - SD, test", paired.mean(-1)),
+    _report.row(part.name, "half-width over its paired episodes", half),
+  ]
+  return made
+
+
+def shown_validations(config: Config) -> list[int]:
+  """Episodes after which the table shows the accuracy."""
+  every = config.validate_every
+  wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
+  return [x for x in wanted if x % every == 0 and x <= config.episodes]
+
+
+def index(config: Config, episode: int) -> int:
+  """Number of a validation."""
+  return episode // config.validate_every - 1
+
+
+def proper(found: Trained, measure: str) -> np.ndarray:
+  """[cells, seeds, checks]: on the right side of 1; NaN where undefined."""
+  values = found.series[measure]
+  right = PROPER[measure] * (values - 1) > 0
+  return np.where(np.isfinite(values), right, np.nan)
+
+
+def claims(config: Config, part: Part, found: Trained) -> list[Any]:
+  """The statements of the article that fit the part."""
+  gain = found.test[1].mean(-1) - found.test[0].mean(-1)
+  made: dict[str, tuple[str, Sequence[float] | np.ndarray]] = {}
+  faster = {
+    f"{at}": found.validation[1, :, index(config, at)]
+    - found.validation[0, :, index(config, at)]
+    for at in shown_validations(config)
+  }
+  if part.representative == "nearest":
+    made |= {
+      f"F7-{at}": (
+        f"1-NN: validation accuracy after {at} episodes: DR > SD",
+        faster[at],
+      )
+      for at in faster
+      if int(at) <= 100
+    }
+  elif part.shots == 1:
+    made["F2"] = ("1-shot: test accuracy DR > SD, the same episodes", gain)
+    made |= {
+      f"F3-{at}": (f"1-shot: validation accuracy after {at}: DR > SD", faster[at])
+      for at in faster
+      if int(at) <= 200
+    }
+    made |= _of_updates(found)
+  else:
+    made["F6"] = ("5-shot: test accuracy DR >= SD - .005", gain + 0.005)
+  made[f"F10 {part.name}"] = (
+    f"{part.name}: the exponent of DR grows",
+    found.series["exponent"][1, :, -1] - np.exp(FIRST_LOG_EXPONENT),
+  )
+  every = {f"F10 {part.name}", "F4-ranks", "F5", "F9"}
+  return [
+    _report.claim(key, text, values, paper=PAPER, every_seed=key in every)
+    for key, (text, values) in made.items()
+  ]
+
+
+def _of_updates(found: Trained) -> dict[str, tuple[str, Sequence[float] | np.ndarray]]:
+  phi = found.series["norm_ratio"]
+  means = geometric_mean(phi)
+  flat = [x[np.isfinite(x)] for x in phi]
+  ranks: Any = stats.mannwhitneyu(flat[0], flat[1], alternative="less")
+  apart = proper(found, "div_alpha")
+  counts = [int(np.nansum(x)) for x in apart]
+  numbers = [int(np.isfinite(x).sum()) for x in apart]
+  table = [[n - c, c] for n, c in zip(numbers, counts, strict=True)]
+  more = counts[1] / numbers[1] > counts[0] / numbers[0]
+  fisher: Any = stats.fisher_exact(table)
+  nearer = np.nanmean(proper(found, "con_alpha"), -1).min(0)
+  return {
+    "F4": ("1-shot: norm ratio (geometric mean): DR > SD", means[1] - means[0]),
+    "F4-ranks": (
+      "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
+      [0.01 - float(ranks.pvalue)],
+    ),
+    "F5": (
+      "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
+      [0.01 - float(fisher.pvalue if more else 1)],
+    ),
+    "F9": ("1-shot: con-alpha < 1 in 90 % of checkpoints of both", nearer - 0.9 + 1e-9),
+  }
+
+
+def of_exponents(config: Config, found: Trained) -> list[Any]:
+  """Accuracy against a fixed exponent."""
+  return [
+    _report.row(f"1-shot, DR, exponent {exponent:g} kept", "test accuracy", values)
+    for exponent, values in zip(config.exponents, found.test.mean(-1), strict=True)
+  ]
+
+
+def draw(config: Config, results: Mapping[Part, Trained]) -> dict[str, Any]:
+  """Learning curves, norm ratios, and where each loss is least."""
+  drawn: dict[str, Any] = {
+    "plane": _few_shot_toy.draw_plane(),
+    "sphere": _few_shot_toy.draw_sphere(),
+  }
+  for part, found in results.items():
+    name = part.name.replace(", ", "-").replace(" ", "-").lower()
+    times = config.validate_every * np.arange(1, found.validation.shape[-1] + 1)
+    drawn[f"accuracy-{name}"] = plotting.training_curves(
+      dict(zip(LOSSES, found.validation, strict=True)),
+      steps=times,
+      xlabel="episodes",
+      ylabel="validation accuracy",
+      title=part.name,
+    )
+    checks = config.check_every * np.arange(1, found.series["norm_ratio"].shape[-1] + 1)
+    drawn[f"norm-ratio-{name}"] = plotting.training_curves(
+      dict(zip(LOSSES, found.series["norm_ratio"], strict=True)),
+      steps=checks,
+      xlabel="episodes",
+      ylabel="norm ratio of the update",
+      title=part.name,
+    )
+  return drawn
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """What is exact, then all trainings; returns figures and claims."""
+  start = time.perf_counter()
+  check(config)
+  parts = [Part(shots, "mean") for shots in config.shots]
+  parts += [Part(shots, "nearest") for shots in config.nearest_shots]
+  table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
+  sets, results = load(config), {}
+  learned = {
+    "ratio": (0.0, 1.0),
+    "log_exponent": (FIRST_LOG_EXPONENT,) * 2,
+    "learned": (1.0, 1.0),
+  }
+  for part in parts:
+    found = train(config, part, sets, learned, output / "kept")
+    results[part] = found
+    table.append((rows(config, part, found), claims(config, part, found)))
+  if config.exponents:
+    fixed = {
+      "ratio": (1.0,) * len(config.exponents),
+      "log_exponent": tuple(float(np.log(x)) for x in config.exponents),
+      "learned": (0.0,) * len(config.exponents),
+    }
+    found = train(config, Part(1, "mean"), sets, fixed, output / "kept")
+    table.append((of_exponents(config, found), []))
+  return _report.result(
+    experiment="few_shot",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=[row for part in table for row in part[0]],
+    claims=[claim for part in table for claim in part[1]],
+    pictures=[
+      plotting.save(figure, output / f"{name}.png").name
+      for name, figure in draw(config, results).items()
+    ],
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="few_shot", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()

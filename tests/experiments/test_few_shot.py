@@ -1,0 +1,167 @@
+"""Few-shot learning: the exact parts, the training on stand-ins, the smoke preset."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import (
+  _few_shot_published,
+  _few_shot_sets,
+  _few_shot_toy,
+  _few_shot_training,
+  few_shot,
+)
+from experiments._few_shot_training import Part, Sets
+from spherejax import data
+
+LEARNED = {"ratio": (0.0, 1.0), "log_exponent": (2.0, 2.0), "learned": (1.0, 1.0)}
+
+
+def images(seed: int, classes: int, channels: int = 1, side: int = 16) -> data.Images:
+  """Eight noisy copies of a pattern for each class."""
+  rng = np.random.default_rng(seed)
+  patterns = np.repeat(rng.uniform(0, 180, (classes, side, side, channels)), 8, 0)
+  noisy = patterns + rng.uniform(0, 75, patterns.shape)
+  labels = np.repeat(np.arange(classes, dtype=np.int32), 8)
+  return data.Images(noisy.astype(np.uint8), labels, tuple(map(str, range(classes))))
+
+
+@functools.cache
+def sets(channels: int = 1, side: int = 16) -> Sets:
+  return Sets(*(images(seed, 8, channels, side) for seed in range(3)))
+
+
+SETTINGS = dataclasses.replace(
+  few_shot.PRESETS["smoke"],
+  seeds=2,
+  image_size=16,
+  num_queries=3,
+  test_queries=3,
+  episodes=20,
+  check_every=5,
+  validate_every=10,
+)
+
+
+def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
+  del tfds_dir
+  result = few_shot.run(few_shot.PRESETS["smoke"], tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+  for loss in ("SD", "DR"):
+    assert figures[f"1-shot, {loss}", "test accuracy"] > 0.3  # chance is .2
+    assert 0.5 < figures[f"1-shot, {loss}", "norm_ratio"] <= 1
+  verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
+  for exact in ("F1-table", "F1-beyond", "F1-ratio", "F1-sphere", "fisher"):
+    assert verdicts[exact] == "reproduced", exact
+  for name in result["pictures"]:
+    assert (tmp_path / name).stat().st_size > 0
+
+
+def test_runs_see_the_same_episodes_and_are_kept(tmp_path, monkeypatch):
+  part = Part(1, "mean")
+  found = _few_shot_training.train(SETTINGS, part, sets(), LEARNED, tmp_path)
+  assert found.test.shape == (2, 2, 50)
+  assert found.test.mean() > 0.5  # chance is .2
+  # The same start and first episodes, whose update differs by the loss alone.
+  exponents = found.series["exponent"]
+  np.testing.assert_allclose(exponents[0], np.exp(2), rtol=1e-6)
+  assert (np.abs(exponents[1, :, -1] - np.exp(2)) > 1e-3).all()
+  for measure in ("norm_ratio", "scaling", "con_alpha", "norm_ratio by features"):
+    values = found.series[measure]
+    assert values.shape == (2, 2, 4)
+    assert np.isfinite(values).all()
+    assert (values[0] != values[1]).all()
+  # The same command again trains nothing.
+  monkeypatch.setattr(_few_shot_training.training, "sweep", None)
+  again = _few_shot_training.train(SETTINGS, part, sets(), LEARNED, tmp_path)
+  np.testing.assert_array_equal(again.test, found.test)
+  claimed = few_shot.claims(SETTINGS, part, found)
+  assert {claim["id"] for claim in claimed} >= {"F2", "F4", "F4-ranks", "F5", "F9"}
+
+
+def test_a_kept_exponent_stays(tmp_path):
+  cells = {"ratio": (1.0, 1.0), "log_exponent": (0.0, 3.0), "learned": (0.0, 0.0)}
+  few = dataclasses.replace(SETTINGS, seeds=1, episodes=10, test_episodes=20)
+  found = _few_shot_training.train(few, Part(1, "nearest"), sets(), cells, tmp_path)
+  np.testing.assert_allclose(
+    found.series["exponent"][:, 0, -1], np.exp([0, 3]), rtol=1e-6
+  )
+  assert (found.series["norm_ratio"][0] != found.series["norm_ratio"][1]).any()
+
+
+def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
+  config = dataclasses.replace(
+    few_shot.PRESETS["full"],
+    width=4,
+    image_size=16,
+    num_queries=2,
+    test_queries=2,
+    episodes=2,
+    check_every=1,
+    validate_every=2,
+    validation_episodes=2,
+    test_episodes=2,
+  )
+  birds = images(3, 28, channels=3, side=18)
+  monkeypatch.setattr(few_shot, "load", lambda config: _few_shot_sets.birds(birds))
+  monkeypatch.setattr(_few_shot_toy, "rows_and_claims", lambda: ([], []))
+  monkeypatch.setattr(few_shot, "draw", lambda config, results: {})
+  result = few_shot.run(config, tmp_path, "full")
+  rows = {(row["name"], row["metric"]): row for row in result["rows"]}
+  assert rows["1-shot, DR", "test accuracy"]["paper"] == 0.5713
+  assert rows["1-shot, SD", "norm_ratio by features"]["paper"] == 0.97218
+  # The other backbone, at its size: shapes alone.
+  deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
+  shown = jax.eval_shape(
+    functools.partial(_few_shot_training._init, deep, (0, 224, 224, 3)),
+    jax.random.key(0),
+    {"log_exponent": jnp.float32(2)},
+  )
+  step = functools.partial(_few_shot_training._step, deep, Part(5, "mean"))
+  table = _few_shot_training.table(birds, 7)
+  wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
+  hyper = {name: jnp.float32(0) for name in LEARNED}
+  state, _ = jax.eval_shape(step, wide, table, shown, jax.random.key(0), hyper)
+  assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
+
+
+def test_birds_are_split_by_the_number_of_their_class():
+  split = _few_shot_sets.birds(images(0, 12, channels=3))
+  kept = [np.unique(part.labels).tolist() for part in split]
+  assert kept == [[0, 2, 4, 6, 8, 10], [1, 5, 9], [3, 7, 11]]
+
+
+def test_fisher_and_table_2():
+  assert abs(_few_shot_published.fisher(384, 393, 400) - 0.088458) < 1e-6
+  assert abs(_few_shot_published.fisher(388, 393, 400) - 0.353) < 1e-3
+  assert _few_shot_published.accuracy("mini_imagenet", 5, "conv4", "DR") == 0.659
+  assert _few_shot_published.accuracy("omniglot", 5, "conv4", "DR") is None
+
+
+def test_the_likeliest_places_on_the_sphere():
+  """By other means: NormFace's largest probability has a closed form."""
+  away = np.array([-1, -1, 2]) / 6**0.5
+  logits = 2 * away
+  expected = np.exp(logits[2]) / np.exp(logits).sum()
+  grid = _few_shot_toy._grid(2000)
+  value, place = _few_shot_toy._extreme("NormFace", 1, grid)
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  np.testing.assert_allclose(place, away, atol=5e-3)
+
+
+def test_bad_settings(tmp_path, monkeypatch):
+  monkeypatch.setattr(few_shot, "load", lambda config: sets())
+  for change, message in (
+    ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
+    ({"validate_every": 4}, "steps must be a multiple of parts = 5, got 4"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      few_shot.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
+  with pytest.raises(ValueError, match=r"at least per_class=11 images.* 0 \(0\) has 8"):
+    few_shot.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
+  with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
+    _few_shot_sets.mini_imagenet(84, tmp_path)
