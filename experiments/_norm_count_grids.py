@@ -1,0 +1,273 @@
+"""Grids of one set of objects under all networks: figures of each seed, pictures."""
+
+import functools
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from experiments import (
+  _finished,
+  _norm_count_features,
+  _norm_count_measures,
+  _norm_count_pictures,
+  _norm_count_report,
+  _norm_count_training,
+)
+from experiments._norm_count_features import Samples, Shape
+from experiments._norm_count_report import Figures
+from experiments._norm_count_sets import Objects
+from experiments._norm_count_training import Points
+
+_MIXED, _SINGLE, _FITTED = range(3)
+"""Which grids of a seed."""
+_TWO_VIEWS = ("digits", "mnist")
+"""Sets that Simple-6 is also trained on without labels."""
+_FULL = (
+  _norm_count_report.SUPERVISED,
+  _norm_count_report.UNBIASED,
+  _norm_count_report.SIMCLR,
+)
+"""Networks of which more than slopes is asked."""
+
+
+class Networks(NamedTuple):
+  """Networks of one kind."""
+
+  names: tuple[str, ...]
+  variables: Any
+  """[seeds, networks, ...]; [1, networks, ...] where seeds change the grids alone."""
+  apply: Any
+  accuracies: dict[str, np.ndarray]
+  """[seeds], of single objects; empty for networks that were not trained here."""
+
+
+def fills(config: Any, name: str) -> tuple[str, ...]:
+  """What empty cells of a set hold: those of MNIST are always 0 (NCH 4.1)."""
+  return ("zeros",) if name == "mnist" else config.fills
+
+
+def key_of(config: Any, seed: int, kind: int) -> jax.Array:
+  """The key of a seed's grids: for all fills and networks the same."""
+  return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
+
+
+def shape(config: Any, fill: str, single_label: bool) -> Shape:
+  """Of a grid."""
+  return Shape(config.rows, config.columns, config.min_count, fill, single_label)
+
+
+def check(config: Any, objects: Objects) -> None:
+  """Raises ValueError where the episodes need more grids than there will be."""
+  if "episodes" not in config.measures:
+    return
+  points = Points(*map(jnp.asarray, objects))
+  for seed in range(config.seed, config.seed + config.seeds):
+    key = key_of(config, seed, _SINGLE)
+    own = shape(config, "zeros", True)
+    _norm_count_measures.check_episodes(
+      _norm_count_features.labels_of_grids(points, own, key, config.grids),
+      shots=config.shots,
+      ways=config.ways,
+      queries=config.queries,
+    )
+
+
+def simple_networks(
+  config: Any, name: str, objects: Objects, folder: pathlib.Path
+) -> Networks:
+  """Simple-6 by every method that takes part."""
+  r = _norm_count_report
+  full = config.controls and name == "digits"
+  train = functools.partial(
+    _norm_count_training.train,
+    config,
+    objects=objects,
+    grid={
+      "rows": config.rows,
+      "columns": config.columns,
+      "min_count": config.min_count,
+    },
+    folder=folder / name,
+  )
+  found, accuracies = {}, {}
+  biases, names = ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])
+  trained, right = train("supervised", biases=biases)
+  found |= dict(zip(names, trained, strict=True))
+  accuracies |= dict(zip(names, right, strict=True))
+  if "SimCLR" in config.methods and name in _TWO_VIEWS:
+    (found[r.SIMCLR],), (accuracies[r.SIMCLR],) = train("SimCLR", biases=(1.0,))
+  if full:
+    (found[r.ON_GRIDS],), (accuracies[r.ON_GRIDS],) = train("grids", biases=(1.0,))
+  if config.controls:
+    found[r.RANDOM] = _norm_count_training.untrained(config, objects)
+  stacked = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *found.values())
+  apply = jax.jit(_norm_count_training.embed(config, "native"))
+  return Networks(tuple(found), stacked, apply, accuracies)
+
+
+def residual_networks(config: Any) -> Networks:
+  """ResNet-50 with weights from files; the same for all seeds."""
+  found, apply = _norm_count_features.residual_networks(config)
+  stacked = _norm_count_features.stack([*found.values()])
+  return Networks(tuple(found), jax.tree.map(lambda x: x[None], stacked), apply, {})
+
+
+def measure(
+  config: Any,
+  networks: Networks,
+  samples: Samples,
+  key: jax.Array,
+) -> dict[str, dict[str, float]]:
+  """Figures of each network."""
+  m = _norm_count_measures
+  found: dict[str, dict[str, float]] = {name: {} for name in networks.names}
+  image: dict[str, float] = {}
+  if "slopes" in config.measures:
+    for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
+      lengths = np.linalg.norm(sample.z, axis=2)
+      every = m.slopes(np.vstack([lengths, sample.lengths[None]]), sample.counts, mode)
+      for name, figures in zip(networks.names, every, strict=False):
+        found[name] |= figures
+      image |= every[-1]
+  for number, name in enumerate(networks.names):
+    if name not in _FULL:
+      continue
+    if "classifiers" in config.measures:
+      found[name] |= m.classifiers(samples.fitted, samples.asked, number, key)
+    if "episodes" in config.measures:
+      found[name] |= m.episodes(
+        samples.single,
+        number,
+        key,
+        shots=config.shots,
+        ways=config.ways,
+        queries=config.queries,
+        number=config.episodes,
+      )
+    if "angles" in config.measures:
+      found[name] |= m.angles(samples.single, number)
+  return found | ({_norm_count_report.IMAGE: image} if image else {})
+
+
+def add(figures: Figures, fill: str, found: dict[str, dict[str, float]]) -> None:
+  """Appends a seed's figures."""
+  for network, measures in found.items():
+    own = figures.setdefault(network, {}).setdefault(fill, {})
+    for name, value in measures.items():
+      own.setdefault(name, []).append(value)
+
+
+def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
+  """The variables of each network of a seed."""
+  last = len(jax.tree.leaves(networks.variables)[0]) - 1
+  row = min(seed - config.seed, last)
+  own = jax.tree.map(lambda x: x[row], networks.variables)
+  return [jax.tree.map(lambda x, i=i: x[i], own) for i in range(len(networks.names))]
+
+
+def _seed(
+  config: Any, networks: Networks, points: Points, name: str, seed: int
+) -> _finished.Finished:
+  """All fills of one seed."""
+  figures, arrays = {}, {}
+  variables = of_seed(config, networks, seed)
+  for fill in fills(config, name):
+    draw = functools.partial(
+      _norm_count_features.of_grids,
+      networks.apply,
+      variables,
+      points,
+      number=config.grids,
+      block=min(config.block, config.grids),
+    )
+    mixed, single, fitted = (
+      draw(shape(config, fill, kind != _MIXED), key_of(config, seed, kind))
+      for kind in (_MIXED, _SINGLE, _FITTED)
+    )
+    samples = Samples(mixed, single, fitted, single)
+    figures[fill] = measure(config, networks, samples, key_of(config, seed, 3))
+    norms = np.linalg.norm(mixed.z, axis=2)
+    coefficients, covariance = _norm_count_measures.parabolas(
+      np.vstack([norms, mixed.lengths[None]]), mixed.counts
+    )
+    arrays |= {
+      f"norms {fill}": norms,
+      f"counts {fill}": mixed.counts,
+      f"coefficients {fill}": coefficients,
+      f"covariance {fill}": covariance,
+      f"z {fill}": single.z[0],
+      f"own counts {fill}": single.counts,
+      f"labels {fill}": single.labels,
+    }
+  return _finished.Finished(figures, arrays)
+
+
+def study(
+  config: Any, name: str, objects: Objects, output: pathlib.Path, bar: tqdm.tqdm
+) -> tuple[Figures, list[str]]:
+  """Trains and measures; figures by network and fill, and the pictures' names."""
+  kept = output / "kept"
+  points = Points(*map(jnp.asarray, objects))
+  if name == "stl10":
+    networks = residual_networks(config)
+  else:
+    networks = simple_networks(config, name, objects, kept)
+  figures: Figures = {}
+  arrays: dict[str, np.ndarray] = {}
+  settings = {"of": _finished.digest(config)}
+  for seed in range(config.seed, config.seed + config.seeds):
+    path = kept / f"{name}-{seed}"
+    done = _finished.restore(path, settings)
+    if done is None:
+      done = _seed(config, networks, points, name, seed)
+      _finished.keep(path, settings, done)
+    for fill, found in done.figures.items():
+      add(figures, fill, found)
+    arrays = arrays or done.arrays
+    bar.update()
+  for network, values in networks.accuracies.items():
+    figures[network]["single objects"] = {"nearest mean, accuracy": list(values)}
+  return figures, _draw(config, name, networks.names, points, arrays, output)
+
+
+def _draw(
+  config: Any,
+  name: str,
+  names: tuple[str, ...],
+  points: Points,
+  arrays: dict[str, np.ndarray],
+  output: pathlib.Path,
+) -> list[str]:
+  """Of the first seed."""
+  p, every = _norm_count_pictures, fills(config, name)
+  panels = {
+    network: {
+      fill: p.Norms(
+        arrays[f"norms {fill}"][number],
+        arrays[f"counts {fill}"],
+        arrays[f"coefficients {fill}"][number],
+        arrays[f"covariance {fill}"][number],
+      )
+      for fill in every
+    }
+    for number, network in enumerate(names)
+  }
+  shapes = [shape(config, fill, False) for fill in every]
+  first = every[0]
+  drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
+  # As many as at once elsewhere: those programs are compiled.
+  keys = jax.random.split(
+    key_of(config, config.seed, 4), min(config.block, config.grids)
+  )
+  return p.save(
+    {
+      f"grids-{name}": p.grids(points, shapes, keys),
+      f"norms-{name}": p.norms(panels),
+      f"polar-{name}": p.polar(*drawn),
+    },
+    output,
+  )

@@ -1,0 +1,107 @@
+"""Objects to put into grids, and photographs whose objects were counted."""
+
+import pathlib
+import xml.etree.ElementTree as ElementTree
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from spherejax import data
+
+Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
+
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_DIGITS = 1200
+"""The first digits are trained on, those of other writers are held out."""
+_REDUCED = {"mnist": 14, "cifar10": 16}
+"""Sides by area average, for a CPU."""
+_FEWEST, _MOST = 2, 9
+"""Counts of photographs that take part (NCH 4.1)."""
+
+
+class Objects(NamedTuple):
+  """Images of one object each, pixels in [0, 1]."""
+
+  train: np.ndarray
+  train_labels: np.ndarray
+  held: np.ndarray
+  """Grids are made of these alone."""
+  held_labels: np.ndarray
+  mean: np.ndarray
+  """[channels]; what is 0 for the network."""
+  std: np.ndarray
+
+
+class Photographs(NamedTuple):
+  """Images of several objects."""
+
+  images: np.ndarray
+  """[n, side, side, 3], uint8."""
+  counts: np.ndarray
+  labels: np.ndarray
+  """The class of all objects; -1 where there are several classes."""
+
+
+def load(name: str, config: Any) -> Objects:
+  """The objects of one set; FileNotFoundError where it is not prepared."""
+  if name == "digits":
+    images = data.load_digits()
+    train, held = images[:_DIGITS], images[_DIGITS:]
+  elif name == "stl10":  # for networks that are trained already
+    held = train = data.load_tfds(name, config.stl10_split)
+  else:
+    side = _REDUCED[name] if config.reduced else None
+    train = data.load_tfds(name, "train", size=side)[: config.train_images]
+    held = data.load_tfds(name, "test", size=side)
+  held = held[: config.held_images]
+  mean, std = np.zeros(1), np.ones(1)  # the background of digits is 0 as it is
+  pixels, own = (np.asarray(x.images, np.float32) / 255 for x in (train, held))
+  if name == "cifar10":
+    mean, std = pixels.mean((0, 1, 2)), pixels.std((0, 1, 2))
+  elif name == "stl10":
+    mean, std = map(np.array, IMAGENET)
+  return Objects(
+    pixels,
+    train.labels,
+    own,
+    held.labels,
+    mean.astype(np.float32),
+    std.astype(np.float32),
+  )
+
+
+def photographs(config: Any) -> Photographs:
+  """Those with 2 to 9 boxes, difficult ones included."""
+  side = config.photograph_size
+  if config.voc_folder:
+    images, boxes = _folder(pathlib.Path(config.voc_folder), side)
+  else:
+    found = data.load_tfds("voc/2007", config.voc_split, size=side)
+    images = np.asarray(found.images)
+    boxes = [np.asarray(row["label"]) for row in found.extras["objects"]]
+  return counted(images, boxes)
+
+
+def counted(images: np.ndarray, boxes: list[np.ndarray]) -> Photographs:
+  """Photographs with their classes of boxes, those of too few or many left out."""
+  counts = np.array([len(labels) for labels in boxes])
+  single = [labels[0] if len(set(labels.tolist())) == 1 else -1 for labels in boxes]
+  kept = (counts >= _FEWEST) & (counts <= _MOST)
+  return Photographs(images[kept], counts[kept], np.array(single)[kept])
+
+
+def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]]:
+  """A folder of Pascal VOC: Annotations/*.xml beside JPEGImages/*.jpg."""
+  from PIL import Image
+
+  files = sorted(root.glob("Annotations/*.xml"))
+  if not files:
+    raise FileNotFoundError(f"no Annotations/*.xml in voc_folder={root}")
+  names, found, images = {}, [], []
+  for file in files:
+    tree = ElementTree.parse(file)
+    classes = [str(name.text) for name in tree.iterfind("object/name")]
+    found.append(np.array([names.setdefault(name, len(names)) for name in classes]))
+    with Image.open(root / "JPEGImages" / f"{file.stem}.jpg") as image:
+      images.append(np.asarray(image.convert("RGB").resize((side, side))))
+  return np.stack(images), found
