@@ -7,7 +7,7 @@ ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a cl
 of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
     python -m experiments.gsp_collage                      # preset cpu: 26 min
-    python -m experiments.gsp_collage --preset poolings    # 15 poolings
+    python -m experiments.gsp_collage --preset poolings    # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset smoke       # seconds
     python -m experiments.gsp_collage --preset full        # CIFAR-100, as in the paper
 
