@@ -95,7 +95,9 @@ def study(
     _norm_count_grids.add(figures, fill, measured)
     if not panels:
       lengths = np.linalg.norm(sample.z, axis=2)
-      lines = _norm_count_measures.parabolas(lengths, sample.counts)
+      lines = _norm_count_measures.parabolas(
+        np.vstack([lengths, sample.lengths[None]]), sample.counts
+      )
       panels = {
         network: {
           fill: _norm_count_pictures.Norms(

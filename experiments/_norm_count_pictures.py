@@ -87,6 +87,7 @@ def _boxes(axes: Any, found: Norms) -> None:
   half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, found.covariance, rows))
   axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
   axes.plot(at, middle, color="#D55E00", lw=1.3)
+  axes.set_xticks(counts[:: max(1, len(counts) // 5)])
   axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -95,6 +96,7 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
 
   The directions are those of unit vectors; colours are classes, then counts.
   """
+  import matplotlib
   from sklearn import discriminant_analysis
 
   lengths = np.linalg.norm(z, axis=1)
@@ -103,11 +105,14 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   plane = found.fit(unit.astype(np.float64), labels).transform(unit)
   angle = np.arctan2(plane[:, 1], plane[:, 0])
   figure = _figure.new_figure(9.5, 4.6)
-  for number, (values, name, colors) in enumerate(
-    ((labels, "class", "tab10"), (counts, "objects", "viridis")), 1
+  classes = int(labels.max()) + 1
+  colors = matplotlib.colormaps["tab20" if classes > 10 else "tab10"]
+  discrete = {"cmap": colors.resampled(classes), "vmin": -0.5, "vmax": classes - 0.5}
+  for number, (values, name, look) in enumerate(
+    ((labels, "class", discrete), (counts, "objects", {"cmap": "viridis"})), 1
   ):
     axes: Any = figure.add_subplot(1, 2, number, projection="polar")
-    dots = axes.scatter(angle, lengths, c=values, cmap=colors, s=6, alpha=0.8)
+    dots = axes.scatter(angle, lengths, c=values, s=6, alpha=0.8, **look)
     axes.set_xticklabels([])
     axes.tick_params(labelsize=7)
     figure.colorbar(dots, ax=axes, shrink=0.7, label=name)
