@@ -169,8 +169,17 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       norm=norm,
     )
     finite = [x for x in shown if math.isfinite(x)]
+    lines = {name: values[: len(finite)] for name, values in found.accuracy.items()}
+    if norm == "l2":
+      exact, more = _voronoi_digits.exact_neighbour(train.x, train.y, budgets, found)
+      claims += more
+      lines["1-NN, SAA, exact"] = np.array([1.0, *exact])
+      rows += [
+        _report.row("digits, 1-NN, SAA exactly, l2", f"at {budget:g}", [value])
+        for budget, value in zip(budgets, exact, strict=False)
+      ]
     drawn[f"curves-{norm}"] = plotting.training_curves(
-      {name: values[None, : len(finite)] for name, values in found.accuracy.items()},
+      {name: values[None] for name, values in lines.items()},
       steps=finite,
       xlabel=f"{norm} budget",
       ylabel="accuracy under attack",

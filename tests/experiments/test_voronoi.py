@@ -29,6 +29,8 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   assert figures["digits, odd or even", "best SAA of all at 1.5, l2"] >= 0.5
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
+  saa = [figures["digits, 1-NN, SAA exactly, l2", f"at {x:g}"] for x in (0.6, 1, 1.5)]
+  assert 1 >= saa[0] > saa[1] > saa[2]
   # The same command again takes the curves from what the first one kept.
   monkeypatch.setattr(_voronoi_digits, "curves", None)
   again = voronoi.run(voronoi.PRESETS["smoke"], tmp_path, "smoke")
