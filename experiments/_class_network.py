@@ -1,4 +1,4 @@
-"""The networks of `class_hierarchy` and their numbers."""
+"""Networks of images with an embedding: of `class_hierarchy` and of `plankton`."""
 
 import dataclasses
 import functools
@@ -29,19 +29,26 @@ class Rates:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Architecture:
+  """The network."""
+
+  network: Literal["conv4", "resnet50", "inception_v3"] = "conv4"
+  """Four convolutions, ResNet-50, or Inception v3."""
+  width: int = 32
+  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
+  convolution of inception_v3."""
+  weights: str = ""
+  """File of ImageNet's weights for resnet50 or inception_v3."""
+  dim: int = 128
+  """Dimension of the embedding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Architecture):
   """Network and training; the experiment adds what it compares."""
 
   seed: int = 0
   """Everything random follows from it."""
-  network: Literal["conv4", "resnet50"] = "conv4"
-  """Four convolutions, or ResNet-50."""
-  width: int = 32
-  """Channels of each convolution of conv4, of the first stage of resnet50."""
-  weights: str = ""
-  """File of ImageNet's weights for resnet50; its first convolution begins anew."""
-  dim: int = 128
-  """Dimension of the embedding."""
   batch: int = 64
   """Images in a batch."""
   epochs: int = 6
@@ -60,7 +67,7 @@ class Settings:
 class Network(nn.Module):
   """Feature maps, a linear layer, and the size of the original image."""
 
-  settings: Settings
+  settings: Architecture
   axis_name: str | None = None
 
   @nn.compact
@@ -72,10 +79,12 @@ class Network(nn.Module):
     else:
       if images.shape[-1] == 1:
         images = jnp.repeat(images, 3, axis=-1)
-      widths = tuple(s.width * 2**stage for stage in range(4))
-      backbone = models.ResNet50(
-        widths=widths, axis_name=self.axis_name, name="backbone"
-      )
+      kind = {"axis_name": self.axis_name, "name": "backbone"}
+      if s.network == "inception_v3":
+        backbone = models.InceptionV3(s.width, **kind)
+      else:
+        widths = tuple(s.width * 2**stage for stage in range(4))
+        backbone = models.ResNet50(widths=widths, **kind)
       features = backbone(images, train=train).mean((1, 2))
     embedded = nn.Dense(s.dim, name="projection")(features)
     if sizes.shape[1]:
@@ -83,7 +92,11 @@ class Network(nn.Module):
     return embedded
 
 
-def network(settings: Settings, axis_name: str | None = None) -> Network:
+# Where grey images or others than photographs meet the weights first.
+_FIRST = {"resnet50": "stem/", "inception_v3": "stem_1a/conv/"}
+
+
+def network(settings: Architecture, axis_name: str | None = None) -> Network:
   """The network of the settings; BatchNorm over the axis."""
   return Network(settings, axis_name)
 
@@ -96,17 +109,21 @@ def shapes(images: data.Images) -> Shapes:
   return (2, *images.images[0].shape), _class_sets.log_sizes(images[:2]).shape
 
 
-def initial_variables(key: Array, *, settings: Settings, shapes: Shapes) -> Any:
-  """The network before the first step."""
+def initial_variables(
+  key: Array, *, settings: Architecture, shapes: Shapes, fresh: bool = True
+) -> Any:
+  """The network before the first step; `fresh`: its first convolution is not read."""
   variables = _initialize(key, settings=settings, shapes=shapes)
   if not settings.weights:
     return variables
-  if settings.network != "resnet50":
-    raise ValueError(f"weights are for resnet50, got network {settings.network!r}")
+  if settings.network not in _FIRST:
+    raise ValueError(
+      f"weights are for {' and '.join(_FIRST)}, got network {settings.network!r}"
+    )
   backbone = models.import_weights(
     {name: tree["backbone"] for name, tree in variables.items()},
     models.read_weights(settings.weights),
-    fresh=("stem/",),
+    fresh=(_FIRST[settings.network],) if fresh else (),
   )
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
@@ -114,6 +131,6 @@ def initial_variables(key: Array, *, settings: Settings, shapes: Shapes) -> Any:
 
 
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))
-def _initialize(key: Array, *, settings: Settings, shapes: Shapes) -> Any:
+def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
   given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
   return network(settings).lazy_init(key, *given)

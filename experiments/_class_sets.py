@@ -103,14 +103,14 @@ def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
     images = _prepared(name, split, side)
     if not source.pooled:
       tested = _prepared(name, f"test{some}", side)
-    tree = _tree_of(name, images.label_names)
+    tree = tree_of(name, images.label_names)
   living = np.ones(len(tree.classes), bool)
   if source.lifeless:
     living = ~hierarchy.classes_below(tree, *source.lifeless)
   return Whole(images, tested, tree, living)
 
 
-def _tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
+def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
   """The tree with the classes in the order of the labels."""
   if SOURCES[name].notation:
     return with_classes(
@@ -135,11 +135,15 @@ def _prepared(name: str, split: str, side: int) -> data.Images:
   if not source.sized:
     images = _pooled_network.load(name, split, side)
     return _inverted(images) if source.inverted else images
+  return _resized(read(name, split), side, inverted=source.inverted)
+
+
+def read(name: str, split: str) -> data.Images:
+  """Images of a prepared set in their own sizes; ends with a message without it."""
   try:
-    images = data.load_tfds(name, split)
+    return data.load_tfds(name, split)
   except FileNotFoundError as error:
     raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
-  return _resized(images, side, inverted=source.inverted)
 
 
 def _inverted(images: data.Images) -> data.Images:
@@ -176,7 +180,7 @@ def _folder(
     images = data.load_folder(root / "images", size=side, lazy=True)
     return images, birds(root / "hierarchy.txt", images.label_names)
   images = data.load_folder(root)
-  tree = _tree_of(name, images.label_names)
+  tree = tree_of(name, images.label_names)
   return _resized(images, side, inverted=SOURCES[name].inverted), tree
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from jax import Array
 
 from experiments import _class_network, _class_sets, _class_settings
-from experiments._class_network import Settings
+from experiments._class_network import Architecture, Settings
 from spherejax import data, distances, metrics, prototypes, training
 
 BATCH = 500  # images that are embedded at once
 
 
 @functools.cache
-def _mapped(settings: Settings) -> Callable[[Any, Any], np.ndarray]:
+def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
   """Embeds the rows of a whole set, in batches of one shape on all devices."""
 
   def apply(variables: Any, rows: Any) -> Any:
@@ -28,7 +28,7 @@ def _mapped(settings: Settings) -> Callable[[Any, Any], np.ndarray]:
   return training.parallel_map(apply, batch_size=BATCH)
 
 
-def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
+def embed(variables: Any, images: data.Images, settings: Architecture) -> np.ndarray:
   """[count, dim], not normalised."""
   sizes = _class_sets.log_sizes(images)
   size = min(4 * BATCH, len(images))

@@ -12,7 +12,8 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
 
 Needs ndsb_plankton (or the set of --data), prepared by tensorflow-datasets, in
 TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. The
-plankton sets of the article were trained with Inception-v3; here, with ResNet-50.
+plankton sets of the article were trained with Inception v3, --network inception_v3
+--width 32; without it, here, with ResNet-50.
 """
 
 import dataclasses

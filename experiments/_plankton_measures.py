@@ -1,0 +1,105 @@
+"""Classification in an embedding: centroids, neighbours, halves, confusions."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from spherejax import data, metrics, prototypes
+
+CENTROID = "centroid"
+COMMONEST = 10  # confusions that are listed
+NEAR = 4  # edges between classes of the tree that are relatives
+
+
+def way(k: int) -> str:
+  """The name of a classification by k neighbours."""
+  return f"k = {k}"
+
+
+def halves(labels: np.ndarray, key: Array) -> tuple[np.ndarray, np.ndarray]:
+  """References and images to judge, of each class; references get the odd image."""
+  references, judged = data.split_within_classes(labels, key=key)
+  return references, judged
+
+
+@functools.partial(jax.jit, static_argnames=("classes", "k"))
+def _by_neighbours(references, labels, queries, *, classes: int, k: int) -> Array:
+  return prototypes.nearest_neighbours(
+    queries, references, labels, num_classes=classes, k=k, ties="label"
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def _by_centroids(references, labels, queries, *, classes: int) -> Array:
+  means = prototypes.class_means(references, labels, classes, normalize="none")
+  return prototypes.nearest_neighbours(
+    queries,
+    means.means,
+    jnp.arange(classes),
+    num_classes=classes,
+    where=means.counts > 0,
+  )
+
+
+def predictions(
+  references: np.ndarray,
+  labels: np.ndarray,
+  queries: np.ndarray,
+  classes: int,
+  neighbours: tuple[int, ...],
+) -> dict[str, np.ndarray]:
+  """Classes of the queries by each way; more neighbours than references: all."""
+  found = {CENTROID: _by_centroids(references, labels, queries, classes=classes)}
+  for k in neighbours:
+    number = min(k, len(references))
+    found[way(k)] = _by_neighbours(
+      references, labels, queries, classes=classes, k=number
+    )
+  return {name: np.asarray(classes_of) for name, classes_of in found.items()}
+
+
+def confusions(
+  points: np.ndarray, images: data.Images, neighbours: tuple[int, ...], key: Array
+) -> dict[str, np.ndarray]:
+  """For each way [classes, classes], counts of one half by the other as references."""
+  classes = len(images.label_names)
+  first, second = halves(images.labels, key)
+  found = predictions(
+    points[first], images.labels[first], points[second], classes, neighbours
+  )
+  return {
+    name: np.asarray(
+      metrics.confusion_counts(images.labels[second], classes_of, num_classes=classes)
+    )
+    for name, classes_of in found.items()
+  }
+
+
+def accuracies_by_k(
+  points: np.ndarray, images: data.Images, curve: tuple[int, ...], key: Array
+) -> dict[str, float]:
+  """Accuracy on one half of images against the number of neighbours."""
+  counts = confusions(points, images, curve, key)
+  return {str(k): float(np.trace(counts[way(k)]) / counts[way(k)].sum()) for k in curve}
+
+
+def scores(counts: np.ndarray) -> metrics.ClassScores:
+  """Scores of counts of confusions."""
+  return metrics.class_scores(jnp.asarray(counts))
+
+
+def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
+  """Pairs of classes, the most confused ones first; never fewer than happen."""
+  classes = len(counts)
+  number = min(COMMONEST, classes * (classes - 1))
+  found = metrics.common_confusions(jnp.asarray(counts), k=number)
+  pairs = zip(*map(np.asarray, found), strict=True)
+  return [(int(a), int(b)) for a, b, rate in pairs if rate > 0]
+
+
+def share_near(pairs: list[tuple[int, int]], apart: np.ndarray) -> float:
+  """Share of pairs whose classes are relatives in the tree."""
+  return float(np.mean([apart[pair] <= NEAR for pair in pairs])) if pairs else 0.0

@@ -1,0 +1,149 @@
+"""One seed's embedding or softmax classifier, and what is kept of it."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments import (
+  _finished,
+  _plankton_measures,
+  _plankton_sets,
+  _plankton_training,
+)
+from spherejax import metrics
+
+EMBEDDING, BASELINE = "embedding", "softmax classifier"
+UNTRAINED = "untrained network"
+SEEN, UNSEEN = "seen", "unseen"
+ALL_TEST = "all test images"
+# What only says how many runs there are, or is looked at after them.
+OTHERS = {"seeds": 0, "drawn": 0}
+
+
+class Found(NamedTuple):
+  """What is kept of a seed.
+
+  Attributes:
+    figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
+      the softmax classifier.
+    counts: confusions [classes, classes] by network, classes and way: "embedding, seen,
+      k = 10".
+    points: test images in the embedding, by "seen" and "unseen".
+  """
+
+  figures: dict[str, Any]
+  counts: dict[str, np.ndarray]
+  points: dict[str, np.ndarray]
+
+
+def embedding(
+  config: Any,
+  study: _plankton_sets.Study,
+  key: jax.Array,
+  folder: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """Trains an embedding and classifies in it, and in that of the untrained network."""
+  train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
+  trained = _plankton_training.train_embedding(
+    config, study.train, study.validation, train_key, folder, report
+  )
+  tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
+  counts, points = {}, {}
+  for network, variables in (
+    (UNTRAINED, trained.start),
+    (EMBEDDING, trained.variables),
+  ):
+    for group, (images, half_key) in tests.items():
+      points[group] = _plankton_training.embed(variables, images, config)
+      found = _plankton_measures.confusions(
+        points[group], images, config.neighbours, half_key
+      )
+      counts |= {f"{network}, {group}, {way}": x for way, x in found.items()}
+  start = _plankton_training.look(trained.start, study.validation, config)
+  held = _plankton_training.embed(trained.variables, study.validation, config)
+  figures = {
+    "curves": trained.curves,
+    "kept margin": trained.kept_margin,
+    "start": {
+      "accuracy": float(start.accuracy),
+      "radius": float(start.radii.mean()),
+    },
+    "by k": _plankton_measures.accuracies_by_k(
+      held, study.validation, config.curve, choice_key
+    ),
+  }
+  return Found(figures, counts, points)
+
+
+def baseline(
+  config: Any,
+  study: _plankton_sets.Study,
+  key: jax.Array,
+  folder: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """Trains a softmax classifier; judged on the half that the embedding is judged on."""
+  train_key, seen_key, _, _ = jax.random.split(key, 4)
+  trained = _plankton_training.train_baseline(
+    config, study.train, study.validation, train_key, folder, report
+  )
+  images = study.test
+  logits = _plankton_training.raw(trained.variables, images, trained.settings)
+  judged = _plankton_measures.halves(images.labels, seen_key)[1]
+  guesses, labels = logits.argmax(1), np.asarray(images.labels)
+  counts = {}
+  for name, rows in ((ALL_TEST, slice(None)), ("half", judged)):
+    counts[f"{BASELINE}, {SEEN}, {name}"] = np.asarray(
+      metrics.confusion_counts(
+        labels[rows], guesses[rows], num_classes=len(images.label_names)
+      )
+    )
+  return Found({"accuracies": trained.accuracies}, counts, {})
+
+
+JOBS = {EMBEDDING: embedding, BASELINE: baseline}
+
+
+def parts(kind: str, config: Any) -> int:
+  """Iterations of a job, for the bar."""
+  return _plankton_training.length(config) if kind == EMBEDDING else config.iterations
+
+
+def run(
+  kind: str,
+  seed: int,
+  config: Any,
+  study: _plankton_sets.Study,
+  output: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """One job, or what was kept of it."""
+  settings = dataclasses.asdict(config) | OTHERS
+  name = f"{kind.split()[0]}-{seed}"
+  path = output / "kept" / name
+  kept = _finished.restore(path, settings)
+  if kept is None:
+    # Both jobs of a seed get one key, so that both are judged on one half.
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    folder = output / "checkpoints" / f"{name}-{_finished.digest(settings)}"
+    found = JOBS[kind](config, study, key, folder, report)
+    arrays = {f"counts: {name}": x for name, x in found.counts.items()}
+    arrays |= {f"points: {name}": x for name, x in found.points.items()}
+    kept = _finished.Finished(found.figures, arrays)
+    _finished.keep(path, settings, kept)
+  else:
+    report(parts(kind, config))
+
+  def of(what: str) -> dict[str, np.ndarray]:
+    return {
+      name.removeprefix(what): x
+      for name, x in kept.arrays.items()
+      if name.startswith(what)
+    }
+
+  return Found(kept.figures, of("counts: "), of("points: "))

@@ -1,0 +1,395 @@
+"""Training of `plankton`: triplets with a growing margin, and a softmax classifier."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments import _class_network, _class_training, _epochs
+from spherejax import data, distances, losses, metrics, prototypes, training
+
+MOMENTUM = 0.9  # of SGD, in the article's released code
+_NEAR = np.array([True, False])  # of a positive and a negative
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(_class_network.Architecture):
+  """Network and training."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  triplets: int = 48
+  """Triplets of a step."""
+  iterations: int = 15
+  """Parts of the training, after each of which it is looked at."""
+  steps: int = 100
+  """Steps of an iteration."""
+  margins: tuple[float, ...] = (1.0, 1.3)
+  """Of squared distances of unit vectors, one after the other."""
+  raised_after: tuple[int, ...] = (10,)
+  """Iterations after which the next margin holds."""
+  optimizer: Literal["adam", "sgd"] = "adam"
+  """SGD has momentum 0.9."""
+  learning_rate: float = 1e-3
+  """In the first iteration."""
+  decay: float = 0.9
+  """Factor of the learning rate with each iteration."""
+  baseline_batch: int = 64
+  """Images of a step of the softmax classifier."""
+  baseline_rate: float = 1e-3
+  """Its learning rate in the first iteration."""
+  baseline_decay: float = 0.9
+  """Factor of its learning rate with each iteration."""
+  baseline_epochs: int = 0
+  """Passes over the training images; 0: as many images as the triplets have."""
+
+
+def margin_schedule(settings: Settings, iteration: int) -> float:
+  """The margin of an iteration, counted from 1."""
+  return settings.margins[sum(iteration > last for last in settings.raised_after)]
+
+
+def check(settings: Settings) -> None:
+  """Raises ValueError for numbers that do not fit together."""
+  if len(settings.margins) != len(settings.raised_after) + 1:
+    raise ValueError(
+      f"margins must be one more than raised_after, got {settings.margins} and"
+      f" {settings.raised_after}"
+    )
+  if min(settings.iterations, settings.steps) < 1:
+    raise ValueError(
+      f"iterations and steps must be at least 1, got {settings.iterations} and"
+      f" {settings.steps}"
+    )
+
+
+def _optimizer(
+  settings: Settings, rate: float, decay: float, every: int
+) -> optax.GradientTransformation:
+  def schedule(count):
+    return rate * decay ** (count // every)
+
+  if settings.optimizer == "sgd":
+    return optax.sgd(schedule, momentum=MOMENTUM)
+  return optax.adam(schedule)
+
+
+def _forward(settings, params, batch_stats, images, axis_name):
+  """Features of uint8 images in training, and the statistics after them."""
+  nothing = jnp.zeros((len(images), 0))
+  features, moved = _class_network.network(settings, axis_name).apply(
+    {"params": params["network"], "batch_stats": batch_stats["network"]},
+    data.to_float(images),
+    nothing,
+    train=True,
+    mutable=["batch_stats"],
+  )
+  return features, {"network": moved["batch_stats"]}
+
+
+def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
+  """Mean hinge of the batch's triplets, those without loss included."""
+  del key
+  images = batch["image"].reshape(-1, *batch["image"].shape[2:])
+  features, moved = _forward(settings, params, batch_stats, images, axis_name)
+  points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
+  squares = [
+    distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
+  ]
+  near = jnp.broadcast_to(_NEAR, (len(points), 2))
+  hinges = losses.triplet_from_distance(
+    jnp.stack(squares, 1), near, ~near, margin=batch["margin"][0], average="all"
+  )
+  mean = training.global_mean(hinges, axis_name=axis_name)
+  active = training.global_mean((hinges > 0).astype(jnp.float32), axis_name=axis_name)
+  return training.Outcome(mean, moved, {"active": active})
+
+
+def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
+  """Cross-entropy of a batch."""
+  del key
+  logits, moved = _forward(settings, params, batch_stats, batch["image"], axis_name)
+  each = losses.softmax(logits, batch["label"])
+  return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
+
+
+def triplet_batches(
+  images: data.Images,
+  key: Array,
+  settings: Settings,
+  margin_of: Callable[[int], float],
+) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
+  """Batches for `training.fit`: triplets uniform over the classes, and the margin."""
+  table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
+
+  @jax.jit
+  def plan(steps):
+    def one(step):
+      drawn = data.sample_triplets(
+        jax.random.fold_in(key, step), table, batch_size=settings.triplets
+      )
+      return jnp.stack(drawn[:3], axis=1).reshape(-1)
+
+    return jax.vmap(one)(steps)
+
+  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for iteration in range(first // settings.steps, settings.iterations):
+      start = iteration * settings.steps
+      rows = np.asarray(plan(jnp.arange(settings.steps) + start))
+      margin = np.float32(margin_of(iteration + 1))
+      for read in data.pipeline(images, rows, start=max(first - start, 0)):
+        triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
+        yield {"image": triplets, "margin": np.full(len(triplets), margin)}
+
+  return begin
+
+
+def raw(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
+  """[count, dim], what the network gives."""
+  return _class_training.embed(variables, images, settings)
+
+
+def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
+  """[count, dim], unit rows."""
+  rows = raw(variables, images, settings)
+  lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+  return rows / np.where(lengths > 0, lengths, 1)
+
+
+class Look(NamedTuple):
+  """How the classes lie in an embedding."""
+
+  centroids: np.ndarray
+  radii: np.ndarray
+  accuracy: np.ndarray
+  """Of the nearest centroid, on the images that made the centroids."""
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, Array]:
+  means = prototypes.class_means(points, labels, classes, normalize="none")
+  found = prototypes.nearest_neighbours(
+    points,
+    means.means,
+    jnp.arange(classes),
+    num_classes=classes,
+    where=means.counts > 0,
+  )
+  radii = metrics.cluster_radii(points, labels, means.means)
+  return means.means, radii, jnp.mean(found == labels)
+
+
+def look(variables: Any, images: data.Images, settings: Settings) -> Look:
+  """The clusters of images of the learned classes."""
+  points = embed(variables, images, settings)
+  number = len(images.label_names)
+  return Look(*map(np.asarray, _look(points, images.labels, classes=number)))
+
+
+Report = Callable[[int], object]
+"""Is told how many iterations were done."""
+
+
+class Part(NamedTuple):
+  """A stretch of training: the state after it, and what was seen in it."""
+
+  state: training.TrainState
+  evaluations: list[dict[str, float]]
+
+
+def _stretch(
+  settings: Settings,
+  images: tuple[data.Images, data.Images],
+  state: training.TrainState,
+  end: int,
+  margin_of: Callable[[int], float],
+  key: Array,
+  folder: pathlib.Path,
+  report: Report,
+) -> Part:
+  """Trains up to an iteration, or on from where an earlier run was stopped."""
+  train, validation = images
+  number = len(validation.label_names)
+  objective = functools.partial(triplet_objective, settings=settings)
+  optimizer = _optimizer(
+    settings, settings.learning_rate, settings.decay, settings.steps
+  )
+  with training.Checkpoints(folder) as kept:
+    restored = kept.restore(state)
+    start = state if restored is None else restored.state
+    before = look(start.variables(), validation, settings)
+    report((int(start.step) - int(state.step)) // settings.steps)
+
+    def evaluate(state: training.TrainState) -> dict[str, float]:
+      nonlocal before
+      now = look(state.variables(), validation, settings)
+      drift = np.linalg.norm(now.centroids - before.centroids, axis=1)
+      before = now
+      report(1)
+      figures = {
+        "radius": now.radii.mean(),
+        "drift": drift.mean(),
+        "accuracy": now.accuracy,
+      }
+      for c in range(number):
+        figures |= {f"radius {c}": now.radii[c], f"drift {c}": drift[c]}
+      return {name: float(value) for name, value in figures.items()}
+
+    done = training.fit(
+      state,
+      training.make_step(objective, optimizer),
+      triplet_batches(train, key, settings, margin_of),
+      steps=end * settings.steps,
+      evaluate=evaluate,
+      evaluate_every=settings.steps,
+      checkpoints=kept,
+      checkpoint_every=settings.steps,
+      report_every=settings.steps,
+      progress=False,
+    )
+  return Part(done.state, done.evaluations)
+
+
+class Embedded(NamedTuple):
+  """A trained embedding, and the one whose margin was not raised."""
+
+  start: Any
+  """Variables before the first step."""
+  variables: Any
+  curves: dict[str, list[float]]
+  """Each quantity after every iteration."""
+  kept_margin: dict[str, list[float]]
+  """The same with the first margin throughout; empty where it is never raised."""
+
+
+def length(settings: Settings) -> int:
+  """Iterations that are trained, those with the first margin throughout included."""
+  return settings.iterations + max(settings.iterations - _common(settings), 0)
+
+
+def _common(settings: Settings) -> int:
+  """Iterations before the margin is raised for the first time."""
+  return min([settings.iterations, *settings.raised_after[:1]])
+
+
+def train_embedding(
+  settings: Settings,
+  train: data.Images,
+  validation: data.Images,
+  key: Array,
+  folder: pathlib.Path,
+  report: Report,
+) -> Embedded:
+  """Both ways share the iterations in which their margin is the same."""
+  network_key, step_key, data_key = jax.random.split(key, 3)
+  start = _class_network.initial_variables(
+    network_key,
+    settings=settings,
+    shapes=_class_network.shapes(train),
+    fresh=False,
+  )
+  optimizer = _optimizer(
+    settings, settings.learning_rate, settings.decay, settings.steps
+  )
+  state = training.create_state(step_key, optimizer, start)
+  run = functools.partial(
+    _stretch, settings, (train, validation), key=data_key, report=report
+  )
+  raised = functools.partial(margin_schedule, settings)
+  common = _common(settings)
+  first = run(state, common, raised, folder=folder / "first")
+  if common == settings.iterations:
+    return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
+  later = run(first.state, settings.iterations, raised, folder=folder / "raised")
+  kept = run(
+    first.state,
+    settings.iterations,
+    lambda _: settings.margins[0],
+    folder=folder / "kept",
+  )
+  return Embedded(
+    start,
+    later.state.variables(),
+    _curves(first.evaluations + later.evaluations),
+    _curves(first.evaluations + kept.evaluations),
+  )
+
+
+def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
+  names = [name for name in evaluations[0] if name != "step"]
+  return {name: [row[name] for row in evaluations] for name in names}
+
+
+class Classified(NamedTuple):
+  """A trained softmax classifier, whose outputs are logits."""
+
+  settings: Settings
+  variables: Any
+  accuracies: list[float]
+  """On validation images, after each part of the training."""
+
+
+def train_baseline(
+  settings: Settings,
+  train: data.Images,
+  validation: data.Images,
+  key: Array,
+  folder: pathlib.Path,
+  report: Report,
+) -> Classified:
+  """The same network with an output for each class, on batches of images."""
+  network_key, step_key, data_key = jax.random.split(key, 3)
+  own = dataclasses.replace(settings, dim=len(train.label_names))
+  batch, parts = settings.baseline_batch, settings.iterations
+  per_epoch = len(train) // batch
+  if not per_epoch:
+    raise ValueError(
+      f"baseline_batch must be at most the {len(train)} training images, got {batch}"
+    )
+  seen = 3 * settings.triplets * parts * settings.steps
+  total = settings.baseline_epochs * per_epoch or seen // batch
+  every = max(total // parts, 1)
+  variables = _class_network.initial_variables(
+    network_key, settings=own, shapes=_class_network.shapes(train), fresh=False
+  )
+  optimizer = _optimizer(
+    settings, settings.baseline_rate, settings.baseline_decay, every
+  )
+  state = training.create_state(step_key, optimizer, variables)
+
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    logits = raw(state.variables(), validation, own)
+    report(1)
+    return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
+
+  with training.Checkpoints(folder) as kept:
+    restored = kept.restore(state)
+    if restored is not None:
+      report(int(restored.state.step) // every)
+    done = training.fit(
+      state,
+      training.make_step(functools.partial(softmax_objective, settings=own), optimizer),
+      _epochs.shuffled(
+        train,
+        data_key,
+        batch=batch,
+        epochs=-(-every * parts // per_epoch),
+        per_epoch=per_epoch,
+      ),
+      steps=every * parts,
+      evaluate=evaluate,
+      evaluate_every=every,
+      checkpoints=kept,
+      checkpoint_every=every,
+      report_every=every,
+      progress=False,
+    )
+  accuracies = [row["accuracy"] for row in done.evaluations]
+  return Classified(own, done.state.variables(), accuracies)

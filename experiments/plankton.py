@@ -1,0 +1,157 @@
+"""Triplets of plankton: an embedding that tells classes apart that it never saw.
+
+A network is trained on triplets that are uniform over the classes, however rare, with a
+margin that grows. In its embedding, images are classified by the nearest centroid and
+by their nearest neighbours: of the classes that were learned, beside a softmax
+classifier, and of others. DIST, article I.
+
+    python -m experiments.plankton                   # minutes on 2 cores
+    python -m experiments.plankton --preset smoke    # seconds
+    python -m experiments.plankton --preset full --folder ZooScanNet    # accelerators
+
+The first two need ndsb_plankton, prepared by tensorflow-datasets, in TFDS_DATA_DIR; its
+figures do not compare with the article's, which stand beside those of `full`. That
+reads a folder with a sub-folder of images for each class, and ImageNet's weights for
+Inception v3 from --weights.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import time
+from typing import Any
+
+import jax
+import tqdm
+
+from experiments import (
+  _cli,
+  _plankton_claims,
+  _plankton_pictures,
+  _plankton_runs,
+  _plankton_sets,
+  _plankton_tables,
+  _plankton_training,
+  _report,
+  _threads,
+)
+from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(_plankton_training.Settings, _plankton_sets.Selection):
+  """Settings of the comparison."""
+
+  seeds: int = 3
+  """Divisions of the images, each with another start."""
+  neighbours: tuple[int, ...] = (1, 5, 10)
+  """Neighbours that vote; among them 10, which the claims are about."""
+  curve: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+  """Neighbours that vote on validation images, to choose their number."""
+  drawn: int = 2500
+  """Images of each group of classes in the pictures of the plane."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    percent=12,
+    seen_from=60,
+    unseen_from=12,
+    test_images=20,
+    validation_images=10,
+    unseen_images=20,
+    width=16,
+    dim=32,
+    triplets=32,
+    iterations=3,
+    steps=17,
+    raised_after=(2,),
+    neighbours=(1, 10),
+    curve=(1, 10),
+    seeds=1,
+    drawn=100,
+  ),
+  # Networks after 30 iterations of triplets and 200 epochs of the softmax classifier.
+  # Its batch is not printed.
+  "full": Config(
+    data="folder",
+    canvas=299,
+    shrink=1,
+    inverted=False,
+    seen="article",
+    validation_images=100,
+    network="inception_v3",
+    triplets=20,
+    iterations=30,
+    steps=1000,
+    margins=(1.0, 1.3, 1.5),
+    raised_after=(20, 30),
+    optimizer="sgd",
+    learning_rate=0.01,
+    baseline_batch=32,
+    baseline_rate=1e-4,
+    baseline_decay=1.0,
+    baseline_epochs=200,
+    neighbours=(1, 5, 10, 25),
+    seeds=1,
+  ),
+}
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """All trainings and measures; returns figures and claims."""
+  start = time.perf_counter()
+  _plankton_training.check(config)
+  whole = _plankton_sets.load(config)
+  seeds = range(config.seed, config.seed + config.seeds)
+  studies = {
+    seed: _plankton_sets.divide(
+      whole, config, jax.random.fold_in(jax.random.key(seed), 0)
+    )
+    for seed in seeds
+  }
+  # The longer ones first.
+  jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
+  total = sum(_plankton_runs.parts(kind, config) for kind, _ in jobs)
+  with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
+
+    def one(job: tuple[str, int]) -> _plankton_runs.Found:
+      kind, seed = job
+      return _plankton_runs.run(
+        kind, seed, config, studies[seed], output, progress.update
+      )
+
+    # Two programs at a time would wait for each other's devices.
+    with _threads.pool(2 if jax.device_count() == 1 else 1) as pool:
+      done = dict(zip(jobs, pool.map(one, jobs), strict=True))
+  embedded, classified = (
+    [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)
+  )
+  apart = {
+    group: _plankton_sets.distances(whole, names)
+    for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen))
+  }
+  first = studies[config.seed]
+  _plankton_tables.write_classes(
+    embedded, classified, first, config, output / "classes.csv"
+  )
+  return _report.result(
+    experiment="plankton",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=_plankton_tables.rows(embedded, classified, whole, apart, config),
+    claims=_plankton_claims.claims(embedded, classified, apart[SEEN]),
+    pictures=_plankton_pictures.draw(embedded, classified, first, config, output),
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="plankton", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()
