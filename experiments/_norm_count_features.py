@@ -86,8 +86,12 @@ def labels_of_grids(
   points: Points, shape: Shape, key: Array, number: int
 ) -> np.ndarray:
   """The labels that grids of this key have, without the grids."""
-  label = jax.jit(lambda points, keys: drawer(shape)(points, keys).label)
-  return np.asarray(label(points, _keys(key, number)))
+  return np.asarray(_labeler(shape)(points, _keys(key, number)))
+
+
+@functools.cache
+def _labeler(shape: Shape) -> Callable[[Points, Array], Array]:
+  return jax.jit(lambda points, keys: drawer(shape)(points, keys).label)
 
 
 def of_grids(
@@ -149,8 +153,9 @@ def _lengths(images: Array) -> Array:
 
 def residual_networks(config: Any) -> tuple[dict[str, Any], Apply]:
   """ResNet-50 with the weights of the files that are named, and how it is applied."""
+  blocks, widths = config.resnet_blocks, config.resnet_widths
   network = models.ResNet50(
-    blocks=config.resnet_blocks, widths=config.resnet_widths, frozen_norm=True
+    blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
   )
   shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
   files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
