@@ -11,6 +11,7 @@ from PIL import Image
 from experiments import (
   _plankton_claims,
   _plankton_measures,
+  _plankton_pictures,
   _plankton_published,
   _plankton_runs,
   _plankton_sets,
@@ -20,17 +21,20 @@ from experiments import (
 from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN, UNTRAINED
 from spherejax import data, metrics, models
 
-SMOKE = dataclasses.replace(plankton.PRESETS["smoke"], width=8, drawn=40)
+SMOKE = dataclasses.replace(
+  plankton.PRESETS["smoke"], width=8, drawn=40, neighbours=(10,), curve=(10,)
+)
 
 
 def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
+  monkeypatch.setattr(_plankton_pictures, "SHOWN", 1)
   content = plankton.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   classes = (tmp_path / "classes.csv").read_text().splitlines()[1:]
   number = {x: sum(f",{x}," in row for row in classes) for x in (SEEN, UNSEEN)}
   for group, count in number.items():
     assert count > 5
-    for way in ("centroid", "k = 1"):
+    for way in ("centroid", "k = 10"):
       score = figures[EMBEDDING, f"accuracy, {group}, {way}"]
       assert 3 / count < score < 1
   assert figures[BASELINE, "accuracy, seen, half"] > 1.5 / number[SEEN]
@@ -49,9 +53,9 @@ def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
   # A second run takes what the first one kept.
   monkeypatch.setattr(_plankton_runs, "JOBS", {})
   again = _plankton_runs.run(EMBEDDING, 0, SMOKE, None, tmp_path, lambda _: None)
-  table = again.counts[f"{EMBEDDING}, {UNSEEN}, k = 1"]
+  table = again.counts[f"{EMBEDDING}, {UNSEEN}, k = 10"]
   assert np.trace(table) / table.sum() == pytest.approx(
-    figures[EMBEDDING, "accuracy, unseen, k = 1"]
+    figures[EMBEDDING, "accuracy, unseen, k = 10"]
   )
   assert len(again.points[SEEN]) == number[SEEN] * SMOKE.test_images
   other = dataclasses.replace(SMOKE, steps=18)
