@@ -13,7 +13,7 @@ from jax import Array
 
 from experiments import _finished
 from experiments._norm_count_sets import Objects
-from spherejax import data, losses, models, pooling, prototypes, training
+from spherejax import data, distances, losses, models, pooling, prototypes, training
 
 Method = Literal["supervised", "SimCLR", "grids"]
 
@@ -193,13 +193,11 @@ def train(
   def evaluate(points: Points, state: State, key: Array, hyper: Any) -> Array:
     """The share of held out objects nearest to their own class's mean direction."""
     params = without_biases(state.params, hyper["bias"])["backbone"]
-    features = embed(settings, settings.convolution)
     known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
-    means = prototypes.class_means(
-      features(params, points.seen(known)), points.y[:_KNOWN], classes
-    ).means
-    z = features(params, points.seen(asked))
-    z = z / jnp.maximum(jnp.linalg.norm(z, axis=1, keepdims=True), 1e-9)
+    seen = points.seen(jnp.concatenate([known, asked]))
+    z = distances.l2_normalize(embed(settings, settings.convolution)(params, seen))
+    means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
+    z = z[len(known) :]
     right = jnp.argmax(z @ means.T, axis=1) == points.held_labels[:_KNOWN]
     return jnp.mean(right)
 

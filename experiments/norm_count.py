@@ -89,7 +89,7 @@ class Config(_norm_count_training.Settings):
   supervised_weights: str = ""
   """File of a ResNet-50 trained with labels, for stl10 and voc."""
   simclr_weights: str = ""
-  """File of a ResNet-50 trained by SimCLR."""
+  """File of a ResNet-50 trained by SimCLR; its names may begin with "encoder."."""
   resnet_blocks: tuple[int, ...] = (3, 4, 6, 3)
   """Blocks of the stages of that network."""
   resnet_widths: tuple[int, ...] = (64, 128, 256, 512)

@@ -125,6 +125,34 @@ def test_networks_without_biases_and_as_they_are_drawn():
   assert np.all(without["Dense_0"]["bias"] == 1)  # of the head, which stays
 
 
+def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
+  config, r = norm_count.PRESETS["cpu"], _norm_count_report
+  codes = {"supervised": 0.0, "SimCLR": 2.0, "grids": 3.0}
+
+  def train(config, method, objects, *, biases, grid, folder):
+    trained = [
+      {"w": codes[method] + i + jnp.arange(5) / 10} for i in range(len(biases))
+    ]
+    return trained, np.full((len(biases), 5), codes[method])
+
+  monkeypatch.setattr(_norm_count_training, "train", train)
+  drawn = {"w": 4.0 + jnp.arange(5) / 10}
+  monkeypatch.setattr(_norm_count_training, "untrained", lambda *_: drawn)
+  expected = {
+    "digits": {r.SUPERVISED: 0, r.UNBIASED: 1, r.SIMCLR: 2, r.ON_GRIDS: 3, r.RANDOM: 4},
+    "mnist": {r.SUPERVISED: 0, r.SIMCLR: 2, r.RANDOM: 4},
+    "cifar10": {r.SUPERVISED: 0, r.RANDOM: 4},
+  }
+  for name, numbers in expected.items():
+    found = _norm_count_grids.simple_networks(config, name, None, tmp_path)
+    assert found.names == tuple(numbers)
+    own = _norm_count_grids.of_seed(config, found, 3)
+    np.testing.assert_allclose(
+      [x["w"] for x in own], np.array([*numbers.values()]) + 0.3
+    )
+    assert set(found.accuracies) == set(numbers) - {r.RANDOM}
+
+
 def test_two_views_of_each_object(monkeypatch):
   config = dataclasses.replace(SMOKE, simclr_batch=16, temperature=0.1)
   objects = _norm_count_sets.load("digits", config)
