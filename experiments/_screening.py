@@ -89,7 +89,8 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
     weight = hyper["zero_shot_weight"]
     loss = mixture(settings, classes, params["loss"], result, labels, weight)
     average = pooling.gap(features) @ params["network"]["Dense_0"]["kernel"]
-    return loss, jnp.abs(result.pooled - average).max()
+    apart = jnp.abs(result.pooled - average).max()
+    return loss, apart / jnp.abs(average).max()
 
   (loss, apart), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
   optimizer = make_optimizer(settings, tuple(state.params["loss"]))

@@ -300,8 +300,8 @@ def claims(config: Config, loss: str, effects, scores, apart) -> list[Any]:
       ),
       _report.claim(
         f"mu-sweep-average-{suffix}",
-        "at mass 1 pooled vectors equal the average to 1e-6 (1e-6 less the "
-        f"difference), {loss}",
+        "at mass 1 pooled vectors equal the average to 1e-6 of its largest entry "
+        f"(1e-6 less the difference), {loss}",
         1e-6 - apart[curve[1.0]],
         paper="DML Claim 5.2.1",
         every_seed=True,
