@@ -13,6 +13,9 @@ CENTROID = "centroid"
 COMMONEST = 10  # confusions that are listed
 NEAR = 4  # edges between classes of the tree that are relatives
 
+_scores = jax.jit(metrics.class_scores)
+_commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
+
 
 def way(k: int) -> str:
   """The name of a classification by k neighbours."""
@@ -88,14 +91,14 @@ def accuracies_by_k(
 
 def scores(counts: np.ndarray) -> metrics.ClassScores:
   """Scores of counts of confusions."""
-  return metrics.class_scores(jnp.asarray(counts))
+  return _scores(jnp.asarray(counts))
 
 
 def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
   """Pairs of classes, the most confused ones first; never fewer than happen."""
   classes = len(counts)
   number = min(COMMONEST, classes * (classes - 1))
-  found = metrics.common_confusions(jnp.asarray(counts), k=number)
+  found = _commonest(jnp.asarray(counts), k=number)
   pairs = zip(*map(np.asarray, found), strict=True)
   return [(int(a), int(b)) for a, b, rate in pairs if rate > 0]
 
