@@ -1,5 +1,7 @@
 """Regression of norms on counts, against statsmodels and by its symmetries."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +41,7 @@ def variance(v, counts, c):
 def oracle(norms, counts, covariance="estimated", standardize=True):
   """statsmodels' weighted least squares, and a test of a linear function of b."""
   v = (norms - norms.mean()) / norms.std(ddof=1) if standardize else norms
-  weights = 1 / np.array([variance(v, counts, c) for c in counts])
+  weights: Any = 1 / np.array([variance(v, counts, c) for c in counts])  # not a float
   design = np.stack([np.ones(len(v)), counts, counts**2], axis=1).astype(float)
   model = sm.WLS(v, design, weights=weights)
   fit = model.fit(use_t=True) if covariance == "estimated" else model.fit(use_t=False)
