@@ -71,8 +71,8 @@ def training(embedded: _plankton_claims.Seeds) -> Figure:
     axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
     axes.set(xlabel="iteration", ylabel=label)
     axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.margins(y=0.08)  # before the limit, which keeps the other end where it is
     axes.set_ylim(bottom=0)
-    axes.margins(y=0.1)
     axes.spines[["top", "right"]].set_visible(False)
   panels[0].set_title("gray: classes of the first seed", fontsize=8)
   panels[2].set_title("gray: seeds; before the first step: dot", fontsize=8)
