@@ -36,7 +36,7 @@ def load_digits() -> Images:
 
   values, labels = datasets.load_digits(return_X_y=True)
   pixels = np.round(np.reshape(values, (-1, 8, 8)) * (255 / 16)).astype(np.uint8)
-  return _images.from_arrays(pixels, labels)
+  return _images.from_arrays(pixels, np.asarray(labels))
 
 
 def load_folder(
