@@ -128,7 +128,7 @@ def episode_accuracies(
   transform: str = "none",
   centre: Float[ArrayLike, " dim"] | None = None,
   representative: str = "mean",
-  block_size: int = 16,
+  block_size: int = 8,
 ) -> Float[Array, " episodes"]:
   """The share of queries that `simple_shot` classifies rightly, for many episodes.
 
