@@ -197,7 +197,7 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
   gain = found.test[1].mean(-1) - found.test[0].mean(-1)
   made: dict[str, tuple[str, Sequence[float] | np.ndarray]] = {}
   faster = {
-    f"{at}": found.validation[1, :, index(config, at)]
+    at: found.validation[1, :, index(config, at)]
     - found.validation[0, :, index(config, at)]
     for at in shown_validations(config)
   }
@@ -208,14 +208,14 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
         faster[at],
       )
       for at in faster
-      if int(at) <= 100
+      if at <= 100
     }
   elif part.shots == 1:
     made["F2"] = ("1-shot: test accuracy DR > SD, the same episodes", gain)
     made |= {
       f"F3-{at}": (f"1-shot: validation accuracy after {at}: DR > SD", faster[at])
       for at in faster
-      if int(at) <= 200
+      if at <= 200
     }
     made |= _of_updates(found)
   else:

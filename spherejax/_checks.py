@@ -119,7 +119,10 @@ def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
 
 
 def known_labels(
-  array: jax.Array, classes: int, where: jax.Array | None = None
+  array: jax.Array,
+  classes: int,
+  where: jax.Array | None = None,
+  name: str = "labels",
 ) -> None:
   """Raises for a label outside [0, classes), of the kept ones, where it is known."""
   if isinstance(array, jax.core.Tracer):
@@ -129,7 +132,7 @@ def known_labels(
     known = known[np.asarray(where)]
   wrong = known[(known < 0) | (known >= classes)]
   if wrong.size:
-    raise ValueError(f"labels must be in [0, {classes}), got {wrong[0]}")
+    raise ValueError(f"{name} must be in [0, {classes}), got {wrong[0]}")
 
 
 def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:

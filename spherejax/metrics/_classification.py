@@ -80,8 +80,8 @@ def confusion_counts(
   _checks.labels(predictions, labels, "predictions")
   kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
   _checks.mask(kept, labels.shape)
-  for array in (labels, predictions):
-    _checks.known_labels(array, num_classes, kept)
+  for name, array in (("labels", labels), ("predictions", predictions)):
+    _checks.known_labels(array, num_classes, kept, name)
     kept &= (array >= 0) & (array < num_classes)
   cells = jnp.where(kept, labels * num_classes + predictions, num_classes**2)
   ones = jnp.ones(len(labels), jnp.int32)

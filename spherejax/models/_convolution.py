@@ -10,7 +10,7 @@ from spherejax import _checks
 METHODS = ("native", "patches")
 
 # Variance 2 / (k^2 channels_out) for a k x k convolution (He et al. 2015, eq. 14).
-_kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class Convolution(nn.Module):
@@ -32,7 +32,7 @@ class Convolution(nn.Module):
   def __call__(self, x: Array) -> Array:
     _checks.one_of("convolution", self.method, METHODS)
     shape = (self.size, self.size, x.shape[-1], self.width)
-    kernel = self.param("kernel", _kernel_init, shape).astype(x.dtype)
+    kernel = self.param("kernel", kernel_init, shape).astype(x.dtype)
     convolve = _from_patches if self.method == "patches" else _native
     result = convolve(x, kernel, self.stride)
     if self.use_bias:

@@ -7,10 +7,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from spherejax.models._backbones import as_images
+from spherejax.models._convolution import kernel_init
 
 # Of the first convolution as published; all widths are multiples of a half of it.
 _WIDTH = 32
-_kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
 class _Unit(nn.Module):
@@ -31,7 +31,7 @@ class _Unit(nn.Module):
       self.stride,
       padding=border,
       use_bias=False,
-      kernel_init=_kernel_init,
+      kernel_init=kernel_init,
       dtype=x.dtype,
       name="conv",
     )(x)

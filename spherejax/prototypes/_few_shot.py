@@ -1,9 +1,7 @@
 """Classification of queries by a few supports of each class (few-shot learning)."""
 
 import jax
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
@@ -178,7 +176,7 @@ def episode_accuracies(
       f"num_shots must leave a query of the {episodes.shape[2]} rows of a class in"
       f" episodes {episodes.shape}, got {num_shots}"
     )
-  _known_rows(episodes, len(features))
+  _checks.known_labels(episodes, len(features), name="episodes")
   rows = _transformed(features, transform, centre)
 
   def accuracy(episode: Array) -> Array:
@@ -225,15 +223,6 @@ def _transformed(features: Array, transform: str, centre: ArrayLike | None) -> A
     _checks.shape("centre", origin, features.shape[-1:], f"features {features.shape}")
     rows = rows - jnp.broadcast_to(origin.astype(rows.dtype), rows.shape)
   return rows if transform == "none" else distances.l2_normalize(rows)
-
-
-def _known_rows(episodes: Array, count: int) -> None:
-  if isinstance(episodes, jax.core.Tracer):
-    return
-  rows = np.asarray(episodes)
-  wrong = rows[(rows < 0) | (rows >= count)]
-  if wrong.size:
-    raise ValueError(f"episodes must index the {count} features, got {wrong[0]}")
 
 
 def _check(queries: Array, supports: Array, representative: str) -> None:

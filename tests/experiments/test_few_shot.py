@@ -66,12 +66,11 @@ def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
     assert (tmp_path / name).stat().st_size > 0
 
 
-def test_runs_see_the_same_episodes_and_are_kept(tmp_path, monkeypatch):
+def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   part = Part(1, "mean")
   found = _few_shot_training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   assert found.test.shape == (3, 2, 50)
   assert found.test.mean() > 0.5  # chance is .2
-  # The same start and first episodes, whose update differs by the loss alone.
   exponents = found.series["exponent"]
   np.testing.assert_allclose(exponents[0], np.exp(2), rtol=1e-6)
   assert (np.abs(exponents[1, :, -1] - np.exp(2)) > 1e-3).all()

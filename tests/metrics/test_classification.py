@@ -102,7 +102,7 @@ def test_radii_are_mean_distances():
 
 
 def test_errors(unchecked):
-  with pytest.raises(ValueError, match=r"labels must be in \[0, 2\), got 2"):
+  with pytest.raises(ValueError, match=r"predictions must be in \[0, 2\), got 2"):
     metrics.confusion_counts(jnp.array([0, 1]), jnp.array([0, 2]), num_classes=2)
   with pytest.raises(TypeError, match="predictions must be integers"):
     metrics.confusion_counts(jnp.array([0]), jnp.array([0.0]), num_classes=2)

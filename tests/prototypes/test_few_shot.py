@@ -186,5 +186,5 @@ def test_errors(unchecked):
   episodes = np.zeros((2, 3, 4), int)
   with pytest.raises(ValueError, match="leave a query of the 4 rows"):
     room.episode_accuracies(QUERIES, episodes, num_shots=4)
-  with pytest.raises(ValueError, match="index the 7 features, got 9"):
+  with pytest.raises(ValueError, match=r"episodes must be in \[0, 7\), got 9"):
     room.episode_accuracies(QUERIES, episodes + 9, num_shots=1)
