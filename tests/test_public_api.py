@@ -109,6 +109,11 @@ ROWS: dict[str, Row] = {
     {"queries": X["x"], "supports": normal(3, 2, 3, 4)}
   ),
   "prototypes.prototype_quality": Row({"prototypes": X["x"]}),
+  "prototypes.proxy_spread": Row({"proxies": normal(11, 2, 3, 4)}),
+  "prototypes.class_covering_radii": Row(
+    {"points": X["x"], "centres": normal(11, 3, 2, 4)},
+    {"labels": np.array([0, 1, 2, 2, 1, 0], np.int32)},
+  ),
   "prototypes.covering_radius": Row({"points": X["x"], "prototypes": normal(11, 3, 4)}),
   **{
     f"prototypes.prototype_{name}": Row(FEATURES | {"prototypes": normal(11, 4, 3)})
@@ -135,6 +140,7 @@ NO_OPERATORS = {
   "prototypes.class_sums_directions",
   "prototypes.class_sums_init",
   "prototypes.class_sums_update",
+  "prototypes.covering_curve",
   "prototypes.cross_polytope",
   "prototypes.ema_init",
   "prototypes.ema_update",
@@ -144,12 +150,14 @@ NO_OPERATORS = {
   "prototypes.hierarchical_prototypes",
   "prototypes.hpn_prototypes",
   "prototypes.levenshtein_bound",
+  "prototypes.mean_covering_radius",
   "prototypes.nearest_neighbour_distance",
   "prototypes.nearest_neighbour_radius",
   "prototypes.nearest_neighbours",
   "prototypes.neighbour_logits",
   "prototypes.orthogonal_simplices",
   "prototypes.rankin_bound",
+  "prototypes.renew_proxies",
   "prototypes.sibling_gap",
   "prototypes.simple_shot",
   "prototypes.simplex",

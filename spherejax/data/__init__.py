@@ -31,6 +31,7 @@ from spherejax.data._mixup import mixup as mixup
 from spherejax.data._pipeline import pipeline as pipeline
 from spherejax.data._sampling import ClassTable as ClassTable
 from spherejax.data._sampling import class_balanced_indices as class_balanced_indices
+from spherejax.data._sampling import class_pools as class_pools
 from spherejax.data._sampling import class_table as class_table
 from spherejax.data._sampling import ordered_plan as ordered_plan
 from spherejax.data._sampling import shuffled_indices as shuffled_indices
@@ -51,6 +52,7 @@ __all__ = [
   "Triplets",
   "center_crop",
   "class_balanced_indices",
+  "class_pools",
   "class_table",
   "collages",
   "fit_canvas",

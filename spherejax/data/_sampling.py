@@ -161,25 +161,66 @@ def class_balanced_indices(
   return order[starts[classes][:, None] + rows].reshape(-1)
 
 
+def class_pools(
+  key: Key[Array, ""], table: ClassTable, *, size: int
+) -> Int[Array, "classes size"]:
+  """Some images of every class, for representatives that are chosen among them.
+
+  Without repetition, uniformly; where a class has fewer than `size` images, all of
+  them occur before one occurs again.
+
+  Args:
+    key: of this draw.
+    table: from `class_table(labels, per_class=1)`; closed over, or an argument under
+      jit.
+    size: static. Images of each class.
+
+  Returns:
+    [classes, size], int32, rows of the images, in the order of the table's classes.
+
+  Raises:
+    TypeError, ValueError: size is no integer of at least 1.
+
+  Cost: O(classes size^2), whatever the number of images.
+
+  Source: DML Algorithm 2 (the pools of b samples of each class).
+
+  Example:
+    >>> table = spherejax.data.class_table(jnp.array([1, 0, 1, 1]), per_class=1)
+    >>> pools = spherejax.data.class_pools(jax.random.key(0), table, size=3)
+    >>> jnp.sort(pools)
+    Array([[1, 1, 1],
+           [0, 2, 3]], dtype=int32)
+  """
+  _checks.count("size", size)
+  order, starts, counts = map(jnp.asarray, table)
+  draw = jax.vmap(distinct, (0, 0, None))
+  return order[starts[:, None] + draw(jax.random.split(key, len(counts)), counts, size)]
+
+
 def distinct(
   key: Key[Array, ""], population: int | Int[Array, ""], draws: int
 ) -> Int[Array, " draws"]:
   """Different integers in [0, population), uniform over ordered choices.
 
   Draw j is uniform over the population - j values left: the r-th of them is r plus
-  the number of values taken that lie at or below it.
+  the number of values taken that lie at or below it. After all have been drawn, the
+  next draws are from all of them again.
   """
-  position = jnp.arange(draws, dtype=jnp.int32)
+  turns = jnp.arange(draws, dtype=jnp.int32)
+  position = turns % population
   ranks = jax.random.randint(key, (draws,), 0, population - position, jnp.int32)
-
-  def draw(taken, turn):
-    rank, j = turn
-    # `taken` ascends; its i-th value has value - i free ones below it.
-    value = rank + jnp.sum(taken - position <= rank, dtype=jnp.int32)
-    return jnp.sort(taken.at[j].set(value)), value
 
   # Values not yet drawn stand at the end and exceed every rank.
   unused = jnp.full(draws, jnp.iinfo(jnp.int32).max, jnp.int32)
+
+  def draw(taken, turn):
+    rank, j = turn
+    taken = jnp.where(j == 0, unused, taken)
+    # `taken` ascends; its i-th value has value - i free ones below it.
+    value = rank + jnp.sum(taken - turns <= rank, dtype=jnp.int32)
+    return jnp.sort(taken.at[j].set(value)), value
+
   return jax.lax.scan(draw, unused, (ranks, position))[1]
 
 

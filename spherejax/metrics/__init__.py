@@ -12,6 +12,9 @@ from spherejax.metrics._classification import class_scores as class_scores
 from spherejax.metrics._classification import common_confusions as common_confusions
 from spherejax.metrics._classification import confusion_counts as confusion_counts
 from spherejax.metrics._clusters import cluster_radii as cluster_radii
+from spherejax.metrics._clusters import (
+  mean_interclass_distance as mean_interclass_distance,
+)
 from spherejax.metrics._correlation import Correlation as Correlation
 from spherejax.metrics._correlation import correlation as correlation
 from spherejax.metrics._embedding_change import EmbeddingChange as EmbeddingChange
@@ -125,6 +128,7 @@ __all__ = [
   "hierarchical_similarity",
   "mean_correlation",
   "mean_correlation_ceiling",
+  "mean_interclass_distance",
   "mean_interval",
   "mean_where",
   "nearest",

@@ -1,4 +1,4 @@
-"""How wide the classes lie around their centroids."""
+"""How wide the classes lie around their centroids, and how far from each other."""
 
 import jax
 import jax.numpy as jnp
@@ -70,3 +70,53 @@ def cluster_radii(
   counts = jax.ops.segment_sum(kept.astype(wide.dtype), groups, classes)
   radii = jnp.where(counts > 0, sums / jnp.maximum(counts, 1), jnp.nan)
   return radii.astype(embeddings.dtype)
+
+
+def mean_interclass_distance(
+  embeddings: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, ""]:
+  """Mean distance of two embeddings of different classes.
+
+      mean_{i, j: y_i != y_j} |x_i - x_j|
+
+  Args:
+    embeddings: [batch, dim], floating.
+    labels: [batch], integer. Only their equality matters.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    Scalar, dtype of `embeddings`; NaN where all are of one class.
+
+  Raises:
+    TypeError: embeddings not floating, labels not integers, where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: embeddings; derivative 0 of a distance of 0.
+  Cost: O(batch^2 dim) time, O(batch) memory for the value.
+
+  Source: DML figure 3.3.
+
+  Example:
+    >>> x = jnp.array([[0.0], [4.0], [5.0]])
+    >>> spherejax.metrics.mean_interclass_distance(x, jnp.array([0, 0, 1]))
+    Array(3., dtype=float32)
+  """
+  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  _checks.floating("embeddings", embeddings)
+  _checks.rank("embeddings", embeddings, 2)
+  _checks.labels(labels, embeddings)
+  kept = jnp.ones(len(embeddings), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (len(embeddings),))
+  rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
+
+  def from_row(one: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    row, label, is_kept = one
+    other = kept & (labels != label) & is_kept
+    apart = _numerics.norm(rows - row[None])
+    return jnp.sum(jnp.where(other, apart, 0)), jnp.sum(other, dtype=rows.dtype)
+
+  sums, counts = jax.lax.map(from_row, (rows, labels, kept))
+  return (jnp.sum(sums) / jnp.sum(counts)).astype(embeddings.dtype)

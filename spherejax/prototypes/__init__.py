@@ -20,6 +20,11 @@ from spherejax.prototypes._closed_forms import (
   orthogonal_simplices as orthogonal_simplices,
 )
 from spherejax.prototypes._closed_forms import simplex as simplex
+from spherejax.prototypes._cover import class_covering_radii as class_covering_radii
+from spherejax.prototypes._cover import covering_curve as covering_curve
+from spherejax.prototypes._cover import mean_covering_radius as mean_covering_radius
+from spherejax.prototypes._cover import proxy_spread as proxy_spread
+from spherejax.prototypes._cover import renew_proxies as renew_proxies
 from spherejax.prototypes._few_shot import episode_accuracies as episode_accuracies
 from spherejax.prototypes._few_shot import simple_shot as simple_shot
 from spherejax.prototypes._few_shot import (
@@ -84,10 +89,12 @@ __all__ = [
   "assignment_init",
   "assignment_update",
   "circle",
+  "class_covering_radii",
   "class_means",
   "class_sums_directions",
   "class_sums_init",
   "class_sums_update",
+  "covering_curve",
   "covering_radius",
   "cross_polytope",
   "ema_init",
@@ -99,6 +106,7 @@ __all__ = [
   "hierarchical_prototypes",
   "hpn_prototypes",
   "levenshtein_bound",
+  "mean_covering_radius",
   "nearest_neighbour_distance",
   "nearest_neighbour_radius",
   "nearest_neighbours",
@@ -107,7 +115,9 @@ __all__ = [
   "prototype_convex_combination",
   "prototype_histogram",
   "prototype_quality",
+  "proxy_spread",
   "rankin_bound",
+  "renew_proxies",
   "sibling_gap",
   "simple_shot",
   "simplex",

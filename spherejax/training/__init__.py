@@ -1,6 +1,12 @@
 """Train state, steps over all devices, checkpoints, the training loop and sweeps."""
 
 from spherejax.training._assignment import reassign as reassign
+from spherejax.training._ccp import CCPState as CCPState
+from spherejax.training._ccp import CCPTurn as CCPTurn
+from spherejax.training._ccp import ccp_observe as ccp_observe
+from spherejax.training._ccp import ccp_projection as ccp_projection
+from spherejax.training._ccp import ccp_response as ccp_response
+from spherejax.training._ccp import ccp_state as ccp_state
 from spherejax.training._cells import factorial as factorial
 from spherejax.training._cells import grid as grid
 from spherejax.training._checkpoints import Checkpoints as Checkpoints
@@ -29,6 +35,8 @@ from spherejax.training._sweep import sweep as sweep
 
 __all__ = [
   "AXIS_NAME",
+  "CCPState",
+  "CCPTurn",
   "Checkpoints",
   "FitResult",
   "Monitor",
@@ -36,6 +44,10 @@ __all__ = [
   "Restored",
   "SweepResult",
   "TrainState",
+  "ccp_observe",
+  "ccp_projection",
+  "ccp_response",
+  "ccp_state",
   "create_state",
   "factorial",
   "fit",

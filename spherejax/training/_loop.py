@@ -19,6 +19,7 @@ from spherejax.training._state import TrainState
 _logger = logging.getLogger(__name__)
 
 Evaluate = Callable[[TrainState], Mapping[str, Any]]
+Respond = Callable[[TrainState, Mapping[str, float]], TrainState]
 
 
 class FitResult(NamedTuple):
@@ -49,6 +50,7 @@ def fit(
   evaluate: Evaluate | None = None,
   evaluate_every: int = 500,
   monitor: Monitor | None = None,
+  respond: Respond | None = None,
   checkpoints: Checkpoints | None = None,
   checkpoint_every: int = 500,
   report_every: int = 50,
@@ -73,6 +75,9 @@ def fit(
       `evaluate_every` steps and after the last.
     evaluate_every: static. In steps.
     monitor: which evaluation is the best, when to stop, when to lower the rate.
+    respond: `respond(state, values)` returns the state to go on with after each
+      evaluation, given what `evaluate` returned; `ccp_response` is one. What the
+      monitor keeps is the state that was evaluated.
     checkpoints: where to write; None writes nothing.
     checkpoint_every: static. In steps; the last step is always written.
     report_every: static. Steps between two looks at the losses, which wait for the
@@ -127,9 +132,10 @@ def fit(
     _checks.count(name, value)
   if monitor is not None:
     _monitor.check(monitor)
-    if evaluate is None:
-      raise ValueError("a monitor needs evaluate, got None")
-  run = _Run.start(state, monitor, evaluate, checkpoints, devices)
+  for name, value in (("a monitor", monitor), ("respond", respond)):
+    if value is not None and evaluate is None:
+      raise ValueError(f"{name} needs evaluate, got None")
+  run = _Run.start(state, monitor, evaluate, respond, checkpoints, devices)
   mapped = _parallel.parallel_step(step, devices=devices)
   first = run.step
   rows = iter(()) if first >= steps else iter(batches(first))
@@ -166,6 +172,7 @@ class _Run:
   evaluations: list[dict[str, Any]]
   monitor: Monitor | None
   evaluate: Evaluate | None
+  respond: Respond | None
   checkpoints: Checkpoints | None
   devices: Sequence[Any] | None
   pending: list[dict[str, jax.Array]] = dataclasses.field(default_factory=list)
@@ -176,6 +183,7 @@ class _Run:
     state: TrainState,
     monitor: Monitor | None,
     evaluate: Evaluate | None,
+    respond: Respond | None,
     checkpoints: Checkpoints | None,
     devices: Sequence[Any] | None,
   ) -> "_Run":
@@ -199,6 +207,7 @@ class _Run:
       evaluations=record["evaluations"],
       monitor=monitor,
       evaluate=evaluate,
+      respond=respond,
       checkpoints=checkpoints,
       devices=devices,
     )
@@ -236,22 +245,29 @@ class _Run:
     return means
 
   def evaluate_now(self) -> dict[str, float]:
-    """Evaluates the state; keeps it if it is the best; sets the learning rate."""
+    """Evaluates the state; keeps it if it is the best; lets it be responded to."""
     if self.evaluate is None:
       return {}
     state = _parallel.unreplicate(self.replicated)
     values = {name: float(value) for name, value in self.evaluate(state).items()}
     self.evaluations.append({"step": self.step} | values)
-    if self.monitor is None:
-      return values
-    if self.monitor.metric not in values:
+    if self.monitor is not None:
+      self._watch(self.monitor, state, values)
+    if self.respond is not None and not self.stopped:
+      state = self.respond(_parallel.unreplicate(self.replicated), values)
+      self.replicated = _parallel.replicate(state, devices=self.devices)
+    return values
+
+  def _watch(self, monitor: Monitor, state: TrainState, values: dict[str, float]):
+    """Keeps the state if it is the best; sets the learning rate."""
+    if monitor.metric not in values:
       raise ValueError(
-        f"evaluate must return the monitored metric {self.monitor.metric!r}, got "
+        f"evaluate must return the monitored metric {monitor.metric!r}, got "
         f"{sorted(values)}"
       )
-    value = values[self.monitor.metric]
-    self.seen, improved = _monitor.observe(self.monitor, self.seen, self.step, value)
-    if self.monitor.plateau is not None:
+    value = values[monitor.metric]
+    self.seen, improved = _monitor.observe(monitor, self.seen, self.step, value)
+    if monitor.plateau is not None:
       scale = jnp.float32(_monitor.learning_rate_scale(self.seen))
       self.replicated = self.replicated.replace(
         learning_rate_scale=_parallel.replicate(scale, devices=self.devices)
@@ -261,7 +277,6 @@ class _Run:
       if self.checkpoints is not None:
         self._check_parameters(state)
         self.checkpoints.save_best(state, self._record())
-    return values
 
   def save(self):
     """Writes a checkpoint, unless the parameters are not finite."""

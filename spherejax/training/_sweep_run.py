@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
 Tree = Any
@@ -102,8 +103,8 @@ def advance(
     return history.at[number].set(jnp.where(going, value, jnp.nan))
 
   return Run(
-    state=_select(going, state, run.state),
-    best_state=_select(better, state, run.best_state),
+    state=optax.tree.where(going, state, run.state),
+    best_state=optax.tree.where(better, state, run.best_state),
     best_score=jnp.where(better, plan.sign * score, run.best_score),
     best_step=jnp.where(better, taken[-1] + 1, run.best_step),
     taken=jnp.where(going, taken[-1] + 1, run.taken),
@@ -118,10 +119,6 @@ def advance(
 def _keys(key: Array, seed: Array | int) -> Array:
   """Keys of one seed: of `init`, of the steps, of the evaluations."""
   return jax.random.split(jax.random.fold_in(key, seed), 3)
-
-
-def _select(condition: Array, new: Tree, old: Tree) -> Tree:
-  return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
 def _floating(tree: Tree) -> list[Array]:

@@ -186,3 +186,26 @@ def test_ordered_plans_hold_all_images_in_order():
   assert data.ordered_plan(3, batch_size=8).tolist() == [[0, 1, 2, 0, 1, 2, 0, 1]]
   with pytest.raises(ValueError, match="count must be at least 1, got 0"):
     data.ordered_plan(0, batch_size=4)
+
+
+def test_pools_take_all_images_of_a_class_before_one_of_them_again():
+  labels = np.array([3, 0, 0, 3, 3, 3, 5, 3, 3, 3])
+  table = data.class_table(labels, per_class=1)
+  draw = jax.jit(jax.vmap(lambda key: data.class_pools(key, table, size=5)))
+  pools = np.asarray(draw(jax.random.split(KEY, 400)))
+  assert pools.shape == (400, 3, 5)
+  np.testing.assert_array_equal(labels[pools], labels[pools] * 0 + [[0], [3], [5]])
+  for pool in pools:
+    assert sorted(pool[0, :2]) == sorted(pool[0, 2:4]) == [1, 2]
+    assert len(set(pool[1])) == 5  # of seven
+  np.testing.assert_array_equal(pools[:, 2], 6)
+  # Uniform: 2000 draws over seven images, chi-square with 6 degrees of freedom.
+  counts = np.bincount(pools[:, 1].ravel(), minlength=10)[labels == 3]
+  assert ((counts - 2000 / 7) ** 2 / (2000 / 7)).sum() < 22.5
+  assert 140 < (pools[:, 0, 4] == 1).sum() < 260
+
+
+def test_pools_need_a_size():
+  table = data.class_table(np.array([0, 1]), per_class=1)
+  with pytest.raises(ValueError, match="size"):
+    data.class_pools(KEY, table, size=0)

@@ -1,0 +1,292 @@
+"""How well a few points cover each class, and new ones that cover it better."""
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
+
+from spherejax import _checks, _numerics
+from spherejax.prototypes import _fixed
+
+
+def renew_proxies(
+  pools: Float[ArrayLike, "classes pool dim"],
+  proxies: Float[ArrayLike, "classes old dim"],
+  *,
+  num_proxies: int | None = None,
+  where: Bool[ArrayLike, "classes pool"] | None = None,
+) -> Float[Array, "classes num_proxies dim"]:
+  """New proxies of every class, from a pool where the old ones cover it least.
+
+  In each class the pool's point that is farthest from all proxies, old and new, is
+  the next new one (`greedy_k_centre`). The old ones only keep new ones away.
+
+  Args:
+    pools: [classes, pool, dim], floating: embeddings of some images of each class
+      (`data.class_pools`). Raw ones, before any normalisation, are what the paper's
+      code compares; normalise pools and proxies to compare directions.
+    proxies: [classes, old, dim], floating: the converged ones. One row of zeros for
+      each class makes the longest embeddings the first picks.
+    num_proxies: static, at most the pool. None takes as many as the old ones.
+    where: [classes, pool], boolean, True keeps; masked points may be NaN and are
+      chosen when no other is left. None keeps all.
+
+  Returns:
+    [classes, num_proxies, dim], dtype of `pools`, in the order of their choice; equal
+    distances go to the first of the pool. A pool no larger than `num_proxies` is
+    taken whole.
+
+  Raises:
+    TypeError: pools or proxies not floating, where not boolean.
+    ValueError: shapes do not match, num_proxies above the pool.
+
+  Not differentiable. Cost: O(classes pool (old + num_proxies) dim) time.
+
+  Source: DML Algorithm 2.
+
+  Example:
+    >>> pools = jnp.array([[[0.0], [1.0], [5.0], [6.0]]])
+    >>> spherejax.prototypes.renew_proxies(pools, jnp.array([[[0.5], [4.0]]])).ravel()
+    Array([6., 5.], dtype=float32)
+  """
+  pools, proxies = jnp.asarray(pools), jnp.asarray(proxies)
+  _checks.floating("pools", pools)
+  _checks.rank("pools", pools, 3)
+  _checks.floating("proxies", proxies)
+  _checks.rank("proxies", proxies, 3)
+  classes, pool, dim = pools.shape
+  wanted = (classes, proxies.shape[1], dim)
+  _checks.shape("proxies", proxies, wanted, "the pools")
+  number = proxies.shape[1] if num_proxies is None else num_proxies
+  _checks.count("num_proxies", number)
+  if number > pool:
+    raise ValueError(
+      f"num_proxies must be at most the pool's {pool} points, got {number}"
+    )
+  kept = jnp.ones((classes, pool), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (classes, pool))
+
+  def of_class(points: Array, old: Array, where: Array) -> Array:
+    return _fixed.greedy_k_centre(points, number, initial=old, where=where).indices
+
+  rows = jax.vmap(of_class)(pools, proxies, kept)
+  return jax.lax.stop_gradient(jnp.take_along_axis(pools, rows[..., None], axis=1))
+
+
+def class_covering_radii(
+  points: Float[ArrayLike, "n dim"],
+  labels: Int[ArrayLike, " n"],
+  centres: Float[ArrayLike, "classes m dim"],
+  *,
+  where: Bool[ArrayLike, " n"] | None = None,
+) -> Float[Array, " classes"]:
+  """Largest distance in each class of a point to the nearest centre of its class.
+
+      delta_c = max_{i: y_i = c} min_j |x_i - s_cj|
+
+  Its largest entry is the delta of the bounds on proxies, a small one says that the
+  centres stand for all of the class.
+
+  Args:
+    points: [n, dim], floating.
+    labels: [n], integer in [0, classes). A traced label outside makes a masked row.
+    centres: [classes, m, dim], floating: proxies, say.
+    where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
+
+  Returns:
+    [classes], dtype of `points`; 0 for a class without a point.
+
+  Raises:
+    TypeError: points or centres not floating, labels not integer.
+    ValueError: shapes do not match, or a known label outside [0, classes).
+
+  Differentiable in: points, centres; derivative 0 at distance 0.
+  Cost: O(n m dim).
+
+  Source: DML Proposition 3.2.2 and Corollary 3.2.2.1, read for each class; see errata.
+
+  Example:
+    >>> points, labels = jnp.array([[0.0], [1.0], [9.0]]), jnp.array([0, 0, 1])
+    >>> centres = jnp.array([[[0.0]], [[5.0]]])
+    >>> spherejax.prototypes.class_covering_radii(points, labels, centres)
+    Array([1., 4.], dtype=float32)
+  """
+  points, labels, centres = (jnp.asarray(x) for x in (points, labels, centres))
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  _checks.floating("centres", centres)
+  _checks.rank("centres", centres, 3)
+  classes, number, dim = centres.shape
+  _checks.shape("points", points, (len(points), dim), "the centres")
+  _checks.labels(labels, points)
+  _checks.known_labels(labels, classes)
+  kept = jnp.ones(len(points), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (len(points),))
+  kept &= (labels >= 0) & (labels < classes)
+  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
+  own = jnp.clip(labels, 0, classes - 1)
+
+  def nearer(least: Array, j: Array) -> tuple[Array, None]:
+    # By differences: a point that is a centre is at distance 0.
+    to = _numerics.upcast(centres)[own, j].astype(rows.dtype)
+    return jnp.minimum(least, jnp.sum((rows - to) ** 2, axis=1)), None
+
+  start = jnp.full(len(rows), jnp.inf, rows.dtype)
+  squares, _ = jax.lax.scan(nearer, start, jnp.arange(number))
+  apart = jnp.where(kept, _numerics.sqrt(jnp.where(kept, squares, 0)), 0)
+  widest = jnp.zeros(classes, rows.dtype).at[own].max(apart)
+  return widest.astype(points.dtype)
+
+
+def covering_curve(
+  points: Float[ArrayLike, "n dim"], *, where: Bool[ArrayLike, " n"] | None = None
+) -> Float[Array, " n"]:
+  """Covering radius of the first k greedily chosen points, for every k.
+
+      r_k = max_i min_{s <= k} |x_i - x_{i_s}|,   i_1 = argmin_i max_j |x_i - x_j|
+
+  Each next centre is the point farthest from those before. The radius is at most
+  twice the least that k of the points can reach, and the least at k = 1 and k = n.
+
+  Args:
+    points: [n, dim], floating, at least one.
+    where: [n], boolean, True keeps; masked points may be NaN. None keeps all.
+
+  Returns:
+    [n], dtype of `points`, non-increasing to 0; 0 from the number of kept points on.
+
+  Raises:
+    TypeError: points not floating, where not boolean.
+    ValueError: shapes do not match, no point.
+
+  Not differentiable. Cost: O(n^2 dim) time, O(n) memory beyond the points.
+
+  Source: DML figure 3.3; its "minimum cover" is NP-hard, the greedy one is within a
+  factor of 2 (Gonzalez 1985).
+
+  Example:
+    >>> points = jnp.array([[0.0], [1.0], [5.0], [6.0]])
+    >>> spherejax.prototypes.covering_curve(points)
+    Array([5., 1., 1., 0.], dtype=float32)
+  """
+  points = jnp.asarray(points)
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  number = len(points)
+  if not number:
+    raise ValueError("points must have at least one row, got shape (0, ...)")
+  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (number,))
+  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
+
+  def radius(row: Array) -> Array:
+    return jnp.max(jnp.where(kept, jnp.sum((rows - row[None]) ** 2, axis=1), 0))
+
+  radii = jnp.where(kept, jax.lax.map(radius, rows), jnp.inf)
+  first = jnp.argmin(radii)
+  start = jnp.where(jnp.any(kept), jnp.sqrt(radii[first]), 0)[None]
+  rest = start[:0]
+  if number > 1:
+    chosen = _fixed.greedy_k_centre(
+      rows, number - 1, initial=rows[first][None], where=kept
+    )
+    rest = chosen.radii
+  return jnp.concatenate([start, rest]).astype(points.dtype)
+
+
+def mean_covering_radius(
+  points: Float[ArrayLike, "n dim"], labels: Int[ArrayLike, " n"]
+) -> Float[Array, ""]:
+  """Average covering radius of the classes, over all numbers of centres.
+
+      mean over classes of (1 / n_c) sum_k r_k,   r the covering curve of the class
+
+  Falls as the embeddings of a class come closer together; compared with the mean
+  distance of different classes (`metrics.mean_interclass_distance`) it does not
+  depend on the scale.
+
+  Args:
+    points: [n, dim], floating, may be traced.
+    labels: [n], integer, not traced: they decide shapes.
+
+  Returns:
+    Scalar, dtype of `points`.
+
+  Raises:
+    TypeError: points not floating, labels not integer or traced.
+    ValueError: shapes do not match, no point.
+
+  Not differentiable. Cost: O(classes M^2 dim) time for classes of at most M points.
+
+  Source: DML figure 3.3.
+
+  Example:
+    >>> points = jnp.array([[0.0], [2.0], [7.0]])
+    >>> spherejax.prototypes.mean_covering_radius(points, jnp.array([0, 0, 1]))
+    Array(0.5, dtype=float32)
+  """
+  points = jnp.asarray(points)
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  if isinstance(labels, jax.core.Tracer):
+    raise TypeError("labels must not be traced: they decide the shapes of the classes")
+  given = np.asarray(labels)
+  _checks.labels(given, points)
+  if not len(given):
+    raise ValueError("points must have at least one row, got shape (0, ...)")
+  _, own, counts = np.unique(given, return_inverse=True, return_counts=True)
+  order = np.argsort(own, kind="stable")
+  starts = np.cumsum(counts) - counts
+  place = np.arange(counts.max())[None, :]
+  kept = place < counts[:, None]
+  table = order[np.where(kept, starts[:, None] + place, 0)]
+  curves = _curves(points[table], jnp.asarray(kept))
+  return jnp.mean(jnp.sum(curves, axis=1) / counts.astype(points.dtype))
+
+
+@jax.jit
+def _curves(points: Array, where: Array) -> Array:
+  return jax.lax.map(lambda row: covering_curve(row[0], where=row[1]), (points, where))
+
+
+def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]:
+  """Mean distance of the proxies of a class from each other, over the classes.
+
+      mean_c mean_{i < j} |p_ci - p_cj|
+
+  Proxies of one long training coalesce, and it falls towards 0.
+
+  Args:
+    proxies: [classes, m, dim], floating, m at least 2.
+
+  Returns:
+    Scalar, dtype of `proxies`.
+
+  Raises:
+    TypeError: proxies not floating.
+    ValueError: fewer than two proxies a class, no class.
+
+  Differentiable in: proxies; derivative 0 of a distance of 0.
+  Cost: O(classes m^2 dim).
+
+  Source: DML figure 3.2.
+
+  Example:
+    >>> spherejax.prototypes.proxy_spread(jnp.array([[[0.0], [2.0], [4.0]]]))
+    Array(2.6666667, dtype=float32)
+  """
+  proxies = jnp.asarray(proxies)
+  _checks.floating("proxies", proxies)
+  _checks.rank("proxies", proxies, 3)
+  classes, number, _ = proxies.shape
+  if number < 2 or not classes:
+    raise ValueError(
+      f"proxies must have at least one class of two, got shape {proxies.shape}"
+    )
+  first, second = np.triu_indices(number, 1)
+  rows = _numerics.upcast(proxies)
+  apart = _numerics.norm(rows[:, first] - rows[:, second])
+  return jnp.mean(apart).astype(proxies.dtype)

@@ -1,0 +1,379 @@
+"""Chance-constrained training: one problem after another, each about new proxies."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Integer, Real
+
+from spherejax import _checks
+from spherejax.training._state import TrainState
+
+RESTARTS = ("best", "last")
+
+Tree = Any
+"""Any pytree of arrays."""
+
+
+class CCPState(NamedTuple):
+  """Where a training by chance-constrained problems stands.
+
+  Attributes:
+    anchor: the network's parameters that the present problem is projected onto.
+    weight: float32 scalar, of the squared distance to them.
+    problem: int32 scalar, number of the problem, from 1.
+    evaluated: boolean scalar, whether the problem has a best evaluation.
+    best: float32 scalar, its score; 0 without one.
+    stale: int32 scalar, evaluations of the problem since the best one.
+    best_params: {"network": ..., "loss": ...} at the best evaluation.
+    best_stats: the network's moving statistics there.
+  """
+
+  anchor: Tree
+  weight: Float[Array, ""]
+  problem: Integer[Array, ""]
+  evaluated: Bool[Array, ""]
+  best: Float[Array, ""]
+  stale: Integer[Array, ""]
+  best_params: Tree
+  best_stats: Tree
+
+
+class CCPTurn(NamedTuple):
+  """What `ccp_observe` returns.
+
+  Attributes:
+    state: the `CCPState` after the evaluation.
+    params: to go on with: those given, or where the problem was switched the best
+      ones, whose proxies are to be renewed.
+    batch_stats: likewise.
+    switched: boolean scalar, whether a new problem begins.
+  """
+
+  state: CCPState
+  params: Tree
+  batch_stats: Tree
+  switched: Bool[Array, ""]
+
+
+def ccp_projection(
+  batch_stats: Tree = None, *, first_weight: Real[ArrayLike, ""] = 0.0
+) -> optax.GradientTransformation:
+  """Adds the gradient of the projection onto the weights of the problem before.
+
+      g <- g + weight (theta - anchor)
+
+  for all of params["network"], none of params["loss"]. It stands first in a chain,
+  before weight decay, clipping and the optimiser, and its state is the `CCPState`,
+  so checkpoints hold it: `optax.chain(ccp_projection(), optimizer(...))`.
+
+  Args:
+    batch_stats: the network's moving statistics before the first step, such as
+      `variables["batch_stats"]`; they are kept and restored with the best weights.
+      None for a network without.
+    first_weight: not negative, of the first problem, whose anchor are the initial
+      weights. The thesis's text has that of the others, its released code 0.
+
+  Returns:
+    An optax transformation of {"network": ..., "loss": ...}.
+
+  Raises:
+    ValueError: first_weight is negative; `update` without the parameters.
+
+  Cost: one pass over the parameters; two copies of them in the state.
+
+  Source: DML eq. 3.2.11 and Algorithm 1, which prints the difference with the wrong
+  sign; see errata.
+
+  Example:
+    >>> import optax
+    >>> projection = spherejax.training.ccp_projection(first_weight=0.5)
+    >>> params = {"network": jnp.zeros(2), "loss": jnp.zeros(1)}
+    >>> state = projection.init(params)
+    >>> moved = {"network": jnp.array([1.0, 2.0]), "loss": jnp.zeros(1)}
+    >>> projection.update(params, state, moved)[0]
+    {'network': Array([0.5, 1. ], dtype=float32), 'loss': Array([0.], dtype=float32)}
+  """
+  _checks.between("first_weight", first_weight, 0)
+  stats = {} if batch_stats is None else batch_stats
+
+  def init(params: Tree) -> CCPState:
+    return CCPState(
+      anchor=jax.tree.map(jnp.asarray, params["network"]),
+      weight=jnp.float32(first_weight),
+      problem=jnp.int32(1),
+      evaluated=jnp.zeros((), bool),
+      best=jnp.float32(0),
+      stale=jnp.int32(0),
+      best_params=jax.tree.map(jnp.asarray, params),
+      best_stats=jax.tree.map(jnp.asarray, stats),
+    )
+
+  def update(
+    updates: Tree, state: optax.OptState, params: optax.Params | None = None
+  ) -> tuple[Tree, CCPState]:
+    if params is None or not isinstance(state, CCPState):
+      raise ValueError("ccp_projection needs the parameters and its own state")
+
+    def pull(gradient: Array, weight: Array, anchor: Array) -> Array:
+      return gradient + state.weight.astype(gradient.dtype) * (weight - anchor)
+
+    network: Any = params
+    pulled = jax.tree.map(pull, updates["network"], network["network"], state.anchor)
+    return {**updates, "network": pulled}, state
+
+  return optax.GradientTransformation(init, update)
+
+
+def ccp_observe(
+  state: CCPState,
+  params: Tree,
+  score: Real[ArrayLike, ""],
+  *,
+  weight: Real[ArrayLike, ""] = 2e-4,
+  patience: int = 3,
+  margin: Real[ArrayLike, ""] = 1e-5,
+  restart: str = "best",
+  max_problems: int | None = None,
+  batch_stats: Tree = None,
+) -> CCPTurn:
+  """The state after an evaluation, which may have ended the problem.
+
+  A score that is better by more than `margin` than the problem's best so far is its
+  new best, and what was evaluated is kept; the first one always is. After `patience`
+  evaluations without a better one the best weights become the anchor, and the next
+  problem begins with the best weights and proxies, the proxies to be renewed
+  (`prototypes.renew_proxies`). So a problem lasts at least 1 + patience evaluations.
+  A pure function, for jit and vmap.
+
+  Args:
+    state: that of `ccp_projection`.
+    params: {"network": ..., "loss": ...} that were evaluated.
+    score: larger is better; NaN is never better.
+    weight: not negative, may be traced: of the projection from the second problem on.
+      1e-5 to 1e-1 works (DML figure 3.5).
+    patience: static, at least 1. Evaluations.
+    margin: not negative, may be traced.
+    restart: static. "best" goes on with the best weights, as the text has it, "last"
+      with the present ones, as the released code does; the anchor are the best ones
+      and the proxies those beside them either way.
+    max_problems: static. The last problem is not switched any more; None for no end.
+    batch_stats: the network's moving statistics that were evaluated, laid out as in
+      `ccp_projection`; None for none.
+
+  Returns:
+    `CCPTurn`.
+
+  Raises:
+    ValueError: patience or max_problems below 1, another restart, a weight or margin
+      that is negative (where static).
+
+  Cost: one pass over the parameters.
+
+  Source: DML Algorithm 1; patience, margin and the first problem's weight are those
+  of the released code.
+
+  Example:
+    >>> params = {"network": jnp.zeros(2), "loss": jnp.zeros(1)}
+    >>> state = spherejax.training.ccp_projection().init(params)
+    >>> for score in [0.1, 0.2, 0.2, 0.1]:
+    ...   turn = spherejax.training.ccp_observe(state, params, score, patience=2)
+    ...   state, params = turn.state, turn.params
+    >>> int(state.problem), bool(turn.switched)
+    (2, True)
+  """
+  _checks.between("weight", weight, 0)
+  _checks.between("margin", margin, 0)
+  _checks.count("patience", patience)
+  _checks.one_of("restart", restart, RESTARTS)
+  if max_problems is not None:
+    _checks.count("max_problems", max_problems)
+  stats = {} if batch_stats is None else batch_stats
+  score = jnp.asarray(score, jnp.float32)
+  bar = jnp.where(state.evaluated, state.best + jnp.float32(margin), -jnp.inf)
+  improved = score > bar
+  best_params = optax.tree.where(improved, params, state.best_params)
+  best_stats = optax.tree.where(improved, stats, state.best_stats)
+  stale = jnp.where(improved, 0, state.stale + 1)
+  switched = stale >= patience
+  if max_problems is not None:
+    switched &= state.problem < max_problems
+  back = switched if restart == "best" else jnp.zeros_like(switched)
+  after = CCPState(
+    anchor=optax.tree.where(switched, best_params["network"], state.anchor),
+    weight=jnp.where(switched, jnp.float32(weight), state.weight),
+    problem=(state.problem + switched).astype(jnp.int32),
+    evaluated=(state.evaluated | improved) & ~switched,
+    best=jnp.where(switched, 0, jnp.where(improved, score, state.best)),
+    stale=jnp.where(switched, 0, stale).astype(jnp.int32),
+    best_params=best_params,
+    best_stats=best_stats,
+  )
+  going_on = {
+    "network": optax.tree.where(back, best_params["network"], params["network"]),
+    "loss": optax.tree.where(switched, best_params["loss"], params["loss"]),
+  }
+  return CCPTurn(after, going_on, optax.tree.where(back, best_stats, stats), switched)
+
+
+def ccp_state(state: TrainState) -> CCPState:
+  """The `CCPState` inside of the optimiser's state.
+
+  Args:
+    state: a train state.
+
+  Returns:
+    `CCPState`.
+
+  Raises:
+    ValueError: there is none, or more than one.
+
+  Cost: none.
+
+  Source: none.
+
+  Example:
+    >>> import optax
+    >>> optimizer = optax.chain(spherejax.training.ccp_projection(), optax.sgd(0.1))
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0), optimizer, {"params": {"w": jnp.ones(2)}}
+    ... )
+    >>> int(spherejax.training.ccp_state(state).problem)
+    1
+  """
+  found = [
+    leaf
+    for leaf in jax.tree.leaves(state.opt_state, is_leaf=_is_ccp)
+    if isinstance(leaf, CCPState)
+  ]
+  if len(found) != 1:
+    raise ValueError(
+      f"the optimizer must have one ccp_projection in its chain, got {len(found)}"
+    )
+  return found[0]
+
+
+def ccp_response(
+  renew: Callable[[TrainState], Tree],
+  *,
+  metric: str,
+  weight: float = 2e-4,
+  patience: int = 3,
+  margin: float = 1e-5,
+  restart: str = "best",
+  max_problems: int | None = None,
+  fresh_moments: optax.GradientTransformation | None = None,
+) -> Callable[[TrainState, Mapping[str, float]], TrainState]:
+  """What `fit` takes as `respond` for chance-constrained training.
+
+  After each evaluation `ccp_observe` decides; where a new problem begins, its proxies
+  come from `renew`. All of it lies in the train state, so a run that was killed goes
+  on inside of its problem with the same bits.
+
+  Args:
+    renew: `renew(state)` returns the new params["loss"]; the state has the weights
+      that the problem begins with and the converged proxies. It embeds pools of
+      images (`data.class_pools`) and calls `prototypes.renew_proxies`; what it draws
+      must follow from the state, from `jax.random.fold_in(state.key, state.step)`
+      say.
+    metric: name of the score in what `evaluate` returns.
+    weight: see `ccp_observe`, as all that follow.
+    patience: static.
+    margin: static.
+    restart: static.
+    max_problems: static.
+    fresh_moments: the state's optimiser, to begin every problem with new moments for
+      the proxies; None keeps them, as the released code does.
+
+  Returns:
+    `(state, values) -> state`.
+
+  Raises:
+    ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
+      without `ccp_projection`.
+
+  Cost: that of `renew`, once a problem.
+
+  Source: DML Algorithms 1 and 2.
+
+  Example:
+    >>> import optax
+    >>> def renew(state):
+    ...   return state.params["loss"]
+    >>> respond = spherejax.training.ccp_response(renew, metric="MAP@R")
+    >>> optimizer = optax.chain(spherejax.training.ccp_projection(), optax.sgd(0.1))
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0),
+    ...     optimizer,
+    ...     {"params": {"w": jnp.ones(2)}},
+    ...     {"params": {"proxies": jnp.ones((3, 2))}},
+    ... )
+    >>> for _ in range(4):
+    ...   state = respond(state, {"MAP@R": 0.5})
+    >>> int(spherejax.training.ccp_state(state).problem)
+    2
+  """
+  options: dict[str, Any] = {
+    "weight": weight,
+    "patience": patience,
+    "margin": margin,
+    "restart": restart,
+    "max_problems": max_problems,
+  }
+  nothing = {"network": jnp.zeros(0), "loss": jnp.zeros(0)}
+  start: Any = ccp_projection().init(nothing)
+  ccp_observe(start, nothing, 0.0, **options)  # the checks, before training
+
+  def respond(state: TrainState, values: Mapping[str, float]) -> TrainState:
+    if metric not in values:
+      raise ValueError(
+        f"evaluate must return the metric {metric!r} of ccp_response, got"
+        f" {sorted(values)}"
+      )
+    seen = ccp_state(state)
+    stats = state.batch_stats.get("network", {})
+    turn = ccp_observe(seen, state.params, values[metric], batch_stats=stats, **options)
+    batch_stats = dict(state.batch_stats)
+    if turn.batch_stats:
+      batch_stats["network"] = turn.batch_stats
+    opt_state = jax.tree.map(
+      lambda leaf: turn.state if _is_ccp(leaf) else leaf,
+      state.opt_state,
+      is_leaf=_is_ccp,
+    )
+    state = state.replace(
+      params=turn.params, batch_stats=batch_stats, opt_state=opt_state
+    )
+    if not turn.switched:
+      return state
+    renewed = jax.tree.map(jnp.asarray, renew(state))
+    state = state.replace(params={**state.params, "loss": renewed})
+    if fresh_moments is None:
+      return state
+    return state.replace(opt_state=_with_fresh_moments(fresh_moments, state))
+
+  return respond
+
+
+def _with_fresh_moments(
+  optimizer: optax.GradientTransformation, state: TrainState
+) -> optax.OptState:
+  """The optimiser's state with what belongs to the proxies as at the first step."""
+
+  def choose(path: Any, old: Any, new: Any) -> Any:
+    if _is_ccp(old):
+      return old
+    names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    return new if "loss" in names else old
+
+  return jax.tree_util.tree_map_with_path(
+    choose, state.opt_state, optimizer.init(state.params), is_leaf=_is_ccp
+  )
+
+
+def _is_ccp(leaf: Any) -> bool:
+  return isinstance(leaf, CCPState)

@@ -1,0 +1,177 @@
+"""Covers of classes: loops in NumPy, brute force over all choices, bad input."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spherejax import prototypes
+
+RANDOM = np.random.default_rng(0)
+
+
+def distances(points):
+  return np.linalg.norm(points[:, None] - points[None], axis=-1)
+
+
+def oracle_picks(pool, old, number):
+  """DML Algorithm 2 for one class, with loops; ties to the lowest index."""
+  least = [min(np.sum((u - v) ** 2) for v in old) for u in pool]
+  picked = []
+  for _ in range(number):
+    free = [i for i in range(len(pool)) if i not in picked]
+    q = max(free, key=lambda i: (least[i], -i))
+    picked.append(q)
+    least = [min(d, np.sum((pool[i] - pool[q]) ** 2)) for i, d in enumerate(least)]
+  return pool[picked]
+
+
+@given(st.integers(0, 2**31))
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_new_proxies_are_those_of_the_algorithm(seed):
+  # Whole numbers: many equal distances, and no rounding.
+  random = np.random.default_rng(seed)
+  pools = random.integers(-2, 3, (3, 7, 2)).astype(np.float32)
+  old = random.integers(-2, 3, (3, 4, 2)).astype(np.float32)
+  found = prototypes.renew_proxies(pools, old)
+  wanted = [oracle_picks(u, v, 4) for u, v in zip(pools, old, strict=True)]
+  np.testing.assert_array_equal(found, wanted)
+
+
+def test_new_proxies_of_special_pools():
+  pools = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
+  same = np.repeat(pools[:, :1], 5, 1)
+  # All as near to the old ones: the first of the pool, one after another.
+  np.testing.assert_array_equal(
+    prototypes.renew_proxies(same, same[:, :3]), same[:, :3]
+  )
+  whole = prototypes.renew_proxies(pools, pools[:, :5])
+  np.testing.assert_array_equal(np.sort(whole, 1), np.sort(pools, 1))
+  # From the origin the longest embedding comes first.
+  longest = prototypes.renew_proxies(pools, np.zeros((2, 1, 3), np.float32))[:, 0]
+  norms = np.linalg.norm(pools, axis=-1)
+  np.testing.assert_array_equal(longest, pools[[0, 1], norms.argmax(1)])
+  # A rotation moves what is chosen, and chooses nothing else.
+  turn = np.linalg.qr(RANDOM.normal(size=(3, 3)))[0].astype(np.float32)
+  old = RANDOM.normal(size=(2, 2, 3)).astype(np.float32)
+  np.testing.assert_allclose(
+    prototypes.renew_proxies(pools @ turn, old @ turn),
+    prototypes.renew_proxies(pools, old) @ turn,
+    rtol=1e-5,
+    atol=1e-6,
+  )
+
+
+def test_masked_points_of_a_pool_come_last():
+  pools = RANDOM.normal(size=(1, 6, 2)).astype(np.float32)
+  where = np.array([[True, False, True, True, False, True]])
+  hidden = np.where(where[..., None], pools, np.nan)
+  old = np.zeros((1, 1, 2), np.float32)
+  found = prototypes.renew_proxies(hidden, old, num_proxies=4, where=where)
+  kept = prototypes.renew_proxies(pools[:, where[0]], old, num_proxies=4)
+  np.testing.assert_array_equal(found, kept)
+
+
+def test_greedy_picks_are_within_twice_the_least_radius():
+  for _ in range(30):
+    pool = RANDOM.normal(size=(7, 2))
+    old = RANDOM.normal(size=(2, 2))
+    chosen = prototypes.greedy_k_centre(
+      jnp.asarray(pool), 2, initial=jnp.asarray(old)
+    ).radii[-1]
+    to_old = np.linalg.norm(pool[:, None] - old[None], axis=-1).min(1)
+    between = distances(pool)
+    least = min(
+      np.minimum(to_old, between[:, list(c)].min(1)).max()
+      for c in itertools.combinations(range(7), 2)
+    )
+    assert least - 1e-6 <= chosen <= 2 * least + 1e-6
+
+
+def test_class_radii_against_loops_and_the_plain_covering_radius():
+  points = RANDOM.normal(size=(20, 3)).astype(np.float32)
+  labels = RANDOM.integers(0, 3, 20).astype(np.int32)
+  centres = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
+  found = prototypes.class_covering_radii(points, labels, centres)
+  for c in range(3):
+    own = points[labels == c].astype(np.float64)
+    wanted = max(min(np.linalg.norm(x - s) for s in centres[c]) for x in own)
+    assert found[c] == pytest.approx(wanted, rel=1e-5)
+    plain = prototypes.covering_radius(own.astype(np.float32), centres[c])
+    assert found[c] == pytest.approx(float(plain), rel=1e-5)
+  assert found[3] == 0  # no point
+  where = labels == 1
+  hidden = np.where(where[:, None], points, np.nan)
+  masked = prototypes.class_covering_radii(hidden, labels, centres, where=where)
+  np.testing.assert_allclose(masked, [0, found[1], 0, 0], rtol=1e-6)
+  gradient = jax.grad(
+    lambda c: prototypes.class_covering_radii(points, labels, c).sum()
+  )(centres)
+  assert np.count_nonzero(np.abs(gradient).sum(-1)) == 3  # one centre a class
+
+
+def test_covering_curves_against_loops_and_brute_force():
+  for number in (1, 2, 6):
+    points = RANDOM.normal(size=(number, 2))
+    between = distances(points)
+    first = int(np.argmin(between.max(1)))
+    least = between[:, first].copy()
+    wanted = [least.max()]
+    for _ in range(number - 1):
+      least = np.minimum(least, between[:, int(np.argmax(least))])
+      wanted.append(least.max())
+    found = prototypes.covering_curve(jnp.asarray(points))
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6)
+    assert found[-1] == 0
+    assert (np.diff(found) <= 0).all()
+    for k in range(1, number + 1):
+      best = min(
+        between[:, list(c)].min(1).max()
+        for c in itertools.combinations(range(number), k)
+      )
+      assert best - 1e-6 <= found[k - 1] <= 2 * best + 1e-6
+    assert found[0] == pytest.approx(between.max(1).min(), abs=1e-5)
+
+
+def test_masked_curves_and_their_mean():
+  points = RANDOM.normal(size=(9, 3)).astype(np.float32)
+  labels = np.array([4, 1, 4, 4, 7, 1, 4, 4, 1])
+  curves = [prototypes.covering_curve(points[labels == c]) for c in (1, 4, 7)]
+  masked = prototypes.covering_curve(
+    np.where((labels == 4)[:, None], points, np.nan), where=labels == 4
+  )
+  np.testing.assert_allclose(masked[:5], curves[1], rtol=1e-5, atol=1e-6)
+  np.testing.assert_array_equal(masked[5:], 0)
+  wanted = np.mean([np.mean(curve) for curve in curves])
+  found = prototypes.mean_covering_radius(points, labels)
+  assert found == pytest.approx(float(wanted), rel=1e-5)
+  jitted = jax.jit(lambda x: prototypes.mean_covering_radius(x, labels))(points)
+  assert jitted == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_the_spread_of_proxies():
+  proxies = RANDOM.normal(size=(3, 4, 2)).astype(np.float32)
+  each = [distances(p)[np.triu_indices(4, 1)].mean() for p in proxies]
+  assert prototypes.proxy_spread(proxies) == pytest.approx(np.mean(each), rel=1e-5)
+  assert prototypes.proxy_spread(np.ones((2, 3, 2), np.float32)) == 0
+
+
+def test_bad_input():
+  pools = np.zeros((2, 3, 4), np.float32)
+  with pytest.raises(ValueError, match="at most the pool's 3 points, got 5"):
+    prototypes.renew_proxies(pools, pools, num_proxies=5)
+  with pytest.raises(ValueError, match="num_proxies"):
+    prototypes.renew_proxies(pools, pools, num_proxies=0)
+  with pytest.raises(ValueError, match="at least one class of two"):
+    prototypes.proxy_spread(pools[:, :1])
+  points = np.zeros((3, 4), np.float32)
+  with pytest.raises(ValueError, match="5"):
+    prototypes.class_covering_radii(points, np.array([0, 1, 5]), pools)
+  with pytest.raises(ValueError, match="at least one row"):
+    prototypes.covering_curve(points[:0])
+  with pytest.raises(TypeError, match="labels must not be traced"):
+    jax.jit(prototypes.mean_covering_radius)(points, np.array([0, 1, 1]))

@@ -1,0 +1,315 @@
+"""Chance-constrained training: its algebra, its decisions, and a stopped run."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from spherejax import distances, losses, prototypes, training
+
+TOY = {"network": {"w": jnp.array([1.0, -2.0])}, "loss": {"proxies": jnp.zeros(2)}}
+
+
+def scripted(scores, **options):
+  """Problems and parameters after each of the scores; the network is the number."""
+  state = training.ccp_projection().init({"network": jnp.float32(0), "loss": 0.0})
+  seen = []
+  for number, score in enumerate(scores, start=1):
+    params = {"network": jnp.float32(number), "loss": jnp.float32(-number)}
+    turn = training.ccp_observe(state, params, score, **options)
+    state = turn.state
+    seen.append(turn)
+  return seen
+
+
+def test_a_problem_ends_when_its_patience_does():
+  turns = scripted([1, 2, 3, 3, 3, 3, 0, 1], weight=0.5)
+  assert [bool(t.switched) for t in turns] == [False] * 5 + [True, False, False]
+  last = turns[5]
+  # The best is the third: the weights, the anchor and the proxies are those.
+  assert last.params == {"network": 3, "loss": -3}
+  assert last.state.anchor == 3
+  assert [float(t.state.weight) for t in turns] == [0] * 5 + [0.5] * 3
+  assert [int(t.state.problem) for t in turns] == [1] * 5 + [2] * 3
+  # A new problem's first evaluation is its best, however bad.
+  assert turns[6].state.best_params["network"] == 7
+  assert turns[7].state.best == 1
+
+
+def test_decisions_at_the_margin_without_a_score_and_at_the_last_problem():
+  margin = scripted([1, 1 + 1e-5, 1 + 1e-5, 1.1], patience=2, margin=2e-5)
+  assert [bool(t.switched) for t in margin] == [False, False, True, False]
+  lost = scripted([np.nan] * 4, patience=3)
+  assert [bool(t.switched) for t in lost] == [False, False, True, False]
+  assert lost[2].params["network"] == 0  # nothing was better than the start
+  ended = scripted([1, 1, 1, 1, 1, 1], patience=1, max_problems=2)
+  assert [int(t.state.problem) for t in ended] == [1, 2, 2, 2, 2, 2]
+
+
+def test_the_released_restart_keeps_the_weights_and_takes_the_best_proxies():
+  turn = scripted([2, 1], patience=1, restart="last")[-1]
+  assert turn.params == {"network": 2, "loss": -1}
+  assert turn.state.anchor == 1
+
+
+def test_statistics_return_with_the_best_weights():
+  state = training.ccp_projection({"mean": jnp.zeros(1)}).init(TOY)
+  for number, score in enumerate([3, 1], start=1):
+    stats = {"mean": jnp.full(1, number)}
+    turn = training.ccp_observe(state, TOY, score, patience=1, batch_stats=stats)
+    state = turn.state
+  assert turn.switched
+  assert turn.batch_stats["mean"] == 1
+
+
+def test_decisions_compile_and_vmap_over_scores_and_weights():
+  state = training.ccp_projection().init(TOY)
+
+  @jax.jit
+  @functools.partial(jax.vmap, in_axes=(None, 0, 0))
+  def after(state, scores, weight):
+    def one(carry, score):
+      state, params = carry
+      turn = training.ccp_observe(state, params, score, weight=weight, patience=1)
+      return (turn.state, turn.params), turn.switched
+
+    return jax.lax.scan(one, (state, TOY), scores)
+
+  scores = jnp.array([[1.0, 2.0, 1.0], [1.0, 0.0, 0.0]])
+  (states, _), switched = after(state, scores, jnp.array([0.1, 0.2]))
+  np.testing.assert_array_equal(switched, [[False, False, True], [False, True, False]])
+  np.testing.assert_allclose(states.weight, [0.1, 0.2], rtol=1e-6)
+
+
+def test_the_projection_is_the_gradient_of_the_squared_distance():
+  projection = training.ccp_projection(first_weight=0.3)
+  state = projection.init(TOY)
+  moved = {"network": {"w": jnp.array([0.5, 4.0])}, "loss": {"proxies": jnp.ones(2)}}
+  zero = jax.tree.map(jnp.zeros_like, moved)
+  found = projection.update(zero, state, moved)[0]
+
+  def objective(w):
+    return 0.3 / 2 * np.sum((w - np.array([1.0, -2.0])) ** 2)
+
+  for i in range(2):
+    step = np.eye(2)[i] * 1e-4
+    w = np.array([0.5, 4.0])
+    slope = (objective(w + step) - objective(w - step)) / 2e-4
+    assert found["network"]["w"][i] == pytest.approx(slope, rel=1e-4)
+  np.testing.assert_array_equal(found["loss"]["proxies"], 0)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 2.0])
+def test_a_quadratic_problem_ends_at_its_minimiser(weight):
+  target = jnp.array([3.0, 0.5])
+  optimizer = optax.chain(
+    training.ccp_projection(first_weight=weight), optax.sgd(1 / (1 + weight))
+  )
+  state = optimizer.init(TOY)
+  gradient = {"network": {"w": TOY["network"]["w"] - target}, "loss": TOY["loss"]}
+  updates, _ = optimizer.update(gradient, state, TOY)
+  found = optax.apply_updates(TOY, updates)["network"]["w"]
+  wanted = (weight * TOY["network"]["w"] + target) / (1 + weight)
+  np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
+def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
+  """Half-spaces a w <= b, the loss half of the squared violation: DML eq. 3.2.9."""
+  random = np.random.default_rng(1)
+  normals, feasible = random.normal(size=(4, 6)), random.normal(size=6)
+  bounds = normals @ feasible + 0.1
+
+  def problem(w, a, b):
+    chain = optax.chain(
+      training.ccp_projection(first_weight=weight), optax.sgd(1 / (weight + a @ a))
+    )
+    params = {"network": w, "loss": jnp.zeros(0)}
+    state = chain.init(params)
+    for _ in range(2):  # the first step reaches the minimiser, the second stays
+      grads = {
+        "network": a * jnp.maximum(a @ params["network"] - b, 0),
+        "loss": jnp.zeros(0),
+      }
+      updates, _ = chain.update(grads, state, params)
+      params = optax.apply_updates(params, updates)
+    return params["network"]
+
+  with jax.enable_x64(True):
+    solve = jax.jit(
+      lambda w: jax.lax.scan(
+        lambda w, half: (problem(w, *half),) * 2, w, (normals, bounds)
+      )
+    )
+    w = jnp.asarray(feasible + 10 * random.normal(size=6))
+    for _ in range(500):
+      before, (w, path) = w, solve(w)
+      for a, b, after in zip(normals, bounds, np.asarray(path), strict=True):
+        exact = before - a * max(a @ before - b, 0) / (weight + a @ a)
+        np.testing.assert_allclose(after, exact, rtol=1e-7, atol=1e-7)
+        assert np.linalg.norm(after - feasible) <= (
+          np.linalg.norm(before - feasible) + 1e-9
+        )
+        before = after
+    assert (normals @ np.asarray(w) - bounds).max() < 1e-9
+
+
+def test_proxies_that_are_the_batch_give_its_loss_and_half_its_gradient():
+  random = np.random.default_rng(2)
+  x = random.normal(size=(8, 3)).astype(np.float32)
+  labels = np.repeat(np.arange(4), 2)
+  options = {"normalize": "unit_ball", "negative_margin": 2.0}
+
+  def plain(x):
+    return losses.contrastive(x, labels, **options).mean()
+
+  def proxied(x):
+    references = losses.References(
+      jax.lax.stop_gradient(x), labels, jnp.ones(8, bool), None
+    )
+    return losses.contrastive(x, labels, references=references, **options).mean()
+
+  assert proxied(x) == pytest.approx(float(plain(x)), rel=1e-6)
+  np.testing.assert_allclose(jax.grad(proxied)(x), jax.grad(plain)(x) / 2, rtol=1e-4)
+
+
+POINTS = np.random.default_rng(3).normal(size=(12, 4)).astype(np.float32)
+LABELS = np.repeat(np.arange(3), 4).astype(np.int32)
+
+
+def embed(w, x):
+  return distances.unit_ball(x @ w)
+
+
+def objective(params, batch_stats, batch, *, key, axis_name):
+  proxies = params["loss"]["proxies"]
+  references = losses.References(
+    proxies.reshape(-1, 2), jnp.repeat(jnp.arange(3), 2), jnp.ones(6, bool), None
+  )
+  each = losses.cosine_contrastive(
+    embed(params["network"]["w"], batch["x"]), batch["y"],
+    references=references, normalize="unit_ball",
+  )  # fmt: skip
+  return training.Outcome(training.global_mean(each, axis_name=axis_name))
+
+
+def renew(state):
+  key = jax.random.fold_in(state.key, state.step)
+  rows = jax.vmap(lambda k, c: c * 4 + jax.random.permutation(k, 4)[:3])(
+    jax.random.split(key, 3), jnp.arange(3)
+  )
+  pools = embed(state.params["network"]["w"], POINTS)[rows]
+  return {"proxies": prototypes.renew_proxies(pools, state.params["loss"]["proxies"])}
+
+
+def start(fresh=False):
+  optimizer = optax.chain(
+    training.ccp_projection(),
+    training.optimizer({"network": optax.adam(0.05), "loss": optax.adam(0.1)}),
+  )
+  key = jax.random.key(5)
+  state = training.create_state(
+    key,
+    optimizer,
+    {"params": {"w": jax.random.normal(key, (4, 2))}},
+    {"params": {"proxies": jax.random.normal(key, (3, 2, 2))}},
+  )
+  respond = training.ccp_response(
+    renew, metric="score", patience=2, weight=0.01,
+    fresh_moments=optimizer if fresh else None,
+  )  # fmt: skip
+  return state, training.make_step(objective, optimizer), respond
+
+
+def batches(first):
+  for number in range(first, 60):
+    rows = np.random.default_rng(number).permutation(12)[:8]
+    yield {"x": POINTS[rows], "y": LABELS[rows]}
+
+
+def evaluate(state):
+  z = embed(state.params["network"]["w"], POINTS)
+  between = metrics_of(np.asarray(z))
+  return {"score": between, "problem": int(training.ccp_state(state).problem)}
+
+
+def metrics_of(z):
+  """Rounded, so that it stops to improve."""
+  apart = np.linalg.norm(z[:, None] - z[None], axis=-1)
+  other = LABELS[:, None] != LABELS[None]
+  return float(np.round(apart[other].mean() - apart[~other].mean(), 1))
+
+
+def run(checkpoints=None, source=batches, fresh=False):
+  state, step, respond = start(fresh)
+  return training.fit(
+    state, step, source, steps=60, evaluate=evaluate, evaluate_every=4,
+    respond=respond, checkpoints=checkpoints, checkpoint_every=3, progress=False,
+    devices=jax.local_devices()[:2],
+  )  # fmt: skip
+
+
+def test_a_run_that_is_stopped_inside_of_a_problem_goes_on_with_the_same_bits(tmp_path):
+  whole = run()
+  problems = [int(row["problem"]) for row in whole.evaluations]
+  assert problems[-1] >= 3
+  lengths = np.bincount(problems)[1:-1]
+  assert (lengths >= 3).all()  # the first evaluation and the patience
+
+  def cut(first):
+    for number, batch in zip(range(first, 60), batches(first), strict=True):
+      if number == stop:
+        raise KeyboardInterrupt
+      yield batch
+
+  for stop in (20, 41):
+    folder = tmp_path / str(stop)
+    with training.Checkpoints(folder) as kept, pytest.raises(KeyboardInterrupt):
+      run(kept, cut)
+    with training.Checkpoints(folder) as kept:
+      resumed = run(kept)
+    assert resumed.evaluations == whole.evaluations
+    wanted, found = (
+      jax.tree.leaves(x.state.replace(key=None)) for x in (whole, resumed)
+    )
+    for a, b in zip(wanted, found, strict=True):
+      assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_a_switch_renews_the_proxies_and_on_request_their_moments():
+  state, _, respond = start(fresh=True)
+  moments = jax.tree.map(jnp.ones_like, state.opt_state[1])
+  state = state.replace(opt_state=(state.opt_state[0], moments))
+  for _ in range(3):
+    after = respond(state, {"score": 1.0})
+    state = after
+  assert int(training.ccp_state(after).problem) == 2
+  flat = jax.tree_util.tree_leaves_with_path(after.opt_state[1])
+  for path, leaf in flat:
+    fresh = "'loss'" in jax.tree_util.keystr(path)
+    np.testing.assert_array_equal(leaf, 0 if fresh else 1)
+  assert (after.params["loss"]["proxies"] != state.params["network"]["w"][0, 0]).all()
+  pool = np.asarray(embed(after.params["network"]["w"], POINTS))
+  for c, proxies in enumerate(np.asarray(after.params["loss"]["proxies"])):
+    for proxy in proxies:  # each is an embedding of its class
+      assert np.abs(pool[4 * c : 4 * c + 4] - proxy).sum(1).min() < 1e-6
+
+
+def test_bad_input():
+  with pytest.raises(ValueError, match="patience"):
+    training.ccp_response(renew, metric="score", patience=0)
+  with pytest.raises(ValueError, match="restart must be one of"):
+    training.ccp_response(renew, metric="score", restart="first")
+  with pytest.raises(ValueError, match="first_weight"):
+    training.ccp_projection(first_weight=-1)
+  state, step, respond = start()
+  with pytest.raises(ValueError, match=r"'score'.*\['loss'\]"):
+    respond(state, {"loss": 1.0})
+  plain = state.replace(opt_state=state.opt_state[1])
+  with pytest.raises(ValueError, match="one ccp_projection in its chain, got 0"):
+    training.ccp_state(plain)
+  with pytest.raises(ValueError, match="respond needs evaluate"):
+    training.fit(state, step, batches, steps=1, respond=respond)
