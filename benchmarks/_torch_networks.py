@@ -227,6 +227,80 @@ class Inception(nn.Module):
     return x
 
 
+# 1x1, 3x3 after its reduction, two 3x3 after theirs, what is pooled; no 1x1: halved.
+_BN_BLOCKS = (
+  ("3a", 64, (64, 64), (64, 96), 32), ("3b", 64, (64, 96), (64, 96), 64),
+  ("3c", 0, (128, 160), (64, 96), 0), ("4a", 224, (64, 96), (96, 128), 128),
+  ("4b", 192, (96, 128), (96, 128), 128), ("4c", 160, (128, 160), (128, 160), 128),
+  ("4d", 96, (128, 192), (160, 192), 128), ("4e", 0, (128, 192), (192, 256), 0),
+  ("5a", 352, (192, 320), (160, 224), 128), ("5b", 352, (192, 320), (192, 224), 128),
+)  # fmt: skip
+
+
+class BNInception(nn.Module):
+  """With the names of pretrained-models.pytorch, where all layers lie side by side.
+
+  What has no parameters is called after its unit ("_relu") or its block ("_output").
+  """
+
+  def __init__(self, width: int = 64):
+    super().__init__()
+
+    def add(name: str, old: int, channels: int, size: int = 1, stride: int = 1) -> int:
+      new = channels * width // 64
+      setattr(self, name, nn.Conv2d(old, new, size, stride, size // 2))
+      setattr(self, f"{name}_bn", nn.BatchNorm2d(new))
+      setattr(self, f"{name}_relu", nn.ReLU())
+      return new
+
+    self.halve = nn.MaxPool2d(3, 2, ceil_mode=True)
+    self.mean = nn.AvgPool2d(3, 1, 1, ceil_mode=True, count_include_pad=True)
+    self.max = nn.MaxPool2d(3, 1, 1, ceil_mode=True)
+    channels = add("conv1_7x7_s2", 3, 64, 7, 2)
+    channels = add("conv2_3x3_reduce", channels, 64)
+    channels = add("conv2_3x3", channels, 192, 3)
+    for block, one, three, double, pooled in _BN_BLOCKS:
+      name, stride = f"inception_{block}", 1 if one else 2
+      reduced = add(f"{name}_3x3_reduce", channels, three[0])
+      total = add(f"{name}_3x3", reduced, three[1], 3, stride)
+      reduced = add(f"{name}_double_3x3_reduce", channels, double[0])
+      wider = add(f"{name}_double_3x3_1", reduced, double[1], 3)
+      total += add(f"{name}_double_3x3_2", wider, double[1], 3, stride)
+      if one:
+        total += add(f"{name}_1x1", channels, one)
+        total += add(f"{name}_pool_proj", channels, pooled)
+      else:
+        total += channels
+      setattr(self, f"{name}_output", nn.Identity())
+      channels = total
+    self.last_linear = nn.Linear(channels, 10)
+
+  def unit(self, name: str, x: Tensor) -> Tensor:
+    for layer in (name, f"{name}_bn", f"{name}_relu"):
+      x = getattr(self, layer)(x)
+    return x
+
+  def block(self, name: str, x: Tensor, pool: nn.Module) -> Tensor:
+    three = self.unit(f"{name}_3x3", self.unit(f"{name}_3x3_reduce", x))
+    double = self.unit(f"{name}_double_3x3_reduce", x)
+    for number in (1, 2):
+      double = self.unit(f"{name}_double_3x3_{number}", double)
+    if pool is self.halve:
+      return torch.cat([three, double, pool(x)], 1)
+    one, pooled = self.unit(f"{name}_1x1", x), self.unit(f"{name}_pool_proj", pool(x))
+    return torch.cat([one, three, double, pooled], 1)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.unit("conv2_3x3_reduce", self.halve(self.unit("conv1_7x7_s2", x)))
+    x = self.halve(self.unit("conv2_3x3", x))
+    for block, one, *_ in _BN_BLOCKS:
+      pool = self.mean if one else self.halve
+      pool = self.max if block == "5b" else pool
+      x = self.block(f"inception_{block}", x, pool)
+      x = getattr(self, f"inception_{block}_output")(x)
+    return x
+
+
 class Attention(nn.Module):
   """Attention within windows, by a loop over them."""
 
@@ -386,6 +460,6 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
     network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
   for handle in handles:
     handle.remove()
-  if isinstance(network, (ResNet, Inception)):
+  if isinstance(network, (ResNet, Inception, BNInception)):
     found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
   return found

@@ -53,11 +53,17 @@ PAIRS = {
     models.SwinT(), {"depths": (2, 2, 6, 2), "heads": (3, 6, 12, 24)}, 224
   ),
   "Inception v3": Pair(models.InceptionV3(), {}, 96),
+  "BN-Inception": Pair(models.BNInception(), {}, 96),
 }
 
 
 def torch_module(path: str, network: nn.Module) -> str:
-  """What torchvision calls the module that is `path` of ours."""
+  """What torch's network calls the module that is `path` of ours."""
+  if isinstance(network, models.BNInception):
+    if re.fullmatch(r"inception_\w\w", path):
+      return f"{path}_output"
+    path += "" if path.endswith(("/conv", "/norm")) else "_relu"
+    return path.replace("/conv", "").replace("/norm", "_bn").replace("/", "_")
   if isinstance(network, models.InceptionV3):
     path = path.replace("stem_3b", "Conv2d_3b_1x1").replace("mixed", "Mixed")
     path = re.sub(r"stem_(\w\w)", r"Conv2d_\1_3x3", path)
@@ -113,6 +119,8 @@ def measure(
     kind = _torch_networks.Swin
   elif isinstance(pair.ours, models.InceptionV3):
     kind = _torch_networks.Inception
+  elif isinstance(pair.ours, models.BNInception):
+    kind = _torch_networks.BNInception
   network = kind(**pair.torch)
   _torch_networks.randomize(network, seed)
   images = np.random.default_rng(seed).normal(size=(1, pair.side, pair.side, 3))

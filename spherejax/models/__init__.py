@@ -9,6 +9,7 @@ from spherejax.models._attention_poolings import DeLF as DeLF
 from spherejax.models._backbones import Conv4 as Conv4
 from spherejax.models._backbones import ConvNet as ConvNet
 from spherejax.models._backbones import ResNet20 as ResNet20
+from spherejax.models._bn_inception import BNInception as BNInception
 from spherejax.models._distance_losses import DistanceRatio as DistanceRatio
 from spherejax.models._distance_losses import DistanceSoftmax as DistanceSoftmax
 from spherejax.models._distance_losses import ProxyDistanceRatio as ProxyDistanceRatio
@@ -55,6 +56,7 @@ __all__ = [
   "TSMK",
   "AdaCos",
   "ArcFace",
+  "BNInception",
   "Conv4",
   "ConvNet",
   "CosFace",

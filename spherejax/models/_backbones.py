@@ -29,6 +29,34 @@ def same_length(name: str, values: Sequence[int], other: str, count: int) -> Non
     )
 
 
+def batch_norm(
+  owner: nn.Module,
+  x: Array,
+  name: str,
+  train: bool,
+  *,
+  frozen: bool,
+  axis_name: str | None,
+  epsilon: float = 1e-5,
+) -> Array:
+  """BatchNorm in the dtype of x; call it in a compact method of the owner.
+
+  A frozen norm keeps its statistics and gives its parameters no gradient.
+  """
+  norm = nn.BatchNorm
+  if frozen:
+    starts = owner.is_initializing()
+    norm = nn.map_variables(norm, "params", jax.lax.stop_gradient, init=starts)
+  return norm(
+    use_running_average=frozen or not train,
+    momentum=0.9,
+    epsilon=epsilon,
+    axis_name=axis_name,
+    dtype=x.dtype,
+    name=name,
+  )(x)
+
+
 def halve(x: Array) -> Array:
   """The largest of each 2x2 positions, a row or column at the end left out.
 

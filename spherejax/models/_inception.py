@@ -6,7 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
-from spherejax.models._backbones import as_images
+from spherejax.models._backbones import as_images, batch_norm
 from spherejax.models._convolution import kernel_init
 
 # Of the first convolution as published; all widths are multiples of a half of it.
@@ -20,6 +20,7 @@ class _Unit(nn.Module):
   size: tuple[int, int]
   stride: int
   padding: bool
+  frozen_norm: bool
   axis_name: str | None
 
   @nn.compact
@@ -35,16 +36,16 @@ class _Unit(nn.Module):
       dtype=x.dtype,
       name="conv",
     )(x)
-    return nn.relu(
-      nn.BatchNorm(
-        use_running_average=not train,
-        momentum=0.9,
-        epsilon=1e-3,
-        axis_name=self.axis_name,
-        dtype=x.dtype,
-        name="norm",
-      )(x)
+    x = batch_norm(
+      self,
+      x,
+      "norm",
+      train,
+      frozen=self.frozen_norm,
+      axis_name=self.axis_name,
+      epsilon=1e-3,
     )
+    return nn.relu(x)
 
 
 class _Block(nn.Module):
@@ -57,6 +58,7 @@ class _Block(nn.Module):
   kind: str
   inner: int
   width: int
+  frozen_norm: bool
   axis_name: str | None
 
   @nn.compact
@@ -64,8 +66,8 @@ class _Block(nn.Module):
     def unit(y, name, channels, size: int | tuple[int, int] = 1, stride=1, pad=True):
       size = (size, size) if isinstance(size, int) else size
       channels = _scaled(channels, self.width)
-      made = _Unit(channels, size, stride, pad, self.axis_name, name=name)
-      return made(y, train)
+      options = (self.frozen_norm, self.axis_name)
+      return _Unit(channels, size, stride, pad, *options, name=name)(y, train)
 
     def chain(name, *layers):
       """Units one after the other; they are numbered where there are several."""
@@ -144,13 +146,17 @@ class InceptionV3(nn.Module):
   Attributes:
     width: static, even. Channels of the first convolution; all others are in
       proportion to it. 32 is the published network.
+    frozen_norm: static. BatchNorm keeps its statistics when training and gives its
+      parameters no gradient (exclude them from weight decay).
     axis_name: static. Device axis over which BatchNorm takes its training statistics;
       None takes those of this device's rows.
+    remat: static. Recomputes what is inside a block for the gradient: memory of one
+      map a block, a third more time.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, rows, columns, 64 x width]. Computes in the dtype of the images; parameters
-  and statistics stay float32. With `train=True` the collection "batch_stats" must be
-  mutable.
+  and statistics stay float32. With `train=True` and unless `frozen_norm`, the
+  collection "batch_stats" must be mutable.
 
   Raises:
     TypeError: images not floating.
@@ -172,7 +178,9 @@ class InceptionV3(nn.Module):
   """
 
   width: int = _WIDTH
+  frozen_norm: bool = False
   axis_name: str | None = None
+  remat: bool = False
 
   @nn.compact
   def __call__(
@@ -187,21 +195,22 @@ class InceptionV3(nn.Module):
       raise ValueError(f"width must be even and positive, got {self.width}")
     if min(x.shape[1:3]) < 75:
       raise ValueError(f"images must be at least 75x75, got shape {x.shape}")
+    options = (self.frozen_norm, self.axis_name)
 
     def unit(y, name, channels, size=3, stride=1, padding=False):
       channels = _scaled(channels, self.width)
-      made = _Unit(channels, (size, size), stride, padding, self.axis_name, name=name)
-      return made(y, train)
+      settings = (channels, (size, size), stride, padding, *options)
+      return _Unit(*settings, name=name)(y, train)
 
     x = unit(x, "stem_1a", 32, stride=2)
     x = unit(unit(x, "stem_2a", 32), "stem_2b", 64, padding=True)
     x = nn.max_pool(x, (3, 3), (2, 2))
     x = unit(unit(x, "stem_3b", 80, 1), "stem_4a", 192)
     x = nn.max_pool(x, (3, 3), (2, 2))
+    block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
     for name, kind, inner in _BLOCKS:
-      x = _Block(kind, inner, self.width, self.axis_name, name=f"mixed_{name}")(
-        x, train
-      )
+      block = block_class(kind, inner, self.width, *options, name=f"mixed_{name}")
+      x = block(x, train)
     return x
 
 

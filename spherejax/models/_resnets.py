@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from spherejax import _checks
-from spherejax.models._backbones import as_images, same_length
+from spherejax.models._backbones import as_images, batch_norm, same_length
 from spherejax.models._convolution import Convolution
 
 _STEMS = ("photograph", "small")
@@ -57,17 +56,9 @@ class _Block(nn.Module):
 
 
 def _batch_norm(owner: "_Block | ResNet", x: Array, name: str, train: bool) -> Array:
-  norm = nn.BatchNorm
-  if owner.frozen_norm:
-    starts = owner.is_initializing()
-    norm = nn.map_variables(norm, "params", jax.lax.stop_gradient, init=starts)
-  return norm(
-    use_running_average=owner.frozen_norm or not train,
-    momentum=0.9,
-    axis_name=owner.axis_name,
-    dtype=x.dtype,
-    name=name,
-  )(x)
+  return batch_norm(
+    owner, x, name, train, frozen=owner.frozen_norm, axis_name=owner.axis_name
+  )
 
 
 class ResNet(nn.Module):

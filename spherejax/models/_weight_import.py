@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES
 
-_HEADS = ("fc.", "head.", "linear.", "classifier.", "AuxLogits.")
+_HEADS = ("fc.", "head.", "linear.", "last_linear.", "classifier.", "AuxLogits.")
 
 
 def import_weights(
@@ -26,17 +26,18 @@ def import_weights(
 
   Every parameter and statistic is filled exactly once, and every array of the file is
   used, or the import fails and says which are left. Convolutions and matrices are
-  turned from torch's order of axes into ours. Knows the names that torchvision, timm
-  and the authors' code give the parameters of `ResNet`, `InceptionV3` and `SwinT`, and
-  takes those that fit.
+  turned from torch's order of axes into ours, and a row [1, n] is taken for a vector
+  [n] as Caffe's conversions have it. Knows the names that torchvision, timm and the
+  authors' code give the parameters of `ResNet`, `InceptionV3`, `BNInception` (those of
+  pretrained-models.pytorch) and `SwinT`, and takes those that fit.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
       "params" and "batch_stats"; or their shapes, from `jax.eval_shape`.
     weights: arrays by name, as `read_weights` gives them.
     ignore: beginnings of names in `weights` that are not wanted. The default leaves
-      out classifiers ("fc.", "head.", "linear.", "classifier.", "AuxLogits."), as the
-      networks here end with a feature map.
+      out classifiers ("fc.", "head.", "linear.", "last_linear.", "classifier.",
+      "AuxLogits."), as the networks here end with a feature map.
     fresh: beginnings of our paths, such as "stem/", whose variables stay as they are:
       a first convolution for other channels, for example. Their counterparts in
       `weights` are left out, whatever their shapes.
@@ -79,7 +80,7 @@ def import_weights(
     elif name not in weights:
       missing.append(f"{path} ({name})")
     else:
-      array = _oriented(path, np.asarray(weights[name]))
+      array = _oriented(path, np.asarray(weights[name]), len(leaf.shape))
       if array.shape != leaf.shape:
         shapes.append(f"{path} {leaf.shape} ({name} gives {array.shape})")
       leaves.append(array)
@@ -111,10 +112,10 @@ def _translate(paths: Sequence[str], table: Sequence[tuple[str, str]]) -> list[s
   return result
 
 
-def _oriented(path: str, array: np.ndarray) -> np.ndarray:
+def _oriented(path: str, array: np.ndarray, axes: int) -> np.ndarray:
   """Torch's order of axes, [out, in, height, width] and [out, in], into ours."""
   if not path.endswith("kernel"):
-    return array
+    return array[0] if axes == 1 and array.ndim == 2 and len(array) == 1 else array
   return array.transpose((2, 3, 1, 0) if array.ndim == 4 else None)
 
 

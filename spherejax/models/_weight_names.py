@@ -54,6 +54,11 @@ TABLES = {
     (r"norm/", "bn/"),
     (r"/", "."),
   ),
+  "BNInception of Cadene": (
+    (r"^(inception_\d\w)/", r"\1_"),
+    (r"/conv/", "."),
+    (r"/norm/", "_bn."),
+  ),
   # Public ResNets for CIFAR.
   "ResNet with shortcut": (
     (r"shortcut/", "shortcut.0."),

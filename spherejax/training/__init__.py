@@ -32,6 +32,7 @@ from spherejax.training._step import Outcome as Outcome
 from spherejax.training._step import make_step as make_step
 from spherejax.training._sweep import SweepResult as SweepResult
 from spherejax.training._sweep import sweep as sweep
+from spherejax.training._when import when as when
 
 __all__ = [
   "AXIS_NAME",
@@ -66,4 +67,5 @@ __all__ = [
   "start_processes",
   "sweep",
   "unreplicate",
+  "when",
 ]

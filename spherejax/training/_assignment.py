@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,6 +10,7 @@ from jaxtyping import Float, Real
 
 from spherejax import _checks, prototypes
 from spherejax.training._state import TrainState
+from spherejax.training._when import when
 
 ASSIGNMENT = "assignment"
 # Steps between two matchings, at most; exact in float32 and int32.
@@ -110,7 +110,7 @@ def reassign(
         f'["{ASSIGNMENT}"], got {type(matching).__name__}'
       )
     due = (state.step > 0) & (state.step % period == 0)
-    stats[ASSIGNMENT] = _once(
+    stats[ASSIGNMENT] = when(
       due, lambda old: prototypes.assignment_update(old, points), matching
     )
     batch_stats = {**state.batch_stats, "loss": stats}
@@ -126,16 +126,3 @@ def _period(steps_per_epoch: int, updates_per_epoch: ArrayLike) -> int | Array:
     return min(max(1, round(steps_per_epoch / known)), _LONGEST)
   steps = jnp.round(steps_per_epoch / jnp.asarray(updates_per_epoch))
   return jnp.clip(steps, 1, _LONGEST).astype(jnp.int32)
-
-
-def _once(due: Array, fn: Callable[[Any], Any], value: Any) -> Any:
-  """fn(value) where it is due, value elsewhere.
-
-  `jax.lax.cond` would compute both under vmap; a loop runs while one of the runs
-  needs it.
-  """
-
-  def body(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-    return jnp.zeros_like(carry[0]), fn(carry[1])
-
-  return jax.lax.while_loop(lambda carry: carry[0], body, (due, value))[1]

@@ -1,0 +1,45 @@
+"""Something that is done in some steps only, also in a vmapped program."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool
+
+_Tree = TypeVar("_Tree")
+
+
+def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -> _Tree:
+  """fn(value) where it is due, value elsewhere, in the time of what is due.
+
+  `jax.lax.cond` computes both branches under vmap. This does not: the function runs
+  only while one of the vmapped runs needs it.
+
+  Args:
+    due: boolean scalar, may be traced.
+    fn: of a pytree of arrays; returns one of the same shapes and types.
+    value: such a pytree.
+
+  Returns:
+    Such a pytree.
+
+  Raises:
+    TypeError: fn returns other shapes or types.
+
+  Not differentiable in reverse mode. Cost: that of `fn` if it is due for one run.
+
+  Source: none.
+
+  Example:
+    >>> spherejax.training.when(True, lambda x: x + 1, jnp.int32(1))
+    Array(2, dtype=int32)
+  """
+
+  def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
+    return jnp.zeros_like(carry[0]), fn(carry[1])
+
+  start = (jnp.asarray(due), value)
+  return jax.lax.while_loop(lambda carry: carry[0], body, start)[1]
