@@ -1,0 +1,113 @@
+"""What proxies say about all samples: the bounds of DML's appendix A as they hold."""
+
+import numpy as np
+import pytest
+
+from spherejax import prototypes
+
+BETA, ALPHA = 0.5, 0.2
+
+
+def losses(points, labels, anchors, own):
+  """[anchors, points]: the generalised contrastive loss, eq. 3.2.2 with its hinge."""
+  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
+  sign = np.where(own[:, None] == labels[None], 1, -1)
+  return np.maximum(sign * (distance - BETA) + ALPHA, 0), sign * (distance - BETA) >= 0
+
+
+def cells(points, labels, anchors, own):
+  """The nearest anchor of each sample among those of its class."""
+  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
+  return np.where(own[:, None] == labels[None], distance, np.inf).argmin(0)
+
+
+def instance(seed):
+  random = np.random.default_rng(seed)
+  number, classes, each = 40, 4, 2
+  labels = np.sort(random.integers(0, classes, number))
+  labels[:classes] = np.arange(classes)
+  points = random.normal(size=(number, 3)) * random.uniform(0.1, 1)
+  rows = np.concatenate(
+    [random.choice(np.flatnonzero(labels == c), each) for c in range(classes)]
+  )
+  return points, labels, points[rows], np.repeat(np.arange(classes), each)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_samples_against_anchors(seed):
+  points, labels, anchors, own = instance(seed)
+  centres = anchors.reshape(4, 2, 3)
+  radii = prototypes.class_covering_radii(
+    points.astype(np.float32), labels, centres.astype(np.float32)
+  )
+  delta = float(radii.max()) * (1 + 1e-5)
+  every = losses(points, labels, points, labels)[0].mean()
+  of_anchor = losses(points, labels, anchors, own)[0].mean(1)
+  shares = np.bincount(cells(points, labels, anchors, own), minlength=8) / len(points)
+  # The loss is 1-Lipschitz in one of its points: the identity is the network.
+  assert abs(every - shares @ of_anchor) <= delta
+  mean = of_anchor.mean()
+  factor = max(1, 8 * shares.max() - 1)
+  assert abs(every - mean) <= delta + factor * mean
+
+
+@pytest.mark.parametrize("number", [10, 100])
+def test_unequal_cells_need_the_factor(number):
+  # Two classes of many samples at one point, the others far apart, one sample each.
+  half = 1000
+  labels = np.concatenate(
+    [np.zeros(half, int), np.ones(half, int), np.arange(2, number)]
+  )
+  points = np.zeros((len(labels), 1))
+  points[2 * half :, 0] = 100 * np.arange(1, number - 1)
+  first = np.r_[0, half, np.arange(2 * half, len(labels))]
+  of_anchor = losses(points, labels, points[first], np.arange(number))[0].mean(1)
+  shares = np.bincount(labels) / len(labels)
+  every, mean = shares @ of_anchor, of_anchor.mean()
+  factor = number * shares.max() - 1
+  assert (every - mean) / mean == pytest.approx(factor, rel=0.02)
+  assert factor > 3  # the printed bound has 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_mean_bounds_a_mean_and_not_the_worst(seed):
+  points, labels, anchors, own = instance(seed)
+  values, violated = losses(points, labels, anchors, own)
+  chance, surrogate = violated.mean(1), values.mean() / ALPHA
+  assert chance.mean() <= surrogate  # Markov
+  assert chance.max() <= len(anchors) * surrogate
+  for t in (1.5, 2, 4):
+    assert np.mean(chance > t * surrogate) <= 1 / t
+
+
+def test_one_anchor_may_be_as_bad_as_all_are_good():
+  chance = np.zeros(100)
+  chance[0] = 0.9
+  assert chance.mean() == pytest.approx(0.009)
+  assert chance.max() > 50 * chance.mean()
+
+
+def test_norms_of_layers():
+  random = np.random.default_rng(0)
+  for shape in ((1, 16), (16, 1), (5, 7)):
+    weights = random.normal(size=shape)
+    sums = np.abs(weights).sum(0).max(), np.abs(weights).sum(1).max()
+    assert np.linalg.norm(weights, 2) <= np.sqrt(np.prod(sums)) + 1e-12
+  ones = np.ones((16, 1))  # into each neuron a sum of 1
+  assert np.linalg.norm(ones, 2) == pytest.approx(4)
+  assert (np.array([1, 1]) @ np.array([1, 1])) ** 2 > 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_loss_is_as_steep_as_its_network(seed):
+  random = np.random.default_rng(seed)
+  x, y, u, v = random.normal(size=(4, 30, 3))
+  for sign in (1, -1):
+
+    def loss(a, b, sign=sign):
+      return np.maximum(sign * (np.linalg.norm(a - b, axis=1) - BETA) + ALPHA, 0)
+
+    one = np.abs(loss(x, y) - loss(u, y)) / np.linalg.norm(x - u, axis=1)
+    assert one.max() <= 1 + 1e-12
+    moved = np.sqrt(((x - u) ** 2 + (y - v) ** 2).sum(1))
+    assert (np.abs(loss(x, y) - loss(u, v)) / moved).max() <= np.sqrt(2) + 1e-12
