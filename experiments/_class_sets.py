@@ -155,18 +155,23 @@ def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """One size for all, without their aspect; the old ones beside, as logarithms."""
   pixels, sizes = [], []
   for image in images.images:
-    sizes.append(image.shape[:2])
+    sizes.append(image.shape[1::-1])
     single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
     small = np.asarray(single.resize((side, side), Image.Resampling.BOX))
     pixels.append(small.reshape(side, side, -1))
   array = np.stack(pixels)
-  logs = np.log(np.array(sizes, np.float32))
   return data.Images(
     255 - array if inverted else array,
     images.labels,
     images.label_names,
-    {"log_width": logs[:, 1], "log_height": logs[:, 0]},
+    size_extras(np.array(sizes)),
   )
+
+
+def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
+  """What `log_sizes` reads, from [count, 2] widths and heights."""
+  logs = np.log(sizes.astype(np.float32))
+  return {"log_width": logs[:, 0], "log_height": logs[:, 1]}
 
 
 def _folder(

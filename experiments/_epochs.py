@@ -1,7 +1,7 @@
 """Shuffled batches for `training.fit`, an epoch's plan at a time."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,15 @@ from spherejax import data
 
 
 def shuffled(
-  images: data.Images, key: Array, *, batch: int, epochs: int, per_epoch: int
+  images: data.Images,
+  key: Array,
+  *,
+  batch: int,
+  epochs: int,
+  per_epoch: int,
+  beside: Mapping[str, np.ndarray] | None = None,
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Batches from the first step asked for: "image" and "label"."""
+  """Batches from the first step asked for: "image", "label" and rows of `beside`."""
   at = functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
   epoch_plan = jax.jit(jax.vmap(at))
 
@@ -23,6 +29,7 @@ def shuffled(
       steps = jnp.arange(per_epoch) + epoch * per_epoch
       begin = max(first - epoch * per_epoch, 0)
       for rows in data.pipeline(images, np.asarray(epoch_plan(steps)), start=begin):
-        yield {"image": rows["image"], "label": rows["label"]}
+        more = {name: table[rows["index"]] for name, table in (beside or {}).items()}
+        yield {"image": rows["image"], "label": rows["label"], **more}
 
   return batches

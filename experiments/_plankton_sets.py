@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
+from PIL import Image
 
 from experiments import _class_sets, _plankton_published
 from spherejax import data, hierarchy
@@ -26,6 +28,8 @@ class Selection:
   """Side of the canvas; larger images are scaled down to it."""
   shrink: int = 3
   """Side of the blocks of the canvas that are averaged."""
+  size_features: bool = False
+  """The network is also given the logarithms of an image's width and height."""
   inverted: bool = True
   """The ground becomes 0."""
   seen: Literal["count", "article"] = "count"
@@ -82,7 +86,22 @@ def load(choice: Selection) -> Whole:
   seen, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
+  extras = _sizes(images, choice) if choice.size_features else {}
+  fitted = dataclasses.replace(fitted, extras=extras)
   return Whole(fitted, seen, unseen, tree)
+
+
+def _sizes(images: data.Images, choice: Selection) -> dict[str, np.ndarray]:
+  """Logarithms of width and height; of files only the beginning is read."""
+  if choice.data == "folder":
+    root = pathlib.Path(choice.folder)
+    sizes = []
+    for file in images.extras["file"]:
+      with Image.open(root / file) as opened:
+        sizes.append(opened.size)
+  else:
+    sizes = [image.shape[1::-1] for image in images.images]
+  return _class_sets.size_extras(np.array(sizes))
 
 
 def classes(
@@ -158,7 +177,7 @@ def _of(whole: Whole, names: tuple[str, ...], rows: list[np.ndarray]) -> data.Im
   """The rows of each class, with the place of its name as label."""
   chosen = whole.images[np.concatenate(rows)]
   labels = np.repeat(np.arange(len(rows), dtype=np.int32), [len(row) for row in rows])
-  return dataclasses.replace(chosen, labels=labels, label_names=names, extras={})
+  return dataclasses.replace(chosen, labels=labels, label_names=names)
 
 
 def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _class_network, _class_training, _epochs
+from experiments import _class_network, _class_sets, _class_training, _epochs
 from spherejax import data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # of SGD, in the article's released code
@@ -81,13 +81,12 @@ def _optimizer(
   return optax.adam(schedule)
 
 
-def _forward(settings, params, batch_stats, images, axis_name):
+def _forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training, and the statistics after them."""
-  nothing = jnp.zeros((len(images), 0))
   features, moved = _class_network.network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
-    nothing,
+    sizes,
     train=True,
     mutable=["batch_stats"],
   )
@@ -97,8 +96,8 @@ def _forward(settings, params, batch_stats, images, axis_name):
 def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, those without loss included."""
   del key
-  images = batch["image"].reshape(-1, *batch["image"].shape[2:])
-  features, moved = _forward(settings, params, batch_stats, images, axis_name)
+  images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
+  features, moved = _forward(settings, params, batch_stats, images, sizes, axis_name)
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
   squares = [
     distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
@@ -115,7 +114,8 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Cross-entropy of a batch."""
   del key
-  logits, moved = _forward(settings, params, batch_stats, batch["image"], axis_name)
+  images, sizes = batch["image"], batch["size"]
+  logits, moved = _forward(settings, params, batch_stats, images, sizes, axis_name)
   each = losses.softmax(logits, batch["label"])
   return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
 
@@ -128,6 +128,7 @@ def triplet_batches(
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """Batches for `training.fit`: triplets uniform over the classes, and the margin."""
   table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
+  sizes = _class_sets.log_sizes(images)
 
   @jax.jit
   def plan(steps):
@@ -146,7 +147,9 @@ def triplet_batches(
       margin = np.float32(margin_of(iteration + 1))
       for read in data.pipeline(images, rows, start=max(first - start, 0)):
         triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
-        yield {"image": triplets, "margin": np.full(len(triplets), margin)}
+        beside = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
+        margins = np.full(len(triplets), margin)
+        yield {"image": triplets, "size": beside, "margin": margins}
 
   return begin
 
@@ -382,6 +385,7 @@ def train_baseline(
         batch=batch,
         epochs=-(-every * parts // per_epoch),
         per_epoch=per_epoch,
+        beside={"size": _class_sets.log_sizes(train)},
       ),
       steps=every * parts,
       evaluate=evaluate,
