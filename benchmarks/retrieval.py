@@ -1,0 +1,183 @@
+"""Exact P@1, P@R and MAP@R of many embeddings in many classes: time and memory.
+
+Embeddings of 128 dimensions, as many as the test set of Stanford Online Products and in
+as many classes, of 2 to 12; a quarter of that; and in a few large classes, where the
+ranks of thousands count for each query. The peer is pytorch-metric-learning's
+AccuracyCalculator on faiss: with as many neighbours as the largest class asks for, and,
+at the smallest size, as it is by default, with all of them. Its three averages must be
+ours. The floor is the bare product of the queries with the references, by blocks of as
+many queries. Peak memory is that of a fresh process that does nothing else.
+
+    python -m benchmarks.retrieval                  # long: the peer needs its time
+    python -m benchmarks.retrieval --only 15000     # one size
+    python -m benchmarks.retrieval --smoke          # seconds
+    python -m benchmarks.retrieval --json FILE
+"""
+
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+
+from benchmarks import _measure
+from spherejax import metrics
+
+DIM = 128
+BLOCK = 128  # queries at once, ours by default
+PEER = "AccuracyCalculator"
+ALL = f"{PEER}, all ranks"  # ten arrays [queries, references] in memory
+NEEDED = {
+  "pytorch-metric-learning": "pytorch_metric_learning",
+  "faiss-cpu": "faiss",
+  "torch": "torch",
+}
+AGREES = 1e-3  # of averages: faiss and ours round the distances of near ties apart
+LIMIT = 2**30
+
+
+class Size(NamedTuple):
+  """How many embeddings in how many classes, and what is asked there."""
+
+  rows: int
+  classes: int
+  faster: float | None = None
+  """At least so many times than the peer."""
+  limited: bool = False
+  """Whether the limit of memory is asked for."""
+
+  @property
+  def name(self) -> str:
+    return f"{self.rows} in {self.classes} classes"
+
+
+SIZES = (
+  Size(15_000, 3000, faster=10),
+  Size(15_000, 5),
+  Size(60_502, 11_316, limited=True),
+)
+SMOKE = (Size(600, 120, faster=10, limited=True),)
+
+
+def inputs(size: Size) -> tuple[np.ndarray, np.ndarray]:
+  """Overlapping clusters, and labels in no order; classes of at least two."""
+  rng = np.random.default_rng(0)
+  labels = np.repeat(np.arange(size.classes), 2)
+  more = size.rows - len(labels)
+  # At most twelve of a class where that suffices.
+  most = max(10, -(-more // size.classes))
+  places = np.repeat(np.arange(size.classes), most)
+  labels = np.concatenate([labels, rng.choice(places, more, replace=False)])
+  labels = rng.permutation(labels).astype(np.int32)
+  centres = rng.normal(size=(size.classes, DIM))
+  rows = 0.7 * centres[labels] + rng.normal(size=(size.rows, DIM))
+  rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+  return rows.astype(np.float32), labels
+
+
+def ours(x: jax.Array, labels: np.ndarray) -> tuple[jax.Array, ...]:
+  """The plan of the labels on the host included."""
+  found = metrics.retrieval(x, labels, block_size=BLOCK)
+  values = (found.precision_at_1, found.r_precision, found.map_at_r)
+  return tuple(metrics.mean_where(value, found.counted) for value in values)
+
+
+def peer(neighbours: str | None) -> Callable[..., tuple[float, ...]] | None:
+  """The same averages by the peer; None where it is missing."""
+  if any(importlib.util.find_spec(module) is None for module in NEEDED.values()):
+    return None
+  import faiss
+  import torch
+  from pytorch_metric_learning.utils import accuracy_calculator
+
+  cores = os.cpu_count() or 1
+  faiss.omp_set_num_threads(cores)
+  torch.set_num_threads(cores)
+  wanted = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
+  calculator = accuracy_calculator.AccuracyCalculator(
+    include=wanted, k=neighbours, device=torch.device("cpu")
+  )
+
+  def averages(x: np.ndarray, labels: np.ndarray) -> tuple[float, ...]:
+    found = calculator.get_accuracy(np.asarray(x), np.asarray(labels))
+    return tuple(found[name] for name in wanted)
+
+  return averages
+
+
+def floor(x: jax.Array, labels: jax.Array) -> jax.Array:
+  """The products, by blocks of queries; the last one is filled up."""
+  del labels
+  rows = jnp.pad(x, ((0, -len(x) % BLOCK), (0, 0))).reshape(-1, BLOCK, DIM)
+  return jax.lax.map(lambda block: jnp.max(block @ x.T, axis=1), rows)
+
+
+def compare(size: Size, repetitions: int) -> dict[str, Any]:
+  """Ours against the peer and the floor."""
+  given = inputs(size)
+  start = time.perf_counter()
+  jax.block_until_ready(ours(jnp.asarray(given[0]), given[1]))
+  first = time.perf_counter() - start
+  ways = {_measure.OURS: _measure.Contender(ours, 0, compiled=False)}
+  for name, neighbours in ((PEER, "max_bin_count"), (ALL, None)):
+    other = peer(neighbours)
+    if other is not None and (name == PEER or size.faster):
+      ways[name] = _measure.Contender(other, AGREES, compiled=False)
+  ways["floor"] = _measure.Contender(floor)
+  targets = [_measure.Target("floor", 1 / 2)]
+  if size.faster:
+    targets += [_measure.Target(name, size.faster) for name in (PEER, ALL)]
+  row = _measure.compare(
+    size.name,
+    given,
+    ways,
+    tuple(targets),
+    repetitions=repetitions,
+  )
+  row["compile_seconds"][_measure.OURS] = max(
+    first - row["milliseconds"][_measure.OURS] / 1e3, 0.0
+  )
+  return row
+
+
+def memory(size: Size) -> dict[str, Any]:
+  """Peak of a fresh process, and whether it is what it should be."""
+  peak = _measure.peak_memory(
+    "benchmarks.retrieval", "--alone", str(size.rows), str(size.classes)
+  )
+  return {"peak_mib": peak / 2**20} | (
+    {"peak_below_limit": peak < LIMIT} if size.limited else {}
+  )
+
+
+def main() -> None:
+  """The command line."""
+  if sys.argv[1:2] == ["--alone"]:  # a fresh process, for its peak memory
+    x, labels = inputs(Size(int(sys.argv[2]), int(sys.argv[3])))
+    jax.block_until_ready(ours(jnp.asarray(x), labels))
+    _measure.print_peak_memory()
+    return
+  options = _measure.parse(__doc__)
+  console = rich.console.Console()
+  missing = [
+    name for name, module in NEEDED.items() if not importlib.util.find_spec(module)
+  ]
+  rows = []
+  for size in SMOKE if options.smoke else SIZES:
+    if options.only not in size.name:
+      continue
+    rows.append(compare(size, options.repetitions) | memory(size))
+    met = {True: ", met", False: ", NOT met"}.get(rows[-1].get("peak_below_limit"), "")
+    console.print(f"done: {size.name}, peak {rows[-1]['peak_mib']:.0f} MiB{met}")
+    _measure.save("retrieval", rows, missing, options)
+  _measure.report("retrieval", rows, missing, options)
+
+
+if __name__ == "__main__":
+  main()

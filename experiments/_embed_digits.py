@@ -1,0 +1,44 @@
+"""A network that is not trained, and pictures of digits, to try `embed` with."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+from PIL import Image
+
+from experiments import _retrieval_network
+from spherejax import data
+
+ASKED = 8  # digits that are queries
+
+
+def fill_in(config: Any, output: pathlib.Path) -> Any:
+  """The settings of `embed` with what they leave open; it is made once."""
+  digits = data.load_digits()
+  for folder, chosen in (
+    ("digits", digits[: config.digits]),
+    ("asked", digits[-ASKED:]),
+  ):
+    for number, (pixels, label) in enumerate(
+      zip(chosen.images, chosen.labels, strict=True)
+    ):
+      path = output / folder / str(label) / f"{number:04}.png"
+      if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[..., 0]).save(path)
+  folder = output / "model"
+  if not (folder / "network.json").exists():
+    architecture = _retrieval_network.Architecture(
+      strides=(2, 2, 2, 1), dim=32, image_size=16
+    )
+    variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
+    _retrieval_network.keep(
+      folder, _retrieval_network.Model(architecture, variables), 0
+    )
+  return dataclasses.replace(
+    config,
+    model=config.model or str(folder),
+    images=config.images or str(output / "digits"),
+    queries=config.queries or str(output / "asked"),
+  )

@@ -1,0 +1,152 @@
+"""Losses of `retrieval` by name, against the batch, proxies or a memory."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import losses
+
+Numbers = Mapping[str, float]
+
+# What DML compares, and the hyperparameters of its small set-ups.
+TITLES = {
+  "c1": "C1", "c2": "C2", "ms": "MS", "triplet": "Triplet",
+  "proxy_anchor": "ProxyAnchor", "proxy_nca": "ProxyNCA++", "soft_triple": "SoftTriple",
+}  # fmt: skip
+PAIR_LOSSES = ("c1", "c2", "ms", "triplet")
+PROXY_LOSSES = ("proxy_anchor", "proxy_nca", "soft_triple")
+NUMBERS: dict[str, Numbers] = {
+  "c1": {"margin": 0.5},
+  "c2": {"positive_margin": 0.0, "negative_margin": 0.5},
+  "ms": {"positive_scale": 2.0, "negative_scale": 40.0, "threshold": 0.5},
+  "triplet": {"margin": 0.1},
+  "proxy_anchor": {"margin": 0.1, "scale": 32.0},
+  "proxy_nca": {"temperature": 0.1},
+  "soft_triple": {
+    "scale": 20.0,
+    "temperature": 0.1,
+    "margin": 0.01,
+    "regularization": 0.2,
+  },
+}
+_PAIRS: dict[str, Callable[..., Array]] = {
+  "c1": losses.cosine_contrastive,
+  "c2": losses.contrastive,
+  "ms": losses.multi_similarity,
+  "triplet": losses.triplet,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+  """A loss, and what the batch is compared with.
+
+  "plain" the batch itself; "xbm" also a memory of earlier batches; "proxy" proxies
+  that are trained once; "ccp" proxies that are renewed from problem to problem;
+  "samples" like it, with images in the place of proxies. Losses with proxies of their
+  own are "plain".
+  """
+
+  loss: str
+  kind: Literal["plain", "xbm", "proxy", "ccp", "samples"] = "plain"
+  proxies: int = 0
+  """Of each class."""
+  pool: int = 8
+  """Images of each class that new proxies are chosen among."""
+  memory: int = 0
+  """Embeddings of the memory, for each class."""
+  numbers: tuple[tuple[str, float], ...] = ()
+  """Hyperparameters that differ from `NUMBERS`."""
+  watch_test: bool = False
+  """P@1 of the test images after every evaluation, for the conventional protocol."""
+
+  @property
+  def name(self) -> str:
+    """As in tables."""
+    kind = {"plain": "", "xbm": "+XBM", "proxy": "-Proxy"}.get(
+      self.kind, f"+{self.kind.upper()}"
+    )
+    return TITLES[self.loss] + kind
+
+  @property
+  def own_proxies(self) -> bool:
+    """Whether the loss knows nothing but proxies."""
+    return self.loss in PROXY_LOSSES
+
+  @property
+  def refers_to_proxies(self) -> bool:
+    """Whether a pair loss has representatives of the classes."""
+    return self.kind in ("proxy", "ccp", "samples")
+
+  @property
+  def learns_proxies(self) -> bool:
+    """Whether proxies are parameters."""
+    return self.own_proxies or self.kind in ("proxy", "ccp")
+
+  @property
+  def pool_size(self) -> int:
+    """Images of a pool: as many as the proxies for 1, a multiple of them below."""
+    if self.pool == 1:
+      return self.proxies
+    return self.pool if self.pool >= self.proxies else self.pool * self.proxies
+
+  def settings(self) -> dict[str, Any]:
+    """Hyperparameters of the loss."""
+    return {**NUMBERS[self.loss], **dict(self.numbers)}
+
+
+def initial(method: Method, key: Array, classes: int, dim: int) -> dict[str, Array]:
+  """Proxies of a loss that owns them, drawn as its paper's code draws them."""
+  if method.loss == "soft_triple":
+    shape, scale = (classes, method.proxies or 10, dim), (1 / 3 / dim) ** 0.5
+  else:
+    shape = (classes, dim)
+    scale = (2 / classes) ** 0.5 if method.loss == "proxy_anchor" else 0.125
+  return {"proxies": scale * jax.random.normal(key, shape)}
+
+
+def _own(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
+  numbers = method.settings()
+  if method.loss == "soft_triple":
+    return losses.soft_triple(x, labels, proxies, **numbers)
+  if method.loss == "proxy_anchor":
+    return losses.proxy_anchor(x, labels, proxies, **numbers)
+  return losses.proxy_nca_plus_plus(x, labels, proxies, logit="cosine", **numbers)
+
+
+def value(
+  method: Method,
+  x: Array,
+  labels: Array,
+  loss_params: Any,
+  proxies: losses.References | None,
+  memory: losses.References,
+  *,
+  in_batch: float,
+  remembers: Array,
+  axis_name: str | None = None,
+  average: Callable[[Array], Array] = jnp.mean,
+) -> Array:
+  """The loss of a batch of raw embeddings, a scalar by `average`."""
+  if method.own_proxies:
+    return average(_own(method, x, labels, loss_params["proxies"]))
+  pairs = functools.partial(
+    _PAIRS[method.loss],
+    x,
+    labels,
+    normalize="unit_ball",
+    axis_name=axis_name,
+    **method.settings(),
+  )
+  if method.kind == "xbm":
+    beside = average(pairs(references=memory))
+    return average(pairs()) + jnp.where(remembers, beside, 0.0)
+  if proxies is None:
+    return average(pairs())
+  total = average(pairs(references=proxies))
+  return total + in_batch * average(pairs()) if in_batch else total

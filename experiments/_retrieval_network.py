@@ -1,0 +1,246 @@
+"""The embedding of `retrieval`: what it is made of, what it sees, how it is kept."""
+
+import dataclasses
+import functools
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from PIL import Image
+
+from experiments import _poolings, _report
+from spherejax import data, models, training
+
+SMALL = ("conv", "resnet8", "mlp")
+# Of ImageNet, as the weights of each framework expect them.
+_TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+  """Network, and the images that it sees."""
+
+  backbone: Literal[
+    "conv", "resnet8", "mlp", "bn_inception", "resnet50", "inception_v3"
+  ] = "conv"
+  """Four convolutions, a residual network for digits, two hidden layers, or a network
+  for photographs."""
+  width: int = 32
+  """Channels of each convolution of conv, of each layer of mlp, of the first
+  convolution of the others."""
+  strides: tuple[int, int, int, int] = (1, 2, 2, 2)
+  """Of the convolutions of conv."""
+  convolution: str = "patches"
+  """How small networks compute convolutions: patches (on a CPU) or native."""
+  weights: str = ""
+  """File of ImageNet's weights for a network of photographs."""
+  frozen_norm: bool = False
+  """Batch norms of a network of photographs stay as they were read."""
+  pooling: str = "gap"
+  """How a map becomes a vector: one of `_poolings.NAMES`."""
+  prototypes: int = 64
+  """Of generalized sum pooling."""
+  mass: float = 0.3
+  """Share of a map's features that generalized sum pooling keeps."""
+  inverse_temperature: float = 5.0
+  """Of generalized sum pooling."""
+  dim: int = 64
+  """Dimension of the embedding."""
+  image_size: int = 28
+  """Side of the images."""
+  shorter_side: int = 0
+  """Of an image before its centre is taken; 0: it is scaled to a square."""
+  channels: Literal[1, 3] = 1
+  """Of the images."""
+  inverted: bool = False
+  """White becomes 0."""
+
+
+class Network(nn.Module):
+  """Backbone, linear layer without bias, pooling; raw embeddings."""
+
+  architecture: Architecture
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> models.HeadResult:
+    a = self.architecture
+    features = _backbone(a, self.axis_name)(_seen(a, images), train=train)
+    pooling = recipe(a)
+    head = models.EmbeddingHead(
+      pooling.dim, pooling.pool, "none", pooling.projection, name="head"
+    )
+    return head(features, train=train and pooling.has_state)
+
+
+class _Layers(nn.Module):
+  """Two hidden layers on all pixels; a map of one position."""
+
+  width: int
+
+  @nn.compact
+  def __call__(self, x: Array, *, train: bool = False) -> Array:
+    del train  # nothing is normalised
+    x = x.reshape(len(x), 1, 1, -1)
+    return nn.relu(nn.Dense(self.width)(nn.relu(nn.Dense(self.width)(x))))
+
+
+def recipe(architecture: Architecture) -> _poolings.Recipe:
+  """The pooling of the network."""
+  a = architecture
+  return _poolings.recipe(
+    a.pooling,
+    a.dim,
+    prototypes=a.prototypes,
+    mass=a.mass,
+    inverse_temperature=a.inverse_temperature,
+  )
+
+
+def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
+  if a.backbone == "conv":
+    return models.ConvNet(
+      (a.width,) * 4,
+      a.strides,
+      norm="batch",
+      axis_name=axis_name,
+      convolution=a.convolution,
+      name="backbone",
+    )
+  if a.backbone == "resnet8":
+    return models.ResNet20(
+      blocks=1,
+      widths=(a.width, 2 * a.width, 4 * a.width),
+      axis_name=axis_name,
+      convolution=a.convolution,
+      name="backbone",
+    )
+  if a.backbone == "mlp":
+    return _Layers(a.width, name="backbone")
+  options: dict[str, Any] = {
+    "frozen_norm": a.frozen_norm,
+    "axis_name": axis_name,
+    "name": "backbone",
+  }
+  if a.backbone == "resnet50":
+    widths = tuple(a.width * 2**stage for stage in range(4))
+    return models.ResNet50(widths=widths, **options)
+  kind = models.BNInception if a.backbone == "bn_inception" else models.InceptionV3
+  return kind(a.width, **options)
+
+
+def _seen(a: Architecture, images: Array) -> Array:
+  """Bytes, or floats in [0, 1], as the backbone takes them."""
+  x = data.to_float(images) if images.dtype == jnp.uint8 else images
+  if a.backbone in SMALL:
+    return x
+  if x.shape[-1] == 1:
+    x = jnp.repeat(x, 3, axis=-1)
+  if a.backbone == "bn_inception":
+    return data.normalize(255 * x[..., ::-1], _CAFFE, (1.0, 1.0, 1.0))
+  return data.normalize(x, *_TORCH)
+
+
+def initial_variables(key: Array, architecture: Architecture) -> Any:
+  """The network before the first step, its backbone read from a file where named."""
+  variables = _initialize(key, architecture=architecture)
+  if not architecture.weights:
+    return variables
+  if architecture.backbone in SMALL:
+    raise ValueError(
+      f"weights are for a network of photographs, got backbone"
+      f" {architecture.backbone!r}"
+    )
+  backbone = models.import_weights(
+    {name: tree["backbone"] for name, tree in variables.items()},
+    models.read_weights(architecture.weights),
+  )
+  return {
+    name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
+  }
+
+
+@functools.partial(jax.jit, static_argnames=("architecture",))
+def _initialize(key: Array, *, architecture: Architecture) -> Any:
+  a = architecture
+  images = jax.ShapeDtypeStruct(
+    (2, a.image_size, a.image_size, a.channels), jnp.float32
+  )
+  return Network(a).lazy_init(key, images)
+
+
+def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
+  """One image, uint8 [height, width, channels], as it is evaluated."""
+  a = architecture
+  single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+  single = single.convert("L" if a.channels == 1 else "RGB")
+  side = a.image_size
+  if a.shorter_side:
+    factor = a.shorter_side / min(single.size)
+    wide, high = (max(side, round(factor * length)) for length in single.size)
+    single = single.resize((wide, high), Image.Resampling.BILINEAR)
+    left, top = (wide - side) // 2, (high - side) // 2
+    single = single.crop((left, top, left + side, top + side))
+  else:
+    single = single.resize((side, side), Image.Resampling.BOX)
+  found = np.asarray(single).reshape(side, side, a.channels)
+  return 255 - found if a.inverted else found
+
+
+class _Kept(NamedTuple):
+  step: Array
+  variables: Any
+
+
+class Model(NamedTuple):
+  """A trained network."""
+
+  architecture: Architecture
+  variables: Any
+
+  def prepare(self) -> Callable[[np.ndarray], np.ndarray]:
+    """From an image to what is embedded, importable by other processes."""
+    return functools.partial(prepare, architecture=self.architecture)
+
+  def embed(self, images: Array) -> Array:
+    """[batch, dim], raw, of prepared images; for jit."""
+    found: Any = Network(self.architecture).apply(self.variables, images)
+    return found.embeddings
+
+
+def keep(folder: pathlib.Path, model: Model, step: int) -> None:
+  """Writes a model that `load` reads; the newest one counts."""
+  described = dataclasses.asdict(model.architecture)
+  _report.write_json(described, folder / "network.json")
+  with training.Checkpoints(folder / "weights") as checkpoints:
+    checkpoints.save(_Kept(jnp.int32(step), model.variables))
+
+
+def load(folder: pathlib.Path) -> Model:
+  """What `keep` wrote; FileNotFoundError names the folder that holds no model."""
+  path = folder / "network.json"
+  if not path.is_file():
+    raise FileNotFoundError(
+      f"no network.json in {folder}: a model is a folder that `retrieval` wrote"
+    )
+  fields = {
+    name: tuple(value) if isinstance(value, list) else value
+    for name, value in json.loads(path.read_text()).items()
+  }
+  # The weights lie beside, trained ones.
+  architecture = Architecture(**{**fields, "weights": ""})
+  shapes = jax.eval_shape(
+    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
+  )
+  with training.Checkpoints(folder / "weights") as checkpoints:
+    restored = checkpoints.restore(_Kept(jnp.int32(0), shapes))
+  if restored is None:
+    raise FileNotFoundError(f"no weights in {folder}")
+  return Model(architecture, restored.state.variables)

@@ -1,0 +1,173 @@
+"""Embeds pictures with a trained network, and finds the nearest ones of a query.
+
+Writes `embeddings.npy` (float32, a row for each picture) and `files.csv` (its path and
+class), and, for queries, `neighbours.csv` and the sheet `neighbours.png`. A class is a
+sub-folder. A run that was stopped goes on with the same command: what it has done is
+kept in parts. So does one whose folder has other pictures since; it names them.
+
+    python -m experiments.embed --model MODEL --images FOLDER --queries PICTURE
+    python -m experiments.embed --model MODEL --images tfds:omniglot/test
+    python -m experiments.embed --preset smoke    # seconds, needs neither
+
+A model is a folder that `retrieval` wrote. `smoke` makes a small one, that is not
+trained, and pictures of scikit-learn's digits.
+"""
+
+import dataclasses
+import pathlib
+import time
+from typing import Any, Literal
+
+import numpy as np
+
+from experiments import (
+  _cli,
+  _embed_answers,
+  _embed_digits,
+  _embed_parts,
+  _embed_sources,
+  _report,
+  _retrieval_network,
+)
+from spherejax import _checks
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """What is embedded, by what, and what is asked."""
+
+  model: str = ""
+  """Folder of the network, as `retrieval` wrote it."""
+  images: str = ""
+  """Folder, with or without sub-folders, or tfds:NAME/SPLIT."""
+  queries: str = ""
+  """Image file, folder or tfds:NAME/SPLIT whose neighbours are found; or nothing."""
+  neighbours: int = 5
+  """Images found for each query, as far as there are so many."""
+  normalize: Literal["unit_ball", "l2", "none"] = "unit_ball"
+  """What is done to the network's embeddings: long ones are shortened to norm 1, all
+  are brought there, or nothing."""
+  skip_unreadable: bool = False
+  """Leaves out pictures that cannot be read, and lists them in `unreadable.csv`."""
+  batch: int = 64
+  """Images that the network sees at once."""
+  part: int = 1024
+  """Images that are kept at once, while a run goes on; a multiple of batch, or it
+  becomes one."""
+  workers: int = 0
+  """Processes that decode; 0: threads of this one."""
+  digits: int = 0
+  """Makes a network and so many pictures of digits, for a look at what happens."""
+
+
+PRESETS = {
+  "folder": Config(),
+  "smoke": Config(digits=200, batch=32, part=64),
+}
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[str, Any]:
+  """Embeds, answers and writes; returns figures."""
+  start = time.perf_counter()
+  for name, least in (("neighbours", 1), ("batch", 1), ("part", 1), ("workers", 0)):
+    _checks.count(name, getattr(config, name), least)
+  config = _embed_digits.fill_in(config, output) if config.digits else config
+  model = _model(config)
+  texts = {"images": config.images, "queries": config.queries}
+  jobs = {}
+  # All that can be said at once is said before the first image is embedded.
+  for what, text in texts.items():
+    if text:
+      source = _embed_sources.find(text)
+      if source.text in map(str, (output.resolve(), *output.resolve().parents)):
+        raise SystemExit(f"--output {output} lies in {text}; choose another one")
+      folder = output / "parts" / what
+      jobs[what] = _embed_parts.begin(source, model, folder, what)
+  _refuse_unreadable(jobs, config)
+  for what, job in jobs.items():
+    jobs[what] = _embed_parts.finish(
+      job, batch=config.batch, part=config.part, workers=config.workers
+    )
+  _refuse_unreadable(jobs, config)
+  found = {
+    what: _embed_answers.collect(job, config.normalize) for what, job in jobs.items()
+  }
+  _embed_answers.write_embeddings(found["images"], output)
+  wrong = [
+    (job.source.names[row], why)
+    for job in jobs.values()
+    for row, why in sorted(job.unreadable.items())
+  ]
+  _embed_answers.write_table(output / "unreadable.csv", ("path", "reason"), wrong)
+  figures: dict[str, float] = {
+    "images": len(found["images"].rows),
+    "unreadable": len(wrong),
+  }
+  if config.queries:
+    queries, images = found["queries"], found["images"]
+    answers = _embed_answers.answer(queries, images, config.neighbours)
+    _embed_answers.write_answers(answers, queries, images, output)
+    figures["queries"] = len(queries.rows)
+    others = answers.known[:, None] & ~answers.own
+    if others.any():
+      share = float(np.mean(answers.correct[others]))
+      figures["neighbours of the query's class"] = share
+  content = _report.result(
+    experiment="embed",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=[_report.row("all", name, [value]) for name, value in figures.items()],
+    claims=[],
+    pictures=["neighbours.png"] if config.queries else [],
+  )
+  _report.write_json(content, output / "results.json")
+  return content
+
+
+def _model(config: Config) -> _retrieval_network.Model:
+  missing = [f"--{name}" for name in ("model", "images") if not getattr(config, name)]
+  if missing:
+    raise SystemExit(
+      f"{' and '.join(missing)} missing: --model is a folder that `retrieval` wrote,"
+      " --images a folder or tfds:NAME/SPLIT; --preset smoke needs neither"
+    )
+  try:
+    return _retrieval_network.load(pathlib.Path(config.model))
+  except FileNotFoundError as error:
+    raise SystemExit(f"--model {config.model}: {error}") from error
+  except (ValueError, TypeError, RuntimeError) as error:
+    raise SystemExit(
+      f"--model {config.model} does not hold what it says: {error}"
+    ) from error
+
+
+def _refuse_unreadable(jobs: dict[str, _embed_parts.Job], config: Config) -> None:
+  for what, job in jobs.items():
+    if len(job.unreadable) == len(job.source) or (
+      job.unreadable and not config.skip_unreadable
+    ):
+      wrong = [
+        f"{job.source.names[row]} ({why})"
+        for row, why in sorted(job.unreadable.items())
+      ]
+      raise SystemExit(
+        f"{len(wrong)} of {len(job.source)} {what} cannot be read:"
+        f" {_embed_sources.listed(wrong)}. Repair or remove them, or leave the"
+        " unreadable ones of many out by --skip-unreadable; what is embedded stays"
+      )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(
+    PRESETS, name="embed", doc=__doc__, default="folder"
+  )
+  content = run(config, output, preset)
+  for entry in content["rows"]:
+    print(f"{entry['metric']}: {entry['mean']:g}")
+  print(f"{content['seconds']} s, written to {output}")
+
+
+if __name__ == "__main__":
+  main()
