@@ -1,10 +1,11 @@
 """Images of the few-shot experiments, their classes split in three."""
 
+import functools
 import pathlib
 
 import numpy as np
 
-from experiments import _pooled_network
+from experiments import _photographs, _pooled_network
 from experiments._few_shot_training import Sets
 from spherejax import data
 
@@ -30,9 +31,12 @@ def _inverted(images: data.Images) -> data.Images:
 
 def cub(size: int) -> Sets:
   """Birds: every second class to train on, of the others every second to test on."""
-  side = round(BORDER * size)
-  found = _pooled_network.load("caltech_birds2011", "train+test", side)
-  return birds(found)
+  name = "caltech_birds2011"
+  try:
+    found = data.load_tfds(name, "train+test", lazy=True)
+  except FileNotFoundError as error:
+    raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
+  return photographs(birds(found), size)
 
 
 def birds(images: data.Images) -> Sets:
@@ -52,7 +56,22 @@ def mini_imagenet(size: int, folder: pathlib.Path) -> Sets:
         f"--folder must hold the folders train, val and test of mini-ImageNet (64, 16"
         f" and 20 classes of 600 images), got {folder} without {part}"
       )
-  side = round(BORDER * size)
+  parts = (
+    data.load_folder(folder / part, lazy=True) for part in ("train", "val", "test")
+  )
+  return photographs(Sets(*parts), size)
+
+
+def photographs(sets: Sets, size: int) -> Sets:
+  """To validate and test, the centre of each; to train, all of it.
+
+  Training images become squares before the random crops, which then are of other
+  aspects than crops of the originals.
+  """
+  longer = round(BORDER * size)
+  whole = functools.partial(_photographs.squared, size=longer)
+  centre = functools.partial(_photographs.centred, size=size, shorter_side=longer)
+  functions = (whole, centre, centre)
   return Sets(
-    *(data.load_folder(folder / part, size=side) for part in ("train", "val", "test"))
+    *(_photographs.collected(*pair) for pair in zip(sets, functions, strict=True))
   )

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
-from experiments import _poolings, _report
+from experiments import _photographs, _poolings, _report
 from spherejax import data, models, training
 
 SMALL = ("conv", "resnet8", "mlp")
@@ -118,6 +118,7 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     return models.ResNet20(
       blocks=1,
       widths=(a.width, 2 * a.width, 4 * a.width),
+      stem_stride=2,
       axis_name=axis_name,
       convolution=a.convolution,
       name="backbone",
@@ -180,17 +181,12 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   """One image, uint8 [height, width, channels], as it is evaluated."""
   a = architecture
   single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-  single = single.convert("L" if a.channels == 1 else "RGB")
-  side = a.image_size
+  pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
+  pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
-    factor = a.shorter_side / min(single.size)
-    wide, high = (max(side, round(factor * length)) for length in single.size)
-    single = single.resize((wide, high), Image.Resampling.BILINEAR)
-    left, top = (wide - side) // 2, (high - side) // 2
-    single = single.crop((left, top, left + side, top + side))
+    found = _photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
   else:
-    single = single.resize((side, side), Image.Resampling.BOX)
-  found = np.asarray(single).reshape(side, side, a.channels)
+    found = _photographs.squared(pixels, size=a.image_size)
   return 255 - found if a.inverted else found
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from experiments import (
   _few_shot_published,
@@ -146,6 +147,22 @@ def test_the_likeliest_places_on_the_sphere():
   value, place = _few_shot_toy._extreme("NormFace", 1, grid)
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   np.testing.assert_allclose(place, away, atol=5e-3)
+
+
+def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
+  random = np.random.default_rng(0)
+  for part in ("train", "val", "test"):
+    for number, shape in enumerate([(30, 60, 3), (48, 24, 3)]):
+      (tmp_path / part / f"class {number}").mkdir(parents=True)
+      picture = Image.fromarray(random.integers(0, 255, shape).astype(np.uint8))
+      picture.save(tmp_path / part / f"class {number}" / "0.png")
+  found = _few_shot_sets.mini_imagenet(20, tmp_path)
+  assert found.train.images.shape == (2, 23, 23, 3)
+  assert found.test.images.shape == (2, 20, 20, 3)
+  # The shorter side is 23, and of 46 pixels the middle 20 are kept.
+  wide = Image.open(tmp_path / "test" / "class 0" / "0.png")
+  small = np.asarray(wide.resize((46, 23), Image.Resampling.BILINEAR))
+  np.testing.assert_array_equal(found.test.images[0], small[1:21, 13:33])
 
 
 def test_bad_settings(tmp_path, monkeypatch):
