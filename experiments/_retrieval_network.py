@@ -62,6 +62,12 @@ class Architecture:
   inverted: bool = False
   """White becomes 0."""
 
+  @property
+  def architecture(self) -> "Architecture":
+    """These fields alone, of settings that have more."""
+    names = [field.name for field in dataclasses.fields(Architecture)]
+    return Architecture(**{name: getattr(self, name) for name in names})
+
 
 class Network(nn.Module):
   """Backbone, linear layer without bias, pooling; raw embeddings."""

@@ -1,0 +1,162 @@
+"""Figures of `ccp_proxies`: retrieval, covers, problems, and what they cost."""
+
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _report
+from experiments._retrieval_losses import TITLES, Method
+from experiments._retrieval_runs import MEASURES, Trained
+from experiments._retrieval_sets import Study
+from experiments._retrieval_training import Data, Run, Settings
+
+PLANE = ("renewed", "trained once", "samples")
+NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
+_REPEATS = 5  # of a period that is timed
+
+
+class Runs(NamedTuple):
+  """All trainings."""
+
+  found: dict[str, Trained]
+  digits: Settings
+  characters: Settings
+
+
+def score(found: Trained, cell: int = 0) -> np.ndarray:
+  """[seeds], MAP@R of the test images."""
+  return found.test["map_at_r"][cell]
+
+
+def last(curve: np.ndarray) -> float:
+  """The last figure of one run that was measured."""
+  return float(curve[np.isfinite(curve)][-1])
+
+
+def lengths(found: Trained, cell: int = 0) -> list[list[int]]:
+  """Evaluations of every problem that ended, for each seed."""
+  made = []
+  for problems in found.curves["problem"][cell]:
+    known = problems[np.isfinite(problems)].astype(int)
+    made.append(np.bincount(known)[1:-1].tolist())
+  return made
+
+
+def at_end(found: Trained, name: str, problem: int) -> np.ndarray:
+  """[seeds], a figure at the last evaluation of a problem, or of the last problem."""
+  ends = []
+  for values, problems in zip(
+    found.curves[name][0], found.curves["problem"][0], strict=True
+  ):
+    own = problems == min(problem, np.nanmax(problems))
+    ends.append(values[own][-1])
+  return np.array(ends)
+
+
+def moves(found: Trained, cell: int) -> np.ndarray:
+  """[seeds], mean distance of the anchors of two problems; NaN without a second one."""
+  switches = found.curves["moved"][cell] > 0
+  sums = np.nansum(found.curves["moved"][cell], axis=1)
+  number = switches.sum(1)
+  return np.where(number > 0, sums / np.maximum(number, 1), np.nan)
+
+
+def radii(found: Trained, name: str) -> np.ndarray:
+  """[seeds], mean covering radius of the pools after picks of a kind."""
+  picked = found.curves["random"][0] > 0
+  number = np.maximum(picked.sum(1), 1)
+  return np.where(picked, found.curves[name][0], 0).sum(1) / number
+
+
+def costs(
+  runs: Runs, study: Study, losses: Sequence[str], config: Any
+) -> dict[str, tuple[float, float]]:
+  """For each loss how much longer CCP takes: a step, and steps to the best score."""
+  made = {}
+  for loss in losses:
+    methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]
+    times = _seconds([Run(runs.characters, method, study) for method in methods])
+    best = [
+      np.mean(runs.found[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")
+    ]
+    made[loss] = times[1] / times[0], float(best[1] / best[0])
+  return made
+
+
+def _seconds(runs: Sequence[Run]) -> list[float]:
+  """Median time of a period of each training, in turn; compiled before."""
+  study = runs[0].study
+  given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  key = jax.random.key(0)
+  programs, states = [], []
+  for run in runs:
+    programs.append(jax.jit(functools.partial(run.period, given)))
+    states.append(jax.jit(functools.partial(run.init, given))(key, hyper))
+    jax.block_until_ready(programs[-1](states[-1], key, hyper))
+  times = np.zeros((_REPEATS, len(runs)))
+  for repeat in range(_REPEATS):
+    for i, (program, state) in enumerate(zip(programs, states, strict=True)):
+      begin = time.perf_counter()
+      jax.block_until_ready(program(state, key, hyper))
+      times[repeat, i] = time.perf_counter() - begin
+  return np.median(times, axis=0).tolist()
+
+
+def title(name: str) -> str:
+  """A training as in the table."""
+  if name in PLANE:
+    return f"digits, {name}"
+  loss, _, kind = name.partition(" ")
+  if loss in TITLES:
+    return TITLES[loss] + {"plain": "", "proxy": "-Proxy", "ccp": "+CCP"}[kind]
+  return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
+
+
+def rows(
+  runs: Runs, config: Any, costs: dict[str, tuple[float, float]]
+) -> list[dict[str, Any]]:
+  """The table."""
+  made = []
+  for name, found in runs.found.items():
+    for measure in MEASURES:
+      values = found.test[measure][0]
+      made.append(_report.row(title(name), NAMES[measure], values))
+    if "problem" in found.curves:
+      problems = np.nanmax(found.curves["problem"][0], axis=-1)
+      made.append(_report.row(title(name), "problems", problems))
+    if "radius" in found.curves and name in PLANE:
+      made += _covers(name, found)
+  for cell, weight in enumerate(config.other_weights, start=1):
+    found = runs.found["c2 ccp"]
+    name = f"{title('c2 ccp')}, weight {weight:g}"
+    made.append(_report.row(name, "MAP@R", score(found, cell)))
+  for loss, (longer, later) in costs.items():
+    made.append(_report.row(f"{TITLES[loss]}+CCP", "time of a step / plain", [longer]))
+    made.append(
+      _report.row(f"{TITLES[loss]}+CCP", "steps to the best / plain", [later])
+    )
+  return made
+
+
+def _covers(name: str, found: Trained) -> list[dict[str, Any]]:
+  made = []
+  if "spread" in found.curves:
+    ends = [last(curve) for curve in found.curves["spread"][0]]
+    made = [
+      _report.row(title(name), "spread of the proxies at first", found.first_spread[0]),
+      _report.row(title(name), "spread of the proxies at last", ends),
+    ]
+  for curve, text in (
+    ("radius", "radius of the proxies' cover"),
+    ("cover", "average covering radius / distance of classes"),
+  ):
+    for place, at in (("first", 0), ("last", -1)):
+      values = [x[np.isfinite(x)][at] for x in found.curves[curve][0]]
+      made.append(_report.row(title(name), f"{text}, {place}", values))
+  return made

@@ -1,0 +1,93 @@
+"""What `retrieval` says about each claim of the tables."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments import _report
+from experiments._retrieval_tables import FOLDS, NAMES, Found, Measures, Name, score
+
+PAPER = "DML, chapter 3"
+_FIRST, _SECOND = "characters", "plankton"
+
+
+def claims(
+  found: Found, untrained: Mapping[str, Measures], joined: Measures | None, config: Any
+) -> list[dict[str, Any]]:
+  """Every claim that the trainings can tell something about."""
+  made = []
+
+  def gain(group: str, loss: str, kind: str, other: str = "plain") -> np.ndarray:
+    return score(found[Name(group, loss, kind)]) - score(
+      found[Name(group, loss, other)]
+    )
+
+  if config.losses:
+    gains = np.concatenate([gain(_FIRST, loss, "ccp") for loss in config.losses])
+    text = "MAP@R of unseen characters: CCP > plain, over all pair losses"
+    made.append(_claim("retrieval-ccp-beats-baseline", text, gains))
+  for loss in config.second_losses:
+    text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
+    made.append(_claim("retrieval-ccp-second-set", text, gain(_SECOND, loss, "ccp")))
+  for loss in config.memory_losses:
+    text = f"MAP@R: {loss} with a memory > plain"
+    made.append(_claim("retrieval-xbm", text, gain(_FIRST, loss, "xbm")))
+    if loss in config.losses:
+      text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
+      made.append(
+        _claim("retrieval-ccp-vs-xbm", text, gain(_FIRST, loss, "ccp", "xbm"))
+      )
+  if joined is not None:
+    made += _of_folds(found, joined)
+  for loss in config.proxy_losses:
+    learned = score(found[Name(_FIRST, loss)]) - untrained[_FIRST]["map_at_r"]
+    text = f"MAP@R of {loss}: the untrained network's and .1 more"
+    made.append(_claim("retrieval-proxy-losses", text, learned - 0.1))
+  return made + _of_measures(found) + _of_protocols(found)
+
+
+def _claim(
+  name: str, text: str, values: Iterable[float], every: bool = False
+) -> dict[str, Any]:
+  return _report.claim(name, text, values, paper=PAPER, every_seed=every)
+
+
+def _of_folds(found: Found, joined: Measures) -> list[dict[str, Any]]:
+  """All folds together against their mean."""
+  made = []
+  for measure in ("precision", "map_at_r"):
+    alone = found[Name(FOLDS, "c2")].test[measure].mean(0)
+    text = f"{NAMES[measure]} of the embeddings side by side > mean of the folds"
+    more = joined[measure] - alone
+    made.append(_claim("retrieval-concatenation", text, more, True))
+  return made
+
+
+def _of_measures(found: Found) -> list[dict[str, Any]]:
+  """Which measure tells the trainings of the first set apart."""
+  own = [one for name, one in found.items() if name.group == _FIRST]
+  if len(own) < 2:
+    return []
+
+  def separation(measure: str) -> np.ndarray:
+    figures = np.stack([score(one, measure) for one in own])
+    return (figures.max(0) - figures.min(0)) / figures.mean(0)
+
+  text = "(largest - smallest) / mean over the trainings: MAP@R > P@1"
+  more = separation("map_at_r") - separation("precision")
+  return [_claim("retrieval-map-separates", text, more)]
+
+
+def _of_protocols(found: Found) -> list[dict[str, Any]]:
+  """Stopped by the test images, P@1 is as good at least: how much it flatters."""
+  made = []
+  for one in found.values():
+    if "test precision" not in one.curves:
+      continue
+    curves = one.curves["test precision"][0]
+    best = np.nanmax(curves, axis=-1)
+    fair = np.take_along_axis(curves, one.best[0][:, None], axis=-1)[:, 0]
+    text = "P@1 at the evaluation that the test images choose >= at the fair one"
+    made.append(_claim("retrieval-protocol", text, best - fair + 1e-9, True))
+  return made

@@ -1,0 +1,341 @@
+"""`retrieval` at the thesis's scale: photographs, real backbones, every protocol.
+
+Trainings run one after the other on all devices; each has its own checkpoints, so the
+same command goes on where a run was stopped, and what is finished is read.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments import (
+  _finished,
+  _report,
+  _retrieval_full_batches,
+  _retrieval_full_protocols,
+  _retrieval_full_sets,
+  _retrieval_full_training,
+  _retrieval_network,
+  _retrieval_published,
+)
+from experiments._retrieval_full_jobs import FullConfig, Job, job, protocol_of
+from experiments._retrieval_full_protocols import Split
+
+PRESETS = {
+  "full": FullConfig(),
+  "table-3.1": FullConfig(
+    methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_3_1))
+  ),
+  "table-3.2": FullConfig(
+    methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
+  ),
+  "table-5.1": FullConfig(
+    methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_5_1)),
+    protocol="fair534",
+  ),
+}
+
+
+class Found(NamedTuple):
+  """What one training came to."""
+
+  best: Mapping[str, float]
+  """The monitored classes at the best evaluation, in percent."""
+  steps: int
+  points: np.ndarray
+  """Raw embeddings of what is sought; none where the protocol does not look at it."""
+
+
+class Comparison:
+  """All trainings of a run."""
+
+  def __init__(self, config: FullConfig, output: pathlib.Path):
+    if not config.weights:
+      raise SystemExit(
+        f"--weights must name a file of ImageNet's weights of {config.backbone}, or be"
+        " none for a network that begins as it is drawn"
+      )
+    self.config, self.output = config, output
+    self.protocol = protocol_of(config)
+    self.jobs = [job(config, self.protocol, name) for name in config.methods]
+    if not self.jobs:
+      raise ValueError("methods must name at least one, got none")
+    self.models = [fold - 1 for fold in config.folds] or range(self.protocol.models)
+    if not set(self.models) <= set(range(self.protocol.models)):
+      raise ValueError(
+        f"folds must be among 1 to {self.protocol.models}, got {config.folds}"
+      )
+    self.sets = _retrieval_full_sets.load(
+      config.dataset, config.folder, config.learned_classes, config.skip_unreadable
+    )
+    names = self.sets.learned.names
+    self.splits = _retrieval_full_protocols.splits(self.protocol, len(names))
+    for number in self.models:
+      train = self.sets.learned.of(self.splits[number].train)
+      for own in self.jobs:
+        _retrieval_full_training.check(own.settings, own.method, train)
+
+  @property
+  def judged(self) -> bool:
+    """Whether the protocol looks at what is sought."""
+    return self.config.protocol in ("fair", "fair534", "conventional")
+
+  @property
+  def complete(self) -> bool:
+    """Whether the figures are those that the thesis prints."""
+    c = self.config
+    printed = _retrieval_full_protocols.protocol(c.protocol, c.dataset, c.backbone)
+    size = _retrieval_published.SIZES[c.dataset]
+    return (
+      self.protocol == printed._replace(dim=self.protocol.dim)
+      and len(self.models) == printed.models
+      and len(self.sets.learned.names) == size.learned_classes
+      and c.weights != "none"
+      and c.variant == "L"
+    )
+
+  @functools.cached_property
+  def sought(self) -> _retrieval_full_batches.Watched:
+    """What is sought, as it is evaluated; the same for all methods."""
+    return _retrieval_full_batches.watched(
+      self.jobs[0].settings, self.sets.sought, self.sets.queries
+    )
+
+  def train(self) -> dict[str, list[list[Found]]]:
+    """By the name of the method: [models][repeats]."""
+    found: dict[str, list[list[Found]]] = {own.name: [] for own in self.jobs}
+    for number in self.models:
+      split = self.splits[number]
+      seen = functools.cache(functools.partial(self._watched, split))
+      for own in self.jobs:
+        found[own.name].append(
+          [self._one(own, number, r, seen) for r in range(self.protocol.repeats)]
+        )
+    return found
+
+  def _watched(self, split: Split) -> _retrieval_full_batches.Watched:
+    if not len(split.held):
+      return self.sought
+    held = self.sets.learned.of(split.held)
+    return _retrieval_full_batches.watched(self.jobs[0].settings, held)
+
+  def made_with(self, own: Job) -> str:
+    """What a training depends on; how fast pictures are read is not part of it."""
+    settings = dataclasses.replace(
+      own.settings, workers=0, prefetch=1, cache_gib=0.0, checkpoint_every=1
+    )
+    c, sizes = self.config, (len(self.sets.learned), len(self.sets.sought))
+    source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
+    return _finished.digest((settings, own.method, source, sizes))
+
+  def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
+    """A training, or what is kept of it."""
+    made_with = self.made_with(own)
+    record = {"made with": made_with}
+    name = f"{own.name}-{number + 1}-{repeat + 1}"
+    path = self.output / "kept" / f"{name}-{made_with}"
+    done = _finished.restore(path, record)
+    if done is None:
+      # Methods that are compared share initial weights and, where they may, batches.
+      key = jax.random.key(self.config.seed)
+      for part in (number, repeat):
+        key = jax.random.fold_in(key, part)
+      checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+      trained = _retrieval_full_training.train(
+        own.settings,
+        own.method,
+        self.sets.learned.of(self.splits[number].train),
+        seen(),
+        key,
+        checkpoints,
+        _retrieval_full_training.Journal(
+          self.output / "evaluations.jsonl",
+          {"method": own.name, "fold": number + 1, "repeat": repeat + 1},
+        ),
+      )
+      model = _retrieval_network.Model(own.settings.architecture, trained.variables)
+      again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
+      folder = self.output / f"model-{own.name}-{number + 1}{again}"
+      shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+      _retrieval_network.keep(folder, model, trained.best["step"])
+      points = np.zeros((0, own.settings.dim), np.float32)
+      if self.judged:
+        points = _retrieval_full_batches.embed(
+          own.settings, trained.variables, self.sought.images
+        )
+      figures = {"best": trained.best, "steps": trained.steps}
+      done = _finished.Finished(figures, {"points": points})
+      _finished.keep(path, record, done)
+      shutil.rmtree(checkpoints)  # a table would fill a disk with them
+    return Found(done.figures["best"], done.figures["steps"], done.arrays["points"])
+
+  def measures(self, points: np.ndarray) -> dict[str, float]:
+    """Of what is sought."""
+    return _retrieval_full_protocols.measures(
+      points, self.sets.sought.labels, self.sets.queries
+    )
+
+  def judge(self, own: Job, found: list[list[Found]]) -> dict[int, list[Any]]:
+    """Measures by dimension: of networks or combinations, in percent.
+
+    One network's dimension has the average of the networks of each combination, the
+    larger one their embeddings side by side.
+    """
+    dim = own.settings.dim
+    if not self.judged:
+      return {dim: [one.best for runs in found for one in runs]}
+    record = {"made with": self.made_with(own), "models": list(self.models)}
+    record["repeats"] = self.protocol.repeats
+    name = f"{own.name}-judged-{_finished.digest(record)}"
+    kept = _finished.restore(self.output / "kept" / name, record)
+    if kept is None:
+      single = [[self.measures(one.points) for one in runs] for runs in found]
+      made = {dim: self._apart(single)}
+      if len(found) > 1:
+        ways = _retrieval_full_protocols.combinations(len(found), len(found[0]))
+        made[dim * len(found)] = [
+          self.measures(
+            _retrieval_full_protocols.joined(
+              [runs[r].points for runs, r in zip(found, way, strict=True)]
+            )
+          )
+          for way in ways
+        ]
+      figures = {str(size): values for size, values in made.items()}
+      kept = _finished.Finished(figures, {})
+      _finished.keep(self.output / "kept" / name, record, kept)
+    return {int(size): values for size, values in kept.figures.items()}
+
+  def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
+    """Of networks one by one; the best repeat, or averages of combinations."""
+    if self.config.protocol == "conventional":
+      return [max(runs, key=lambda one: one[self.protocol.metric]) for runs in single]
+    if len(single[0]) == 1:
+      return [runs[0] for runs in single]
+    ways = _retrieval_full_protocols.combinations(len(single), len(single[0]))
+    return [_retrieval_full_protocols.average(single, way) for way in ways]
+
+  def cell(self, own: Job, dim: int) -> _retrieval_published.Cell | None:
+    """What the thesis has beside it."""
+    if not self.complete:
+      return None
+    return _retrieval_published.cell(
+      self.config.protocol, self.config.backbone, own.name, self.config.dataset, dim
+    )
+
+  def rows(self, own: Job, judged: Mapping[int, list[Any]], steps: list[int]) -> Any:
+    """Of the table."""
+    spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
+    made = []
+    for dim, values in judged.items():
+      made += _retrieval_full_protocols.rows(
+        own.title, dim, values, self.cell(own, dim), spread
+      )
+    printed = None
+    if self.complete and self.config.protocol == "fair":
+      table = _retrieval_published.TABLE_3_3.get(own.name, {})
+      printed = table.get(self.config.dataset)
+    made.append(
+      _report.row(own.title, "steps / 1000", [x / 1000 for x in steps], paper=printed)
+    )
+    return made
+
+
+def claims(judged: Mapping[str, Mapping[int, list[Any]]]) -> list[dict[str, Any]]:
+  """Of the table: each holds where it does for every pair that was trained."""
+
+  def value(name: str, dim: int) -> float:
+    return float(np.mean([one["MAP@R"] for one in judged[name][dim]]))
+
+  made = []
+  pairs = {
+    "retrieval-ccp-beats-baseline": ("+ccp", "with chance-constrained proxies"),
+    "retrieval-xbm": ("+xbm", "with a memory"),
+    "retrieval-gsp": ("+gsp", "with generalized sum pooling"),
+  }
+  for key, (part, words) in pairs.items():
+    both = [
+      (name, name.replace(part, ""))
+      for name in judged
+      if part in name and name.replace(part, "") in judged
+    ]
+    if both:
+      apart = [value(a, max(judged[a])) - value(b, max(judged[b])) for a, b in both]
+      text = f"MAP@R {words} > without, {', '.join(b for _, b in both)}"
+      made.append(
+        _report.claim(
+          key, text, apart, paper="DML, tables 3.1 and 5.1", every_seed=True
+        )
+      )
+  gains = [
+    value(name, max(own)) - value(name, min(own))
+    for name, own in judged.items()
+    if len(own) > 1
+  ]
+  if gains:
+    made.append(
+      _report.claim(
+        "retrieval-concatenation",
+        "MAP@R of all networks side by side > their mean",
+        gains,
+        paper="DML, tables 3.1 and 5.1",
+        every_seed=True,
+      )
+    )
+  return made
+
+
+def comparison_text(
+  comparison: Comparison, judged: Mapping[str, Mapping[int, list[Any]]]
+) -> str:
+  """P@1 / MAP@R in the layout of Table 3.1, the thesis's in brackets."""
+
+  def text(values: Sequence[float | None]) -> str:
+    return " / ".join("-" if x is None else f"{x:.2f}" for x in values)
+
+  title = _retrieval_published.TITLES[comparison.config.dataset]
+  dims = sorted({dim for own in judged.values() for dim in own}, reverse=True)
+  lines = [["", *(f"{title} {dim}" for dim in dims)]]
+  for own in comparison.jobs:
+    line = [own.title]
+    for dim in dims:
+      values = judged[own.name][dim]
+      ours = [float(np.mean([one[m] for one in values])) for m in ("P@1", "MAP@R")]
+      paper = comparison.cell(own, dim)
+      theirs = "" if paper is None else f" ({text(paper[:2])})"
+      line.append(text(ours) + theirs)
+    lines.append(line)
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  return "".join(
+    "  ".join(x.ljust(w) for x, w in zip(line, widths, strict=True)).rstrip() + "\n"
+    for line in lines
+  )
+
+
+def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]:
+  """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
+  start = time.perf_counter()
+  comparison = Comparison(config, output)
+  found = comparison.train()
+  judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
+  output.mkdir(parents=True, exist_ok=True)
+  (output / "comparison.txt").write_text(comparison_text(comparison, judged))
+  rows = []
+  for own in comparison.jobs:
+    steps = [one.steps for runs in found[own.name] for one in runs]
+    rows += comparison.rows(own, judged[own.name], steps)
+  return _report.result(
+    experiment="retrieval",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows,
+    claims=claims(judged),
+  )

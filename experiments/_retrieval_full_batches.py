@@ -1,0 +1,181 @@
+"""Batches of photographs for `retrieval`, decoded and cut ahead of the device.
+
+As pictures differ in size, a random box is cut out of the original and resized on the
+host. What is cut depends on the key and the step alone.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from PIL import Image
+
+from experiments import (
+  _retrieval_full_objective,
+  _retrieval_full_protocols,
+  _retrieval_full_sets,
+  _retrieval_network,
+)
+from experiments._retrieval_full_objective import Settings
+from experiments._retrieval_full_sets import Pictures
+from spherejax import data, training
+
+AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
+_ATTEMPTS = 10  # boxes that are drawn until one fits
+_PLANNED = 10_000  # steps whose images are drawn at once
+
+
+class Watched(NamedTuple):
+  """What is evaluated while a network trains, and afterwards."""
+
+  images: data.Images
+  queries: np.ndarray | None
+
+
+def _random_box(random: np.random.Generator, width: int, height: int):
+  """(left, top, right, bottom): the first box that fits, or the largest central one."""
+  shares = random.uniform(*AREA, _ATTEMPTS)
+  low, high = np.log(ASPECT)
+  ratios = np.exp(random.uniform(low, high, _ATTEMPTS))
+  place = random.uniform(size=2)
+  wide = np.sqrt(shares * ratios * width * height)
+  high = np.sqrt(shares / ratios * width * height)
+  fits = np.flatnonzero((wide <= width) & (high <= height))
+  if len(fits):
+    w, h = wide[fits[0]], high[fits[0]]
+  else:
+    w, h = min(width, height * ASPECT[1]), min(height, width / ASPECT[0])
+    place = np.full(2, 0.5)
+  left, top = place[0] * (width - w), place[1] * (height - h)
+  return left, top, left + w, top + h
+
+
+def random_crop(
+  image: np.ndarray, place: int, *, seeds: tuple[int, ...], first: int, size: int
+) -> np.ndarray:
+  """A random box of the image, resized, perhaps mirrored; drawn by its number."""
+  random = np.random.default_rng([*seeds, first + place])
+  box = _random_box(random, image.shape[1], image.shape[0])
+  single = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box)
+  pixels = np.asarray(single)
+  return pixels[:, ::-1] if random.uniform() < 0.5 else pixels
+
+
+def augmented(
+  pictures: Pictures, rows: np.ndarray, key: Array, size: int, first: int = 0
+) -> data.Images:
+  """Some of them, cut at random; row i is number first + i of what the key draws."""
+  seeds = tuple(int(x) for x in jax.random.key_data(key))
+  cut = functools.partial(random_crop, seeds=seeds, first=first, size=size)
+  return _retrieval_full_sets.shown(pictures.take(rows), cut)
+
+
+def _centred(
+  image: np.ndarray, place: int, *, architecture: _retrieval_network.Architecture
+) -> np.ndarray:
+  del place
+  return _retrieval_network.prepare(image, architecture)
+
+
+def watched(
+  settings: Settings, pictures: Pictures, queries: np.ndarray | None = None
+) -> Watched:
+  """Pictures as they are evaluated, held in memory where they fit."""
+  centred = functools.partial(_centred, architecture=settings.architecture)
+  images = _retrieval_full_sets.shown(pictures, centred)
+  if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
+    return Watched(images, queries)
+  parts = [batch["image"] for batch in _in_order(settings, images)]
+  pixels = np.concatenate(parts)[: len(images)]
+  return Watched(data.Images(pixels, images.labels, images.label_names), queries)
+
+
+def _in_order(settings: Settings, images: data.Images) -> Any:
+  """Every process looks at all images, so that all agree."""
+  plan = data.ordered_plan(
+    len(images), batch_size=min(settings.evaluation_batch, len(images))
+  )
+  return data.pipeline(
+    images,
+    plan,
+    process_index=0,
+    process_count=1,
+    workers=settings.workers if len(plan) > settings.workers else 0,
+    prefetch=settings.prefetch,
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("num_classes", "per_class"))
+def _plan(
+  key: Array, table: data.ClassTable, steps: Array, *, num_classes: int, per_class: int
+) -> Array:
+  """[steps, batch]. The table is traced: a small class repeats its images."""
+
+  def one(step: Array) -> Array:
+    return data.class_balanced_indices(
+      key, table, step, num_classes=num_classes, per_class=per_class
+    )
+
+  return jax.vmap(one)(steps)
+
+
+def batches(
+  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
+  """For `training.fit`: "image" and "label" from the first step asked for."""
+  plan_key, crop_key = jax.random.split(key)
+  draw = functools.partial(
+    _plan,
+    plan_key,
+    table,
+    num_classes=settings.batch // settings.per_class,
+    per_class=settings.per_class,
+  )
+
+  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for start in range(first, settings.steps, _PLANNED):
+      number = min(_PLANNED, settings.steps - start)
+      rows = np.asarray(draw(jnp.arange(number) + start)).reshape(-1)
+      images = augmented(
+        pictures, rows, crop_key, settings.image_size, start * settings.batch
+      )
+      plan = data.ordered_plan(len(rows), batch_size=settings.batch)
+      for read in data.pipeline(
+        images, plan, workers=settings.workers, prefetch=settings.prefetch
+      ):
+        yield {"image": read["image"], "label": read["label"]}
+
+  return begin
+
+
+@functools.cache
+def _embedding(
+  architecture: _retrieval_network.Architecture, bfloat16: bool, batch: int
+) -> Callable[[Any, Any], Any]:
+  def points(variables: Any, images: Array) -> Array:
+    found, _ = _retrieval_full_objective.forward(
+      architecture, variables, images, bfloat16=bfloat16
+    )
+    return found.embeddings.astype(jnp.float32)
+
+  return training.parallel_map(points, batch_size=batch)
+
+
+def embed(settings: Settings, variables: Any, images: data.Images) -> np.ndarray:
+  """[count, dim], raw, by the running statistics."""
+  apply = _embedding(
+    settings.architecture, settings.bfloat16, settings.evaluation_batch
+  )
+  parts = [apply(variables, batch["image"]) for batch in _in_order(settings, images)]
+  return np.concatenate(parts)[: len(images)]
+
+
+def score(settings: Settings, variables: Any, seen: Watched) -> dict[str, float]:
+  """P@1, P@R and MAP@R."""
+  points = embed(settings, variables, seen.images)
+  labels = np.asarray(seen.images.labels)
+  return _retrieval_full_protocols.measures(points, labels, seen.queries)

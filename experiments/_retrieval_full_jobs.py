@@ -1,0 +1,198 @@
+"""What a run of `retrieval` on photographs is asked for, and what it comes to."""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+from experiments import (
+  _poolings,
+  _retrieval_full_protocols,
+  _retrieval_losses,
+  _retrieval_published,
+)
+from experiments._retrieval_full_objective import Settings
+from experiments._retrieval_full_protocols import Protocol
+from experiments._retrieval_losses import Method
+
+ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
+_KINDS = ("proxy", "xbm", "ccp")
+
+
+@dataclasses.dataclass(frozen=True)
+class FullConfig:
+  """Settings of a comparison; 0 and "" stand for what the protocol has."""
+
+  dataset: Literal["cub", "cars", "inshop", "sop"] = "cub"
+  """What is learned: its hyperparameters and its split."""
+  folder: str = ""
+  """Pictures in a folder for each class, in the place of the prepared set; of inshop
+  the folder that holds list_eval_partition.txt."""
+  learned_classes: int = 0
+  """How many of the classes, the first ones, are learned; the others are sought."""
+  skip_unreadable: bool = False
+  """Leaves out pictures that cannot be read, instead of ending."""
+  methods: tuple[str, ...] = ("c2", "c2+ccp")
+  """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), for the
+  first four +proxy, +xbm or +ccp, and the name of a pooling: c1+xbm+gsp."""
+  protocol: Literal["fair", "fair534", "conventional", "ablation", "tuning"] = "fair"
+  """Of chapter 3, of section 5.3.4, and what is common elsewhere."""
+  folds: tuple[int, ...] = ()
+  """Models of the protocol that are trained, from 1; none: all."""
+  repeats: int = 0
+  """Trainings of each model."""
+  seed: int = 0
+  """Everything random follows from it."""
+  backbone: Literal["bn_inception", "resnet50", "inception_v3"] = "bn_inception"
+  """Network."""
+  weights: str = ""
+  """File of its ImageNet weights; none: it begins as it is drawn."""
+  width: int = 64
+  """Channels of its first convolution."""
+  pooling: str = ""
+  """Of methods that name none: gap, in the conventional protocol gap_gmp."""
+  dim: int = 0
+  """Of the embedding."""
+  image_size: int = 227
+  """Side of what the network sees."""
+  shorter_side: int = 256
+  """Of an image that is evaluated, before its centre is taken."""
+  bfloat16: bool = False
+  """The backbone computes in it."""
+  second_moment: float = 0.999
+  """Of Adam; the thesis prints 0.99."""
+  variant: Literal["S", "L"] = "L"
+  """Small or large memory, and proxies of chance-constrained problems."""
+  learning_rate: float = 0.0
+  """Of Adam."""
+  batch: int = 0
+  """Images of a step."""
+  steps: int = 500_000
+  """Of a training, at most."""
+  evaluate_every: int = 0
+  """Steps between two evaluations."""
+  patience: int = 0
+  """Evaluations without a better one after which a training stops."""
+  switch_patience: int = 3
+  """Evaluations without a better one after which a problem ends."""
+  restart: Literal["best", "last"] = "best"
+  """Weights with which a problem begins."""
+  weight: float = 2e-4
+  """Of the projection onto the weights of the problem before."""
+  in_batch: float = 0.1
+  """Weight of the batch against itself, beside the batch against proxies."""
+  proxies: int = 0
+  """Of each class."""
+  pool: int = 0
+  """Images of each class that new proxies are chosen among."""
+  memory: int = 0
+  """Embeddings in the cross-batch memory."""
+  memory_start: int = 1000
+  """Steps before it is filled."""
+  prototypes: int = 0
+  """Of generalized sum pooling."""
+  checkpoint_every: int = 500
+  """Steps."""
+  evaluation_batch: int = 256
+  """Images that are embedded at once."""
+  cache_gib: float = 8.0
+  """Evaluated images are decoded once where they need no more memory."""
+  workers: int = 0
+  """Processes that read pictures; 0: threads of this one."""
+  prefetch: int = 16
+  """Batches read ahead, each by a thread, by every worker."""
+
+
+class Job(NamedTuple):
+  """A row of the table."""
+
+  name: str
+  title: str
+  method: Method
+  settings: Settings
+
+
+def protocol_of(config: FullConfig) -> Protocol:
+  """The protocol with what the settings change."""
+  own = _retrieval_full_protocols.protocol(
+    config.protocol, config.dataset, config.backbone
+  )
+  fields = ("repeats", "batch", "evaluate_every", "patience", "dim", "learning_rate")
+  given = {name: getattr(config, name) for name in (*fields, "pooling")}
+  return own._replace(**{name: x for name, x in given.items() if x})
+
+
+def job(config: FullConfig, own: Protocol, name: str) -> Job:
+  """A method by its name; ValueError tells what is wrong with it."""
+  loss, *parts = name.lower().split("+")
+  if loss not in _retrieval_losses.TITLES:
+    raise ValueError(
+      f"a method begins with one of {', '.join(_retrieval_losses.TITLES)}, got {name!r}"
+    )
+  kinds = [part for part in parts if part in _KINDS]
+  poolings = [part for part in parts if part in _poolings.NAMES]
+  unknown = [part for part in parts if part not in (*_KINDS, *_poolings.NAMES)]
+  proxies_only = loss in _retrieval_losses.PROXY_LOSSES
+  if unknown or len(kinds) > 1 or len(poolings) > 1 or (kinds and proxies_only):
+    raise ValueError(
+      f"{name!r} must be a loss, for {', '.join(_retrieval_losses.PAIR_LOSSES)} one of"
+      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_poolings.NAMES)}"
+    )
+  method = _method(config, loss, kinds[0] if kinds else "plain")
+  pooling = poolings[0] if poolings else own.pooling
+  title = method.name + (f"+{_poolings.TITLES[poolings[0]]}" if poolings else "")
+  return Job(name.lower(), title, method, _settings(config, own, method, pooling))
+
+
+def _method(config: FullConfig, loss: str, kind: Any) -> Method:
+  published = _retrieval_published.NUMBERS[config.dataset]
+  numbers = dict(published.losses[loss])
+  if loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
+    numbers["temperature"] = 0.11
+  proxies = 1
+  if loss == "soft_triple":
+    proxies = config.proxies or published.centres[published.soft_triple]
+  elif kind in ("proxy", "ccp"):
+    proxies = config.proxies or published.proxies[config.variant]
+  return Method(
+    loss,
+    kind,
+    proxies,
+    config.pool or published.pool,
+    numbers=tuple(numbers.items()),
+  )
+
+
+def _settings(
+  config: FullConfig, own: Protocol, method: Method, pooling: str
+) -> Settings:
+  published = _retrieval_published.NUMBERS[config.dataset]
+  rate = own.learning_rate
+  newer = config.protocol in ("fair534", "tuning")
+  if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
+    rate = config.learning_rate or 5e-6
+  # A batch of the conventional protocol may have more images than there are classes.
+  single = method.own_proxies and config.protocol != "conventional"
+  shared = (
+    "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
+    "restart", "switch_patience", "weight", "in_batch", "memory_start", "bfloat16",
+    "checkpoint_every", "evaluation_batch", "cache_gib", "workers", "prefetch",
+  )  # fmt: skip
+  return Settings(
+    **{name: getattr(config, name) for name in shared},
+    weights="" if config.weights == "none" else config.weights,
+    frozen_norm=True,
+    channels=3,
+    pooling=pooling,
+    prototypes=config.prototypes or published.prototypes,
+    inverse_temperature=0.5 if method.own_proxies else 5.0,
+    zero_shot=ZERO_SHOT if pooling == "gsp" else 0.0,
+    dim=own.dim,
+    metric=own.metric,
+    evaluate_every=own.evaluate_every,
+    patience=own.patience,
+    batch=own.batch,
+    per_class=1 if single else 4,
+    learning_rate=rate,
+    weight_decay=own.weight_decay,
+    plateau=own.plateau,
+    memory=config.memory or 32 * published.memory[config.variant],
+  )

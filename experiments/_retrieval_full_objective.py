@@ -1,0 +1,212 @@
+"""Network, loss and optimiser of `retrieval` on photographs."""
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from experiments import _retrieval_losses, _retrieval_network
+from experiments._retrieval_losses import Method
+from spherejax import losses, models, training
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(_retrieval_network.Architecture):
+  """Numbers of one training."""
+
+  metric: str = "MAP@R"
+  steps: int = 500_000
+  """At most."""
+  evaluate_every: int = 25
+  patience: int = 60
+  batch: int = 32
+  per_class: int = 4
+  learning_rate: float = 1e-5
+  proxy_rate: float = 100.0
+  """Learning rate of proxies over that of the network, for losses with proxies only."""
+  second_moment: float = 0.999
+  """Of Adam."""
+  weight_decay: float = 1e-4
+  plateau: bool = False
+  weight: float = 2e-4
+  """Of the projection onto the weights of the problem before."""
+  restart: Literal["best", "last"] = "best"
+  switch_patience: int = 3
+  in_batch: float = 0.1
+  memory: int = 0
+  """Embeddings in the memory."""
+  memory_start: int = 1000
+  zero_shot: float = 0.0
+  """Share of zero-shot prediction in the loss, for a pooling with attributes."""
+  bfloat16: bool = False
+  checkpoint_every: int = 500
+  evaluation_batch: int = 256
+  cache_gib: float = 8.0
+  """Evaluated images are decoded once where they need no more."""
+  workers: int = 0
+  prefetch: int = 16
+
+  @property
+  def memory_full(self) -> int:
+    """The first step whose memory was filled after its start."""
+    return self.memory_start + -(-self.memory // self.batch)
+
+
+def _halved(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+  """The backbone sees bfloat16; it computes in the dtype of its images."""
+  if context.module.name == "backbone" and context.method_name == "__call__":
+    args = tuple(x.astype(jnp.bfloat16) for x in args)
+  return call(*args, **kwargs)
+
+
+def forward(
+  architecture: _retrieval_network.Architecture,
+  variables: Any,
+  images: Array,
+  *,
+  bfloat16: bool,
+  train: bool = False,
+  axis_name: str | None = None,
+) -> tuple[models.HeadResult, Any]:
+  """What the network makes of images, and its statistics after them."""
+  network = _retrieval_network.Network(architecture, axis_name)
+  halved = nn.intercept_methods(_halved)
+  with halved if bfloat16 else contextlib.nullcontext():
+    found, moved = network.apply(
+      variables, images, train=train, mutable=["batch_stats"]
+    )
+  return found, moved.get("batch_stats", {})
+
+
+def variables(params: Any, stats: Any) -> Any:
+  """Of the network."""
+  return {"params": params} | ({"batch_stats": stats} if stats else {})
+
+
+def objective(
+  params: Any,
+  batch_stats: Any,
+  batch: Mapping[str, Array],
+  *,
+  key: Array,
+  axis_name: str | None,
+  settings: Settings,
+  method: Method,
+  classes: int,
+) -> training.Outcome:
+  """The loss of a batch, zero-shot prediction mixed in, and the memory after it."""
+  del key  # pictures are cut on the host
+  labels = batch["label"]
+  found, network_stats = forward(
+    settings.architecture,
+    variables(params["network"], batch_stats.get("network", {})),
+    batch["image"],
+    bfloat16=settings.bfloat16,
+    train=True,
+    axis_name=axis_name,
+  )
+  x = found.embeddings.astype(jnp.float32)
+  stats = {"network": network_stats} if network_stats else {}
+  mean = functools.partial(training.global_mean, axis_name=axis_name)
+  memory, slots = losses.memory_init(1, settings.dim), None
+  remembers = jnp.zeros((), bool)
+  if method.kind == "xbm":
+    old = batch_stats["loss"]
+    memory, slots = losses.memory_update(old["memory"], x, labels, axis_name=axis_name)
+    remembers = old["taken"] >= settings.memory_full
+    stats["loss"] = {"memory": memory, "taken": old["taken"] + 1}
+  own, own_labels, average = x, labels, mean
+  if method.own_proxies:  # each device has the loss of all rows
+    own, own_labels = training.gather((x, labels), axis_name)
+    average = jnp.mean
+  value = _retrieval_losses.value(
+    method,
+    own,
+    own_labels,
+    params["loss"],
+    references(settings, method, params, classes),
+    losses.memory_references(memory, slots=slots),
+    in_batch=settings.in_batch,
+    remembers=remembers,
+    axis_name=axis_name,
+    average=average,
+  )
+  if settings.zero_shot:
+    module = models.ZeroShotPrediction(classes, settings.dim, axis_name=axis_name)
+    unseen: Any = module.apply(
+      {"params": params["loss"]["zero_shot"]}, found.attributes, labels
+    )
+    share = settings.zero_shot
+    value = (1 - share) * value + share * mean(unseen.astype(jnp.float32))
+  return training.Outcome(value, stats)
+
+
+def references(
+  settings: Settings, method: Method, params: Any, classes: int
+) -> losses.References | None:
+  """Proxies as what a pair loss compares the batch with."""
+  if not method.refers_to_proxies:
+    return None
+  rows = params["loss"]["proxies"].reshape(-1, settings.dim)
+  labels = jnp.repeat(jnp.arange(classes), method.proxies)
+  return losses.References(rows, labels, jnp.ones(len(labels), bool), None)
+
+
+class _Taken(NamedTuple):
+  taken: Array  # steps
+
+
+def _head_first(steps: int) -> optax.GradientTransformation:
+  """The backbone stays where it is for the first steps."""
+
+  def init(params: Any) -> _Taken:
+    del params
+    return _Taken(jnp.int32(0))
+
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
+    del params
+    learns = state.taken >= steps
+    backbone = jax.tree.map(lambda u: u * learns, updates["network"]["backbone"])
+    network = {**updates["network"], "backbone": backbone}
+    return {**updates, "network": network}, _Taken(state.taken + 1)
+
+  return optax.GradientTransformation(init, update)
+
+
+def _decayed(params: Any) -> Any:
+  """The network's parameters without those of its norms."""
+
+  def is_weight(path: Any, _: Array) -> bool:
+    name = jax.tree_util.keystr(path, simple=True, separator="/")
+    return name.startswith("network") and "norm" not in name.lower()
+
+  return jax.tree_util.tree_map_with_path(is_weight, params)
+
+
+def optimizer(
+  settings: Settings, method: Method, stats: Any
+) -> optax.GradientTransformation:
+  """Projection, weight decay, clipping, Adam: the order of the released code."""
+  adam = functools.partial(optax.adam, b2=settings.second_moment)
+  rate = settings.learning_rate
+  groups = {"network": adam(rate)}
+  if method.learns_proxies:
+    fast = rate * (settings.proxy_rate if method.own_proxies else 1)
+    groups["loss/proxies"] = adam(fast)
+  if settings.zero_shot:
+    groups["loss/zero_shot"] = adam(rate)
+  parts = [training.ccp_projection(stats)] if method.kind == "ccp" else []
+  parts += [
+    optax.add_decayed_weights(settings.weight_decay, mask=_decayed),
+    training.optimizer(groups, max_norm=10.0, max_value=10.0),
+  ]
+  if method.own_proxies:
+    parts.append(_head_first(settings.evaluate_every))
+  return optax.chain(*parts)

@@ -1,0 +1,302 @@
+"""One training of `retrieval` on photographs, through `training.fit` on all devices.
+
+All that moves between steps, chance-constrained problems and the memory of earlier
+batches among it, lies in the train state, so a run that was killed goes on inside of
+its problem with the same bits.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from optax import contrib
+
+from experiments import (
+  _retrieval_full_batches,
+  _retrieval_full_objective,
+  _retrieval_losses,
+  _retrieval_network,
+)
+from experiments._retrieval_full_batches import Watched
+from experiments._retrieval_full_objective import Settings
+from experiments._retrieval_full_sets import Pictures
+from experiments._retrieval_losses import Method
+from spherejax import data, losses, models, prototypes, training
+
+POOLED = 1024  # images whose averages the prototypes of a pooling are chosen among
+_MARGIN = 1e-5  # by which an evaluation must be better
+
+
+class Trained(NamedTuple):
+  """A network with the best weights."""
+
+  variables: Any
+  steps: int
+  """In all."""
+  evaluations: list[dict[str, Any]]
+  best: dict[str, Any]
+  """One of them."""
+
+
+class Run:
+  """What one training knows beside its state."""
+
+  def __init__(self, settings: Settings, method: Method, pictures: Pictures):
+    self.settings, self.method, self.pictures = settings, method, pictures
+    self.table = data.class_table(
+      pictures.labels, per_class=1, label_names=pictures.names
+    )
+    self.classes = len(pictures.names)
+
+  def pool(self, variables: Any, key: Array) -> Array:
+    """Embeddings [classes, pool, dim] of some training images of each class."""
+    row_key, crop_key = jax.random.split(key)
+    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
+    points = self.embed(variables, np.asarray(rows).reshape(-1), crop_key)
+    return jnp.asarray(points).reshape(*rows.shape, -1)
+
+  def embed(self, variables: Any, rows: np.ndarray, key: Array) -> np.ndarray:
+    """Raw, of training images that are cut at random, in inference mode."""
+    images = _retrieval_full_batches.augmented(
+      self.pictures, rows, key, self.settings.image_size
+    )
+    return _retrieval_full_batches.embed(self.settings, variables, images)
+
+  def first_proxies(self, variables: Any, key: Array) -> Array:
+    """Those that cover a pool better than random ones do."""
+    random_key, pool_key = jax.random.split(key)
+    random = self.pool(variables, random_key)[:, : self.method.proxies]
+    return _renewed(self.pool(variables, pool_key), random)
+
+  def renew(self, state: training.TrainState) -> Any:
+    """The loss's parameters in a new problem."""
+    seen = training.ccp_state(state)
+    best = _retrieval_full_objective.variables(
+      seen.best_params["network"], seen.best_stats
+    )
+    key = jax.random.fold_in(state.key, state.step)
+    new = _renewed(self.pool(best, key), state.params["loss"]["proxies"])
+    return {**state.params["loss"], "proxies": new}
+
+  def with_prototypes(self, variables: Any, key: Array) -> Any:
+    """Those of a pooling, chosen among averages of some training images."""
+    recipe = _retrieval_network.recipe(self.settings)
+    if not recipe.prototypes:
+      return variables
+    row_key, crop_key = jax.random.split(key)
+    order = jax.random.permutation(row_key, len(self.pictures))
+    averaging = dataclasses.replace(self.settings, mass=1.0)
+    images = _retrieval_full_batches.augmented(
+      self.pictures, np.asarray(order)[:POOLED], crop_key, self.settings.image_size
+    )
+    points = recipe.averages(
+      jnp.asarray(_retrieval_full_batches.embed(averaging, variables, images))
+    )
+    params = models.replace_prototypes(
+      variables["params"], points, path=recipe.prototypes
+    )
+    return {**variables, "params": params}
+
+  def start(
+    self, key: Array, fresh: bool
+  ) -> tuple[training.TrainState, optax.GradientTransformation]:
+    """Before the first step; only its shapes are right unless it is fresh."""
+    settings, method = self.settings, self.method
+    keys = jax.random.split(key, 5)
+    network_key, loss_key, pool_key, label_key, step_key = keys
+    variables = _retrieval_network.initial_variables(network_key, settings.architecture)
+    pool_key, prototype_key = jax.random.split(pool_key)
+    if fresh:
+      variables = self.with_prototypes(variables, prototype_key)
+    params: dict[str, Any] = {}
+    if method.own_proxies:
+      params = _retrieval_losses.initial(method, loss_key, self.classes, settings.dim)
+    elif method.learns_proxies:
+      params["proxies"] = (
+        self.first_proxies(variables, pool_key)
+        if fresh
+        else jnp.zeros((self.classes, method.proxies, settings.dim))
+      )
+    if settings.zero_shot:
+      module = models.ZeroShotPrediction(self.classes, settings.dim)
+      even = jnp.full((2, settings.prototypes), 1 / settings.prototypes)
+      drawn = jax.jit(module.init)(label_key, even, jnp.arange(2))
+      params["zero_shot"] = drawn["params"]
+    stats = {}
+    if method.kind == "xbm":
+      memory = losses.memory_init(settings.memory, settings.dim)
+      stats = {"batch_stats": {"memory": memory, "taken": jnp.int32(0)}}
+    chain = _retrieval_full_objective.optimizer(
+      settings, method, variables.get("batch_stats", {})
+    )
+    state = training.create_state(
+      step_key, chain, variables, {"params": params, **stats}
+    )
+    return state, chain
+
+
+@jax.jit
+def _renewed(pools: Array, old: Array) -> Array:
+  return prototypes.renew_proxies(pools, old)
+
+
+class Journal(NamedTuple):
+  """Where evaluations are written as they come, a line of JSON each."""
+
+  path: pathlib.Path
+  who: dict[str, Any]
+  """The training's name among those of the file."""
+
+  def forget(self, after: int) -> None:
+    """Drops the training's own lines of steps that are taken again."""
+    if not self.path.is_file():
+      return
+    lines = [json.loads(line) for line in self.path.read_text().splitlines()]
+    kept = [
+      line
+      for line in lines
+      if line["step"] <= after or any(line[k] != v for k, v in self.who.items())
+    ]
+    text = "".join(f"{json.dumps(line)}\n" for line in kept)
+    temporary = self.path.with_suffix(".partial")
+    temporary.write_text(text)
+    temporary.replace(self.path)
+
+  def add(self, figures: Mapping[str, Any]) -> None:
+    if jax.process_index() == 0:
+      self.path.parent.mkdir(parents=True, exist_ok=True)
+      with self.path.open("a") as file:
+        file.write(json.dumps({**self.who, **figures}) + "\n")
+
+
+def check(settings: Settings, method: Method, pictures: Pictures) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later."""
+  drawn = settings.batch // settings.per_class
+  if settings.batch % settings.per_class or drawn < 2:
+    raise ValueError(
+      f"batch must be several classes of {settings.per_class} images, got"
+      f" {settings.batch}"
+    )
+  if drawn > len(pictures.names):
+    raise ValueError(
+      f"a batch of {settings.batch} has {drawn} classes, but only"
+      f" {len(pictures.names)} are learned"
+    )
+  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
+    raise ValueError(
+      f"{method.name} needs at least one proxy and a pool of one image, got"
+      f" {method.proxies} and {method.pool}"
+    )
+  # The published memory of SOP is slightly larger than three quarters of its images.
+  if method.kind == "xbm" and settings.memory > 1.25 * len(pictures):
+    raise ValueError(
+      f"a memory of {settings.memory} embeddings is larger than the"
+      f" {len(pictures)} images that are learned"
+    )
+  if method.kind == "xbm" and settings.memory < settings.batch:
+    raise ValueError(
+      f"a memory must hold the {settings.batch} images of a batch, got"
+      f" {settings.memory}"
+    )
+
+
+def monitor(settings: Settings) -> training.Monitor:
+  """Which evaluation is the best, and the learning rate where there is none."""
+  plateau = None
+  if settings.plateau:
+    plateau = contrib.reduce_on_plateau(
+      0.5,
+      patience=4,
+      rtol=0,
+      # Figures are percent.
+      atol=0.1,
+      cooldown=2,
+      min_scale=min(1e-6 / settings.learning_rate, 1.0),
+    )
+  return training.Monitor(
+    settings.metric,
+    margin=100 * _MARGIN,
+    patience=settings.patience,
+    plateau=plateau,
+  )
+
+
+def train(
+  settings: Settings,
+  method: Method,
+  pictures: Pictures,
+  seen: Watched,
+  key: Array,
+  folder: pathlib.Path,
+  journal: Journal,
+) -> Trained:
+  """A network, from its newest checkpoint if there is one."""
+  run = Run(settings, method, pictures)
+  data_key, start_key = jax.random.split(key)
+  with training.Checkpoints(folder) as kept:
+    latest = kept.latest_step()
+    state, chain = run.start(start_key, fresh=latest is None)
+    if jax.process_index() == 0:
+      journal.forget(latest or 0)
+
+    def evaluate(state: training.TrainState) -> dict[str, float]:
+      found = _retrieval_full_batches.score(settings, state.variables(), seen)
+      problem = 0
+      if method.kind == "ccp":
+        problem = int(training.ccp_state(state).problem)
+      journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
+      return {**found, "problem": problem}
+
+    respond = None
+    if method.kind == "ccp":
+      respond = training.ccp_response(
+        run.renew,
+        metric=settings.metric,
+        weight=settings.weight,
+        patience=settings.switch_patience,
+        margin=100 * _MARGIN,
+        restart=settings.restart,
+      )
+    result = training.fit(
+      state,
+      training.make_step(
+        functools.partial(
+          _retrieval_full_objective.objective,
+          settings=settings,
+          method=method,
+          classes=run.classes,
+        ),
+        chain,
+      ),
+      _retrieval_full_batches.batches(settings, pictures, run.table, data_key),
+      steps=settings.steps,
+      evaluate=evaluate,
+      evaluate_every=settings.evaluate_every,
+      monitor=monitor(settings),
+      respond=respond,
+      checkpoints=kept,
+      checkpoint_every=settings.checkpoint_every,
+      report_every=settings.evaluate_every,
+    )
+  step = int(result.best.step)
+  rows = {row["step"]: row for row in result.evaluations}
+  return Trained(
+    result.best.variables(),
+    int(result.state.step),
+    result.evaluations,
+    rows.get(step, result.evaluations[-1]),
+  )
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+  """For JSON, which knows no NaN."""
+  return {name: x if math.isfinite(x) else None for name, x in figures.items()}

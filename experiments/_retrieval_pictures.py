@@ -1,0 +1,66 @@
+"""Pictures of `retrieval`: what is found, and how the trainings went."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments._retrieval_sets import Study
+from experiments._retrieval_tables import FOLDS, Found, Name, score
+from spherejax import metrics, plotting
+
+QUERIES = 8
+SHOWN = 6  # nearest images of each
+
+
+def draw(
+  found: Found, studies: Mapping[str, Study], config: Any, output: pathlib.Path
+) -> list[str]:
+  """Writes all pictures; their names."""
+  groups: dict[str, dict[str, np.ndarray]] = {}
+  for name, one in found.items():
+    if name.group != FOLDS:
+      groups.setdefault(name.group, {})[name.title] = score(one)
+  drawn: dict[str, Any] = {
+    f"bars-{group}": plotting.bars_with_intervals({group: bars}, ylabel="MAP@R")
+    for group, bars in groups.items()
+  }
+  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+  for group in groups:
+    drawn[f"curves-{group}"] = plotting.training_curves(
+      {
+        name.title: one.curves["score"][0]
+        for name, one in found.items()
+        if name.group == group
+      },
+      steps=steps,
+      ylabel="MAP@R, validation",
+    )
+    best = max(
+      (name for name in found if name.group == group), key=lambda n: score(found[n])[0]
+    )
+    if studies[group].images.dtype == np.uint8:
+      drawn[f"sheet-{group}"] = sheet(found, best, studies[group])
+  return [
+    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
+  ]
+
+
+def sheet(found: Found, name: Name, study: Study) -> Any:
+  """Some test images of as many classes and the nearest others, by the first seed."""
+  points = found[name].points[0, 0]
+  classes = np.unique(study.test_labels)
+  chosen = classes[np.linspace(0, len(classes) - 1, QUERIES).astype(int)]
+  queries = np.array([np.flatnonzero(study.test_labels == c)[0] for c in chosen])
+  points = jnp.asarray(points)
+  nearest = metrics.nearest(points[queries], points, k=SHOWN, exclude=queries)
+  found_labels = study.test_labels[np.asarray(nearest)]
+  return plotting.retrieval_sheet(
+    study.test,
+    queries,
+    nearest,
+    found_labels == study.test_labels[queries][:, None],
+    title=name.title,
+  )

@@ -1,0 +1,156 @@
+"""Trainings of `retrieval` and `ccp_proxies`: all seeds at once, kept, tested."""
+
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments import _finished, _retrieval_network
+from experiments._retrieval_losses import Method
+from experiments._retrieval_sets import Study
+from experiments._retrieval_training import (
+  Data,
+  Run,
+  Settings,
+  State,
+  network_variables,
+)
+from spherejax import distances, metrics, training
+
+MEASURES = ("precision", "r_precision", "map_at_r")
+
+
+class Trained(NamedTuple):
+  """Figures of all runs of a method, [cells, seeds, ...] each."""
+
+  curves: dict[str, np.ndarray]  # [cells, seeds, evaluations], NaN once it stopped
+  best: np.ndarray  # evaluation, from 0
+  test: dict[str, np.ndarray]  # [cells, seeds]
+  points: np.ndarray  # [cells, seeds, test images, dim], of the best networks
+  proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
+  first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
+
+
+def _score(state: State, key: Array, hyper: Any) -> Array:
+  del key, hyper
+  return state.score
+
+
+def train(
+  settings: Settings,
+  method: Method,
+  study: Study,
+  cells: Mapping[str, Sequence[float]],
+  folder: pathlib.Path,
+) -> Trained:
+  """All cells ("weight" of the projection, "fold") and seeds at once.
+
+  What was trained under `folder` with the same settings is read from there.
+  """
+  record = {"made with": _finished.digest((settings, method, dict(cells), study.name))}
+  path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
+  done = _finished.restore(path, record)
+  if done is None:
+    run = Run(settings, method, study)
+    given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
+      result = training.sweep(
+        jax.random.key(settings.seed),
+        jax.tree_util.Partial(run.init, given),
+        jax.tree_util.Partial(run.period, given),
+        _score,
+        cells,
+        seeds=range(settings.seed, settings.seed + settings.seeds),
+        steps=settings.steps // settings.evaluate_every,
+        evaluate_every=1,
+        patience=settings.patience,
+        checkpoints=kept,
+        progress=False,
+      )
+    _keep_model(settings, result, folder / f"model-{method.name}")
+    points = _embedded(run, result.best_state, given.test)
+    arrays = {f"curve {name}": x for name, x in result.curves.items()}
+    arrays |= _tested(points, study.test_labels)
+    proxies = result.best_state.params["loss"].get("proxies", np.zeros((1, 1)))
+    arrays |= {"best": result.best_step - 1, "points": points, "proxies": proxies}
+    arrays["first_spread"] = result.state.first_spread
+    done = _finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
+    _finished.keep(path, record, done)
+  curves = {
+    name.removeprefix("curve "): x
+    for name, x in done.arrays.items()
+    if name.startswith("curve ")
+  }
+  return Trained(
+    curves,
+    done.arrays["best"],
+    {name: done.arrays[name] for name in MEASURES},
+    done.arrays["points"],
+    done.arrays["proxies"],
+    done.arrays["first_spread"],
+  )
+
+
+def _keep_model(
+  settings: Settings, result: training.SweepResult, folder: pathlib.Path
+) -> None:
+  """The first cell's and seed's best network, for `embed`."""
+  state = jax.tree.map(lambda x: x[0, 0], result.best_state)
+  model = _retrieval_network.Model(settings.architecture, network_variables(state))
+  shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+  step = int(result.best_step[0, 0]) * settings.evaluate_every
+  _retrieval_network.keep(folder, model, step)
+
+
+def _embedded(run: Run, states: State, images: Array) -> np.ndarray:
+  """[cells, seeds, images, dim] in the unit ball, one run after another."""
+
+  @jax.jit
+  def points(states: State, images: Array) -> Array:
+    def one(state: State) -> Array:
+      return distances.unit_ball(run.apply(network_variables(state), images))
+
+    return jax.lax.map(lambda row: jax.lax.map(one, row), states)
+
+  return np.asarray(points(states, images))
+
+
+def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+  """Each measure [cells, seeds]."""
+  found = [[measures(own, labels) for own in row] for row in points]
+  return {
+    name: np.array([[one[name] for one in row] for row in found]) for name in MEASURES
+  }
+
+
+def measures(points: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+  """P@1, P@R and MAP@R of every image as query among the others."""
+  found = metrics.retrieval(jnp.asarray(points), labels)
+  values = (found.precision_at_1, found.r_precision, found.map_at_r)
+  return {
+    name: float(metrics.mean_where(each, found.counted))
+    for name, each in zip(MEASURES, values, strict=True)
+  }
+
+
+def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
+  """Each measure [seeds] of the networks as they are drawn."""
+  run = Run(settings, Method("c2"), study)
+  given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  # The keys of a sweep, so these are the networks that were trained.
+  seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
+  begin = jax.random.key(settings.seed)
+
+  def start(seed: Array) -> State:
+    key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
+    return run.init(given, key, hyper)
+
+  states = jax.jit(jax.vmap(start))(seeds)
+  points = _embedded(run, jax.tree.map(lambda x: x[None], states), given.test)
+  return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

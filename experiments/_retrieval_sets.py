@@ -1,0 +1,146 @@
+"""Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from experiments import _class_sets
+from spherejax import data
+
+
+class Study(NamedTuple):
+  """Images, and which of them train, validate and test.
+
+  Every fold has the same numbers of images, so its labels are those of all.
+  """
+
+  name: str
+  images: np.ndarray
+  """[count, height, width, channels], uint8 or floats."""
+  train: np.ndarray
+  """[folds, rows]."""
+  held: np.ndarray
+  """[folds, rows]."""
+  train_labels: np.ndarray
+  held_labels: np.ndarray
+  test: np.ndarray
+  """Images, as above."""
+  test_labels: np.ndarray
+  watched: bool = False
+  """Whether covers are measured after every evaluation."""
+
+
+def folds(classes: int, number: int) -> list[np.ndarray]:
+  """Validation classes of each fold: contiguous, the last ones first."""
+  ends = np.linspace(0, classes, number + 1).astype(int)
+  return [np.arange(ends[f], ends[f + 1]) for f in reversed(range(number))]
+
+
+def _resized(images: data.Images, size: int) -> np.ndarray:
+  found = [
+    np.asarray(Image.fromarray(x[..., 0]).resize((size, size), Image.Resampling.BOX))
+    for x in images.images
+  ]
+  return np.stack(found)[..., None]
+
+
+def _rows(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of some classes, class by class, and their labels counted from 0."""
+  rows = [np.flatnonzero(labels == c) for c in classes]
+  new = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+  return np.concatenate(rows), new.astype(np.int32)
+
+
+def omniglot(size: int, number: int = 1) -> Study:
+  """Characters: 266 to learn, of which 66 validate, 200 of other alphabets to find.
+
+  With several folds 264, of which each fold has another share to validate.
+  """
+  learned = _class_sets.read("omniglot", "train")
+  labels = np.asarray(learned.labels)
+  last = 266 if number == 1 else 264
+  learned = learned[np.flatnonzero(labels < last)]
+  labels = np.asarray(learned.labels)
+  sought = _class_sets.read("omniglot", "test")
+  names = np.unique(sought.labels)[:200]
+  sought = sought[np.flatnonzero(np.isin(sought.labels, names))]
+  parts = [np.arange(200, 266)] if number == 1 else folds(last, number)
+  train = [_rows(labels, np.setdiff1d(np.arange(last), held)) for held in parts]
+  held = [_rows(labels, part) for part in parts]
+  return Study(
+    f"omniglot-{size}-{number}",
+    255 - _resized(learned, size),
+    np.stack([rows for rows, _ in train]),
+    np.stack([rows for rows, _ in held]),
+    train[0][1],
+    held[0][1],
+    255 - _resized(sought, size),
+    np.unique(sought.labels, return_inverse=True)[1].astype(np.int32),
+  )
+
+
+def _padded(image: np.ndarray, size: int) -> np.ndarray:
+  """The longer side becomes `size`, the rest white."""
+  single = Image.fromarray(image[..., 0])
+  pad = ImageOps.pad(single, (size, size), Image.Resampling.BOX, color=255)
+  return 255 - np.asarray(pad)[..., None]
+
+
+def plankton(size: int) -> Study:
+  """Classes of at least 30 images, at most 60 of each: one half learned, one sought."""
+  images = _class_sets.read("ndsb_plankton", "train+test")
+  labels = np.asarray(images.labels)
+  counts = np.bincount(labels)
+  classes = np.flatnonzero(counts >= 30)
+  half = len(classes) // 2
+  first = [np.flatnonzero(labels == c)[:60] for c in classes]
+  fitted = data.map_images(
+    images[np.concatenate(first)], functools.partial(_padded, size=size)
+  )
+  pixels, own = np.stack(list(fitted.images)), np.asarray(fitted.labels)
+  validation = classes[half - half // 4 : half]
+  train, train_labels = _rows(own, np.setdiff1d(classes[:half], validation))
+  held, held_labels = _rows(own, validation)
+  test, test_labels = _rows(own, classes[half:])
+  return Study(
+    f"plankton-{size}", pixels, train[None], held[None], train_labels, held_labels,
+    pixels[test], test_labels,
+  )  # fmt: skip
+
+
+def mnist(size: int, train: int, held: int) -> Study:
+  """Digits: of each the first images train and the next validate; all are sought."""
+  learned = _class_sets.read("mnist", "train")
+  labels = np.asarray(learned.labels)
+  by_digit = [np.flatnonzero(labels == c)[: train + held] for c in range(10)]
+  rows = np.concatenate(by_digit)
+  sought = _class_sets.read("mnist", "test")
+  place = np.arange(len(rows)).reshape(10, train + held)
+  return Study(
+    f"mnist-{size}-{train}-{held}",
+    _resized(learned[rows], size),
+    place[:, :train].reshape(1, -1),
+    place[:, train:].reshape(1, -1),
+    np.repeat(np.arange(10), train).astype(np.int32),
+    np.repeat(np.arange(10), held).astype(np.int32),
+    _resized(sought, size),
+    np.asarray(sought.labels, np.int32),
+    watched=True,
+  )
+
+
+def gaussians(seed: int) -> Study:
+  """Twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
+  random = np.random.default_rng(seed)
+  centres = random.normal(size=(20, 1, 16))
+  points = centres + 0.7 * random.normal(size=(20, 10, 16))
+  images = points.reshape(200, 4, 4, 1).astype(np.float32)
+  rows = np.arange(200).reshape(20, 10)
+  parts = rows[:7], rows[7:10], rows[10:]
+  labels = [np.repeat(np.arange(len(p)), 10).astype(np.int32) for p in parts]
+  return Study(
+    f"gaussians-{seed}", images, parts[0].reshape(1, -1), parts[1].reshape(1, -1),
+    labels[0], labels[1], images[parts[2].ravel()], labels[2], watched=True,
+  )  # fmt: skip

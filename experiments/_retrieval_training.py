@@ -1,0 +1,370 @@
+"""One training of `retrieval` and `ccp_proxies` on images in memory, for vmap."""
+
+import dataclasses
+import functools
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from experiments import _retrieval_losses, _retrieval_network
+from experiments._retrieval_losses import Method
+from experiments._retrieval_sets import Study
+from spherejax import data, distances, losses, metrics, prototypes, training
+
+_COVERED = 2000  # training images whose cover is measured, at most
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(_retrieval_network.Architecture):
+  """Training; the same for all that are compared."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, shifts of the images."""
+  seeds: int = 3
+  """Trainings of each kind."""
+  steps: int = 600
+  """Of a training, at most."""
+  evaluate_every: int = 25
+  """Steps between two evaluations."""
+  patience: int = 10
+  """Evaluations without a better one after which a training stops."""
+  batch: int = 32
+  """Images of a step."""
+  per_class: int = 4
+  """Images of each class in it; 1 for losses with proxies only."""
+  shift: int = 2
+  """Pixels by which training images are moved, at most."""
+  learning_rate: float = 1e-3
+  """Of Adam."""
+  proxy_rate: float = 100.0
+  """Learning rate of proxies over that of the network, for losses with proxies only."""
+  weight_decay: float = 1e-4
+  """In the gradient, of the network without its norms."""
+  restart: Literal["best", "last"] = "best"
+  """Weights with which a problem begins."""
+  switch_patience: int = 3
+  """Evaluations without a better one after which a problem ends."""
+  in_batch: float = 0.1
+  """Weight of the batch against itself, beside the batch against proxies."""
+  memory_start: int = 100
+  """Steps before cross-batch memory is filled."""
+
+
+class State(NamedTuple):
+  """One run."""
+
+  params: Any
+  stats: Any
+  opt_state: Any
+  rows: Array  # [classes, proxies], images that the proxies are or were of
+  memory: losses.Memory
+  taken: Array  # steps
+  score: Array  # of the last evaluation
+  first_spread: Array  # of the proxies, before the first step
+
+
+class Data(NamedTuple):
+  """What lies on the device."""
+
+  images: Array
+  train: Array  # [folds, rows]
+  held: Array  # [folds, rows]
+  test: Array  # images
+
+
+def _optimizer(settings: Settings, method: Method, stats: Any, weight: Any):
+  """Projection, weight decay, clipping, Adam: the order of the released code."""
+
+  def decayed(params: Any) -> Any:
+    def is_weight(path: Any, _: Array) -> bool:
+      name = jax.tree_util.keystr(path, simple=True, separator="/")
+      return name.startswith("network") and "Norm" not in name and "norm" not in name
+
+    return jax.tree_util.tree_map_with_path(is_weight, params)
+
+  rate = settings.learning_rate
+  proxy_rate = rate * (settings.proxy_rate if method.own_proxies else 1)
+  groups = {"network": optax.adam(rate)}
+  if method.learns_proxies:
+    groups["loss"] = optax.adam(proxy_rate)
+  return optax.chain(
+    training.ccp_projection(stats, first_weight=weight),
+    optax.add_decayed_weights(settings.weight_decay, mask=decayed),
+    training.optimizer(groups, max_norm=10.0, max_value=10.0),
+  )
+
+
+class Run:
+  """The pure functions of one kind of training; `fold` and `weight` are traced."""
+
+  def __init__(self, settings: Settings, method: Method, study: Study):
+    self.settings, self.method, self.study = settings, method, study
+    self.network = _retrieval_network.Network(settings)
+    # As many images of a class in every fold, so labels and tables are the same.
+    self.table = data.class_table(study.train_labels, per_class=1)
+    self.classes = len(self.table.counts)
+
+  def apply(self, variables: Any, images: Array) -> Array:
+    """Raw embeddings by the running statistics, in blocks."""
+    model = _retrieval_network.Model(self.settings, variables)
+    return jax.lax.map(lambda x: model.embed(x[None])[0], images, batch_size=256)
+
+  def shown(self, key: Array, images: Array) -> Array:
+    """Training images, moved a little."""
+    if not self.settings.shift:
+      return images
+    return data.random_crop(key, images, padding=self.settings.shift)
+
+  def pool(self, variables: Any, given: Data, key: Array, hyper: Any):
+    """Embeddings [classes, pool, dim] of some images of each class, and their rows."""
+    row_key, shift_key = jax.random.split(key)
+    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
+    chosen = given.images[given.train[hyper["fold"].astype(int)][rows.reshape(-1)]]
+    points = self.apply(variables, self.shown(shift_key, chosen))
+    return points.reshape(*rows.shape, -1), rows
+
+  def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
+    """The pool's points that are the new proxies, and their rows."""
+    number = self.method.proxies
+
+    def of_class(own: Array, before: Array) -> Array:
+      return prototypes.greedy_k_centre(own, number, initial=before).indices
+
+    picks = jax.vmap(of_class)(points, old)
+    return (
+      jnp.take_along_axis(points, picks[..., None], axis=1),
+      jnp.take_along_axis(rows, picks, axis=1),
+    )
+
+  def init(self, given: Data, key: Array, hyper: Any) -> State:
+    """The network as it is drawn, and the first proxies."""
+    network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
+    variables = _retrieval_network.initial_variables(network_key, self.settings)
+    stats = variables.get("batch_stats", {})
+    rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
+    params: dict[str, Any] = {"network": variables["params"], "loss": {}}
+    proxies = None
+    if self.method.refers_to_proxies:
+      random_points, _ = self.pool(variables, given, first_key, hyper)
+      points, pool_rows = self.pool(variables, given, pool_key, hyper)
+      first = random_points[:, : self.method.proxies]
+      proxies, rows = self.chosen(points, pool_rows, first)
+      if self.method.learns_proxies:
+        params["loss"] = {"proxies": proxies}
+    elif self.method.own_proxies:
+      params["loss"] = _retrieval_losses.initial(
+        self.method, loss_key, self.classes, self.settings.dim
+      )
+    weight = jnp.float32(0)  # of the first problem
+    optimizer = _optimizer(self.settings, self.method, stats, weight)
+    size = self.memory_size
+    return State(
+      params=params,
+      stats=stats,
+      opt_state=optimizer.init(params),
+      rows=rows,
+      memory=losses.memory_init(size, self.settings.dim),
+      taken=jnp.int32(0),
+      score=jnp.float32(0),
+      first_spread=jnp.float32(0) if proxies is None else _spread(proxies),
+    )
+
+  @property
+  def memory_size(self) -> int:
+    """Embeddings that the memory holds."""
+    return max(self.method.memory * self.classes, self.settings.batch)
+
+  def one_step(self, given: Data, hyper: Any, state: State, key: Array):
+    """A batch."""
+    settings, method = self.settings, self.method
+    batch_key, shift_key = jax.random.split(key)
+    per_class = 1 if method.own_proxies else settings.per_class
+    rows = data.class_balanced_indices(
+      batch_key,
+      self.table,
+      0,
+      num_classes=settings.batch // per_class,
+      per_class=per_class,
+    )
+    labels = jnp.asarray(self.study.train_labels)[rows]
+    train = given.train[hyper["fold"].astype(int)]
+    images = self.shown(shift_key, given.images[train[rows]])
+    if method.kind == "samples":
+      anchors = given.images[train[state.rows.reshape(-1)]]
+      images = jnp.concatenate([images, anchors])
+
+    def embedded(params: Any) -> tuple[Array, Any]:
+      found, moved = self.network.apply(
+        {"params": params["network"], "batch_stats": state.stats},
+        images,
+        train=True,
+        mutable=["batch_stats"],
+      )
+      return found.embeddings, moved.get("batch_stats", {})
+
+    def objective(params: Any):
+      points, stats = embedded(params)
+      x, anchors = points[: len(labels)], points[len(labels) :]
+      memory, slots = losses.memory_update(state.memory, x, labels)
+      value = _retrieval_losses.value(
+        method,
+        x,
+        labels,
+        params["loss"],
+        self.references(anchors, params),
+        losses.memory_references(memory, slots=slots),
+        in_batch=settings.in_batch,
+        remembers=state.taken >= self.memory_full,
+      )
+      return value, (stats, memory)
+
+    (loss, (stats, memory)), grads = jax.value_and_grad(objective, has_aux=True)(
+      state.params
+    )
+    optimizer = _optimizer(settings, method, stats, 0.0)
+    updates: Any
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    if method.own_proxies:  # at first only the layer of the embedding learns
+      learns = state.taken >= settings.evaluate_every
+      backbone = jax.tree.map(lambda u: u * learns, updates["network"]["backbone"])
+      updates["network"] = {**updates["network"], "backbone": backbone}
+    params = optax.apply_updates(state.params, updates)
+    new = state._replace(
+      params=params,
+      stats=stats,
+      opt_state=opt_state,
+      memory=memory,
+      taken=state.taken + 1,
+    )
+    return new, loss
+
+  def references(self, anchors: Array, params: Any) -> losses.References | None:
+    """What the batch is compared with beside itself."""
+    if not self.method.refers_to_proxies:
+      return None
+    if self.method.kind != "samples":
+      anchors = params["loss"]["proxies"].reshape(-1, self.settings.dim)
+    labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
+    return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
+
+  @property
+  def memory_full(self) -> int:
+    """The first step whose memory was filled after its start."""
+    return self.settings.memory_start + -(-self.memory_size // self.settings.batch)
+
+  def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
+    """MAP@R of the validation images, and what the proxies do."""
+    held = given.images[given.held[hyper["fold"].astype(int)]]
+    points = distances.unit_ball(self.apply(network_variables(state), held))
+    found = metrics.retrieval(points, self.study.held_labels)
+    figures = {"score": metrics.mean_where(found.map_at_r, found.counted)}
+    proxies = state.params["loss"].get("proxies")
+    if proxies is not None and self.method.kind in ("ccp", "proxy"):
+      figures["spread"] = _spread(proxies)
+    if self.study.watched and self.method.refers_to_proxies:
+      figures |= self.covers(given, hyper, state, points)
+    if self.method.watch_test:
+      seen = distances.unit_ball(self.apply(network_variables(state), given.test))
+      tested = metrics.retrieval(seen, self.study.test_labels)
+      figures["test precision"] = metrics.mean_where(
+        tested.precision_at_1, tested.counted
+      )
+    return figures
+
+  def covers(self, given: Data, hyper: Any, state: State, held: Array):
+    """How well proxies cover training images, and how wide classes are."""
+    own = given.train[hyper["fold"].astype(int)]
+    every = max(1, len(self.study.train_labels) // _COVERED)
+    labels = self.study.train_labels[::every]
+    variables = network_variables(state)
+    points = distances.unit_ball(self.apply(variables, given.images[own[::every]]))
+    if self.method.kind == "samples":
+      anchors = given.images[own[state.rows.reshape(-1)]]
+      proxies = self.apply(variables, anchors).reshape(*state.rows.shape, -1)
+    else:
+      proxies = state.params["loss"]["proxies"]
+    proxies = distances.unit_ball(proxies)
+    radii = prototypes.class_covering_radii(points, labels, proxies)
+    wide = prototypes.mean_covering_radius(held, self.study.held_labels)
+    apart = metrics.mean_interclass_distance(held, self.study.held_labels)
+    return {"radius": jnp.mean(radii), "cover": wide / apart}
+
+  def switched(self, given: Data, hyper: Any, state: State, key: Array):
+    """After an evaluation: perhaps the next problem."""
+    if self.method.kind not in ("ccp", "samples"):
+      return state, {}
+    seen = state.opt_state[0]
+    turn = training.ccp_observe(
+      seen,
+      state.params,
+      state.score,
+      weight=hyper["weight"],
+      patience=self.settings.switch_patience,
+      restart=self.settings.restart,
+      batch_stats=state.stats,
+    )
+    state = state._replace(
+      params=turn.params,
+      stats=turn.batch_stats,
+      opt_state=(turn.state, *state.opt_state[1:]),
+    )
+    moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, seen.anchor))
+    nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
+
+    def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
+      loss, rows, _ = value
+      pool_key, random_key = jax.random.split(key)
+      # The best weights, whatever the problem begins with.
+      best = _variables(turn.state.best_params, turn.state.best_stats)
+      points, pool_rows = self.pool(best, given, pool_key, hyper)
+      if self.method.kind == "samples":
+        train = given.train[hyper["fold"].astype(int)]
+        old = self.apply(best, given.images[train[rows.reshape(-1)]])
+        old = old.reshape(self.classes, self.method.proxies, -1)
+      else:
+        old = loss["proxies"]
+      new, new_rows = self.chosen(points, pool_rows, old)
+      order = jax.random.permutation(random_key, points.shape[1])
+      others = points[:, order[: self.method.proxies]]
+      radii = {
+        name: jnp.mean(jax.vmap(prototypes.covering_radius)(points, centres))
+        for name, centres in (("greedy", new), ("random", others))
+      }
+      loss = {"proxies": new} if self.method.learns_proxies else loss
+      return loss, new_rows, radii
+
+    value = (state.params["loss"], state.rows, nothing)
+    loss, rows, radii = training.when(turn.switched, renew, value)
+    params = {**state.params, "loss": loss}
+    figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
+    return state._replace(params=params, rows=rows), figures | radii
+
+  def period(self, given: Data, state: State, key: Array, hyper: Any):
+    """The steps up to the next evaluation, it, and its consequences."""
+    step_key, switch_key = jax.random.split(key)
+    keys = jax.random.split(step_key, self.settings.evaluate_every)
+    state, loss = jax.lax.scan(
+      functools.partial(self.one_step, given, hyper), state, keys
+    )
+    figures = self.evaluated(given, hyper, state)
+    state = state._replace(score=figures["score"])
+    state, problem = self.switched(given, hyper, state, switch_key)
+    return state, {"loss": jnp.mean(loss), **figures, **problem}
+
+
+def network_variables(state: State) -> Any:
+  """Of the network of a run."""
+  return _variables(state.params, state.stats)
+
+
+def _variables(params: Any, stats: Any) -> Any:
+  return {"params": params["network"]} | ({"batch_stats": stats} if stats else {})
+
+
+def _spread(proxies: Array) -> Array:
+  if proxies.shape[1] < 2:
+    return jnp.float32(0)
+  return prototypes.proxy_spread(distances.unit_ball(proxies))

@@ -1,0 +1,187 @@
+"""Proxies that are renewed from problem to problem cover their classes.
+
+Chance-constrained training solves one problem after another, each about new proxies and
+held near the weights of the one before. Digits in the plane show what becomes of
+proxies that are never renewed; characters of unseen alphabets show what it is worth,
+against proxies trained once and over the weight of the projection, the number of
+proxies, the pools they come from and the batch. DML, chapter 3.
+
+    python -m experiments.ccp_proxies                    # minutes on 2 cores
+    python -m experiments.ccp_proxies --preset smoke     # seconds, needs no data
+
+The first needs mnist and omniglot, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import time
+from typing import Any, Literal
+
+import tqdm
+
+from experiments import (
+  _ccp_claims,
+  _ccp_pictures,
+  _ccp_tables,
+  _cli,
+  _report,
+  _retrieval_runs,
+  _retrieval_sets,
+)
+from experiments._ccp_tables import Runs
+from experiments._retrieval_losses import Method
+from experiments._retrieval_training import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+  """Settings of the study; those of networks are of the characters."""
+
+  data: Literal["images", "gaussians"] = "images"
+  """Digits and characters, or points that are drawn."""
+  digit_seeds: int = 5
+  """Trainings of each kind with digits."""
+  digit_images: tuple[int, int] = (1000, 300)
+  """Of each digit, to train and to validate."""
+  digit_width: int = 16
+  """Channels of the first stage of the digits' network."""
+  losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
+  """Compared with proxies trained once."""
+  proxies: int = 4
+  """Of each class."""
+  pool: int = 8
+  """Images of each class that new proxies are chosen among."""
+  large_pool: int = 16
+  """Of digits, and of the comparison of pools."""
+  weight: float = 2e-4
+  """Of the projection."""
+  other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
+  """Others that are compared with it."""
+  batches: tuple[int, ...] = (8, 64)
+  """Images of a step, compared with and without chance constraints."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    data="gaussians",
+    backbone="mlp",
+    width=64,
+    dim=16,
+    image_size=4,
+    shift=0,
+    batch=12,
+    steps=300,
+    evaluate_every=5,
+    patience=40,
+    seeds=1,
+    digit_seeds=1,
+    losses=(),
+    other_weights=(),
+    batches=(),
+  ),
+}
+
+
+def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
+  """Embeddings in the plane, and their images."""
+  settings = _shared(config)
+  if config.data == "gaussians":
+    return settings, _retrieval_sets.gaussians(config.seed)
+  own = {"backbone": "resnet8", "width": config.digit_width, "dim": 2}
+  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **own)
+  return settings, _retrieval_sets.mnist(config.image_size, *config.digit_images)
+
+
+def characters(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
+  """Embeddings of what is tested on other classes, and their images."""
+  if config.data == "gaussians":
+    study = _retrieval_sets.gaussians(config.seed)._replace(watched=False)
+  else:
+    study = _retrieval_sets.omniglot(config.image_size)
+  return _shared(config), study
+
+
+def _shared(config: Config) -> Settings:
+  names = [field.name for field in dataclasses.fields(Settings)]
+  return Settings(**{name: getattr(config, name) for name in names})
+
+
+def plan(
+  config: Config,
+) -> tuple[dict[str, Method], dict[str, tuple[Settings, Method]]]:
+  """Trainings with digits, and those with characters and their settings, by name."""
+  number, large = config.proxies, config.large_pool
+  plane = {
+    "renewed": Method("c2", "ccp", number, large),
+    "trained once": Method("c2", "proxy", number, large),
+    "samples": Method("c2", "samples", number, large),
+  }
+  shared = _shared(config)
+  others: dict[str, tuple[Settings, Method]] = {}
+  for loss in config.losses:
+    for kind in ("plain", "proxy", "ccp"):
+      others[f"{loss} {kind}"] = shared, Method(loss, kind, number, config.pool)
+  if config.other_weights:
+    pools = [(m, b) for m in (1, number) for b in (m, large)]
+    for m, b in pools:
+      others[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
+  for batch in config.batches:
+    own = dataclasses.replace(shared, batch=batch)
+    for kind in ("plain", "ccp"):
+      method = Method("c2", kind, number, config.pool)
+      others[f"batch {batch} {kind}"] = own, method
+  return plane, others
+
+
+def train(config: Config, output: pathlib.Path) -> Runs:
+  """All trainings, or those that an earlier run has left to do."""
+  plane, others = plan(config)
+  found: dict[str, _retrieval_runs.Trained] = {}
+  settings, study = digits(config)
+  one = {"weight": (config.weight,), "fold": (0,)}
+  with tqdm.tqdm(total=len(plane) + len(others), file=sys.stderr) as bar:
+    for name, method in plane.items():
+      bar.set_postfix(digits=name)
+      kept = output / "kept" / "digits"
+      found[name] = _retrieval_runs.train(settings, method, study, one, kept)
+      bar.update()
+    study = characters(config)[1]
+    for name, (own, method) in others.items():
+      bar.set_postfix(characters=name)
+      weights = (config.weight,)
+      if name == "c2 ccp":  # the first cell is the usual one
+        weights += config.other_weights
+      cells = {"weight": weights, "fold": (0,) * len(weights)}
+      kept = output / "kept" / "characters"
+      found[name] = _retrieval_runs.train(own, method, study, cells, kept)
+      bar.update()
+  return Runs(found, settings, _shared(config))
+
+
+def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
+  """All trainings and what they show; returns figures and claims."""
+  start = time.perf_counter()
+  _cli.check_parts(config.steps, config.evaluate_every)
+  runs = train(config, output)
+  costs = _ccp_tables.costs(runs, characters(config)[1], config.losses, config)
+  return _report.result(
+    experiment="ccp_proxies",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=_ccp_tables.rows(runs, config, costs),
+    claims=_ccp_claims.claims(runs, config, costs),
+    pictures=_ccp_pictures.draw(runs, digits(config)[1], config, output),
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="ccp_proxies", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,178 @@
+"""Chance-constrained proxies against plain losses, a memory and losses with proxies.
+
+Embeddings are trained on some classes and judged by what they find of others: each of
+four pair losses alone and with chance-constrained proxies, the contrastive loss with a
+cross-batch memory of as many vectors, and losses that know proxies only. DML, chapter 3
+and section 5.3.4.
+
+    python -m experiments.retrieval                    # minutes on 2 cores
+    python -m experiments.retrieval --preset smoke     # seconds, needs no data
+    python -m experiments.retrieval --preset full --weights FILE      # accelerators
+    python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
+      --folder DIR
+
+The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
+TFDS_DATA_DIR; its figures do not compare with the thesis's, which are of photographs.
+Those stand beside the others: full is CUB by the contrastive loss with and without
+chance-constrained proxies, table-3.1, table-3.2 and table-5.1 are all methods of the
+table, for cub, cars, sop or inshop. FILE has ImageNet's weights of --backbone.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import time
+from typing import Any, Literal
+
+import tqdm
+
+from experiments import (
+  _cli,
+  _report,
+  _retrieval_claims,
+  _retrieval_full,
+  _retrieval_pictures,
+  _retrieval_runs,
+  _retrieval_sets,
+  _retrieval_tables,
+)
+from experiments._retrieval_full import FullConfig
+from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
+from experiments._retrieval_tables import Name
+from experiments._retrieval_training import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+  """Settings of the comparison."""
+
+  data: Literal["images", "gaussians"] = "images"
+  """Characters and plankton, or points that are drawn."""
+  losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
+  """With chance-constrained proxies and without."""
+  memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
+  """Also with a memory of as many vectors as there are proxies."""
+  proxy_losses: tuple[Literal["proxy_anchor", "proxy_nca", "soft_triple"], ...] = (
+    PROXY_LOSSES
+  )
+  """Losses that know proxies only."""
+  second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
+  """With chance-constrained proxies and without, on plankton."""
+  plankton_size: int = 32
+  """Side of the plankton's images."""
+  folds: int = 4
+  """Networks whose embeddings are joined, each without another share of the classes."""
+  proxies: int = 4
+  """Of each class."""
+  pool: int = 8
+  """Images of each class that new proxies are chosen among."""
+  weight: float = 2e-4
+  """Of the projection onto the weights of the problem before."""
+
+
+PRESETS: dict[str, Any] = {
+  "cpu": Config(),
+  "smoke": Config(
+    data="gaussians",
+    backbone="mlp",
+    width=64,
+    dim=16,
+    image_size=4,
+    shift=0,
+    batch=12,
+    steps=150,
+    evaluate_every=5,
+    memory_start=10,
+    seeds=2,
+    losses=("c2",),
+    memory_losses=("c1",),
+    proxy_losses=(),
+    second_losses=(),
+    folds=0,
+  ),
+  **_retrieval_full.PRESETS,
+}
+
+
+def plan(config: Config) -> dict[Name, Method]:
+  """All trainings."""
+  number, pool = config.proxies, config.pool
+  first, second = "characters", "plankton"
+  made: dict[Name, Method] = {}
+  for loss in config.losses:
+    # The conventional protocol stops by what the fair one does not look at.
+    made[Name(first, loss)] = Method(loss, watch_test=loss == "c2")
+    made[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
+  for loss in config.memory_losses:
+    made.setdefault(Name(first, loss), Method(loss))
+    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=number)
+  for loss in config.proxy_losses:
+    centres = 10 if loss == "soft_triple" else 1
+    made[Name(first, loss)] = Method(loss, "plain", centres)
+  for loss in config.second_losses:
+    made[Name(second, loss)] = Method(loss)
+    made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
+  if config.folds:
+    made[Name(_retrieval_tables.FOLDS, "c2")] = Method("c2")
+  return made
+
+
+def study(config: Config, group: str) -> _retrieval_sets.Study:
+  """The images of a group of trainings."""
+  if config.data == "gaussians":
+    return _retrieval_sets.gaussians(config.seed)._replace(watched=False)
+  if group == "plankton":
+    return _retrieval_sets.plankton(config.plankton_size)
+  number = config.folds if group == _retrieval_tables.FOLDS else 1
+  return _retrieval_sets.omniglot(config.image_size, number)
+
+
+def run(
+  config: Config | FullConfig, output: pathlib.Path, preset: str = "cpu"
+) -> dict[str, Any]:
+  """All trainings and what they find; returns figures and claims."""
+  if isinstance(config, FullConfig):
+    return _retrieval_full.run(config, output, preset)
+  start = time.perf_counter()
+  _cli.check_parts(config.steps, config.evaluate_every)
+  names = [field.name for field in dataclasses.fields(Settings)]
+  settings = Settings(**{name: getattr(config, name) for name in names})
+  methods, found = plan(config), {}
+  studies = {group: study(config, group) for group in {name.group for name in methods}}
+  with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
+    for name, method in methods.items():
+      bar.set_postfix({name.group: method.name})
+      own = settings
+      if name.group == "plankton":
+        own = dataclasses.replace(settings, image_size=config.plankton_size)
+      folds = config.folds if name.group == _retrieval_tables.FOLDS else 1
+      cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
+      kept = output / "kept" / name.group
+      found[name] = _retrieval_runs.train(own, method, studies[name.group], cells, kept)
+      bar.update()
+  untrained = {
+    group: _retrieval_runs.untrained(
+      dataclasses.replace(settings, image_size=one.images.shape[1]), one
+    )
+    for group, one in studies.items()
+  }
+  joined = _retrieval_tables.joined(found, studies)
+  return _report.result(
+    experiment="retrieval",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=_retrieval_tables.rows(found, untrained, joined),
+    claims=_retrieval_claims.claims(found, untrained, joined, config),
+    pictures=_retrieval_pictures.draw(found, studies, config, output),
+  )
+
+
+def main() -> None:
+  """The command line."""
+  preset, config, output = _cli.parse(PRESETS, name="retrieval", doc=__doc__)
+  _report.write(run(config, output, preset), output)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,338 @@
+"""Retrieval and its proxies: both studies as a user runs them, and their parts."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments import (
+  _ccp_claims,
+  _ccp_tables,
+  _retrieval_claims,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_runs,
+  _retrieval_sets,
+  _retrieval_tables,
+  _retrieval_training,
+  ccp_proxies,
+  retrieval,
+)
+from experiments._retrieval_losses import Method
+from experiments._retrieval_tables import FOLDS, Name
+from spherejax import data, losses
+
+RANDOM = np.random.default_rng(0)
+SMALL = _retrieval_training.Settings(
+  backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4, seeds=2,
+  steps=40, evaluate_every=4, patience=20, switch_patience=1, memory_start=8,
+)  # fmt: skip
+STUDY = _retrieval_sets.gaussians(0)
+
+
+def train(method, folder, study=STUDY, **changes):
+  settings = dataclasses.replace(SMALL, **changes)
+  cells = {"weight": (2e-4,), "fold": (0,)}
+  return _retrieval_runs.train(settings, method, study, cells, folder)
+
+
+def test_the_smoke_preset_of_retrieval(tmp_path):
+  config = dataclasses.replace(retrieval.PRESETS["smoke"], memory_losses=())
+  content = retrieval.run(config, tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+  chance = 9 / 99
+  for name in ("untrained", "C2", "C2+CCP"):
+    for measure in ("P@1", "P@R", "MAP@R"):
+      assert chance < figures[f"characters, {name}", measure] < 1
+  assert figures["characters, C2+CCP", "problems"] >= 2
+  verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
+  assert verdicts["retrieval-protocol"] == "reproduced"  # it is exact
+  assert "retrieval-ccp-beats-baseline" in verdicts
+  for picture in content["pictures"]:
+    assert 0 < (tmp_path / picture).stat().st_size <= 300_000
+
+
+def test_the_smoke_preset_of_proxies(tmp_path):
+  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], steps=150)
+  content = ccp_proxies.run(config, tmp_path, "smoke")
+  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+  spread = [
+    figures["digits, trained once", f"spread of the proxies at {x}"]
+    for x in ("first", "last")
+  ]
+  assert 0 < spread[1] < spread[0]
+  exact = [c for c in content["claims"] if c["id"] == "ccp-problem-length"]
+  assert exact[0]["verdict"] == "reproduced"
+  assert len(content["pictures"]) == 3
+
+
+def test_trainings_share_their_start_and_their_batches(tmp_path):
+  one, other = (
+    train(Method("c2", kind, 2), tmp_path, in_batch=1.0, learning_rate=1e-12)
+    for kind in ("plain", "proxy")
+  )
+  # With nothing learned, the same networks are tested.
+  np.testing.assert_allclose(one.points, other.points, atol=1e-5)
+  np.testing.assert_allclose(one.test["map_at_r"], other.test["map_at_r"], atol=1e-6)
+  assert np.abs(one.points[0, 0] - one.points[0, 1]).max() > 0.1  # not over seeds
+  start = _retrieval_runs.untrained(SMALL, STUDY)
+  np.testing.assert_allclose(start["map_at_r"], one.test["map_at_r"][0], atol=1e-3)
+
+
+def test_problems_follow_the_scores(tmp_path):
+  found = train(Method("c2", "ccp", 2, 4), tmp_path)
+  again = train(Method("c2", "ccp", 2, 4), tmp_path)  # read, not trained
+  np.testing.assert_array_equal(again.points, found.points)
+  for seed in range(2):
+    scores, problems = (found.curves[x][0, seed] for x in ("score", "problem"))
+    expected, best, problem = [], -np.inf, 1
+    for score in scores:
+      expected.append(problem)
+      if score > best + 1e-5:
+        best = score
+      else:  # of one evaluation is the patience
+        best, problem = -np.inf, problem + 1
+    np.testing.assert_array_equal(problems, expected)
+    switched = np.flatnonzero(np.diff([*problems, expected[-1]]))
+    picked = found.curves["random"][0, seed] > 0
+    assert set(switched) <= set(np.flatnonzero(picked))
+    assert (found.curves["greedy"][0, seed][picked] > 0).all()
+  lengths = _ccp_tables.lengths(found)
+  assert min(min(own) for own in lengths) >= 2
+
+
+def test_a_memory_counts_once_it_is_filled(tmp_path):
+  # 28 places and batches of 8: filled again 4 steps after the 8 it begins with.
+  run = _retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
+  assert run.memory_size == 28
+  assert run.memory_full == 12
+  plain, memory = (
+    train(method, tmp_path).curves["loss"][0]
+    for method in (Method("c1"), Method("c1", "xbm", memory=4))
+  )
+  np.testing.assert_allclose(memory[:, :3], plain[:, :3], rtol=1e-5)
+  assert (memory[:, 3] > 1.5 * plain[:, 3]).all()
+
+
+def test_values_are_sums_of_their_parts():
+  x = RANDOM.normal(size=(8, 3)).astype(np.float32)
+  labels = np.repeat(np.arange(4), 2)
+  proxies = losses.References(
+    RANDOM.normal(size=(8, 3)).astype(np.float32), labels, jnp.ones(8, bool), None
+  )
+
+  def value(method, references=None, remembers=False, in_batch=0.0):
+    return _retrieval_losses.value(
+      method, x, labels, {"proxies": proxies.embeddings[:4]}, references, proxies,
+      in_batch=in_batch, remembers=remembers,
+    )  # fmt: skip
+
+  pair = functools.partial(
+    losses.contrastive, x, labels, negative_margin=0.5, normalize="unit_ball"
+  )
+  inside, beside = pair().mean(), pair(references=proxies).mean()
+  assert value(Method("c2")) == pytest.approx(float(inside), rel=1e-6)
+  wanted = float(beside + 0.1 * inside)
+  assert value(Method("c2", "ccp"), proxies, in_batch=0.1) == pytest.approx(wanted)
+  assert value(Method("c2", "proxy"), proxies) == pytest.approx(float(beside))
+  memory = Method("c2", "xbm")
+  assert value(memory) == pytest.approx(float(inside))
+  assert value(memory, remembers=True) == pytest.approx(float(inside + beside))
+  own = losses.proxy_anchor(x, labels, proxies.embeddings[:4], margin=0.1, scale=32)
+  assert value(Method("proxy_anchor")) == pytest.approx(float(own.mean()), rel=1e-5)
+  # Other numbers than the usual ones.
+  far = Method("c2", numbers=(("negative_margin", 2.0),))
+  wider = losses.contrastive(
+    x, labels, negative_margin=2.0, normalize="unit_ball"
+  ).mean()
+  assert value(far) == pytest.approx(float(wider), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+  ("proxies", "pool", "size"),
+  [(4, 1, 4), (4, 4, 4), (4, 16, 16), (4, 3, 12), (1, 1, 1)],
+)
+def test_sizes_of_pools(proxies, pool, size):
+  assert Method("c2", "ccp", proxies, pool).pool_size == size
+
+
+def test_folds_are_contiguous_and_the_last_classes_come_first():
+  cars = _retrieval_sets.folds(98, 4)
+  assert [(x[0], x[-1] + 1) for x in cars] == [(73, 98), (49, 73), (24, 49), (0, 24)]
+  birds = _retrieval_sets.folds(100, 4)
+  assert [len(x) for x in birds] == [25] * 4
+
+
+def test_characters_are_divided_by_classes(tfds_dir):
+  study = _retrieval_sets.omniglot(14)
+  assert study.train.shape == (1, 4000)
+  assert study.held.shape == (1, 66 * 20)
+  assert study.test.shape == (4000, 14, 14, 1)
+  assert not set(study.train[0]) & set(study.held[0])
+  np.testing.assert_array_equal(study.train_labels, np.repeat(range(200), 20))
+  four = _retrieval_sets.omniglot(14, 4)
+  assert four.train.shape == (4, 198 * 20)
+  for train, held in zip(four.train, four.held, strict=True):
+    assert sorted([*train, *held]) == list(range(264 * 20))
+  assert sorted(four.held.ravel()) == list(range(264 * 20))
+  # Ink is bright.
+  assert 0 < study.images.mean() < 60
+
+
+def test_longer_sides_fit_and_the_white_rest_is_dark():
+  image = np.zeros((6, 12, 1), np.uint8)
+  found = _retrieval_sets._padded(image, 8)
+  assert found.shape == (8, 8, 1)
+  np.testing.assert_array_equal(found[:, 0, 0] > 200, [0, 0, 1, 1, 1, 1, 0, 0])
+
+
+def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
+  architecture = _retrieval_network.Architecture(
+    width=4, dim=3, image_size=8, shorter_side=12, channels=1, inverted=True
+  )
+  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
+  model = _retrieval_network.Model(architecture, variables)
+  _retrieval_network.keep(tmp_path, model, 5)
+  loaded = _retrieval_network.load(tmp_path)
+  assert loaded.architecture == architecture
+  image = RANDOM.integers(0, 255, (24, 36, 3)).astype(np.uint8)
+  seen = loaded.prepare()(image)
+  grey = Image.fromarray(image).convert("L").resize((18, 12), Image.Resampling.BILINEAR)
+  np.testing.assert_array_equal(seen[..., 0], 255 - np.asarray(grey)[2:10, 5:13])
+  np.testing.assert_array_equal(loaded.embed(seen[None]), model.embed(seen[None]))
+  with pytest.raises(FileNotFoundError, match=r"no network\.json"):
+    _retrieval_network.load(tmp_path / "weights")
+
+
+def test_photographs_reach_each_network_as_its_weights_expect():
+  image = jnp.full((1, 4, 4, 3), jnp.array([255, 0, 51], jnp.uint8))
+  caffe = _retrieval_network._seen(
+    _retrieval_network.Architecture(backbone="bn_inception"), image
+  )
+  np.testing.assert_allclose(caffe[0, 0, 0], [51 - 104, -117, 255 - 128], atol=1e-4)
+  torch = _retrieval_network._seen(
+    _retrieval_network.Architecture(backbone="resnet50"), image
+  )
+  np.testing.assert_allclose(torch[0, 0, 0, 0], (1 - 0.485) / 0.229, rtol=1e-5)
+
+
+def trained(score, curves=None, first=1.0, cells=1):
+  """Figures as of three seeds."""
+  values = np.asarray(score, float) + np.zeros((cells, 3))
+  test = {"precision": values / 2, "r_precision": values, "map_at_r": values}
+  return _retrieval_runs.Trained(
+    {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
+    np.full((cells, 3), 1),
+    test,
+    np.zeros((cells, 3, 4, 2)),
+    np.zeros((cells, 3, 2, 2, 2)),
+    np.full((cells, 3), first),
+  )
+
+
+def test_claims_of_proxies():
+  config = ccp_proxies.PRESETS["cpu"]
+  problems = [[1, 1, 1, 1, 2, 2, 2, 2, 2, 3]] * 3
+  zero = np.zeros((3, 10))
+  picks = zero.copy()
+  picks[:, [3, 8]] = 2
+  curves = {
+    "problem": problems, "spread": np.linspace(1, 0.4, 10) + zero,
+    "radius": np.linspace(1, 0.5, 10) + zero, "cover": np.linspace(1, 0.5, 10) + zero,
+    "greedy": picks / 2, "random": picks, "moved": picks, "score": zero + 0.5,
+  }  # fmt: skip
+  found = {name: trained(0.5, curves) for name in ("renewed", "trained once")}
+  found["samples"] = trained(0.52, curves)
+  for loss in config.losses:
+    for kind, score in (("plain", 0.3), ("proxy", 0.35), ("ccp", 0.4)):
+      found[f"{loss} {kind}"] = trained(score + 0.01 * np.arange(3), curves)
+  four = trained([[0.4] * 3, [0.38] * 3, [0.39] * 3, [0.2] * 3], curves, cells=4)
+  moved = np.stack([picks, 2 * picks, picks, picks / 2])
+  four.curves["moved"] = moved
+  found["c2 ccp"] = four
+  for name, score in (("1, b = 1", 0.3), ("1, b = 16", 0.304), ("4, b = 4", 0.35)):
+    found[f"m = {name}"] = trained(score, curves)
+  found["m = 4, b = 16"] = trained(0.41, curves)
+  for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
+    found[f"batch {name}"] = trained(score)
+  found["batch 64 ccp"] = trained(0.35)
+  runs = _ccp_tables.Runs(found, SMALL, SMALL)
+  made = _ccp_claims.claims(runs, config, {"c2": (1.5, 2.0)})
+  values = {}
+  for claim in made:
+    values.setdefault(claim["id"], []).append(claim["value"])
+  wanted = {
+    "ccp-coalesce": [0.1],
+    "ccp-covering": [1 / 3, 1 / 3],  # from the fourth evaluation to the last
+    "ccp-proxies-stand-in": [0.01],
+    "ccp-problem-length": [0.5, 1.5, 0.5],
+    "ccp-greedy-covers": [1.0],
+    "ccp-lambda-drift": [3.0],
+    "ccp-lambda": [0.02, 0.2],
+    "ccp-proxies-per-class": [0.106, 0.001],
+    "ccp-batch-size": [0.05],
+    "ccp-cost": [-0.25],
+  }
+  for name, numbers in wanted.items():
+    np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
+  alternating = next(c for c in made if c["id"] == "ccp-alternating")
+  assert alternating["n"] == 9
+  rows = _ccp_tables.rows(runs, config, {"c2": (1.5, 2.0)})
+  assert {row["name"] for row in rows} >= {
+    "digits, renewed", "C2-Proxy", "C2+CCP, m = 1, b = 16", "C2, batch 8 ccp",
+    "C2+CCP, weight 10",
+  }  # fmt: skip
+
+
+def test_claims_of_retrieval():
+  config = retrieval.PRESETS["cpu"]
+  found = {}
+  for i, name in enumerate(retrieval.plan(config)):
+    found[name] = trained(0.2 + 0.05 * i)
+  watched = {"test precision": [[0.1, 0.4, 0.6]] * 3}
+  found[Name("characters", "c2")] = trained(0.2, watched)
+  folds = found[Name(FOLDS, "c2")] = trained([[0.2] * 3, [0.4] * 3], cells=2)
+  points = RANDOM.normal(size=(2, 3, 6, 2))
+  folds = folds._replace(points=points)
+  found[Name(FOLDS, "c2")] = folds
+  study = STUDY._replace(test_labels=np.array([0, 0, 1, 1, 2, 2]))
+  joined = _retrieval_tables.joined(found, {FOLDS: study})
+  long = np.concatenate([points[0, 1], points[1, 1]], -1)
+  long = long / np.maximum(np.linalg.norm(long, axis=-1, keepdims=True), 1)
+  distance = np.linalg.norm(long[:, None] - long[None], axis=-1) + 9 * np.eye(6)
+  right = study.test_labels[distance.argmin(1)] == study.test_labels
+  assert joined["precision"][1] == pytest.approx(right.mean())
+  untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
+  made = _retrieval_claims.claims(found, untrained, joined, config)
+  by_id = {}
+  for claim in made:
+    by_id.setdefault(claim["id"], []).append(claim)
+  assert by_id["retrieval-ccp-beats-baseline"][0]["n"] == 12
+  assert len(by_id["retrieval-proxy-losses"]) == 3
+  assert by_id["retrieval-protocol"][0]["value"] == pytest.approx(0.2)
+  means = [c["value"] for c in by_id["retrieval-concatenation"]]
+  assert means[0] == pytest.approx(np.mean(joined["precision"]) - 0.15)
+  # The memory stands two places before, CCP one before it.
+  order = [name for name in found if name.group == "characters"]
+  gap = order.index(Name("characters", "c1", "ccp")) - order.index(
+    Name("characters", "c1", "xbm")
+  )
+  against = by_id["retrieval-ccp-vs-xbm"][0]["value"]
+  assert against == pytest.approx(0.05 * gap)
+
+
+def test_bad_input(tmp_path):
+  with pytest.raises(ValueError, match="weights are for a network of photographs"):
+    _retrieval_network.initial_variables(
+      jax.random.key(0), _retrieval_network.Architecture(weights="x.pth")
+    )
+  config = dataclasses.replace(retrieval.PRESETS["smoke"], steps=7)
+  with pytest.raises(ValueError, match="7"):
+    retrieval.run(config, tmp_path)
+  with pytest.raises(ValueError, match="at most the 7 classes"):
+    train(Method("c2"), tmp_path, batch=64)
+  assert data.class_table(STUDY.train_labels, per_class=10)

@@ -1,0 +1,615 @@
+"""Retrieval on photographs: its protocols, its data sets, and a proof on noise."""
+
+import dataclasses
+import itertools
+import json
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments import (
+  _retrieval_full,
+  _retrieval_full_batches,
+  _retrieval_full_jobs,
+  _retrieval_full_objective,
+  _retrieval_full_protocols,
+  _retrieval_full_sets,
+  _retrieval_full_training,
+  _retrieval_network,
+  _retrieval_published,
+)
+from experiments._retrieval_full import FullConfig
+from spherejax import data, models
+
+
+class Shallow(nn.Module):
+  """In the place of a backbone for photographs, with a norm that stays as it is."""
+
+  width: int
+  frozen_norm: bool = False
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, x, *, train=False):
+    x = nn.Conv(self.width, (8, 8), strides=8, name="conv")(x / 64)
+    norm = nn.BatchNorm(True, use_scale=False, use_bias=False, name="norm")
+    return nn.relu(norm(x))
+
+
+SMALL = FullConfig(
+  learned_classes=8, weights="none", width=8, image_size=32, shorter_side=36, dim=6,
+  batch=8, steps=6, evaluate_every=2, checkpoint_every=5, switch_patience=1, proxies=2,
+  pool=3, memory=16, memory_start=1, prototypes=4, evaluation_batch=16, prefetch=1,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """Sixteen classes of six pictures: noise, in several sizes."""
+  root = tmp_path_factory.mktemp("pictures")
+  random = np.random.default_rng(0)
+  for name, number in itertools.product(range(16), range(6)):
+    (root / f"{name:02}").mkdir(exist_ok=True)
+    pixels = random.integers(0, 256, (40 + number, 44, 3), np.uint8)
+    Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.png")
+  return str(root)
+
+
+def lines(output):
+  return [
+    json.loads(x) for x in (output / "evaluations.jsonl").read_text().split("\n")[:-1]
+  ]
+
+
+def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
+  tmp_path, folder, monkeypatch
+):
+  monkeypatch.setattr(models, "BNInception", Shallow)
+  config = dataclasses.replace(
+    SMALL, folder=folder, methods=("c2+ccp",), folds=(1, 2), patience=9
+  )
+  renewed, pools = _retrieval_full_training._renewed, []
+
+  def spied(points, old):
+    pools.append((points, old, renewed(points, old)))
+    return pools[-1][2]
+
+  monkeypatch.setattr(_retrieval_full_training, "_renewed", spied)
+  whole = _retrieval_full.run(config, tmp_path / "whole", "full")
+  seen = lines(tmp_path / "whole")
+  assert [(x["fold"], x["step"], x["problem"]) for x in seen] == [
+    (1, 2, 1), (1, 4, 1), (1, 6, 2), (2, 2, 1), (2, 4, 1), (2, 6, 2),
+  ]  # fmt: skip
+  assert {"P@1", "P@R", "MAP@R", "method", "repeat"} < set(seen[0])
+  # Of each fold before its first step, and where its second problem began.
+  assert len(pools) == 4
+  for points, old, new in pools:
+    assert (points.shape, old.shape) == ((6, 3, 6), (6, 2, 6))
+    apart = jnp.abs(points[:, None] - new[:, :, None]).max(-1)
+    assert (apart.min(-1) == 0).all()  # all are embeddings of the pool
+  first, second = pools[0], pools[1]
+  moved = jnp.abs(second[1] - first[2]).max()  # proxies have learned
+  assert 0 < float(moved) < 1e-3
+
+  score, calls = _retrieval_full_batches.score, []
+
+  def stopped(*arguments):
+    calls.append(arguments)
+    if len(calls) == 3:  # the newest checkpoint is that of step 5, of problem 2
+      raise KeyboardInterrupt
+    return score(*arguments)
+
+  monkeypatch.setattr(_retrieval_full_batches, "score", stopped)
+  output = tmp_path / "resumed"
+  first = dataclasses.replace(config, folds=(1,))
+  with pytest.raises(KeyboardInterrupt):
+    _retrieval_full.run(first, output, "full")
+  assert len(lines(output)) == 2
+  resumed = _retrieval_full.run(first, output, "full")
+  assert len(calls) == 3 + 1  # only the last evaluation was left
+  assert lines(output) == seen[:3]
+  both = [
+    _retrieval_network.load(tmp_path / name / "model-c2+ccp-1").variables
+    for name in ("whole", "resumed")
+  ]
+  jax.tree.map(np.testing.assert_array_equal, *both)
+  figures = {(row["name"], row["metric"]): row["values"] for row in (whole["rows"])}
+  for row in resumed["rows"]:
+    assert row["values"] == figures[row["name"], row["metric"]][:1]
+
+  # What is finished is read.
+  monkeypatch.setattr(_retrieval_full_training.training, "fit", None)
+  again = _retrieval_full.run(config, tmp_path / "whole", "full")
+  assert again["rows"] == whole["rows"]
+  assert len(figures["C2+CCP", "MAP@R, 6-D"]) == 2
+  assert len(figures["C2+CCP", "MAP@R, 12-D"]) == 1
+  assert {row["paper"] for row in whole["rows"]} == {None}  # those are of other images
+  text = (tmp_path / "whole" / "comparison.txt").read_text()
+  assert text.split()[:4] == ["CUB", "12", "CUB", "6"]
+
+
+def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypatch):
+  monkeypatch.setattr(models, "BNInception", Shallow)
+  config = dataclasses.replace(
+    SMALL, folder=folder, steps=4, protocol="conventional", bfloat16=True, repeats=1
+  )
+  states = []
+  fit = _retrieval_full_training.training.fit
+
+  def watched(state, *arguments, **options):
+    states.append((state, fit(state, *arguments, **options)))
+    return states[-1][1]
+
+  monkeypatch.setattr(_retrieval_full_training.training, "fit", watched)
+
+  def run(output, **changes):
+    given = dataclasses.replace(config, **changes)
+    content = _retrieval_full.run(given, output, "full")
+    return {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
+
+  run(tmp_path, methods=("c1+xbm+gsp",))
+  start, result = states[0]
+  memory = result.state.batch_stats["loss"]
+  assert int(memory["taken"]) == 4
+  assert int(memory["memory"].filled) == 16
+  assert set(np.asarray(memory["memory"].labels).tolist()) <= set(range(8))
+  for path in (
+    ("loss", "zero_shot", "label_embeddings"),
+    ("network", "pooling", "prototypes"),
+    ("network", "backbone", "conv", "kernel"),
+  ):
+    before, after = start.params, result.state.params
+    for name in path:
+      before, after = before[name], after[name]
+    assert (before != after).any(), path
+  frozen = [one.batch_stats["network"]["backbone"] for one in (start, result.state)]
+  jax.tree.map(np.testing.assert_array_equal, *frozen)
+
+  figures = run(tmp_path, methods=("proxy_anchor",), repeats=2)
+  own = [x for x in lines(tmp_path) if x["method"] == "proxy_anchor"]
+  assert [(x["repeat"], x["step"]) for x in own] == [(1, 2), (1, 4), (2, 2), (2, 4)]
+  best = max(x["P@1"] for x in own)
+  assert figures["ProxyAnchor", "P@1, 6-D"] == [pytest.approx(best)]
+  start, result = states[1]
+  proxies = (start.params["loss"]["proxies"], result.state.params["loss"]["proxies"])
+  # Four steps of Adam at a hundred times the rate.
+  np.testing.assert_allclose(*proxies, atol=4.1e-3)
+  assert float(jnp.abs(proxies[0] - proxies[1]).max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["c1+xbm", "proxy_anchor"])
+def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
+  monkeypatch.setattr(models, "BNInception", Shallow)
+  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
+  config = dataclasses.replace(SMALL, memory_start=0)
+  job = _retrieval_full_jobs.job(config, own._replace(dim=6, batch=8), name)
+  some = pictures([(40, 40)] * 24)
+  run = _retrieval_full_training.Run(job.settings, job.method, some)
+  run.pool = lambda variables, key: jax.random.normal(key, (6, 3, 6))
+  run.with_prototypes = lambda variables, key: variables
+  state, _ = run.start(jax.random.key(0), fresh=True)
+  random = np.random.default_rng(0)
+  stats = state.batch_stats
+  if "loss" in stats:  # a full memory
+    points = random.normal(size=(16, 6)).astype(np.float32)
+    labels = random.integers(0, 6, 16).astype(np.int32)
+    kept = stats["loss"]["memory"]._replace(
+      embeddings=jnp.asarray(points), labels=jnp.asarray(labels), filled=jnp.int32(16)
+    )
+    stats = {**stats, "loss": {"memory": kept, "taken": jnp.int32(99)}}
+  batch = {
+    "image": random.integers(0, 256, (8, 32, 32, 3), np.uint8),
+    "label": np.repeat([0, 4, 1, 2], 2).astype(np.int32),
+  }
+
+  def gradients(batch, axis_name=None):
+    def value(params):
+      found = _retrieval_full_objective.objective(
+        params, stats, batch, key=jax.random.key(0), axis_name=axis_name,
+        settings=job.settings, method=job.method, classes=6,
+      )  # fmt: skip
+      return found.loss, found
+
+    return jax.grad(value, has_aux=True)(state.params)
+
+  def on_two(batch):
+    found, outcome = gradients(batch, "batch")
+    return jax.lax.pmean((found, outcome.loss), "batch"), outcome.batch_stats
+
+  whole, outcome = jax.jit(gradients)(batch)
+  halves = jax.tree.map(lambda x: x.reshape(2, 4, *x.shape[1:]), batch)
+  (parts, loss), after = jax.jit(jax.vmap(on_two, axis_name="batch"))(halves)
+  np.testing.assert_allclose(loss[0], outcome.loss, rtol=1e-5)
+  assert float(outcome.loss) > 0
+  for one, other in zip(jax.tree.leaves(parts), jax.tree.leaves(whole), strict=True):
+    np.testing.assert_allclose(one[1], other, rtol=1e-3, atol=1e-6)
+  assert all(np.any(leaf) for leaf in jax.tree.leaves(whole))
+  # The memory is the same on both.
+  for one, other in zip(
+    jax.tree.leaves(after), jax.tree.leaves(outcome.batch_stats), strict=True
+  ):
+    np.testing.assert_allclose(one[1], other, rtol=1e-5, atol=1e-6)
+
+
+def test_the_backbone_waits_for_the_embedding_layer():
+  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
+  job = _retrieval_full_jobs.job(FullConfig(), own, "proxy_nca")
+  settings = dataclasses.replace(job.settings, evaluate_every=2)
+  params = {
+    "network": {
+      "backbone": {"conv": jnp.ones(2), "norm": jnp.ones(2)},
+      "head": {"kernel": jnp.ones(2)},
+    },
+    "loss": {"proxies": jnp.ones((2, 2))},
+  }
+  chain = _retrieval_full_objective.optimizer(settings, job.method, {})
+  state = chain.init(params)
+  nothing = jax.tree.map(jnp.zeros_like, params)
+  some = jax.tree.map(jnp.ones_like, params)
+  steps = []
+  for gradient in (some, some, some, nothing):
+    update, state = chain.update(gradient, state, params)
+    steps.append(update)
+  for number, update in enumerate(steps[:3]):
+    moves = number >= 2
+    assert (np.asarray(update["network"]["backbone"]["conv"]) != 0).all() == moves
+    assert (np.asarray(update["network"]["head"]["kernel"]) != 0).all()
+  head, proxies = steps[0]["network"]["head"]["kernel"], steps[0]["loss"]["proxies"]
+  np.testing.assert_allclose(head, -1e-5, rtol=1e-3)
+  np.testing.assert_allclose(proxies, -1e-3, rtol=1e-3)
+  # Weight decay is in the gradient, of weights only.
+  pulled = _retrieval_full_objective.optimizer(
+    dataclasses.replace(settings, evaluate_every=0), job.method, {}
+  )
+  update, _ = pulled.update(nothing, pulled.init(params), params)
+  assert (np.asarray(update["network"]["backbone"]["conv"]) < 0).all()
+  assert not np.asarray(update["network"]["backbone"]["norm"]).any()
+  assert not np.asarray(update["loss"]["proxies"]).any()
+
+
+def test_numbers_of_the_protocols():
+  make = _retrieval_full_protocols.protocol
+  fair, newer = make("fair", "sop", "resnet50"), make("fair534", "sop", "bn_inception")
+  assert (fair.evaluate_every, fair.patience, fair.repeats) == (250, 60, 1)
+  assert (newer.evaluate_every, newer.patience, newer.repeats) == (1000, 10, 3)
+  assert make("fair534", "cars", "resnet50").patience == 15
+  common = make("conventional", "cub", "resnet50")
+  assert common[:6] == (1, 1, 3, "P@1", 112, 25)
+  assert (common.learning_rate, common.weight_decay) == (1e-5, 4e-4)
+  assert make("conventional", "cars", "bn_inception").learning_rate == 1e-4
+  assert make("ablation", "cub", "bn_inception").patience == 40
+  assert make("tuning", "inshop", "bn_inception").patience == 7
+  config = dataclasses.replace(FullConfig(), dataset="sop", protocol="fair534")
+  own = _retrieval_full_jobs.protocol_of(config)
+  anchor = _retrieval_full_jobs.job(config, own, "proxy_anchor+gsp")
+  assert anchor.settings.learning_rate == 5e-6
+  assert anchor.settings.inverse_temperature == 0.5
+  assert (anchor.settings.prototypes, anchor.settings.zero_shot) == (128, 0.1)
+  assert (anchor.settings.batch, anchor.settings.per_class) == (32, 1)
+  assert anchor.title == "ProxyAnchor+GSP"
+  nca = _retrieval_full_jobs.job(config, own, "proxy_nca").method.settings()
+  assert nca["temperature"] == 0.11
+  memory = _retrieval_full_jobs.job(config, own, "C1+XBM")
+  assert memory.settings.memory == 44_800
+  assert memory.settings.memory_full == 2400
+  proxies = _retrieval_full_jobs.job(config, own, "ms+ccp")
+  assert (proxies.method.proxies, proxies.method.pool_size) == (4, 7)
+  for name in ("c3", "c1+xbm+ccp", "proxy_anchor+ccp", "c1+gspp"):
+    with pytest.raises(ValueError, match="c1"):
+      _retrieval_full_jobs.job(config, own, name)
+  for name, count in (("table-3.1", 13), ("table-3.2", 3), ("table-5.1", 15)):
+    preset = _retrieval_full.PRESETS[name]
+    made = [
+      _retrieval_full_jobs.job(preset, _retrieval_full_jobs.protocol_of(preset), method)
+      for method in preset.methods
+    ]
+    assert len({own.title for own in made}) == count
+
+
+@pytest.mark.parametrize(
+  ("classes", "ends"), [(100, (0, 25, 50, 75, 100)), (98, (0, 24, 49, 73, 98))]
+)
+def test_folds_of_birds_and_cars(classes, ends):
+  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
+  found = _retrieval_full_protocols.splits(own, classes)
+  for fold, split in enumerate(found, start=1):
+    last = 5 - fold  # the part that the model validates on
+    held = np.arange(ends[last - 1], ends[last])
+    np.testing.assert_array_equal(split.held, held)
+    assert sorted([*split.train, *split.held]) == list(range(classes))
+  thirds = _retrieval_full_protocols.splits(own._replace(parts=3, models=1), classes)
+  assert len(thirds) == 1
+  assert abs(len(thirds[0].held) - classes / 3) < 1
+  every = _retrieval_full_protocols.splits(own._replace(parts=1, models=1), classes)
+  assert [(len(x.train), len(x.held)) for x in every] == [(classes, 0)]
+  with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
+    _retrieval_full_protocols.splits(own, 3)
+
+
+def test_combinations_against_a_loop():
+  random = np.random.default_rng(0)
+  single = [
+    [{name: random.uniform() for name in ("P@1", "P@R", "MAP@R")} for _ in range(3)]
+    for _ in range(4)
+  ]
+  ways = _retrieval_full_protocols.combinations(4, 3)
+  found = [_retrieval_full_protocols.average(single, way) for way in ways]
+  assert len(found) == 81
+  expected = [
+    (single[0][a]["MAP@R"] + single[1][b]["MAP@R"] + single[2][c]["MAP@R"]
+     + single[3][d]["MAP@R"]) / 4
+    for a in range(3) for b in range(3) for c in range(3) for d in range(3)
+  ]  # fmt: skip
+  np.testing.assert_allclose([x["MAP@R"] for x in found], expected, rtol=1e-12)
+  rows = _retrieval_full_protocols.rows(
+    "C2", 128, found, _retrieval_published.TABLE_5_1["c2", "cub", 128], True
+  )
+  table = {row["metric"]: row for row in rows}
+  assert table["MAP@R, 128-D"]["mean"] == pytest.approx(np.mean(expected))
+  assert table["MAP@R, 128-D"]["paper"] == 20.58
+  assert table["MAP@R, 128-D, std"]["mean"] == pytest.approx(np.std(expected))
+  assert table["MAP@R, 128-D, std"]["paper"] == 0.13
+  assert table["P@R, 128-D, std"]["paper"] is None
+
+
+def map_at_r(points, labels, queries, references, same):
+  """Percent, by sorting; P@1 beside it."""
+  values, first = [], []
+  for q in queries:
+    others = [r for r in references if not (same and r == q)]
+    relevant = sum(labels[r] == labels[q] for r in others)
+    if not relevant:
+      continue
+    order = sorted(others, key=lambda r: ((points[q] - points[r]) ** 2).sum())
+    hits = np.array([labels[r] == labels[q] for r in order[:relevant]])
+    precisions = np.cumsum(hits) / (1 + np.arange(relevant))
+    values.append((hits * precisions).sum() / relevant)
+    first.append(hits[0])
+  return 100 * np.mean(first), 100 * np.mean(values)
+
+
+@pytest.mark.parametrize("gallery", [False, True])
+def test_measures_of_queries_and_of_a_gallery(gallery):
+  random = np.random.default_rng(1)
+  raw = random.normal(size=(40, 5)).astype(np.float32)
+  labels = np.append(random.integers(0, 6, 39), 9)  # the last one has no match
+  queries = random.uniform(size=40) < 0.5 if gallery else None
+  points = raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1)
+  rows = np.arange(40)
+  expected = map_at_r(
+    points,
+    labels,
+    rows[queries] if gallery else rows,
+    rows[~queries] if gallery else rows,
+    not gallery,
+  )
+  found = _retrieval_full_protocols.measures(raw, labels, queries)
+  assert (found["P@1"], found["MAP@R"]) == pytest.approx(expected, rel=1e-5)
+  parts = _retrieval_full_protocols.joined([raw, 0.1 * raw])
+  assert parts.shape == (40, 10)
+  assert np.linalg.norm(parts, axis=1).max() <= 1 + 1e-6
+  long = np.linalg.norm(raw, axis=1) > 1
+  np.testing.assert_allclose(np.linalg.norm(parts[long], axis=1), 1, rtol=1e-6)
+
+
+def pictures(sizes, per_class=4):
+  """Flat pictures whose brightness is their number."""
+  source = [np.full((*size, 3), number, np.uint8) for number, size in enumerate(sizes)]
+  labels = np.arange(len(sizes), dtype=np.int32) // per_class
+  names = tuple(map(str, np.unique(labels)))
+  return _retrieval_full_sets.Pictures(source, np.arange(len(sizes)), labels, names)
+
+
+def test_batches_follow_from_the_number_of_the_step():
+  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
+  job = _retrieval_full_jobs.job(dataclasses.replace(SMALL, batch=8), own, "c2")
+  settings = dataclasses.replace(job.settings, batch=8, steps=6)
+  # Of the last class there are but two.
+  some = pictures([(20 + i, 30) for i in range(10)])
+  table = data.class_table(some.labels, per_class=1)
+  begin = _retrieval_full_batches.batches(settings, some, table, jax.random.key(3))
+  every = list(begin(0))
+  later = list(begin(4))
+  assert len(every) == 6
+  assert len(later) == 2
+  for a, b in zip(every[4:], later, strict=True):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+  seen = np.stack([batch["image"][:, 0, 0, 0] for batch in every])
+  labels = np.stack([batch["label"] for batch in every])
+  np.testing.assert_array_equal(seen // 4, labels)
+  for row, own_labels in zip(seen, labels, strict=True):
+    assert len(set(own_labels)) == 2
+    for label in set(own_labels):
+      drawn = sorted(row[own_labels == label])
+      expected = [8, 8, 9, 9] if label == 2 else list(range(4 * label, 4 * label + 4))
+      assert drawn == expected
+
+
+def test_boxes_lie_inside_and_have_the_shares_of_the_text():
+  random = np.random.default_rng(0)
+  boxes = np.array(
+    [_retrieval_full_batches._random_box(random, 60, 40) for _ in range(2000)]
+  )
+  wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+  assert boxes.min() >= 0
+  assert boxes[:, 2].max() <= 60 + 1e-9
+  assert boxes[:, 3].max() <= 40 + 1e-9
+  shares, ratios = wide * high / 2400, wide / high
+  assert 0.16 - 1e-9 < shares.min() < 0.17
+  assert 0.8 < shares.max() <= 1
+  assert ratios.min() >= 0.75 - 1e-9
+  assert ratios.max() <= 1.33 + 1e-9
+  left, top, right, bottom = _retrieval_full_batches._random_box(random, 900, 3)
+  assert right - left == pytest.approx(3 * 1.33)
+  assert (left + right) / 2 == pytest.approx(450)
+  assert (top, bottom) == pytest.approx((0, 3))
+  # A gradient from left to right: half of the crops are mirrored.
+  image = np.tile(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
+  crops = [
+    _retrieval_full_batches.random_crop(image, i, seeds=(5, 6), first=7, size=16)
+    for i in range(100)
+  ]
+  rising = [crop[0, -1, 0] > crop[0, 0, 0] for crop in crops]
+  assert 30 < sum(rising) < 70
+  again = _retrieval_full_batches.random_crop(image, 8, seeds=(5, 6), first=0, size=16)
+  np.testing.assert_array_equal(again, crops[1])
+
+
+def test_the_first_classes_are_learned(folder):
+  sets = _retrieval_full_sets.load("cub", folder, 5, False)
+  assert sets.learned.names == ("00", "01", "02", "03", "04")
+  assert sets.sought.names[0] == "05"
+  assert (len(sets.learned), len(sets.sought)) == (30, 66)
+  np.testing.assert_array_equal(np.unique(sets.sought.labels), np.arange(11))
+  part = sets.learned.of(np.array([3, 1]))
+  assert part.names == ("03", "01")
+  np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
+  np.testing.assert_array_equal(part.source[part.rows[6]], sets.learned.source[18])
+  with pytest.raises(SystemExit, match=r"cub has 200 classes.*here are 16"):
+    _retrieval_full_sets.load("cub", folder, 0, False)
+  with pytest.raises(SystemExit, match="must leave some of the 16 classes"):
+    _retrieval_full_sets.load("cub", folder, 16, False)
+
+
+def test_pictures_that_cannot_be_read_are_named(tmp_path):
+  for name, number in itertools.product("abc", range(3)):
+    (tmp_path / name).mkdir(exist_ok=True)
+    Image.new("RGB", (9, 9)).save(tmp_path / name / f"{number}.png")
+  whole = (tmp_path / "b" / "1.png").read_bytes()
+  (tmp_path / "b" / "1.png").write_bytes(whole[: len(whole) // 2])
+  with pytest.raises(SystemExit, match=r"1 of 9 pictures.*b/1\.png"):
+    _retrieval_full_sets.load("cars", str(tmp_path), 2, False)
+  sets = _retrieval_full_sets.load("cars", str(tmp_path), 2, True)
+  assert np.bincount(sets.learned.labels).tolist() == [3, 2]
+  with pytest.raises(SystemExit, match="cub cannot be read: no image folder at"):
+    _retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
+
+
+def write_shop(root, listed, header=True):
+  (root / "img").mkdir(exist_ok=True)
+  for file, _, _ in listed:
+    Image.new("RGB", (8, 9)).save(root / file)
+  text = "\n".join(" ".join(one) for one in listed)
+  top = f"{len(listed)}\nimage_name item_id evaluation_status\n" if header else ""
+  (root / "list_eval_partition.txt").write_text(f"{top}{text}\n")
+
+
+LISTED = [
+  ("img/a.jpg", "id_2", "train"), ("img/b.jpg", "id_9", "gallery"),
+  ("img/c.jpg", "id_9", "query"), ("img/d.jpg", "id_1", "train"),
+  ("img/e.jpg", "id_2", "train"), ("img/f.jpg", "id_7", "query"),
+  ("img/g.jpg", "id_7", "gallery"),
+]  # fmt: skip
+
+
+def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
+  write_shop(tmp_path, LISTED)
+  sets = _retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
+  assert sets.learned.names == ("id_1", "id_2")
+  np.testing.assert_array_equal(sets.learned.labels, [1, 0, 1])
+  assert sets.sought.names == ("id_7", "id_9")
+  np.testing.assert_array_equal(sets.sought.labels, [1, 1, 0, 0])
+  np.testing.assert_array_equal(sets.queries, [False, True, True, False])
+  assert sets.sought.source[sets.sought.rows[0]].shape == (9, 8, 3)
+  write_shop(tmp_path, LISTED, header=False)
+  assert len(_retrieval_full_sets.read_listing(tmp_path)) == 7
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    (lambda text: text.replace("img/c.jpg", "img/z.jpg"), "line 5.*no picture.*z.jpg"),
+    (lambda text: text.replace("id_1 train", "id_1"), r"line 6: expected.*'img/d\.jpg"),
+    (lambda text: text.replace("id_1 train", "id_1 test"), "line 6: expected"),
+    (lambda text: text.replace("7\n", "8\n", 1), "lists 8 pictures, but lists 7"),
+    (lambda text: text.replace("query", "gallery"), "no picture with the status query"),
+    (lambda text: text.replace("id_1", "id_9"), "id_9 is both learned and sought"),
+  ],
+)
+def test_list_files_that_are_wrong(tmp_path, change, message):
+  write_shop(tmp_path, LISTED)
+  path = tmp_path / "list_eval_partition.txt"
+  path.write_text(change(path.read_text()))
+  with pytest.raises(SystemExit, match=message):
+    _retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
+
+
+def test_bad_input_is_said_before_training(tmp_path, folder):
+  def run(**changes):
+    given = {"folder": folder, "methods": ("c2",), **changes}
+    _retrieval_full.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
+
+  with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
+    run(weights="")
+  with pytest.raises(SystemExit, match=r"there is no .*list_eval_partition\.txt"):
+    run(dataset="inshop")
+  with pytest.raises(ValueError, match="has 8 classes, but only 6 are learned"):
+    run(batch=32)
+  with pytest.raises(ValueError, match="several classes of 4 images, got 6"):
+    run(batch=6)
+  with pytest.raises(
+    ValueError, match="a memory of 90 embeddings is larger than the 36"
+  ):
+    run(methods=("c1+xbm",), memory=90)
+  with pytest.raises(ValueError, match="must hold the 8 images of a batch, got 4"):
+    run(methods=("c1+xbm",), memory=4)
+  with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
+    run(learned_classes=3)
+  with pytest.raises(ValueError, match=r"folds must be among 1 to 4, got \(5,\)"):
+    run(folds=(5,))
+  assert not list(tmp_path.iterdir())
+
+
+def test_printed_figures():
+  p = _retrieval_published
+  assert p.cell("fair", "bn_inception", "c2+ccp", "sop", 512) == (
+    78.95,
+    52.19,
+    None,
+    None,
+  )
+  assert p.cell("fair", "bn_inception", "soft_triple", "cub", 512)[:2] == (66.12, 26.02)
+  assert p.cell("fair534", "bn_inception", "c1+xbm+gsp", "cars", 128) == (
+    73.04, 19.26, 0.39, 0.19,
+  )  # fmt: skip
+  assert p.cell("conventional", "resnet50", "c2+ccp", "cub", 512)[0] == 71.04
+  assert p.cell("conventional", "bn_inception", "c1+xbm+gsp", "inshop", 512)[:2] == (
+    90.92, 63.25,
+  )  # fmt: skip
+  assert p.cell("fair", "resnet50", "c2", "sop", 512) is None
+  # Statements of the specification that follow from the tables.
+  xbm_above = (
+    p.TABLE_5_1["c1+xbm", "cars", 512].map_at_r,
+    p.TABLE_5_1["c1+ccp", "cars", 512].map_at_r,
+  )
+  assert xbm_above == (27.53, 27.29)
+  gains = [
+    p.TABLE_3_1[f"{loss}+ccp", name, dim].map_at_r
+    - p.TABLE_3_1[loss, name, dim].map_at_r
+    for loss, name, dim in itertools.product(
+      ("c1", "c2", "ms", "triplet"), p.SETS, (512, 128)
+    )
+  ]
+  assert (max(gains), min(gains)) == pytest.approx((12.48, 0.80))
+  pairs = [
+    (
+      p.TABLE_5_1[name, *place].map_at_r
+      - p.TABLE_5_1[name.removesuffix("+gsp"), *place].map_at_r
+    )
+    for name, *place in p.TABLE_5_1
+    if name.endswith("+gsp")
+  ]
+  assert len(pairs) == 56
+  assert np.mean(pairs) == pytest.approx(0.78, abs=0.005)
+  assert sum(gain > 0 for gain in pairs) == 55
+  more = [
+    p.TABLE_3_3[f"{loss}+ccp"][name] / p.TABLE_3_3[loss][name] - 1
+    for loss, name in itertools.product(("c2", "ms", "triplet"), ("sop", "inshop"))
+  ]
+  assert max(more) == pytest.approx(0.575, abs=0.001)
+  for size in p.SIZES.values():
+    assert size.learned_classes <= size.classes // 2 + 6
