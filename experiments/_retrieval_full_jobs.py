@@ -57,6 +57,8 @@ class FullConfig:
   """Of an image that is evaluated, before its centre is taken."""
   bfloat16: bool = False
   """The backbone computes in it."""
+  remat: bool = False
+  """The backbone computes its maps again for the gradient: less memory."""
   second_moment: float = 0.999
   """Of Adam; the thesis prints 0.99."""
   variant: Literal["S", "L"] = "L"
@@ -174,7 +176,8 @@ def _settings(
   shared = (
     "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "in_batch", "memory_start", "bfloat16",
-    "checkpoint_every", "evaluation_batch", "cache_gib", "workers", "prefetch",
+    "remat", "checkpoint_every", "evaluation_batch", "cache_gib", "workers",
+    "prefetch",
   )  # fmt: skip
   return Settings(
     **{name: getattr(config, name) for name in shared},

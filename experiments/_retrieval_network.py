@@ -43,6 +43,8 @@ class Architecture:
   """File of ImageNet's weights for a network of photographs."""
   frozen_norm: bool = False
   """Batch norms of a network of photographs stay as they were read."""
+  remat: bool = False
+  """A network of photographs computes its maps again for the gradient: less memory."""
   pooling: str = "gap"
   """How a map becomes a vector: one of `_poolings.NAMES`."""
   prototypes: int = 64
@@ -134,6 +136,7 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
   options: dict[str, Any] = {
     "frozen_norm": a.frozen_norm,
     "axis_name": axis_name,
+    "remat": a.remat,
     "name": "backbone",
   }
   if a.backbone == "resnet50":

@@ -52,7 +52,8 @@ class Images:
     ((1797, 8, 8, 1), (100,), ('0', '1'))
   """
 
-  images: Shaped[np.ndarray, "count height width channels"] | Sequence[np.ndarray]
+  # Any: to look at the type of an element would decode it.
+  images: Shaped[np.ndarray, "count height width channels"] | Sequence[Any]
   labels: Int[np.ndarray, " count"]
   label_names: tuple[str, ...]
   extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)

@@ -32,6 +32,7 @@ class Shallow(nn.Module):
   width: int
   frozen_norm: bool = False
   axis_name: str | None = None
+  remat: bool = False
 
   @nn.compact
   def __call__(self, x, *, train=False):
@@ -135,7 +136,13 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
 def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   config = dataclasses.replace(
-    SMALL, folder=folder, steps=4, protocol="conventional", bfloat16=True, repeats=1
+    SMALL,
+    folder=folder,
+    steps=4,
+    protocol="conventional",
+    bfloat16=True,
+    remat=True,
+    repeats=1,
   )
   states = []
   fit = _retrieval_full_training.training.fit
