@@ -5,7 +5,7 @@ margin that grows. In its embedding, images are classified by the nearest centro
 by their nearest neighbours: of the classes that were learned, beside a softmax
 classifier, and of others. DIST, article I.
 
-    python -m experiments.plankton                   # minutes on 2 cores
+    python -m experiments.plankton                   # 20-35 min on 2 cores
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet    # accelerators
 
