@@ -56,7 +56,12 @@ class Found(NamedTuple):
 class Comparison:
   """All trainings of a run."""
 
-  def __init__(self, config: FullConfig, output: pathlib.Path):
+  def __init__(
+    self,
+    config: FullConfig,
+    output: pathlib.Path,
+    sets: _retrieval_full_sets.Sets | None = None,
+  ):
     if not config.weights:
       raise SystemExit(
         f"--weights must name a file of ImageNet's weights of {config.backbone}, or be"
@@ -72,7 +77,7 @@ class Comparison:
       raise ValueError(
         f"folds must be among 1 to {self.protocol.models}, got {config.folds}"
       )
-    self.sets = _retrieval_full_sets.load(
+    self.sets = sets or _retrieval_full_sets.load(
       config.dataset, config.folder, config.learned_classes, config.skip_unreadable
     )
     names = self.sets.learned.names
@@ -99,6 +104,8 @@ class Comparison:
       and len(self.sets.learned.names) == size.learned_classes
       and c.weights != "none"
       and c.variant == "L"
+      and not (c.mass or c.inverse_temperature)
+      and c.zero_shot is None
     )
 
   @functools.cached_property

@@ -14,6 +14,7 @@ from experiments._retrieval_full_protocols import Protocol
 from experiments._retrieval_losses import Method
 
 ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
+MASS = 0.3  # of the features that it keeps
 _KINDS = ("proxy", "xbm", "ccp")
 
 
@@ -91,6 +92,12 @@ class FullConfig:
   """Steps before it is filled."""
   prototypes: int = 0
   """Of generalized sum pooling."""
+  mass: float = 0.0
+  """Share of the features that it keeps."""
+  inverse_temperature: float = 0.0
+  """Its sharpness."""
+  zero_shot: float | None = None
+  """Share of zero-shot prediction in the loss beside it; none: the thesis's."""
   checkpoint_every: int = 500
   """Steps."""
   evaluation_batch: int = 256
@@ -173,6 +180,7 @@ def _settings(
     rate = config.learning_rate or 5e-6
   # A batch of the conventional protocol may have more images than there are classes.
   single = method.own_proxies and config.protocol != "conventional"
+  zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
   shared = (
     "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "in_batch", "memory_start", "bfloat16",
@@ -186,8 +194,10 @@ def _settings(
     channels=3,
     pooling=pooling,
     prototypes=config.prototypes or published.prototypes,
-    inverse_temperature=0.5 if method.own_proxies else 5.0,
-    zero_shot=ZERO_SHOT if pooling == "gsp" else 0.0,
+    mass=config.mass or MASS,
+    inverse_temperature=config.inverse_temperature
+    or (0.5 if method.own_proxies else 5.0),
+    zero_shot=zero_shot if pooling == "gsp" else 0.0,
     dim=own.dim,
     metric=own.metric,
     evaluate_every=own.evaluate_every,

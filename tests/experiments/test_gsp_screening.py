@@ -8,7 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import _screening_design, gsp_screening
+from experiments import (
+  _retrieval_full,
+  _retrieval_full_jobs,
+  _screening_design,
+  gsp_screening,
+)
 
 
 @pytest.mark.data
@@ -64,3 +69,61 @@ def test_every_cell_that_is_read_is_trained():
   rows = gsp_screening.table("PNCA", effects, scores)
   paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
   assert paper[0] == -0.68
+
+
+def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
+  seen = []
+
+  class Paper:
+    """Trainings that come out as printed, for three repeats."""
+
+    sets = None
+
+    def __init__(self, config, output, sets):
+      self.config = config
+      seen.append(config)
+
+    def train(self):
+      c = self.config
+      column = 4 + (c.methods[0].startswith("proxy_nca"))
+      if c.methods[0].endswith("+gsp"):
+        cell = [c.prototypes, c.mass, c.inverse_temperature, c.zero_shot]
+        row = np.abs(_screening_design.TABLE[:, :4] - cell).sum(1).argmin()
+        score = _screening_design.TABLE[row, column]
+      else:
+        score = 30.0
+      found = _retrieval_full.Found({"MAP@R": score}, 1, np.zeros(0))
+      return {c.methods[0]: [[found] * 3]}
+
+  monkeypatch.setattr(_retrieval_full, "Comparison", Paper)
+  full = gsp_screening.PRESETS["full"]
+  content = gsp_screening.run(full, tmp_path, "full")
+  assert [c.methods[0] for c in seen] == [
+    "c2", *["c2+gsp"] * 8, "proxy_nca", *["proxy_nca+gsp"] * 8,
+  ]  # fmt: skip
+  assert {c.protocol for c in seen} == {"tuning"}
+  assert len({(c.prototypes, c.mass, c.inverse_temperature, c.zero_shot)
+              for c in seen}) == 9  # fmt: skip
+  for row in content["rows"]:
+    if "average" in row["name"]:
+      assert row["mean"] == 30
+    else:
+      assert row["mean"] == pytest.approx(row["paper"], abs=0.01)
+  assert len(content["rows"]) == 2 * (1 + 8 + 7)
+  assert [claim["verdict"] for claim in content["claims"]] == ["reproduced"] * 2
+
+
+def test_numbers_of_the_pooling_reach_the_training():
+  config = _retrieval_full.FullConfig(
+    mass=0.7, inverse_temperature=20.0, zero_shot=0.0, prototypes=16
+  )
+  own = _retrieval_full_jobs.protocol_of(config)
+  found = _retrieval_full_jobs.job(config, own, "proxy_nca+gsp").settings
+  assert (found.mass, found.inverse_temperature) == (0.7, 20.0)
+  assert (found.zero_shot, found.prototypes) == (0.0, 16)
+  usual = _retrieval_full_jobs.job(
+    _retrieval_full.FullConfig(), own, "proxy_nca+gsp"
+  ).settings
+  assert (usual.mass, usual.inverse_temperature, usual.zero_shot) == (0.3, 0.5, 0.1)
+  average = _retrieval_full_jobs.job(config, own, "c2").settings
+  assert average.zero_shot == 0
