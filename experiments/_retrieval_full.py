@@ -36,6 +36,10 @@ PRESETS = {
   "table-3.2": FullConfig(
     methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
   ),
+  "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional"),
+  "table-5.3": FullConfig(
+    methods=tuple(_retrieval_published.TABLE_5_3), protocol="fair534"
+  ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_5_1)),
     protocol="fair534",

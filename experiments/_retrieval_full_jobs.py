@@ -15,6 +15,14 @@ from experiments._retrieval_losses import Method
 
 ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
 MASS = 0.3  # of the features that it keeps
+# Generalized sum pooling without zero-shot prediction, and that without the pooling:
+# all of the mass is kept, which is the average.
+ALONE, PREDICTION = "gsp_alone", "zsp"
+_POOLINGS = {
+  **_poolings.TITLES,
+  ALONE: "GSP without zero-shot prediction",
+  PREDICTION: "zero-shot prediction",
+}
 _KINDS = ("proxy", "xbm", "ccp")
 
 
@@ -137,17 +145,17 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
       f"a method begins with one of {', '.join(_retrieval_losses.TITLES)}, got {name!r}"
     )
   kinds = [part for part in parts if part in _KINDS]
-  poolings = [part for part in parts if part in _poolings.NAMES]
-  unknown = [part for part in parts if part not in (*_KINDS, *_poolings.NAMES)]
+  poolings = [part for part in parts if part in _POOLINGS]
+  unknown = [part for part in parts if part not in (*_KINDS, *_POOLINGS)]
   proxies_only = loss in _retrieval_losses.PROXY_LOSSES
   if unknown or len(kinds) > 1 or len(poolings) > 1 or (kinds and proxies_only):
     raise ValueError(
       f"{name!r} must be a loss, for {', '.join(_retrieval_losses.PAIR_LOSSES)} one of"
-      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_poolings.NAMES)}"
+      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_POOLINGS)}"
     )
   method = _method(config, loss, kinds[0] if kinds else "plain")
   pooling = poolings[0] if poolings else own.pooling
-  title = method.name + (f"+{_poolings.TITLES[poolings[0]]}" if poolings else "")
+  title = method.name + (f"+{_POOLINGS[poolings[0]]}" if poolings else "")
   return Job(name.lower(), title, method, _settings(config, own, method, pooling))
 
 
@@ -180,7 +188,11 @@ def _settings(
     rate = config.learning_rate or 5e-6
   # A batch of the conventional protocol may have more images than there are classes.
   single = method.own_proxies and config.protocol != "conventional"
+  mass = config.mass or (1.0 if pooling == PREDICTION else MASS)
   zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
+  if pooling in (ALONE, PREDICTION):
+    zero_shot = 0.0 if pooling == ALONE else zero_shot
+    pooling = "gsp"
   shared = (
     "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "in_batch", "memory_start", "bfloat16",
@@ -194,7 +206,7 @@ def _settings(
     channels=3,
     pooling=pooling,
     prototypes=config.prototypes or published.prototypes,
-    mass=config.mass or MASS,
+    mass=mass,
     inverse_temperature=config.inverse_temperature
     or (0.5 if method.own_proxies else 5.0),
     zero_shot=zero_shot if pooling == "gsp" else 0.0,

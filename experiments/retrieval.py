@@ -14,7 +14,7 @@ and section 5.3.4.
 The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
 TFDS_DATA_DIR; its figures do not compare with the thesis's, which are of photographs.
 Those stand beside the others: full is CUB by the contrastive loss with and without
-chance-constrained proxies, table-3.1, table-3.2 and table-5.1 are all methods of the
+chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2 and -5.3 are all methods of the
 table, for cub, cars, sop or inshop. FILE has ImageNet's weights of --backbone.
 """
 

@@ -11,6 +11,7 @@ import pytest
 from experiments import (
   _retrieval_full,
   _retrieval_full_jobs,
+  _retrieval_published,
   _screening_design,
   gsp_screening,
 )
@@ -127,3 +128,12 @@ def test_numbers_of_the_pooling_reach_the_training():
   assert (usual.mass, usual.inverse_temperature, usual.zero_shot) == (0.3, 0.5, 0.1)
   average = _retrieval_full_jobs.job(config, own, "c2").settings
   assert average.zero_shot == 0
+  # Table 5.3: one part without the other.
+  usual = _retrieval_full.FullConfig()
+  for name, mass, share in (("gsp_alone", 0.3, 0.0), ("zsp", 1.0, 0.1)):
+    alone = _retrieval_full_jobs.job(usual, own, f"c2+{name}").settings
+    assert (alone.pooling, alone.mass, alone.zero_shot) == ("gsp", mass, share)
+    cell = _retrieval_published.cell(
+      "fair534", "bn_inception", f"c2+{name}", "cub", 512
+    )
+    assert cell.map_at_r == {"gsp_alone": 26.25, "zsp": 26.49}[name]
