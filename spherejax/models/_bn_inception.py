@@ -95,11 +95,11 @@ class BNInception(nn.Module):
   map of 1024 channels. `import_weights` fills it from files with the names of
   pretrained-models.pytorch ("bninception", once converted from Caffe). Those weights
   were trained on pixels in [0, 255] with blue first, less their means; of pixels in
-  [0, 1] with red first:
+  [0, 1] with red first that is
 
-    images = spherejax.data.normalize(
-      255 * pixels[..., ::-1], (104.0, 117.0, 128.0), (1.0, 1.0, 1.0)
-    )
+      images = spherejax.data.normalize(
+        255 * pixels[..., ::-1], (104.0, 117.0, 128.0), (1.0, 1.0, 1.0)
+      )
 
   Attributes:
     width: static, even. Channels of the first convolution; all others are in
