@@ -4,6 +4,7 @@ import gc
 import importlib.metadata
 import os
 import pathlib
+import resource
 
 # The tests compile thousands of small programs and run each a few times.
 os.environ["XLA_FLAGS"] = " ".join(
@@ -26,6 +27,8 @@ import jax.numpy as jnp
 import jaxtyping
 import pytest
 
+_PROGRAMS_KIB = 3 * 2**20  # of a process, beyond which it forgets its programs
+
 # Tracing makes many objects and few cycles: collecting costs a tenth of the time.
 gc.set_threshold(200_000, 50, 50)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -33,6 +36,14 @@ jax.config.update(
   "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
 )
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_memory():
+  """Compiled programs of one file of tests are seldom of use to the next one."""
+  yield
+  if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _PROGRAMS_KIB:
+    jax.clear_caches()
 
 
 @pytest.fixture
