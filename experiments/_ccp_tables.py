@@ -11,12 +11,12 @@ import numpy as np
 
 from experiments import _report
 from experiments._retrieval_losses import TITLES, Method
-from experiments._retrieval_runs import MEASURES, Trained
+from experiments._retrieval_measures import NAMES
+from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
 from experiments._retrieval_training import Data, Run, Settings
 
 PLANE = ("renewed", "trained once", "samples")
-NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 _REPEATS = 5  # of a period that is timed
 
 
@@ -124,7 +124,7 @@ def rows(
   """The table."""
   made = []
   for name, found in runs.found.items():
-    for measure in MEASURES:
+    for measure in NAMES:
       values = found.test[measure][0]
       made.append(_report.row(title(name), NAMES[measure], values))
     if "problem" in found.curves:

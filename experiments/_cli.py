@@ -9,10 +9,12 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import jax
 import tyro
+
+_Settings = TypeVar("_Settings")
 
 
 class Arguments(NamedTuple):
@@ -70,6 +72,12 @@ def _keep_compiled_programs() -> None:
   """A second run of an experiment starts at once: its programs stay on disk."""
   if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))
+
+
+def only(kind: type[_Settings], settings: Any) -> _Settings:
+  """The fields of `kind` alone, of settings that have more."""
+  names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
+  return kind(**{name: getattr(settings, name) for name in names})
 
 
 def check_parts(steps: int, parts: int) -> None:

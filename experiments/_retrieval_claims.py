@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from experiments import _report
-from experiments._retrieval_tables import FOLDS, NAMES, Found, Measures, Name, score
+from experiments._retrieval_measures import NAMES
+from experiments._retrieval_tables import FOLDS, Found, Measures, Name, score
 
 PAPER = "DML, chapter 3"
 _FIRST, _SECOND = "characters", "plankton"

@@ -7,11 +7,16 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _report, _retrieval_published, _retrieval_sets
-from spherejax import distances, metrics
+from experiments import (
+  _report,
+  _retrieval_measures,
+  _retrieval_published,
+  _retrieval_sets,
+)
+from spherejax import distances
 
 Name = Literal["fair", "fair534", "conventional", "ablation", "tuning"]
-MEASURES = ("P@1", "P@R", "MAP@R")
+MEASURES = tuple(_retrieval_measures.NAMES.values())
 
 
 class Protocol(NamedTuple):
@@ -108,18 +113,8 @@ def measures(
   points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
 ) -> dict[str, float]:
   """Percent, of embeddings in the unit ball; without queries that have no match."""
-  x = distances.unit_ball(jnp.asarray(points))
-  if queries is None:
-    found = metrics.retrieval(x, labels)
-  else:
-    found = metrics.retrieval(
-      x[queries], labels[queries], x[~queries], labels[~queries]
-    )
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
-  return {
-    name: 100 * float(metrics.mean_where(each, found.counted))
-    for name, each in zip(MEASURES, values, strict=True)
-  }
+  found = _retrieval_measures.measures(points, labels, queries)
+  return {_retrieval_measures.NAMES[name]: 100 * x for name, x in found.items()}
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
-from experiments import _photographs, _poolings, _report
+from experiments import _cli, _photographs, _poolings, _report
 from spherejax import data, models, training
 
 SMALL = ("conv", "resnet8", "mlp")
@@ -67,8 +67,7 @@ class Architecture:
   @property
   def architecture(self) -> "Architecture":
     """These fields alone, of settings that have more."""
-    names = [field.name for field in dataclasses.fields(Architecture)]
-    return Architecture(**{name: getattr(self, name) for name in names})
+    return _cli.only(Architecture, self)
 
 
 class Network(nn.Module):

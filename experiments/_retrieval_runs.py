@@ -12,6 +12,7 @@ from jax import Array
 
 from experiments import _finished, _retrieval_network
 from experiments._retrieval_losses import Method
+from experiments._retrieval_measures import NAMES, measures
 from experiments._retrieval_sets import Study
 from experiments._retrieval_training import (
   Data,
@@ -20,9 +21,7 @@ from experiments._retrieval_training import (
   State,
   network_variables,
 )
-from spherejax import distances, metrics, training
-
-MEASURES = ("precision", "r_precision", "map_at_r")
+from spherejax import distances, training
 
 
 class Trained(NamedTuple):
@@ -72,6 +71,9 @@ def train(
         checkpoints=kept,
         progress=False,
       )
+    # On the host: devices that wait for each other in a long program end the process.
+    best = jax.tree.map(np.asarray, result.best_state)
+    result = result._replace(best_state=best)
     _keep_model(settings, result, folder / f"model-{method.name}")
     points = _embedded(run, result.best_state, given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
@@ -89,7 +91,7 @@ def train(
   return Trained(
     curves,
     done.arrays["best"],
-    {name: done.arrays[name] for name in MEASURES},
+    {name: done.arrays[name] for name in NAMES},
     done.arrays["points"],
     done.arrays["proxies"],
     done.arrays["first_spread"],
@@ -124,17 +126,7 @@ def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
   """Each measure [cells, seeds]."""
   found = [[measures(own, labels) for own in row] for row in points]
   return {
-    name: np.array([[one[name] for one in row] for row in found]) for name in MEASURES
-  }
-
-
-def measures(points: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-  """P@1, P@R and MAP@R of every image as query among the others."""
-  found = metrics.retrieval(jnp.asarray(points), labels)
-  values = (found.precision_at_1, found.r_precision, found.map_at_r)
-  return {
-    name: float(metrics.mean_where(each, found.counted))
-    for name, each in zip(MEASURES, values, strict=True)
+    name: np.array([[one[name] for one in row] for row in found]) for name in NAMES
   }
 
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import _report, _retrieval_runs
+from experiments import _report
 from experiments._retrieval_losses import TITLES
-from experiments._retrieval_runs import MEASURES, Trained
+from experiments._retrieval_measures import NAMES, measures
+from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
 
 FOLDS = "folds of characters"
-NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 
 
 class Name(NamedTuple):
@@ -47,8 +47,8 @@ def joined(found: Found, studies: Mapping[str, Study]) -> Measures | None:
   lengths = np.linalg.norm(side_by_side, axis=-1, keepdims=True)
   side_by_side = side_by_side / np.maximum(lengths, 1)
   labels = studies[FOLDS].test_labels
-  each = [_retrieval_runs.measures(own, labels) for own in side_by_side]
-  return {name: np.array([one[name] for one in each]) for name in MEASURES}
+  each = [measures(own, labels) for own in side_by_side]
+  return {name: np.array([one[name] for one in each]) for name in NAMES}
 
 
 def rows(
@@ -64,7 +64,7 @@ def rows(
       made += _of(f"{name.group}, {name.title}, mean of the folds", means)
       continue
     title = f"{name.group}, {name.title}"
-    made += _of(title, {measure: score(one, measure) for measure in MEASURES})
+    made += _of(title, {measure: score(one, measure) for measure in NAMES})
     made.append(_report.row(title, "evaluations to the best", one.best[0] + 1))
     if "problem" in one.curves:
       problems = np.nanmax(one.curves["problem"][0], axis=-1)
@@ -75,4 +75,4 @@ def rows(
 
 
 def _of(title: str, figures: Measures) -> list[dict[str, Any]]:
-  return [_report.row(title, NAMES[name], figures[name]) for name in MEASURES]
+  return [_report.row(title, NAMES[name], figures[name]) for name in NAMES]

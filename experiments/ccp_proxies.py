@@ -86,7 +86,7 @@ PRESETS = {
 
 def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
   """Embeddings in the plane, and their images."""
-  settings = _shared(config)
+  settings = _cli.only(Settings, config)
   if config.data == "gaussians":
     return settings, _retrieval_sets.gaussians(config.seed)
   own = {"backbone": "resnet8", "width": config.digit_width, "dim": 2}
@@ -100,12 +100,7 @@ def characters(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
     study = _retrieval_sets.gaussians(config.seed)._replace(watched=False)
   else:
     study = _retrieval_sets.omniglot(config.image_size)
-  return _shared(config), study
-
-
-def _shared(config: Config) -> Settings:
-  names = [field.name for field in dataclasses.fields(Settings)]
-  return Settings(**{name: getattr(config, name) for name in names})
+  return _cli.only(Settings, config), study
 
 
 def plan(
@@ -118,7 +113,7 @@ def plan(
     "trained once": Method("c2", "proxy", number, large),
     "samples": Method("c2", "samples", number, large),
   }
-  shared = _shared(config)
+  shared = _cli.only(Settings, config)
   others: dict[str, tuple[Settings, Method]] = {}
   for loss in config.losses:
     for kind in ("plain", "proxy", "ccp"):
@@ -157,7 +152,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       kept = output / "kept" / "characters"
       found[name] = _retrieval_runs.train(own, method, study, cells, kept)
       bar.update()
-  return Runs(found, settings, _shared(config))
+  return Runs(found, settings, _cli.only(Settings, config))
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:

@@ -135,8 +135,7 @@ def run(
     return _retrieval_full.run(config, output, preset)
   start = time.perf_counter()
   _cli.check_parts(config.steps, config.evaluate_every)
-  names = [field.name for field in dataclasses.fields(Settings)]
-  settings = Settings(**{name: getattr(config, name) for name in names})
+  settings = _cli.only(Settings, config)
   methods, found = plan(config), {}
   studies = {group: study(config, group) for group in {name.group for name in methods}}
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:

@@ -368,7 +368,9 @@ def _with_fresh_moments(
     if _is_ccp(old):
       return old
     names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
-    return new if "loss" in names else old
+    # The outermost one: a layer of the network may be called so, too.
+    group = next((name for name in names if name in ("network", "loss")), "")
+    return new if group == "loss" else old
 
   return jax.tree_util.tree_map_with_path(
     choose, state.opt_state, optimizer.init(state.params), is_leaf=_is_ccp

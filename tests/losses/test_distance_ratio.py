@@ -256,3 +256,13 @@ def test_probabilities_on_the_sphere(x64):
     np.testing.assert_allclose(p.max(), most, rtol=2e-3)
     at = np.exp(-model(jnp.eye(3)[:2]))
     np.testing.assert_allclose(at, [own, other], atol=5e-6)
+
+
+@pytest.mark.parametrize(
+  ("scale", "best"), [(0.01, 0.99995), (0.6, 0.8), (1.0, 0.0), (2.0, 0.0)]
+)
+def test_the_likeliest_centre_is_a_support_only_for_small_scales(scale, best):
+  """Supports at -1 and 1 under a Cauchy density: sqrt(1 - scale^2), 0 from 1 on."""
+  centres = np.linspace(-2, 2, 400_001)
+  likelihood = sum(-np.log(scale**2 + (centres - x) ** 2) for x in (-1, 1))
+  assert abs(centres[likelihood.argmax()]) == pytest.approx(best, abs=1e-3)

@@ -111,3 +111,16 @@ def test_the_loss_is_as_steep_as_its_network(seed):
     assert one.max() <= 1 + 1e-12
     moved = np.sqrt(((x - u) ** 2 + (y - v) ** 2).sum(1))
     assert (np.abs(loss(x, y) - loss(u, v)) / moved).max() <= np.sqrt(2) + 1e-12
+
+
+@pytest.mark.parametrize("number", [1000, 10000])
+def test_learned_weights_deviate_as_far_as_their_cells_allow(number):
+  """A loss of 1 exactly where the anchors are too few: Proposition 3.2.1, delta 0."""
+  anchors = int(number * (np.log(number) + 5))
+  counts = np.random.default_rng(0).multinomial(anchors, np.full(number, 1 / number))
+  assert counts.min() > 0  # every point is covered
+  few = counts < anchors / number
+  deviation = few.mean() - counts[few].sum() / anchors
+  free = np.sqrt(np.log(20) / anchors)
+  assert deviation > 5 * free  # more than for weights that do not know the anchors
+  assert deviation <= np.sqrt((2 * number * np.log(2) + 2 * np.log(20)) / anchors)

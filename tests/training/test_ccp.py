@@ -291,11 +291,31 @@ def test_a_switch_renews_the_proxies_and_on_request_their_moments():
   for path, leaf in flat:
     fresh = "'loss'" in jax.tree_util.keystr(path)
     np.testing.assert_array_equal(leaf, 0 if fresh else 1)
-  assert (after.params["loss"]["proxies"] != state.params["network"]["w"][0, 0]).all()
   pool = np.asarray(embed(after.params["network"]["w"], POINTS))
   for c, proxies in enumerate(np.asarray(after.params["loss"]["proxies"])):
     for proxy in proxies:  # each is an embedding of its class
       assert np.abs(pool[4 * c : 4 * c + 4] - proxy).sum(1).min() < 1e-6
+
+
+def test_a_layer_called_loss_keeps_its_moments():
+  optimizer = optax.chain(training.ccp_projection(), optax.sgd(0.1, momentum=0.9))
+  state = training.create_state(
+    jax.random.key(0),
+    optimizer,
+    {"params": {"loss": jnp.ones(2)}},
+    {"params": {"proxies": jnp.ones(2)}},
+  )
+  ones = jax.tree.map(jnp.ones_like, state.opt_state[1])
+  state = state.replace(opt_state=(state.opt_state[0], ones))
+  respond = training.ccp_response(
+    lambda state: state.params["loss"],
+    metric="score", patience=1, fresh_moments=optimizer,
+  )  # fmt: skip
+  for score in (1.0, 0.0):
+    state = respond(state, {"score": score})
+  trace = state.opt_state[1][0].trace
+  np.testing.assert_array_equal(trace["network"]["loss"], 1)
+  np.testing.assert_array_equal(trace["loss"]["proxies"], 0)
 
 
 def test_bad_input():

@@ -1,0 +1,30 @@
+"""P@1, P@R and MAP@R of `retrieval` and `ccp_proxies`."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from spherejax import distances, metrics
+
+NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
+
+
+def measures(
+  points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None = None
+) -> dict[str, float]:
+  """Of embeddings in the unit ball; without queries that have no match.
+
+  Each is a query among all others, or, where `queries` says so, in the gallery of those
+  that are none.
+  """
+  x = distances.unit_ball(jnp.asarray(points))
+  if queries is None:
+    found = metrics.retrieval(x, labels)
+  else:
+    found = metrics.retrieval(
+      x[queries], labels[queries], x[~queries], labels[~queries]
+    )
+  values = (found.precision_at_1, found.r_precision, found.map_at_r)
+  return {
+    name: float(metrics.mean_where(each, found.counted))
+    for name, each in zip(NAMES, values, strict=True)
+  }
