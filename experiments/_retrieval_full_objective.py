@@ -1,15 +1,13 @@
-"""Network, loss and optimiser of `retrieval` on photographs."""
+"""Network and loss of `retrieval` on photographs."""
 
 import contextlib
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
 
 from experiments import _retrieval_losses, _retrieval_network
@@ -157,56 +155,3 @@ def references(
   rows = params["loss"]["proxies"].reshape(-1, settings.dim)
   labels = jnp.repeat(jnp.arange(classes), method.proxies)
   return losses.References(rows, labels, jnp.ones(len(labels), bool), None)
-
-
-class _Taken(NamedTuple):
-  taken: Array  # steps
-
-
-def _head_first(steps: int) -> optax.GradientTransformation:
-  """The backbone stays where it is for the first steps."""
-
-  def init(params: Any) -> _Taken:
-    del params
-    return _Taken(jnp.int32(0))
-
-  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
-    del params
-    learns = state.taken >= steps
-    backbone = jax.tree.map(lambda u: u * learns, updates["network"]["backbone"])
-    network = {**updates["network"], "backbone": backbone}
-    return {**updates, "network": network}, _Taken(state.taken + 1)
-
-  return optax.GradientTransformation(init, update)
-
-
-def _decayed(params: Any) -> Any:
-  """The network's parameters without those of its norms."""
-
-  def is_weight(path: Any, _: Array) -> bool:
-    name = jax.tree_util.keystr(path, simple=True, separator="/")
-    return name.startswith("network") and "norm" not in name.lower()
-
-  return jax.tree_util.tree_map_with_path(is_weight, params)
-
-
-def optimizer(
-  settings: Settings, method: Method, stats: Any
-) -> optax.GradientTransformation:
-  """Projection, weight decay, clipping, Adam: the order of the released code."""
-  adam = functools.partial(optax.adam, b2=settings.second_moment)
-  rate = settings.learning_rate
-  groups = {"network": adam(rate)}
-  if method.learns_proxies:
-    fast = rate * (settings.proxy_rate if method.own_proxies else 1)
-    groups["loss/proxies"] = adam(fast)
-  if settings.zero_shot:
-    groups["loss/zero_shot"] = adam(rate)
-  parts = [training.ccp_projection(stats)] if method.kind == "ccp" else []
-  parts += [
-    optax.add_decayed_weights(settings.weight_decay, mask=_decayed),
-    training.optimizer(groups, max_norm=10.0, max_value=10.0),
-  ]
-  if method.own_proxies:
-    parts.append(_head_first(settings.evaluate_every))
-  return optax.chain(*parts)

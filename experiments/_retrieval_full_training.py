@@ -25,6 +25,7 @@ from experiments import (
   _retrieval_full_objective,
   _retrieval_losses,
   _retrieval_network,
+  _retrieval_optimizer,
 )
 from experiments._retrieval_full_batches import Watched
 from experiments._retrieval_full_objective import Settings
@@ -135,8 +136,11 @@ class Run:
     if method.kind == "xbm":
       memory = losses.memory_init(settings.memory, settings.dim)
       stats = {"batch_stats": {"memory": memory, "taken": jnp.int32(0)}}
-    chain = _retrieval_full_objective.optimizer(
-      settings, method, variables.get("batch_stats", {})
+    chain = _retrieval_optimizer.optimizer(
+      settings,
+      method,
+      variables.get("batch_stats", {}),
+      zero_shot=settings.zero_shot > 0,
     )
     state = training.create_state(
       step_key, chain, variables, {"params": params, **stats}

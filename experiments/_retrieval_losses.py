@@ -84,6 +84,11 @@ class Method:
     return self.kind in ("proxy", "ccp", "samples")
 
   @property
+  def renews(self) -> bool:
+    """Whether problems with new representatives follow each other."""
+    return self.kind in ("ccp", "samples")
+
+  @property
   def learns_proxies(self) -> bool:
     """Whether proxies are parameters."""
     return self.own_proxies or self.kind in ("proxy", "ccp")

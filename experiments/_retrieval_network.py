@@ -17,6 +17,7 @@ from PIL import Image
 from experiments import _cli, _photographs, _poolings, _report
 from spherejax import data, models, training
 
+_BLOCK = 256  # images that are embedded at once, at most
 SMALL = ("conv", "resnet8", "mlp")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -40,7 +41,8 @@ class Architecture:
   convolution: str = "patches"
   """How small networks compute convolutions: patches (on a CPU) or native."""
   weights: str = ""
-  """File of ImageNet's weights for a network of photographs."""
+  """File of ImageNet's weights for a network of photographs; for the other ones the
+  folder of a network that was kept, of which the backbone is taken."""
   frozen_norm: bool = False
   """Batch norms of a network of photographs stay as they were read."""
   remat: bool = False
@@ -158,22 +160,33 @@ def _seen(a: Architecture, images: Array) -> Array:
 
 
 def initial_variables(key: Array, architecture: Architecture) -> Any:
-  """The network before the first step, its backbone read from a file where named."""
+  """The network before the first step, its backbone read where one is named."""
   variables = _initialize(key, architecture=architecture)
   if not architecture.weights:
     return variables
+  own = {name: tree["backbone"] for name, tree in variables.items()}
   if architecture.backbone in SMALL:
-    raise ValueError(
-      f"weights are for a network of photographs, got backbone"
-      f" {architecture.backbone!r}"
-    )
-  backbone = models.import_weights(
-    {name: tree["backbone"] for name, tree in variables.items()},
-    models.read_weights(architecture.weights),
-  )
+    backbone = _kept_backbone(architecture)
+  else:
+    backbone = models.import_weights(own, models.read_weights(architecture.weights))
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
   }
+
+
+def _kept_backbone(architecture: Architecture) -> Any:
+  """Of another network of the same backbone; ValueError where it is another one."""
+  with jax.ensure_compile_time_eval():
+    kept = load(pathlib.Path(architecture.weights))
+    arrays = jax.tree.map(np.asarray, kept.variables)
+  for name in ("backbone", "width", "strides", "channels"):
+    wanted, found = getattr(architecture, name), getattr(kept.architecture, name)
+    if wanted != found:
+      raise ValueError(
+        f"weights must be of a network of {name} {wanted!r}, got {found!r} in"
+        f" {architecture.weights}"
+      )
+  return {name: tree["backbone"] for name, tree in arrays.items()}
 
 
 @functools.partial(jax.jit, static_argnames=("architecture",))
@@ -217,6 +230,12 @@ class Model(NamedTuple):
     """[batch, dim], raw, of prepared images; for jit."""
     found: Any = Network(self.architecture).apply(self.variables, images)
     return found.embeddings
+
+  def embed_blocks(self, images: Array) -> Array:
+    """The same of many images, block by block: equal blocks, so one program."""
+    block = max(b for b in range(1, _BLOCK + 1) if len(images) % b == 0)
+    blocks = images.reshape(-1, block, *images.shape[1:])
+    return jax.lax.map(self.embed, blocks).reshape(len(images), -1)
 
 
 def keep(folder: pathlib.Path, model: Model, step: int) -> None:

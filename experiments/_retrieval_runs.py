@@ -71,9 +71,6 @@ def train(
         checkpoints=kept,
         progress=False,
       )
-    # On the host: devices that wait for each other in a long program end the process.
-    best = jax.tree.map(np.asarray, result.best_state)
-    result = result._replace(best_state=best)
     _keep_model(settings, result, folder / f"model-{method.name}")
     points = _embedded(run, result.best_state, given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}

@@ -81,6 +81,14 @@ def omniglot(size: int, number: int = 1) -> Study:
   )
 
 
+def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
+  """Images and labels of the characters that nothing else here trains on or finds."""
+  seen = _class_sets.read("omniglot", "train")
+  others = seen[np.flatnonzero(np.asarray(seen.labels) >= 266)]
+  rows, labels = _rows(np.asarray(others.labels), np.unique(others.labels))
+  return 255 - _resized(others[rows], size), labels
+
+
 def _padded(image: np.ndarray, size: int) -> np.ndarray:
   """The longer side becomes `size`, the rest white."""
   single = Image.fromarray(image[..., 0])

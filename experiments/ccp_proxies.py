@@ -26,6 +26,7 @@ from experiments import (
   _ccp_tables,
   _cli,
   _report,
+  _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
 )
@@ -40,7 +41,7 @@ class Config(Settings):
 
   data: Literal["images", "gaussians"] = "images"
   """Digits and characters, or points that are drawn."""
-  digit_seeds: int = 5
+  digit_seeds: int = 6
   """Trainings of each kind with digits."""
   digit_images: tuple[int, int] = (1000, 300)
   """Of each digit, to train and to validate."""
@@ -48,6 +49,9 @@ class Config(Settings):
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
   """Compared with proxies trained once."""
+  pretraining: int = 1000
+  """Steps of a classification of other characters, whose backbone the trainings with
+  characters begin with, as the thesis begins with ImageNet's; 0: none."""
   proxies: int = 4
   """Of each class."""
   pool: int = 8
@@ -77,6 +81,7 @@ PRESETS = {
     patience=40,
     seeds=1,
     digit_seeds=1,
+    pretraining=0,
     losses=(),
     other_weights=(),
     batches=(),
@@ -94,26 +99,26 @@ def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
   return settings, _retrieval_sets.mnist(config.image_size, *config.digit_images)
 
 
-def characters(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
-  """Embeddings of what is tested on other classes, and their images."""
+def characters(config: Config) -> _retrieval_sets.Study:
+  """Images of what is tested on other classes."""
   if config.data == "gaussians":
-    study = _retrieval_sets.gaussians(config.seed)._replace(watched=False)
-  else:
-    study = _retrieval_sets.omniglot(config.image_size)
-  return _cli.only(Settings, config), study
+    return _retrieval_sets.gaussians(config.seed)._replace(watched=False)
+  return _retrieval_sets.omniglot(config.image_size)
 
 
 def plan(
-  config: Config,
+  config: Config, shared: Settings
 ) -> tuple[dict[str, Method], dict[str, tuple[Settings, Method]]]:
-  """Trainings with digits, and those with characters and their settings, by name."""
+  """Trainings with digits, and those with characters and their settings, by name.
+
+  The characters' settings are the shared ones but for what is compared.
+  """
   number, large = config.proxies, config.large_pool
   plane = {
     "renewed": Method("c2", "ccp", number, large),
     "trained once": Method("c2", "proxy", number, large),
     "samples": Method("c2", "samples", number, large),
   }
-  shared = _cli.only(Settings, config)
   others: dict[str, tuple[Settings, Method]] = {}
   for loss in config.losses:
     for kind in ("plain", "proxy", "ccp"):
@@ -132,7 +137,10 @@ def plan(
 
 def train(config: Config, output: pathlib.Path) -> Runs:
   """All trainings, or those that an earlier run has left to do."""
-  plane, others = plan(config)
+  shared = _cli.only(Settings, config)
+  if config.pretraining:
+    shared = _retrieval_pretraining.train(shared, config.pretraining, output / "kept")
+  plane, others = plan(config, shared)
   found: dict[str, _retrieval_runs.Trained] = {}
   settings, study = digits(config)
   one = {"weight": (config.weight,), "fold": (0,)}
@@ -142,7 +150,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       kept = output / "kept" / "digits"
       found[name] = _retrieval_runs.train(settings, method, study, one, kept)
       bar.update()
-    study = characters(config)[1]
+    study = characters(config)
     for name, (own, method) in others.items():
       bar.set_postfix(characters=name)
       weights = (config.weight,)
@@ -152,7 +160,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       kept = output / "kept" / "characters"
       found[name] = _retrieval_runs.train(own, method, study, cells, kept)
       bar.update()
-  return Runs(found, settings, _cli.only(Settings, config))
+  return Runs(found, settings, shared)
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
@@ -160,7 +168,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   start = time.perf_counter()
   _cli.check_parts(config.steps, config.evaluate_every)
   runs = train(config, output)
-  costs = _ccp_tables.costs(runs, characters(config)[1], config.losses, config)
+  costs = _ccp_tables.costs(runs, characters(config), config.losses, config)
   return _report.result(
     experiment="ccp_proxies",
     preset=preset,

@@ -32,6 +32,7 @@ from experiments import (
   _retrieval_claims,
   _retrieval_full,
   _retrieval_pictures,
+  _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_tables,
@@ -60,6 +61,9 @@ class Config(Settings):
   """With chance-constrained proxies and without, on plankton."""
   plankton_size: int = 32
   """Side of the plankton's images."""
+  pretraining: int = 1000
+  """Steps of a classification of other characters, whose backbone all begin with, as
+  the thesis begins with ImageNet's; 0: they begin as they are drawn."""
   folds: int = 4
   """Networks whose embeddings are joined, each without another share of the classes."""
   proxies: int = 4
@@ -83,6 +87,7 @@ PRESETS: dict[str, Any] = {
     steps=150,
     evaluate_every=5,
     memory_start=10,
+    pretraining=0,
     seeds=2,
     losses=("c2",),
     memory_losses=("c1",),
@@ -136,6 +141,10 @@ def run(
   start = time.perf_counter()
   _cli.check_parts(config.steps, config.evaluate_every)
   settings = _cli.only(Settings, config)
+  if config.pretraining:
+    settings = _retrieval_pretraining.train(
+      settings, config.pretraining, output / "kept"
+    )
   methods, found = plan(config), {}
   studies = {group: study(config, group) for group in {name.group for name in methods}}
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:

@@ -281,12 +281,18 @@ def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
 
 
 def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
-  """The first rows [runs, ...] of what lies on the devices."""
+  """The first rows [runs, ...] of what lies on the devices, on the host if several."""
   if len(devices) == 1:
     return tree
-  # Devices that wait for each other inside of a collective for long end the process.
-  tree = jax.block_until_ready(tree)
-  return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:count], tree)
+
+  def on_host(leaf: Array) -> Array | np.ndarray:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+      data = np.asarray(jax.random.key_data(leaf))
+      rows = data.reshape(-1, *data.shape[2:])[:count]
+      return jax.random.wrap_key_data(rows, impl=jax.random.key_impl(leaf))
+    return np.asarray(leaf).reshape(-1, *leaf.shape[2:])[:count]
+
+  return jax.tree.map(on_host, tree)
 
 
 def _restore(
@@ -326,10 +332,11 @@ def _result(
   shape = (len(next(iter(columns.values()))), len(seeds))
 
   def by_cell(leaf: Array) -> Array:
-    return leaf.reshape(*shape, *leaf.shape[1:])
+    # Of one device: programs of several that wait for each other would not end.
+    return jnp.asarray(leaf).reshape(*shape, *leaf.shape[1:])
 
   def on_host(leaf: Array) -> np.ndarray:
-    return np.asarray(by_cell(leaf))
+    return np.asarray(leaf).reshape(*shape, *leaf.shape[1:])
 
   best = on_host(runs.best_score)
   return SweepResult(

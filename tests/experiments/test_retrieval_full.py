@@ -20,6 +20,7 @@ from experiments import (
   _retrieval_full_sets,
   _retrieval_full_training,
   _retrieval_network,
+  _retrieval_optimizer,
   _retrieval_published,
 )
 from experiments._retrieval_full import FullConfig
@@ -253,7 +254,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
     },
     "loss": {"proxies": jnp.ones((2, 2))},
   }
-  chain = _retrieval_full_objective.optimizer(settings, job.method, {})
+  chain = _retrieval_optimizer.optimizer(settings, job.method, {})
   state = chain.init(params)
   nothing = jax.tree.map(jnp.zeros_like, params)
   some = jax.tree.map(jnp.ones_like, params)
@@ -269,7 +270,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
   np.testing.assert_allclose(head, -1e-5, rtol=1e-3)
   np.testing.assert_allclose(proxies, -1e-3, rtol=1e-3)
   # Weight decay is in the gradient, of weights only.
-  pulled = _retrieval_full_objective.optimizer(
+  pulled = _retrieval_optimizer.optimizer(
     dataclasses.replace(settings, evaluate_every=0), job.method, {}
   )
   update, _ = pulled.update(nothing, pulled.init(params), params)

@@ -1,0 +1,224 @@
+"""What generalized sum pooling and a pair loss add to a training step.
+
+Ours is a step of `experiments.retrieval`: random crops, network, generalized sum
+pooling, contrastive loss, update. The other one has the same network, crops and
+optimiser, average pooling and a cross-entropy. Before they are timed, some steps of
+ours are repeated on four simulated devices and by two processes, which must give the
+same losses.
+
+    python -m benchmarks.step            # minutes on 2 cores
+    python -m benchmarks.step --smoke    # less than one
+    python -m benchmarks.step --json FILE
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from benchmarks import _measure
+from experiments import _retrieval_losses, _retrieval_network, _retrieval_optimizer
+from experiments._retrieval_losses import Method
+from experiments._retrieval_training import Settings
+from spherejax import data, losses, training
+
+OVERHEAD = 0.1
+STEPS, SAME = 3, 1e-4
+CLASSES = 100
+PLAIN = "average, cross-entropy"
+PAIRS = Method("c2")
+CLASSIFIER = Method("c2", "proxy", 1)  # whose proxies are weights of a classifier
+
+
+class Work(NamedTuple):
+  """A network and its batch."""
+
+  name: str
+  settings: Settings
+
+
+CHARACTERS = Work("characters, 4 convolutions", Settings(pooling="gsp", batch=32))
+PHOTOGRAPHS = Work(
+  "photographs, BN-Inception",
+  Settings(
+    pooling="gsp",
+    backbone="bn_inception",
+    frozen_norm=True,
+    image_size=227,
+    channels=3,
+    dim=128,
+    shift=8,
+  ),
+)
+
+
+def batch(settings: Settings) -> dict[str, np.ndarray]:
+  """Images of some classes, and what decides their crops."""
+  random = np.random.default_rng(0)
+  shape = (settings.batch, settings.image_size, settings.image_size, settings.channels)
+  return {
+    "image": random.integers(0, 256, shape, np.uint8),
+    "label": np.repeat(
+      np.arange(settings.batch // settings.per_class, dtype=np.int32),
+      settings.per_class,
+    ),
+    "crop": np.arange(settings.batch, dtype=np.uint32),
+  }
+
+
+def objective(
+  params: Any,
+  batch_stats: Any,
+  batch: Mapping[str, Array],
+  *,
+  key: Array,
+  axis_name: str | None,
+  settings: Settings,
+  pairs: bool,
+) -> training.Outcome:
+  """Crops, network, loss."""
+  del key  # each image has its own, on whatever device it lies
+
+  def shown(number: Array, image: Array) -> Array:
+    own = jax.random.fold_in(jax.random.key(0), number)
+    return data.random_crop(own, image[None], padding=settings.shift)[0]
+
+  stats = batch_stats.get("network", {})
+  variables = {"params": params["network"]} | ({"batch_stats": stats} if stats else {})
+  found, moved = _retrieval_network.Network(settings, axis_name).apply(
+    variables,
+    jax.vmap(shown)(batch["crop"], batch["image"]),
+    train=True,
+    mutable=["batch_stats"],
+  )
+  mean = functools.partial(training.global_mean, axis_name=axis_name)
+  x, labels = found.embeddings, batch["label"]
+  if pairs:
+    value = _retrieval_losses.value(
+      PAIRS,
+      x,
+      labels,
+      {},
+      None,
+      losses.memory_references(losses.memory_init(1, settings.dim)),
+      in_batch=0,
+      remembers=jnp.zeros((), bool),
+      axis_name=axis_name,
+      average=mean,
+    )
+  else:
+    logits = x @ params["loss"]["proxies"].T
+    value = mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
+  after = moved.get("batch_stats", {})
+  return training.Outcome(value, {"network": after} if after else {})
+
+
+def prepared(
+  settings: Settings, *, pairs: bool
+) -> tuple[training.TrainState, Callable[..., Any]]:
+  """The state before the first step, and the step."""
+  method = PAIRS if pairs else CLASSIFIER
+  key = jax.random.key(0)
+  variables = _retrieval_network.initial_variables(key, settings)
+  stats = variables.get("batch_stats", {})
+  chain = _retrieval_optimizer.optimizer(settings, method, stats)
+  weights = {} if pairs else {"proxies": jnp.zeros((CLASSES, settings.dim))}
+  state = training.create_state(key, chain, variables, {"params": weights})
+  own = functools.partial(objective, settings=settings, pairs=pairs)
+  return state, training.make_step(own, chain)
+
+
+def steps(settings: Settings) -> np.ndarray:
+  """Losses of some steps of ours on all devices of all processes."""
+  state, step = prepared(settings, pairs=True)
+  mapped = training.parallel_step(step)
+  rows = training.shard(training.process_rows(batch(settings)))
+  state, found = training.replicate(state), []
+  for _ in range(STEPS):
+    state, metrics = mapped(state, rows)
+    found.append(float(training.unreplicate(metrics)["loss"]))
+  return np.array(found)
+
+
+def elsewhere(processes: int, devices: int) -> np.ndarray:
+  """The same by new processes with so many devices each."""
+  with socket.socket() as probe, tempfile.TemporaryDirectory() as folder:
+    probe.bind(("localhost", 0))
+    port = probe.getsockname()[1]
+    probe.close()
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    paths = [pathlib.Path(folder) / f"{number}.npy" for number in range(processes)]
+    command = sys.executable, "-m", "benchmarks._step_process"
+    running = [
+      subprocess.Popen(
+        [*command, str(port), str(processes), str(number), str(path)], env=environment
+      )
+      for number, path in enumerate(paths)
+    ]
+    codes = [process.wait() for process in running]
+    if any(codes):
+      raise SystemExit(f"{processes} processes of {devices} devices did not end well")
+    return np.stack([np.load(path) for path in paths])
+
+
+def check_devices() -> float:
+  """Largest relative difference of losses; raises above what rounding explains."""
+  alone = elsewhere(1, 1)
+  far = max(
+    _measure.relative_difference(found, np.broadcast_to(alone, found.shape))
+    for found in (elsewhere(1, 4), elsewhere(2, 2))
+  )
+  if not far <= SAME:
+    raise AssertionError(f"losses differ by {far:.1e} between devices and processes")
+  return far
+
+
+def compare(work: Work, repetitions: int) -> dict[str, Any]:
+  """Both steps, side by side."""
+  plain = dataclasses.replace(work.settings, pooling="gap")
+  settings = {_measure.OURS: work.settings, PLAIN: plain}
+  contenders, states = {}, {}
+  for name, own in settings.items():
+    states[name], step = prepared(own, pairs=name == _measure.OURS)
+
+    def call(states: Any, batch: Any, name: str = name, step: Any = step) -> Any:
+      return step(states[name], batch)
+
+    contenders[name] = _measure.Contender(call)
+  return _measure.compare(
+    work.name,
+    (states, batch(work.settings)),
+    contenders,
+    (_measure.Target(PLAIN, 1 / (1 + OVERHEAD)),),
+    repetitions=repetitions,
+  )
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  print(f"devices and processes differ by {check_devices():.0e}")
+  works = [CHARACTERS] if options.smoke else [CHARACTERS, PHOTOGRAPHS]
+  rows = []
+  for work in works:
+    if options.only in work.name:
+      rows.append(compare(work, options.repetitions))
+      _measure.save("step", rows, [], options)
+  _measure.report("step", rows, [], options)
+
+
+if __name__ == "__main__":
+  main()
