@@ -64,8 +64,16 @@ def parse(
     ],
   )
   parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+  if parsed.preset == "smoke":
+    _compile_quickly()
   _keep_compiled_programs()
   return Arguments(parsed.preset, parsed.config, parsed.output)
+
+
+def _compile_quickly() -> None:
+  """Programs that run a few times only: on a CPU, before jax first looks for one."""
+  flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+  os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
 def _keep_compiled_programs() -> None:

@@ -14,19 +14,26 @@ HELD_OUT = 150  # last training characters of Omniglot, to validate on
 BORDER = 1.15
 
 
-def omniglot(size: int) -> Sets:
-  """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1."""
-  seen = _inverted(_pooled_network.load("omniglot", "train", size))
+def omniglot(size: int, percent: int, rows: int) -> Sets:
+  """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1.
+
+  Of a share of the images, the classes that have `rows` of them.
+  """
+  seen = _characters("train", size, percent, rows)
   labels = np.unique(seen.labels)
   first, last = data.split_classes(
     seen.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
   )
-  test = _inverted(_pooled_network.load("omniglot", "test", size))
+  test = _characters("test", size, percent, rows)
   return Sets(seen[first], seen[last], test)
 
 
-def _inverted(images: data.Images) -> data.Images:
-  return data.Images(255 - np.asarray(images.images), images.labels, images.label_names)
+def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
+  split = part if percent == 100 else f"{part}[:{percent}%]"
+  found = _pooled_network.load("omniglot", split, size)
+  labels = np.asarray(found.labels)
+  found = found[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
+  return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
 
 
 def cub(size: int) -> Sets:

@@ -114,7 +114,7 @@ def _extreme(name: str, sign: int, grid: np.ndarray) -> tuple[float, np.ndarray]
 
 def sphere() -> tuple[list[Any], list[Any]]:
   """All models of the sphere against what is known of them."""
-  grid, rows, wrong = _grid(10_000), [], {}
+  grid, rows, wrong = _grid(2_500), [], {}
   for name, known in KNOWN.items():
     largest, top = _extreme(name, 1, grid)
     least, bottom = _extreme(name, -1, grid)

@@ -55,6 +55,8 @@ class Config(Settings):
 
   images: Literal["omniglot", "cub", "mini_imagenet"] = "omniglot"
   """What is classified."""
+  percent: int = 100
+  """Of omniglot's images that are read; classes with too few of them are left out."""
   folder: str = "mini-imagenet"
   """Folders train, val and test of mini-ImageNet."""
   shots: tuple[int, ...] = (1, 5)
@@ -68,6 +70,7 @@ class Config(Settings):
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
+    percent=40,
     seeds=1,
     width=8,
     num_queries=5,
@@ -103,7 +106,10 @@ PRESETS = {
 def load(config: Config) -> Any:
   """Training, validation and test images."""
   if config.images == "omniglot":
-    return _few_shot_sets.omniglot(config.image_size)
+    rows = max(*config.shots, *config.nearest_shots, 0) + max(
+      config.num_queries, config.test_queries
+    )
+    return _few_shot_sets.omniglot(config.image_size, config.percent, rows)
   if config.images == "cub":
     return _few_shot_sets.cub(config.image_size)
   return _few_shot_sets.mini_imagenet(config.image_size, pathlib.Path(config.folder))

@@ -21,10 +21,7 @@ from experiments import (
 from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN, UNTRAINED
 from spherejax import data, metrics, models
 
-SMOKE = dataclasses.replace(
-  plankton.PRESETS["smoke"], width=8, steps=8, baseline_batch=128, drawn=40,
-  neighbours=(10,), curve=(10,),
-)  # fmt: skip
+SMOKE = plankton.PRESETS["smoke"]
 
 
 def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
