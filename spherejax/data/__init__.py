@@ -19,6 +19,9 @@ from spherejax.data._color import random_brightness as random_brightness
 from spherejax.data._color import random_contrast as random_contrast
 from spherejax.data._color import random_grayscale as random_grayscale
 from spherejax.data._color import to_float as to_float
+from spherejax.data._color_jitter import color_jitter as color_jitter
+from spherejax.data._color_jitter import random_hue as random_hue
+from spherejax.data._color_jitter import random_saturation as random_saturation
 from spherejax.data._episodes import sample_episode as sample_episode
 from spherejax.data._grids import ImageGrid as ImageGrid
 from spherejax.data._grids import image_grid as image_grid
@@ -42,6 +45,10 @@ from spherejax.data._splits import split_within_classes as split_within_classes
 from spherejax.data._tfds import load_tfds as load_tfds
 from spherejax.data._triplets import Triplets as Triplets
 from spherejax.data._triplets import sample_triplets as sample_triplets
+from spherejax.data._views import ViewStrengths as ViewStrengths
+from spherejax.data._views import random_blur as random_blur
+from spherejax.data._views import simclr_views as simclr_views
+from spherejax.data._views import view_strengths as view_strengths
 
 __all__ = [
   "ClassTable",
@@ -50,11 +57,13 @@ __all__ = [
   "Images",
   "Mixed",
   "Triplets",
+  "ViewStrengths",
   "center_crop",
   "class_balanced_indices",
   "class_pools",
   "class_table",
   "collages",
+  "color_jitter",
   "fit_canvas",
   "from_arrays",
   "image_grid",
@@ -69,17 +78,22 @@ __all__ = [
   "ordered_plan",
   "pipeline",
   "random_affine",
+  "random_blur",
   "random_brightness",
   "random_contrast",
   "random_crop",
   "random_flip",
   "random_grayscale",
+  "random_hue",
   "random_resized_crop",
+  "random_saturation",
   "resize",
   "sample_episode",
   "sample_triplets",
   "shuffled_indices",
+  "simclr_views",
   "split_classes",
   "split_within_classes",
   "to_float",
+  "view_strengths",
 ]

@@ -183,7 +183,7 @@ def random_resized_crop(
     _checks.between(f"{name}[1]", high, _checks.static_number(low) or 0)
 
   def crop(key, image):
-    box = _random_box(key, image.shape[0], image.shape[1], area, aspect)
+    box = random_box(key, image.shape[0], image.shape[1], area, aspect)
     top_left, sides = box[:2], box[2:]
     scale = jnp.array([height, width]) / sides
     return jax.image.scale_and_translate(
@@ -198,7 +198,7 @@ def random_resized_crop(
   return each(crop, key, images)
 
 
-def _random_box(
+def random_box(
   key: Key[Array, ""], height: int, width: int, area: tuple, aspect: tuple
 ) -> Float[Array, "4"]:
   """(top, left, height, width) of a box inside the image, in pixels."""

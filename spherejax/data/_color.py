@@ -7,11 +7,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 from spherejax.data._augment import each, floating_images
 
 # Luma of ITU-R BT.601, the weights of grey in Pillow and torchvision.
-_LUMA = (0.299, 0.587, 0.114)
+LUMA = (0.299, 0.587, 0.114)
 
 
 def to_float(
@@ -157,9 +157,7 @@ def random_contrast(
   _checks.between("strength", strength, 0, 1)
 
   def stretch(key, image):
-    # The mean over a large image is no sum for a narrow type.
-    grey = _grey(image).mean(dtype=jnp.promote_types(image.dtype, jnp.float32))
-    grey = grey.astype(image.dtype)
+    grey = mean_grey(image).astype(image.dtype)
     return jnp.clip(grey + _factor(key, strength, image.dtype) * (image - grey), 0, 1)
 
   return each(stretch, key, images)
@@ -210,6 +208,21 @@ def random_grayscale(
   return each(grey, key, images)
 
 
+def mean_grey(image: Array, axis: int = -1) -> Array:
+  """Mean over an image of luma, or of all channels unless these are 3, on `axis`.
+
+  One product, an order faster here than a reduction. Not in half precision.
+  """
+  image = _numerics.upcast(image)
+  channels = image.shape[axis]
+  weights = jnp.asarray(LUMA if channels == 3 else [1 / channels], image.dtype)
+  weights = weights * (channels / image.size)
+  shape = [1] * image.ndim
+  shape[axis] = weights.size
+  spread = jnp.broadcast_to(weights.reshape(shape), image.shape)
+  return jnp.dot(image.ravel(), spread.ravel(), precision=jax.lax.Precision.HIGHEST)
+
+
 def _factor(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
   """A number in [1 - strength, 1 + strength]."""
   return 1 + jnp.asarray(strength, dtype) * jax.random.uniform(
@@ -222,4 +235,4 @@ def _grey(image: Array) -> Array:
   if image.shape[-1] != 3:
     return image.mean(-1, keepdims=True)
   red, green, blue = (image[..., i : i + 1] for i in range(3))
-  return _LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue
+  return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue

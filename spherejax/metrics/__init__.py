@@ -21,6 +21,9 @@ from spherejax.metrics._embedding_change import EmbeddingChange as EmbeddingChan
 from spherejax.metrics._embedding_change import embedding_change as embedding_change
 from spherejax.metrics._factorial import Effect as Effect
 from spherejax.metrics._factorial import factorial_effects as factorial_effects
+from spherejax.metrics._generators import estimate_generator as estimate_generator
+from spherejax.metrics._generators import kernel_overlap as kernel_overlap
+from spherejax.metrics._generators import lie_action as lie_action
 from spherejax.metrics._hierarchical_similarity import (
   HierarchicalSimilarity as HierarchicalSimilarity,
 )
@@ -52,11 +55,30 @@ from spherejax.metrics._mean_correlation import (
   mean_correlation_ceiling as mean_correlation_ceiling,
 )
 from spherejax.metrics._nearest import nearest as nearest
+from spherejax.metrics._nearest_negatives import DistanceHistogram as DistanceHistogram
+from spherejax.metrics._nearest_negatives import NegativeDistances as NegativeDistances
+from spherejax.metrics._nearest_negatives import (
+  contrastive_collapse as contrastive_collapse,
+)
+from spherejax.metrics._nearest_negatives import (
+  distance_histogram as distance_histogram,
+)
+from spherejax.metrics._nearest_negatives import label_sharing as label_sharing
+from spherejax.metrics._nearest_negatives import (
+  nearest_negative_distance as nearest_negative_distance,
+)
 from spherejax.metrics._norm_count import NormCountRegression as NormCountRegression
 from spherejax.metrics._norm_count import (
   norm_count_correlation as norm_count_correlation,
 )
 from spherejax.metrics._norm_count import norm_count_regression as norm_count_regression
+from spherejax.metrics._projector import LocalAffine as LocalAffine
+from spherejax.metrics._projector import count_regions as count_regions
+from spherejax.metrics._projector import (
+  displacement_alignment as displacement_alignment,
+)
+from spherejax.metrics._projector import local_affine as local_affine
+from spherejax.metrics._projector import unexplained_variance as unexplained_variance
 from spherejax.metrics._representation import ClassMoments as ClassMoments
 from spherejax.metrics._representation import ClassVariance as ClassVariance
 from spherejax.metrics._representation import class_moments_init as class_moments_init
@@ -77,6 +99,12 @@ from spherejax.metrics._robustness import (
 )
 from spherejax.metrics._robustness import best_accuracy as best_accuracy
 from spherejax.metrics._robustness import separation as separation
+from spherejax.metrics._singular_values import effective_rank as effective_rank
+from spherejax.metrics._singular_values import (
+  log_singular_values as log_singular_values,
+)
+from spherejax.metrics._singular_values import numerical_rank as numerical_rank
+from spherejax.metrics._singular_values import relative_rank as relative_rank
 from spherejax.metrics._spectrum import FeatureTriangle as FeatureTriangle
 from spherejax.metrics._spectrum import PrincipalAxes as PrincipalAxes
 from spherejax.metrics._spectrum import Spectrum as Spectrum
@@ -92,12 +120,15 @@ __all__ = [
   "ClassVariance",
   "Confusions",
   "Correlation",
+  "DistanceHistogram",
   "Effect",
   "EmbeddingChange",
   "FeatureTriangle",
   "HierarchicalSimilarity",
   "Interval",
+  "LocalAffine",
   "MeanCorrelation",
+  "NegativeDistances",
   "NormCountRegression",
   "PrincipalAxes",
   "RetrievalResult",
@@ -120,24 +151,38 @@ __all__ = [
   "common_confusions",
   "conditional_risk",
   "confusion_counts",
+  "contrastive_collapse",
   "correlation",
+  "count_regions",
+  "displacement_alignment",
   "distance_correlation",
+  "distance_histogram",
+  "effective_rank",
   "embedding_change",
+  "estimate_generator",
   "factorial_effects",
   "hierarchical_precision",
   "hierarchical_similarity",
+  "kernel_overlap",
+  "label_sharing",
+  "lie_action",
+  "local_affine",
+  "log_singular_values",
   "mean_correlation",
   "mean_correlation_ceiling",
   "mean_interclass_distance",
   "mean_interval",
   "mean_where",
   "nearest",
+  "nearest_negative_distance",
   "norm_count_correlation",
   "norm_count_regression",
+  "numerical_rank",
   "paired_interval",
   "pi_ratio",
   "principal_axes",
   "recall_at_k",
+  "relative_rank",
   "retrieval",
   "reweight",
   "separation",
@@ -146,4 +191,5 @@ __all__ = [
   "top_k",
   "triangle_init",
   "triangle_update",
+  "unexplained_variance",
 ]

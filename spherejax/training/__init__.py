@@ -25,6 +25,8 @@ from spherejax.training._parallel import replicate as replicate
 from spherejax.training._parallel import shard as shard
 from spherejax.training._parallel import start_processes as start_processes
 from spherejax.training._parallel import unreplicate as unreplicate
+from spherejax.training._probe import LinearProbe as LinearProbe
+from spherejax.training._probe import linear_probe as linear_probe
 from spherejax.training._state import TrainState as TrainState
 from spherejax.training._state import create_state as create_state
 from spherejax.training._state import optimizer as optimizer
@@ -40,6 +42,7 @@ __all__ = [
   "CCPTurn",
   "Checkpoints",
   "FitResult",
+  "LinearProbe",
   "Monitor",
   "Outcome",
   "Restored",
@@ -55,6 +58,7 @@ __all__ = [
   "gather",
   "global_mean",
   "grid",
+  "linear_probe",
   "make_step",
   "optimizer",
   "pad_rows",

@@ -289,7 +289,7 @@ def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
       data = np.asarray(jax.random.key_data(leaf))
       rows = data.reshape(-1, *data.shape[2:])[:count]
-      return jax.random.wrap_key_data(rows, impl=jax.random.key_impl(leaf))
+      return jax.random.wrap_key_data(jnp.asarray(rows), impl=jax.random.key_impl(leaf))
     return np.asarray(leaf).reshape(-1, *leaf.shape[2:])[:count]
 
   return jax.tree.map(on_host, tree)
@@ -331,11 +331,11 @@ def _result(
   """The runs by cell and seed."""
   shape = (len(next(iter(columns.values()))), len(seeds))
 
-  def by_cell(leaf: Array) -> Array:
+  def by_cell(leaf: Array | np.ndarray) -> Array:
     # Of one device: programs of several that wait for each other would not end.
     return jnp.asarray(leaf).reshape(*shape, *leaf.shape[1:])
 
-  def on_host(leaf: Array) -> np.ndarray:
+  def on_host(leaf: Array | np.ndarray) -> np.ndarray:
     return np.asarray(leaf).reshape(*shape, *leaf.shape[1:])
 
   best = on_host(runs.best_score)

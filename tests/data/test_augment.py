@@ -185,6 +185,10 @@ RANDOM = {
   "brightness": data.random_brightness,
   "contrast": data.random_contrast,
   "grayscale": data.random_grayscale,
+  "saturation": data.random_saturation,
+  "hue": data.random_hue,
+  "jitter": data.color_jitter,
+  "blur": data.random_blur,
 }
 
 

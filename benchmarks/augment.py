@@ -1,0 +1,209 @@
+"""Two SimCLR views of a batch: how fast, and what share of a training step they take.
+
+512 images of 32 x 32 in colour, by `spherejax.data.simclr_views`, at the paper's
+strength and at that of "large", which does not blur. Peers, where they are installed:
+kornia, which changes a whole batch, and torchvision, one image after another. They
+draw their own numbers, so that no entry can agree; compared are the mean and the
+deviation of the pixels. The floor reads the images and writes two of each.
+
+The second part is a training step of a small encoder at batch 128 (three convolutions
+with batch normalisation, a projector, InfoNCE; value and gradient), with the views
+drawn in the same program and with views that are given.
+
+    python -m benchmarks.augment                  # a minute on 2 cores
+    python -m benchmarks.augment --smoke          # seconds
+    python -m benchmarks.augment --json FILE
+"""
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+
+from benchmarks import _measure
+from spherejax import data, losses
+
+SIDE, BATCH, STEP_BATCH, SMOKE_BATCH = 32, 512, 128, 32
+TEMPERATURE = 0.5
+SHARE = 0.1  # of the training step
+ALIKE = 0.1  # moments of pixels drawn anew
+PEERS = {"kornia": 2.0, "torchvision": 2.0}
+
+
+class Encoder(nn.Module):
+  """The encoder of the projector's experiment, and its linear projector."""
+
+  @nn.compact
+  def __call__(self, x: jax.Array) -> jax.Array:
+    for channels, stride in ((32, 1), (64, 2), (64, 1)):
+      x = nn.Conv(channels, (3, 3), strides=stride, use_bias=False)(x)
+      x = nn.relu(nn.BatchNorm(use_running_average=False)(x))
+    return nn.Dense(32, use_bias=False)(x.mean((1, 2)))
+
+
+def images(batch: int) -> np.ndarray:
+  """Smooth colours with noise."""
+  rng = np.random.default_rng(0)
+  coarse = rng.random([batch, SIDE // 8, SIDE // 8, 3]).repeat(8, 1).repeat(8, 2)
+  noise = rng.normal(scale=0.05, size=coarse.shape)
+  return np.clip(coarse + noise, 0, 1).astype(np.float32)
+
+
+def moments(views: Any) -> np.ndarray:
+  """Mean and deviation of all pixels."""
+  pixels = np.asarray(views)
+  return np.array([pixels.mean(), pixels.std()])
+
+
+def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
+  """The peer of whole batches; None where it is missing."""
+  if not (importlib.util.find_spec("kornia") and importlib.util.find_spec("torch")):
+    return None
+  torch = importlib.import_module("torch")
+  augmentation = importlib.import_module("kornia.augmentation")
+  parts = [
+    augmentation.RandomResizedCrop((SIDE, SIDE), scale=strengths.scale),
+    augmentation.RandomHorizontalFlip(p=strengths.flip),
+    augmentation.ColorJitter(*strengths[2:6], p=strengths.jitter),
+    augmentation.RandomGrayscale(p=strengths.grayscale),
+  ]
+  if strengths.blur:
+    parts.append(augmentation.RandomGaussianBlur((3, 3), (0.1, 2.0), p=strengths.blur))
+  augment = torch.nn.Sequential(*parts)
+
+  def views(_: jax.Array, pictures: jax.Array) -> Any:
+    with torch.inference_mode():
+      planes = torch.from_numpy(np.array(pictures)).permute(0, 3, 1, 2)
+      return torch.stack([augment(planes), augment(planes)])
+
+  return views
+
+
+def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
+  """The peer of single images; None where it is missing."""
+  if not (
+    importlib.util.find_spec("torchvision") and importlib.util.find_spec("torch")
+  ):
+    return None
+  torch = importlib.import_module("torch")
+  transforms = importlib.import_module("torchvision.transforms.v2")
+  parts = [
+    transforms.RandomResizedCrop(SIDE, scale=strengths.scale, antialias=True),
+    transforms.RandomHorizontalFlip(strengths.flip),
+    transforms.RandomApply([transforms.ColorJitter(*strengths[2:6])], strengths.jitter),
+    transforms.RandomGrayscale(strengths.grayscale),
+  ]
+  if strengths.blur:
+    blur = transforms.GaussianBlur(3, (0.1, 2.0))
+    parts.append(transforms.RandomApply([blur], strengths.blur))
+  augment = transforms.Compose(parts)
+
+  def views(_: jax.Array, pictures: jax.Array) -> Any:
+    planes = torch.from_numpy(np.array(pictures)).permute(0, 3, 1, 2)
+    return torch.stack([torch.stack([augment(x) for x in planes]) for _ in range(2)])
+
+  return views
+
+
+def floor(key: jax.Array, pictures: jax.Array) -> jax.Array:
+  """One read of the images and one write of two views."""
+  scale = 1 + jax.random.uniform(key, (2, 1, 1, 1, 1))
+  return scale * pictures[None]
+
+
+def views(name: str, batch: int, repetitions: int) -> dict[str, Any]:
+  """Ours, the peers and the floor."""
+  strengths = data.view_strengths(name)
+  ours = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
+  pictures = images(batch)
+  ways = {_measure.OURS: _measure.Contender(ours), "floor": _measure.Contender(floor)}
+  expected = moments(jax.jit(ours)(jax.random.key(1), pictures))
+  for peer, make in (("kornia", kornia), ("torchvision", torchvision)):
+    other = make(strengths)
+    if other is None:
+      continue
+    difference = _measure.relative_difference(moments(other(None, pictures)), expected)
+    if difference > ALIKE:
+      raise AssertionError(
+        f"{peer}: pixels' moments differ from ours, {difference:.1e}"
+      )
+    ways[peer] = _measure.Contender(other, compiled=False)
+  return _measure.compare(
+    f"views of {batch}, {name}",
+    (jax.random.key(0), pictures),
+    ways,
+    tuple(_measure.Target(peer, ratio) for peer, ratio in PEERS.items()),
+    repetitions=repetitions,
+  )
+
+
+def step(name: str, batch: int, repetitions: int) -> dict[str, Any]:
+  """A training step that draws its views, beside one whose views are given."""
+  strengths = data.view_strengths(name)
+  augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
+  pictures, encoder = images(batch), Encoder()
+  variables = encoder.init(jax.random.key(0), jnp.asarray(pictures[:2]))
+  given = jax.jit(augment)(jax.random.key(1), pictures)
+
+  def learn(params: Any, pair: jax.Array) -> Any:
+    def loss(params: Any) -> jax.Array:
+      found, _ = encoder.apply(
+        {**variables, "params": params},
+        pair.reshape(2 * batch, SIDE, SIDE, 3),
+        mutable=["batch_stats"],
+      )
+      first, second = jnp.split(found, 2)
+      return losses.info_nce(first, second, temperature=TEMPERATURE).mean()
+
+    return jax.value_and_grad(loss)(params)
+
+  def whole(params: Any, key: jax.Array, pictures: jax.Array, _: jax.Array) -> Any:
+    return learn(params, augment(key, pictures))
+
+  def bare(params: Any, _key: jax.Array, _: jax.Array, pair: jax.Array) -> Any:
+    return learn(params, pair)
+
+  row = _measure.compare(
+    f"training step of {batch}, {name}",
+    (variables["params"], jax.random.key(1), pictures, given),
+    {
+      _measure.OURS: _measure.Contender(whole),
+      # The same views, so that the loss and its gradient have to agree.
+      "views given": _measure.Contender(bare, 1e-3),
+    },
+    (_measure.Target("views given", 1 - SHARE),),
+    repetitions=repetitions,
+  )
+  row["share"] = 1 - row["ratio"]["views given"]
+  return row
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  console = rich.console.Console()
+  many, few = (SMOKE_BATCH,) * 2 if options.smoke else (BATCH, STEP_BATCH)
+  missing = [peer for peer in PEERS if not importlib.util.find_spec(peer)]
+  rows = []
+  for name in ("large",) if options.smoke else ("large", "simclr"):
+    for measure, batch in ((views, many), (step, few)):
+      case = f"{measure.__name__} {name}"
+      if options.only not in case:
+        continue
+      rows.append(measure(name, batch, options.repetitions))
+      console.print(f"done: {rows[-1]['case']}")
+      if "share" in rows[-1]:
+        console.print(f"share of the views in the step: {rows[-1]['share']:.1%}")
+      _measure.save("augment", rows, missing, options)
+  _measure.report("augment", rows, missing, options)
+
+
+if __name__ == "__main__":
+  main()

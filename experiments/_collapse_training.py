@@ -1,0 +1,294 @@
+"""One contrastive training of `projector_collapse` and what is measured, for vmap."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from spherejax import data, losses, metrics, models, pooling, training
+
+BINS = 40  # of the distances of nearest negatives
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Network and training; the same for all strengths of augmentation."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, augmentations."""
+  seeds: int = 5
+  """Trainings of each strength."""
+  widths: tuple[int, int, int] = (32, 64, 64)
+  """Channels of the encoder's convolutions."""
+  strides: tuple[int, int, int] = (2, 2, 1)
+  """Of the encoder's convolutions."""
+  projector: tuple[int, ...] = (32,)
+  """Outputs of its layers; one is a linear projector."""
+  convolution: str = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  steps: int = 400
+  """Of a training."""
+  measure_every: int = 20
+  """Steps between two measurements."""
+  probe_every: int = 100
+  """Steps between two fits of the classifiers."""
+  batch: int = 128
+  """Images of a step, two views of each."""
+  inverse_temperature: float = 2.0
+  """Of InfoNCE, symmetrised."""
+  learning_rate: float = 0.2
+  """Of SGD with momentum 0.9."""
+  weight_decay: float = 1e-4
+  """In the gradient, of everything."""
+  measured: int = 512
+  """Training images that are measured, two fixed views of each."""
+  threshold: float = 0.1
+  """Of singular values over the largest one, that a rank counts."""
+
+
+class Network(nn.Module):
+  """Features of the encoder and the projector's outputs."""
+
+  settings: Settings
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array]:
+    """[batch, features] and [batch, outputs] of normalised images."""
+    s = self.settings
+    encoder = models.ConvNet(
+      s.widths,
+      s.strides,
+      norm="batch",
+      axis_name=self.axis_name,
+      convolution=s.convolution,
+      name="encoder",
+    )
+    features = pooling.gap(encoder(images, train=train))
+    return features, Projector(s.projector, name="projector")(features)
+
+
+class Projector(nn.Module):
+  """Linear layers without biases, ReLU between them."""
+
+  widths: tuple[int, ...]
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    """[batch, outputs]."""
+    for number, width in enumerate(self.widths):
+      x = nn.relu(x) if number else x
+      x = nn.Dense(width, use_bias=False, name=f"layer{number}")(x)
+    return x
+
+
+class Given(NamedTuple):
+  """What lies on the device."""
+
+  train: Array  # uint8
+  labels: Array
+  coarse: Array
+  test: Array  # uint8
+  test_labels: Array
+  mean: Array
+  std: Array
+
+  def seen(self, images: Array) -> Array:
+    """Pixels in [0, 1] as the network gets them."""
+    return data.normalize(images, self.mean, self.std)
+
+
+class State(NamedTuple):
+  """One run."""
+
+  params: Any
+  stats: Any
+  opt_state: Any
+  taken: Array  # steps
+  probed: dict[str, Array]  # the newest accuracies
+  shown: dict[str, Array]  # the newest spectra and distances, and features
+  start: dict[str, Array]  # all measured before the first step
+
+
+def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
+  """Of the augmentation, from what differs between the cells of a sweep."""
+  rest = {name: x for name, x in hyper.items() if name != "area"}
+  return data.ViewStrengths(scale=(hyper["area"], 1.0), **rest, blur=0.0)
+
+
+def cell(strengths: data.ViewStrengths) -> dict[str, Any]:
+  """The other way; views are not blurred, and may show all of an image."""
+  rest = {n: x for n, x in strengths._asdict().items() if n not in ("scale", "blur")}
+  return {"area": strengths.scale[0], **rest}
+
+
+class Run:
+  """The pure functions of a training; the strengths of augmentation are traced."""
+
+  def __init__(self, settings: Settings, classes: int):
+    self.settings, self.classes = settings, classes
+    self.network = Network(settings)
+    self.optimizer = optax.chain(
+      optax.add_decayed_weights(settings.weight_decay),
+      optax.sgd(settings.learning_rate, momentum=0.9),
+    )
+
+  def init(self, given: Given, key: Array, hyper: Any) -> State:
+    """The network as it is drawn, measured."""
+    images = jax.ShapeDtypeStruct((2, *given.train.shape[1:]), jnp.float32)
+    variables = self.network.lazy_init(key, images)
+    params, stats = variables["params"], variables["batch_stats"]
+    measured, shown = self.measured(given, params, stats, hyper)
+    probed = self.probed(given, params, stats)
+    return State(
+      params,
+      stats,
+      self.optimizer.init(params),
+      jnp.int32(0),
+      probed,
+      shown,
+      measured | probed | shown,
+    )
+
+  def one_step(self, given: Given, hyper: Any, state: State, key: Array):
+    """A batch; returns the state and the terms of the bound."""
+    batch_key, view_key = jax.random.split(key)
+    rows = jax.random.choice(
+      batch_key, len(given.train), (self.settings.batch,), replace=False
+    )
+    views = self.views(view_key, given.train[rows], hyper)
+
+    def objective(params: Any) -> tuple[Array, Any]:
+      (_, outputs), moved = self.network.apply(
+        {"params": params, "batch_stats": state.stats},
+        given.seen(jnp.concatenate(views)),
+        train=True,
+        mutable=["batch_stats"],
+      )
+      first, second = jnp.split(outputs, 2)
+      loss = jnp.mean(self.loss(first, second))
+      return loss, (moved["batch_stats"], first, second)
+
+    (loss, (stats, first, second)), grads = jax.value_and_grad(objective, has_aux=True)(
+      state.params
+    )
+    updates, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    new = state._replace(
+      params=params, stats=stats, opt_state=opt_state, taken=state.taken + 1
+    )
+    return new, {"loss": loss, **self.bound(first, second)}
+
+  def views(self, key: Array, images: Array, hyper: Any) -> Array:
+    """[2, batch, ...], pixels in [0, 1], of uint8."""
+    size = images.shape[1]
+    pixels = data.to_float(images)
+    return data.simclr_views(key, pixels, size=size, strengths=strengths(hyper))
+
+  def loss(self, first: Array, second: Array) -> Array:
+    """InfoNCE of each example."""
+    temperature = 1 / self.settings.inverse_temperature
+    return losses.info_nce(first, second, temperature=temperature, symmetric=True)
+
+  def bound(self, first: Array, second: Array) -> dict[str, Array]:
+    """Its bound, both directions, and how far above the loss it is at least."""
+    temperature = 1 / self.settings.inverse_temperature
+    pairs = ((first, second), (second, first))
+    sides = [losses.info_nce_bound(a, b, temperature=temperature) for a, b in pairs]
+    one_sided = [losses.info_nce(a, b, temperature=temperature) for a, b in pairs]
+    gaps = [b.value - x for b, x in zip(sides, one_sided, strict=True)]
+    mean = functools.partial(jnp.mean, axis=None)
+    return {
+      "bound": mean(jnp.stack([b.value for b in sides])),
+      "invariance": mean(jnp.stack([b.invariance for b in sides])),
+      "repulsion": mean(jnp.stack([b.repulsion for b in sides])),
+      "least gap": jnp.min(jnp.stack(gaps)),
+    }
+
+  def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
+    """By running statistics, block by block."""
+    variables = {"params": params, "batch_stats": stats}
+    block = max(b for b in range(1, 257) if len(images) % b == 0)
+    blocks = images.reshape(-1, block, *images.shape[1:])
+    found = jax.lax.map(lambda x: self.network.apply(variables, x), blocks)
+    return jax.tree.map(lambda x: x.reshape(len(images), -1), found)
+
+  def measured(
+    self, given: Given, params: Any, stats: Any, hyper: Any
+  ) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Geometry of features and projector on fixed views of fixed images.
+
+    Numbers, and what pictures need.
+    """
+    count = min(self.settings.measured, len(given.train))
+    views = self.views(jax.random.key(self.settings.seed), given.train[:count], hyper)
+    images = data.to_float(given.train[:count])
+    seen = given.seen(jnp.concatenate([images, *views]))
+    (raw, h1, h2), (_, f1, f2) = (
+      jnp.split(x, 3) for x in self.features(params, stats, seen)
+    )
+    temperature = 1 / self.settings.inverse_temperature
+    near = losses.info_nce_bound(f1, f2, temperature=temperature).nearest
+    far = metrics.nearest_negative_distance(h1, h2, near).values
+    kernel = params["projector"]["layer0"]["kernel"]
+    shown = {
+      "spectrum h": metrics.log_singular_values(raw),
+      "spectrum augmented h": metrics.log_singular_values(h1),
+      "spectrum W": metrics.log_singular_values(kernel),
+      "distances": metrics.distance_histogram(far, bins=BINS).shares,
+      "features": raw,
+    }
+    ranks = {
+      name: metrics.relative_rank(x, threshold=1e-2) / x.shape[1]
+      for name, x in (("rank of h", raw), ("rank of augmented h", h1))
+    }
+    found = ranks | {
+      "nearest distance": jnp.mean(far),
+      "sharing": metrics.label_sharing(near, given.labels[:count]),
+      "coarse sharing": metrics.label_sharing(near, given.coarse[:count]),
+    }
+    if len(self.settings.projector) == 1:
+      displacements = h2 - jnp.concatenate([h1, h2])[near]
+      threshold = self.settings.threshold
+      found |= {
+        "effective rank": metrics.effective_rank(kernel),
+        "relative rank": metrics.relative_rank(kernel, threshold=threshold),
+        "unexplained": metrics.unexplained_variance(displacements, kernel),
+      }
+    return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
+
+  def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
+    """Accuracies of a linear classifier on features and outputs, and of neighbours."""
+    everything = jnp.concatenate([given.train, given.test])
+    both = self.features(params, stats, given.seen(data.to_float(everything)))
+    number, found = len(given.train), {}
+    for name, x in zip(("probe", "probe of outputs"), both, strict=True):
+      probe = training.linear_probe(
+        x[:number], given.labels, num_classes=self.classes, penalty=1e-3, steps=60
+      )
+      right = probe.logits(x[number:]).argmax(axis=1) == given.test_labels
+      found[name] = jnp.mean(right.astype(jnp.float32))
+    return found
+
+  def period(self, given: Given, state: State, key: Array, hyper: Any):
+    """The steps up to the next measurement, and it."""
+    keys = jax.random.split(key, self.settings.measure_every)
+    state, terms = jax.lax.scan(
+      functools.partial(self.one_step, given, hyper), state, keys
+    )
+    least = jnp.min(terms.pop("least gap"))
+    figures = {name: jnp.mean(x) for name, x in terms.items()} | {"least gap": least}
+    measured, shown = self.measured(given, state.params, state.stats, hyper)
+    probed = training.when(
+      state.taken % self.settings.probe_every == 0,
+      lambda _: self.probed(given, state.params, state.stats),
+      state.probed,
+    )
+    state = state._replace(probed=probed, shown=shown)
+    return state, figures | measured | probed

@@ -1,0 +1,239 @@
+"""Nearest negatives of contrastive learning, looked at in the encoder and by labels."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+
+_FARTHEST = 2.0  # distance of opposite unit vectors
+
+
+class NegativeDistances(NamedTuple):
+  """What `nearest_negative_distance` returns."""
+
+  values: Float[Array, " batch"]
+  """In [0, 2]; 0 where not counted."""
+  counted: Bool[Array, " batch"]
+  """Whether the example is kept and has a nearest negative that is."""
+
+
+class DistanceHistogram(NamedTuple):
+  """What `distance_histogram` returns."""
+
+  shares: Float[Array, " bins"]
+  """Of the kept distances; they sum to 1."""
+  edges: Float[Array, " edges"]
+  """From 0 to 2, one more than bins."""
+
+
+def nearest_negative_distance(
+  first: Float[ArrayLike, "batch dim"],
+  second: Float[ArrayLike, "batch dim"],
+  nearest: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> NegativeDistances:
+  """How far the nearest negative of the projector is in the encoder.
+
+      distance_i = | h_i / |h_i| - h_i* / |h_i*| |
+
+  with h the encoder's vectors and i* the nearest negative in the projector's space.
+
+  Args:
+    first: [batch, dim], floating, the encoder's vectors of the first views, the
+      anchors.
+    second: [batch, dim], floating, of the second ones, row by row.
+    nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
+      views from 0, second ones from batch on, -1 for none.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    NegativeDistances(values [batch], dtype of `first`; counted [batch]), for
+    `mean_where`. Not counted are masked rows, rows whose nearest is masked or none, and
+    a traced nearest that is no row. A vector of 0 has distance 1 from all others.
+
+  Raises:
+    TypeError: views not floating, nearest not integers, where not boolean.
+    ValueError: shapes do not match, or a known nearest of 2 batch or more.
+
+  Differentiable in: nothing. Cost: O(batch dim).
+
+  Source: SSL figure 5; the normalisation is inferred from its caption.
+
+  Example:
+    >>> x = jnp.eye(2)
+    >>> spherejax.metrics.nearest_negative_distance(x, x, jnp.array([3, 0])).values
+    Array([1.4142135, 1.4142135], dtype=float32)
+  """
+  first, second = jnp.asarray(first), jnp.asarray(second)
+  _checks.floating("first", first)
+  _checks.floating("second", second)
+  _checks.rank("first", first, 2)
+  _checks.shape("second", second, first.shape, "first")
+  nearest = jnp.asarray(nearest)
+  _checks.labels(nearest, first, "nearest")
+  kept = jnp.ones(len(first), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (len(first),))
+  counted, index = _negatives(nearest, kept)
+  both = jnp.concatenate([first, second.astype(first.dtype)])
+  both = jnp.where(jnp.tile(kept, 2)[:, None], _numerics.upcast(both), 0)
+  both = _numerics.normalize(both)
+  apart = _numerics.norm(both[: len(first)] - both[index])
+  values = jnp.where(counted, jnp.minimum(apart, _FARTHEST), 0)
+  return NegativeDistances(values.astype(first.dtype), counted)
+
+
+def distance_histogram(
+  distances: Float[ArrayLike, " batch"],
+  *,
+  bins: int = 50,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> DistanceHistogram:
+  """Shares of distances of unit vectors in equal bins from 0 to 2.
+
+  Args:
+    distances: [batch], floating, in [0, 2]; beyond counts in the nearest bin.
+    bins: static. The last one holds its right edge, the others do not.
+    where: [batch], boolean, True keeps: `counted` of `nearest_negative_distance`. None
+      keeps all.
+
+  Returns:
+    DistanceHistogram(shares [bins], edges [bins + 1]), at least float32. NaN shares if
+    none is kept, or a kept one is NaN.
+
+  Raises:
+    TypeError: distances not floating, bins no static integer, where not boolean.
+    ValueError: distances with other than one axis, bins below 1, shapes that do not
+      match.
+
+  Differentiable in: nothing. Cost: O(batch (bins + log bins)).
+
+  Source: SSL figure 5.
+
+  Example:
+    >>> x = jnp.array([0.1, 0.2, 1.3, 2.0])
+    >>> spherejax.metrics.distance_histogram(x, bins=2).shares
+    Array([0.5, 0.5], dtype=float32)
+  """
+  distances = jnp.asarray(distances)
+  _checks.floating("distances", distances)
+  _checks.rank("distances", distances, 1)
+  _checks.count("bins", bins)
+  kept = jnp.ones(distances.shape, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, distances.shape)
+  values = jnp.where(kept, _numerics.upcast(distances), 0)
+  edges = jnp.linspace(0, _FARTHEST, bins + 1, dtype=values.dtype)
+  # Inner edges alone: what lies beyond the outer ones falls into the nearest bin.
+  index = jnp.searchsorted(edges[1:-1], values, side="right")
+  member = (index[:, None] == jnp.arange(bins)[None]) & kept[:, None]
+  counts = jnp.sum(member, axis=0, dtype=jnp.int32).astype(values.dtype)
+  shares = counts / jnp.sum(kept, dtype=jnp.int32)
+  return DistanceHistogram(
+    jnp.where(jnp.any(jnp.isnan(values)), jnp.nan, shares), edges
+  )
+
+
+def label_sharing(
+  nearest: Int[ArrayLike, " batch"],
+  labels: Int[ArrayLike, " batch"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, ""]:
+  """Share of examples whose nearest negative has their own label.
+
+      share = mean_i 1[y_i* = y_i]
+
+  Once with fine and once with coarse labels tells whether the projector pushes away
+  what belongs together.
+
+  Args:
+    nearest: [batch], integer, of `losses.info_nce_bound` of the projected views: first
+      views from 0, second ones from batch on, -1 for none.
+    labels: [batch], integer, of both views. Only their equality matters.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    Scalar, float32 (float64 under x64), over the kept examples that have a nearest
+    negative among the kept ones; NaN without any.
+
+  Raises:
+    TypeError: nearest or labels not integers, where not boolean.
+    ValueError: shapes do not match, or a known nearest of 2 batch or more.
+
+  Differentiable in: nothing. Cost: O(batch).
+
+  Source: SSL figure 6.
+
+  Example:
+    >>> spherejax.metrics.label_sharing(jnp.array([1, 3, 4]), jnp.array([5, 5, 2]))
+    Array(0.6666667, dtype=float32)
+  """
+  nearest, labels = jnp.asarray(nearest), jnp.asarray(labels)
+  _checks.rank("labels", labels, 1)
+  _checks.integer("labels", labels)
+  _checks.labels(nearest, labels, "nearest")
+  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, labels.shape)
+  counted, index = _negatives(nearest, kept)
+  same = counted & (jnp.tile(labels, 2)[index] == labels)
+  number = jnp.sum(same, dtype=jnp.int32).astype(jnp.result_type(float))
+  return number / jnp.sum(counted, dtype=jnp.int32)
+
+
+def contrastive_collapse(
+  invariance: Float[ArrayLike, "*shape"],
+  repulsion: Float[ArrayLike, "*shape"],
+  *,
+  threshold: Real[ArrayLike, ""] = 0.999,
+) -> Bool[Array, "*shape"]:
+  """Whether all projected vectors have become one.
+
+      collapsed = (repulsion > threshold) and (invariance < -threshold)
+
+  of the batch's means. Runs that collapsed are to be reported, not averaged with
+  others.
+
+  Args:
+    invariance: [...], floating, mean of `losses.info_nce_invariance`; of many steps or
+      runs at once.
+    repulsion: [...], floating, mean of `losses.info_nce_repulsion`.
+    threshold: a cosine in (0, 1]; may be traced.
+
+  Returns:
+    [...], boolean; False where one is NaN.
+
+  Raises:
+    TypeError: arrays not floating.
+    ValueError: shapes do not match, or a static threshold outside (0, 1].
+
+  Differentiable in: nothing. Cost: one read.
+
+  Source: SSL section 3 (both terms of its bound); the threshold is ours.
+
+  Example:
+    >>> spherejax.metrics.contrastive_collapse(
+    ...   jnp.array([-0.7, -1.0]), jnp.array([1.0, 1.0]))
+    Array([False,  True], dtype=bool)
+  """
+  invariance, repulsion = jnp.asarray(invariance), jnp.asarray(repulsion)
+  _checks.floating("invariance", invariance)
+  _checks.floating("repulsion", repulsion)
+  _checks.shape("repulsion", repulsion, invariance.shape, "invariance")
+  _checks.between("threshold", threshold, 0, 1, low_open=True)
+  # In half precision the threshold itself would be 1.
+  invariance, repulsion = _numerics.upcast(invariance), _numerics.upcast(repulsion)
+  bound = _checks.scalar("threshold", threshold, repulsion.dtype)
+  return (repulsion > bound) & (invariance < -bound.astype(invariance.dtype))
+
+
+def _negatives(nearest: Array, kept: Array) -> tuple[Array, Array]:
+  """Which rows have a kept nearest negative, and its index, 0 where they have not."""
+  batch = len(kept)
+  _checks.known_labels(nearest, 2 * batch, kept & (nearest >= 0), "nearest")
+  inside = (nearest >= 0) & (nearest < 2 * batch)
+  index = jnp.where(inside, nearest, 0)
+  return kept & inside & jnp.tile(kept, 2)[index], index

@@ -1,0 +1,287 @@
+"""What the column space of a projector holds, and where a projector is affine."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.metrics import _singular_values
+
+_HIGHEST = jax.lax.Precision.HIGHEST
+_WORD = 32  # activations that are compared at a time
+
+
+class LocalAffine(NamedTuple):
+  """What `local_affine` returns: projector(h) = weights^T h + bias near that h."""
+
+  weights: Float[Array, "dim outputs"]
+  bias: Float[Array, " outputs"]
+
+
+def unexplained_variance(
+  displacements: Float[ArrayLike, "batch dim"],
+  weights: Float[ArrayLike, "dim outputs"],
+  *,
+  threshold: Real[ArrayLike, ""] | None = None,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, ""]:
+  """Share of the displacements that lies outside the column space of a projector.
+
+      unexplained = sum_i |d_i - Q Q^T d_i|^2 / sum_i |d_i|^2
+
+  Q are the left singular vectors of the weights whose singular value is not 0, so that
+  scaling the weights changes nothing. For displacements in all directions alike it is
+  1 - rank(weights) / dim on average.
+
+  Args:
+    displacements: [batch, dim], floating: a second view minus the nearest negative.
+    weights: [dim, outputs], floating, of the projector h -> weights^T h.
+    threshold: in [0, 1); may be traced. Singular values of at most this share of the
+      largest count as 0. None takes the larger side of the weights times the epsilon
+      of the calculation (at least float32): give one for weights that were rounded to
+      half precision.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    Scalar in [0, 1], dtype of `displacements`. 0 if all displacements are 0, or else 1
+    for weights of 0.
+
+  Raises:
+    TypeError: arrays not floating, where not boolean.
+    ValueError: shapes do not match, an empty axis of the weights, or a static
+      threshold outside [0, 1).
+
+  Differentiable in: nothing. Cost: O(dim outputs min(dim, outputs)
+  + batch dim min(dim, outputs)).
+
+  Source: SSL eq. 10. Its eq. 9 takes W W^T for Q Q^T, which is no projection unless
+  the columns of W are orthonormal.
+
+  Example:
+    >>> w = jnp.array([[2.0], [0.0]])
+    >>> spherejax.metrics.unexplained_variance(jnp.array([[3.0, 1.0]]), w)
+    Array(0.1, dtype=float32)
+  """
+  displacements, weights = jnp.asarray(displacements), jnp.asarray(weights)
+  _checks.rank("displacements", displacements, 2)
+  _checks.rank("weights", weights, 2)
+  rows = _kept_rows(displacements, weights, where)
+  outside = _outside(rows, column_space(weights, threshold, rows.dtype))
+  return outside.astype(displacements.dtype)
+
+
+def displacement_alignment(
+  displacements: Float[ArrayLike, "batch dim"],
+  weights: Float[ArrayLike, "batch dim outputs"],
+  *,
+  threshold: Real[ArrayLike, ""] | None = None,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, " batch"]:
+  """Share of each displacement that lies in the column space of its own projector.
+
+      alignment_i = |Q_i^T d_i|^2 / |d_i|^2
+
+  For the weights of `local_affine` at each example. Of one displacement it is 1 minus
+  `unexplained_variance`.
+
+  Args:
+    displacements: [batch, dim], floating: a second view minus the nearest negative.
+    weights: [batch, dim, outputs], floating.
+    threshold: in [0, 1); may be traced. Singular values of at most this share of the
+      largest count as 0. None takes the larger side of the weights times the epsilon
+      of the calculation (at least float32): give one for weights that were rounded to
+      half precision.
+    where: [batch], boolean, True keeps; masked rows and their weights may be NaN. None
+      keeps all.
+
+  Returns:
+    [batch] in [0, 1], dtype of `displacements`: 1 for a displacement of 0, which leaves
+    nothing to explain, or else 0 for weights of 0; 0 for masked rows.
+
+  Raises:
+    TypeError: arrays not floating, where not boolean.
+    ValueError: shapes do not match, an empty axis of the weights, or a static
+      threshold outside [0, 1).
+
+  Differentiable in: nothing. Cost: O(batch dim outputs min(dim, outputs)).
+
+  Source: SSL eqs. 10 and 11.
+
+  Example:
+    >>> w = jnp.array([[[2.0], [0.0]]])
+    >>> spherejax.metrics.displacement_alignment(jnp.array([[3.0, 1.0]]), w)
+    Array([0.9], dtype=float32)
+  """
+  displacements, weights = jnp.asarray(displacements), jnp.asarray(weights)
+  _checks.rank("displacements", displacements, 2)
+  _checks.rank("weights", weights, 3)
+  _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))
+  rows = _kept_rows(displacements, weights, where)
+  kept = jnp.ones(len(rows), bool) if where is None else jnp.asarray(where)
+  weights = jnp.where(kept[:, None, None], weights, 0)
+
+  def inside(row: Array, own: Array) -> Array:
+    return 1 - _outside(row[None], column_space(own, threshold, row.dtype))
+
+  found = jnp.where(kept, jax.vmap(inside)(rows, weights), 0)
+  return found.astype(displacements.dtype)
+
+
+def local_affine(
+  projector: Callable[[Array], Array], h: Float[ArrayLike, " dim"]
+) -> LocalAffine:
+  """The affine map that a projector is near one vector.
+
+      projector(h) = W^T h + b,    W^T the Jacobian at h
+
+  A perceptron of ReLU or leaky ReLU without biases has b = 0, and W is the same along
+  the ray from 0 through h. Batches: `jax.vmap`. At a kink the derivative is JAX's: the
+  slope of `jax.nn.relu` at 0 is 0, so the value still holds there.
+
+  Args:
+    projector: maps one vector [dim] to [outputs]; differentiable by JAX. Static.
+    h: [dim], floating.
+
+  Returns:
+    LocalAffine(weights [dim, outputs], bias [outputs]), dtype of the projector's value.
+    Of a projector that is not piecewise affine it is the tangent.
+
+  Raises:
+    TypeError: h not floating.
+    ValueError: h or the projector's value not a vector.
+
+  Differentiable in: h, where the projector is twice. Cost: min(dim, outputs) passes
+  through the projector.
+
+  Source: SSL eq. 11; Balestriero & Baraniuk 2018, "A spline theory of deep learning".
+
+  Example:
+    >>> found = spherejax.metrics.local_affine(jax.nn.relu, jnp.array([2.0, -1.0]))
+    >>> found.weights
+    Array([[1., 0.],
+           [0., 0.]], dtype=float32)
+  """
+  h = jnp.asarray(h)
+  _checks.floating("h", h)
+  _checks.rank("h", h, 1)
+  value = jax.eval_shape(projector, h)
+  if value.ndim != 1:
+    raise ValueError(f"projector(h) must have 1 axes, got shape {value.shape}")
+  if len(value) <= len(h):
+    value, pull = jax.vjp(projector, h)
+    rows = jnp.eye(len(value), dtype=value.dtype)
+    weights = jax.vmap(lambda row: pull(row)[0], out_axes=1)(rows)
+  else:
+    value, push = jax.linearize(projector, h)
+    weights = jax.vmap(push)(jnp.eye(len(h), dtype=h.dtype))
+  wide = _numerics.upcast(value)
+  part = jnp.matmul(
+    h.astype(wide.dtype), weights.astype(wide.dtype), precision=_HIGHEST
+  )
+  return LocalAffine(weights.astype(value.dtype), (wide - part).astype(value.dtype))
+
+
+def count_regions(
+  patterns: Bool[ArrayLike, "batch units"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Int[Array, ""]:
+  """Number of distinct activation patterns: affine regions that the examples meet.
+
+  Args:
+    patterns: [batch, units], boolean: whether each hidden unit of a ReLU or leaky ReLU
+      network is active, its input above 0; all layers side by side. Without units, as
+      in a linear projector, there is one region.
+    where: [batch], boolean, True keeps. None keeps all.
+
+  Returns:
+    Scalar, int32; at most the number of kept rows, 0 of none. Exact. It counts regions
+    that hold an example, not all that exist.
+
+  Raises:
+    TypeError: patterns or where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: nothing. Cost: O(batch log batch units / 32).
+
+  Source: SSL 5 and eq. 11.
+
+  Example:
+    >>> h = jnp.array([[1.0, 2.0], [3.0, 1.0], [1.0, -2.0]])
+    >>> spherejax.metrics.count_regions(h > 0)
+    Array(2, dtype=int32)
+  """
+  patterns = jnp.asarray(patterns)
+  _checks.boolean("patterns", patterns)
+  _checks.rank("patterns", patterns, 2)
+  batch, units = patterns.shape
+  kept = jnp.ones(batch, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (batch,))
+  if batch == 0:
+    return jnp.zeros((), jnp.int32)
+  bits = jnp.where(kept[:, None], patterns, False).astype(jnp.uint32)
+  bits = jnp.pad(bits, ((0, 0), (0, -units % _WORD)))
+  shifts = jnp.arange(_WORD, dtype=jnp.uint32)[None, None]
+  words = jnp.sum(
+    bits.reshape(batch, -(-units // _WORD), _WORD) << shifts, axis=2, dtype=jnp.uint32
+  )
+
+  def refine(groups: Array, word: Array) -> tuple[Array, None]:
+    """Rows of a group that differ in this word part."""
+    order = jnp.lexsort((word, groups))
+    ordered, of_word = groups[order], word[order]
+    new = (ordered[1:] != ordered[:-1]) | (of_word[1:] != of_word[:-1])
+    numbers = jnp.cumsum(jnp.concatenate([jnp.zeros(1, bool), new]), dtype=jnp.int32)
+    return jnp.zeros(batch, jnp.int32).at[order].set(numbers), None
+
+  # Masked rows are a group by themselves from the start.
+  groups, _ = jax.lax.scan(refine, kept.astype(jnp.int32), words.T)
+  ordered = jnp.sort(groups)
+  number = 1 + jnp.sum(ordered[1:] != ordered[:-1], dtype=jnp.int32)
+  return number - jnp.any(~kept).astype(jnp.int32)
+
+
+def column_space(
+  weights: Array, threshold: ArrayLike | None, dtype: jnp.dtype
+) -> Array:
+  """[dim, smaller side]: orthonormal columns that span those of the weights, and 0."""
+  if 0 in weights.shape:
+    raise ValueError(f"weights must have no empty axis, got shape {weights.shape}")
+  _checks.between("threshold", threshold, 0, 1, high_open=True)
+  if threshold is None:
+    threshold = max(weights.shape) * float(jnp.finfo(dtype).eps)
+  share = _checks.scalar("threshold", threshold, dtype)
+  vectors, values, _ = _singular_values.thin_svd(weights.astype(dtype))
+  # This way round, those of weights with NaN stay NaN.
+  return jnp.where((values <= share * values[0])[None], 0, vectors)
+
+
+def _kept_rows(displacements: Array, weights: Array, where: ArrayLike | None) -> Array:
+  """Checked rows in the type of the calculation, masked ones 0."""
+  _checks.floating("displacements", displacements)
+  _checks.floating("weights", weights)
+  number, dim = displacements.shape
+  if weights.shape[-2] != dim:
+    raise ValueError(
+      f"weights must have {dim} rows to match displacements {displacements.shape}, got "
+      f"{weights.shape}"
+    )
+  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
+  _checks.mask(kept, (number,))
+  dtype = _numerics.compute_dtype(jnp.promote_types(displacements.dtype, weights.dtype))
+  return jnp.where(kept[:, None], displacements.astype(dtype), 0)
+
+
+def _outside(rows: Array, space: Array) -> Array:
+  """Share of the squared lengths of the rows that the space does not hold."""
+  # In units of the largest entry: squares neither overflow nor vanish.
+  rows = _numerics.divide(rows, jnp.max(jnp.abs(rows), initial=0))
+  parts = jnp.matmul(rows, space, precision=_HIGHEST)
+  rest = rows - jnp.matmul(parts, space.T, precision=_HIGHEST)
+  share = _numerics.divide(jnp.sum(rest**2), jnp.sum(rows**2))
+  return jnp.minimum(share, 1)

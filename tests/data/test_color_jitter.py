@@ -1,0 +1,285 @@
+import colorsys
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+
+from spherejax import data
+from spherejax.data import _color_jitter
+
+KEY = jax.random.key(5)
+RANDOM = np.random.default_rng(7)
+RGB = RANDOM.random([5, 4, 3]).astype(np.float32)
+GREY = np.repeat(RANDOM.random([5, 4, 1]).astype(np.float32), 3, -1)
+MANY = np.tile(RGB, (2000, 1, 1, 1))
+LUMA = np.array([0.299, 0.587, 0.114])
+ORDERS = list(itertools.permutations(range(4)))
+NOTHING = {"brightness": 0, "contrast": 0, "saturation": 0, "hue": 0}
+
+
+def turned(image, turns):
+  """The hue moved, pixel by pixel, by the standard library."""
+  result = np.array(image, np.float64)
+  for place in np.ndindex(image.shape[:-1]):
+    hue, saturation, value = colorsys.rgb_to_hsv(*map(float, image[place]))
+    result[place] = colorsys.hsv_to_rgb((hue + turns) % 1, saturation, value)
+  return result
+
+
+def jittered(image, order, changes):
+  """The four operations in an order, in float64."""
+  x = np.array(image, np.float64)
+  for operation in order:
+    factor, grey = 1 + changes[operation], x @ LUMA
+    if operation == 0:
+      x = factor * x
+    elif operation == 1:
+      x = factor * x + (1 - factor) * grey.mean()
+    elif operation == 2:
+      x = factor * x + (1 - factor) * grey[..., None]
+    else:
+      x = turned(x, changes[3])
+    x = np.clip(x, 0, 1)
+  return x
+
+
+def within(events, number):
+  """Whether so many of 2000 draws are no surprise: three standard deviations."""
+  return abs(events.sum() - 2000 * number) < 3 * np.sqrt(2000 * number * (1 - number))
+
+
+def test_saturation_is_an_affine_map_towards_luma():
+  images = 0.4 + 0.2 * MANY
+  result = np.asarray(jax.jit(data.random_saturation)(KEY, images, strength=0.5))
+  grey = (images.astype(float) @ LUMA)[..., None]
+  steady = np.abs(images[0] - grey[0]) > 0.02
+  factors = ((result - grey) / (images - grey))[:, steady]
+  np.testing.assert_allclose(factors, factors[:, :1] + 0 * factors, atol=1e-3)
+  factors = factors[:, 0]
+  assert factors.min() > 0.5 - 1e-3
+  assert factors.max() < 1.5 + 1e-3
+  assert abs(factors.mean() - 1) < 3 * np.sqrt(1 / 12 / 2000)
+  assert abs(factors.var() - 1 / 12) < 3 * np.sqrt(1 / 180 / 2000)
+
+
+def test_hue_is_that_of_the_standard_library():
+  images = np.tile(RGB, (50, 1, 1, 1))
+  result = np.asarray(jax.jit(data.random_hue)(KEY, images, strength=0.5))
+  first = RGB[0, 0]
+  found = []
+  for image in result:
+    # The turn, from one pixel.
+    turn = colorsys.rgb_to_hsv(*map(float, image[0, 0]))[0]
+    turn -= colorsys.rgb_to_hsv(*map(float, first))[0]
+    np.testing.assert_allclose(image, turned(RGB, turn), atol=5e-6)
+    found.append((turn + 0.5) % 1 - 0.5)
+  assert min(found) < -0.4
+  assert max(found) > 0.4
+  np.testing.assert_allclose(result.max(-1), images.max(-1), atol=1e-6)
+  np.testing.assert_allclose(result.min(-1), images.min(-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("turns", [-0.5, -0.2, 1 / 6, 0.34, 0.5])
+def test_hue_of_pure_colours_and_ties(turns):
+  levels = np.array(list(itertools.product([0, 0.5, 1], repeat=3)), np.float32)
+  planes = jnp.asarray(levels.T[None])
+  found = np.asarray(_color_jitter._turn_hue(planes, jnp.float32(6 * turns)))[0].T
+  np.testing.assert_allclose(found, turned(levels, turns), atol=2e-6)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.6, 1.0, 1.7])
+def test_the_operations_are_pillows(factor):
+  # Pillow rounds to bytes, and its mean grey to a whole one.
+  levels = RANDOM.integers(0, 256, (9, 7, 3), dtype=np.uint8)
+  change = np.float32(factor - 1)
+  for number, enhance in enumerate(
+    (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+  ):
+    expected = np.asarray(enhance(Image.fromarray(levels)).enhance(factor)) / 255
+    order = [number, *(n for n in range(4) if n != number)]
+    steps = _steps(order, np.eye(4, dtype=np.float32)[number] * change)
+    planes = jnp.swapaxes(data.to_float(levels), -1, -2)
+    found = np.swapaxes(_color_jitter.jitter_planes(planes, steps), -1, -2)
+    # A grey, rounded twice, is multiplied by 1 - factor.
+    assert np.abs(found - expected).max() < (1.01 + 1.5 * abs(change)) / 255
+
+
+def _steps(order, changes):
+  """The steps of a given order and given changes, by the draw itself."""
+  drawn = (jnp.asarray(order), jnp.asarray(changes))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(_color_jitter, "_draw_jitter", lambda *_: drawn)
+    return _color_jitter.jitter_steps(KEY, (), 1.0, jnp.zeros([1, 3, 1]))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_order(order):
+  changes = np.array([0.5, -0.4, 0.7, 0.2], np.float32)
+  planes = jnp.asarray(np.swapaxes(RGB, -1, -2))
+  found = np.asarray(_color_jitter.jitter_planes(planes, _steps(order, changes)))
+  found = np.swapaxes(found, -1, -2)
+  np.testing.assert_allclose(found, jittered(RGB, order, changes), atol=5e-6)
+  others = [jittered(RGB, other, changes) for other in ORDERS if other != order]
+  assert all(np.abs(found - other).max() > 1e-4 for other in others)
+
+
+def test_jitter_draws_orders_and_changes_uniformly():
+  limits = (0.4, 0.3, 0.6, 0.1)
+  draw = functools.partial(
+    _color_jitter._draw_jitter,
+    strengths=limits,
+    probability=0.7,
+    dtype=jnp.dtype("float32"),
+  )
+  keys = jax.random.split(KEY, 2000)
+  orders, changes = (np.asarray(part) for part in jax.jit(jax.vmap(draw))(keys))
+  for order in ORDERS:
+    # Standard deviation 8.9; of 24 orders one may well be off by three, none by five.
+    assert abs((orders == order).all(-1).sum() - 2000 / 24) < 45
+  changed = (changes != 0).any(-1)
+  assert within(changed, 0.7)
+  shares = changes[changed] / np.array(limits)
+  assert np.abs(shares).max() <= 1
+  assert (np.abs(shares.mean(0)) < 4 / np.sqrt(3 * changed.sum())).all()
+  assert (np.abs(shares.var(0) - 1 / 3) < 0.05).all()
+
+
+def test_jitter_of_a_batch_is_the_oracles():
+  images = RANDOM.random([32, 5, 4, 3]).astype(np.float32)
+  strengths = (0.8, 0.8, 0.8, 0.2)
+  jitter = functools.partial(
+    data.color_jitter,
+    **dict(zip(NOTHING, strengths, strict=True)),
+    probability=0.8,
+  )
+  result = np.asarray(jax.jit(jitter)(KEY, images))
+  draw = functools.partial(
+    _color_jitter._draw_jitter,
+    strengths=strengths,
+    probability=0.8,
+    dtype=jnp.dtype("float32"),
+  )
+  orders, changes = jax.vmap(draw)(jax.random.split(KEY, 32))
+  for number, image in enumerate(images):
+    expected = jittered(image, np.asarray(orders[number]), np.asarray(changes[number]))
+    np.testing.assert_allclose(result[number], expected, atol=1e-5)
+  np.testing.assert_array_equal(result, jax.jit(jitter)(KEY, images))
+
+
+def test_zero_strengths_and_a_zero_probability_change_nothing():
+  images = MANY[:20]
+  np.testing.assert_array_equal(data.color_jitter(KEY, images, **NOTHING), images)
+  np.testing.assert_array_equal(data.color_jitter(KEY, images, probability=0), images)
+  for augment in (data.random_saturation, data.random_hue):
+    result = augment(KEY, images, strength=0)
+    np.testing.assert_allclose(result, images, atol=2e-7)
+
+
+def test_jitter_happens_as_often_as_asked():
+  result = np.asarray(jax.jit(data.color_jitter)(KEY, MANY, probability=0.8))
+  assert within((result != RGB).any((1, 2, 3)), 0.8)
+
+
+@pytest.mark.parametrize("augment", [data.random_saturation, data.random_hue])
+@pytest.mark.parametrize("image", [GREY, np.zeros_like(RGB), np.ones_like(RGB)])
+def test_grey_stays_grey(augment, image):
+  images = np.tile(image, (20, 1, 1, 1))
+  np.testing.assert_allclose(augment(KEY, images, strength=0.5), images, atol=2e-7)
+
+
+def test_one_channel_is_refused_unless_colours_are_left_alone():
+  one = RGB[..., :1]
+  result = data.color_jitter(KEY, one, saturation=0, hue=0, contrast=0, probability=1)
+  ratios = np.asarray(result) / one
+  np.testing.assert_allclose(ratios, ratios[:1, :1] + 0 * ratios, rtol=1e-5)
+  assert abs(ratios[0, 0, 0] - 1) > 1e-3
+  for saturation in (0.4, 0):
+    with pytest.raises(ValueError, match=r"3 channels, RGB, or of 1 .*\(5, 4, 1\)"):
+      data.color_jitter(KEY, one, saturation=saturation)
+  for augment in (data.random_saturation, data.random_hue):
+    with pytest.raises(ValueError, match=r"3 channels, RGB, got shape \(5, 4, 1\)"):
+      augment(KEY, one)
+
+
+@pytest.mark.parametrize("image", [RGB, GREY, np.zeros_like(RGB), np.ones_like(RGB)])
+@pytest.mark.parametrize(
+  "augment", [data.random_saturation, data.random_hue, data.color_jitter]
+)
+def test_gradients_are_finite(augment, image):
+  def total(image):
+    return (augment(KEY, image) ** 2).sum()
+
+  gradient = np.asarray(jax.jit(jax.grad(total))(image))
+  assert np.isfinite(gradient).all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_hue_gradient_is_that_of_differences():
+  key, image = jax.random.key(5), jnp.asarray(RGB, jnp.float64)
+
+  def total(image):
+    return (data.random_hue(key, image, strength=0.3) * image[::-1]).sum()
+
+  direction = jnp.asarray(RANDOM.normal(size=RGB.shape))
+  _, slope = jax.jvp(total, (image,), (direction,))
+  below, above = (float(total(image + h * direction)) for h in (-1e-6, 1e-6))
+  np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-6)
+
+
+def test_strengths_may_be_traced():
+  strengths = jnp.array([0.0, 0.2, 0.5])
+  jitter = lambda s: data.color_jitter(  # noqa: E731
+    KEY, RGB, brightness=s, contrast=s, saturation=s, hue=s / 2, probability=1
+  )
+  together = jax.vmap(jitter)(strengths)
+  for number, strength in enumerate(strengths):
+    np.testing.assert_allclose(together[number], jitter(strength), atol=1e-6)
+
+
+def test_half_precision_is_the_rounded_single_one():
+  half = jnp.asarray(RGB, jnp.bfloat16)
+  for augment in (data.random_saturation, data.random_hue, data.color_jitter):
+    result = augment(KEY, half)
+    assert result.dtype == jnp.bfloat16
+    exact = augment(KEY, half.astype(jnp.float32))
+    np.testing.assert_array_equal(result, exact.astype(jnp.bfloat16))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("call", "error", "message"),
+  [
+    (
+      lambda: data.random_hue(KEY, RGB, strength=0.6),
+      ValueError,
+      r"strength must be in \[0, 0.5\], got 0.6",
+    ),
+    (
+      lambda: data.random_saturation(KEY, RGB, strength=-0.1),
+      ValueError,
+      r"strength must be in \[0, 1\], got -0.1",
+    ),
+    (
+      lambda: data.color_jitter(KEY, RGB, hue=0.7),
+      ValueError,
+      r"hue must be in \[0, 0.5\], got 0.7",
+    ),
+    (
+      lambda: data.color_jitter(KEY, RGB, probability=2),
+      ValueError,
+      r"probability must be in \[0, 1\], got 2",
+    ),
+    (
+      lambda: data.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
+      TypeError,
+      "floating, got dtype uint8; convert them by to_float",
+    ),
+  ],
+)
+def test_bad_input(call, error, message):
+  with pytest.raises(error, match=message):
+    call()

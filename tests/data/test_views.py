@@ -1,0 +1,239 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import ndimage
+
+from spherejax import data
+from spherejax.data import _augment
+
+KEY = jax.random.key(9)
+RANDOM = np.random.default_rng(4)
+RGB = RANDOM.random([6, 12, 10, 3]).astype(np.float32)
+NOTHING = data.ViewStrengths((1, 1), 0, 0, 0, 0, 0, 0, 0, 0)
+LUMA = np.array([0.299, 0.587, 0.114])
+
+
+def views(images, size, **strengths):
+  """Views with only these strengths."""
+  settings = NOTHING._replace(**strengths)
+  augment = functools.partial(data.simclr_views, size=size, strengths=settings)
+  return np.asarray(jax.jit(augment)(KEY, images))
+
+
+def within(events, number):
+  """Whether so many yes of all draws are no surprise: three standard deviations."""
+  error = np.sqrt(events.size * number * (1 - number))
+  return abs(events.sum() - events.size * number) < 3 * error
+
+
+def boxes_of(images, area):
+  """(left, top, right, bottom) of each view's box, [2, batch, 4], as they are drawn."""
+
+  def box(key):
+    crop_key = jax.random.split(key, 5)[0]
+    return _augment.random_box(crop_key, *images.shape[1:3], area, (3 / 4, 4 / 3))
+
+  keys = [jax.random.split(key, len(images)) for key in jax.random.split(KEY)]
+  top, left, height, width = np.moveaxis(
+    [np.asarray(jax.vmap(box)(part)) for part in keys], -1, 0
+  )
+  return np.stack([left, top, left + width, top + height], -1)
+
+
+@pytest.mark.parametrize("size", [(4, 5), (12, 10), (25, 3)])
+def test_crops_are_pillows(size):
+  result = views(RGB, size, scale=(0.3, 1))
+  assert result.shape == (2, 6, *size, 3)
+  boxes = boxes_of(RGB, (0.3, 1.0))
+  share = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]) / 120
+  assert share.min() >= 0.3 - 1e-5
+  assert share.max() <= 1 + 1e-5
+  for view, number, channel in np.ndindex(2, 6, 3):
+    plane = Image.fromarray(RGB[number, ..., channel])
+    box = tuple(np.clip(boxes[view, number].astype(float), 0, [10, 12, 10, 12]))
+    expected = plane.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
+    found = result[view, number, ..., channel]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_views_are_the_single_augmentations_one_after_another():
+  strengths = data.view_strengths("simclr")
+  size = (9, 11)
+
+  def view(key, image):
+    keys = jax.random.split(key, 5)
+    area, brightness, contrast = strengths.scale, 0.8, 0.8
+    image = data.random_resized_crop(keys[0], image, size=size, area=area)
+    image = data.random_flip(keys[1], image)
+    image = data.color_jitter(
+      keys[2], image, brightness=brightness, contrast=contrast, saturation=0.8, hue=0.2
+    )
+    image = data.random_grayscale(keys[3], image)
+    return data.random_blur(keys[4], image)
+
+  images = np.tile(RGB, (5, 1, 1, 1))
+  keys = jnp.stack([jax.random.split(key, 30) for key in jax.random.split(KEY)])
+  expected = jax.jit(jax.vmap(jax.vmap(view), (0, None)))(keys, images)
+  augment = functools.partial(data.simclr_views, size=size)
+  found = jax.jit(augment)(KEY, images)
+  np.testing.assert_allclose(found, expected, atol=2e-5)
+  np.testing.assert_array_equal(found, jax.jit(augment)(KEY, images))
+  assert (np.abs(found[0] - found[1]).max((1, 2, 3)) > 0.01).all()
+  assert found.min() >= 0
+  assert found.max() <= 1
+
+
+def test_zero_strengths_are_the_crop_alone():
+  result = views(RGB, 10, scale=(0.9, 1))
+  again = views(RGB, 10, scale=(0.9, 1), jitter=1, blur=0.5)
+  assert np.abs(result - RGB[:, 1:11]).max() > 0.01
+  unblurred = np.abs(result - again).max((2, 3, 4)) == 0
+  assert unblurred.any()
+  assert not unblurred.all()
+
+
+def test_mirror_images():
+  square = RGB[:, :10]
+  plain, mirrored = (views(square, 10, flip=p) for p in (0, 1))
+  np.testing.assert_allclose(mirrored, plain[..., ::-1, :], atol=1e-6)
+  many = np.tile(square[:1], (1000, 1, 1, 1))
+  some = views(many, 10, flip=0.5)
+  flipped = np.abs(some - plain[0, 0][:, ::-1]).max((2, 3, 4)) < 1e-5
+  kept = np.abs(some - plain[0, 0]).max((2, 3, 4)) < 1e-5
+  assert (flipped ^ kept).all()
+  assert within(flipped, 0.5)
+
+
+def test_grey_images_and_jitter_come_as_often_as_asked():
+  many = np.tile(RGB[:1, :4, :4], (1000, 1, 1, 1))
+  plain = views(many[:1], 4)[0, 0]
+  some = views(many, 4, grayscale=0.2)
+  grey = np.ptp(some, axis=-1).max((2, 3)) < 1e-6
+  assert within(grey, 0.2)
+  expected = np.broadcast_to((plain @ LUMA)[..., None], plain.shape)
+  np.testing.assert_allclose(some[grey], expected + 0 * some[grey], atol=1e-6)
+  changed = views(many, 4, jitter=0.8, brightness=0.5, hue=0.1)
+  assert within((np.abs(changed - plain) > 1e-6).any((2, 3, 4)), 0.8)
+
+
+@pytest.mark.parametrize("shape", [(12, 10), (40, 64), (3, 2)])
+@pytest.mark.parametrize("sigma", [0.1, 0.7, 2.0])
+def test_blur_is_scipys(shape, sigma):
+  image = RANDOM.random([*shape, 2]).astype(np.float32)
+  found = data.random_blur(KEY, image, probability=1, sigma=(sigma, sigma))
+  radius = max(1, min(shape) // 20)
+  expected = image.astype(float)
+  for axis in (0, 1):
+    expected = ndimage.gaussian_filter1d(
+      expected, sigma, axis=axis, mode="mirror", radius=radius
+    )
+  np.testing.assert_allclose(found, expected, atol=2e-6)
+  np.testing.assert_array_equal(data.random_blur(KEY, image, probability=0), image)
+
+
+def test_blur_draws_its_width_and_whether():
+  edge = np.zeros([2000, 4, 4, 1], np.float32)
+  edge[:, :, 2:] = 1
+  found = np.asarray(jax.jit(data.random_blur)(KEY, edge))[:, 0, 1, 0]
+  # The share of the neighbour, g / (1 + 2 g) with g = exp(-1 / (2 sigma^2)).
+  # Below a width of 0.07 nothing of it is left in float32.
+  assert within(found > 0, 0.5)
+  sides = found[found > 0.02]
+  sigma = np.sqrt(-0.5 / np.log(sides / (1 - 2 * sides)))
+  assert sigma.max() <= 2 + 1e-3
+  assert sigma.max() > 1.9
+  middle = ((sigma > 0.5) & (sigma < 1.25)).sum() / (sigma > 0.5).sum()
+  assert abs(middle - 0.5) < 3 * 0.5 / np.sqrt((sigma > 0.5).sum())
+
+
+def test_strengths_by_name():
+  table = {
+    "large": ((0.08, 1), 0.5, 0.4, 0.4, 0.4, 0.1, 0.8, 0.2, 0),
+    "moderate": ((0.5, 1), 0.5, 0.2, 0.2, 0.2, 0.05, 0.8, 0.2, 0),
+    "small": ((0.9, 1), 0, 0.04, 0.04, 0.04, 0.01, 0.8, 0.2, 0),
+    "simclr": ((0.08, 1), 0.5, 0.8, 0.8, 0.8, 0.2, 0.8, 0.2, 0.5),
+  }
+  for name, numbers in table.items():
+    found = data.view_strengths(name)
+    assert found.scale == numbers[0]
+    np.testing.assert_allclose(found[1:], numbers[1:], rtol=1e-12)
+  with pytest.raises(ValueError, match=r"name must be one of .*'large'.* got 'huge'"):
+    data.view_strengths("huge")
+
+
+def test_one_channel_has_no_colours():
+  grey = RGB[..., :1]
+  strengths = {"jitter": 1, "brightness": 0.5, "contrast": 0.5, "saturation": 1}
+  found = views(grey, 8, hue=0.5, grayscale=1, **strengths)
+  threefold = views(np.repeat(grey, 3, -1), 8, **strengths)
+  np.testing.assert_allclose(found, threefold[..., :1], atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_constant_images(value):
+  images = np.full([8, 9, 9, 3], value, np.float32)
+  strengths = data.view_strengths("large")._replace(brightness=0, blur=0.5)
+  found = data.simclr_views(KEY, images, size=7, strengths=strengths)
+  np.testing.assert_allclose(found, value, atol=1e-6)
+
+
+def test_strengths_may_be_traced_and_gradients_are_finite():
+  settings = [data.view_strengths(name) for name in ("large", "small", "simclr")]
+  together = jax.tree.map(lambda *numbers: jnp.array(numbers), *settings)
+  augment = functools.partial(data.simclr_views, KEY, RGB)
+  found = jax.vmap(lambda s: augment(size=6, strengths=s))(together)
+  for number, strengths in enumerate(settings):
+    alone = augment(size=6, strengths=strengths)
+    np.testing.assert_allclose(found[number], alone, atol=1e-5)
+
+  def total(images):
+    return (data.simclr_views(KEY, images, size=6) ** 2).sum()
+
+  for images in (RGB, np.ones_like(RGB), np.full_like(RGB, 0.5)):
+    assert np.isfinite(jax.jit(jax.grad(total))(images)).all()
+
+
+def test_half_precision_is_the_rounded_single_one():
+  half = jnp.asarray(RGB, jnp.bfloat16)
+  found = data.simclr_views(KEY, half, size=6)
+  assert found.dtype == jnp.bfloat16
+  exact = data.simclr_views(KEY, half.astype(jnp.float32), size=6)
+  np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
+
+
+def call(images=RGB, size=4, **strengths):
+  settings = data.ViewStrengths()._replace(**strengths)
+  return data.simclr_views(KEY, images, size=size, strengths=settings)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("wrong", "error", "message"),
+  [
+    ({"scale": (0, 1)}, ValueError, r"strengths.scale\[0\] must be in \(0, 1\], got 0"),
+    ({"scale": (0.5, 1.2)}, ValueError, r"scale\[1\] must be in \(0, 1\], got 1.2"),
+    ({"scale": (0.5, 0.4)}, ValueError, r"scale\[1\] must be in \[0.5, 1\], got 0.4"),
+    ({"hue": 0.6}, ValueError, r"strengths.hue must be in \[0, 0.5\], got 0.6"),
+    ({"flip": -1}, ValueError, r"strengths.flip must be in \[0, 1\], got -1"),
+    ({"jitter": 3}, ValueError, r"strengths.jitter must be in \[0, 1\], got 3"),
+    ({"images": RGB[0]}, ValueError, r"images must have 4 axes, got .*\(12, 10, 3\)"),
+    ({"images": RGB[..., :2]}, ValueError, r"1 or 3 channels, got .*10, 2\)"),
+    ({"images": (RGB * 9).astype(np.uint8)}, TypeError, "floating, got dtype uint8"),
+    ({"size": 0}, ValueError, "size must be at least 1, got 0"),
+  ],
+)
+def test_bad_input(wrong, error, message):
+  with pytest.raises(error, match=message):
+    call(**wrong)
+
+
+def test_bad_blur():
+  for sigma, message in (((0, 1), r"sigma\[0\]"), ((2, 1), r"sigma\[1\]")):
+    with pytest.raises(ValueError, match=message):
+      data.random_blur(KEY, RGB, sigma=sigma)
+  with pytest.raises(ValueError, match=r"sides of at least 2, got shape \(1, 5, 3\)"):
+    data.random_blur(KEY, RGB[0, :1, :5])

@@ -1,0 +1,99 @@
+"""The linear probe against scikit-learn, and its invariances."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import linear_model
+
+from spherejax import training
+
+
+def drawn(seed=0, count=120, dim=5, classes=3):
+  random = np.random.default_rng(seed)
+  labels = random.integers(classes, size=count)
+  centres = random.normal(size=(classes, dim))
+  x = centres[labels] + random.normal(size=(count, dim)) * [1, 2, 0.1, 5, 1]
+  return x.astype(np.float32), labels.astype(np.int32)
+
+
+def test_it_is_the_optimum_that_scikit_learn_finds(x64):
+  x, labels = drawn()
+  x = x.astype(np.float64)
+  probe = training.linear_probe(x, labels, num_classes=3, penalty=0.01)
+  standard = (x - x.mean(0)) / x.std(0)
+  # Its objective is the sum of losses times C, plus half of the squared weights.
+  other = linear_model.LogisticRegression(
+    C=1 / (0.01 * len(x)), tol=1e-10, max_iter=10_000
+  ).fit(standard, labels)
+  np.testing.assert_allclose(probe.weights.T, other.coef_, atol=2e-5)
+  expected = other.predict_log_proba(standard)
+  found = jax.nn.log_softmax(probe.logits(x))
+  np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_scale_and_shift_of_the_features_do_not_matter():
+  x, labels = drawn(1)
+  moved = x * [3, 0.1, 100, 1, 2] + [0, 10, -5, 1, 2]
+  first = training.linear_probe(x, labels, num_classes=3, penalty=0.1)
+  other = training.linear_probe(
+    moved.astype(np.float32), labels, num_classes=3, penalty=0.1
+  )
+  np.testing.assert_allclose(
+    first.logits(x), other.logits(moved.astype(np.float32)), atol=2e-3
+  )
+
+
+def test_masked_rows_and_constant_features_have_no_part():
+  x, labels = drawn(2)
+  x[:, 2] = 7
+  kept = np.arange(len(x)) % 3 > 0
+  spoiled = np.where(kept[:, None], x, np.nan)
+  masked = training.linear_probe(
+    spoiled, labels, num_classes=3, penalty=0.1, where=kept
+  )
+  alone = training.linear_probe(x[kept], labels[kept], num_classes=3, penalty=0.1)
+  np.testing.assert_allclose(masked.logits(x), alone.logits(x), atol=2e-3)
+  assert not np.asarray(masked.weights[2]).any()
+  assert masked.scale[2] == 1
+
+
+def test_runs_are_vmapped_and_bfloat16_is_widened():
+  sets = [drawn(seed) for seed in range(3)]
+  x, labels = (np.stack(part) for part in zip(*sets, strict=True))
+
+  def fit(x, labels, penalty):
+    return training.linear_probe(x, labels, num_classes=3, penalty=penalty).weights
+
+  together = jax.jit(jax.vmap(fit))(x, labels, jnp.array([0.1, 0.2, 0.3]))
+  for i, penalty in enumerate((0.1, 0.2, 0.3)):
+    np.testing.assert_allclose(together[i], fit(x[i], labels[i], penalty), atol=1e-3)
+  narrow = training.linear_probe(
+    jnp.asarray(x[0], jnp.bfloat16), labels[0], num_classes=3, penalty=0.1
+  )
+  assert narrow.weights.dtype == jnp.float32
+  np.testing.assert_allclose(narrow.weights, together[0], atol=0.05)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ({"features": np.ones((4, 2), np.int32)}, "features"),
+    ({"features": np.ones(4, np.float32)}, "features"),
+    ({"labels": np.zeros(3, np.int32)}, "labels"),
+    ({"labels": np.array([0, 1, 2, 0])}, "2"),
+    ({"num_classes": 1}, "num_classes must be at least 2, got 1"),
+    ({"steps": 0}, "steps must be at least 1, got 0"),
+    ({"penalty": -1.0}, "penalty.*-1"),
+    ({"where": np.ones(3, bool)}, "where"),
+  ],
+)
+def test_what_does_not_fit_is_named(change, message):
+  given = {
+    "features": np.ones((4, 2), np.float32),
+    "labels": np.array([0, 1, 1, 0]),
+    "num_classes": 2,
+  } | change
+  with pytest.raises((TypeError, ValueError), match=message):
+    training.linear_probe(given.pop("features"), given.pop("labels"), **given)
