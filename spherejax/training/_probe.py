@@ -31,7 +31,9 @@ class LinearProbe(NamedTuple):
   scale: Array
   """[dim], their standard deviation; 1 where they do not vary."""
 
-  def logits(self, features: Float[ArrayLike, "batch dim"]) -> Float[Array, "batch classes"]:
+  def logits(
+    self, features: Float[ArrayLike, "batch dim"]
+  ) -> Float[Array, "batch classes"]:
     """Scores of the classes, [batch, classes]."""
     x = (jnp.asarray(features) - self.mean[None]) / self.scale[None]
     return x @ self.weights + self.bias[None]
