@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from experiments import _finished
 from experiments._collapse_sets import Study
@@ -84,7 +85,7 @@ def train(
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= {f"start {name}": x for name, x in result.state.start.items()}
     arrays |= {f"shown {name}": x for name, x in result.state.shown.items()}
-    arrays |= {"regions": _regions(settings, result.state)}
+    arrays |= {"regions": _all_regions(settings, result.state)}
     done = _finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
     _finished.keep(path, record, done)
   parts: dict[str, dict[str, np.ndarray]] = {"curve": {}, "start": {}, "shown": {}}
@@ -96,14 +97,20 @@ def train(
   return Trained(parts["curve"], parts["start"], parts["shown"], regions)
 
 
-def _regions(settings: Settings, state: State) -> np.ndarray:
+def _all_regions(settings: Settings, state: State) -> np.ndarray:
   """[strengths, seeds], linear regions of the projectors that the features meet."""
-  projector = Projector(settings.projector)
   shape = state.taken.shape
 
   def one(*place: int) -> int:
-    own = jax.tree.map(operator.itemgetter(place), (state.params, state.shown))
-    variables = {"params": own[0]["projector"]}
-    return activation_patterns(projector, variables, own[1]["features"])
+    own = operator.itemgetter(place)
+    params = jax.tree.map(own, state.params)
+    return regions(settings, params, own(state.shown["features"]))
 
   return np.reshape([one(*place) for place in np.ndindex(shape)], shape)
+
+
+def regions(settings: Settings, params: Any, features: ArrayLike) -> int:
+  """Linear regions of a network's projector that some features meet."""
+  projector = Projector(settings.projector)
+  variables = {"params": params["projector"]}
+  return activation_patterns(projector, variables, jnp.asarray(features))

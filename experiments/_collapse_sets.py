@@ -53,6 +53,23 @@ def photographs(side: int) -> Study:
   )
 
 
+def cifar100() -> Study:
+  """All that is prepared, with the coarse labels that come with it."""
+  train, test = (_class_sets.read("cifar100", split) for split in ("train", "test"))
+  if not {len(np.unique(part.labels)) for part in (train, test)} == {100}:
+    raise ValueError("cifar100 must have images of its 100 classes in both splits")
+  coarse = np.asarray(train.extras["coarse_label"])
+  return Study(
+    "cifar100",
+    np.asarray(train.images),
+    np.asarray(train.labels),
+    coarse,
+    np.asarray(test.images),
+    np.asarray(test.labels),
+    tuple(f"group {group}" for group in range(int(coarse.max()) + 1)),
+  )
+
+
 def digits() -> Study:
   """The embedded digits, 8 x 8 and grey."""
   images = data.load_digits()

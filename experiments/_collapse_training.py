@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -24,10 +24,12 @@ class Settings:
   """First seed: initial weights, batches, augmentations."""
   seeds: int = 5
   """Trainings of each strength."""
+  encoder: Literal["conv", "resnet18"] = "conv"
+  """Three convolutions, or a residual network with the stem for small images."""
   widths: tuple[int, int, int] = (32, 64, 64)
-  """Channels of the encoder's convolutions."""
+  """Channels of the convolutions of conv."""
   strides: tuple[int, int, int] = (2, 2, 1)
-  """Of the encoder's convolutions."""
+  """Of the convolutions of conv."""
   projector: tuple[int, ...] = (32,)
   """Outputs of its layers; one is a linear projector."""
   convolution: str = "patches"
@@ -62,14 +64,15 @@ class Network(nn.Module):
   def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array]:
     """[batch, features] and [batch, outputs] of normalised images."""
     s = self.settings
-    encoder = models.ConvNet(
-      s.widths,
-      s.strides,
-      norm="batch",
-      axis_name=self.axis_name,
-      convolution=s.convolution,
-      name="encoder",
-    )
+    shared: dict[str, Any] = {
+      "axis_name": self.axis_name,
+      "convolution": s.convolution,
+      "name": "encoder",
+    }
+    if s.encoder == "resnet18":
+      encoder = models.ResNet18(stem="small", **shared)
+    else:
+      encoder = models.ConvNet(s.widths, s.strides, norm="batch", **shared)
     features = pooling.gap(encoder(images, train=train))
     return features, Projector(s.projector, name="projector")(features)
 

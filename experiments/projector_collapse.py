@@ -8,22 +8,27 @@ SSL, figures 1, 3 to 7, 9, 10 and section 5.
 
     python -m experiments.projector_collapse                    # minutes on 2 cores
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
+    python -m experiments.projector_collapse --preset full      # accelerators, days
 
-The first needs tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+The first needs tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
+last one cifar100.
 """
 
 import dataclasses
 import pathlib
 import time
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from experiments import (
   _cli,
   _collapse_claims,
+  _collapse_full,
   _collapse_pictures,
   _collapse_runs,
   _collapse_sets,
   _collapse_toy,
+  _finished,
   _report,
 )
 from experiments._collapse_claims import CROP, LARGE, MODERATE, SMALL
@@ -45,11 +50,13 @@ GREY = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class Config(_collapse_full.Full):
   """Settings of the study."""
 
-  images: Literal["tiny_imagenet", "digits"] = "tiny_imagenet"
+  images: Literal["tiny_imagenet", "cifar100", "digits"] = "tiny_imagenet"
   """What is learned from."""
+  at_once: bool = True
+  """All networks as one program, by SGD; else one after another, by LARS."""
   image_size: int = 32
   """Side of the photographs, an area average of the stored ones."""
   strengths: tuple[Literal["large", "moderate", "small", "large, crops alone"], ...] = (
@@ -82,29 +89,61 @@ PRESETS = {
     toys=("rotations",),
     toy_seeds=3,
   ),
+  # 500 epochs; the batch is the one that figure 3 states.
+  "full": Config(
+    images="cifar100",
+    at_once=False,
+    encoder="resnet18",
+    projector=(128,),
+    convolution="native",
+    steps=195_000,
+    measure_every=1950,
+    probe_every=1950,
+    learning_rate=4.0,
+    weight_decay=1e-6,
+    projectors=("512-128", "2048-128", "512-512-128"),
+  ),
 }
+
+
+def load(config: Config) -> _collapse_sets.Study:
+  """The images."""
+  if config.images == "digits":
+    return _collapse_sets.digits()
+  if config.images == "cifar100":
+    return _collapse_sets.cifar100()
+  return _collapse_sets.photographs(config.image_size)
+
+
+def train(
+  config: Config,
+  strengths: Mapping[str, data.ViewStrengths],
+  study: _collapse_sets.Study,
+  folder: pathlib.Path,
+) -> _collapse_runs.Trained:
+  """Networks of one projector, all strengths and seeds."""
+  if config.at_once:
+    return _collapse_runs.train(_cli.only(Settings, config), strengths, study, folder)
+  settings = _cli.only(_collapse_full.Full, config)
+  own = folder / f"full-{_finished.digest((settings, study.name))}"
+  return _collapse_full.train(settings, strengths, study, own)
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and what they show; returns figures and claims."""
   start = time.perf_counter()
-  settings = _cli.only(Settings, config)
   _cli.check_parts(config.steps, config.measure_every)
-  table, study = GREY, None
-  if config.images == "tiny_imagenet":
-    table, study = COLOURED, _collapse_sets.photographs(config.image_size)
-  study = study or _collapse_sets.digits()
+  table = GREY if config.images == "digits" else COLOURED
   unknown = set(config.strengths) - set(table)
   if unknown:
     raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
-  kept = output / "kept"
+  study = load(config)
   strengths = {name: table[name] for name in config.strengths}
-  linear = _collapse_runs.train(settings, strengths, study, kept)
+  linear = train(config, strengths, study, output / "kept")
   deep = {}
   for name in config.projectors:
-    widths = tuple(map(int, name.split("-")))
-    own = dataclasses.replace(settings, projector=widths)
-    deep[name] = _collapse_runs.train(own, {LARGE: table[LARGE]}, study, kept)
+    own = dataclasses.replace(config, projector=tuple(map(int, name.split("-"))))
+    deep[name] = train(own, {LARGE: table[LARGE]}, study, output / "kept")
   rows = _collapse_claims.rows(linear, config.strengths, deep)
   claims = _collapse_claims.claims(linear, config.strengths)
   turned = []

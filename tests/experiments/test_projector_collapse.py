@@ -9,6 +9,7 @@ import pytest
 
 from experiments import (
   _collapse_claims,
+  _collapse_full,
   _collapse_runs,
   _collapse_sets,
   _collapse_toy,
@@ -18,8 +19,9 @@ from experiments import (
 from experiments._collapse_claims import LARGE, MODERATE, SMALL
 from experiments._collapse_runs import Trained
 from experiments._collapse_training import Run, Settings
-from spherejax import data
+from spherejax import data, training
 
+STRONG = projector_collapse.COLOURED[LARGE]
 SMOKE = projector_collapse.PRESETS["smoke"]
 
 
@@ -203,3 +205,56 @@ def test_unknown_strengths_are_named(tmp_path):
   config = dataclasses.replace(SMOKE, strengths=("large, crops alone",))
   with pytest.raises(ValueError, match=r"strengths of digits .* crops alone"):
     projector_collapse.run(config, tmp_path)
+
+
+def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
+  """LARS on all devices, stopped after its first measurement and taken up again."""
+  drawn = np.random.default_rng(0)
+  labels = np.arange(48) % 4
+  images = drawn.integers(0, 256, (48, 16, 16, 3), np.uint8)
+  study = _collapse_sets.Study(
+    "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
+  )
+  monkeypatch.setattr(projector_collapse, "load", lambda _: study)
+  config = dataclasses.replace(
+    projector_collapse.PRESETS["full"], encoder="conv", widths=(4, 4, 8),
+    projector=(6,), projectors=(), toys=(), seeds=1, steps=4, measure_every=2,
+    probe_every=2, warm_up=1, batch=8, measured=16, strengths=(LARGE,),
+  )  # fmt: skip
+  fit = training.fit
+
+  def stopped(*args, steps, **options):
+    return fit(*args, steps=2, **options)
+
+  monkeypatch.setattr(training, "fit", stopped)
+  first = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path)
+  monkeypatch.setattr(training, "fit", fit)
+  found = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path)
+  alone = projector_collapse.train(config, {LARGE: STRONG}, study, tmp_path / "other")
+  for name, curve in alone.curves.items():
+    assert curve.shape == (1, 1, 2), name
+    np.testing.assert_array_equal(found.curves[name], curve)
+    np.testing.assert_array_equal(first.curves[name][..., 0], curve[..., 0])
+  assert (found.curves["least gap"] > -1e-5).all()
+  assert found.curves["loss"][0, 0, 0] != found.curves["loss"][0, 0, 1]
+  rows = _collapse_claims.rows(found, (LARGE,), {})
+  assert all(np.isfinite(row["values"]).all() for row in rows)
+
+
+def test_lars_moves_weights_by_a_share_of_their_length():
+  """Trust coefficient .001, no adaptation of norms: You et al. 2017."""
+  settings = dataclasses.replace(
+    _collapse_full.Full(), learning_rate=4.0, weight_decay=0.0, warm_up=1, steps=10
+  )
+  chain = _collapse_full.optimizer(settings)
+  params = {
+    "network": {"kernel": jnp.full((2, 2), 3.0), "scale": jnp.ones(2)},
+    "loss": {},
+  }
+  grads = jax.tree.map(lambda x: 7 * jnp.ones_like(x), params)
+  state = chain.init(params)
+  _, state = chain.update(grads, state, params)  # the rate of the first step is 0
+  update, _ = chain.update(grads, state, params)
+  # The rate 4 times the share .001 of a length of 6, along (1, 1, 1, 1) / 2.
+  np.testing.assert_allclose(update["network"]["kernel"], -0.012, rtol=1e-4)
+  np.testing.assert_allclose(update["network"]["scale"], -28.0, rtol=1e-4)
