@@ -88,12 +88,11 @@ def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
 
 def torchvision(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
   """The peer of single images; None where it is missing."""
-  if not (
-    importlib.util.find_spec("torchvision") and importlib.util.find_spec("torch")
-  ):
+  try:
+    torch = importlib.import_module("torch")
+    transforms = importlib.import_module("torchvision.transforms.v2")
+  except (ImportError, RuntimeError):  # or built for another torch
     return None
-  torch = importlib.import_module("torch")
-  transforms = importlib.import_module("torchvision.transforms.v2")
   parts = [
     transforms.RandomResizedCrop(SIDE, scale=strengths.scale, antialias=True),
     transforms.RandomHorizontalFlip(strengths.flip),

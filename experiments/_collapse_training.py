@@ -45,7 +45,7 @@ class Settings:
   inverse_temperature: float = 2.0
   """Of InfoNCE, symmetrised."""
   learning_rate: float = 0.2
-  """Of SGD with momentum 0.9."""
+  """Of SGD, or LARS, with momentum 0.9."""
   weight_decay: float = 1e-4
   """In the gradient, of everything."""
   measured: int = 512

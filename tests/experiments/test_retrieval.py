@@ -2,7 +2,10 @@
 
 import dataclasses
 import functools
+import json
+import pathlib
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +18,7 @@ from experiments import (
   _retrieval_claims,
   _retrieval_losses,
   _retrieval_network,
+  _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_tables,
@@ -326,7 +330,7 @@ def test_claims_of_retrieval():
 
 
 def test_bad_input(tmp_path):
-  with pytest.raises(ValueError, match="weights are for a network of photographs"):
+  with pytest.raises(FileNotFoundError, match=r"no network.json in x.pth"):
     _retrieval_network.initial_variables(
       jax.random.key(0), _retrieval_network.Architecture(weights="x.pth")
     )
@@ -336,3 +340,34 @@ def test_bad_input(tmp_path):
   with pytest.raises(ValueError, match="at most the 7 classes"):
     train(Method("c2"), tmp_path, batch=64)
   assert data.class_table(STUDY.train_labels, per_class=10)
+
+
+def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
+  """It is made once, and only the backbone is taken."""
+  random = np.random.default_rng(0)
+  labels = np.repeat(np.arange(4), 12)
+  images = (255 * (labels % 2))[:, None, None, None] * random.random((48, 8, 8, 1))
+  images[labels > 1, :4] = 0
+  parts = images.astype(np.uint8), labels
+  monkeypatch.setattr(_retrieval_sets, "other_characters", lambda _: parts)
+  settings = _retrieval_training.Settings(
+    width=4, dim=6, image_size=8, shift=1, convolution="native"
+  )
+  begun = _retrieval_pretraining.train(settings, 100, tmp_path)
+  (record,) = tmp_path.glob("pretrained-*.json")
+  assert json.loads(record.read_text())["figures"]["accuracy"] > 0.5  # of four classes
+  monkeypatch.setattr(_retrieval_sets, "other_characters", None)
+  assert _retrieval_pretraining.train(settings, 100, tmp_path) == begun
+  key = jax.random.key(3)
+  plain, found = (
+    _retrieval_network.initial_variables(key, own) for own in (settings, begun)
+  )
+  kept = _retrieval_network.load(pathlib.Path(begun.weights)).variables
+  chex.assert_trees_all_equal(found["params"]["head"], plain["params"]["head"])
+  chex.assert_trees_all_equal(found["params"]["backbone"], kept["params"]["backbone"])
+  chex.assert_trees_all_equal(found["batch_stats"], kept["batch_stats"])
+  first = jax.tree.leaves(plain["params"]["backbone"])
+  taken = jax.tree.leaves(found["params"]["backbone"])
+  assert any((a != b).any() for a, b in zip(first, taken, strict=True))
+  with pytest.raises(ValueError, match="of width 8, got 4"):
+    _retrieval_network.initial_variables(key, dataclasses.replace(begun, width=8))
