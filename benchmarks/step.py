@@ -29,7 +29,12 @@ import optax
 from jax import Array
 
 from benchmarks import _measure
-from experiments import _retrieval_losses, _retrieval_network, _retrieval_optimizer
+from experiments import (
+  _retrieval_full_objective,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_optimizer,
+)
 from experiments._retrieval_losses import Method
 from experiments._retrieval_training import Settings
 from spherejax import data, losses, training
@@ -95,13 +100,15 @@ def objective(
     own = jax.random.fold_in(jax.random.key(0), number)
     return data.random_crop(own, image[None], padding=settings.shift)[0]
 
-  stats = batch_stats.get("network", {})
-  variables = {"params": params["network"]} | ({"batch_stats": stats} if stats else {})
-  found, moved = _retrieval_network.Network(settings, axis_name).apply(
-    variables,
+  found, after = _retrieval_full_objective.forward(
+    settings.architecture,
+    _retrieval_full_objective.variables(
+      params["network"], batch_stats.get("network", {})
+    ),
     jax.vmap(shown)(batch["crop"], batch["image"]),
+    bfloat16=False,
     train=True,
-    mutable=["batch_stats"],
+    axis_name=axis_name,
   )
   mean = functools.partial(training.global_mean, axis_name=axis_name)
   x, labels = found.embeddings, batch["label"]
@@ -121,7 +128,6 @@ def objective(
   else:
     logits = x @ params["loss"]["proxies"].T
     value = mean(optax.softmax_cross_entropy_with_integer_labels(logits, labels))
-  after = moved.get("batch_stats", {})
   return training.Outcome(value, {"network": after} if after else {})
 
 

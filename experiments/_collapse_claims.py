@@ -8,15 +8,15 @@ import numpy as np
 
 from experiments import _report
 from experiments._collapse_runs import Trained
+from experiments._collapse_toy import claim
 
-PAPER = "SSL"
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 _FIGURES = (
-  "effective rank", "relative rank", "probe", "probe of outputs", "sharing",
-  "coarse sharing", "unexplained", "nearest distance", "invariance", "repulsion",
-  "loss", "bound", "least gap", "rank of h", "rank of augmented h",
+  "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
+  "sharing", "coarse sharing", "unexplained", "nearest distance", "invariance",
+  "repulsion", "loss", "bound", "least gap", "rank of h", "rank of augmented h",
 )  # fmt: skip
-_STARTS = _FIGURES[:8]
+_STARTS = _FIGURES[:9]
 
 
 def rows(
@@ -41,9 +41,9 @@ def rows(
 
 def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
   """What trainings with a linear projector tell; collapsed runs do not count."""
-  kept = ~found.collapsed[: len(names)].any(0)
+  kept = ~found.collapsed.any(0)
   if not kept.any():
-    return [_claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
+    return [claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
 
   def end(figure: str, name: str) -> np.ndarray:
     return found.at_end(figure)[names.index(name)][kept]
@@ -53,14 +53,14 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
     return found.at_end(figure)[cell][kept] - found.start[figure][cell][kept]
 
   made = [
-    _claim(
+    claim(
       "S3",
       "InfoNCE is at most its bound for every image of every step",
       [found.curves["least gap"].min() + 1e-5],
       "figure 3",
       every=True,
     ),
-    _claim(
+    claim(
       "S3",
       "correlation of the loss and its bound over training > .5",
       _correlations(found)[:, kept].min(0) - 0.5,
@@ -70,7 +70,7 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
   some = [name for name in (LARGE, MODERATE, SMALL) if name in names]
   for less, more in itertools.pairwise(some):
     made.append(
-      _claim(
+      claim(
         "S1",
         f"effective rank of W: {less} < {more} augmentation",
         end("effective rank", more) - end("effective rank", less),
@@ -78,35 +78,35 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
       )
     )
   texts = (
-    ("S2", "probe", 1, "accuracy of a probe of the features", "figure 1"),
-    ("S5", "repulsion", 1, "repulsion", "section 4"),
-    ("S5", "invariance", 1, "invariance", "section 4"),
+    ("S2", "probe", "accuracy of a probe of the features", "figure 1"),
+    ("S5", "repulsion", "repulsion", "section 4"),
+    ("S5", "invariance", "invariance", "section 4"),
   )
-  for name, figure, sign, text, source in texts:
-    difference = sign * (end(figure, LARGE) - end(figure, SMALL))
-    made.append(_claim(name, f"{text}: large > small", difference, source))
+  for name, figure, text, source in texts if {LARGE, SMALL} <= {*names} else ():
+    difference = end(figure, LARGE) - end(figure, SMALL)
+    made.append(claim(name, f"{text}: large > small", difference, source))
   for name in some:
     text = f"label sharing of the nearest negative grows, {name}"
-    made.append(_claim("S4", text, grown("sharing", name), "figure 6"))
+    made.append(claim("S4", text, grown("sharing", name), "figure 6"))
     text = f"unexplained variance falls, {name}"
-    made.append(_claim("S6", text, -grown("unexplained", name), "figure 7"))
+    made.append(claim("S6", text, -grown("unexplained", name), "figure 7"))
   ranks = [end("rank of h", name) for name in some]
   made.append(
-    _claim(
+    claim(
       "S7",
       "the features keep .9 of their rank for all strengths",
       np.min(ranks, axis=0) - 0.9 + 1e-6,
       "figures 4, 9",
     )
   )
-  for other in some[:-1]:
+  for other in some[:-1] if SMALL in names else ():
     far = end("nearest distance", SMALL) - end("nearest distance", other)
     text = f"distance of the nearest negative: small > {other}"
-    made.append(_claim("S8", text, far, "figure 5"))
-  if CROP in names:
+    made.append(claim("S8", text, far, "figure 5"))
+  if {LARGE, CROP} <= {*names}:
     fewer = end("effective rank", CROP) - end("effective rank", LARGE)
     text = "effective rank of W: all augmentations < crops alone"
-    made.append(_claim("S9", text, fewer, "section 4.2"))
+    made.append(claim("S9", text, fewer, "section 4.2"))
   return made
 
 
@@ -116,10 +116,3 @@ def _correlations(found: Trained) -> np.ndarray:
   centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
   norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))
   return (centred[0] * centred[1]).sum(-1) / norms
-
-
-def _claim(
-  name: str, text: str, values: Any, source: str, *, every: bool = False
-) -> dict[str, Any]:
-  paper = f"{PAPER}, {source}"
-  return _report.claim(name, text, values, paper=paper, every_seed=every)

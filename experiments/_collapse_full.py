@@ -14,8 +14,8 @@ from jax import Array
 
 from experiments._collapse_runs import Trained, given, regions
 from experiments._collapse_sets import Study
-from experiments._collapse_training import Network, Run, Settings, cell, strengths
-from spherejax import data, losses, training
+from experiments._collapse_training import Given, Run, Settings, cell
+from spherejax import data, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,46 +55,22 @@ def objective(
   *,
   key: Array,
   axis_name: str | None,
-  settings: Full,
+  run: Run,
+  images: Given,
   hyper: Any,
-  seen: Any,
 ) -> training.Outcome:
-  """InfoNCE over the batch of all devices, and its bound."""
-  size = batch["image"].shape[1]
-  views = data.simclr_views(
-    key, data.to_float(batch["image"]), size=size, strengths=strengths(hyper)
-  )
-  network = Network(settings, axis_name if settings.synchronized else None)
-  (_, outputs), moved = network.apply(
-    {"params": params["network"], "batch_stats": batch_stats["network"]},
-    seen(jnp.concatenate(views)),
-    train=True,
-    mutable=["batch_stats"],
-  )
-  first, second = jnp.split(outputs, 2)
-  pairs = ((first, second), (second, first))
-  shared: dict[str, Any] = {
-    "temperature": 1 / settings.inverse_temperature, "axis_name": axis_name,
-  }  # fmt: skip
-  sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
-  bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
-  mean = functools.partial(training.global_mean, axis_name=axis_name)
-  gaps = jnp.stack([b.value - x for b, x in zip(bounds, sides, strict=True)])
-  least = -jnp.max(training.gather(-gaps.T, axis_name))
+  """InfoNCE over the batch of all devices, its bound, and their least gap so far."""
+  params, stats = params["network"], batch_stats["network"]
+  terms, stats = run.terms(images, params, stats, batch["image"], key, hyper, axis_name)
+  gaps = training.gather(terms.pop("least gap"), axis_name)
+  least = jnp.minimum(batch_stats["loss"]["least gap"], jnp.min(gaps))
+  means = {
+    name: training.global_mean(x, axis_name=axis_name) for name, x in terms.items()
+  }
   return training.Outcome(
-    mean(jnp.mean(jnp.stack(sides), axis=0)),
-    {"network": moved["batch_stats"]},
-    {
-      "least gap": least,
-      **{
-        name: mean(jnp.mean(jnp.stack([getattr(b, field) for b in bounds]), axis=0))
-        for name, field in (
-          ("bound", "value"),
-          ("invariance", "invariance"),
-          ("repulsion", "repulsion"),
-        )
-      },
-    },
+    means.pop("loss"),
+    {"network": stats, "loss": {"least gap": least}},
+    means,
   )
 
 
@@ -153,13 +129,16 @@ def _one(
   folder: pathlib.Path,
 ) -> _Found:
   """One network."""
-  run, images = Run(settings, study.classes), given(study)
+  norm_axis = training.AXIS_NAME if settings.synchronized else None
+  run, images = Run(settings, study.classes, norm_axis), given(study)
   hyper = {name: jnp.float32(x) for name, x in cell(augmentation).items()}
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
   example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
   variables = run.network.lazy_init(init_key, example)
-  state = training.create_state(step_key, chain, variables)
+  # Far above any gap, which is at most the logarithm of the negatives.
+  start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
+  state = training.create_state(step_key, chain, variables, start_gap)
 
   @jax.jit
   def look(images: Any, params: Any, stats: Any) -> tuple[Any, Any]:
@@ -174,7 +153,7 @@ def _one(
     result = training.fit(
       state,
       training.make_step(
-        functools.partial(objective, settings=settings, hyper=hyper, seen=images.seen),
+        functools.partial(objective, run=run, images=images, hyper=hyper),
         chain,
       ),
       _batches(study.train, batch_key, settings.batch, settings.steps),
@@ -193,6 +172,10 @@ def _one(
     for name in part[0]
     if name not in ("step", "gradient_norm")
   }
+  # Of all steps, whenever it was.
+  curves["least gap"] = np.full_like(
+    curves["loss"], result.state.batch_stats["loss"]["least gap"]
+  )
   before = {name: float(x) for name, x in start.items()} | first_shown
   found = regions(settings, result.state.params["network"], shown["features"])
   return _Found(curves, {n: np.asarray(x) for n, x in before.items()}, shown, found)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import _class_sets
+from experiments import _class_sets, _pooled_network
 from spherejax import data, hierarchy
 
 _DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
@@ -32,9 +32,7 @@ class Study(NamedTuple):
 
 def photographs(side: int) -> Study:
   """Every fourth class of tiny_imagenet; coarse classes are nodes of its tree."""
-  train, test = (
-    _quarter(_class_sets.read("tiny_imagenet", s)) for s in ("train", "test")
-  )
+  train, test = (_quarter(split, side) for split in ("train", "test"))
   tree = _class_sets.tree_of("tiny_imagenet", train.label_names)
   coarse, names = _coarse(tree)
   chosen = np.unique(train.labels)
@@ -44,10 +42,10 @@ def photographs(side: int) -> Study:
   labels, test_labels = new[train.labels], new[test.labels]
   return Study(
     "tiny_imagenet",
-    _averaged(train, side),
+    np.asarray(train.images),
     labels,
     groups[labels],
-    _averaged(test, side),
+    np.asarray(test.images),
     test_labels,
     tuple(names[i] for i in group_names),
   )
@@ -80,18 +78,9 @@ def digits() -> Study:
   )  # fmt: skip
 
 
-def _quarter(images: data.Images) -> data.Images:
+def _quarter(split: str, side: int) -> data.Images:
+  images = _pooled_network.load("tiny_imagenet", split, side)
   return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]
-
-
-def _averaged(images: data.Images, side: int) -> np.ndarray:
-  """Areas of pixels as one."""
-  pixels = np.asarray(images.images)
-  block = pixels.shape[1] // side
-  if block * side != pixels.shape[1]:
-    raise ValueError(f"image_size must divide {pixels.shape[1]}, got {side}")
-  shape = len(pixels), side, block, side, block, pixels.shape[-1]
-  return np.round(pixels.reshape(shape).mean((2, 4))).astype(np.uint8)
 
 
 def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:

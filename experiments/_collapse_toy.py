@@ -77,7 +77,7 @@ def fixed_features(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
       ranks[least, high] - ranks[many, high],
     ),
   )
-  return rows, [_claim("S10", text, values, "Prop. 4.2") for text, values in found]
+  return rows, [claim("S10", text, values, "Prop. 4.2") for text, values in found]
 
 
 def turned(seed: int) -> np.ndarray:
@@ -118,7 +118,7 @@ def rotations(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
   ]
   steps = np.diff(ranks, axis=1).min(1)
   text = "the rank of the rotations of a pixel does not fall with their range"
-  return rows, [_claim("S12", text, steps + 0.5, "figure 10", every=True)]
+  return rows, [claim("S12", text, steps + 0.5, "figure 10", every=True)]
 
 
 def regions(widths: tuple[int, ...], key: Array) -> int:
@@ -152,15 +152,18 @@ def depths(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
   grows = np.diff(values[:3], axis=0).min(0), values[3] - values[2]
   texts = "a wider hidden layer has more", "a second hidden layer has more"
   claims = [
-    _claim("S11", f"{text} linear regions", more, "section 5", every=True)
+    claim("S11", f"{text} linear regions", more, "section 5", every=True)
     for text, more in zip(texts, grows, strict=True)
   ]
   linear = [0.5 - abs(number - 1) for number in found[DEPTHS[0]]]
   text = "a linear projector has one region"
-  return rows, [*claims, _claim("S11", text, linear, "section 5", every=True)]
+  return rows, [*claims, claim("S11", text, linear, "section 5", every=True)]
 
 
-def _claim(name: str, text: str, values: Any, source: str, *, every: bool = False):
+def claim(
+  name: str, text: str, values: Any, source: str, *, every: bool = False
+) -> dict[str, Any]:
+  """Of this paper."""
   return _report.claim(name, text, values, paper=f"{PAPER}, {source}", every_seed=every)
 
 

@@ -11,8 +11,19 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from spherejax import data, losses, metrics, models, pooling, training
+from experiments import _blocks
+from spherejax import (
+  data,
+  distances,
+  losses,
+  metrics,
+  models,
+  pooling,
+  prototypes,
+  training,
+)
 
+_NEIGHBOURS = 10  # that vote, of l2-normalised features
 BINS = 40  # of the distances of nearest negatives
 
 
@@ -39,7 +50,7 @@ class Settings:
   measure_every: int = 20
   """Steps between two measurements."""
   probe_every: int = 100
-  """Steps between two fits of the classifiers."""
+  """Steps between two fits of the classifiers, of networks that are trained at once."""
   batch: int = 128
   """Images of a step, two views of each."""
   inverse_temperature: float = 2.0
@@ -134,9 +145,9 @@ def cell(strengths: data.ViewStrengths) -> dict[str, Any]:
 class Run:
   """The pure functions of a training; the strengths of augmentation are traced."""
 
-  def __init__(self, settings: Settings, classes: int):
+  def __init__(self, settings: Settings, classes: int, norm_axis: str | None = None):
     self.settings, self.classes = settings, classes
-    self.network = Network(settings)
+    self.network = Network(settings, norm_axis)
     self.optimizer = optax.chain(
       optax.add_decayed_weights(settings.weight_decay),
       optax.sgd(settings.learning_rate, momentum=0.9),
@@ -165,28 +176,60 @@ class Run:
     rows = jax.random.choice(
       batch_key, len(given.train), (self.settings.batch,), replace=False
     )
-    views = self.views(view_key, given.train[rows], hyper)
+    images = given.train[rows]
 
     def objective(params: Any) -> tuple[Array, Any]:
-      (_, outputs), moved = self.network.apply(
-        {"params": params, "batch_stats": state.stats},
-        given.seen(jnp.concatenate(views)),
-        train=True,
-        mutable=["batch_stats"],
-      )
-      first, second = jnp.split(outputs, 2)
-      loss = jnp.mean(self.loss(first, second))
-      return loss, (moved["batch_stats"], first, second)
+      terms, stats = self.terms(given, params, state.stats, images, view_key, hyper)
+      return jnp.mean(terms["loss"]), (terms, stats)
 
-    (loss, (stats, first, second)), grads = jax.value_and_grad(objective, has_aux=True)(
-      state.params
-    )
+    grads, (terms, stats) = jax.grad(objective, has_aux=True)(state.params)
     updates, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     new = state._replace(
       params=params, stats=stats, opt_state=opt_state, taken=state.taken + 1
     )
-    return new, {"loss": loss, **self.bound(first, second)}
+    return new, terms
+
+  def terms(
+    self,
+    given: Given,
+    params: Any,
+    stats: Any,
+    images: Array,
+    key: Array,
+    hyper: Any,
+    axis_name: str | None = None,
+  ) -> tuple[dict[str, Array], Any]:
+    """InfoNCE and its bound of two views of uint8 images, and the statistics after.
+
+    Each is [batch], the mean of both directions; the gap between them the smaller one.
+    """
+    views = self.views(key, images, hyper)
+    (_, outputs), moved = self.network.apply(
+      {"params": params, "batch_stats": stats},
+      given.seen(jnp.concatenate(views)),
+      train=True,
+      mutable=["batch_stats"],
+    )
+    first, second = jnp.split(outputs, 2)
+    pairs = ((first, second), (second, first))
+    shared: dict[str, Any] = {
+      "temperature": 1 / self.settings.inverse_temperature,
+      "axis_name": axis_name,
+    }
+    sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
+    bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
+    gaps = [bound.value - side for bound, side in zip(bounds, sides, strict=True)]
+    both = {"loss": sides} | {
+      name: [getattr(bound, field) for bound in bounds]
+      for name, field in (
+        ("bound", "value"),
+        ("invariance", "invariance"),
+        ("repulsion", "repulsion"),
+      )
+    }
+    found = {name: (one + other) / 2 for name, (one, other) in both.items()}
+    return found | {"least gap": jnp.minimum(*gaps)}, moved["batch_stats"]
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
     """[2, batch, ...], pixels in [0, 1], of uint8."""
@@ -194,33 +237,10 @@ class Run:
     pixels = data.to_float(images)
     return data.simclr_views(key, pixels, size=size, strengths=strengths(hyper))
 
-  def loss(self, first: Array, second: Array) -> Array:
-    """InfoNCE of each example."""
-    temperature = 1 / self.settings.inverse_temperature
-    return losses.info_nce(first, second, temperature=temperature, symmetric=True)
-
-  def bound(self, first: Array, second: Array) -> dict[str, Array]:
-    """Its bound, both directions, and how far above the loss it is at least."""
-    temperature = 1 / self.settings.inverse_temperature
-    pairs = ((first, second), (second, first))
-    sides = [losses.info_nce_bound(a, b, temperature=temperature) for a, b in pairs]
-    one_sided = [losses.info_nce(a, b, temperature=temperature) for a, b in pairs]
-    gaps = [b.value - x for b, x in zip(sides, one_sided, strict=True)]
-    mean = functools.partial(jnp.mean, axis=None)
-    return {
-      "bound": mean(jnp.stack([b.value for b in sides])),
-      "invariance": mean(jnp.stack([b.invariance for b in sides])),
-      "repulsion": mean(jnp.stack([b.repulsion for b in sides])),
-      "least gap": jnp.min(jnp.stack(gaps)),
-    }
-
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
     """By running statistics, block by block."""
     variables = {"params": params, "batch_stats": stats}
-    block = max(b for b in range(1, 257) if len(images) % b == 0)
-    blocks = images.reshape(-1, block, *images.shape[1:])
-    found = jax.lax.map(lambda x: self.network.apply(variables, x), blocks)
-    return jax.tree.map(lambda x: x.reshape(len(images), -1), found)
+    return _blocks.mapped(lambda x: self.network.apply(variables, x), images)
 
   def measured(
     self, given: Given, params: Any, stats: Any, hyper: Any
@@ -267,7 +287,7 @@ class Run:
     return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
 
   def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
-    """Accuracies of a linear classifier on features and outputs, and of neighbours."""
+    """Accuracies of linear classifiers of features and outputs, and of neighbours."""
     everything = jnp.concatenate([given.train, given.test])
     both = self.features(params, stats, given.seen(data.to_float(everything)))
     number, found = len(given.train), {}
@@ -277,7 +297,16 @@ class Run:
       )
       right = probe.logits(x[number:]).argmax(axis=1) == given.test_labels
       found[name] = jnp.mean(right.astype(jnp.float32))
-    return found
+    points = distances.l2_normalize(both[0])
+    guesses = prototypes.nearest_neighbours(
+      points[number:],
+      points[:number],
+      given.labels,
+      num_classes=self.classes,
+      k=_NEIGHBOURS,
+    )
+    right = guesses == given.test_labels
+    return found | {"neighbours": jnp.mean(right.astype(jnp.float32))}
 
   def period(self, given: Given, state: State, key: Array, hyper: Any):
     """The steps up to the next measurement, and it."""

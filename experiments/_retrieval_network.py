@@ -14,10 +14,9 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
-from experiments import _cli, _photographs, _poolings, _report
+from experiments import _blocks, _cli, _photographs, _poolings, _report
 from spherejax import data, models, training
 
-_BLOCK = 256  # images that are embedded at once, at most
 SMALL = ("conv", "resnet8", "mlp")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -232,10 +231,8 @@ class Model(NamedTuple):
     return found.embeddings
 
   def embed_blocks(self, images: Array) -> Array:
-    """The same of many images, block by block: equal blocks, so one program."""
-    block = max(b for b in range(1, _BLOCK + 1) if len(images) % b == 0)
-    blocks = images.reshape(-1, block, *images.shape[1:])
-    return jax.lax.map(self.embed, blocks).reshape(len(images), -1)
+    """The same of many images, block by block."""
+    return _blocks.mapped(self.embed, images)
 
 
 def keep(folder: pathlib.Path, model: Model, step: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _finished, _retrieval_network, _retrieval_sets
+from experiments import _cli, _finished, _retrieval_network, _retrieval_sets
 from experiments._retrieval_training import Settings
 from spherejax import data, training
 
@@ -97,7 +97,11 @@ def _accuracy(state: _State, key: Array, hyper: Any) -> Array:
 
 def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
   """The settings with the folder of a pretrained network, which is made if missing."""
-  path = folder / f"pretrained-{_finished.digest((settings.architecture, steps))}"
+  _cli.check_parts(steps, _EVALUATE_EVERY)
+  made_with = (
+    settings.architecture, settings.seed, settings.learning_rate, settings.shift, steps,
+  )  # fmt: skip
+  path = folder / f"pretrained-{_finished.digest(made_with)}"
   if _finished.restore(path, {}) is None:
     images, labels = _retrieval_sets.other_characters(settings.image_size)
     place = np.arange(len(labels)) - np.searchsorted(labels, labels)

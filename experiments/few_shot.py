@@ -117,6 +117,8 @@ def load(config: Config) -> Any:
 
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together."""
+  if not 1 <= config.percent <= 100:
+    raise ValueError(f"percent must be in [1, 100], got {config.percent}")
   for name in ("check_every", "validate_every"):
     if config.episodes % getattr(config, name):
       raise ValueError(

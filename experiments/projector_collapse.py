@@ -15,6 +15,8 @@ last one cifar100.
 """
 
 import dataclasses
+import itertools
+import os
 import pathlib
 import time
 from collections.abc import Mapping
@@ -35,6 +37,7 @@ from experiments._collapse_claims import CROP, LARGE, MODERATE, SMALL
 from experiments._collapse_training import Settings
 from spherejax import data
 
+_COPIES = 4  # of the weights: themselves, gradient, momentum, best so far
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
 COLOURED[CROP] = COLOURED[LARGE]._replace(flip=0.0, jitter=0.0, grayscale=0.0)
@@ -106,6 +109,42 @@ PRESETS = {
 }
 
 
+def check(config: Config) -> None:
+  """Raises ValueError for settings that cannot work, before anything is read."""
+  _cli.check_parts(config.steps, config.measure_every)
+  if config.at_once:
+    _cli.check_parts(config.probe_every, config.measure_every)
+  if config.batch < 2:
+    raise ValueError(
+      f"batch must be at least 2 images, got {config.batch}: one has no negatives"
+    )
+  table = strengths_of(config)
+  unknown = set(config.strengths) - set(table)
+  if unknown:
+    raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
+  runs = config.seeds * len(config.strengths) if config.at_once else 1
+  features = 512 if config.encoder == "resnet18" else config.widths[-1]
+  for widths in (config.projector, *map(widths_of, config.projectors)):
+    weights = sum(a * b for a, b in itertools.pairwise((features, *widths)))
+    needed = _COPIES * 4 * weights * runs / 2**30
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    if needed > here:
+      raise ValueError(
+        f"projector {'-'.join(map(str, widths))} needs {needed:,.0f} GiB for {runs}"
+        f" networks, more than the {here:,.0f} GiB of this machine"
+      )
+
+
+def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
+  """Of the images, by name."""
+  return GREY if config.images == "digits" else COLOURED
+
+
+def widths_of(name: str) -> tuple[int, ...]:
+  """Outputs of the layers of a projector like 64-32."""
+  return tuple(map(int, name.split("-")))
+
+
 def load(config: Config) -> _collapse_sets.Study:
   """The images."""
   if config.images == "digits":
@@ -132,17 +171,14 @@ def train(
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and what they show; returns figures and claims."""
   start = time.perf_counter()
-  _cli.check_parts(config.steps, config.measure_every)
-  table = GREY if config.images == "digits" else COLOURED
-  unknown = set(config.strengths) - set(table)
-  if unknown:
-    raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
+  check(config)
+  table = strengths_of(config)
   study = load(config)
   strengths = {name: table[name] for name in config.strengths}
   linear = train(config, strengths, study, output / "kept")
   deep = {}
   for name in config.projectors:
-    own = dataclasses.replace(config, projector=tuple(map(int, name.split("-"))))
+    own = dataclasses.replace(config, projector=widths_of(name))
     deep[name] = train(own, {LARGE: table[LARGE]}, study, output / "kept")
   rows = _collapse_claims.rows(linear, config.strengths, deep)
   claims = _collapse_claims.claims(linear, config.strengths)

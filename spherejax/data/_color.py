@@ -116,7 +116,7 @@ def random_brightness(
   _checks.between("strength", strength, 0, 1)
 
   def brighten(key, image):
-    return jnp.clip(image * _factor(key, strength, image.dtype), 0, 1)
+    return jnp.clip(image * (1 + change(key, strength, image.dtype)), 0, 1)
 
   return each(brighten, key, images)
 
@@ -157,8 +157,9 @@ def random_contrast(
   _checks.between("strength", strength, 0, 1)
 
   def stretch(key, image):
-    grey = mean_grey(image).astype(image.dtype)
-    return jnp.clip(grey + _factor(key, strength, image.dtype) * (image - grey), 0, 1)
+    mean = mean_grey(image).astype(image.dtype)
+    factor = 1 + change(key, strength, image.dtype)
+    return jnp.clip(mean + factor * (image - mean), 0, 1)
 
   return each(stretch, key, images)
 
@@ -201,11 +202,11 @@ def random_grayscale(
   if images.shape[-1] not in (1, 3):
     raise ValueError(f"images must have 1 or 3 channels, got shape {images.shape}")
 
-  def grey(key, image):
+  def bleach(key, image):
     chosen = jax.random.uniform(key) < probability
-    return jnp.where(chosen, jnp.broadcast_to(_grey(image), image.shape), image)
+    return jnp.where(chosen, jnp.broadcast_to(grey(image), image.shape), image)
 
-  return each(grey, key, images)
+  return each(bleach, key, images)
 
 
 def mean_grey(image: Array, axis: int = -1) -> Array:
@@ -223,16 +224,16 @@ def mean_grey(image: Array, axis: int = -1) -> Array:
   return jnp.dot(image.ravel(), spread.ravel(), precision=jax.lax.Precision.HIGHEST)
 
 
-def _factor(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A number in [1 - strength, 1 + strength]."""
-  return 1 + jnp.asarray(strength, dtype) * jax.random.uniform(
+def change(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
+  """A number in [-strength, strength]."""
+  return jnp.asarray(strength, dtype) * jax.random.uniform(
     key, (), dtype, minval=-1, maxval=1
   )
 
 
-def _grey(image: Array) -> Array:
-  """Luma [height, width, 1] of RGB, the mean of the channels of anything else."""
-  if image.shape[-1] != 3:
-    return image.mean(-1, keepdims=True)
-  red, green, blue = (image[..., i : i + 1] for i in range(3))
+def grey(image: Array, axis: int = -1) -> Array:
+  """Luma of RGB, the mean of the channels of anything else; one channel on `axis`."""
+  if image.shape[axis] != 3:
+    return image.mean(axis, keepdims=True)
+  red, green, blue = jnp.split(image, 3, axis)
   return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue

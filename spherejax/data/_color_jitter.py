@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _numerics
 from spherejax.data._augment import each, floating_images
-from spherejax.data._color import LUMA, mean_grey
+from spherejax.data._color import change, grey, mean_grey
 
 # Inside, an image is [height, channels, width], or any other order of the two sides:
 # loops over its last axis then vectorise, as those over three channels do not.
@@ -71,8 +71,10 @@ def random_saturation(
 
   def saturate(key: Array, image: Array) -> Array:
     planes = _planes(image)
-    factor = 1 + _draw(key, strength, planes.dtype)
-    return _images(jnp.clip(factor * planes + (1 - factor) * luma(planes), 0, 1), image)
+    factor = 1 + change(key, strength, planes.dtype)
+    return _images(
+      jnp.clip(factor * planes + (1 - factor) * grey(planes, axis=-2), 0, 1), image
+    )
 
   return each(saturate, key, images)
 
@@ -115,7 +117,7 @@ def random_hue(
 
   def turn(key: Array, image: Array) -> Array:
     planes = _planes(image)
-    return _images(_turn_hue(planes, 6 * _draw(key, strength, planes.dtype)), image)
+    return _images(_turn_hue(planes, 6 * change(key, strength, planes.dtype)), image)
 
   return each(turn, key, images)
 
@@ -196,13 +198,13 @@ def jitter_steps(
   order, changes = _draw_jitter(key, strengths, probability, planes.dtype)
   if planes.shape[-2] == 1:
     changes = changes.at[_SATURATION:].set(0)
-  change = changes[order]
-  zero = jnp.zeros_like(change)
+  own = changes[order]
+  zero = jnp.zeros_like(own)
   return JitterSteps(
-    scale=1 + jnp.where(order == _HUE, zero, change),
-    grey=jnp.where(order == _SATURATION, -change, zero),
-    mean=jnp.where(order == _CONTRAST, -change, zero),
-    turn=jnp.where(order == _HUE, 6 * change, zero),
+    scale=1 + jnp.where(order == _HUE, zero, own),
+    grey=jnp.where(order == _SATURATION, -own, zero),
+    mean=jnp.where(order == _CONTRAST, -own, zero),
+    turn=jnp.where(order == _HUE, 6 * own, zero),
   )
 
 
@@ -216,17 +218,11 @@ def jitter_planes(planes: Array, steps: JitterSteps) -> Array:
     shift = step.mean * mean_grey(planes, axis=-2)
     if planes.shape[-2] == 1:
       return jnp.clip(step.scale * planes + shift, 0, 1), None
-    changed = step.scale * planes + (step.grey * luma(planes) + shift)
+    changed = step.scale * planes + (step.grey * grey(planes, axis=-2) + shift)
     turned = _turn_hue(planes, step.turn)
     return jnp.where(step.turn != 0, turned, jnp.clip(changed, 0, 1)), None
 
   return jax.lax.scan(step, planes, steps)[0]
-
-
-def luma(planes: Array) -> Array:
-  """Grey [rows, 1, columns] of an RGB image [rows, 3, columns]."""
-  red, green, blue = (planes[..., i : i + 1, :] for i in range(3))
-  return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
 
 
 def _draw_jitter(
@@ -240,11 +236,6 @@ def _draw_jitter(
   changes = limits * jax.random.uniform(change_key, (4,), dtype, minval=-1)
   chosen = jax.random.uniform(chosen_key) < probability
   return order, jnp.where(chosen, changes, 0)
-
-
-def _draw(key: Array, limit: ArrayLike, dtype: jnp.dtype) -> Array:
-  """A number in [-limit, limit]."""
-  return jnp.asarray(limit, dtype) * jax.random.uniform(key, (), dtype, minval=-1)
 
 
 def _turn_hue(planes: Array, turn: Array) -> Array:

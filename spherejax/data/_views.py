@@ -9,10 +9,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
 from spherejax import _checks, _numerics
-from spherejax.data import _augment, _color_jitter
+from spherejax.data import _augment, _color, _color_jitter
 from spherejax.data._images import image_size
 
-_HIGHEST = jax.lax.Precision.HIGHEST
 _ASPECT = (3 / 4, 4 / 3)
 _SIGMA = (0.1, 2.0)  # SimCLR appendix A
 
@@ -212,44 +211,17 @@ def _view(
   )
   mirror = jax.random.uniform(flip_key) < strengths.flip
   # [new width, channels, new height], the order that two products give for nothing.
-  planes = _cut(_numerics.upcast(image), box, mirror, size)
+  planes = _augment.cut(_numerics.upcast(image), box, size, mirror)
   steps = _color_jitter.jitter_steps(
     jitter_key, strengths[2:6], strengths.jitter, planes
   )
   planes = _color_jitter.jitter_planes(planes, steps)
   if image.shape[-1] == 3:
-    grey = jax.random.uniform(grey_key) < strengths.grayscale
-    planes = jnp.where(grey, _color_jitter.luma(planes), planes)
+    chosen = jax.random.uniform(grey_key) < strengths.grayscale
+    planes = jnp.where(chosen, _color.grey(planes, axis=-2), planes)
   if _checks.static_number(strengths.blur) != 0 and min(size) > 1:
     planes = _blur(blur_key, planes, strengths.blur, _SIGMA)
   return jnp.clip(planes, 0, 1).transpose(2, 0, 1).astype(image.dtype)
-
-
-def _cut(image: Array, box: Array, mirror: Array, size: tuple[int, int]) -> Array:
-  """The box, mirrored or not, as an image [new width, channels, new height]."""
-  rows, columns, channels = image.shape
-  down = _weights(rows, size[0], box[0], box[2]).astype(image.dtype)
-  right = _weights(columns, size[1], box[1], box[3], mirror).astype(image.dtype)
-  cut = _product(image.reshape(rows, columns * channels), down, 0, 0)
-  cut = _product(right, cut.reshape(columns, channels * size[0]), 0, 0)
-  return cut.reshape(size[1], channels, size[0])
-
-
-def _weights(
-  pixels: int,
-  new: int,
-  start: Array,
-  length: Array,
-  mirror: Array | bool = False,
-) -> Array:
-  """Bilinear weights [pixels, new] of a piece of an axis, averaged where it shrinks."""
-  step = length / new
-  places = jnp.arange(new, dtype=step.dtype)
-  places = jnp.where(mirror, new - 1 - places, places)
-  centres = start + (places + 0.5) * step - 0.5
-  away = jnp.abs(centres[None] - jnp.arange(pixels, dtype=step.dtype)[:, None])
-  weights = jax.nn.relu(1 - away / jnp.maximum(step, 1))
-  return weights / weights.sum(0, keepdims=True)
 
 
 def _blur(key: Array, planes: Array, probability: ArrayLike, sigma: tuple) -> Array:
@@ -261,8 +233,8 @@ def _blur(key: Array, planes: Array, probability: ArrayLike, sigma: tuple) -> Ar
   radius = max(1, min(rows, columns) // 20)
   chosen = jax.random.uniform(chosen_key) < probability
   down, right = (_gaussian(n, radius, spread) for n in (rows, columns))
-  blurred = _product(down, planes.reshape(rows, channels * columns), 1, 0)
-  blurred = _product(blurred.reshape(rows * channels, columns), right, 1, 1)
+  blurred = _augment.product(down, planes.reshape(rows, channels * columns), 1, 0)
+  blurred = _augment.product(blurred.reshape(rows * channels, columns), right, 1, 1)
   return jnp.where(chosen, blurred.reshape(planes.shape), planes)
 
 
@@ -276,13 +248,7 @@ def _gaussian(pixels: int, radius: int, sigma: Array) -> Array:
     seen[abs(away), to, source] += 1
   kernel = jnp.exp(-0.5 * (jnp.arange(radius + 1, dtype=sigma.dtype) / sigma) ** 2)
   kernel = kernel / (2 * kernel.sum() - kernel[0])
-  weights = _product(
+  weights = _augment.product(
     kernel[None], seen.reshape(radius + 1, -1).astype(sigma.dtype), 1, 0
   )
   return weights.reshape(pixels, pixels)
-
-
-def _product(left: Array, right: ArrayLike, left_axis: int, right_axis: int) -> Array:
-  """Sum over one axis of each of two matrices."""
-  axes = (((left_axis,), (right_axis,)), ((), ()))
-  return jax.lax.dot_general(left, right, axes, precision=_HIGHEST)

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 
 
 class LinearProbe(NamedTuple):
@@ -86,7 +86,7 @@ def linear_probe(
   x = jnp.asarray(features)
   _checks.floating("features", x)
   _checks.rank("features", x, 2)
-  x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  x = _numerics.upcast(x)
   labels = jnp.asarray(labels)
   _checks.labels(labels, x)
   _checks.count("num_classes", num_classes, 2)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 
@@ -88,6 +89,7 @@ def test_unknown_options_and_presets_are_errors(capsys):
 
 def test_options_change_single_settings_of_a_preset(monkeypatch):
   monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
+  monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
   parsed = _cli.parse(
     quickstart.PRESETS,
     name="quickstart",
@@ -99,6 +101,9 @@ def test_options_change_single_settings_of_a_preset(monkeypatch):
     quickstart.PRESETS["smoke"], seed=7, collages=(9, 8, 7)
   )
   assert parsed.output.as_posix() == "runs/quickstart/smoke"
+  # Programs that run a few times are compiled quickly; the last of two flags holds.
+  assert os.environ["XLA_FLAGS"].startswith("--xla_backend_optimization_level=0 ")
+  assert os.environ["XLA_FLAGS"].endswith(" --xla_of_the_user=1")
 
 
 def test_verdicts():

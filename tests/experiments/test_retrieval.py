@@ -356,8 +356,12 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   begun = _retrieval_pretraining.train(settings, 100, tmp_path)
   (record,) = tmp_path.glob("pretrained-*.json")
   assert json.loads(record.read_text())["figures"]["accuracy"] > 0.5  # of four classes
+  with pytest.raises(ValueError, match="70"):
+    _retrieval_pretraining.train(settings, 70, tmp_path)
   monkeypatch.setattr(_retrieval_sets, "other_characters", None)
   assert _retrieval_pretraining.train(settings, 100, tmp_path) == begun
+  with pytest.raises(TypeError):  # another seed has to be trained
+    _retrieval_pretraining.train(dataclasses.replace(settings, seed=1), 100, tmp_path)
   key = jax.random.key(3)
   plain, found = (
     _retrieval_network.initial_variables(key, own) for own in (settings, begun)

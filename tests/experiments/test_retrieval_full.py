@@ -589,7 +589,7 @@ def test_printed_figures():
     90.92, 63.25,
   )  # fmt: skip
   assert p.cell("fair", "resnet50", "c2", "sop", 512) is None
-  # Statements of the specification that follow from the tables.
+  # What follows from the tables.
   xbm_above = (
     p.TABLE_5_1["c1+xbm", "cars", 512].map_at_r,
     p.TABLE_5_1["c1+ccp", "cars", 512].map_at_r,

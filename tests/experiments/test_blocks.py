@@ -1,0 +1,23 @@
+"""Rows block by block."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import _blocks
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 7, 13])
+def test_blocks_give_what_all_rows_at_once_give(count):
+  rows = jnp.asarray(np.random.default_rng(0).normal(size=(count, 2, 3)), jnp.float32)
+  sizes = []
+
+  def fn(x):
+    sizes.append(len(x))
+    return {"square": x**2, "sum": x.sum((1, 2))}
+
+  found, expected = _blocks.mapped(fn, rows, size=4), fn(rows)
+  for name, values in expected.items():
+    np.testing.assert_array_equal(found[name], values)
+  assert 1 <= sizes[0] <= 4
+  assert sizes[0] * -(-count // 4) - count < -(-count // 4)  # hardly any is filled up
