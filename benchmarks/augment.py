@@ -6,9 +6,9 @@ kornia, which changes a whole batch, and torchvision, one image after another. T
 draw their own numbers, so that no entry can agree; compared are the mean and the
 deviation of the pixels. The floor reads the images and writes two of each.
 
-The second part is a training step of a small encoder at batch 128 (three convolutions
-with batch normalisation, a projector, InfoNCE; value and gradient), with the views
-drawn in the same program and with views that are given.
+The second part is a training step of `experiments.projector_collapse` at batch 128
+(value and gradient of InfoNCE), with the views drawn in the same program and with views
+that are given.
 
     python -m benchmarks.augment                  # a minute on 2 cores
     python -m benchmarks.augment --smoke          # seconds
@@ -21,13 +21,14 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import rich.console
 
 from benchmarks import _measure
+from experiments import _collapse_training
+from experiments._collapse_training import Settings
 from spherejax import data, losses
 
 SIDE, BATCH, STEP_BATCH, SMOKE_BATCH = 32, 512, 128, 32
@@ -35,17 +36,6 @@ TEMPERATURE = 0.5
 SHARE = 0.1  # of the training step
 ALIKE = 0.1  # moments of pixels drawn anew
 PEERS = {"kornia": 2.0, "torchvision": 2.0}
-
-
-class Encoder(nn.Module):
-  """The encoder of the projector's experiment, and its linear projector."""
-
-  @nn.compact
-  def __call__(self, x: jax.Array) -> jax.Array:
-    for channels, stride in ((32, 1), (64, 2), (64, 1)):
-      x = nn.Conv(channels, (3, 3), strides=stride, use_bias=False)(x)
-      x = nn.relu(nn.BatchNorm(use_running_average=False)(x))
-    return nn.Dense(32, use_bias=False)(x.mean((1, 2)))
 
 
 def images(batch: int) -> np.ndarray:
@@ -147,15 +137,16 @@ def step(name: str, batch: int, repetitions: int) -> dict[str, Any]:
   """A training step that draws its views, beside one whose views are given."""
   strengths = data.view_strengths(name)
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
-  pictures, encoder = images(batch), Encoder()
-  variables = encoder.init(jax.random.key(0), jnp.asarray(pictures[:2]))
+  pictures, network = images(batch), _collapse_training.Network(Settings())
+  variables = network.init(jax.random.key(0), jnp.asarray(pictures[:2]))
   given = jax.jit(augment)(jax.random.key(1), pictures)
 
   def learn(params: Any, pair: jax.Array) -> Any:
     def loss(params: Any) -> jax.Array:
-      found, _ = encoder.apply(
+      (_, found), _ = network.apply(
         {**variables, "params": params},
         pair.reshape(2 * batch, SIDE, SIDE, 3),
+        train=True,
         mutable=["batch_stats"],
       )
       first, second = jnp.split(found, 2)
