@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import jax
 import tyro
 
+from experiments import _ending
+
 _Settings = TypeVar("_Settings")
 
 
@@ -64,6 +66,8 @@ def parse(
     ],
   )
   parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+  if arguments is None:
+    _ending.in_one_line(parsed.output)
   if parsed.preset == "smoke":
     _compile_quickly()
   _keep_compiled_programs()

@@ -1,8 +1,9 @@
 """The training loop: steps, reports, evaluations, checkpoints."""
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -96,6 +97,7 @@ def fit(
       another model; a monitor without an evaluation or for a metric that is not
       there.
     OSError: a checkpoint could not be written; earlier ones are intact.
+    RuntimeError: another process of the run ended.
 
   Cost: one compilation of the step for each batch shape.
 
@@ -140,7 +142,8 @@ def fit(
   first = run.step
   rows = iter(()) if first >= steps else iter(batches(first))
   hidden = not progress or jax.process_index() != 0
-  with tqdm.tqdm(total=steps, initial=first, disable=hidden, unit="step") as bar:
+  bar = tqdm.tqdm(total=steps, initial=first, disable=hidden, unit="step")
+  with bar, run.lost_process_explained():
     while run.step < steps and not run.stopped:
       batch = next(rows, None)
       if batch is None:
@@ -307,11 +310,26 @@ class _Run:
         raise self._not_finite(name, np.asarray(leaf)[~finite][0], self.step)
 
   def _not_finite(self, name: str, value: Any, step: int) -> FloatingPointError:
+    return FloatingPointError(f"{name} is {value} at step {step}; {self._last()}")
+
+  def _last(self) -> str:
     if self.checkpoints is None:
-      last = "the run keeps no checkpoints"
-    elif (saved := self.checkpoints.latest_step()) is None:
-      last = f"no checkpoint was written to {self.checkpoints.directory} before it"
-    else:
-      last = f"the last good checkpoint is that of step {saved} in "
-      last += str(self.checkpoints.directory)
-    return FloatingPointError(f"{name} is {value} at step {step}; {last}")
+      return "the run keeps no checkpoints"
+    directory, saved = self.checkpoints.directory, self.checkpoints.latest_step()
+    if saved is None:
+      return f"no checkpoint was written to {directory} before it"
+    return f"the last good checkpoint is that of step {saved} in {directory}"
+
+  @contextlib.contextmanager
+  def lost_process_explained(self) -> Iterator[None]:
+    """Where a run of several processes fails, says what that most likely means."""
+    try:
+      yield
+    except jax.errors.JaxRuntimeError as error:
+      if jax.process_count() == 1:
+        raise
+      raise RuntimeError(
+        f"process {jax.process_index()} of {jax.process_count()} cannot go on after "
+        f"step {self.step}, most likely because another one ended; {self._last()}; "
+        f"start all of them again ({error})"
+      ) from error

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import itertools
 import os
 import pathlib
 import signal
@@ -179,6 +180,23 @@ def test_bad_state_is_never_written(tmp_path):
 def test_nonfinite_loss_without_checkpoints():
   with pytest.raises(FloatingPointError, match=r"at step 1; the run keeps no checkp"):
     fit_linear(functools.partial(ones, bad=0))
+
+
+def test_lost_process_is_explained(tmp_path, monkeypatch):
+  every_batch = resumable_run.batches
+
+  def batches(first):
+    yield from itertools.islice(every_batch(first), 7)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    raise jax.errors.JaxRuntimeError("connection reset")
+
+  monkeypatch.setattr(resumable_run, "batches", batches)
+  message = "process 0 of 2 cannot go on after step 7.*step 6.*connection reset"
+  with (
+    training.Checkpoints(tmp_path) as checkpoints,
+    pytest.raises(RuntimeError, match=message),
+  ):
+    resumable_run.run(checkpoints)
 
 
 def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):

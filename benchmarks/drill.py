@@ -1,0 +1,347 @@
+"""The reliability drill: what happens to a run, and does it end as if nothing had?
+
+Experiments are killed at random moments, three ways; a disk fills up; checkpoints are
+cut and a bit of them is flipped; a picture is damaged; a loss is not a number; one of
+two processes dies. Each run must say what happened, the same command must go on, and
+its results must be those of the run that nothing happened to, bit for bit.
+
+    python -m benchmarks.drill            # an hour on 2 cores
+    python -m benchmarks.drill --smoke    # two minutes: files that are damaged
+    python -m benchmarks.drill --only disk --json FILE
+
+A full disk is a small file system in memory, which needs root; else it is left out.
+"""
+
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import rich.console
+import rich.table
+import rich.text
+
+from benchmarks import _measure
+
+EXPERIMENTS = ("few_shot", "plankton", "projector_collapse", "retrieval")
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+KILLS = 5  # of each experiment
+FILLED = (0.2, 0.5, 0.9)  # of what a whole run writes
+STEPS = 60
+PATIENCE = 300  # seconds until the other one of two processes must have ended
+_BLOCK = 4096  # of a file system in memory
+_FIGURES_OF_TIME = ("seconds",)
+
+
+class Drill(NamedTuple):
+  """A row of the table."""
+
+  fault: str
+  place: str
+  said: str
+  equal: bool
+
+
+class Ended(NamedTuple):
+  """A process that is over: its code, and the last line that it wrote of itself."""
+
+  code: int
+  said: str
+
+
+class Room:
+  """A folder for one experiment's runs, with the programs that they compile."""
+
+  def __init__(self, folder: pathlib.Path):
+    self.folder = folder
+    self.environment = os.environ | {
+      "JAX_COMPILATION_CACHE_DIR": str(folder / "programs"),
+      "JAX_PLATFORMS": "cpu",
+    }
+
+  def command(self, module: str, *arguments: Any) -> list[str]:
+    """Of a module of this project."""
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+  def start(self, command: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
+    """A process whose stderr goes to a file."""
+    with log.open("w") as file:
+      return subprocess.Popen(
+        command, env=self.environment, stdout=subprocess.DEVNULL, stderr=file
+      )
+
+  def run(self, command: Sequence[str], kill: tuple[float, int] | None = None) -> Ended:
+    """Runs to the end, or to a signal after some seconds."""
+    log = self.folder / "stderr.txt"
+    process = self.start(command, log)
+    if kill:
+      try:
+        process.wait(kill[0])
+      except subprocess.TimeoutExpired:
+        process.send_signal(kill[1])
+    return Ended(process.wait(), last_line(log))
+
+  def whole(self, command: Sequence[str]) -> Ended:
+    """A run that must succeed.
+
+    Raises:
+      SystemExit: it did not; with what it said.
+    """
+    ended = self.run(command)
+    if ended.code:
+      raise SystemExit(f"{' '.join(command)} ended with {ended.code}: {ended.said}")
+    return ended
+
+
+def last_line(log: pathlib.Path) -> str:
+  """What a program said last; of what follows an error, jax's own end, nothing."""
+  lines = [
+    line.strip() for line in re.split(r"[\n\r]", log.read_text(errors="replace"))
+  ]
+  told = [line for line in lines if re.match(r"\w+Error: |stopped|ended by", line)]
+  others = [line for line in lines if line and not re.search(r"\d+%\||it/s", line)]
+  return next(reversed(told or others), "")
+
+
+def results(folder: pathlib.Path) -> dict[str, Any]:
+  """What a run wrote that must not depend on its history."""
+  found: dict[str, Any] = {}
+  for path in sorted(folder.rglob("*")):
+    name = str(path.relative_to(folder))
+    if path.name == "results.json":
+      content = json.loads(path.read_text().replace(str(folder), "."))
+      found[name] = {k: v for k, v in content.items() if k not in _FIGURES_OF_TIME}
+    elif path.suffix == ".npy" or path.name.startswith("state-"):
+      loaded = np.load(path)
+      found[name] = (
+        {key: loaded[key].tobytes() for key in loaded}
+        if path.suffix == ".npz"
+        else loaded.tobytes()
+      )
+    elif path.suffix == ".csv":
+      found[name] = path.read_text().replace(str(folder), ".")
+  return found
+
+
+def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Drill]:
+  """Signals at random moments of experiments."""
+  for place, name in enumerate(names):
+    room = Room(folder / name)
+    room.folder.mkdir()
+
+    def command(output: str, name: str = name, room: Room = room) -> list[str]:
+      module = f"experiments.{name}"
+      return room.command(module, "--preset", "smoke", "--output", room.folder / output)
+
+    room.whole(command("first"))
+    start = time.perf_counter()
+    room.whole(command("second"))  # as fast as the ones to be killed
+    seconds = time.perf_counter() - start
+    expected = results(room.folder / "first")
+    if results(room.folder / "second") != expected:
+      raise SystemExit(f"{name}: two undisturbed runs differ")
+    rng = random.Random(place)
+    for number in range(count):
+      kind = SIGNALS[(place + number) % len(SIGNALS)]
+      output, moment = f"killed-{number}", seconds * rng.random()
+      ended = room.run(command(output), (moment, kind))
+      while ended.code == 0:  # it was faster this time
+        shutil.rmtree(room.folder / output)
+        moment /= 2
+        ended = room.run(command(output), (moment, kind))
+      said = "" if kind == signal.SIGKILL else ended.said
+      room.whole(command(output))
+      equal = results(room.folder / output) == expected
+      where = f"{name}, after {moment:.0f} of {seconds:.0f} s"
+      yield Drill(signal.Signals(kind).name, where, said, equal)
+
+
+def full_disks(
+  name: str, shares: Sequence[float], folder: pathlib.Path
+) -> Iterator[Drill]:
+  """A disk that is too small for the run, then grows."""
+  room = Room(folder / "disk")
+  room.folder.mkdir()
+  disk = room.folder / "small"
+  disk.mkdir()
+  module = f"experiments.{name}"
+
+  def command(output: pathlib.Path) -> list[str]:
+    return room.command(module, "--preset", "smoke", "--output", output)
+
+  room.whole(command(room.folder / "whole"))
+  expected = results(room.folder / "whole")
+  files = [path for path in (room.folder / "whole").rglob("*") if path.is_file()]
+  needed = sum(-(-path.stat().st_size // _BLOCK) * _BLOCK for path in files)
+  for share in shares:
+    size = int(share * needed)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    subprocess.run(mount, check=True)
+    try:
+      ended = room.run(command(disk / "run"))
+      grow = ["mount", "-o", f"remount,size={10 * needed}", str(disk)]
+      subprocess.run(grow, check=True)
+      room.whole(command(disk / "run"))
+      equal = bool(ended.code) and results(disk / "run") == expected
+    finally:
+      subprocess.run(["umount", str(disk)], check=True)
+    where = f"{name}, {share:.0%} of {needed / 2**20:.1f} MiB"
+    yield Drill("disk full", where, ended.said, equal)
+
+
+def cut(file: pathlib.Path) -> None:
+  """Leaves the first half."""
+  os.truncate(file, file.stat().st_size // 2)
+
+
+def flip(file: pathlib.Path) -> None:
+  """Changes the bit in the middle."""
+  content = bytearray(file.read_bytes())
+  content[len(content) // 2] ^= 1
+  file.write_bytes(bytes(content))
+
+
+def damages(folder: pathlib.Path) -> Iterator[Drill]:
+  """Checkpoints and a loss of a small training."""
+  room = Room(folder / "damage")
+  room.folder.mkdir()
+
+  def command(output: str, steps: int, *more: Any) -> list[str]:
+    where = room.folder / output
+    return room.command("benchmarks._drill_training", where, steps, *more)
+
+  room.whole(command("whole", STEPS))
+  expected = results(room.folder / "whole")
+  harms: dict[str, Callable[[pathlib.Path], None]] = {
+    "checkpoint cut": cut,
+    "checkpoint, one bit flipped": flip,
+  }
+  for name, harm in harms.items():
+    output = name.replace(" ", "-")
+    room.whole(command(output, STEPS // 2))
+    newest = room.folder / output / "checkpoints" / "last" / str(STEPS // 2)
+    files = [path for path in newest.rglob("*") if path.is_file()]
+    harm(max(files, key=lambda path: path.stat().st_size))
+    ended = room.whole(command(output, STEPS))
+    equal = results(room.folder / output) == expected
+    yield Drill(name, f"step {STEPS // 2}", ended.said, equal)
+  poisoned = STEPS * 2 // 3 - 5
+  ended = room.run(command("poisoned", STEPS, "--poison", poisoned))
+  room.whole(command("poisoned", STEPS))
+  equal = bool(ended.code) and results(room.folder / "poisoned") == expected
+  yield Drill("loss is NaN", f"step {poisoned}", ended.said, equal)
+
+
+def picture(folder: pathlib.Path) -> Iterator[Drill]:
+  """A picture that cannot be read, among those to embed."""
+  room = Room(folder / "picture")
+  room.folder.mkdir()
+  made, images = room.folder / "made", room.folder / "images"
+  room.whole(room.command("experiments.embed", "--preset", "smoke", "--output", made))
+
+  def command(output: pathlib.Path) -> list[str]:
+    given = "--model", made / "model", "--images", images, "--queries", made / "asked"
+    return room.command("experiments.embed", *given, "--output", output)
+
+  shutil.copytree(made / "digits", images)
+  room.whole(command(room.folder / "whole"))
+  hurt = sorted(images.rglob("*.png"))[77]
+  intact = hurt.read_bytes()
+  cut(hurt)
+  ended = room.run(command(room.folder / "hurt"))
+  hurt.write_bytes(intact)
+  room.whole(command(room.folder / "hurt"))
+  equal = results(room.folder / "hurt") == results(room.folder / "whole")
+  place = str(hurt.relative_to(images))
+  yield Drill("picture cut", place, ended.said, bool(ended.code) and equal)
+
+
+def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
+  """One of two processes is killed; the other must end too, then both go on."""
+  room = Room(folder / "two")
+  room.folder.mkdir()
+
+  def both(output: str) -> list[subprocess.Popen]:
+    with socket.socket() as probe:
+      probe.bind(("localhost", 0))
+      port = str(probe.getsockname()[1])
+    module, where = "benchmarks._drill_training", room.folder / output
+    return [
+      room.start(
+        room.command(module, where, STEPS, "--port", port, "--number", number),
+        room.folder / f"{output}-{number}.txt",
+      )
+      for number in range(2)
+    ]
+
+  def wait(processes: list[subprocess.Popen], output: str) -> None:
+    for number, process in enumerate(processes):
+      if process.wait(PATIENCE):
+        said = last_line(room.folder / f"{output}-{number}.txt")
+        raise SystemExit(f"process {number} of {output} failed: {said}")
+
+  wait(both("whole"), "whole")
+  processes = both("halved")
+  waiting = room.folder / "halved" / "checkpoints" / "last" / str(STEPS // 2)
+  while not waiting.exists() and processes[1].poll() is None:
+    time.sleep(0.05)
+  processes[1].kill()
+  start = time.perf_counter()
+  try:
+    code = processes[0].wait(PATIENCE)
+  finally:
+    processes[0].kill()
+  seconds = time.perf_counter() - start
+  said = last_line(room.folder / "halved-0.txt")
+  wait(both("halved"), "halved")
+  equal = results(room.folder / "halved") == results(room.folder / "whole")
+  place = f"after step {STEPS // 2}; the other one ended within {seconds:.0f} s"
+  yield Drill("one of two processes killed", place, said, bool(code) and equal)
+
+
+def drills(smoke: bool, folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
+  """The parts, by the name that --only looks for."""
+  yield "picture", picture(folder)
+  yield "damage", damages(folder)
+  if smoke:
+    return
+  yield "two", one_of_two(folder)
+  if os.geteuid() == 0:
+    yield "disk", full_disks("plankton", FILLED, folder)
+  yield "kill", kills(EXPERIMENTS, KILLS, folder)
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  table = rich.table.Table(title="reliability drill")
+  for heading in ("what", "where", "said", "resumed = undisturbed"):
+    table.add_column(heading)
+  rows: list[dict[str, Any]] = []
+  with tempfile.TemporaryDirectory() as folder:
+    for name, found in drills(options.smoke, pathlib.Path(folder)):
+      if options.only in name:
+        for row in found:
+          said = row.said.replace(folder, "…")
+          rows.append(row._asdict() | {"said": said})
+          equal = "yes" if row.equal else "NO"
+          table.add_row(row.fault, row.place, rich.text.Text(said), equal)
+          _measure.save("drill", rows, [], options)
+  rich.console.Console(width=140).print(table)
+  if not all(row["equal"] for row in rows):
+    raise SystemExit("a run did not recover")
+
+
+if __name__ == "__main__":
+  main()

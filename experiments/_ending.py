@@ -1,0 +1,51 @@
+"""How a run that ends before its end says so: in one line, and what to do next."""
+
+import pathlib
+import signal
+import sys
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+_OURS = ("spherejax", "experiments")
+
+
+def in_one_line(output: pathlib.Path) -> None:
+  """Ctrl-C, SIGTERM and errors of our own or of files say what happened, no more.
+
+  `python -X dev -m experiments.…` shows where an error came from; a defect always does.
+  """
+  rest = f"the same command goes on from what is kept in {output}"
+
+  def explain(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+  ) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+      _say(f"stopped; {rest}")
+    elif sys.flags.dev_mode or not _is_told(error, trace):
+      sys.__excepthook__(kind, error, trace)
+    elif isinstance(error, OSError):
+      _say(f"{kind.__name__}: {error}; {rest}")
+    else:
+      _say(f"{kind.__name__}: {error}")
+
+  def end(number: int, _: FrameType | None) -> NoReturn:
+    _say(f"ended by {signal.Signals(number).name}; {rest}")
+    sys.exit(128 + number)
+
+  sys.excepthook = explain
+  signal.signal(signal.SIGTERM, end)
+
+
+def _say(message: str) -> None:
+  # Below a progress bar that was not closed.
+  print(f"\n{message}", file=sys.stderr)
+
+
+def _is_told(error: BaseException, trace: TracebackType | None) -> bool:
+  """Whether the message is meant for the user: files, and what we raise ourselves."""
+  if isinstance(error, OSError):
+    return True
+  while trace is not None and trace.tb_next is not None:
+    trace = trace.tb_next
+  module = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+  return module.partition(".")[0] in (*_OURS, "__main__")

@@ -1,0 +1,59 @@
+"""A run that ends early says so in one line, and a defect shows where it is."""
+
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from experiments import _ending
+from spherejax import training
+
+
+@pytest.fixture
+def hook(tmp_path, monkeypatch):
+  """What Python calls with an error that nobody caught; puts all back afterwards."""
+  monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+  before = signal.getsignal(signal.SIGTERM)
+  _ending.in_one_line(tmp_path)
+  yield lambda error: sys.excepthook(type(error), error, error.__traceback__)
+  signal.signal(signal.SIGTERM, before)
+
+
+def caught(call):
+  try:
+    call()
+  except BaseException as error:
+    return error
+  raise AssertionError("nothing was raised")
+
+
+def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
+  hook(caught(lambda: training.grid({"mass": []})))
+  said = capsys.readouterr().err
+  assert said.count("\n") == 2  # the first ends a progress bar
+  assert "ValueError: " in said
+  assert "mass" in said
+  hook(caught(lambda: (tmp_path / "none").read_text()))
+  said = capsys.readouterr().err
+  assert "FileNotFoundError: " in said
+  assert f"goes on from what is kept in {tmp_path}" in said
+  assert "Traceback" not in said
+  hook(KeyboardInterrupt())
+  said = f"\nstopped; the same command goes on from what is kept in {tmp_path}\n"
+  assert capsys.readouterr().err == said
+
+
+def test_a_defect_shows_where_it_is(hook, capsys):
+  hook(caught(lambda: np.zeros(2).reshape(3)))
+  assert "Traceback" in capsys.readouterr().err
+
+
+def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
+  with pytest.raises(SystemExit) as ended:
+    signal.raise_signal(signal.SIGTERM)
+  assert ended.value.code == 128 + signal.SIGTERM
+  assert (
+    f"ended by SIGTERM; the same command goes on from what is kept in {tmp_path}"
+    in (capsys.readouterr().err)
+  )
