@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ import tyro
 from experiments import _ending
 
 _Settings = TypeVar("_Settings")
+_AT_LEAST_ONE = ("seeds", "steps", "batch")
 
 
 class Arguments(NamedTuple):
@@ -36,7 +38,7 @@ def parse(
   arguments: Sequence[str] | None = None,
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`)."""
-  first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+  first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default=default)
   preset = first.parse_known_args(arguments)[0].preset
   if preset not in presets:
@@ -65,13 +67,40 @@ def parse(
       ),
     ],
   )
-  parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+  try:
+    parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+  except ValueError as error:  # of settings that do not fit each other
+    first.error(str(error))
+  _check_numbers(parsed.config, config)
   if arguments is None:
+    _prepare(parsed.output)
     _ending.in_one_line(parsed.output)
   if parsed.preset == "smoke":
     _compile_quickly()
   _keep_compiled_programs()
   return Arguments(parsed.preset, parsed.config, parsed.output)
+
+
+def _check_numbers(config: Any, preset: Any) -> None:
+  """No setting is negative; what makes up a run is 0 where the preset's is, alone."""
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
+    for number in value if isinstance(value, tuple) else (value,):
+      if isinstance(number, (int, float)) and not number >= least:
+        option = f"--{field.name.replace('_', '-')}"
+        raise SystemExit(f"{option} must be at least {least}, got {number}")
+
+
+def _prepare(output: pathlib.Path) -> None:
+  """A folder that can be written to; better known before the work than after it."""
+  try:
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=output):
+      pass
+  except OSError as error:
+    reason = error.strerror or error
+    raise SystemExit(f"--output {output} cannot be written to: {reason}") from error
 
 
 def _compile_quickly() -> None:

@@ -33,6 +33,13 @@ def floating(name: str, array: _Array) -> None:
     raise TypeError(f"{name} must be floating, got dtype {array.dtype}")
 
 
+def real(name: str, array: _Array) -> None:
+  """Raises TypeError unless `array` is floating or holds integers."""
+  kinds = jnp.floating, jnp.integer
+  if not any(jnp.issubdtype(array.dtype, kind) for kind in kinds):
+    raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}")
+
+
 def integer(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` holds integers."""
   if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -50,6 +57,12 @@ def rank(name: str, array: _Array, *allowed: int) -> None:
   if array.ndim not in allowed:
     ranks = " or ".join(map(str, allowed))
     raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
+
+
+def batched(name: str, array: _Array) -> None:
+  """Raises ValueError unless `array` has a batch axis."""
+  if array.ndim == 0:
+    raise ValueError(f"{name} must have a batch axis, got shape ()")
 
 
 def not_empty(name: str, array: _Array) -> None:
@@ -78,7 +91,12 @@ def between(
   low_open: bool = False,
   high_open: bool = False,
 ) -> None:
-  """Raises ValueError for a static number outside the interval, or not finite."""
+  """Raises ValueError for a static number outside the interval, or not finite.
+
+  Raises TypeError for text.
+  """
+  if isinstance(value, str):
+    raise TypeError(f"{name} must be a number, got {value!r}")
   number = static_number(value)
   if number is None:
     return

@@ -5,6 +5,7 @@ domain. The unsafe branch of a `where` gets a safe input, because the derivative
 of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -26,6 +27,11 @@ def compute_dtype(dtype: jnp.dtype) -> jnp.dtype:
 def upcast(x: Array) -> Array:
   """Half precision to float32; float32 and float64 stay."""
   return x.astype(compute_dtype(x.dtype))
+
+
+def flat_rows(x: Array) -> Array:
+  """[batch, ...] as [batch, entries], of an empty batch too."""
+  return x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
 def sqrt(x: Array) -> Array:

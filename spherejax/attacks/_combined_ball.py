@@ -120,7 +120,8 @@ def combined_ball(
   """
   samples = jnp.asarray(x)
   _checks.floating("x", samples)
-  clean = _numerics.upcast(samples).reshape(len(samples), -1)
+  _checks.batched("x", samples)
+  clean = _numerics.flat_rows(_numerics.upcast(samples))
   distances.inscribed_radius(  # checks the radii
     clean.shape[1], epsilon_1=epsilon_1, epsilon_inf=epsilon_inf, norm="l2"
   )

@@ -1,5 +1,6 @@
 """Randomised smoothing: votes under noise, and what they certify."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -75,10 +76,12 @@ def smoothed_votes(
   """
   samples = jnp.asarray(x)
   _checks.floating("x", samples)
+  _checks.batched("x", samples)
   _checks.positive("sigma", sigma)
   _checks.count("draws", draws, 0)
   _checks.count("block_size", block_size)
   samples = _numerics.upcast(samples)
+  deviation = _checks.scalar("sigma", sigma, samples.dtype)
   rows = jnp.arange(len(samples)) if index is None else jnp.asarray(index)
   _checks.labels(rows, samples, "index")
   keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
@@ -88,17 +91,18 @@ def smoothed_votes(
     noise = jax.random.normal(
       jax.random.fold_in(key, number), sample.shape, sample.dtype
     )
-    return sample + sigma * noise
+    return sample + deviation * noise
 
   of_block = jax.vmap(noisy, (None, None, 0))
 
   def decide(numbers):
     points = jax.vmap(of_block, (0, 0, None))(keys, samples, numbers)
-    z = _problem.logits(logits_fn, points.reshape(-1, *samples.shape[1:]))
+    count = math.prod(points.shape[:2])
+    z = _problem.logits(logits_fn, points.reshape(count, *samples.shape[1:]))
     counted = jnp.tile(numbers < draws, len(samples)) & jnp.all(jnp.isfinite(z), axis=1)
     decided = jnp.argmax(z, axis=1)[:, None] == jnp.arange(z.shape[1])[None]
     votes = (decided & counted[:, None]).astype(jnp.int32)
-    return votes.reshape(len(samples), block, -1).sum(1)
+    return votes.reshape(len(samples), block, z.shape[1]).sum(1)
 
   def advance(votes, number):
     return votes + decide(number * block + jnp.arange(block)), None
@@ -146,6 +150,8 @@ def clopper_pearson(
 
   _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
   k, n = np.broadcast_arrays(np.asarray(count), np.asarray(total))
+  for name, array in (("count", k), ("total", n)):
+    _checks.integer(name, array)
   wrong = (k < 0) | (k > n)
   if wrong.any():
     raise ValueError(f"count must be in [0, {n[wrong][0]}], got {k[wrong][0]}")

@@ -307,6 +307,8 @@ def some_images(images: ArrayLike) -> Array:
     raise ValueError(
       f"images must be [..., height, width, channels], got shape {images.shape}"
     )
+  if 0 in images.shape[-3:]:
+    raise ValueError(f"images must have pixels, got shape {images.shape}")
   return images
 
 

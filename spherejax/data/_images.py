@@ -174,6 +174,8 @@ def from_arrays(
 
 def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
   """(height, width) from a static side length or pair."""
+  if not isinstance(size, (int, np.integer)) and np.shape(size) != (2,):
+    raise TypeError(f"size must be an integer or (height, width), got {size!r}")
   height, width = (size, size) if isinstance(size, (int, np.integer)) else size
   _checks.count("size", height)
   _checks.count("size", width)

@@ -154,6 +154,7 @@ def class_balanced_indices(
       f" {per_class}"
     )
   order, starts, counts = map(jnp.asarray, table)
+  _checks.between("step", step, 0)
   class_key, image_key = jax.random.split(jax.random.fold_in(key, jnp.asarray(step)))
   classes = distinct(class_key, len(counts), num_classes)
   draw = jax.vmap(distinct, (0, 0, None))

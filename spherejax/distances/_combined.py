@@ -44,11 +44,13 @@ def _radii(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> _Ra
   return _Radii(one, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
 
 
-def _operand(x: ArrayLike) -> tuple[Array, jnp.dtype]:
+def _operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:
   array = jnp.asarray(x)
-  _checks.floating("x", array)
-  if array.ndim == 0:
-    raise ValueError("x must have a last axis of components, got shape ()")
+  _checks.floating(name, array)
+  if array.ndim == 0 or array.shape[-1] < 2:
+    raise ValueError(
+      f"{name} must have at least 2 entries in its last axis, got shape {array.shape}"
+    )
   return _numerics.upcast(array), array.dtype
 
 
@@ -180,7 +182,7 @@ def combined_direction(
     ...   jnp.array([3.0, -2.0, 0.1]), epsilon_1=2.0, epsilon_inf=1.0)
     Array([ 0.6666667, -0.6666667,  0.       ], dtype=float32)
   """
-  x, dtype = _operand(gradient)
+  x, dtype = _operand(gradient, "gradient")
   beta = _radii(x.shape[-1], epsilon_1, epsilon_inf, x.dtype).beta
   sizes = jnp.abs(x)
   order = jnp.argsort(-sizes, axis=-1)
@@ -226,7 +228,7 @@ def hull_direction(
     ...   jnp.array([3.0, 2.0, 0.1]), epsilon_1=2.0, epsilon_inf=1.0)
     Array([2., 0., 0.], dtype=float32)
   """
-  x, dtype = _operand(gradient)
+  x, dtype = _operand(gradient, "gradient")
   radii = _radii(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, signs = jnp.abs(x), jnp.sign(x)
   first = jax.nn.one_hot(jnp.argmax(sizes, axis=-1), x.shape[-1], dtype=x.dtype)

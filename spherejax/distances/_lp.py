@@ -181,7 +181,7 @@ def k_nearest(
   _checks.one_of("norm", norm, NORMS)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
-  wide, known, dtype = _pairs.rows(queries, references)
+  wide, known, dtype = _pairs.rows(queries, references, ("queries", "references"))
   if k > len(known):
     raise ValueError(f"k must be at most the {len(known)} references, got {k}")
   left_out = jnp.full(len(wide), -1) if exclude is None else jnp.asarray(exclude)

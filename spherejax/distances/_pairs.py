@@ -10,31 +10,35 @@ from spherejax import _checks, _numerics
 METHODS = ("gram", "difference")
 
 
-def operands(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, jnp.dtype]:
+def operands(
+  x: ArrayLike, y: ArrayLike, names: tuple[str, str] = ("x", "y")
+) -> tuple[Array, Array, jnp.dtype]:
   """Both operands of an elementwise form in their computing type, and the result's."""
   x, y = jnp.asarray(x), jnp.asarray(y)
-  for name, array in (("x", x), ("y", y)):
+  for name, array in zip(names, (x, y), strict=True):
     _checks.floating(name, array)
     if array.ndim == 0:
       raise ValueError(f"{name} must have a last axis of components, got shape ()")
   if x.shape != y.shape:
-    raise ValueError(f"x and y must have one shape, got {x.shape} and {y.shape}")
+    both = " and ".join(names)
+    raise ValueError(f"{both} must have one shape, got {x.shape} and {y.shape}")
   dtype = jnp.result_type(x, y)
   wide = _numerics.compute_dtype(dtype)
   return x.astype(wide), y.astype(wide), dtype
 
 
-def rows(x: ArrayLike, y: ArrayLike | None) -> tuple[Array, Array, jnp.dtype]:
+def rows(
+  x: ArrayLike, y: ArrayLike | None, names: tuple[str, str] = ("x", "y")
+) -> tuple[Array, Array, jnp.dtype]:
   """Both sets of rows in their computing type, and the type of the result."""
   x = jnp.asarray(x)
   y = x if y is None else jnp.asarray(y)
-  for name, array in (("x", x), ("y", y)):
+  for name, array in zip(names, (x, y), strict=True):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)
   if x.shape[1] != y.shape[1]:
-    raise ValueError(
-      f"x and y must have rows of one length, got shapes {x.shape} and {y.shape}"
-    )
+    both, shapes = " and ".join(names), f"{x.shape} and {y.shape}"
+    raise ValueError(f"{both} must have rows of one length, got shapes {shapes}")
   dtype = jnp.result_type(x, y)
   wide = _numerics.compute_dtype(dtype)
   return x.astype(wide), y.astype(wide), dtype

@@ -191,7 +191,7 @@ def poincare_exp(
     >>> spherejax.distances.poincare_exp(jnp.array([0.0, 0.0]), jnp.array([1.0, 0.0]))
     Array([0.7615942, 0.       ], dtype=float32)
   """
-  x, v, dtype = _pairs.operands(base, tangent)
+  x, v, dtype = _pairs.operands(base, tangent, ("base", "tangent"))
   c = _curvature(curvature, x.dtype)
   root = jnp.sqrt(c)
   gap = _conformal(_squared_norm(x, keepdims=True), c)
@@ -231,7 +231,7 @@ def poincare_log(
     >>> spherejax.distances.poincare_log(jnp.array([0.0, 0.0]), jnp.array([0.5, 0.0]))
     Array([0.54930615, 0.        ], dtype=float32)
   """
-  x, y, dtype = _pairs.operands(base, point)
+  x, y, dtype = _pairs.operands(base, point, ("base", "point"))
   c = _curvature(curvature, x.dtype)
   gap = _conformal(_squared_norm(x, keepdims=True), c)
   difference = _mobius_add(-x, y, c)

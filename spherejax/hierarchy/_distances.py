@@ -215,8 +215,10 @@ def confusion_distances(
     array([[0. , 0.5],
            [0.5, 0. ]])
   """
+  _checks.real("confusion", np.asarray(confusion))
   counts = np.asarray(confusion, float)
   _checks.rank("confusion", counts, 2)
+  _checks.not_empty("confusion", counts)
   wrong = counts[~((counts >= 0) & np.isfinite(counts))]
   if wrong.size:
     raise ValueError(f"confusion must be at least 0 and finite, got {wrong[0]:g}")
@@ -231,6 +233,7 @@ def checked(name: str, distances: ArrayLike) -> np.ndarray:
 
   Rounding of single precision is forgiven, and evened out.
   """
+  _checks.real(name, np.asarray(distances))
   apart = np.asarray(distances, float)
   _checks.rank(name, apart, 2)
   _checks.shape(name, apart, apart.shape[:1] * 2, "its rows")

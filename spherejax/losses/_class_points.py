@@ -29,6 +29,7 @@ def _square(
   both = kept[:, None] & kept[None]
   wide = jnp.where(both, _numerics.upcast(matrix), 0)
   apart = jnp.asarray(class_distances)
+  _checks.real("class_distances", apart)
   _checks.shape("class_distances", apart, matrix.shape, name)
   apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
   return wide, apart, kept, matrix.dtype
@@ -54,6 +55,7 @@ def _points(
   points = jnp.asarray(prototypes)
   _checks.floating("prototypes", points)
   _checks.rank("prototypes", points, 2)
+  _checks.not_empty("prototypes", points)
   kept = _batch.keep_all(where, points)[:, None]
   wide = jnp.where(kept, _numerics.upcast(points), 0)
   return _batch.normalize_rows(wide, normalize), points.dtype

@@ -79,6 +79,8 @@ def own_margin(
   scores: Scores, margin: ArrayLike, low: float = -np.inf, high: float = np.inf
 ) -> Array:
   """[batch, 1]: the margin of each row's class; raises for known ones outside."""
+  if isinstance(margin, str):
+    raise TypeError(f"margin must be a number or one for each class, got {margin!r}")
   if not isinstance(margin, jax.core.Tracer):
     known = np.asarray(margin)
     wrong = known[~(np.isfinite(known) & (known >= low) & (known <= high))]
@@ -136,6 +138,7 @@ def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -
   entries = jnp.asarray(array)
   _checks.floating(name, entries)
   _checks.rank(name, entries, *(ranks or (2,)))
+  _checks.not_empty(name, entries)
   if entries.shape[-1] != rows.shape[1]:
     raise ValueError(
       f"{name} must have rows of length {rows.shape[1]} to match the embeddings, "

@@ -72,8 +72,8 @@ def proxy_anchor(
     embeddings, labels, where, normalize
   )
   proxies = _classes.proxies(proxies, rows, 2, 3)
+  proxies = proxies[:, None] if proxies.ndim == 2 else proxies
   classes = proxies.shape[0]
-  proxies = proxies.reshape(classes, -1, proxies.shape[-1])
   per_class = proxies.shape[1]
   columns = _batch.normalize_rows(proxies.reshape(-1, proxies.shape[-1]), normalize)
   similar = distances.pairwise_dot(rows, columns)

@@ -171,6 +171,8 @@ def nearest_proxy_angles(
     Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
   """
   proxies = jax.lax.stop_gradient(jnp.asarray(proxies))
+  _checks.floating("proxies", proxies)
+  _checks.rank("proxies", proxies, 2)
   angles = distances.pairwise_angle(proxies)
   itself = jnp.eye(len(angles), dtype=bool)
   return jnp.min(jnp.where(itself, jnp.pi, angles), axis=1, initial=jnp.pi)

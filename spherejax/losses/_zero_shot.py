@@ -196,6 +196,7 @@ def zero_shot_prediction(
   table = jnp.asarray(label_embeddings)
   _checks.floating("label_embeddings", table)
   _checks.rank("label_embeddings", table, 2)
+  _checks.not_empty("label_embeddings", table)
   z_a, own_a, dtype = _half(attributes_a, labels_a, where_a, table, "a")
   z_b, own_b, _ = _half(attributes_b, labels_b, where_b, table, "b")
   if z_a.shape[1] != z_b.shape[1]:

@@ -81,6 +81,7 @@ def hierarchical_similarity(
   _checks.count("k", k)
   dtype = _numerics.compute_dtype(embeddings.dtype)
   similar = jnp.asarray(class_similarities)
+  _checks.real("class_similarities", similar)
   _checks.rank("class_similarities", similar, 2)
   classes = len(similar)
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")

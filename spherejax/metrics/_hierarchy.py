@@ -261,6 +261,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
   """The matrix in the type that scores are computed in."""
   apart = jnp.asarray(class_distances)
+  _checks.real("class_distances", apart)
   _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
   return apart.astype(_numerics.compute_dtype(scores.dtype))
 

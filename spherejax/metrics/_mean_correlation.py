@@ -114,7 +114,9 @@ def mean_correlation_ceiling(
     >>> spherejax.metrics.mean_correlation_ceiling(given)
     Array(0.99994713, dtype=float32)
   """
-  given = jnp.asarray(class_distances).astype(jnp.result_type(float))
+  given = jnp.asarray(class_distances)
+  _checks.real("class_distances", given)
+  given = given.astype(jnp.result_type(float))
   _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
   return _correlate(_untied(given, kept), given, kept, dtype=given.dtype).mean
 
@@ -222,6 +224,7 @@ def _matrices(
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")
   given = jnp.asarray(class_distances)
+  _checks.real("class_distances", given)
   _checks.shape("class_distances", given, learned.shape, name)
   rows = jnp.ones(size, bool) if where is None else jnp.asarray(where)
   _checks.mask(rows, (size,))

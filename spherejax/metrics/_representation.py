@@ -115,6 +115,7 @@ def class_moments_update(
   classes, dim = moments.means.shape
   features, labels = jnp.asarray(features), jnp.asarray(labels)
   _checks.floating("features", features)
+  _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
   kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
@@ -220,6 +221,7 @@ def class_scatter(
   _checks.floating("means", means)
   _checks.floating("features", features)
   _checks.rank("means", means, 2)
+  _checks.batched("features", features)
   _checks.shape("features", features, (len(features), means.shape[1]), "the means")
   _checks.labels(labels, features)
   kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)

@@ -143,6 +143,7 @@ def separation(
     Array([4., 3., 3.], dtype=float32)
   """
   points, labels = jnp.asarray(points), jnp.asarray(labels)
+  _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.labels(labels, points)
   itself = jnp.arange(len(points))

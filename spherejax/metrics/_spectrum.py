@@ -110,6 +110,7 @@ def triangle_update(
   features = jnp.asarray(features)
   dim = len(state.triangle)
   _checks.floating("features", features)
+  _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the triangle")
   kept = jnp.ones(len(features), bool) if where is None else jnp.asarray(where)
   _checks.mask(kept, (len(features),))
@@ -258,6 +259,7 @@ def reweight(
   """
   features = jnp.asarray(features)
   _checks.floating("features", features)
+  _checks.batched("features", features)
   mean, axes, values = principal
   _checks.shape("features", features, (len(features), len(mean)), "the axes")
   if weights is not None:

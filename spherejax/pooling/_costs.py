@@ -18,7 +18,7 @@ def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   """
   prototypes = _tokens.points("prototypes", prototypes, tokens)
   batch, number, dim = tokens.shape
-  rows = tokens.reshape(-1, dim)
+  rows = tokens.reshape(batch * number, dim)
   squares = jnp.sum(rows**2, axis=1, keepdims=True)
   outside = squares > 1
   scale = jnp.where(outside, jax.lax.rsqrt(jnp.where(outside, squares, 1)), 1)
@@ -26,7 +26,7 @@ def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   products = jnp.matmul(rows, inside.T, precision=jax.lax.Precision.HIGHEST)
   norms = jnp.where(outside, 1, squares) + jnp.sum(inside**2, axis=1)[None]
   squared = jax.nn.relu(norms - 2 * scale * products)
-  return _numerics.sqrt(squared).reshape(batch, number, -1)
+  return _numerics.sqrt(squared).reshape(batch, number, len(prototypes))
 
 
 def dominant_prototypes(

@@ -4,6 +4,7 @@ Inside, images lie side by side with prototypes last: costs are [batch, tokens,
 prototypes], so that the sums over prototypes run over adjacent numbers.
 """
 
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -37,8 +38,9 @@ def from_costs(costs: ArrayLike, where: ArrayLike | None) -> Images:
     where = jnp.ones((*batch, tokens), bool)
   where = jnp.asarray(where)
   _checks.mask(where, (*batch, tokens))
-  kept = where.reshape(-1, tokens)
-  rows = _numerics.upcast(costs.reshape(-1, prototypes, tokens)).swapaxes(1, 2)
+  images = math.prod(batch)
+  kept = where.reshape(images, tokens)
+  rows = _numerics.upcast(costs.reshape(images, prototypes, tokens)).swapaxes(1, 2)
   return Images(jnp.where(kept[..., None], rows, 0), kept, tuple(batch), costs.dtype)
 
 

@@ -1,5 +1,7 @@
 """What all poolings share: one axis of positions, and the mask over it."""
 
+import math
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -18,12 +20,13 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
   if 0 in features.shape[1:]:
     raise ValueError(f"features must have positions and channels, got {features.shape}")
   batch, *positions, dim = features.shape
-  tokens = _numerics.upcast(features.reshape(batch, -1, dim))
+  number = math.prod(positions)
+  tokens = _numerics.upcast(features.reshape(batch, number, dim))
   if where is None:
     return tokens, None
   where = jnp.asarray(where)
   _checks.mask(where, (batch, *positions))
-  kept = where.reshape(batch, -1)
+  kept = where.reshape(batch, number)
   return jnp.where(kept[..., None], tokens, 0), kept
 
 

@@ -272,6 +272,7 @@ def sibling_gap(
   p, groups = jnp.asarray(prototypes), jnp.asarray(superclasses)
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
+  _checks.not_empty("prototypes", p)
   _checks.integer("superclasses", groups)
   _checks.rank("superclasses", groups, 1)
   own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
@@ -289,6 +290,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
   for name, rows in (("representatives", m), ("prototypes", p)):
     _checks.floating(name, rows)
     _checks.rank(name, rows, 2)
+    _checks.not_empty(name, rows)
   _checks.shape("prototypes", p, (len(p), m.shape[1]), "the representatives")
   m, p = (jax.lax.stop_gradient(_numerics.upcast(rows)) for rows in (m, p))
   return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)

@@ -69,7 +69,8 @@ def nearest_neighbours(
     ...   jnp.array([[0.4], [0.6]]), sites, labels, num_classes=2)
     Array([0, 1], dtype=int32)
   """
-  sites, labels = jnp.asarray(sites), jnp.asarray(labels)
+  points, sites, labels = map(jnp.asarray, (points, sites, labels))
+  _check_points(points, sites)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
   _checks.one_of("ties", ties, TIES)
@@ -80,7 +81,7 @@ def nearest_neighbours(
   if where is not None:
     sites = jnp.where(kept[:, None], sites, 0)
     # Every point leaves out the sites of the group 0.
-    apart = jnp.zeros(len(jnp.asarray(points)), jnp.int32), kept.astype(jnp.int32)
+    apart = jnp.zeros(len(points), jnp.int32), kept.astype(jnp.int32)
   found = distances.k_nearest(
     points, sites, k=k, norm=norm, apart=apart, block_size=block_size
   )
@@ -151,9 +152,7 @@ def neighbour_logits(
     Array([[-0.25, -0.75]], dtype=float32)
   """
   points, sites, labels = map(jnp.asarray, (points, sites, labels))
-  for name, array in (("points", points), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+  _check_points(points, sites)
   _checks.labels(labels, sites)
   _checks.count("num_classes", num_classes)
   _checks.known_labels(labels, num_classes)
@@ -236,6 +235,7 @@ def nearest_neighbour_radius(
   """
   points, own = jnp.asarray(points), jnp.asarray(point_labels)
   sites, labels = jnp.asarray(sites), jnp.asarray(labels)
+  _check_points(points, sites)
   _checks.labels(own, points, "point_labels")
   _checks.labels(labels, sites)
   anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
@@ -244,3 +244,9 @@ def nearest_neighbour_radius(
   )
   # Where the nearest of all is of another class, the difference is 0.
   return (other.distances[:, 0] - anything.distances[:, 0]) / 2
+
+
+def _check_points(points: Array, sites: Array) -> None:
+  for name, array in (("points", points), ("sites", sites)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)

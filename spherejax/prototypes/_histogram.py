@@ -1,5 +1,6 @@
 """Local features counted on prototypes: what average pooling computes."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -216,14 +217,15 @@ def _parts(
   layout = (batch, *positions)
   kept = jnp.ones(layout, bool) if where is None else jnp.asarray(where)
   _checks.mask(kept, layout)
-  kept = kept.reshape(batch, -1)
-  tokens = _numerics.upcast(features.reshape(batch, -1, dim))
+  number = math.prod(positions)
+  kept = kept.reshape(batch, number)
+  tokens = _numerics.upcast(features.reshape(batch, number, dim))
   tokens = jnp.where(kept[..., None], tokens, 0)
   centres = prototypes.astype(tokens.dtype)
   given = jnp.ones(layout, tokens.dtype) if weights is None else jnp.asarray(weights)
   _checks.floating("weights", given)
   _checks.shape("weights", given, layout, f"the positions of {name}")
-  raw = jnp.where(kept, given.reshape(batch, -1).astype(tokens.dtype), 0)
+  raw = jnp.where(kept, given.reshape(batch, number).astype(tokens.dtype), 0)
   shares = _numerics.divide(raw, jnp.sum(raw, axis=1, keepdims=True))
   return _Parts(tokens, centres, shares, kept, _nearest(tokens, centres))
 

@@ -88,7 +88,7 @@ def fixed_point(
   if flat.size == 0:
     raise ValueError(f"init must have at least one entry, got {init!r}")
   _check_preserves(fn, init)
-  tol = jax.lax.stop_gradient(jnp.asarray(tol, flat.dtype))
+  tol = jax.lax.stop_gradient(_checks.scalar("tol", tol, flat.dtype))
 
   def gap(x: Array) -> Array:
     return jax.flatten_util.ravel_pytree(fn(unravel(x)))[0] - x

@@ -92,6 +92,7 @@ def linear_probe(
   _checks.count("num_classes", num_classes, 2)
   _checks.count("steps", steps)
   _checks.between("penalty", penalty, 0)
+  strength = _checks.scalar("penalty", penalty, x.dtype)
   kept = jnp.ones(len(x), bool) if where is None else jnp.asarray(where)
   _checks.mask(kept, x.shape[:1])
   _checks.known_labels(labels, num_classes, kept)
@@ -110,7 +111,7 @@ def linear_probe(
     entropy = optax.softmax_cross_entropy_with_integer_labels(
       x @ weights + bias[None], labels
     )
-    return jnp.sum(share * entropy) + penalty / 2 * jnp.sum(weights**2)
+    return jnp.sum(share * entropy) + strength / 2 * jnp.sum(weights**2)
 
   optimizer = optax.lbfgs(
     linesearch=optax.scale_by_backtracking_linesearch(

@@ -206,6 +206,8 @@ def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
   if isinstance(seeds, (int, np.integer)):
     _checks.count("seeds", seeds)
     return np.arange(seeds, dtype=np.int32)
+  if isinstance(seeds, str) or not isinstance(seeds, Sequence):
+    raise TypeError(f"seeds must be a number of seeds or a sequence, got {seeds!r}")
   for seed in seeds:
     _checks.count("a seed", seed, 0)
   if not len(seeds) or len(set(seeds)) != len(seeds):

@@ -280,13 +280,14 @@ def _stay_l2(
 def flat(array: ArrayLike) -> Array:
   """[batch, n] in the computing type."""
   array = jnp.asarray(array)
-  return jax.lax.stop_gradient(_numerics.upcast(array)).reshape(len(array), -1)
+  return _numerics.flat_rows(jax.lax.stop_gradient(_numerics.upcast(array)))
 
 
 def check(x: Array, own_index: Array, sites: Array, apart: Array | None) -> None:
   """Raises for operands that do not belong to each other, where they are known."""
   for name, array in (("x", x), ("sites", sites)):
     _checks.floating(name, array)
+    _checks.batched(name, array)
   _checks.shape("sites", sites, (len(sites), *x.shape[1:]), "x")
   _checks.labels(own_index, x, "own_index")
   if apart is not None:

@@ -63,6 +63,8 @@ def cell_margin(
   labels = None if site_labels is None else jnp.asarray(site_labels)
   for name, array in (("points", points), ("sites", sites)):
     _checks.floating(name, array)
+    _checks.batched(name, array)
+  _checks.not_empty("sites", sites)
   _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
   _checks.labels(own, points, "own_index")
   flat = _cells.flat(points)
@@ -154,7 +156,10 @@ def confine(
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  _checks.floating("points", points)
+  for name, array in (("points", points), ("sites", sites)):
+    _checks.floating(name, array)
+    _checks.batched(name, array)
+  _checks.not_empty("sites", sites)
   _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
   _checks.labels(own, points, "own_index")
   flat = _cells.flat(points)

@@ -1,0 +1,117 @@
+"""The tutorial on pytorch-metric-learning: its names exist, its two trainings agree."""
+
+import doctest
+import importlib
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+PAGE = (
+  pathlib.Path(__file__)
+  .parents[2]
+  .joinpath("docs", "tutorials", "from_pytorch_metric_learning.md")
+)
+TEXT = PAGE.read_text()
+PEER = "pytorch_metric_learning"
+
+
+def tables():
+  """The cells of each table's rows, headers first."""
+  rows, found = [], []
+  for line in [*TEXT.splitlines(), ""]:
+    if line.startswith("|"):
+      rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    elif rows:
+      found.append([rows[0], *rows[2:]])
+      rows = []
+  return found
+
+
+def of_classes(cell):
+  """Names of classes in a cell: what is in backticks and in capitals."""
+  return re.findall(r"`([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*)`", cell)
+
+
+def table_of(room):
+  """Rows of the table about one module of the peer."""
+  (table,) = (table for table in tables() if table[0][0] == f"`{PEER}.{room}`")
+  return table[1:]
+
+
+def test_every_name_of_ours_exists():
+  rooms = "losses|models|distances|metrics|data|training"
+  named = set(re.findall(rf"\b({rooms})\.(?!md\b)([A-Za-z_0-9]+)", TEXT))
+  assert len(named) > 70
+  for room, name in named:
+    module = importlib.import_module(f"spherejax.{room}")
+    assert name in module.__all__, f"{room}.{name}"
+
+
+def test_keywords_of_ours_exist():
+  called = re.findall(r"`(losses)\.([a-z_0-9]+)\(([a-z_]+)=", TEXT)
+  assert len(called) > 4
+  for room, name, keyword in called:
+    function = getattr(importlib.import_module(f"spherejax.{room}"), name)
+    assert keyword in function.__annotations__, f"{room}.{name}({keyword}=)"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("room", ["losses", "miners", "reducers", "distances"])
+def test_every_name_of_theirs_is_there(room):
+  pytest.importorskip(PEER, reason="a peer of the extra `bench`")
+  module = importlib.import_module(f"{PEER}.{room}")
+  named = [name for row in table_of(room) for name in of_classes(row[0])]
+  assert len(named) == len(set(named))
+  # Bases of other classes, and what only packs embeddings, have no counterpart.
+  helpers = r"Base|Generic|.*Mixin$|EmbeddingsAlreadyPackaged"
+  public = {name for name in dir(module) if re.match(r"[A-Z]", name)}
+  assert set(named) == {name for name in public if not re.match(helpers, name)}
+
+
+@pytest.mark.peer
+def test_names_of_their_evaluation_exist():
+  pytest.importorskip(PEER, reason="a peer of the extra `bench`")
+  parts = ("samplers", "utils.accuracy_calculator", "utils.inference")
+  modules = [importlib.import_module(f"{PEER}.{part}") for part in parts]
+  (table,) = (table for table in tables() if table[0][0] == "there")
+  named = [name for row in table[1:] for name in of_classes(row[0])]
+  assert "MPerClassSampler" in named
+  for name in named:
+    assert any(hasattr(module, name) for module in modules), name
+
+
+@pytest.mark.peer
+def test_pairs_of_names_are_those_of_the_other_tests():
+  pytest.importorskip(PEER, reason="a peer of the extra `bench`")
+  from benchmarks import _peers
+
+  rows = {name: row for row in table_of("losses") for name in of_classes(row[0])}
+  compared = pathlib.Path(_peers.__file__).read_text()
+  for ours, peer in _peers.PEERS.items():
+    assert re.search(rf"losses\.{ours}\b", rows[peer.name][1]), peer.name
+    assert bool(peer.differs) == ("differs" in rows[peer.name][1]), peer.name
+    for setting in re.findall(rf"losses\.{ours}\((.*?)\)`", rows[peer.name][1]):
+      assert setting in compared, f"{peer.name}: {setting}"
+
+
+@pytest.mark.peer
+# The peer's own dealings with newer versions of NumPy and torch.
+@pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
+def test_both_trainings_have_the_same_losses():
+  pytest.importorskip(PEER, reason="a peer of the extra `bench`")
+  names = {"jax": jax, "jnp": jnp}
+  blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
+  # The data, their training, our training: as they stand on the page.
+  for block in blocks[:3]:
+    examples = doctest.DocTestParser().get_examples(block)
+    code = "".join(example.source for example in examples) or block
+    exec(compile(code, PAGE.name, "exec"), names)
+  ours, theirs = np.array(names["ours"]), np.array(names["theirs"])
+  assert len(ours) == len(theirs) == 20
+  assert np.ptp(theirs) > 0.1  # something is learned
+  np.testing.assert_allclose(ours, theirs, rtol=1e-5)

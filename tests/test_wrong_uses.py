@@ -1,0 +1,184 @@
+"""Wrong uses of every public function: refused, and the message names the culprit.
+
+The valid call is the first one of the function's own example; one argument at a time
+is replaced. Some replacements must be refused; of the others some functions can make
+sense, but an error of theirs must be as clear.
+"""
+
+import collections
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import spherejax
+
+ROOMS = [name for name in spherejax.__all__ if not name.startswith("_")]
+FUNCTIONS = [
+  f"{room}.{name}"
+  for room in ROOMS
+  for name in getattr(getattr(spherejax, room), "__all__", ())
+  if callable(getattr(getattr(spherejax, room), name))
+  and not inspect.isclass(getattr(getattr(spherejax, room), name))
+]
+# Their examples call them inside of a transformation, on several devices or not at all.
+NO_EXAMPLE = {
+  *(f"attacks.{name}" for name in ("apgd", "bim", "carlini_wagner", "deepfool")),
+  *(f"attacks.{name}" for name in ("diagnose", "ensemble", "fab", "fgsm", "mi_fgsm")),
+  *(f"attacks.{name}" for name in ("pgd", "square")),
+  "data.image_grid",
+  "data.load_tfds",
+  "data.sample_episode",
+  "data.shuffled_indices",
+  "metrics.best_accuracy",
+  "models.replace_prototypes",
+  "pooling.gsop",
+  "pooling.netvlad",
+  "pooling.otp",
+  "prototypes.nearest_neighbour_distance",
+  "solvers.sinkhorn",
+  "training.gather",
+  "training.start_processes",
+  "voronoi.merge_sites",
+}
+# What may be anything: pytrees of any kind, functions, free text.
+ANYTHING = {
+  "data.load_folder": ("size",),  # the example's folder is gone by then
+  "distances.k_nearest": ("references", "exclude"),
+  "losses.memory_references": ("slots",),
+  "metrics.nearest": ("exclude",),
+  "plotting.bars_with_intervals": ("ylabel",),
+  "plotting.heat_map": ("row_label", "column_label", "value_label"),
+  "plotting.training_curves": ("ylabel",),
+  "training.ccp_response": ("metric",),
+  "training.global_mean": ("where",),
+  "training.pad_rows": ("batch",),
+  "training.process_rows": ("batch",),
+  "training.replicate": ("tree",),
+  "training.shard": ("batch",),
+  "training.unreplicate": ("tree",),
+  "training.when": ("value",),
+}
+SCALARS_TOO = {"attacks.steepest_ascent", "data.to_float", "training.reassign"}
+
+
+def is_array(value):
+  return isinstance(value, (np.ndarray, jax.Array)) and not jnp.issubdtype(
+    value.dtype, jax.dtypes.prng_key
+  )
+
+
+def valid_call(room, name):
+  """The function and the arguments of its example's first call outside of a trace."""
+  module = importlib.import_module(f"spherejax.{room}")
+  function, calls = getattr(module, name), []
+
+  def recorded(*args, **kwargs):
+    leaves = jax.tree.leaves((args, kwargs))
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+      calls.append((args, kwargs))
+    return function(*args, **kwargs)
+
+  names = {"jax": jax, "jnp": jnp, "spherejax": spherejax}
+  example = doctest.DocTestParser().get_doctest(
+    inspect.getdoc(function), names, name, None, 0
+  )
+  setattr(module, name, recorded)
+  try:
+    doctest.DocTestRunner(verbose=False).run(
+      example, out=lambda _: None, clear_globs=False
+    )
+  finally:
+    setattr(module, name, function)
+  if not calls:
+    return function, None
+  args, kwargs = calls[0]
+  return function, inspect.signature(function).bind(*args, **kwargs)
+
+
+def wrong_arrays(value, others):
+  """(what is wrong, the wrong value, whether it must be refused) of an array."""
+  x = np.asarray(value)
+  yield "text", "abc", True
+  yield "nothing", None, True
+  if x.ndim:
+    yield "scalar", np.zeros((), x.dtype), True
+    yield "empty", x[:0], False
+    if len(x) > 1 and sum(len(other) == len(x) for other in others) > 1:
+      yield "row missing", x[:-1], False
+  yield "another type", x.astype(np.float32 if x.dtype == bool else complex), False
+  if np.issubdtype(x.dtype, np.integer):
+    yield "fractions", x.astype(np.float32), False
+
+
+def wrong_uses(arguments):
+  """(parameter, what is wrong, the wrong value, whether it must be refused)."""
+  arrays = [value for value in arguments.values() if is_array(value) and value.ndim]
+  for parameter, value in arguments.items():
+    if is_array(value):
+      for use in wrong_arrays(value, arrays):
+        yield parameter, *use
+    elif isinstance(value, str):
+      yield parameter, "unknown name", "no such name", True
+    elif isinstance(value, int) and not isinstance(value, bool):
+      yield parameter, "text", "abc", True
+      yield parameter, "negative", -1, False
+      yield parameter, "fraction", 2.5, False
+    elif isinstance(value, float):
+      yield parameter, "text", "abc", True
+      yield parameter, "vector", np.ones(7, np.float32), False
+
+
+def failure(function, call):
+  """The error of a call; None where there is none."""
+  try:
+    with contextlib.redirect_stderr(io.StringIO()):
+      function(*call.args, **call.kwargs)
+  except Exception as error:
+    return error
+
+
+def is_clear(error, value, parameters):
+  """Whether the message names an argument, the value or its shape."""
+  said = f"{type(error).__name__}: {error}"
+  named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in parameters)
+  empty = np.size(value) == 0 and "empty" in said
+  shown = [repr(value), str(value)] if np.ndim(value) == 0 else [str(np.shape(value))]
+  mine = isinstance(error, (ValueError, TypeError, OSError))
+  return mine and (named or empty or any(text in said for text in shown))
+
+
+def test_every_function_is_here():
+  assert {name.partition(".")[0] for name in FUNCTIONS} == set(ROOMS)
+  assert len(FUNCTIONS) > 380
+  assert {*NO_EXAMPLE, *ANYTHING, *SCALARS_TOO} <= set(FUNCTIONS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_wrong_uses(name, unchecked):
+  function, call = valid_call(*name.split("."))
+  assert (call is None) == (name in NO_EXAMPLE)
+  if call is None:
+    return
+  with pytest.raises(TypeError, match="no_such_option"):
+    function(*call.args, **call.kwargs, no_such_option=1)
+  for parameter, what, value, refused in wrong_uses(call.arguments):
+    if parameter in ANYTHING.get(name, ()):
+      continue
+    wrong = inspect.BoundArguments(
+      call.signature, collections.OrderedDict({**call.arguments, parameter: value})
+    )
+    error = failure(function, wrong)
+    if error is None:
+      accepted = not refused or (what == "scalar" and name in SCALARS_TOO)
+      assert accepted, f"{what} in place of {parameter} is accepted"
+    else:
+      assert is_clear(error, value, call.signature.parameters), (parameter, what, error)
