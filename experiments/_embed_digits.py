@@ -29,8 +29,14 @@ def fill_in(config: Any, output: pathlib.Path) -> Any:
         Image.fromarray(pixels[..., 0]).save(path)
   folder = output / "model"
   if not (folder / "network.json").exists():
+    # Sharp, so that even a network that is not trained prefers some positions.
     architecture = _retrieval_network.Architecture(
-      strides=(2, 2, 2, 1), dim=32, image_size=16
+      strides=(2, 1, 1, 1),
+      pooling="gsp",
+      prototypes=8,
+      inverse_temperature=20.0,
+      dim=32,
+      image_size=16,
     )
     variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
     _retrieval_network.keep(

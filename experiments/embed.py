@@ -2,12 +2,13 @@
 
 Writes `embeddings.npy` (float32, a row for each picture) and `files.csv` (its path and
 class), and, for queries, `neighbours.csv` and the sheet `neighbours.png`. A class is a
-sub-folder. A run that was stopped goes on with the same command: what it has done is
-kept in parts. So does one whose folder has other pictures since; it names them.
+sub-folder. `--explore` adds `explore.html`, a map of the pictures for a browser. A run
+that was stopped goes on with the same command: what it has done is kept in parts. So
+does one whose folder has other pictures since; it names them.
 
     python -m experiments.embed --model MODEL --images FOLDER --queries PICTURE
     python -m experiments.embed --model MODEL --images tfds:omniglot/test
-    python -m experiments.embed --preset smoke    # seconds, needs neither
+    python -m experiments.embed --preset smoke --explore    # seconds, needs neither
 
 A model is a folder that `retrieval` wrote. `smoke` makes a small one, that is not
 trained, and pictures of scikit-learn's digits.
@@ -26,6 +27,7 @@ from experiments import (
   _embed_digits,
   _embed_parts,
   _embed_sources,
+  _explore,
   _report,
   _retrieval_network,
 )
@@ -43,12 +45,16 @@ class Config:
   queries: str = ""
   """Image file, folder or tfds:NAME/SPLIT whose neighbours are found; or nothing."""
   neighbours: int = 5
-  """Images found for each query, as far as there are so many."""
+  """Images found for each query, as far as there are so many; the explorer's, too."""
   normalize: Literal["unit_ball", "l2", "none"] = "unit_ball"
   """What is done to the network's embeddings: long ones are shortened to norm 1, all
   are brought there, or nothing."""
   skip_unreadable: bool = False
   """Leaves out pictures that cannot be read, and lists them in `unreadable.csv`."""
+  explore: bool = False
+  """Writes `explore.html` too, a page that shows the images on a map."""
+  layout: Literal["tsne", "pca"] = "tsne"
+  """Of the explorer's map; t-SNE of many thousand images takes minutes."""
   batch: int = 64
   """Images that the network sees at once."""
   part: int = 1024
@@ -82,6 +88,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
       if source.text in map(str, (output.resolve(), *output.resolve().parents)):
         raise SystemExit(f"--output {output} lies in {text}; choose another one")
       folder = output / "parts" / what
+      if config.explore and what == "images":
+        _explore.check(source, model.architecture.image_size)
       jobs[what] = _embed_parts.begin(source, model, folder, what)
   _refuse_unreadable(jobs, config)
   for what, job in jobs.items():
@@ -112,6 +120,15 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
     if others.any():
       share = float(np.mean(answers.correct[others]))
       figures["neighbours of the query's class"] = share
+  if config.explore:
+    _explore.write(
+      found["images"],
+      output,
+      neighbours=config.neighbours,
+      layout=config.layout,
+      batch=config.batch,
+      workers=config.workers,
+    )
   content = _report.result(
     experiment="embed",
     preset=preset,

@@ -165,7 +165,7 @@ def test_inscribed_radii(dim, one, top, hull, whole):
 def test_bad_input_is_named(unchecked):
   radii = {"epsilon_1": 1.0, "epsilon_inf": 0.5}
   for error, culprit, call in (
-    (ValueError, "got 1", lambda: distances.hull_gauge(np.ones((2, 1)), **radii)),
+    (ValueError, "2 entries", lambda: distances.hull_gauge(np.ones((2, 1)), **radii)),
     (
       ValueError,
       "got 1 / 2",

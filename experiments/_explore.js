@@ -1,0 +1,429 @@
+// The page of `embed --explore`. Bokeh draws the points, pans, zooms and says where the
+// pointer is; this file fills the panels and draws pictures over the points. Names of
+// classes and files may be hostile: they reach the page as text only.
+"use strict";
+window.explorer = (() => {
+  const TYPES = { int32: Int32Array, float32: Float32Array, uint8: Uint8Array };
+  const SYMBOLS = { circle: "●", square: "■", triangle: "▲", diamond: "◆",
+    inverted_triangle: "▼", star: "★", x: "✕" };
+  const VIRIDIS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98],
+    [253, 231, 37]]; // equally spaced colours of matplotlib's map
+  const RIGHT = { symbol: "✓", text: "right", kind: "right", color: "#00599c",
+    dashes: [] };
+  const WRONG = { symbol: "✗", text: "wrong", kind: "wrong", color: "#c04000",
+    dashes: [4, 3] };
+  const UNKNOWN = { symbol: "?", text: "class not known", kind: "unknown",
+    color: "#666", dashes: [1, 3] };
+  const content = JSON.parse(document.getElementById("explore-data").textContent);
+  const { names, classes, atlas, styles } = content;
+  const count = names.length;
+  const labels = decoded(content.labels), predicted = decoded(content.predicted);
+  const neighbours = decoded(content.neighbours), apart = decoded(content.distances);
+  const k = neighbours.length / count;
+  const gsp = content.gsp && Object.fromEntries(Object.entries(content.gsp).map(
+    ([name, value]) => [name, value.bytes === undefined ? value : decoded(value)]));
+  const byId = (id) => document.getElementById(id);
+  const shown = new Uint8Array(count).fill(1);
+  const chosen = new Set(); // classes that the filter keeps; none: all
+  let colors = labels, selected = -1, under = -1, waiting = false;
+  let bokeh, sheets, bounds; // models; all thumbnails, in several sizes; of the map
+
+  function decoded({ dtype, bytes }) {
+    const raw = Uint8Array.from(atob(bytes), (letter) => letter.charCodeAt(0));
+    return new TYPES[dtype](raw.buffer);
+  }
+
+  function node(tag, attributes = {}, ...children) {
+    const made = Object.assign(document.createElement(tag), attributes);
+    made.append(...children);
+    return made;
+  }
+
+  const classOf = (index) => classes[index] || "no class";
+  const percent = (share) => `${(100 * share).toFixed(1)} %`;
+
+  function verdict(row, other) {
+    if (!classes[labels[row]] || !classes[labels[other]]) return UNKNOWN;
+    return labels[row] === labels[other] ? RIGHT : WRONG;
+  }
+
+  function mark(index) {
+    const { color, marker } = styles[index];
+    const made = node("span", { className: "mark", textContent: SYMBOLS[marker] });
+    made.style.color = color;
+    made.setAttribute("aria-hidden", "true");
+    return made;
+  }
+
+  // ------------------------------------------------------------------ pictures
+
+  async function load() {
+    const image = new Image();
+    image.src = atlas.url;
+    await image.decode();
+    sheets = [await createImageBitmap(image)];
+    // Small pictures come from small sheets, which are quicker and smoother.
+    for (let size = atlas.size / 2; size >= 8 && Number.isInteger(size); size /= 2) {
+      const { width, height } = sheets.at(-1);
+      sheets.push(await createImageBitmap(image, { resizeWidth: width / 2,
+        resizeHeight: height / 2, resizeQuality: "medium" }));
+    }
+  }
+
+  // Of a canvas where pictures have so many pixels.
+  function painter(context, pixels) {
+    const { columns } = atlas;
+    let level = 0, { size } = atlas;
+    while (level + 1 < sheets.length && size / 2 >= pixels) {
+      level += 1;
+      size /= 2;
+    }
+    context.imageSmoothingEnabled = pixels < size;
+    return (row, x, y, side) => context.drawImage(sheets[level], (row % columns) * size,
+      Math.floor(row / columns) * size, size, size, x, y, side, side);
+  }
+
+  function picture(row, side) {
+    const pixels = Math.round(side * window.devicePixelRatio);
+    const canvas = node("canvas", { width: pixels, height: pixels });
+    canvas.style.width = canvas.style.height = `${side}px`;
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `${classOf(labels[row])}: ${names[row]}`);
+    painter(canvas.getContext("2d"), pixels)(row, 0, 0, pixels);
+    return canvas;
+  }
+
+  function viridis(strength) {
+    const last = VIRIDIS.length - 1;
+    const below = Math.min(Math.floor(strength * last), last - 1);
+    const part = strength * last - below;
+    return VIRIDIS[below].map(
+      (low, channel) => Math.round(low + part * (VIRIDIS[below + 1][channel] - low)));
+  }
+
+  function heat(row, side) {
+    const canvas = picture(row, side);
+    const context = canvas.getContext("2d");
+    const [height, width] = gsp.layout;
+    for (let place = 0; place < height * width; place++) {
+      const x = place % width, y = Math.floor(place / width);
+      const strength = gsp.weights[row * height * width + place] / 255;
+      context.fillStyle = `rgb(${viridis(strength).join(" ")} / .6)`;
+      const left = Math.round((x * canvas.width) / width);
+      const top = Math.round((y * canvas.height) / height);
+      context.fillRect(left, top, Math.round(((x + 1) * canvas.width) / width) - left,
+        Math.round(((y + 1) * canvas.height) / height) - top);
+    }
+    canvas.setAttribute("aria-label", "pooling weights over the picture");
+    return canvas;
+  }
+
+  function button(row, side, className, ...children) {
+    const made = node("button", { type: "button", className, title: names[row] },
+      picture(row, side), ...children);
+    made.dataset.row = row;
+    made.addEventListener("click", () => select(row));
+    return made;
+  }
+
+  // ------------------------------------------------------------------ panels
+
+  function neighbour(row, place) {
+    const other = neighbours[row * k + place];
+    const { symbol, text, kind } = verdict(row, other);
+    const badge = node("span", { className: "badge", textContent: symbol });
+    badge.setAttribute("aria-label", text);
+    const caption = node("span", { className: "caption" }, mark(labels[other]),
+      ` ${classOf(labels[other])}`);
+    const distance = node("span", { className: "distance",
+      textContent: apart[row * k + place].toPrecision(3) });
+    return button(other, 56, `neighbour ${kind}`, badge, caption, distance);
+  }
+
+  function prototypes(row) {
+    const list = node("div", { id: "prototypes" });
+    for (let place = 0; place < gsp.shown; place++) {
+      const index = gsp.prototypes[row * gsp.shown + place];
+      const share = gsp.shares[row * gsp.shown + place];
+      const bar = node("div", { className: "bar" });
+      bar.style.width = `${100 * share}%`;
+      const head = node("div", {}, `prototype ${index}: ${percent(share)}`, bar);
+      const rows = gsp.examples.subarray(index * gsp.shown, (index + 1) * gsp.shown);
+      list.append(node("div", { className: "prototype" }, head,
+        ...Array.from(rows, (other) => button(other, 28, "example"))));
+    }
+    return list;
+  }
+
+  function pooling(row) {
+    const parts = [node("h2", { textContent: "Generalized sum pooling" })];
+    if (!gsp) {
+      const text = `This model pools by ${content.pooling}: it has no generalized sum`
+        + " pooling, whose weights and prototypes would be shown here.";
+      parts.push(node("p", { id: "no-gsp", className: "note", textContent: text }));
+      return parts;
+    }
+    const positions = gsp.layout[0] * gsp.layout[1];
+    const legend = node("span", { className: "note" },
+      `Weights at ${gsp.layout.join(" × ")} positions, from 0 `,
+      node("span", { className: "scale" }), ` to ${percent(gsp.peaks[row])};`
+      + ` their mean is ${percent(1 / positions)}.`);
+    const figure = node("div", { id: "heat" }, heat(row, 112), legend);
+    const note = "Prototypes with the largest shares of the pooled mass, and the"
+      + " images in which each has most:";
+    return [...parts, figure, node("p", { className: "note", textContent: note }),
+      prototypes(row)];
+  }
+
+  function describe(row) {
+    const { symbol, text, kind } = verdict(row, neighbours[row * k]);
+    const said = node("span", { className: kind }, `${symbol} ${text}`);
+    return node("div", { className: "facts" },
+      node("div", { id: "class" }, mark(labels[row]), ` ${classOf(labels[row])}`),
+      node("div", { className: "file", textContent: names[row] }),
+      node("div", {}, "predicted: ", mark(predicted[row]),
+        ` ${classOf(predicted[row])} `, said));
+  }
+
+  function select(row) {
+    selected = row;
+    const list = node("div", { id: "neighbours" });
+    for (let place = 0; place < k; place++) list.append(neighbour(row, place));
+    byId("panel").replaceChildren(
+      node("div", { id: "chosen" }, picture(row, 112), describe(row)),
+      node("h2", { textContent: `${k} nearest by distance` }), list, ...pooling(row));
+    byId("panel").dataset.row = row;
+    byId("panel").scrollTop = 0;
+    request();
+  }
+
+  function hover(row) {
+    const card = byId("card");
+    card.hidden = row < 0;
+    if (row !== under && row >= 0) {
+      card.replaceChildren(picture(row, 96), describe(row));
+      card.dataset.row = row;
+    }
+    if (row >= 0) {
+      const [x, y] = places()(row), box = byId("map");
+      const left = x + 150 < box.clientWidth / 2 || x < 320 ? x + 16 : x - 306;
+      card.style.left = `${left}px`;
+      card.style.top = `${Math.max(4, Math.min(y + 14, box.clientHeight - 130))}px`;
+    }
+    if (row !== under) request();
+    under = row;
+  }
+
+  // ------------------------------------------------------------------ map
+
+  // From images to pixels of the map, as it is now.
+  function places() {
+    const { x_range: across, y_range: up } = bokeh.plot;
+    const { clientWidth, clientHeight } = byId("map"), { x, y } = bokeh.source.data;
+    const left = across.start, width = clientWidth / (across.end - left);
+    const top = up.end, height = clientHeight / (top - up.start);
+    return (row) => [(x[row] - left) * width, (top - y[row]) * height];
+  }
+
+  // The image whose symbol or picture lies there; of several the nearest; or -1.
+  function hit({ sx, sy }) {
+    const place = places(), reach = bokeh.points.glyph.size.value / 2 + 2;
+    let best = -1, least = Infinity;
+    for (let row = 0; row < count; row++) {
+      if (!shown[row]) continue;
+      const [x, y] = place(row), across = Math.abs(x - sx), down = Math.abs(y - sy);
+      const distance = Math.hypot(across, down);
+      if (Math.max(across, down) <= reach && distance < least) {
+        [best, least] = [row, distance];
+      }
+    }
+    return best;
+  }
+
+  function fit() {
+    const box = byId("map"), [left, right, bottom, top] = bounds;
+    const unit = 1.08 * Math.max((right - left) / box.clientWidth,
+      (top - bottom) / box.clientHeight); // of the map, for each pixel
+    const across = unit * box.clientWidth / 2, up = unit * box.clientHeight / 2;
+    const x = (left + right) / 2, y = (bottom + top) / 2;
+    bokeh.plot.x_range.setv({ start: x - across, end: x + across });
+    bokeh.plot.y_range.setv({ start: y - up, end: y + up });
+  }
+
+  function side() {
+    // Pictures cover about the area of the map, and grow when one zooms in.
+    const box = byId("map"), { start, end } = bokeh.plot.x_range;
+    const unit = (end - start) / box.clientWidth, [left, right, bottom, top] = bounds;
+    const area = (right - left) * (top - bottom) / unit ** 2;
+    return Math.max(8, Math.min(64, 0.65 * Math.sqrt(area / count)));
+  }
+
+  // Around a point a ring; a picture is drawn again, above the others.
+  function frame({ context, place, paint }, row, size, color, dashes = []) {
+    const [x, y] = place(row), reach = size / 2 + (paint ? 2 : 3);
+    if (paint) paint(row, x - size / 2, y - size / 2, size);
+    context.beginPath();
+    if (paint) context.rect(x - reach, y - reach, 2 * reach, 2 * reach);
+    else context.arc(x, y, reach, 0, 2 * Math.PI);
+    for (const [style, width, dash] of [["#fff", 6, []], [color, 3, dashes]]) {
+      context.setLineDash(dash);
+      context.strokeStyle = style;
+      context.lineWidth = width;
+      context.stroke();
+    }
+  }
+
+  function drawPictures({ context, place, paint, width, height }, size) {
+    for (let row = 0; row < count; row++) {
+      if (!shown[row]) continue;
+      const [x, y] = place(row), left = x - size / 2, top = y - size / 2;
+      if (left > width || top > height || left + size < 0 || top + size < 0) continue;
+      context.fillStyle = styles[colors[row]].color;
+      context.fillRect(left - 1.5, top - 1.5, size + 3, size + 3);
+      paint(row, left, top, size);
+    }
+  }
+
+  function drawSelection(drawing, size) {
+    const { context, place } = drawing;
+    if (selected >= 0 && shown[selected]) {
+      const others = neighbours.subarray(selected * k, (selected + 1) * k);
+      const seen = Array.from(others).filter((other) => shown[other]).reverse();
+      for (const other of seen) {
+        const { color, dashes } = verdict(selected, other);
+        context.beginPath();
+        context.setLineDash(dashes);
+        context.moveTo(...place(selected));
+        context.lineTo(...place(other));
+        context.strokeStyle = color;
+        context.lineWidth = 1.2;
+        context.stroke();
+      }
+      for (const other of seen) {
+        const { color, dashes } = verdict(selected, other);
+        frame(drawing, other, size, color, dashes);
+      }
+      frame(drawing, selected, size + 6, "#111");
+    }
+    if (under >= 0 && shown[under]) frame(drawing, under, size + 3, "#111");
+  }
+
+  function draw() {
+    waiting = false;
+    const canvas = byId("over"), context = canvas.getContext("2d");
+    const { clientWidth: width, clientHeight: height } = byId("map");
+    const scale = window.devicePixelRatio;
+    const across = Math.round(width * scale), down = Math.round(height * scale);
+    if (canvas.width !== across) canvas.width = across;
+    if (canvas.height !== down) canvas.height = down;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, height);
+    const pictures = byId("pictures").checked;
+    const size = pictures ? side() : content.point;
+    bokeh.points.glyph.setv({ size: { value: size },
+      fill_alpha: { value: pictures ? 0 : 0.8 } });
+    const paint = pictures && painter(context, size * scale);
+    const drawing = { context, paint, width, height, place: places() };
+    if (pictures) drawPictures(drawing, size);
+    drawSelection(drawing, size);
+  }
+
+  function request() {
+    if (waiting || !sheets) return;
+    waiting = true;
+    window.requestAnimationFrame(draw);
+  }
+
+  // ------------------------------------------------------------------ filter, colour
+
+  function applyFilter() {
+    const wrong = byId("wrong").checked;
+    const rows = [];
+    for (let row = 0; row < count; row++) {
+      shown[row] = (!chosen.size || chosen.has(labels[row]))
+        && (!wrong || verdict(row, neighbours[row * k]) === WRONG);
+      if (shown[row]) rows.push(row);
+    }
+    bokeh.filter.indices = rows.length === count ? null : rows;
+    byId("count").textContent = `${rows.length} of ${count} images shown`;
+    hover(-1);
+    request();
+  }
+
+  function applyColors() {
+    colors = byId("color").value === "class" ? labels : predicted;
+    bokeh.source.data.color = Array.from(colors, (index) => styles[index].color);
+    bokeh.source.data.marker = Array.from(colors, (index) => styles[index].marker);
+    bokeh.source.change.emit();
+    request();
+  }
+
+  function listClasses() {
+    const sizes = new Int32Array(classes.length);
+    for (const label of labels) sizes[label]++;
+    const items = classes.map((name, index) => {
+      const box = node("input", { type: "checkbox", value: index });
+      box.addEventListener("change", () => {
+        if (box.checked) chosen.add(index);
+        else chosen.delete(index);
+        applyFilter();
+      });
+      return node("label", { title: classOf(index) }, box, mark(index),
+        node("span", { className: "name", textContent: classOf(index) }),
+        node("span", { className: "size", textContent: sizes[index] }));
+    });
+    byId("classes").append(...items);
+    byId("search").addEventListener("input", ({ target }) => {
+      const wanted = target.value.trim().toLowerCase();
+      items.forEach((item, index) => {
+        item.hidden = !classOf(index).toLowerCase().includes(wanted);
+      });
+    });
+    byId("all").addEventListener("click", () => {
+      chosen.clear();
+      for (const box of byId("classes").querySelectorAll("input")) box.checked = false;
+      byId("wrong").checked = false;
+      byId("search").value = "";
+      for (const item of items) item.hidden = false;
+      applyFilter();
+    });
+  }
+
+  async function start(models) {
+    bokeh = models;
+    const { x, y } = bokeh.source.data;
+    bounds = [Infinity, -Infinity, Infinity, -Infinity];
+    for (let row = 0; row < count; row++) {
+      bounds = [Math.min(bounds[0], x[row]), Math.max(bounds[1], x[row]),
+        Math.min(bounds[2], y[row]), Math.max(bounds[3], y[row])];
+    }
+    await load();
+    document.title = byId("title").textContent = content.title;
+    byId("subtitle").textContent = content.subtitle;
+    listClasses();
+    for (const range of [bokeh.plot.x_range, bokeh.plot.y_range]) {
+      range.change.connect(() => {
+        hover(-1);
+        request();
+      });
+    }
+    new ResizeObserver(fit).observe(byId("map"));
+    byId("map").addEventListener("mouseleave", () => hover(-1));
+    byId("wrong").addEventListener("change", applyFilter);
+    byId("color").addEventListener("change", applyColors);
+    byId("pictures").addEventListener("change", request);
+    byId("fit").addEventListener("click", fit);
+    applyFilter();
+    document.body.dataset.ready = "yes";
+  }
+
+  return {
+    start, select,
+    place: (row) => places()(row),
+    inspect: (event) => hover(hit(event)),
+    tap: (event) => {
+      const row = hit(event);
+      if (row >= 0) select(row);
+    },
+  };
+})();

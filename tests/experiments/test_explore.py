@@ -1,0 +1,582 @@
+"""The page of `embed --explore`: what it holds, and what a browser makes of it."""
+
+import base64
+import dataclasses
+import html.parser
+import importlib.util
+import io
+import json
+import re
+import shutil
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments import (
+  _embed_parts,
+  _embed_sources,
+  _explore,
+  _explore_pictures,
+  _retrieval_network,
+  embed,
+)
+from spherejax import data
+
+HOSTILE = "<script>window.broken=1</script>"  # the slash makes it two folders
+QUOTED = "\"'><img src=x onerror=window.broken=1>\n$$x$$ {{ 1 }} &lt;.png"
+K = 4
+
+
+class Page(NamedTuple):
+  folder: object
+  names: list[str]
+  labels: np.ndarray
+  neighbours: np.ndarray
+  """[images, K], by NumPy."""
+  distances: np.ndarray
+
+
+def write_pictures(folder, count):
+  """Digits; those of one class lie below a name that would be a script."""
+  digits = data.load_digits()[:count]
+  for number, (pixels, label) in enumerate(
+    zip(digits.images, digits.labels, strict=True)
+  ):
+    place = folder / (HOSTILE if label == 5 else f"digit {label}")
+    place.mkdir(parents=True, exist_ok=True)
+    name = QUOTED if number == 5 else f"{number:03}.png"
+    Image.fromarray(pixels[..., 0]).save(place / name)
+  return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+  """The only page that most tests look at: a network that pools by GSP."""
+  folder = tmp_path_factory.mktemp("explored")
+  pictures = write_pictures(tmp_path_factory.mktemp("pictures"), 60)
+  config = dataclasses.replace(
+    embed.PRESETS["smoke"],
+    digits=8,
+    images=str(pictures),
+    neighbours=K,
+    explore=True,
+  )
+  embed.run(config, folder, "smoke")
+  source = _embed_sources.find(str(pictures))
+  x = np.load(folder / "embeddings.npy").astype(np.float64)
+  apart = np.linalg.norm(x[:, None] - x, axis=-1)
+  np.fill_diagonal(apart, np.inf)
+  order = np.argsort(apart, axis=1, kind="stable")[:, :K]
+  distances = np.take_along_axis(apart, order, 1)
+  return Page(folder, list(source.names), np.array(source.labels), order, distances)
+
+
+@pytest.fixture(scope="module")
+def text(made):
+  return (made.folder / _explore.FILE).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def content(text):
+  pattern = r'<script type="application/json" id="explore-data">(.*?)</script>'
+  (found,) = re.findall(pattern, text, re.DOTALL)
+  assert "<" not in found
+  return json.loads(found)
+
+
+def unpacked(packed):
+  return np.frombuffer(base64.b64decode(packed["bytes"]), packed["dtype"])
+
+
+# ---------------------------------------------------------------- without a browser
+
+
+class Tags(html.parser.HTMLParser):
+  def __init__(self):
+    super().__init__()
+    self.found = []
+
+  def handle_starttag(self, tag, attrs):
+    self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_refers_to_nothing_outside_and_forbids_it(text):
+  parser = Tags()
+  parser.feed(text)
+  for tag, attributes in parser.found:
+    assert "src" not in attributes, tag
+    assert attributes.get("href", "data:").startswith("data:")
+  (policy,) = [
+    attributes["content"]
+    for tag, attributes in parser.found
+    if attributes.get("http-equiv") == "Content-Security-Policy"
+  ]
+  assert policy.startswith("default-src 'none'")
+  assert "http" not in policy
+  assert len([tag for tag, _ in parser.found if tag == "img"]) == 0
+
+
+def test_names_reach_the_page_as_they_are_but_never_as_markup(text, content, made):
+  assert content["names"] == made.names
+  assert f"{HOSTILE}/{QUOTED}" in content["names"]
+  assert HOSTILE in content["classes"]
+  assert "window.broken" in text
+  assert "<script>window.broken" not in text
+  assert "onerror=window" in text
+  assert "<img src=x" not in text
+
+
+def test_neighbours_and_predictions_are_those_of_numpy(content, made):
+  labels = np.array(content["classes"])[unpacked(content["labels"])]
+  np.testing.assert_array_equal(labels, made.labels)
+  neighbours = unpacked(content["neighbours"]).reshape(-1, K)
+  np.testing.assert_array_equal(neighbours, made.neighbours)
+  distances = unpacked(content["distances"]).reshape(-1, K)
+  np.testing.assert_allclose(distances, made.distances, rtol=1e-5)
+  predicted = np.array(content["classes"])[unpacked(content["predicted"])]
+  np.testing.assert_array_equal(predicted, made.labels[made.neighbours[:, 0]])
+  right = 100 * np.mean(predicted == made.labels)
+  assert content["subtitle"].endswith(f"of the same class for {right:.1f} %")
+
+
+@pytest.fixture(scope="module")
+def looks(made):
+  source = _embed_sources.find(_images(made))
+  model = _retrieval_network.load(made.folder / "model")
+  prepared = _embed_parts.prepared(source, model)
+  pictures = np.stack([prepared[row][1:] for row in range(len(source))])
+  network = _retrieval_network.Network(model.architecture)
+  return pictures, jax.jit(network.apply)(model.variables, pictures)
+
+
+def _images(made):
+  return json.loads((made.folder / "parts/images/listing.json").read_text())[
+    "settings"
+  ]["from"]
+
+
+def test_the_atlas_holds_every_picture(content, looks):
+  pictures, _ = looks
+  kind, _, encoded = content["atlas"]["url"].partition(",")
+  assert kind == "data:image/png;base64"
+  sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+  side, columns = content["atlas"]["size"], content["atlas"]["columns"]
+  assert side == 16
+  for row, picture in enumerate(pictures):
+    top, left = side * (row // columns), side * (row % columns)
+    cell = sheet[top : top + side, left : left + side]
+    np.testing.assert_array_equal(cell, picture[..., 0])
+
+
+def test_weights_and_prototypes_are_those_of_the_network(content, looks):
+  weights, attributes = (np.asarray(looks[1].weights), np.asarray(looks[1].attributes))
+  gsp, count = content["gsp"], len(weights)
+  assert tuple(gsp["layout"]) == weights.shape[1:] == (8, 8)
+  peaks = unpacked(gsp["peaks"])
+  np.testing.assert_allclose(peaks, weights.max((1, 2)), rtol=1e-4)
+  shown = unpacked(gsp["weights"]).reshape(weights.shape) / 255 * peaks[:, None, None]
+  np.testing.assert_allclose(shown, weights, atol=0.6 / 255 * weights.max())
+  assert weights.std() > 0.2 * weights.mean()  # there is something to see
+  order = unpacked(gsp["prototypes"]).reshape(count, -1)
+  shares = unpacked(gsp["shares"]).reshape(count, -1)
+  np.testing.assert_allclose(
+    shares, np.take_along_axis(attributes, order, 1), rtol=1e-3, atol=1e-5
+  )
+  largest = -np.sort(-attributes, axis=1)[:, : gsp["shown"]]
+  np.testing.assert_allclose(shares, largest, rtol=1e-3, atol=1e-5)
+  examples = unpacked(gsp["examples"]).reshape(attributes.shape[1], -1)
+  most = -np.sort(-attributes, axis=0)[: gsp["shown"]]
+  found = np.take_along_axis(attributes, examples.T, 0)
+  np.testing.assert_allclose(found, most, rtol=1e-3, atol=1e-5)
+
+
+# ---------------------------------------------------------------- maps, atlas
+
+
+def test_principal_components_are_those_of_the_singular_vectors():
+  x = np.random.default_rng(0).normal(size=(30, 6)) * [5, 3, 1, 1, 1, 1]
+  found = _explore.plane(x.astype(np.float32), "pca")
+  left, values, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
+  expected = (left * values)[:, :2]
+  expected *= np.sign(np.sum(expected * found, axis=0))
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_t_sne_keeps_neighbours_together():
+  random = np.random.default_rng(0)
+  labels = np.arange(40) % 2
+  x = 5 * labels[:, None] + random.normal(size=(40, 8))
+  found = _explore.plane(x.astype(np.float32), "tsne")
+  apart = np.linalg.norm(found[:, None] - found, axis=-1)
+  np.fill_diagonal(apart, np.inf)
+  np.testing.assert_array_equal(labels[apart.argmin(1)], labels)
+
+
+@pytest.mark.parametrize("layout", ["tsne", "pca"])
+def test_maps_of_few_of_equal_and_of_short_embeddings(layout):
+  random = np.random.default_rng(0)
+  for shape in ((2, 3), (3, 1), (4, 2)):
+    found = _explore.plane(random.normal(size=shape).astype(np.float32), layout)
+    assert found.shape == (shape[0], 2)
+    assert np.isfinite(found).all()
+  np.testing.assert_array_equal(_explore.plane(np.ones((5, 3)), layout), 0)
+  broken = np.ones((5, 3), np.float32)
+  broken[3, 1] = np.nan
+  with pytest.raises(SystemExit, match=r"1 of 5 embeddings are not finite.* row 3"):
+    _explore.plane(broken, layout)
+
+
+def test_thumbnails_fit_into_one_picture():
+  for count in (2, 100, 1000, 5000, 20000, _explore_pictures.MOST):
+    for size in (8, 28, 64, 224):
+      side = _explore_pictures.thumbnail_side(count, size)
+      assert side * np.ceil(np.sqrt(count)) <= _explore_pictures.ATLAS
+      assert side == size or (8 <= side < size and side % 8 == 0)
+  assert _explore_pictures.thumbnail_side(5000, 28) == 28
+  assert _explore_pictures.thumbnail_side(5000, 224) == 56
+  assert _explore_pictures.thumbnail_side(100, 224) == 128
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_photographs_are_compressed_each_for_itself(channels):
+  """A white picture beside a black one stays white to its last row and column."""
+  thumbnails = np.zeros((5, 24, 24, channels), np.uint8)
+  thumbnails[::2] = 255
+  found = _explore_pictures.atlas(thumbnails)
+  kind, _, encoded = found["url"].partition(",")
+  assert kind == "data:image/jpeg;base64"
+  sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
+  assert sheet.shape[:2] == (48, 72)
+  for row, (top, left) in enumerate([(0, 0), (0, 24), (0, 48), (24, 0), (24, 24)]):
+    cell = sheet[top : top + 24, left : left + 24].astype(int)
+    assert abs(cell - 255 * (row % 2 == 0)).max() <= 2
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def fake_source(count):
+  names = tuple(map(str, range(count)))
+  return _embed_sources.Source("fake", names, names, names, lambda row: None)
+
+
+def test_what_cannot_be_shown_is_said_before_the_work(made, monkeypatch, capsys):
+  _explore.check(fake_source(5000), 28)
+  assert capsys.readouterr().err == ""
+  _explore.check(fake_source(5000), 224)
+  assert "5000 thumbnails of 56 x 56" in capsys.readouterr().err
+  most = _explore_pictures.MOST
+  for count in (1, most + 1):
+    with pytest.raises(SystemExit, match=f"shows 2 to {most} images, got {count}"):
+      _explore.check(fake_source(count), 28)
+  seen = []
+  monkeypatch.setattr(_embed_parts, "begin", lambda *_: seen.append(1))
+  monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+  config = dataclasses.replace(
+    embed.PRESETS["smoke"], images=_images(made), digits=8, explore=True
+  )
+  with pytest.raises(SystemExit, match=r"bokeh: pip install 'spherejax\[experiments\]"):
+    embed.run(config, made.folder)
+  assert not seen
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+  chromium = shutil.which("chromium")
+  chromedriver = shutil.which("chromedriver")
+  if not chromium or not chromedriver:
+    pytest.skip("no chromium with chromedriver (Debian: chromium chromium-driver)")
+  from selenium import webdriver
+
+  options = webdriver.ChromeOptions()
+  options.binary_location = chromium
+  profile = tmp_path_factory.mktemp("profile")
+  for flag in (
+    "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+    "disable-background-networking", "disable-component-update", "disable-sync",
+    "window-size=1280,900", f"user-data-dir={profile}",
+  ):  # fmt: skip
+    options.add_argument(f"--{flag}")
+  options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+  service = webdriver.ChromeService(executable_path=chromedriver)
+  found = webdriver.Chrome(options=options, service=service)
+  found.set_script_timeout(60)
+  yield found
+  found.quit()
+
+
+class Browser:
+  """A page that is open, and its points."""
+
+  def __init__(self, driver, path):
+    self.driver = driver
+    driver.get(path.as_uri())
+    self.until("document.body.dataset.ready")
+
+  def ask(self, expression, *arguments):
+    return self.driver.execute_script(f"return {expression}", *arguments)
+
+  def until(self, expression):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    wait = WebDriverWait(self.driver, 60, poll_frequency=0.02)
+    wait.until(lambda _: self.ask(expression))
+
+  def text(self, selector):
+    return self.ask(f"document.querySelector({json.dumps(selector)}).innerText")
+
+  def press(self, selector):
+    self.driver.execute_script(
+      f"document.querySelector({json.dumps(selector)}).click()"
+    )
+
+  def points(self):
+    """[images, 2] in the window, where Bokeh has them."""
+    return np.array(
+      self.ask("""(() => {
+        const { left, top } = document.getElementById("map").getBoundingClientRect();
+        const { model, frame } = Bokeh.index.roots[0];
+        const { x, y } = model.renderers[0].data_source.data;
+        const across = frame.x_scale.v_compute(x), down = frame.y_scale.v_compute(y);
+        return Array.from(across, (value, row) => [left + value, top + down[row]]);
+      })()""")
+    )
+
+  def lonely(self):
+    """Rows of points that no other one is near to, the loneliest first."""
+    points = self.points()
+    apart = np.linalg.norm(points[:, None] - points, axis=-1)
+    np.fill_diagonal(apart, np.inf)
+    return np.argsort(-apart.min(1)).tolist()
+
+  def point_at(self, row, click=False):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    actions = ActionChains(self.driver, duration=0)
+    pointer = actions.w3c_actions.pointer_action
+    # Twice: what is under the pointer changes when it moves.
+    x, y = self.points()[row]
+    pointer.move_to_location(int(x) + 1, int(y))
+    pointer.move_to_location(int(x), int(y))
+    if click:
+      pointer.click()
+    actions.perform()
+
+  def choose(self, row):
+    self.point_at(row, click=True)
+    self.until(f"document.getElementById('panel').dataset.row === '{row}'")
+
+  def complaints(self):
+    log = self.driver.get_log("browser")
+    return [entry["message"] for entry in log if entry["level"] == "SEVERE"]
+
+
+@pytest.fixture
+def page(driver, made):
+  found = Browser(driver, made.folder / _explore.FILE)
+  yield found
+  assert not found.complaints()
+  assert found.ask("window.broken === undefined")
+
+
+def test_it_loads_from_disk_and_asks_no_one(page, made):
+  assert page.text("#count") == "60 of 60 images shown"
+  assert page.ask("document.title").startswith("Embeddings of pictures")
+  urls = page.ask("performance.getEntriesByType('resource').map((e) => e.name)")
+  assert not [url for url in urls if not url.startswith(("data:", "blob:"))]
+  names = page.ask(
+    "Array.from(document.querySelectorAll('#classes .name'), (e) => e.textContent)"
+  )
+  assert names == sorted(set(made.labels))
+  points = page.points()
+  box = page.ask("document.getElementById('map').getBoundingClientRect().toJSON()")
+  assert (points[:, 0] > box["left"]).all()
+  assert (points[:, 0] < box["right"]).all()
+  assert (points[:, 1] > box["top"]).all()
+  assert (points[:, 1] < box["bottom"]).all()
+
+
+def test_hover_shows_the_picture_its_class_and_its_file(page, made):
+  assert page.ask("document.getElementById('card').hidden")
+  for row in page.lonely()[:2]:
+    page.point_at(row)
+    page.until(f"document.getElementById('card').dataset.row === '{row}'")
+    assert not page.ask("document.getElementById('card').hidden")
+    assert made.labels[row] in page.text("#card #class")
+    name = page.ask("document.querySelector('#card .file').textContent")
+    assert name == made.names[row]
+    assert page.ask("document.querySelectorAll('#card canvas').length") == 1
+  page.driver.execute_script(
+    "document.getElementById('map').dispatchEvent(new Event('mouseleave'))"
+  )
+  assert page.ask("document.getElementById('card').hidden")
+
+
+def test_a_click_shows_the_nearest_and_another_click_others(page, made):
+  for row in page.lonely()[:2]:
+    page.choose(row)
+    shown = page.ask("""Array.from(document.querySelectorAll("#neighbours button"),
+      (e) => [Number(e.dataset.row), e.classList[1],
+        ...[".badge", ".distance"].map((name) => e.querySelector(name).textContent)])
+    """)
+    rows, kinds, badges, distances = zip(*shown, strict=True)
+    assert list(rows) == made.neighbours[row].tolist()
+    right = made.labels[made.neighbours[row]] == made.labels[row]
+    assert list(kinds) == np.where(right, "right", "wrong").tolist()
+    assert list(badges) == np.where(right, "✓", "✗").tolist()
+    np.testing.assert_allclose(
+      [float(text) for text in distances], made.distances[row], rtol=6e-3
+    )
+  # A neighbour is a button that chooses it.
+  other = int(made.neighbours[row][0])
+  page.press("#neighbours button")
+  page.until(f"document.getElementById('panel').dataset.row === '{other}'")
+
+
+def test_a_picture_of_a_hostile_class_and_name_is_only_text(page, made):
+  row = made.names.index(f"{HOSTILE}/{QUOTED}")
+  page.driver.execute_script("window.explorer.select(arguments[0])", row)
+  found = page.ask("document.querySelector('#panel .file').textContent")
+  assert found == f"{HOSTILE}/{QUOTED}"
+  assert page.ask("document.querySelector('#class').textContent").endswith(HOSTILE)
+  assert page.ask("document.querySelectorAll('#panel script, #panel img').length") == 0
+
+
+def test_the_heat_map_lies_over_the_picture(page, looks, content):
+  pictures, found = looks
+  row = page.lonely()[0]
+  page.choose(row)
+  weights = np.asarray(found.weights)[row]
+  place = np.unravel_index(weights.argmax(), weights.shape)
+  colour = page.ask("""(() => {
+    const canvas = document.querySelector("#heat canvas");
+    const [y, x, height, width] = arguments, context = canvas.getContext("2d");
+    return Array.from(context.getImageData((x + 0.25) * canvas.width / width,
+      (y + 0.25) * canvas.height / height, 1, 1).data);
+  })()""", int(place[0]), int(place[1]), *weights.shape)  # fmt: skip
+  scale = pictures.shape[1] // len(weights)
+  below = float(pictures[row][scale * place[0], scale * place[1], 0])
+  expected = [0.6 * channel + 0.4 * below for channel in (253, 231, 37)]
+  np.testing.assert_allclose(colour[:3], expected, atol=3)
+  attributes = np.asarray(found.attributes)[row]
+  first = page.text("#prototypes .prototype")
+  share = 100 * attributes.max()
+  assert first.split(":")[0] == f"prototype {attributes.argmax()}"
+  assert float(first.split(":")[1].split("%")[0]) == pytest.approx(share, abs=0.06)
+  examples = page.ask("""Array.from(document.querySelectorAll(
+    "#prototypes .prototype:first-child button"), (e) => Number(e.dataset.row))""")
+  shown = content["gsp"]["shown"]
+  expected = unpacked(content["gsp"]["examples"]).reshape(-1, shown)
+  assert examples == expected[attributes.argmax()].tolist()
+
+
+def filtered(page):
+  return page.ask("Bokeh.documents[0].roots()[0].renderers[0].view.filter.indices")
+
+
+def test_a_filter_shows_that_class_alone(page, made):
+  wanted = "digit 3"
+  index = sorted(set(made.labels)).index(wanted)
+  page.press(f"#classes input[value='{index}']")
+  own = np.flatnonzero(made.labels == wanted)
+  assert filtered(page) == own.tolist()
+  assert page.text("#count") == f"{len(own)} of 60 images shown"
+  lonely = page.lonely()
+  kept = next(row for row in lonely if row in own)
+  hidden = next(row for row in lonely if row not in own)
+  page.point_at(kept)
+  page.until(f"document.getElementById('card').dataset.row === '{kept}'")
+  page.point_at(hidden)
+  page.until("document.getElementById('card').hidden")
+  page.press("#all")
+  assert filtered(page) is None
+  assert page.text("#count") == "60 of 60 images shown"
+
+
+def test_search_finds_classes_and_mistakes_can_be_shown_alone(page, made):
+  page.driver.find_element("id", "search").send_keys("SCRIPT")
+  names = page.ask("""Array.from(document.querySelectorAll(
+    "#classes label:not([hidden]) .name"), (e) => e.textContent)""")
+  assert names == [HOSTILE]
+  page.press("#wrong")
+  wrong = made.labels[made.neighbours[:, 0]] != made.labels
+  assert 0 < wrong.sum() < 60
+  assert filtered(page) == np.flatnonzero(wrong).tolist()
+
+
+def test_colours_and_symbols_follow_the_prediction(page, made, content):
+  styles = content["styles"]
+  classes = sorted(set(made.labels))
+
+  def shown(column):
+    return page.ask(
+      f"Array.from(Bokeh.documents[0].roots()[0].renderers[0].data_source.data.{column})"
+    )
+
+  predicted = made.labels[made.neighbours[:, 0]]
+  for choice, names in (("prediction", predicted), ("class", made.labels)):
+    page.driver.find_element("css selector", f"#color option[value={choice}]").click()
+    for column in ("color", "marker"):
+      expected = [styles[classes.index(name)][column] for name in names]
+      assert shown(column) == expected
+
+
+def test_pictures_are_drawn_where_the_points_are(page, looks):
+  page.press("#pictures")
+  row = page.lonely()[0]
+  page.driver.execute_async_script(
+    "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+  )
+  side = page.ask("Bokeh.documents[0].roots()[0].renderers[0].glyph.size.value")
+  assert side > 20
+  side = int(side)
+  x, y = page.points()[row] - side / 2
+  drawn = page.ask(
+    """(() => {
+      const canvas = document.getElementById("over"), [x, y, side] = arguments;
+      const { left, top } = canvas.getBoundingClientRect();
+      const context = canvas.getContext("2d");
+      return Array.from(context.getImageData(x - left, y - top, side, side).data);
+    })()""",
+    float(x), float(y), side,
+  )  # fmt: skip
+  drawn = np.array(drawn).reshape(side, side, 4)
+  expected = np.asarray(Image.fromarray(looks[0][row][..., 0]).resize((side, side)))
+  found = np.corrcoef(drawn[..., 0].ravel(), expected.ravel())[0, 1]
+  assert found > 0.9
+
+
+def test_a_network_without_such_a_pooling_says_so(driver, tmp_path):
+  """And pictures without a class: nothing is right or wrong."""
+  folder = tmp_path / "flat"
+  folder.mkdir()
+  digits = data.load_digits()[:7]
+  for number, pixels in enumerate(digits.images):
+    Image.fromarray(pixels[..., 0]).save(folder / f"{number}.png")
+  architecture = _retrieval_network.Architecture(
+    width=8, strides=(2, 2, 1, 1), dim=6, image_size=8
+  )
+  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
+  model = _retrieval_network.Model(architecture, variables)
+  _retrieval_network.keep(tmp_path / "model", model, 0)
+  config = embed.Config(
+    str(tmp_path / "model"), str(folder), batch=4, explore=True, layout="pca"
+  )
+  embed.run(config, tmp_path / "output")
+  page = Browser(driver, tmp_path / "output" / _explore.FILE)
+  page.choose(page.lonely()[0])
+  assert "pools by gap: it has no generalized sum pooling" in page.text("#no-gsp")
+  assert page.ask("document.querySelector('#heat') === null")
+  badges = page.ask(
+    "Array.from(document.querySelectorAll('.badge'), (e) => e.textContent)"
+  )
+  assert badges == ["?"] * 5
+  assert "no class" in page.text("#classes")
+  assert page.text("#subtitle") == "7 images, 0 classes, PCA"
+  assert not page.complaints()
