@@ -6,8 +6,12 @@ repetitions. A time counts only after the results agree.
 """
 
 import argparse
+import importlib.metadata
+import importlib.util
 import json
+import os
 import pathlib
+import platform
 import re
 import resource
 import statistics
@@ -23,6 +27,7 @@ import rich.console
 import rich.table
 
 OURS = "ours"
+LIBRARIES = ("jax", "numpy", "torch")
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
 
@@ -211,5 +216,29 @@ def save(
   """Writes the rows so far as JSON, if that was asked for."""
   if options.json:
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    content = {"benchmark": name, "device": device, "rows": rows, "missing": missing}
-    options.json.write_text(json.dumps(content, indent=1) + "\n")
+    arguments = [a for a in sys.argv[1:] if a not in ("--json", str(options.json))]
+    content = {
+      "benchmark": name,
+      "command": " ".join(["python -m", f"benchmarks.{name}", *arguments]),
+      "device": device,
+      "machine": f"{os.cpu_count()} cores of {_processor()}, {device}",
+      "versions": {
+        library: importlib.metadata.version(library)
+        for library in LIBRARIES
+        if importlib.util.find_spec(library)
+      },
+      "rows": rows,
+      "missing": missing,
+    }
+    temporary = options.json.with_suffix(".partial")
+    temporary.write_text(json.dumps(content, indent=1) + "\n")
+    temporary.replace(options.json)
+
+
+def _processor() -> str:
+  """The name of the processor, as the system gives it."""
+  status = pathlib.Path("/proc/cpuinfo")
+  found = (
+    re.search(r"model name\s*: (.*)", status.read_text()) if status.exists() else None
+  )
+  return found[1] if found else platform.processor() or platform.machine()

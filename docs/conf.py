@@ -18,7 +18,7 @@ extensions = [
   "sphinx.ext.mathjax",
   "sphinx.ext.napoleon",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "benchmarks/*"]
 html_theme = "furo"
 html_title = f"spherejax {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence"]

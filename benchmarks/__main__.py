@@ -1,0 +1,64 @@
+"""Runs all benchmarks, one after another, and writes `docs/benchmarks.md`.
+
+    python -m benchmarks                    # hours on 2 cores
+    python -m benchmarks --only losses      # those whose name has this in it
+    python -m benchmarks --page             # the page alone, from what ran before
+    python -m benchmarks --check            # fails when the page is stale
+
+What a benchmark measured is kept in `docs/benchmarks/NAME.json` as it ends; one that
+fails is named at the end, and the others run.
+"""
+
+import argparse
+import subprocess
+import sys
+
+from benchmarks import _page
+
+NAMES = (
+  "gsp", "gsp_accuracy", "losses", "losses_large", "prototypes", "ablation",
+  "assignment", "weight_import", "voronoi", "attacks", "episodes", "retrieval", "embed",
+  "augment", "step", "drill",
+)  # fmt: skip
+
+
+def run(names: list[str]) -> list[str]:
+  """Runs each in a process of its own; returns those that failed."""
+  _page.FOLDER.mkdir(exist_ok=True)
+  failed = []
+  for name in names:
+    print(f"{name}:", flush=True)
+    result = _page.FOLDER / f"{name}.json"
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(result)]
+    if subprocess.run(command, check=False).returncode:
+      failed.append(name)
+    _page.PAGE.write_text(_page.page(NAMES))
+  return failed
+
+
+def main() -> None:
+  """The command line."""
+  parser = argparse.ArgumentParser(
+    "python -m benchmarks",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument("--only", default="", help="benchmarks with this in their name")
+  parser.add_argument("--page", action="store_true", help="writes the page alone")
+  parser.add_argument("--check", action="store_true", help="whether the page is stale")
+  given = parser.parse_args()
+  if given.page:
+    _page.PAGE.write_text(_page.page(NAMES))
+  elif given.check:
+    if _page.PAGE.read_text() != _page.page(NAMES):
+      sys.exit("docs/benchmarks.md is stale: run python -m benchmarks --page")
+  else:
+    names = [name for name in NAMES if given.only in name]
+    if not names:
+      parser.error(f"--only must be in one of {', '.join(NAMES)}, got {given.only!r}")
+    if failed := run(names):
+      sys.exit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+  main()

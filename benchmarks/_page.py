@@ -1,0 +1,80 @@
+"""`docs/benchmarks.md`, from what the benchmarks wrote and from notes beside it."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks._measure import OURS
+
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
+PAGE, FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
+HEADER = """# Benchmarks
+
+`python -m benchmarks` runs all of them, one after another, and writes this page;
+`python -m benchmarks.gsp`, say, runs one. Ours, the peers and the floor, the work that
+cannot be left out, are measured one after another in every repetition, after a warm-up
+each; a ratio is the median over the repetitions, theirs / ours. Compilation is not
+counted. Results agree before a time counts. Where nothing else is said: two cores of an
+Intel Xeon at 2.5 GHz, float32, jax 0.10.2 and torch 2.13 on two threads.
+"""
+
+
+def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
+  """The text: of each benchmark its note `NAME.md`, and the table of `NAME.json`."""
+  parts = [HEADER]
+  for name in names:
+    note, results = folder / f"{name}.md", folder / f"{name}.json"
+    if note.is_file():
+      parts.append(note.read_text())
+    if results.is_file():
+      title = "" if note.is_file() else f"## {name}\n\n"
+      parts.append(title + section(json.loads(results.read_text())))
+  return "\n".join(parts)
+
+
+def section(content: Mapping[str, Any]) -> str:
+  """What one benchmark measured, where and with what."""
+  rows = content["rows"]
+  versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
+  table = _times(rows) if rows and "milliseconds" in rows[0] else _values(rows)
+  said = [f"`{content['command']}` on {content['machine']} ({versions}):", table]
+  said += [f"Not installed, so not compared: {peer}." for peer in content["missing"]]
+  return "\n\n".join(said) + "\n"
+
+
+def _times(rows: list[dict[str, Any]]) -> str:
+  lines = []
+  for row in rows:
+    for name, milliseconds in row["milliseconds"].items():
+      target = next((t for t in row["targets"] if t["other"] == name), None)
+      ratio = row["ratio"].get(name)
+      cells = [
+        row["case"] if name == OURS else "",
+        name,
+        f"{milliseconds:.3g}",
+        "" if ratio is None else f"{ratio:.2f}",
+        "" if target is None else f"{target['ratio']:.3g}",
+        "" if target is None else ("yes" if target["met"] else "**no**"),
+        f"{row['compile_seconds'][name]:.1f}",
+      ]
+      lines.append(cells)
+  heading = ["case", "", "ms", "theirs / ours", "at least", "met", "compilation, s"]
+  return _markdown(heading, lines)
+
+
+def _values(rows: list[dict[str, Any]]) -> str:
+  heading = list(rows[0]) if rows else []
+  return _markdown(heading, [[_text(row[name]) for name in heading] for row in rows])
+
+
+def _text(value: Any) -> str:
+  if isinstance(value, bool):
+    return "yes" if value else "**no**"
+  return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _markdown(heading: list[str], lines: list[list[str]]) -> str:
+  escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+  rule = ["---"] * len(heading)
+  return "\n".join(f"| {' | '.join(line)} |" for line in (heading, rule, *escaped))
