@@ -11,10 +11,11 @@ class Block(NamedTuple):
 
   Attributes:
     query: [block], index of the query.
-    own: [block], index of the reference that is the query itself, or -1.
+    own: [block], index of the reference that the query leaves out, itself or what
+      `exclude` says; or -1.
     start: [block], first place of the query's class in `by_class`.
-    skip: [block], place of the query itself, counted from `start`; beyond the class
-      where it is not among the references.
+    skip: [block], place of `own`, counted from `start`; beyond the class where it is
+      of another one or not among the references.
     relevant: [block], number of relevant references; 0 for padding.
   """
 
@@ -52,11 +53,14 @@ def make_plan(
   other_labels: np.ndarray,
   other_kept: np.ndarray,
   *,
-  own: bool,
+  own: np.ndarray,
   block_size: int,
   least: int,
 ) -> Plan:
-  """Sorts the references by class on the host; `least` bounds `most` from below."""
+  """Sorts the references by class on the host; `least` bounds `most` from below.
+
+  `own` [queries] is the reference that each query leaves out, or -1.
+  """
   if np.result_type(labels, other_labels).kind == "f":  # int64 beside uint64
     labels, other_labels = labels.astype(object), other_labels.astype(object)
   members = np.flatnonzero(other_kept)
@@ -64,11 +68,13 @@ def make_plan(
   start = np.searchsorted(other_labels[by_class], labels, "left")
   stop = np.searchsorted(other_labels[by_class], labels, "right")
   skip = np.full(len(labels), np.iinfo(np.int32).max, np.int32)
-  if own:
-    # A query's own place among its class; a masked reference has none.
-    place = np.empty(len(labels), np.int64)
-    place[by_class] = np.arange(len(by_class))
-    skip[other_kept] = (place - start)[other_kept]
+  # The place of `own` among the query's class; a masked reference has none.
+  place = np.empty(len(other_labels), np.int64)
+  place[by_class] = np.arange(len(by_class))
+  inside = np.flatnonzero(own >= 0)
+  inside = inside[other_kept[own[inside]]]
+  inside = inside[other_labels[own[inside]] == labels[inside]]
+  skip[inside] = place[own[inside]] - start[inside]
   relevant = (stop - start - (skip < len(other_labels))).astype(np.int32)
   work = np.where(kept, relevant, 0)
   arranged = np.argsort(-work, kind="stable")
@@ -88,7 +94,7 @@ def make_plan(
   return Plan(
     blocks=Block(
       query=blocks(np.arange(len(labels))),
-      own=blocks(np.arange(len(labels)) if own else np.full(len(labels), -1)),
+      own=blocks(own),
       start=blocks(start),
       skip=blocks(skip),
       relevant=blocks(work),

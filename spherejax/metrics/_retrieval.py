@@ -46,6 +46,7 @@ def retrieval(
   block_size: int = 128,
   where: Bool[ArrayLike, " queries"] | None = None,
   reference_where: Bool[ArrayLike, " references"] | None = None,
+  exclude: Integer[ArrayLike, " queries"] | None = None,
 ) -> RetrievalResult:
   """P@1, R-precision and MAP@R of every query, by counting exact ranks.
 
@@ -58,7 +59,8 @@ def retrieval(
       MAP@R = 1/R sum_{k <= R} rel(k) (1/k sum_{l <= k} rel(l))
 
   Without `references` the queries are their own references, and query i leaves out
-  reference i (by its index, never because it is close). The rank of a relevant
+  reference i (by its index, never because it is close); with them, `exclude` says which
+  one a query leaves out, if any. The rank of a relevant
   reference is one more than the number of references before it, so no list is cut
   and a class may have any size.
 
@@ -76,6 +78,9 @@ def retrieval(
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
     reference_where: [references], boolean, concrete, True keeps.
+    exclude: [queries], integer, concrete, index of one reference that the query leaves
+      out, or -1; given with `references`. With `x[rows]` as queries of references `x`,
+      `exclude=rows` gives these rows of `retrieval(x, y)`. None leaves nothing out.
 
   Returns:
     RetrievalResult of arrays [queries] in the dtype of `queries` (float16 and
@@ -85,7 +90,7 @@ def retrieval(
     TypeError: embeddings not floating, labels not integer, masks not boolean; labels
       or masks are traced.
     ValueError: shapes do not match, one of `references` and `reference_labels`
-      without the other, or an unknown distance.
+      without the other, `exclude` without them or no index, or an unknown distance.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
   Cost: O(queries references (dim + R)) time; classes so large that comparing with
@@ -122,12 +127,14 @@ def retrieval(
     other_labels = _host_labels("reference_labels", reference_labels, references)
     other_kept = _host_mask("reference_where", reference_where, references)
 
+  if own and exclude is not None:
+    raise ValueError("exclude needs references: queries leave themselves out without")
   plan = _plan.make_plan(
     labels,
     kept,
     other_labels,
     other_kept,
-    own=own,
+    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, references),
     block_size=block_size,
     least=_ranks.TILE,
   )
@@ -206,6 +213,18 @@ def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
   values = np.asarray(values)
   _checks.mask(values, rows.shape[:1], name)
   return values
+
+
+def _host_exclude(
+  values: ArrayLike | None, queries: Array, references: Array
+) -> np.ndarray:
+  if values is None:
+    return np.full(queries.shape[0], -1)
+  rows, count = _host_labels("exclude", values, queries), references.shape[0]
+  wrong = rows[(rows < -1) | (rows >= count)]
+  if wrong.size:
+    raise ValueError(f"exclude must be in [-1, {count}), got {wrong[0]}")
+  return rows
 
 
 def _reject_traced(name: str, values: object) -> None:

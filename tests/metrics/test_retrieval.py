@@ -358,6 +358,45 @@ def test_own_references_differ_from_a_copy_by_the_query_itself():
 # Compilation, transformations, memory -------------------------------------------
 
 
+@pytest.mark.parametrize("block_size", [3, 128])
+def test_excluded_references_are_those_of_the_query(block_size):
+  x, y = tied(7, ROWS)
+  rows = np.array([5, 0, 23, 11])
+  whole = metrics.retrieval(x, y, block_size=block_size)
+  some = metrics.retrieval(x[rows], y[rows], x, y, exclude=rows, block_size=block_size)
+  for found, expected in zip(some, whole, strict=True):
+    np.testing.assert_array_equal(found, np.asarray(expected)[rows])
+
+
+def test_any_reference_may_be_excluded_or_none():
+  x, y = tied(8, ROWS)
+  r, yr = tied(9, REFERENCES)
+  exclude = np.random.default_rng(0).integers(-1, REFERENCES, ROWS)  # of any class
+  kept = np.arange(REFERENCES) != 3
+  found = metrics.retrieval(x, y, r, yr, exclude=exclude, reference_where=kept)
+  for i, out in enumerate(exclude):
+    others = kept & (np.arange(REFERENCES) != out)
+    one = oracle(x[[i]], y[[i]], r[others], yr[others])
+    assert_equal(jax.tree.map(lambda a, i=i: np.asarray(a)[[i]], found), one)
+
+
+def test_exclude_must_be_an_index(unchecked):
+  x, y = tied(8, ROWS)
+  for wrong, error, message in (
+    (
+      np.full(ROWS, ROWS),
+      ValueError,
+      rf"exclude must be in \[-1, {ROWS}\), got {ROWS}",
+    ),
+    (np.zeros(3, int), ValueError, "exclude must have shape"),
+    (np.zeros(ROWS), TypeError, "exclude must be integers"),
+  ):
+    with pytest.raises(error, match=message):
+      metrics.retrieval(x, y, x, y, exclude=wrong)
+  with pytest.raises(ValueError, match="exclude needs references"):
+    metrics.retrieval(x, y, exclude=np.arange(ROWS))
+
+
 def test_compiles_once_for_a_shape():
   _retrieval._score.clear_cache()
   for seed in range(5):
@@ -380,7 +419,7 @@ def test_memory_is_a_few_row_blocks():
   labels = np.arange(rows) // 5
   kept = np.ones(rows, bool)
   plan = _plan.make_plan(
-    labels, kept, labels, kept, own=True, block_size=block, least=8
+    labels, kept, labels, kept, own=np.arange(rows), block_size=block, least=8
   )
   x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
   lowered = _retrieval._score.lower(
