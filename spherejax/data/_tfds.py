@@ -4,6 +4,7 @@ import functools
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ def load_tfds(
   label: str | None = None,
   size: int | tuple[int, int] | None = None,
   channels: int | None = None,
+  extras: Sequence[str] | None = None,
   lazy: bool = False,
 ) -> Images:
   """Images of a prepared tensorflow-datasets set, read without TensorFlow.
@@ -53,10 +55,12 @@ def load_tfds(
       the area average for whole ratios; a smaller image repeats pixels. None keeps
       sizes.
     channels: static. 1, 3 or 4; None keeps the set's.
+    extras: names of the other features to keep; None keeps all. Pictures among those
+      that are left out, such as masks, are never decoded.
     lazy: static. True decodes an image when it is asked for, with every use.
 
   Returns:
-    `Images`. All other features are `extras`; class names of those that are
+    `Images`. The other features are `extras`; class names of those that are
     labels, too, are `extra_names`. `images` is a list where sizes differ and
     `size` is None.
 
@@ -83,9 +87,14 @@ def load_tfds(
   builder = tfds.builder_from_directory(str(folder))
   features: Any = builder.info.features
   _check_image(name, features)
-  records = _records(builder, name, split, tfds.decode.SkipDecoding())
+  others = sorted(key for key in features if key != "image")
+  if unknown := sorted({*(extras or ())} - {*others}):
+    raise ValueError(f"extras of {name!r} must be among {others}, got {unknown[0]!r}")
+  keys = [key for key in others if extras is None or key in {*extras, label or "label"}]
+  pictures = {key for key in features if isinstance(features[key], tfds.features.Image)}
+  encoded = dict.fromkeys(pictures - {*keys}, tfds.decode.SkipDecoding())
+  records = _records(builder, name, split, encoded)
   source = f"of {name}, split {split}"
-  keys = sorted(key for key in features if key != "image")
   rows = _rows(records, keys if lazy else [*keys, "image"], source)
   columns = {key: _column([row[key] for row in rows]) for key in keys}
   if label is None and "label" not in features:
@@ -174,8 +183,8 @@ def _check_image(name: str, features: Any):
     raise TypeError(f"images of {name!r} must be uint8, got dtype {image.np_dtype}")
 
 
-def _records(builder: Any, name: str, split: str, skip_decoding: Any) -> Any:
-  """Random access to the split's records, images as encoded bytes."""
+def _records(builder: Any, name: str, split: str, decoders: dict[str, Any]) -> Any:
+  """Random access to the split's records."""
   splits = ", ".join(sorted(builder.info.splits))
   try:
     count = builder.info.splits[split].num_examples
@@ -186,7 +195,7 @@ def _records(builder: Any, name: str, split: str, skip_decoding: Any) -> Any:
   if count == 0:
     raise ValueError(f"the data set is empty: split {split!r} of {name!r}")
   try:
-    return builder.as_data_source(split=split, decoders={"image": skip_decoding})
+    return builder.as_data_source(split=split, decoders=decoders)
   except NotImplementedError as error:
     raise ValueError(
       f"{name!r} is not prepared as array_record, the format that is read without"
@@ -227,9 +236,8 @@ def _labels(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
   """The feature that becomes the labels, and its names (numbers without any)."""
   if label not in columns:
-    raise ValueError(
-      f"{name!r} has no feature {label!r} for label; there are: {', '.join(columns)}"
-    )
+    there = ", ".join(sorted(key for key in features if key != "image"))
+    raise ValueError(f"{name!r} has no feature {label!r} for label; there are: {there}")
   _checks.integer(f"label={label!r}", columns[label])
   labels = columns[label].astype(np.int32)
   if hasattr(features[label], "names"):

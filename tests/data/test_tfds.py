@@ -3,6 +3,7 @@ import json
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -102,6 +103,56 @@ def test_another_feature_as_the_label(tfds_dir):
 
 
 @pytest.mark.data
+def test_only_the_wanted_extras_are_kept(tfds_dir):
+  whole = data.load_tfds("cifar100", "test", data_dir=tfds_dir)
+  for extras in ((), ("coarse_label",)):
+    some = data.load_tfds("cifar100", "test", data_dir=tfds_dir, extras=extras)
+    assert sorted(some.extras) == sorted(some.extra_names) == list(extras)
+    np.testing.assert_array_equal(some.labels, whole.labels)
+    for name in extras:
+      np.testing.assert_array_equal(some.extras[name], whole.extras[name])
+  with pytest.raises(ValueError, match=r"extras of 'cifar100' must be among .*'fine'"):
+    data.load_tfds("cifar100", "test", data_dir=tfds_dir, extras=("fine",))
+
+
+@pytest.mark.parametrize(("extras", "decoded"), [((), False), (None, True)])
+def test_pictures_that_nobody_asked_for_stay_encoded(
+  tmp_path, monkeypatch, extras, decoded
+):
+  file = io.BytesIO()
+  Image.new("RGB", (4, 4)).save(file, "png")
+  record = {"image": file.getvalue(), "label": 1, "segmentation_mask": b"mask"}
+  asked = []
+
+  class Records(list):
+    def __getitems__(self, rows):
+      return [self[row] for row in rows]
+
+  class Builder:
+    info = types.SimpleNamespace(
+      features=tfds.features.FeaturesDict(
+        {
+          "image": tfds.features.Image(),
+          "label": tfds.features.ClassLabel(num_classes=2),
+          "segmentation_mask": tfds.features.Image(shape=(None, None, 1)),
+        }
+      ),
+      splits={"train": types.SimpleNamespace(num_examples=2)},
+    )
+
+    def as_data_source(self, split, decoders):
+      asked.extend(decoders)
+      return Records([record] * 2)
+
+  monkeypatch.setattr(tfds, "builder_from_directory", lambda _: Builder())
+  (tmp_path / "birds" / "1.0.0").mkdir(parents=True)
+  (tmp_path / "birds" / "1.0.0" / "dataset_info.json").write_text("{}")
+  found = data.load_tfds("birds", "train", data_dir=tmp_path, extras=extras, lazy=True)
+  assert found.images[0].shape == (4, 4, 3)
+  assert ("segmentation_mask" in asked) != decoded
+  assert ("segmentation_mask" in found.extras) == decoded
+
+
 def test_the_environment_names_the_folder(tfds_dir, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tfds_dir))
   assert len(data.load_tfds("stl10", "unlabelled[:3]")) == 3
