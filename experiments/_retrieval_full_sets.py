@@ -8,7 +8,9 @@ the gallery.
 import concurrent.futures
 import dataclasses
 import functools
+import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from spherejax import data
 
 LISTING = "list_eval_partition.txt"
 _FIELDS = "image_name item_id evaluation_status"
+_COUNT = re.compile(r"[0-9]{1,9}")
 _PREPARED = {
   "cub": ("caltech_birds2011", None),
   "cars": ("cars196", None),
@@ -126,7 +129,9 @@ def _images(dataset: str, folder: str) -> data.Images:
   if folder:
     return data.load_folder(folder, lazy=True)
   name, label = _PREPARED[dataset]
-  return data.load_tfds(name, "train+test", label=label, channels=3, lazy=True)
+  return data.load_tfds(
+    name, "train+test", label=label, channels=3, extras=(), lazy=True
+  )
 
 
 def _learned(dataset: str, there: int, asked: int) -> int:
@@ -200,12 +205,16 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
       f"In-shop is read from --folder, which must hold {LISTING} and the pictures that"
       f" it names; there is no {path}"
     )
-  found, expected = [], None
-  for number, line in enumerate(path.read_text().splitlines(), start=1):
+  try:
+    lines = path.read_text(encoding="utf-8").splitlines()
+  except UnicodeDecodeError as error:
+    raise SystemExit(f"{path} is no text in UTF-8: {error}") from error
+  found, expected, places = [], None, {}
+  for number, line in enumerate(lines, start=1):
     fields = line.split()
     if not fields or fields == _FIELDS.split():
       continue
-    if number == 1 and len(fields) == 1 and fields[0].isdigit():
+    if number == 1 and len(fields) == 1 and _COUNT.fullmatch(fields[0]):
       expected = int(fields[0])
       continue
     if len(fields) != 3 or fields[2] not in ("train", "query", "gallery"):
@@ -213,10 +222,16 @@ def read_listing(folder: pathlib.Path) -> list[_Listed]:
         f"{path}, line {number}: expected {_FIELDS!r} with the status train, query or"
         f" gallery, got {line!r}"
       )
-    if not (folder / fields[0]).is_file():
+    if not os.path.isfile(folder / fields[0]):
       raise SystemExit(
         f"{path}, line {number}: there is no picture {folder / fields[0]}"
       )
+    if fields[0] in places:
+      raise SystemExit(
+        f"{path}, line {number}: {fields[0]} is listed already, in line"
+        f" {places[fields[0]]}"
+      )
+    places[fields[0]] = number
     found.append(_Listed(*fields))
   if expected is not None and expected != len(found):
     raise SystemExit(
@@ -247,7 +262,7 @@ class _Files(Sequence):
   def __getitem__(self, row: Any) -> Any:
     path = self.folder / self.names[row]
     try:
-      with Image.open(path) as image:
+      with Image.open(path, formats=_embed_sources.FORMATS) as image:
         return np.asarray(image.convert("RGB"))
     except Exception as error:  # whatever a decoder raises
       raise ValueError(f"cannot read the image {path}: {error}") from error

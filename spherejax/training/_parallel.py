@@ -313,14 +313,20 @@ def parallel_map(
   _checks.count("batch_size", batch_size)
   local = _local_devices(devices)
   batch_size = -(-batch_size // len(local)) * len(local)
-  mapped = jax.pmap(fn, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
+
+  def with_leaf(given: tuple[Tree, Array], rows: Tree) -> Tree:
+    return fn(given[0], rows)
+
+  mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
   def apply(variables: Tree, rows: Tree) -> Tree:
     padded, where = pad_rows(rows, batch_size)
     parts = []
     for start in range(0, len(where), batch_size):
       part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], padded)  # noqa: B023
-      parts.append(jax.device_get(mapped(variables, shard(part, devices=local))))
+      # Of an argument without a leaf pmap mistakes the axes of the next one.
+      given = variables, np.float32(0)
+      parts.append(jax.device_get(mapped(given, shard(part, devices=local))))
     kept = int(where.sum())
     return jax.tree.map(
       lambda *leaves: np.concatenate(
