@@ -177,3 +177,17 @@ def test_bad_settings(tmp_path, monkeypatch):
     few_shot.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
     _few_shot_sets.mini_imagenet(84, tmp_path)
+
+
+def test_only_400_checkpoints_give_the_printed_p_of_5_shots():
+  for table in _few_shot_published.TABLES.values():
+    for shares, p in zip(table.proportions, table.p, strict=True):
+      if table.shots == 5 and not isinstance(p, str) and p < 1:
+        found = {
+          number: _few_shot_published.fisher(
+            *(round(share * number) for share in shares), number
+          )
+          for number in (400, 500)
+        }
+        assert found[400] == pytest.approx(p, rel=0.01)
+        assert found[500] != pytest.approx(p, rel=0.1)

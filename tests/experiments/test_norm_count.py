@@ -370,3 +370,24 @@ def test_views_show_parts_of_the_images():
   assert first.shape == images.shape
   assert 0 <= float(first.min()) < float(first.max()) <= 1
   assert float(jnp.abs(first - made(SMOKE, jax.random.key(1), images)).max()) > 0.1
+
+
+def test_claims_of_the_text_against_the_papers_own_tables():
+  voc = _norm_count_report.printed(("voc", "supervised", _norm_count_report.NO_FILL))
+  gain = voc["5-shot, l2"] - voc["5-shot"]
+  assert 0 < gain < np.hypot(0.005, 0.006)  # within its half-widths
+  assert voc["1-shot, correlation of norm and count"] < 0.1
+  assert voc["5-shot, correlation of norm and count"] < 0.1
+
+
+@pytest.mark.parametrize(("episodes", "times"), [(10_000, 5), (1000, 1.5)])
+def test_half_widths_of_table_3_belong_to_fewer_episodes(episodes, times):
+  """The deviation between episodes that 0.006 needs, and that of 75 queries."""
+  needed = 0.006 * episodes**0.5 / 1.96
+  binomial = max(
+    (share * (1 - share) / 75) ** 0.5
+    for shares in _norm_count_report._EPISODES.values()
+    for share in (shares[0], shares[1], shares[3], shares[4])
+  )
+  assert needed > times * binomial
+  assert (needed < 2 * binomial) == (episodes == 1000)

@@ -278,3 +278,11 @@ def test_bad_input(tmp_path):
     _plankton_training.train_baseline(
       config, few, few, jax.random.key(0), tmp_path, lambda _: None
     )
+
+
+def test_classes_of_the_article():
+  recalls = _plankton_published.RECALL
+  assert "bubble" in recalls  # one of the 65 and not in addition to them
+  assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
+  full = plankton.PRESETS["full"]
+  assert full.test_images + full.validation_images == 200

@@ -621,3 +621,29 @@ def test_printed_figures():
   assert max(more) == pytest.approx(0.575, abs=0.001)
   for size in p.SIZES.values():
     assert size.learned_classes <= size.classes // 2 + 6
+
+
+def test_sizes_of_in_shop_are_the_sums_of_its_parts():
+  inshop = _retrieval_published.SIZES["inshop"]
+  assert inshop.classes == inshop.learned_classes + 3_985
+  assert inshop.images == inshop.learned_images + 14_218 + 12_612
+  assert inshop[:2] != (7_986, 72_712)
+
+
+def test_one_figure_of_table_5_2_stands_alone():
+  gains = []
+  for backbone, dim in (("bn_inception", 512), ("resnet50", 128), ("resnet50", 512)):
+    for name in _retrieval_published.SETS:
+      with_gsp, without = (
+        np.array(
+          _retrieval_published.cell("conventional", backbone, method, name, dim)[:2],
+          float,
+        )
+        for method in ("c1+xbm+gsp", "c1+xbm")
+      )
+      gains.append(with_gsp - without)
+  first, mean = np.array(gains).T
+  odd = mean.argmax()
+  assert mean[odd] > 14
+  assert first[odd] < 1.5
+  assert np.delete(mean, odd).max() < 2

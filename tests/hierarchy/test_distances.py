@@ -174,3 +174,20 @@ def test_one_class():
     np.testing.assert_array_equal(matrix, [[0]])
   assert hierarchy.neighbor_joining(np.zeros((1, 1))).class_names == ("0",)
   assert hierarchy.upgma(np.zeros((1, 1))).class_names == ("0",)
+
+
+def test_shortest_heights_lift_nodes_above_the_root():
+  """And one minus the distance by them is no similarity of points."""
+  tree = hierarchy.from_paths(article_trees.paths(article_trees.MICRO_L))
+  shortest = {}
+  for node in set(range(len(tree.names))) - set(tree.parents):
+    for height, above in enumerate(way_up(tree, node)):
+      shortest[above] = min(height, shortest.get(above, height))
+  ways = [way_up(tree, node) for node in tree.classes]
+  h = np.zeros((len(ways), len(ways)))
+  for i, j in itertools.permutations(range(len(h)), 2):
+    h[i, j] = shortest[next(node for node in ways[i] if node in ways[j])]
+  root = int(np.flatnonzero(tree.parents < 0)[0])
+  assert shortest[root] < max(shortest.values())
+  assert hierarchy.heights(tree)[root] == hierarchy.heights(tree).max()
+  assert np.linalg.eigvalsh(1 - h / max(shortest.values())).min() < -1

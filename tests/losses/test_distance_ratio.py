@@ -266,3 +266,50 @@ def test_the_likeliest_centre_is_a_support_only_for_small_scales(scale, best):
   centres = np.linspace(-2, 2, 400_001)
   likelihood = sum(-np.log(scale**2 + (centres - x) ** 2) for x in (-1, 1))
   assert abs(centres[likelihood.argmax()]) == pytest.approx(best, abs=1e-3)
+
+
+def sphere_slopes(name, z, points, label, **options):
+  """Gradient along the sphere by differences of the loss of cosines."""
+  step = 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
+  moved = z + step
+  moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+  ends = getattr(losses, name)(moved @ points.T, np.full(6, label), **options)
+  return (ends[:3] - ends[3:]) / 2e-6
+
+
+def test_where_other_losses_are_not_least_at_the_representative(x64):
+  step = 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
+  ends = losses.squared_distance_softmax(
+    squares(POINTS[1] + step, POINTS), np.ones(6, np.int32), scale=0.7
+  )
+  assert np.linalg.norm((ends[:3] - ends[3:]) / 2e-6) > 1e-2
+  simplex = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / 3**0.5
+  points = POINTS[:4] / np.linalg.norm(POINTS[:4], axis=1, keepdims=True)
+  for proxies, least in ((simplex, True), (points, False)):
+    slope = sphere_slopes("normface", proxies[1], proxies, 1, scale=2.0)
+    size = np.linalg.norm(slope)
+    assert size < 1e-8 if least else size > 1e-2
+
+
+def test_behind_a_wrong_representative_the_ratio_pushes_away(x64):
+  """The right one at 0, the wrong one at 1, the query at 2."""
+  at = np.array([[2 + 1e-6], [2 - 1e-6]])
+  ends = losses.distance_ratio(
+    squares(at, np.array([[0.0], [1.0]])), np.zeros(2, np.int32), exponent=2.0
+  )
+  np.testing.assert_allclose((ends[0] - ends[1]) / 2e-6, -0.8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_cauchy_density_needs_an_exponent_above_the_dimension(dim):
+  """Masses of two decades of the radius, far out: they must fall to have a sum."""
+  radius = np.logspace(3, 5, 20_001)
+
+  def ratio(exponent, scale=0.7):
+    of_log = radius**dim * (scale**2 + radius**2) ** (-exponent / 2)
+    return of_log[10_000:].sum() / of_log[:10_001].sum()
+
+  # gamma / (pi (gamma^2 + d^2)) has the exponent 2.
+  assert (ratio(2) < 0.5) == (dim == 1)
+  assert ratio(dim) > 0.99
+  assert ratio(dim + 1) < 0.11

@@ -184,3 +184,13 @@ def test_not_a_number_is_not_repaired(name):
   x[0, 0] = np.nan
   values = jax.jit(lambda x: call(name, x, np.array([0, 0, 1, 1])))(x)
   assert np.isnan(values[0])
+
+
+def test_a_distant_positive_pair_counts_once(x64):
+  """DML 2.1.1 as printed adds d and [d - margin]+ of a positive pair."""
+  distance, margin = np.array([[1.0, 0.2]]), 0.5
+  kept = np.array([[True, False]])
+  form = losses.contrastive_from_distance
+  options = {"positive_margin": 0.0, "negative_margin": margin, "average": "all"}
+  value = form(distance, kept, ~kept, **options)
+  np.testing.assert_allclose(value, (1.0 + (margin - 0.2)) / 2, rtol=1e-12)

@@ -233,3 +233,18 @@ def test_bad_options(mixed, proxies, unchecked):
     ValueError, match=r"\(\.\.\., classes, per_class\).* got \(3, 0\)"
   ):
     eager.multi_proxy(np.ones((3, 0)))
+
+
+def test_soft_triple_with_one_centre_is_nca_plus_plus_only_without_a_margin(
+  mixed, proxies, x64
+):
+  x, labels = mixed
+  cosine = nca_plus_plus(x, labels, proxies, temperature=1 / 9, logit="cosine")
+  triples = {
+    margin: losses.soft_triple(
+      x, labels, proxies[:, None], scale=9.0, margin=np.float64(margin)
+    )
+    for margin in (0.0, 0.2)
+  }
+  np.testing.assert_allclose(triples[0.0], cosine, rtol=1e-11)
+  assert (triples[0.2] > cosine).all()

@@ -275,3 +275,15 @@ class TestSeparation:
   def test_at_the_border_something_is_lost(self, total):
     inside, corner = self.images(((28, 28), (0, 0))), self.images(((0, 0), (0, 0)))
     assert np.linalg.norm(total(inside)[1] - total(corner)[1]) > 1e-3
+
+
+def test_eq_5_for_two_is_not_eq_5_for_three():
+  """Responses to what three objects give together; f({}) = 0."""
+  f = {"a": 3, "b": 3, "c": -4, "ab": -6, "ac": 1, "bc": 1, "abc": 4}
+  for first, second in (("a", "b"), ("a", "c"), ("b", "c")):
+    assert abs(f[first + second]) <= abs(f[first] + f[second])
+  for one, two in (("a", "bc"), ("b", "ac"), ("c", "ab")):
+    assert abs(f["abc"]) <= abs(f[one] + f[two])
+  alone = [f[name] for name in "abc"]
+  assert abs(f["abc"]) > abs(sum(alone))
+  assert abs(f["abc"]) <= np.abs(alone).sum()  # which is what the bound needs

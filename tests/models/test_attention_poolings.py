@@ -172,3 +172,11 @@ def test_errors(unchecked):
     models.SOLAR(reduction=8).init(key, FEATURES)
   with pytest.raises(ValueError, match=r"power must be in \(0, inf\), got 0"):
     models.SOLAR(power=0.0).init(key, FEATURES)
+
+
+def test_defaults_are_those_of_the_papers():
+  cbam, solar = models.CBAM(), models.SOLAR()
+  assert (cbam.reduction, cbam.kernel_size, cbam.use_bias) == (16, 7, True)
+  assert cbam.norm == "batch"
+  assert (solar.reduction, solar.init_output) == (2, nn.initializers.zeros)
+  assert models.DeLF().reduction == "sum"

@@ -153,3 +153,11 @@ def test_errors(unchecked):
     models.GSoP(branches="all").init(jax.random.key(0), FEATURES)
   with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
     models.OTP(0).init(jax.random.key(0), FEATURES)
+
+
+def test_defaults_are_those_of_the_papers_but_for_two():
+  assert models.GSoP().centred
+  released = models.OTP(), models.TSMK()
+  assert (released[0].cost, released[0].steps) == ("distance", 10)
+  assert released[0].inverse_temperature == 2
+  assert (released[1].reduction, released[1].stop_attention_gradient) == ("mean", True)

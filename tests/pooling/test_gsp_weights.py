@@ -377,3 +377,25 @@ def test_a_second_call_outside_jit_traces_nothing(solver):
     pooling.gsp(features, prototypes, solver=solver, steps=3)
     traced.append(_gsp_weights.transport._cache_size())
   assert traced[0] == traced[1] > 0
+
+
+def test_the_implicit_derivative_solves_for_each_feature_and_the_multiplier():
+  """Appendix B.3: n + 1 equations, n residuals and theta, whatever m is."""
+  costs, mass, beta = random_costs(15), 0.6, 4.0
+  m, n = costs.shape
+  theta, scores = threshold(costs, mass, beta)
+  ratio = np.exp(theta + scores)  # of what is taken of a feature to its residual
+  residual = 1 / n / (1 + ratio)
+  matrix = np.zeros((n + 1, n + 1))
+  matrix[:n, :n] = np.diag(1 + ratio)  # residual (1 + ratio) = 1 / n
+  matrix[:n, n] = residual * ratio
+  matrix[n, :n] = 1  # the residuals add to 1 - mass
+  share = softmin_plan(costs, 1.0, beta)
+  for i, j in np.ndindex(m, n):
+    right = np.zeros(n + 1)
+    right[j] = residual[j] * ratio[j] * beta * share[i, j]
+    slope = -np.linalg.solve(matrix, right)[:n] / mass
+    step = np.zeros((m, n))
+    step[i, j] = 1e-5
+    ends = [reference(costs + sign * step, mass, beta) for sign in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-5, atol=1e-8)

@@ -133,3 +133,15 @@ def test_errors(unchecked):
     pooling.weldon(x, num_lowest=1.5)
   with pytest.raises(ValueError, match=r"output_kernel .*\(2, 4\).*got \(4, 2\)"):
     pooling.solar(x, *[kernels[0]] * 4)
+
+
+def test_soft_shares_of_crow_weigh_channels_almost_alike():
+  """Strengths are 1 for a large root: two channels of one sum, one active once."""
+  x = np.ones((1, 6, 2), np.float32)
+  x[0, :, 1] = [6, 0, 0, 0, 0, 0]
+  once_by_always = {
+    soft: (lambda p: float(p[0, 1] / p[0, 0]))(pooling.crow(x, root=1e9, soft=soft))
+    for soft in (False, True)
+  }
+  assert once_by_always[False] > 10
+  assert 1 < once_by_always[True] < 1.5

@@ -152,3 +152,19 @@ def test_wrong_arguments_name_the_culprit(unchecked):
     prototypes.assignment_alignment(p, p, np.arange(2))
   with pytest.raises(TypeError, match="before must be integers"):
     prototypes.assignment_change(np.arange(2), np.ones(2))
+
+
+def test_the_matching_is_not_the_one_of_least_loss():
+  """Three samples about each representative; the pull loss by all choices."""
+  choices = np.array(list(itertools.permutations(range(5), 4)))
+  rng, worse = np.random.default_rng(0), 0
+  for seed in range(200):
+    p = unit_rows(5, 3, seed=[seed, 7])
+    z = unit_rows(4, 1, 3, seed=[seed, 8]) + 0.3 * rng.normal(size=(4, 3, 3))
+    z /= np.linalg.norm(z, axis=2, keepdims=True)
+    m = z.sum(1)
+    losses = (0.5 * (1 - z @ p.T.astype(np.float64)) ** 2).sum(1)
+    found = np.asarray(ASSIGN(m.astype(np.float32), p).assignment)
+    least = losses[np.arange(4), choices].sum(1).min()
+    worse += losses[np.arange(4), found].sum() > least + 1e-6
+  assert 0.12 < worse / 200 < 0.3

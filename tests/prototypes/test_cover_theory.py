@@ -124,3 +124,17 @@ def test_learned_weights_deviate_as_far_as_their_cells_allow(number):
   free = np.sqrt(np.log(20) / anchors)
   assert deviation > 5 * free  # more than for weights that do not know the anchors
   assert deviation <= np.sqrt((2 * number * np.log(2) + 2 * np.log(20)) / anchors)
+
+
+def test_anchors_of_other_classes_cover_nothing():
+  """Corollary 3.2.2.1: every sample is at an anchor, and the means yet differ."""
+  points, labels = np.array([[0.0], [10.0], [10.0]]), np.array([0, 0, 1])
+  anchors, own = points[[0, 2]], labels[[0, 2]]
+  of_any = np.abs(points[:, None] - anchors[None])[..., 0].min(1).max()
+  every = losses(points, labels, points, labels)[0].mean()
+  weighted = np.array([2, 1]) / 3 @ losses(points, labels, anchors, own)[0].mean(1)
+  assert abs(every - weighted) > 0.05 > of_any == 0
+  of_class = prototypes.class_covering_radii(
+    points.astype(np.float32), labels, anchors[:, None].astype(np.float32)
+  )
+  assert of_class.tolist() == [10, 0]

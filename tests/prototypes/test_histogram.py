@@ -233,3 +233,37 @@ def test_bad_input_is_named(name, arguments, options, error, message, unchecked)
   with pytest.raises(error) as raised:
     getattr(prototypes, name)(*arrays, **options)
   assert message in str(raised.value)
+
+
+def test_means_of_functions_without_a_bound_differ_without_one():
+  free = scipy.optimize.linprog([-1, 1], bounds=(None, None), method="highs")
+  assert free.status == 3  # unbounded
+
+
+def test_the_dual_sums_over_both_samples():
+  """Eq. 4.1.5: with the second sum over the first sample nothing is left."""
+  x, y = np.array([[0.0], [1.0]]), np.array([[0.5], [2.0]])
+  points = np.concatenate([x, y])[:, 0]
+  pairs = np.eye(4)[:, None] - np.eye(4)[None]
+  lipschitz = {
+    "A_ub": pairs.reshape(16, 4),
+    "b_ub": np.abs(points[:, None] - points[None]).ravel(),
+    "bounds": (-9, 9),
+  }
+  half = np.full(2, 0.5)
+  for second, expected in (((2, 3), transport(x, y, half, half)), ((0, 1), 0)):
+    gain = np.zeros(4)
+    np.add.at(gain, [0, 1], half)
+    np.add.at(gain, list(second), -half)
+    found = scipy.optimize.linprog(-gain, method="highs", **lipschitz)
+    np.testing.assert_allclose(-found.fun, expected, atol=1e-12)
+  np.testing.assert_allclose(transport(x, y, half, half), 0.75)
+
+
+def test_a_feature_between_two_prototypes_has_several_histograms():
+  features, vectors = np.zeros((1, 1, 2), "f"), np.array([[0, 1], [0, -1]], "f")
+  for histogram in ([1, 0], [0, 1], [0.3, 0.7]):
+    cost = transport(features[0], vectors, np.ones(1), np.array(histogram))
+    assert cost == transport(features[0], vectors, np.ones(1)) == 1
+  result = prototypes.prototype_histogram(features, vectors)
+  assert result.histogram.tolist() == [[1, 0]]

@@ -227,3 +227,12 @@ def test_bad_input_is_named(call, error, message, unchecked):
   if message == "'sum'":
     with pytest.raises(ValueError, match="'cosine'"):
       prototypes.class_means(ROWS, LABELS, CLASSES, normalize="cosine")
+
+
+def test_the_released_decay_acts_as_another(x64):
+  """DL2P's code takes 1.9 m + 0.1 z before it normalises."""
+  state = start()._replace(seen=np.ones(5, bool))
+  one = np.arange(8) == 1
+  found = update(state, ROWS, LABELS, one, 0.95, "mean", False)
+  expected = unit(1.9 * state.prototypes[2] + 0.1 * unit(ROWS[1]))
+  np.testing.assert_allclose(found.prototypes[2], expected, rtol=1e-12)

@@ -80,3 +80,14 @@ def test_bad_input_is_named(call, error, message, unchecked):
   with pytest.raises(error) as raised:
     call(prototypes)
   assert message in str(raised.value)
+
+
+def test_largest_cosines_of_dl2p_table_7():
+  # At most 21 vectors have no larger cosine than -0.05, a hundred in 50 dimensions 0.
+  assert prototypes.rankin_bound(21, 50) == pytest.approx(-0.05)
+  assert prototypes.rankin_bound(22, 50) > -0.05 + 1e-3
+  assert prototypes.rankin_bound(100, 50) == 0
+  # Of the simplex of 100 -1/99; 0 if the diagonal took part as 0.
+  simplex = np.eye(100) - 0.01
+  found = prototypes.prototype_quality(simplex.astype(np.float32))
+  np.testing.assert_allclose(found[0], -1 / 99, atol=1e-6)
