@@ -116,6 +116,8 @@ def pgd(
     size = 2.5 * region.epsilon / steps
   else:
     size = jnp.asarray(step_size, problem.clean.dtype)
+    if size.ndim:
+      _checks.shape("step_size", size, problem.labels.shape, "the batch")
     size = jnp.broadcast_to(size, problem.labels.shape)
 
   def run(aim: Aim, keys: Array | None, track: Track) -> Track:

@@ -136,6 +136,7 @@ def setup(
   """Checks what every attack gets, and flattens it."""
   clean, labels = jnp.asarray(x), jnp.asarray(labels)
   _checks.floating("x", clean)
+  _checks.batched("x", clean)
   _checks.labels(labels, clean)
   dtype = _numerics.compute_dtype(clean.dtype)
   low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
@@ -195,6 +196,7 @@ def radii(epsilon: ArrayLike, problem: Problem) -> Array:
   values = known(epsilon)
   dtype = problem.clean.dtype
   if values is not None:
+    _checks.real("epsilon", values)
     if np.any(~(values >= 0)):
       raise ValueError(
         f"epsilon must be at least 0, got {values[~(values >= 0)].min()}"

@@ -1,7 +1,6 @@
 """Image sets in which most classes have few images, cut out of balanced ones."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key
@@ -41,7 +40,7 @@ def long_tail_counts(
   """
   _checks.count("num_classes", num_classes)
   _checks.positive("largest", largest)
-  _checks.scalar("imbalance", imbalance, jnp.float32)
+  _checks.scalar("imbalance", imbalance, np.dtype(np.float32))
   _checks.between("imbalance", imbalance, 0, 1, low_open=True)
   shares = np.arange(num_classes) / max(num_classes - 1, 1)
   counts = np.floor(float(largest) * float(imbalance) ** shares).astype(int)
