@@ -78,7 +78,11 @@ class Room:
     """A process whose stderr goes to a file."""
     with log.open("w") as file:
       return subprocess.Popen(
-        command, env=self.environment, stdout=subprocess.DEVNULL, stderr=file
+        command,
+        env=self.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=file,
+        preexec_fn=_heed_interrupts,
       )
 
   def run(self, command: Sequence[str], kill: tuple[float, int] | None = None) -> Ended:
@@ -102,6 +106,11 @@ class Room:
     if ended.code:
       raise SystemExit(f"{' '.join(command)} ended with {ended.code}: {ended.said}")
     return ended
+
+
+def _heed_interrupts() -> None:
+  """Ctrl-C is ignored by what a shell began in the background, and by its children."""
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def last_line(log: pathlib.Path) -> str:
