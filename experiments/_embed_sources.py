@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from spherejax import data
+from spherejax.data._images import FORMATS as FORMATS
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 PREPARED = "tfds:"
@@ -79,13 +80,14 @@ def _files(text: pathlib.Path, root: pathlib.Path, files: list[pathlib.Path]) ->
 
 
 def _read_file(root: pathlib.Path, names: Sequence[str], row: int) -> np.ndarray:
-  with Image.open(root / names[row]) as image:
-    _check_mode(image)
+  with Image.open(root / names[row], formats=FORMATS) as image:
+    check_mode(image)
     pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
   return pixels if pixels.ndim == 3 else pixels[..., None]
 
 
-def _check_mode(image: Image.Image) -> None:
+def check_mode(image: Image.Image) -> None:
+  """Raises for what 8 bits a channel cannot hold: a conversion would clip it."""
   if image.mode[0] in "IF":
     raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
 
@@ -158,8 +160,8 @@ def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
 
   def check(row: int) -> str:
     try:
-      with Image.open(root / source.names[row]) as image:
-        _check_mode(image)
+      with Image.open(root / source.names[row], formats=FORMATS) as image:
+        check_mode(image)
         image.verify()
     except Exception as error:
       return _line(error)

@@ -1,9 +1,11 @@
 """What an earlier run of the same command finished, so that a stopped one goes on."""
 
 import hashlib
+import io
 import json
 import pathlib
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,14 +27,61 @@ class Finished(NamedTuple):
 
 
 def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
-  """What was kept under a path, if it was made with the same settings."""
-  if not path.with_suffix(".json").is_file() or not path.with_suffix(".npz").is_file():
+  """What was kept under a path, if it was made with the same settings.
+
+  ValueError names a file that is damaged: whether to lose it is the user's decision.
+  """
+  record, arrays = path.with_suffix(".json"), path.with_suffix(".npz")
+  if not record.is_file() or not arrays.is_file():
     return None
-  kept = json.loads(path.with_suffix(".json").read_text())
+  kept = _whole(record, _record)
   if kept["settings"] != json.loads(json.dumps(settings)):
     return None
-  with np.load(path.with_suffix(".npz")) as arrays:
-    return Finished(kept["figures"], dict(arrays))
+  return Finished(kept["figures"], _whole(arrays, _arrays))
+
+
+def _whole(path: pathlib.Path, read: Callable[[pathlib.Path], Any]) -> Any:
+  try:
+    return read(path)
+  except Exception as error:  # a damaged file can fail in any way
+    raise ValueError(
+      f"{path} is damaged; without it, it is made again: {error}"
+    ) from error
+
+
+def _record(path: pathlib.Path) -> dict[str, Any]:
+  kept = json.loads(path.read_text(encoding="utf-8"))
+  if not isinstance(kept, dict) or not {"settings", "figures"} <= kept.keys():
+    raise ValueError("it has not the settings and the figures of a run")
+  return kept
+
+
+def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """As `keep` writes them: not compressed, so that none is larger than the file."""
+  arrays: dict[str, np.ndarray] = {}
+  left = path.stat().st_size
+  with zipfile.ZipFile(path) as archive:
+    for entry in archive.infolist():
+      left -= max(entry.file_size, entry.compress_size)
+      if entry.compress_type != zipfile.ZIP_STORED or left < 0:
+        raise ValueError(f"{entry.filename} is larger than the file, or compressed")
+      name = entry.filename.removesuffix(".npy")
+      if name in arrays:
+        raise ValueError(f"{entry.filename} occurs twice")
+      arrays[name] = _array(archive.read(entry))
+  return arrays
+
+
+def _array(content: bytes) -> np.ndarray:
+  """As `np.load`, which first reserves whatever size a header claims, does it."""
+  file = io.BytesIO(content)
+  if np.lib.format.read_magic(file) != (1, 0):
+    raise ValueError("it has an array that was not written here")
+  shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+  flat = np.frombuffer(content, dtype, offset=file.tell())  # refuses objects
+  if min(shape, default=0) < 0:
+    raise ValueError(f"it has an array of shape {shape}")
+  return flat.reshape(shape, order="F" if by_columns else "C").copy()
 
 
 def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> None:

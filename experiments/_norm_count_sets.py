@@ -102,6 +102,7 @@ def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]
     tree = ElementTree.parse(file)
     classes = [str(name.text) for name in tree.iterfind("object/name")]
     found.append(np.array([names.setdefault(name, len(names)) for name in classes]))
-    with Image.open(root / "JPEGImages" / f"{file.stem}.jpg") as image:
+    picture = root / "JPEGImages" / f"{file.stem}.jpg"
+    with Image.open(picture, formats=("JPEG",)) as image:
       images.append(np.asarray(image.convert("RGB").resize((side, side))))
   return np.stack(images), found

@@ -12,6 +12,7 @@ from PIL import Image
 
 from experiments import _class_sets, _plankton_published
 from spherejax import data, hierarchy
+from spherejax.data._images import FORMATS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _sizes(images: data.Images, choice: Selection) -> dict[str, np.ndarray]:
     root = pathlib.Path(choice.folder)
     sizes = []
     for file in images.extras["file"]:
-      with Image.open(root / file) as opened:
+      with Image.open(root / file, formats=FORMATS) as opened:
         sizes.append(opened.size)
   else:
     sizes = [image.shape[1::-1] for image in images.images]

@@ -263,6 +263,7 @@ class _Files(Sequence):
     path = self.folder / self.names[row]
     try:
       with Image.open(path, formats=_embed_sources.FORMATS) as image:
+        _embed_sources.check_mode(image)
         return np.asarray(image.convert("RGB"))
     except Exception as error:  # whatever a decoder raises
       raise ValueError(f"cannot read the image {path}: {error}") from error

@@ -85,13 +85,25 @@ def page(results: list[dict]) -> str:
   )
 
 
+def read(file: pathlib.Path) -> dict:
+  """One result; ends with a message unless a page can be made of it."""
+  try:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    page([content])
+  except Exception as error:  # what is missing shows in any way
+    raise SystemExit(
+      f"{file} is no result of an experiment: {type(error).__name__}: {error}"
+    ) from error
+  return content
+
+
 def main() -> None:
   """Writes or checks the page."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument("--check", action="store_true", help="fail when it is stale")
   check = parser.parse_args().check
   files = sorted((DOCS / "results").glob("*.json"))
-  text = page([json.loads(file.read_text()) for file in files])
+  text = page([read(file) for file in files])
   target = DOCS / "results.md"
   if not check:
     target.write_text(text)

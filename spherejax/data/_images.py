@@ -13,8 +13,8 @@ from jaxtyping import Int, Shaped
 
 from spherejax import _checks
 
-# What Pillow raises for a file that is not, or not wholly, an image.
-_DECODING_ERRORS = (OSError, SyntaxError, ValueError)
+# Of the suffixes that are read. Pillow knows more, and starts Ghostscript for some.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # Images that a thread decodes at a time.
 _CHUNK = 64
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -193,14 +193,16 @@ def decode(
   from PIL import Image
 
   try:
-    with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file) as image:
+    with Image.open(
+      io.BytesIO(file) if isinstance(file, bytes) else file, formats=FORMATS
+    ) as image:
       if image.mode[0] in "IF":
         raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
       image = image.convert(_MODES[channels])
       if size is not None and image.size != (size[1], size[0]):
         image = image.resize((size[1], size[0]), Image.Resampling.BOX)
       pixels = np.asarray(image)
-  except (*_DECODING_ERRORS, Image.DecompressionBombError) as error:
+  except Exception as error:  # whatever a decoder raises
     raise ValueError(f"cannot read the image {name}: {error}") from error
   return pixels if pixels.ndim == 3 else pixels[..., None]
 

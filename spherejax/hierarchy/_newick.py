@@ -1,5 +1,6 @@
 """Trees in the Newick format, which programs for phylogenies read and write."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -24,9 +25,9 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     ClassTree. Lengths are 1 where the text gives none, names of inner nodes "".
 
   Raises:
-    ValueError: text that is no tree, lengths of some edges only, a leaf without a
-      name; a class that is no node, names two nodes or occurs twice, a leaf that is no
-      class.
+    ValueError: text that is no tree, lengths of some edges only, a length that is no
+      finite number, a leaf without a name; a class that is no node, names two nodes or
+      occurs twice, a leaf that is no class.
 
   Source: Olsen 1990, "Newick's 8:45 tree format standard".
 
@@ -93,17 +94,21 @@ def _add(names: list[str], parents: list[int], given: list[str], parent: int) ->
 
 def _lengths(names: list[str], given: list[str]) -> list[float] | None:
   """Numbers of the edges, None where the text gives no length at all."""
+  if given[0]:
+    _length(names[0], given[0])  # above the root is no edge: a number, but not used
   if not any(given[1:]):
     return None
-  found = [0.0]
-  for name, text in zip(names[1:], given[1:], strict=True):
-    try:
-      found.append(float(text))
-    except ValueError:
-      raise ValueError(
-        f"newick must give every edge a number, got {text!r} at {name!r}"
-      ) from None
-  return found
+  return [0.0, *map(_length, names[1:], given[1:])]
+
+
+def _length(name: str, text: str) -> float:
+  try:
+    number = float(text)
+  except ValueError:
+    number = math.nan
+  if not math.isfinite(number):
+    raise ValueError(f"newick must give every edge a number, got {text!r} at {name!r}")
+  return number
 
 
 def to_newick(tree: _tree.ClassTree) -> str:

@@ -3,7 +3,7 @@
 import csv
 import os
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spherejax.hierarchy import _tree
@@ -29,8 +29,9 @@ def from_mapping(
     ClassTree; its root is called "root".
 
   Raises:
-    ValueError: no name; a class that is no node, names two nodes or occurs twice, a
-      leaf that is no class.
+    ValueError: no name, one that is not text or is empty, a mapping within itself,
+      something else than mappings, sequences and None; a class that is no node, names
+      two nodes or occurs twice, a leaf that is no class.
 
   Source: none.
 
@@ -41,22 +42,40 @@ def from_mapping(
     ('car', 'cat', 'dog')
   """
   names, parents = [ROOT], [-1]
-
-  def descend(branch: Branch, parent: int) -> None:
-    if isinstance(branch, str):
-      raise ValueError(f"below {names[parent]!r} must be a sequence, got {branch!r}")
-    below = branch if isinstance(branch, Mapping) else dict.fromkeys(branch or ())
-    if not isinstance(branch, Mapping) and len(below) < len(branch or ()):
-      raise ValueError(f"names below {names[parent]!r} must differ, got {branch!r}")
-    for name, rest in below.items():
+  # Branches from the root to here, as a tree may be deeper than Python's calls.
+  way, above = [(0, tree, _items(ROOT, tree))], {id(tree)}
+  while way:
+    node, branch, items = way[-1]
+    for name, below in items:
+      if id(below) in above:
+        raise ValueError(f"a tree must have no cycle, got {name!r} below itself")
       names.append(name)
-      parents.append(parent)
-      descend(rest, len(names) - 1)
-
-  descend(tree, 0)
+      parents.append(node)
+      way.append((len(names) - 1, below, _items(name, below)))
+      above.add(id(below))
+      break
+    else:
+      above.remove(id(branch))
+      way.pop()
   if len(names) == 1:
     raise ValueError(f"tree must hold a name, got {tree!r}")
   return _tree.build(names, parents, classes)
+
+
+def _items(name: str, branch: Any) -> Iterator[tuple[str, Any]]:
+  """Names below a node, and what is below them."""
+  if isinstance(branch, str) or not isinstance(branch, (Mapping, Sequence, type(None))):
+    raise ValueError(
+      f"below {name!r} must be a sequence of names, a mapping or None, got "
+      + (repr(branch) if isinstance(branch, str) else type(branch).__name__)
+    )
+  for child in branch or ():
+    if not isinstance(child, str):
+      raise ValueError(f"names below {name!r} must be text, got {type(child).__name__}")
+  below = branch if isinstance(branch, Mapping) else dict.fromkeys(branch or ())
+  if len(below) < len(branch or ()):
+    raise ValueError(f"names below {name!r} must differ, got {branch!r}")
+  return iter(below.items())
 
 
 def from_paths(
@@ -86,23 +105,24 @@ def from_paths(
     ('cat', 'car', 'dog')
   """
   names, parents = [ROOT], [-1]
-  nodes: dict[tuple[str, ...], int] = {(): 0}
-  classes: dict[tuple[str, ...], int] = {}
+  nodes: dict[tuple[int, str], int] = {}
+  classes: dict[int, None] = {}
   for given in paths:
     path = tuple(given.split(separator) if isinstance(given, str) else given)
     if not path or not all(path):
       raise ValueError(f"a path must have no empty name, got {given!r}")
-    if path in classes:
+    node = 0
+    for name in path:
+      above, node = node, nodes.setdefault((node, name), len(names))
+      if node == len(names):
+        names.append(name)
+        parents.append(above)
+    if node in classes:
       raise ValueError(f"class {given!r} occurs twice")
-    for end in range(1, len(path) + 1):
-      if path[:end] not in nodes:
-        nodes[path[:end]] = len(names)
-        names.append(path[end - 1])
-        parents.append(nodes[path[: end - 1]])
-    classes[path] = nodes[path]
+    classes[node] = None
   if not classes:
     raise ValueError("paths must hold a path, got none")
-  return _tree.arrange(names, parents, list(classes.values()), None)
+  return _tree.arrange(names, parents, list(classes), None)
 
 
 def from_edges(
@@ -163,8 +183,8 @@ def from_csv(
     ClassTree.
 
   Raises:
-    ValueError: another header, a row that has not two fields, and whatever
-      `from_edges` refuses.
+    ValueError: no text in UTF-8, another header, a row that has not two fields or has
+      one of more than 131,072 characters, and whatever `from_edges` refuses.
 
   Source: none.
 
@@ -177,7 +197,10 @@ def from_csv(
     ('cat', 'dog')
   """
   with pathlib.Path(path).open(newline="", encoding="utf-8") as file:
-    rows = list(csv.reader(file))
+    try:
+      rows = list(csv.reader(file))
+    except (csv.Error, UnicodeDecodeError) as error:
+      raise ValueError(f"{path} cannot be read: {error}") from error
   if not rows or rows[0] != ["child", "parent"]:
     raise ValueError(
       f"{path} must begin with child,parent, got {','.join(rows[0]) if rows else ''!r}"

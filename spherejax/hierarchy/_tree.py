@@ -57,8 +57,9 @@ def from_parents(
   Raises:
     TypeError: parents are not integers.
     ValueError: no node, none or several roots, a parent that is no node, a cycle,
-      lengths that differ; a class that is no node, names two nodes or occurs twice, a
-      leaf that is no class (`restrict` leaves such leaves out).
+      lengths that differ; a leaf without a name; a class that is no node, names two
+      nodes or occurs twice, a leaf that is no class (`restrict` leaves such leaves
+      out).
 
   Source: none.
 
@@ -267,6 +268,9 @@ def build(
   inner = set(parents)
   leaves = [node for node in range(len(names)) if node not in inner]
   _check_shape(names, parents)
+  for node in leaves:
+    if not names[node]:
+      raise ValueError(f"a leaf must have a name, got an empty one as node {node}")
   if classes is None:
     chosen = leaves
   else:

@@ -1,16 +1,17 @@
 """Arrays by name from files of weights, without running what is in them."""
 
-import io
 import math
 import os
 import pathlib
-import pickle
+import reprlib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+
+from spherejax.models import _weight_pickle
 
 # torch's types of storage, and how NumPy calls what lies in them.
 _STORAGES = {
@@ -27,6 +28,7 @@ _STORAGES = {
 }
 # Where training scripts put the weights beside the epoch and the optimizer.
 _PLACES = ("state_dict", "model", "model_state_dict")
+_MOST_AXES = 64  # of a NumPy array
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -55,7 +57,8 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
       tensors (the message names it), or one without weights.
     ImportError: a safetensors file, and the package is not installed.
 
-  Differentiable in: nothing. Cost: one reading of the file.
+  Differentiable in: nothing. Cost: one reading of the file; memory of its size,
+  whatever sizes it claims.
 
   Source: none; the formats of safetensors and torch.
 
@@ -70,10 +73,10 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   path = pathlib.Path(path)
   with path.open("rb") as file:
     start = file.read(9)
-  if start.startswith(b"PK"):
-    weights = _read_torch(path)
-  elif start[8:] == b"{":
+  if start[8:] == b"{":  # first: its 8 bytes of length may well be those of a zip file
     weights = _read_safetensors(path)
+  elif start.startswith(b"PK"):
+    weights = _read_torch(path)
   elif start.startswith((b"\x80\x02\x8a\x0a", b"\x80\x02l\xfc")):
     raise ValueError(
       f"{path} is in torch's format before 1.6, which is not read; in torch, "
@@ -101,19 +104,15 @@ def _read_safetensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     ) from error
   try:
     return safetensors.numpy.load_file(path)
-  except (safetensors.SafetensorError, TypeError) as error:
+  except Exception as error:  # a type or shape that NumPy lacks fails in any way
     raise ValueError(f"{path} is truncated or damaged: {error}") from error
-
-
-class _RefusedError(ValueError):
-  """The file asks for something that is not a tensor."""
 
 
 def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
   try:
     with zipfile.ZipFile(path) as archive:
-      content = _Unpickler(archive).load()
-  except _RefusedError as error:
+      content = _Archive(archive, path.stat().st_size).load()
+  except _weight_pickle.RefusedError as error:
     raise ValueError(f"{path} is refused: {error}") from None
   except Exception as error:  # a damaged pickle can fail in any way
     raise ValueError(f"{path} is truncated or damaged: {error}") from error
@@ -131,38 +130,16 @@ def _state(path: pathlib.Path, content: object) -> dict[str, np.ndarray]:
   if not isinstance(content, Mapping):
     raise ValueError(f"{path} must hold weights by name, got {type(content).__name__}")
   others = [
-    name for name, value in content.items() if not isinstance(value, np.ndarray)
+    name
+    for name, value in content.items()
+    if not (isinstance(name, str) and isinstance(value, np.ndarray))
   ]
   if others:
     raise ValueError(
       f"{path} must hold arrays by name, alone or at one of {_PLACES}; these are "
       f"none: {', '.join(map(str, others[:8]))}"
     )
-  return {str(name): value for name, value in content.items()}
-
-
-class _Dictionary(dict):
-  """An OrderedDict; the attributes that torch hangs on it are dropped."""
-
-  __slots__ = ()
-
-  def __setstate__(self, state: object) -> None:
-    pass
-
-
-class _Inert(NamedTuple):
-  """Stands for one of torch's globals. A pickle cannot change it."""
-
-  name: str
-  call: Callable[..., Any] | None = None
-
-  def __call__(self, *args: Any) -> Any:
-    if self.call is None:
-      raise _RefusedError(f"it calls {self.name}")
-    return self.call(*args)
-
-  def __setstate__(self, state: object) -> None:
-    raise _RefusedError(f"it changes {self.name}")
+  return dict(content)
 
 
 class _Storage(NamedTuple):
@@ -174,12 +151,22 @@ class _Storage(NamedTuple):
 def _tensor(
   storage: _Storage, offset: int, shape: tuple, strides: tuple, *_: object
 ) -> np.ndarray:
-  numbers = (offset, *shape, *strides)
-  if len(shape) != len(strides) or any(type(n) is not int or n < 0 for n in numbers):
-    raise ValueError(f"tensor of shape {shape}, strides {strides}, offset {offset}")
+  axes = len(shape)
+  if (
+    len(strides) != axes
+    or axes > _MOST_AXES
+    or not all(map(_is_size, (offset, *shape, *strides)))
+  ):
+    found = ", ".join(
+      f"{name} {reprlib.repr(value)}"
+      for name, value in (("shape", shape), ("strides", strides), ("offset", offset))
+    )
+    raise ValueError(f"tensor of {found}")
   # Nothing but a storage, whose memory is known: views of views could leave it.
   if type(storage) is not _Storage:
-    raise _RefusedError(f"it makes a tensor of a {type(storage).__name__}")
+    raise _weight_pickle.RefusedError(
+      f"it makes a tensor of a {type(storage).__name__}"
+    )
   data = storage.data
   if 0 in shape:
     return np.zeros(shape, data.dtype)
@@ -192,46 +179,57 @@ def _tensor(
   )
 
 
+def _is_size(number: object) -> bool:
+  return type(number) is int and 0 <= number < 1 << 62
+
+
+def _ordered() -> dict[str, Any]:
+  """Takes no items: those of the same list, time and again, would fill any memory."""
+  return {}
+
+
 _GLOBALS = {
-  ("collections", "OrderedDict"): _Inert("collections.OrderedDict", _Dictionary),
-  ("torch._utils", "_rebuild_tensor_v2"): _Inert("_rebuild_tensor_v2", _tensor),
-  ("torch._utils", "_rebuild_parameter"): _Inert(
-    "_rebuild_parameter", lambda tensor, *_: tensor
-  ),
-  **{("torch", name): _Inert(name) for name in _STORAGES},
+  f"{module} {name}": _weight_pickle.Global(name, call)
+  for module, name, call in (
+    ("collections", "OrderedDict", _ordered),
+    ("torch._utils", "_rebuild_tensor_v2", _tensor),
+    ("torch._utils", "_rebuild_parameter", lambda tensor, *_: tensor),
+    *(("torch", name, None) for name in _STORAGES),
+  )
 }
 
 
-class _Unpickler(pickle.Unpickler):
-  """Knows the globals above and no others, and takes storages from the archive."""
+class _Archive:
+  """Tensors of a zip file: their pickle, and the storages beside it."""
 
-  def __init__(self, archive: zipfile.ZipFile):
+  def __init__(self, archive: zipfile.ZipFile, size: int):
     names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(names) != 1:
       raise ValueError(f"it has {len(names)} entries data.pkl instead of one")
     self._archive = archive
+    self._left = size  # bytes that entries can have before some overlap
     self._folder = names[0].removesuffix("data.pkl")
     self._storages: dict[str, np.ndarray] = {}
     marked = f"{self._folder}byteorder" in archive.namelist()
     big = marked and self._entry("byteorder") == b"big"
     self._order = ">" if big else "<"
-    super().__init__(io.BytesIO(self._entry("data.pkl")))
+
+  def load(self) -> Any:
+    return _weight_pickle.Reader(_GLOBALS, self._stored).load(self._entry("data.pkl"))
 
   def _entry(self, name: str) -> bytes:
     entry = self._archive.getinfo(self._folder + name)
     if entry.compress_type != zipfile.ZIP_STORED:
       raise ValueError(f"{name} is compressed, which torch does not do")
+    self._left -= max(entry.file_size, entry.compress_size)
+    if self._left < 0:
+      raise ValueError(f"{name} and what was read before are larger than the file")
     return self._archive.read(entry)
 
-  def find_class(self, module: str, name: str, /) -> Any:
-    if (module, name) not in _GLOBALS:
-      raise _RefusedError(f"it asks for {module}.{name}, which is no tensor")
-    return _GLOBALS[module, name]
-
-  def persistent_load(self, pid: Any, /) -> _Storage:
+  def _stored(self, pid: Any) -> _Storage:
     tag, kind, key, _, count = pid
-    if tag != "storage" or kind.name not in _STORAGES:
-      raise ValueError(f"unknown storage {pid}")
+    if tag != "storage" or type(key) is not str or kind.name not in _STORAGES:
+      raise ValueError(f"unknown storage {reprlib.repr(pid)}")
     if key not in self._storages:
       dtype = np.dtype(_STORAGES[kind.name])
       bits = f"u{dtype.itemsize}"  # bfloat16 knows no order of bytes

@@ -1,0 +1,108 @@
+"""Damaged files, and what every reader owes the one who gives it such a file.
+
+Any input gives an object or one of the documented errors, whose message names it. No
+reader runs what a file holds, opens anything for writing, or takes memory for sizes
+that a file merely claims. `FUZZ_EXAMPLES=20000 pytest -n 0 tests/fuzz` searches longer.
+"""
+
+import datetime
+import os
+import re
+import sys
+import tracemalloc
+import warnings
+
+import hypothesis
+import hypothesis.strategies as st
+
+_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+_MEBIBYTE = 1 << 20
+# Audit events of programs that are started, code that is fetched and files written.
+_STARTS = (
+  "os.exec",
+  "os.fork",
+  "os.posix_spawn",
+  "os.remove",
+  "os.rename",
+  "os.system",
+  "pickle.find_class",
+  "socket.connect",
+  "subprocess.Popen",
+)
+_watching = False
+_seen: list[str] = []
+
+
+def _watch(event, arguments):
+  if not _watching:
+    return
+  writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+  if writes or event in _STARTS:
+    _seen.append(f"{event} {arguments}")
+
+
+sys.addaudithook(_watch)
+
+
+def search(examples):
+  """Settings of a test: the same examples every time, unless more are asked for."""
+  return hypothesis.settings(
+    max_examples=_EXAMPLES or examples,
+    derandomize=not _EXAMPLES,
+    database=None,
+    deadline=datetime.timedelta(seconds=10),  # for hangs, on a busy machine too
+    suppress_health_check=list(hypothesis.HealthCheck),
+  )
+
+
+def attempt(read, errors, named):
+  """What is read, or None after one of the errors, which has to match `named`."""
+  global _watching
+  _seen.clear()
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of Pillow, on files that it then refuses
+    _watching = True
+    try:
+      return read()
+    except errors as error:
+      message = str(error)
+    finally:
+      _watching = False
+      assert not _seen
+  assert re.search(named, message), message
+  return None
+
+
+def attempt_within(size, read, errors, named):
+  """The same; memory has to stay within a multiple of a file's size."""
+  tracemalloc.start()
+  try:
+    return attempt(read, errors, named)
+  finally:
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 128 * size + 4 * _MEBIBYTE
+
+
+@st.composite
+def damaged(draw, *files):
+  """One of the files with a few places cut out, repeated, replaced or exchanged."""
+  content = draw(st.sampled_from(files))
+  for _ in range(draw(st.integers(1, 3))):
+    start, end = sorted(draw(st.integers(0, len(content))) for _ in range(2))
+    change = draw(st.sampled_from(["cut", "end", "bit", "put", "repeat", "splice"]))
+    before, middle, after = content[:start], content[start:end], content[end:]
+    if change == "cut":
+      middle = content[:0]
+    elif change == "end":
+      after = content[:0]
+    elif change == "bit" and isinstance(content, bytes) and middle:
+      middle = bytes([middle[0] ^ 1 << draw(st.integers(0, 7))]) + middle[1:]
+    elif change in ("bit", "put"):
+      middle = draw(st.binary(max_size=9) if isinstance(content, bytes) else st.text())
+    elif change == "repeat":
+      middle *= draw(st.integers(2, 5))
+    else:
+      after = draw(st.sampled_from(files))[end:]
+    content = before + middle + after
+  return content

@@ -1,0 +1,251 @@
+"""What experiments read back: kept runs, committed results, In-shop's list file."""
+
+import io
+import json
+import pathlib
+import pickle
+import struct
+import zipfile
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis.extra import numpy as arrays_of
+
+from experiments import _finished, _retrieval_full_sets, results_page
+from tests.fuzz import inputs
+
+pytestmark = pytest.mark.timeout(300)
+SETTINGS = {"steps": 3, "made with": "0123456789abcdef"}
+JSON = st.recursive(
+  st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+  lambda below: st.lists(below, max_size=3)
+  | st.dictionaries(st.text(max_size=5), below, max_size=3),
+  max_leaves=8,
+)  # fmt: skip
+
+
+def kept(folder, figures=None, arrays=None):
+  """Both files of a run, as `keep` writes them."""
+  path = folder / "run"
+  arrays = {"a": np.arange(3.0), "b/c": np.eye(2)} if arrays is None else arrays
+  done = _finished.Finished({"x": 1.5} if figures is None else figures, arrays)
+  _finished.keep(path, SETTINGS, done)
+  return path
+
+
+def restored(path, record, arrays):
+  """What is read from files of this content."""
+  path.with_suffix(".json").write_bytes(record)
+  path.with_suffix(".npz").write_bytes(arrays)
+  done = inputs.attempt_within(
+    len(record) + len(arrays),
+    lambda: _finished.restore(path, SETTINGS),
+    ValueError,
+    r"run\.(json|npz) is damaged; without it, it is made again",
+  )
+  if done is not None:
+    assert all(type(array) is np.ndarray for array in done.arrays.values())
+    assert not any(array.dtype.hasobject for array in done.arrays.values())
+  return done
+
+
+@inputs.search(60)
+@hypothesis.given(
+  st.dictionaries(st.text(max_size=5), JSON, max_size=3),
+  st.dictionaries(
+    st.text("ab/. é", max_size=5),
+    arrays_of.arrays(
+      arrays_of.scalar_dtypes() | arrays_of.unicode_string_dtypes(max_len=4),
+      arrays_of.array_shapes(min_dims=0, min_side=0, max_dims=3, max_side=3),
+    ),
+    max_size=3,
+  ),
+)
+def test_a_kept_run_comes_back(tmp_path, figures, arrays):
+  path = kept(tmp_path, figures, arrays)
+  done = _finished.restore(path, SETTINGS)
+  assert done is not None
+  assert json.dumps(done.figures) == json.dumps(figures)  # NaN is not NaN
+  assert list(done.arrays) == list(arrays)
+  for name, array in arrays.items():
+    assert done.arrays[name].dtype == array.dtype
+    np.testing.assert_array_equal(done.arrays[name], array)
+
+
+@inputs.search(150)
+@hypothesis.given(st.data())
+def test_damaged_kept_runs(tmp_path, data):
+  path = kept(tmp_path)
+  record = path.with_suffix(".json").read_bytes()
+  arrays = path.with_suffix(".npz").read_bytes()
+  restored(path, data.draw(st.binary() | inputs.damaged(record)), arrays)
+  restored(path, record, data.draw(st.binary() | inputs.damaged(arrays)))
+
+
+@inputs.search(80)
+@hypothesis.given(st.fixed_dictionaries({}, optional={"settings": JSON}) | JSON)
+@hypothesis.example({"settings": SETTINGS})
+@hypothesis.example([])
+def test_records_without_what_belongs_there(tmp_path, record):
+  path = kept(tmp_path)
+  arrays = path.with_suffix(".npz").read_bytes()
+  assert restored(path, json.dumps(record).encode(), arrays) is None
+
+
+class _Attack:
+  def __reduce__(self):
+    return exec, ("import os; os.system('true')",)
+
+
+def array_file(header, content=b""):
+  text = repr(header).encode()
+  text += b" " * (-(len(text) + 11) % 64) + b"\n"
+  return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
+
+
+def archive(stored=zipfile.ZIP_STORED, **entries):
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, "w") as written:
+    for name, content in entries.items():
+      # With the same date every time.
+      written.writestr(zipfile.ZipInfo(f"{name}.npy"), content, stored)
+  return file.getvalue()
+
+
+def header(shape, dtype="<f8"):
+  return {"descr": dtype, "fortran_order": False, "shape": shape}
+
+
+OBJECTS = array_file(header((1,), "|O"), pickle.dumps(np.array([_Attack()], object)))
+
+
+HOSTILE = [
+  OBJECTS,
+  pickle.dumps(_Attack()),
+  archive(a=OBJECTS),
+  archive(a=pickle.dumps(_Attack())),
+  archive(a=array_file(header((1,), [("x", "|O")]), OBJECTS)),
+  archive(a=array_file(header((1 << 27,)))),
+  archive(a=array_file(header((1 << 62,)))),
+  archive(a=array_file(header((-1,)), b"\0" * 8)),
+  archive(a=array_file(header((0, 1 << 70)))),
+  archive(a=array_file(header((1 << 40,), "|S0"))),
+  archive(a=array_file("[" * 5000 + "]" * 5000)),
+  archive(a=b"no array"),
+  archive(zipfile.ZIP_DEFLATED, a=array_file(header((10**6,)), b"\0" * (8 * 10**6))),
+  b"",
+  b"PK",
+  array_file(header((2,)), b"\0" * 16),
+]
+
+
+@pytest.mark.parametrize("arrays", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_arrays(tmp_path, arrays):
+  path = kept(tmp_path)
+  record = path.with_suffix(".json").read_bytes()
+  assert restored(path, record, arrays) is None
+
+
+@pytest.mark.parametrize(
+  "record", [b"[" * 10**5, b'{"a":' * 10**5, b"9" * 10**5, b"\xff"]
+)
+def test_hostile_records(tmp_path, record):
+  path = kept(tmp_path)
+  assert restored(path, record, path.with_suffix(".npz").read_bytes()) is None
+
+
+RESULT = (results_page.DOCS / "results" / "quickstart.json").read_bytes()
+
+
+def places(content, path=()):
+  """Ways to everything within a result."""
+  yield path
+  if isinstance(content, (dict, list)):
+    items = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, below in items:
+      yield from places(below, (*path, key))
+
+
+def exchanged(content, path, value):
+  if not path:
+    return value
+  changed = content.copy()
+  changed[path[0]] = exchanged(content[path[0]], path[1:], value)
+  return changed
+
+
+@inputs.search(150)
+@hypothesis.given(
+  st.binary()
+  | inputs.damaged(RESULT)
+  | st.tuples(st.sampled_from([*places(json.loads(RESULT))]), JSON).map(
+    lambda change: json.dumps(exchanged(json.loads(RESULT), *change)).encode()
+  )
+)
+@hypothesis.example(b"[" * 10**5)
+@hypothesis.example(b"{}")
+@hypothesis.example(b"[]")
+@hypothesis.example(b"\xff")
+def test_results(tmp_path, content):
+  path = tmp_path / "result.json"
+  path.write_bytes(content)
+  result = inputs.attempt(
+    lambda: results_page.read(path), SystemExit, r"result\.json is no result"
+  )
+  if result is not None:
+    assert results_page.HEADER in results_page.page([result])
+
+
+LISTING = b"""3
+image_name item_id evaluation_status
+a.jpg one train
+b.jpg two query
+c.jpg two gallery
+"""
+LINES = st.lists(
+  st.sampled_from(
+    [
+      *LISTING.splitlines(),
+      b"a.jpg two train",
+      b"../a.jpg x train",
+      b"/dev/zero x query",
+    ]
+  )
+  | st.tuples(
+    st.sampled_from(["a.jpg", "b.jpg", "c.jpg", ".", "d.jpg"]) | st.text(max_size=3),
+    st.sampled_from(["one", "two", "three"]),
+    st.sampled_from(["train", "query", "gallery", "test"]),
+  ).map(lambda fields: " ".join(fields).encode())
+).map(b"\n".join)
+
+
+@inputs.search(200)
+@hypothesis.given(st.binary() | inputs.damaged(LISTING) | LINES)
+@hypothesis.example(LISTING)
+@hypothesis.example("²\na.jpg one train".encode())
+@hypothesis.example(b"9" * 5000)
+@hypothesis.example(b"x" * 5000 + b" one train")
+@hypothesis.example(b"a\0b one train")
+@hypothesis.example(LISTING + b"\xff")
+@hypothesis.example(LISTING.replace(b"3\n", b"") + b"b.jpg two gallery\n")
+def test_list_files(tmp_path, content):
+  for name in ("a.jpg", "b.jpg", "c.jpg"):
+    (tmp_path / name).touch()
+  path = pathlib.Path(tmp_path, _retrieval_full_sets.LISTING)
+  path.write_bytes(content)
+  found = inputs.attempt(
+    lambda: _retrieval_full_sets.read_listing(tmp_path),
+    SystemExit,
+    r"list_eval_partition\.txt",
+  )
+  if found is None:
+    assert content != LISTING
+    return
+  files = [one.file for one in found]
+  assert len(set(files)) == len(files)
+  assert all((tmp_path / file).is_file() for file in files)
+  assert {one.part for one in found} == {"train", "query", "gallery"}
+  learned = {one.item for one in found if one.part == "train"}
+  assert not learned & {one.item for one in found if one.part != "train"}

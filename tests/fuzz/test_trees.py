@@ -1,0 +1,226 @@
+"""Readers of class trees: a tree or a ValueError for whatever they are given."""
+
+import collections
+import csv
+import io
+import itertools
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from spherejax import hierarchy
+from tests.fuzz import inputs
+
+pytestmark = pytest.mark.timeout(300)
+NAMED = "newick|tree|leaf|class|node|parent|name|path|below|root"
+# Few names, so that they meet; and those that separate, quote and end things.
+NAMES = st.text("ab", max_size=2) | st.sampled_from(
+  ["", "root", "'", "a b", "(", "x" * 3000, "é\n", "\0", "\x1c", "\x85", "[]", "c,d;:"]
+)
+SIGNS = st.text("(),:;'[] ab1.e-\n\0", max_size=30)
+DEEP = 5000  # more than Python's calls
+
+
+def check(tree):
+  """What every reader promises of its tree."""
+  count = len(tree.names)
+  assert count == len(tree.parents) == len(tree.lengths) > 0
+  assert tree.parents[0] == -1
+  assert ((tree.parents[1:] >= 0) & (tree.parents[1:] < np.arange(1, count))).all()
+  leaves = set(range(count)) - set(tree.parents.tolist())
+  assert leaves <= set(tree.classes.tolist())
+  assert len(set(tree.classes.tolist())) == len(tree.classes)
+  assert all(tree.names[leaf] for leaf in leaves)
+  assert np.isfinite(tree.lengths).all()
+  assert hierarchy.depths(tree).max() == hierarchy.heights(tree)[0]
+  text = hierarchy.to_newick(tree)
+  again = hierarchy.from_newick(text)
+  assert hierarchy.to_newick(again) == text
+  assert again.names == tree.names
+  np.testing.assert_array_equal(again.parents, tree.parents)
+  np.testing.assert_array_equal(again.lengths, tree.lengths)
+
+
+@inputs.search(150)
+@hypothesis.given(
+  st.text()
+  | SIGNS
+  | inputs.damaged("((cat:1,'a''b':2)animal:0.5,car:3e-1)r;", "((a,b)[x,y],(c)d);")
+)
+@hypothesis.example("(a:nan,b:1);")
+@hypothesis.example("(a:1e999,b:1);")
+@hypothesis.example("(a,b)r:x;")
+@hypothesis.example("(" * DEEP)
+@hypothesis.example("'" * (2 * DEEP + 1))
+@hypothesis.example("[" * DEEP)
+@hypothesis.example("[a]" * DEEP + "'")
+def test_newick(text):
+  tree = inputs.attempt(lambda: hierarchy.from_newick(text), ValueError, "newick")
+  if tree is not None:
+    check(tree)
+
+
+@inputs.search(100)
+@hypothesis.given(
+  st.sampled_from(["((a,b)c,d)r;", "(a,(a)b);", "((a,b)a,c);"]),
+  st.lists(NAMES, max_size=5) | st.permutations(["a", "b", "d", "c"]),
+)
+def test_classes(text, classes):
+  tree = inputs.attempt(
+    lambda: hierarchy.from_newick(text, classes=classes), ValueError, NAMED
+  )
+  if tree is not None:
+    assert list(tree.class_names) == classes
+
+
+def cyclic():
+  tree = {"a": {"b": None}}
+  tree["a"]["c"] = tree
+  return tree
+
+
+def names_in(branch):
+  if isinstance(branch, dict):
+    return len(branch) + sum(map(names_in, branch.values()))
+  return len(branch or ())
+
+
+ANYTHING = st.recursive(
+  st.none() | st.booleans() | st.integers(0, 2) | NAMES | st.lists(NAMES, max_size=3),
+  lambda below: (
+    st.dictionaries(NAMES | st.integers(0, 1), below, max_size=3)
+    | st.lists(below, max_size=3)
+  ),
+  max_leaves=8,
+)
+MAPPINGS = st.recursive(
+  st.none() | st.lists(NAMES, max_size=3),
+  lambda below: st.dictionaries(NAMES, below, max_size=3),
+  max_leaves=8,
+)
+
+
+@inputs.search(150)
+@hypothesis.given(MAPPINGS | ANYTHING)
+@hypothesis.example({"a": 3})
+@hypothesis.example({"a": False})
+@hypothesis.example({"a": [["x"]]})
+@hypothesis.example({"a": [{"b": None}]})
+@hypothesis.example({1: None})
+@hypothesis.example({"": None})
+@hypothesis.example({"a": b"bc"})
+@hypothesis.example({"a": {"x", "y"}})
+@hypothesis.example(cyclic())
+def test_mapping(branch):
+  tree = inputs.attempt(lambda: hierarchy.from_mapping(branch), ValueError, NAMED)
+  if tree is not None:
+    check(tree)
+    assert len(tree.names) == 1 + names_in(branch)
+
+
+@inputs.search(100)
+@hypothesis.given(st.lists(NAMES | st.lists(NAMES, max_size=4), max_size=5), NAMES)
+def test_paths(paths, separator):
+  tree = inputs.attempt(
+    lambda: hierarchy.from_paths(paths, separator=separator),
+    ValueError,
+    f"{NAMED}|separator",
+  )
+  parts = [
+    tuple(path.split(separator) if isinstance(path, str) else path)
+    for path in paths
+    if separator or not isinstance(path, str)
+  ]
+  good = len(parts) == len(paths) == len(set(parts)) > 0
+  assert (tree is not None) == (good and all(path and all(path) for path in parts))
+  if tree is not None:
+    check(tree)
+    assert tree.class_names == tuple(path[-1] for path in parts)
+
+
+def is_tree(edges):
+  """Rows of child and parent: one root, and all below it."""
+  children = collections.defaultdict(list)
+  for child, parent in edges:
+    children[parent].append(child)
+  found = list(children[""])
+  for node in found:  # which grows
+    found += children[node] if len(found) <= len(edges) else []
+  return (
+    len(children[""]) == 1
+    and "" not in found
+    and sorted(found) == sorted({child for child, _ in edges})
+    and len(found) == len(edges)
+  )
+
+
+EDGES = st.lists(st.tuples(NAMES, NAMES), max_size=5) | st.lists(
+  st.sampled_from([("r", ""), ("a", "r"), ("b", "a"), ("c", "r"), ("a", "b")]),
+  max_size=5,
+)
+
+
+@inputs.search(150)
+@hypothesis.given(EDGES)
+def test_edges(edges):
+  tree = inputs.attempt(lambda: hierarchy.from_edges(edges), ValueError, NAMED)
+  assert (tree is not None) == is_tree(edges)
+  if tree is not None:
+    check(tree)
+
+
+@inputs.search(100)
+@hypothesis.given(st.lists(st.integers(-2, 5), max_size=6), st.none() | st.lists(NAMES))
+@hypothesis.example([-1, 2**70], None)
+@hypothesis.example([-1], [""])
+def test_parents(parents, names):
+  tree = inputs.attempt(
+    lambda: hierarchy.from_parents(parents, names=names), (ValueError, TypeError), NAMED
+  )
+  if tree is not None:
+    check(tree)
+    edges = [(f"{node}", f"{up}" if up >= 0 else "") for node, up in enumerate(parents)]
+    assert is_tree(edges)
+
+
+GOOD = b'child,parent\nlife,\n"a ""b""",life\r\ndog,life\n'
+
+
+@inputs.search(150)
+@hypothesis.given(st.binary() | inputs.damaged(GOOD, b"child,parent\na,\nb,a\nc,b\n"))
+@hypothesis.example(b"child,parent\n\xff,\n")
+@hypothesis.example(b"child,parent\n" + b"a" * 200_000 + b",\n")
+@hypothesis.example(b"child,parent\n\0,\n")
+@hypothesis.example(b"\xef\xbb\xbf" + GOOD)
+@hypothesis.example(GOOD.decode().encode("utf-16"))
+def test_csv(tmp_path, content):
+  path = tmp_path / "tree.csv"
+  path.write_bytes(content)
+  tree = inputs.attempt(
+    lambda: hierarchy.from_csv(path), ValueError, r"tree\.csv|parent|node|tree must"
+  )
+  if tree is not None:
+    check(tree)
+    rows = itertools.islice(csv.reader(io.StringIO(content.decode(), "")), 1, None)
+    assert sorted(tree.names) == sorted(child for child, _ in rows)
+
+
+def test_deep_trees():
+  nested = None
+  for _ in range(DEEP):
+    nested = {"a": nested}
+  chain = [(f"{i}", f"{i + 1}") for i in range(DEEP)]
+  for read in (
+    lambda: hierarchy.from_newick("(" * DEEP + "a" + ")" * DEEP + ";"),
+    lambda: hierarchy.from_mapping(nested),
+    lambda: hierarchy.from_paths(["a/" * (DEEP - 1) + "a"]),
+    lambda: hierarchy.from_edges([*chain, (f"{DEEP}", "")]),
+    lambda: hierarchy.from_parents([*range(1, DEEP + 1), -1]),
+  ):
+    tree = inputs.attempt_within(DEEP, read, (), "")
+    check(tree)
+    assert hierarchy.depths(tree)[-1] == DEEP
+  ring = [*chain, (f"{DEEP}", "0")]
+  assert inputs.attempt(lambda: hierarchy.from_edges(ring), ValueError, "cycle") is None

@@ -1,0 +1,277 @@
+"""Weight files: arrays or a ValueError that names the file, and nothing of it runs."""
+
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from spherejax import models
+from tests.fuzz import inputs
+
+pytestmark = pytest.mark.timeout(300)
+VALUES = np.arange(12, dtype="<f4")
+LENGTHS = st.sampled_from([0, 1, 3, 255, 2**20, 2**31 - 1, 2**32 - 1, 2**62, 2**64 - 1])
+
+
+def text(value):
+  return b"X" + struct.pack("<I", len(value.encode())) + value.encode()
+
+
+def several(*parts):
+  return b"(" + b"".join(parts) + b"t"
+
+
+def found(path):
+  return b"c" + path.replace(" ", "\n").encode() + b"\n"
+
+
+ORDERED = found("collections OrderedDict") + b")R"
+STORAGE = several(
+  text("storage"), found("torch FloatStorage"), text("0"), text("cpu"), b"K\x0c"
+)
+
+
+def tensor(shape=b"K\x03K\x04\x86", strides=b"K\x04K\x01\x86", offset=b"K\x00"):
+  rebuild = found("torch._utils _rebuild_tensor_v2")
+  rest = offset + shape + strides + b"\x89" + ORDERED
+  return rebuild + several(STORAGE + b"Q", rest) + b"R"
+
+
+GOOD = ORDERED + b"(" + text("w") + tensor() + text("b") + tensor() + b"u"
+# Each would do something if it were read by Python's pickle.
+ATTACKS = [
+  found("posix system") + several(text("true")) + b"R",
+  found("builtins eval") + several(text("__import__('os').system('true')")) + b"R",
+  found("builtins exec") + several(text("open('canary', 'w')")) + b"R",
+  found("builtins getattr") + several(ORDERED, text("clear")) + b"R",
+  found("builtins __import__") + several(text("antigravity")) + b"R",
+  found("numpy ndarray") + several(b"J\xff\xff\xff\x7f") + b"R",
+  found("torch.nn Linear") + b")\x81",
+  found("torch FloatStorage") + b")R",
+  found("torch._utils _rebuild_parameter") + b"}b",
+  text("os") + text("system") + b"\x93",
+  b"(" + text("true") + b"iposix\nsystem\n",
+  b"(" + found("posix system") + text("true") + b"o",
+  b"\x82\x01",
+]
+
+
+def repeated(depth, start=b")"):
+  """A tuple of two tuples of two tuples, which takes 2**depth steps to hash or show."""
+  steps = (b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1, 0x30])
+           for i in range(depth))  # fmt: skip
+  return start + b"q\x000" + b"".join(steps) + b"h" + bytes([depth])
+
+
+TOWER = repeated(60)
+BOMBS = [
+  b"}" + TOWER + b"Ns",  # hashed
+  TOWER + b"Q",  # shown
+  several(text("storage"), found("torch FloatStorage"), TOWER, b"N", b"K\x01") + b"Q",
+  several(text("storage"), found("torch FloatStorage"), text("0"), b"N", TOWER) + b"Q",
+  tensor(shape=TOWER, strides=TOWER),
+  tensor(shape=b"(" + b"J\xff\xff\xff\x7f" * 5000 + b"t", strides=b")"),
+  tensor(shape=b"(\x8a\x08" + b"\x7f" * 8 + b"q\x00" + b"h\x00" * 5000 + b"t"),
+  tensor(shape=b"J\xff\xff\xff\x7f\x85", strides=b"K\x00\x85"),
+  b"}r\xff\xff\xff\x07",  # a place in the memo far beyond the others
+  b"}p134217727\n",
+  b"\x96" + struct.pack("<Q", 1 << 30),
+  b"\x8e" + struct.pack("<Q", 1 << 30),
+  b"\x95" + struct.pack("<Q", 1 << 62) + b"}",
+  b"\x8b" + struct.pack("<I", (1 << 31) - 1),
+  b"(" * 5000,
+  b"]" * 5000 + b"a" * 4999,
+  b"]q\x00" + b"h\x00a" * 1000,  # within itself
+  b"}" + text("x" * 70_000) + b"Ns",
+  b"I" + b"9" * 5000 + b"\n",
+  found("collections OrderedDict") + b"]q\x00(" + b"K\x01K\x02\x86" * 50 + b"e\x85R",
+]
+
+
+def torch_file(content, entries=None, stored=zipfile.ZIP_STORED):
+  file = io.BytesIO()
+  entries = {"data.pkl": content, "data/0": VALUES.tobytes()} | (entries or {})
+  with zipfile.ZipFile(file, "w") as archive:
+    for name, data in entries.items():
+      # With the same date every time.
+      archive.writestr(zipfile.ZipInfo(f"archive/{name}"), data, stored)
+  return file.getvalue()
+
+
+def safe_file(header):
+  encoded = header if isinstance(header, bytes) else json.dumps(header).encode()
+  encoded += b" " * (-len(encoded) % 8)
+  return struct.pack("<Q", len(encoded)) + encoded + VALUES.tobytes()
+
+
+def entry(dtype="F32", shape=(3, 4), ends=(0, 48)):
+  return {"dtype": dtype, "shape": list(shape), "data_offsets": list(ends)}
+
+
+WHOLE = torch_file(b"\x80\x02" + GOOD + b".")
+SAFE = safetensors.numpy.save({"w": VALUES.reshape(3, 4), "b": VALUES})
+LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+
+
+def attempt(folder, content):
+  """The weights of a file of this content, each of them read wholly."""
+  path = folder / "weights.bin"
+  path.write_bytes(content)
+  weights = inputs.attempt_within(
+    len(content), lambda: models.read_weights(path), ValueError, r"weights\.bin"
+  )
+  if weights is not None:
+    assert weights
+    for name, array in weights.items():
+      assert isinstance(name, str)
+      assert array.nbytes <= len(content)
+      np.array(array)  # touches all of its memory
+  return weights
+
+
+def test_the_whole_files_are_read(tmp_path):
+  for content in (WHOLE, SAFE):
+    weights = attempt(tmp_path, content)
+    assert weights is not None
+    np.testing.assert_array_equal(weights["w"], VALUES.reshape(3, 4))
+
+
+@inputs.search(200)
+@hypothesis.given(
+  st.binary()
+  | st.binary().map(lambda rest: b"PK\x03\x04" + rest)
+  | st.binary().map(safe_file)
+  | inputs.damaged(WHOLE, SAFE, LEGACY)
+)
+@hypothesis.example(torch_file(b"\x80\x02" + GOOD + b".", stored=zipfile.ZIP_DEFLATED))
+@hypothesis.example(
+  torch_file(b"\x80\x02}.", {"byteorder": b"\0" * 10**7}, zipfile.ZIP_DEFLATED)
+)
+def test_damaged_files(tmp_path, content):
+  attempt(tmp_path, content)
+
+
+CODES = [bytes([code]) for code in b"()]}.0Q2Nabdehqrstu\x85\x86\x87\x93\x94"]
+PIECES = st.binary(max_size=3) | st.sampled_from(
+  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS]
+)
+
+
+@inputs.search(300)
+@hypothesis.given(
+  st.lists(PIECES, max_size=12).map(b"".join)
+  | inputs.damaged(GOOD, *ATTACKS)
+  | st.tuples(st.sampled_from([b"\x96", b"\x8e", b"\x8d", b"\x95"]), LENGTHS).map(
+    lambda pair: pair[0] + struct.pack("<Q", pair[1])
+  )
+)
+def test_pickles(tmp_path, content):
+  attempt(tmp_path, torch_file(b"\x80\x02" + content + b"."))
+
+
+@pytest.mark.parametrize("content", ATTACKS, ids=range(len(ATTACKS)))
+def test_pickles_that_run_something(tmp_path, content):
+  for start, end in ((b"", b""), (GOOD, b"0"), (b"}" + text("w"), b"s" + GOOD)):
+    pickled = b"\x80\x02" + start + content + end + b"."
+    assert attempt(tmp_path, torch_file(pickled)) is None
+
+
+@pytest.mark.parametrize("content", BOMBS, ids=range(len(BOMBS)))
+def test_pickles_that_fill_memory_or_never_end(tmp_path, content):
+  assert attempt(tmp_path, torch_file(b"\x80\x02" + content + b".")) is None
+  attempt(tmp_path, torch_file(b"\x80\x02" + content + b"0" + GOOD + b"."))
+
+
+@inputs.search(100)
+@hypothesis.given(
+  LENGTHS.filter(lambda length: length < 2**32), st.sampled_from([18, 20, 24, 42])
+)
+def test_sizes_that_zip_entries_claim(tmp_path, length, place):
+  """Compressed and whole size, and the place, as the directory at the end has them."""
+  at = WHOLE.rindex(b"PK\x01\x02") + place
+  attempt(tmp_path, WHOLE[:at] + struct.pack("<I", length) + WHOLE[at + 4 :])
+
+
+def test_entries_that_share_their_bytes(tmp_path):
+  """One storage listed a hundred times, each time as another one."""
+  count, size = 100, 1 << 20
+  named = [text(f"w{i}") + tensor().replace(text("0"), text(f"{i:03}"))
+           for i in range(count)]  # fmt: skip
+  pickled = b"\x80\x02}(" + b"".join(named) + b"u."
+  whole = torch_file(pickled, {"data/000": b"\0" * size})
+  at = whole.rindex(b"PK\x01\x02")
+  end = whole.index(b"PK\x05\x06")
+  listed = whole[at:end]
+  copies = b"".join(
+    listed.replace(b"data/000", b"data/%03d" % i) for i in range(1, count)
+  )
+  tail = bytearray(whole[end:])
+  first = struct.unpack_from("<I", tail, 16)[0]
+  struct.pack_into(
+    "<HHII", tail, 8, 2 + count, 2 + count, end + len(copies) - first, first
+  )
+  assert attempt(tmp_path, whole[:end] + copies + bytes(tail)) is None
+
+
+DTYPES = ("F32", "BOOL", "F16", "BF16", "I64", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0")
+SIZES = st.integers(-1, 12) | st.sampled_from([2**31, 2**62, 2**64, 1.5, "3", None])
+ENTRIES = st.builds(
+  entry,
+  st.sampled_from([*DTYPES, "F4", "C64", "X", 3]),
+  st.lists(SIZES, max_size=4),
+  st.lists(SIZES, min_size=2, max_size=2) | st.just([0, 48]),
+)
+
+
+@inputs.search(200)
+@hypothesis.given(
+  st.dictionaries(st.text(max_size=3) | st.just("__metadata__"), ENTRIES, max_size=3)
+)
+@hypothesis.example({"a": entry("F8_E4M3", [48])})
+@hypothesis.example({"a": entry("F8_E8M0", [48])})
+@hypothesis.example({"a": entry(shape=[0, 1 << 62], ends=[0, 0])})
+@hypothesis.example({"a": entry(shape=[1] * 70 + [12])})
+@hypothesis.example({"a": entry(), "b": entry()})
+def test_safetensors_headers(tmp_path, header):
+  attempt(tmp_path, safe_file(header))
+
+
+@pytest.mark.parametrize(
+  "header",
+  [
+    b'{"a":' * 5000,
+    b"[" * 5000,
+    b'{"a":1,"a":2}',
+    b'{"\xff":1}',
+    b'{"__metadata__":{"a":"' + b"x" * 10**6 + b'"}}',
+  ],
+)
+def test_hostile_safetensors_headers(tmp_path, header):
+  assert attempt(tmp_path, safe_file(header)) is None
+
+
+def test_a_safetensors_header_as_long_as_a_zip_file_begins(tmp_path):
+  header = json.dumps({"w": entry()}).encode()
+  content = safe_file(header + b" " * (int.from_bytes(b"PK", "little") - len(header)))
+  assert content.startswith(b"PK")
+  weights = attempt(tmp_path, content)
+  assert weights is not None
+  np.testing.assert_array_equal(weights["w"], VALUES.reshape(3, 4))
+
+
+def test_the_canary_sings(tmp_path):
+  """What is watched for is seen when a file is read the usual way."""
+  for content in (ATTACKS[0], ATTACKS[2].replace(b"canary", b"/dev/null")):
+    with pytest.raises(AssertionError):
+      inputs.attempt(
+        lambda content=content: pickle.loads(b"\x80\x02" + content + b"."), (), ""
+      )
+  with pytest.raises(AssertionError):
+    inputs.attempt_within(1, lambda: bytes(10**7), (), "")
