@@ -103,3 +103,8 @@ def test_nothing_is_marked_unfinished():
   marks = re.compile(r"\b(TODO|FIXME|XXX)\b|raise NotImplementedError")
   for path in ROOT.glob("spherejax/**/*.py"):
     assert not marks.search(path.read_text()), path
+
+
+def test_no_page_is_lost_behind_one_of_sphinx():
+  pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+  assert not pages & {"search", "genindex", "modindex", "py-modindex"}
