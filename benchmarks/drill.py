@@ -140,6 +140,8 @@ def results(folder: pathlib.Path) -> dict[str, Any]:
       )
     elif path.suffix == ".csv":
       found[name] = path.read_text().replace(str(folder), ".")
+  if not found:
+    raise SystemExit(f"{folder} holds no results to compare")
   return found
 
 
@@ -243,7 +245,8 @@ def damages(folder: pathlib.Path) -> Iterator[Drill]:
     files = [path for path in newest.rglob("*") if path.is_file()]
     harm(max(files, key=lambda path: path.stat().st_size))
     ended = room.whole(command(output, STEPS))
-    equal = results(room.folder / output) == expected
+    noticed = "put aside" in ended.said
+    equal = noticed and results(room.folder / output) == expected
     yield Drill(name, f"step {STEPS // 2}", ended.said, equal)
   poisoned = STEPS * 2 // 3 - 5
   ended = room.run(command("poisoned", STEPS, "--poison", poisoned))

@@ -167,7 +167,7 @@ def failure(function, call):
 
 
 def is_clear(error, value, parameters):
-  """Whether the message names an argument, the value or its shape."""
+  """Whether the message names one of the arguments, the value or its shape."""
   said = f"{type(error).__name__}: {error}"
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in parameters)
   empty = np.size(value) == 0 and "empty" in said
@@ -204,4 +204,6 @@ def test_wrong_uses(name, unchecked):
       accepted = not refused or (what == "scalar" and name in SCALARS_TOO)
       assert accepted, f"{what} in place of {parameter} is accepted"
     else:
-      assert is_clear(error, value, call.signature.parameters), (parameter, what, error)
+      # What another argument makes wrong may be said of either of them.
+      names = [parameter] if refused else call.signature.parameters
+      assert is_clear(error, value, names), (parameter, what, error)
