@@ -72,8 +72,12 @@ ANYTHING = {
 SCALARS_TOO = {"attacks.steepest_ascent", "data.to_float", "training.reassign"}
 
 
-# What attacks take: a linear classifier, three points, and numbers.
-LINEAR = (lambda x: x @ jnp.eye(2), np.full((3, 2), 0.5, np.float32), np.zeros(3, int))
+# What attacks take: a linear classifier, three images of two pixels, and numbers.
+LINEAR = (
+  lambda x: x.reshape(len(x), 2) @ jnp.eye(2),
+  np.full((3, 1, 2, 1), 0.5, np.float32),
+  np.zeros(3, int),
+)
 KNOWN = {
   "key": jax.random.key(0),
   "success": np.zeros(3, bool),
@@ -171,7 +175,8 @@ def is_clear(error, value, parameters):
   said = f"{type(error).__name__}: {error}"
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in parameters)
   empty = np.size(value) == 0 and "empty" in said
-  shown = [repr(value), str(value)] if np.ndim(value) == 0 else [str(np.shape(value))]
+  is_shape = isinstance(value, np.ndarray)
+  shown = [str(value.shape)] if is_shape else [repr(value), str(value)]
   mine = isinstance(error, (ValueError, TypeError, OSError))
   return mine and (named or empty or any(text in said for text in shown))
 
@@ -189,6 +194,8 @@ def test_wrong_uses(name, unchecked):
   assert (call is None) == (name in NO_EXAMPLE)
   if call is None:
     return
+  if name in ATTACKS:  # valid, and not compiled
+    jax.eval_shape(lambda: function(*call.args, **call.kwargs))
   with pytest.raises(TypeError, match="no_such_option"):
     function(*call.args, **call.kwargs, no_such_option=1)
   for parameter, what, value, refused in wrong_uses(call.arguments):

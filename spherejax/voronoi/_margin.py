@@ -61,12 +61,7 @@ def cell_margin(
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  for name, array in (("points", points), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.batched(name, array)
-  _checks.not_empty("sites", sites)
-  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
-  _checks.labels(own, points, "own_index")
+  _check(points, own, sites)
   flat = _cells.flat(points)
   known = _cells.flat(sites).astype(flat.dtype)
   ball = _sizes(norm)
@@ -156,12 +151,7 @@ def confine(
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  for name, array in (("points", points), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.batched(name, array)
-  _checks.not_empty("sites", sites)
-  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
-  _checks.labels(own, points, "own_index")
+  _check(points, own, sites)
   flat = _cells.flat(points)
   known = _cells.flat(sites).astype(flat.dtype)
   clean = known[own]
@@ -227,3 +217,13 @@ def _near_margin(
   # In the sum's fixed order, of the site itself up to one rounding.
   least = jnp.where(jnp.any(known, axis=1), cells.size(points, clean + v), jnp.inf)
   return least - moved, v
+
+
+def _check(points: Array, own_index: Array, sites: Array) -> None:
+  """Raises for points that cannot be compared with the sites."""
+  for name, array in (("points", points), ("sites", sites)):
+    _checks.floating(name, array)
+    _checks.batched(name, array)
+  _checks.not_empty("sites", sites)
+  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
+  _checks.labels(own_index, points, "own_index")
