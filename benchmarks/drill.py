@@ -41,6 +41,7 @@ FILLED = (0.2, 0.5, 0.9)  # of what a whole run writes
 STEPS = 60
 PATIENCE = 300  # seconds until the other one of two processes must have ended
 _BLOCK = 4096  # of a file system in memory
+_TOLD = r"\w+Error: |stopped|ended by"
 _FIGURES_OF_TIME = ("seconds",)
 
 
@@ -118,9 +119,10 @@ def last_line(log: pathlib.Path) -> str:
   lines = [
     line.strip() for line in re.split(r"[\n\r]", log.read_text(errors="replace"))
   ]
-  told = [line for line in lines if re.match(r"\w+Error: |stopped|ended by", line)]
+  told = [line for line in lines if re.match(_TOLD, line)]
   others = [line for line in lines if line and not re.search(r"\d+%\||it/s", line)]
-  return next(reversed(told or others), "")
+  warned = [line for line in lines if line.startswith("WARNING:spherejax")]
+  return next(reversed(warned or told or others), "")
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
@@ -245,7 +247,7 @@ def damages(folder: pathlib.Path) -> Iterator[Drill]:
     files = [path for path in newest.rglob("*") if path.is_file()]
     harm(max(files, key=lambda path: path.stat().st_size))
     ended = room.whole(command(output, STEPS))
-    noticed = "put aside" in ended.said
+    noticed = (room.folder / output / "checkpoints" / "unreadable").is_dir()
     equal = noticed and results(room.folder / output) == expected
     yield Drill(name, f"step {STEPS // 2}", ended.said, equal)
   poisoned = STEPS * 2 // 3 - 5
