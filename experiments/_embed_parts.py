@@ -49,7 +49,7 @@ def begin(
   settings = {"from": source.text, "network": described, "weights": _digest(model)}
   files = dict(zip(source.names, source.stamps, strict=True))
   if (folder / _LISTING).is_file():
-    listing = json.loads((folder / _LISTING).read_text())
+    listing = _finished.read_record(folder / _LISTING, "settings", "files")
     _same(listing["settings"], settings, what, folder)
     _tell_changes(listing["files"], files, what)
   _report.write_json({"settings": settings, "files": files}, folder / _LISTING)

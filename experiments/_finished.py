@@ -12,6 +12,8 @@ import numpy as np
 
 from experiments import _report
 
+_REMEDY = "without it, it is made again"
+
 
 def digest(settings: Any) -> str:
   """A short name for settings: a run with others has another folder."""
@@ -34,26 +36,36 @@ def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   record, arrays = path.with_suffix(".json"), path.with_suffix(".npz")
   if not record.is_file() or not arrays.is_file():
     return None
-  kept = _whole(record, _record)
+  kept = read_record(record, "settings", "figures")
   if kept["settings"] != json.loads(json.dumps(settings)):
     return None
   return Finished(kept["figures"], _whole(arrays, _arrays))
 
 
-def _whole(path: pathlib.Path, read: Callable[[pathlib.Path], Any]) -> Any:
+def read_record(
+  path: pathlib.Path, *names: str, remedy: str = _REMEDY
+) -> dict[str, Any]:
+  """What `_report.write_json` wrote, which has these names at least.
+
+  ValueError names a file that is damaged, and what helps.
+  """
+
+  def read(path: pathlib.Path) -> dict[str, Any]:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(kept, dict) or not set(names) <= kept.keys():
+      raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
+    return kept
+
+  return _whole(path, read, remedy)
+
+
+def _whole(
+  path: pathlib.Path, read: Callable[[pathlib.Path], Any], remedy: str = _REMEDY
+) -> Any:
   try:
     return read(path)
   except Exception as error:  # a damaged file can fail in any way
-    raise ValueError(
-      f"{path} is damaged; without it, it is made again: {error}"
-    ) from error
-
-
-def _record(path: pathlib.Path) -> dict[str, Any]:
-  kept = json.loads(path.read_text(encoding="utf-8"))
-  if not isinstance(kept, dict) or not {"settings", "figures"} <= kept.keys():
-    raise ValueError("it has not the settings and the figures of a run")
-  return kept
+    raise ValueError(f"{path} is damaged; {remedy}: {error}") from error
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

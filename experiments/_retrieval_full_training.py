@@ -160,26 +160,39 @@ class Journal(NamedTuple):
   who: dict[str, Any]
   """The training's name among those of the file."""
 
-  def forget(self, after: int) -> None:
-    """Drops the training's own lines of steps that are taken again."""
-    if not self.path.is_file():
+  def add(self, figures: Mapping[str, Any]) -> None:
+    """Adds a line, in place of the training's own of this step and of later ones.
+
+    Those are of a run that was stopped, and are taken again. The file is written whole
+    or not at all.
+    """
+    if jax.process_index() != 0:
       return
-    lines = [json.loads(line) for line in self.path.read_text().splitlines()]
+    self.path.parent.mkdir(parents=True, exist_ok=True)
     kept = [
       line
-      for line in lines
-      if line["step"] <= after or any(line[k] != v for k, v in self.who.items())
+      for line in self._lines()
+      if line["step"] < figures["step"]
+      or any(line[name] != value for name, value in self.who.items())
     ]
-    text = "".join(f"{json.dumps(line)}\n" for line in kept)
+    lines = [*kept, {**self.who, **figures}]
     temporary = self.path.with_suffix(".partial")
-    temporary.write_text(text)
+    temporary.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     temporary.replace(self.path)
 
-  def add(self, figures: Mapping[str, Any]) -> None:
-    if jax.process_index() == 0:
-      self.path.parent.mkdir(parents=True, exist_ok=True)
-      with self.path.open("a") as file:
-        file.write(json.dumps({**self.who, **figures}) + "\n")
+  def _lines(self) -> list[dict[str, Any]]:
+    if not self.path.is_file():
+      return []
+    lines = []
+    for number, text in enumerate(self.path.read_text().splitlines(), 1):
+      try:
+        lines.append(json.loads(text))
+      except ValueError as error:
+        raise ValueError(
+          f"line {number} of {self.path} is damaged; delete it, or choose another"
+          f" --output: {error}"
+        ) from error
+    return lines
 
 
 def check(settings: Settings, method: Method, pictures: Pictures) -> None:
@@ -249,8 +262,6 @@ def train(
   with training.Checkpoints(folder) as kept:
     latest = kept.latest_step()
     state, chain = run.start(start_key, fresh=latest is None)
-    if jax.process_index() == 0:
-      journal.forget(latest or 0)
 
     def evaluate(state: training.TrainState) -> dict[str, float]:
       found = _retrieval_full_batches.score(settings, state.variables(), seen)

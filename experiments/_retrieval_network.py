@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -14,13 +13,14 @@ import numpy as np
 from jax import Array
 from PIL import Image
 
-from experiments import _blocks, _cli, _photographs, _poolings, _report
+from experiments import _blocks, _cli, _finished, _photographs, _poolings, _report
 from spherejax import data, models, training
 
 SMALL = ("conv", "resnet8", "mlp")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
+_TRAIN = "a network must be trained again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,10 +252,13 @@ def load(folder: pathlib.Path) -> Model:
     )
   fields = {
     name: tuple(value) if isinstance(value, list) else value
-    for name, value in json.loads(path.read_text()).items()
+    for name, value in _finished.read_record(path, remedy=_TRAIN).items()
   }
   # The weights lie beside, trained ones.
-  architecture = Architecture(**{**fields, "weights": ""})
+  try:
+    architecture = Architecture(**{**fields, "weights": ""})
+  except TypeError as error:
+    raise ValueError(f"{path} describes no network of this version: {error}") from error
   shapes = jax.eval_shape(
     functools.partial(_initialize, architecture=architecture), jax.random.key(0)
   )

@@ -447,3 +447,20 @@ def test_a_model_folder_of_another_architecture(model, pictures, tmp_path):
   with pytest.raises(SystemExit, match=r"does not hold what it says: .*'depth'"):
     embed.run(config, tmp_path / "output")
   assert not pathlib.Path(tmp_path / "output").exists()
+  file.write_text(json.dumps(content)[:-9])
+  with pytest.raises(SystemExit, match=r"network\.json is damaged; a network must be"):
+    embed.run(config, tmp_path / "output")
+
+
+def test_a_damaged_listing_is_named(model, pictures, tmp_path):
+  config = settings(model, pictures)
+  embed.run(config, tmp_path)
+  listing = tmp_path / "parts" / "images" / "listing.json"
+  content = listing.read_text()
+  for damaged in (content[:40], "[]"):
+    listing.write_text(damaged)
+    with pytest.raises(ValueError, match=r"listing\.json is damaged; without it"):
+      embed.run(config, tmp_path)
+  listing.unlink()
+  embed.run(config, tmp_path)
+  assert listing.read_text() == content

@@ -134,6 +134,22 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   assert text.split()[:4] == ["CUB", "12", "CUB", "6"]
 
 
+def test_evaluations_taken_again_stand_once(tmp_path):
+  path = tmp_path / "evaluations.jsonl"
+  first, second = (
+    _retrieval_full_training.Journal(path, {"fold": fold}) for fold in (0, 1)
+  )
+  for step in (2, 4, 6):
+    first.add({"step": step, "map_at_r": step})
+  second.add({"step": 4, "map_at_r": 1})
+  first.add({"step": 4, "map_at_r": 5})  # it went on from step 2
+  found = [(x["fold"], x["step"], x["map_at_r"]) for x in lines(tmp_path)]
+  assert found == [(0, 2, 2), (1, 4, 1), (0, 4, 5)]
+  path.write_text(path.read_text()[:-8])
+  with pytest.raises(ValueError, match=r"line 3 of .*jsonl is damaged; delete it"):
+    first.add({"step": 6, "map_at_r": 6})
+
+
 def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   config = dataclasses.replace(
