@@ -18,7 +18,7 @@ from benchmarks import _page
 NAMES = (
   "gsp", "gsp_accuracy", "losses", "losses_large", "prototypes", "ablation",
   "assignment", "weight_import", "voronoi", "attacks", "episodes", "retrieval", "embed",
-  "augment", "step", "drill",
+  "augment", "step", "startup", "drill",
 )  # fmt: skip
 
 

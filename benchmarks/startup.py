@@ -1,0 +1,117 @@
+"""How long one waits: imports, and the quickstart until its first picture.
+
+Each number is of a fresh process. The quickstart runs twice with one folder of compiled
+programs, which is empty before the first time.
+
+    python -m benchmarks.startup
+    python -m benchmarks.startup --smoke      # the quickstart's smallest preset, once
+    python -m benchmarks.startup --only import --json FILE
+"""
+
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import rich.console
+import rich.table
+
+from benchmarks import _measure
+
+# What is imported, and the most seconds that it may take.
+IMPORTS = {
+  "nothing": ("pass", None),
+  "jax": ("import jax", None),
+  "spherejax": ("import spherejax", 1.5),
+  "spherejax and all of its rooms": ("from spherejax import *", None),
+}
+PICTURE_LIMIT = 60.0
+_POLL = 0.05  # seconds
+
+
+def imported(name: str, repetitions: int) -> dict[str, Any]:
+  """Seconds from the start of an interpreter to its end."""
+  code, limit = IMPORTS[name]
+  seconds = []
+  for _ in range(repetitions + 1):  # the first one reads from disk
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    seconds.append(time.perf_counter() - start)
+  return _row(f"import of {name}", statistics.median(seconds[1:]), limit)
+
+
+def quickstart(folder: pathlib.Path, output: str, preset: str) -> tuple[float, float]:
+  """Seconds until its first picture lies there, and until its end.
+
+  Raises:
+    SystemExit: it failed, or drew nothing.
+  """
+  environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(folder / "programs")}
+  command = [sys.executable, "-m", "experiments.quickstart", "--preset", preset]
+  start = time.perf_counter()
+  with (folder / f"{output}.txt").open("w") as log:
+    process = subprocess.Popen(
+      [*command, "--output", str(folder / output)],
+      env=environment,
+      stdout=log,
+      stderr=subprocess.STDOUT,
+    )
+    first = None
+    while process.poll() is None:
+      if first is None and any((folder / output).glob("*.png")):
+        first = time.perf_counter() - start
+      time.sleep(_POLL)
+  whole = time.perf_counter() - start
+  if process.returncode or not any((folder / output).glob("*.png")):
+    raise SystemExit((folder / f"{output}.txt").read_text())
+  return whole if first is None else first, whole
+
+
+def _row(what: str, seconds: float, limit: float | None = None) -> dict[str, Any]:
+  return {
+    "what": what,
+    "seconds": seconds,
+    "at most": "" if limit is None else limit,
+    "met": "" if limit is None else seconds <= limit,
+  }
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  rows: list[dict[str, Any]] = []
+
+  def add(*more: dict[str, Any]) -> None:
+    rows.extend(more)
+    _measure.save("startup", rows, [], options)
+
+  for name in IMPORTS:
+    if options.only in f"import of {name}":
+      add(imported(name, options.repetitions))
+  if options.only in "quickstart":
+    preset = "smoke" if options.smoke else "cpu"
+    times = {"first": "nothing compiled before"}
+    if not options.smoke:
+      times["second"] = "once more"
+    with tempfile.TemporaryDirectory() as folder:
+      for output, when in times.items():
+        first, whole = quickstart(pathlib.Path(folder), output, preset)
+        add(
+          _row(f"quickstart ({preset}), {when}: first picture", first, PICTURE_LIMIT),
+          _row(f"quickstart ({preset}), {when}: end", whole),
+        )
+  table = rich.table.Table(title="startup")
+  for heading in rows[0] if rows else ():
+    table.add_column(heading)
+  for row in rows:
+    seconds, met = row["seconds"], {True: "yes", False: "NO", "": ""}[row["met"]]
+    table.add_row(row["what"], f"{seconds:.2f}", str(row["at most"]), met)
+  rich.console.Console().print(table)
+
+
+if __name__ == "__main__":
+  main()
