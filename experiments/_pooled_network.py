@@ -153,7 +153,7 @@ class Network(nn.Module):
       pooling.dim, pool, normalization, projection, name="head"
     )
     # Only a pooling with a normalisation of its own asks whether it is training.
-    return head(features, train=train and pooling.has_state)
+    return head(features, train=train)
 
 
 def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:

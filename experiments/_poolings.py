@@ -26,7 +26,6 @@ class Recipe(NamedTuple):
     pool: for `models.EmbeddingHead`.
     projection: "before" or "after" the pooling.
     dim: of the projection.
-    has_state: whether it normalises over the batch.
     prototypes: path to what is chosen after the first part of a training, or "".
     averages: from pooled vectors to the averages that are chosen among.
   """
@@ -34,7 +33,6 @@ class Recipe(NamedTuple):
   pool: Callable[..., Any]
   projection: str
   dim: int
-  has_state: bool = False
   prototypes: str = ""
   averages: Callable[[Array], Array] = lambda pooled: pooled
 
@@ -90,16 +88,13 @@ _RECIPES: dict[str, Callable[[int], Recipe]] = {
   ),
   "gemax": lambda dim: Recipe(pooling.gemax, "after", dim),
   "gem": lambda dim: Recipe(models.GeM(name="pooling"), "after", dim),
-  "gsop": lambda dim: Recipe(
-    models.GSoP(centred=False, name="pooling"), "before", dim, has_state=True
-  ),
+  "gsop": lambda dim: Recipe(models.GSoP(centred=False, name="pooling"), "before", dim),
   "solar": lambda dim: Recipe(
     models.SOLAR(
       reduction=1, init_output=nn.initializers.glorot_uniform(), name="pooling"
     ),
     "after",
     dim,
-    has_state=True,
   ),
   "tsmk": lambda dim: Recipe(models.TSMK(dim, name="pooling"), "none", dim),
   "netvlad": lambda dim: Recipe(

@@ -85,7 +85,7 @@ class Network(nn.Module):
     head = models.EmbeddingHead(
       pooling.dim, pooling.pool, "none", pooling.projection, name="head"
     )
-    return head(features, train=train and pooling.has_state)
+    return head(features, train=train)
 
 
 class _Layers(nn.Module):

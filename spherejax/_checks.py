@@ -142,15 +142,32 @@ def known_labels(
   where: jax.Array | None = None,
   name: str = "labels",
 ) -> None:
-  """Raises for a label outside [0, classes), of the kept ones, where it is known."""
-  if isinstance(array, jax.core.Tracer):
+  """Raises for a label outside [0, classes), of the kept ones, where both are known."""
+  if isinstance(array, jax.core.Tracer) or isinstance(where, jax.core.Tracer):
     return
   known = np.asarray(array)
-  if where is not None and not isinstance(where, jax.core.Tracer):
+  if where is not None:
     known = known[np.asarray(where)]
   wrong = known[(known < 0) | (known >= classes)]
   if wrong.size:
     raise ValueError(f"{name} must be in [0, {classes}), got {wrong[0]}")
+
+
+def inside(
+  array: jax.Array, classes: int, where: jax.Array, name: str = "labels"
+) -> jax.Array:
+  """Whether each label lies in [0, classes); raises for known ones that do not."""
+  known_labels(array, classes, where, name)
+  return (array >= 0) & (array < classes)
+
+
+def kept(where: ArrayLike | None, expected: Sequence[int]) -> jax.Array:
+  """`where` as an array, True everywhere if it is None; raises as `mask` does."""
+  if where is None:
+    return jnp.ones(tuple(expected), bool)
+  array = jnp.asarray(where)
+  mask(array, expected)
+  return array
 
 
 def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:

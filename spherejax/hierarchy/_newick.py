@@ -114,8 +114,8 @@ def _length(name: str, text: str) -> float:
 def to_newick(tree: _tree.ClassTree) -> str:
   """The tree as text in the Newick format, with its lengths.
 
-  `from_newick(text, classes=tree.class_names)` reads the same tree from it. Classes
-  that stand above others are named as inner nodes.
+  `from_newick(text, classes=tree.class_names)` reads the same tree from it, if the
+  names of the classes differ. Classes that stand above others are named as inner nodes.
 
   Args:
     tree: a ClassTree.

@@ -13,7 +13,8 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
   Args:
     tree: a ClassTree. Where its root is does not matter.
     tol: edges of at most this length are contracted first, so that they part nothing.
-      None keeps all, also those of negative length.
+      Edges in a row that part the classes alike, such as both of a root that has but
+      two, are one edge. None keeps all, also those of negative length.
 
   Returns:
     A frozenset with the side without class 0 of each split, as a frozenset of labels.
@@ -28,9 +29,11 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
     [[2, 3], [2, 3, 4]]
   """
   below = _tree.ancestors(tree).T[1:]
-  if tol is not None:
-    below = below[tree.lengths[1:] > tol]
   sides = below ^ below[:, :1]
+  if tol is not None and len(sides):
+    edge = np.unique(sides, axis=0, return_inverse=True)[1].ravel()
+    lengths = np.bincount(edge, weights=tree.lengths[1:])
+    sides = sides[lengths[edge] > tol]
   size = sides.sum(axis=1)
   inner = (size >= 2) & (len(tree.classes) - size >= 2)
   return frozenset(frozenset(np.flatnonzero(row).tolist()) for row in sides[inner])

@@ -81,8 +81,7 @@ def class_balanced_mean(
   _checks.rank("values", values, 1)
   _checks.floating("values", values)
   _checks.labels(labels, values)
-  where = jnp.ones(values.shape, bool) if where is None else jnp.asarray(where)
-  _checks.mask(where, values.shape)
+  where = _checks.kept(where, values.shape)
   order = jnp.argsort(labels, stable=True)
   ordered, kept = labels[order], where[order]
   kept_before = jnp.concatenate(

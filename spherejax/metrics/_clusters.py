@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
 
+_ROWS = 16  # compared with all others at once
+
 
 def cluster_radii(
   embeddings: Float[ArrayLike, "batch dim"],
@@ -58,10 +60,8 @@ def cluster_radii(
   classes, dim = centroids.shape
   _checks.shape("embeddings", embeddings, (len(embeddings), dim), "the centroids")
   _checks.labels(labels, embeddings)
-  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, labels.shape)
-  _checks.known_labels(labels, classes, kept)
-  kept &= (labels >= 0) & (labels < classes)
+  kept = _checks.kept(where, labels.shape)
+  kept &= _checks.inside(labels, classes, kept)
   wide = _numerics.upcast(embeddings)
   apart = wide - centroids.astype(wide.dtype)[jnp.where(kept, labels, 0)]
   lengths = _numerics.norm(jnp.where(kept[:, None], apart, 0))
@@ -95,7 +95,7 @@ def mean_interclass_distance(
     ValueError: shapes do not match.
 
   Differentiable in: embeddings; derivative 0 of a distance of 0.
-  Cost: O(batch^2 dim) time, O(batch) memory for the value.
+  Cost: O(batch^2 dim) time, O(batch dim) memory.
 
   Source: DML figure 3.3.
 
@@ -108,8 +108,7 @@ def mean_interclass_distance(
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.labels(labels, embeddings)
-  kept = jnp.ones(len(embeddings), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (len(embeddings),))
+  kept = _checks.kept(where, (len(embeddings),))
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
 
   def from_row(one: tuple[Array, Array, Array]) -> tuple[Array, Array]:
@@ -118,5 +117,8 @@ def mean_interclass_distance(
     apart = _numerics.norm(rows - row[None])
     return jnp.sum(jnp.where(other, apart, 0)), jnp.sum(other, dtype=rows.dtype)
 
-  sums, counts = jax.lax.map(from_row, (rows, labels, kept))
+  some = min(_ROWS, max(len(rows), 1))
+  sums, counts = jax.lax.map(
+    jax.checkpoint(from_row), (rows, labels, kept), batch_size=some
+  )
   return (jnp.sum(sums) / jnp.sum(counts)).astype(embeddings.dtype)

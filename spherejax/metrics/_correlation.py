@@ -78,7 +78,9 @@ def correlation(
     raise ValueError(f"exact takes at most {_MOST} figures, got {n}")
   if method == "spearman":
     x, y = stats.rankdata(x), stats.rankdata(y)
-  x, y = x - x.mean() if n else x, y - y.mean() if n else y
+  if n:  # from one figure first: what is constant is 0 exactly
+    x, y = x - x[0], y - y[0]
+    x, y = x - x.mean(), y - y.mean()
   size = np.linalg.norm(x) * np.linalg.norm(y)
   r = float(np.clip(x @ y / size, -1, 1)) if size > 0 else math.nan
   if n < 3 or math.isnan(r):

@@ -97,7 +97,7 @@ def average_hierarchical_distance(
   """
   scores, labels = _checked(scores, labels, k)
   apart = _square(class_distances, scores)
-  mean = jnp.mean(_distances_of_first(scores, labels, apart, k), axis=1)
+  mean = jnp.mean(_distances_of(_largest(scores, k), labels, apart), axis=1)
   return mean.astype(scores.dtype)
 
 
@@ -140,9 +140,9 @@ def severity(
   """
   scores, labels = _checked(scores, labels, 1)
   apart = _square(class_distances, scores)
-  chosen = _distances_of_first(scores, labels, apart, 1)[:, 0]
-  chosen = chosen.astype(scores.dtype)
-  return Severity(chosen, ~_is_among(_largest(scores, 1), labels))
+  first = _largest(scores, 1)
+  chosen = _distances_of(first, labels, apart)[:, 0].astype(scores.dtype)
+  return Severity(chosen, ~_is_among(first, labels))
 
 
 def hierarchical_precision(
@@ -286,10 +286,9 @@ def _rows(apart: Array, labels: Array) -> Array:
   return jnp.where(inside[:, None], rows, jnp.nan)
 
 
-@functools.partial(jax.jit, static_argnums=3)
-def _distances_of_first(scores: Array, labels: Array, apart: Array, k: int) -> Array:
-  """[batch, k], how far the classes with the largest scores are from the true one."""
-  first = _largest(scores, k)
+@jax.jit
+def _distances_of(first: Array, labels: Array, apart: Array) -> Array:
+  """[batch, k], how far the predicted classes are from the true one."""
   return jnp.take_along_axis(_rows(apart, labels), first, axis=1)
 
 

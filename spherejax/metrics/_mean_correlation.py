@@ -156,7 +156,7 @@ def distance_correlation(
 
   Raises:
     TypeError: inputs or features not floating, rows not integers, where not boolean.
-    ValueError: shapes do not match, or an unknown norm.
+    ValueError: shapes do not match, an unknown norm, or known rows that are no points.
 
   Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
 
@@ -173,11 +173,11 @@ def distance_correlation(
     _checks.rank(name, array, 2)
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
-  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (number,))
+  kept = _checks.kept(where, (number,))
   chosen = jnp.arange(number) if rows is None else jnp.asarray(rows)
   _checks.rank("rows", chosen, 1)
   _checks.integer("rows", chosen)
+  _checks.known_labels(chosen, number, name="rows")
   _checks.count("block_size", block_size)
   inputs = jnp.where(kept[:, None], _numerics.upcast(inputs), 0)
   wide = jnp.where(kept[:, None], _numerics.upcast(features), 0)
@@ -226,8 +226,7 @@ def _matrices(
   given = jnp.asarray(class_distances)
   _checks.real("class_distances", given)
   _checks.shape("class_distances", given, learned.shape, name)
-  rows = jnp.ones(size, bool) if where is None else jnp.asarray(where)
-  _checks.mask(rows, (size,))
+  rows = _checks.kept(where, (size,))
   kept = rows[:, None] & rows[None]
   if not include_diagonal:
     kept &= ~jnp.eye(size, dtype=bool)

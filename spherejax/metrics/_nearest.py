@@ -41,7 +41,8 @@ def nearest(
 
   Raises:
     TypeError: embeddings not floating, `exclude` not integer.
-    ValueError: shapes do not match, an unknown distance, or k exceeds the number of
+    ValueError: shapes do not match, an unknown distance, a known `exclude` that is no
+      reference, or k exceeds the number of
       references that a query may have.
 
   Differentiable in: nothing.
@@ -69,6 +70,7 @@ def nearest(
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
   exclude = jnp.asarray(exclude)
   _checks.labels(exclude, queries, "exclude")
+  _checks.known_labels(exclude, len(references), exclude != -1, "exclude")
   return _nearest(
     queries, references, exclude, k=k, distance=distance, block_size=block_size
   )

@@ -134,11 +134,12 @@ def norm_count_regression(
   _checks.not_empty("norms", norms)
   _checks.labels(counts, norms, "counts")
   _checks.one_of("covariance", covariance, _COVARIANCES)
-  kept = jnp.ones(norms.shape, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, norms.shape)
+  kept = _checks.kept(where, norms.shape)
   values = jnp.where(kept, _numerics.upcast(norms), 0)
-  if standardize:
-    values = _standardized(values, kept)
+  # From one norm, so that equal ones are 0 exactly.
+  origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(kept)]
+  values = _standardized(values, kept) if standardize else values - origin
+  values = jnp.where(kept, values, 0)
   groups = _groups(counts, kept)
   variances = _variances(values, kept, groups)
   fit = _fit(values, counts, kept, jnp.where(kept, 1 / variances.of_rows, 0))
@@ -163,7 +164,7 @@ def norm_count_regression(
     return jnp.where(valid, x, jnp.nan).astype(norms.dtype)
 
   return NormCountRegression(
-    coefficients=figure(_product(fit.turn, fit.solution)),
+    coefficients=figure(_product(fit.turn, fit.solution).at[0].add(origin)),
     covariance=figure(scale * _product(turned, turned.T)),
     points=figure(fit.points),
     slopes=figure(slopes),
@@ -216,8 +217,7 @@ def norm_count_correlation(
   _checks.rank("norms", norms, 1)
   _checks.not_empty("norms", norms)
   _checks.labels(counts, norms, "counts")
-  kept = jnp.ones(norms.shape, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, norms.shape)
+  kept = _checks.kept(where, norms.shape)
   values = jnp.where(kept, _numerics.upcast(norms), 0)
   v = _standardized(values, kept)
   c = _standardized(counts.astype(values.dtype), kept)

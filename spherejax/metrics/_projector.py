@@ -220,8 +220,7 @@ def count_regions(
   _checks.boolean("patterns", patterns)
   _checks.rank("patterns", patterns, 2)
   batch, units = patterns.shape
-  kept = jnp.ones(batch, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (batch,))
+  kept = _checks.kept(where, (batch,))
   if batch == 0:
     return jnp.zeros((), jnp.int32)
   bits = jnp.where(kept[:, None], patterns, False).astype(jnp.uint32)
@@ -271,8 +270,7 @@ def _kept_rows(displacements: Array, weights: Array, where: ArrayLike | None) ->
       f"weights must have {dim} rows to match displacements {displacements.shape}, got "
       f"{weights.shape}"
     )
-  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (number,))
+  kept = _checks.kept(where, (number,))
   dtype = _numerics.compute_dtype(jnp.promote_types(displacements.dtype, weights.dtype))
   return jnp.where(kept[:, None], displacements.astype(dtype), 0)
 

@@ -118,10 +118,8 @@ def class_moments_update(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
-  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, labels.shape)
-  _checks.known_labels(labels, classes, kept)
-  kept &= (labels >= 0) & (labels < classes)
+  kept = _checks.kept(where, labels.shape)
+  kept &= _checks.inside(labels, classes, kept)
   rows = features.astype(moments.means.dtype)
   rows = jnp.where(kept[:, None], rows, 0)
   empty = kept & jnp.all(rows == 0, axis=1) & normalize
@@ -224,10 +222,8 @@ def class_scatter(
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), means.shape[1]), "the means")
   _checks.labels(labels, features)
-  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, labels.shape)
-  _checks.known_labels(labels, len(means), kept)
-  kept &= (labels >= 0) & (labels < len(means))
+  kept = _checks.kept(where, labels.shape)
+  kept &= _checks.inside(labels, len(means), kept)
   apart = features.astype(means.dtype) - means[jnp.where(kept, labels, 0)]
   apart = jnp.where(kept[:, None], apart, 0)
   squares = distances.lp_norm(apart, norm=norm) ** 2
@@ -250,7 +246,7 @@ def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
     norm: of the distances: "linf", "l2" or "l1". Static.
 
   Returns:
-    ClassVariance(inter, intra, phi, r2).
+    ClassVariance(inter, intra, phi, r2); r2 is NaN for other norms than l2.
 
   Raises:
     ValueError: an unknown norm.
@@ -290,7 +286,8 @@ def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
   within = intra + jnp.sum(moments.zeros / size) / some
   between = spread / some
   whole = within + between
-  defined = several & (whole > 0)
+  # The share explained adds variances up, which squares of other norms do not.
+  defined = several & (whole > 0) & (norm == "l2")
   r2 = jnp.where(defined, between / jnp.where(defined, whole, 1), jnp.nan)
   return ClassVariance(inter, intra, inter / intra, r2)
 

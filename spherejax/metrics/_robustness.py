@@ -62,8 +62,7 @@ def accuracy_curve(
   success = jnp.asarray(success)
   _checks.boolean("success", success)
   _checks.rank("success", success, 2)
-  kept = jnp.ones(success.shape[1], bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, success.shape[1:])
+  kept = _checks.kept(where, success.shape[1:])
   broken = jnp.cumsum(success, axis=0, dtype=jnp.int32) > 0
   standing = jnp.sum(kept[None] & ~broken, axis=1).astype(jnp.result_type(float))
   return standing / jnp.sum(kept)

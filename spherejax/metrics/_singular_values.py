@@ -188,8 +188,7 @@ def _singular_values(
       f"matrix must have two axes or more, the last two not empty, got shape "
       f"{matrix.shape}"
     )
-  kept = jnp.ones(matrix.shape[:-1], bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, matrix.shape[:-1])
+  kept = _checks.kept(where, matrix.shape[:-1])
   rows = jnp.where(kept[..., None], _numerics.upcast(matrix), 0)
   if centre:
     number = jnp.sum(kept, axis=-1, dtype=jnp.int32)[..., None, None]

@@ -112,8 +112,7 @@ def triangle_update(
   _checks.floating("features", features)
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the triangle")
-  kept = jnp.ones(len(features), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (len(features),))
+  kept = _checks.kept(where, (len(features),))
   rows = jnp.where(kept[:, None], features.astype(state.triangle.dtype), 0)
   rows = _numerics.normalize(rows) if normalize else rows
   stacked = jnp.concatenate([state.triangle, rows])

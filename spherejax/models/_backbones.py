@@ -98,7 +98,7 @@ class _HalvedBatchNorm(nn.Module):
       channel[None, None, None]
       for channel in (jnp.where(scale < 0, -1.0, 1.0), factor, centre, bias)
     )
-    return (sign * halve(sign * wide) - centre) * factor + bias
+    return ((sign * halve(sign * wide) - centre) * factor + bias).astype(x.dtype)
 
 
 class _Normalization(nn.Module):
@@ -117,12 +117,15 @@ class _Normalization(nn.Module):
         raise ValueError(
           f"groups must divide {x.shape[-1]} channels, got {self.groups}"
         )
-      normalized = nn.GroupNorm(num_groups=self.groups)(x)
+      normalized = nn.GroupNorm(num_groups=self.groups, dtype=x.dtype)(x)
       return halve(normalized) if self.halve else normalized
     if self.halve:
       return _HalvedBatchNorm(self.axis_name, name="BatchNorm_0")(x, train)
     return nn.BatchNorm(
-      use_running_average=not train, momentum=0.9, axis_name=self.axis_name
+      use_running_average=not train,
+      momentum=0.9,
+      axis_name=self.axis_name,
+      dtype=x.dtype,
     )(x)
 
 

@@ -57,7 +57,8 @@ class SquaredDistanceSoftmax(nn.Module):
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
-    squares = distances.pairwise_squared_euclidean(rows, proxies)
+    # By differences, not products: the loss is about small distances.
+    squares = distances.pairwise_squared_euclidean(rows, proxies, method="difference")
     return losses.squared_distance_softmax(
       squares, labels, scale=self.scale, where=where
     )
@@ -109,7 +110,8 @@ class DistanceSoftmax(nn.Module):
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
-    apart = distances.pairwise_euclidean(rows, proxies)
+    # By differences, not products: the loss is about small distances.
+    apart = distances.pairwise_euclidean(rows, proxies, method="difference")
     return losses.distance_softmax(apart, labels, scale=self.scale, where=where)
 
 

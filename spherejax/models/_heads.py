@@ -1,5 +1,6 @@
 """The layer between a feature map and an embedding."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ class HeadResult(NamedTuple):
   """What an `EmbeddingHead` gives for a batch.
 
   Attributes:
-    embeddings: [batch, dim], normalised as the head says.
+    embeddings: [batch, dim], normalised as the head says; longer where a pooling
+      behind the projection joins several vectors, as `models.OTP` does.
     pooled: [batch, dim], the same before normalisation.
     weights: pooling weights, [batch, height, width] or [batch, tokens], sum 1 for an
       image; None for a pooling that has none.
@@ -35,6 +37,13 @@ _NORMALIZATIONS = {
   "unit_ball": distances.unit_ball,
   "none": jnp.asarray,
 }
+
+
+def _takes_train(pooling: Callable[..., Any]) -> bool:
+  parameters = inspect.signature(pooling).parameters
+  return "train" in parameters or any(
+    parameter.kind == parameter.VAR_KEYWORD for parameter in parameters.values()
+  )
 
 
 class EmbeddingHead(nn.Module):
@@ -57,8 +66,8 @@ class EmbeddingHead(nn.Module):
       a pooling that projects by itself, such as `models.TSMK`, to `dim`.
 
   Call: `(features [batch, height, width, channels] or [batch, tokens, channels], *,
-  where=None, train=False)`, where boolean without the last axis, True keeps; `train`,
-  where True, is passed to the pooling, for those with a BatchNorm. Returns
+  where=None, train=False)`, where boolean without the last axis, True keeps; `train` is
+  passed on to a pooling that takes it, as those with a BatchNorm do. Returns
   `HeadResult`.
 
   Raises:
@@ -107,7 +116,7 @@ class EmbeddingHead(nn.Module):
     project = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )
-    options = {"train": True} if train else {}
+    options = {"train": train} if _takes_train(self.pooling) else {}
     local = project(features) if self.projection == "before" else features
     result = self.pooling(local, where=where, **options)
     pooled = getattr(result, "pooled", result)

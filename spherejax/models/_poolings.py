@@ -13,11 +13,12 @@ from spherejax import _checks, pooling
 class GeM(nn.Module):
   """Generalised-mean pooling with a learned power.
 
-  Owns the scalar `power` and calls `spherejax.pooling.gem`.
+  Owns `power`, a scalar or [channels], and calls `spherejax.pooling.gem`.
 
   Attributes:
     power: start of the learned power, positive. 1 is the mean; the larger, the
       nearer to the maximum.
+    per_channel: static. Whether each channel learns a power of its own.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gem`.
 
@@ -38,6 +39,7 @@ class GeM(nn.Module):
   """
 
   power: Real[ArrayLike, ""] = 3.0
+  per_channel: bool = False
 
   @nn.compact
   def __call__(
@@ -48,7 +50,8 @@ class GeM(nn.Module):
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
     _checks.positive("power", self.power)
-    power = self.param("power", nn.initializers.constant(self.power), ())
+    shape = jnp.shape(features)[-1:] if self.per_channel else ()
+    power = self.param("power", nn.initializers.constant(self.power), shape)
     return pooling.gem(features, power=power, where=where)
 
 

@@ -162,9 +162,10 @@ class AdaCos(ClassWeights):
   as it is, in `spherejax.losses.normface`.
 
   Attributes:
-    num_classes: static, at least 3. Training classes; labels are in
-      [0, num_classes).
+    num_classes: static, at least 3, or 1 where `least` is given. Training classes;
+      labels are in [0, num_classes).
     init_weights: draws the class weights at the start.
+    least: smallest scale, positive; None starts at `adacos_scale` and then takes 0.01.
     axis_name: static. Device axis over which the batch is spread; None for one
       device.
 
@@ -172,7 +173,8 @@ class AdaCos(ClassWeights):
 
   Raises:
     TypeError: embeddings not floating, labels not integer.
-    ValueError: shapes do not match, fewer than 3 classes.
+    ValueError: shapes do not match, fewer than 3 classes without `least`, or `least`
+      not positive.
 
   Differentiable in: class weights, embeddings. Cost: O(batch classes dim).
 
@@ -187,6 +189,7 @@ class AdaCos(ClassWeights):
     ((2,), ())
   """
 
+  least: float | None = None
   axis_name: str | None = None
 
   @nn.compact
@@ -199,11 +202,17 @@ class AdaCos(ClassWeights):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     cosines = self.cosines(embeddings, where)
-    start = losses.adacos_scale(self.num_classes)
+    start = losses.adacos_scale(self.num_classes, least=self.least)
+    options = {} if self.least is None else {"least": self.least}
     scale = self.variable("batch_stats", "scale", lambda: jnp.full((), start))
     if self.is_mutable_collection("batch_stats") and not self.is_initializing():
       new = losses.adacos_update(
-        scale.value, cosines, labels, where=where, axis_name=self.axis_name
+        scale.value,
+        cosines,
+        labels,
+        where=where,
+        axis_name=self.axis_name,
+        **options,
       )
       scale.value = new.astype(scale.value.dtype)
     return losses.normface(cosines, labels, scale=scale.value, where=where)

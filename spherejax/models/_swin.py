@@ -212,7 +212,7 @@ class SwinT(nn.Module):
       raise ValueError(
         f"images must be at least {self.patch}x{self.patch}, got shape {x.shape}"
       )
-    _checks.between("stochastic_depth", self.stochastic_depth, 0, 1)
+    _checks.between("stochastic_depth", self.stochastic_depth, 0, 1, high_open=True)
     for stage, heads in enumerate(self.heads):
       if (self.width << stage) % heads:
         raise ValueError(

@@ -49,7 +49,9 @@ def import_weights(
     A dictionary of the structure and dtypes of `variables`.
 
   Raises:
-    ValueError: a parameter without weights, weights without a parameter, a shape that
+    TypeError: text instead of a sequence of texts.
+    ValueError: `fresh` for a variable that is a shape without values, a parameter
+      without weights, weights without a parameter, a shape that
       differs, one array for two parameters; the message lists them. So of another
       architecture nothing is taken.
 
@@ -64,6 +66,9 @@ def import_weights(
     >>> filled["params"]["stem"]["kernel"].mean()
     Array(1., dtype=float32)
   """
+  for name, value in (("ignore", ignore), ("fresh", fresh)):
+    if isinstance(value, str):  # a sequence too: of its letters
+      raise TypeError(f"{name} must be a sequence of texts, got {value!r}")
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES
@@ -76,6 +81,8 @@ def import_weights(
   missing, shapes, leaves = [], [], []
   for path, name, (_, leaf), stays in zip(paths, found, flat, kept, strict=True):
     if stays:
+      if isinstance(leaf, jax.ShapeDtypeStruct):
+        raise ValueError(f"fresh needs the values of {path}, got its shape only")
       leaves.append(leaf)
     elif name not in weights:
       missing.append(f"{path} ({name})")

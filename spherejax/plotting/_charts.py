@@ -28,7 +28,8 @@ def training_curves(
   """Mean over seeds against the step, with the range of the seeds as a band.
 
   Args:
-    curves: for each name [seeds, steps]; NaN leaves a gap (a figure not measured).
+    curves: for each name [seeds, steps]. A figure that is NaN was not measured: the
+      line goes on to the next one, and the mean is of the seeds that have one.
     steps: [steps], where the figures were taken; None: 1, 2, ...
     xlabel: what `steps` counts.
     ylabel: the quantity and its unit.

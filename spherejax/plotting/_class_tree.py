@@ -33,7 +33,8 @@ def class_tree(
   Args:
     tree: a ClassTree.
     groups: [classes], integer: a colour for each class's name and edge, such as
-      its branch in another tree. None: by the branches below the root.
+      its branch in another tree; seven colours, then again from the first. None: by the
+      branches below the root.
     max_depth: nodes of this depth are drawn as leaves, with the number of classes
       below; for trees of hundreds of classes. Static.
     title: text above the tree.
@@ -42,6 +43,7 @@ def class_tree(
     A matplotlib Figure.
 
   Raises:
+    TypeError: groups are not integers.
     ValueError: groups of another length, or max_depth below 1.
 
   Source: none.

@@ -62,15 +62,15 @@ def heat_map(
   _checks.shape("values", figures, expected, "rows and columns")
   if not np.isfinite(figures).any():
     raise ValueError(f"values must hold a number, got {figures.tolist()}")
+  figures = np.where(np.isfinite(figures), figures, np.nan)
   width, height = 2.2 + 0.75 * len(columns), 1.3 + 0.5 * len(rows)
   figure = _figure.new_figure(width, height)
   axes = figure.subplots()
   axes.set_facecolor(_figure.FAINT)
   image = axes.imshow(np.ma.masked_invalid(figures), cmap="viridis", aspect="auto")
-  low, high = np.nanmin(figures), np.nanmax(figures)
   for (row, column), value in np.ndenumerate(figures):
     if np.isfinite(value):
-      dark = value < low + 0.6 * (high - low)
+      dark = float(image.norm(value)) < 0.6  # pyright: ignore[reportArgumentType]
       axes.text(
         column,
         row,

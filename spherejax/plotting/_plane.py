@@ -39,8 +39,8 @@ def class_hulls(
     A matplotlib Figure.
 
   Raises:
-    ValueError: no panel, points that are not [points, 2], or names in `dots` and
-      `others` that are no panel.
+    ValueError: no panel, points that are not [points, 2], names in `dots` and
+      `others` that are no panel, or dots of more classes than the panel has.
 
   Source: none; after DML Fig. 5.4.
 
@@ -62,6 +62,10 @@ def class_hulls(
   for axes, (title, classes) in zip(row, items, strict=True):
     colors = _colors(len(classes))
     small: Any = () if dots is None else dots.get(title, ())
+    if len(small) > len(colors):
+      raise ValueError(
+        f"dots[{title!r}] must be of at most {len(colors)} classes, got {len(small)}"
+      )
     for color, points in zip(colors, small, strict=False):
       points = _points(f"dots[{title!r}]", points)
       axes.plot(*points.T, ".", color=color, markersize=2, alpha=0.5)

@@ -74,8 +74,7 @@ def nearest_neighbours(
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
   _checks.one_of("ties", ties, TIES)
-  kept = jnp.ones(len(sites), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, labels.shape)
+  kept = _checks.kept(where, labels.shape)
   _checks.known_labels(labels, num_classes, kept)
   apart = None
   if where is not None:

@@ -66,8 +66,7 @@ def renew_proxies(
     raise ValueError(
       f"num_proxies must be at most the pool's {pool} points, got {number}"
     )
-  kept = jnp.ones((classes, pool), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (classes, pool))
+  kept = _checks.kept(where, (classes, pool))
 
   def of_class(points: Array, old: Array, where: Array) -> Array:
     return _fixed.greedy_k_centre(points, number, initial=old, where=where).indices
@@ -123,8 +122,7 @@ def class_covering_radii(
   _checks.shape("points", points, (len(points), dim), "the centres")
   _checks.labels(labels, points)
   _checks.known_labels(labels, classes)
-  kept = jnp.ones(len(points), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (len(points),))
+  kept = _checks.kept(where, (len(points),))
   kept &= (labels >= 0) & (labels < classes)
   rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
   own = jnp.clip(labels, 0, classes - 1)
@@ -178,8 +176,7 @@ def covering_curve(
   number = len(points)
   if not number:
     raise ValueError("points must have at least one row, got shape (0, ...)")
-  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (number,))
+  kept = _checks.kept(where, (number,))
   rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
 
   def radius(row: Array) -> Array:

@@ -72,8 +72,7 @@ def greedy_k_centre(
   _checks.count("first", first, 0)
   if first >= number:
     raise ValueError(f"first must be a row of the {number} points, got {first}")
-  kept = jnp.ones(number, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, (number,))
+  kept = _checks.kept(where, (number,))
   rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
 
   def to_centre(centre: Array) -> Array:

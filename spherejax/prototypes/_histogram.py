@@ -215,8 +215,7 @@ def _parts(
       f"{features.shape}, got {prototypes.shape}"
     )
   layout = (batch, *positions)
-  kept = jnp.ones(layout, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, layout)
+  kept = _checks.kept(where, layout)
   number = math.prod(positions)
   kept = kept.reshape(batch, number)
   tokens = _numerics.upcast(features.reshape(batch, number, dim))

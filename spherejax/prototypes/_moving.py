@@ -336,8 +336,7 @@ def _sums(
     _checks.shape("embeddings", embeddings, expected, "the state")
   _checks.labels(labels, embeddings)
   _checks.count("num_classes", num_classes)
-  kept = jnp.ones(len(labels), bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, labels.shape)
+  kept = _checks.kept(where, labels.shape)
   _checks.known_labels(labels, num_classes, kept)
   rows = _numerics.upcast(jax.lax.stop_gradient(embeddings))
   own = (labels[None] == jnp.arange(num_classes)[:, None]) & kept[None]

@@ -409,8 +409,7 @@ def global_mean(
   values = jnp.asarray(values)
   _checks.floating("values", values)
   _checks.rank("values", values, 1)
-  kept = jnp.ones(values.shape, bool) if where is None else jnp.asarray(where)
-  _checks.mask(kept, values.shape)
+  kept = _checks.kept(where, values.shape)
   total = _numerics.masked_sum(_numerics.upcast(values), kept)
   count = jnp.sum(kept, dtype=jnp.int32)
   if axis_name is not None:
