@@ -29,9 +29,12 @@ def run(names: list[str]) -> list[str]:
   for name in names:
     print(f"{name}:", flush=True)
     result = _page.FOLDER / f"{name}.json"
-    command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(result)]
+    begun = result.with_suffix(".begun")  # until it ends, what ran before stands
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(begun)]
     if subprocess.run(command, check=False).returncode:
       failed.append(name)
+    else:
+      begun.replace(result)
     _page.PAGE.write_text(_page.page(NAMES))
   return failed
 

@@ -142,8 +142,10 @@ def relative_difference(result: Any, expected: Any) -> float:
   worst = 0.0
   for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=False):
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    worst = max(worst, float(np.abs(a - b).max() / max(np.abs(b).max(), _NOTHING)))
-  return worst
+    size = np.maximum(np.abs(b).max(initial=0), _NOTHING)
+    # NumPy's maximum, which keeps NaN.
+    worst = np.maximum(worst, np.abs(a - b).max(initial=0) / size)
+  return float(worst)
 
 
 def _seconds(call: Callable, inputs: tuple, inner: int) -> float:
@@ -162,6 +164,10 @@ def _inner(call: Callable, inputs: tuple) -> int:
 
 def print_peak_memory() -> None:
   """The last line that `peak_memory` reads."""
+  found = jax.devices()[0].memory_stats()
+  if found and "peak_bytes_in_use" in found:  # an accelerator's own memory
+    print(found["peak_bytes_in_use"])
+    return
   status = pathlib.Path("/proc/self/status")
   # Of this program alone, while ru_maxrss begins with the parent's.
   if status.exists():

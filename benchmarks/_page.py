@@ -9,6 +9,7 @@ from benchmarks._measure import OURS
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 PAGE, FOLDER = DOCS / "benchmarks.md", DOCS / "benchmarks"
+_TIMED = ("case", "milliseconds", "compile_seconds", "difference", "ratio", "targets")
 HEADER = """# Benchmarks
 
 `python -m benchmarks` runs all of them, one after another, and writes this page;
@@ -37,9 +38,11 @@ def section(content: Mapping[str, Any]) -> str:
   """What one benchmark measured, where and with what."""
   rows = content["rows"]
   versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
-  table = _times(rows) if rows and "milliseconds" in rows[0] else _values(rows)
-  said = [f"`{content['command']}` on {content['machine']} ({versions}):", table]
-  said += [f"Not installed, so not compared: {peer}." for peer in content["missing"]]
+  tables = [_values(rows)]
+  if rows and "milliseconds" in rows[0]:
+    tables = [_times(rows), *_beside_times(rows)]
+  said = [f"`{content['command']}` on {content['machine']} ({versions}):", *tables]
+  said += [f"Left out: {peer}." for peer in content["missing"]]
   return "\n\n".join(said) + "\n"
 
 
@@ -61,6 +64,27 @@ def _times(rows: list[dict[str, Any]]) -> str:
       lines.append(cells)
   heading = ["case", "", "ms", "theirs / ours", "at least", "met", "compilation, s"]
   return _markdown(heading, lines)
+
+
+def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
+  """What was measured beside times, such as memory, and whether it is as it must be."""
+  found = [
+    {"case": row["case"], "what": name, "value": value}
+    for row in rows
+    for key, entry in row.items()
+    if key not in _TIMED
+    for name, value in _flat(key.replace("_", " "), entry)
+  ]
+  return [_values(found)] if found else []
+
+
+def _flat(name: str, entry: Any) -> list[tuple[str, Any]]:
+  """Names and single values of nested ones."""
+  if isinstance(entry, dict):
+    return [x for k, v in entry.items() for x in _flat(f"{name}, {k}", v)]
+  if isinstance(entry, list):
+    return [(name, " ".join(map(_text, entry)))]
+  return [(name, entry)]
 
 
 def _values(rows: list[dict[str, Any]]) -> str:

@@ -127,9 +127,8 @@ def check_in_float64(work: Work) -> float:
   with jax.enable_x64(True):
     ours = at_once(work, jax.device_count())
     theirs = one_after_another(one_training(work), work.cells)
-  far = max(
-    float(np.abs(np.asarray(a) - np.asarray(b)).max())
-    for a, b in zip(ours, theirs, strict=True)
+  far = np.max(
+    [np.abs(np.asarray(a) - b).max() for a, b in zip(ours, theirs, strict=True)]
   )
   if not far <= SAME:
     raise SystemExit(f"the trainings differ by {far:.1g} in float64, above {SAME:g}")

@@ -343,6 +343,7 @@ def main() -> None:
   for heading in ("what", "where", "said", "resumed = undisturbed"):
     table.add_column(heading)
   rows: list[dict[str, Any]] = []
+  missing = [] if options.smoke or os.geteuid() == 0 else ["a full disk needs root"]
   with tempfile.TemporaryDirectory() as folder:
     for name, found in drills(options.smoke, pathlib.Path(folder)):
       if options.only in name:
@@ -351,7 +352,11 @@ def main() -> None:
           rows.append(row._asdict() | {"said": said})
           equal = "yes" if row.equal else "NO"
           table.add_row(row.fault, row.place, rich.text.Text(said), equal)
-          _measure.save("drill", rows, [], options)
+          _measure.save("drill", rows, missing, options)
+  if not rows:
+    raise SystemExit(f"--only {options.only!r} is in the name of no part")
+  if missing:
+    rich.print(f"left out: {missing[0]}")
   rich.console.Console(width=140).print(table)
   if not all(row["equal"] for row in rows):
     raise SystemExit("a run did not recover")

@@ -8,7 +8,6 @@ themselves against float64 on the same costs, and the largest number of steps.
     python -m benchmarks.gsp_accuracy --smoke    # seconds
 """
 
-import json
 import sys
 from typing import Any, NamedTuple
 
@@ -70,6 +69,21 @@ def errors(dtype: str, mass: float, sharpness: float, sizes) -> Errors:
   return Errors(float(total), float(mass), float(apart), int(steps))
 
 
+def _row(dtype: str, mass: float, sharpness: float, found: Errors) -> dict[str, Any]:
+  return {
+    "type": dtype,
+    "mass": mass,
+    "inverse temperature": sharpness,
+    "error of the sum": found.total,
+    "of the mass": found.mass,
+    "of the weights": found.weights,
+    "steps": found.steps,
+    "within limits": all(
+      error <= limit for error, limit in zip(found[:3], LIMITS[dtype], strict=True)
+    ),
+  }
+
+
 def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
@@ -88,24 +102,14 @@ def main() -> None:
         cells = []
         for sharpness in SHARPNESS:
           found = errors(dtype, mass, sharpness, sizes)
-          rows.append({"dtype": dtype, "mass": mass, "b": sharpness, **found._asdict()})
+          rows.append(_row(dtype, mass, sharpness, found))
           cells.append(
             f"{found.total:.0e} {found.mass:.0e} {found.weights:.0e} {found.steps}"
           )
         table.add_row(f"{mass:g}", *cells)
       console.print(table)
-  if options.json:
-    options.json.write_text(json.dumps(rows, indent=1) + "\n")
-  missed = [
-    row
-    for row in rows
-    if not all(
-      row[name] <= limit
-      for name, limit in zip(
-        ("total", "mass", "weights"), LIMITS[row["dtype"]], strict=True
-      )
-    )
-  ]
+  _measure.save("gsp_accuracy", rows, [], options)
+  missed = [row for row in rows if not row["within limits"]]
   for row in missed:
     console.print(f"above its limit: {row}")
   sys.exit(1 if missed else 0)

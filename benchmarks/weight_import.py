@@ -8,6 +8,7 @@ difference is the largest of an activation, divided by its largest entry.
     python -m benchmarks.weight_import --json FILE
 """
 
+import importlib.util
 import pathlib
 import re
 import tempfile
@@ -139,7 +140,7 @@ def measure(
     with jax.enable_x64(dtype == "float64"):
       found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
     row["activations"] = len(found)
-    row[dtype] = max(found.values())
+    row[dtype] = float(np.max([*found.values()]))
   return row
 
 
@@ -150,13 +151,16 @@ def main() -> None:
   for heading in ("network", "activations", "float32", "float64"):
     table.add_column(heading, justify="left" if heading == "network" else "right")
   rows = []
+  missing = [x for x in ("torch", "safetensors") if not importlib.util.find_spec(x)]
   for name in list(PAIRS)[:1] if options.smoke else PAIRS:
-    if options.only in name:
+    if options.only in name and not missing:
       rows.append(measure(name, PAIRS[name]))
       cells = (f"{rows[-1][dtype]:.0e}" for dtype in ("float32", "float64"))
       table.add_row(name, str(rows[-1]["activations"]), *cells)
   rich.console.Console().print(table)
-  _measure.save("weight_import", rows, [], options)
+  for peer in missing:
+    rich.print(f"skipped: {peer} is not installed")
+  _measure.save("weight_import", rows, missing, options)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 """The benchmarks' page, from notes and from what was measured."""
 
 import json
+import pathlib
+import subprocess
+
+import numpy as np
 
 import benchmarks.__main__ as every
-from benchmarks import _measure, _page
+from benchmarks import _measure, _page, gsp_accuracy
 
 CONTENT = {
   "command": "python -m benchmarks.a",
@@ -16,6 +20,8 @@ CONTENT = {
       "milliseconds": {"ours": 1.234, "theirs": 20.0, "floor": 1.0},
       "compile_seconds": {"ours": 0.55, "theirs": 0.0, "floor": 0.1},
       "ratio": {"theirs": 16.2, "floor": 0.81},
+      "peak_mib": 12.5,
+      "found": {"ours": {"rate": [1.0, 0.25]}},
       "targets": [
         {"other": "theirs", "ratio": 20.0, "met": False},
         {"other": "floor", "ratio": 0.5, "met": True},
@@ -38,7 +44,9 @@ def test_notes_come_before_what_was_measured(tmp_path):
   assert "| n = 3 \\| 4 | ours | 1.23 |  |  |  | 0.6 |" in text
   assert "|  | theirs | 20 | 16.20 | 20 | **no** | 0.0 |" in text
   assert "|  | floor | 1 | 0.81 | 0.5 | yes | 0.1 |" in text
-  assert "Not installed, so not compared: torch." in text
+  assert "Left out: torch." in text
+  assert "| n = 3 \\| 4 | peak mib | 12.5 |" in text
+  assert "| n = 3 \\| 4 | found, ours, rate | 1 0.25 |" in text
   assert "| x | **no** |" in text
 
 
@@ -57,3 +65,38 @@ def test_what_is_written_can_be_shown(tmp_path):
   assert {"jax", "numpy"} <= set(written["versions"])
   assert written["command"].startswith("python -m benchmarks.a")
   assert "| n = 3 \\| 4 | ours |" in _page.section(written)
+
+
+def test_a_difference_that_is_no_number_is_none_that_agrees():
+  nothing = np.array([1.0, np.nan])
+  for pair in (nothing, np.ones(2)), (np.ones(2), nothing):
+    assert np.isnan(_measure.relative_difference(*pair))
+    assert np.isnan(_measure.relative_difference([pair[0], 1.0], [pair[1], 1.0]))
+  assert _measure.relative_difference([np.ones(2), 3.0], [np.ones(2), 4.0]) == 0.25
+
+
+def test_the_accuracy_of_gsp_can_be_shown(tmp_path):
+  row = gsp_accuracy._row("float32", 0.25, 5.0, gsp_accuracy.Errors(0.0, 1e-7, 0.0, 9))
+  file = tmp_path / "a.json"
+  options = _measure.Options(smoke=True, json=file, repetitions=3, only="")
+  _measure.save("a", [row], [], options)
+  assert "| float32 | 0.25 | 5 | 0 | 1e-07 | 0 | 9 | yes |" in _page.section(
+    json.loads(file.read_text())
+  )
+
+
+def test_a_benchmark_that_fails_leaves_what_ran_before(tmp_path, monkeypatch):
+  (tmp_path / "losses.json").write_text(json.dumps(CONTENT))
+  monkeypatch.setattr(_page, "FOLDER", tmp_path)
+  monkeypatch.setattr(_page, "PAGE", tmp_path / "page.md")
+  codes = {"losses": 1, "gsp": 0}
+
+  def process(command, check):
+    name = command[2].removeprefix("benchmarks.")
+    pathlib.Path(command[-1]).write_text(json.dumps(CONTENT | {"command": name}))
+    return subprocess.CompletedProcess(command, codes[name])
+
+  monkeypatch.setattr(subprocess, "run", process)
+  assert every.run(["losses", "gsp"]) == ["losses"]
+  assert json.loads((tmp_path / "losses.json").read_text()) == CONTENT
+  assert json.loads((tmp_path / "gsp.json").read_text())["command"] == "gsp"
