@@ -158,3 +158,16 @@ def test_small_and_flat_trees():
   assert hierarchy.splits(rooted) == {frozenset({2, 3, 4}), frozenset({2, 3})}
   with pytest.raises(ValueError, match="2 entries, got 1"):
     hierarchy.neighbor_joining(np.zeros((2, 2)), names=["a"])
+
+
+def test_short_edges_are_contracted_wherever_the_root_is():
+  rooted = hierarchy.from_newick("((a:1,b:1):0.6,(c:1,d:1):0.6);")
+  unrooted = hierarchy.from_newick("((a:1,b:1):1.2,c:1,d:1);")
+  inside = hierarchy.from_newick("(((a:1,b:1):0.6):0.6,c:1,d:1);")
+  for tol, expected in (
+    (1.0, {frozenset({2, 3})}),
+    (1.2, set()),
+    (None, {frozenset({2, 3})}),
+  ):
+    for tree in (rooted, unrooted, inside):
+      assert hierarchy.splits(tree, tol=tol) == expected

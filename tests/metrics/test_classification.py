@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -113,3 +114,22 @@ def test_errors(unchecked):
     metrics.common_confusions(square, k=3)
   with pytest.raises(ValueError, match=r"\(3, 2\) to match the centroids"):
     metrics.cluster_radii(jnp.ones((3, 4)), jnp.zeros(3, int), jnp.ones((2, 2)))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_labels_of_one_byte(dtype):
+  labels = np.array([99, 3, 99], dtype)
+  found = np.array(metrics.confusion_counts(labels, labels[::-1], num_classes=100))
+  expected = np.zeros((100, 100), int)
+  expected[99, 99], expected[3, 3] = 2, 1
+  np.testing.assert_array_equal(found, expected)
+
+
+def test_a_mask_that_is_traced_covers_known_labels():
+  labels = jnp.array([0, 1, -1])
+
+  @jax.jit
+  def counts(where):
+    return metrics.confusion_counts(labels, labels, num_classes=2, where=where)
+
+  np.testing.assert_array_equal(counts(labels >= 0), np.eye(2))

@@ -78,3 +78,11 @@ def test_edges(unchecked):
   ):
     with pytest.raises(ValueError, match=culprit):
       call()
+
+
+@pytest.mark.parametrize("method", ["pearson", "spearman"])
+def test_what_does_not_vary_has_no_correlation(method):
+  for pair in ([0.1] * 3, [1, 2, 4]), ([1, 2, 4], [0.1] * 3), ([0.1] * 3, [0.1] * 3):
+    found = metrics.correlation(*pair, method=method)
+    assert np.isnan(found.value)
+    assert np.isnan(found.p_value)

@@ -210,3 +210,10 @@ def test_distances_of_points_by_blocks(norm, diagonal):
     again = metrics.distance_correlation(3 * x[order], f[order])
     plain = metrics.distance_correlation(x, f)
     np.testing.assert_allclose(again.correlations, plain.correlations[order], atol=1e-6)
+
+
+@pytest.mark.parametrize("row", [-1, 7])
+def test_rows_that_are_no_points(row):
+  points = RANDOM.normal(size=(7, 3)).astype(np.float32)
+  with pytest.raises(ValueError, match=rf"rows must be in \[0, 7\), got {row}"):
+    metrics.distance_correlation(points, points, rows=np.array([2, row]))

@@ -223,3 +223,15 @@ def test_wrong_arguments(unchecked):
     regression(norms, counts, covariance="robust")
   with pytest.raises(ValueError, match="must have a row"):
     metrics.norm_count_correlation(norms[:0], counts[:0])
+
+
+@pytest.mark.parametrize("norm", [1.7, 0.3, 1e6])
+def test_norms_that_are_equal_have_no_slope_as_they_are(norm):
+  counts = jnp.arange(40) % 8 + 1
+  norms = jnp.full(40, norm).at[3].set(jnp.nan)
+  where = jnp.arange(40) != 3
+  found = fast.norm_count_regression(norms, counts, standardize=False, where=where)
+  assert found.valid
+  np.testing.assert_array_equal(found.slopes, 0)
+  np.testing.assert_array_equal(found.p_values, 0.5)
+  np.testing.assert_allclose(found.coefficients, [norm, 0, 0], rtol=1e-6)

@@ -163,3 +163,13 @@ def test_bad_input_is_named(unchecked):
   ):
     with pytest.raises(error, match=culprit):
       call()
+
+
+def test_only_squares_of_l2_add_up_to_a_share():
+  moments = moments_of(FEATURES, LABELS, np.ones(48, bool))
+  assert 0 < metrics.class_variance(moments).r2 < 1
+  for norm in ("linf", "l1"):
+    scatter = metrics.class_scatter(moments.means, FEATURES, LABELS, norm=norm)
+    found = metrics.class_variance(moments._replace(scatter=scatter), norm=norm)
+    assert np.isnan(found.r2)
+    assert found.phi > 0

@@ -245,3 +245,25 @@ def test_statistics_of_all_devices():
 def test_bad_arguments(unchecked, network, images, error, message):
   with pytest.raises(error, match=message):
     jax.eval_shape(network.init, jax.random.key(0), images)
+
+
+@pytest.mark.parametrize(
+  "network",
+  [models.ConvNet((4, 4), (1, 2), norm=norm, groups=2) for norm in ("batch", "group")]
+  + [models.Conv4(4), models.ResNet20(blocks=1, widths=(2, 4, 4))],
+  ids=["ConvNet, batch", "ConvNet, group", "Conv4", "ResNet20"],
+)
+def test_half_precision_stays_half(network):
+  images = jax.random.normal(jax.random.key(0), (2, 16, 16, 3))
+  variables = jax.jit(network.init)(jax.random.key(1), images)
+
+  @jax.jit
+  def both(images):
+    apply = functools.partial(
+      network.apply, variables, train=True, mutable="batch_stats"
+    )
+    return apply(images)[0], apply(images.astype(jnp.bfloat16))[0]
+
+  full, half = both(images)
+  assert (full.dtype, half.dtype) == (jnp.float32, jnp.bfloat16)
+  np.testing.assert_allclose(half.astype(jnp.float32), full, atol=0.08)

@@ -163,3 +163,29 @@ def test_bad_arguments(unchecked):
     models.GSP(0).init(key, FEATURES)
   with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 1.5"):
     models.GSP(2, mass=1.5).init(key, FEATURES)
+
+
+def test_training_is_told_to_poolings_that_ask():
+  told = []
+
+  def asks(features, *, where=None, train=False):
+    told.append(train)
+    return pooling.gap(features, where=where)
+
+  for pool in (pooling.gap, pooling.gmp, models.GeM(), asks):
+    head = models.EmbeddingHead(2, pool)
+    head.init_with_output(jax.random.key(0), FEATURES, train=True)
+    head.init_with_output(jax.random.key(0), FEATURES)
+  assert told == [True, False]
+
+
+def test_a_power_for_each_channel():
+  module = models.GeM(power=2.0, per_channel=True)
+  result, variables = module.init_with_output(jax.random.key(0), FEATURES)
+  np.testing.assert_array_equal(variables["params"]["power"], np.full(6, 2.0))
+  np.testing.assert_array_equal(result, pooling.gem(FEATURES, power=2.0))
+  powers = jnp.arange(1.0, 7)
+  pooled = module.apply({"params": {"power": powers}}, FEATURES)
+  for channel, power in enumerate(powers):
+    alone = pooling.gem(FEATURES[..., channel, None], power=power)
+    np.testing.assert_allclose(pooled[:, channel], alone[:, 0], rtol=1e-6)

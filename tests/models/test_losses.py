@@ -288,3 +288,37 @@ def test_bad_arguments(name, unchecked):
     module.init(key, rows, LABELS, where=WHERE[:3])
   with pytest.raises(ValueError, match=r"must be in \[0, 6\), got 6"):
     module.init(key, rows, LABELS + 1)
+
+
+def test_few_classes_need_a_smallest_scale():
+  labels = jnp.arange(8) % 2
+  with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
+    models.AdaCos(2).init(jax.random.key(0), ROWS, labels)
+  module = models.AdaCos(2, least=0.5)
+  variables = module.init(jax.random.key(0), ROWS, labels)
+  assert variables["batch_stats"]["scale"] == 0.5
+  opposite = {"weights": jnp.array([[1.0], [-1.0]]) * ROWS[:1]}
+  _, new = module.apply(
+    {**variables, "params": opposite}, ROWS[:1], labels[:1], mutable="batch_stats"
+  )
+  assert new["batch_stats"]["scale"] == 0.5
+
+
+@pytest.mark.parametrize(
+  ("module", "scale", "power"),
+  [(models.DistanceSoftmax, 1e4, 1), (models.SquaredDistanceSoftmax, 1e8, 2)],
+)
+def test_proxies_that_are_near_each_other_are_told_apart(module, scale, power):
+  proxies = jnp.array([[1.0, 0.0], [1.0, 3e-4]])
+  row, label = jnp.array([[1.0, 1e-4]]), jnp.array([0])
+
+  def loss(rows):
+    return module(2, scale=scale).apply({"params": {"proxies": proxies}}, rows, label)[
+      0
+    ]
+
+  value, slope = jax.jit(jax.value_and_grad(loss))(row)
+  gap = scale * (2e-4**power - 1e-4**power)
+  np.testing.assert_allclose(value, np.log1p(np.exp(-gap)), rtol=1e-3)
+  steep = power * scale * (1e-4 ** (power - 1) + 2e-4 ** (power - 1))
+  np.testing.assert_allclose(slope[0, 1], steep / (1 + np.exp(gap)), rtol=1e-3)

@@ -191,3 +191,9 @@ def test_errors(unchecked):
     start((1, 3, 8, 3))
   with pytest.raises(ValueError, match=r"stochastic_depth .*1\.5"):
     start(stochastic_depth=1.5)
+
+
+def test_a_block_cannot_always_be_left_out():
+  network = models.SwinT((1,), (1,), width=2, patch=2, stochastic_depth=1.0)
+  with pytest.raises(ValueError, match=r"stochastic_depth must be in \[0, 1\), got 1"):
+    network.init(jax.random.key(0), IMAGES)

@@ -196,3 +196,19 @@ def test_what_does_not_fit_is_named(variables):
     shapes_of(models.SwinT((1,), (1,), 4)),
   )
   fails("of the network are not in the weights", weights={"other": np.ones(1)})
+
+
+@pytest.mark.parametrize("name", ["fresh", "ignore"])
+def test_beginnings_are_a_sequence(variables, name, unchecked):
+  weights = draw(RESNET_SHAPES)
+  with pytest.raises(
+    TypeError, match=f"{name} must be a sequence of texts, got 'stem/'"
+  ):
+    models.import_weights(variables, weights, **{name: "stem/"})
+
+
+def test_what_stays_needs_values():
+  with pytest.raises(
+    ValueError, match="fresh needs the values of stem/kernel, got its"
+  ):
+    models.import_weights(shapes_of(RESNET), draw(RESNET_SHAPES), fresh=("stem/",))

@@ -36,3 +36,17 @@ def test_errors(unchecked):
     plotting.heat_map([[1.0]], rows=[1], columns=[1, 2], **LABELS)
   with pytest.raises(ValueError, match="must hold a number"):
     plotting.heat_map([[np.nan]], rows=[1], columns=[1], **LABELS)
+
+
+def test_what_is_infinite_is_not_the_best():
+  figure = plotting.heat_map(
+    [[0.5, np.inf], [0.7, -np.inf]], rows=[1, 2], columns=[3, 4], **LABELS
+  )
+  (frame,) = figure.axes[0].patches
+  assert frame.get_xy() == (-0.5, 0.5)
+  assert [text.get_text() for text in figure.axes[0].texts] == ["0.500", "0.700"]
+
+
+def test_numbers_of_a_flat_map_can_be_read():
+  figure = plotting.heat_map([[0.5, 0.5]], rows=[1], columns=[3, 4], **LABELS)
+  assert {text.get_color() for text in figure.axes[0].texts} == {"white"}

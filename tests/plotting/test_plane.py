@@ -40,3 +40,8 @@ def test_errors(unchecked):
     plotting.class_hulls({"a": [np.zeros((2, 3))]})
   with pytest.raises(ValueError, match="must be one of 'a', got 'b'"):
     plotting.class_hulls({"a": [SQUARE]}, dots={"b": [SQUARE]})
+
+
+def test_dots_of_a_class_that_is_not_there():
+  with pytest.raises(ValueError, match=r"dots\['GAP'\] must be of at most 1 classes"):
+    plotting.class_hulls({"GAP": [SQUARE]}, dots={"GAP": [SQUARE, SQUARE]})
