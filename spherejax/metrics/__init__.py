@@ -54,6 +54,9 @@ from spherejax.metrics._mean_correlation import mean_correlation as mean_correla
 from spherejax.metrics._mean_correlation import (
   mean_correlation_ceiling as mean_correlation_ceiling,
 )
+from spherejax.metrics._mutual_information import (
+  normalized_mutual_information as normalized_mutual_information,
+)
 from spherejax.metrics._nearest import nearest as nearest
 from spherejax.metrics._nearest_negatives import DistanceHistogram as DistanceHistogram
 from spherejax.metrics._nearest_negatives import NegativeDistances as NegativeDistances
@@ -177,6 +180,7 @@ __all__ = [
   "nearest_negative_distance",
   "norm_count_correlation",
   "norm_count_regression",
+  "normalized_mutual_information",
   "numerical_rank",
   "paired_interval",
   "pi_ratio",

@@ -1,8 +1,8 @@
 """Solvers that report how well they converged.
 
 Roots, fixed points and projections onto balls have implicit derivatives; transport is
-differentiated through its steps; scaling of distances has none. An assignment's duals
-certify it.
+differentiated through its steps; clusters and scaling of distances have none. An
+assignment's duals certify it.
 """
 
 from spherejax.solvers._assignment import Assignment as Assignment
@@ -12,6 +12,8 @@ from spherejax.solvers._assignment import (
 from spherejax.solvers._assignment import linear_assignment as linear_assignment
 from spherejax.solvers._fixed_point import FixedPointResult as FixedPointResult
 from spherejax.solvers._fixed_point import fixed_point as fixed_point
+from spherejax.solvers._k_means import KMeansResult as KMeansResult
+from spherejax.solvers._k_means import k_means as k_means
 from spherejax.solvers._mds import SphereMDSResult as SphereMDSResult
 from spherejax.solvers._mds import sphere_mds as sphere_mds
 from spherejax.solvers._newton import RootResult as RootResult
@@ -26,11 +28,13 @@ __all__ = [
   "Assignment",
   "FixedPointResult",
   "HalfspaceResult",
+  "KMeansResult",
   "RootResult",
   "SinkhornResult",
   "SphereMDSResult",
   "fixed_point",
   "host_linear_assignment",
+  "k_means",
   "linear_assignment",
   "newton",
   "project_ball",

@@ -1,0 +1,203 @@
+"""Clusters by k-means: drawn far apart, then Lloyd's steps until nothing moves."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Bool, Float, Int, Key
+
+from spherejax import _checks, _numerics
+
+
+class KMeansResult(NamedTuple):
+  """What `k_means` returns."""
+
+  centres: Float[Array, "k dim"]
+  """Means of the clusters; of an empty one the centre that was drawn."""
+  assignment: Int[Array, " n"]
+  """Cluster of each point; -1 where masked."""
+  inertia: Float[Array, ""]
+  """Sum of the squared distances of the points from the means of their clusters."""
+  steps: Int[Array, ""]
+  """Steps that were made."""
+  converged: Bool[Array, ""]
+  """Whether the last step left every point in its cluster."""
+
+
+def k_means(
+  points: Float[ArrayLike, "n dim"],
+  k: int,
+  *,
+  key: Key[ArrayLike, ""],
+  where: Bool[ArrayLike, " n"] | None = None,
+  max_steps: int = 100,
+  block_size: int = 1024,
+) -> KMeansResult:
+  """Clusters of points, each around its mean.
+
+      min  sum_i |x_i - mu_{a_i}|^2
+
+  The first centre is a point at random, each further one a point with probability
+  proportional to its squared distance from the nearest centre so far. Then every point
+  goes to its nearest centre, ties to the lowest one, and centres to the means, until no
+  point changes its cluster. A cluster that is empty takes the point that is farthest
+  from the mean of its own one; where all points lie on their means, as with fewer
+  different points than clusters, it stays empty.
+
+  Args:
+    points: [n, dim], floating; for cosines normalise them before.
+    k: static. Number of clusters, at least 1.
+    key: a typed key for the first centres.
+    where: [n], boolean, True keeps. None keeps all.
+    max_steps: static, at least 1.
+    block_size: static. Points compared with all centres at once.
+
+  Returns:
+    KMeansResult(centres, assignment, inertia, steps, converged), dtype of `points`.
+    The inertia is NaN if a kept point is.
+
+  Raises:
+    TypeError: points not floating, where not boolean, k or max_steps not static
+      integers.
+    ValueError: shapes do not match, no point, or a number below 1.
+
+  Differentiable in: nothing. Cost: O(n k dim) time a step, block_size x k memory.
+
+  Source: Lloyd 1982, "Least squares quantization in PCM"; Arthur, Vassilvitskii 2007,
+  "k-means++: the advantages of careful seeding".
+
+  Example:
+    >>> points = jnp.array([[0.0], [1.0], [10.0], [11.0]])
+    >>> result = spherejax.solvers.k_means(points, 2, key=jax.random.key(0))
+    >>> jnp.sort(result.centres[:, 0]), result.inertia
+    (Array([ 0.5, 10.5], dtype=float32), Array(1., dtype=float32))
+  """
+  points = jnp.asarray(points)
+  _checks.floating("points", points)
+  _checks.rank("points", points, 2)
+  _checks.not_empty("points", points)
+  _checks.count("k", k)
+  _checks.count("max_steps", max_steps)
+  _checks.count("block_size", block_size)
+  kept = _checks.kept(where, points.shape[:1])
+  wide = jax.lax.stop_gradient(_numerics.upcast(points))
+  found = _cluster(
+    jnp.where(kept[:, None], wide, 0), kept, key, k, max_steps, block_size
+  )
+  return found._replace(
+    centres=found.centres.astype(points.dtype),
+    inertia=found.inertia.astype(points.dtype),
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+def _cluster(
+  points: Array, kept: Array, key: Array, k: int, max_steps: int, block_size: int
+) -> KMeansResult:
+  # From one of them, so that points far from the origin keep their digits.
+  origin = points[jnp.argmax(kept)]
+  points = jnp.where(kept[:, None], points - origin[None], 0)
+
+  def nearest(centres: Array) -> Array:
+    squares = jnp.sum(centres**2, axis=1)
+
+    def cluster(row: Array) -> Array:
+      product = jnp.matmul(centres, row, precision=jax.lax.Precision.HIGHEST)
+      return jnp.argmin(squares - 2 * product).astype(jnp.int32)
+
+    size = min(block_size, len(points))
+    return jnp.where(kept, jax.lax.map(cluster, points, batch_size=size), -1)
+
+  def step(state: tuple[Array, Array, Array, Array]):
+    centres, before, _, steps = state
+    assignment = _without_empty(points, kept, nearest(centres), k)
+    moved = jnp.any(assignment != before)
+    return _means(points, assignment, centres), assignment, moved, steps + 1
+
+  start = (
+    _drawn(points, kept, key, k),
+    jnp.full(len(points), -1, jnp.int32),
+    jnp.bool_(True),
+    jnp.int32(0),
+  )
+  centres, assignment, moved, steps = jax.lax.while_loop(
+    lambda state: state[2] & (state[3] < max_steps), step, start
+  )
+  inertia = jnp.sum(_squares_from_own(points, kept, assignment, centres))
+  return KMeansResult(centres + origin[None], assignment, inertia, steps, ~moved)
+
+
+def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
+  """The first centres."""
+
+  def draw(key: Array, weights: Array) -> Array:
+    # Where all points are centres, any of them.
+    weights = jnp.where(jnp.any(weights > 0), weights, kept.astype(points.dtype))
+    reached = jnp.cumsum(weights)
+    level = jax.random.uniform(key, dtype=points.dtype) * reached[-1]
+    index = jnp.searchsorted(reached, level, side="right")
+    return points[jnp.minimum(index, len(points) - 1)]
+
+  def add(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+    centres, nearest = state
+    weights = jnp.where(kept, jnp.where(number > 0, nearest, 1), 0)
+    centre = draw(jax.random.fold_in(key, number), weights)
+    apart = jnp.sum((points - centre[None]) ** 2, axis=1)
+    return centres.at[number].set(centre), jnp.minimum(nearest, apart)
+
+  start = (
+    jnp.zeros((k, points.shape[1]), points.dtype),
+    jnp.full(len(points), jnp.inf, points.dtype),
+  )
+  return jax.lax.fori_loop(0, k, add, start)[0]
+
+
+def _means(points: Array, assignment: Array, centres: Array) -> Array:
+  """Of the clusters; an empty one keeps its centre."""
+  k = len(centres)
+  own = jnp.where(assignment < 0, k, assignment)
+  sizes = jax.ops.segment_sum(jnp.ones_like(points[:, 0]), own, k)[:, None]
+  # From the centre, so that what lies far from the origin keeps its digits.
+  apart = points - centres[jnp.minimum(own, k - 1)]
+  sums = jax.ops.segment_sum(apart, own, k)
+  return centres + sums / jnp.maximum(sizes, 1)
+
+
+def _squares_from_own(
+  points: Array, kept: Array, assignment: Array, centres: Array
+) -> Array:
+  apart = points - centres[jnp.maximum(assignment, 0)]
+  return jnp.where(kept, jnp.sum(apart**2, axis=1), 0)
+
+
+def _without_empty(points: Array, kept: Array, assignment: Array, k: int) -> Array:
+  """Gives each empty cluster, lowest first, the point farthest from its own mean."""
+
+  def sizes(assignment: Array) -> Array:
+    own = jnp.where(assignment < 0, k, assignment)
+    return jax.ops.segment_sum(jnp.ones_like(own), own, k)
+
+  def farthest(assignment: Array) -> tuple[Array, Array]:
+    zero = jnp.zeros((k, points.shape[1]), points.dtype)
+    means = _means(points, assignment, _means(points, assignment, zero))
+    # A point alone is its own mean, whatever that rounds to.
+    alone = sizes(assignment)[jnp.maximum(assignment, 0)] < 2
+    squares = _squares_from_own(points, kept & ~alone, assignment, means)
+    index = jnp.argmax(squares)
+    return index, squares[index]
+
+  def give(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    assignment, _ = state
+    index, square = farthest(assignment)
+    empty = jnp.argmin(sizes(assignment)).astype(jnp.int32)
+    cluster = jnp.where(square > 0, empty, assignment[index])
+    return assignment.at[index].set(cluster), square > 0
+
+  return jax.lax.while_loop(
+    lambda state: state[1] & jnp.any(sizes(state[0]) == 0),
+    give,
+    (assignment, jnp.bool_(True)),
+  )[0]
