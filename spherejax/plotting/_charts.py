@@ -70,6 +70,7 @@ def training_curves(
       shown.mean(axis=0),
       color=_figure.color(i),
       marker=_figure.MARKERS[i % len(_figure.MARKERS)] if few else None,
+      linestyle=_figure.DASHES[_figure.turn(i) % len(_figure.DASHES)],
       markersize=4,
       linewidth=1.8 if few else 1.2,
       label=name,
@@ -80,7 +81,7 @@ def training_curves(
         shown.min(axis=0),
         shown.max(axis=0),
         color=_figure.color(i),
-        alpha=0.25,
+        alpha=0.25 if len(series) <= len(_figure.PALETTE) else 0.1,
         linewidth=0,
       )
   axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -145,6 +146,9 @@ def bars_with_intervals(
         interval.mean,
         0.9 * width,
         color=_figure.color(i),
+        hatch=_figure.HATCHES[_figure.turn(i) % len(_figure.HATCHES)],
+        edgecolor="white",
+        linewidth=0,
         alpha=0.85,
         label=label,
       )

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
   import matplotlib.axes
   import matplotlib.figure
 
-# Okabe and Ito 2008: told apart with any of the common colour deficiencies.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Okabe and Ito 2008: told apart with any of the common colour deficiencies. Grey for
+# their black, on which no whisker would show.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F")
 RIGHT, WRONG = PALETTE[0], PALETTE[1]
 INK, FAINT = "#222222", "#D9D9D9"
 MARKERS = "osD^vPX"
+# What tells apart those that share a colour, in every further turn of the palette.
+DASHES, HATCHES = ("-", "--", ":", "-."), ("", "///", "...", "xx")
 
 
 def new_figure(
@@ -27,6 +30,11 @@ def new_figure(
   from matplotlib.figure import Figure
 
   return Figure(figsize=(width, height), layout=layout, facecolor="white")
+
+
+def turn(index: int) -> int:
+  """How often the palette has been gone through before the index-th colour."""
+  return index // len(PALETTE)
 
 
 def color(index: int) -> str:

@@ -32,6 +32,17 @@ def test_curves_differ_in_colour_and_marker():
   assert len({line.get_marker() for line in axes.lines}) == 2
 
 
+def test_more_names_than_colours_are_told_apart():
+  many = {str(number): [[1.0, number]] for number in range(16)}
+  (axes,) = plotting.training_curves(many, ylabel="loss").axes
+  looks = {(line.get_color(), line.get_linestyle()) for line in axes.lines}
+  assert len(looks) == 16
+  bars = {"seen": {name: [1.0, 2.0] for name in many}}
+  (axes,) = plotting.bars_with_intervals(bars, ylabel="loss").axes
+  looks = {(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}
+  assert len(looks) == 16
+
+
 def test_one_seed_has_no_band_and_gaps_are_skipped():
   values = [[1.0, np.nan, 3.0]]
   (axes,) = plotting.training_curves({"a": values}, ylabel="MAP@R").axes
