@@ -164,7 +164,9 @@ def inside(
 def kept(where: ArrayLike | None, expected: Sequence[int]) -> jax.Array:
   """`where` as an array, True everywhere if it is None; raises as `mask` does."""
   if where is None:
-    return jnp.ones(tuple(expected), bool)
+    # Known while tracing, so that known labels are still checked.
+    with jax.ensure_compile_time_eval():
+      return jnp.ones(tuple(expected), bool)
   array = jnp.asarray(where)
   mask(array, expected)
   return array

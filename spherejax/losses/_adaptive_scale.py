@@ -333,10 +333,10 @@ def dynamic_scale_update(
 
 def _adam(state: DynamicScale, gradient: Array, rate: Array) -> DynamicScale:
   kind = state.log_scale.dtype
-  first = 0.9 * state.first_moment + 0.1 * gradient.astype(kind)
-  second = 0.999 * state.second_moment + 0.001 * gradient.astype(kind) ** 2
+  moments = _numerics.AdamMoments(state.first_moment, state.second_moment)
   steps = state.steps + 1
-  power = steps.astype(kind)
-  mean, square = first / (1 - 0.9**power), second / (1 - 0.999**power)
-  step = rate.astype(kind) * mean / (jnp.sqrt(square) + 1e-8)
-  return DynamicScale(state.log_scale - step, first, second, steps)
+  direction, moments = _numerics.adam(
+    gradient.astype(kind), moments, steps.astype(kind)
+  )
+  moved = state.log_scale - rate.astype(kind) * direction
+  return DynamicScale(moved, moments.mean, moments.square, steps)

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _classes
+from spherejax.losses import _classes, _turned
 
 TAILS = ("linear", "continuous")
 
@@ -63,7 +63,7 @@ def cosface(
 def _shifted(cosine: Array, margin: Array, tail: str) -> Array:
   """cos(angle + margin), continued so that it decreases with the angle."""
   cos, sin = jnp.cos(margin), jnp.sin(margin)
-  turned = cosine * cos - _numerics.sqrt((1 - cosine) * (1 + cosine)) * sin
+  turned = _turned.turned(cosine, margin)
   beyond = cosine - margin * sin if tail == "linear" else cosine + cos - 1
   positive = jnp.where(cosine >= -cos, turned, beyond)
   negative = jnp.where(cosine <= cos, turned, cosine + 1 - cos)
@@ -254,8 +254,9 @@ def sphereface(
     >>> spherejax.losses.sphereface(cosines, labels, jnp.ones(2))
     Array([0.3132617, 0.3132617], dtype=float32)
   """
-  lengths = jnp.asarray(norms)
-  _checks.rank("norms", lengths, 1)
+  cosines, lengths = jnp.asarray(cosines), jnp.asarray(norms)
+  _checks.rank("cosines", cosines, 2)
+  _checks.shape("norms", lengths, cosines.shape[:1], "the cosines")
   return large_margin_softmax(
     cosines, labels, lengths[:, None], margin=margin, annealing=annealing, where=where
   )

@@ -159,12 +159,14 @@ def normalize_rows(rows: Array, normalization: str) -> Array:
   return distances.unit_ball(rows) if normalization == "unit_ball" else rows
 
 
-def keep_all(where: ArrayLike | None, rows: Array) -> Array:
+def keep_all(where: ArrayLike | None, rows: Array, name: str = "where") -> Array:
   """The mask, or one that keeps every row."""
   if where is None:
-    return jnp.ones(rows.shape[:1], bool)
+    # Known while tracing, so that known labels are still checked.
+    with jax.ensure_compile_time_eval():
+      return jnp.ones(rows.shape[:1], bool)
   mask = jnp.asarray(where)
-  _checks.mask(mask, rows.shape[:1])
+  _checks.mask(mask, rows.shape[:1], name)
   return mask
 
 
@@ -181,7 +183,7 @@ def rows_and_labels(
   _checks.rank(f"{owner}embeddings", embeddings, 2)
   _checks.not_empty(f"{owner}embeddings", embeddings)
   _checks.labels(labels, embeddings, f"{owner}labels")
-  kept = keep_all(where, embeddings)
+  kept = keep_all(where, embeddings, f"{owner}where")
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
   return normalize_rows(rows, normalize), labels, kept, embeddings.dtype
 
@@ -216,6 +218,7 @@ def batch_of(
   if references.itself is not None:
     itself = jnp.asarray(references.itself)
     _checks.labels(itself, anchors, "references.itself")
+    itself = itself.astype(jnp.int32)  # a narrow type cannot count all references
   rows = rows.astype(anchors.dtype)
   own = anchors, labels, itself, position, kept
   return Batch(*own, rows, reference_labels, reference_kept, dtype)
@@ -300,8 +303,19 @@ def matrix(
   negatives: ArrayLike,
   where: ArrayLike | None,
   name: str,
+  *,
+  weights: bool = True,
 ) -> tuple[Block, jnp.dtype]:
-  """The checked operands of a matrix form, and the type of its matrix."""
+  """The checked operands of a matrix form, and the type of its matrix.
+
+  Args:
+    values: [queries, references].
+    positives: [queries, references], boolean, or weights.
+    negatives: [queries, references], boolean, or weights.
+    where: [queries], boolean. None keeps all.
+    name: of the matrix, for messages.
+    weights: whether masks may be weights.
+  """
   entries = jnp.asarray(values)
   _checks.floating(name, entries)
   _checks.rank(name, entries, 2)
@@ -309,6 +323,8 @@ def matrix(
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
     mask = jax.lax.stop_gradient(jnp.asarray(mask))
+    if not weights:
+      _checks.boolean(mask_name, mask)
     _check_selection(mask_name, mask, entries.shape)
     # NaN in a masked row of weights does not reach the others.
     masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))
@@ -334,7 +350,8 @@ def count_over(selection: Array, dtype: jnp.dtype) -> Array:
   """[rows]: number of selected pairs, or the sum of their weights."""
   if selection.dtype == jnp.bool_:
     return jnp.sum(selection, axis=-1, dtype=jnp.int32).astype(dtype)
-  return jnp.sum(selection.astype(dtype), axis=-1)
+  used = jnp.where(chosen(selection), selection, 0)
+  return jnp.sum(used.astype(dtype), axis=-1)
 
 
 def hinges(values: Array, selection: Array) -> tuple[Array, Array]:
@@ -381,13 +398,15 @@ def euclidean(anchors: Array, references: Array) -> Array:
   return _numerics.sqrt(squared_euclidean(anchors, references))
 
 
-def class_mask(labels: Array, classes: int, where: Array) -> Array:
+def class_mask(
+  labels: Array, classes: int, where: Array, name: str = "labels"
+) -> Array:
   """[batch, classes]: True at the class of each kept row.
 
   Raises for labels outside 0 .. classes - 1 when they are known; traced ones make
   a row of False.
   """
-  _checks.known_labels(labels, classes, where)
+  _checks.known_labels(labels, classes, where, name)
   return (labels[:, None] == jnp.arange(classes)[None]) & where[:, None]
 
 

@@ -32,17 +32,45 @@ def map_rows(
     TypeError: block_size is not a static integer.
     ValueError: block_size is below 1.
   """
-  if block_size is None:
-    return function(rows)
-  _checks.count("block_size", block_size)
   batch = jax.tree.leaves(rows)[0].shape[0]
-  if block_size >= batch:
+  size = _size(batch, block_size)
+  if size is None:
     return function(rows)
-  blocks = -(-batch // block_size)
+  values = _map(function, rows, size)
+  return jax.tree.map(
+    lambda x: x.reshape(x.shape[0] * size, *x.shape[2:])[:batch], values
+  )
+
+
+def map_blocks(
+  function: Callable[[Any], Any], rows: Any, block_size: int | None = None
+) -> Any:
+  """`function` of each block of `block_size` rows: [blocks, ...] of what it returns.
+
+  As `map_rows`, for a function of all rows of a block: what it returns has no axis of
+  rows. The last block is filled up with zeros (False) here too.
+  """
+  size = _size(jax.tree.leaves(rows)[0].shape[0], block_size)
+  if size is None:
+    return jax.tree.map(lambda x: x[None], function(rows))
+  return _map(function, rows, size)
+
+
+def _size(batch: int, block_size: int | None) -> int | None:
+  """The rows of a block; None if there is only one."""
+  if block_size is None:
+    return None
+  _checks.count("block_size", block_size)
+  return block_size if block_size < batch else None
+
+
+def _map(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
+  batch = jax.tree.leaves(rows)[0].shape[0]
+  blocks = -(-batch // size)
 
   def split(array: jax.Array) -> jax.Array:
-    missing = [(0, blocks * block_size - batch)] + [(0, 0)] * (array.ndim - 1)
-    return jnp.pad(array, missing).reshape(blocks, block_size, *array.shape[1:])
+    missing = [(0, blocks * size - batch)] + [(0, 0)] * (array.ndim - 1)
+    return jnp.pad(array, missing).reshape(blocks, size, *array.shape[1:])
 
   # Inside a loop the recomputation cannot be merged with the first computation.
   once = jax.checkpoint(
@@ -50,7 +78,4 @@ def map_rows(
     prevent_cse=False,
     policy=jax.checkpoint_policies.save_only_these_names(_numerics.ROW_STATISTIC),
   )
-  values = jax.lax.map(once, jax.tree.map(split, rows))
-  return jax.tree.map(
-    lambda x: x.reshape(blocks * block_size, *x.shape[2:])[:batch], values
-  )
+  return jax.lax.map(once, jax.tree.map(split, rows))

@@ -1,7 +1,7 @@
 """What losses over classes share: checked scores, targets, margins, cross-entropy."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _blocks
 
 Targets = Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
@@ -119,6 +119,33 @@ def cross_entropy(
   rivals = ~own if others is None else others & ~own
   loss = _numerics.softplus(_numerics.logsumexp(scale * (values - target), rivals))
   return jnp.where(jnp.any(own, axis=1), loss, 0)
+
+
+def over_rows(
+  terms: Callable[[Array, Array], Array],
+  rows: Array,
+  labels: Array,
+  where: Array,
+  classes: int,
+  block_size: int | None,
+) -> Array:
+  """[batch]: `terms` of rows and the mask of their own classes, some rows at a time.
+
+  Args:
+    terms: of [rows, dim] and [rows, classes] to [rows].
+    rows: [batch, dim].
+    labels: [batch]; raises for known ones of kept rows outside [0, classes).
+    where: [batch], boolean.
+    classes: their number.
+    block_size: static. Rows at a time; None takes all.
+  """
+  _checks.known_labels(labels, classes, where)
+
+  def of_rows(block: tuple[Array, Array, Array]) -> Array:
+    rows, labels, kept = block
+    return terms(rows, _batch.class_mask(labels, classes, kept))
+
+  return _blocks.map_rows(of_rows, (rows, labels, where), block_size)
 
 
 def highest(parts: Sequence[Array]) -> Array:

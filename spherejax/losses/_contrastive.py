@@ -117,12 +117,14 @@ def hinge_sums(
 
 
 def averaged(
-  parts: _Hinges, where: Array, references: Array, average: str, axis_name: str | None
+  parts: _Hinges, where: Array, number: Array, average: str, axis_name: str | None
 ) -> Array:
-  """Shares of the mean over the active terms of each part, or over all pairs."""
+  """Shares of the mean over the active terms of each part, or over all pairs.
+
+  `number` is that of the references.
+  """
   if average == "all":
-    number = references.astype(parts.pull.dtype)
-    return _numerics.divide(parts.pull + parts.push, number)
+    return _numerics.divide(parts.pull + parts.push, number.astype(parts.pull.dtype))
   pull = _batch.average_of_active(parts.pull, parts.pulled, where, axis_name)
   push = _batch.average_of_active(parts.push, parts.pushed, where, axis_name)
   return pull + push

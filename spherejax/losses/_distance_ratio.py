@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _batch, _classes
+from spherejax.losses import _batch, _blocks, _classes
 
 Classes = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
 """Which classes take part."""
@@ -202,6 +202,7 @@ def proxy_distance_ratio(
   exponent: Real[ArrayLike, ""] = 10.0,
   offset: Real[ArrayLike, ""] = 0.0,
   where: Bool[ArrayLike, " batch"] | None = None,
+  block_size: int | None = None,
 ) -> Float[Array, " batch"]:
   """Distance-ratio loss on the sphere, with a proxy for each class (ProxyDR).
 
@@ -218,6 +219,8 @@ def proxy_distance_ratio(
     offset: added to the squared distances, at least 0; may be traced. The paper's
       implementation adds 1e-12.
     where: [batch], boolean, True keeps. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x classes. None takes all at once.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
@@ -243,9 +246,14 @@ def proxy_distance_ratio(
   """
   rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   columns = distances.l2_normalize(_classes.proxies(proxies, rows))
-  squares = _squared_distances(rows, columns)
-  loss = distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
-  return loss.astype(dtype)
+  _checks.known_labels(labels, len(columns), kept)
+
+  def of_rows(block: tuple[Array, Array, Array]) -> Array:
+    rows, labels, kept = block
+    squares = _squared_distances(rows, columns)
+    return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
+
+  return _blocks.map_rows(of_rows, (rows, labels, kept), block_size).astype(dtype)
 
 
 @jax.custom_jvp

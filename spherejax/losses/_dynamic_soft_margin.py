@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _extremes, _histograms
 
 LIMIT = 2.0
 """Largest difference of two distances on the unit sphere."""
@@ -42,12 +42,13 @@ def dynamic_soft_margin(
     labels: [batch], integer. Only their equality matters.
     histogram: [bins], floating, of the triplets so far, as this function returned it;
       512 zeros at the start. Entries stand for t from -2 to 2 at equal steps.
-    momentum: share of this batch in the histogram, may be traced. The first batch
-      fills it.
+    momentum: share of this batch in the histogram, in [0, 1], may be traced. The first
+      batch fills it.
     normalize: "l2", "unit_ball" or "none" (t beyond 2 then counts as 2). Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: what the batch is compared with. None is the batch itself.
-    miner: chooses the pairs that count, of the distances. None keeps all.
+    miner: chooses the pairs that count, of the distances; weights count as True. None
+      keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread (the histogram is the same
@@ -63,7 +64,8 @@ def dynamic_soft_margin(
 
   Raises:
     TypeError: embeddings or histogram are not floating, labels not integers.
-    ValueError: shapes do not match, fewer than two bins, or an unknown `normalize`.
+    ValueError: shapes do not match, fewer than two bins, an unknown `normalize`, or a
+      static momentum outside [0, 1].
 
   Differentiable in: embeddings, in reverse mode.
   Cost: O(batch^2 dim + batch bins) time.
@@ -82,11 +84,12 @@ def dynamic_soft_margin(
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   dtype = batch.anchors.dtype
+  _checks.between("momentum", momentum, 0, 1)
   history = _history(histogram)
   share = _checks.scalar("momentum", momentum, dtype)
 
   far, farthest, near, valid = _batch.over_pairs(
-    _extremes, batch, _batch.euclidean, miner, block_size
+    _hardest, batch, _batch.euclidean, miner, block_size
   )
   if references is None:
     there = _batch.take_rows(_batch.gather(near, axis_name), farthest)
@@ -97,19 +100,19 @@ def dynamic_soft_margin(
   return loss.astype(batch.dtype), updated.astype(history.dtype)
 
 
-def _extremes(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
+def _hardest(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
   """Farthest positive and where it is, nearest negative, and whether both exist."""
   positives, negatives = map(_batch.chosen, (block.positives, block.negatives))
-  fixed = jax.lax.stop_gradient(block.values)
-  farthest = jnp.argmax(jnp.where(positives, fixed, -jnp.inf), axis=1)
-  nearest = jnp.argmin(jnp.where(negatives, fixed, jnp.inf), axis=1)
+  fixed, size = jax.lax.stop_gradient(block.values), block.values.shape[1]
+  farthest = _extremes.where_largest(fixed, positives)
+  nearest = _extremes.where_smallest(fixed, negatives)
   far, near = (
-    jnp.take_along_axis(block.values, index[:, None], axis=1)[:, 0]
+    _batch.sum_over(block.values, _extremes.one_hot(index, size))
     for index in (farthest, nearest)
   )
-  has_negative = jnp.any(negatives, axis=1)
-  valid = jnp.any(positives, axis=1) & has_negative
-  return far, farthest, jnp.where(has_negative, near, jnp.inf), valid
+  valid = (farthest < size) & (nearest < size)
+  near = jnp.where(nearest < size, near, jnp.inf)
+  return far, jnp.where(valid, farthest, 0), near, valid
 
 
 def _weighted(
@@ -118,12 +121,10 @@ def _weighted(
   """Leads times their rank, and the histogram that ranks them."""
   bins = history.shape[0]
   fixed = jax.lax.stop_gradient(leads)
-  position = jnp.clip((fixed + LIMIT) * ((bins - 1) / (2 * LIMIT)), 0, bins - 1)
-  grid = jnp.arange(bins, dtype=position.dtype)
+  nodes = _histograms.Nodes(-LIMIT, LIMIT, bins - 1)
   # A lead between two bins is shared by them.
-  shares = jax.nn.relu(1 - jnp.abs(position[:, None] - grid[None]))
-  counts = jnp.sum(jnp.where(valid[:, None], shares, 0), axis=0)
-  counts = _batch.total(counts, axis_name)
+  (local,) = _histograms.histograms(fixed[None], (valid[None],), *nodes)
+  counts = _batch.total(local[0], axis_name)
   number = jnp.sum(counts)
 
   history = jax.lax.stop_gradient(history)
@@ -131,8 +132,9 @@ def _weighted(
   new = jnp.where(seen > 0, momentum, 1) * _numerics.divide(counts, number)
   old = jnp.where(seen > 0, 1 - momentum, 0) * _numerics.divide(history, seen)
   updated = jnp.where(number > 0, old + new, history)
-  below = jnp.cumsum(updated)[jnp.floor(position).astype(jnp.int32)]
-  return jnp.where(valid, jax.lax.stop_gradient(below) * leads, 0), updated
+  below, way = nodes.place(fixed)
+  rank = jnp.cumsum(updated)[below + (way == 1)]
+  return jnp.where(valid, jax.lax.stop_gradient(rank) * leads, 0), updated
 
 
 def dynamic_soft_margin_from_distance(
@@ -157,7 +159,7 @@ def dynamic_soft_margin_from_distance(
     positives: [queries, references], boolean.
     negatives: [queries, references], boolean.
     histogram: [bins], floating, as this function returned it; zeros at the start.
-    momentum: share of these queries in the histogram, may be traced.
+    momentum: share of these queries in the histogram, in [0, 1], may be traced.
     where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
 
@@ -168,7 +170,8 @@ def dynamic_soft_margin_from_distance(
 
   Raises:
     TypeError: distances or histogram are not floating, masks not boolean.
-    ValueError: shapes do not match, or fewer than two bins.
+    ValueError: shapes do not match, fewer than two bins, or a static momentum outside
+      [0, 1].
 
   Differentiable in: distances. Cost: O(queries (references + bins)).
 
@@ -183,9 +186,12 @@ def dynamic_soft_margin_from_distance(
     >>> loss, histogram
     (Array([0.25], dtype=float32), Array([0. , 0. , 0.5, 0.5, 0. ], dtype=float32))
   """
-  block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  block, dtype = _batch.matrix(
+    distances, positives, negatives, where, "distances", weights=False
+  )
+  _checks.between("momentum", momentum, 0, 1)
   history = _history(histogram)
-  far, _, near, valid = _extremes(block)
+  far, _, near, valid = _hardest(block)
   loss, updated = _weighted(
     jnp.where(valid, far - near, 0),
     valid,

@@ -23,7 +23,7 @@ class Memory(NamedTuple):
   embeddings: Float[Array, "size dim"]
   """[size, dim], as they came: a loss normalises them when it uses them."""
   labels: Int[Array, " size"]
-  """[size], integer."""
+  """[size], integer: JAX's default type, int64 where 64-bit types are enabled."""
   filled: Int[Array, ""]
   """How many slots hold an embedding; they are the first ones."""
   position: Int[Array, ""]
@@ -56,7 +56,7 @@ def memory_init(size: int, dim: int, *, dtype: DTypeLike = jnp.float32) -> Memor
   _checks.count("size", size)
   _checks.count("dim", dim)
   none = jnp.zeros((), jnp.int32)
-  return Memory(jnp.zeros((size, dim), dtype), jnp.zeros(size, jnp.int32), none, none)
+  return Memory(jnp.zeros((size, dim), dtype), jnp.zeros(size, int), none, none)
 
 
 def memory_update(
@@ -85,9 +85,10 @@ def memory_update(
     rows that were not stored.
 
   Raises:
-    TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or the batch (of all devices) is larger than the
-      memory.
+    TypeError: embeddings are not floating, labels not integers, or of more bits than
+      those of the memory.
+    ValueError: shapes do not match, no row, or a batch (of all devices) larger than
+      the memory.
 
   Not differentiable. Cost: O(size dim).
 
@@ -105,12 +106,18 @@ def memory_update(
   size, dim = memory.embeddings.shape
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
+  _checks.not_empty("embeddings", embeddings)
   if embeddings.shape[1] != dim:
     raise ValueError(
       f"embeddings must have rows of length {dim} to match the memory, "
       f"got shape {embeddings.shape}"
     )
   _checks.labels(labels, embeddings)
+  if labels.dtype.itemsize > memory.labels.dtype.itemsize:
+    raise TypeError(
+      f"labels must fit into the memory's {memory.labels.dtype}, got dtype "
+      f"{labels.dtype}"
+    )
   kept = _batch.keep_all(where, embeddings)
   rows, classes, stored = (
     _batch.gather(array, axis_name) for array in (embeddings, labels, kept)

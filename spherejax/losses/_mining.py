@@ -4,6 +4,8 @@ A miner looks at one row at a time, so that neither blocks nor devices change wh
 keeps. Losses give it what their matrix holds (`of`). Nothing is differentiated.
 """
 
+import math
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -379,8 +381,8 @@ def mine_angular(
 
   Args:
     matrix: [queries, references], floating.
-    positives: [queries, references], boolean.
-    negatives: [queries, references], boolean.
+    positives: [queries, references], boolean; weights count as True.
+    negatives: [queries, references], boolean; weights count as True.
     among: [references, references], floating: the same measure between references. For
       a batch with itself, the matrix.
     angle: radians in [0, pi / 2), may be traced; 20 degrees.
@@ -393,7 +395,8 @@ def mine_angular(
 
   Raises:
     TypeError: the matrix is not floating, a mask neither boolean nor floating.
-    ValueError: shapes do not match, or an unknown `of`.
+    ValueError: shapes do not match, an unknown `of`, or a static angle outside
+      [0, pi / 2).
 
   Not differentiated. Cost: O(queries references) for each positive of a row.
 
@@ -410,6 +413,7 @@ def mine_angular(
            [0., 0., 0.]], dtype=float32)
   """
   _checks.one_of("of", of, _batch.MEASURES)
+  _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   between = jnp.asarray(among)
   _checks.floating("among", between)

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _extremes
 
 
 def n_pair(
@@ -44,8 +44,9 @@ def n_pair(
       the local rows in the batch of all devices.
 
   Returns:
-    [batch], dtype of `embeddings`; 0 for all rows but the anchors. `loss.sum()` over
-    the number of classes with two kept rows is the paper's mean.
+    [batch], dtype of `embeddings`; 0 for all rows but the anchors, and for an anchor
+    without a pair of another class. `loss.sum()` over the number of classes with two
+    kept rows is the paper's mean.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
@@ -68,8 +69,9 @@ def n_pair(
 
   def terms(block: _batch.Block, anchors: Array, positives: Array) -> Array:
     norms = jnp.sum(anchors**2 + positives**2, axis=1) / 4
-    chosen = jnp.any(_batch.chosen(block.positives), axis=1)
-    return _n_pair(block) + jnp.where(chosen, weight * norms, 0)
+    near, far = map(_batch.chosen, (block.positives, block.negatives))
+    counts = jnp.any(near, axis=1) & jnp.any(far, axis=1)
+    return _n_pair(block) + jnp.where(counts, weight * norms, 0)
 
   values = _batch.over_pairs(
     terms,
@@ -86,8 +88,9 @@ def n_pair(
 def _n_pair(block: _batch.Block) -> Array:
   """Of each row's first positive against its negatives."""
   positives = _batch.chosen(block.positives)
-  columns = jnp.arange(positives.shape[1])
-  first = positives & (columns[None] == jnp.argmax(positives, axis=1)[:, None])
+  # All are equally large there: the lowest index.
+  index = _extremes.where_largest(jnp.zeros_like(block.values), positives)
+  first = _extremes.one_hot(index, positives.shape[1])
   own = _numerics.masked_sum(block.values, first)
   lead = _batch.logsumexp_over(block.values - own[:, None], block.negatives)
   loss = _numerics.softplus(lead)

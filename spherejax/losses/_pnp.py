@@ -55,12 +55,12 @@ def pnp(
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: what the batch is compared with. None is the batch itself.
-    miner: chooses the pairs that count, of the similarities. None keeps all.
+    miner: chooses the pairs that count, of the similarities; weights count as True.
+      None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
-      Weights count as True.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and rows without a positive.
@@ -185,7 +185,7 @@ def pnp_from_similarity(
     Array([0.5], dtype=float32)
   """
   block, dtype = _batch.matrix(
-    similarities, positives, negatives, where, "similarities"
+    similarities, positives, negatives, where, "similarities", weights=False
   )
   terms = _terms(penalty, temperature, steepness, exponent, False, block.values.dtype)
   return terms(block).astype(dtype)

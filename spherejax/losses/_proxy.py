@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _batch, _classes
+from spherejax.losses import _batch, _blocks, _classes
 
 
 def proxy_anchor(
@@ -18,6 +18,7 @@ def proxy_anchor(
   margin: Real[ArrayLike, ""] = 0.1,
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  block_size: int | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Proxy Anchor loss: every proxy is an anchor for the whole batch.
@@ -44,6 +45,8 @@ def proxy_anchor(
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none", for embeddings and proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x classes per_class. None takes all at once.
     axis_name: mapped axis over which the batch is spread (the proxies are the same
       on all devices); the values are those of the local rows.
 
@@ -76,17 +79,35 @@ def proxy_anchor(
   classes = proxies.shape[0]
   per_class = proxies.shape[1]
   columns = _batch.normalize_rows(proxies.reshape(-1, proxies.shape[-1]), normalize)
-  similar = distances.pairwise_dot(rows, columns)
-  own = _batch.class_mask(labels, classes, kept)
-  positive = jnp.repeat(own, per_class, axis=1)
-  negative = ~positive & kept[:, None]
-
+  _checks.known_labels(labels, classes, kept)
   a = _checks.scalar("scale", scale, rows.dtype)
   m = _checks.scalar("margin", margin, rows.dtype)
-  pull = _batch.logsumexp_over_rows(-a * (similar - m), positive, axis_name)
-  push = _batch.logsumexp_over_rows(a * (similar + m), negative, axis_name)
-  members = _batch.total(jnp.sum(positive, axis=0, dtype=jnp.int32), axis_name)
-  others = _batch.total(jnp.sum(negative, axis=0, dtype=jnp.int32), axis_name)
+
+  def masks(labels: Array, kept: Array) -> tuple[Array, Array]:
+    """[rows, columns] each: whether a row belongs to a proxy, and whether not."""
+    own = _batch.class_mask(labels, classes, kept)
+    positive = jnp.repeat(own, per_class, axis=1)
+    return positive, ~positive & kept[:, None]
+
+  def of_columns(block: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+    """Of each proxy: what the rows of a block add to it, and their numbers."""
+    rows, labels, kept = block
+    similar = distances.pairwise_dot(rows, columns)
+    positive, negative = masks(labels, kept)
+    return (
+      _numerics.logsumexp(-a * (similar - m), positive, axis=0),
+      _numerics.logsumexp(a * (similar + m), negative, axis=0),
+      *(jnp.sum(mask, axis=0, dtype=jnp.int32) for mask in (positive, negative)),
+    )
+
+  parts = _blocks.map_blocks(of_columns, (rows, labels, kept), block_size)
+  pull, push = (
+    _batch.logsumexp_over_rows(part, part != -jnp.inf, axis_name) for part in parts[:2]
+  )
+  members, others = (
+    _batch.total(jnp.sum(part, axis=0, dtype=jnp.int32), axis_name)
+    for part in parts[2:]
+  )
   n = _batch.number(kept[:, None], axis_name, rows.dtype)
   present = jnp.sum(members > 0, dtype=jnp.int32).astype(rows.dtype)
 
@@ -95,9 +116,12 @@ def proxy_anchor(
     weight = _numerics.divide(n, size.astype(rows.dtype) * count)
     return (_numerics.softplus(column) * weight)[None]
 
-  loss = jnp.sum(
-    jnp.where(positive, share(pull, members, present), 0)
-    + jnp.where(negative, share(push, others, len(columns)), 0),
-    axis=1,
-  )
-  return loss.astype(dtype)
+  pulls, pushes = share(pull, members, present), share(push, others, len(columns))
+
+  def of_rows(block: tuple[Array, Array]) -> Array:
+    positive, negative = masks(*block)
+    return jnp.sum(
+      jnp.where(positive, pulls, 0) + jnp.where(negative, pushes, 0), axis=1
+    )
+
+  return _blocks.map_rows(of_rows, (labels, kept), block_size).astype(dtype)

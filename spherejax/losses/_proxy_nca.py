@@ -1,5 +1,6 @@
 """ProxyNCA and ProxyNCA++: an example chooses among the proxies of the classes."""
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,22 +12,28 @@ from spherejax.losses import _batch, _classes
 LOGITS = ("squared_euclidean", "cosine")
 
 
-def _closeness(
-  rows: Array, proxies: ArrayLike, normalize: str, logit: str, scale: Array
-) -> Array:
-  """[batch, classes]: closeness to each class, to be multiplied by the scale.
+def _table(proxies: ArrayLike, rows: Array, normalize: str) -> Array:
+  """[classes, dim] or [classes, per_class, dim], checked and normalised."""
+  table = _classes.proxies(proxies, rows, 2, 3)
+  columns = _batch.normalize_rows(table.reshape(-1, table.shape[-1]), normalize)
+  return columns.reshape(table.shape)
+
+
+def _closeness(rows: Array, table: Array, logit: str, scale: Array) -> Array:
+  """[rows, classes]: closeness to each class, to be multiplied by the scale.
 
   The exponentials exp(scale closeness) of a class's proxies are summed.
   """
-  table = _classes.proxies(proxies, rows, 2, 3)
-  columns = _batch.normalize_rows(table.reshape(-1, table.shape[-1]), normalize)
+  columns = table.reshape(-1, table.shape[-1])
   if logit == "cosine":
     close = distances.pairwise_dot(rows, columns)
   else:
     close = -distances.pairwise_squared_euclidean(rows, columns)
   if table.ndim == 2:
     return close
-  return _numerics.logsumexp(scale * close.reshape(len(rows), *table.shape[:2])) / scale
+  of_class = scale * close.reshape(len(rows), *table.shape[:2])
+  # Not ours, whose sums a backward pass by blocks keeps: here they are a matrix.
+  return jax.nn.logsumexp(of_class, axis=-1) / scale
 
 
 def proxy_nca(
@@ -37,6 +44,7 @@ def proxy_nca(
   scale: Real[ArrayLike, ""] = 1.0,
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  block_size: int | None = None,
 ) -> Float[Array, " batch"]:
   """ProxyNCA loss, whose denominator leaves out the own class.
 
@@ -56,6 +64,8 @@ def proxy_nca(
     scale: positive, multiplies the normalised vectors; may be traced.
     normalize: "l2", "unit_ball" or "none", for embeddings and proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x classes per_class. None takes all at once.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and where there is only one
@@ -81,12 +91,17 @@ def proxy_nca(
     embeddings, labels, where, normalize
   )
   s = _checks.scalar("scale", scale, rows.dtype)
-  close = _closeness(rows, proxies, normalize, "squared_euclidean", s**2)
-  own = _batch.class_mask(labels, close.shape[1], kept)
-  lead = s**2 * (close - _numerics.masked_sum(close, own)[:, None])
-  used = jnp.any(own & (close.shape[1] > 1), axis=1)
-  loss = _numerics.logsumexp(lead, ~own & used[:, None])
-  return jnp.where(used, loss, 0).astype(dtype)
+  table = _table(proxies, rows, normalize)
+
+  def terms(rows: Array, own: Array) -> Array:
+    close = _closeness(rows, table, "squared_euclidean", s**2)
+    lead = s**2 * (close - _numerics.masked_sum(close, own)[:, None])
+    used = jnp.any(own & (len(table) > 1), axis=1)
+    loss = _numerics.logsumexp(lead, ~own & used[:, None])
+    return jnp.where(used, loss, 0)
+
+  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  return loss.astype(dtype)
 
 
 def proxy_nca_plus_plus(
@@ -98,6 +113,7 @@ def proxy_nca_plus_plus(
   logit: str = "squared_euclidean",
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
+  block_size: int | None = None,
 ) -> Float[Array, " batch"]:
   """ProxyNCA++ loss: cross-entropy of the closeness to the proxies.
 
@@ -119,6 +135,8 @@ def proxy_nca_plus_plus(
     normalize: "l2", "unit_ball" (what DML uses) or "none", for embeddings and
       proxies. Static.
     where: [batch], boolean, True keeps. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x classes per_class. None takes all at once.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
@@ -147,6 +165,11 @@ def proxy_nca_plus_plus(
     embeddings, labels, where, normalize
   )
   t = _checks.scalar("temperature", temperature, rows.dtype)
-  close = _closeness(rows, proxies, normalize, logit, 1 / t)
-  own = _batch.class_mask(labels, close.shape[1], kept)
-  return _classes.cross_entropy(close, own, 1 / t).astype(dtype)
+  table = _table(proxies, rows, normalize)
+
+  def terms(rows: Array, own: Array) -> Array:
+    close = _closeness(rows, table, logit, 1 / t)
+    return _classes.cross_entropy(close, own, 1 / t)
+
+  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  return loss.astype(dtype)

@@ -116,6 +116,7 @@ def _regression(
 ) -> Array:
   if _classes.is_distribution(labels):
     values, shares, dtype = _classes.distributions(name, products, labels, where)
+    own = jnp.ones(shares.shape, bool)
   else:
     values, own, dtype = _classes.scores(name, products, labels, where)
     shares = own.astype(values.dtype)
@@ -123,9 +124,10 @@ def _regression(
     factors = jnp.asarray(weights)
     _checks.floating("weights", factors)
     _checks.shape("weights", factors, values.shape[1:], "the classes")
-    shares *= factors.astype(values.dtype)[None]
+    shares *= jnp.where(own, factors.astype(values.dtype)[None], 0)
   goal = _checks.scalar("target", target, values.dtype)
-  loss = jnp.sum(shares * (values - goal) ** 2, axis=1) / (2 * goal)
+  gaps = jnp.where(own, values - goal, 0)
+  loss = jnp.sum(shares * gaps**2, axis=1) / (2 * goal)
   return loss.astype(dtype)
 
 

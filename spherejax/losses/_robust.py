@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _classes
+from spherejax.losses import _classes, _turned
 
 DIVERGENCES = ("ce", "kl")
 SLACK = 1e-6  # radians by which an angle stays below half of that to the next proxy
@@ -22,9 +22,10 @@ def _both(
 ) -> tuple[_classes.Scores, _classes.Scores]:
   """Scores of the clean and of the adversarial examples, of one shape."""
   first = _classes.scores(name, clean, labels, where)
-  second = _classes.scores(f"adversarial_{name}", adversarial, labels, where)
-  _checks.shape(f"adversarial_{name}", second.values, first.values.shape, f"the {name}")
-  return first, second
+  attacked = jnp.asarray(adversarial)
+  # First, or a label of a class that is missing there would be blamed.
+  _checks.shape(f"adversarial_{name}", attacked, first.values.shape, f"the {name}")
+  return first, _classes.scores(f"adversarial_{name}", attacked, labels, where)
 
 
 def _mix(clean: Array, adversarial: Array, weight: ArrayLike) -> Array:
@@ -308,8 +309,7 @@ def normface_negative_margin(
   multiplier = _checks.scalar("scale", scale, clean.values.dtype)
   width = _half_angles(nearest_angles, clean)
   cosine = _classes.own_score(attacked)
-  sine = _numerics.sqrt(1 - cosine**2)
-  turned = cosine * jnp.cos(width) + sine * jnp.sin(width)
+  turned = _turned.turned(cosine, -width)
   # An angle below the width ends at 0; a negative width, of proxies that coincide,
   # turns away.
   turned = jnp.where((width > 0) & (cosine > jnp.cos(width)), 1, turned)

@@ -41,7 +41,7 @@ def mine_distance_weighted(
     dim: length of the embeddings, at least 2. Static.
     cutoff: distance below which all negatives are equally likely, in (0, limit); may
       be traced.
-    limit: distance from which negatives are never drawn, below 2; may be traced.
+    limit: distance from which negatives are never drawn, in (0, 2); may be traced.
     fallback: what becomes of an anchor whose negatives are all beyond the limit: "skip"
       keeps none of its pairs, "uniform" draws among all of its negatives. Static.
     of: what the matrix holds: "distance", "squared_distance" or "similarity". Static;
@@ -54,7 +54,8 @@ def mine_distance_weighted(
 
   Raises:
     TypeError: the matrix is not floating, a mask neither boolean nor floating.
-    ValueError: shapes do not match, dim is below 2, an unknown `fallback` or `of`.
+    ValueError: shapes do not match, dim is below 2, an unknown `fallback` or `of`, or
+      a static `limit` or `cutoff` out of range.
 
   Not differentiated. Cost: O(queries references) for each positive of a query. The
   weights are normalised row by row in the log domain, so that no row underflows.
@@ -71,6 +72,10 @@ def mine_distance_weighted(
   _checks.one_of("fallback", fallback, FALLBACKS)
   _checks.count("dim", dim, 2)
   _checks.one_of("of", of, _batch.MEASURES)
+  _checks.between("limit", limit, 0, 2, low_open=True, high_open=True)
+  known = _checks.static_number(limit)
+  most = 2 if known is None else known
+  _checks.between("cutoff", cutoff, 0, most, low_open=True, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   dtype = block.values.dtype
   d = _numerics.sqrt(_mining.squared_distances(block.values, of))

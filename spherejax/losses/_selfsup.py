@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _views
+from spherejax.losses import _batch, _extremes, _views
 
 
 def _lead_of_negatives(
@@ -52,7 +52,7 @@ def info_nce(
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
-      block_size x 2 batch. None takes all at once.
+      block_size x 2 batch, twice that if symmetric. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -230,11 +230,10 @@ def _nearest(
   """[rows] each: similarity to the nearest negative, its index, that of the views."""
 
   def terms(similar: Array, negatives: Array, own: Array) -> tuple[Array, ...]:
-    chosen = jnp.argmax(jnp.where(negatives, similar, -jnp.inf), axis=1)
-    largest = jnp.take_along_axis(similar, chosen[:, None], axis=1)[:, 0]
-    found = jnp.any(negatives, axis=1)
-    index = jnp.where(found, chosen, -1).astype(jnp.int32)
-    return jnp.where(found, largest, 0), index, own[:, 0]
+    size = similar.shape[1]
+    chosen = _extremes.where_largest(similar, negatives)
+    largest = _numerics.masked_sum(similar, _extremes.one_hot(chosen, size))
+    return largest, jnp.where(chosen < size, chosen, -1), own[:, 0]
 
   return _views.over_negatives(terms, batch, axis_name, block_size)[0]
 

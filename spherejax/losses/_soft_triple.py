@@ -96,6 +96,7 @@ def soft_triple(
   margin: Real[ArrayLike, ""] = 0.01,
   regularization: Real[ArrayLike, ""] = 0.2,
   where: Bool[ArrayLike, " batch"] | None = None,
+  block_size: int | None = None,
 ) -> Float[Array, " batch"]:
   """SoftTriple loss: several centres a class, and a force that merges them.
 
@@ -116,6 +117,8 @@ def soft_triple(
     margin: unit of a cosine, may be traced.
     regularization: weight of R, at least 0, may be traced.
     where: [batch], boolean, True keeps. None keeps all.
+    block_size: static. Rows at a time, computed again for the gradient; memory is
+      block_size x classes per_class. None takes all at once.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows. `loss.mean()` is the paper's
@@ -145,7 +148,6 @@ def soft_triple(
   _checks.between("regularization", regularization, 0)
   rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
   table = distances.l2_normalize(_classes.proxies(centres, rows, 3, name="centres"))
-  own = _batch.class_mask(labels, len(table), kept)
   s, t, m, weight = (
     _checks.scalar(name, value, rows.dtype)
     for name, value in (
@@ -157,17 +159,32 @@ def soft_triple(
   )
   # All first centres of the classes, then all second ones: each part is contiguous.
   columns = table.swapaxes(0, 1).reshape(-1, table.shape[-1])
-  parts = jnp.split(distances.pairwise_dot(rows, columns), table.shape[1], axis=1)
-  close = _reduce(parts, "soft", t)
-  target = _numerics.masked_sum(close, own)[:, None] - m
-  loss = _classes.cross_entropy(close, own, s, target=target)
-  spread = jnp.where(jnp.any(own, axis=1), weight * _spread(table), 0)
-  return (loss + spread).astype(dtype)
+  spread = weight * _spread(table)
+
+  def terms(rows: Array, own: Array) -> Array:
+    parts = jnp.split(distances.pairwise_dot(rows, columns), table.shape[1], axis=1)
+    close = _reduce(parts, "soft", t)
+    target = _numerics.masked_sum(close, own)[:, None] - m
+    loss = _classes.cross_entropy(close, own, s, target=target)
+    return loss + jnp.where(jnp.any(own, axis=1), spread, 0)
+
+  loss = _classes.over_rows(terms, rows, labels, kept, len(table), block_size)
+  return loss.astype(dtype)
 
 
 def _spread(centres: Array) -> Array:
   """Sum of the distances between centres of a class over classes K (K - 1)."""
   classes, per_class, _ = centres.shape
-  apart = jnp.sum((centres[:, :, None] - centres[:, None]) ** 2, axis=-1)
+
+  # Each centre and the one some places further on: the differences of all pairs would
+  # take per_class times the memory of the centres.
+  @functools.partial(jax.checkpoint, prevent_cse=False)
+  def step(total: Array, shift: Array) -> tuple[Array, None]:
+    others = jnp.roll(centres, shift, axis=1)
+    apart = jnp.sum((centres - others) ** 2, axis=-1)
+    return total + jnp.sum(_numerics.sqrt(apart)), None
+
+  zero = jnp.zeros((), centres.dtype)
+  total, _ = jax.lax.scan(step, zero, jnp.arange(1, per_class, dtype=jnp.int32))
   pairs = max(classes * per_class * (per_class - 1), 1)
-  return jnp.sum(_numerics.sqrt(apart)) / (2 * pairs)
+  return total / (2 * pairs)

@@ -13,7 +13,7 @@ from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _positives, _triplet_counts
 
 AVERAGES = ("nonzero", "all")
-MINING = ("all", "hard", "semihard", "semihard_one", "batch_hard")
+MINING = ("all", "violating", "hard", "semihard", "semihard_one", "batch_hard")
 FALLBACKS = ("skip", "easiest")
 
 
@@ -44,6 +44,7 @@ def triplet(
   whole batch. `soft` puts log(1 + exp(T)) in the place of the hinge [T]+.
 
       "all"           every triplet
+      "violating"     D_aq - D_ap <= margin
       "hard"          D_aq <= D_ap, and D_aq - D_ap <= margin
       "semihard"      D_ap < D_aq <= D_ap + margin
       "semihard_one"  for each pair (a, p) the nearest q with D_aq > D_ap
@@ -84,9 +85,9 @@ def triplet(
   Differentiable in: embeddings, margin (counts are constants); with `soft` or
   "batch_hard" in reverse mode only.
   Cost: O(batch^2 dim) time and O(batch^2) memory, the triplets are never formed;
-  besides, "all", "hard" and "semihard" sort the rows or pass over them once for each
-  positive, whichever is less, `soft` and "semihard_one" pass over them. "batch_hard"
-  differentiates 2 batch pairs only.
+  besides, "all", "violating", "hard" and "semihard" sort the rows or pass over them
+  once for each positive, whichever is less, `soft` and "semihard_one" pass over them.
+  "batch_hard" differentiates 2 batch pairs only.
 
   Source: DML 2.1.2; Schroff et al. 2015, "FaceNet"; Hermans et al. 2017, "In defense
   of the triplet loss" (batch hard, soft).
@@ -291,7 +292,8 @@ def triplet_from_distance(
     negatives: [queries, references], boolean or weights.
     margin: unit of the distances, may be traced.
     soft: True replaces the hinge by a softplus. Static.
-    mining: "all", "hard", "semihard", "semihard_one" or "batch_hard". Static.
+    mining: "all", "violating", "hard", "semihard", "semihard_one" or "batch_hard".
+      Static.
     fallback: "skip" or "easiest", for "semihard_one". Static.
     average: "nonzero" or "all". Static.
     where: [queries], boolean, True keeps. None keeps all.

@@ -32,7 +32,7 @@ def count_triplets(
     margin: scalar.
     positives: [rows, references], boolean or weights.
     negatives: [rows, references], boolean or weights.
-    kind: one of `KINDS` or `NEAREST`. Static.
+    kind: one of `KINDS` or `NEAREST`, or "violating". Static.
     strict: whether triplets on and beyond the margin do not count. Static.
   """
   values, margin = map(jax.lax.stop_gradient, (values, margin))
@@ -53,17 +53,17 @@ def is_counted(
 ) -> Array:
   """Which negatives, at `values`, make a triplet with a positive at `near`.
 
-  "all" are those with values < limit (`strict`) or <=; for "hard" also values <= near,
-  for "semihard" values > near. "easy" are the others, values > limit. "semihard_one" is
-  the smallest of values > near, `strict` only if it is below the limit; where there is
-  none the largest, or no triplet. NaN counts.
+  "all" and "violating" are those with values < limit (`strict`) or <=; for "hard" also
+  values <= near, for "semihard" values > near. "easy" are the others, values > limit.
+  "semihard_one" is the smallest of values > near, `strict` only if it is below the
+  limit; where there is none the largest, or no triplet. NaN counts.
 
   Args:
     values: [rows, references], distances of negatives.
     near: [rows, 1], distance of the positive.
     limit: [rows, 1], that plus the margin.
     negatives: [rows, references], boolean.
-    kind: one of `KINDS` or `NEAREST`.
+    kind: one of `KINDS` or `NEAREST`, or "violating".
     strict: see above.
   """
   # Written with the opposite of every comparison, so that NaN counts.

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _turned
 
 # Below this multiple of the rounding error, 1 - cosine^2 says nothing about the angle.
 _NOISE = 16
@@ -84,10 +84,7 @@ def _terms(
 
   def terms(block: _batch.Block) -> Array:
     cosines = block.values
-    square = (1 - cosines) * (1 + cosines)
-    noise = _NOISE * jnp.finfo(dtype).eps
-    sines = _numerics.sqrt(jnp.where(square <= noise, 0, square))
-    narrowed = cosines * jnp.cos(m) + sines * jnp.sin(m)
+    narrowed = _turned.turned(cosines, -m, _NOISE * float(jnp.finfo(dtype).eps))
     against = _batch.logsumexp_over(s * cosines, block.negatives)[:, None]
     losses = _numerics.softplus(against - s * narrowed)
     return _batch.sum_over(losses, block.positives)

@@ -58,9 +58,8 @@ def split_by_class(
   rank = order[first_row]
   classes = jnp.sum(starts)
   in_a = rank < (classes + 1) // 2
-  if axis_name is not None:
-    device = jax.lax.axis_index(axis_name)
-    in_a = jax.lax.dynamic_slice_in_dim(in_a, device * len(labels), len(labels))
+  own = _batch.first_row(len(labels), axis_name)
+  in_a = jax.lax.dynamic_slice_in_dim(in_a, own, len(labels))
   return kept & in_a, kept & ~in_a
 
 
@@ -233,6 +232,7 @@ def _half(
   _checks.floating(f"attributes_{name}", z)
   _checks.rank(f"attributes_{name}", z, 2)
   _checks.labels(labels, z, f"labels_{name}")
-  own = _batch.class_mask(labels, len(label_embeddings), _batch.keep_all(where, z))
+  kept = _batch.keep_all(where, z, f"where_{name}")
+  own = _batch.class_mask(labels, len(label_embeddings), kept, f"labels_{name}")
   kept = jnp.any(own, axis=1)[:, None]
   return jnp.where(kept, _numerics.upcast(z), 0), own, z.dtype

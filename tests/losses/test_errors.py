@@ -202,6 +202,58 @@ def test_known_labels_outside_the_classes(name, label):
   assert (values[:2] > 0).all()
 
 
+def test_labels_are_checked_where_they_and_the_mask_are_known():
+  bad = jax.numpy.array([0, 1, -1, 2])  # known to what closes over it
+
+  def loss(logits, where=None):
+    return losses.softmax(logits, bad, where=where)
+
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 3\), got -1"):
+    jax.jit(loss)(X)
+  keep = np.array([True, True, False, True])
+  right = losses.softmax(X[keep], np.array([0, 1, 2]))
+  masks = np.stack([keep, keep])
+  for values in (jax.jit(loss)(X, keep), *jax.vmap(lambda w: loss(X, w))(masks)):
+    np.testing.assert_allclose(values[keep], right, rtol=1e-6)
+    assert values[2] == 0
+
+
+@pytest.mark.parametrize(
+  ("function", "more"),
+  [
+    (losses.smooth_ap_from_similarity, ()),
+    (losses.pnp_from_similarity, ()),
+    (losses.dynamic_soft_margin_from_distance, (HISTOGRAM,)),
+  ],
+)
+def test_forms_without_weights(function, more):
+  weights = SAME.astype(np.float32)
+  with pytest.raises(TypeError, match="positives must be boolean, got dtype float32"):
+    function(MATRIX, weights, ~SAME, *more)
+  with pytest.raises(TypeError, match="negatives must be boolean, got dtype float32"):
+    function(MATRIX, SAME, weights, *more)
+
+
+def test_the_mask_of_references():
+  references = losses.References(X, Y, where=np.ones(4, np.int32))
+  with pytest.raises(TypeError, match=r"^references\.where must be boolean, got"):
+    losses.contrastive(X, Y, references=references)
+
+
+@pytest.mark.parametrize("momentum", [2.0, -0.1])
+def test_a_share_of_the_histogram(momentum):
+  with pytest.raises(
+    ValueError, match=rf"momentum must be in \[0, 1\], got {momentum:g}"
+  ):
+    losses.dynamic_soft_margin(X, Y, HISTOGRAM, momentum=momentum)
+  with pytest.raises(
+    ValueError, match=rf"momentum must be in \[0, 1\], got {momentum:g}"
+  ):
+    losses.dynamic_soft_margin_from_distance(
+      MATRIX, SAME, ~SAME, HISTOGRAM, momentum=momentum
+    )
+
+
 @pytest.mark.parametrize("name", ["proxy_anchor", "proxy_nca_plus_plus"])
 def test_proxies(name):
   function, _ = LABEL_FORMS[name]
@@ -221,7 +273,8 @@ def test_proxies(name):
     (2, X[:, :2], ValueError, r"\(4, 3\) and \(4, 2\)"),
     (1, X[:, 0], TypeError, "labels_a must be integers, got dtype float32"),
     (3, Y[:2], ValueError, r"labels_b must have shape \(4,\).*got \(2,\)"),
-    (3, Y + 1, ValueError, r"labels must be in \[0, 3\), got 3"),
+    (1, Y - 1, ValueError, r"labels_a must be in \[0, 3\), got -1"),
+    (3, Y + 1, ValueError, r"labels_b must be in \[0, 3\), got 3"),
     (4, PROXIES.astype(int), TypeError, "label_embeddings must be floating, got dtype"),
     (4, PROXIES[0], ValueError, r"label_embeddings must have 2 axes, got shape \(3,\)"),
   ],
@@ -232,9 +285,9 @@ def test_zero_shot_prediction(position, value, error, message):
 
 
 def test_zero_shot_masks_and_scale():
-  with pytest.raises(ValueError, match=r"\(4,\), got \(3,\)"):
+  with pytest.raises(ValueError, match=r"where_a must have .*\(4,\), got \(3,\)"):
     losses.zero_shot_prediction(*ZERO_SHOT, where_a=np.ones(3, bool))
-  with pytest.raises(TypeError, match="must be boolean, got dtype float32"):
+  with pytest.raises(TypeError, match="where_b must be boolean, got dtype float32"):
     losses.zero_shot_prediction(*ZERO_SHOT, where_b=X[:, 0])
   with pytest.raises(ValueError, match=r"scale must be a scalar, got shape \(2,\)"):
     losses.zero_shot_prediction(*ZERO_SHOT, scale=np.ones(2, np.float32))

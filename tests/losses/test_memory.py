@@ -118,6 +118,7 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
     (np.zeros((3, 3), np.float32), np.zeros(3, int), ValueError, "(3, 3)"),
     (np.zeros((3, 2), np.float32), np.zeros(2, int), ValueError, "(2,)"),
     (np.zeros((3, 2), int), np.zeros(3, int), TypeError, "int"),
+    (np.zeros((0, 2), np.float32), np.zeros(0, int), ValueError, "(0, 2)"),
     (np.zeros((3, 2), np.float32), np.zeros(3), TypeError, "float"),
   ],
 )
@@ -125,6 +126,21 @@ def test_errors(x, labels, error, message, unchecked):
   with pytest.raises(error) as raised:
     eager.memory_update(eager.memory_init(SIZE, 2), x, labels)
   assert message in str(raised.value)
+
+
+def test_labels_of_64_bits_keep_all_of_them(x64):
+  labels = np.array([1, 1 + 2**32])
+  x = np.eye(2)
+  memory, slots = losses.memory_update(
+    losses.memory_init(4, 2, dtype=jnp.float64), x, labels
+  )
+  np.testing.assert_array_equal(memory.labels[slots], labels)
+  references = losses.memory_references(memory, slots=slots)
+  values = losses.cosine_contrastive(x, labels, references=references)
+  np.testing.assert_array_equal(values, 0)  # two classes, at a right angle
+  narrow = memory._replace(labels=memory.labels.astype(np.int32))
+  with pytest.raises(TypeError, match=r"labels must fit .* int32, got dtype int64"):
+    eager.memory_update(narrow, x, labels)
 
 
 def test_sizes_are_static_integers(unchecked):

@@ -165,6 +165,20 @@ def test_weights_are_kept_and_multiply():
   np.testing.assert_array_equal(far, plain[1])
 
 
+def test_what_is_no_weight_counts_for_nothing(x64):
+  """Negative weights and NaN are left out of the sums, and of the numbers."""
+  matrix = np.array([[0.1, 0.4, 0.7, 0.9]])
+  positives = np.array([[2.0, -3.0, 0.0, np.nan]])
+  negatives = np.array([[0.0, 0.0, 1.0, -1.0]])
+  for average in ("nonzero", "all"):
+    value = losses.triplet_from_distance(
+      matrix, positives, negatives, margin=1.0, average=average
+    )
+    np.testing.assert_allclose(value, [0.4], rtol=1e-12)  # one triplet, of weight 2
+  pair = losses.contrastive_from_distance(matrix, positives, negatives)
+  np.testing.assert_allclose(pair, [0.1 + 0.3], rtol=1e-12)
+
+
 def test_many_positives_are_counted_by_sorting():
   """Past a number of positives the rows are sorted; loops over weights are not."""
   generator = np.random.default_rng(5)
@@ -361,7 +375,33 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
       ValueError,
       "bins",
     ),
+    (
+      lambda m, p, n: eager.mine_distance_weighted(
+        m, p, n, key=jax.random.key(0), dim=3, limit=3
+      ),
+      ValueError,
+      "limit must be in (0, 2), got 3",
+    ),
+    (
+      lambda m, p, n: eager.mine_distance_weighted(
+        m, p, n, key=jax.random.key(0), dim=3, cutoff=0
+      ),
+      ValueError,
+      "cutoff must be in (0, 1.4), got 0",
+    ),
+    (
+      lambda m, p, n: eager.mine_distance_weighted(
+        m, p, n, key=jax.random.key(0), dim=3, cutoff=1.5
+      ),
+      ValueError,
+      "cutoff must be in (0, 1.4), got 1.5",
+    ),
     (lambda m, p, n: losses.mine_angular(m, p, n, among=m), ValueError, "(12, 12)"),
+    (
+      lambda m, p, n: eager.mine_angular(m, p, n, among=m, angle=20.0),
+      ValueError,
+      "angle must be in [0, 1.5708), got 20",
+    ),
   ],
 )  # fmt: skip
 def test_errors(call, error, message, unchecked):

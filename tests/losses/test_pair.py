@@ -1,5 +1,6 @@
 """Pair losses: references, miners, weights, limits and edges."""
 
+import functools
 import inspect
 import math
 
@@ -88,6 +89,21 @@ def test_a_weight_is_a_number_of_copies_of_the_pair(name, x64):
   repeated = np.repeat(np.arange(6), copies)
   masks = ((kinds == k)[:, repeated] for k in (0, 1))
   np.testing.assert_allclose(weighted, form(matrix[:, repeated], *masks), rtol=1e-12)
+
+
+def test_copies_may_be_numbered_by_a_narrow_type():
+  """The 257th of 300 references is not the first one."""
+  generator = np.random.default_rng(4)
+  rows = generator.normal(size=(300, 4)).astype(np.float32)
+  labels = generator.integers(0, 3, 300)
+  labels[:2] = labels[256:258] = [0, 1]
+
+  @functools.partial(jax.jit, static_argnames="kind")
+  def values(kind):
+    references = losses.References(rows, labels, itself=np.array([0, -1], kind))
+    return losses.cosine_contrastive(rows[:2], labels[:2], references=references)
+
+  np.testing.assert_array_equal(values(np.int8), values(np.int32))
 
 
 def test_defaults_are_the_papers():

@@ -197,6 +197,75 @@ def test_soft_triple_of_equal_centres_has_no_force_between_them(mixed, proxies):
   np.testing.assert_allclose(gained, 10 * 5.0 * 2 / 2, rtol=1e-5)
 
 
+# --- blocks of rows ---
+
+BY_BLOCKS = {
+  "proxy_anchor": True,
+  "proxy_nca": True,
+  "proxy_nca_plus_plus": True,
+  "soft_triple": True,
+  "proxy_distance_ratio": False,  # one proxy a class
+}
+
+
+@pytest.mark.parametrize("name", BY_BLOCKS)
+def test_blocks_change_nothing(name, mixed, proxies, x64):
+  """Whether they divide the ten rows or not; and raise for the same labels."""
+  x, labels = mixed
+  table = np.stack([proxies, proxies[::-1]], 1) if BY_BLOCKS[name] else proxies
+  keep = np.arange(10) != 7
+  loss = getattr(eager, name)
+
+  @functools.partial(jax.jit, static_argnames="size")
+  def call(x, table, size=None):
+    def weighted(x, table):
+      values = loss(x, labels, table, where=keep, block_size=size)
+      return jnp.linspace(0.5, 1.5, 10) @ values, values
+
+    slopes, values = jax.grad(weighted, (0, 1), has_aux=True)(x, table)
+    return values, *slopes
+
+  right = call(x, table)
+  for size in (5, 4, 10):
+    for found, expected in zip(call(x, table, size), right, strict=True):
+      assert np.abs(expected).max() > 1e-3
+      np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 11\), got 11"):
+    loss(x, np.where(labels == 5, 11, labels), table, block_size=4)
+  with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+    loss(x, labels, table, block_size=0)
+
+
+@pytest.mark.parametrize("name", BY_BLOCKS)
+def test_blocks_bound_the_memory(name):
+  """4096 rows and 1024 proxies: less than half of one matrix between them."""
+  x = jax.ShapeDtypeStruct((4096, 8), jnp.float32)
+  labels = jax.ShapeDtypeStruct((4096,), jnp.int32)
+  shape = (512, 2, 8) if BY_BLOCKS[name] else (1024, 8)
+  loss = getattr(eager, name)
+
+  def total(x, labels, table):
+    return loss(x, labels, table, block_size=64).sum()
+
+  step = jax.jit(jax.grad(total, (0, 2)))
+  compiled = step.lower(x, labels, jax.ShapeDtypeStruct(shape, jnp.float32)).compile()
+  assert compiled.memory_analysis().temp_size_in_bytes < 4096 * 1024 * 4 / 2
+
+
+def test_pairs_of_many_centres_are_not_all_in_memory():
+  """16 classes of 64 centres: less than a fourth of the differences of all pairs."""
+  x = jax.ShapeDtypeStruct((2, 32), jnp.float32)
+  labels = jax.ShapeDtypeStruct((2,), jnp.int32)
+  centres = jax.ShapeDtypeStruct((16, 64, 32), jnp.float32)
+
+  def total(x, labels, centres):
+    return losses.soft_triple(x, labels, centres).sum()
+
+  compiled = jax.jit(jax.grad(total, 2)).lower(x, labels, centres).compile()
+  size = compiled.memory_analysis().temp_size_in_bytes
+  assert size < 16 * 64 * 64 * 32 * 4 / 4
+
+
 # --- wrong calls ---
 
 

@@ -51,6 +51,28 @@ def test_gradient_by_the_embedding(x64):
   np.testing.assert_allclose(np.linalg.norm(gradient[2]), 1.299 / 2, atol=1e-3)
 
 
+def test_other_classes_may_hold_anything():
+  cosines = np.array([[0.5, np.inf], [np.nan, 0.0]], np.float32)
+  weights = np.array([2.0, 1.0], np.float32)
+
+  @jax.jit
+  def call(cosines, weights):
+    def total(cosines, weights):
+      values = losses.pull(cosines, np.array([0, 1]), weights=weights)
+      return values.sum(), values
+
+    slopes, values = jax.grad(total, (0, 1), has_aux=True)(cosines, weights)
+    return values, slopes
+
+  values, (by_cosines, by_weights) = call(cosines, weights)
+  np.testing.assert_allclose(values, [0.25, 0.5])
+  np.testing.assert_allclose(by_cosines, [[-1, 0], [0, -1]])
+  np.testing.assert_allclose(by_weights, [0.125, 0.5])
+  # A share of 0 is a value, no mask: it has a slope.
+  slope = jax.grad(lambda q: losses.pull(jnp.array([[0.5, 0.0]]), q).sum())
+  np.testing.assert_allclose(slope(jnp.array([[1.0, 0.0]])), [[0.125, 0.5]])
+
+
 def test_mixed_labels_do_not_pull_to_the_mixed_direction(x64):
   angles = np.radians(np.linspace(0, 90, 9001))
   cosines = np.stack([np.cos(angles), np.sin(angles)], axis=1)

@@ -142,7 +142,7 @@ def test_wrong_calls(name, angles):
     r"adversarial_.*\(4, 3\).*got \(4, 2\)",
     LOGITS,
     ATTACKED[:, :2],
-    LABELS % 2,
+    LABELS,
   )
   raises(ValueError, r"\[0, 3\), got 3", LOGITS, ATTACKED, LABELS + 1)
   raises(TypeError, "labels must be integers", LOGITS, ATTACKED, LABELS.astype(float))

@@ -1,5 +1,7 @@
 """Self-supervised losses: bounds, identities, optima, sharp temperatures, memory."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,6 +94,16 @@ def test_a_simplex_is_the_optimum(x64):
   optimum = -BETA - BETA / 5 + np.log(10)
   np.testing.assert_allclose(values["info_nce"], optimum, rtol=1e-12)
   np.testing.assert_allclose(values["repulsion"], -1 / 5, rtol=1e-12)
+
+
+def test_a_negative_that_is_not_a_number_is_the_nearest():
+  first = np.eye(4, dtype=np.float32)
+  second = np.eye(4, dtype=np.float32)
+  second[2] = np.nan
+  call = jax.jit(functools.partial(losses.info_nce_bound, normalize="none"))
+  bound = call(first, second)
+  np.testing.assert_array_equal(bound.nearest[:2], [4 + 2, 4 + 2])
+  assert np.isnan(bound.repulsion[:2]).all()
 
 
 def test_an_example_alone():

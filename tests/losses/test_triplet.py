@@ -12,7 +12,7 @@ from tests.compiled import Compiled
 
 losses = Compiled(eager)
 
-KINDS = ["all", "hard", "semihard"]
+KINDS = ["all", "violating", "hard", "semihard"]
 
 
 def sums(d, positives, negatives, margin, mining, weights=None):
@@ -23,7 +23,9 @@ def sums(d, positives, negatives, margin, mining, weights=None):
     for p in np.flatnonzero(positives[a]):
       for q in np.flatnonzero(negatives[a]):
         gap = d[a, q] - d[a, p]
-        if mining != "all" and not (gap <= margin and (gap <= 0) == (mining == "hard")):
+        if mining != "all" and gap > margin:
+          continue
+        if mining in ("hard", "semihard") and (gap <= 0) != (mining == "hard"):
           continue
         weight = 1.0 if weights is None else weights[a, p] * weights[a, q]
         kept += weight

@@ -133,3 +133,9 @@ def test_a_mask_that_is_traced_covers_known_labels():
     return metrics.confusion_counts(labels, labels, num_classes=2, where=where)
 
   np.testing.assert_array_equal(counts(labels >= 0), np.eye(2))
+
+
+def test_known_labels_are_checked_while_tracing():
+  labels = jnp.array([0, 2])
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 2\), got 2"):
+    jax.jit(lambda: metrics.confusion_counts(labels, labels, num_classes=2))()

@@ -115,7 +115,8 @@ def n_pair_of_batch():
     for a, p in chosen:
       others = [dot(x[a], x[q]) - dot(x[a], x[p]) for b, q in chosen if b != a]
       norms = (dot(x[a], x[a]) + dot(x[p], x[p])) / 4
-      values[a] = softplus(lse(others)) + params["norm_weight"] * norms
+      if others:  # one class alone has no loss
+        values[a] = softplus(lse(others)) + params["norm_weight"] * norms
     return values
 
   params = {"norm_weight": 0.3}

@@ -160,6 +160,7 @@ CASES = {
     call("proxy_anchor"),
     anchor(),
     params=ANCHOR | {"proxies": PROXIES},
+    blocks=True,
     devices=True,
     sharp={"scale": 256.0},
   ),
@@ -173,6 +174,7 @@ CASES = {
     call("proxy_nca"),
     nca(without_own=True),
     params={"scale": 1.4, "proxies": PROXIES},
+    blocks=True,
     sharp={"scale": 16.0},
   ),
   "proxy_nca/several, as they are": Case(
@@ -184,6 +186,7 @@ CASES = {
     call("proxy_nca_plus_plus"),
     nca(),
     params=TEMPERATURE | {"proxies": PROXIES},
+    blocks=True,
   ),
   # Not among the params: the derivative by so low a temperature is no float16 number.
   "proxy_nca_plus_plus/cold": Case(
@@ -212,6 +215,7 @@ CASES = {
       "margin": 0.2,
       "regularization": 0.5,
     },
+    blocks=True,
     sharp={"scale": 256.0, "temperature": 0.005},
   ),
   "soft_triple/one centre": Case(

@@ -52,6 +52,8 @@ def mined(d, near, far, m, mining, fallback):
   if mining == "all":
     return every
   violating = [(p, q) for p, q in every if d[q] - d[p] <= m]
+  if mining == "violating":
+    return violating
   if mining == "hard":
     return [(p, q) for p, q in violating if d[q] <= d[p]]
   return [(p, q) for p, q in violating if d[q] > d[p]]
@@ -135,6 +137,7 @@ CASES = {
   "triplet": label_case(),
   "triplet/squared": label_case(squared=True, average="all", normalize="unit_ball"),
   "triplet/soft": label_case(soft=True),
+  "triplet/violating": label_case("violating", soft=True, normalize="none"),
   "triplet/hard": label_case("hard", normalize="none"),
   "triplet/semihard": label_case("semihard", average="all", normalize="none"),
   "triplet/semihard_one": label_case("semihard_one", normalize="none"),

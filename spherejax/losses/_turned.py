@@ -1,0 +1,20 @@
+"""The cosine of an angle to which another is added, from the cosine."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _numerics
+
+
+def turned(cosines: Array, by: Array, noise: float = 0.0) -> Array:
+  """cos(angle + by); its derivative by the cosine is cos(by) where the sine is 0.
+
+  Args:
+    cosines: of the angles; for what is beyond -1 and 1 the sine is 0.
+    by: radians.
+    noise: squares of the sine up to this are taken for 0.
+  """
+  # 1 - cosine^2 would lose the digits of a small angle.
+  square = (1 - cosines) * (1 + cosines)
+  sines = _numerics.sqrt(jnp.where(square <= noise, 0, square))
+  return cosines * jnp.cos(by) - sines * jnp.sin(by)
