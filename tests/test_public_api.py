@@ -166,6 +166,7 @@ NO_OPERATORS = {
   "prototypes.welch_bound",
   "solvers.fixed_point",
   "solvers.host_linear_assignment",
+  "solvers.k_means",
   "solvers.linear_assignment",
   "solvers.newton",
   "solvers.project_ball",

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from spherejax import _checks, _numerics
+from spherejax.distances import _lp
 
 _HALVINGS = 60
 
@@ -29,8 +30,6 @@ class _Radii(NamedTuple):
 
 
 def _radii(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> _Radii:
-  if dim < 2:
-    raise ValueError(f"x must have at least 2 entries in its last axis, got {dim}")
   _checks.positive("epsilon_1", epsilon_1)
   _checks.positive("epsilon_inf", epsilon_inf)
   first, last = _checks.static_number(epsilon_1), _checks.static_number(epsilon_inf)
@@ -93,9 +92,8 @@ def combined_norm(
   """
   x, dtype = _operand(x)
   beta = _radii(x.shape[-1], epsilon_1, epsilon_inf, x.dtype).beta
-  sizes = jnp.abs(jnp.where(x == 0, 0, x))
-  value = beta * jnp.sum(sizes, axis=-1) + (1 - beta) * jnp.max(sizes, axis=-1)
-  return value.astype(dtype)
+  one, top = _lp.lp_norm(x, norm="l1"), _lp.lp_norm(x, norm="linf")
+  return (beta * one + (1 - beta) * top).astype(dtype)
 
 
 def hull_gauge(
@@ -342,6 +340,7 @@ def inscribed_radius(
     Scalar in the default type; epsilon_1 for l1 and epsilon_inf for l-infinity.
 
   Raises:
+    TypeError: dim that is no static integer.
     ValueError: dim below 2, an unknown norm, or static radii out of order.
 
   Differentiable in: both radii.
@@ -354,8 +353,8 @@ def inscribed_radius(
     ...   784, epsilon_1=1.0, epsilon_inf=0.1, norm="l2")
     Array(0.95197, dtype=float32)
   """
-  _checks.count("dim", dim)
-  _checks.one_of("norm", norm, ("linf", "l2", "l1"))
+  _checks.count("dim", dim, 2)
+  _checks.one_of("norm", norm, _lp.NORMS)
   radii = _radii(dim, epsilon_1, epsilon_inf, jnp.result_type(float))
   if norm != "l2":
     return radii.one if norm == "l1" else radii.top

@@ -85,10 +85,10 @@ def pairwise_squared_euclidean(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
-    method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
-      are noise and become 0) or "difference" (exact near zero, dim times the
-      arithmetic). Static.
+    method: "gram" (one matrix product, whose rounding grows with the root of dim:
+      distances below sqrt((4 + sqrt(dim)) eps) |x|, in float32 1e-3 |x| for short
+      and 2e-3 |x| for long rows, become 0) or "difference" (exact near zero, dim
+      times the arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 
@@ -131,10 +131,10 @@ def pairwise_euclidean(
     x: [n, dim], floating.
     y: [m, dim], floating. None compares `x` with itself and sets the diagonal to
       exactly 0.
-    method: "gram" (one matrix product; its error in the squared distance is a few
-      machine epsilons of |x|^2 + |y|^2, so float32 distances below about 1e-3 |x|
-      are noise and become 0) or "difference" (exact near zero, dim times the
-      arithmetic). Static.
+    method: "gram" (one matrix product, whose rounding grows with the root of dim:
+      distances below sqrt((4 + sqrt(dim)) eps) |x|, in float32 1e-3 |x| for short
+      and 2e-3 |x| for long rows, become 0) or "difference" (exact near zero, dim
+      times the arithmetic). Static.
     block_size: static. Rows per block of "difference", whose memory is
       block_size x m x dim; None takes all rows at once.
 

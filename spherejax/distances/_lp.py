@@ -1,6 +1,7 @@
 """Distances of the norms l1, l2 and l-infinity, and nearest points by them."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,8 @@ from spherejax.distances import _pairs
 
 NORMS = ("linf", "l2", "l1")
 
-# Points that a matrix product selects beyond those asked for: room for its rounding.
+# Points that a matrix product selects beyond those asked for: with so many, rounding
+# seldom leaves a doubt. Queries in doubt are looked at again.
 _SLACK = 8
 
 
@@ -24,7 +26,7 @@ class Neighbours(NamedTuple):
   indices: Int[Array, "queries k"]
   """Rows of the references, nearest first, ties to the lowest."""
   distances: Float[Array, "queries k"]
-  """By differences; inf where a query has fewer than k references."""
+  """By differences; inf where a query has fewer than k references that are finite."""
 
 
 def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*batch"]:
@@ -67,18 +69,19 @@ def _norm(x: Array, norm: str) -> Array:
 
 @jax.custom_jvp
 def _largest_size(x: Array) -> Array:
-  """Largest |x_i| of the last axis; the largest share the derivative, 0 at 0."""
+  """Largest |x_i| of the last axis; the first of a tie has the derivative, 0 at 0."""
   return jnp.max(jnp.abs(x), -1, initial=0)
 
 
 @_largest_size.defjvp
 def _(primals, tangents):
   (x,), (dx,) = primals, tangents
-  largest = _largest_size(x)
-  hit = jnp.abs(x) == largest[..., None]
-  signs = jnp.where(hit, jnp.sign(x), 0)
-  number = jnp.sum(hit, -1, dtype=x.dtype)
-  return largest, jnp.sum(signs * dx, -1) / jnp.maximum(number, 1)
+  if not x.shape[-1]:
+    return _largest_size(x), jnp.zeros(x.shape[:-1], x.dtype)
+  # Only the derivative searches for the place, which is slower than the maximum.
+  place = jnp.argmax(jnp.abs(x), -1, keepdims=True)
+  signs, moves = (jnp.take_along_axis(v, place, -1)[..., 0] for v in (jnp.sign(x), dx))
+  return _largest_size(x), signs * moves
 
 
 def pairwise_lp(
@@ -148,11 +151,12 @@ def k_nearest(
       k smallest of ||x_i - y_j||_p over j,    in the order of (distance, j)
 
   For l2 a matrix product selects eight more than k, whose distances are then computed
-  by differences; l1 and l-infinity are computed by differences throughout.
+  by differences. Where its rounding could hide a nearer one, and for l1 and l-infinity
+  always, all distances of the query are computed by differences.
 
   Args:
     queries: [queries, dim], floating.
-    references: [references, dim], floating.
+    references: [references, dim], floating. Rows that are not finite rank last.
     k: static. References returned for each query.
     norm: "linf", "l2" or "l1". Static.
     exclude: [queries], integer: one reference that the query leaves out, or -1, such
@@ -168,7 +172,8 @@ def k_nearest(
     TypeError: points not floating, `exclude` or `apart` not integers.
     ValueError: shapes do not match, an unknown norm, or k above the references.
 
-  Differentiable in: nothing. Cost: O(queries references dim) time.
+  Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
+  times as much for a query whose k-th neighbour has eight rivals within rounding.
 
   Source: DIST 3.6 (the sites that bound a Voronoi cell).
 
@@ -211,33 +216,78 @@ def _k_nearest(
 ) -> Neighbours:
   number = len(references)
   count = min(k + _SLACK, number)
+
+  def masked(
+    values: Array, columns: Array, left_out: Array, own: Array | None
+  ) -> Array:
+    banned = columns == left_out
+    if theirs is not None:
+      banned |= theirs[columns] == own
+    return jnp.where(banned | jnp.isnan(values), jnp.inf, values)
+
+  def ordered(keys: Array, indices: Array) -> Neighbours:
+    keys, indices = jax.lax.sort((keys, indices), num_keys=2)
+    return Neighbours(indices[:k].astype(jnp.int32), keys[:k])
+
+  def by_differences(query: Array, *given: Array | None) -> Neighbours:
+    keys = masked(_norm(query[None] - references, norm), jnp.arange(number), *given)
+    indices = jax.lax.top_k(-keys, k)[1]
+    return ordered(keys[indices], indices)
+
+  rows = queries, left_out, own
+  if norm != "l2":
+    # Small blocks stay in the cache where nothing is a product.
+    return jax.lax.map(
+      lambda row: by_differences(*row), rows, batch_size=min(block_size, 16)
+    )
+  finite = jnp.all(jnp.isfinite(references), axis=1)
+  known = jnp.where(finite[:, None], references, 0)
   # Nearer to the origin the products round less.
-  centre = jnp.mean(references, axis=0, keepdims=True)
-  shifted = references - centre
+  centre = jnp.sum(known, axis=0) / jnp.maximum(jnp.sum(finite), 1).astype(known.dtype)
+  shifted = jnp.where(finite[:, None], known - centre[None], 0)
   squares = jnp.sum(shifted**2, axis=1)
+  # Of both the product and the differences, which decide in the end.
+  rounding = 2 * _pairs.rounding(known.shape[1], known.dtype)
 
-  def row(query: Array, left_out: Array, own: Array | None) -> Neighbours:
-    def masked(values: Array, columns: Array) -> Array:
-      banned = columns == left_out
-      if theirs is not None:
-        banned |= theirs[columns] == own
-      return jnp.where(banned | jnp.isnan(values), jnp.inf, values)
+  def by_product(query: Array, *given: Array | None) -> tuple[Neighbours, Array]:
+    """The nearest of the candidates, and whether another could be as near."""
+    moved = query - centre
+    # With the query's own square: no more than the squared distances, surely.
+    least = squares * (1 - rounding) - 2 * _pairs.product(moved[None], shifted)[0]
+    least = jnp.where(jnp.isfinite(least), least, -jnp.inf)
+    least = jnp.where(finite, least, jnp.inf)
+    least = masked(least, jnp.arange(number), *given)
+    indices = jax.lax.top_k(-least, count)[1]
+    keys = masked(_norm(query[None] - references[indices], norm), indices, *given)
+    near = ordered(keys, indices)
+    # Not a slice of the selection, for which XLA would sort all.
+    last = jnp.max(least[indices])
+    rest = (1 - rounding) * jnp.sum(moved**2) + last
+    clear = near.distances[-1] ** 2 + jnp.finfo(known.dtype).tiny < rest
+    clear &= jnp.isfinite(rest)
+    return near, ~clear & (last < jnp.inf) & jnp.all(jnp.isfinite(query))
 
-    if norm == "l2":
-      keys = squares - 2 * _pairs.product(query[None] - centre, shifted)[0]
-      indices = jax.lax.top_k(-masked(keys, jnp.arange(number)), count)[1]
-      keys = _norm(query[None] - references[indices], norm)
-    else:
-      keys = _norm(query[None] - references, norm)
-      keys = masked(keys, jnp.arange(number))
-      indices = jax.lax.top_k(-keys, k)[1]
-      keys = keys[indices]
-    ordered = jax.lax.sort((masked(keys, indices), indices), num_keys=2)
-    return Neighbours(ordered[1][:k].astype(jnp.int32), ordered[0][:k])
+  found, doubt = jax.lax.map(lambda row: by_product(*row), rows, batch_size=block_size)
+  if count == number:
+    return found
+  return _again(found, doubt, by_differences, rows)
 
-  # Small blocks stay in the cache where nothing is a product.
-  return jax.lax.map(
-    lambda args: row(*args),
-    (queries, left_out, own),
-    batch_size=block_size if norm == "l2" else min(block_size, 16),
-  )
+
+def _again(
+  found: Neighbours,
+  doubt: Array,
+  search: Callable[..., Neighbours],
+  rows: tuple[Array, Array, Array | None],
+) -> Neighbours:
+  """What was found, searched again where there is doubt."""
+  order, number = jnp.argsort(~doubt), jnp.sum(doubt)
+
+  def one(carry: tuple[Array, Neighbours]) -> tuple[Array, Neighbours]:
+    # One at a time, whose differences take the memory of the references.
+    count, found = carry
+    row = order[count]
+    new = search(*(None if v is None else v[row] for v in rows))
+    return count + 1, jax.tree.map(lambda v, w: v.at[row].set(w), found, new)
+
+  start = jnp.zeros((), number.dtype)
+  return jax.lax.while_loop(lambda c: c[0] < number, one, (start, found))[1]

@@ -57,6 +57,14 @@ def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:
   return jnp.where(on_diagonal, column, matrix)
 
 
+def rounding(dim: int, dtype: jnp.dtype) -> float:
+  """Error of a squared distance from a product, as a share of |x|^2 + |y|^2.
+
+  That of duplicates grows as the root of the length.
+  """
+  return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
+
+
 def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
   _checks.one_of("method", method, METHODS)
@@ -65,8 +73,8 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
     squares = norms - 2 * product(x, y)
     # Below this the difference is rounding noise: such rows count as coincident, so
     # that duplicates have distance 0 and gradient 0 whatever the order in which the
-    # product is summed. The noise of duplicates grows as the root of the length.
-    noise = (2 + x.shape[1] ** 0.5 / 2) * jnp.finfo(x.dtype).eps * norms
+    # product is summed.
+    noise = rounding(x.shape[1], x.dtype) * norms
     return jnp.where(squares <= noise, 0, squares)  # NaN stays NaN
 
   def from_row(row: Array) -> Array:

@@ -33,8 +33,8 @@ def gem(
       masked may be NaN. None keeps all.
 
   Returns:
-    [batch, channels], dtype of `features`. 0 where nothing is kept. NaN or without
-    meaning for a traced power that is not positive.
+    [batch, channels], dtype of `features`. 0 where nothing is kept, NaN for a channel
+    with a kept NaN. NaN or without meaning for a traced power that is not positive.
 
   Raises:
     TypeError: features not floating, where not boolean.
@@ -58,7 +58,7 @@ def gem(
     _checks.shape("power", power, tokens.shape[2:], f"features {features.shape}")
   power = jnp.broadcast_to(power, tokens.shape[2:])
   floor = jnp.asarray(_FLOOR, tokens.dtype)
-  clamped = jnp.where(tokens > floor, tokens, floor)
+  clamped = jnp.where(tokens <= floor, floor, tokens)  # NaN stays NaN
   if kept is None:
     kept = jnp.ones(tokens.shape[:2], bool)
   # The result does not depend on the divisor, so neither does the derivative.

@@ -219,7 +219,7 @@ def assignment_alignment(
 
   Raises:
     TypeError: representatives or prototypes not floating, assignment not integer.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a known index outside [0, prototypes).
 
   Not differentiated. Cost: O(classes dim).
 
@@ -257,7 +257,7 @@ def sibling_gap(
 
   Raises:
     TypeError: prototypes not floating, assignment or superclasses not integers.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a known index outside [0, prototypes).
 
   Not differentiated. Cost: O(classes^2 dim).
 
@@ -305,4 +305,5 @@ def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
   a = jnp.asarray(assignment)
   _checks.integer("assignment", a)
   _checks.shape("assignment", a, (classes,), "the classes")
+  _checks.known_labels(a, len(p), name="assignment")
   return p[a]

@@ -6,6 +6,7 @@ decision has no gradient and the scores have the wrong ties.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer, Real
@@ -70,7 +71,7 @@ def nearest_neighbours(
     Array([0, 1], dtype=int32)
   """
   points, sites, labels = map(jnp.asarray, (points, sites, labels))
-  _check_points(points, sites)
+  check_points(points, sites)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
   _checks.one_of("ties", ties, TIES)
@@ -87,15 +88,30 @@ def nearest_neighbours(
   voted = jnp.where(kept, labels, -1)[found.indices].astype(jnp.int32)
   if k == 1:
     return voted[:, 0]
-  ballots = voted[:, :, None] == jnp.arange(num_classes)[None, None]
-  votes = jnp.sum(ballots, axis=1, dtype=jnp.int32)
+  votes, totals = _ballots(voted, found.distances, num_classes)
   most = jnp.max(votes, axis=1, keepdims=True)
   if ties == "label":
     chosen = jnp.argmax(votes, axis=1)
   else:
-    totals = jnp.sum(jnp.where(ballots, found.distances[:, :, None], 0), axis=1)
     chosen = jnp.argmin(jnp.where(votes == most, totals, jnp.inf), axis=1)
   return jnp.where(most[:, 0] > 0, chosen, -1).astype(jnp.int32)
+
+
+def _ballots(voted: Array, lengths: Array, num_classes: int) -> tuple[Array, Array]:
+  """[batch, classes]: votes, and the sums of the voters' distances."""
+  rows = jnp.arange(len(voted))
+  # A negative index would count from the end.
+  voted = jnp.where(voted < 0, num_classes, voted)
+
+  def one(carry: tuple[Array, Array], neighbour: tuple[Array, Array]):
+    votes, totals = carry
+    label, length = neighbour
+    votes = votes.at[rows, label].add(1, mode="drop")
+    return (votes, totals.at[rows, label].add(length, mode="drop")), None
+
+  shape = len(voted), num_classes
+  start = jnp.zeros(shape, jnp.int32), jnp.zeros(shape, lengths.dtype)
+  return jax.lax.scan(one, start, (voted.T, lengths.T))[0]
 
 
 def neighbour_logits(
@@ -128,7 +144,7 @@ def neighbour_logits(
     sharpness: b, positive, in one over the unit of distance; may be traced. Large is
       exact, small is smooth.
     norm: "linf", "l2" or "l1". Static. "l2" uses matrix products, which round distances
-      below about 1e-3 of the norms to 0.
+      below 1e-3 to 2e-3 of the norms to 0.
 
   Returns:
     [batch, classes], dtype of `points`; for an empty class -1e30 or less.
@@ -151,7 +167,7 @@ def neighbour_logits(
     Array([[-0.25, -0.75]], dtype=float32)
   """
   points, sites, labels = map(jnp.asarray, (points, sites, labels))
-  _check_points(points, sites)
+  check_points(points, sites)
   _checks.labels(labels, sites)
   _checks.count("num_classes", num_classes)
   _checks.known_labels(labels, num_classes)
@@ -168,23 +184,22 @@ def neighbour_logits(
   )
   rate = _checks.scalar("sharpness", sharpness, wide.dtype)
   if k == 1:
-    return (_by_class(-rate * lengths, labels, num_classes) / rate).astype(points.dtype)
+    return _by_class(-rate * lengths, labels, num_classes, rate).astype(points.dtype)
   near = -jax.lax.top_k(jax.lax.stop_gradient(-lengths), k + 1)[0]
   middle = (near[:, k - 1 : k] + near[:, k:]) / 2
   logs = -_numerics.softplus(rate * (lengths - middle))
-  return _by_class(logs, labels, num_classes).astype(points.dtype)
+  return _by_class(logs, labels, num_classes, jnp.ones_like(rate)).astype(points.dtype)
 
 
-def _by_class(logs: Array, labels: Array, num_classes: int) -> Array:
-  """[batch, classes]: logarithms of the sums of exponentials over each class."""
+def _by_class(logs: Array, labels: Array, num_classes: int, rate: Array) -> Array:
+  """[batch, classes]: logarithms of the sums of exponentials over each class / rate."""
   shift = jax.ops.segment_max(
     jax.lax.stop_gradient(logs).T, labels, num_classes
   )  # -inf of an empty class
   shift = jnp.where(jnp.isfinite(shift), shift, 0)
   total = jax.ops.segment_sum(jnp.exp(logs.T - shift[labels]), labels, num_classes)
-  return jnp.where(
-    total > 0, jnp.log(jnp.where(total > 0, total, 1)) + shift, -_LARGE
-  ).T
+  sizes = (jnp.log(jnp.where(total > 0, total, 1)) + shift) / rate
+  return jnp.where(total > 0, sizes, -_LARGE).T
 
 
 def nearest_neighbour_radius(
@@ -234,7 +249,7 @@ def nearest_neighbour_radius(
   """
   points, own = jnp.asarray(points), jnp.asarray(point_labels)
   sites, labels = jnp.asarray(sites), jnp.asarray(labels)
-  _check_points(points, sites)
+  check_points(points, sites)
   _checks.labels(own, points, "point_labels")
   _checks.labels(labels, sites)
   anything = distances.k_nearest(points, sites, k=1, norm=norm, block_size=block_size)
@@ -245,7 +260,9 @@ def nearest_neighbour_radius(
   return (other.distances[:, 0] - anything.distances[:, 0]) / 2
 
 
-def _check_points(points: Array, sites: Array) -> None:
+def check_points(points: Array | np.ndarray, sites: Array | np.ndarray) -> None:
+  """Raises unless both are rows of one length."""
   for name, array in (("points", points), ("sites", sites)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)
+  _checks.shape("sites", sites, (len(sites), points.shape[1]), "the points")

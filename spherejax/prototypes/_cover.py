@@ -102,8 +102,8 @@ def class_covering_radii(
     TypeError: points or centres not floating, labels not integer.
     ValueError: shapes do not match, or a known label outside [0, classes).
 
-  Differentiable in: points, centres; derivative 0 at distance 0.
-  Cost: O(n m dim).
+  Differentiable in: points, centres, the first among equals; derivative 0 at distance
+  0. Cost: O(n m dim).
 
   Source: DML Proposition 3.2.2 and Corollary 3.2.2.1, read for each class; see errata.
 
@@ -121,22 +121,33 @@ def class_covering_radii(
   classes, number, dim = centres.shape
   _checks.shape("points", points, (len(points), dim), "the centres")
   _checks.labels(labels, points)
-  _checks.known_labels(labels, classes)
   kept = _checks.kept(where, (len(points),))
-  kept &= (labels >= 0) & (labels < classes)
+  kept &= _checks.inside(labels, classes, kept)
   rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
   own = jnp.clip(labels, 0, classes - 1)
 
-  def nearer(least: Array, j: Array) -> tuple[Array, None]:
+  def squares(j: Array) -> Array:
     # By differences: a point that is a centre is at distance 0.
     to = _numerics.upcast(centres)[own, j].astype(rows.dtype)
-    return jnp.minimum(least, jnp.sum((rows - to) ** 2, axis=1)), None
+    return jnp.sum((rows - to) ** 2, axis=1)
 
-  start = jnp.full(len(rows), jnp.inf, rows.dtype)
-  squares, _ = jax.lax.scan(nearer, start, jnp.arange(number))
-  apart = jnp.where(kept, _numerics.sqrt(jnp.where(kept, squares, 0)), 0)
-  widest = jnp.zeros(classes, rows.dtype).at[own].max(apart)
-  return widest.astype(points.dtype)
+  def nearer(carry: tuple[Array, Array], j: Array) -> tuple[tuple[Array, Array], None]:
+    least, chosen = carry
+    found = jax.lax.stop_gradient(squares(j))
+    better = found < least
+    return (jnp.where(better, found, least), jnp.where(better, j, chosen)), None
+
+  start = jnp.full(len(rows), jnp.inf, rows.dtype), jnp.zeros(len(rows), jnp.int32)
+  places = jnp.arange(number, dtype=jnp.int32)
+  (_, chosen), _ = jax.lax.scan(nearer, start, places)
+  apart = jnp.where(kept, _numerics.sqrt(jnp.where(kept, squares(chosen), 0)), 0)
+  # The first of the farthest points of a class, which has all of the derivative.
+  size = jax.lax.stop_gradient(apart)
+  widest = jnp.zeros(classes, rows.dtype).at[own].max(size)
+  farthest = kept & ((size == widest[own]) | jnp.isnan(size))
+  row = jnp.where(farthest, jnp.arange(len(rows)), len(rows))
+  first = jnp.full(classes, len(rows)).at[own].min(row)
+  return apart.at[first].get(mode="fill", fill_value=0).astype(points.dtype)
 
 
 def covering_curve(
@@ -177,7 +188,8 @@ def covering_curve(
   if not number:
     raise ValueError("points must have at least one row, got shape (0, ...)")
   kept = _checks.kept(where, (number,))
-  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
+  rows = jax.lax.stop_gradient(_numerics.upcast(points))
+  rows = jnp.where(kept[:, None], rows, 0)
 
   def radius(row: Array) -> Array:
     return jnp.max(jnp.where(kept, jnp.sum((rows - row[None]) ** 2, axis=1), 0))

@@ -193,7 +193,7 @@ def episode_accuracies(
 
 
 def _nearest_class(points: Array, supports: Array, representative: str) -> Array:
-  """[queries], int32: argmax of z.(p_y - c) - (|p_y|^2 - |c|^2) / 2, c the mean of all.
+  """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
   Without the queries' own norms, and near the prototypes' mean, products round little.
   """
@@ -204,8 +204,9 @@ def _nearest_class(points: Array, supports: Array, representative: str) -> Array
   centres = known.reshape(-1, dim)
   middle = jnp.mean(centres, axis=0)
   away = centres - middle[None]
-  level = away @ middle + jnp.sum(away**2, axis=1) / 2
-  closeness = (points @ away.T - level[None]).reshape(len(points), ways, shots)
+  near = jnp.matmul(points - middle[None], away.T, precision=jax.lax.Precision.HIGHEST)
+  closeness = near - jnp.sum(away**2, axis=1)[None] / 2
+  closeness = closeness.reshape(len(points), ways, shots)
   return jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)
 
 

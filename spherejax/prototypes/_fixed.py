@@ -52,7 +52,8 @@ def greedy_k_centre(
     TypeError: points or initial not floating, where not boolean, k not an integer.
     ValueError: shapes do not match, k above n, first not a row.
 
-  Cost: O(n k dim) time, O(n) memory beyond the points.
+  Not differentiable; `covering_radius` is. Cost: O(n k dim) time, O(n) memory beyond
+  the points.
 
   Source: DML Algorithm 2; Gonzalez 1985, "Clustering to minimize the maximum
   intercluster distance".
@@ -73,7 +74,8 @@ def greedy_k_centre(
   if first >= number:
     raise ValueError(f"first must be a row of the {number} points, got {first}")
   kept = _checks.kept(where, (number,))
-  rows = jnp.where(kept[:, None], _numerics.upcast(points), 0)
+  rows = jax.lax.stop_gradient(_numerics.upcast(points))
+  rows = jnp.where(kept[:, None], rows, 0)
 
   def to_centre(centre: Array) -> Array:
     # By differences: a centre is at distance 0 from itself and from its duplicates.
@@ -86,7 +88,7 @@ def greedy_k_centre(
     initial = jnp.asarray(initial)
     _checks.floating("initial", initial)
     _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
-    centres = _numerics.upcast(initial).astype(rows.dtype)
+    centres = jax.lax.stop_gradient(_numerics.upcast(initial)).astype(rows.dtype)
     nearest = jax.lax.fori_loop(
       0,
       len(centres),

@@ -163,8 +163,9 @@ def covering_radius(
     TypeError: points or prototypes not floating, where not boolean.
     ValueError: shapes do not match, points or prototypes without entries.
 
-  Differentiable in: points, prototypes; derivative 0 at radius 0. Cost: O(n
-  prototypes dim) time, one prototype after another: memory of a few numbers a point.
+  Differentiable in: points, prototypes, the first among equals; derivative 0 at radius
+  0. Cost: O(n prototypes dim) time, one prototype after another: memory of a few
+  numbers a point.
 
   Source: DML 4.2; Sener, Savarese 2018, "Active learning for convolutional neural
   networks: a core-set approach", where it bounds the loss of a choice of points.
@@ -182,8 +183,8 @@ def covering_radius(
     _checks.mask(kept, points.shape[:1])
     kept = kept[None]
   parts = _parts(points[None], prototypes, None, kept, "points")
-  farthest = jnp.max(jnp.where(parts.kept, _distances(parts), 0))
-  return farthest.astype(points.dtype)
+  apart = jnp.where(parts.kept, _distances(parts), 0)[0]
+  return apart[jnp.argmax(apart)].astype(points.dtype)
 
 
 class _Parts(NamedTuple):

@@ -68,8 +68,8 @@ def class_means(
 
   Returns:
     ClassMeans: means [num_classes, dim], dtype of `embeddings`, zero rows for classes
-    without an embedding and on the sphere for those whose mean is 0; counts
-    [num_classes], int32.
+    without an embedding and on the sphere for those whose mean is 0, NaN for those
+    with an embedding that is not finite; counts [num_classes], int32.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
@@ -165,7 +165,8 @@ def ema_update(
 
   Returns:
     MovingPrototypes. Classes that are not in the batch, and those whose new row would
-    be 0, keep their old row bit by bit.
+    be 0, keep their old row bit by bit. An embedding that is not finite makes the row
+    of its class NaN, and no other.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
@@ -256,7 +257,8 @@ def class_sums_update(
       of all.
 
   Returns:
-    ClassSums.
+    ClassSums. An embedding that is not finite makes the sum of its class NaN, and no
+    other.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
@@ -343,8 +345,13 @@ def _sums(
   rows = jnp.where(jnp.any(own, axis=0)[:, None], rows, 0)
   if on_sphere:
     rows = _numerics.normalize(rows)
+  finite = jnp.all(jnp.isfinite(rows), axis=1)
+  # In the product, 0 of another class times NaN would be NaN.
+  rows = jnp.where(finite[:, None], rows, 0)
   precision = jax.lax.Precision.HIGHEST
   sums = jnp.matmul(own.astype(rows.dtype), rows, precision=precision)
+  broken = jnp.any(own & ~finite[None], axis=1)
+  sums = jnp.where(broken[:, None], jnp.nan, sums)
   counts = jnp.sum(own, axis=1, dtype=jnp.int32)
   if axis_name is not None:
     sums, counts = jax.lax.psum((sums, counts), axis_name)

@@ -5,6 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
 from spherejax import _checks
+from spherejax.distances._lp import NORMS
+from spherejax.prototypes import _classifiers
 
 _SLACK = 1e-9  # of a constraint, relative to its size
 
@@ -43,6 +45,7 @@ def nearest_neighbour_distance(
   Raises:
     TypeError: points or sites not floating, labels not integers.
     ValueError: shapes do not match, or an unknown norm.
+    RuntimeError: a linear programme is neither solved nor infeasible.
 
   Differentiable in: nothing (runs on the host, in float64). Cost: some programmes with
   as many constraints as sites of the class, for each point: for sets of hundreds.
@@ -58,12 +61,10 @@ def nearest_neighbour_distance(
     array([1.])
   """
   x, own, s, y = map(np.asarray, (points, point_labels, sites, labels))
-  for name, array in (("points", x), ("sites", s)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+  _classifiers.check_points(x, s)
   _checks.labels(own, x, "point_labels")
   _checks.labels(y, s)
-  _checks.one_of("norm", norm, ("linf", "l2", "l1"))
+  _checks.one_of("norm", norm, NORMS)
   x, s = x.astype(np.float64), s.astype(np.float64)
   return np.array(
     [
@@ -120,7 +121,11 @@ def _programme(
     right = np.concatenate([limit, np.zeros(2 * n)])
     bounds = [*zip(low, high, strict=True), *[(0, None)] * columns]
     found = linprog(cost, np.block(rows), right, bounds=bounds)
-    return float(found.fun) if found.status == 0 else np.inf
+    if found.status == 2:  # no point is in all half-spaces and the box
+      return np.inf
+    if found.status != 0:
+      raise RuntimeError(f"linprog ended with status {found.status}: {found.message}")
+    return float(found.fun)
   upper, lower = np.isfinite(high), np.isfinite(low)
   a = np.concatenate([-matrix, -eye[upper], eye[lower]])
   b = np.concatenate([-limit, -high[upper], low[lower]])

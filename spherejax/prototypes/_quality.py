@@ -41,7 +41,7 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
     TypeError: prototypes not floating.
     ValueError: prototypes not a matrix.
 
-  Differentiable in: prototypes. Cost: O(classes^2 dim).
+  Differentiable in: prototypes; of equal pairs the first. Cost: O(classes^2 dim).
 
   Source: DL2P Table 7, which has 0 on the diagonal and so no largest cosine below 0;
   here a prototype is not compared with itself.
@@ -62,12 +62,14 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
     return PrototypeQuality(nothing, nothing, nothing, nothing)
   cosines = _distances.pairwise_cosine(_numerics.upcast(prototypes))
   pairs = ~jnp.eye(number, dtype=bool)
-  closest = jnp.max(jnp.where(pairs, cosines, -jnp.inf), axis=1)
+  # By their places, so that the first of a tie has the derivative.
+  rivals = jnp.argmax(jnp.where(pairs, cosines, -jnp.inf), axis=1)
+  closest = cosines[jnp.arange(number), rivals]
   mean = _numerics.masked_sum(cosines, pairs, None) / (number * (number - 1))
   parts = (
-    jnp.max(closest),
+    closest[jnp.argmax(closest)],
     jnp.mean(closest),
-    jnp.min(jnp.where(pairs, cosines, jnp.inf)),
+    cosines.ravel()[jnp.argmin(jnp.where(pairs, cosines, jnp.inf))],
     mean,
   )
   return PrototypeQuality(*(part.astype(prototypes.dtype) for part in parts))

@@ -13,10 +13,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _numerics, distances
+from spherejax.distances._lp import NORMS
 from spherejax.solvers._newton import newton
-
-NORMS = ("linf", "l2", "l1")
 
 
 class HalfspaceResult(NamedTuple):
@@ -59,7 +58,8 @@ def project_ball(
 
   Raises:
     TypeError: point or center not floating.
-    ValueError: shapes differ, an unknown norm, or a static epsilon below 0.
+    ValueError: shapes differ, epsilon no scalar, an unknown norm, or a static epsilon
+      below 0.
 
   Differentiable in: point, center, epsilon, low, high. Cost: O(entries) for each of a
   few steps, usually below 10.
@@ -80,7 +80,7 @@ def project_ball(
   _checks.one_of("norm", norm, NORMS)
   _checks.between("epsilon", epsilon, 0)
   wide, middle = _numerics.upcast(point), _numerics.upcast(center)
-  radius = jnp.asarray(epsilon, wide.dtype)
+  radius = _checks.scalar("epsilon", epsilon, wide.dtype)
   low, high = (jnp.asarray(bound, wide.dtype) for bound in (low, high))
   if norm == "linf":
     low, high = jnp.maximum(low, middle - radius), jnp.minimum(high, middle + radius)
@@ -124,7 +124,7 @@ def project_halfspace(
 
   Raises:
     TypeError: point or normal not floating.
-    ValueError: shapes differ, or an unknown norm.
+    ValueError: shapes differ, offset no scalar, or an unknown norm.
 
   Differentiable in: nothing. Cost: O(entries) for each of a few steps; one sort for l1.
 
@@ -145,9 +145,8 @@ def project_halfspace(
   wide, direction = (
     jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, normal)
   )
-  low, high, offset = (
-    jax.lax.stop_gradient(jnp.asarray(x, wide.dtype)) for x in (low, high, offset)
-  )
+  offset = jax.lax.stop_gradient(_checks.scalar("offset", offset, wide.dtype))
+  low, high = (jax.lax.stop_gradient(jnp.asarray(x, wide.dtype)) for x in (low, high))
   largest = jnp.max(jnp.abs(direction), initial=0)
   scale = jnp.where(largest > 0, largest, 1)
   direction = direction / scale
@@ -157,20 +156,12 @@ def project_halfspace(
   reach = jnp.where(gain > 0, gain * room, 0)
   feasible = jnp.sum(reach) >= missing
   moved = jnp.where(feasible, _least_move(gain, room, reach, missing, norm), room)
-  distance = jnp.where(feasible, size_of(moved, norm), jnp.inf)
+  length = distances.lp_norm(jnp.ravel(moved), norm=norm)
+  distance = jnp.where(feasible, length, jnp.inf)
   value = jnp.clip(wide + jnp.sign(direction) * moved, low, high)
   return HalfspaceResult(
     value.astype(point.dtype), distance.astype(point.dtype), feasible
   )
-
-
-def size_of(vector: Array, norm: str) -> Array:
-  """The norm of all entries."""
-  if norm == "linf":
-    return jnp.max(jnp.abs(vector), initial=0)
-  if norm == "l1":
-    return jnp.sum(jnp.abs(vector))
-  return _numerics.norm(jnp.ravel(vector))
 
 
 def _room(direction: Array, start: Array, low: Array, high: Array) -> Array:

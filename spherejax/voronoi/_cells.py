@@ -12,8 +12,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
-
-NORMS = ("linf", "l2", "l1")
+from spherejax.distances._lp import NORMS
+from spherejax.voronoi import _sites
 
 # Kept from the boundary, in float32: of the distance to the nearest other site, and of
 # the distance moved. Above the rounding of both distances.
@@ -55,7 +55,7 @@ class VoronoiCells(NamedTuple):
   @property
   def complete(self) -> Array:
     """[batch]: whether `towards` has every site that can bound the region."""
-    return self.horizon > 2 * self.ball.epsilon
+    return jnp.isinf(self.horizon) | (self.horizon > 2 * self.ball.epsilon)
 
   def start(self, keys: Array, clean: Array) -> Array:
     """Draws from the ball, drawn back into the cell along the ray."""
@@ -274,34 +274,15 @@ def _stay_l2(
     half > 0, last / jnp.where(half > 0, half + root, 1), (root - half) / lead
   )
   share = jnp.min(jnp.where(present, jnp.maximum(ahead, 0), 1), axis=1, initial=1)
-  return jnp.where(size > 0, jnp.minimum(share, 1), 1)
+  # Squares of a move far shorter than that underflow.
+  free = size <= nearest * (0.5 - _OF_MOVE)
+  return jnp.where(free, 1, jnp.minimum(share, 1))
 
 
 def flat(array: ArrayLike) -> Array:
   """[batch, n] in the computing type."""
   array = jnp.asarray(array)
   return _numerics.flat_rows(jax.lax.stop_gradient(_numerics.upcast(array)))
-
-
-def check(x: Array, own_index: Array, sites: Array, apart: Array | None) -> None:
-  """Raises for operands that do not belong to each other, where they are known."""
-  for name, array in (("x", x), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.batched(name, array)
-  _checks.shape("sites", sites, (len(sites), *x.shape[1:]), "x")
-  _checks.labels(own_index, x, "own_index")
-  if apart is not None:
-    _checks.labels(apart, sites, "site_labels")
-  if any(isinstance(a, jax.core.Tracer) for a in (x, own_index, sites)):
-    return
-  own = np.asarray(own_index)
-  wrong = own[(own < 0) | (own >= len(sites))]
-  if wrong.size:
-    raise ValueError(f"own_index must be in [0, {len(sites)}), got {wrong[0]}")
-  same = (np.asarray(sites)[own] == np.asarray(x)).reshape(len(own), -1).all(1)
-  if not same.all():
-    row = int(np.argmin(same))
-    raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
 
 
 def voronoi_cells(
@@ -354,9 +335,9 @@ def voronoi_cells(
 
   Raises:
     TypeError: points not floating, indices or labels not integers.
-    ValueError: shapes do not match, an unknown norm; where known: a row of x that is
-      not its site, an index that is none, epsilon below 0, an infinite epsilon with one
-      site and an infinite box.
+    ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
+      known: a row of x that is not its site or not in the box, an index that is none,
+      epsilon below 0, an infinite epsilon with one site and an infinite box.
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
@@ -375,9 +356,11 @@ def voronoi_cells(
   """
   x, own, sites = jnp.asarray(x), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  check(x, own, sites, labels)
+  _sites.check(x, own, sites, labels, "x")
+  _sites.check_rows(x, own, sites)
+  _sites.check_box(x, low, high)
   _checks.one_of("norm", norm, NORMS)
-  _checks.count("neighbours", neighbours, 0)
+  _checks.count("neighbours", neighbours)
   _checks.count("sweeps", sweeps, 0)
   clean, known = flat(x), flat(sites)
   known = known.astype(clean.dtype)

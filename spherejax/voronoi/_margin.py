@@ -9,7 +9,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
 from spherejax import _checks, attacks, distances
-from spherejax.voronoi import _cells
+from spherejax.distances._lp import NORMS
+from spherejax.voronoi import _cells, _sites
 
 _ROUNDS = 40  # sites that a point is brought back from before it returns to its own
 
@@ -48,7 +49,8 @@ def cell_margin(
 
   Raises:
     TypeError: points not floating, indices or labels not integers.
-    ValueError: shapes do not match, or an unknown norm.
+    ValueError: shapes do not match, no site, an unknown norm, or a known index that is
+      none.
 
   Differentiable in: nothing. Cost: O(batch sites dim).
 
@@ -61,7 +63,7 @@ def cell_margin(
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  _check(points, own, sites)
+  _sites.check(points, own, sites, labels, "points")
   flat = _cells.flat(points)
   known = _cells.flat(sites).astype(flat.dtype)
   ball = _sizes(norm)
@@ -70,7 +72,7 @@ def cell_margin(
 
 def _sizes(norm: str) -> attacks.Ball:
   """A ball for its norms alone, which sum in a fixed order."""
-  _checks.one_of("norm", norm, _cells.NORMS)
+  _checks.one_of("norm", norm, NORMS)
   nothing = jnp.zeros(())
   return attacks.Ball(norm, nothing, nothing, nothing)
 
@@ -134,7 +136,7 @@ def confine(
 
   Raises:
     TypeError: points not floating, indices or labels not integers.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, no site, or a known index that is none.
 
   Differentiable in: nothing. Cost: from O(batch neighbours dim) to a few passes over
   the sites.
@@ -151,7 +153,7 @@ def confine(
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
-  _check(points, own, sites)
+  _sites.check(points, own, sites, labels, "points")
   flat = _cells.flat(points)
   known = _cells.flat(sites).astype(flat.dtype)
   clean = known[own]
@@ -217,13 +219,3 @@ def _near_margin(
   # In the sum's fixed order, of the site itself up to one rounding.
   least = jnp.where(jnp.any(known, axis=1), cells.size(points, clean + v), jnp.inf)
   return least - moved, v
-
-
-def _check(points: Array, own_index: Array, sites: Array) -> None:
-  """Raises for points that cannot be compared with the sites."""
-  for name, array in (("points", points), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.batched(name, array)
-  _checks.not_empty("sites", sites)
-  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), "the points")
-  _checks.labels(own_index, points, "own_index")

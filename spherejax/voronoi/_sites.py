@@ -1,8 +1,12 @@
-"""Training points as sites: each place once, with one class."""
+"""Training points as sites: each place once, with one class; and checks of them."""
 
+import math
 from typing import NamedTuple
 
+import jax
+import jax.core
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
@@ -62,7 +66,8 @@ def merge_sites(
     row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(1)))
     raise ValueError(f"points must be finite, got {x[row].ravel()[:8]} in row {row}")
   # 0 and -0 are one place and two strings of bytes.
-  flat = np.ascontiguousarray(x.reshape(len(x), -1) + x.dtype.type(0))
+  flat = x.reshape(len(x), math.prod(x.shape[1:]))
+  flat = np.ascontiguousarray(flat + x.dtype.type(0))
   seen: dict[bytes, int] = {}
   first = np.array(
     [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
@@ -78,3 +83,47 @@ def merge_sites(
   kept = (first == np.arange(len(x))) & ~dropped
   number = np.cumsum(kept) - 1
   return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))
+
+
+def check(
+  points: Array, own_index: Array, sites: Array, apart: Array | None, name: str
+) -> None:
+  """Raises for operands that do not belong to each other, where they are known."""
+  for title, array in ((name, points), ("sites", sites)):
+    _checks.floating(title, array)
+    _checks.batched(title, array)
+  _checks.not_empty("sites", sites)
+  _checks.shape("sites", sites, (len(sites), *points.shape[1:]), name)
+  _checks.labels(own_index, points, "own_index")
+  _checks.known_labels(own_index, len(sites), name="own_index")
+  if apart is not None:
+    _checks.labels(apart, sites, "site_labels")
+
+
+def check_rows(x: Array, own_index: Array, sites: Array) -> None:
+  """Raises for a known row of x that is not its site."""
+  if any(isinstance(a, jax.core.Tracer) for a in (x, own_index, sites)):
+    return
+  own = np.asarray(own_index)
+  same = np.asarray(sites)[own] == np.asarray(x)
+  same = same.all(tuple(range(1, same.ndim)))
+  if not same.all():
+    row = int(np.argmin(same))
+    raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
+
+
+def check_box(x: Array, low: ArrayLike, high: ArrayLike) -> None:
+  """Raises for a known entry of x outside of the box."""
+  if any(isinstance(a, jax.core.Tracer) for a in (x, low, high)):
+    return
+  points = np.asarray(x)
+  # In the type of the points, in which 0.1 bounds what is 0.1 there.
+  least, most = (np.asarray(v).astype(points.dtype) for v in (low, high))
+  outside = ~((points >= least) & (points <= most))
+  if outside.any():
+    place = np.unravel_index(np.argmax(outside), points.shape)
+    ends = [np.broadcast_to(v, points.shape)[place] for v in (least, most)]
+    raise ValueError(
+      f"x must be in [{ends[0]}, {ends[1]}], got {points[place]} at"
+      f" {[int(i) for i in place]}"
+    )

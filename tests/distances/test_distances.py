@@ -262,6 +262,41 @@ def test_poincare_forms_maps_and_metric(c, x64):
   np.testing.assert_allclose(distances.poincare_log(x, x, curvature=c), 0, atol=1e-15)
 
 
+def test_poincare_maps_are_the_identity_to_first_order():
+  x = jnp.asarray(rows(6, 1)[0], jnp.float32)
+  eye = np.eye(5)
+  for tangent in (np.zeros(5), 1e-20 * eye[1], 1e-3 * eye[1], 0.01 * eye[1]):
+    v = jnp.asarray(tangent, jnp.float32)
+    jacobian = jax.jacobian(lambda v: eager.poincare_exp(x, v))(v)
+    bound = 2e-6 + 3 * np.linalg.norm(tangent)
+    np.testing.assert_allclose(jacobian, eye, atol=bound)
+    np.testing.assert_allclose(
+      jax.jacobian(lambda y: eager.poincare_log(x, y))(x + v), eye, atol=bound
+    )
+  # The base goes along, and the way to a fixed point shortens by its movement.
+  np.testing.assert_allclose(
+    jax.jacobian(lambda b: eager.poincare_exp(b, 0 * x))(x), eye, atol=2e-6
+  )
+  np.testing.assert_allclose(
+    jax.jacobian(lambda b: eager.poincare_log(b, x))(x), -eye, atol=2e-6
+  )
+
+
+@pytest.mark.parametrize("c", [0.5, 2.0])
+def test_poincare_maps_have_the_derivatives_of_differences(c, x64):
+  x, v = rows(6, 1)[0] / 2, rows(7, 1)[0]
+  for size in (1e-3, 1e-2, 0.3):  # on both sides of where the series ends
+    for function in (eager.poincare_exp, eager.poincare_log):
+      point = size * v if function is eager.poincare_exp else x + size * v
+      check_grads(
+        lambda b, p, c, f=function: f(b, p, curvature=c),
+        (x, point, c),
+        1,
+        rtol=1e-6,
+        eps=1e-6,
+      )
+
+
 def test_poincare_limits_and_close_points(x64):
   x, y = rows(9, 5), rows(10, 5)
   np.testing.assert_allclose(

@@ -45,6 +45,17 @@ def test_gradient_at_the_floor_the_mask_and_nothing_kept():
   np.testing.assert_allclose(by_power, 2 * 3 ** (-1 / 3) * np.log(3) / 9, rtol=1e-5)
 
 
+def test_features_that_are_not_numbers_stay_so():
+  features = jnp.asarray(FEATURES).at[0, 2, 1].set(jnp.nan)
+  expected = np.zeros((2, 3), bool)
+  expected[0, 1] = True
+  np.testing.assert_array_equal(jnp.isnan(pooling.gem(features)), expected)
+  zero = jnp.zeros((3, 3))
+  attended = pooling.solar(features, zero, zero, zero, zero)
+  assert jnp.isnan(attended[0]).all()  # all have attended to the position
+  assert jnp.isfinite(attended[1]).all()
+
+
 def test_errors(unchecked):
   with pytest.raises(ValueError, match=r"power .* got 0"):
     pooling.gem(FEATURES, power=0.0)

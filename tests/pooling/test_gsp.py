@@ -456,6 +456,11 @@ def test_errors(unchecked):
     pooling.gsp(features, prototypes, solver="sinkhorn")
   with pytest.raises(ValueError, match=r"mass .* got 1\.5"):
     pooling.gsp(features, prototypes, mass=1.5)
+  for mass, wrong in (([0.0, 5.0], "0"), ([0.5, 5.0], "5"), ([0.5, np.nan], "nan")):
+    with pytest.raises(ValueError, match=f"mass .* got {wrong}"):
+      pooling.gsp(features, prototypes, mass=jnp.array(mass))
+  with pytest.raises(ValueError, match=r"inverse_temperature .* got -2"):
+    pooling.gsp(features, prototypes, inverse_temperature=jnp.array([1.0, -2.0]))
   with pytest.raises(ValueError, match=r"inverse_temperature .* got -1"):
     pooling.gsp(features, prototypes, inverse_temperature=-1.0)
   with pytest.raises(ValueError, match=r"steps .* got 0"):

@@ -150,6 +150,12 @@ def test_wrong_arguments_name_the_culprit(unchecked):
     prototypes.sibling_gap(np.eye(3, dtype=int), np.arange(3), np.arange(3))
   with pytest.raises(ValueError, match=r"assignment must have shape \(3,\)"):
     prototypes.assignment_alignment(p, p, np.arange(2))
+  for wrong in (-1, 3):
+    a = np.array([0, 1, wrong])
+    with pytest.raises(ValueError, match=rf"assignment must be in .* got {wrong}"):
+      prototypes.assignment_alignment(p, p, a)
+    with pytest.raises(ValueError, match=rf"assignment must be in .* got {wrong}"):
+      prototypes.sibling_gap(p, a, np.arange(3))
   with pytest.raises(TypeError, match="before must be integers"):
     prototypes.assignment_change(np.arange(2), np.ones(2))
 

@@ -192,6 +192,49 @@ def test_least_distances(norm):
   assert np.isinf(boxed)
 
 
+def test_scores_of_an_empty_class_are_as_low_as_promised():
+  for k in (1, 3):
+    scores = prototypes.neighbour_logits(POINTS, SITES, LABELS, num_classes=4, k=k)
+    assert (np.asarray(scores)[:, 3] <= -1e30).all()
+    assert (np.asarray(scores)[:, :3] > -1e3).all()
+
+
+def test_votes_take_no_table_of_neighbours_and_classes():
+  batch, k, classes = 512, 20, 1000
+
+  @jax.jit
+  def classify(points, sites, labels):
+    return prototypes.nearest_neighbours(
+      points, sites, labels, num_classes=classes, k=k
+    )
+
+  shapes = [
+    jax.ShapeDtypeStruct(s, d)
+    for s, d in (((batch, 2), np.float32), ((40, 2), np.float32), ((40,), np.int32))
+  ]
+  memory = classify.lower(*shapes).compile().memory_analysis()
+  assert memory.temp_size_in_bytes < batch * k * classes
+
+
+def test_labels_that_are_traced_and_outside_get_no_vote():
+  sites = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
+  found = jax.jit(
+    lambda labels: prototypes.nearest_neighbours(
+      np.zeros((1, 1), np.float32), sites, labels, num_classes=2, k=4
+    )
+  )(np.array([-1, -2, 7, 0]))
+  np.testing.assert_array_equal(found, [0])
+
+
+def test_a_programme_that_ends_otherwise_is_no_infeasible_one(monkeypatch):
+  class Stopped:
+    status, message, fun = 4, "numerical difficulties", None
+
+  monkeypatch.setattr("scipy.optimize.linprog", lambda *a, **k: Stopped)
+  with pytest.raises(RuntimeError, match="status 4: numerical difficulties"):
+    prototypes.nearest_neighbour_distance(TOY[:1], CLASS[:1], TOY, CLASS, norm="linf")
+
+
 def test_bad_input_is_named(unchecked):
   def classify(**changed):
     given = {"num_classes": 3, "k": 1, "norm": "l2"} | changed
@@ -199,6 +242,20 @@ def test_bad_input_is_named(unchecked):
 
   for error, culprit, call in (
     (ValueError, "got 31", lambda: classify(k=31)),
+    (
+      ValueError,
+      r"sites must have shape \(30, 3\) to match the points",
+      lambda: prototypes.nearest_neighbours(
+        POINTS[:, :3], SITES, LABELS, num_classes=3
+      ),
+    ),
+    (
+      ValueError,
+      r"sites must have shape \(30, 3\) to match the points",
+      lambda: prototypes.nearest_neighbour_distance(
+        POINTS[:, :3], np.zeros(25, int), SITES, LABELS
+      ),
+    ),
     (ValueError, "l3", lambda: classify(norm="l3")),
     (ValueError, "got 2", lambda: classify(num_classes=2)),
     (

@@ -114,6 +114,39 @@ def test_class_radii_against_loops_and_the_plain_covering_radius():
   assert np.count_nonzero(np.abs(gradient).sum(-1)) == 3  # one centre a class
 
 
+def test_masked_labels_may_be_anything():
+  points = np.array([[1.0], [3.0], [np.nan]], np.float32)
+  centres = np.zeros((2, 1, 1), np.float32)
+  found = prototypes.class_covering_radii(
+    points, np.array([0, 1, -1]), centres, where=np.array([True, True, False])
+  )
+  np.testing.assert_array_equal(found, [1, 3])
+
+
+def test_the_first_of_equals_has_the_derivative():
+  points = np.array([[1.0], [-1.0], [3.0]], np.float32)
+  labels = np.array([0, 0, 1])
+  centres = np.array([[[0.0], [0.0]], [[5.0], [1.0]]], np.float32)
+  by_point, by_centre = jax.jit(
+    jax.grad(
+      lambda p, c: prototypes.class_covering_radii(p, labels, c).sum(), argnums=(0, 1)
+    )
+  )(points, centres)
+  np.testing.assert_array_equal(by_point.ravel(), [1, 0, -1])
+  np.testing.assert_array_equal(by_centre.ravel(), [-1, 0, 1, 0])
+  gradient = jax.grad(lambda p: prototypes.covering_radius(p, np.zeros((1, 1), "f")))
+  np.testing.assert_array_equal(gradient(points[:2]).ravel(), [1, 0])
+
+
+def test_radii_of_choices_are_constants():
+  points = RANDOM.normal(size=(4, 2)).astype(np.float32)
+  for radii in (
+    lambda x: prototypes.greedy_k_centre(x, 4).radii,
+    prototypes.covering_curve,
+  ):
+    np.testing.assert_array_equal(jax.grad(lambda x, f=radii: f(x).sum())(points), 0)
+
+
 def test_covering_curves_against_loops_and_brute_force():
   for number in (1, 2, 6):
     points = RANDOM.normal(size=(number, 2))

@@ -129,6 +129,17 @@ def test_invariances():
     )
 
 
+def test_features_far_from_the_origin_keep_their_digits():
+  random = np.random.default_rng(1)
+  far = random.normal(size=64) * 100
+  supports = (far + random.normal(size=(5, 1, 64)) * 1e-2).astype(np.float32)
+  queries = supports[:, 0] + random.normal(size=(5, 64)).astype(np.float32) * 1e-2
+  expected = squares(queries.astype(float), supports.astype(float), "mean").argmin(1)
+  for representative in ("mean", "nearest"):
+    found = prototypes.simple_shot(queries, supports, representative=representative)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_equals_go_to_the_lowest_class():
   supports = np.array([[[1.0, 0.0]], [[-1.0, 0.0]], [[1.0, 0.0]]])
   found = prototypes.simple_shot(np.array([[0.0, 3.0], [2.0, 1.0]]), supports)

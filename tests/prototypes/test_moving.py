@@ -138,6 +138,31 @@ def test_class_means_are_the_loop(x64):
   np.testing.assert_allclose(np.asarray(half[2], float), sphere.means[2], atol=1e-2)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_row_that_is_not_finite_spoils_its_own_class_alone(bad, x64):
+  rows = ROWS.copy()
+  rows[1, 0] = bad  # of class 2
+  others = np.array([0, 1, 3, 4])
+  for normalize in ("l2", "none"):
+    found = means(rows, LABELS, KEPT, normalize)
+    sound = means(ROWS, LABELS, KEPT, normalize)
+    np.testing.assert_array_equal(found.means[others], sound.means[others])
+    assert np.isnan(found.means[2]).all()
+    np.testing.assert_array_equal(found.counts, sound.counts)
+  state = start()
+  for arguments in (("mean", False), ("direction", True)):
+    found = update(state, rows, LABELS, KEPT, 0.7, *arguments)
+    sound = update(state, ROWS, LABELS, KEPT, 0.7, *arguments)
+    np.testing.assert_array_equal(found.prototypes[others], sound.prototypes[others])
+    np.testing.assert_array_equal(found.prototypes[3], state.prototypes[3])
+    np.testing.assert_array_equal(found.seen, sound.seen)
+    assert np.isnan(found.prototypes[2]).all()
+  sums = jax.jit(prototypes.class_sums_update)(
+    prototypes.class_sums_init(CLASSES, DIM), rows, LABELS
+  )
+  np.testing.assert_array_equal(np.isnan(sums.sums).any(1), np.arange(CLASSES) == 2)
+
+
 def test_epoch_sums_over_batches_are_the_means_of_all(x64):
   @jax.jit
   def epoch(previous):

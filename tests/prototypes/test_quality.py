@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -24,6 +25,17 @@ def test_one_prototype_has_no_quality_and_no_bound():
   assert np.isnan(prototypes.prototype_quality(np.ones((1, 2), np.float32))).all()
   for name in ("rankin", "welch", "levenshtein"):
     assert math.isnan(getattr(prototypes, f"{name}_bound")(1, 3))
+
+
+def test_the_first_of_equal_pairs_has_the_derivative():
+  """At right angles a cosine changes by its own two rows alone."""
+  square = np.array([[1, 0], [0, 1], [-1, 0], [0, -1]], np.float32)
+  gradient = jax.grad(lambda p: prototypes.prototype_quality(p).max)(square)
+  np.testing.assert_allclose(gradient, [[0, 1], [1, 0], [0, 0], [0, 0]], atol=1e-6)
+  # The closest to each row: 1 to 0, 0 to 1, 1 to 2, 0 to 3.
+  gradient = jax.grad(lambda p: prototypes.prototype_quality(p).mean_of_maxima)(square)
+  expected = np.array([[0, 1 + 1 - 1], [1 + 1 - 1, 0], [0, 1], [1, 0]]) / 4
+  np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
 def test_rankin_and_welch():

@@ -264,6 +264,10 @@ def test_wrong_arguments_are_named(unchecked):
   x = jnp.zeros(3)
   with pytest.raises(ValueError, match=r"epsilon .* got -1"):
     solvers.project_ball(x, x, -1.0)
+  with pytest.raises(ValueError, match=r"epsilon must be a scalar, got shape \(3,\)"):
+    solvers.project_ball(x, x, jnp.ones(3))
+  with pytest.raises(ValueError, match=r"offset must be a scalar, got shape \(3,\)"):
+    solvers.project_halfspace(x, x, jnp.ones(3))
   with pytest.raises(ValueError, match=r"norm must be one of .* got 'l3'"):
     solvers.project_ball(x, x, 1.0, norm="l3")
   with pytest.raises(ValueError, match=r"center .* got \(2,\)"):

@@ -213,6 +213,29 @@ def test_no_site_is_in_another_cell():
   )
 
 
+@pytest.mark.parametrize("norm", NORMS)
+def test_cells_of_all_sites_are_complete_without_a_budget(norm):
+  x = SITES[:5]
+  every = voronoi.voronoi_cells(x, OWN[:5], SITES, norm=norm, neighbours=NUMBER)
+  assert np.isinf(every.ball.epsilon).all()
+  assert np.asarray(every.complete).all()
+  some = voronoi.voronoi_cells(x, OWN[:5], SITES, norm=norm, neighbours=9)
+  assert not np.asarray(some.complete).any()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_move_below_the_root_of_the_smallest_number_stays(norm):
+  x = np.zeros((2, DIM), np.float32)
+  sites = np.concatenate([x[:1], SITES[3:]])
+  own = np.zeros(2, int)
+  cells = voronoi.voronoi_cells(x, own, sites, norm=norm, low=-1.0)
+  points = x.copy()
+  points[0, 0], points[1] = 1e-22, 10.0  # one of the two leaves its cell
+  found = np.asarray(cells.project(jnp.asarray(points), jnp.asarray(x)))
+  assert found[0, 0] == pytest.approx(1e-22, rel=1e-5)
+  assert np.isfinite(found).all()
+
+
 def test_sixty_thousand_sites_fit():
   def margin(points, own, sites):
     return voronoi.cell_margin(points, own, sites)
@@ -242,6 +265,9 @@ def test_merging():
   sites = voronoi.merge_sites(x, y, conflicts="drop")
   np.testing.assert_array_equal(sites.points, x[[0, 4]])
   np.testing.assert_array_equal(sites.rows, [0, -1, 0, -1, 1])
+  nobody = voronoi.merge_sites(x[:0], y[:0])
+  assert [len(part) for part in nobody] == [0, 0, 0]
+  assert nobody.points.shape == (0, 2)
   x[4, 1] = np.nan
   with pytest.raises(ValueError, match="nan"):
     voronoi.merge_sites(x, y)
@@ -254,7 +280,34 @@ def test_bad_input_is_named(unchecked):
   for error, culprit, call in (
     (ValueError, "row 1 is not 0", lambda: cells(own=np.array([0, 0, 2]))),
     (ValueError, "got 48", lambda: cells(own=np.array([0, 48, 2]))),
-    (ValueError, "got -1", lambda: cells(epsilon=-1.0)),
+    (ValueError, "epsilon must be at least 0, got -1", lambda: cells(epsilon=-1.0)),
+    (ValueError, "neighbours must be at least 1, got 0", lambda: cells(neighbours=0)),
+    (ValueError, r"x must be in \[0.25, 1.0\]", lambda: cells(low=0.25)),
+    (
+      ValueError,
+      r"x must be in \[0.0, 0.5\], got .* at \[0, \d\]",
+      lambda: cells(high=np.full(DIM, 0.5)),
+    ),
+    (
+      ValueError,
+      r"own_index must be in \[0, 48\), got -1",
+      lambda: voronoi.cell_margin(SITES[:2], np.array([0, -1]), SITES),
+    ),
+    (
+      ValueError,
+      r"own_index must be in \[0, 48\), got 48",
+      lambda: voronoi.confine(SITES[:2], cells(), np.array([0, 48]), SITES),
+    ),
+    (
+      ValueError,
+      r"site_labels must have shape \(48,\)",
+      lambda: voronoi.cell_margin(SITES[:2], OWN[:2], SITES, site_labels=OWN[:3]),
+    ),
+    (
+      TypeError,
+      "site_labels must be integers",
+      lambda: voronoi.cell_margin(SITES[:2], OWN[:2], SITES, site_labels=SITES[:, 0]),
+    ),
     (ValueError, "l3", lambda: cells(norm="l3")),
     (
       ValueError,
