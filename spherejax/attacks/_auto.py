@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks
-from spherejax.attacks import _gradient, _problem, _track
+from spherejax.attacks import _attempts, _gradient, _problem, _track
 from spherejax.attacks._problem import AttackResult, Model, Problem
 from spherejax.attacks._region import Ball, steps_of
 from spherejax.attacks._track import Aim, Track, where
@@ -62,7 +62,7 @@ def apgd(
   steps: int = 100,
   restarts: int = 1,
   loss: str = "ce",
-  targets: _gradient.Targets = None,
+  targets: _attempts.Targets = None,
   target_count: int | None = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
@@ -87,7 +87,7 @@ def apgd(
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     norm: "linf", "l2" or "l1". Static.
     steps: static.
     restarts: static.
@@ -129,6 +129,8 @@ def apgd(
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
   _checks.one_of("mode", mode, _problem.MODES)
+  if key is None:
+    raise ValueError("random starts need a key, got None")
   region = _problem.ball(problem, epsilon, norm)
   climb = _climb_l1 if norm == "l1" else _climb_momentum
 

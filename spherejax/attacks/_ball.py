@@ -84,7 +84,7 @@ def steepest_ascent(
 
   Raises:
     TypeError: gradient not floating.
-    ValueError: an unknown norm.
+    ValueError: an unknown norm, or a static count below 1.
 
   Differentiable in: nothing. Cost: O(entries).
 
@@ -98,6 +98,7 @@ def steepest_ascent(
   gradient = jnp.asarray(gradient)
   _checks.floating("gradient", gradient)
   _checks.one_of("norm", norm, NORMS)
+  _checks.between("count", count, 1)
   wide = jax.lax.stop_gradient(_numerics.upcast(gradient))
   wide = jnp.where(jnp.isfinite(wide), wide, 0)
   if norm == "linf":
@@ -150,6 +151,11 @@ def safe_norm(delta: Array, norm: str) -> Array:
     terms = terms[:width] + terms[width:]
   total = jnp.sqrt(terms[0]) if norm == "l2" else terms[0]
   return total * scale
+
+
+def sizes(moves: Array, norm: str) -> Array:
+  """[batch]: the norms of moves [batch, n]."""
+  return jax.vmap(lambda move: safe_norm(move, norm))(moves)
 
 
 def toward(start: Array, delta: Array) -> Array:

@@ -82,7 +82,7 @@ def deepfool(
   def advance(state):
     step, points, total, running, nearest = state
     z, gradients = _minimal.jacobian(problem, points)
-    lead, slope, _ = _minimal.nearest_plane(z, gradients, problem.labels, norm)
+    lead, slope = _minimal.nearest_plane(z, gradients, problem.labels, norm)
     zero = jnp.all(slope == 0, axis=1)
     nearest = _minimal.count(nearest, zero, running)
     beyond = jnp.abs(lead) + _BEYOND * jnp.maximum(1, jnp.abs(lead))

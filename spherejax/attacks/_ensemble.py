@@ -227,7 +227,7 @@ def diagnose(
     norm: "linf", "l2" or "l1". Static.
     steps: static. Of each gradient attack.
     draws: static.
-    low: least value of an entry; broadcasts to x.
+    low: least value of an entry, finite; broadcasts to x.
     high: largest value; likewise.
     index: [batch], the samples' numbers, for the keys.
 
@@ -236,7 +236,7 @@ def diagnose(
 
   Raises:
     TypeError: as `pgd`, or success not boolean.
-    ValueError: as `pgd`.
+    ValueError: as `pgd`, or an infinite box, where it is known.
 
   Differentiable in: nothing. Cost: 4 steps gradients and `draws` evaluations.
 
@@ -253,14 +253,17 @@ def diagnose(
     >>> found.stronger, found.unbounded
     (Array([ True], dtype=bool), Array([ True], dtype=bool))
   """
+  if key is None:
+    raise ValueError("random starts need a key, got None")
+  _problem.finite_box(low, high)
+  keys = jax.random.split(key, 3)
   problem = _problem.setup(
-    logits_fn, x, labels, key=key, index=index, low=low, high=high
+    logits_fn, x, labels, key=keys[2], index=index, low=low, high=high
   )
   broken = jnp.asarray(success)
   _checks.mask(broken, problem.labels.shape, "success")
   _checks.count("draws", draws, 0)
   region = _problem.ball(problem, epsilon, norm)
-  keys = jax.random.split(key, 3)
   box = {"low": low, "high": high, "index": index}
   strong = _auto.apgd(
     logits_fn,

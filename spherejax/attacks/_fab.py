@@ -9,8 +9,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.attacks import _ball, _minimal, _problem, _track
-from spherejax.attacks._gradient import Targets
+from spherejax.attacks import _attempts, _ball, _minimal, _problem, _track
+from spherejax.attacks._attempts import Targets
 from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim, where
@@ -72,8 +72,9 @@ def fab(
 
   Raises:
     TypeError: x not floating, labels or targets not integers.
-    ValueError: shapes do not match, an unknown name, restarts without a key, and, where
-      known, x outside the box, low > high, labels or targets out of range.
+    ValueError: shapes do not match, an unknown name, restarts without a key,
+      target_count below 1 or without "all", and, where known, x outside the box,
+      low > high, labels or targets out of range.
 
   Differentiable in: nothing. Cost: restarts x targets x steps gradients (of every class
   without targets) and evaluations.
@@ -98,33 +99,23 @@ def fab(
   _checks.count("restarts", restarts)
   if restarts > 1 and key is None:
     raise ValueError("restarts need a key, got None")
-  everything = isinstance(targets, str)
-  aim = Aim("margin", leave=everything)
-  if everything:
-    _checks.one_of("targets", targets, ("all",))
-  elif targets is not None:
-    aim = aim._replace(targets=_problem.targets_of(problem, targets))
+  aim = _attempts.aim_of(problem, "margin", targets, target_count)
   order = None
-  if everything:
+  if aim.leave:
     scores = problem.scores(problem.clean)
     order = _problem.rivals(scores, problem.labels).T[:target_count]
-  nearest, _ = _minimal.begin(problem, Aim("margin") if everything else aim)
+  nearest, _ = _minimal.begin(problem, aim._replace(leave=False))
   running = ~jnp.isfinite(nearest.norm)
   numbers = [jnp.asarray(v, problem.clean.dtype) for v in (bias, overshoot, backward)]
   radius = jnp.inf if epsilon is None else _problem.radii(epsilon, problem)
 
-  def one(nearest, number):
-    now = aim if order is None else aim._replace(targets=order[number // restarts])
+  def attempt(nearest, aim, number):
     start = problem.clean
     if restarts > 1:
       start = _restart(problem, nearest, radius, norm, number, restarts)
-    return _approach(problem, now, start, nearest, running, norm, steps, numbers), None
+    return _approach(problem, aim, start, nearest, running, norm, steps, numbers)
 
-  count = restarts * (1 if order is None else len(order))
-  if count == 1:
-    nearest, _ = one(nearest, 0)
-  elif count:
-    nearest, _ = jax.lax.scan(one, nearest, jnp.arange(count))
+  nearest = _attempts.in_turn(attempt, nearest, aim, order, restarts)
   return _minimal.finish(problem, nearest)
 
 
@@ -156,7 +147,7 @@ def _border(
   """Lead [batch] of a wrong class and its gradient [batch, n]."""
   if aim.targets is None:
     z, gradients = _minimal.jacobian(problem, points)
-    return _minimal.nearest_plane(z, gradients, problem.labels, norm)[:2]
+    return _minimal.nearest_plane(z, gradients, problem.labels, norm)
   # The plane between the target and the label, whichever decisions count.
   pair = aim._replace(leave=True)
   seen, gradient = _track.value_and_gradient(problem, pair, points)

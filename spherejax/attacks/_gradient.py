@@ -9,13 +9,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.attacks import _losses, _problem, _track
-from spherejax.attacks._problem import AttackResult, Model, Problem
+from spherejax.attacks import _attempts, _losses, _problem, _track
+from spherejax.attacks._attempts import Targets
+from spherejax.attacks._problem import AttackResult, Expectation, Model, Problem
 from spherejax.attacks._region import Region
 from spherejax.attacks._track import Aim, Track
-
-Targets = Int[ArrayLike, " batch"] | str | None
-"""None to leave the labels, a class for each sample, or "all"."""
 
 
 def pgd(
@@ -56,17 +54,21 @@ def pgd(
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key; None without random starts. Sample b draws from
       fold_in(key, index[b]).
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves the
+      box alone, which then must be finite.
     norm: "linf", "l2" or "l1", over all entries of a sample. Static.
     steps: static.
-    step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps.
+    step_size: one number or [batch], may be traced; inf is the radius. None is 2.5
+      epsilon / steps.
     restarts: static. Starts that are tried, one after another.
     random_start: static. Whether the first point is a draw, and not x.
-    loss: what is ascended, see `attack_loss`. Static. Of one's own predictions "kl".
+    loss: what is ascended, see `attack_loss`. Static. Of one's own predictions "kl",
+      which has no slope at x and needs a random start.
     targets: [batch] integers, not the labels, to be reached; None to leave the labels;
       "all" to leave them towards each other class in turn.
     target_count: with "all": only so many, the highest logits at x first. Static.
-    share: for l1: the share of the entries that a step moves, 1 at least. Static.
+    share: for l1: the share of the entries that a step moves, in [0, 1]; one of them
+      at least. Static.
     decay: of the accumulated gradient, see `mi_fgsm`; may be traced. None accumulates
       none.
     low: least value of an entry; broadcasts to x.
@@ -83,9 +85,11 @@ def pgd(
 
   Raises:
     TypeError: x not floating, labels or targets not integers.
-    ValueError: shapes do not match; an unknown name; and, where the values are known:
-      x outside the box, low > high, epsilon below 0, labels or targets out of range, a
-      target that is the label, "dlr" with too few classes, no key for random starts.
+    ValueError: shapes do not match; an unknown name; share outside [0, 1];
+      target_count below 1 or without "all"; "dlr" with too few classes; random starts
+      without a key; "kl" without random starts; and, where the values are known: x
+      outside the box, low > high, epsilon below 0, or inf in an infinite box, labels or
+      targets out of range, a target that is the label.
 
   Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
   restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the
@@ -109,8 +113,11 @@ def pgd(
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
   _checks.one_of("mode", mode, _problem.MODES)
+  _checks.between("share", share, 0, 1)
   if random_start and key is None:
     raise ValueError("random starts need a key, got None")
+  if loss == "kl" and not random_start and not isinstance(logits_fn, Expectation):
+    raise ValueError('"kl" has no slope at x: it needs random starts')
   region = _problem.region_of(problem, epsilon, norm, share, region)
   if step_size is None:
     size = 2.5 * region.epsilon / steps
@@ -118,7 +125,7 @@ def pgd(
     size = jnp.asarray(step_size, problem.clean.dtype)
     if size.ndim:
       _checks.shape("step_size", size, problem.labels.shape, "the batch")
-    size = jnp.broadcast_to(size, problem.labels.shape)
+    size = jnp.where(jnp.isinf(size), region.epsilon, size)
 
   def run(aim: Aim, keys: Array | None, track: Track) -> Track:
     start = problem.clean
@@ -173,40 +180,26 @@ def attack_all(
   mode: str,
 ) -> AttackResult:
   """Runs every restart against every target, and keeps the best of each sample."""
-  everything = isinstance(targets, str)
-  if everything:
-    _checks.one_of("targets", targets, ("all",))
-  elif target_count is not None:
-    raise ValueError(f'target_count is for targets "all", got {target_count}')
   _losses.check_classes(loss, problem.classes, targets is not None)
-  aim = Aim(loss, leave=everything)
-  if targets is not None and not everything:
-    aim = aim._replace(targets=_problem.targets_of(problem, targets))
+  aim = _attempts.aim_of(problem, loss, targets, target_count)
   clean = None
   order = None
-  if mode == "evaluate" or everything or loss == "kl":
-    z = problem.judged(problem.clean, -1)
+  if mode == "evaluate" or aim.leave or loss == "kl":
+    z = problem.judged(problem.clean)
     if loss == "kl":
       aim = aim._replace(reference=jax.lax.stop_gradient(z))
-    if everything:
+    if aim.leave:
       order = _problem.rivals(z, problem.labels).T[:target_count]
     plain = aim if order is None or not len(order) else aim._replace(targets=order[0])
-    if mode == "evaluate" and (not everything or plain.targets is not None):
-      clean = _track.assess(
-        z, _track.aimed(z, problem.labels, plain), problem.labels, plain
-      )
-  count = restarts if order is None else restarts * len(order)
+    if mode == "evaluate" and (not aim.leave or plain.targets is not None):
+      clean = _track.value(problem, plain, problem.clean, judged=z)
 
-  def one(track, number):
+  def attempt(track, aim, number):
     keys = problem.keys
     if keys is not None:
       keys = jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)
-    now = aim if order is None else aim._replace(targets=order[number // restarts])
-    return run(now, keys, track), None
+    return run(aim, keys, track)
 
   track = _track.first_track(problem)
-  if count == 1:
-    track, _ = one(track, 0)
-  elif count:
-    track, _ = jax.lax.scan(one, track, jnp.arange(count))
+  track = _attempts.in_turn(attempt, track, aim, order, restarts)
   return _track.finish(problem, track, region.size, clean)

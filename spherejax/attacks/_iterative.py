@@ -5,7 +5,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks
-from spherejax.attacks._gradient import Targets, pgd
+from spherejax.attacks._attempts import Targets
+from spherejax.attacks._gradient import pgd
 from spherejax.attacks._problem import AttackResult, Model
 
 
@@ -34,12 +35,12 @@ def bim(
     logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     key: only for an `Expectation`.
     steps: static.
     norm: "linf", "l2" or "l1". Static.
     step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps.
-    loss: see `attack_loss`. Static.
+    loss: see `attack_loss`; "kl" has no slope at x. Static.
     targets: as in `pgd`.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
@@ -107,10 +108,10 @@ def fgsm(
     logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     key: only for an `Expectation`.
     norm: "linf", "l2" or "l1" (the one steepest entry). Static.
-    loss: see `attack_loss`. Static.
+    loss: see `attack_loss`; "kl" has no slope at x. Static.
     targets: as in `pgd`.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
@@ -183,14 +184,14 @@ def mi_fgsm(
     logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     key: only for an `Expectation`.
     steps: static.
     decay: at least 0, may be traced. 0 is `bim`.
     norm: "linf", "l2" or "l1". Static.
     step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps; the
       paper has epsilon / steps.
-    loss: see `attack_loss`. Static.
+    loss: see `attack_loss`; "kl" has no slope at x. Static.
     targets: as in `pgd`.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.

@@ -45,7 +45,8 @@ def attack_loss(
   Raises:
     TypeError: logits not floating, labels or targets not integers.
     ValueError: shapes do not match, an unknown loss, "dlr" with fewer than 3 classes
-      (4 with targets), "kl" with targets or without `reference`.
+      (4 with targets), "kl" with targets or without `reference`, and, where known,
+      labels or targets out of range.
 
   Differentiable in: logits, reference. Cost: O(batch classes).
 
@@ -67,6 +68,9 @@ def attack_loss(
     targets = jnp.asarray(targets)
     _checks.labels(targets, logits, "targets")
   check_classes(loss, logits.shape[1], targets is not None)
+  _checks.known_labels(labels, logits.shape[1])
+  if targets is not None:
+    _checks.known_labels(targets, logits.shape[1], name="targets")
   if (loss == "kl") != (reference is not None):
     raise ValueError(f'"kl" and no other loss takes a reference, got loss {loss!r}')
   wide = _numerics.upcast(logits)

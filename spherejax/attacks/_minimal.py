@@ -41,7 +41,7 @@ def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
 
 def distance(problem: Problem, points: Array, norm: str) -> Array:
   """[batch]: how far points are from the samples."""
-  return jax.vmap(lambda x: _ball.safe_norm(x, norm))(points - problem.clean)
+  return _ball.sizes(points - problem.clean, norm)
 
 
 def keep(
@@ -91,8 +91,8 @@ def dual_size(gradients: Array, norm: str) -> Array:
 
 def nearest_plane(
   z: Array, gradients: Array, own: Array, norm: str
-) -> tuple[Array, Array, Array]:
-  """Lead [batch], its gradient [batch, n], and the class, of the nearest linear border.
+) -> tuple[Array, Array]:
+  """Lead [batch] and its gradient [batch, n] of the nearest linear border.
 
   Of the classes other than `own`, whose leads are linear by their gradients.
   """
@@ -107,16 +107,12 @@ def nearest_plane(
   there = _losses.chosen(z, nearest)
   slope = jnp.sum(jnp.where(there.T[:, :, None], slopes, 0), axis=0)
   found = jnp.any(usable, axis=1)
-  return _losses.pick(leads, nearest), jnp.where(found[:, None], slope, 0), nearest
+  return _losses.pick(leads, nearest), jnp.where(found[:, None], slope, 0)
 
 
 def finish(problem: Problem, nearest: Nearest) -> AttackResult:
   """The result; x itself with norm inf where nothing was found."""
-  success = jnp.isfinite(nearest.norm)
-
-  def share(part: Array, whole: Array) -> Array:
-    return _numerics.divide(*(v.astype(nearest.norm.dtype) for v in (part, whole)))
-
+  success, dtype = jnp.isfinite(nearest.norm), nearest.norm.dtype
   return AttackResult(
     jax.lax.stop_gradient(nearest.point).reshape(problem.shape),
     success,
@@ -124,6 +120,6 @@ def finish(problem: Problem, nearest: Nearest) -> AttackResult:
     nearest.margin,
     nearest.norm,
     nearest.queries,
-    share(nearest.zeros, nearest.gradients),
-    share(nearest.saturated, nearest.evaluations),
+    _track.share(nearest.zeros, nearest.gradients, dtype),
+    _track.share(nearest.saturated, nearest.evaluations, dtype),
   )

@@ -17,6 +17,8 @@ from spherejax.attacks import _ball, _losses
 from spherejax.attacks._region import Ball, Region
 
 MODES = ("evaluate", "train", "last")
+# Of the keys of views: beyond the numbers of restarts, and of what starts are split by.
+_VIEWS = 2**32 - 1
 
 
 class AttackResult(NamedTuple):
@@ -33,7 +35,8 @@ class AttackResult(NamedTuple):
   norm: Float[Array, " batch"]
   """Size of the move; inf where an attack of least norm found nothing."""
   queries: Int[Array, " batch"]
-  """Evaluations of the model for this sample."""
+  """Points of this sample at which the model decided, x included where it did. What
+  slopes or an `Expectation`'s draws cost besides is not counted."""
   zero_gradients: Float[Array, " batch"]
   """Share of the gradients that were zero or not finite in every entry."""
   saturated: Float[Array, " batch"]
@@ -74,6 +77,8 @@ class Problem(NamedTuple):
   high: Array
   keys: Array | None
   classes: int
+  bounded: bool = True
+  """False where a side of the box is known to be infinite."""
 
   def scores(self, points: Array) -> Array:
     """Logits [batch, classes] of the model itself."""
@@ -87,7 +92,8 @@ class Problem(NamedTuple):
     assert keys is not None
 
     def transformed(key, point):
-      drawn = jax.random.split(jax.random.fold_in(key, step), draws)
+      key = jax.random.fold_in(jax.random.fold_in(key, _VIEWS), step)
+      drawn = jax.random.split(key, draws)
       sample = point.reshape(self.shape[1:])
       return jax.vmap(model.transform, (0, None))(drawn, sample)
 
@@ -139,6 +145,8 @@ def setup(
   _checks.batched("x", clean)
   _checks.labels(labels, clean)
   dtype = _numerics.compute_dtype(clean.dtype)
+  sides = [known(side) for side in (low, high)]
+  bounded = all(side is None or bool(np.isfinite(side).all()) for side in sides)
   low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
   _check_box(clean, low, high)
   shape = clean.shape
@@ -152,7 +160,7 @@ def setup(
     raise ValueError("an Expectation needs a key, got None")
   flat = (jnp.broadcast_to(v, shape).reshape(count, size) for v in (clean, low, high))
   clean, low, high = (jax.lax.stop_gradient(v).astype(dtype) for v in flat)
-  problem = Problem(model, shape, clean, labels, low, high, keys, 0)
+  problem = Problem(model, shape, clean, labels, low, high, keys, 0, bounded)
   problem = problem._replace(
     classes=jax.eval_shape(lambda: _classes(problem)).shape[-1]
   )
@@ -191,6 +199,14 @@ def _check_box(clean: Array, low: Array, high: Array) -> None:
       )
 
 
+def finite_box(low: ArrayLike, high: ArrayLike) -> None:
+  """Raises for a known side that is not finite."""
+  for name, bound in (("low", low), ("high", high)):
+    values = known(bound)
+    if values is not None and not np.isfinite(values).all():
+      raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
+
+
 def radii(epsilon: ArrayLike, problem: Problem) -> Array:
   """[batch]: the budgets, those known in float64 rounded down."""
   values = known(epsilon)
@@ -217,7 +233,14 @@ def ball(
   _checks.one_of("norm", norm, _ball.NORMS)
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is")
-  return Ball(norm, radii(epsilon, problem), problem.low, problem.high, share)
+  radius, values = radii(epsilon, problem), known(epsilon)
+  if values is None or np.isinf(values).any():
+    if values is not None and not problem.bounded:
+      raise ValueError("epsilon must be finite where the box is not, got inf")
+    # Wide enough to bind nowhere: of an infinite step nothing would be left.
+    far = jnp.maximum(problem.clean - problem.low, problem.high - problem.clean)
+    radius = jnp.where(jnp.isinf(radius), 2 * _ball.sizes(far, norm), radius)
+  return Ball(norm, radius, problem.low, problem.high, share)
 
 
 def targets_of(problem: Problem, targets: ArrayLike) -> Array:

@@ -45,7 +45,7 @@ class Ball(NamedTuple):
   norm: str
   """"linf", "l2" or "l1"."""
   epsilon: Array
-  """[batch]; inf leaves the box."""
+  """[batch], finite."""
   low: Array
   """[batch, n]."""
   high: Array
@@ -87,7 +87,7 @@ class Ball(NamedTuple):
 
   def size(self, points: Array, clean: Array) -> Array:
     """Norm of the moves."""
-    return jax.vmap(lambda x: _ball.safe_norm(x, self.norm))(points - clean)
+    return _ball.sizes(points - clean, self.norm)
 
 
 def steps_of(gradients: Array, norm: str, count: Array) -> Array:

@@ -58,7 +58,7 @@ def square(
     x: [batch, height, width, channels], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.
-    epsilon: radius, at least 0, one number or [batch]; may be traced.
+    epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
     norm: "linf" or "l2". Static.
     queries: static. At most so many, besides those of x and the start.
     share: of the image that the first windows cover, in (0, 1]. Static.
@@ -73,8 +73,9 @@ def square(
 
   Raises:
     TypeError: x not floating, labels or targets not integers.
-    ValueError: shapes do not match, an unknown norm, share outside (0, 1], and, where
-      known, epsilon below 0, x outside the box, labels or targets out of range.
+    ValueError: shapes do not match, an unknown norm, share outside (0, 1], no key,
+      and, where known, epsilon below 0, or inf in an infinite box, x outside the box,
+      labels or targets out of range.
 
   Differentiable in: nothing; the model need not be either. Cost: queries evaluations.
 
@@ -95,6 +96,8 @@ def square(
   _checks.one_of("norm", norm, ("linf", "l2"))
   _checks.count("queries", queries, 0)
   _checks.between("share", share, 0, 1, low_open=True)
+  if key is None:
+    raise ValueError("random windows need a key, got None")
   problem = _problem.setup(
     logits_fn, images, labels, key=key, index=index, low=low, high=high
   )

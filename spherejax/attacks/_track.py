@@ -57,10 +57,18 @@ def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
   return Seen(jnp.where(sound, loss, -jnp.inf), margin, success, saturated)
 
 
-def value(problem: Problem, aim: Aim, points: Array, step: Array | int = 0) -> Seen:
-  """Evaluates points without a gradient."""
-  z = problem.judged(points, step)
-  return assess(z, aimed(z, problem.labels, aim), problem.labels, aim)
+def value(
+  problem: Problem,
+  aim: Aim,
+  points: Array,
+  step: Array | int = 0,
+  *,
+  judged: Array | None = None,
+) -> Seen:
+  """Evaluates points without a gradient; `judged` where these scores are known."""
+  z, loss = _objective(problem, aim, points, step, judged)
+  z = problem.judged(points, step) if z is None else z
+  return assess(z, loss, problem.labels, aim)
 
 
 def value_and_gradient(
@@ -69,14 +77,8 @@ def value_and_gradient(
   """Evaluates points and the gradient of each one's loss; not finite counts as 0."""
 
   def total(points):
-    if not isinstance(problem.model, Expectation):
-      z = problem.scores(points)
-      loss = aimed(z, problem.labels, aim)
-      return jnp.sum(loss), (z, loss)
-    views = problem.views(points, 2 * step, problem.model.draws)
-    of_view = jax.vmap(lambda z: aimed(z, problem.labels, aim), 1, 1)
-    loss = jnp.mean(of_view(views), axis=1)
-    return jnp.sum(loss), (None, loss)
+    z, loss = _objective(problem, aim, points, step)
+    return jnp.sum(loss), (z, loss)
 
   (_, (z, loss)), gradient = jax.value_and_grad(total, has_aux=True)(points)
   z = problem.judged(points, step) if z is None else z
@@ -84,11 +86,33 @@ def value_and_gradient(
   return seen, jnp.where(jnp.isfinite(gradient), gradient, 0)
 
 
-def aimed(z: Array, labels: Array, aim: Aim) -> Array:
-  """[batch]: the loss of scores."""
-  return _losses.of_scores(
-    z, labels, aim.loss, aim.targets, aim.reference, against_label=aim.leave
-  )
+def _objective(
+  problem: Problem,
+  aim: Aim,
+  points: Array,
+  step: Array | int,
+  judged: Array | None = None,
+) -> tuple[Array | None, Array]:
+  """The scores that decide, where they are known now, and what is ascended, [batch].
+
+  Of an `Expectation` that is the mean over draws, and others decide.
+  """
+
+  def loss(z):
+    return _losses.of_scores(
+      z,
+      problem.labels,
+      aim.loss,
+      aim.targets,
+      aim.reference,
+      against_label=aim.leave,
+    )
+
+  if isinstance(problem.model, Expectation):
+    views = problem.views(points, 2 * step, problem.model.draws)
+    return judged, jnp.mean(jax.vmap(loss, 1, 1)(views), axis=1)
+  z = problem.scores(points) if judged is None else judged
+  return z, loss(z)
 
 
 def first_track(problem: Problem) -> Track:
@@ -164,10 +188,6 @@ def finish(
       jnp.where(done, a, b) for a, b in ((clean.loss, loss), (clean.margin, margin))
     )
   norm = size(point, problem.clean)
-
-  def share(part: Array, whole: Array) -> Array:
-    return _numerics.divide(*(v.astype(norm.dtype) for v in (part, whole)))
-
   return AttackResult(
     jax.lax.stop_gradient(point).reshape(problem.shape),
     success,
@@ -175,6 +195,11 @@ def finish(
     margin,
     norm,
     queries,
-    share(track.zeros, track.gradients),
-    share(track.saturated, track.evaluations),
+    share(track.zeros, track.gradients, norm.dtype),
+    share(track.saturated, track.evaluations, norm.dtype),
   )
+
+
+def share(part: Array, whole: Array, dtype: jnp.dtype) -> Array:
+  """Part of a count; 0 of none."""
+  return _numerics.divide(part.astype(dtype), whole.astype(dtype))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
@@ -45,7 +46,7 @@ def resize(
     (16, 32, 3)
   """
   images = floating_images(images)
-  if isinstance(size, int):
+  if isinstance(size, (int, np.integer)):
     _checks.count("size", size)
     short = min(images.shape[-3:-1])
     height, width = (round(side * size / short) for side in images.shape[-3:-1])
@@ -106,7 +107,8 @@ def random_crop(
     [..., new height, new width, channels], dtype of `images`.
 
   Raises:
-    ValueError: a piece larger than the padded images; a negative padding.
+    ValueError: a piece larger than the padded images, or without a pixel; a negative
+      padding.
 
   Differentiable in: images. Cost: O(pixels).
 
@@ -120,9 +122,8 @@ def random_crop(
   """
   images = some_images(images)
   _checks.count("padding", padding, 0)
-  height, width = _inner_size(
-    images, size or (images.shape[-3], images.shape[-2]), padding
-  )
+  size = (images.shape[-3], images.shape[-2]) if size is None else size
+  height, width = _inner_size(images, size, padding)
   channels = images.shape[-1]
 
   def crop(key, image):

@@ -118,9 +118,11 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
     `Images` with the old labels, names and extras.
 
   Raises:
-    ValueError, TypeError: what is returned makes no `Images`; what the function raises.
+    TypeError: an image is returned that is not uint8.
+    ValueError: one of other axes, or without a pixel. Of lazy images both are raised
+      when the image is asked for; so is what the function raises.
 
-  Cost: one call an image, by as many threads as there are cores unless lazy.
+  Cost: one call an image, unless lazy by a pool of min(32, cores + 4) threads.
 
   Source: own.
 
@@ -139,4 +141,4 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
 
 
 def _apply(source, function: Callable[[np.ndarray], np.ndarray], row: int):
-  return function(source[row])
+  return _images.checked(np.asarray(function(source[row])), f"image {row}, mapped,")

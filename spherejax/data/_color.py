@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, Key, Real
 from spherejax import _checks, _numerics
 from spherejax.data._augment import each, floating_images
 
-# Luma of ITU-R BT.601, the weights of grey in Pillow and torchvision.
+# Luma of ITU-R BT.601, as in Pillow. torchvision's tensors have 0.2989 for red, in sum
+# 0.9999, by which grey images would not stay as they are.
 LUMA = (0.299, 0.587, 0.114)
 
 

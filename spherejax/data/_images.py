@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,8 +40,10 @@ class Images:
       a superclass.
 
   Raises:
-    ValueError: no image; lengths differ; a label outside [-1, len(label_names)).
-    TypeError: labels are not integers, images are not uint8.
+    ValueError: no image, or one of a list without a pixel or of other axes; lengths
+      differ; a label outside [-1, len(label_names)).
+    TypeError: labels are not integers, images are not uint8. Lazy ones are not looked
+      at.
 
   Cost: indexing copies the chosen images; lazy ones are not read.
 
@@ -67,6 +70,9 @@ class Images:
       _checks.rank("images", self.images, 4)
       if self.images.dtype != np.uint8:
         raise TypeError(f"images must be uint8, got dtype {self.images.dtype}")
+    elif isinstance(self.images, (list, tuple)):
+      for row, image in enumerate(self.images):
+        checked(image, f"images[{row}]")
     _checks.integer("labels", self.labels)
     _checks.shape("labels", self.labels, (count,), f"the {count} images")
     for name, values in self.extras.items():
@@ -172,6 +178,16 @@ def from_arrays(
   )
 
 
+def checked(image: np.ndarray, name: str) -> np.ndarray:
+  """The image; raises for one that is not uint8 [height, width, channels]."""
+  if image.dtype != np.uint8:
+    raise TypeError(f"{name} must be uint8, got dtype {image.dtype}")
+  _checks.rank(name, image, 3)
+  if not image.size:
+    raise ValueError(f"{name} must have a pixel, got shape {image.shape}")
+  return image
+
+
 def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
   """(height, width) from a static side length or pair."""
   if not isinstance(size, (int, np.integer)) and np.shape(size) != (2,):
@@ -216,8 +232,20 @@ def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
   starts = range(0, len(lazy), _CHUNK)
   with futures.ThreadPoolExecutor() as pool:
     chunks = pool.map(lambda start: list(lazy[start : start + _CHUNK]), starts)
-    images = [image for chunk in chunks for image in chunk]
-  return np.stack(images) if len({image.shape for image in images}) == 1 else images
+    return _in_one(itertools.chain.from_iterable(chunks), len(lazy))
+
+
+def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.ndarray]:
+  """One array, filled while they come, or a list from the first that differs."""
+  first = list(itertools.islice(images, _CHUNK))
+  if len({image.shape for image in first}) > 1:
+    return [*first, *images]
+  whole = np.empty((count, *first[0].shape), np.uint8)
+  for row, image in enumerate(itertools.chain(first, images)):
+    if image.shape != first[0].shape:
+      return [*map(np.copy, whole[:row]), image, *images]
+    whole[row] = image
+  return whole
 
 
 def channel_count(channels: int) -> int:

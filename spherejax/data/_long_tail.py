@@ -43,7 +43,8 @@ def long_tail_counts(
   _checks.scalar("imbalance", imbalance, np.dtype(np.float32))
   _checks.between("imbalance", imbalance, 0, 1, low_open=True)
   shares = np.arange(num_classes) / max(num_classes - 1, 1)
-  counts = np.floor(float(largest) * float(imbalance) ** shares).astype(int)
+  counts = float(largest) * float(imbalance) ** shares
+  counts = np.floor(counts + _splits.SLACK).astype(int)  # 28.999... is 29
   if counts.min() < 1:
     empty = int(np.argmin(counts))
     raise ValueError(

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key, UInt32
 
 from spherejax import _checks
+from spherejax.data import _splits
 
 # Rounds of the index cipher; four are the least for a Feistel network to look
 # random (Luby, Rackoff 1988), twice as many are still nothing beside a gather.
@@ -67,17 +68,8 @@ def class_table(
     >>> table.order, table.starts, table.counts.tolist()
     (array([1, 3, 0, 2], dtype=int32), array([0, 2], dtype=int32), [2, 2])
   """
-  labels = np.asarray(labels)
-  _checks.integer("labels", labels)
-  _checks.rank("labels", labels, 1)
+  labels = _splits.host_labels(labels)
   _checks.count("per_class", per_class)
-  if not len(labels):
-    raise ValueError("the data set is empty: labels has shape (0,)")
-  if labels.min() < 0:
-    raise ValueError(
-      f"labels must not be negative, got {labels.min()} at {int(np.argmin(labels))};"
-      " leave images without a label out first"
-    )
   classes, starts, counts = np.unique(
     np.sort(labels), return_index=True, return_counts=True
   )

@@ -69,8 +69,8 @@ def load_folder(
     FileNotFoundError: no such folder.
     ValueError: no sub-folder, one without an image, a file that is no image.
 
-  Cost: one pass over the folder; without `lazy`, all images are decoded, by as
-  many threads as there are cores.
+  Cost: one pass over the folder; without `lazy`, all images are decoded, by a pool
+  of min(32, cores + 4) threads.
 
   Source: own; the layout is torchvision's ImageFolder.
 

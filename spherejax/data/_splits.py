@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, Key
 from spherejax import _checks
 
 # Far above the rounding of a sum of fractions, far below one image.
-_SLACK = 1e-6
+SLACK = 1e-6
 
 
 def split_classes(
@@ -110,17 +110,18 @@ def split_within_classes(
   order = np.arange(len(labels))
   if key is not None:
     order = np.asarray(jax.random.permutation(key, len(labels)))
+  order = order[np.argsort(labels[order], kind="stable")]
+  sizes = np.unique(labels, return_counts=True)[1]
   parts = [[] for _ in fractions]
-  for label in np.unique(labels):
-    members = order[labels[order] == label]
+  for members in np.split(order, np.cumsum(sizes)[:-1]):
     ends = _ends(len(members), fractions)
     for part, chosen in zip(parts, np.split(members, ends[:-1]), strict=True):
       part.append(chosen)
   result = tuple(np.sort(np.concatenate(part)) for part in parts)
   if not all(map(len, result)):
     raise ValueError(
-      f"fractions {tuple(fractions)} of classes of at most"
-      f" {np.unique(labels, return_counts=True)[1].max()} images leave a part empty"
+      f"fractions {tuple(fractions)} of classes of at most {sizes.max()} images leave"
+      " a part empty"
     )
   return result
 
@@ -163,6 +164,6 @@ def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
   for position, fraction in enumerate(fractions):
     _checks.between(f"fractions[{position}]", fraction, 0, 1, low_open=True)
   total = float(np.sum(fractions))
-  if abs(total - 1) > _SLACK:
+  if abs(total - 1) > SLACK:
     raise ValueError(f"fractions must sum to 1, got {tuple(fractions)}, in sum {total}")
-  return np.floor(count * np.cumsum(fractions) + 0.5 + _SLACK).astype(int)
+  return np.floor(count * np.cumsum(fractions) + 0.5 + SLACK).astype(int)

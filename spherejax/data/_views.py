@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
@@ -240,15 +239,16 @@ def _blur(key: Array, planes: Array, probability: ArrayLike, sigma: tuple) -> Ar
 
 def _gaussian(pixels: int, radius: int, sigma: Array) -> Array:
   """Weights [pixels, pixels] of a cut Gaussian along an axis between two mirrors."""
-  to = np.arange(pixels)
-  seen = np.zeros([radius + 1, pixels, pixels], np.float32)
-  for away in range(-radius, radius + 1):
-    source = np.abs(to + away)
-    source = np.minimum(source, 2 * (pixels - 1) - source)
-    seen[abs(away), to, source] += 1
-  kernel = jnp.exp(-0.5 * (jnp.arange(radius + 1, dtype=sigma.dtype) / sigma) ** 2)
-  kernel = kernel / (2 * kernel.sum() - kernel[0])
-  weights = _augment.product(
-    kernel[None], seen.reshape(radius + 1, -1).astype(sigma.dtype), 1, 0
-  )
-  return weights.reshape(pixels, pixels)
+
+  def kernel(away: Array) -> Array:
+    values = jnp.exp(-0.5 * (away.astype(sigma.dtype) / sigma) ** 2)
+    return jnp.where(away <= radius, values, 0)
+
+  total = jnp.sum(kernel(jnp.abs(jnp.arange(-radius, radius + 1))))
+  to, source = jnp.arange(pixels)[:, None], jnp.arange(pixels)[None]
+  # A source is seen straight, and once more in each mirror that it does not lie on.
+  straight = kernel(jnp.abs(to - source))
+  first = jnp.where(source > 0, kernel(to + source), 0)
+  last = pixels - 1
+  second = jnp.where(source < last, kernel(2 * last - to - source), 0)
+  return (straight + first + second) / total

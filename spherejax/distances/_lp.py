@@ -229,8 +229,9 @@ def _k_nearest(
     keys, indices = jax.lax.sort((keys, indices), num_keys=2)
     return Neighbours(indices[:k].astype(jnp.int32), keys[:k])
 
-  def by_differences(query: Array, *given: Array | None) -> Neighbours:
-    keys = masked(_norm(query[None] - references, norm), jnp.arange(number), *given)
+  def by_differences(query: Array, left_out: Array, own: Array | None) -> Neighbours:
+    keys = _norm(query[None] - references, norm)
+    keys = masked(keys, jnp.arange(number), left_out, own)
     indices = jax.lax.top_k(-keys, k)[1]
     return ordered(keys[indices], indices)
 
@@ -249,16 +250,19 @@ def _k_nearest(
   # Of both the product and the differences, which decide in the end.
   rounding = 2 * _pairs.rounding(known.shape[1], known.dtype)
 
-  def by_product(query: Array, *given: Array | None) -> tuple[Neighbours, Array]:
+  def by_product(
+    query: Array, left_out: Array, own: Array | None
+  ) -> tuple[Neighbours, Array]:
     """The nearest of the candidates, and whether another could be as near."""
     moved = query - centre
     # With the query's own square: no more than the squared distances, surely.
     least = squares * (1 - rounding) - 2 * _pairs.product(moved[None], shifted)[0]
     least = jnp.where(jnp.isfinite(least), least, -jnp.inf)
     least = jnp.where(finite, least, jnp.inf)
-    least = masked(least, jnp.arange(number), *given)
+    least = masked(least, jnp.arange(number), left_out, own)
     indices = jax.lax.top_k(-least, count)[1]
-    keys = masked(_norm(query[None] - references[indices], norm), indices, *given)
+    keys = _norm(query[None] - references[indices], norm)
+    keys = masked(keys, indices, left_out, own)
     near = ordered(keys, indices)
     # Not a slice of the selection, for which XLA would sort all.
     last = jnp.max(least[indices])
@@ -286,7 +290,7 @@ def _again(
     # One at a time, whose differences take the memory of the references.
     count, found = carry
     row = order[count]
-    new = search(*(None if v is None else v[row] for v in rows))
+    new = search(*jax.tree.map(lambda v: v[row], rows))
     return count + 1, jax.tree.map(lambda v, w: v.at[row].set(w), found, new)
 
   start = jnp.zeros((), number.dtype)

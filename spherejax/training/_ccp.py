@@ -153,7 +153,8 @@ def ccp_observe(
   Args:
     state: that of `ccp_projection`.
     params: {"network": ..., "loss": ...} that were evaluated.
-    score: larger is better; NaN is never better.
+    score: larger is better; NaN is never better, and a problem that has had no other
+      score does not end.
     weight: not negative, may be traced: of the projection from the second problem on.
       1e-5 to 1e-1 works (DML figure 3.5).
     patience: static, at least 1. Evaluations.
@@ -199,7 +200,8 @@ def ccp_observe(
   best_params = optax.tree.where(improved, params, state.best_params)
   best_stats = optax.tree.where(improved, stats, state.best_stats)
   stale = jnp.where(improved, 0, state.stale + 1)
-  switched = stale >= patience
+  # Without an evaluation that counted there is nothing to go back to.
+  switched = (stale >= patience) & (state.evaluated | improved)
   if max_problems is not None:
     switched &= state.problem < max_problems
   back = switched if restart == "best" else jnp.zeros_like(switched)
@@ -277,9 +279,11 @@ def ccp_response(
   Args:
     renew: `renew(state)` returns the new params["loss"]; the state has the weights
       that the problem begins with and the converged proxies. It embeds pools of
-      images (`data.class_pools`) and calls `prototypes.renew_proxies`; what it draws
-      must follow from the state, from `jax.random.fold_in(state.key, state.step)`
-      say.
+      images (`data.class_pools`) and calls `prototypes.renew_proxies`. With restart
+      "last" the weights to embed with are not the state's own but the best ones,
+      `ccp_state(state).best_params["network"]`. What it draws must follow from the
+      state, from `jax.random.fold_in(key, state.step)` say, of another key than
+      `state.key`, from which the next step draws so.
     metric: name of the score in what `evaluate` returns.
     weight: see `ccp_observe`, as all that follow.
     patience: static.

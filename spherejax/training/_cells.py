@@ -14,7 +14,13 @@ def column(name: str, values: Column) -> np.ndarray:
   """The values as [cells, ...] numbers; what is no number cannot be vmapped."""
   entries = np.asarray(values)
   if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
-    odd = next(x for x in entries.ravel().tolist() if not isinstance(x, (int, float)))
+    known = entries.ravel().tolist()
+    odd = next((x for x in known if not isinstance(x, (int, float))), None)
+    if odd is None:
+      raise TypeError(
+        f"hyperparameter {name!r} must hold numbers that an array can hold, got "
+        f"{known[0]!r} in an array of {entries.dtype}"
+      )
     raise TypeError(
       f"hyperparameter {name!r} must hold numbers, got {odd!r}: a choice by name is "
       "made when a program is compiled, so it cannot be vmapped; run one sweep for "
@@ -42,7 +48,7 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
     For each name a column [cells], as `sweep` takes them.
 
   Raises:
-    TypeError: values that are no numbers.
+    TypeError: values that are no numbers, or integers beyond 64 bits.
     ValueError: no name, or a name without a value.
 
   Cost: none.

@@ -2,12 +2,13 @@
 
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import pathlib
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from spherejax import _checks
 
@@ -23,8 +25,13 @@ _logger = logging.getLogger(__name__)
 State = Any
 """A `TrainState`, or another pytree of arrays with a scalar named step at its top."""
 
-# Also written into each checkpoint: a later layout can tell which one it reads.
-_FORMAT = 1
+# Also written into each checkpoint: a later layout can tell which one it reads. The
+# first one had no seal over what stands beside the arrays.
+_FORMAT, _UNSEALED = 2, 1
+
+_REPLACED = ".replaced"
+# What tensorstore says where another start, with more rights or memory, may succeed.
+_NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
 
 
 class Restored(NamedTuple):
@@ -47,9 +54,9 @@ class Checkpoints:
   """The checkpoints of one run, in one folder; a context manager.
 
   A checkpoint is written under a temporary name and renamed when it is complete, so
-  a process killed while writing leaves the earlier ones as they were. A checksum
-  over all arrays is stored with it and compared on reading. The folder `last` holds
-  the newest `keep` checkpoints, `best` the best one.
+  a process killed while writing leaves the earlier ones as they were. Checksums over
+  all arrays and over what stands beside them are stored with it and compared on
+  reading. The folder `last` holds the newest `keep` checkpoints, `best` the best one.
 
   Args:
     directory: folder of the run; made if missing.
@@ -81,6 +88,7 @@ class Checkpoints:
   def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2):
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
+    _put_back(self.directory)
     self._series = {
       "last": _manager(self.directory / "last", keep),
       "best": _manager(self.directory / "best", None),
@@ -116,6 +124,7 @@ class Checkpoints:
     Raises:
       OSError: it could not be written (a full disk, say). The message names the
         newest checkpoint that exists; it and the others are untouched.
+      TypeError: the record holds what JSON cannot.
     """
     self._save("last", state, record)
 
@@ -142,7 +151,10 @@ class Checkpoints:
     Raises:
       ValueError: the checkpoint belongs to another network, loss or optimiser; the
         message names arrays that differ.
-      RuntimeError: there are checkpoints and none of them can be read.
+      RuntimeError: there are checkpoints and none of them can be read, or all were
+        put aside before.
+      MemoryError, PermissionError: the checkpoint could not be read for lack of
+        memory or rights; it is left where it is.
     """
     return self._restore("last", state)
 
@@ -160,8 +172,10 @@ class Checkpoints:
       "checksum": _checksum(arrays),
       "record": dict(record or {}),
     }
+    manifest["seal"] = _seal(manifest)
     if step in manager.all_steps():  # the same step again, by a run that went back
-      manager.delete(step)
+      _rename(self.directory / series / str(step), self._replaced(series, step))
+      manager.reload()
     others = set(threading.enumerate())
     try:
       self._check_space(arrays)
@@ -175,6 +189,8 @@ class Checkpoints:
     except Exception as error:
       _await_threads(others)
       _remove_partial(self.directory / series)
+      _put_back(self.directory)
+      manager.reload()
       before = manager.latest_step()
       rest = "no earlier one" if before is None else f"that of step {before} is intact"
       reason = str(error).split(" [", 1)[0]  # without tensorstore's specification
@@ -182,7 +198,11 @@ class Checkpoints:
         f"the checkpoint of step {step} could not be written to "
         f"{self.directory / series} ({rest}): {reason}"
       ) from error
+    _put_back(self.directory)  # what was replaced goes
     return step
+
+  def _replaced(self, series: str, step: int) -> pathlib.Path:
+    return self.directory / f"{series}-{step}{_REPLACED}"
 
   def _check_space(self, arrays: Mapping[str, np.ndarray]):
     """A full disk is better noticed before dozens of files are begun."""
@@ -208,10 +228,12 @@ class Checkpoints:
           following,
         )
         self._put_aside(series, step)
-    if steps:
+    damaged = self.directory / "unreadable"
+    aside = sorted(path.name for path in damaged.glob(f"{series}-*"))
+    if steps or aside:  # also at the next start, which would else begin anew
       raise RuntimeError(
         f"none of the checkpoints in {self.directory / series} can be read; the "
-        f"damaged ones, of steps {steps}, are in {self.directory / 'unreadable'}"
+        f"damaged ones, {', '.join(aside)}, are in {damaged}: remove them to begin anew"
       )
     return None
 
@@ -222,6 +244,27 @@ class Checkpoints:
       shutil.rmtree(target, ignore_errors=True)
       (self.directory / series / str(step)).rename(target)
     self._series[series].reload()
+
+
+def _rename(source: pathlib.Path, target: pathlib.Path):
+  """By the first process; the others wait for it."""
+  if jax.process_index() == 0:
+    source.rename(target)
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices(f"renamed {source}")
+
+
+def _put_back(directory: pathlib.Path):
+  """Checkpoints that were to be replaced: back in place where nothing replaced them."""
+  if jax.process_index() != 0:
+    return
+  for replaced in directory.glob(f"*{_REPLACED}"):
+    series, step = replaced.name.removesuffix(_REPLACED).split("-")
+    target = directory / series / step
+    if target.exists():
+      shutil.rmtree(replaced, ignore_errors=True)
+    else:
+      replaced.rename(target)
 
 
 def _remove_partial(directory: pathlib.Path):
@@ -252,22 +295,22 @@ def _manager(directory: pathlib.Path, keep: int | None) -> ocp.CheckpointManager
 
 def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
   """One checkpoint, verified."""
-  try:
+  with _damage_named():
     args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
-    manifest = manager.restore(step, args=args)["manifest"]
-    stored = manifest["arrays"]
-  except Exception as error:
-    raise _UnreadableError(str(error)) from error
+    manifest = dict(manager.restore(step, args=args)["manifest"])
+    stored, seal = manifest["arrays"], manifest.pop("seal", None)
+    if seal is None and manifest["format"] != _UNSEALED:
+      raise _UnreadableError("its seal is missing")
+    if seal is not None and seal != _seal(manifest):
+      raise _UnreadableError("what stands beside its arrays is not what was written")
   _same_arrays(manager.directory / str(step), stored, _describe(state))
   target = {
     name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
     for name, entry in stored.items()
   }
-  try:
+  with _damage_named():
     args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
     arrays = manager.restore(step, args=args)["state"]
-  except Exception as error:
-    raise _UnreadableError(str(error)) from error
   if _checksum(arrays) != manifest["checksum"]:
     raise _UnreadableError("its checksum differs")
   leaves = [
@@ -278,6 +321,19 @@ def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
   ]
   restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
   return Restored(restored, manifest["record"])
+
+
+@contextlib.contextmanager
+def _damage_named() -> Iterator[None]:
+  """Whatever fails in here is damage, but for a lack of memory or of rights."""
+  try:
+    yield
+  except (MemoryError, PermissionError, _UnreadableError):
+    raise
+  except Exception as error:
+    if any(code in str(error) for code in _NO_DAMAGE):
+      raise
+    raise _UnreadableError(str(error)) from error
 
 
 def _named_leaves(state: State) -> dict[str, Any]:
@@ -325,6 +381,13 @@ def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
     digest.update(name.encode())
     digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
   return digest.hexdigest()
+
+
+def _seal(manifest: Mapping[str, Any]) -> str:
+  """Checksum of what stands beside the arrays, as it is read back from JSON."""
+  plain = json.loads(json.dumps(manifest))  # names that are numbers become text
+  text = json.dumps(plain, sort_keys=True)
+  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _same_arrays(

@@ -94,10 +94,12 @@ def fit(
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
-      another model; a monitor without an evaluation or for a metric that is not
-      there.
+      another model, or of a run whose monitor had another metric or mode, or a
+      plateau where this one has none; a monitor without an evaluation or for a
+      metric that is not there.
     OSError: a checkpoint could not be written; earlier ones are intact.
-    RuntimeError: another process of the run ended.
+    RuntimeError: another process of the run ended; no checkpoint can be read, or the
+      best one is missing.
 
   Cost: one compilation of the step for each batch shape.
 
@@ -198,8 +200,8 @@ class _Run:
       best = state = restored.state
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
-      best_one = checkpoints.restore_best(state)
-      best = state if best_one is None else best_one.state
+      _check_monitor(record, monitor, checkpoints)
+      best = _restored_best(state, record, monitor, checkpoints)
     seen = MonitorState(**record["seen"])
     return cls(
       replicated=_parallel.replicate(state, devices=devices),
@@ -257,8 +259,10 @@ class _Run:
     if self.monitor is not None:
       self._watch(self.monitor, state, values)
     if self.respond is not None and not self.stopped:
-      state = self.respond(_parallel.unreplicate(self.replicated), values)
-      self.replicated = _parallel.replicate(state, devices=self.devices)
+      before = _parallel.unreplicate(self.replicated)
+      after = self.respond(before, values)
+      if after is not before:
+        self.replicated = _parallel.replicate(after, devices=self.devices)
     return values
 
   def _watch(self, monitor: Monitor, state: TrainState, values: dict[str, float]):
@@ -299,6 +303,7 @@ class _Run:
       "curve": self.curve,
       "evaluations": self.evaluations,
       "seen": self.seen._asdict(),
+      "monitor": _watched(self.monitor),
     }
 
   def _check_parameters(self, state: TrainState):
@@ -333,3 +338,43 @@ class _Run:
         f"step {self.step}, most likely because another one ended; {self._last()}; "
         f"start all of them again ({error})"
       ) from error
+
+
+def _watched(monitor: Monitor | None) -> dict[str, Any] | None:
+  """What of a monitor the numbers that it has seen depend on, as JSON values."""
+  if monitor is None:
+    return None
+  plateau = monitor.plateau is not None
+  return {"metric": monitor.metric, "mode": monitor.mode, "plateau": plateau}
+
+
+def _check_monitor(
+  record: Mapping[str, Any], monitor: Monitor | None, checkpoints: Checkpoints
+):
+  """Raises where a checkpoint's monitor saw other numbers than this one would."""
+  now = _watched(monitor)
+  stored = record.get("monitor", now)  # older checkpoints do not name it
+  if stored != now:
+    raise ValueError(
+      f"the checkpoint in {checkpoints.directory} belongs to a run with another "
+      f"monitor: {stored}, got {now}"
+    )
+
+
+def _restored_best(
+  state: TrainState,
+  record: Mapping[str, Any],
+  monitor: Monitor | None,
+  checkpoints: Checkpoints,
+) -> TrainState:
+  """The state of the best evaluation; the present one where there was none."""
+  step = record["seen"]["best_step"]
+  if monitor is None or step is None:
+    return state
+  found = checkpoints.restore_best(state)
+  if found is None:
+    raise RuntimeError(
+      f"the best checkpoint, of step {step}, is missing from {checkpoints.directory}: "
+      "put it back, or begin anew in another folder"
+    )
+  return found.state

@@ -213,10 +213,15 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
     >>> spherejax.training.replicate(jnp.ones(3), devices=one).shape
     (1, 3)
   """
-  sharding, count = _sharding(devices), len(_local_devices(devices))
-  return jax.tree.map(
-    lambda leaf: jax.device_put(jnp.stack([jnp.asarray(leaf)] * count), sharding), tree
-  )
+  sharding, local = _sharding(devices), _local_devices(devices)
+
+  def copies(leaf: Any) -> Array:
+    row = jnp.asarray(leaf)[None]
+    parts = [jax.device_put(row, device) for device in local]
+    shape = (len(local), *row.shape[1:])
+    return jax.make_array_from_single_device_arrays(shape, sharding, parts)
+
+  return jax.tree.map(copies, tree)
 
 
 def unreplicate(tree: Tree) -> Tree:
@@ -320,18 +325,18 @@ def parallel_map(
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
   def apply(variables: Tree, rows: Tree) -> Tree:
-    padded, where = pad_rows(rows, batch_size)
+    size, rows = _batch_size(rows), jax.tree.map(np.asarray, rows)
     parts = []
-    for start in range(0, len(where), batch_size):
-      part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], padded)  # noqa: B023
+    for start in range(0, max(size, 1), batch_size):
+      part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], rows)  # noqa: B023
+      part, _ = pad_rows(part, batch_size)
       # Of an argument without a leaf pmap mistakes the axes of the next one.
       given = variables, np.float32(0)
       parts.append(jax.device_get(mapped(given, shard(part, devices=local))))
-    kept = int(where.sum())
     return jax.tree.map(
       lambda *leaves: np.concatenate(
         [leaf.reshape(-1, *leaf.shape[2:]) for leaf in leaves]
-      )[:kept],
+      )[:size],
       *parts,
     )
 

@@ -19,7 +19,8 @@ class Outcome(NamedTuple):
     loss: scalar to be minimised; averaged over the devices by the step.
     batch_stats: BatchNorm statistics and the like after the batch, as laid out in
       `TrainState.batch_stats`; None leaves all as it is.
-    metrics: scalars to report; averaged over the devices by the step.
+    metrics: scalars to report, counts and booleans as float32; averaged over the
+      devices by the step.
   """
 
   loss: Array
@@ -32,6 +33,13 @@ def _step_key(state: TrainState, axis_name: str | None) -> Array:
   if axis_name is None:
     return key
   return jax.random.fold_in(key, jax.lax.axis_index(axis_name))
+
+
+def _real(metric: Array) -> Array:
+  """A metric that has a mean: `device_mean` leaves integers as they are."""
+  metric = jnp.asarray(metric)
+  floating = jnp.issubdtype(metric.dtype, jnp.floating)
+  return metric if floating else metric.astype(jnp.float32)
 
 
 def make_step(
@@ -100,8 +108,9 @@ def make_step(
 
     (loss, outcome), grads = jax.value_and_grad(scalar, has_aux=True)(params)
     new_stats = stats if outcome.batch_stats is None else outcome.batch_stats
+    reported = {name: _real(x) for name, x in (outcome.metrics or {}).items()}
     loss, grads, new_stats, reported = _parallel.device_mean(
-      (loss, grads, new_stats, dict(outcome.metrics or {})), axis_name
+      (loss, grads, new_stats, reported), axis_name
     )
     own = {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
     if own.keys() & reported.keys():

@@ -129,7 +129,8 @@ def sweep(
     TypeError: a hyperparameter that cannot be vmapped: no number, or one that
       decides a shape or a branch. Run one sweep for each of its values.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a score that is no scalar, a checkpoint of another sweep.
+      `evaluate_every`, a score that is no scalar, a checkpoint of a sweep of other
+      cells, seeds, steps, patience or mode or with another key.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
   swept before. Memory of two states for every run. A stopped run costs as much as
@@ -167,6 +168,8 @@ def sweep(
   real = functools.partial(_gather, count=number * len(numbers), devices=local)
   record = {"cells": {name: x.tolist() for name, x in columns.items()}}
   record |= {"seeds": numbers.tolist(), "steps": [steps, evaluate_every]}
+  record |= {"mode": mode, "patience": patience}
+  record |= {"key": np.asarray(jax.random.key_data(key)).tolist()}
   done = 0
   try:
     runs = begin(functions, key, run_seeds, hyper)
@@ -305,10 +308,11 @@ def _restore(
   if restored is None:
     return 0, runs
   for name, value in record.items():
-    if restored.record[name] != value:
+    stored = restored.record.get(name, value)  # older checkpoints do not hold all
+    if stored != value:
       raise ValueError(
-        f"the checkpoint in {checkpoints.directory} belongs to another sweep: its "
-        f"{name} are {restored.record[name]}, got {value}"
+        f"the checkpoint in {checkpoints.directory} belongs to another sweep: of its "
+        f"{name} it holds {stored}, got {value}"
       )
   return int(restored.state.step), restored.state.runs
 

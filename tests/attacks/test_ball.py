@@ -145,6 +145,8 @@ def test_wrong_arguments_are_named(unchecked):
   ):
     with pytest.raises(ValueError, match="got 'l0'"):
       call()
+  with pytest.raises(ValueError, match=r"count must be in \[1, inf\), got 0"):
+    attacks.steepest_ascent(jnp.ones(3), norm="l1", count=0)
   with pytest.raises(ValueError, match=r"epsilon .* got -2"):
     attacks.seal(x, x, -2.0)
   for pair in itertools.permutations([x, jnp.zeros(2)]):

@@ -207,6 +207,29 @@ def test_one_class_is_never_left():
     assert np.all(np.isfinite(found.x_adv))
 
 
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_an_infinite_radius_leaves_the_box(name, norm):
+  """As one that reaches beyond the box from everywhere; the box is the bound."""
+  count = 40
+  x, labels = images(count)
+  right = np.argmax(np.asarray(network(x)), axis=1) == labels
+  wide = {"linf": 2.0, "l2": 2 * SIZE**0.5, "l1": 2.0 * SIZE}[norm]
+  run, rows = attack(name, norm, False), np.arange(count)
+  found = run(x, labels, np.full(count, np.inf, np.float32), KEY, rows)
+  finite = run(x, labels, np.full(count, wide, np.float32), KEY, rows)
+  points = np.asarray(found.x_adv)
+  assert np.all((points >= 0) & (points <= 1))
+  assert np.all(np.isfinite(found.norm))
+  assert np.all(np.asarray(found.norm)[right] > 0)
+  # The steps are of other sizes: no sample for sample comparison.
+  assert np.mean(found.success) >= np.mean(finite.success) - 0.2
+  assert np.mean(np.asarray(found.success)[right]) > 0.5
+  mixed = np.where(rows % 2, np.inf, 0.01).astype(np.float32)
+  few = run(x, labels, mixed, KEY, rows)
+  assert np.all(np.asarray(few.norm)[::2] <= 0.01 * 1.001)
+  np.testing.assert_array_equal(few.success[1::2], found.success[1::2])
+
+
 def test_an_empty_batch_has_an_empty_result():
   x, labels = np.zeros((0, *SHAPE), np.float32), np.zeros(0, np.int32)
   run = jax.jit(lambda x, y: attacks.pgd(network, x, y, key=KEY, epsilon=0.1, steps=2))
@@ -264,6 +287,13 @@ def test_bad_input_is_named(unchecked):
     ({"targets": np.full(4, -1)}, r"targets must be in \[0, 5\), got -1"),
     ({"targets": "some"}, "targets must be one of 'all', got 'some'"),
     ({"target_count": 2}, 'target_count is for targets "all", got 2'),
+    ({"targets": "all", "target_count": -1}, "target_count must be at least 1, got -1"),
+    ({"share": 3.0}, r"share must be in \[0, 1\], got 3"),
+    (
+      {"epsilon": np.inf, "high": np.inf},
+      "epsilon must be finite where the box is not",
+    ),
+    ({"loss": "kl", "random_start": False}, '"kl" has no slope at x'),
     ({"norm": "l0"}, "got 'l0'"),
     ({"mode": "test"}, "got 'test'"),
     ({"key": None}, "random starts need a key"),
@@ -284,6 +314,23 @@ def test_bad_input_is_named(unchecked):
     attacks.fgsm(network, x.astype(np.int32), labels, epsilon=0.1)
   with pytest.raises(ValueError, match="x must have 4 axes"):
     attacks.square(network, x[0], labels, key=KEY, epsilon=0.1)
+  for without_start in (attacks.bim, attacks.fgsm, attacks.mi_fgsm):
+    with pytest.raises(ValueError, match='"kl" has no slope at x'):
+      without_start(network, x, labels, epsilon=0.1, loss="kl")
+  for count in (0, 2.0):
+    for run in (attacks.apgd, attacks.fab):
+      given = {"key": KEY, "epsilon": 0.1, "targets": "all", "target_count": count}
+      with pytest.raises((ValueError, TypeError), match="target_count must be"):
+        run(network, x, labels, **given)
+  with pytest.raises(ValueError, match='target_count is for targets "all", got 2'):
+    attacks.fab(network, x, labels, target_count=2)
+  with pytest.raises(ValueError, match="random starts need a key"):
+    attacks.apgd(network, x, labels, key=None, epsilon=0.1)
+  with pytest.raises(ValueError, match="random windows need a key"):
+    attacks.square(network, x, labels, key=None, epsilon=0.1)
+  broken, given = np.zeros(4, bool), {"key": KEY, "epsilon": 0.1, "high": np.inf}
+  with pytest.raises(ValueError, match="high must be finite, got inf"):
+    attacks.diagnose(network, x, labels, broken, **given)
 
 
 def test_known_budgets_are_rounded_down():

@@ -261,6 +261,56 @@ def test_no_gradient_reaches_the_parameters():
   np.testing.assert_array_equal(jax.jit(jax.grad(attacked))(W), 0)
 
 
+def test_points_of_an_expectation_are_compared_by_one_loss():
+  """Two views, of which one is wrong: the mean probability says log 2 wherever x is."""
+
+  def logits_fn(x):
+    return jnp.concatenate([10 * x, -10 * x], axis=1)
+
+  def flipped(key, x):  # each draw sees the sample or its opposite
+    return jnp.where(jax.random.bernoulli(key), x, -x)
+
+  model = attacks.Expectation(logits_fn, flipped, 400, 400)
+  x, labels = np.linspace(0.3, 0.9, 8, dtype=np.float32)[:, None], np.zeros(8, np.int32)
+
+  def run(mode):
+    return attacks.pgd(model, x, labels, key=KEY, epsilon=0.01, steps=2, mode=mode)
+
+  for found in jax.jit(lambda: [run("last"), run("train"), run("evaluate")])():
+    size = np.abs(np.asarray(found.x_adv, np.float64)[:, 0])
+    mean = (np.logaddexp(0, 20 * size) + np.logaddexp(0, -20 * size)) / 2
+    # Standard error a twentieth; of three points and x the largest loss is kept.
+    np.testing.assert_allclose(found.loss, mean, rtol=0.25)
+    np.testing.assert_allclose(found.margin, 0, atol=0.5)
+
+
+def test_starts_and_views_draw_from_other_keys():
+  seen = []
+
+  def noted(key, x):
+    jax.debug.callback(lambda data: seen.append(tuple(data)), jax.random.key_data(key))
+    return x
+
+  model = attacks.Expectation(linear, noted, 2, 2)
+  jax.block_until_ready(
+    attacks.pgd(
+      model, X[:2], Y[:2], key=KEY, epsilon=0.1, norm="l2", steps=2, restarts=2
+    )
+  )
+  jax.effects_barrier()
+  taken = {
+    tuple(np.asarray(jax.random.key_data(part)))
+    for row in range(2)
+    for restart in range(2)
+    for own in [jax.random.fold_in(jax.random.fold_in(KEY, row), restart)]
+    for one in (own, *jax.random.split(own))  # what a draw from the ball uses
+    for part in (one, *jax.random.split(one))
+  }
+  drawn = {tuple(map(int, key)) for key in seen}
+  assert len(drawn) > 20
+  assert not drawn & {tuple(map(int, key)) for key in taken}
+
+
 def test_expectation_averages_gradients_of_views():
   """One view that is the sample is the plain attack; more are the mean's gradient."""
 

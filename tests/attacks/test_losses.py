@@ -93,8 +93,11 @@ def test_wrong_arguments_are_named(unchecked):
     ({"loss": "kl"}, "reference, got loss 'kl'"),
     ({"loss": "ce", "reference": z}, "reference, got loss 'ce'"),
     ({"loss": "kl", "targets": y, "reference": z}, '"kl" has no targets'),
+    ({"targets": y + 3}, r"targets must be in \[0, 3\), got 3"),
   ):
     with pytest.raises(ValueError, match=message):
       attacks.attack_loss(z, y, **keywords)
+  with pytest.raises(ValueError, match=r"labels must be in \[0, 3\), got 7"):
+    attacks.attack_loss(z, y + 7)
   with pytest.raises(ValueError, match='"dlr" needs at least 3 classes, got 2'):
     attacks.attack_loss(z[:, :2], y, loss="dlr")

@@ -84,6 +84,42 @@ def test_every_image_of_a_set_lazy_or_not():
   assert read == [0]
 
 
+def floats(image):
+  return image / 255
+
+
+def flat(image):
+  return image[:, :, 0]
+
+
+def none(image):
+  return image[:0]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize(
+  ("function", "kind", "message"),
+  [
+    (floats, TypeError, "image 1, mapped, must be uint8, got dtype float64"),
+    (flat, ValueError, r"image 1, mapped, must have 3 axes, got shape \(9, 2\)"),
+    (none, ValueError, r"image 1, mapped, must have a pixel, got shape \(0, 2, 1\)"),
+  ],
+)
+def test_what_is_no_image_is_refused_when_it_comes(lazy, function, kind, message):
+  pixels = [np.zeros((*size, 1), np.uint8) for size in [(3, 5), (9, 2)]]
+  source = _images.Lazy(pixels.__getitem__, np.arange(2)) if lazy else pixels
+  images = data.Images(source, np.zeros(2, np.int32), ("a",))
+
+  def second(image):
+    return function(image) if len(image) == 9 else image
+
+  def ask():
+    return data.map_images(images, second).images[1]
+
+  with pytest.raises(kind, match=message):
+    ask()
+
+
 def test_errors(unchecked):
   image = np.zeros((2, 2), np.uint8)
   with pytest.raises(TypeError, match="float64"):

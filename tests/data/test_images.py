@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from spherejax import data
+from spherejax.data import _images
 
 
 def pixels(count=6):
@@ -80,3 +81,19 @@ def test_wrong_shapes_and_types():
     data.from_arrays(pixels()[:, :, 0, 0], np.zeros(6, int))
   with pytest.raises(ValueError, match=r"extras\['id'\] must have shape \(6,\)"):
     data.Images(pixels(), np.zeros(6, int), ("a",), {"id": np.zeros(2)})
+  listed = [*pixels()[:5], pixels()[5] / 255]
+  with pytest.raises(TypeError, match=r"images\[5\] must be uint8, got dtype float64"):
+    data.Images(listed, np.zeros(6, int), ("a",))
+
+
+@pytest.mark.parametrize("odd", [None, 1, 150])
+def test_images_are_gathered_into_one_array_unless_one_differs(odd):
+  """Of several chunks, in their order; an odd size in the first one or a later."""
+  every = [np.full((3, 2, 1), row, np.uint8) for row in range(200)]
+  if odd is not None:
+    every[odd] = np.full((2, 2, 1), odd, np.uint8)
+  found = _images.collect(_images.Lazy(every.__getitem__, np.arange(200)))
+  assert isinstance(found, np.ndarray) == (odd is None)
+  assert len(found) == 200
+  for one, expected in zip(found, every, strict=True):
+    np.testing.assert_array_equal(one, expected)

@@ -27,6 +27,12 @@ def test_the_counts_of_stl10_lt():
   assert data.long_tail_counts(10, 500, 0.01).tolist() == expected
 
 
+def test_counts_that_are_whole_stay_so():
+  # 100 x 0.29 and 1000 x 0.001^(k / 3), in decimal arithmetic.
+  assert data.long_tail_counts(10, 100, 0.29)[-1] == 29
+  assert data.long_tail_counts(4, 1000, 0.001).tolist() == [1000, 100, 10, 1]
+
+
 def test_classes_keep_their_first_images_or_drawn_ones():
   labels = np.tile(np.arange(4), 27)  # 27 images of each class
   expected = [27, 9, 3, 1]

@@ -59,6 +59,20 @@ def test_ordered_within_classes():
   assert_covers((first, second), len(LABELS))
 
 
+def test_many_classes_in_any_order_are_split_as_one_by_one():
+  random = np.random.default_rng(0)
+  labels = random.integers(0, 60, 500) * 7  # with gaps between the labels
+  found = data.split_within_classes(labels, fractions=(0.5, 0.3, 0.2))
+  expected = [[], [], []]
+  for label in set(labels.tolist()):
+    own = [i for i, other in enumerate(labels) if other == label]
+    ends = [int(len(own) * share + 0.5 + 1e-6) for share in (0.5, 0.8, 1.0)]
+    for part, start, end in zip(expected, [0, *ends], ends, strict=False):
+      part += own[start:end]
+  for part, wanted in zip(found, expected, strict=True):
+    np.testing.assert_array_equal(part, sorted(wanted))
+
+
 def test_random_within_classes():
   labels = np.arange(300) % 3
   key = jax.random.key(3)

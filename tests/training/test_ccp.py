@@ -42,9 +42,10 @@ def test_a_problem_ends_when_its_patience_does():
 def test_decisions_at_the_margin_without_a_score_and_at_the_last_problem():
   margin = scripted([1, 1 + 1e-5, 1 + 1e-5, 1.1], patience=2, margin=2e-5)
   assert [bool(t.switched) for t in margin] == [False, False, True, False]
-  lost = scripted([np.nan] * 4, patience=3)
-  assert [bool(t.switched) for t in lost] == [False, False, True, False]
-  assert lost[2].params["network"] == 0  # nothing was better than the start
+  # A problem without a score has nothing to go back to: what was learned stays.
+  lost = scripted([np.nan] * 5 + [0.1] + [np.nan] * 2, patience=2)
+  assert [bool(t.switched) for t in lost] == [False] * 7 + [True]
+  assert [float(t.params["network"]) for t in lost] == [1, 2, 3, 4, 5, 6, 7, 6]
   ended = scripted([1, 1, 1, 1, 1, 1], patience=1, max_problems=2)
   assert [int(t.state.problem) for t in ended] == [1, 2, 2, 2, 2, 2]
 
@@ -197,7 +198,7 @@ def objective(params, batch_stats, batch, *, key, axis_name):
 
 
 def renew(state):
-  key = jax.random.fold_in(state.key, state.step)
+  key = jax.random.fold_in(jax.random.key(6), state.step)
   rows = jax.vmap(lambda k, c: c * 4 + jax.random.permutation(k, 4)[:3])(
     jax.random.split(key, 3), jnp.arange(3)
   )

@@ -62,3 +62,10 @@ def test_errors(unchecked):
     training.grid({"mu": []})
   with pytest.raises(TypeError, match="'loss' must hold numbers, got 'triplet'"):
     training.grid({"loss": ["triplet"]})
+
+
+def test_numbers_that_no_array_holds():
+  with pytest.raises(
+    TypeError, match=r"'a' must hold numbers .* 1180591620717411303424"
+  ):
+    training.grid({"a": [2**70]})

@@ -1,6 +1,7 @@
 """Checkpoints: every bit comes back, damage is noticed, nothing good is lost."""
 
 import contextlib
+import json
 import pathlib
 import resource
 import shutil
@@ -165,9 +166,78 @@ def test_no_readable_checkpoint(tmp_path):
     damage_truncate(tmp_path / "last" / step)
   with (
     training.Checkpoints(tmp_path) as checkpoints,
-    pytest.raises(RuntimeError, match=r"none of the checkpoints .* steps \[20, 10\]"),
+    pytest.raises(RuntimeError, match=r"none of the checkpoints .*last-10, last-20"),
   ):
     checkpoints.restore(state_at(0))
+  # Nor does the next start take the empty folder for that of a new run.
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with pytest.raises(RuntimeError, match="remove them to begin anew"):
+      checkpoints.restore(state_at(0))
+    assert checkpoints.restore_best(state_at(0)) is None
+    shutil.rmtree(tmp_path / "unreadable")
+    assert checkpoints.restore(state_at(0)) is None
+
+
+@pytest.mark.parametrize(
+  "error",
+  [
+    MemoryError("out of memory"),
+    PermissionError(13, "denied"),
+    ValueError("PERMISSION_DENIED: Error opening zarr array"),
+  ],
+)
+def test_what_is_no_damage_is_left_in_its_place(tmp_path, monkeypatch, error):
+  def fail(*args, **kwargs):
+    raise error
+
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+    with monkeypatch.context() as patched:
+      patched.setattr(checkpoints._series["last"], "restore", fail)
+      with pytest.raises(type(error), match=str(error.args[-1])):
+        checkpoints.restore(state_at(0))
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+
+
+@pytest.mark.parametrize(
+  ("old", "new"), [("0.25", "0.75"), ('"float32"', '"float64"'), ('"seal"', '"soal"')]
+)
+def test_damage_beside_the_arrays_is_noticed(tmp_path, caplog, old, new):
+  """A manifest that is still JSON: another number, another type, no seal."""
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10))
+    checkpoints.save(state_at(20), {"loss": 0.25})
+  path = tmp_path / "last" / "20" / "manifest" / "metadata"
+  text = path.read_text()
+  assert old in text
+  path.write_text(text.replace(old, new, 1))
+  with training.Checkpoints(tmp_path) as checkpoints:
+    assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(10))
+  assert "of step 20 is unreadable" in caplog.text
+
+
+def test_names_that_are_numbers_become_text_and_what_is_not_json_is_refused(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10), {"by step": {10: 1.5, 9: (-np.inf, None)}})
+    record = checkpoints.restore(state_at(0)).record
+    assert list(record["by step"]) == ["10", "9"]
+    assert record["by step"]["9"] == [-np.inf, None]
+    with pytest.raises(TypeError, match="not JSON serializable"):
+      checkpoints.save(state_at(20), {"state": np.zeros(3)})
+    assert checkpoints.latest_step() == 10
+
+
+def test_checkpoints_of_the_first_layout_are_read(tmp_path):
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state_at(10), {"note": "old"})
+  path = tmp_path / "last" / "10" / "manifest" / "metadata"
+  manifest = json.loads(path.read_text())
+  del manifest["seal"]
+  path.write_text(json.dumps(manifest | {"format": 1}))
+  with training.Checkpoints(tmp_path) as checkpoints:
+    restored = checkpoints.restore(state_at(0))
+  assert restored.record == {"note": "old"}
+  assert bits(restored.state) == bits(state_at(10))
 
 
 @contextlib.contextmanager
@@ -198,6 +268,38 @@ def test_failing_write_leaves_the_earlier_checkpoint(tmp_path):
     assert checkpoints.latest_step() == 10
     checkpoints.save(state_at(20))
     assert bits(checkpoints.restore(state_at(0)).state) == bits(state_at(20))
+
+
+@pytest.mark.parametrize("save", ["save", "save_best"])
+def test_the_same_step_is_replaced_only_when_its_successor_is_whole(
+  tmp_path, monkeypatch, save
+):
+  other = state_at(4).replace(learning_rate_scale=jnp.float32(0.5))
+  read = {"save": "restore", "save_best": "restore_best"}[save]
+
+  class Killed(BaseException):
+    pass
+
+  def killed(*args, **kwargs):
+    raise Killed
+
+  with training.Checkpoints(tmp_path) as checkpoints:
+    getattr(checkpoints, save)(state_at(4))
+    usage = shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patched:
+      patched.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
+      with pytest.raises(OSError, match="that of step 4 is intact"):
+        getattr(checkpoints, save)(other)
+    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))
+    series = {"save": "last", "save_best": "best"}[save]
+    monkeypatch.setattr(checkpoints._series[series], "save", killed)
+    with pytest.raises(Killed):
+      getattr(checkpoints, save)(other)
+  with training.Checkpoints(tmp_path) as checkpoints:  # the next start
+    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(state_at(4))
+    getattr(checkpoints, save)(other)
+    assert bits(getattr(checkpoints, read)(state_at(0)).state) == bits(other)
+  assert sorted(path.name for path in tmp_path.iterdir()) == ["best", "last"]
 
 
 def test_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):

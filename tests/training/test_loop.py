@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -220,6 +221,63 @@ def test_patience_ends_the_run_and_the_best_state_is_kept(tmp_path):
     assert int(run.best.step) == 4
     np.testing.assert_allclose(run.best.params["network"]["w"], 1 - 0.75**4)
     assert run.evaluations == [{"step": s, "score": values[s]} for s in (2, 4, 6, 8)]
+
+
+def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
+  plateau = optax.contrib.reduce_on_plateau(0.5, patience=2, rtol=0, atol=1e-3)
+  options = {"evaluate_every": 2, "checkpoint_every": 2}
+  options["evaluate"] = lambda state: {"score": 1.0, "loss": 2.0}
+  with training.Checkpoints(tmp_path) as checkpoints:
+    options["checkpoints"] = checkpoints
+    first = training.Monitor("score", patience=9)
+    fit_linear(steps=2, monitor=first, **options)
+    for other in (
+      training.Monitor("loss"),
+      training.Monitor("score", mode="min"),
+      training.Monitor("score", plateau=plateau),
+      None,
+    ):
+      with pytest.raises(ValueError, match=r"another monitor: .*'score'.*, got "):
+        fit_linear(steps=4, monitor=other, **options)
+    # Patience and margin are no matter of what was seen.
+    fit_linear(steps=4, monitor=training.Monitor("score", patience=3), **options)
+    assert checkpoints.latest_step() == 4
+
+
+def test_a_lost_best_checkpoint_is_not_replaced_in_silence(tmp_path):
+  options = {"evaluate_every": 2, "checkpoint_every": 2}
+  options |= {"evaluate": lambda _: {"score": 1.0}}
+  options |= {"monitor": training.Monitor("score")}
+  with training.Checkpoints(tmp_path) as checkpoints:
+    fit_linear(steps=4, checkpoints=checkpoints, **options)
+  shutil.rmtree(tmp_path / "best")
+  with (
+    training.Checkpoints(tmp_path) as checkpoints,
+    pytest.raises(RuntimeError, match="best checkpoint, of step 2, is missing"),
+  ):
+    fit_linear(steps=6, checkpoints=checkpoints, **options)
+
+
+def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
+  copied = []
+  replicate = training._loop._parallel.replicate
+
+  def noted(tree, **options):
+    copied.append(tree)
+    return replicate(tree, **options)
+
+  monkeypatch.setattr(training._loop._parallel, "replicate", noted)
+
+  def respond(state, values):
+    return state.replace(params={"network": {"w": jnp.ones(2)}, "loss": {}}) if (
+      int(state.step) == 4
+    ) else state  # fmt: skip
+
+  result = fit_linear(
+    steps=6, evaluate=lambda _: {"a": 1.0}, evaluate_every=2, respond=respond
+  )
+  assert len(copied) == 2  # at the start and after step 4
+  np.testing.assert_array_equal(result.state.params["network"]["w"], 1)
 
 
 def test_rate_falls_on_a_plateau():

@@ -73,6 +73,35 @@ def test_map_over_a_data_set(batch_size):
   assert traces[0][0] * 4 >= batch_size  # rounded up to the devices
 
 
+def test_map_pads_the_last_batch_alone(monkeypatch):
+  padded = []
+
+  def noted(batch, multiple):
+    padded.append(len(batch))
+    return pad_rows(batch, multiple)
+
+  pad_rows = _parallel.pad_rows
+  monkeypatch.setattr(_parallel, "pad_rows", noted)
+  apply = training.parallel_map(lambda _, rows: rows + 1, batch_size=4)
+  np.testing.assert_array_equal(apply((), np.arange(10)), np.arange(1, 11))
+  assert padded == [4, 4, 2]
+  with pytest.raises(ValueError, match="at least one row, got 0"):
+    apply((), np.arange(0))
+
+
+def test_copies_are_one_to_a_device_and_their_own():
+  one = jnp.arange(3.0)
+  copies = training.replicate({"w": one, "key": jax.random.key(3)})
+  places = [shard.device for shard in copies["w"].addressable_shards]
+  assert places == jax.devices()
+  pointers = {
+    shard.data.unsafe_buffer_pointer() for shard in copies["w"].addressable_shards
+  }
+  assert len(pointers | {one.unsafe_buffer_pointer()}) == 5
+  assert copies["key"].shape == (4,)
+  assert (copies["key"] == jax.random.key(3)).all()
+
+
 VALUES = np.array([1.0, np.nan, 4.0, 2.0, 7.0, np.nan, np.inf, np.nan], np.float32)
 KEPT = np.array([1, 0, 1, 1, 1, 0, 0, 0], bool)  # 1, 2, 1 and 0 on the devices
 

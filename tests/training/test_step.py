@@ -185,6 +185,24 @@ def test_key_differs_by_step_and_device_and_never_moves():
   assert len({float(draw) for draw in draws}) == 4
 
 
+def test_counts_and_booleans_are_averaged_over_the_devices():
+  def counted(params, batch_stats, batch, *, key, axis_name):
+    loss = jnp.sum(params["network"]["w"]) * jnp.mean(batch)
+    metrics = {"count": jnp.sum(batch > 1), "any": jnp.any(batch > 1)}
+    return training.Outcome(loss, metrics=metrics)
+
+  optimizer = optax.sgd(1.0)
+  step = training.make_step(counted, optimizer)
+  batch = np.array([[0, 2], [2, 2], [0, 0], [0, 0]], np.float32)
+  state = training.replicate(simple_state(optimizer))
+  _, metrics = training.parallel_step(step)(state, training.shard(batch.ravel()))
+  # 1, 2, 0 and 0 on the four devices.
+  np.testing.assert_array_equal(metrics["count"], [0.75] * 4)
+  np.testing.assert_array_equal(metrics["any"], [0.5] * 4)
+  alone = jax.jit(step)(simple_state(optimizer), batch.ravel())[1]
+  assert (float(alone["count"]), float(alone["any"])) == (3, 1)
+
+
 def test_rate_scale_and_statistics_that_stay():
   optimizer = optax.sgd(1.0)
   step = training.make_step(drawn, optimizer)

@@ -220,9 +220,45 @@ def test_all_stop_before_the_end_and_resume(tmp_path):
   with training.Checkpoints(tmp_path) as checkpoints:
     assert checkpoints.latest_step() == 2
     resumed = run(checkpoints)
-    with pytest.raises(ValueError, match="another sweep: its cells"):
+    with pytest.raises(ValueError, match="another sweep: of its cells"):
       run(checkpoints, 0)
   jax.tree.map(np.testing.assert_array_equal, whole, resumed)
+
+
+@pytest.mark.parametrize(
+  ("changed", "message"),
+  [
+    ({"mode": "min"}, "of its mode it holds max, got min"),
+    ({"patience": 2}, "of its patience it holds None, got 2"),
+    ({"key": jax.random.key(8)}, r"of its key it holds \[0, 7\], got \[0, 8\]"),
+  ],
+)
+def test_another_sweep_does_not_go_on_with_these_runs(tmp_path, changed, message):
+  def run(checkpoints, key=KEY, **options):
+    options = {"steps": 2, "evaluate_every": 1, "progress": False} | options
+    return training.sweep(
+      key, lambda key, hyper: jnp.zeros(()), lambda state, key, hyper: (state + 1, {}),
+      lambda state, key, hyper: state * hyper["a"], {"a": [1.0, 2.0]},
+      seeds=1, devices=ONE, checkpoints=checkpoints, **options,
+    )  # fmt: skip
+
+  with training.Checkpoints(tmp_path) as checkpoints:
+    whole = run(checkpoints)
+    with pytest.raises(ValueError, match=message):
+      run(checkpoints, **changed)
+    # A checkpoint of before, which did not name these, goes on.
+    runs = checkpoints.restore
+    monkey = training.Checkpoints.restore
+
+    def older(state):
+      found = monkey(checkpoints, state)
+      kept = {k: v for k, v in found.record.items() if k in ("cells", "seeds", "steps")}
+      return found._replace(record=kept)
+
+    checkpoints.restore = older
+    again = run(checkpoints)
+    checkpoints.restore = runs
+  np.testing.assert_array_equal(again.scores, whole.scores)
 
 
 def test_bound_arrays_are_operands():

@@ -1,0 +1,60 @@
+"""Targets and restarts: what the attempts of an attack aim at, one after another."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Int
+
+from spherejax import _checks
+from spherejax.attacks import _problem
+from spherejax.attacks._problem import Problem
+from spherejax.attacks._track import Aim
+
+Targets = Int[ArrayLike, " batch"] | str | None
+"""None to leave the labels, a class for each sample, or "all"."""
+
+_Found = TypeVar("_Found")
+
+
+def aim_of(
+  problem: Problem, loss: str, targets: Targets, target_count: int | None
+) -> Aim:
+  """What an attack makes large; to leave the label towards "all", the target later."""
+  if isinstance(targets, str):
+    _checks.one_of("targets", targets, ("all",))
+    if target_count is not None:
+      _checks.count("target_count", target_count)
+    return Aim(loss, leave=True)
+  if target_count is not None:
+    raise ValueError(f'target_count is for targets "all", got {target_count}')
+  if targets is None:
+    return Aim(loss)
+  return Aim(loss, _problem.targets_of(problem, targets))
+
+
+def in_turn(
+  attempt: Callable[[_Found, Aim, Array | int], _Found],
+  found: _Found,
+  aim: Aim,
+  order: Array | None,
+  restarts: int,
+) -> _Found:
+  """What all attempts leave, `restarts` of them for each of the targets in order.
+
+  They are numbered through; `order` is [targets, batch], None for the aim's own.
+  """
+
+  def one(found, number):
+    now = aim if order is None else aim._replace(targets=order[number // restarts])
+    return attempt(found, now, number), None
+
+  count = restarts * (1 if order is None else len(order))
+  if count == 1:
+    return one(found, 0)[0]
+  if count:
+    found, _ = jax.lax.scan(one, found, jnp.arange(count))
+  return found
