@@ -7,7 +7,13 @@ import pathlib
 def beside(name: str, file: str) -> pathlib.Path:
   """A file of the newest version of an image set; ends with a message without it."""
   root = pathlib.Path(os.environ.get("TFDS_DATA_DIR", ""), name)
-  path = max(root.glob(f"*/{file}"), default=None)
+  path = max(root.glob(f"*/{file}"), key=_version, default=None)
   if path is None:
     raise SystemExit(f"the classes of {name} are read from {root}/*/{file}: not there")
   return path
+
+
+def _version(path: pathlib.Path) -> list[int]:
+  """1.10.0 is newer than 1.9.0; a folder that is no version is the oldest."""
+  parts = path.parent.name.split(".")
+  return [int(part) if part.isdecimal() else -1 for part in parts]

@@ -6,20 +6,27 @@ from typing import Any
 import numpy as np
 
 from experiments import _report
-from experiments._ccp_tables import Runs, at_end, last, lengths, moves, radii, score
+from experiments._ccp_tables import (
+  Costs,
+  Runs,
+  at_end,
+  last,
+  lengths,
+  moves,
+  radii,
+  score,
+)
 
 PAPER = "DML, chapter 3"
 
 
-def claims(
-  runs: Runs, config: Any, costs: dict[str, tuple[float, float]]
-) -> list[dict[str, Any]]:
+def claims(runs: Runs, config: Any, costs: Costs) -> list[dict[str, Any]]:
   """Every claim that the trainings can tell something about."""
   made = _of_digits(runs) + _of_problems(runs, config)
   made += _of_characters(runs, config)
   for loss, (longer, _) in costs.items():
     text = f"a step of {loss} takes at most 1.25 times as long with CCP"
-    made.append(_claim("ccp-cost", text, [1.25 - longer], "Table 3.3", True))
+    made.append(_claim("ccp-cost", text, 1.25 - longer, "Table 3.3"))
   return made
 
 

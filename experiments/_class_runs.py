@@ -90,7 +90,7 @@ def train(
     ),
     augment=config.augment and _class_sets.SOURCES[config.data].augmented,
     key=jax.random.fold_in(shared.key, 3),
-    checkpoints=path,
+    checkpoints=path.with_name(f"{path.name}-{_finished.digest(settings)}"),
     report=report,
   )
   outcome = _class_measures.test(config, setting, study, shared.related, trained.state)

@@ -5,15 +5,16 @@ sets of DIST, article IV, are folders below `folder`, named as the set, with a
 sub-folder for each class; NABirds is its own folder there, as it is distributed.
 """
 
+import dataclasses
+import functools
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from PIL import Image
 
-from experiments import _article_trees, _beside, _pooled_network
+from experiments import _article_trees, _beside, _photographs
 from spherejax import data, hierarchy
 
 
@@ -133,15 +134,15 @@ def _prepared(name: str, split: str, side: int) -> data.Images:
   """Images of a prepared set."""
   source = SOURCES[name]
   if not source.sized:
-    images = _pooled_network.load(name, split, side)
+    images = read(name, split, size=side)
     return _inverted(images) if source.inverted else images
   return _resized(read(name, split), side, inverted=source.inverted)
 
 
-def read(name: str, split: str) -> data.Images:
-  """Images of a prepared set in their own sizes; ends with a message without it."""
+def read(name: str, split: str, **options: Any) -> data.Images:
+  """Images of a prepared set as `data.load_tfds`; ends with a message without it."""
   try:
-    return data.load_tfds(name, split)
+    return data.load_tfds(name, split, **options)
   except FileNotFoundError as error:
     raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
 
@@ -153,19 +154,12 @@ def _inverted(images: data.Images) -> data.Images:
 
 def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """One size for all, without their aspect; the old ones beside, as logarithms."""
-  pixels, sizes = [], []
-  for image in images.images:
-    sizes.append(image.shape[1::-1])
-    single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-    small = np.asarray(single.resize((side, side), Image.Resampling.BOX))
-    pixels.append(small.reshape(side, side, -1))
-  array = np.stack(pixels)
-  return data.Images(
-    255 - array if inverted else array,
-    images.labels,
-    images.label_names,
-    size_extras(np.array(sizes)),
+  sizes = np.array([image.shape[1::-1] for image in images.images])
+  small = _photographs.collected(
+    images, functools.partial(_photographs.squared, size=side)
   )
+  small = _inverted(small) if inverted else small
+  return dataclasses.replace(small, extras=size_extras(sizes))
 
 
 def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _class_network, _class_sets, _class_settings
+from experiments import _class_network, _class_sets, _class_settings, _epochs
 from experiments._class_network import Architecture, Settings
 from spherejax import data, distances, metrics, prototypes, training
 
@@ -38,30 +38,6 @@ def embed(variables: Any, images: data.Images, settings: Architecture) -> np.nda
     for read in data.pipeline(images, plan)
   ]
   return np.concatenate(parts)[: len(images)]
-
-
-@functools.partial(jax.jit, static_argnames=("count", "size", "steps"))
-def _plan(key: Array, *, count: int, size: int, steps: int) -> Array:
-  draw = functools.partial(data.shuffled_indices, key, count, batch_size=size)
-  return jax.vmap(draw)(jnp.arange(steps))
-
-
-def batches(
-  images: data.Images, key: Array, size: int, steps: int
-) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """Shuffled batches for `training.fit`."""
-  sizes = _class_sets.log_sizes(images)
-
-  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
-    rows = np.asarray(_plan(key, count=len(images), size=size, steps=steps))
-    for read in data.pipeline(images, rows, start=first):
-      yield {
-        "image": read["image"],
-        "label": read["label"],
-        "size": sizes[read["index"]],
-      }
-
-  return begin
 
 
 @jax.jit
@@ -124,12 +100,18 @@ def train(
     return figures
 
   kept = training.Checkpoints(checkpoints) if settings.keep_best else None
-  total = steps * settings.epochs
   result = training.fit(
     state,
     step,
-    batches(study.train, key, settings.batch, total),
-    steps=total,
+    _epochs.shuffled(
+      study.train,
+      key,
+      batch=settings.batch,
+      epochs=settings.epochs,
+      per_epoch=steps,
+      beside={"size": _class_sets.log_sizes(study.train)},
+    ),
+    steps=steps * settings.epochs,
     evaluate=evaluate,
     evaluate_every=steps,
     monitor=training.Monitor("validation top-1") if settings.keep_best else None,

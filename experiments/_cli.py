@@ -121,7 +121,10 @@ def only(kind: type[_Settings], settings: Any) -> _Settings:
   return kind(**{name: getattr(settings, name) for name in names})
 
 
-def check_parts(steps: int, parts: int) -> None:
-  """Raises ValueError unless a training falls into equal parts."""
+def check_parts(
+  steps: int, parts: int, names: tuple[str, str] = ("steps", "parts")
+) -> None:
+  """Raises ValueError unless a training falls into equal parts; names are options."""
   if parts < 1 or steps % parts:
-    raise ValueError(f"steps must be a multiple of parts = {parts}, got {steps}")
+    whole, part = names
+    raise ValueError(f"{whole} must be a multiple of {part} = {parts}, got {steps}")

@@ -22,20 +22,27 @@ _STARTS = _FIGURES[:9]
 def rows(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
 ) -> list[dict[str, Any]]:
-  """All figures at the end of the trainings, and before them where they tell more."""
+  """All figures at the end of the trainings, and before them where they tell more.
+
+  Runs that collapsed are counted, and have no part in the figures of the end.
+  """
   made = []
   for cell, name in enumerate(names):
-    for figure in _FIGURES:
-      made.append(_report.row(name, figure, linear.at_end(figure)[cell]))
+    kept = ~linear.collapsed[cell]
+    for figure in _FIGURES if kept.any() else ():
+      made.append(_report.row(name, figure, linear.at_end(figure)[cell][kept]))
     for figure in _STARTS:
       values = linear.start[figure][cell]
       made.append(_report.row(name, f"{figure}, before training", values))
     made.append(_report.row(name, "collapsed runs", linear.collapsed[cell]))
   for projector, found in deep.items():
-    name = f"large, projector {projector}"
-    made.append(_report.row(name, "linear regions of 512 features", found.regions[0]))
-    for figure in ("probe", "sharing", "invariance", "repulsion"):
-      made.append(_report.row(name, figure, found.at_end(figure)[0]))
+    name, kept = f"large, projector {projector}", ~found.collapsed[0]
+    if kept.any():
+      regions = found.regions[0][kept]
+      made.append(_report.row(name, "linear regions of 512 features", regions))
+      for figure in ("probe", "sharing", "invariance", "repulsion"):
+        made.append(_report.row(name, figure, found.at_end(figure)[0][kept]))
+    made.append(_report.row(name, "collapsed runs", found.collapsed[0]))
   return made
 
 

@@ -62,7 +62,7 @@ def train(
   study: Study,
   folder: pathlib.Path,
 ) -> Trained:
-  """All runs, or what was kept of them."""
+  """All runs, or what was kept of them; FloatingPointError names what diverged."""
   record = {"made with": _finished.digest((settings, dict(strengths), study.name))}
   path = folder / f"runs-{record['made with']}"
   done = _finished.restore(path, record)
@@ -82,6 +82,9 @@ def train(
         evaluate_every=1,
         checkpoints=kept,
       )
+    if result.diverged.any():
+      gone = dict(zip(strengths, result.diverged.tolist(), strict=True))
+      raise FloatingPointError(f"runs diverged: {gone}")
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= {f"start {name}": x for name, x in result.state.start.items()}
     arrays |= {f"shown {name}": x for name, x in result.state.shown.items()}

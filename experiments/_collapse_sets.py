@@ -9,6 +9,7 @@ from spherejax import data, hierarchy
 
 _DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
 _EVERY = 4  # one class of so many takes part
+_SIDE = 32  # of photographs that are not said to be of another one
 _DIGITS = 1200  # the first ones are learned from
 
 
@@ -41,7 +42,7 @@ def photographs(side: int) -> Study:
   group_names, groups = np.unique(coarse[chosen], return_inverse=True)
   labels, test_labels = new[train.labels], new[test.labels]
   return Study(
-    "tiny_imagenet",
+    "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
     np.asarray(train.images),
     labels,
     groups[labels],

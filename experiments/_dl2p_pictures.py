@@ -78,7 +78,7 @@ def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any
 def draw(
   study: _dl2p_sweep.Study, cosines: dict[Any, np.ndarray], output: pathlib.Path
 ) -> list[str]:
-  """All pictures; of the first seed where one run is shown."""
+  """All pictures of what was trained; of the first seed where one run is shown."""
   runs, dims = study.runs, study.dims
   groups = np.arange(runs.points.shape[2]) // _dl2p_sets.PER_GROUP
   low = dims[0]
@@ -88,34 +88,45 @@ def draw(
       ("before training, and Static", "Static"),
       ("DL2P after training", "DL2P"),
     )
-  }
-  figures = {"matrix": cosine_matrices(ends, groups)}
-  if low == 3:
-    figures["prototypes"] = on_sphere(ends, groups)
-  sizes = list(dict.fromkeys(key[1:] for key in cosines))[-3:]
-  shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
-  figures["cosines"] = histograms(
-    {
-      f"{c} prototypes in {d} dimensions": {
-        name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
-      }
-      for c, d in sizes
-    }
-  )
-  curves = {
-    name: np.stack([runs.accuracy(name, dim) for dim in dims], axis=1)
-    for name in ("PSC", "DL2P", "Static")
     if study.has(low, name)
   }
-  figures["accuracy"] = plotting.training_curves(
-    curves, steps=dims, xlabel="dimension", ylabel=f"accuracy, {study.name}"
-  )
-  moved = {f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:] for dim in dims}
-  figures["changes"] = plotting.training_curves(
-    moved,
-    xlabel="matching, one after each epoch",
-    ylabel="share of classes with another prototype",
-  )
+  figures = {}
+  if ends:
+    figures["matrix"] = cosine_matrices(ends, groups)
+    if low == 3:
+      figures["prototypes"] = on_sphere(ends, groups)
+  sizes = list(dict.fromkeys(key[1:] for key in cosines))[-3:]
+  shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
+  if sizes:
+    figures["cosines"] = histograms(
+      {
+        f"{c} prototypes in {d} dimensions": {
+          name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
+        }
+        for c, d in sizes
+      }
+    )
+  names = [name for name in ("PSC", "DL2P", "Static") if study.has(low, name)]
+  steps = [dim for dim in dims if study.has(dim, *names)]
+  if names:
+    curves = {
+      name: np.stack([runs.accuracy(name, dim) for dim in steps], axis=1)
+      for name in names
+    }
+    figures["accuracy"] = plotting.training_curves(
+      curves, steps=steps, xlabel="dimension", ylabel=f"accuracy, {study.name}"
+    )
+  moved = {
+    f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:]
+    for dim in dims
+    if study.has(dim, "DL2P")
+  }
+  if moved:
+    figures["changes"] = plotting.training_curves(
+      moved,
+      xlabel="matching, one after each epoch",
+      ylabel="share of classes with another prototype",
+    )
   return [
     plotting.save(figure, output / f"{name}.png").name
     for name, figure in figures.items()

@@ -116,7 +116,7 @@ def rows(figures: Figures) -> list[dict[str, Any]]:
 
 
 def claims(figures: Figures) -> list[dict[str, Any]]:
-  """P1, P2 and P3."""
+  """P1, P2 and P3, of the sizes there are."""
   simplices = [(c, d) for name, c, d in figures if name == BEST and c <= d + 1]
   errors = {
     name: [
@@ -141,14 +141,19 @@ def claims(figures: Figures) -> list[dict[str, Any]]:
     for name in (HPN, HPN_LONG)
     if (name, c, d) in figures
   ]
-  found = [
-    ("P1-closed", "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
-     "(1e-6 - error, least of all sizes)", 1e-6 - np.max(errors[BEST], 0), "3.2"),
-    ("P1-descent", "the same up to 1e-4 after descent of the potential",
-     1e-4 - np.max(errors[POTENTIAL], 0), "3.2"),
-    ("P2", "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
-     "(least difference of all sizes with C > D + 1)", np.min(gains, 0), "4.1"),
-  ]  # fmt: skip
+  found: list[tuple[str, str, Any, str]] = []
+  if simplices:
+    found += [
+      ("P1-closed", "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
+       "(1e-6 - error, least of all sizes)", 1e-6 - np.max(errors[BEST], 0), "3.2"),
+      ("P1-descent", "the same up to 1e-4 after descent of the potential",
+       1e-4 - np.max(errors[POTENTIAL], 0), "3.2"),
+    ]  # fmt: skip
+  if gains:
+    found.append(
+      ("P2", "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
+       "(least difference of all sizes with C > D + 1)", np.min(gains, 0), "4.1")
+    )  # fmt: skip
   if wider:
     found.append(
       ("P3", "deviation of pairwise cosines, 100 prototypes: HPN > converged potential "

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _beside, _dl2p_methods, _dl2p_sets
+from experiments import _beside, _class_sets, _dl2p_methods, _dl2p_sets
 from spherejax import data, hierarchy
 
 # Names of the part that figures are of, where it is not "test".
@@ -36,13 +36,10 @@ def load(
   key: Array,
 ) -> Sets:
   """Reads a set; everything that cannot be trained on ends here, with its name."""
-  try:
-    train, test = (
-      data.load_tfds(name, part, size=size, channels=3, lazy=lazy)
-      for part in ("train", _TEST.get(name, "test"))
-    )
-  except FileNotFoundError as error:
-    raise SystemExit(f"this preset reads the image set {name}: {error}") from error
+  train, test = (
+    _class_sets.read(name, part, size=size, channels=3, lazy=lazy)
+    for part in ("train", _TEST.get(name, "test"))
+  )
   return cut(
     name,
     train,

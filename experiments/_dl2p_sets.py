@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _beside, _pooled_network
+from experiments import _beside, _class_sets
 from spherejax import data, hierarchy
 
 # Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
@@ -90,7 +90,7 @@ def long_tailed(task: Task, imbalance: float) -> Task:
 
 
 def digits(key: Array, seeds: int) -> Task:
-  """scikit-learn's digits, other thirds of them in each part for every seed."""
+  """scikit-learn's digits: a half and two quarters, drawn anew for every seed."""
   images = data.load_digits()
   inputs = np.asarray(images.images).reshape(len(images), -1) / np.float32(255)
   inputs = (inputs - inputs.mean()) / inputs.std()
@@ -114,7 +114,7 @@ def photographs(size: int) -> Task:
   Of the training images of a class the last fifth is for validation.
   """
   read = {
-    part: _pooled_network.load("tiny_imagenet", part, size)
+    part: _class_sets.read("tiny_imagenet", part, size=size)
     for part in ("train", "test")
   }
   names = read["train"].label_names

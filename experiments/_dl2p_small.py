@@ -1,6 +1,7 @@
 """The small trainings of `dynamic_assignment`: which cells, on what, in which order."""
 
 import functools
+import math
 import pathlib
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _dl2p_methods, _dl2p_sets, _dl2p_sweep, _finished
+from experiments import _dl2p_methods, _dl2p_sets, _dl2p_sweep, _finished, _report
 from experiments._dl2p_methods import RECIPES
 from experiments._dl2p_sweep import Cell, Study, Training
 
@@ -107,15 +108,24 @@ def conduct(
   settings = setting, seeds, config.seed, config.counts, config.image_size
   settings += (config.imbalance,)
 
-  def train(own: Sequence[Cell], sets: dict[tuple[str, int], Any]) -> Study:
+  def train(
+    own: Sequence[Cell], sets: dict[tuple[str, int], Any], start: float
+  ) -> Study:
     folder = output / "checkpoints" / _finished.digest((settings, name, own))
+    took, fresh = folder.with_suffix(".json"), not folder.exists()
     runs = _dl2p_sweep.train(
       setting, task, own, sets, key=train_key, seeds=seeds, folder=folder
     )
-    return Study(name, runs, tail, time.perf_counter() - start)
+    seconds = math.nan
+    if fresh:
+      seconds = time.perf_counter() - start
+      _report.write_json({"seconds": seconds}, took)
+    elif took.is_file():
+      seconds = _finished.read_record(took, "seconds")["seconds"]
+    return Study(name, runs, tail, seconds)
 
   first = [cell for cell in cells if cell not in later]
-  study = train(first, fixed_sets(first, task, seeds, set_key))
+  study = train(first, fixed_sets(first, task, seeds, set_key), start)
   if not later:
     return study
   points = {
@@ -127,4 +137,4 @@ def conduct(
     / np.linalg.norm(own, axis=-1, keepdims=True)
     for dim, own in points.items()
   }
-  return study.joined(train(later, sets))
+  return study.joined(train(later, sets, time.perf_counter()))

@@ -107,7 +107,7 @@ class Study(NamedTuple):
   tail: int = 0
   """How many of the last classes are rare; 0 for balanced training data."""
   seconds: float = 0.0
-  """Of all its trainings together."""
+  """Of all its trainings together; NaN where they went on from a checkpoint."""
 
   @property
   def dims(self) -> list[int]:

@@ -1,6 +1,7 @@
 """The presets of DL2P's tables and figures, and what the paper reports."""
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Sequence
@@ -46,10 +47,7 @@ IMBALANCES = (0.005, 0.01, 0.02)
 
 def _grid(*parts: Sequence[Any]) -> tuple[str, ...]:
   """Names of trainings: all combinations of the parts."""
-  names = [""]
-  for part in parts:
-    names = [f"{name}/{value}".strip("/") for name in names for value in part]
-  return tuple(names)
+  return tuple("/".join(map(str, chosen)) for chosen in itertools.product(*parts))
 
 
 def _with(base: Full, trainings: tuple[str, ...], **changes: Any) -> Full:
@@ -261,6 +259,14 @@ def _name(job: Job) -> str:
   return ", ".join([job.method, *more])
 
 
+def _id(job: Job) -> str:
+  """Of the claim against a training, as no other."""
+  parts = [job.images, job.method, f"d{job.dim}"]
+  parts += [f"imbalance{job.imbalance:g}"] if job.imbalance < 1 else []
+  parts += [] if job.uniformity is None else [f"uniformity{job.uniformity:g}"]
+  return "-".join(parts)
+
+
 def _claims(found: dict[Job, list[Trained]]) -> list[dict[str, Any]]:
   """DL2P above every other method of the same images and dimension."""
   claims = []
@@ -273,7 +279,7 @@ def _claims(found: dict[Job, list[Trained]]) -> list[dict[str, Any]]:
         )
         claims.append(
           _report.claim(
-            f"{len(claims)}",
+            _id(job),
             f"accuracy(DL2P) > accuracy({_name(job)}), {own.label}",
             gain,
             paper="DL2P",

@@ -59,8 +59,8 @@ def collect(job: _embed_parts.Job, normalize: str) -> Embedded:
 
 def answer(queries: Embedded, images: Embedded, neighbours: int) -> Answers:
   """Exact neighbours; a query that is one of the pictures has its embedding."""
-  places = {path: place for place, path in enumerate(_paths(images)) if path}
-  same = np.array([places.get(path, -1) if path else -1 for path in _paths(queries)])
+  places = {own: place for place, own in enumerate(_identities(images))}
+  same = np.array([places.get(own, -1) for own in _identities(queries)])
   asked = np.where(same[:, None] >= 0, images.embeddings[same], queries.embeddings)
   labels = [
     images.labels[place] if place >= 0 else label
@@ -77,11 +77,10 @@ def answer(queries: Embedded, images: Embedded, neighbours: int) -> Answers:
   return Answers(indices, np.asarray(found.distances), correct, known, own)
 
 
-def _paths(found: Embedded) -> list[pathlib.Path | None]:
-  source = found.job.source
-  if source.root is None:
-    return [None] * len(found.rows)
-  return [source.root / source.names[row] for row in found.rows]
+def _identities(found: Embedded) -> list[pathlib.Path | str]:
+  """Of each picture: its file, or its place in a prepared split."""
+  root = found.job.source.root
+  return [name if root is None else root / name for name in names(found)]
 
 
 def names(found: Embedded) -> list[str]:

@@ -14,16 +14,23 @@ ASKED = 8  # digits that are queries
 
 
 def fill_in(config: Any, output: pathlib.Path) -> Any:
-  """The settings of `embed` with what they leave open; it is made once."""
+  """The settings of `embed` with what they leave open.
+
+  The network is made once, and the pictures are as many as the settings ask for.
+  """
   digits = data.load_digits()
   for folder, chosen in (
     ("digits", digits[: config.digits]),
     ("asked", digits[-ASKED:]),
   ):
-    for number, (pixels, label) in enumerate(
-      zip(chosen.images, chosen.labels, strict=True)
-    ):
-      path = output / folder / str(label) / f"{number:04}.png"
+    made = [
+      output / folder / str(label) / f"{number:04}.png"
+      for number, label in enumerate(chosen.labels)
+    ]
+    # Of a run that was asked for more digits.
+    for path in set((output / folder).glob("[0-9]/[0-9][0-9][0-9][0-9].png")) - {*made}:
+      path.unlink()
+    for path, pixels in zip(made, chosen.images, strict=True):
       if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[..., 0]).save(path)

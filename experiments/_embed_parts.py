@@ -186,9 +186,10 @@ def _keep(
   unreadable: dict[int, str],
   dim: int,
 ) -> None:
-  """Writes one part; its number follows those that are there."""
+  """Writes one part; its number follows the largest that is there."""
   files = list(zip(job.source.names, job.source.stamps, strict=True))
-  number = sum(1 for _ in job.folder.glob("part-*.json"))
+  there = job.folder.glob(f"part-{6 * '[0-9]'}.json")
+  number = 1 + max((int(path.stem[-6:]) for path in there), default=-1)
   good = [row for row in rows if row in done]
   figures = {
     "files": [files[row] for row in good],

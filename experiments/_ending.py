@@ -14,22 +14,27 @@ def in_one_line(output: pathlib.Path) -> None:
 
   `python -X dev -m experiments.…` shows where an error came from; a defect always does.
   """
-  rest = f"the same command goes on from what is kept in {output}"
+
+  def rest() -> str:
+    # What is kept for another run lies in folders; results are files.
+    if output.is_dir() and any(path.is_dir() for path in output.iterdir()):
+      return f"the same command goes on from what is kept in {output}"
+    return "nothing is kept yet; the same command begins anew"
 
   def explain(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
   ) -> None:
     if issubclass(kind, KeyboardInterrupt):
-      _say(f"stopped; {rest}")
+      _say(f"stopped; {rest()}")
     elif sys.flags.dev_mode or not _is_told(error, trace):
       sys.__excepthook__(kind, error, trace)
     elif isinstance(error, OSError):
-      _say(f"{kind.__name__}: {error}; {rest}")
+      _say(f"{kind.__name__}: {error}; {rest()}")
     else:
       _say(f"{kind.__name__}: {error}")
 
   def end(number: int, _: FrameType | None) -> NoReturn:
-    _say(f"ended by {signal.Signals(number).name}; {rest}")
+    _say(f"ended by {signal.Signals(number).name}; {rest()}")
     sys.exit(128 + number)
 
   sys.excepthook = explain

@@ -30,10 +30,10 @@ def render(
     _document(points, styles, size),
     INLINE,
     title="Embeddings",
-    template=(_HERE / "_explore.html").read_text(),
+    template=(_HERE / "_explore.html").read_text(encoding="utf-8"),
     template_variables={
       "explore_data": text,
-      "explore_script": (_HERE / "_explore.js").read_text(),
+      "explore_script": (_HERE / "_explore.js").read_text(encoding="utf-8"),
     },
     suppress_callback_warning=True,
   )

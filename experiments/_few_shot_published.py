@@ -84,11 +84,16 @@ def accuracy(images: str, shots: int, backbone: str, loss: str) -> float | None:
 
 
 def diagnostics(images: str, shots: int, backbone: str, loss: str) -> dict[str, float]:
-  """Geometric means of Tables 3 to 10, whose norm ratios are centred by features."""
+  """Geometric means of Tables 3 to 10, whose norm ratios are centred by features.
+
+  And their shares of checkpoints on the right side of 1.
+  """
   for table in TABLES.values():
     if (table.images, table.shots, table.backbone) == (images, shots, backbone):
       place = ("SD", "DR").index(loss)
-      return {
+      names = ("con_alpha", "div_alpha", "con_div")
+      shares = zip(names, table.proportions, strict=True)
+      return {f"{name} proper": share[place] for name, share in shares} | {
         "norm_ratio by features": table.norm_ratio[place],
         "con_alpha": table.con_alpha[place],
         "div_alpha": table.div_alpha[place],

@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from experiments import _photographs, _pooled_network
+from experiments import _class_sets, _photographs
 from experiments._few_shot_training import Sets
 from spherejax import data
 
@@ -30,7 +30,7 @@ def omniglot(size: int, percent: int, rows: int) -> Sets:
 
 def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
   split = part if percent == 100 else f"{part}[:{percent}%]"
-  found = _pooled_network.load("omniglot", split, size)
+  found = _class_sets.read("omniglot", split, size=size)
   labels = np.asarray(found.labels)
   found = found[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
   return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
@@ -38,11 +38,7 @@ def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
 
 def cub(size: int) -> Sets:
   """Birds: every second class to train on, of the others every second to test on."""
-  name = "caltech_birds2011"
-  try:
-    found = data.load_tfds(name, "train+test", lazy=True)
-  except FileNotFoundError as error:
-    raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
+  found = _class_sets.read("caltech_birds2011", "train+test", lazy=True)
   return photographs(birds(found), size)
 
 

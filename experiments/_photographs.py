@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Callable
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from spherejax import data
 
@@ -30,6 +30,14 @@ def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
 def squared(image: np.ndarray, *, size: int) -> np.ndarray:
   """[size, size, channels]: all of it, stretched."""
   single = _picture(image).resize((size, size), Image.Resampling.BOX)
+  return np.asarray(single).reshape(size, size, -1)
+
+
+def padded(image: np.ndarray, *, size: int) -> np.ndarray:
+  """[size, size, channels]: the longer side becomes `size`, the rest white."""
+  single = ImageOps.pad(
+    _picture(image), (size, size), Image.Resampling.BOX, color="white"
+  )
   return np.asarray(single).reshape(size, size, -1)
 
 

@@ -17,11 +17,17 @@ def macro(found: _plankton_runs.Found, *place: str) -> float:
   return float(_plankton_measures.scores(found.counts[", ".join(place)]).macro_f1)
 
 
+def check(neighbours: tuple[int, ...]) -> None:
+  """Raises ValueError unless the claims' number of neighbours is there."""
+  if USUAL not in neighbours:
+    raise ValueError(
+      f"neighbours must contain {USUAL}, which the claims are about, got {neighbours}"
+    )
+
+
 def claims(embedded: Seeds, classified: Seeds, apart: np.ndarray | None) -> list[Any]:
   """All claims; `apart` are edges between the learned classes, if there is a tree."""
   usual = _plankton_measures.way(USUAL)
-  if f"{EMBEDDING}, {SEEN}, {usual}" not in embedded[0].counts:
-    raise ValueError(f"neighbours must contain {USUAL}, which the claims are about")
 
   def each(*place: str) -> np.ndarray:
     return np.array([macro(found, *place) for found in embedded])

@@ -22,6 +22,8 @@ SEEN, UNSEEN = "seen", "unseen"
 ALL_TEST = "all test images"
 # What only says how many runs there are, or is looked at after them.
 OTHERS = {"seeds": 0, "drawn": 0}
+# What is measured of a network, whose training does not depend on it.
+MEASURED = {"neighbours": (), "curve": ()}
 
 
 class Found(NamedTuple):
@@ -130,7 +132,8 @@ def run(
   if kept is None:
     # Both jobs of a seed get one key, so that both are judged on one half.
     key = jax.random.fold_in(jax.random.key(seed), 1)
-    folder = output / "checkpoints" / f"{name}-{_finished.digest(settings)}"
+    made_with = _finished.digest(settings | MEASURED)
+    folder = output / "checkpoints" / f"{name}-{made_with}"
     found = JOBS[kind](config, study, key, folder, report)
     arrays = {f"counts: {name}": x for name, x in found.counts.items()}
     arrays |= {f"points: {name}": x for name, x in found.points.items()}

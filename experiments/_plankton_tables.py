@@ -23,6 +23,11 @@ from experiments._plankton_runs import (
 )
 
 
+def comparable(config: Any) -> bool:
+  """Whether the article's classes are learned, from ImageNet's weights as there."""
+  return config.seen == "article" and bool(config.weights)
+
+
 def rows(
   embedded: _plankton_claims.Seeds,
   classified: _plankton_claims.Seeds,
@@ -30,8 +35,8 @@ def rows(
   apart: dict[str, np.ndarray | None],
   config: Any,
 ) -> list[dict[str, Any]]:
-  """All figures; the article's beside them where the classes are the article's."""
-  printed = _plankton_published.FIGURES if config.seen == "article" else {}
+  """All figures; the article's beside those of its classes and first weights."""
+  printed = _plankton_published.FIGURES if comparable(config) else {}
   made: list[tuple[str, str, list[float]]] = []
   ways = [_plankton_measures.CENTROID, *map(_plankton_measures.way, config.neighbours)]
   places = [
@@ -63,13 +68,6 @@ def rows(
   made.append(
     (
       EMBEDDING,
-      "accuracy of centroids, validation",
-      [c["accuracy"][-1] for c in curves],
-    )
-  )
-  made.append(
-    (
-      EMBEDDING,
       "best k, validation",
       [float(max(f.figures["by k"], key=f.figures["by k"].get)) for f in embedded],
     )
@@ -90,7 +88,7 @@ def confusion_rows(
   """The commonest confusions over all seeds, and how many are of relatives."""
   way = _plankton_measures.way(_plankton_claims.USUAL)
   tables = [found.counts[f"{EMBEDDING}, {group}, {way}"] for found in embedded]
-  printed = _plankton_published.confusion if config.seen == "article" else None
+  printed = _plankton_published.confusion if comparable(config) else None
   found = [
     _report.row(
       f"confused, {group}, {way}",

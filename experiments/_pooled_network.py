@@ -82,6 +82,10 @@ class Settings:
     _cli.check_parts(self.steps, self.parts)
 
 
+LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
+"""By their names in tables."""
+
+
 class Variant(NamedTuple):
   """What tells one variant from another: two numbers, so one program runs them all."""
 

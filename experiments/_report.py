@@ -6,6 +6,8 @@ import json
 import os
 import pathlib
 import platform
+import shlex
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -53,7 +55,7 @@ def claim(
   """
   numbers = [float(value) for value in differences]
   interval = metrics.mean_interval(np.array(numbers))
-  holds = min(numbers) > 0 if every_seed else interval.low > 0
+  holds = all(x > 0 for x in numbers) if every_seed else interval.low > 0
   return {
     "id": name,
     "paper": paper,
@@ -78,11 +80,12 @@ def result(
 ) -> dict[str, Any]:
   """The whole result of a run, as it is written to `results.json`."""
   command = f"python -m experiments.{experiment}"
+  command += "" if preset == "cpu" else f" --preset {preset}"
   versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
   return {
     "experiment": experiment,
     "preset": preset,
-    "command": command if preset == "cpu" else f"{command} --preset {preset}",
+    "command": command + _options(experiment, preset, config),
     "settings": dataclasses.asdict(config),
     "versions": {"spherejax": spherejax.__version__, **versions},
     "python": platform.python_version(),
@@ -95,6 +98,26 @@ def result(
   }
 
 
+def _options(experiment: str, preset: str, config: Any) -> str:
+  """What the command line says beside the preset, where its settings are known."""
+  module = sys.modules.get(f"experiments.{experiment}", sys.modules["__main__"])
+  usual = getattr(module, "PRESETS", {}).get(preset)
+  if usual is None:
+    return ""
+  made, before = dataclasses.asdict(config), dataclasses.asdict(usual)
+  parts = []
+  for name, value in made.items():
+    if name in before and value == before[name]:
+      continue
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+      parts.append(f"--{option}" if value else f"--no-{option}")
+    else:
+      values = value if isinstance(value, (list, tuple)) else (value,)
+      parts += [f"--{option}", *(shlex.quote(f"{x}") for x in values)]
+  return "".join(f" {part}" for part in parts)
+
+
 def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
   """Writes the file whole or not at all: an earlier one survives a full disk."""
   path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +128,7 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
 
 def write(content: dict[str, Any], output: pathlib.Path) -> None:
   """Writes `results.json` and `table.txt` and prints the table."""
+  content = _standard(content)
   write_json(content, output / "results.json")
   with (output / "table.txt").open("w") as file:
     for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
@@ -114,6 +138,15 @@ def write(content: dict[str, Any], output: pathlib.Path) -> None:
         f"{content['experiment']} ({content['preset']}): {content['seconds']} s on "
         f"{content['device']}, written to {output}"
       )
+
+
+def _standard(content: Any) -> Any:
+  """With None for what is no number: JSON has no NaN and no infinity."""
+  if isinstance(content, dict):
+    return {name: _standard(value) for name, value in content.items()}
+  if isinstance(content, (list, tuple)):
+    return [_standard(value) for value in content]
+  return None if isinstance(content, float) and not np.isfinite(content) else content
 
 
 def tables(content: dict[str, Any]) -> list[rich.table.Table]:
@@ -127,9 +160,9 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
     figures.add_row(
       entry["name"],
       entry["metric"],
-      f"{entry['mean']:.3f}",
+      number_text(entry["mean"]),
       interval_text(entry["interval"]),
-      " ".join(f"{value:.3f}" for value in entry["values"]),
+      " ".join(map(number_text, entry["values"])),
       "-" if entry["paper"] is None else f"{entry['paper']:g}",
     )
   verdicts = rich.table.Table(title="claims")
@@ -138,7 +171,7 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
   for entry in content["claims"]:
     verdicts.add_row(
       f"{entry['id']}: {entry['statement']}",
-      f"{entry['value']:.3f}",
+      number_text(entry["value"]),
       interval_text(entry["interval"]),
       entry["verdict"],
     )
@@ -148,6 +181,11 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
 def _ends(interval: metrics.Interval) -> list[float | None]:
   """Both ends; None where one seed gives none, as JSON knows no infinity."""
   return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
+
+
+def number_text(number: float | None) -> str:
+  """A figure for a table; a dash for what is none."""
+  return "-" if number is None else f"{number:.3f}"
 
 
 def interval_text(interval: Sequence[float | None]) -> str:

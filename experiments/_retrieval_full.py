@@ -47,6 +47,15 @@ PRESETS = {
 }
 
 
+# What the thesis's figures do not depend on, or what is compared by the protocol.
+_FREE = (
+  "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
+  "backbone", "weights", "repeats", "batch", "evaluate_every", "patience", "dim",
+  "learning_rate", "pooling", "remat", "checkpoint_every", "evaluation_batch",
+  "cache_gib", "workers", "prefetch",
+)  # fmt: skip
+
+
 class Found(NamedTuple):
   """What one training came to."""
 
@@ -99,7 +108,12 @@ class Comparison:
   @property
   def complete(self) -> bool:
     """Whether the figures are those that the thesis prints."""
-    c = self.config
+    c, usual = self.config, FullConfig()
+    same = all(
+      getattr(c, field.name) == getattr(usual, field.name)
+      for field in dataclasses.fields(FullConfig)
+      if field.name not in _FREE
+    )
     printed = _retrieval_full_protocols.protocol(c.protocol, c.dataset, c.backbone)
     size = _retrieval_published.SIZES[c.dataset]
     return (
@@ -107,9 +121,7 @@ class Comparison:
       and len(self.models) == printed.models
       and len(self.sets.learned.names) == size.learned_classes
       and c.weights != "none"
-      and c.variant == "L"
-      and not (c.mass or c.inverse_temperature)
-      and c.zero_shot is None
+      and same
     )
 
   @functools.cached_property
@@ -168,7 +180,12 @@ class Comparison:
         checkpoints,
         _retrieval_full_training.Journal(
           self.output / "evaluations.jsonl",
-          {"method": own.name, "fold": number + 1, "repeat": repeat + 1},
+          {
+            "method": own.name,
+            "fold": number + 1,
+            "repeat": repeat + 1,
+            "made with": made_with,
+          },
         ),
       )
       model = _retrieval_network.Model(own.settings.architecture, trained.variables)

@@ -108,6 +108,11 @@ def load(
   the published number.
   """
   if dataset == "inshop":
+    if learned_classes:
+      raise SystemExit(
+        f"--learned-classes must be 0 for inshop, got {learned_classes}: its list says"
+        " which classes are learned"
+      )
     return _in_shop(pathlib.Path(folder), skip_unreadable)
   try:
     images = _images(dataset, folder)

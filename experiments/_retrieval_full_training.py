@@ -173,7 +173,7 @@ class Journal(NamedTuple):
       line
       for line in self._lines()
       if line["step"] < figures["step"]
-      or any(line[name] != value for name, value in self.who.items())
+      or any(line.get(name) != value for name, value in self.who.items())
     ]
     lines = [*kept, {**self.who, **figures}]
     temporary = self.path.with_suffix(".partial")

@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tyro
 from jax import Array
 from PIL import Image
 
@@ -21,6 +22,8 @@ SMALL = ("conv", "resnet8", "mlp")
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
 _TRAIN = "a network must be trained again"
+# What the images decide is no option of a command line.
+_Decided = Annotated[bool, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +65,12 @@ class Architecture:
   """Of an image before its centre is taken; 0: it is scaled to a square."""
   channels: Literal[1, 3] = 1
   """Of the images."""
-  inverted: bool = False
+  inverted: _Decided = False
   """White becomes 0."""
+  # Not in the text of settings, by which trainings that were kept are found.
+  padded: _Decided = dataclasses.field(default=False, repr=False)
+  """The longer side is brought to `image_size` and the rest is white, where there is
+  no `shorter_side`."""
 
   @property
   def architecture(self) -> "Architecture":
@@ -205,6 +212,8 @@ def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
   pixels = pixels.reshape(*pixels.shape[:2], a.channels)
   if a.shorter_side:
     found = _photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+  elif a.padded:
+    found = _photographs.padded(pixels, size=a.image_size)
   else:
     found = _photographs.squared(pixels, size=a.image_size)
   return 255 - found if a.inverted else found

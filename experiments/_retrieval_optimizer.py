@@ -64,8 +64,8 @@ def optimizer(
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
   `stats` are the network's after the step. The projection, where problems follow each
-  other, is the first of its states. Of losses that know proxies only, the layer of the
-  embedding learns alone until the first evaluation.
+  other, is the first of its states. Of losses that know proxies only, these and the
+  layer of the embedding learn alone until the first evaluation.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}

@@ -97,7 +97,8 @@ def _accuracy(state: _State, key: Array, hyper: Any) -> Array:
 
 def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
   """The settings with the folder of a pretrained network, which is made if missing."""
-  _cli.check_parts(steps, _EVALUATE_EVERY)
+  every = ("pretraining", "the steps between two evaluations")
+  _cli.check_parts(steps, _EVALUATE_EVERY, every)
   made_with = (
     settings.architecture, settings.seed, settings.learning_rate, settings.shift, steps,
   )  # fmt: skip
@@ -122,7 +123,9 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
       progress=False,
     )
     state = jax.tree.map(lambda x: x[0, 0], result.best_state)
-    _retrieval_network.keep(path, run.model(state), steps)
+    model = run.model(state)
+    seen = dataclasses.replace(model.architecture, inverted=True)
+    _retrieval_network.keep(path, model._replace(architecture=seen), steps)
     accuracy = float(result.best_score[0, 0])
     _finished.keep(path, {}, _finished.Finished({"accuracy": accuracy}, {}))
   return dataclasses.replace(settings, weights=str(path))

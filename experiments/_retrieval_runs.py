@@ -1,6 +1,8 @@
 """Trainings of `retrieval` and `ccp_proxies`: all seeds at once, kept, tested."""
 
+import dataclasses
 import pathlib
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -46,10 +48,13 @@ def train(
   study: Study,
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
+  title: str = "",
 ) -> Trained:
   """All cells ("weight" of the projection, "fold") and seeds at once.
 
-  What was trained under `folder` with the same settings is read from there.
+  What was trained under `folder` with the same settings is read from there. Its first
+  network is kept as `model-` and the title, the method's name where none is given.
+  FloatingPointError names what diverged.
   """
   record = {"made with": _finished.digest((settings, method, dict(cells), study.name))}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
@@ -71,7 +76,13 @@ def train(
         checkpoints=kept,
         progress=False,
       )
-    _keep_model(settings, result, folder / f"model-{method.name}")
+    if result.diverged.any():
+      raise FloatingPointError(
+        f"{title or method.name}: {result.diverged.sum()} of {result.diverged.size}"
+        " runs diverged"
+      )
+    name = re.sub(r"[ ,=]+", "-", title or method.name)
+    _keep_model(settings, study, result, folder / f"model-{name}")
     points = _embedded(run, result.best_state, given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
@@ -96,11 +107,14 @@ def train(
 
 
 def _keep_model(
-  settings: Settings, result: training.SweepResult, folder: pathlib.Path
+  settings: Settings, study: Study, result: training.SweepResult, folder: pathlib.Path
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
   state = jax.tree.map(lambda x: x[0, 0], result.best_state)
-  model = _retrieval_network.Model(settings.architecture, network_variables(state))
+  seen = dataclasses.replace(
+    settings.architecture, inverted=study.inverted, padded=study.padded
+  )
+  model = _retrieval_network.Model(seen, network_variables(state))
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
   step = int(result.best_step[0, 0]) * settings.evaluate_every
   _retrieval_network.keep(folder, model, step)
@@ -128,7 +142,10 @@ def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
-  """Each measure [seeds] of the networks as they are drawn."""
+  """Each measure [seeds] of the networks before their first step.
+
+  Their heads are drawn, and their backbones too where none was pretrained.
+  """
   run = Run(settings, Method("c2"), study)
   given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
   hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}

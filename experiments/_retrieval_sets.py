@@ -4,10 +4,11 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
 
-from experiments import _class_sets
+from experiments import _class_sets, _photographs
 from spherejax import data
+
+FOLDED = 264  # classes that are divided into several folds
 
 
 class Study(NamedTuple):
@@ -30,6 +31,10 @@ class Study(NamedTuple):
   test_labels: np.ndarray
   watched: bool = False
   """Whether covers are measured after every evaluation."""
+  inverted: bool = False
+  """Whether white became 0."""
+  padded: bool = False
+  """Whether the longer side was brought to the size, not both."""
 
 
 def folds(classes: int, number: int) -> list[np.ndarray]:
@@ -39,11 +44,7 @@ def folds(classes: int, number: int) -> list[np.ndarray]:
 
 
 def _resized(images: data.Images, size: int) -> np.ndarray:
-  found = [
-    np.asarray(Image.fromarray(x[..., 0]).resize((size, size), Image.Resampling.BOX))
-    for x in images.images
-  ]
-  return np.stack(found)[..., None]
+  return np.stack([_photographs.squared(x[..., :1], size=size) for x in images.images])
 
 
 def _rows(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +61,7 @@ def omniglot(size: int, number: int = 1) -> Study:
   """
   learned = _class_sets.read("omniglot", "train")
   labels = np.asarray(learned.labels)
-  last = 266 if number == 1 else 264
+  last = 266 if number == 1 else FOLDED
   learned = learned[np.flatnonzero(labels < last)]
   labels = np.asarray(learned.labels)
   sought = _class_sets.read("omniglot", "test")
@@ -78,6 +79,7 @@ def omniglot(size: int, number: int = 1) -> Study:
     held[0][1],
     255 - _resized(sought, size),
     np.unique(sought.labels, return_inverse=True)[1].astype(np.int32),
+    inverted=True,
   )
 
 
@@ -89,13 +91,6 @@ def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
   return 255 - _resized(others[rows], size), labels
 
 
-def _padded(image: np.ndarray, size: int) -> np.ndarray:
-  """The longer side becomes `size`, the rest white."""
-  single = Image.fromarray(image[..., 0])
-  pad = ImageOps.pad(single, (size, size), Image.Resampling.BOX, color=255)
-  return 255 - np.asarray(pad)[..., None]
-
-
 def plankton(size: int) -> Study:
   """Classes of at least 30 images, at most 60 of each: one half learned, one sought."""
   images = _class_sets.read("ndsb_plankton", "train+test")
@@ -105,16 +100,16 @@ def plankton(size: int) -> Study:
   half = len(classes) // 2
   first = [np.flatnonzero(labels == c)[:60] for c in classes]
   fitted = data.map_images(
-    images[np.concatenate(first)], functools.partial(_padded, size=size)
+    images[np.concatenate(first)], functools.partial(_photographs.padded, size=size)
   )
-  pixels, own = np.stack(list(fitted.images)), np.asarray(fitted.labels)
+  pixels, own = 255 - np.stack(list(fitted.images)), np.asarray(fitted.labels)
   validation = classes[half - half // 4 : half]
   train, train_labels = _rows(own, np.setdiff1d(classes[:half], validation))
   held, held_labels = _rows(own, validation)
   test, test_labels = _rows(own, classes[half:])
   return Study(
     f"plankton-{size}", pixels, train[None], held[None], train_labels, held_labels,
-    pixels[test], test_labels,
+    pixels[test], test_labels, inverted=True, padded=True,
   )  # fmt: skip
 
 

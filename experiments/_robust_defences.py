@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.ndimage
 
-from experiments import _report, _robust_networks
+from experiments import _report, _robust_networks, _robust_structure
 from experiments._digits import Points
 from spherejax import attacks, distances, losses, metrics, voronoi
 
@@ -366,8 +366,7 @@ def within_classes(
   def one(own, tested, params):
     seen: list[Any] = [built.apply({"params": params}, x.x)[0] for x in (own, tested)]
     known, asked = (distances.l2_normalize(x) for x in seen)
-    moments = metrics.class_moments_init(classes, known.shape[1])
-    moments = metrics.class_moments_update(moments, known, own.y)
+    moments = _robust_structure.moments(known, own.y, classes)
     residual, query = known - moments.means[own.y], asked - moments.means[tested.y]
     near = {
       name: distances.k_nearest(q, r, k=1, apart=(tested.y, own.y)).indices[:, 0]

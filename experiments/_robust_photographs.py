@@ -17,7 +17,13 @@ import optax
 import tqdm
 from jax import Array
 
-from experiments import _epochs, _finished, _pooled_network, _robust_structure
+from experiments import (
+  _epochs,
+  _finished,
+  _pooled_network,
+  _robust_structure,
+  _robust_tables,
+)
 from experiments._digits import Points
 from spherejax import attacks, data, losses, models, training
 
@@ -95,7 +101,8 @@ def objective(config, network, norm, budget):
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
-    images = data.random_flip(flip_key, images)
+    if config.images == "cifar10":  # a mirrored house number is none
+      images = data.random_flip(flip_key, images)
     frozen = {"params": params["network"], "batch_stats": stats["network"]}
     shown = [images]
     if budget:
@@ -244,7 +251,7 @@ def trained(
   for seed in range(config.seed, config.seed + config.seeds):
     standard = None
     for norm, budget in budgets:
-      name = f"{norm} {budget:g}" if budget else "standard"
+      name = _robust_tables.network(norm, budget)
       progress.set_postfix(seed=seed, network=name)
       state = train(
         config,

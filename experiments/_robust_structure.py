@@ -13,6 +13,14 @@ from spherejax import metrics, prototypes
 NORMS = ("l2", "linf")
 
 
+def moments(
+  points: Array, labels: Array, classes: int, *, normalize: bool = False
+) -> metrics.ClassMoments:
+  """Of all points at once."""
+  empty = metrics.class_moments_init(classes, points.shape[1])
+  return metrics.class_moments_update(empty, points, labels, normalize=normalize)
+
+
 def of_features(
   inputs: Array, features: Array, labels: Array, *, classes: int
 ) -> dict[str, Array]:
@@ -21,13 +29,7 @@ def of_features(
     f"MC, {norm}": metrics.distance_correlation(inputs, features, norm=norm).mean
     for norm in NORMS
   }
-  moments = metrics.class_moments_update(
-    metrics.class_moments_init(classes, features.shape[1]),
-    features,
-    labels,
-    normalize=True,
-  )
-  variance = metrics.class_variance(moments)
+  variance = metrics.class_variance(moments(features, labels, classes, normalize=True))
   spectrum = metrics.spectrum(
     metrics.triangle_update(
       metrics.triangle_init(features.shape[1]), features, normalize=True
@@ -63,32 +65,37 @@ def of_models(
 
 
 def of_inputs(
-  train: _robust_networks.Points, test: _robust_networks.Points, *, classes: int
+  train: _robust_networks.Points,
+  test: _robust_networks.Points,
+  *,
+  classes: int,
+  levels: int,
 ) -> dict[str, float]:
-  """How well the images themselves tell the classes apart (DIST table 5.3)."""
+  """How well the images themselves tell the classes apart (DIST table 5.3).
+
+  Images in [0, 1] are multiples of 1 / `levels`. In l-infinity many neighbours are
+  equally near, which rounded quotients do not show: there, images are integers.
+  """
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
+  unit = moments(x, train.y, classes, normalize=True)
   found = {}
-  moments = metrics.class_moments_update(
-    metrics.class_moments_init(classes, x.shape[1]), x, train.y
-  )
-  normalized = metrics.class_moments_update(
-    metrics.class_moments_init(classes, x.shape[1]), x, train.y, normalize=True
-  )
   for norm in NORMS:
-    own = moments
-    if norm != "l2":
-      scatter = metrics.class_scatter(moments.means, x, train.y, norm=norm)
-      own = moments._replace(scatter=scatter)
+    if norm == "linf":
+      x, tested = (jnp.round(levels * points) for points in (x, tested))
+    own = moments(x, train.y, classes)
+    if norm == "linf":
+      scatter = metrics.class_scatter(own.means, x, train.y, norm=norm)
+      own = own._replace(scatter=scatter)
     found[f"phi, {norm}"] = metrics.class_variance(own, norm=norm).phi
     near, mean = (
       prototypes.nearest_neighbours(
         tested, sites, labels, num_classes=classes, norm=norm
       )
-      for sites, labels in ((x, train.y), (moments.means, jnp.arange(classes)))
+      for sites, labels in ((x, train.y), (own.means, jnp.arange(classes)))
     )
     found[f"1-NN, {norm}"] = jnp.mean(near == test.y)
     found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
-  found["R2"] = metrics.class_variance(normalized).r2
+  found["R2"] = metrics.class_variance(unit).r2
   return {name: float(value) for name, value in found.items()}
 
 
@@ -108,13 +115,8 @@ def reweighted(
     own, other = (metrics.reweight(y, axes, exponent=exponent) for y in (x, tested))
 
     def phi(normalize):
-      moments = metrics.class_moments_update(
-        metrics.class_moments_init(classes, own.shape[1]),
-        own,
-        train.y,
-        normalize=normalize,
-      )
-      return metrics.class_variance(moments).phi
+      found = moments(own, train.y, classes, normalize=normalize)
+      return metrics.class_variance(found).phi
 
     spectrum = metrics.spectrum(
       metrics.triangle_update(metrics.triangle_init(own.shape[1]), own),

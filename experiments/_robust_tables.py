@@ -7,11 +7,15 @@ import numpy as np
 from experiments import _report
 from spherejax import metrics
 
+
+def network(norm: str, budget: float) -> str:
+  """The name of a network; a budget of 0 trains without an attack."""
+  return f"{norm} {budget:g}" if budget else "standard"
+
+
 # Tables 5.1, 5.2, 5.4, 5.5: one column for standard training and each budget.
-BUDGETS = {
-  "CIFAR-10": ("standard", "l2 0.25", "l2 0.5", "l2 1.0", "linf 8/255"),
-  "SVHN": ("standard", "l2 0.25", "l2 0.5", "l2 1.0", "linf 8/255", "linf 12/255"),
-}
+_COLUMNS = ("standard", "l2 0.25", "l2 0.5", "l2 1", network("linf", 8 / 255))
+COLUMNS = {"CIFAR-10": _COLUMNS, "SVHN": (*_COLUMNS, network("linf", 12 / 255))}
 TRAINED = {
   "CIFAR-10": {
     "MC, l2": (0.0818, 0.1586, 0.2109, 0.3003, 0.2719),
@@ -69,12 +73,12 @@ def inputs(images: str, measure: str) -> float:
   return INPUTS[measure][column]
 
 
-def trained(images: str, number: int, measure: str) -> float | None:
-  """Tables 5.1, 5.2, 5.4 and 5.5: of the network of a number; None beside digits."""
-  if images not in SETS or measure not in TRAINED[SETS[images]]:
+def trained(images: str, name: str, measure: str) -> float | None:
+  """Tables 5.1, 5.2, 5.4 and 5.5: of the network of a name; None beside digits."""
+  data = SETS.get(images)
+  if data is None or measure not in TRAINED[data] or name not in COLUMNS[data]:
     return None
-  printed = TRAINED[SETS[images]][measure]
-  return printed[number] if number < len(printed) else None
+  return TRAINED[data][measure][COLUMNS[data].index(name)]
 
 
 def rows_and_claims() -> tuple[list[Any], list[Any]]:

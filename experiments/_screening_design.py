@@ -55,6 +55,11 @@ def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
   return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
 
 
+def strength(effect: metrics.Effect) -> np.ndarray:
+  """[seeds], the size of an effect: along its mean, so that noise has none."""
+  return np.sign(effect.value.mean()) * effect.value
+
+
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """An effect and what it is confounded with, in the paper's symbols."""
   words = [word, *effect.aliases]

@@ -17,6 +17,7 @@ from experiments import (
 from experiments._retrieval_full import FullConfig
 
 METHODS = {"C2": "c2", "PNCA": "proxy_nca"}
+_VARIED = ("methods", "prototypes", "mass", "inverse_temperature", "zero_shot")
 BASELINE = {"C2": 39.77, "PNCA": 39.90}  # MAP@R without generalized sum pooling
 
 
@@ -35,6 +36,13 @@ def run(config: FullScreening, output: pathlib.Path, preset: str) -> dict[str, A
   start = time.perf_counter()
   if not config.losses:
     raise ValueError("losses must name at least one, got none")
+  usual = FullScreening()
+  for name in _VARIED:
+    if getattr(config, name) != getattr(usual, name):
+      raise ValueError(
+        f"{name} is what the design varies; it must stay {getattr(usual, name)}, got"
+        f" {getattr(config, name)}"
+      )
   rows, claims = [], []
   sets: _retrieval_full_sets.Sets | None = None
 
@@ -96,7 +104,8 @@ def of_loss(
     for word, by_hand in _screening_design.BY_HAND.items()
   ]
   strong, weak = (
-    np.abs(effects[(name,)].value) for name in ("inverse_temperature", "prototypes")
+    _screening_design.strength(effects[(name,)])
+    for name in ("inverse_temperature", "prototypes")
   )
   claim = _report.claim(
     f"screen-beta-{loss.lower()}",

@@ -372,8 +372,8 @@ def smoothing(key: jax.Array, draws: int) -> tuple[list[Any], list[Any]]:
         float(limit - found.radius.max()) + 1e-12,
       ),
       "X13-tight": (
-        "certified radii at most 5 % below distances from 0.3 to half the limit",
-        0.05 - float(short),
+        "certified radii at most 2 % below distances from 0.3 to half the limit",
+        0.02 - float(short),
       ),
       "X13-border": (
         "on the border it abstains on all but 2 of 100 points",

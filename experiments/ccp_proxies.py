@@ -158,15 +158,30 @@ def train(config: Config, output: pathlib.Path) -> Runs:
         weights += config.other_weights
       cells = {"weight": weights, "fold": (0,) * len(weights)}
       kept = output / "kept" / "characters"
-      found[name] = _retrieval_runs.train(own, method, study, cells, kept)
+      found[name] = _retrieval_runs.train(
+        own, method, study, cells, kept, _ccp_tables.title(name)
+      )
       bar.update()
   return Runs(found, settings, shared)
+
+
+def check(config: Config) -> None:
+  """Raises ValueError for settings that cannot work, before anything is read."""
+  every = ("steps", "evaluate_every")
+  _cli.check_parts(config.steps, config.evaluate_every, every)
+  for batch in (config.batch, *config.batches):
+    _cli.check_parts(batch, config.per_class, ("batch", "per_class"))
+  if config.other_weights and "c2" not in config.losses:
+    raise ValueError(
+      f"other_weights {config.other_weights} are compared for c2, which losses must"
+      f" name, got {config.losses}"
+    )
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and what they show; returns figures and claims."""
   start = time.perf_counter()
-  _cli.check_parts(config.steps, config.evaluate_every)
+  check(config)
   runs = train(config, output)
   costs = _ccp_tables.costs(runs, characters(config), config.losses, config)
   return _report.result(

@@ -5,7 +5,7 @@ moving averages (EMA), a scale that follows the training (dynamic), and proxies 
 out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # 80 core minutes
+    python -m experiments.class_hierarchy                    # 107 min on 2 cores
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
     python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
@@ -43,9 +43,11 @@ from experiments import (
 if TYPE_CHECKING:
   Name = str
   Data = str
+  Tree = str
 else:
   Name = Literal[tuple(_class_settings.SETTINGS)]
   Data = Literal[tuple(_class_sets.SOURCES)]
+  Tree = Literal[tuple(_class_exact.TREES)]
 ALL = tuple(_class_settings.SETTINGS)
 SMALL = (
   "softmax", "normface", "normface-dynamic", "normface-mds",
@@ -77,7 +79,7 @@ class Config(_class_network.Settings):
   """Runs of each, each with another division of the images and another start."""
   mds_steps: int = 1000
   """Steps that lay out the proxies after the tree."""
-  trees: tuple[str, ...] = tuple(_class_exact.TREES)
+  trees: tuple[Tree, ...] = tuple(_class_exact.TREES)
   """Of the article's trees those whose proxies are laid out, too."""
 
 
@@ -201,9 +203,12 @@ def rows(
 ) -> list[dict[str, Any]]:
   """Of trained networks, controls, ceilings, and rank correlations of the figures.
 
-  Beside the article's where the network is (all but for its plankton) the article's.
+  The article's stand beside those of its network; of trained ones, where they began
+  with ImageNet's weights as the article's did.
   """
-  comparable = config.data if config.network == "resnet50" else ""
+  network = _class_published.NETWORKS.get(config.data)
+  comparable = config.data if config.network == network else ""
+  pretrained = comparable if config.weights else ""
   found = [
     _report.row(
       _class_settings.SETTINGS[name].title,
@@ -230,7 +235,7 @@ def rows(
         f"rank correlation with {first}",
         second,
         [value],
-        paper=_class_published.spearman(comparable, first, second),
+        paper=_class_published.spearman(pretrained, first, second),
       )
       for first, table in _class_claims.spearman(runs).items()
       for second, value in table.items()

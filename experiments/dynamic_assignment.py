@@ -19,13 +19,14 @@ import dataclasses
 import functools
 import pathlib
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
 from experiments import (
   _cli,
   _dl2p_full,
+  _dl2p_methods,
   _dl2p_pictures,
   _dl2p_prototypes,
   _dl2p_report,
@@ -35,6 +36,11 @@ from experiments import (
   _report,
 )
 from experiments._dl2p_sweep import Study
+
+if TYPE_CHECKING:
+  Method = str
+else:
+  Method = Literal[tuple(_dl2p_methods.RECIPES)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,15 +61,15 @@ class Config:
   """Numbers of classes whose matching is timed."""
   seeds: int = 8
   """Part B: runs of each training."""
-  methods: tuple[str, ...] = (
+  methods: tuple[Method, ...] = (
     "PSC", "PSC*", "Word2Vec-like", "HPN", "ETF", "maximum separation", "Fixed + CE",
     "Static", "Ours*", "DL2P",
   )  # fmt: skip
   """Methods to train, where they exist: a simplex needs D >= C - 1."""
-  networks: tuple[str, ...] = ("linear", "mlp")
+  networks: tuple[Literal["linear", "mlp"], ...] = ("linear", "mlp")
   """Networks for Gaussian super-classes: linear and mlp."""
   dims: tuple[int, ...] = (3, 5, 8, 19)
-  """Dimensions of the embedding; the last is C - 1."""
+  """Dimensions of the embedding; a simplex of the 20 classes needs 19."""
   counts: tuple[int, int, int] = (60, 50, 50)
   """Examples of each class for training, validation and tests."""
   epochs: int = 15
@@ -82,7 +88,7 @@ class Config:
   """Dimensions for scikit-learn's digits; none leaves them out."""
   images: tuple[int, ...] = (5,)
   """Dimensions for photographs of tiny_imagenet; none leaves them out."""
-  image_methods: tuple[str, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
+  image_methods: tuple[Method, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
   """Methods for photographs."""
   image_seeds: int = 3
   """Runs on photographs."""
@@ -112,6 +118,16 @@ SMOKE = Config(
 PRESETS = {"cpu": Config(), "smoke": SMOKE, **_dl2p_tables.PRESETS}
 
 
+def check(config: Config) -> None:
+  """Raises ValueError for a method without the one whose prototypes it takes."""
+  for name in ("methods", "image_methods"):
+    methods = getattr(config, name)
+    if "Ours*" in methods and "PSC*" not in methods:
+      raise ValueError(
+        f"Ours* takes the prototypes of PSC*, which {name} must have, got {methods}"
+      )
+
+
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
   """All trainings."""
   key = jax.random.key(config.seed)
@@ -124,7 +140,8 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     cells = _dl2p_small.make_cells(config, config.methods, config.dims, task)
     if network == "linear":
       cells += _dl2p_small.more_matchings(config)
-    studies.append(balanced(task, network, cells, seeds=config.seeds))
+    if cells:
+      studies.append(balanced(task, network, cells, seeds=config.seeds))
   if config.tail_epochs:
     tailed = _dl2p_sets.long_tailed(task, config.imbalance)
     cells, rare = _dl2p_small.tail_cells(config, tailed), task.classes // 3
@@ -139,19 +156,21 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     other = _dl2p_sets.digits(key, config.seeds)
     known = [name for name in config.methods if name not in ("PSC*", "Ours*")]
     cells = _dl2p_small.make_cells(config, known, config.digits, other)
-    studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
+    if cells:
+      studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
   if config.images:
     photographs = _dl2p_sets.photographs(config.image_size)
     cells = _dl2p_small.make_cells(
       config, config.image_methods, config.images, photographs
     )
-    studies.append(
-      _dl2p_small.conduct(
-        config, photographs, "resnet", cells, output, epochs=config.image_epochs,
-        seeds=config.image_seeds,
-        batch=config.image_batch,
-      )
-    )  # fmt: skip
+    if cells:
+      studies.append(
+        _dl2p_small.conduct(
+          config, photographs, "resnet", cells, output, epochs=config.image_epochs,
+          seeds=config.image_seeds,
+          batch=config.image_batch,
+        )
+      )  # fmt: skip
   return studies
 
 
@@ -160,6 +179,7 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
   if isinstance(config, _dl2p_full.Full):
     return _dl2p_tables.run(config, output, preset)
   start = time.perf_counter()
+  check(config)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
   figures, cosines = _dl2p_prototypes.study(
     key, config.prototypes, config.prototype_seeds, long=config.hpn_long
@@ -170,7 +190,7 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
   rows += _dl2p_prototypes.potential_of_piles(10)
   rows += _dl2p_prototypes.matching_rows(seconds)
   claims = _dl2p_prototypes.claims(figures)
-  claims += _dl2p_report.claims(studies, config.dims[-1])
+  claims += _dl2p_report.claims(studies)
   claims += _dl2p_prototypes.growth_claims(seconds)
   claims += _dl2p_report.share_claims(studies)
   return _report.result(
@@ -180,7 +200,7 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
-    pictures=_dl2p_pictures.draw(studies[0], cosines, output),
+    pictures=_dl2p_pictures.draw(studies[0], cosines, output) if studies else [],
   )
 
 

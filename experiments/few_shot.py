@@ -7,7 +7,7 @@ or only scales them, towards their own class and away from others. Beside it, wh
 loss is least, exactly, and the exact tests of the published proportions (DIST,
 article II).
 
-    python -m experiments.few_shot                     # Omniglot, 15-25 min, 2 cores
+    python -m experiments.few_shot                     # Omniglot, 27 min on 2 cores
     python -m experiments.few_shot --preset smoke      # seconds
     python -m experiments.few_shot --preset full       # CUB, Conv4, 1-shot
     python -m experiments.few_shot --preset full --images mini_imagenet --folder DIR
@@ -93,7 +93,7 @@ PRESETS = {
     augment=True,
     num_queries=16,
     test_queries=15,
-    episodes=60_000,
+    episodes=0,
     check_every=100,
     validate_every=100,
     shots=(1,),
@@ -115,6 +115,12 @@ def load(config: Config) -> Any:
   return _few_shot_sets.mini_imagenet(config.image_size, pathlib.Path(config.folder))
 
 
+def of_part(config: Config, shots: int) -> Config:
+  """The settings of a training, with the article's length where they say 0."""
+  length = 60_000 if shots == 1 else 50_000
+  return dataclasses.replace(config, episodes=config.episodes or length)
+
+
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together."""
   if not 1 <= config.percent <= 100:
@@ -128,15 +134,22 @@ def check(config: Config) -> None:
   _cli.check_parts(config.validate_every, config.check_every)
 
 
+def mean_defined(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is not NaN; NaN of nothing."""
+  counts = np.sum(~np.isnan(values), axis=-1)
+  sums = np.nansum(values, axis=-1)
+  return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
 def geometric_mean(values: np.ndarray) -> np.ndarray:
   """Over the last axis, of what is defined; NaN of nothing."""
   logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
-  return np.exp(np.nanmean(logs, axis=-1))
+  return np.exp(mean_defined(logs))
 
 
 def rows(config: Config, part: Part, found: Trained) -> list[Any]:
-  """Accuracies and diagnostics of both losses."""
-  made = []
+  """Accuracies and diagnostics of both losses, where every seed has some."""
+  made: list[tuple[str, str, np.ndarray, float | None]] = []
   for place, loss in enumerate(LOSSES):
     name = f"{part.name}, {loss}"
     published = _few_shot_published.diagnostics(
@@ -149,15 +162,15 @@ def rows(config: Config, part: Part, found: Trained) -> list[Any]:
       )
     else:
       published = {}
-    made.append(
-      _report.row(name, "test accuracy", found.test[place].mean(-1), paper=paper)
-    )
-    for at in shown_validations(config):
-      made.append(
-        _report.row(
-          name, f"validation after {at}", found.validation[place, :, index(config, at)]
-        )
-      )
+    tests = found.test[place]
+    made += [
+      (name, "test accuracy", tests.mean(-1), paper),
+      (name, "half-width over its test episodes", half_width(tests), None),
+    ]
+    made += [
+      (name, f"validation after {at}", found.validation[place][:, number], None)
+      for at, number in shown_validations(config).items()
+    ]
     for measure, values in found.series.items():
       if measure == "left_out":
         figures = values[place].sum(-1)
@@ -167,30 +180,34 @@ def rows(config: Config, part: Part, found: Trained) -> list[Any]:
         figures, measure = values[place, :, -1], "exponent at the end"
       else:
         figures = geometric_mean(values[place])
-      made.append(_report.row(name, measure, figures, paper=published.get(measure)))
-    made += [
-      _report.row(name, f"{measure} proper", proper(found, measure)[place].mean(-1))
-      for measure in PROPER
-    ]
+      made.append((name, measure, figures, published.get(measure)))
+    for measure in PROPER:
+      share = mean_defined(proper(found, measure)[place])
+      title = f"{measure} proper"
+      made.append((name, title, share, published.get(title)))
   paired = found.test[1] - found.test[0]
-  half = 1.96 * paired.std(-1) / paired.shape[-1] ** 0.5
   made += [
-    _report.row(part.name, "DR - SD, test", paired.mean(-1)),
-    _report.row(part.name, "half-width over its paired episodes", half),
+    (part.name, "DR - SD, test", paired.mean(-1), None),
+    (part.name, "half-width over its paired episodes", half_width(paired), None),
   ]
-  return made
+  return [
+    _report.row(name, measure, values, paper=printed)
+    for name, measure, values, printed in made
+    if not np.isnan(values).any()
+  ]
 
 
-def shown_validations(config: Config) -> list[int]:
-  """Episodes after which the table shows the accuracy."""
+def half_width(values: np.ndarray) -> np.ndarray:
+  """Of the 95 % interval of the means over the last axis, as the article's."""
+  return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
+
+
+def shown_validations(config: Config) -> dict[int, int]:
+  """Episodes after which the table shows the accuracy: the number of each."""
   every = config.validate_every
   wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
-  return [x for x in wanted if x % every == 0 and x <= config.episodes]
-
-
-def index(config: Config, episode: int) -> int:
-  """Number of a validation."""
-  return episode // config.validate_every - 1
+  shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
+  return {x: x // every - 1 for x in shown}
 
 
 def proper(found: Trained, measure: str) -> np.ndarray:
@@ -205,9 +222,8 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
   gain = found.test[1].mean(-1) - found.test[0].mean(-1)
   made: dict[str, tuple[str, Sequence[float] | np.ndarray]] = {}
   faster = {
-    at: found.validation[1, :, index(config, at)]
-    - found.validation[0, :, index(config, at)]
-    for at in shown_validations(config)
+    at: found.validation[1, :, number] - found.validation[0, :, number]
+    for at, number in shown_validations(config).items()
   }
   if part.representative == "nearest":
     made |= {
@@ -236,6 +252,7 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
   return [
     _report.claim(key, text, values, paper=PAPER, every_seed=key in every)
     for key, (text, values) in made.items()
+    if np.isfinite(values).all()
   ]
 
 
@@ -250,7 +267,7 @@ def _of_updates(found: Trained) -> dict[str, tuple[str, Sequence[float] | np.nda
   table = [[n - c, c] for n, c in zip(numbers, counts, strict=True)]
   more = counts[1] / numbers[1] > counts[0] / numbers[0]
   fisher: Any = stats.fisher_exact(table)
-  nearer = np.nanmean(proper(found, "con_alpha"), -1).min(0)
+  nearer = mean_defined(proper(found, "con_alpha")).min(0)
   return {
     "F4": ("1-shot: norm ratio (geometric mean): DR > SD", means[1] - means[0]),
     "F4-ranks": (
@@ -303,7 +320,8 @@ def draw(config: Config, results: Mapping[Part, Trained]) -> dict[str, Any]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """What is exact, then all trainings; returns figures and claims."""
   start = time.perf_counter()
-  check(config)
+  for shots in (1, *config.shots, *config.nearest_shots):
+    check(of_part(config, shots))
   parts = [Part(shots, "mean") for shots in config.shots]
   parts += [Part(shots, "nearest") for shots in config.nearest_shots]
   table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
@@ -314,16 +332,18 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     "learned": (1.0, 1.0),
   }
   for part in parts:
-    found = train(config, part, sets, learned, output / "kept")
+    own = of_part(config, part.shots)
+    found = train(own, part, sets, learned, output / "kept")
     results[part] = found
-    table.append((rows(config, part, found), claims(config, part, found)))
+    table.append((rows(own, part, found), claims(own, part, found)))
   if config.exponents:
     fixed = {
       "ratio": (1.0,) * len(config.exponents),
       "log_exponent": tuple(float(np.log(x)) for x in config.exponents),
       "learned": (0.0,) * len(config.exponents),
     }
-    found = train(config, Part(1, "mean"), sets, fixed, output / "kept")
+    own = of_part(config, 1)
+    found = train(own, Part(1, "mean"), sets, fixed, output / "kept")
     table.append((of_exponents(config, found), []))
   return _report.result(
     experiment="few_shot",

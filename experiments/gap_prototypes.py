@@ -46,6 +46,11 @@ class Config(_pooled_network.Settings):
   train_split: str = "train"
   """Images to train on."""
 
+  def __post_init__(self):
+    super().__post_init__()
+    if self.dim != 2:
+      raise ValueError(f"dim must be 2, got {self.dim}: features are drawn as they are")
+
 
 PRESETS = {
   "cpu": Config(),

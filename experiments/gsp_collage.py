@@ -38,7 +38,7 @@ from experiments import (
 )
 from spherejax import data, plotting, training
 
-LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
+LOSSES = _pooled_network.LOSSES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,11 @@ class Config(_pooled_network.Settings):
 
   def __post_init__(self):
     super().__post_init__()
-    _cli.check_parts(self.pretraining, self.parts)
+    _cli.check_parts(self.pretraining, self.parts, ("pretraining", "parts"))
+    if unknown := [name for name in self.poolings if name not in _poolings.NAMES]:
+      raise ValueError(
+        f"poolings must be among {', '.join(_poolings.NAMES)}, got {unknown}"
+      )
 
 
 PRESETS = {
@@ -268,6 +272,8 @@ def claims(figures: dict[tuple[str, str], list[float]], config: Config) -> list[
       for name, values in scores.items()
       if name.startswith(loss) and name != f"{loss}, GSP"
     }
+    if not rivals or f"{loss}, GSP" not in scores:
+      continue
     best = max(rivals, key=lambda name: rivals[name])
     found.append(
       _report.claim(
@@ -304,8 +310,10 @@ def draw(
   last: dict[str, np.ndarray], test: data.Images, output: pathlib.Path
 ) -> list[str]:
   """Weights of the last seed on the first collage of each of eight classes."""
-  rows = drawn_rows(test)
   weights = {name: values for name, values in last.items() if "GSP" in name}
+  if not weights:
+    return []
+  rows = drawn_rows(test)
   names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
   figure = plotting.weight_maps(np.asarray(test.images)[rows], weights, names=names)
   return [plotting.save(figure, output / "weights.png").name]

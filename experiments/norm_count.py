@@ -6,7 +6,7 @@ quadratic regression, one-sided tests), and what classifiers gain when norms are
 out. Beside it the same network untrained, and the norm of the image itself: with empty
 cells that are 0 these count as well. NCH, tables 1 to 3, figures 1 and 2.
 
-    python -m experiments.norm_count                     # 3 sets, 20-30 min on 2 cores
+    python -m experiments.norm_count                     # 3 sets, 30 min on 2 cores
     python -m experiments.norm_count --preset smoke      # seconds
     python -m experiments.norm_count --preset voc        # photographs with boxes
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
@@ -85,7 +85,7 @@ class Config(_norm_count_training.Settings):
   controls: bool = True
   """Whether networks without biases, untrained ones and ones of grids take part."""
   theory: bool = True
-  """Whether the statements that are exact are measured."""
+  """Whether the statements that are exact are measured, on a set of objects."""
   supervised_weights: str = ""
   """File of a ResNet-50 trained with labels, for stl10 and voc."""
   simclr_weights: str = ""
@@ -196,9 +196,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     own.check(config, found)
   comparable = preset.startswith("table")
   rows, claims, pictures = [], [], []
-  if config.theory:
-    objects = next(x for name, x in sets.items() if name != "voc").held
-    rows, claims = _norm_count_theory.rows_and_claims(config, objects)
+  objects = [found.held for name, found in sets.items() if name != "voc"]
+  if config.theory and objects:
+    rows, claims = _norm_count_theory.rows_and_claims(config, objects[0])
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, found in sets.items():
       bar.set_postfix(set=name)

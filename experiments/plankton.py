@@ -5,7 +5,7 @@ margin that grows. In its embedding, images are classified by the nearest centro
 by their nearest neighbours: of the classes that were learned, beside a softmax
 classifier, and of others. DIST, article I.
 
-    python -m experiments.plankton                   # 20-35 min on 2 cores
+    python -m experiments.plankton                   # 34 min on 2 cores
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet    # accelerators
 
@@ -74,7 +74,7 @@ PRESETS = {
     drawn=40,
   ),
   # Networks after 30 iterations of triplets and 200 epochs of the softmax classifier.
-  # Its batch is not printed.
+  # Its batch is not printed, nor an iteration's steps: those of the released code.
   "full": Config(
     data="folder",
     canvas=299,
@@ -85,7 +85,7 @@ PRESETS = {
     network="inception_v3",
     triplets=20,
     iterations=30,
-    steps=1000,
+    steps=5000,
     margins=(1.0, 1.3, 1.5),
     raised_after=(20, 30),
     optimizer="sgd",
@@ -104,6 +104,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   """All trainings and measures; returns figures and claims."""
   start = time.perf_counter()
   _plankton_training.check(config)
+  _plankton_claims.check(config.neighbours)
   whole = _plankton_sets.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
   studies = {

@@ -111,9 +111,17 @@ PRESETS = {
 
 def check(config: Config) -> None:
   """Raises ValueError for settings that cannot work, before anything is read."""
-  _cli.check_parts(config.steps, config.measure_every)
+  every, probe = "measure_every", "probe_every"
+  _cli.check_parts(config.steps, config.measure_every, ("steps", every))
   if config.at_once:
-    _cli.check_parts(config.probe_every, config.measure_every)
+    _cli.check_parts(config.probe_every, config.measure_every, (probe, every))
+    # The last probe is what is told of the end.
+    _cli.check_parts(config.steps, config.probe_every, ("steps", probe))
+  if len(config.projector) != 1:
+    raise ValueError(
+      f"projector must be linear, of one layer, got {config.projector}; projectors"
+      " names deeper ones"
+    )
   if config.batch < 2:
     raise ValueError(
       f"batch must be at least 2 images, got {config.batch}: one has no negatives"

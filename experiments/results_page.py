@@ -27,12 +27,17 @@ def _title(content: dict) -> str:
   return content["experiment"] + ("" if usual else f"-{content['preset']}")
 
 
+def _cell(text: str) -> str:
+  """In a table, whose cells end with a bar."""
+  return text.replace("|", r"\|")
+
+
 def _claims(content: dict) -> str:
   name = _title(content)
   lines = [
-    f"| `{claim['id']}` | {claim['paper']} | {claim['statement']} | "
-    f"{claim['value']:.3f} | {_report.interval_text(claim['interval'])} | "
-    f"{claim['n']} | {claim['verdict']} |"
+    f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
+    f"{_report.number_text(claim['value'])} | "
+    f"{_report.interval_text(claim['interval'])} | {claim['n']} | {claim['verdict']} |"
     for claim in content["claims"]
   ]
   return (
@@ -47,7 +52,8 @@ def _claims(content: dict) -> str:
 
 def _figures(content: dict) -> str:
   lines = [
-    f"| {row['name']} | {row['metric']} | {row['mean']:.3f} | "
+    f"| {_cell(row['name'])} | {_cell(row['metric'])} | "
+    f"{_report.number_text(row['mean'])} | "
     f"{_report.interval_text(row['interval'])} | "
     f"{'-' if row['paper'] is None else row['paper']} |"
     for row in content["rows"]
@@ -106,8 +112,8 @@ def main() -> None:
   text = page([read(file) for file in files])
   target = DOCS / "results.md"
   if not check:
-    target.write_text(text)
-  elif target.read_text() != text:
+    target.write_text(text, encoding="utf-8")
+  elif target.read_text(encoding="utf-8") != text:
     sys.exit("docs/results.md is stale: run python -m experiments.results_page")
 
 

@@ -132,6 +132,19 @@ def study(config: Config, group: str) -> _retrieval_sets.Study:
   return _retrieval_sets.omniglot(config.image_size, number)
 
 
+def check(config: Config) -> None:
+  """Raises ValueError for settings that cannot work, before anything is read."""
+  every = ("steps", "evaluate_every")
+  _cli.check_parts(config.steps, config.evaluate_every, every)
+  _cli.check_parts(config.batch, config.per_class, ("batch", "per_class"))
+  classes = _retrieval_sets.FOLDED
+  if config.folds > 1 and (config.data == "gaussians" or classes % config.folds):
+    raise ValueError(
+      f"folds must be equal parts of the {classes} characters, got {config.folds} of"
+      f" {config.data}"
+    )
+
+
 def run(
   config: Config | FullConfig, output: pathlib.Path, preset: str = "cpu"
 ) -> dict[str, Any]:
@@ -139,7 +152,7 @@ def run(
   if isinstance(config, FullConfig):
     return _retrieval_full.run(config, output, preset)
   start = time.perf_counter()
-  _cli.check_parts(config.steps, config.evaluate_every)
+  check(config)
   settings = _cli.only(Settings, config)
   if config.pretraining:
     settings = _retrieval_pretraining.train(

@@ -13,6 +13,7 @@ from PIL import Image
 from experiments import (
   _article_trees,
   _class_claims,
+  _class_exact,
   _class_measures,
   _class_network,
   _class_published,
@@ -20,6 +21,7 @@ from experiments import (
   _class_sets,
   _class_settings,
   _class_training,
+  _cli,
   class_hierarchy,
 )
 from spherejax import data, hierarchy, losses, models, training
@@ -96,7 +98,8 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     path = tmp_path / "run"
     done = _class_runs.train("proxydr-ema-dynamic", shared, config, path, progress)
-  assert (path / "best").is_dir()
+  (folder,) = tmp_path.glob("run-*")
+  assert (folder / "best").is_dir()
   scales = done.curves["scale"]
   first = float(losses.dynamic_scale_init(100, geometry="chordal").scale)
   assert len(scales) == 2
@@ -330,6 +333,64 @@ def test_means_of_pixels_by_batches():
     own = own / np.linalg.norm(own, axis=1, keepdims=True)
     np.testing.assert_allclose(unit[label], own.mean(0), rtol=1e-5)
   assert (raw[3] == 0).all()  # no images, and left out of the correlation
+
+
+def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monkeypatch):
+  monkeypatch.setattr(_class_measures, "ceilings", lambda related: {})
+  own, means = "mean correlation, proxies", "mean correlation, prototypes"
+  controls = {"normalised pixels": {means: [0.2, 0.3]}}
+
+  def printed(**changes):
+    config = dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
+    rows = class_hierarchy.rows(runs_that_agree(), controls, None, config)
+    found = {(row["name"], row["metric"]): row["paper"] for row in rows}
+    trained = found[f"rank correlation with {own}", "AHD@5"]
+    return trained, found["normalised pixels", means]
+
+  assert printed() == (None, 0.2609)
+  assert printed(weights="file") == (-0.886, 0.2609)
+  # Its plankton was trained with the other network.
+  assert printed(weights="file", data="micro_s") == (None, None)
+  inception = {"network": "inception_v3", "weights": "file"}
+  assert printed(**inception) == (None, None)
+  assert printed(**inception, data="micro_s") == (-0.741, None)
+
+
+def test_some_trees_and_misspelt_ones(capsys):
+  rows = _class_exact.article_trees(range(1), 2, ("MesoZ",))
+  assert "stress" in {row["metric"] for row in rows if row["name"] == "MDS of MesoZ"}
+  assert _class_exact.claims(rows) == []  # they are about CIFAR-100
+  with pytest.raises(SystemExit):
+    _cli.parse(
+      class_hierarchy.PRESETS, name="class_hierarchy", doc="",
+      arguments=["--trees", "Meso"],
+    )  # fmt: skip
+  assert "'Meso'" in "".join(capsys.readouterr())
+
+
+def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
+  nothing = _class_measures.Outcome({}, np.zeros(1), np.zeros(1))
+  monkeypatch.setattr(_class_measures, "test", lambda *arguments: nothing)
+  rng = np.random.default_rng(0)
+  pixels = rng.integers(0, 255, (12, 16, 16, 1), np.uint8)
+  images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
+  tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
+  study = _class_sets.Study(images, images, images, tree, living)
+  related = _class_measures.relations(tree, living)
+  shared = _class_runs.Ground(study, related, jnp.eye(3, 8), jax.random.key(0))
+  first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
+  config = dataclasses.replace(
+    class_hierarchy.PRESETS["full"], network="conv4", width=4, dim=8, epochs=1, batch=12
+  )
+  with class_hierarchy.tqdm.tqdm(disable=True) as progress:
+    for rate in (1e-4, 1e-3):
+      own = dataclasses.replace(config.rates, scale_rate=rate)
+      config = dataclasses.replace(config, rates=own)
+      path = tmp_path / "normface-ema-dynamic-0"
+      done = _class_runs.train("normface-ema-dynamic", shared, config, path, progress)
+      # One step of Adam, which is as large as its rate.
+      moved = abs(np.log(done.curves["scale"][0] / first))
+      assert moved == pytest.approx(rate, rel=0.05)
 
 
 def test_plans_and_missing_images():

@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 
 from experiments import (
+  _cli,
   _dl2p_full,
   _dl2p_methods,
   _dl2p_network,
+  _dl2p_pictures,
+  _dl2p_prototypes,
   _dl2p_readers,
+  _dl2p_report,
+  _dl2p_sets,
   _dl2p_settings,
+  _dl2p_small,
+  _dl2p_sweep,
   _dl2p_tables,
   dynamic_assignment,
 )
@@ -200,6 +207,126 @@ def test_a_long_tail_that_empties_a_class_ends_the_small_study(tmp_path):
   )
   with pytest.raises(ValueError, match="leaves class 12 of 20 without"):
     dynamic_assignment.part_b(config, tmp_path)
+
+
+def fabricated(config, seeds: int = 3) -> _dl2p_sweep.Study:
+  """A study of the cells of the settings, without a training."""
+  task = _dl2p_sets.superclass(jax.random.key(0), 1)
+  cells = _dl2p_small.make_cells(config, config.methods, config.dims, task)
+  cells += _dl2p_small.more_matchings(config)
+  rng = np.random.default_rng(0)
+  shape = (len(cells), seeds)
+  arrays = [
+    rng.random((*shape, *rest))
+    for rest in ((), (task.classes,), (), (15,), (task.classes, 19), (4, 19))
+  ]
+  return _dl2p_sweep.Study("superclass, linear", _dl2p_sweep.Runs(cells, *arrays))
+
+
+@pytest.mark.parametrize(
+  ("changes", "claimed", "drawn"),
+  [
+    ({"dims": (8, 19)}, {"A2-none", "A3-simplex"}, "matrix cosines accuracy changes"),
+    (
+      {"dims": (3, 19)},
+      {"A1-d3", "A2-fades", "A2-none", "A3-simplex", "A3-d3", "A3-static-d3",
+       "A4-first-d3", "A4-last-d3", "A8-linear-d3", "A9-linear-d3"},
+      "matrix prototypes cosines accuracy changes",
+    ),
+    (
+      {"methods": ("PSC", "DL2P"), "dims": (5, 19)},
+      {"A4-first-d5", "A4-last-d5", "A5-more", "A5-flat", "A9-linear-d5"},
+      "matrix cosines accuracy changes",
+    ),
+    ({"methods": ("HPN",), "dims": (3,)}, set(), "cosines"),
+  ],
+)  # fmt: skip
+def test_what_was_trained_is_claimed_and_drawn(changes, claimed, drawn, tmp_path):
+  config = dataclasses.replace(
+    dynamic_assignment.PRESETS["cpu"], rates=(0.2,), **changes
+  )
+  study = fabricated(config)
+  assert {claim["id"] for claim in _dl2p_report.claims([study])} == claimed
+  assert _dl2p_report.rows([study])
+  cosines = {(_dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
+  pictures = _dl2p_pictures.draw(study, cosines, tmp_path)
+  assert pictures == [f"{name}.png" for name in drawn.split()]
+  assert _dl2p_pictures.draw(study, {}, tmp_path) == [
+    name for name in pictures if name != "cosines.png"
+  ]
+
+
+def test_claims_of_some_prototypes():
+  for sizes, names in (
+    (((10, 9),), {"P1-closed", "P1-descent"}),
+    (((10, 3),), {"P2"}),
+    ((), set()),
+  ):
+    figures, _ = _dl2p_prototypes.study(jax.random.key(0), sizes, 1, long=False)
+    assert {claim["id"] for claim in _dl2p_prototypes.claims(figures)} == names
+
+
+def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch):
+  config = dataclasses.replace(
+    dynamic_assignment.PRESETS["smoke"], methods=("HPN",), dims=(3,), updates=()
+  )
+  runs = fabricated(config).runs
+  task = _dl2p_sets.superclass(jax.random.key(0), 3)._replace(name="tiny_imagenet")
+  clock = iter(range(0, 1000, 7))
+  monkeypatch.setattr(_dl2p_small.time, "perf_counter", lambda: next(clock))
+  monkeypatch.setattr(_dl2p_small, "fixed_sets", lambda *arguments: {})
+
+  def train(*arguments, folder, **options):
+    folder.mkdir(parents=True, exist_ok=True)
+    return runs
+
+  monkeypatch.setattr(_dl2p_sweep, "train", train)
+  studies = [
+    _dl2p_small.conduct(config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3)
+    for _ in range(2)
+  ]
+  # The second took all from the first, which was timed.
+  assert [study.seconds for study in studies] == [7, 7]
+  (record,) = (tmp_path / "checkpoints").glob("*.json")
+  record.unlink()  # as if the first had been stopped
+  later = _dl2p_small.conduct(
+    config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3
+  )
+  assert np.isnan(later.seconds)
+  monkeypatch.undo()
+  assert [len(_dl2p_report.share_claims([x])) for x in (studies[0], later)] == [1, 0]
+
+
+def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
+  config = dataclasses.replace(
+    dynamic_assignment.PRESETS["smoke"], image_methods=("Ours*", "DL2P")
+  )
+  with pytest.raises(ValueError, match=r"PSC\*, which image_methods must have, got"):
+    dynamic_assignment.run(config, tmp_path)
+  with pytest.raises(SystemExit):
+    _cli.parse(
+      dynamic_assignment.PRESETS, name="dynamic_assignment", doc="",
+      arguments=["--methods", "PSD"],
+    )  # fmt: skip
+  assert "'PSD'" in "".join(capsys.readouterr())
+
+
+def test_every_claim_of_a_table_has_a_name():
+  texts = [
+    f"cifar100/{method}/{dim}/imbalance={imbalance}{more}"
+    for dim in (3, 5)
+    for imbalance in (0.01, 0.02)
+    for method, more in (
+      ("PSC", ""), ("DL2P", ""), ("PSC*", "/uniformity=0.1"), ("PSC*", "/uniformity=1")
+    )
+  ]  # fmt: skip
+  jobs = _dl2p_settings.plan(_dl2p_settings.Full(trainings=tuple(texts)))
+  one = _dl2p_full.Trained(0.5, 0.5, np.zeros((2, 2)), np.zeros(2))
+  names = [claim["id"] for claim in _dl2p_tables._claims({job: [one] for job in jobs})]
+  assert len(set(names)) == len(names) == 12
+  assert "cifar100-PSC-d3-imbalance0.01" in names
+  plain = _dl2p_settings.plan(_dl2p_settings.Full(trainings=("cifar100/PSC/50",)))
+  assert _dl2p_tables._id(plain[0]) == "cifar100-PSC-d50"
 
 
 def test_losses_of_all_methods_by_hand():

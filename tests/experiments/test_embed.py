@@ -180,6 +180,51 @@ def test_a_run_that_was_stopped_goes_on_and_gives_the_same_bytes(
     assert once.read_bytes() == twice.read_bytes()
 
 
+def test_a_part_that_was_lost_costs_no_other(model, pictures, tmp_path, counted):
+  config = settings(model, pictures)
+  embed.run(config, tmp_path)
+  expected = np.load(tmp_path / "embeddings.npy")
+  parts = sorted((tmp_path / "parts" / "images").glob("part-*.json"))
+  assert len(parts) == 4
+  parts[1].unlink()
+  counted.update(batches=0)
+  embed.run(config, tmp_path)
+  assert counted["batches"] == 2
+  counted.update(batches=0)
+  embed.run(config, tmp_path)
+  assert counted["batches"] == 0
+  np.testing.assert_array_equal(np.load(tmp_path / "embeddings.npy"), expected)
+
+
+def test_a_prepared_picture_is_not_its_own_neighbour(model, tmp_path, monkeypatch):
+  digits = data.load_digits()[:30]
+  # Each twice: the nearest other picture of a query is the same one again.
+  twice = digits[np.repeat(np.arange(30), 2)]
+  monkeypatch.setattr(data, "load_tfds", lambda *_, **__: twice)
+  config = settings(model, "tfds:digits/test", queries="tfds:digits/test")
+  content = embed.run(dataclasses.replace(config, neighbours=1), tmp_path)
+  figures = {row["metric"]: row["mean"] for row in content["rows"]}
+  table = read_table(tmp_path / "neighbours.csv")
+  own = [row["query"] == row["file"] for row in table]
+  # Whatever else is found is the copy, of the same class.
+  assert 0 < sum(own) < len(own)
+  assert figures["neighbours of the query's class"] == 1
+  other = settings(model, "tfds:digits/test", queries="tfds:digits/test")
+  content = embed.run(dataclasses.replace(other, neighbours=60), tmp_path)
+  figures = {row["metric"]: row["mean"] for row in content["rows"]}
+  labels = np.asarray(twice.labels)
+  same = (labels[:, None] == labels).sum() - 60
+  expected = same / (60 * 59)  # every other picture once
+  assert figures["neighbours of the query's class"] == pytest.approx(expected)
+
+
+def test_fewer_digits_are_embedded_where_more_lay(tmp_path):
+  config = dataclasses.replace(embed.PRESETS["smoke"], digits=24)
+  embed.run(config, tmp_path, "smoke")
+  embed.run(dataclasses.replace(config, digits=16), tmp_path, "smoke")
+  assert len(np.load(tmp_path / "embeddings.npy")) == 16
+
+
 def test_what_changed_in_the_folder_is_named_and_nothing_else_computed(
   model, tmp_path, counted, capsys
 ):

@@ -10,6 +10,11 @@ from experiments import _ending
 from spherejax import training
 
 
+@pytest.fixture(autouse=True)
+def kept(tmp_path):
+  (tmp_path / "kept").mkdir()
+
+
 @pytest.fixture
 def hook(tmp_path, monkeypatch):
   """What Python calls with an error that nobody caught; puts all back afterwards."""
@@ -42,6 +47,14 @@ def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
   hook(KeyboardInterrupt())
   said = f"\nstopped; the same command goes on from what is kept in {tmp_path}\n"
   assert capsys.readouterr().err == said
+
+
+def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
+  (tmp_path / "kept").rmdir()
+  (tmp_path / "results.json").write_text("{}")  # of an earlier run
+  hook(KeyboardInterrupt())
+  said = capsys.readouterr().err
+  assert said == "\nstopped; nothing is kept yet; the same command begins anew\n"
 
 
 def test_a_defect_shows_where_it_is(hook, capsys):

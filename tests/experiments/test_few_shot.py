@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 
 import jax
 import jax.numpy as jnp
@@ -110,6 +111,7 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   assert rows["1-shot, DR", "test accuracy"]["paper"] == 0.5713
   assert rows["1-shot, SD", "norm_ratio by features"]["paper"] == 0.97218
+  assert rows["1-shot, DR", "div_alpha proper"]["paper"] == 0.808
   # The other backbone, at its size: shapes alone.
   deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
   shown = jax.eval_shape(
@@ -123,6 +125,51 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   hyper = {name: jnp.float32(0) for name in CELLS}
   state, _ = jax.eval_shape(step, wide, table, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
+
+
+def test_the_articles_lengths():
+  full = few_shot.PRESETS["full"]
+  assert [few_shot.of_part(full, shots).episodes for shots in (1, 5)] == [60000, 50000]
+  assert few_shot.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
+
+
+def test_colours_are_jittered_in_three_ways():
+  """What is left of a plain image is its colour: how far from grey, over the grey."""
+  settings = dataclasses.replace(SETTINGS, augment=True)
+  plain = np.tile(np.array([110, 80, 60], np.uint8), (2000, 4, 4, 1))
+  found = _few_shot_training.prepared(
+    dataclasses.replace(settings, image_size=4), plain, jax.random.key(0)
+  )
+  deviation, mean = (0.229, 0.224, 0.225), (0.485, 0.456, 0.406)
+  pixels = np.asarray(found) * np.array(deviation) + np.array(mean)
+
+  def colour(x):
+    luma = x @ np.array([0.299, 0.587, 0.114])
+    return (x[..., 0] - x[..., 2]) / luma
+
+  ratio = colour(pixels[:, 0, 0]) / colour(plain[:1, 0, 0] / 255)
+  # Of contrast and saturation, each in [0.6, 1.4]; of one alone it stays within.
+  assert 1.6 < ratio.max() < 1.4**2 + 1e-3
+  assert 0.6**2 - 1e-3 < ratio.min() < 0.5
+
+
+def test_what_some_checkpoints_leave_undefined():
+  config = dataclasses.replace(SETTINGS, episodes=50, check_every=25, validate_every=50)
+  shape = (2, 2, 2)  # losses, seeds, checks
+  series = {name: np.full(shape, 0.5) for name in _few_shot_training.MEASURES}
+  series["con_alpha"] = np.array([[[0.9, np.nan], [1.1, 0.9]], [[0.9, 0.9], [2, 2]]])
+  series["div_alpha"][1, 0] = np.nan  # of a seed nothing
+  tests = np.tile([0.0, 1.0], (2, 2, 8))
+  found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
+  rows = few_shot.rows(config, Part(1, "mean"), found)
+  values = {(row["name"], row["metric"]): row["values"] for row in rows}
+  assert values["1-shot, SD", "con_alpha proper"] == [1.0, 0.5]
+  assert values["1-shot, DR", "con_alpha proper"] == [1.0, 0.0]
+  assert values["1-shot, SD", "div_alpha proper"] == [0.0, 0.0]
+  assert ("1-shot, DR", "div_alpha proper") not in values
+  half = values["1-shot, DR", "half-width over its test episodes"]
+  assert half == pytest.approx([1.96 * 0.5 / 16**0.5] * 2)
+  assert "NaN" not in json.dumps(rows)
 
 
 def test_birds_are_split_by_the_number_of_their_class():

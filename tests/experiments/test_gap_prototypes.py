@@ -1,5 +1,6 @@
 """Average pooling and prototypes, on an untrained network and on chosen features."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -56,3 +57,8 @@ def test_missing_images_are_named(monkeypatch, tmp_path):
   monkeypatch.delenv("TFDS_DATA_DIR")
   with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
     _pooled_network.load("cifar10", "train", 16)
+
+
+def test_only_the_plane_is_drawn():
+  with pytest.raises(ValueError, match="dim must be 2, got 3"):
+    dataclasses.replace(gap_prototypes.PRESETS["cpu"], dim=3)

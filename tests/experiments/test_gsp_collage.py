@@ -105,6 +105,23 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   assert claim["value"] == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("poolings", [("gap", "gem"), ("gsp",)])
+def test_poolings_without_a_rival_make_no_claim(poolings):
+  config = dataclasses.replace(gsp_collage.PRESETS["poolings"], poolings=poolings)
+  figures = {
+    (name, "MAP@R"): [0.1, 0.2]
+    for each in gsp_collage.plan(config)
+    for name in each.variants
+  }
+  assert gsp_collage.claims(figures, config) == []
+  assert gsp_collage.draw({}, None, None) == []  # nothing is looked at
+
+
+def test_an_unknown_pooling_is_named():
+  with pytest.raises(ValueError, match=r"poolings must be among gap, .*\['foo'\]"):
+    dataclasses.replace(gsp_collage.PRESETS["cpu"], poolings=("gap", "foo"))
+
+
 def test_groups_of_a_tree_are_the_smallest_of_their_size():
   children = {"": ["r"], "r": ["a", "b", "x"], "a": ["c", "d"], "c": ["1", "2", "3"],
               "d": ["4", "5"], "b": ["6", "7"]}  # fmt: skip
@@ -116,8 +133,12 @@ def test_groups_of_a_tree_are_the_smallest_of_their_size():
 
 
 def test_steps_that_make_no_equal_parts_are_refused():
-  with pytest.raises(ValueError, match="a multiple of parts = 5, got 12"):
+  with pytest.raises(
+    ValueError, match=r"^steps must be a multiple of parts = 5, got 12"
+  ):
     dataclasses.replace(gsp_collage.PRESETS["cpu"], steps=12)
+  with pytest.raises(ValueError, match=r"^pretraining must be a multiple of parts = 5"):
+    dataclasses.replace(gsp_collage.PRESETS["cpu"], pretraining=12)
 
 
 def test_an_unknown_source_is_named():

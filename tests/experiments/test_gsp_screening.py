@@ -1,5 +1,6 @@
 """The screening as a user runs it, and its design against the paper's."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from experiments import (
   _screening_design,
   gsp_screening,
 )
+from spherejax import metrics
 
 
 @pytest.mark.data
@@ -70,6 +72,57 @@ def test_every_cell_that_is_read_is_trained():
   rows = gsp_screening.table("PNCA", effects, scores)
   paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
   assert paper[0] == -0.68
+
+
+def test_an_effect_of_both_signs_is_noise():
+  def effects(beta, m):
+    own = {"inverse_temperature": beta, "prototypes": m}
+    return {(name,): metrics.Effect(np.array(value), {}) for name, value in own.items()}
+
+  def told(beta, m):
+    config = dataclasses.replace(gsp_screening.PRESETS["cpu"], masses=(), counts=(16,))
+    (claim,) = gsp_screening.claims(config, "C2", effects(beta, m), {}, {})
+    return claim
+
+  # Larger than the other's in every seed, but not of one sign.
+  noise = told([0.3, -0.31, 0.3, -0.3], [0.1, 0.1, 0.1, 0.1])
+  assert noise["verdict"] == "not reproduced at this scale"
+  np.testing.assert_allclose(noise["values"], [-0.4, 0.21, -0.4, 0.2])
+  real = told([-0.3, -0.31, -0.3, -0.29], [0.1, -0.1, 0.1, -0.11])
+  assert real["verdict"] == "reproduced"
+  np.testing.assert_allclose(real["values"], [0.4, 0.21, 0.4, 0.18])
+
+
+@pytest.mark.parametrize(
+  ("changes", "names"),
+  [
+    ({"masses": (0.3, 0.5)}, {"m-flat-c2"}),
+    ({"masses": (0.7, 1.0)}, {"m-flat-c2", "mu-sweep-average-c2"}),
+    ({"counts": (16, 128)}, set()),
+    ({"counts": (256,)}, set()),
+  ],
+)
+def test_what_is_not_trained_has_no_claim(changes, names, tmp_path):
+  config = dataclasses.replace(gsp_screening.PRESETS["cpu"], screen=False, **changes)
+  scores = {
+    (number, *cell): np.arange(3.0)
+    for number, found in gsp_screening.cells_of(config).items()
+    for cell in found
+  }
+  apart = {cell: np.zeros(3) for cell in scores}
+  made = gsp_screening.claims(config, "C2", {}, scores, apart)
+  assert {claim["id"] for claim in made} == names
+  pictures = gsp_screening.draw(config, "C2", scores, tmp_path)
+  assert ("mass-c2.png" in pictures) == (64 in config.counts)
+  assert ("grid-c2.png" in pictures) == (16 in config.counts)
+
+
+def test_options_without_effect_are_refused(tmp_path):
+  with pytest.raises(ValueError, match="norm must be group, got batch"):
+    dataclasses.replace(gsp_screening.PRESETS["cpu"], norm="batch")
+  full = dataclasses.replace(gsp_screening.PRESETS["full"], mass=0.9)
+  with pytest.raises(ValueError, match=r"mass is what the design varies.* got 0\.9"):
+    gsp_screening.run(full, tmp_path, "full")
 
 
 def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):

@@ -363,6 +363,18 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
     _norm_count_measures.slopes(np.ones((1, 9), "f"), np.full(9, 3), "mixed")
 
 
+def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
+  monkeypatch.setattr(norm_count, "load", lambda config: {"voc": None})
+  monkeypatch.setattr(_norm_count_photographs, "check", lambda config, found: None)
+  figures = {"supervised": {"photographs": {"1-shot": [0.5]}}}
+  monkeypatch.setattr(
+    _norm_count_photographs, "study", lambda *arguments: (figures, [])
+  )
+  config = dataclasses.replace(norm_count.PRESETS["cpu"], sets=("voc",))
+  content = norm_count.run(config, tmp_path)
+  assert [row["metric"] for row in content["rows"]] == ["1-shot"]
+
+
 def test_views_show_parts_of_the_images():
   images = jnp.asarray(RNG.random((6, 8, 8, 1)), jnp.float32)
   made = jax.jit(_norm_count_training.view, static_argnums=0)

@@ -15,6 +15,7 @@ from experiments import (
   _plankton_published,
   _plankton_runs,
   _plankton_sets,
+  _plankton_tables,
   _plankton_training,
   plankton,
 )
@@ -218,9 +219,6 @@ def test_claims_of_known_figures(sign):
   # These two are bounds that the other figures satisfy, too.
   assert len(made) == 12
   assert held == ({c["id"] for c in made} if sign > 0 else {"Z1-gap", "Z3-chance"})
-  lost = [x._replace(counts={}) for x in embedded]
-  with pytest.raises(ValueError, match="neighbours must contain 10"):
-    _plankton_claims.claims(lost, classified, apart)
 
 
 def test_printed_figures():
@@ -248,8 +246,32 @@ def test_a_white_ground_and_sizes_that_stay():
   )
 
 
+def test_the_article_stands_beside_its_classes_and_weights_alone():
+  full = plankton.PRESETS["full"]
+  assert not _plankton_tables.comparable(full)
+  own = dataclasses.replace(full, weights="inception.pth")
+  assert _plankton_tables.comparable(own)
+  assert not _plankton_tables.comparable(dataclasses.replace(own, seen="common"))
+
+
+def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
+  folders = []
+
+  def note(config, study, key, folder, report):
+    folders.append(folder)
+    return _plankton_runs.Found({}, {}, {})
+
+  monkeypatch.setattr(_plankton_runs, "JOBS", {EMBEDDING: note})
+  for changes in ({}, {"neighbours": (1, 10, 25)}, {"curve": (3,)}, {"steps": 9}):
+    config = dataclasses.replace(SMOKE, **changes)
+    _plankton_runs.run(EMBEDDING, 0, config, None, tmp_path, lambda _: None)
+  assert folders[0] == folders[1] == folders[2] != folders[3]
+
+
 def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
+  with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
+    plankton.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),
@@ -286,3 +308,8 @@ def test_classes_of_the_article():
   assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
   full = plankton.PRESETS["full"]
   assert full.test_images + full.validation_images == 200
+
+
+def test_triplets_of_the_article():
+  full = plankton.PRESETS["full"]
+  assert full.triplets * full.steps * full.iterations == 3_000_000

@@ -146,6 +146,20 @@ def test_measurements_against_a_loop():
   assert found["effective rank"] == pytest.approx(rank, rel=1e-4)
 
 
+def test_photographs_of_every_size_are_another_study(monkeypatch):
+  images = data.Images(
+    images=np.zeros((8, 4, 4, 3), np.uint8),
+    labels=np.arange(8, dtype=np.int32),
+    label_names=tuple("abcdefgh"),
+  )
+  monkeypatch.setattr(_collapse_sets, "_quarter", lambda *_: images)
+  coarse = np.zeros(8, int), ("all",)
+  monkeypatch.setattr(_collapse_sets._class_sets, "tree_of", lambda *_: None)
+  monkeypatch.setattr(_collapse_sets, "_coarse", lambda _: coarse)
+  names = [_collapse_sets.photographs(side).name for side in (32, 64, 16)]
+  assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
+
+
 def test_photographs_have_coarse_classes(tfds_dir):
   study = _collapse_sets.photographs(16)
   assert study.train.shape == (5000, 16, 16, 3)
@@ -200,6 +214,20 @@ def test_collapsed_runs_do_not_count():
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
   made = _collapse_claims.claims(found, (LARGE, MODERATE, SMALL))
   assert {c["n"] for c in made if c["id"] == "S1"} == {1}
+  found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
+  gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
+  whole = found._replace(curves=found.curves | gone)
+  rows = _collapse_claims.rows(
+    found, (LARGE, MODERATE, SMALL), {"8": found, "9": whole}
+  )
+  figures = {(row["name"], row["metric"]): row["values"] for row in rows}
+  assert figures[LARGE, "probe"] == [0.8]
+  assert figures[SMALL, "probe"] == [0.2, 0.8]
+  assert figures[LARGE, "collapsed runs"] == [1, 0]
+  assert len(figures[LARGE, "probe, before training"]) == 2
+  assert figures["large, projector 8", "probe"] == [0.8]
+  assert figures["large, projector 9", "collapsed runs"] == [1, 1]
+  assert ("large, projector 9", "probe") not in figures
 
 
 @pytest.mark.parametrize(
@@ -210,6 +238,8 @@ def test_collapsed_runs_do_not_count():
     ({"projector": (10**12,)}, r"projector 1000000000000 needs .* GiB for 2 networks"),
     ({"probe_every": 30}, "30"),
     ({"steps": 50}, "50"),
+    ({"steps": 100}, "steps must be a multiple of probe_every = 60, got 100"),
+    ({"projector": (64, 32)}, r"projector must be linear.* got \(64, 32\)"),
   ],
 )
 def test_bad_input_is_named_before_anything_is_read(

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import _cli, _collage, _report, quickstart, results_page
+from experiments import _beside, _cli, _collage, _report, quickstart, results_page
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +116,9 @@ def test_verdicts():
   )
   negative = _report.claim("a", "s", [0.1, -0.01], paper="p", every_seed=True)
   assert negative["verdict"] == "not reproduced at this scale"
+  # The least of the differences would be 0.1 here.
+  unknown = _report.claim("a", "s", [0.1, np.nan], paper="p", every_seed=True)
+  assert unknown["verdict"] == "not reproduced at this scale"
 
 
 def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
@@ -124,6 +127,64 @@ def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
   assert _report.interval_text(row["interval"]) == "-"
   _report.write_json({"rows": [row]}, tmp_path / "results.json")
   assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["mean"] == 0.5
+
+
+def test_what_is_no_number_is_a_dash(tmp_path, capsys):
+  config = quickstart.PRESETS["smoke"]
+  content = _report.result(
+    experiment="quickstart",
+    preset="smoke",
+    config=config,
+    seconds=1.0,
+    rows=[_report.row("A", "m", [0.5, np.nan])],
+    claims=[_report.claim("c", "|a| > |b|", [np.inf, np.nan], paper="p")],
+  )
+  _report.write(content, tmp_path)
+
+  def refuse(text):
+    raise AssertionError(f"{text} is no JSON")
+
+  text = (tmp_path / "results.json").read_text()
+  found = json.loads(text, parse_constant=refuse)
+  assert found["rows"][0]["values"] == [0.5, None]
+  assert found["rows"][0]["mean"] is None
+  assert "0.500 -" in capsys.readouterr().out
+  page = results_page.page([results_page.read(tmp_path / "results.json")])
+  assert "| A | m | - | - | - |" in page
+  # A bar within a cell does not end it.
+  assert r"| `c` | p | \|a\| > \|b\| | - | - | 2 |" in page
+
+
+def test_the_command_says_what_was_changed():
+  def command(**changes):
+    config = dataclasses.replace(quickstart.PRESETS["smoke"], **changes)
+    return _report.result(
+      experiment="quickstart", preset="smoke", config=config, seconds=1.0,
+      rows=[], claims=[],
+    )["command"]  # fmt: skip
+
+  plain = "python -m experiments.quickstart --preset smoke"
+  assert command() == plain
+  changed = command(seeds=5, collages=(9, 8, 7))
+  assert changed == f"{plain} --seeds 5 --collages 9 8 7"
+  # Which is read as it was.
+  parsed = _cli.parse(
+    quickstart.PRESETS, name="quickstart", doc="", arguments=changed.split()[3:]
+  )
+  assert (parsed.config.seeds, parsed.config.collages) == (5, (9, 8, 7))
+
+
+def test_the_newest_version_counts(tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  for version in ("1.9.0", "1.10.0", "1.2.11", "notes"):
+    (tmp_path / "a" / version).mkdir(parents=True)
+    (tmp_path / "a" / version / "tree.csv").write_text("")
+  assert _beside.beside("a", "tree.csv").parent.name == "1.10.0"
+
+
+def test_parts_are_named_as_the_options():
+  with pytest.raises(ValueError, match="every must be a multiple of each = 4, got 6"):
+    _cli.check_parts(6, 4, ("every", "each"))
 
 
 def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):

@@ -188,10 +188,56 @@ def test_characters_are_divided_by_classes(tfds_dir):
 
 
 def test_longer_sides_fit_and_the_white_rest_is_dark():
-  image = np.zeros((6, 12, 1), np.uint8)
-  found = _retrieval_sets._padded(image, 8)
-  assert found.shape == (8, 8, 1)
-  np.testing.assert_array_equal(found[:, 0, 0] > 200, [0, 0, 1, 1, 1, 1, 0, 0])
+  sees = _retrieval_network.Architecture(image_size=8, inverted=True, padded=True)
+  for channels in (1, 3):
+    image = np.zeros((6, 12, channels), np.uint8)
+    found = _retrieval_network.prepare(image, sees)
+    assert found.shape == (8, 8, 1)
+    np.testing.assert_array_equal(found[:, 0, 0], [0, 0, 255, 255, 255, 255, 0, 0])
+  own = dataclasses.replace(sees, channels=3, inverted=False)
+  found = _retrieval_network.prepare(image, own)
+  np.testing.assert_array_equal(
+    found[:, 0], [[255] * 3] * 2 + [[0] * 3] * 4 + [[255] * 3] * 2
+  )
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["omniglot", "plankton"])
+def test_a_kept_model_sees_pictures_as_its_training_did(name, tmp_path, tfds_dir):
+  study = getattr(_retrieval_sets, name)(14)
+  small = study._replace(
+    train=study.train[:, :80], held=study.held[:, :40], test=study.test[:20],
+    train_labels=study.train_labels[:80], held_labels=study.held_labels[:40],
+    test_labels=study.test_labels[:20],
+  )  # fmt: skip
+  train(Method("c2"), tmp_path, small, image_size=14, batch=4, per_class=2, steps=4)
+  prepare = _retrieval_network.load(tmp_path / "model-C2").prepare()
+  if name == "omniglot":
+    raw = data.load_tfds("omniglot", "train", lazy=True)
+    rows = np.flatnonzero(np.asarray(raw.labels) < 266)
+  else:
+    raw = data.load_tfds("ndsb_plankton", "train+test", lazy=True)
+    labels = np.asarray(raw.labels)
+    common = np.flatnonzero(np.bincount(labels) >= 30)
+    rows = np.concatenate([np.flatnonzero(labels == c)[:60] for c in common])
+  for place in (0, 700, 1500):
+    seen = prepare(raw.images[int(rows[place])])
+    np.testing.assert_array_equal(seen, study.images[place])
+
+
+def test_networks_that_were_kept_before_are_still_read(tmp_path):
+  architecture = _retrieval_network.Architecture(width=4, dim=3, image_size=8)
+  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
+  _retrieval_network.keep(
+    tmp_path, _retrieval_network.Model(architecture, variables), 5
+  )
+  path = tmp_path / "network.json"
+  described = json.loads(path.read_text())
+  del described["padded"]
+  path.write_text(json.dumps(described))
+  assert _retrieval_network.load(tmp_path).architecture == architecture
+  # So are trainings, which are found by the text of their settings.
+  assert "padded" not in repr(dataclasses.replace(SMALL, padded=True))
 
 
 def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
@@ -265,7 +311,8 @@ def test_claims_of_proxies():
     found[f"batch {name}"] = trained(score)
   found["batch 64 ccp"] = trained(0.35)
   runs = _ccp_tables.Runs(found, SMALL, SMALL)
-  made = _ccp_claims.claims(runs, config, {"c2": (1.5, 2.0)})
+  costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
+  made = _ccp_claims.claims(runs, config, costs)
   values = {}
   for claim in made:
     values.setdefault(claim["id"], []).append(claim["value"])
@@ -285,7 +332,7 @@ def test_claims_of_proxies():
     np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
   alternating = next(c for c in made if c["id"] == "ccp-alternating")
   assert alternating["n"] == 9
-  rows = _ccp_tables.rows(runs, config, {"c2": (1.5, 2.0)})
+  rows = _ccp_tables.rows(runs, config, costs)
   assert {row["name"] for row in rows} >= {
     "digits, renewed", "C2-Proxy", "C2+CCP, m = 1, b = 16", "C2, batch 8 ccp",
     "C2+CCP, weight 10",
@@ -340,6 +387,62 @@ def test_bad_input(tmp_path):
   with pytest.raises(ValueError, match="at most the 7 classes"):
     train(Method("c2"), tmp_path, batch=64)
   assert data.class_table(STUDY.train_labels, per_class=10)
+
+
+@pytest.mark.parametrize(
+  ("module", "changes", "message"),
+  [
+    (retrieval, {"batch": 30}, "batch must be a multiple of per_class = 4, got 30"),
+    (retrieval, {"folds": 5}, "equal parts of the 264 characters, got 5 of images"),
+    (retrieval, {"folds": 4, "data": "gaussians"}, "got 4 of gaussians"),
+    (ccp_proxies, {"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
+    (ccp_proxies, {"losses": ("ms",)}, "other_weights .* are compared for c2"),
+  ],
+)
+def test_settings_that_cannot_work_are_refused_first(
+  module, changes, message, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(_retrieval_pretraining, "train", None)
+  config = dataclasses.replace(module.PRESETS["cpu"], **changes)
+  with pytest.raises(ValueError, match=message):
+    module.run(config, tmp_path)
+
+
+def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
+  cells = {"weight": (2e-4,), "fold": (0,)}
+  settings = dataclasses.replace(SMALL, learning_rate=np.inf)
+  with pytest.raises(FloatingPointError, match="C2, twice: 2 of 2 runs diverged"):
+    _retrieval_runs.train(settings, Method("c2"), STUDY, cells, tmp_path, "C2, twice")
+  assert not list(tmp_path.glob("C2*.json"))
+  assert not list(tmp_path.glob("model*"))
+
+
+def test_what_is_compared_has_models_of_its_own(tmp_path):
+  config = dataclasses.replace(
+    ccp_proxies.PRESETS["smoke"], steps=10, losses=("c2",), other_weights=(0.0,),
+    batches=(8,), proxies=2, pool=4, large_pool=4,
+  )  # fmt: skip
+  ccp_proxies.train(config, tmp_path)
+  models = {path.name for path in (tmp_path / "kept" / "characters").glob("model-*")}
+  assert models == {
+    "model-C2", "model-C2-Proxy", "model-C2+CCP", "model-C2-batch-8-plain",
+    "model-C2-batch-8-ccp", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
+    "model-C2+CCP-m-2-b-2", "model-C2+CCP-m-2-b-4",
+  }  # fmt: skip
+
+
+def test_a_step_is_timed_without_the_evaluation(monkeypatch):
+  def evaluated(*_):
+    raise AssertionError("evaluated")
+
+  monkeypatch.setattr(_retrieval_training.Run, "evaluated", evaluated)
+  found = {f"c2 {kind}": trained(0.5) for kind in ("plain", "ccp")}
+  runs = _ccp_tables.Runs(found, SMALL, SMALL)
+  config = ccp_proxies.PRESETS["smoke"]
+  ((longer, later),) = _ccp_tables.costs(runs, STUDY, ("c2",), config).values()
+  assert longer.shape == (_ccp_tables._REPEATS,)
+  assert (longer > 0).all()
+  assert later == 1
 
 
 def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):

@@ -354,6 +354,30 @@ def test_folds_of_birds_and_cars(classes, ends):
     _retrieval_full_protocols.splits(own, 3)
 
 
+@pytest.mark.parametrize(
+  ("changes", "comparable"),
+  [
+    ({}, True),
+    ({"workers": 2, "remat": True, "batch": 32, "pooling": "gap"}, True),
+    ({"batch": 64}, False),
+    ({"restart": "last"}, False),
+    ({"second_moment": 0.99}, False),
+    ({"image_size": 64}, False),
+    ({"proxies": 2}, False),
+    ({"mass": 0.5}, False),
+    ({"bfloat16": True}, False),
+  ],
+)
+def test_figures_stand_beside_those_of_the_same_settings(changes, comparable, tmp_path):
+  names = tuple(f"{number:03}" for number in range(100))
+  labels = np.repeat(np.arange(100, dtype=np.int32), 4)
+  pictures = _retrieval_full_sets.Pictures([], np.arange(400), labels, names)
+  sets = _retrieval_full_sets.Sets(pictures, pictures, None)
+  config = FullConfig(weights="FILE", methods=("c2",), **changes)
+  comparison = _retrieval_full.Comparison(config, tmp_path, sets)
+  assert comparison.complete is comparable
+
+
 def test_combinations_against_a_loop():
   random = np.random.default_rng(0)
   single = [
@@ -585,6 +609,8 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
     run(learned_classes=3)
   with pytest.raises(ValueError, match=r"folds must be among 1 to 4, got \(5,\)"):
     run(folds=(5,))
+  with pytest.raises(SystemExit, match="learned-classes must be 0 for inshop, got 8"):
+    run(dataset="inshop")
   assert not list(tmp_path.iterdir())
 
 

@@ -35,6 +35,7 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
   assert abs(figures["standard", "accuracy"] - under[0]) < 1e-6
   assert under[0] > under[1]
   assert {claim["id"] for claim in result["claims"]} >= {"X7", "X8-phi", "X12-phi"}
+  assert {row["paper"] for row in result["rows"] if row["name"] == "images"} == {None}
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
 
@@ -57,7 +58,7 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
   train, test = _digits.load(1297, 500)
-  found = _robust_structure.of_inputs(train, test, classes=10)
+  found = _robust_structure.of_inputs(train, test, classes=10, levels=16)
   expected = {
     "phi, l2": 1.6742, "phi, linf": 1.5323, "R2": 0.43726, "1-NN, l2": 0.960,
     "1-NN, linf": 0.946, "nearest mean, l2": 0.870, "nearest mean, linf": 0.814,
@@ -125,6 +126,94 @@ def test_claims_follow_the_figures(slope, verdict):
   assert held.pop("X8-mc-r2")
   assert held.pop("X8-mc-density")
   assert set(held.values()) == {verdict}
+
+
+@pytest.mark.parametrize(
+  ("budgets", "missing"),
+  [
+    ({"l2": (0.1, 0.2)}, {"X8-phi", "X8-r2", "X8-intra", "X8-accuracy"}),
+    ({"l2": (0.3,), "linf": ()}, {"X8-mc-grows"}),
+    ({"l2": (), "linf": (0.1,)},
+     {"X8-phi", "X8-r2", "X8-intra", "X8-accuracy", "X8-mc-grows"}),
+  ],
+)  # fmt: skip
+def test_claims_are_of_the_budgets_there_are(budgets, missing):
+  config = dataclasses.replace(CONFIG, **budgets)
+  names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
+  names += [f"linf {x:g}" for x in config.linf]
+  whole = figures_of(1.0)
+  figures = {n: whole.get(n, whole["l2 0.3"]) for n in names}
+  for name in names:
+    figures["standard"][f"accuracy under {name}"] = np.full(3, 0.5)
+  claims = robust_features.claims_of_training(config, figures)
+  every = robust_features.claims_of_training(CONFIG, figures_of(1.0))
+  assert {c["id"] for c in every} - {c["id"] for c in claims} == missing
+
+
+def test_printed_figures_are_those_of_the_budget():
+  config = dataclasses.replace(robust_features.PRESETS["svhn"], l2=(0.5, 0.7))
+  names = ("standard", "l2 0.5", "l2 0.7", f"linf {12 / 255:g}")
+  figures = {name: {"R2": np.array([0.5])} for name in names}
+  rows = robust_features.figure_rows(config, figures)
+  assert [row["paper"] for row in rows] == [0.9231, 0.6885, None, 0.8711]
+
+
+def test_neighbours_of_photographs_are_tied_where_their_pixels_are():
+  """The quotients of two equal differences of pixels differ by rounding."""
+  pixels = np.arange(256)
+  values = pixels.astype(np.float32) / np.float32(255)
+  a, b = np.meshgrid(pixels, pixels, indexing="ij")
+  size, apart = a - b, values[a] - values[b]
+  of_30 = size == 30
+  wide, close = (np.flatnonzero(of_30)[f(apart[of_30])] for f in (np.argmax, np.argmin))
+  (i, j), (k, m) = (np.unravel_index(x, (256, 256)) for x in (wide, close))
+  assert values[i] - values[j] > values[k] - values[m]
+  sites = np.array([[i, m], [j, k]])  # 30 from the image each, the first in j
+  image = np.array([[j, m]])
+
+  def points(rows, labels):
+    x = jnp.asarray(np.asarray(rows, np.float32) / np.float32(255))
+    return _digits.Points(x.reshape(-1, 1, 2, 1), jnp.asarray(labels))
+
+  found = _robust_structure.of_inputs(
+    points(sites, [0, 1]), points(image, [0]), classes=2, levels=255
+  )
+  assert found["1-NN, linf"] == 1  # the lowest index
+
+
+@pytest.mark.parametrize(("images", "flips"), [("cifar10", 1), ("svhn_cropped", 0)])
+def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
+  seen = []
+  monkeypatch.setattr(
+    _robust_photographs.data, "random_flip", lambda key, x: seen.append(0) or x
+  )
+  config = dataclasses.replace(CONFIG, images=images)
+  network = _robust_photographs.Network(
+    _robust_photographs.Photographs(network="ResNet18", width=2), 10
+  )
+  variables = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 32, 32, 3)))
+  objective = _robust_photographs.objective(config, network, "l2", 0.0)
+  batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
+  jax.eval_shape(
+    lambda p, s: (
+      objective(
+        {"network": p}, {"network": s}, batch, key=jax.random.key(0), axis_name=None
+      ).loss
+    ),
+    variables["params"],
+    variables["batch_stats"],
+  )
+  assert len(seen) == flips
+
+
+def test_what_known_discriminality_claims():
+  """Both costs fall with the radius for two seeds."""
+  costs = {8: {"R2": np.array([[0.3, 0.4], [0.1, 0.1]]),
+               "training accuracy": np.array([[0.2, 0.25], [0.3, 0.35]])}}  # fmt: skip
+  claims = _robust_proposals._gaussian_claims(costs, {8: np.zeros((2, 2))}, np.zeros(2))
+  values = {claim["id"]: claim["value"] for claim in claims}
+  assert values["X9-cost-8"] == pytest.approx(0.25)
+  assert values["X9-accuracy-8"] == pytest.approx(-0.1)
 
 
 def test_too_many_digits():

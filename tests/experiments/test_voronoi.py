@@ -9,6 +9,7 @@ from experiments import (
   _voronoi_attacks,
   _voronoi_digits,
   _voronoi_statements,
+  _voronoi_toy,
   voronoi,
 )
 from spherejax import metrics
@@ -18,9 +19,9 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   result = voronoi.run(voronoi.PRESETS["smoke"], tmp_path, "smoke")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   for exact in (
-    "X2-vaa", "X2-least", "X2-best", "X3-vaa-above-saa-l2", "X3-closed-form-l2",
-    "X3-inside-l2", "X5-accuracy", "X5-bound", "X5-exclusive", "X13-sound",
-    "X13-limit", "X13-border",
+    "X2-vaa", "X2-least", "X2-best", "X2-saa", "X2-best-saa", "X2-constant",
+    "X3-vaa-above-saa-l2", "X3-closed-form-l2", "X3-inside-l2",
+    "X5-accuracy", "X5-bound", "X5-exclusive", "X13-sound", "X13-limit", "X13-border",
   ):  # fmt: skip
     assert verdicts[exact] == "reproduced", exact
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
@@ -77,6 +78,46 @@ def test_figures_of_the_digits():
       if value is not None:
         measure = f"best SAA of all at {budget:g}, l2"
         assert abs(best[name + measure] - value) < 1e-4, (name, budget)
+
+
+def test_the_toy_in_any_norms():
+  key = jax.random.key(0)
+  for norms, names in (
+    (("linf",), {"X2-vaa", "X2-least", "X2-best"}),
+    ((), set()),
+  ):
+    _, claims = _voronoi_toy.rows_and_claims(key, norms)
+    held = {claim["id"] for claim in claims if claim["verdict"] == "reproduced"}
+    assert held == names == {claim["id"] for claim in claims}
+  # (-2, 1) is 3 from (0, 0) in l1, the farthest of all.
+  low, high = _voronoi_toy.least_distances("l1")
+  np.testing.assert_allclose(low, [1, 1.5, 1, 0.5, 0.5, 1, 0.5, 0.5])
+  np.testing.assert_allclose(high, low)
+
+
+def test_the_linear_attack_may_miss_one_of_the_digits():
+  x, y = np.eye(20, 3, dtype=np.float32), np.arange(20) % 2
+  x[3:, 0] = np.arange(17) / 20
+  curve = _voronoi_digits.Curves({}, 1.0)
+  closed = np.array([0.5, 0.25])
+  miss = np.array([0, 1 / 20])
+  for missed in (1, 2):
+    claims = _voronoi_digits.claims(
+      curve, closed, closed + missed * miss, budgets=(0.1, 0.2), sites=x, labels=y,
+      norm="l2",
+    )  # fmt: skip
+    verdicts = {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
+    assert verdicts["X3-closed-form-l2"] == (missed == 1)
+
+
+def test_certificates_need_many_votes():
+  """At 0.3 the bound is by 3.09 sqrt(p q / n) / (0.6 phi(0.6)) too short: 0.034."""
+  assert voronoi.PRESETS["cpu"].votes == 200_000
+  rows, claims = _voronoi_attacks.smoothing(jax.random.key(0), 40_000)
+  short = 1 - rows[0]["mean"]
+  assert 0.02 < short < 0.05
+  values = {claim["id"]: claim["value"] for claim in claims}
+  assert values["X13-tight"] == pytest.approx(0.02 - short)
 
 
 def test_shifts_and_trade_offs():
