@@ -7,7 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks
 from spherejax.losses import _classes, _turned
 
 TAILS = ("linear", "continuous")
@@ -20,6 +20,7 @@ def cosface(
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.35,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """CosFace loss: cross-entropy of scaled cosines, less a margin for the own class.
 
@@ -33,6 +34,8 @@ def cosface(
     scale: positive, multiplies; may be traced.
     margin: unit of a cosine, of any sign, may be traced; [classes] for one a class.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -53,10 +56,14 @@ def cosface(
     Array([0.6931472, 0.6931472], dtype=float32)
   """
   _checks.positive("scale", scale)
-  batch = _classes.scores("cosines", cosines, labels, where)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, class_axis_name=class_axis_name
+  )
   target = _classes.own_score(batch) - _classes.own_margin(batch, margin)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
-  loss = _classes.cross_entropy(batch.values, batch.own, multiplier, target=target)
+  loss = _classes.cross_entropy(
+    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -79,6 +86,7 @@ def arcface(
   tail: str = "linear",
   easy_margin: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """ArcFace loss: cross-entropy of scaled cosines, the own angle widened.
 
@@ -105,6 +113,8 @@ def arcface(
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -128,7 +138,9 @@ def arcface(
     Array([0.6931472, 0.6931472], dtype=float32)
   """
   _checks.positive("scale", scale)
-  batch = _classes.scores("cosines", cosines, labels, where)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, class_axis_name=class_axis_name
+  )
   return _arcface(batch, scale, margin, tail, easy_margin)
 
 
@@ -146,7 +158,9 @@ def _arcface(
   if easy_margin:
     target = jnp.where(cosine > 0, target, cosine)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
-  loss = _classes.cross_entropy(batch.values, batch.own, multiplier, target=target)
+  loss = _classes.cross_entropy(
+    batch.values, batch.own, multiplier, target=target, axis_name=batch.axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -159,6 +173,7 @@ def subcentre_arcface(
   tail: str = "linear",
   easy_margin: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Sub-centre ArcFace: ArcFace on the nearest of several centres of each class.
 
@@ -179,6 +194,8 @@ def subcentre_arcface(
     easy_margin: apply the margin only to rows within a right angle of their class.
       Static.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -200,7 +217,7 @@ def subcentre_arcface(
     Array([0.3132617, 0.3132617], dtype=float32)
   """
   _checks.positive("scale", scale)
-  batch = _classes.scores("cosines", cosines, labels, where, axes=3)
+  batch = _classes.scores("cosines", cosines, labels, where, 3, class_axis_name)
   centres = range(batch.values.shape[-1])
   nearest = batch._replace(
     values=_classes.highest([batch.values[..., k] for k in centres])
@@ -216,6 +233,7 @@ def sphereface(
   margin: int = 4,
   annealing: Real[ArrayLike, ""] = 0.0,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """SphereFace loss: the own angle multiplied, the length of the embedding kept.
 
@@ -234,6 +252,8 @@ def sphereface(
     margin: factor of the angle, at least 1. Static.
     annealing: weight of the plain cosine, at least 0, may be traced.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -258,7 +278,13 @@ def sphereface(
   _checks.rank("cosines", cosines, 2)
   _checks.shape("norms", lengths, cosines.shape[:1], "the cosines")
   return large_margin_softmax(
-    cosines, labels, lengths[:, None], margin=margin, annealing=annealing, where=where
+    cosines,
+    labels,
+    lengths[:, None],
+    margin=margin,
+    annealing=annealing,
+    where=where,
+    class_axis_name=class_axis_name,
   )
 
 
@@ -270,6 +296,7 @@ def large_margin_softmax(
   margin: int = 4,
   annealing: Real[ArrayLike, ""] = 0.0,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Large-margin softmax: the own angle multiplied, all lengths kept.
 
@@ -287,6 +314,8 @@ def large_margin_softmax(
     margin: factor of the angle, at least 1. Static.
     annealing: weight of the plain cosine, at least 0, may be traced.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -310,21 +339,25 @@ def large_margin_softmax(
   """
   _checks.count("margin", margin)
   _checks.between("annealing", annealing, 0)
-  batch = _classes.scores("cosines", cosines, labels, where)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, class_axis_name=class_axis_name
+  )
   lengths = jnp.asarray(norms)
   _checks.floating("norms", lengths)
   columns = 1 if lengths.shape[1:] == (1,) else batch.own.shape[1]
   _checks.shape("norms", lengths, (len(batch.own), columns), "the cosines")
-  kept = jnp.any(batch.own, axis=1)[:, None]
+  kept = _classes.has_class(batch.own, class_axis_name)[:, None]
   lengths = jnp.where(kept, lengths.astype(batch.values.dtype), 0)
   plain = _checks.scalar("annealing", annealing, batch.values.dtype)
   cosine = _classes.own_score(batch)
-  own_length = _numerics.masked_sum(
-    jnp.broadcast_to(lengths, batch.own.shape), batch.own
-  )[:, None]
+  lengths = jnp.broadcast_to(lengths, batch.own.shape)
+  own_length = _classes.own_score(batch._replace(values=lengths))
   mixed = (plain * cosine + _multiplied(cosine, margin)) / (1 + plain)
   loss = _classes.cross_entropy(
-    lengths * batch.values, batch.own, target=own_length * mixed
+    lengths * batch.values,
+    batch.own,
+    target=own_length * mixed,
+    axis_name=class_axis_name,
   )
   return loss.astype(batch.dtype)
 

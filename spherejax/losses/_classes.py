@@ -1,4 +1,9 @@
-"""What losses over classes share: checked scores, targets, margins, cross-entropy."""
+"""What losses over classes share: checked scores, targets, margins, cross-entropy.
+
+With `class_axis_name` the classes are split over devices: each has the same rows and
+columns of its own, which follow those of the devices before it. What is summed over
+classes is summed over the devices too, and all devices return the same losses.
+"""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -31,6 +36,8 @@ class Scores(NamedTuple):
   """[batch, classes], boolean: the class of each row; none for a masked row."""
   dtype: jnp.dtype
   """The type of the scores as they came."""
+  axis_name: str | None = None
+  """Axis of the devices that the classes are split over; None: all are here."""
 
 
 def scores(
@@ -39,6 +46,7 @@ def scores(
   labels: ArrayLike,
   where: ArrayLike | None,
   axes: int = 2,
+  class_axis_name: str | None = None,
 ) -> Scores:
   """Checked scores of integer labels."""
   entries, labels = jnp.asarray(values), jnp.asarray(labels)
@@ -46,9 +54,29 @@ def scores(
   _checks.rank(name, entries, axes)
   _checks.not_empty(name, entries)
   _checks.labels(labels, entries)
-  own = _batch.class_mask(labels, entries.shape[1], _batch.keep_all(where, entries))
-  kept = jnp.any(own, axis=1).reshape(-1, *[1] * (axes - 1))
-  return Scores(jnp.where(kept, _numerics.upcast(entries), 0), own, entries.dtype)
+  here, first, classes = entries.shape[1], 0, entries.shape[1]
+  if class_axis_name is not None:
+    first = here * jax.lax.axis_index(class_axis_name)
+    classes = here * jax.lax.axis_size(class_axis_name)
+  kept = _batch.keep_all(where, entries)
+  _checks.known_labels(labels, classes, kept)
+  kept &= (labels >= 0) & (labels < classes)
+  own = (labels[:, None] == first + jnp.arange(here)[None]) & kept[:, None]
+  values = jnp.where(kept.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
+  return Scores(values, own, entries.dtype, class_axis_name)
+
+
+def over_classes(parts: Array, axis_name: str | None) -> Array:
+  """Sums of each device's classes, over all of them."""
+  return parts if axis_name is None else jax.lax.psum(parts, axis_name)
+
+
+def has_class(own: Array, axis_name: str | None = None) -> Array:
+  """[batch], boolean: rows of a class, of this device or another one."""
+  found = jnp.any(own, axis=1)
+  if axis_name is None:
+    return found
+  return jax.lax.psum(found.astype(jnp.int32), axis_name) > 0
 
 
 def is_distribution(labels: ArrayLike) -> bool:
@@ -72,7 +100,8 @@ def distributions(
 
 def own_score(scores: Scores) -> Array:
   """[batch, 1]: the score of each row's class; 0 for a masked row."""
-  return _numerics.masked_sum(scores.values, scores.own)[:, None]
+  own = _numerics.masked_sum(scores.values, scores.own)
+  return over_classes(own, scores.axis_name)[:, None]
 
 
 def own_margin(
@@ -90,7 +119,8 @@ def own_margin(
   if margins.ndim == 0:
     return jnp.broadcast_to(margins, (len(scores.own), 1))
   _checks.shape("margin", margins, scores.own.shape[1:], "the classes")
-  return _numerics.masked_sum(margins[None], scores.own)[:, None]
+  own = _numerics.masked_sum(margins[None], scores.own)
+  return over_classes(own, scores.axis_name)[:, None]
 
 
 def cross_entropy(
@@ -100,6 +130,7 @@ def cross_entropy(
   *,
   target: Array | None = None,
   others: Array | None = None,
+  axis_name: str | None = None,
 ) -> Array:
   """Cross-entropy of the logits scale * values; 0 for a row of no class.
 
@@ -113,12 +144,30 @@ def cross_entropy(
     scale: multiplies.
     target: [batch, 1], stands in for the value of the own class.
     others: [batch, classes], boolean, the classes to tell it from. None for all.
+    axis_name: of the devices that the classes are split over.
   """
   if target is None:
-    target = _numerics.masked_sum(values, own)[:, None]
+    target = over_classes(_numerics.masked_sum(values, own), axis_name)[:, None]
   rivals = ~own if others is None else others & ~own
-  loss = _numerics.softplus(_numerics.logsumexp(scale * (values - target), rivals))
-  return jnp.where(jnp.any(own, axis=1), loss, 0)
+  leads = logsumexp_over_classes(scale * (values - target), rivals, axis_name)
+  return jnp.where(has_class(own, axis_name), _numerics.softplus(leads), 0)
+
+
+def logsumexp_over_classes(values: Array, where: Array, axis_name: str | None) -> Array:
+  """[batch]: log sum exp over the kept classes of all devices; -inf over none."""
+  here = _numerics.logsumexp(values, where)
+  if axis_name is None:
+    return here
+  parts = jax.lax.all_gather(here, axis_name)
+  return _numerics.logsumexp(parts, parts != -jnp.inf, axis=0)
+
+
+def log_softmax(values: Array, axis_name: str | None) -> Array:
+  """[batch, classes]: log-probabilities among the classes of all devices."""
+  if axis_name is None:
+    return _numerics.log_softmax(values)
+  everything = jnp.ones(values.shape, bool)
+  return values - logsumexp_over_classes(values, everything, axis_name)[:, None]
 
 
 def over_rows(

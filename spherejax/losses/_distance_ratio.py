@@ -30,13 +30,16 @@ def _closeness_softmax(
   scale: ArrayLike,
   classes: ArrayLike | None,
   where: ArrayLike | None,
+  class_axis_name: str | None,
 ) -> Array:
   _checks.positive("scale", scale)
-  batch = _classes.scores(name, apart, labels, where)
+  batch = _classes.scores(name, apart, labels, where, class_axis_name=class_axis_name)
   others = _taking_part(batch, classes)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   values = jnp.where(others, batch.values, 0)
-  loss = _classes.cross_entropy(values, batch.own & others, -multiplier, others=others)
+  loss = _classes.cross_entropy(
+    values, batch.own & others, -multiplier, others=others, axis_name=class_axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -47,6 +50,7 @@ def squared_distance_softmax(
   scale: Real[ArrayLike, ""] = 1.0,
   classes: Classes | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Softmax of negative squared distances to the classes (SD-softmax).
 
@@ -64,6 +68,8 @@ def squared_distance_softmax(
     classes: [classes] or [batch, classes], boolean, True for those that take part,
       such as the classes of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
@@ -86,7 +92,13 @@ def squared_distance_softmax(
     Array([0.04858735], dtype=float32)
   """
   return _closeness_softmax(
-    "squared_distances", squared_distances, labels, scale, classes, where
+    "squared_distances",
+    squared_distances,
+    labels,
+    scale,
+    classes,
+    where,
+    class_axis_name,
   )
 
 
@@ -97,6 +109,7 @@ def distance_softmax(
   scale: Real[ArrayLike, ""] = 1.0,
   classes: Classes | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Softmax of negative distances to the classes.
 
@@ -113,6 +126,8 @@ def distance_softmax(
     classes: [classes] or [batch, classes], boolean, True for those that take part.
       None for all.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `distances`; 0 for masked rows and for rows whose class takes no
@@ -132,7 +147,9 @@ def distance_softmax(
     >>> spherejax.losses.distance_softmax(apart, jnp.array([0]))
     Array([0.3132617], dtype=float32)
   """
-  return _closeness_softmax("distances", distances, labels, scale, classes, where)
+  return _closeness_softmax(
+    "distances", distances, labels, scale, classes, where, class_axis_name
+  )
 
 
 def distance_ratio(

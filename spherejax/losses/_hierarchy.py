@@ -124,7 +124,7 @@ def hierarchical_cross_entropy(
   """
   _checks.one_of("discount", discount, DISCOUNTS)
   _checks.between("alpha", alpha, 0)
-  wide, own, dtype = _classes.scores("logits", logits, labels, where)
+  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)
   with jax.ensure_compile_time_eval():
     tree, levels = _tree(ancestors, wide, 0)
@@ -290,7 +290,7 @@ def soft_label_cross_entropy(
     Array([0.6648109], dtype=float32)
   """
   _checks.between("beta", beta, 0)
-  wide, own, dtype = _classes.scores("logits", logits, labels, where)
+  wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
     apart = jax.lax.stop_gradient(jnp.asarray(class_distances).astype(wide.dtype))

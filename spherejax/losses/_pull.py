@@ -118,7 +118,7 @@ def _regression(
     values, shares, dtype = _classes.distributions(name, products, labels, where)
     own = jnp.ones(shares.shape, bool)
   else:
-    values, own, dtype = _classes.scores(name, products, labels, where)
+    values, own, dtype, _ = _classes.scores(name, products, labels, where)
     shares = own.astype(values.dtype)
   if weights is not None:
     factors = jnp.asarray(weights)

@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks
 from spherejax.losses import _classes
 
 
@@ -14,6 +14,7 @@ def softmax(
   labels: _classes.Targets,
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Softmax cross-entropy, of classes or of distributions over them.
 
@@ -29,6 +30,8 @@ def softmax(
       masked row; or [batch, classes], floating, used as they are: rows that should
       sum to 1 must.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
@@ -50,10 +53,14 @@ def softmax(
   """
   if _classes.is_distribution(labels):
     values, targets, dtype = _classes.distributions("logits", logits, labels, where)
-    loss = -jnp.sum(targets * _numerics.log_softmax(values), axis=1)
+    logs = _classes.log_softmax(values, class_axis_name)
+    loss = -_classes.over_classes(jnp.sum(targets * logs, axis=1), class_axis_name)
     return loss.astype(dtype)
-  batch = _classes.scores("logits", logits, labels, where)
-  return _classes.cross_entropy(batch.values, batch.own).astype(batch.dtype)
+  batch = _classes.scores(
+    "logits", logits, labels, where, class_axis_name=class_axis_name
+  )
+  loss = _classes.cross_entropy(batch.values, batch.own, axis_name=class_axis_name)
+  return loss.astype(batch.dtype)
 
 
 def normface(
@@ -62,6 +69,7 @@ def normface(
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """NormFace loss: cross-entropy of scaled cosines.
 
@@ -77,6 +85,8 @@ def normface(
       row.
     scale: positive, multiplies; may be traced and learned.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` is the paper's
@@ -96,9 +106,13 @@ def normface(
     Array([0.3132617, 0.3132617], dtype=float32)
   """
   _checks.positive("scale", scale)
-  batch = _classes.scores("cosines", cosines, labels, where)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, class_axis_name=class_axis_name
+  )
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
-  loss = _classes.cross_entropy(batch.values, batch.own, multiplier)
+  loss = _classes.cross_entropy(
+    batch.values, batch.own, multiplier, axis_name=class_axis_name
+  )
   return loss.astype(batch.dtype)
 
 
@@ -107,6 +121,7 @@ def p2s_grad(
   labels: Int[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """P2SGrad loss: squared error of the cosines to their one-hot target.
 
@@ -120,6 +135,8 @@ def p2s_grad(
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `cosines`; 0 for masked rows. `loss.mean()` has the paper's
@@ -138,6 +155,9 @@ def p2s_grad(
     >>> spherejax.losses.p2s_grad(jnp.full((2, 2), 0.5), jnp.array([0, 1]))
     Array([0.25, 0.25], dtype=float32)
   """
-  batch = _classes.scores("cosines", cosines, labels, where)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, class_axis_name=class_axis_name
+  )
   error = batch.values - batch.own.astype(batch.values.dtype)
-  return (jnp.sum(error**2, axis=1) / 2).astype(batch.dtype)
+  loss = _classes.over_classes(jnp.sum(error**2, axis=1) / 2, class_axis_name)
+  return loss.astype(batch.dtype)

@@ -1,0 +1,179 @@
+"""Classes split over devices: values and gradients of all classes on one."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, losses
+
+AXIS = "devices"
+ROWS, CLASSES, DIM = 8, 12, 5
+
+
+def of_cosines(loss, **options):
+  def case(x, weights, labels, where, margins, axis):
+    cosines = distances.pairwise_cosine(x, weights)
+    return loss(cosines, labels, where=where, class_axis_name=axis, **options)
+
+  return case
+
+
+def with_margins(loss):
+  def case(x, weights, labels, where, margins, axis):
+    cosines = distances.pairwise_cosine(x, weights)
+    return loss(
+      cosines, labels, scale=3.0, margin=margins, where=where, class_axis_name=axis
+    )
+
+  return case
+
+
+def distributions(x, weights, labels, where, margins, axis):
+  """Smoothed labels, of which each device has its own columns."""
+  here, first, number = len(weights), 0, len(weights)
+  if axis is not None:
+    first = here * jax.lax.axis_index(axis)
+    number = here * jax.lax.axis_size(axis)
+  hit = labels[:, None] == first + jnp.arange(here)[None]
+  targets = 0.9 * hit.astype(x.dtype) + 0.1 / number
+  return losses.softmax(x @ weights.T, targets, where=where, class_axis_name=axis)
+
+
+def subcentres(x, weights, labels, where, margins, axis):
+  cosines = distances.pairwise_cosine(x, weights)
+  several = jnp.stack([cosines, -cosines / 2], axis=2)
+  return losses.subcentre_arcface(
+    several, labels, margin=margins, where=where, class_axis_name=axis
+  )
+
+
+def sphereface(x, weights, labels, where, margins, axis):
+  cosines, norms = distances.pairwise_cosine(x, weights), jnp.linalg.norm(x, axis=1)
+  return losses.sphereface(cosines, labels, norms, where=where, class_axis_name=axis)
+
+
+def large_margin(x, weights, labels, where, margins, axis):
+  cosines = distances.pairwise_cosine(x, weights)
+  lengths = jnp.linalg.norm(x, axis=1), jnp.linalg.norm(weights, axis=1)
+  return losses.large_margin_softmax(
+    cosines, labels, jnp.outer(*lengths), margin=2, where=where, class_axis_name=axis
+  )
+
+
+def of_distances(loss, measure):
+  def case(x, weights, labels, where, margins, axis):
+    # The classes of margins above a third take part.
+    return loss(
+      measure(x, weights),
+      labels,
+      classes=margins > 1 / 3,
+      where=where,
+      class_axis_name=axis,
+    )
+
+  return case
+
+
+CASES = {
+  "softmax": lambda x, weights, labels, where, margins, axis: losses.softmax(
+    x @ weights.T, labels, where=where, class_axis_name=axis
+  ),
+  "softmax, distributions": distributions,
+  "normface": of_cosines(losses.normface, scale=30.0),
+  "p2s_grad": of_cosines(losses.p2s_grad),
+  "cosface": with_margins(losses.cosface),
+  "arcface": with_margins(losses.arcface),
+  "subcentre_arcface": subcentres,
+  "sphereface": sphereface,
+  "large_margin_softmax": large_margin,
+  "squared_distance_softmax": of_distances(
+    losses.squared_distance_softmax, distances.pairwise_squared_euclidean
+  ),
+  "distance_softmax": of_distances(
+    losses.distance_softmax, distances.pairwise_euclidean
+  ),
+}
+
+
+def operands(seed=0):
+  rng = np.random.default_rng(seed)
+  labels = np.array([0, 11, 5, 5, 3, 12, 7, -1])  # 12 and -1 are of no class
+  return (
+    rng.normal(size=(ROWS, DIM)),
+    rng.normal(size=(CLASSES, DIM)),
+    labels,
+    np.arange(ROWS) != 4,
+    rng.uniform(0.1, 0.6, size=CLASSES),
+  )
+
+
+@pytest.mark.parametrize("mapping", ["vmap", "pmap"])
+@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("name", CASES)
+def test_split_classes_equal_all_on_one_device(name, devices, mapping, x64):
+  x, weights, labels, where, margins = map(jnp.asarray, operands())
+  case = CASES[name]
+
+  def mean(x, weights, margins, labels, where, axis):
+    return jnp.mean(case(x, weights, labels, where, margins, axis))
+
+  @functools.partial(jax.jit, static_argnums=5)
+  def alone(*operands):
+    return jax.value_and_grad(mean, argnums=(0, 1, 2))(*operands)
+
+  value, expected = alone(x, weights, margins, labels, where, None)
+  each = jax.jit(case, static_argnums=5)(x, weights, labels, where, margins, None)
+
+  def step(x, weights, margins, labels, where):
+    """The rows are split too, as in training."""
+
+    def loss(x, weights, margins):
+      gathered = (jax.lax.all_gather(v, AXIS, tiled=True) for v in (x, labels, where))
+      x, y, kept = gathered
+      rows = case(x, weights, y, kept, margins, AXIS)
+      return jnp.mean(rows), rows
+
+    (found, rows), gradients = jax.value_and_grad(
+      loss, argnums=(0, 1, 2), has_aux=True
+    )(x, weights, margins)
+    # As the mean over the devices of gradients that the others have as 0.
+    return found, rows, jax.tree.map(lambda g: g / jax.lax.axis_size(AXIS), gradients)
+
+  parts = [
+    v.reshape(devices, -1, *v.shape[1:]) for v in (x, weights, margins, labels, where)
+  ]
+  mapped = (
+    jax.jit(jax.vmap(step, axis_name=AXIS))
+    if mapping == "vmap"
+    else jax.pmap(step, AXIS, devices=jax.local_devices()[:devices])
+  )
+  found, rows, gradients = mapped(*parts)
+  assert np.abs(each).max() > 0.1
+  np.testing.assert_allclose(found, np.full(devices, value), rtol=1e-12)
+  for row in rows:
+    np.testing.assert_allclose(row, each, rtol=1e-12, atol=1e-15)
+  for got, want in zip(gradients, expected, strict=True):
+    np.testing.assert_allclose(
+      got.reshape(want.shape), want, rtol=1e-10, atol=1e-14 + 1e-12 * np.abs(want).max()
+    )
+  assert np.abs(expected[1]).max() > 1e-3
+
+
+def test_a_small_loss_keeps_its_digits_over_devices():
+  logits = jnp.array([[0.0, -30.0, -31.0, -32.0]])
+  step = functools.partial(losses.softmax, class_axis_name=AXIS)
+  parts = logits.reshape(1, 2, 2).swapaxes(0, 1)
+  found = jax.vmap(step, (0, None), axis_name=AXIS)(parts, jnp.array([0]))
+  expected = np.log1p(np.exp(-30.0) + np.exp(-31.0) + np.exp(-32.0))
+  np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
+
+
+def test_a_known_label_beyond_the_classes_of_all_devices_is_refused():
+  step = functools.partial(losses.softmax, class_axis_name=AXIS)
+  run = jax.vmap(step, (0, None), axis_name=AXIS)
+  run(jnp.zeros((2, 1, 3)), np.array([5]))
+  with pytest.raises(ValueError, match=r"\[0, 6\), got 6"):
+    run(jnp.zeros((2, 1, 3)), np.array([6]))
