@@ -26,7 +26,7 @@ class Peer(NamedTuple):
     tolerance: how far the two may be apart in float64, relative.
     fixed_norms: whether the peer holds its weights at norm 1 instead of dividing by
       their norm, so that their gradients are not the same.
-    labels: the peer's name for the labels.
+    call: of the peer's module, embeddings and labels, which some take otherwise.
   """
 
   ours: Callable[[Array, Array, Any], Array]
@@ -40,7 +40,7 @@ class Peer(NamedTuple):
   largest: int = 1 << 30
   tolerance: float = 1e-9
   fixed_norms: bool = False
-  labels: str = "labels"
+  call: Callable[[Any, Any, Any], Any] = lambda module, x, labels: module(x, labels)
 
 
 def _owned(classes: int, dim: int) -> dict[str, Any]:
@@ -94,6 +94,11 @@ def _soft_triple(x: Array, labels: Array, weights: Array) -> Array:
 def _two_views(x: Array, labels: Array, weights: Any) -> Array:
   del labels, weights  # rows 2 i and 2 i + 1 belong together
   return jnp.mean(losses.nt_xent(x[0::2], x[1::2], temperature=0.07))
+
+
+def _vicreg(x: Array, labels: Array, weights: Any) -> Array:
+  del labels, weights  # as above; of half the size some variances are below 1
+  return jnp.mean(losses.vicreg(x[0::2] / 2, x[1::2] / 2, reduction="code"))
 
 
 PEERS = {
@@ -239,9 +244,15 @@ PEERS = {
     "ManifoldLoss",
     lambda classes, dim: {"l": dim, "K": classes},
     "proxies",
-    labels="indices_tuple",
+    call=lambda module, x, labels: module(x, indices_tuple=labels),
     tolerance=1e-5,  # the peer inverts in float32
     sorts=True,  # inverts, rather
+  ),
+  "vicreg": Peer(
+    _vicreg,
+    "VICRegLoss",
+    per_class=2,
+    call=lambda module, x, labels: module(x[0::2] / 2, ref_emb=x[1::2] / 2),
   ),
   "soft_triple": Peer(_soft_triple, "SoftTripleLoss", _owned, "fc"),
 }

@@ -52,7 +52,7 @@ def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray
   def call(*_):
     for leaf in leaves:
       leaf.grad = None
-    value = module(rows, **{peer.labels: classes})
+    value = peer.call(module, rows, classes)
     value.backward()
     return value.detach().numpy(), tuple(leaf.grad.numpy() for leaf in leaves)  # pyright: ignore
 

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("pytorch_metric_learning", reason="a peer of the extra `bench`")
 
 from benchmarks import _peers
+from spherejax import distances, losses
 
 pytestmark = [
   pytest.mark.peer,
@@ -40,7 +41,7 @@ def test_equals_the_peer(name, doubles):
   )(jnp.asarray(embeddings))
   rows = doubles.tensor(embeddings, requires_grad=True)
   classes = doubles.tensor(labels, dtype=doubles.int64)
-  expected = module(rows, **{peer.labels: classes})
+  expected = peer.call(module, rows, classes)
   expected.backward()
   same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance)
   if peer.differs:
@@ -51,3 +52,32 @@ def test_equals_the_peer(name, doubles):
   np.testing.assert_allclose(
     gradient, rows.grad.numpy(), rtol=peer.tolerance, atol=peer.tolerance * size
   )
+
+
+def test_dynamic_soft_margin_of_single_triplets(doubles):
+  """Anchors with one positive and one negative, where all triplets are the hardest."""
+  from pytorch_metric_learning import losses as theirs
+
+  rng = np.random.default_rng(0)
+  embeddings, labels = rng.normal(size=(3, 4)), np.array([0, 0, 1])
+  module = theirs.DynamicSoftMarginLoss()
+  histogram = jnp.zeros(11)  # the last one is what the peer lacks
+  for turn in range(3):
+    x = embeddings + 0.3 * turn * rng.normal(size=(3, 4))
+    apart = distances.pairwise_euclidean(distances.l2_normalize(jnp.asarray(x)))
+    values, histogram = losses.dynamic_soft_margin_from_distance(
+      apart[:2],
+      np.array([[False, True, False], [True, False, False]]),
+      np.array([[False, False, True]] * 2),
+      histogram,
+      momentum=0.02 / 1.01,  # theirs is for each triplet, not for the batch
+    )
+    expected = module(doubles.tensor(x), doubles.tensor(labels)).item()
+    np.testing.assert_allclose(np.mean(values), expected, rtol=1e-6)
+    np.testing.assert_allclose(histogram[:10], module.hist_.numpy(), atol=1e-6)
+  rows = doubles.tensor(embeddings, requires_grad=True)
+  module(rows, doubles.tensor(labels)).backward()
+  # The histogram holds on to the graph of the batch before.
+  again = module(rows, doubles.tensor(labels))
+  with pytest.raises(RuntimeError, match="second time"):
+    again.backward()
