@@ -5,7 +5,7 @@ four pair losses alone and with chance-constrained proxies, the contrastive loss
 cross-batch memory of as many vectors, and losses that know proxies only. DML, chapter 3
 and section 5.3.4.
 
-    python -m experiments.retrieval                    # minutes on 2 cores
+    python -m experiments.retrieval                    # 48 min on 2 cores
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
