@@ -56,7 +56,8 @@ def train(
   network is kept as `model-` and the title, the method's name where none is given.
   FloatingPointError names what diverged.
   """
-  record = {"made with": _finished.digest((settings, method, dict(cells), study.name))}
+  known = _without_folder(settings, folder)
+  record = {"made with": _finished.digest((known, method, dict(cells), study.name))}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
   done = _finished.restore(path, record)
   if done is None:
@@ -104,6 +105,14 @@ def train(
     done.arrays["proxies"],
     done.arrays["first_spread"],
   )
+
+
+def _without_folder(settings: Settings, folder: pathlib.Path) -> Settings:
+  """A folder of runs may be moved: of weights that are kept in it the name says all."""
+  weights = pathlib.Path(settings.weights)
+  if not settings.weights or weights.parent != folder.parent:
+    return settings
+  return dataclasses.replace(settings, weights=weights.name)
 
 
 def _keep_model(

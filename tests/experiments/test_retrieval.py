@@ -28,7 +28,7 @@ from experiments import (
 )
 from experiments._retrieval_losses import Method
 from experiments._retrieval_tables import FOLDS, Name
-from spherejax import data, losses
+from spherejax import data, losses, training
 
 RANDOM = np.random.default_rng(0)
 SMALL = _retrieval_training.Settings(
@@ -429,6 +429,23 @@ def test_what_is_compared_has_models_of_its_own(tmp_path):
     "model-C2-batch-8-ccp", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
     "model-C2+CCP-m-2-b-2", "model-C2+CCP-m-2-b-4",
   }  # fmt: skip
+
+
+def test_a_folder_of_runs_may_be_moved(tmp_path, monkeypatch):
+  def run(folder, **changes):
+    weights = str(folder / "kept" / "pretrained-1")
+    return train(Method("c2"), folder / "kept" / "x", weights=weights, **changes)
+
+  variables = _retrieval_network.initial_variables(jax.random.key(1), SMALL)
+  model = _retrieval_network.Model(SMALL.architecture, variables)
+  _retrieval_network.keep(tmp_path / "a" / "kept" / "pretrained-1", model, 1)
+  before = run(tmp_path / "a")
+  (tmp_path / "a").rename(tmp_path / "b")
+  monkeypatch.setattr(training, "sweep", None)
+  after = run(tmp_path / "b")
+  chex.assert_trees_all_equal(after.curves, before.curves)
+  with pytest.raises(TypeError):  # which has to be trained
+    run(tmp_path / "b", seed=1)
 
 
 def test_a_step_is_timed_without_the_evaluation(monkeypatch):
