@@ -5,20 +5,29 @@ python -m experiments.results_page --check   # fails when the page is stale
 """
 
 import argparse
+import fnmatch
 import json
 import pathlib
 import sys
+import tomllib
+import types
+from collections.abc import Mapping
 
 from experiments import _report
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
+TRIED = DOCS / "results" / "tried.toml"
 HEADER = """# Results
 
 Every claim that was tested, with the figure, its 95 % interval over seeds, the verdict
-and the command. A claim that did not come out says so. Figures are of small data sets
-on a CPU and are not comparable with published ones; the claim is what is tested. This
-page is made by `python -m experiments.results_page` from the files in `docs/results/`.
+and the command. A claim that did not come out says so, and what was tried for it.
+Figures are of small data sets on a CPU and are not comparable with published ones; the
+claim is what is tested. This page is made by `python -m experiments.results_page` from
+the files in `docs/results/`.
 """
+
+Tried = Mapping[str, Mapping[str, str]]
+"""By experiment and pattern of claims: what was tried where they did not come out."""
 
 
 def _title(content: dict) -> str:
@@ -32,7 +41,35 @@ def _cell(text: str) -> str:
   return text.replace("|", r"\|")
 
 
-def _claims(content: dict) -> str:
+def _missed(content: dict) -> list[str]:
+  """Claims that did not come out."""
+  return [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
+
+
+def _attempts(content: dict, tried: Tried) -> str:
+  """What was tried, for each missed claim; the other patterns say nothing."""
+  lines = []
+  for pattern, text in tried.get(_title(content), {}).items():
+    about = sorted({x for x in _missed(content) if fnmatch.fnmatchcase(x, pattern)})
+    lines.append(f"* {', '.join(f'`{name}`' for name in about)}: {text}")
+  return "\nTried:\n\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def check_tried(results: list[dict], tried: Tried) -> None:
+  """Ends with a message unless each missed claim, and no other, has its note."""
+  missed = {_title(content): _missed(content) for content in results}
+  for title, names in missed.items():
+    patterns = tried.get(title, {})
+    for name in names:
+      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+        raise SystemExit(f"{TRIED} must say what was tried for {title}: {name}")
+  for title, patterns in tried.items():
+    for pattern in patterns:
+      if not fnmatch.filter(missed.get(title, []), pattern):
+        raise SystemExit(f"{TRIED} has {title}: {pattern}, but no such claim is missed")
+
+
+def _claims(content: dict, tried: Tried) -> str:
   name = _title(content)
   lines = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
@@ -47,7 +84,7 @@ def _claims(content: dict) -> str:
     f"[all settings and values](results/{name}.json).\n\n"
     "| claim | paper | statement | difference | 95 % interval | seeds | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
-  )
+  ) + _attempts(content, tried)
 
 
 def _figures(content: dict) -> str:
@@ -65,15 +102,14 @@ def _figures(content: dict) -> str:
   )
 
 
-def page(results: list[dict]) -> str:
+def page(results: list[dict], tried: Tried = types.MappingProxyType({})) -> str:
   """The page's text: how many claims came out, each claim, each figure."""
   lines = []
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
-    missed = [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
     lines.append(
       f"| {_title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
-      f"| {', '.join(f'`{name}`' for name in missed)} |"
+      f"| {', '.join(f'`{name}`' for name in _missed(content))} |"
     )
   overview = (
     "| experiment | claims reproduced | not reproduced at this scale |\n"
@@ -84,7 +120,7 @@ def page(results: list[dict]) -> str:
       HEADER,
       overview,
       "## Claims\n",
-      *map(_claims, results),
+      *(_claims(content, tried) for content in results),
       "## Figures\n",
       *map(_figures, results),
     ]
@@ -108,8 +144,10 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument("--check", action="store_true", help="fail when it is stale")
   check = parser.parse_args().check
-  files = sorted((DOCS / "results").glob("*.json"))
-  text = page([read(file) for file in files])
+  results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
+  tried = tomllib.loads(TRIED.read_text(encoding="utf-8"))
+  check_tried(results, tried)
+  text = page(results, tried)
   target = DOCS / "results.md"
   if not check:
     target.write_text(text, encoding="utf-8")

@@ -220,3 +220,14 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "(results/x-large.json)" in other
   assert "not reproduced at this scale" in text
   assert "| A | m | 0.550 |" in text
+  assert "Tried" not in text
+  right = _report.claim("d", "A", [1.0, 1.1], paper="DML 1")
+  more = content | {"claims": [*content["claims"], right]}
+  tried = {"x": {"c*": "twice the steps."}}
+  assert "* `c`: twice the steps." in results_page.page([more], tried)
+  results_page.check_tried([more], tried)
+  with pytest.raises(SystemExit, match="what was tried for x: c"):
+    results_page.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
+  for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
+    with pytest.raises(SystemExit, match="no such claim is missed"):
+      results_page.check_tried([more], odd)
