@@ -82,8 +82,7 @@ def train(
         f"{title or method.name}: {result.diverged.sum()} of {result.diverged.size}"
         " runs diverged"
       )
-    name = re.sub(r"[ ,=]+", "-", title or method.name)
-    _keep_model(settings, study, result, folder / f"model-{name}")
+    _keep_model(settings, study, result, folder / model_name(title or method.name))
     points = _embedded(run, result.best_state, given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
@@ -105,6 +104,11 @@ def train(
     done.arrays["proxies"],
     done.arrays["first_spread"],
   )
+
+
+def model_name(title: str) -> str:
+  """The folder of a network, within that of its runs."""
+  return "model-" + re.sub(r"[ ,=]+", "-", title)
 
 
 def _without_folder(settings: Settings, folder: pathlib.Path) -> Settings:

@@ -594,6 +594,8 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
   with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
     run(weights="")
   with pytest.raises(SystemExit, match=r"there is no .*list_eval_partition\.txt"):
+    run(dataset="inshop", learned_classes=0)
+  with pytest.raises(SystemExit, match="--learned-classes must be 0 for inshop, got 8"):
     run(dataset="inshop")
   with pytest.raises(ValueError, match="has 8 classes, but only 6 are learned"):
     run(batch=32)
