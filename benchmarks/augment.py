@@ -57,6 +57,7 @@ def kornia(strengths: data.ViewStrengths) -> Callable[..., Any] | None:
   if not (importlib.util.find_spec("kornia") and importlib.util.find_spec("torch")):
     return None
   torch = importlib.import_module("torch")
+  torch.manual_seed(0)
   augmentation = importlib.import_module("kornia.augmentation")
   parts = [
     augmentation.RandomResizedCrop((SIDE, SIDE), scale=strengths.scale),
