@@ -161,14 +161,16 @@ def inside(
   return (array >= 0) & (array < classes)
 
 
-def kept(where: ArrayLike | None, expected: Sequence[int]) -> jax.Array:
+def kept(
+  where: ArrayLike | None, expected: Sequence[int], name: str = "where"
+) -> jax.Array:
   """`where` as an array, True everywhere if it is None; raises as `mask` does."""
   if where is None:
     # Known while tracing, so that known labels are still checked.
     with jax.ensure_compile_time_eval():
       return jnp.ones(tuple(expected), bool)
   array = jnp.asarray(where)
-  mask(array, expected)
+  mask(array, expected, name)
   return array
 
 

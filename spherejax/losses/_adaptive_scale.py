@@ -124,7 +124,7 @@ def _log_mean_of_others(
   """log(1/n sum_i sum_{c != y_i} exp(logits_ic)) over all devices, and n."""
   kept = jnp.any(own, axis=1)
   of_rows = _numerics.logsumexp(logits, ~own & kept[:, None])[:, None]
-  total = _batch.logsumexp_over_rows(of_rows, of_rows != -jnp.inf, axis_name)[0]
+  total = _batch.logsumexp(of_rows, of_rows != -jnp.inf, axis_name, 0)[0]
   rows = _batch.number(kept[:, None], axis_name, logits.dtype)
   return total - jnp.log(jnp.maximum(rows, 1)), rows
 

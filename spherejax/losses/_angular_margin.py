@@ -217,7 +217,9 @@ def subcentre_arcface(
     Array([0.3132617, 0.3132617], dtype=float32)
   """
   _checks.positive("scale", scale)
-  batch = _classes.scores("cosines", cosines, labels, where, 3, class_axis_name)
+  batch = _classes.scores(
+    "cosines", cosines, labels, where, axes=3, class_axis_name=class_axis_name
+  )
   centres = range(batch.values.shape[-1])
   nearest = batch._replace(
     values=_classes.highest([batch.values[..., k] for k in centres])

@@ -161,13 +161,7 @@ def normalize_rows(rows: Array, normalization: str) -> Array:
 
 def keep_all(where: ArrayLike | None, rows: Array, name: str = "where") -> Array:
   """The mask, or one that keeps every row."""
-  if where is None:
-    # Known while tracing, so that known labels are still checked.
-    with jax.ensure_compile_time_eval():
-      return jnp.ones(rows.shape[:1], bool)
-  mask = jnp.asarray(where)
-  _checks.mask(mask, rows.shape[:1], name)
-  return mask
+  return _checks.kept(where, rows.shape[:1], name)
 
 
 def rows_and_labels(
@@ -410,9 +404,9 @@ def class_mask(
   return (labels[:, None] == jnp.arange(classes)[None]) & where[:, None]
 
 
-def logsumexp_over_rows(values: Array, where: Array, axis_name: str | None) -> Array:
-  """[columns]: log sum exp over the kept rows of all devices; -inf over none."""
-  local = _numerics.logsumexp(values, where, axis=0)
+def logsumexp(values: Array, where: Array, axis_name: str | None, axis: int) -> Array:
+  """Log sum exp over the kept entries along an axis, of all devices; -inf over none."""
+  local = _numerics.logsumexp(values, where, axis)
   if axis_name is None:
     return local
   parts = jax.lax.all_gather(local, axis_name)

@@ -54,13 +54,10 @@ def scores(
   _checks.rank(name, entries, axes)
   _checks.not_empty(name, entries)
   _checks.labels(labels, entries)
-  here, first, classes = entries.shape[1], 0, entries.shape[1]
-  if class_axis_name is not None:
-    first = here * jax.lax.axis_index(class_axis_name)
-    classes = here * jax.lax.axis_size(class_axis_name)
-  kept = _batch.keep_all(where, entries)
-  _checks.known_labels(labels, classes, kept)
-  kept &= (labels >= 0) & (labels < classes)
+  kept, here = _batch.keep_all(where, entries), entries.shape[1]
+  number = 1 if class_axis_name is None else jax.lax.axis_size(class_axis_name)
+  kept &= _checks.inside(labels, number * here, kept)
+  first = _batch.first_row(here, class_axis_name)
   own = (labels[:, None] == first + jnp.arange(here)[None]) & kept[:, None]
   values = jnp.where(kept.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
   return Scores(values, own, entries.dtype, class_axis_name)
@@ -149,25 +146,25 @@ def cross_entropy(
   if target is None:
     target = over_classes(_numerics.masked_sum(values, own), axis_name)[:, None]
   rivals = ~own if others is None else others & ~own
-  leads = logsumexp_over_classes(scale * (values - target), rivals, axis_name)
+  leads = _batch.logsumexp(scale * (values - target), rivals, axis_name, 1)
   return jnp.where(has_class(own, axis_name), _numerics.softplus(leads), 0)
 
 
-def logsumexp_over_classes(values: Array, where: Array, axis_name: str | None) -> Array:
-  """[batch]: log sum exp over the kept classes of all devices; -inf over none."""
-  here = _numerics.logsumexp(values, where)
-  if axis_name is None:
-    return here
-  parts = jax.lax.all_gather(here, axis_name)
-  return _numerics.logsumexp(parts, parts != -jnp.inf, axis=0)
-
-
 def log_softmax(values: Array, axis_name: str | None) -> Array:
-  """[batch, classes]: log-probabilities among the classes of all devices."""
+  """[batch, classes]: log-probabilities among the classes of all devices.
+
+  As accurate as `_numerics.log_softmax`.
+  """
   if axis_name is None:
     return _numerics.log_softmax(values)
-  everything = jnp.ones(values.shape, bool)
-  return values - logsumexp_over_classes(values, everything, axis_name)[:, None]
+  tops = jax.lax.all_gather(jax.lax.stop_gradient(jnp.max(values, axis=1)), axis_name)
+  mine = jnp.argmax(tops, axis=0) == jax.lax.axis_index(axis_name)
+  columns = jnp.arange(values.shape[1])
+  largest = (columns[None] == jnp.argmax(values, axis=1)[:, None]) & mine[:, None]
+  lead = over_classes(_numerics.masked_sum(values, largest), axis_name)[:, None]
+  behind = jnp.where(largest, 0, values - lead)
+  rest = _batch.logsumexp(behind, ~largest, axis_name, 1)
+  return behind - _numerics.softplus(rest)[:, None]
 
 
 def over_rows(

@@ -102,7 +102,7 @@ def proxy_anchor(
 
   parts = _blocks.map_blocks(of_columns, (rows, labels, kept), block_size)
   pull, push = (
-    _batch.logsumexp_over_rows(part, part != -jnp.inf, axis_name) for part in parts[:2]
+    _batch.logsumexp(part, part != -jnp.inf, axis_name, 0) for part in parts[:2]
   )
   members, others = (
     _batch.total(jnp.sum(part, axis=0, dtype=jnp.int32), axis_name)

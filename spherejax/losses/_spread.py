@@ -126,7 +126,7 @@ def uniformity(
 
   itself = start + jnp.arange(len(rows), dtype=jnp.int32)
   by_row = _blocks.map_rows(potential, (rows, itself), block_size)
-  total = _batch.logsumexp_over_rows(by_row[:, None], kept[:, None], axis_name)[0]
+  total = _batch.logsumexp(by_row[:, None], kept[:, None], axis_name, 0)[0]
   number = _batch.number(kept[:, None], axis_name, rows.dtype)
   # As floats: the number of pairs of a large batch does not fit into 32 bits.
   pairs = jnp.where(number > 1, number * (number - 1), 1)

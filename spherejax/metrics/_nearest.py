@@ -42,8 +42,7 @@ def nearest(
   Raises:
     TypeError: embeddings not floating, `exclude` not integer.
     ValueError: shapes do not match, an unknown distance, a known `exclude` that is no
-      reference, or k exceeds the number of
-      references that a query may have.
+      reference, or k exceeds the number of references that a query may have.
 
   Differentiable in: nothing.
   Cost: O(queries references (dim + log references)) time.

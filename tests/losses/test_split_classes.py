@@ -169,6 +169,12 @@ def test_a_small_loss_keeps_its_digits_over_devices():
   found = jax.vmap(step, (0, None), axis_name=AXIS)(parts, jnp.array([0]))
   expected = np.log1p(np.exp(-30.0) + np.exp(-31.0) + np.exp(-32.0))
   np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
+  # The same as a distribution, with the largest one on either device.
+  for way in (1, -1):
+    target = jnp.array([[1.0, 0.0, 0.0, 0.0]])[:, ::way]
+    given = (v.reshape(1, 2, 2).swapaxes(0, 1) for v in (logits[:, ::way], target))
+    found = jax.vmap(step, axis_name=AXIS)(*given)
+    np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
 
 
 def test_a_known_label_beyond_the_classes_of_all_devices_is_refused():
