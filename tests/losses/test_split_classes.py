@@ -110,10 +110,37 @@ def operands(seed=0):
   )
 
 
-@pytest.mark.parametrize("mapping", ["vmap", "pmap"])
-@pytest.mark.parametrize("devices", [2, 4])
+def spread(step, how, devices):
+  """`step` of this device's parts, over the first axis of all arguments."""
+  if how == "vmap":
+    return jax.jit(jax.vmap(step, axis_name=AXIS))
+  some = jax.devices()[:devices]
+  if how == "pmap":
+    return jax.pmap(step, AXIS, devices=some)
+
+  def own(*parts):
+    first = step(*(part[0] for part in parts))
+    return jax.tree.map(lambda x: x[None], first)
+
+  mesh, over = jax.sharding.Mesh(np.array(some), AXIS), jax.P(AXIS)
+  checked = how == "shard_map-checked"
+  return jax.jit(
+    jax.shard_map(own, mesh=mesh, in_specs=over, out_specs=over, check_vma=checked)
+  )
+
+
+@pytest.mark.parametrize(
+  ("how", "devices"),
+  [
+    ("vmap", 2),
+    ("vmap", 4),
+    ("pmap", 4),
+    ("shard_map-checked", 2),
+    ("shard_map-unchecked", 4),
+  ],
+)
 @pytest.mark.parametrize("name", CASES)
-def test_split_classes_equal_all_on_one_device(name, devices, mapping, x64):
+def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
   x, weights, labels, where, margins = map(jnp.asarray, operands())
   case = CASES[name]
 
@@ -145,12 +172,7 @@ def test_split_classes_equal_all_on_one_device(name, devices, mapping, x64):
   parts = [
     v.reshape(devices, -1, *v.shape[1:]) for v in (x, weights, margins, labels, where)
   ]
-  mapped = (
-    jax.jit(jax.vmap(step, axis_name=AXIS))
-    if mapping == "vmap"
-    else jax.pmap(step, AXIS, devices=jax.local_devices()[:devices])
-  )
-  found, rows, gradients = mapped(*parts)
+  found, rows, gradients = spread(step, how, devices)(*parts)
   assert np.abs(each).max() > 0.1
   np.testing.assert_allclose(found, np.full(devices, value), rtol=1e-12)
   for row in rows:
