@@ -36,8 +36,12 @@ def parse(
   doc: str | None,
   default: str = "cpu",
   arguments: Sequence[str] | None = None,
+  short: bool = False,
 ) -> Arguments:
-  """Preset, settings and output folder from the command line (or `arguments`)."""
+  """Preset, settings and output folder from the command line (or `arguments`).
+
+  A short experiment compiles for as long as it trains.
+  """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default=default)
   preset = first.parse_known_args(arguments)[0].preset
@@ -76,7 +80,9 @@ def parse(
     _prepare(parsed.output)
     _ending.in_one_line(parsed.output)
   if parsed.preset == "smoke":
-    _compile_quickly()
+    _compile_quickly(0, "--xla_llvm_disable_expensive_passes=true")
+  elif short:
+    _compile_quickly(1)
   _keep_compiled_programs()
   return Arguments(parsed.preset, parsed.config, parsed.output)
 
@@ -103,10 +109,11 @@ def _prepare(output: pathlib.Path) -> None:
     raise SystemExit(f"--output {output} cannot be written to: {reason}") from error
 
 
-def _compile_quickly() -> None:
-  """Programs that run a few times only: on a CPU, before jax first looks for one."""
-  flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-  os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
+def _compile_quickly(level: int, *flags: str) -> None:
+  """Programs that run for a short time: on a CPU, before jax first looks for one."""
+  level_flag = f"--xla_backend_optimization_level={level}"
+  own = os.environ.get("XLA_FLAGS", "")  # the last of two holds
+  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, own]).strip()
 
 
 def _keep_compiled_programs() -> None:

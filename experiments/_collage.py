@@ -27,6 +27,7 @@ class Settings:
   """What a training on collages looks at; an experiment adds its data."""
 
   classes: ClassVar[int]
+  image_shape: ClassVar[tuple[int, int, int]]
   steps: int = 320
   """Training steps."""
   parts: int = 4
@@ -106,7 +107,7 @@ def some_steps(state, images, labels, table, key, variant, *, config, optimizer)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def embed(params, images, mass, *, config):
+def embed(params, images, mass: Array, *, config):
   """Embeddings, pooling weights and attributes of a set of collages."""
   return Network(config).apply({"params": params}, images, mass)
 
@@ -123,15 +124,16 @@ def make_optimizer(learning_rate: float) -> optax.GradientTransformation:
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def initial_state(key, images, *, config) -> training.TrainState:
+def initial_state(key, *, config) -> training.TrainState:
   """Network and label embeddings before the first step."""
   network_key, loss_key, step_key = jax.random.split(key, 3)
+  images = jax.ShapeDtypeStruct((1, *config.image_shape), jnp.uint8)
   attributes = jnp.ones((2, config.prototypes)) / config.prototypes
   zero_shot = models.ZeroShotPrediction(config.classes, config.dim)
   return training.create_state(
     step_key,
     make_optimizer(config.learning_rate),
-    Network(config).lazy_init(network_key, images[:1], 1.0),
+    Network(config).lazy_init(network_key, images, 1.0),
     zero_shot.lazy_init(loss_key, attributes, jnp.arange(2)),
   )
 
@@ -158,39 +160,42 @@ def one_part(run: Run, config: Settings, variant: Variant, collages, key: Array)
   return Run(state, (*run.curve, score))
 
 
+def initial_states(
+  config: Settings, seeds: Sequence[int]
+) -> list[tuple[training.TrainState, Array]]:
+  """Of each seed the network before its first step, and the key of its batches."""
+  keys = [jax.random.split(jax.random.key(seed)) for seed in seeds]
+  return [(initial_state(key, config=config), rest) for key, rest in keys]
+
+
 def train(
   config: Settings,
-  seeds: Sequence[int],
+  states: Sequence[tuple[training.TrainState, Array]],
   variants: dict[str, Variant],
   collages: Sequence[dict[str, data.Collages]],
   progress: tqdm.tqdm,
 ) -> list[dict[str, Run]]:
-  """All variants from all seeds, each seed with collages of its own.
+  """All variants from all initial states, each with collages of its own.
 
   Those of one seed share the first part, which pools by averages: prototypes are
   chosen among features that mean something already. A program of this size keeps no
   second core busy, so two runs go on at a time.
   """
-  keys = [jax.random.split(jax.random.key(seed)) for seed in seeds]
-  states = [
-    initial_state(key, own["train"].images, config=config)
-    for (key, _), own in zip(keys, collages, strict=True)
-  ]
 
   def part(run: Run, variant: Variant, number: int) -> Run:
-    run = one_part(run, config, variant, collages[number], keys[number][1])
+    run = one_part(run, config, variant, collages[number], states[number][1])
     progress.update()
     return run
 
-  def some(number: int) -> Array:
+  def renewed(network: Any, number: int) -> Any:
     own = collages[number]
-    return own["train"].images[: len(own["validation"].images)]
+    some = own["train"].images[: len(own["validation"].images)]
+    pooled = embed(network, some, jnp.float32(1), config=config).pooled
+    return choose_prototypes(network, pooled, path="GSP_0/prototypes")
 
   def start(number: int) -> Run:
-    run = part(Run(states[number], ()), Variant(1.0, 0.0), number)
-    network = run.state.params["network"]
-    pooled = embed(network, some(number), jnp.float32(1), config=config).pooled
-    network = choose_prototypes(network, pooled, path="GSP_0/prototypes")
+    run = part(Run(states[number][0], ()), Variant(1.0, 0.0), number)
+    network = renewed(run.state.params["network"], number)
     params = run.state.params | {"network": network}
     return run._replace(state=run.state.replace(params=params))
 
@@ -199,11 +204,16 @@ def train(
       begun = part(begun, variant, number)
     return begun
 
+  def compile_what_follows() -> None:
+    network, own = states[0][0].params["network"], collages[0]["validation"]
+    result = embed(network, own.images, jnp.float32(1), config=config)
+    measure(result.embeddings, own.labels)
+    renewed(network, 0)
+
   with _threads.pool() as pool:
     first = pool.submit(start, 0)  # compiles for all, and meanwhile:
-    network = states[0].params["network"]
-    pool.submit(embed, network, some(0), jnp.float32(1), config=config)
-    starts = [first.result(), *pool.map(start, range(1, len(seeds)))]
+    pool.submit(compile_what_follows)
+    starts = [first.result(), *pool.map(start, range(1, len(states)))]
     runs = [
       {name: pool.submit(rest, begun, own, number) for name, own in variants.items()}
       for number, begun in enumerate(starts)
@@ -239,37 +249,41 @@ def draw(
   seen, unseen = last["seen"], last["unseen"]
   rows, names = _first_of_each_class(seen["collages"].labels, 1)
   weights = {
-    name: result.weights[rows]
+    name: np.asarray(result.weights)[rows]
     for name, result in seen["results"].items()
     if name != "GAP"
   }
-  pictures = seen["collages"].images[rows]
-  figures = {
-    "weights": plotting.weight_maps(pictures, weights, names=names),
-    "curves": plotting.training_curves(
-      curves,
-      steps=config.steps // config.parts * np.arange(1, config.parts + 1),
-      ylabel="MAP@R, validation collages",
-    ),
-  }
-  labels = unseen["collages"].labels
+  pictures = np.asarray(seen["collages"].images)[rows]
+  saved = []
+
+  def save(name: str, figure: Any) -> None:
+    saved.append(plotting.save(figure, output / f"{name}.png").name)
+
+  save("weights", plotting.weight_maps(pictures, weights, names=names))
+  curve = plotting.training_curves(
+    curves,
+    steps=config.steps // config.parts * np.arange(1, config.parts + 1),
+    ylabel="MAP@R, validation collages",
+  )
+  save("curves", curve)
+  images, labels = map(np.asarray, unseen["collages"][:2])
   rows, names = _first_of_each_class(labels, 3)
   for name, result in unseen["results"].items():
-    nearest = metrics.nearest(
-      result.embeddings[rows], result.embeddings, k=8, exclude=rows
+    embeddings = np.asarray(result.embeddings)
+    nearest = np.asarray(
+      metrics.nearest(embeddings[rows], embeddings, k=8, exclude=rows)
     )
     right = labels[nearest] == labels[rows][:, None]
-    figures[f"retrieval-{name.lower().replace(' + ', '-')}"] = plotting.retrieval_sheet(
-      unseen["collages"].images, rows, nearest, right, names=names, title=name
+    sheet = plotting.retrieval_sheet(
+      images, rows, nearest, right, names=names, title=name
     )
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]
+    save(f"retrieval-{name.lower().replace(' + ', '-')}", sheet)
+  return saved
 
 
-def _first_of_each_class(labels: Array, count: int) -> tuple[np.ndarray, list[str]]:
+def _first_of_each_class(labels: ArrayLike, count: int) -> tuple[np.ndarray, list[str]]:
   """Rows of the first `count` examples of each class, and their class names."""
+  labels = np.asarray(labels)
   classes = np.unique(labels)
-  rows = [np.flatnonzero(np.asarray(labels) == label)[:count] for label in classes]
+  rows = [np.flatnonzero(labels == label)[:count] for label in classes]
   return np.concatenate(rows), [str(label) for label in np.repeat(classes, count)]

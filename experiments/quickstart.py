@@ -18,11 +18,12 @@ import time
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _cli, _collage, _report
+from experiments import _cli, _collage, _report, _threads
 from spherejax import data
 
 SEEN, UNSEEN, SHARED = tuple(range(6)), (6, 7), (8, 9)
@@ -33,6 +34,7 @@ class Config(_collage.Settings):
   """Settings of the quickstart."""
 
   classes: ClassVar[int] = len(SEEN)
+  image_shape: ClassVar[tuple[int, int, int]] = (16, 16, 1)
   seed: int = 0
   """Everything random follows from it."""
   seeds: int = 3
@@ -79,16 +81,18 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   last = {}
   total = config.seeds * (1 + len(variants) * (config.parts - 1))
   seeds = range(config.seed, config.seed + config.seeds)
-  collages = [make_collages(config, jax.random.key(seed)) for seed in seeds]
+  with _threads.pool() as pool:  # both are compiled at a time
+    begun = pool.submit(_collage.initial_states, config, seeds)
+    collages = [make_collages(config, jax.random.key(seed)) for seed in seeds]
   with tqdm.tqdm(
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
-    runs = _collage.train(config, seeds, variants, collages, progress)
+    runs = _collage.train(config, begun.result(), variants, collages, progress)
   for own, runs_of_seed in zip(collages, runs, strict=True):
     last = {part: {"collages": own[part], "results": {}} for part in ("seen", "unseen")}
     for name, trained in runs_of_seed.items():
       curves[name].append(trained.curve)
-      params, mass = trained.state.params["network"], variants[name].mass
+      params, mass = trained.state.params["network"], jnp.float32(variants[name].mass)
       for part in ("seen", "unseen"):
         test = own[part]
         result = _collage.embed(params, test.images, mass, config=config)
@@ -131,7 +135,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="quickstart", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="quickstart", doc=__doc__, short=True
+  )
   _report.write(run(config, output, preset), output)
 
 

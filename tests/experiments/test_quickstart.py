@@ -104,6 +104,11 @@ def test_options_change_single_settings_of_a_preset(monkeypatch):
   # Programs that run a few times are compiled quickly; the last of two flags holds.
   assert os.environ["XLA_FLAGS"].startswith("--xla_backend_optimization_level=0 ")
   assert os.environ["XLA_FLAGS"].endswith(" --xla_of_the_user=1")
+  for short, level in ((True, "--xla_backend_optimization_level=1 "), (False, "")):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
+    presets = quickstart.PRESETS
+    _cli.parse(presets, name="quickstart", doc="", arguments=[], short=short)
+    assert os.environ["XLA_FLAGS"] == f"{level}--xla_of_the_user=1"
 
 
 def test_verdicts():
