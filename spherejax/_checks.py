@@ -93,21 +93,32 @@ def between(
 ) -> None:
   """Raises ValueError for a static number outside the interval, or not finite.
 
-  Raises TypeError for text.
+  Of an array that is known every entry. Raises TypeError for text.
   """
   if isinstance(value, str):
     raise TypeError(f"{name} must be a number, got {value!r}")
-  number = static_number(value)
-  if number is None:
-    return
-  above = number > low if low_open else number >= low
-  below = number < high if high_open else number <= high
-  if not (np.isfinite(number) and above and below):
+  known = _known_numbers(value)
+  above = known > low if low_open else known >= low
+  below = known < high if high_open else known <= high
+  wrong = known[~(np.isfinite(known) & above & below)]
+  if wrong.size:
     left = "(" if low_open or low == -np.inf else "["
     right = ")" if high_open or high == np.inf else "]"
     raise ValueError(
-      f"{name} must be in {left}{low:g}, {high:g}{right}, got {number:g}"
+      f"{name} must be in {left}{low:g}, {high:g}{right}, got {wrong[0]:g}"
     )
+
+
+def _known_numbers(value: object) -> np.ndarray:
+  """What is not traced, as numbers in a row; nothing of what are no numbers."""
+  number = static_number(value)
+  if number is not None:
+    return np.array([number])
+  if isinstance(value, np.ndarray) or (
+    isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
+  ):
+    return np.asarray(value, np.float64).ravel()
+  return np.empty(0)
 
 
 def positive(name: str, value: object) -> None:

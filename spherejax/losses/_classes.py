@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -108,13 +107,7 @@ def own_margin(
   scores: Scores, margin: ArrayLike, low: float = -np.inf, high: float = np.inf
 ) -> Array:
   """[batch, 1]: the margin of each row's class; raises for known ones outside."""
-  if isinstance(margin, str):
-    raise TypeError(f"margin must be a number or one for each class, got {margin!r}")
-  if not isinstance(margin, jax.core.Tracer):
-    known = np.asarray(margin)
-    wrong = known[~(np.isfinite(known) & (known >= low) & (known <= high))]
-    if wrong.size:
-      raise ValueError(f"margin must be in [{low:g}, {high:g}], got {wrong.flat[0]:g}")
+  _checks.between("margin", margin, low, high)
   margins = jnp.asarray(margin, scores.values.dtype)
   if margins.ndim == 0:
     return jnp.broadcast_to(margins, (len(scores.own), 1))

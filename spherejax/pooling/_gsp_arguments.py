@@ -7,9 +7,7 @@ prototypes], so that the sums over prototypes run over adjacent numbers.
 import math
 from typing import NamedTuple
 
-import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -56,17 +54,9 @@ def _per_image(
   return jnp.broadcast_to(value, batch).reshape(-1)
 
 
-def _between(name: str, value: ArrayLike, *bounds: int | float, low_open: bool = False):
-  """Raises for known numbers outside the interval: a scalar, or one an image."""
-  _checks.between(name, value, *bounds, low_open=low_open)
-  if not isinstance(value, jax.core.Tracer) and np.ndim(value) and np.size(value):
-    for end in (np.min(value), np.max(value)):
-      _checks.between(name, end, *bounds, low_open=low_open)
-
-
 def mass_of(mass: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype) -> Array:
   """The mass of each image [images], in (0, 1]."""
-  _between("mass", mass, 0, 1, low_open=True)
+  _checks.between("mass", mass, 0, 1, low_open=True)
   mass = _per_image("mass", mass, batch, dtype)
   # Not jnp.clip, whose derivative at a bound is half the right one.
   mass = jnp.where(mass > 1, 1, mass)
@@ -78,6 +68,6 @@ def inverse_temperature_of(
   value: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype
 ) -> Array:
   """The inverse temperature of each image [images], not negative."""
-  _between("inverse_temperature", value, 0)
+  _checks.between("inverse_temperature", value, 0)
   value = _per_image("inverse_temperature", value, batch, dtype)
   return jnp.where(value < 0, 0, value)
