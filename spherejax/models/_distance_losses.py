@@ -181,6 +181,7 @@ class ProxyDistanceRatio(nn.Module):
     exponent: of the ratios.
     offset: added to the squared distances.
     init_proxies: draws the proxies at the start.
+    block_size: static. Rows at a time, see the loss; None takes all at once.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -205,6 +206,7 @@ class ProxyDistanceRatio(nn.Module):
   exponent: Real[ArrayLike, ""] = 10.0
   offset: Real[ArrayLike, ""] = 0.0
   init_proxies: Initializer = unit_rows
+  block_size: int | None = None
 
   @nn.compact
   def __call__(
@@ -220,5 +222,11 @@ class ProxyDistanceRatio(nn.Module):
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
     return losses.proxy_distance_ratio(
-      rows, labels, proxies, exponent=self.exponent, offset=self.offset, where=where
+      rows,
+      labels,
+      proxies,
+      exponent=self.exponent,
+      offset=self.offset,
+      where=where,
+      block_size=self.block_size,
     )

@@ -26,6 +26,7 @@ class ProxyAnchor(nn.Module):
     init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
     per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
       more [num_classes, per_class, dim].
+    block_size: static. Rows at a time, see the loss; None takes all at once.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -53,6 +54,7 @@ class ProxyAnchor(nn.Module):
   axis_name: str | None = None
   init_proxies: Initializer = nn.initializers.he_normal()
   per_class: int = 1
+  block_size: int | None = None
 
   @nn.compact
   def __call__(
@@ -73,6 +75,7 @@ class ProxyAnchor(nn.Module):
       margin=self.margin,
       normalize=self.normalize,
       where=where,
+      block_size=self.block_size,
       axis_name=None if self.is_initializing() else self.axis_name,
     )
 
@@ -91,6 +94,7 @@ class ProxyNCA(nn.Module):
     init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
     per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
       more [num_classes, per_class, dim].
+    block_size: static. Rows at a time, see the loss; None takes all at once.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -116,6 +120,7 @@ class ProxyNCA(nn.Module):
   normalize: str = "l2"
   init_proxies: Initializer = nn.initializers.normal(0.125)
   per_class: int = 1
+  block_size: int | None = None
 
   @nn.compact
   def __call__(
@@ -135,6 +140,7 @@ class ProxyNCA(nn.Module):
       scale=self.scale,
       normalize=self.normalize,
       where=where,
+      block_size=self.block_size,
     )
 
 
@@ -153,6 +159,7 @@ class ProxyNCAPlusPlus(nn.Module):
     init_proxies: draws the proxies at the start, as [num_classes * per_class, dim].
     per_class: static. Proxies of a class; with 1 they are [num_classes, dim], with
       more [num_classes, per_class, dim].
+    block_size: static. Rows at a time, see the loss; None takes all at once.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -179,6 +186,7 @@ class ProxyNCAPlusPlus(nn.Module):
   normalize: str = "l2"
   init_proxies: Initializer = nn.initializers.normal(0.125)
   per_class: int = 1
+  block_size: int | None = None
 
   @nn.compact
   def __call__(
@@ -199,6 +207,7 @@ class ProxyNCAPlusPlus(nn.Module):
       logit=self.logit,
       normalize=self.normalize,
       where=where,
+      block_size=self.block_size,
     )
 
 
@@ -217,6 +226,7 @@ class SoftTriple(nn.Module):
     margin: unit of a cosine.
     regularization: weight of the force that merges centres.
     init_centres: draws the centres at the start, as [num_classes * per_class, dim].
+    block_size: static. Rows at a time, see the loss; None takes all at once.
 
   Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
 
@@ -244,6 +254,7 @@ class SoftTriple(nn.Module):
   margin: Real[ArrayLike, ""] = 0.01
   regularization: Real[ArrayLike, ""] = 0.2
   init_centres: Initializer = unit_rows
+  block_size: int | None = None
 
   @nn.compact
   def __call__(
@@ -266,6 +277,7 @@ class SoftTriple(nn.Module):
       margin=self.margin,
       regularization=self.regularization,
       where=where,
+      block_size=self.block_size,
     )
 
 

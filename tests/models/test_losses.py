@@ -210,6 +210,19 @@ def test_module_is_the_function_of_its_parameters(name):
   np.testing.assert_array_equal(actual[1][~WHERE], 0)
 
 
+@pytest.mark.parametrize(
+  "name",
+  ["ProxyDistanceRatio", "ProxyAnchor", "ProxyNCA", "ProxyNCAPlusPlus", "SoftTriple"],
+)
+def test_rows_by_blocks(name):
+  module, rows, variables = start(name)
+  by_blocks = module.clone(block_size=3).apply(variables, rows, LABELS)
+  at_once = module.apply(variables, rows, LABELS)
+  np.testing.assert_allclose(by_blocks, at_once, rtol=2e-5, atol=1e-6)
+  with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+    module.clone(block_size=0).apply(variables, rows, LABELS)
+
+
 @pytest.mark.parametrize("name", ["ProxyAnchor", "ZeroShotPrediction", "AdaCos"])
 def test_rows_over_devices_equal_the_whole_batch(name):
   module, rows, variables = start(name)
