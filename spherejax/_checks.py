@@ -114,9 +114,11 @@ def _known_numbers(value: object) -> np.ndarray:
   number = static_number(value)
   if number is not None:
     return np.array([number])
-  if isinstance(value, np.ndarray) or (
-    isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
-  ):
+  traced = isinstance(value, jax.core.Tracer)
+  # Of an array over several processes each knows a part only.
+  if isinstance(value, jax.Array) and not traced and not value.is_fully_addressable:
+    return np.empty(0)
+  if isinstance(value, (np.ndarray, jax.Array)) and not traced:
     return np.asarray(value, np.float64).ravel()
   return np.empty(0)
 
