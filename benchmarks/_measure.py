@@ -28,6 +28,7 @@ import rich.table
 
 OURS = "ours"
 LIBRARIES = ("jax", "numpy", "torch")
+_SHORTEST, _LONG = 0.03, 3.0  # seconds: what is measured, and what needs no warm-up
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
 
@@ -88,17 +89,21 @@ def compare(
 ) -> dict[str, Any]:
   """Times the contenders side by side on the same inputs.
 
+  Of what compiles inside its call, compilation is what the first call takes more.
+
   Raises:
     AssertionError: a contender's result differs from ours by more than it may.
   """
-  calls, compile_seconds, results = {}, {}, {}
+  calls, compile_seconds, first, results = {}, {}, {}, {}
   for name, contender in contenders.items():
     start = time.perf_counter()
     calls[name] = contender.call
     if contender.compiled:
       calls[name] = jax.jit(contender.call).lower(*inputs).compile()
     compile_seconds[name] = time.perf_counter() - start
+    start = time.perf_counter()
     results[name] = jax.block_until_ready(calls[name](*inputs))
+    first[name] = time.perf_counter() - start
   differences = {
     name: relative_difference(results[name], results[OURS])
     for name, contender in contenders.items()
@@ -108,11 +113,19 @@ def compare(
     limit = contenders[name].agrees
     if limit is not None and not difference <= limit:
       raise AssertionError(f"{case}: {name} differs from ours by {difference:.1e}")
-  inner = {name: _inner(call, inputs) for name, call in calls.items()}
+  lasts = {name: _seconds(call, inputs) for name, call in calls.items()}  # a warm-up
   seconds: dict[str, list[float]] = {name: [] for name in calls}
   for _ in range(repetitions):
     for name, call in calls.items():
-      seconds[name].append(_seconds(call, inputs, inner[name]))
+      if lasts[name] < _LONG:
+        # Not timed: pays for what the one before left behind in caches and allocator.
+        jax.block_until_ready(call(*inputs))
+      inner = max(1, min(100, round(_SHORTEST / lasts[name])))
+      seconds[name].append(_seconds(call, inputs, inner))
+  for name, contender in contenders.items():
+    if not contender.compiled:
+      more = first[name] - statistics.median(seconds[name])
+      compile_seconds[name] = max(0.0, more)
   ratios = {
     name: statistics.median(
       other / ours for other, ours in zip(times, seconds[OURS], strict=True)
@@ -148,18 +161,12 @@ def relative_difference(result: Any, expected: Any) -> float:
   return float(worst)
 
 
-def _seconds(call: Callable, inputs: tuple, inner: int) -> float:
-  # Not timed: pays for what the contender before left behind in caches and allocator.
-  jax.block_until_ready(call(*inputs))
+def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:
+  """Of one call, the mean of some."""
   start = time.perf_counter()
   for _ in range(inner):
     jax.block_until_ready(call(*inputs))
   return (time.perf_counter() - start) / inner
-
-
-def _inner(call: Callable, inputs: tuple) -> int:
-  """Calls for one measurement of at least 30 ms; also the warm-up."""
-  return max(1, min(100, round(0.03 / _seconds(call, inputs, 1))))
 
 
 def print_peak_memory() -> None:

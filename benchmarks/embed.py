@@ -105,9 +105,6 @@ def main() -> None:
   with tempfile.TemporaryDirectory() as folder:
     config = write(work, pathlib.Path(folder))
     floor = Floor(config)
-    start = time.perf_counter()
-    ours(config)
-    first = time.perf_counter() - start
     row: dict[str, Any] = _measure.compare(
       f"{work.images} images, {work.queries} queries",
       (),
@@ -118,9 +115,6 @@ def main() -> None:
       (_measure.Target("floor", 1 / SLOWER),),
       repetitions=options.repetitions,
     )
-  row["compile_seconds"][_measure.OURS] = max(
-    first - row["milliseconds"][_measure.OURS] / 1e3, 0.0
-  )
   row["floor_seconds"] = {
     name: statistics.median(times) for name, times in floor.seconds.items()
   }

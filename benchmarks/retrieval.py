@@ -17,7 +17,6 @@ many queries. Peak memory is that of a fresh process that does nothing else.
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -120,10 +119,6 @@ def floor(x: jax.Array, labels: jax.Array) -> jax.Array:
 
 def compare(size: Size, repetitions: int) -> dict[str, Any]:
   """Ours against the peer and the floor."""
-  given = inputs(size)
-  start = time.perf_counter()
-  jax.block_until_ready(ours(jnp.asarray(given[0]), given[1]))
-  first = time.perf_counter() - start
   ways = {_measure.OURS: _measure.Contender(ours, 0, compiled=False)}
   for name, neighbours in ((PEER, "max_bin_count"), (ALL, None)):
     other = peer(neighbours)
@@ -133,17 +128,13 @@ def compare(size: Size, repetitions: int) -> dict[str, Any]:
   targets = [_measure.Target("floor", 1 / 2)]
   if size.faster:
     targets += [_measure.Target(name, size.faster) for name in (PEER, ALL)]
-  row = _measure.compare(
+  return _measure.compare(
     size.name,
-    given,
+    inputs(size),
     ways,
     tuple(targets),
     repetitions=repetitions,
   )
-  row["compile_seconds"][_measure.OURS] = max(
-    first - row["milliseconds"][_measure.OURS] / 1e3, 0.0
-  )
-  return row
 
 
 def memory(size: Size) -> dict[str, Any]:

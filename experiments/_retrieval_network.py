@@ -46,7 +46,7 @@ class Architecture:
   """File of ImageNet's weights for a network of photographs; for the other ones the
   folder of a network that was kept, of which the backbone is taken."""
   frozen_norm: bool = False
-  """Batch norms of a network of photographs stay as they were read."""
+  """Batch norms of conv and of networks of photographs stay as they were read."""
   remat: bool = False
   """A network of photographs computes its maps again for the gradient: less memory."""
   pooling: str = "gap"
@@ -71,6 +71,10 @@ class Architecture:
   padded: _Decided = dataclasses.field(default=False, repr=False)
   """The longer side is brought to `image_size` and the rest is white, where there is
   no `shorter_side`."""
+
+  def __post_init__(self) -> None:
+    if self.frozen_norm and self.backbone in ("resnet8", "mlp"):
+      raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
   @property
   def architecture(self) -> "Architecture":
@@ -127,6 +131,7 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
       norm="batch",
       axis_name=axis_name,
       convolution=a.convolution,
+      frozen_norm=a.frozen_norm,
       name="backbone",
     )
   if a.backbone == "resnet8":

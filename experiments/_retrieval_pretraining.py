@@ -99,8 +99,9 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
   """The settings with the folder of a pretrained network, which is made if missing."""
   every = ("pretraining", "the steps between two evaluations")
   _cli.check_parts(steps, _EVALUATE_EVERY, every)
+  begins = dataclasses.replace(settings, frozen_norm=False)
   made_with = (
-    settings.architecture, settings.seed, settings.learning_rate, settings.shift, steps,
+    begins.architecture, settings.seed, settings.learning_rate, settings.shift, steps,
   )  # fmt: skip
   path = folder / f"pretrained-{_finished.digest(made_with)}"
   if _finished.restore(path, {}) is None:
@@ -109,7 +110,7 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
     held = place < _HELD
     parts = images[~held], labels[~held], images[held], labels[held]
     given = _Given(*map(jnp.asarray, parts))
-    run = _Training(settings, int(labels.max()) + 1)
+    run = _Training(begins, int(labels.max()) + 1)
     result = training.sweep(
       jax.random.key(settings.seed),
       run.init,

@@ -108,6 +108,7 @@ class _Normalization(nn.Module):
   groups: int
   axis_name: str | None
   halve: bool = False
+  frozen: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
@@ -121,12 +122,9 @@ class _Normalization(nn.Module):
       return halve(normalized) if self.halve else normalized
     if self.halve:
       return _HalvedBatchNorm(self.axis_name, name="BatchNorm_0")(x, train)
-    return nn.BatchNorm(
-      use_running_average=not train,
-      momentum=0.9,
-      axis_name=self.axis_name,
-      dtype=x.dtype,
-    )(x)
+    return batch_norm(
+      self, x, "BatchNorm_0", train, frozen=self.frozen, axis_name=self.axis_name
+    )
 
 
 class ConvNet(nn.Module):
@@ -146,15 +144,18 @@ class ConvNet(nn.Module):
     convolution: static. "native" (XLA's) or "patches" (a matrix product of shifted
       copies: the same numbers, for small maps on a CPU, inside `lax.scan` or under
       `vmap` over the parameters).
+    frozen_norm: static. BatchNorm keeps its statistics when training and gives its
+      parameters no gradient.
 
   Call: `(images [batch, height, width, channels], *, train=False)` gives
   [batch, height / product of strides, ..., widths[-1]], sizes rounded up. With
-  `train=True` and BatchNorm, the collection "batch_stats" must be mutable.
+  `train=True` and BatchNorm that is not frozen, the collection "batch_stats" must be
+  mutable.
 
   Raises:
     TypeError: images not floating.
     ValueError: images without 4 axes, strides not as many as widths, an unknown
-      norm, groups that do not divide a width.
+      norm, groups that do not divide a width, `frozen_norm` without BatchNorm.
 
   Differentiable in: parameters, images. Cost: nine multiplications a weight pair
   and position.
@@ -175,6 +176,7 @@ class ConvNet(nn.Module):
   groups: int = 8
   axis_name: str | None = None
   convolution: str = "native"
+  frozen_norm: bool = False
 
   @nn.compact
   def __call__(
@@ -186,9 +188,14 @@ class ConvNet(nn.Module):
     """Feature maps of the images."""
     x = as_images(images)
     same_length("strides", self.strides, "widths", len(self.widths))
+    if self.frozen_norm and self.norm != "batch":
+      raise ValueError(f"frozen_norm needs norm 'batch', got {self.norm!r}")
     for width, stride in zip(self.widths, self.strides, strict=True):
       x = Convolution(width, stride=stride, method=self.convolution)(x)
-      x = nn.relu(_Normalization(self.norm, self.groups, self.axis_name)(x, train))
+      norm = _Normalization(
+        self.norm, self.groups, self.axis_name, frozen=self.frozen_norm
+      )
+      x = nn.relu(norm(x, train))
     return x
 
 

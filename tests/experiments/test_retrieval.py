@@ -384,6 +384,8 @@ def test_bad_input(tmp_path):
   config = dataclasses.replace(retrieval.PRESETS["smoke"], steps=7)
   with pytest.raises(ValueError, match="7"):
     retrieval.run(config, tmp_path)
+  with pytest.raises(ValueError, match="frozen_norm must be False for mlp, got True"):
+    dataclasses.replace(config, frozen_norm=True)
   with pytest.raises(ValueError, match="at most the 7 classes"):
     train(Method("c2"), tmp_path, batch=64)
   assert data.class_table(STUDY.train_labels, per_class=10)

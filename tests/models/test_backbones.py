@@ -102,6 +102,22 @@ def test_running_statistics_are_used_and_moved():
   np.testing.assert_allclose(output, relu(expected), rtol=2e-5, atol=2e-5)
 
 
+def test_frozen_batch_norm_stays_as_it_is():
+  network = models.ConvNet((4,), (1,), "batch", frozen_norm=True)
+  variables = network.init(jax.random.key(0), IMAGES)
+  variables["batch_stats"] = jax.tree.map(lambda x: x + 0.5, variables["batch_stats"])
+
+  def loss(params, train):
+    given = {**variables, "params": params}
+    return (network.apply(given, IMAGES, train=train) ** 2).sum()
+
+  value, gradient = jax.value_and_grad(loss)(variables["params"], True)
+  np.testing.assert_allclose(value, loss(variables["params"], False), rtol=1e-6)
+  for path, leaf in jax.tree.leaves_with_path(gradient):
+    assert bool((leaf != 0).any()) == ("Convolution" in jax.tree_util.keystr(path)), path
+
+
+
 def test_conv4():
   images = np.random.default_rng(2).normal(size=(2, 19, 16, 3)).astype(np.float32)
   network = models.Conv4(width=4)
@@ -236,6 +252,7 @@ def test_statistics_of_all_devices():
     (models.ConvNet((8, 8), (1,)), IMAGES, ValueError, r"each of the 2 widths, got \("),
     (models.ConvNet(norm="layer"), IMAGES, ValueError, "'batch', 'group', got 'layer'"),
     (models.ConvNet(groups=5), IMAGES, ValueError, "divide 16 channels, got 5"),
+    (models.ConvNet(frozen_norm=True), IMAGES, ValueError, "norm 'batch', got 'group'"),
     (models.ConvNet(convolution="fft"), IMAGES, ValueError, "'patches', got 'fft'"),
     (models.Conv4(), jnp.zeros((1, 15, 32, 1)), ValueError, r"16x16 .*\(1, 15, 32, 1"),
     (models.ResNet20(blocks=0), IMAGES, ValueError, "blocks must be at least 1, got 0"),
