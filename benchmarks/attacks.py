@@ -381,13 +381,15 @@ def main() -> None:
     for peer in known
     if importlib.util.find_spec(peer) and importlib.util.find_spec("torch")
   ]
+  missing = [peer for peer in known if peer not in peers]
   rows = []
   smoke = ("PGD", "DeepFool")
   for data in ("digits",) if options.smoke else ("digits", "images"):
     for name in smoke if options.smoke else CASES:
       if options.only in f"{data}, {name}":
         rows.append(compare(name, data, options, peers))
-  missing = [peer for peer in known if peer not in peers]
+        print(f"done: {data}, {name}", flush=True)
+        _measure.save("attacks", rows, missing, options)
   _measure.report("attacks", rows, missing, options)
   print_found(rows)
 

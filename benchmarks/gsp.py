@@ -237,6 +237,7 @@ def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
   peers = importlib.util.find_spec("ott") is not None
+  missing = [] if peers else ["ott-jax"]
   console = rich.console.Console()
   rows = []
   for size in SMOKE if options.smoke else SIZES:
@@ -264,11 +265,12 @@ def main() -> None:
         )
       )
       console.print(f"done: {case}")
+      _measure.save("gsp", rows, missing, options)
   if not options.smoke:
     rows += sweep_steps(options.repetitions)
     for row in rows[-len(STEP_SWEEP) :]:
       console.print(f"{row['case']}: temporary KiB {row['temporary_kib']}")
-  _measure.report("gsp", rows, [] if peers else ["ott-jax"], options)
+  _measure.report("gsp", rows, missing, options)
 
 
 if __name__ == "__main__":

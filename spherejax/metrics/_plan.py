@@ -90,7 +90,6 @@ def make_plan(
   # Padding and masked references are never read: they lie behind all slices.
   padded = np.zeros(len(other_labels), np.int32)
   padded[: len(by_class)] = by_class
-  most = max(least, 1 << int(work.max(initial=1) - 1).bit_length())
   return Plan(
     blocks=Block(
       query=blocks(np.arange(len(labels))),
@@ -103,5 +102,10 @@ def make_plan(
     excluded=~other_kept,
     relevant=relevant,
     position=position,
-    most=most,
+    most=bound(work, least),
   )
+
+
+def bound(relevant: np.ndarray, least: int) -> int:
+  """The power of two above all R, so that few programs are compiled."""
+  return max(least, 1 << int(relevant.max(initial=1) - 1).bit_length())

@@ -33,7 +33,7 @@ class Rows(NamedTuple):
   own: Array
 
 
-def _keys(rows: Rows, distance: str) -> Array:
+def row_keys(rows: Rows, distance: str) -> Array:
   """[block, references]; excluded references are behind all others."""
   square = rows.query_square[:, None] + rows.reference_square[None]
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
@@ -67,7 +67,7 @@ def ranks(
     return _count_all(rows, chosen, index, longest, distance)
 
   def sort() -> Array:
-    return _sort(_keys(rows, distance), chosen, index, valid)
+    return _sort(row_keys(rows, distance), chosen, index, valid)
 
   found = count() if most <= limit else jax.lax.cond(longest <= limit, count, sort)
   return jnp.where(valid, found, jnp.iinfo(jnp.int32).max)
@@ -100,7 +100,7 @@ def _count_all(
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
   def tile(i: Array, found: Array) -> Array:
-    keys = _keys(rows, distance)
+    keys = row_keys(rows, distance)
     key = jax.lax.dynamic_slice_in_dim(chosen, i * TILE, TILE, axis=1)
     place = jax.lax.dynamic_slice_in_dim(index, i * TILE, TILE, axis=1)
     # Before (key, index): a smaller key, or an equal one at a lower index.
@@ -123,9 +123,10 @@ def _sort(keys: Array, chosen: Array, index: Array, valid: Array) -> Array:
   indices, and few distances tie.
   """
   ordered = jax.lax.sort(keys, dimension=1)
-  search = jax.vmap(jnp.searchsorted)
-  before = search(ordered, chosen).astype(jnp.int32)
-  tied = valid & (search(ordered, chosen + 1).astype(jnp.int32) - before > 1)
+  before = jax.vmap(jnp.searchsorted)(ordered, chosen).astype(jnp.int32)
+  following = jnp.minimum(before + 1, keys.shape[1] - 1)
+  tied = valid & (jnp.take_along_axis(ordered, following, axis=1) == chosen)
+  tied &= following > before
   order = jnp.cumsum(tied, axis=1, dtype=jnp.int32)
   columns = jnp.arange(keys.shape[1], dtype=jnp.int32)[None]
   rows = jnp.arange(keys.shape[0], dtype=jnp.int32)[:, None]

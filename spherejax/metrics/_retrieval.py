@@ -1,6 +1,8 @@
 """Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
 
+import concurrent.futures
 import functools
+import os
 from typing import NamedTuple
 
 import jax
@@ -11,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks
-from spherejax.metrics import _order, _plan, _ranks
+from spherejax.metrics import _host_ranks, _order, _plan, _ranks
 
 
 class RetrievalResult(NamedTuple):
@@ -94,8 +96,8 @@ def retrieval(
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
   Cost: O(queries references (dim + R)) time; classes so large that comparing with
-  each relevant reference would dominate sort each row instead. Compiled once for
-  each shape and power of two above the largest R.
+  each relevant reference would dominate sort each row instead, on a CPU by NumPy where
+  nothing is traced. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML: its text puts P@R there, which
@@ -144,7 +146,9 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
-  precision, r_precision, map_at_r, first = _score(
+  large = _host_ranks.blocks(queries, references, plan)
+  score = functools.partial(_score_large, large) if large else _score
+  precision, r_precision, map_at_r, first = score(
     queries,
     references,
     plan.blocks,
@@ -254,15 +258,7 @@ def _score(
   squares = _order.squares(references, distance)
 
   def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
-    query = queries[block.query]
-    rows = _ranks.Rows(
-      # The row block is computed once and read by every count.
-      jax.lax.optimization_barrier(_order.products(query, references)),
-      _order.squares(query, distance),
-      squares,
-      excluded,
-      jnp.asarray(block.own),
-    )
+    rows = _row_block(queries, references, squares, block, excluded, distance)
     ranks = jnp.sort(_ranks.ranks(rows, block, by_class, most, distance), axis=1)
     return _measures(ranks, jnp.asarray(block.relevant), queries.dtype)
 
@@ -276,6 +272,89 @@ def _score(
     map_at_r.astype(dtype),
     first,
   )
+
+
+def _row_block(
+  queries: Array,
+  references: Array,
+  squares: Array,
+  block: _plan.Block,
+  excluded: Array,
+  distance: str,
+) -> _ranks.Rows:
+  query = queries[block.query]
+  return _ranks.Rows(
+    # The row block is computed once and read by every count.
+    jax.lax.optimization_barrier(_order.products(query, references)),
+    _order.squares(query, distance),
+    squares,
+    excluded,
+    jnp.asarray(block.own),
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("distance",))
+def _keys(
+  queries: Array,
+  references: Array,
+  block: _plan.Block,
+  excluded: Array,
+  *,
+  distance: str,
+) -> Array:
+  """[block, references], as `_score` compares them."""
+  queries = _order.prepare(queries, distance)
+  references = _order.prepare(references, distance)
+  squares = _order.squares(references, distance)
+  rows = _row_block(queries, references, squares, block, excluded, distance)
+  return _ranks.row_keys(rows, distance)
+
+
+def _score_large(
+  large: int,
+  queries: Array,
+  references: Array,
+  blocks: _plan.Block,
+  by_class: np.ndarray,
+  excluded: np.ndarray,
+  position: np.ndarray,
+  *,
+  most: int,
+  distance: str,
+) -> tuple[Array, Array, Array, Array]:
+  """As `_score`; the first blocks are sorted on the host, one on each core."""
+
+  def score(number: int) -> tuple[Array, ...]:
+    block = _plan.Block(*(part[number] for part in blocks))
+    keys = _keys(queries, references, block, excluded, distance=distance)
+    ranks = _host_ranks.ranks(np.asarray(keys), block, by_class, most)
+    return _measured(ranks, block.relevant, dtype=queries.dtype)
+
+  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    found = list(pool.map(score, range(large)))
+  columns = [jnp.concatenate(column) for column in zip(*found, strict=True)]
+  if large < len(blocks.query):
+    rest = _plan.Block(*(part[large:] for part in blocks))
+    every = np.arange(rest.query.size, dtype=np.int32)
+    others = _score(
+      queries,
+      references,
+      rest,
+      by_class,
+      excluded,
+      every,
+      most=_plan.bound(np.asarray(rest.relevant), _ranks.TILE),
+      distance=distance,
+    )
+    columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
+  precision, r_precision, map_at_r, first = (column[position] for column in columns)
+  return precision, r_precision, map_at_r, first
+
+
+@functools.partial(jax.jit, static_argnames=("dtype",))
+def _measured(ranks: Array, relevant: Array, *, dtype: jnp.dtype) -> tuple[Array, ...]:
+  *measures, first = _measures(ranks, relevant, jnp.dtype("float32"))
+  return *(measure.astype(dtype) for measure in measures), first
 
 
 def _measures(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spherejax import metrics
-from spherejax.metrics import _plan, _ranks, _retrieval
+from spherejax.metrics import _host_ranks, _plan, _ranks, _retrieval
 
 ROWS, REFERENCES = 24, 20
 
@@ -104,6 +104,53 @@ def test_sorting_gives_the_same_integers(sorting, block_size):
     if seed % 4 == 0:
       x[:3] = np.nan
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
+
+
+@pytest.mark.parametrize("block_size", [7, 128])
+def test_sorting_on_the_host_gives_the_same_integers(block_size, monkeypatch):
+  monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)
+  kept, asked = np.arange(ROWS) % 5 != 1, np.arange(ROWS) % 3 != 0
+  for seed in range(20):
+    x, y = tied(seed, ROWS)
+    if seed % 4 == 0:
+      x[:3] = np.nan
+    assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
+    options = {"where": asked, "reference_where": kept, "block_size": block_size}
+    for distance in ("squared_euclidean", "dot", "cosine"):
+      found = metrics.retrieval(x, y, distance=distance, **options)
+      with monkeypatch.context() as compared:
+        compared.setattr(_host_ranks, "_SORT_COST", 1000)
+        expected = metrics.retrieval(x, y, distance=distance, **options)
+      chex.assert_trees_all_close(found, expected, rtol=5e-7)
+
+
+def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch):
+  ranked = []
+  plain = _host_ranks.ranks
+
+  def watched(keys, block, *others):
+    ranked.append(block.relevant.max())
+    return plain(keys, block, *others)
+
+  monkeypatch.setattr(_host_ranks, "ranks", watched)
+  x = tied(0, ROWS)[0]
+  y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
+  compared = metrics.retrieval(x, y, block_size=7)
+  assert not ranked
+  monkeypatch.setattr(_host_ranks, "_SORT_COST", 1)  # 5 comparisons cost one sort
+  found = metrics.retrieval(x, y, block_size=7)
+  chex.assert_trees_all_close(found, compared, rtol=5e-7)
+  assert ranked
+  assert min(ranked) > 5
+  ranked.clear()
+  with jax.enable_x64(True):
+    wide = metrics.retrieval(jnp.asarray(x, jnp.float64), y, block_size=7)
+  traced = jax.jit(lambda v: metrics.retrieval(v, y).first_rank)(x)
+  assert not ranked
+  closed_over = jax.jit(lambda: metrics.retrieval(x, y).first_rank)()
+  for found in (traced, closed_over):
+    np.testing.assert_array_equal(found, compared.first_rank)
+  np.testing.assert_array_equal(wide.first_rank, compared.first_rank)
 
 
 def test_large_and_small_classes_in_one_call(monkeypatch):
