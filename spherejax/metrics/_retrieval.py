@@ -1,8 +1,6 @@
 """Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
 
-import concurrent.futures
 import functools
-import os
 from typing import NamedTuple
 
 import jax
@@ -253,9 +251,7 @@ def _score(
 ) -> tuple[Array, Array, Array, Array]:
   """P@1, P@R, MAP@R and first rank, each [queries]."""
   dtype = queries.dtype
-  queries = _order.prepare(queries, distance)
-  references = _order.prepare(references, distance)
-  squares = _order.squares(references, distance)
+  queries, references, squares = _prepared(queries, references, distance=distance)
 
   def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
     rows = _row_block(queries, references, squares, block, excluded, distance)
@@ -272,6 +268,16 @@ def _score(
     map_at_r.astype(dtype),
     first,
   )
+
+
+@functools.partial(jax.jit, static_argnames=("distance",))
+def _prepared(
+  queries: Array, references: Array, *, distance: str
+) -> tuple[Array, Array, Array]:
+  """Both as they are multiplied, and the squares of the references."""
+  queries = _order.prepare(queries, distance)
+  references = _order.prepare(references, distance)
+  return queries, references, _order.squares(references, distance)
 
 
 def _row_block(
@@ -297,19 +303,18 @@ def _row_block(
 def _keys(
   queries: Array,
   references: Array,
+  squares: Array,
   block: _plan.Block,
   excluded: Array,
   *,
   distance: str,
 ) -> Array:
   """[block, references], as `_score` compares them."""
-  queries = _order.prepare(queries, distance)
-  references = _order.prepare(references, distance)
-  squares = _order.squares(references, distance)
   rows = _row_block(queries, references, squares, block, excluded, distance)
   return _ranks.row_keys(rows, distance)
 
 
+@jax.ensure_compile_time_eval()  # inside of somebody's jit too
 def _score_large(
   large: int,
   queries: Array,
@@ -322,16 +327,14 @@ def _score_large(
   most: int,
   distance: str,
 ) -> tuple[Array, Array, Array, Array]:
-  """As `_score`; the first blocks are sorted on the host, one on each core."""
-
-  def score(number: int) -> tuple[Array, ...]:
+  """As `_score`; the rows of the first blocks are sorted on the host."""
+  prepared = _prepared(queries, references, distance=distance)
+  found = []
+  for number in range(large):
     block = _plan.Block(*(part[number] for part in blocks))
-    keys = _keys(queries, references, block, excluded, distance=distance)
+    keys = _keys(*prepared, block, excluded, distance=distance)
     ranks = _host_ranks.ranks(np.asarray(keys), block, by_class, most)
-    return _measured(ranks, block.relevant, dtype=queries.dtype)
-
-  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    found = list(pool.map(score, range(large)))
+    found.append(_measured(ranks, block.relevant, dtype=queries.dtype))
   columns = [jnp.concatenate(column) for column in zip(*found, strict=True)]
   if large < len(blocks.query):
     rest = _plan.Block(*(part[large:] for part in blocks))

@@ -106,9 +106,10 @@ def test_sorting_gives_the_same_integers(sorting, block_size):
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
 
 
-@pytest.mark.parametrize("block_size", [7, 128])
-def test_sorting_on_the_host_gives_the_same_integers(block_size, monkeypatch):
+@pytest.mark.parametrize(("block_size", "cores"), [(7, 1), (7, 64), (128, None)])
+def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypatch):
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)
+  monkeypatch.setattr(_host_ranks.os, "cpu_count", lambda: cores)
   kept, asked = np.arange(ROWS) % 5 != 1, np.arange(ROWS) % 3 != 0
   for seed in range(20):
     x, y = tied(seed, ROWS)
@@ -147,7 +148,9 @@ def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch
     wide = metrics.retrieval(jnp.asarray(x, jnp.float64), y, block_size=7)
   traced = jax.jit(lambda v: metrics.retrieval(v, y).first_rank)(x)
   assert not ranked
-  closed_over = jax.jit(lambda: metrics.retrieval(x, y).first_rank)()
+  known = jnp.asarray(x)
+  closed_over = jax.jit(lambda: metrics.retrieval(known, y, block_size=7).first_rank)()
+  assert ranked
   for found in (traced, closed_over):
     np.testing.assert_array_equal(found, compared.first_rank)
   np.testing.assert_array_equal(wide.first_rank, compared.first_rank)
