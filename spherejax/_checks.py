@@ -123,6 +123,14 @@ def _known_numbers(value: object) -> np.ndarray:
   return np.empty(0)
 
 
+def known_finite(name: str, value: object) -> None:
+  """Raises ValueError for a known number that is not finite."""
+  known = _known_numbers(value)
+  wrong = known[~np.isfinite(known)]
+  if wrong.size:
+    raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
+
+
 def positive(name: str, value: object) -> None:
   """Raises ValueError for a static number that is not finite and above 0."""
   between(name, value, 0, low_open=True)

@@ -175,7 +175,7 @@ def from_csv(
   r"""A tree from a file with a header `child,parent` and one row for each node.
 
   Args:
-    path: of the file, UTF-8. The parent of the root is empty.
+    path: of the file, UTF-8. The parent of the root is empty; empty lines do not count.
     classes: names of the classes in the order of their labels. None: the leaves in the
       order of the rows.
 
@@ -196,7 +196,8 @@ def from_csv(
     >>> spherejax.hierarchy.from_csv(path).class_names
     ('cat', 'dog')
   """
-  with pathlib.Path(path).open(newline="", encoding="utf-8") as file:
+  # Spreadsheets begin a file with a byte order mark.
+  with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:
     try:
       rows = list(csv.reader(file))
     except (csv.Error, UnicodeDecodeError) as error:
@@ -207,6 +208,8 @@ def from_csv(
     )
   edges = []
   for line, row in enumerate(rows[1:], start=2):
+    if not row:
+      continue
     if len(row) != 2:
       raise ValueError(f"{path}, row {line} must have two fields, got {row}")
     edges.append((row[0], row[1]))

@@ -59,7 +59,8 @@ def assign_prototypes(
 
   Raises:
     TypeError: representatives or prototypes not floating.
-    ValueError: shapes do not match, or fewer prototypes than classes.
+    ValueError: shapes do not match, fewer prototypes than classes, or a known entry
+      that is not finite. Of traced ones the cost is NaN and nothing is matched.
 
   Not differentiable. Cost: O(classes prototypes (classes + dim)) time at worst.
 
@@ -74,6 +75,8 @@ def assign_prototypes(
   m, p = _pair(representatives, prototypes)
   if len(m) > len(p):
     raise ValueError(f"{len(m)} classes need as many prototypes, got {len(p)}")
+  _checks.known_finite("representatives", representatives)
+  _checks.known_finite("prototypes", prototypes)
   return solvers.linear_assignment(-_cosines(m, p), start=start)
 
 
@@ -135,11 +138,12 @@ def assignment_update(
 
   Returns:
     AssignmentState. Nothing changes, and its change is 0, where the representatives
-    did not move.
+    did not move. Where one of them is not finite the assignment stays, and the change
+    is NaN.
 
   Raises:
     TypeError: prototypes not floating.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a known entry that is not finite.
 
   Not differentiable. Cost: that of `assign_prototypes`; after small movements one look
   at all costs.
@@ -159,12 +163,14 @@ def assignment_update(
   seen = moving.seen | jnp.any(sums.sums != 0, axis=1)
   start = state.assignment, state.column_dual
   found = assign_prototypes(rows, prototypes, start=start)
+  matched, dual = jnp.isfinite(found.cost), jnp.asarray(found.column_dual)
+  change = assignment_change(found.assignment, state.assignment)
   return AssignmentState(
     _moving.MovingPrototypes(rows, seen),
     jax.tree.map(jnp.zeros_like, sums),
-    jnp.asarray(found.assignment),
-    jnp.asarray(found.column_dual).astype(state.column_dual.dtype),
-    assignment_change(found.assignment, state.assignment).astype(state.change.dtype),
+    jnp.where(matched, found.assignment, state.assignment),
+    jnp.where(matched, dual, state.column_dual).astype(state.column_dual.dtype),
+    jnp.where(matched, change, jnp.nan).astype(state.change.dtype),
   )
 
 

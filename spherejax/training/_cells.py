@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -32,6 +33,14 @@ def column(name: str, values: Column) -> np.ndarray:
     )
   if not len(entries):
     raise ValueError(f"hyperparameter {name!r} must hold at least one value, got none")
+  narrow = jax.dtypes.canonicalize_dtype(entries.dtype)
+  with np.errstate(over="ignore"):
+    kept = entries.astype(narrow)
+  same = kept == entries if entries.dtype.kind in "iu" else np.isfinite(kept)
+  if lost := entries[~same & np.isfinite(entries)].tolist():
+    raise ValueError(
+      f"hyperparameter {name!r} must hold numbers of {narrow}, got {lost[0]!r}"
+    )
   return entries
 
 
@@ -49,7 +58,8 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
 
   Raises:
     TypeError: values that are no numbers, or integers beyond 64 bits.
-    ValueError: no name, or a name without a value.
+    ValueError: no name, a name without a value, or a number that is too large for
+      int32 or float32, unless x64 is enabled.
 
   Cost: none.
 

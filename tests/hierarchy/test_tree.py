@@ -24,12 +24,15 @@ def test_every_reader_gives_the_same_tree(tmp_path):
   given = hierarchy.from_edges(EDGES, classes=LEAVES)
   path = tmp_path / "hierarchy.csv"
   path.write_text("\n".join(f"{a},{b}" for a, b in [("child", "parent"), *EDGES]))
+  marked = tmp_path / "from_a_spreadsheet.csv"
+  marked.write_text(path.read_text() + "\n\n", encoding="utf-8-sig")
   nested = {"plant": ["oak"], "animal": {"cat": {"manx": None}, "dog": []}}
   names = [name for name, _ in EDGES]
   rows = [names.index(parent) if parent else -1 for _, parent in EDGES]
   trees = [
     hierarchy.from_csv(path, classes=LEAVES),
     hierarchy.from_csv(path),
+    hierarchy.from_csv(marked),
     hierarchy.from_parents(rows, names=names, classes=LEAVES),
     hierarchy.from_newick("((oak)plant,((manx)cat,dog)'animal')life;", classes=LEAVES),
     hierarchy.from_newick(hierarchy.to_newick(given), classes=LEAVES),

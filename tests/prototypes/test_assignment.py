@@ -160,6 +160,29 @@ def test_wrong_arguments_name_the_culprit(unchecked):
     prototypes.assignment_change(np.arange(2), np.ones(2))
 
 
+def test_what_is_not_finite_is_refused_or_matches_nothing():
+  p = jnp.eye(3)
+  m = p[::-1].at[1, 0].set(jnp.nan)
+  with pytest.raises(ValueError, match="representatives must be finite, got nan"):
+    prototypes.assign_prototypes(m, p)
+  with pytest.raises(ValueError, match="prototypes must be finite, got inf"):
+    prototypes.assign_prototypes(p, p.at[0, 0].set(jnp.inf))
+  assert np.isnan(jax.jit(prototypes.assign_prototypes)(m, p).cost)
+  state = prototypes.assignment_init(jax.random.key(0), p)
+  moved = state.representatives._replace(prototypes=p[state.assignment][::-1])
+  update = jax.jit(prototypes.assignment_update)
+  matched = update(state._replace(representatives=moved), p)
+  assert matched.change > 0
+  lost = moved._replace(prototypes=moved.prototypes.at[1, 0].set(jnp.nan))
+  kept = update(matched._replace(representatives=lost), p)
+  np.testing.assert_array_equal(kept.assignment, matched.assignment)
+  np.testing.assert_array_equal(kept.column_dual, matched.column_dual)
+  assert np.isnan(kept.change)
+  again = update(kept._replace(representatives=moved), p)
+  np.testing.assert_array_equal(again.assignment, matched.assignment)
+  assert again.change == 0
+
+
 def test_the_matching_is_not_the_one_of_least_loss():
   """Three samples about each representative; the pull loss by all choices."""
   choices = np.array(list(itertools.permutations(range(5), 4)))

@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import numpy as np
 import pytest
 
@@ -45,6 +46,17 @@ def test_two_words_keep_a_quarter():
   assert len(cells["a"]) == 8
   assert (cells["a"] * cells["b"] * cells["d"] == 1).all()
   assert (cells["a"] * cells["c"] * cells["e"] == 1).all()
+
+
+def test_numbers_that_a_program_could_not_hold_are_refused(x64):
+  wide = {"count": [2**40, 3], "rate": [1e39, 1.0]}
+  assert training.grid(wide)["count"].tolist() == [2**40, 2**40, 3, 3]
+  with jax.enable_x64(False):
+    with pytest.raises(ValueError, match=r"'count' .* int32, got 1099511627776"):
+      training.grid({"count": wide["count"]})
+    with pytest.raises(ValueError, match=r"'rate' .* float32, got 1e\+39"):
+      training.grid({"rate": wide["rate"]})
+    assert np.isinf(training.grid({"budget": [1.0, np.inf]})["budget"][1])
 
 
 def test_errors(unchecked):
