@@ -52,7 +52,7 @@ def info_nce(
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
-      block_size x 2 batch, twice that if symmetric. None takes all at once.
+      block_size x 2 batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 
@@ -107,8 +107,8 @@ def nt_xent(
     temperature: positive, divides; may be traced.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
-    block_size: static. Examples at a time, computed again for the gradient; memory
-      is 2 block_size x 2 batch. None takes all at once.
+    block_size: static. Rows of either view at a time, computed again for the
+      gradient; memory is block_size x 2 batch. None takes all at once.
     axis_name: mapped axis over which the batch is spread; the values are those of
       the local rows in the batch of all devices.
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -70,15 +71,25 @@ def over_negatives(
   )
   references = jnp.concatenate([first, second])
   itself = _batch.first_row(rows, axis_name) + jnp.arange(rows, dtype=jnp.int32)
-  columns = jnp.arange(len(first), dtype=jnp.int32)
+  columns = jnp.tile(jnp.arange(len(first), dtype=jnp.int32), 2)
+  reference_where = jnp.tile(reference_where, 2)
 
-  def of_rows(block: tuple[Array, ...]) -> tuple[Any, ...]:
-    a, b, example, kept = block
+  anchors = (batch.first, batch.second) if both else (batch.first,)
+  own = jnp.sum(batch.first * batch.second, axis=1, keepdims=True)
+
+  def of_rows(block: tuple[Array, ...]) -> Any:
+    x, own, example, kept = block
     others = (example[:, None] != columns[None]) & reference_where[None]
-    negatives = jnp.tile(others & kept[:, None], 2)
-    own = jnp.sum(a * b, axis=1, keepdims=True)
-    anchors = (a, b) if both else (a,)
-    return tuple(terms(_batch.dot(x, references), negatives, own) for x in anchors)
+    negatives = others & kept[:, None]
+    return terms(_batch.dot(x, references), negatives, own)
 
-  blocks = batch.first, batch.second, itself, batch.where
-  return _blocks.map_rows(of_rows, blocks, block_size)
+  # One view's rows after the other's, so that a block is of `block_size` rows.
+  own, itself, kept = (
+    jnp.concatenate([array] * len(anchors)) for array in (own, itself, batch.where)
+  )
+  blocks = jnp.concatenate(anchors), own, itself, kept
+  found = _blocks.map_rows(of_rows, blocks, block_size)
+  return tuple(
+    jax.tree.map(lambda array, k=k: array[k * rows : (k + 1) * rows], found)
+    for k in range(len(anchors))
+  )

@@ -28,6 +28,7 @@ from spherejax.models._pair_losses import Margin as Margin
 from spherejax.models._poolings import GSP as GSP
 from spherejax.models._poolings import GeM as GeM
 from spherejax.models._prototypes import replace_prototypes as replace_prototypes
+from spherejax.models._proxy_losses import Manifold as Manifold
 from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
 from spherejax.models._proxy_losses import ProxyNCA as ProxyNCA
 from spherejax.models._proxy_losses import ProxyNCAPlusPlus as ProxyNCAPlusPlus
@@ -69,6 +70,7 @@ __all__ = [
   "HeadResult",
   "InceptionV3",
   "LargeMarginSoftmax",
+  "Manifold",
   "Margin",
   "NetVLAD",
   "NormFace",

@@ -281,6 +281,73 @@ class SoftTriple(nn.Module):
     )
 
 
+class Manifold(nn.Module):
+  """Manifold similarity loss with learned proxies.
+
+  Owns `proxies` [num_proxies, dim] and calls `spherejax.losses.manifold`.
+
+  Attributes:
+    num_proxies: static. The classes, or as many proxies as are drawn for a batch
+      without labels; labels are in [0, num_proxies).
+    persistence: in (0, 1), probability that a walk goes on.
+    temperature: divides the cosines of the graph.
+    margin: unit of the probability of a walk.
+    context_weight: at least 0, of the cosines between walks.
+    init_proxies: draws the proxies at the start, as [num_proxies, dim].
+    axis_name: static. Device axis over which the batch is spread; None for one device.
+
+  Call: `(embeddings [batch, dim], labels [batch], *, where=None)` gives [batch].
+
+  Raises:
+    TypeError: embeddings not floating, labels not integer.
+    ValueError: shapes do not match; a number out of range.
+
+  Differentiable in: proxies, embeddings. Cost: O((batch + num_proxies)^3).
+
+  Source: Aziere and Todorovic 2019, "Ensemble deep manifold similarity learning using
+  hard proxies". Only the direction of a proxy counts; they start uniformly on the
+  sphere.
+
+  Example:
+    >>> module = spherejax.models.Manifold(num_proxies=3)
+    >>> embeddings, labels = jnp.eye(2, 4), jnp.array([0, 2])
+    >>> variables = module.init(jax.random.key(0), embeddings, labels)
+    >>> module.apply(variables, embeddings, labels).shape
+    (2,)
+  """
+
+  num_proxies: int
+  persistence: Real[ArrayLike, ""] = 0.8
+  temperature: Real[ArrayLike, ""] = 0.5
+  margin: Real[ArrayLike, ""] = 5e-4
+  context_weight: Real[ArrayLike, ""] = 1.0
+  init_proxies: Initializer = unit_rows
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(
+    self,
+    embeddings: Float[ArrayLike, "batch dim"],
+    labels: Int[ArrayLike, " batch"],
+    *,
+    where: Bool[ArrayLike, " batch"] | None = None,
+  ) -> Float[Array, " batch"]:
+    """Loss of each example."""
+    embeddings = embedding_rows(embeddings, where)
+    shape = (self.num_proxies, embeddings.shape[-1])
+    return losses.manifold(
+      embeddings,
+      labels,
+      self.param("proxies", self.init_proxies, shape),
+      persistence=self.persistence,
+      temperature=self.temperature,
+      margin=self.margin,
+      context_weight=self.context_weight,
+      where=where,
+      axis_name=None if self.is_initializing() else self.axis_name,
+    )
+
+
 def _proxies(module: ProxyAnchor | ProxyNCA | ProxyNCAPlusPlus, rows: Array) -> Array:
   """The parameter `proxies`, with an axis for several of a class."""
   dim = rows.shape[-1]

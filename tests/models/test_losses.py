@@ -105,6 +105,7 @@ ARC = {"scale": 9.0, "margin": 0.3, "tail": "continuous", "easy_margin": True}
 ANCHOR = {"scale": 8.0, "margin": 0.2, "normalize": "unit_ball"}
 COLD = {"temperature": 0.3, "logit": "cosine", "normalize": "unit_ball"}
 NCA = {"scale": 1.3, "normalize": "unit_ball"}
+WALKS = {"persistence": 0.6, "margin": 0.2, "context_weight": 0.5}
 SOFT = {"scale": 9.0, "temperature": 0.2, "margin": 0.1, "regularization": 0.4}
 RATIO = {"exponent": 3.0, "offset": 0.01}
 TABLE = (CLASSES, 5)
@@ -161,6 +162,7 @@ CASES = {
     of_proxies("proxy_nca_plus_plus", **COLD),
   ),
   "SoftTriple": (SOFT | {"per_class": 2}, {"centres": SEVERAL}, soft_triple),
+  "Manifold": (WALKS, {"proxies": TABLE}, of_proxies("manifold", **WALKS)),
   "ZeroShotPrediction": (
     {"dim": 7, "ridge": 0.2, "scale": 3.0},
     {"label_embeddings": (CLASSES, 7)},
@@ -223,7 +225,9 @@ def test_rows_by_blocks(name):
     module.clone(block_size=0).apply(variables, rows, LABELS)
 
 
-@pytest.mark.parametrize("name", ["ProxyAnchor", "ZeroShotPrediction", "AdaCos"])
+@pytest.mark.parametrize(
+  "name", ["ProxyAnchor", "Manifold", "ZeroShotPrediction", "AdaCos"]
+)
 def test_rows_over_devices_equal_the_whole_batch(name):
   module, rows, variables = start(name)
 
