@@ -5,8 +5,9 @@ domain. The unsafe branch of a `where` gets a safe input, because the derivative
 of the branch that is not taken is multiplied by zero, and 0 * inf is NaN.
 """
 
+import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,11 +146,23 @@ def adam(
   return mean / (1 - 0.9**count) / size, AdamMoments(mean, square)
 
 
+def varying_zero(*sources: Any) -> Array:
+  """A zero that varies over mapped axes as all arrays of the sources do together.
+
+  A checked shard_map wants loops to start as they end, and derivatives that vary as
+  what they are derivatives of. The compiler does not add it.
+  """
+  empty = [jnp.sum(jnp.atleast_1d(x)[..., :0]) for x in jax.tree.leaves(sources)]
+  return functools.reduce(jnp.add, empty)
+
+
 def solve_definite(matrix: Array, right: Array) -> Array:
   """matrix^{-1} right, [n, k], for one symmetric positive definite [n, n].
 
   Of many, by vmap. The derivative solves once more, and nothing of the factor.
   """
+  zero = varying_zero(matrix, right)
+  matrix, right = matrix + zero, right + zero
   return jax.lax.custom_linear_solve(
     lambda x: jnp.matmul(matrix, x, precision=jax.lax.Precision.HIGHEST),
     right,

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from spherejax import _numerics
 from spherejax.losses import _extremes
 
 
@@ -61,6 +62,8 @@ def sum_over(
     constants: pytree of arrays that are not differentiated.
     operands: pytree of floating arrays.
   """
+  nothing = _numerics.varying_zero(positives, constants, operands)
+  operands = jax.tree.map(lambda x: x + nothing.astype(x.dtype), operands)
   return _sum_over(step, positives, constants, operands)
 
 
@@ -96,16 +99,17 @@ def _added(first: Any, second: Any) -> Any:
   return jax.tree.map(jnp.add, first, second)
 
 
-def _zeros(like: Any) -> Any:
-  return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), like)
+def _zeros(like: Any, nothing: Array) -> Any:
+  return jax.tree.map(lambda x: jnp.full(x.shape, nothing, x.dtype), like)
 
 
 def _total(step: Callable, positives: Array, constants: Any, operands: Any) -> Any:
   index = jnp.zeros(positives.shape[0], jnp.int32)
+  nothing = _numerics.varying_zero(positives, constants, operands)
   result = jax.eval_shape(step, index, constants, operands)
   return fold(
     lambda sums, index: _added(sums, step(index, constants, operands)),
-    _zeros(result),
+    _zeros(result, nothing),
     positives,
   )
 
@@ -126,7 +130,11 @@ def _backward(step: Callable, residuals: Any, cotangent: Any) -> tuple[None, Non
     _, pull = jax.vjp(lambda x: step(index, constants, x), operands)
     return _added(sums, pull(cotangent)[0])
 
-  return None, None, fold(add, _zeros(operands), positives)
+  return (
+    None,
+    None,
+    fold(add, _zeros(operands, _numerics.varying_zero(operands)), positives),
+  )
 
 
 _sum_over.defvjp(_forward, _backward)

@@ -91,14 +91,22 @@ class Runner:
 
   @functools.cached_property
   def together(self):
-    """Float32 calls in one mapped program, each with what float64 gives for it.
+    """Float32 calls in one mapped program, and of some what float64 gives for them.
 
-    The batch, the batch and all numbers a little larger, and the sharp setting.
+    The batch, the batch and all numbers a little larger; the sharp setting, duplicates,
+    zeros and rows that are all the same, which must be finite.
     """
     calls = []
-    for factor, sharp in ((1.0, {}), (1.03, {}), (1.0, self.case.sharp)):
+    for name, factor, sharp in (
+      ("mixed", 1.0, {}),
+      ("mixed", 1.03, {}),
+      ("mixed", 1.0, self.case.sharp),
+      ("duplicates", 1.0, self.case.sharp),
+      ("zeros", 1.0, self.case.sharp),
+      ("identical", 1.0, self.case.sharp),
+    ):
       rows, labels, params, *rest = self.arguments(
-        self.batches["mixed"], np.float32, **sharp
+        self.batches[name], np.float32, **sharp
       )
       rows, params = jax.tree.map(lambda x, f=factor: x * f, (rows, params))
       calls.append((rows, params))
@@ -107,12 +115,11 @@ class Runner:
     found = jax.tree.map(
       np.asarray, jax.jit(mapped)(stacked[0], labels, stacked[1], *rest)
     )
-    results = []
-    for number, call in enumerate(calls):
+    exact = []
+    for call in calls[:2]:
       rows, params = jax.tree.map(lambda x: np.asarray(x, np.float64), call)
-      exact = self(self.batches["mixed"]._replace(rows=rows), **params)
-      results.append((jax.tree.map(lambda x, i=number: x[i], found), exact))
-    return results
+      exact.append(self(self.batches["mixed"]._replace(rows=rows), **params))
+    return found, exact
 
   def oracle(self, batch: Batch, params=None, **frozen) -> np.ndarray:
     params = self.params if params is None else params
@@ -235,18 +242,22 @@ def blocks(run: Runner):
 
 
 def devices(run: Runner):
-  """Two devices too, where `blocks` has not been there."""
+  """Two devices where `blocks` has not been there; four, with their types checked."""
   if not run.case.devices:
     return False
   if run.variant or not run.case.blocks:
     spread(run, 2)
   if not run.variant:
-    spread(run, 4)
+    one_row = {"block_size": 1} if run.case.blocks else {}
+    spread(run, 4, checked=True, **one_row)
   return None
 
 
-def spread(run: Runner, number: int, **options: Any) -> None:
-  """The rows of all devices, unequal numbers of them kept, against one device."""
+def spread(run: Runner, number: int, checked: bool = False, **options: Any) -> None:
+  """The rows of all devices, unequal numbers of them kept, against one device.
+
+  Under `shard_map` if it is checked, which sums derivatives of what devices share.
+  """
   rows, labels, params, keep, weights = run.arguments(
     run.batches["mixed"], np.float64, KEEP
   )
@@ -254,22 +265,34 @@ def spread(run: Runner, number: int, **options: Any) -> None:
 
   def split(x):
     padded = np.pad(x, [(0, 2)] + [(0, 0)] * (x.ndim - 1))
-    return padded.reshape(number, -1, *x.shape[1:])
+    return padded if checked else padded.reshape(number, -1, *x.shape[1:])
 
   def step(rows, labels, params, keep, weights):
     values, (by_rows, by_params) = run.traced(
       rows, labels, params, keep, weights, axis_name="batch", **options
     )
-    return values, (by_rows, jax.lax.psum(by_params, "batch"))
+    summed = by_params if checked else jax.lax.psum(by_params, "batch")
+    return values, (by_rows, summed)
 
-  mapped = jax.pmap(
-    step, "batch", in_axes=(0, 0, None, 0, 0), devices=jax.devices()[:number]
-  )
+  devices = jax.devices()[:number]
+  if checked:
+    split_over, shared = jax.P("batch"), jax.P()
+    mapped = jax.jit(
+      jax.shard_map(
+        step,
+        mesh=jax.sharding.Mesh(devices, ("batch",)),
+        in_specs=(split_over, split_over, shared, split_over, split_over),
+        out_specs=(split_over, (split_over, shared)),
+      )
+    )
+  else:
+    mapped = jax.pmap(step, "batch", in_axes=(0, 0, None, 0, 0), devices=devices)
   data = jax.tree.map(split, (rows, labels, keep, weights))
   values, (by_rows, by_params) = mapped(data[0], data[1], params, *data[2:])
 
   def joined(x):
-    return np.asarray(x).reshape(-1, *x.shape[2:])[: len(KEEP)]
+    x = np.asarray(x)
+    return (x if checked else x.reshape(-1, *x.shape[2:]))[: len(KEEP)]
 
   _close(
     (joined(values), (jax.tree.map(joined, by_rows), {})),
@@ -280,16 +303,17 @@ def spread(run: Runner, number: int, **options: Any) -> None:
   for leaf, one in zip(
     jax.tree.leaves(by_params), jax.tree.leaves(expected[1][1]), strict=True
   ):
-    for device in range(number):
-      _close(leaf[device], one, 1e-12, True)
+    for each in [leaf] if checked else leaf:
+      _close(each, one, 1e-12, True)
 
 
 def float32(run: Runner):
-  (values, gradients), (expected, slopes) = run.together[0]
+  found, exact = run.together
+  values, gradients = jax.tree.map(lambda x: x[0], found)
   assert values.dtype == np.float32
-  _close(values, expected, 2e-5, scale_free=True)
-  _close(gradients, slopes, 1e-4, scale_free=True)
-  _finite(run.together[2][0])
+  _close(values, exact[0][0], 2e-5, scale_free=True)
+  _close(gradients, exact[0][1], 1e-4, scale_free=True)
+  _finite(found)
 
 
 def half(run: Runner):
@@ -311,7 +335,9 @@ def half(run: Runner):
 
 def vmap(run: Runner):
   """Data and numbers of its own for each, and one trace for all data."""
-  (values, gradients), (expected, slopes) = run.together[1]
+  found, exact = run.together
+  values, gradients = jax.tree.map(lambda x: x[1], found)
+  expected, slopes = exact[1]
   _close(values, expected, 2e-5, scale_free=True)
   _close(gradients, slopes, 1e-4, scale_free=True)
   assert run.jitted._cache_size() <= 1 + 2 + run.case.blocks, "traced more than once"

@@ -165,7 +165,7 @@ def test_ranked_list_at_temperature_0_is_a_mean(x64):
 
 
 def test_blocks_bound_the_memory():
-  """At 4096 rows: blocks of 256 take less than a fourth of one matrix."""
+  """At 4096 rows: blocks of 128 take less than a fourth of one matrix."""
   x = jax.ShapeDtypeStruct((4096, 16), jnp.float32)
   labels = jax.ShapeDtypeStruct((4096,), jnp.int32)
   for loss in (losses.smooth_ap, losses.angular):
@@ -174,7 +174,7 @@ def test_blocks_bound_the_memory():
       return loss(x, labels, block_size=128).sum()
 
     compiled = jax.jit(jax.grad(total)).lower(x, labels).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < 4096**2 * 4 / 2
+    assert compiled.memory_analysis().temp_size_in_bytes < 4096**2 * 4 / 4
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_memory_holds_the_latest_rows():
     stored = np.concatenate([memory.embeddings, memory.labels[:, None]], 1)
     stored = stored[np.asarray(references.where)]
     latest = np.array(written[-SIZE:], np.float32)
-    np.testing.assert_array_equal(np.sort(stored, 0), np.sort(latest, 0))
+    np.testing.assert_array_equal(sorted(stored.tolist()), sorted(latest.tolist()))
     assert np.isfinite(memory.embeddings).all()
 
 

@@ -301,6 +301,30 @@ def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
     np.testing.assert_allclose(other[1], gradient, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+  "loss",
+  [
+    losses.contrastive, losses.multi_similarity, losses.triplet, losses.margin,
+    losses.circle, losses.lifted_structure, losses.sup_con, losses.nca,
+    losses.generalized_lifted_structure, losses.tuplet_margin, losses.fast_ap,
+    losses.smooth_ap, losses.ranked_list, losses.histogram, losses.intra_pair_variance,
+  ],
+)  # fmt: skip
+def test_a_miner_that_leaves_nothing(loss, embeddings):
+  x = embeddings(1, 12, 4).astype(np.float32)
+
+  def nobody(matrix, positives, negatives):
+    return jnp.zeros_like(positives), jnp.zeros_like(negatives)
+
+  def total(x):
+    values = loss(x, LABELS, miner=nobody)
+    return values.sum(), values
+
+  gradient, values = jax.jit(jax.grad(total, has_aux=True))(x)
+  np.testing.assert_array_equal(values, 0)
+  np.testing.assert_array_equal(gradient, 0)
+
+
 def test_losses_say_what_their_matrix_holds():
   seen = []
 

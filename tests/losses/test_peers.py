@@ -36,22 +36,47 @@ def test_equals_the_peer(name, doubles):
   if peer.per_class == 4 and not peer.differs:
     labels = np.repeat(np.arange(len(SIZES)), SIZES).astype(np.int32)
   module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, 8)
+  arguments = (0, 1) if peer.weights else (0,)
   value, gradient = jax.jit(
-    jax.value_and_grad(lambda x: peer.ours(x, jnp.asarray(labels), weights))
-  )(jnp.asarray(embeddings))
+    jax.value_and_grad(lambda x, w: peer.ours(x, jnp.asarray(labels), w), arguments)
+  )(jnp.asarray(embeddings), weights)
   rows = doubles.tensor(embeddings, requires_grad=True)
   classes = doubles.tensor(labels, dtype=doubles.int64)
   expected = peer.call(module, rows, classes)
   expected.backward()
-  same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance)
+  same = np.allclose(value, expected.detach().numpy(), rtol=peer.tolerance, atol=0)
   if peer.differs:
     assert not same, f"no longer differs: {peer.differs}"
     return
   assert same
-  size = float(rows.grad.abs().max())
-  np.testing.assert_allclose(
-    gradient, rows.grad.numpy(), rtol=peer.tolerance, atol=peer.tolerance * size
-  )
+  pairs = [(gradient[0], rows.grad)]
+  if peer.weights and not peer.fixed_norms:
+    pairs.append((gradient[1], getattr(module, peer.weights).grad))
+  for ours, theirs in pairs:
+    tolerance = peer.tolerance * float(theirs.abs().max())
+    np.testing.assert_allclose(
+      ours, theirs.numpy(), rtol=peer.tolerance, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize("name", ["angular", "smooth_ap"])
+def test_equals_the_peer_where_the_peer_is_right(name, doubles):
+  """Unit rows, in order of their classes, as many of each as there are classes."""
+  embeddings = np.random.default_rng(0).normal(size=(9, 4))
+  embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+  labels = np.repeat(np.arange(3), 3)
+  peer = _peers.PEERS[name]
+  module, _ = _peers.torch_loss(peer, 3, 4)
+  value, gradient = jax.value_and_grad(lambda x: peer.ours(x, labels, None))(embeddings)
+  rows = doubles.tensor(embeddings, requires_grad=True)
+  expected = peer.call(module, rows, doubles.tensor(labels))
+  expected.backward()
+  np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
+  # The peer of angular does not divide by the norms, whose derivative is along x.
+  tangent = rows.grad.numpy()
+  if name == "angular":
+    tangent -= (tangent * embeddings).sum(1, keepdims=True) * embeddings
+  np.testing.assert_allclose(gradient, tangent, rtol=1e-8, atol=1e-9)
 
 
 def test_dynamic_soft_margin_of_single_triplets(doubles):

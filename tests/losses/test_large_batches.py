@@ -1,0 +1,60 @@
+"""Batches whose matrix of pairs, 16 GiB, does not fit: memory of the compiled steps."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from spherejax import losses
+
+BATCH, DIM = 65_536, 128
+
+
+def of_pairs(loss, **settings):
+  def call(x, y, labels):
+    return loss(x, labels, block_size=256, **settings)
+
+  return call
+
+
+def with_memory(x, y, labels):
+  references = losses.References(y, labels)
+  return losses.contrastive(x, labels, references=references, block_size=256)
+
+
+LOSSES = {
+  "contrastive": of_pairs(losses.contrastive),
+  "contrastive, memory": with_memory,
+  "multi_similarity": of_pairs(losses.multi_similarity),
+  "multi_similarity, mined": of_pairs(
+    losses.multi_similarity, miner=losses.mine_multi_similarity
+  ),
+  "triplet": of_pairs(losses.triplet),
+  "triplet, batch hard": of_pairs(losses.triplet, mining="batch_hard"),
+  "margin, distance weighted": of_pairs(
+    losses.margin,
+    miner=functools.partial(
+      losses.mine_distance_weighted, dim=DIM, key=jax.random.key(0)
+    ),
+  ),
+  "circle": of_pairs(losses.circle),
+  "lifted_structure": of_pairs(losses.lifted_structure),
+  "smooth_ap": of_pairs(losses.smooth_ap),
+  "fast_ap": of_pairs(losses.fast_ap),
+  "ranked_list": of_pairs(losses.ranked_list),
+  "sup_con": of_pairs(losses.sup_con),
+  "nt_xent": lambda x, y, labels: losses.nt_xent(x, y, block_size=256),
+  "info_nce": lambda x, y, labels: losses.info_nce(x, y, block_size=256),
+  "uniformity": lambda x, y, labels: losses.uniformity(x, block_size=256),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_huge_batch_fits(name):
+  rows = jax.ShapeDtypeStruct((BATCH, DIM), jnp.float32)
+  labels = jax.ShapeDtypeStruct((BATCH,), jnp.int32)
+  step = jax.value_and_grad(lambda *x: LOSSES[name](*x).mean(), (0, 1))
+  memory = jax.jit(step).lower(rows, rows, labels).compile().memory_analysis()
+  assert memory is not None
+  assert memory.temp_size_in_bytes < 2 * 2**30
