@@ -216,21 +216,70 @@ def steps_needed(arguments, sharpness: float, tol: float = 1e-6) -> int:
     return int(jax.lax.while_loop(unfinished, advance, start)[1])
 
 
-def sweep_steps(repetitions: int) -> list[dict[str, Any]]:
-  """Time and temporary memory against the number of steps of the iteration."""
-  arguments = inputs(*SIZES[0])
+def by_steps(size: tuple[int, ...], repetitions: int) -> dict[str, Any]:
+  """Time and memory against the steps of the iteration, and the claims about both."""
+  arguments = inputs(*size)
   pool = functools.partial(ours, sharpness=5.0)
-  rows: list[dict[str, Any]] = []
-  for steps in STEP_SWEEP:
-    ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
-    memory = {_measure.OURS: temporary_bytes(pool, arguments)}
-    for name, way in (("unrolled", unrolled), ("closed form", closed_form)):
+  ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
+  memory = {_measure.OURS: temporary_bytes(pool, arguments)}
+  for kind, way in (("unrolled", unrolled), ("closed form", closed_form)):
+    for steps in STEP_SWEEP:
       peer = functools.partial(way, sharpness=5.0, steps=steps)
+      name = f"{kind}, k = {steps}"
       ways[name] = _measure.Contender(with_gradients(peer), 1e-2)
       memory[name] = temporary_bytes(peer, arguments)
-    row = _measure.compare(f"k = {steps}", arguments, ways, (), repetitions=repetitions)
-    rows.append(row | {"temporary_kib": {n: b // 1024 for n, b in memory.items()}})
-  return rows
+  row = _measure.compare("steps", arguments, ways, (), repetitions=repetitions)
+  first, last = STEP_SWEEP[0], STEP_SWEEP[-1]
+  growth = row["ratio"][f"closed form, k = {last}"]
+  growth /= row["ratio"][f"closed form, k = {first}"]
+  unrolled_memory = [memory[f"unrolled, k = {steps}"] for steps in STEP_SWEEP]
+  slope = np.diff(unrolled_memory) / np.diff(STEP_SWEEP)
+  changes = {
+    f"b = {sharpness:g}": weight_change(arguments, sharpness)
+    for sharpness in (0.5, 5.0)
+  }
+  return row | {
+    "temporary_kib": {name: size // 1024 for name, size in memory.items()},
+    f"closed form, k = {last} / k = {first}": float(growth),
+    "bytes a step, unrolled": slope.tolist(),
+    "change of a weight from k = 25 to 100": changes,
+    "claims": {
+      "cost-flat": bool(growth < 1.5),
+      "cost-unrolled": bool(slope.min() > 0),
+      "k-enough": max(changes.values()) < 1e-6,
+    },
+  }
+
+
+def weight_change(arguments: tuple[Array, ...], sharpness: float) -> float:
+  """Largest change of a weight of the paper's iteration from 25 to 100 steps."""
+  few, many = (
+    pooling.gsp(
+      *arguments[:2],
+      mass=MASS,
+      inverse_temperature=sharpness,
+      solver="fixed_point",
+      steps=steps,
+    ).weights
+    for steps in (25, 100)
+  )
+  return float(jnp.max(jnp.abs(few - many)))
+
+
+def at_equal_residual(
+  size: tuple[int, ...], sharpness: float, repetitions: int
+) -> dict[str, Any]:
+  """Ours beside both forms of the iteration with the steps that 1e-6 takes."""
+  arguments = inputs(*size)
+  needed = steps_needed(arguments, sharpness)
+  pool = functools.partial(ours, sharpness=sharpness)
+  ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
+  for kind, way in (("unrolled", unrolled), ("closed form", closed_form)):
+    peer = functools.partial(way, sharpness=sharpness, steps=needed)
+    ways[kind] = _measure.Contender(with_gradients(peer), 2e-2)
+  targets = tuple(_measure.Target(kind, 1) for kind in ("unrolled", "closed form"))
+  case = f"cost-ours, b = {sharpness:g}, k = {needed}"
+  return _measure.compare(case, arguments, ways, targets, repetitions=repetitions)
 
 
 def main() -> None:
@@ -266,10 +315,11 @@ def main() -> None:
       )
       console.print(f"done: {case}")
       _measure.save("gsp", rows, missing, options)
-  if not options.smoke:
-    rows += sweep_steps(options.repetitions)
-    for row in rows[-len(STEP_SWEEP) :]:
-      console.print(f"{row['case']}: temporary KiB {row['temporary_kib']}")
+  size = (SMOKE if options.smoke else SIZES)[0]
+  for sharpness in (0.5, 5.0, 100.0):
+    rows.append(at_equal_residual(size, sharpness, options.repetitions))
+  rows.append(by_steps(size, options.repetitions))
+  console.print(rows[-1]["claims"])
   _measure.report("gsp", rows, missing, options)
 
 

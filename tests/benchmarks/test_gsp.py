@@ -17,10 +17,16 @@ def test_smoke_runs_and_results_agree(tmp_path):
   done = subprocess.run(command, capture_output=True, text=True, check=False)
   assert done.returncode == 0, done.stderr
   content = json.loads(file.read_text())
-  assert len(content["rows"]) == 3
+  assert len(content["rows"]) == 7
   for row in content["rows"]:
-    assert row["ratio"]["floor"] > 0
     assert row["difference"]["ours"] == 0
+  for row in content["rows"][:3]:
+    assert row["ratio"]["floor"] > 0
+  steps = content["rows"][-1]
+  memory = [steps["temporary_kib"][f"unrolled, k = {k}"] for k in gsp.STEP_SWEEP]
+  assert memory == sorted(memory)
+  assert steps["claims"]["cost-unrolled"]
+  assert steps["change of a weight from k = 25 to 100"]["b = 0.5"] < 1e-6
 
 
 def test_corrected_proposition_is_the_gradient_of_the_converged_plan(x64):
