@@ -1,5 +1,7 @@
 """Values and gradients against pytorch-metric-learning, where it has the loss."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -106,3 +108,84 @@ def test_dynamic_soft_margin_of_single_triplets(doubles):
   again = module(rows, doubles.tensor(labels))
   with pytest.raises(RuntimeError, match="second time"):
     again.backward()
+
+
+def indices_of(kind, miner, embeddings, labels):
+  """How often each pair is in the peer's pairs or triplets, as ours has them."""
+  positives, negatives = np.zeros((2, len(labels), len(labels)))
+  found = [x.numpy() for x in miner(embeddings, labels)]
+  if kind == "pairs":
+    (a, p), (b, n) = found[:2], found[2:]
+  else:
+    (a, p, n), b = found, found[0]
+  np.add.at(positives, (a, p), 1)
+  np.add.at(negatives, (b, n), 1)
+  return positives, negatives
+
+
+@pytest.mark.parametrize(
+  ("name", "settings", "ours", "kind", "of"),
+  [
+    ("MultiSimilarityMiner", {}, losses.mine_multi_similarity, "pairs", "similarity"),
+    ("PairMarginMiner", {"pos_margin": 1.2, "neg_margin": 1.3},
+     functools.partial(losses.mine_pair_margin, positive_margin=1.2,
+                       negative_margin=1.3), "pairs", "distance"),
+    ("BatchHardMiner", {}, losses.mine_batch_hard, "triplets", "distance"),
+    *(
+      ("TripletMarginMiner", {"type_of_triplets": kind},
+       functools.partial(losses.mine_triplet_margin, kind=kind), "triplets", "distance")
+      for kind in ("all", "hard", "semihard", "easy")
+    ),
+    *(
+      ("BatchEasyHardMiner", {"pos_strategy": p, "neg_strategy": n},
+       functools.partial(losses.mine_batch_easy_hard, positive=p, negative=n), "pairs",
+       "distance")
+      for p, n in (("easy", "semihard"), ("hard", "hard"), ("easy", "easy"),
+                   ("hard", "semihard"), ("all", "hard"))
+    ),
+  ],
+)  # fmt: skip
+def test_miners_keep_what_the_peer_keeps(name, settings, ours, kind, of, doubles):
+  from pytorch_metric_learning import miners
+
+  embeddings = np.random.default_rng(1).normal(size=(14, 4))
+  labels = np.array([0, 3, 0, 1, 0, 1, 0, 1, 3, 0, 3, 4, 4, 4])
+  unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+  matrix = unit @ unit.T
+  if of == "distance":
+    matrix = np.linalg.norm(unit[:, None] - unit, axis=2)
+  same = labels[:, None] == labels
+  masks = same & ~np.eye(14, dtype=bool), ~same
+  kept = ours(matrix, *masks, of=of)
+  expected = indices_of(
+    kind, getattr(miners, name)(**settings), *map(doubles.tensor, (embeddings, labels))
+  )
+  for own, theirs, all_pairs in zip(kept, expected, masks, strict=True):
+    assert theirs.any()
+    np.testing.assert_array_equal(np.asarray(own, float), theirs)
+    if name not in ("BatchEasyHardMiner", "TripletMarginMiner"):
+      assert (theirs < all_pairs).any()  # it leaves something out
+
+
+def test_a_memory_past_its_end_is_the_peers(doubles):
+  """Batches of 8 in a memory of 20: overwritten from the third on."""
+  from pytorch_metric_learning import losses as theirs
+
+  module = theirs.CrossBatchMemory(theirs.ContrastiveLoss(), 4, memory_size=20)
+  memory = losses.memory_init(20, 4, dtype=jnp.float64)
+  rng = np.random.default_rng(0)
+  for _ in range(5):
+    x, labels = rng.normal(size=(8, 4)), rng.integers(3, size=8)
+    rows = doubles.tensor(x, requires_grad=True)
+    expected = module(rows, doubles.tensor(labels))
+    expected.backward()
+    # Theirs compares with the batch too, differentiably, before it lies in the memory.
+    memory, slots = losses.memory_update(memory, x, labels.astype(np.int32))
+    references = losses.memory_references(memory, slots=slots)
+    value, gradient = jax.value_and_grad(
+      lambda x, labels=labels, references=references: losses.contrastive(
+        x, labels, references=references
+      ).mean()
+    )(x)
+    np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
+    np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-8, atol=1e-10)
