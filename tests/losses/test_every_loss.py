@@ -30,6 +30,8 @@ NO_LOSSES = {
   "split_by_class",
   "zero_shot_prediction",  # of two halves of a batch, unlike all others
 }
+# Variances and correlations of single dimensions.
+BY_DIMENSION = {"barlow_twins", "signal_to_noise_contrastive", "vicreg"}
 KEEP = np.array([True, True, False, True, True, False, True, True, False, True])
 
 
@@ -48,7 +50,7 @@ class Runner:
 
   def __init__(self, name: str):
     self.case = case = CASES[name]
-    self.variant = "/" in name
+    self.name, self.variant = name, "/" in name
     self.batches = batches(case)
     generator = np.random.default_rng(7)
     self.weights = generator.uniform(0.5, 1.5, len(KEEP))
@@ -236,6 +238,23 @@ def permute(run: Runner):
   return None
 
 
+def rotate(run: Runner):
+  """Embeddings and what lies beside them, turned together."""
+  if any(kind != "embedding" for kind, _ in run.case.rows.values()):
+    return False
+  mixed = run.batches["mixed"]
+  dim = next(iter(mixed.rows.values())).shape[1]
+  turn, _ = np.linalg.qr(np.random.default_rng(5).normal(size=(dim, dim)))
+  points = {k: v for k, v in run.params.items() if v.ndim > 1 and v.shape[-1] == dim}
+  turned = mixed._replace(rows={k: v @ turn for k, v in mixed.rows.items()})
+  values = run(turned, **{k: v @ turn for k, v in points.items()})[0]
+  if run.name.split("/")[0] in BY_DIMENSION:
+    assert np.abs(values - run(mixed)[0]).max() > 1e-3
+  else:
+    _close(values, run(mixed)[0], 1e-9, True)
+  return None
+
+
 def blocks(run: Runner):
   """Blocks that do not divide the rows, on two devices where the loss has an axis."""
   if not run.case.blocks or run.variant:
@@ -353,8 +372,8 @@ def vmap(run: Runner):
 CHECKS = {
   check.__name__: check
   for check in (
-    oracle, gradient, mask, duplicate, zero, permute, blocks, devices, float32, half,
-    vmap,
+    oracle, gradient, mask, duplicate, zero, permute, rotate, blocks, devices, float32,
+    half, vmap,
   )
 }  # fmt: skip
 
