@@ -68,23 +68,34 @@ def _times(rows: list[dict[str, Any]]) -> str:
 
 
 def _beside_times(rows: list[dict[str, Any]]) -> list[str]:
-  """What was measured beside times, such as memory, and whether it is as it must be."""
-  found = [
-    {"case": row["case"], "what": name, "value": value}
+  """What was measured beside times, such as memory, and whether it is as it must be.
+
+  A line for each case, where all were asked the same; a line for each figure else.
+  """
+  found = {
+    row["case"]: dict(
+      pair
+      for key, entry in row.items()
+      if key not in _TIMED
+      for pair in _flat(key.replace("_", " "), entry)
+    )
     for row in rows
-    for key, entry in row.items()
-    if key not in _TIMED
-    for name, value in _flat(key.replace("_", " "), entry)
+  }
+  found = {case: figures for case, figures in found.items() if figures}
+  if len(found) > 1 and len({tuple(figures) for figures in found.values()}) == 1:
+    return [_values([{"case": case} | figures for case, figures in found.items()])]
+  lines = [
+    {"case": case, "what": name, "value": value}
+    for case, figures in found.items()
+    for name, value in figures.items()
   ]
-  return [_values(found)] if found else []
+  return [_values(lines)] if lines else []
 
 
 def _flat(name: str, entry: Any) -> list[tuple[str, Any]]:
   """Names and single values of nested ones."""
   if isinstance(entry, dict):
     return [x for k, v in entry.items() for x in _flat(f"{name}, {k}", v)]
-  if isinstance(entry, list):
-    return [(name, " ".join(map(_text, entry)))]
   return [(name, entry)]
 
 
@@ -96,6 +107,8 @@ def _values(rows: list[dict[str, Any]]) -> str:
 def _text(value: Any) -> str:
   if isinstance(value, bool):
     return "yes" if value else "**no**"
+  if isinstance(value, list):
+    return " ".join(map(_text, value))
   return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

@@ -5,7 +5,7 @@ import io
 import json
 import pathlib
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,15 @@ _REMEDY = "without it, it is made again"
 def digest(settings: Any) -> str:
   """A short name for settings: a run with others has another folder."""
   return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
+
+
+def fingerprint(arrays: Iterable[Any]) -> str:
+  """Of their bytes, shapes and types: a run on other data has another folder."""
+  found = hashlib.sha256()
+  for x in map(np.ascontiguousarray, arrays):
+    found.update(f"{x.dtype}{x.shape}".encode())
+    found.update(memoryview(x).cast("B") if x.size else b"")
+  return found.hexdigest()[:16]
 
 
 class Finished(NamedTuple):

@@ -5,8 +5,11 @@ pooling, trained with a contrastive loss or ProxyNCA++, and with zero-shot predi
 where the pooling has attributes.
 """
 
+import contextlib
 import dataclasses
 import functools
+import pathlib
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import flax.linen as nn
@@ -18,7 +21,7 @@ import tqdm
 import tyro
 from jax import Array
 
-from experiments import _cli, _poolings
+from experiments import _cli, _finished, _poolings
 from spherejax import data, losses, models, training
 
 # What the experiment itself varies or fixes is no option of its command line.
@@ -321,13 +324,40 @@ class Run(NamedTuple):
 
 
 def pretrain(
-  settings: Settings, steps: int, seed: int, images: data.Images, progress: tqdm.tqdm
+  settings: Settings,
+  steps: int,
+  seed: int,
+  images: data.Images,
+  progress: tqdm.tqdm,
+  kept: pathlib.Path | None = None,
 ) -> training.TrainState | None:
   """A network that classifies single images, as DML's begins with; None in no steps."""
   if not steps:
     return None
   settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
-  return train(settings, seed, {"": AVERAGE}, images, progress)[""].state
+  return train(settings, seed, {"": AVERAGE}, images, progress, kept=kept)[""].state
+
+
+def _in_parts(
+  run: Run,
+  parts: int,
+  one_part: Callable[[Run], Run],
+  folder: pathlib.Path | None,
+  progress: tqdm.tqdm,
+) -> Run:
+  """Trains until so many parts are done, from the last one that a folder keeps."""
+  with contextlib.ExitStack() as stack:
+    kept = stack.enter_context(training.Checkpoints(folder)) if folder else None
+    found = kept.restore(run.state) if kept else None
+    if found is not None:
+      done = Run(found.state, tuple(found.record["curve"]))
+      progress.update(len(done.curve) - len(run.curve))
+      run = done
+    while len(run.curve) < parts:
+      run = one_part(run)
+      if kept:
+        kept.save(run.state, {"curve": run.curve})
+  return run
 
 
 def train(
@@ -339,12 +369,14 @@ def train(
   *,
   pretrained: training.TrainState | None = None,
   memory: int = 1000,
+  kept: pathlib.Path | None = None,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
   `memory` features that mean something already. They begin with the backbone of
-  `pretrained`, where that is given, and with random weights otherwise.
+  `pretrained`, where that is given, and with random weights otherwise. Each part is
+  kept below a folder, where one is given: a run that was stopped goes on from there.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
@@ -361,15 +393,26 @@ def train(
   if not settings.steps:
     return {name: Run(state, ()) for name in variants}
 
-  def one_part(run: Run, variant: Variant) -> Run:
+  begun = jax.tree.leaves((state.params, state.batch_stats))
+  made_of = _finished.fingerprint([images.images, images.labels, *begun])
+
+  def until(run: Run, parts: int, variant: Variant, name: str) -> Run:
     numbers = Variant(*map(jnp.float32, variant))
     batches = (pixels, labels, table, data_key, numbers)
-    state, losses = _some_steps(run.state, *batches, settings=settings, classes=classes)
-    progress.set_postfix(loss=f"{losses.mean():.3f}")
-    progress.update()
-    return Run(state, (*run.curve, float(losses.mean())))
 
-  start = one_part(Run(state, ()), AVERAGE)
+    def one_part(run: Run) -> Run:
+      state, losses = _some_steps(
+        run.state, *batches, settings=settings, classes=classes
+      )
+      progress.set_postfix(loss=f"{losses.mean():.3f}")
+      progress.update()
+      return Run(state, (*run.curve, float(losses.mean())))
+
+    what = _finished.digest((settings, seed, variant, memory, made_of))
+    folder = None if kept is None else kept / f"{name}-{what}"
+    return _in_parts(run, parts, one_part, folder, progress)
+
+  start = until(Run(state, ()), 1, AVERAGE, "start")
   pooling = recipe(settings)
   if pooling.prototypes:
     pooled = embed(start.state, images[:memory], settings).pooled
@@ -378,10 +421,7 @@ def train(
     )
     params = start.state.params | {"network": network}
     start = start._replace(state=start.state.replace(params=params))
-  runs = {}
-  for name, variant in variants.items():
-    run = start
-    for _ in range(1, settings.parts):
-      run = one_part(run, variant)
-    runs[name] = run
-  return runs
+  return {
+    name: until(start, settings.parts, variant, "on")
+    for name, variant in variants.items()
+  }

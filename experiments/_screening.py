@@ -29,6 +29,7 @@ class State(NamedTuple):
   params: dict[str, Any]  # network: the head; loss: proxies, label embeddings
   opt_state: Any
   number: Array  # steps taken, which names the batch
+  apart: Array  # largest distance yet of pooled vectors from the average, relative
 
 
 class Maps(NamedTuple):
@@ -70,7 +71,8 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
   losses = loss_parameters(settings, classes, proxy_key, label_key)
   params = {"network": head, "loss": losses}
   optimizer = make_optimizer(settings, tuple(losses))
-  return State(params, optimizer.init(params), jnp.int32(0))  # pyright: ignore[reportArgumentType]
+  opt_state = optimizer.init(params)  # pyright: ignore[reportArgumentType]
+  return State(params, opt_state, jnp.int32(0), jnp.float32(0))
 
 
 def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
@@ -88,7 +90,7 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
     result = apply_head(settings, params["network"], features, hyper)
     weight = hyper["zero_shot_weight"]
     loss = mixture(settings, classes, params["loss"], result, labels, weight)
-    average = pooling.gap(features) @ params["network"]["Dense_0"]["kernel"]
+    average = pooling.gap(features @ params["network"]["Dense_0"]["kernel"])
     apart = jnp.abs(result.pooled - average).max()
     return loss, apart / jnp.abs(average).max()
 
@@ -96,8 +98,8 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
   optimizer = make_optimizer(settings, tuple(state.params["loss"]))
   updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
   params: Any = optax.apply_updates(state.params, updates)  # pyright: ignore[reportArgumentType]
-  reported = {"loss": loss, "distance to the average": apart}
-  return State(params, opt_state, state.number + 1), reported
+  apart = jnp.maximum(state.apart, apart)
+  return State(params, opt_state, state.number + 1, apart), {"loss": loss}
 
 
 def evaluate(

@@ -209,7 +209,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       variants = {"GAP": _pooled_network.AVERAGE}
-      trained = _pooled_network.train(config, seed, variants, images, progress)
+      trained = _pooled_network.train(
+        config, seed, variants, images, progress, kept=output / "kept"
+      )
       state = trained["GAP"].state
       maps = _pooled_network.embed(state, tested, config, pooled=False).pooled
       found = study(np.asarray(maps), tested.labels, config.centres)

@@ -179,7 +179,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      runs = _pooled_network.train(config, seed, variants, images, progress)
+      runs = _pooled_network.train(
+        config, seed, variants, images, progress, kept=output / "kept"
+      )
       split_key = jax.random.fold_in(jax.random.key(seed), 1)
       for name, trained in runs.items():
         result = _pooled_network.embed(trained.state, tested, config, mass=config.mass)

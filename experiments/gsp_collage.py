@@ -187,7 +187,13 @@ def outcomes(
     for name in ("train", "test")
   )
   runs = _pooled_network.train(
-    each.settings, seed, each.variants, train, progress, pretrained=begun
+    each.settings,
+    seed,
+    each.variants,
+    train,
+    progress,
+    pretrained=begun,
+    kept=path.with_name("parts"),
   )
   figures, weights = {}, {}
   for name, trained in runs.items():
@@ -224,7 +230,12 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       ]
       # What all of them begin with is trained again unless none is left to train.
       begun = _pooled_network.pretrain(
-        config, config.pretraining * bool(missing), seed, singles, progress
+        config,
+        config.pretraining * bool(missing),
+        seed,
+        singles,
+        progress,
+        kept=output / "kept" / "parts",
       )
       of_seed = functools.partial(
         outcomes, seed=seed, parts=parts, begun=begun, progress=progress, output=output
@@ -247,7 +258,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims(figures, config),
-    pictures=draw(last, parts["test"].collages, output),
+    pictures=[
+      plotting.save(draw_scores(figures), output / "scores.png").name,
+      *draw(last, parts["test"].collages, output),
+    ],
   )
 
 
@@ -299,6 +313,16 @@ def claims(figures: dict[tuple[str, str], list[float]], config: Config) -> list[
       )
     )
   return found
+
+
+def draw_scores(figures: dict[tuple[str, str], list[float]]) -> Any:
+  """MAP@R of every variant, by loss (DML Fig. 5.5(b) and 5.12(a))."""
+  bars = collections.defaultdict(dict)
+  for (name, metric), values in figures.items():
+    if metric == "MAP@R":
+      loss, _, variant = name.partition(", ")
+      bars[loss][variant] = values
+  return plotting.bars_with_intervals(bars, ylabel="MAP@R, unseen classes")
 
 
 def drawn_rows(test: data.Images) -> np.ndarray:

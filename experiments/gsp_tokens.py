@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _cli, _hulls, _report, _tokens
+from experiments import _cli, _finished, _hulls, _report, _tokens
 from spherejax import plotting, training
 
 GAP, GSP = "GAP", "GSP"
@@ -64,19 +64,24 @@ PRESETS = {
 }
 
 
-def train(config: Config, key: jax.Array, pool, cells) -> training.SweepResult:
-  """All cells with all seeds."""
-  return training.sweep(
-    key,
-    functools.partial(_tokens.init, config),
-    functools.partial(_tokens.step, config, pool),
-    functools.partial(_tokens.evaluate, config, pool),
-    cells,
-    seeds=config.seeds,
-    steps=config.steps,
-    evaluate_every=config.epoch,
-    patience=config.patience,
-  )
+def train(
+  config: Config, key: jax.Array, pool, cells, output: pathlib.Path
+) -> training.SweepResult:
+  """All cells with all seeds; each epoch is kept, so a stopped run goes on."""
+  what = _finished.digest((config, cells))
+  with training.Checkpoints(output / "kept" / f"{pool.__name__}-{what}") as kept:
+    return training.sweep(
+      key,
+      functools.partial(_tokens.init, config),
+      functools.partial(_tokens.step, config, pool),
+      functools.partial(_tokens.evaluate, config, pool),
+      cells,
+      seeds=config.seeds,
+      steps=config.steps,
+      evaluate_every=config.epoch,
+      patience=config.patience,
+      checkpoints=kept,
+    )
 
 
 def measure(config: Config, key: jax.Array, pool, result: training.SweepResult):
@@ -86,7 +91,7 @@ def measure(config: Config, key: jax.Array, pool, result: training.SweepResult):
     # All variants of a seed are tested on the same samples.
     samples = _tokens.draw_samples(jax.random.fold_in(key, seed), config.test)
     embeddings, weights = pool(state.params, samples, hyper)
-    own = (samples.kinds * jnp.repeat(jnp.array([1.0, 0.0]), 4)).sum(-1)
+    own = samples.kinds[..., :4].sum(-1)  # the rest is background
     of_kind = jnp.einsum("bn,bnk->bk", weights, samples.kinds)
     number = samples.kinds.sum(1)
     by_class = functools.partial(jnp.reshape, shape=(_tokens.CLASSES, config.test, -1))
@@ -142,7 +147,9 @@ def draw(runs: dict[str, dict], curves: dict, config: Config, output) -> list[st
   ]
 
 
-def collect(config: Config, key: jax.Array) -> tuple[dict, dict, dict]:
+def collect(
+  config: Config, key: jax.Array, output: pathlib.Path
+) -> tuple[dict, dict, dict]:
   """Trains everything; figures, what is drawn of each run, and curves by variant."""
   train_key, test_key = jax.random.split(key)
   smoothed = {
@@ -157,7 +164,7 @@ def collect(config: Config, key: jax.Array) -> tuple[dict, dict, dict]:
     ]
   figures, runs, curves = {}, {}, {}
   for names, pool, cells in sweeps:
-    result = train(config, train_key, pool, cells)
+    result = train(config, train_key, pool, cells, output)
     if result.diverged.any():
       raise FloatingPointError(f"runs diverged: {result.diverged}")
     found = measure(config, test_key, pool, result)
@@ -188,7 +195,7 @@ def collect(config: Config, key: jax.Array) -> tuple[dict, dict, dict]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains all variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
-  figures, runs, curves = collect(config, jax.random.key(config.seed))
+  figures, runs, curves = collect(config, jax.random.key(config.seed), output)
   gap, gsp = figures[GAP], figures[GSP]
   gain = gsp[MAP] - gap[MAP]
   rows = [_report.row("GSP - GAP", MAP, gain, paper=0.70)]

@@ -19,8 +19,9 @@ DOCS = pathlib.Path(__file__).parent.parent / "docs"
 TRIED = DOCS / "results" / "tried.toml"
 HEADER = """# Results
 
-Every claim that was tested, with the figure, its 95 % interval over seeds, the verdict
-and the command. A claim that did not come out says so, and what was tried for it.
+Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
+else its statement counts), the verdict and the command. A claim that did not come out
+says so, and what was tried for it.
 Figures are of small data sets on a CPU and are not comparable with published ones; the
 claim is what is tested. This page is made by `python -m experiments.results_page` from
 the files in `docs/results/`.
@@ -82,7 +83,7 @@ def _claims(content: dict, tried: Tried) -> str:
     f"`{content['command']}`: {content['seconds']:g} s on {content['cores']} cores "
     f"({content['device']}), jax {content['versions']['jax']}; "
     f"[all settings and values](results/{name}.json).\n\n"
-    "| claim | paper | statement | difference | 95 % interval | seeds | verdict |\n"
+    "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   ) + _attempts(content, tried)
 

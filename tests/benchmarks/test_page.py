@@ -76,13 +76,32 @@ def test_a_difference_that_is_no_number_is_none_that_agrees():
 
 
 def test_the_accuracy_of_gsp_can_be_shown(tmp_path):
-  row = gsp_accuracy._row("float32", 0.25, 5.0, gsp_accuracy.Errors(0.0, 1e-7, 0.0, 9))
+  errors = gsp_accuracy.Errors(0.0, 1e-7, 0.0, 9)
+  row = gsp_accuracy._row("float32", 0.25, {5.0: errors})
   file = tmp_path / "a.json"
   options = _measure.Options(smoke=True, json=file, repetitions=3, only="")
   _measure.save("a", [row], [], options)
-  assert "| float32 | 0.25 | 5 | 0 | 1e-07 | 0 | 9 | yes |" in _page.section(
+  assert "| float32 | 0.25 | 0 1e-07 0 9 | yes |" in _page.section(
     json.loads(file.read_text())
   )
+  beyond = gsp_accuracy._row("float32", 0.25, {5.0: errors, 9.0: (0, 2e-5, 0, 9)})
+  assert not beyond["within limits"]
+
+
+def test_what_was_measured_beside_times_is_one_line_a_case_or_a_figure():
+  timed = CONTENT["rows"][0]
+  rows = [timed | {"case": case, "memory": {"ours": 3, "theirs": 5}} for case in "ab"]
+  assert _page._beside_times(rows)[0].splitlines() == [
+    "| case | memory, ours | memory, theirs |",
+    "| --- | --- | --- |",
+    "| a | 3 | 5 |",
+    "| b | 3 | 5 |",
+  ]
+  assert _page._beside_times([rows[0], timed])[0].splitlines()[2:] == [
+    "| a | memory, ours | 3 |",
+    "| a | memory, theirs | 5 |",
+  ]
+  assert _page._beside_times([timed]) == []
 
 
 def test_a_benchmark_that_fails_leaves_what_ran_before(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Collages of unseen classes: their parts, and the comparison as a user runs it."""
 
 import dataclasses
+import io
 
 import chex
 import jax
@@ -30,7 +31,7 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
     "collage-distilled-c2",
     "collage-attention-c2",
   ]
-  assert content["pictures"] == ["weights.png"]
+  assert content["pictures"] == ["scores.png", "weights.png"]
   # The same command again finds what it finished, and trains nothing.
 
   def untouched(*args, **options):
@@ -89,6 +90,63 @@ def test_a_training_begins_with_the_pretrained_backbone():
     np.any(a != b)
     for a, b in zip(kernels, jax.tree.leaves(network["backbone"]), strict=True)
   )
+
+
+@pytest.mark.parametrize("calls", range(1, 6))
+def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
+  monkeypatch, tmp_path, calls
+):
+  settings = _pooled_network.Settings(
+    widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gsp", steps=6, parts=3
+  )
+  images = data.Images(
+    images=np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8),
+    labels=np.repeat(np.arange(2), 8).astype(np.int32),
+    label_names=("a", "b"),
+  )
+  variants = {
+    "a": _pooled_network.Variant(0.5, 0.1),
+    "b": _pooled_network.Variant(0.3, 0.0),
+  }
+  one_part, done = _pooled_network._some_steps, []
+
+  def train(images, kept=None):
+    with tqdm.tqdm(file=io.StringIO()) as progress:
+      runs = _pooled_network.train(settings, 0, variants, images, progress, kept=kept)
+    assert progress.n == 5  # parts that were restored count
+    return runs
+
+  def stopped(*args, **options):
+    if len(done) == calls:
+      raise KeyboardInterrupt
+    done.append(1)
+    return one_part(*args, **options)
+
+  whole = train(images)
+  with monkeypatch.context() as patch:
+    patch.setattr(_pooled_network, "_some_steps", stopped)
+    if calls < 5:
+      with pytest.raises(KeyboardInterrupt):
+        train(images, tmp_path)
+      patch.setattr(_pooled_network, "_some_steps", one_part)
+    resumed = train(images, tmp_path)
+    # All is kept now, but only of these images.
+    done[:] = [1] * calls
+    patch.setattr(_pooled_network, "_some_steps", stopped)
+    again = train(images, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+      train(dataclasses.replace(images, images=255 - images.images), tmp_path)
+  for name in variants:
+    assert len(whole[name].curve) == 3
+    for other in (resumed, again):
+      assert other[name].curve == whole[name].curve
+      chex.assert_trees_all_equal(
+        other[name].state.variables(), whole[name].state.variables()
+      )
+      chex.assert_trees_all_equal(
+        other[name].state.opt_state, whole[name].state.opt_state
+      )
+  assert whole["a"].curve != whole["b"].curve
 
 
 def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments import _tokens, gsp_tokens
-from spherejax import distances, pooling
+from spherejax import distances, pooling, training
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +86,30 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
     for a, b in zip(mine, whole, strict=True):
       np.testing.assert_allclose(a, b, atol=1e-6)
     np.testing.assert_allclose(weights, limit, atol=1e-6)
+
+
+def test_a_study_that_was_stopped_ends_with_the_same_figures(monkeypatch, tmp_path):
+  config = dataclasses.replace(
+    gsp_tokens.PRESETS["smoke"], steps=4, epoch=2, warm_up=0, test=4
+  )
+  whole = gsp_tokens.collect(config, jax.random.key(0), tmp_path / "whole")
+  save, saved = training.Checkpoints.save, []
+
+  def killed(*args):
+    save(*args)
+    raise KeyboardInterrupt
+
+  def counted(*args):
+    saved.append(args)
+    save(*args)
+
+  monkeypatch.setattr(training.Checkpoints, "save", killed)
+  with pytest.raises(KeyboardInterrupt):
+    gsp_tokens.collect(config, jax.random.key(0), tmp_path)
+  monkeypatch.setattr(training.Checkpoints, "save", counted)
+  resumed = gsp_tokens.collect(config, jax.random.key(0), tmp_path)
+  assert len(saved) == 1  # of two evaluations
+  jax.tree.map(np.testing.assert_array_equal, resumed, whole)
 
 
 def test_a_run_that_stopped_holds_its_score():
