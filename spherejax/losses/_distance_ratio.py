@@ -160,6 +160,7 @@ def distance_ratio(
   offset: Real[ArrayLike, ""] = 0.0,
   classes: Classes | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
+  class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
   """Distance-ratio loss (DR): softmax of the negative logarithms of distances.
 
@@ -180,6 +181,8 @@ def distance_ratio(
     classes: [classes] or [batch, classes], boolean, True for those that take part,
       such as the classes of an episode. None for all.
     where: [batch], boolean, True keeps. None keeps all.
+    class_axis_name: of a mapped axis over whose devices the classes are split, see
+      :ref:`classes-over-devices`. None: all are here.
 
   Returns:
     [batch], dtype of `squared_distances`; 0 for masked rows and for rows whose class
@@ -201,14 +204,34 @@ def distance_ratio(
     >>> spherejax.losses.distance_ratio(squares, jnp.array([0, 0]), exponent=2.0)
     Array([0.22314355, 0.        ], dtype=float32)
   """
-  batch = _classes.scores("squared_distances", squared_distances, labels, where)
+  _checks.positive("exponent", exponent)
+  _checks.between("offset", offset, 0)
+  batch = _classes.scores(
+    "squared_distances",
+    squared_distances,
+    labels,
+    where,
+    class_axis_name=class_axis_name,
+  )
   others = _taking_part(batch, classes)
   own = batch.own & others
-  squares = jnp.where(jnp.any(own, axis=1)[:, None], batch.values, 1)
-  logarithms = distances.distance_ratio(
-    squares, exponent=exponent, offset=offset, classes=others
+  power = _checks.scalar("exponent", exponent, batch.values.dtype)
+  known = _classes.has_class(own, class_axis_name)
+  squares = jnp.where(known[:, None], batch.values, 1)
+  squares = squares + _checks.scalar("offset", offset, squares.dtype)
+  zero = others & (squares < jnp.finfo(squares.dtype).tiny)
+  zeros = _classes.over_classes(jnp.sum(zero, axis=1, dtype=jnp.int32), class_axis_name)
+  apart = others & (zeros == 0)[:, None]
+  loss = _classes.cross_entropy(
+    jnp.log(jnp.where(apart, squares, 1)),
+    own & apart,
+    -power / 2,
+    others=apart,
+    axis_name=class_axis_name,
   )
-  return (0 - _numerics.masked_sum(logarithms, own)).astype(batch.dtype)
+  among = _classes.has_class(own & zero, class_axis_name)
+  shared = jnp.where(among, jnp.log(jnp.maximum(zeros, 1).astype(loss.dtype)), jnp.inf)
+  return jnp.where(zeros > 0, shared, loss).astype(batch.dtype)
 
 
 def proxy_distance_ratio(
