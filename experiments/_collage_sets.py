@@ -152,13 +152,13 @@ def parts(source: Source) -> dict[str, np.ndarray]:
   return dict(zip(PARTS, rows, strict=True))
 
 
-def training_images(source: Source, least: int) -> data.Images:
-  """Images of the training part, labelled with their sub-class.
+def single_images(source: Source, least: int, everything: bool = False) -> data.Images:
+  """Images of the training part, or of all, labelled with their sub-class.
 
   Of sub-classes with at least `least` images; where a part of a set is read, the last
   one may have fewer.
   """
-  rows = parts(source)["train"]
+  rows = np.arange(len(source.fine)) if everything else parts(source)["train"]
   own = source.fine[rows]
   rows = rows[np.bincount(own)[own] >= least]
   fine, labels = np.unique(source.fine[rows], return_inverse=True)

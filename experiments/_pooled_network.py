@@ -317,10 +317,11 @@ def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
 
 
 class Run(NamedTuple):
-  """A trained network and the mean loss of each part of its training."""
+  """A trained network, and of each part of its training the mean loss and the score."""
 
   state: training.TrainState
   curve: tuple[float, ...]
+  scores: tuple[float, ...] = ()
 
 
 def pretrain(
@@ -350,13 +351,13 @@ def _in_parts(
     kept = stack.enter_context(training.Checkpoints(folder)) if folder else None
     found = kept.restore(run.state) if kept else None
     if found is not None:
-      done = Run(found.state, tuple(found.record["curve"]))
-      progress.update(len(done.curve) - len(run.curve))
-      run = done
+      curve, scores = (tuple(found.record[name]) for name in ("curve", "scores"))
+      progress.update(len(curve) - len(run.curve))
+      run = Run(found.state, curve, scores)
     while len(run.curve) < parts:
       run = one_part(run)
       if kept:
-        kept.save(run.state, {"curve": run.curve})
+        kept.save(run.state, {"curve": run.curve, "scores": run.scores})
   return run
 
 
@@ -370,6 +371,7 @@ def train(
   pretrained: training.TrainState | None = None,
   memory: int = 1000,
   kept: pathlib.Path | None = None,
+  after: Callable[[Run, Variant], Run] | None = None,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
@@ -377,6 +379,7 @@ def train(
   `memory` features that mean something already. They begin with the backbone of
   `pretrained`, where that is given, and with random weights otherwise. Each part is
   kept below a folder, where one is given: a run that was stopped goes on from there.
+  What `after` makes of a run after each of its own parts goes on.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
@@ -406,7 +409,8 @@ def train(
       )
       progress.set_postfix(loss=f"{losses.mean():.3f}")
       progress.update()
-      return Run(state, (*run.curve, float(losses.mean())))
+      done = Run(state, (*run.curve, float(losses.mean())), run.scores)
+      return after(done, variant) if after and run.curve else done
 
     what = _finished.digest((settings, seed, variant, memory, made_of))
     folder = None if kept is None else kept / f"{name}-{what}"

@@ -23,8 +23,10 @@ import time
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tqdm
+from optax import contrib
 
 from experiments import (
   _cli,
@@ -70,10 +72,16 @@ class Config(_pooled_network.Settings):
   zero_shot_weight: float = 0.5
   """Weight of the zero-shot prediction loss (DML 5.3.2)."""
   pretraining: int = 2000
-  """Steps in which the backbone learns to tell the sub-classes of single training
-  images apart; 0 begins with random weights."""
+  """Steps in which the backbone learns to tell the sub-classes of single images apart;
+  0 begins with random weights."""
+  pretrain_on: Literal["training", "all"] = "training"
+  """Whether these are the sub-classes of the training or all, those of the test among
+  them, as in the paper."""
   steps: int = 500
   """Training steps."""
+  patience: int = 0
+  """Parts without a better MAP@R of validation collages after which the learning rate
+  is halved; 0 leaves it."""
   parts: int = 5
   """Parts of the training: after the first one, which pools by averages, the
   prototypes are chosen."""
@@ -113,8 +121,10 @@ PRESETS = {
     dim=128,
     mass=0.2,
     pretraining=30_000,
+    pretrain_on="all",
     steps=30_000,
-    parts=30,
+    parts=100,  # of 300 steps, which is an epoch
+    patience=5,
   ),
 }
 
@@ -165,6 +175,15 @@ def kept_settings(each: Trained) -> dict[str, Any]:
   return dataclasses.asdict(each.settings) | others
 
 
+def learning_rate_scale(scores: tuple[float, ...], patience: int) -> jax.Array:
+  """Halved whenever so many scores in a row were not above the best one."""
+  plateau = contrib.reduce_on_plateau(0.5, patience=patience, rtol=0, atol=1e-6)
+  state: Any = plateau.init(jnp.zeros(()))
+  for score in scores:
+    _, state = plateau.update({}, state, value=jnp.float32(-score))
+  return jnp.asarray(state.scale, jnp.float32)
+
+
 def outcomes(
   each: Trained,
   seed: int,
@@ -182,10 +201,23 @@ def outcomes(
   if done is not None:
     progress.update(1 + len(each.variants) * (each.settings.parts - 1))
     return done
-  train, test = (
+  train, validation, test = (
     parts[name].alone if each.alone else parts[name].collages
-    for name in ("train", "test")
+    for name in _collage_sets.PARTS
   )
+
+  def after(run: _pooled_network.Run, variant: _pooled_network.Variant):
+    """Scores a part, and sets the learning rate of the next one."""
+    result = _pooled_network.embed(
+      run.state, validation, each.settings, mass=variant.mass
+    )
+    score = _collage.measure(result.embeddings, validation.labels)["MAP@R"]
+    scores = (*run.scores, score)
+    scale = learning_rate_scale(scores, each.settings.patience)
+    return run._replace(
+      state=run.state.replace(learning_rate_scale=scale), scores=scores
+    )
+
   runs = _pooled_network.train(
     each.settings,
     seed,
@@ -194,6 +226,7 @@ def outcomes(
     progress,
     pretrained=begun,
     kept=path.with_name("parts"),
+    after=after if each.settings.patience else None,
   )
   figures, weights = {}, {}
   for name, trained in runs.items():
@@ -222,7 +255,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   with tqdm.tqdm(total=config.seeds * total, unit="part", file=sys.stderr) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
-      singles = _collage_sets.training_images(source, config.per_class)
+      everything = config.pretrain_on == "all"
+      singles = _collage_sets.single_images(source, config.per_class, everything)
       missing = [
         each
         for each in trainings

@@ -150,7 +150,7 @@ def frozen_network(
   average = {"GAP": _pooled_network.AVERAGE}
   total = config.parts * (1 + bool(config.pretraining))
   with tqdm.tqdm(total=total, desc="network", file=sys.stderr) as progress:
-    singles = _collage_sets.training_images(source, config.per_class)
+    singles = _collage_sets.single_images(source, config.per_class)
     begun = _pooled_network.pretrain(
       config, config.pretraining, config.seed, singles, progress, kept=path.parent
     )

@@ -6,7 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks, _numerics, distances
+from spherejax import _checks, distances
 from spherejax.losses import _batch, _blocks, _classes
 
 Classes = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 
 import chex
 import jax
@@ -147,6 +148,64 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
         other[name].state.opt_state, whole[name].state.opt_state
       )
   assert whole["a"].curve != whole["b"].curve
+
+
+def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
+  scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
+  scales = [float(gsp_collage.learning_rate_scale(scores[:n], 2)) for n in range(10)]
+  assert scales == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
+
+
+@pytest.mark.data
+def test_the_full_preset_makes_steps_and_lowers_its_rate(
+  tfds_dir, tmp_path, monkeypatch
+):
+  full = gsp_collage.PRESETS["full"]
+  assert full.steps // full.parts == 16 * 2 * 600 // 64  # a part is an epoch
+  config = dataclasses.replace(
+    full,
+    image_size=8,
+    widths=(8,),
+    strides=(1,),
+    blocks=1,
+    dim=8,
+    prototypes=8,
+    most=2,
+    pretraining=3,
+    steps=9,
+    parts=3,
+    patience=1,
+    seeds=1,
+    losses=("C2",),
+  )
+  train, runs = _pooled_network.train, []
+
+  def spied(*args, **options):
+    runs.append(train(*args, **options))
+    return runs[-1]
+
+  monkeypatch.setattr(_pooled_network, "train", spied)
+  content = gsp_collage.run(config, tmp_path, "full")
+  assert len(content["claims"]) == 4
+  (begun,), *others = (tuple(found.values()) for found in runs)
+  assert begun.scores == ()  # what comes before has a constant rate
+  kernels = begun.state.params["loss"]["proxies"]["proxies"]
+  assert len(kernels) == 100  # all classes, those of the test among them
+  for run in itertools.chain(*others):
+    assert len(run.scores) == 2
+    scale = gsp_collage.learning_rate_scale(run.scores, 1)
+    assert run.state.learning_rate_scale == scale
+
+
+def test_single_images_are_of_the_training_or_of_all_sub_classes():
+  fine = np.repeat(np.arange(10), 4)
+  images = np.zeros((40, 2, 2, 1), np.uint8)
+  source = _collage_sets.Source(images, fine // 5, fine, ("a", "b"), (0,))
+  some = _collage_sets.single_images(source, 4)
+  assert some.label_names == ("0", "1", "5", "6")
+  everything = _collage_sets.single_images(source, 4, everything=True)
+  assert everything.label_names == tuple(map(str, range(10)))
+  np.testing.assert_array_equal(everything.labels, fine)
 
 
 def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
