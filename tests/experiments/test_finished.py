@@ -33,3 +33,13 @@ def test_arrays_without_their_other_half_do_not_count(tmp_path, monkeypatch):
     _finished.keep(path, {"steps": 2}, _finished.Finished({"x": 2}, {}))
   assert _finished.restore(path, {"steps": 1}) is None
   assert _finished.restore(path, {"steps": 2}) is None
+
+
+def test_a_fingerprint_depends_on_values_shapes_and_types():
+  x = np.arange(6.0)
+  others = [x + 1, x.reshape(2, 3), x.astype("f"), np.zeros(0)]
+  found = [_finished.fingerprint([array]) for array in (x, *others)]
+  found += [_finished.fingerprint(pair) for pair in ([x, x], [x[:3], x[3:]])]
+  assert len(set(found)) == len(found)
+  by_columns = np.asfortranarray(x.reshape(2, 3))
+  assert _finished.fingerprint([by_columns]) == found[2]
