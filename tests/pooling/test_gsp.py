@@ -211,8 +211,6 @@ def test_all_mass_sharply_is_the_histogram_of_nearest_prototypes():
 def test_pooled_is_near_the_combination_of_prototypes(mass, beta, x64):
   """|pooled - sum_i z_i o_i| <= transport cost / mass when all norms are at most 1."""
   features, prototypes = data(7, n=8)
-  features, prototypes = features / 4, prototypes / 4
-  assert max(np.linalg.norm(features, axis=-1).max(), np.linalg.norm(prototypes)) < 2
   features /= np.linalg.norm(features, axis=-1).max()
   prototypes /= np.linalg.norm(prototypes, axis=-1).max()
   result = pool(features, prototypes, mass=mass, inverse_temperature=beta)
@@ -372,7 +370,6 @@ def test_memory_of_the_backward_pass_does_not_depend_on_the_steps():
   few, many = (memory(solver="fixed_point", steps=k) for k in (10, 110))
   assert many - few >= 100 * one_step
   assert memory() < few + 10 * one_step
-  assert memory(mass=0.999, inverse_temperature=1e3) == memory()
 
 
 def test_half_precision_is_the_rounded_float32_result():
