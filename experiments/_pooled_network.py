@@ -412,7 +412,9 @@ def train(
       done = Run(state, (*run.curve, float(losses.mean())), run.scores)
       return after(done, variant) if after and run.curve else done
 
-    what = _finished.digest((settings, seed, variant, memory, made_of))
+    # What else an experiment is asked for, such as more seeds, changes no training.
+    own = _cli.only(Settings, settings)
+    what = _finished.digest((own, seed, variant, memory, made_of))
     folder = None if kept is None else kept / f"{name}-{what}"
     return _in_parts(run, parts, one_part, folder, progress)
 

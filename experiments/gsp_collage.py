@@ -225,7 +225,7 @@ def outcomes(
     train,
     progress,
     pretrained=begun,
-    kept=path.with_name("parts"),
+    kept=path.with_name(f"parts-{each.settings.patience}"),
     after=after if each.settings.patience else None,
   )
   figures, weights = {}, {}
