@@ -1,5 +1,8 @@
 """Wrong calls of the losses: the type of the error, and the value in its message."""
 
+import functools
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -14,47 +17,40 @@ SAME = np.eye(4, dtype=bool)
 
 HISTOGRAM = np.zeros(8, np.float32)
 
+REST = {
+  "centres": PROXIES[:, None],
+  "histogram": HISTOGRAM,
+  "norms": np.ones(4, np.float32),
+  "proxies": PROXIES,
+}
+OPTIONS = {"distance_ratio": functools.partial(losses.distance_ratio, exponent=2.0)}
+SCORES = ("cosines", "distances", "logits", "products", "squared_distances")
+
+
+def forms(first, *others):
+  """All exported losses that begin with these arguments, and arrays for the rest."""
+  found = {}
+  for name in losses.__all__:
+    function = OPTIONS.get(name, getattr(losses, name))
+    if inspect.isclass(function) or name == "subcentre_arcface":  # of three axes
+      continue
+    parameters = inspect.signature(function).parameters
+    kept, *rest = (x.name for x in parameters.values() if x.default is x.empty)
+    same, rest = tuple(rest[: len(others)]) == others, rest[len(others) :]
+    if kept in first and same and "where" in parameters and set(rest) <= set(REST):
+      found[name] = function, tuple(REST[x] for x in rest)
+  return found
+
+
 LABEL_FORMS = {
-  name: (getattr(losses, name), (X, Y))
-  for name in (
-    "circle",
-    "contrastive",
-    "cosine_contrastive",
-    "generalized_lifted_structure",
-    "hadsell_contrastive",
-    "intra_pair_variance",
-    "lifted_structure",
-    "margin",
-    "multi_similarity",
-    "n_pair",
-    "nca",
-    "signal_to_noise_contrastive",
-    "threshold_consistent_margin",
-    "triplet",
-  )
-} | {
-  "dynamic_soft_margin": (losses.dynamic_soft_margin, (X, Y, HISTOGRAM)),
-  "proxy_anchor": (losses.proxy_anchor, (X, Y, PROXIES)),
-  "proxy_nca_plus_plus": (losses.proxy_nca_plus_plus, (X, Y, PROXIES)),
-  "normface": (losses.normface, (X, Y)),
+  name: (function, (X, Y, *rest))
+  for name, (function, rest) in forms(("embeddings", *SCORES), "labels").items()
 }
 MATRIX_FORMS = {
-  name: (getattr(losses, name), (MATRIX, SAME, ~SAME))
-  for name in (
-    "circle_from_similarity",
-    "contrastive_from_distance",
-    "cosine_contrastive_from_similarity",
-    "generalized_lifted_structure_from_distance",
-    "hadsell_contrastive_from_distance",
-    "intra_pair_variance_from_similarity",
-    "lifted_structure_from_distance",
-    "margin_from_distance",
-    "multi_similarity_from_similarity",
-    "n_pair_from_similarity",
-    "nca_from_distance",
-    "threshold_consistent_margin_from_similarity",
-    "triplet_from_distance",
-  )
+  name: (function, (MATRIX, SAME, ~SAME, *rest))
+  for name, (function, rest) in forms(
+    ("distances", "similarities"), "positives", "negatives"
+  ).items()
 }
 ZERO_SHOT = (X, Y, X, Y, PROXIES)
 
@@ -70,8 +66,8 @@ def replaced(arguments, position, value):
   ("position", "value", "error", "message"),
   [
     (0, np.eye(4, 3, dtype=np.int32), TypeError, "must be floating, got dtype int32"),
-    (0, X[0], ValueError, r"2 axes, got shape \(3,\)"),
-    (0, X[None], ValueError, r"2 axes, got shape \(1, 4, 3\)"),
+    (0, X[0], ValueError, r"2 (or 3 )?axes, got shape \(3,\)"),
+    (0, X[None, None], ValueError, r"2 (or 3 )?axes, got shape \(1, 1, 4, 3\)"),
     (1, Y.astype(np.float32), TypeError, "labels must be integers, got dtype float32"),
     (1, Y[:3], ValueError, r"labels must have shape \(4,\).*got \(3,\)"),
     (1, Y[:, None], ValueError, r"labels must have shape \(4,\).*got \(4, 1\)"),
@@ -102,14 +98,14 @@ def test_masks(name):
       1,
       SAME.astype(int),
       TypeError,
-      "positives must be boolean or weights, got dtype int",
+      "positives must be boolean( or weights)?, got dtype int",
     ),
     (1, SAME[:3], ValueError, r"positives must have shape \(4, 4\), got \(3, 4\)"),
     (
       2,
       SAME.astype(int),
       TypeError,
-      "negatives must be boolean or weights, got dtype int",
+      "negatives must be boolean( or weights)?, got dtype int",
     ),
     (2, SAME[:, :2], ValueError, r"negatives must have shape \(4, 4\), got \(4, 2\)"),
   ],
@@ -309,8 +305,19 @@ def test_split_and_regression():
 @pytest.mark.parametrize("name", LABEL_FORMS)
 def test_empty_batches(name):
   function, arguments = LABEL_FORMS[name]
+  rest = (x[: 0 if x.shape == Y.shape else None] for x in arguments[2:])
   with pytest.raises(ValueError, match=r"must have a row, got shape \(0, 3\)"):
-    function(np.zeros((0, 3), np.float32), np.zeros(0, int), *arguments[2:])
+    function(np.zeros((0, 3), np.float32), np.zeros(0, int), *rest)
+
+
+def test_subcentres():
+  for shape, message in (
+    ((4, 3), r"3 axes, got shape \(4, 3\)"),
+    ((0, 3, 2), r"must have a row, got shape \(0, 3, 2\)"),
+    ((3, 3, 2), r"labels must have shape \(3,\).*got \(4,\)"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      losses.subcentre_arcface(np.zeros(shape, np.float32), Y)
 
 
 def test_an_empty_half_of_a_batch_has_no_loss():
