@@ -6,13 +6,14 @@ cross-batch memory of as many vectors, and losses that know proxies only. DML, c
 and section 5.3.4.
 
     python -m experiments.retrieval                    # 48 min on 2 cores
+    python -m experiments.retrieval --preset long      # four times the steps: 75 min
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first needs omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
-TFDS_DATA_DIR; its figures do not compare with the thesis's, which are of photographs.
+The first two need omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
+TFDS_DATA_DIR; their figures do not compare with the thesis's, which are of photographs.
 Those stand beside the others: full is CUB by the contrastive loss with and without
 chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2 and -5.3 are all methods of the
 table, for cub, cars, sop or inshop. FILE has ImageNet's weights of --backbone.
@@ -76,6 +77,7 @@ class Config(Settings):
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
+  "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
   "smoke": Config(
     data="gaussians",
     backbone="mlp",

@@ -343,7 +343,7 @@ def float32(run: Runner):
 
 
 def half(run: Runner):
-  for dtype, rtol in ((jnp.bfloat16, 2e-2), (jnp.float16, 5e-3)):
+  for dtype, rtol in ((jnp.bfloat16, 4.5e-3), (jnp.float16, 6e-4)):
     mixed = run.batches["mixed"]
     rounded = Batch(
       {k: np.asarray(jnp.asarray(v, dtype), float) for k, v in mixed.rows.items()},
@@ -354,8 +354,10 @@ def half(run: Runner):
     }
     values, gradients = run(rounded, dtype)
     assert values.dtype == dtype
-    _close(values, run(rounded, **params)[0], rtol, scale_free=True)
-    _finite(gradients)
+    expected, slopes = run(rounded, **params)
+    _close(values, expected, rtol, scale_free=True)
+    # Their cotangents are rounded, too, and what a case computes of its parameters.
+    _close(gradients, slopes, 3 * rtol, scale_free=True)
     _finite(run(mixed, dtype, **run.case.sharp))
 
 
