@@ -221,12 +221,11 @@ def distance_ratio(
   squares = squares + _checks.scalar("offset", offset, squares.dtype)
   zero = others & (squares < jnp.finfo(squares.dtype).tiny)
   zeros = _classes.over_classes(jnp.sum(zero, axis=1, dtype=jnp.int32), class_axis_name)
-  apart = others & (zeros == 0)[:, None]
   loss = _classes.cross_entropy(
-    jnp.log(jnp.where(apart, squares, 1)),
-    own & apart,
+    jnp.log(jnp.where(others & ~zero, squares, 1)),
+    own,
     -power / 2,
-    others=apart,
+    others=others,
     axis_name=class_axis_name,
   )
   among = _classes.has_class(own & zero, class_axis_name)

@@ -18,6 +18,7 @@ SAME = np.eye(4, dtype=bool)
 HISTOGRAM = np.zeros(8, np.float32)
 
 REST = {
+  "class_distances": 1 - PROXIES,
   "centres": PROXIES[:, None],
   "histogram": HISTOGRAM,
   "norms": np.ones(4, np.float32),
@@ -28,7 +29,10 @@ SCORES = ("cosines", "distances", "logits", "products", "squared_distances")
 
 
 def forms(first, *others):
-  """All exported losses that begin with these arguments, and arrays for the rest."""
+  """All exported losses that begin with these arguments, and arrays for the rest.
+
+  Those that need a tree are in `test_hierarchy`.
+  """
   found = {}
   for name in losses.__all__:
     function = OPTIONS.get(name, getattr(losses, name))

@@ -216,6 +216,21 @@ def test_a_small_loss_keeps_its_digits_over_devices():
     np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
 
 
+def test_a_row_upon_a_proxy_of_another_device():
+  squares = jnp.array([[0.0, 4.0, 2.0, 0.0], [4.0, 1.0, 0.0, 2.0]])
+  parts = squares.reshape(2, 2, 2).swapaxes(0, 1)
+
+  def of_rows(part):
+    return losses.distance_ratio(
+      part, jnp.array([0, 1]), exponent=2.0, class_axis_name=AXIS
+    )
+
+  for rows in jax.vmap(of_rows, axis_name=AXIS)(parts):
+    np.testing.assert_allclose(rows, [np.log(2), np.inf], rtol=1e-6)
+  slopes = jax.vmap(jax.grad(lambda part: of_rows(part).sum()), axis_name=AXIS)(parts)
+  np.testing.assert_array_equal(slopes, np.zeros_like(slopes))
+
+
 def test_a_known_label_beyond_the_classes_of_all_devices_is_refused():
   step = functools.partial(losses.softmax, class_axis_name=AXIS)
   run = jax.vmap(step, (0, None), axis_name=AXIS)
