@@ -24,9 +24,9 @@ def rows(studies: Sequence[Study]) -> list[dict[str, Any]]:
       if study.tail:
         last = study.runs.accuracy(name, dim, last=study.tail)
         figures[f"accuracy on the last {study.tail} classes, {where}"] = last
-      elif name in ("DL2P", "Static") and not np.isnan(study.runs.gap).any():
+      if name in ("DL2P", "Static") and not np.isnan(study.runs.gap).any():
         figures[f"sibling gap, {where}"] = study.runs.gap[number]
-      if name == "DL2P" and not study.tail:
+      if name == "DL2P":
         first, end = changes(study, dim)
         figures[f"share of classes {CHANGE_FIRST}, {where}"] = first
         figures[f"share of classes {CHANGE_LAST} matchings, {where}"] = end
@@ -70,19 +70,30 @@ class Claims:
 def claims(studies: Sequence[Study]) -> list[dict[str, Any]]:
   """A1 to A5 and A7 to A10, where what they compare was trained."""
   of = Claims(studies)
-  linear, mlp, images = "superclass, linear", "superclass, mlp", "tiny_imagenet, resnet"
+  linear, mlp, small = "superclass, linear", "superclass, mlp", "digits, mlp"
+  images = [study for study in studies if study.name.endswith(", resnet")]
   for dim in LOW:
     of.better(f"A1-d{dim}", linear, dim, "Static", "4.4, Fig. 4a")
   if linear in of.studies:
     _gaps(of, of.studies[linear])
   _tails(of, [study for study in studies if study.tail])
-  for study, dims in ((linear, LOW), (mlp, LOW), ("digits, mlp", LOW), (images, (5,))):
-    short = study.split(", ")[0 if study in ("digits, mlp", images) else 1]
+  compared = [(linear, LOW), (mlp, LOW), (small, LOW)]
+  compared += [(study.name, study.dims) for study in images]
+  for study, dims in compared:
+    short = study.split(", ")[1 if study in (linear, mlp) else 0]
     for dim in dims:
       of.better(f"A8-{short}-d{dim}", study, dim, "Fixed + CE", "Table 9")
       of.better(f"A9-{short}-d{dim}", study, dim, "PSC", "Table 1")
       if study != linear:
         of.better(f"A10-{short}-d{dim}", study, dim, "Static", "4.4, Fig. 4a")
+  for study in images:
+    for dim in [dim for dim in study.dims if study.has(dim, "DL2P")]:
+      of.add(
+        f"A3-{study.name.split(', ')[0]}-d{dim}",
+        f"sibling gap of DL2P > 0, {study.name}, D = {dim}",
+        study.runs.gap[study.runs.best("DL2P", dim)],
+        "4.4",
+      )
   return of.found
 
 
@@ -134,8 +145,9 @@ def _gaps(of: Claims, study: Study) -> None:
 def _tails(of: Claims, studies: Sequence[Study]) -> None:
   """A7: the rarest classes under a long tail."""
   for study in studies:
-    short = study.name.rsplit(", ", 1)[1]
-    for dim in study.dims:
+    data, short = study.name.split(", ")[0], study.name.rsplit(", ", 1)[1]
+    short = short if data == "superclass" else data
+    for dim in [dim for dim in study.dims if study.has(dim, "PSC", "DL2P, weighted")]:
       plain = study.runs.accuracy("PSC", dim, last=study.tail)
       for name in ("Static, weighted", "DL2P, weighted"):
         of.add(

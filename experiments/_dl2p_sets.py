@@ -1,7 +1,7 @@
 """What the small trainings of `dynamic_assignment` look at.
 
-Super-classes with sub-classes as Gaussians, scikit-learn's digits, and photographs of
-tiny_imagenet whose super-classes are inner nodes of its WordNet tree.
+Super-classes with sub-classes as Gaussians and scikit-learn's digits; for images see
+`_dl2p_images`.
 """
 
 from typing import NamedTuple
@@ -11,12 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _beside, _class_sets
 from spherejax import data, hierarchy
 
-# Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
-# garment, geological formation.
-GROUPS = ("n02084071", "n02159955", "n03791235", "n03419014", "n09287968")
 PER_GROUP = 4
 # Super-class centres, class offsets and noise of `superclass`: norms 12 and 4 in 64
 # dimensions, and 1 in every one.
@@ -43,6 +39,10 @@ class Task(NamedTuple):
   """Of the classes; None where none is known."""
   superclasses: np.ndarray | None
   """[classes], group of each class."""
+  flips: bool = False
+  """Whether a mirror image is of the same class."""
+  tail: int = 0
+  """How many of the last classes are rare; 0 for balanced training data."""
 
   @property
   def classes(self) -> int:
@@ -86,7 +86,8 @@ def long_tailed(task: Task, imbalance: float) -> Task:
   """The task with a long tail of training examples; the other parts stay balanced."""
   rows = data.long_tail(task.train.labels[0], imbalance)
   train = Part(task.train.inputs[:, rows], task.train.labels[:, rows])
-  return task._replace(name=f"{task.name}, long tail", train=train)
+  rare = task.classes // 3
+  return task._replace(name=f"{task.name}, long tail", train=train, tail=rare)
 
 
 def digits(key: Array, seeds: int) -> Task:
@@ -106,44 +107,6 @@ def digits(key: Array, seeds: int) -> Task:
     for part in zip(*drawn, strict=True)
   )
   return Task("digits", train, validation, test, None, None)
-
-
-def photographs(size: int) -> Task:
-  """20 classes of tiny_imagenet in 5 super-classes of its tree.
-
-  Of the training images of a class the last fifth is for validation.
-  """
-  read = {
-    part: _class_sets.read("tiny_imagenet", part, size=size)
-    for part in ("train", "test")
-  }
-  names = read["train"].label_names
-  check_names(names)
-  path = _beside.beside("tiny_imagenet", "hierarchy.csv")
-  tree = hierarchy.from_csv(path, classes=names)
-  chosen = [
-    np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP] for group in GROUPS
-  ]
-  kept = np.concatenate(chosen)
-  train, test = (_of_classes(images, kept) for images in read.values())
-  first, last = data.split_within_classes(train.labels, fractions=(0.8, 0.2))
-  parts = (
-    Part(jnp.asarray(x.images)[None], jnp.asarray(x.labels)[None])
-    for x in (train[first], train[last], test)
-  )
-  learned, held_out, tested = parts
-  tree = hierarchy.restrict(tree, [names[label] for label in kept])
-  groups = np.repeat(np.arange(len(GROUPS)), PER_GROUP)
-  return Task("tiny_imagenet", learned, held_out, tested, tree, groups)
-
-
-def _of_classes(images: data.Images, kept: np.ndarray) -> data.Images:
-  """The images of some classes, labelled by their number in `kept`."""
-  own = images[np.isin(images.labels, kept)]
-  order = np.full(len(images.label_names), -1, np.int32)
-  order[kept] = np.arange(len(kept))
-  names = tuple(images.label_names[label] for label in kept)
-  return data.Images(np.asarray(own.images), order[own.labels], names)
 
 
 def check_names(names: tuple[str, ...]) -> None:

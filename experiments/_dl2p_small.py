@@ -10,7 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _dl2p_methods, _dl2p_sets, _dl2p_sweep, _finished, _report
+from experiments import (
+  _dl2p_methods,
+  _dl2p_sets,
+  _dl2p_sweep,
+  _finished,
+  _report,
+)
 from experiments._dl2p_methods import RECIPES
 from experiments._dl2p_sweep import Cell, Study, Training
 
@@ -49,18 +55,23 @@ def more_matchings(config: Any) -> list[Cell]:
   ]
 
 
-def tail_cells(config: Any, task: _dl2p_sets.Task) -> list[Cell]:
-  """PSC as it is, and the pull loss with every class of a batch weighing alike.
-
-  In C - 1 dimensions, where a simplex exists, and in few.
-  """
+def tail_cells(config: Any, dim: int) -> list[Cell]:
+  """PSC as it is, and the pull loss with every class of a batch weighing alike."""
   cells = []
-  for dim in (task.classes - 1, FEW):
-    for name in ("PSC", "Static", "DL2P"):
-      method, source = RECIPES[name]
-      label = name if name == "PSC" else f"{name}, weighted"
-      own = method._replace(weighted=float(label != name))
-      cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
+  for name in ("PSC", "Static", "DL2P"):
+    method, source = RECIPES[name]
+    label = name if name == "PSC" else f"{name}, weighted"
+    own = method._replace(weighted=float(label != name))
+    cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
+  return cells
+
+
+def image_cells(config: Any, task: _dl2p_sets.Task, dim: int) -> list[Cell]:
+  """The methods for images; where they have a long tail, the weighted ones as well."""
+  cells = make_cells(config, config.image_methods, (dim,), task)
+  known = {cell.name for cell in cells}
+  if task.tail and "PSC" in known:
+    cells += [cell for cell in tail_cells(config, dim) if cell.name not in known]
   return cells
 
 
@@ -93,7 +104,6 @@ def conduct(
   epochs: int,
   seeds: int,
   batch: int = 64,
-  tail: int = 0,
 ) -> Study:
   """Trains all cells; those that take the prototypes of PSC* after the others."""
   start = time.perf_counter()
@@ -101,7 +111,7 @@ def conduct(
     jax.random.fold_in(jax.random.key(config.seed), 1)
   )
   dim = max(cell.dim for cell in cells)
-  setting = Training(network, dim, epochs, batch, augment=network == "resnet")
+  setting = Training(network, dim, epochs, batch, augment=task.flips)
   later = [cell for cell in cells if cell.source == _dl2p_methods.LEARNED_BEFORE]
   name = f"{task.name}, {network}"
 
@@ -122,7 +132,7 @@ def conduct(
       _report.write_json({"seconds": seconds}, took)
     elif took.is_file():
       seconds = _finished.read_record(took, "seconds")["seconds"]
-    return Study(name, runs, tail, seconds)
+    return Study(name, runs, task.tail, seconds)
 
   first = [cell for cell in cells if cell not in later]
   study = train(first, fixed_sets(first, task, seeds, set_key), start)

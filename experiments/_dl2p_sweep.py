@@ -75,7 +75,7 @@ class Runs(NamedTuple):
   """What the trainings of all cells with all seeds have come to."""
 
   cells: list[Cell]
-  validation: np.ndarray  # [cells, seeds], accuracy after the last epoch
+  validation: np.ndarray  # [cells, seeds], mean accuracy of classes at the end
   test: np.ndarray  # [cells, seeds, classes], accuracy on each class
   gap: np.ndarray  # [cells, seeds], sibling gap; NaN without super-classes
   change: np.ndarray  # [cells, seeds, epochs], of the matching before each epoch
@@ -230,19 +230,23 @@ def _embed(setting: Training, part: _dl2p_sets.Part, state: Any, hyper: dict) ->
   return network.apply(variables, inputs, hyper["used"])
 
 
-def _right(embeddings: Array, part: _dl2p_sets.Part, state: Any, hyper: dict) -> Array:
+def _accuracies(
+  embeddings: Array, part: _dl2p_sets.Part, state: Any, hyper: dict
+) -> Array:
+  """[classes], share of the examples of each class that are taken for it."""
   matching = state.batch_stats["loss"]["assignment"]
   points = state.params["loss"]["points"]
   predicted = _dl2p_methods.predict(embeddings, points, matching.assignment)
-  return predicted == part.labels[hyper["data"]]
+  own = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
+  return (predicted == part.labels[hyper["data"]]) @ own / own.sum(0)
 
 
 def _validate(
   setting: Training, part: _dl2p_sets.Part, state: Any, key: Array, hyper: dict
 ) -> Array:
-  """Accuracy on validation data."""
+  """Mean accuracy of the classes on validation data."""
   del key
-  return _right(_embed(setting, part, state, hyper), part, state, hyper).mean()
+  return _accuracies(_embed(setting, part, state, hyper), part, state, hyper).mean()
 
 
 @functools.partial(jax.jit, static_argnames="setting")
@@ -251,12 +255,10 @@ def _measure(setting, part, superclasses, states, columns):
 
   def one(state: Any, hyper: dict) -> dict[str, Array]:
     embeddings = _embed(setting, part, state, hyper)
-    own = jax.nn.one_hot(part.labels[hyper["data"]], len(superclasses))
-    right = _right(embeddings, part, state, hyper)
     points = state.params["loss"]["points"]
     assignment = state.batch_stats["loss"]["assignment"].assignment
     return {
-      "test": right @ own / own.sum(0),
+      "test": _accuracies(embeddings, part, state, hyper),
       "gap": prototypes.sibling_gap(points, assignment, superclasses),
       "points": points[assignment],
       "embeddings": embeddings,

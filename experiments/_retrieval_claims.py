@@ -1,15 +1,25 @@
 """What `retrieval` says about each claim of the tables."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from experiments import _report
 from experiments._retrieval_measures import NAMES
-from experiments._retrieval_tables import FOLDS, Found, Measures, Name, score
+from experiments._retrieval_tables import (
+  BOTH,
+  FOLDS,
+  GSP,
+  ZSP,
+  Found,
+  Measures,
+  Name,
+  score,
+)
 
 PAPER = "DML, chapter 3"
+SUMMED = "DML, tables 5.1 and 5.3"
 _FIRST, _SECOND = "characters", "plankton"
 
 
@@ -45,13 +55,19 @@ def claims(
     learned = score(found[Name(_FIRST, loss)]) - untrained[_FIRST]["map_at_r"]
     text = f"MAP@R of {loss}: the untrained network's and .1 more"
     made.append(_claim("retrieval-proxy-losses", text, learned - 0.1))
+  made += [*_of_parts(found)]
   return made + _of_measures(found) + _of_protocols(found)
 
 
 def _claim(
-  name: str, text: str, values: Iterable[float], every: bool = False
+  name: str,
+  text: str,
+  values: Iterable[float],
+  paper: str = PAPER,
+  *,
+  every: bool = False,
 ) -> dict[str, Any]:
-  return _report.claim(name, text, values, paper=PAPER, every_seed=every)
+  return _report.claim(name, text, values, paper=paper, every_seed=every)
 
 
 def _of_folds(found: Found, joined: Measures) -> list[dict[str, Any]]:
@@ -61,8 +77,29 @@ def _of_folds(found: Found, joined: Measures) -> list[dict[str, Any]]:
     alone = found[Name(FOLDS, "c2")].test[measure].mean(0)
     text = f"{NAMES[measure]} of the embeddings side by side > mean of the folds"
     more = joined[measure] - alone
-    made.append(_claim("retrieval-concatenation", text, more, True))
+    made.append(_claim("retrieval-concatenation", text, more, every=True))
   return made
+
+
+def _of_parts(found: Found) -> Iterator[dict[str, Any]]:
+  """Generalized sum pooling and zero-shot prediction against the average."""
+
+  def more(name: Name, other: str) -> np.ndarray:
+    return score(found[name]) - score(found[name._replace(parts=other)])
+
+  ids = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
+  for name in found:
+    without = name._replace(parts="")
+    text = f"MAP@R: {name.title} > "
+    if name.parts:
+      alone = name.parts in (GSP, ZSP)
+      key = "components" if alone else ids[name.kind]
+      yield _claim(key, text + without.title, more(name, ""), SUMMED)
+    if name.parts == BOTH:
+      for part in (GSP, ZSP):
+        if name._replace(parts=part) in found:
+          other = name._replace(parts=part).title
+          yield _claim("components", text + other, more(name, part), SUMMED)
 
 
 def _of_measures(found: Found) -> list[dict[str, Any]]:
@@ -90,5 +127,5 @@ def _of_protocols(found: Found) -> list[dict[str, Any]]:
     best = np.nanmax(curves, axis=-1)
     fair = np.take_along_axis(curves, one.best[0][:, None], axis=-1)[:, 0]
     text = "P@1 at the evaluation that the test images choose >= at the fair one"
-    made.append(_claim("retrieval-protocol", text, best - fair + 1e-9, True))
+    made.append(_claim("retrieval-protocol", text, best - fair + 1e-9, every=True))
   return made

@@ -207,8 +207,7 @@ def _settings(
     pooling=pooling,
     prototypes=config.prototypes or published.prototypes,
     mass=mass,
-    inverse_temperature=config.inverse_temperature
-    or (0.5 if method.own_proxies else 5.0),
+    inverse_temperature=config.inverse_temperature or method.inverse_temperature,
     zero_shot=zero_shot if pooling == "gsp" else 0.0,
     dim=own.dim,
     metric=own.metric,

@@ -137,12 +137,15 @@ def objective(
     average=average,
   )
   if settings.zero_shot:
-    module = models.ZeroShotPrediction(classes, settings.dim, axis_name=axis_name)
-    unseen: Any = module.apply(
-      {"params": params["loss"]["zero_shot"]}, found.attributes, labels
+    value = _retrieval_losses.with_zero_shot(
+      value,
+      settings.zero_shot,
+      params["loss"]["zero_shot"],
+      found.attributes,
+      labels,
+      axis_name=axis_name,
+      average=mean,
     )
-    share = settings.zero_shot
-    value = (1 - share) * value + share * mean(unseen.astype(jnp.float32))
   return training.Outcome(value, stats)
 
 

@@ -128,10 +128,9 @@ class Run:
         else jnp.zeros((self.classes, method.proxies, settings.dim))
       )
     if settings.zero_shot:
-      module = models.ZeroShotPrediction(self.classes, settings.dim)
-      even = jnp.full((2, settings.prototypes), 1 / settings.prototypes)
-      drawn = jax.jit(module.init)(label_key, even, jnp.arange(2))
-      params["zero_shot"] = drawn["params"]
+      params["zero_shot"] = _retrieval_losses.zero_shot_params(
+        label_key, settings.prototypes, self.classes, settings.dim
+      )
     stats = {}
     if method.kind == "xbm":
       memory = losses.memory_init(settings.memory, settings.dim)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax import losses
+from spherejax import losses, models
 
 Numbers = Mapping[str, float]
 
@@ -94,6 +94,11 @@ class Method:
     return self.own_proxies or self.kind in ("proxy", "ccp")
 
   @property
+  def inverse_temperature(self) -> float:
+    """Of generalized sum pooling beside the loss (DML 5.3.4)."""
+    return 0.5 if self.own_proxies else 5.0
+
+  @property
   def pool_size(self) -> int:
     """Images of a pool: as many as the proxies for 1, a multiple of them below."""
     if self.pool == 1:
@@ -155,3 +160,28 @@ def value(
     return average(pairs())
   total = average(pairs(references=proxies))
   return total + in_batch * average(pairs()) if in_batch else total
+
+
+def zero_shot_params(key: Array, attributes: int, classes: int, dim: int) -> Any:
+  """Label embeddings of zero-shot prediction, drawn."""
+  even = jnp.full((2, attributes), 1 / attributes)
+  module = models.ZeroShotPrediction(classes, dim)
+  return jax.jit(module.init)(key, even, jnp.arange(2))["params"]
+
+
+def with_zero_shot(
+  loss: Array,
+  share: float,
+  params: Any,
+  attributes: Array | None,
+  labels: Array,
+  *,
+  axis_name: str | None = None,
+  average: Callable[[Array], Array] = jnp.mean,
+) -> Array:
+  """The loss, and zero-shot prediction from a pooling's attributes (DML 5.2.5)."""
+  module = models.ZeroShotPrediction(
+    *params["label_embeddings"].shape, axis_name=axis_name
+  )
+  unseen: Any = module.apply({"params": params}, attributes, labels)
+  return (1 - share) * loss + share * average(unseen.astype(jnp.float32))

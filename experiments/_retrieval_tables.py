@@ -12,6 +12,8 @@ from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
 
 FOLDS = "folds of characters"
+GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
+BOTH = f"{GSP}+{ZSP}"
 
 
 class Name(NamedTuple):
@@ -20,11 +22,14 @@ class Name(NamedTuple):
   group: str
   loss: str
   kind: str = "plain"
+  parts: str = ""
+  """GSP, ZSP or both, in the place of global average pooling."""
 
   @property
   def title(self) -> str:
     """As in the table."""
-    return TITLES[self.loss] + ("" if self.kind == "plain" else f"+{self.kind.upper()}")
+    kind = "" if self.kind == "plain" else self.kind.upper()
+    return "+".join(filter(None, (TITLES[self.loss], kind, self.parts)))
 
 
 Found = Mapping[Name, Trained]

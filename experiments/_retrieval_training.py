@@ -12,9 +12,19 @@ from jax import Array
 from experiments import _retrieval_losses, _retrieval_network, _retrieval_optimizer
 from experiments._retrieval_losses import Method
 from experiments._retrieval_sets import Study
-from spherejax import data, distances, losses, metrics, prototypes, training
+from spherejax import (
+  data,
+  distances,
+  losses,
+  metrics,
+  models,
+  prototypes,
+  training,
+)
 
 _COVERED = 2000  # training images whose cover is measured, at most
+# Training images whose averages the prototypes of a pooling are chosen among, at most.
+_AVERAGED = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +63,16 @@ class Settings(_retrieval_network.Architecture):
   """Weight of the batch against itself, beside the batch against proxies."""
   memory_start: int = 100
   """Steps before cross-batch memory is filled."""
+  zero_shot: float = 0.0
+  """Share of zero-shot prediction in the loss, for a pooling with attributes."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if self.zero_shot and self.pooling != "gsp":
+      raise ValueError(
+        f"zero_shot must be 0 for a pooling without attributes, got {self.zero_shot}"
+        f" for {self.pooling!r}"
+      )
 
 
 class State(NamedTuple):
@@ -119,10 +139,34 @@ class Run:
       jnp.take_along_axis(rows, picks, axis=1),
     )
 
+  def with_prototypes(self, variables: Any, given: Data, key: Array, hyper: Any) -> Any:
+    """Those of a pooling, chosen among averages of some training images."""
+    recipe = _retrieval_network.recipe(self.settings)
+    if not recipe.prototypes:
+      return variables
+    row_key, shift_key = jax.random.split(key)
+    train = given.train[hyper["fold"].astype(int)]
+    rows = jax.random.permutation(row_key, train)[:_AVERAGED]
+    averaging = dataclasses.replace(self.settings.architecture, mass=1.0)
+    model = _retrieval_network.Model(averaging, variables)
+    points = model.embed_blocks(self.shown(shift_key, given.images[rows]))
+    params = models.replace_prototypes(
+      variables["params"], recipe.averages(points), path=recipe.prototypes
+    )
+    return {**variables, "params": params}
+
+  def optimizer(self, stats: Any) -> optax.GradientTransformation:
+    """Of the settings and the method."""
+    return _retrieval_optimizer.optimizer(
+      self.settings, self.method, stats, zero_shot=self.settings.zero_shot > 0
+    )
+
   def init(self, given: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     variables = _retrieval_network.initial_variables(network_key, self.settings)
+    more = functools.partial(jax.random.fold_in, key)
+    variables = self.with_prototypes(variables, given, more(0), hyper)
     stats = variables.get("batch_stats", {})
     rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
     params: dict[str, Any] = {"network": variables["params"], "loss": {}}
@@ -138,7 +182,13 @@ class Run:
       params["loss"] = _retrieval_losses.initial(
         self.method, loss_key, self.classes, self.settings.dim
       )
-    optimizer = _retrieval_optimizer.optimizer(self.settings, self.method, stats)
+    if self.settings.zero_shot:
+      params["loss"] |= {
+        "zero_shot": _retrieval_losses.zero_shot_params(
+          more(1), self.settings.prototypes, self.classes, self.settings.dim
+        )
+      }
+    optimizer = self.optimizer(stats)
     size = self.memory_size
     return State(
       params=params,
@@ -175,17 +225,18 @@ class Run:
       anchors = given.images[train[state.rows.reshape(-1)]]
       images = jnp.concatenate([images, anchors])
 
-    def embedded(params: Any) -> tuple[Array, Any]:
+    def embedded(params: Any) -> tuple[models.HeadResult, Any]:
       found, moved = self.network.apply(
         {"params": params["network"], "batch_stats": state.stats},
         images,
         train=True,
         mutable=["batch_stats"],
       )
-      return found.embeddings, moved.get("batch_stats", {})
+      return found, moved.get("batch_stats", {})
 
     def objective(params: Any):
-      points, stats = embedded(params)
+      found, stats = embedded(params)
+      points = found.embeddings
       x, anchors = points[: len(labels)], points[len(labels) :]
       memory, slots = losses.memory_update(state.memory, x, labels)
       value = _retrieval_losses.value(
@@ -198,13 +249,22 @@ class Run:
         in_batch=settings.in_batch,
         remembers=state.taken >= self.memory_full,
       )
+      if settings.zero_shot:
+        value = _retrieval_losses.with_zero_shot(
+          value,
+          settings.zero_shot,
+          params["loss"]["zero_shot"],
+          found.attributes[: len(labels)],
+          labels,
+        )
       return value, (stats, memory)
 
     (loss, (stats, memory)), grads = jax.value_and_grad(objective, has_aux=True)(
       state.params
     )
-    optimizer = _retrieval_optimizer.optimizer(settings, method, stats)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    updates, opt_state = self.optimizer(stats).update(
+      grads, state.opt_state, state.params
+    )
     params = optax.apply_updates(state.params, updates)
     new = state._replace(
       params=params,
@@ -307,7 +367,7 @@ class Run:
         name: jnp.mean(jax.vmap(prototypes.covering_radius)(points, centres))
         for name, centres in (("greedy", new), ("random", others))
       }
-      loss = {"proxies": new} if self.method.learns_proxies else loss
+      loss = {**loss, "proxies": new} if self.method.learns_proxies else loss
       return loss, new_rows, radii
 
     value = (state.params["loss"], state.rows, nothing)

@@ -6,10 +6,12 @@ proxies that are never renewed; characters of unseen alphabets show what it is w
 against proxies trained once and over the weight of the projection, the number of
 proxies, the pools they come from and the batch. DML, chapter 3.
 
-    python -m experiments.ccp_proxies                    # two hours on 2 cores
-    python -m experiments.ccp_proxies --preset smoke     # seconds, needs no data
+    python -m experiments.ccp_proxies                  # two hours on 2 cores
+    python -m experiments.ccp_proxies --preset long    # one loss, four times the steps
+    python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
 
-The first needs mnist and omniglot, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+The first two need mnist and omniglot, prepared by tensorflow-datasets, in
+TFDS_DATA_DIR.
 """
 
 import dataclasses
@@ -68,6 +70,7 @@ class Config(Settings):
 
 PRESETS = {
   "cpu": Config(),
+  "long": Config(steps=2400, losses=("c2",), batches=()),
   "smoke": Config(
     data="gaussians",
     backbone="mlp",

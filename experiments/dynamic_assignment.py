@@ -26,6 +26,7 @@ import jax
 from experiments import (
   _cli,
   _dl2p_full,
+  _dl2p_images,
   _dl2p_methods,
   _dl2p_pictures,
   _dl2p_prototypes,
@@ -38,9 +39,10 @@ from experiments import (
 from experiments._dl2p_sweep import Study
 
 if TYPE_CHECKING:
-  Method = str
+  Method = ImageSet = str
 else:
   Method = Literal[tuple(_dl2p_methods.RECIPES)]
+  ImageSet = Literal[tuple(_dl2p_images.READERS)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,18 +88,20 @@ class Config:
   """The last class's share of the first one's examples under a long tail."""
   digits: tuple[int, ...] = (3, 5, 9)
   """Dimensions for scikit-learn's digits; none leaves them out."""
-  images: tuple[int, ...] = (5,)
-  """Dimensions for photographs of tiny_imagenet; none leaves them out."""
+  images: tuple[tuple[ImageSet, int], ...] = (
+    ("tiny_imagenet", 5), ("omniglot", 10), ("ndsb_plankton", 10)
+  )  # fmt: skip
+  """Sets of images and the dimension for each; none leaves them out."""
   image_methods: tuple[Method, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
-  """Methods for photographs."""
+  """Methods for images."""
   image_seeds: int = 3
-  """Runs on photographs."""
+  """Runs on images."""
   image_epochs: int = 30
-  """Passes over photographs."""
+  """Passes over images."""
   image_batch: int = 32
-  """Photographs in a batch."""
+  """Images in a batch."""
   image_size: int = 16
-  """Side of the photographs, by area average from 64."""
+  """Side of the images, by area average from larger ones."""
 
 
 SMOKE = Config(
@@ -144,11 +148,16 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       studies.append(balanced(task, network, cells, seeds=config.seeds))
   if config.tail_epochs:
     tailed = _dl2p_sets.long_tailed(task, config.imbalance)
-    cells, rare = _dl2p_small.tail_cells(config, tailed), task.classes // 3
+    # C - 1 dimensions, where a simplex exists, and few.
+    cells = [
+      cell
+      for dim in (task.classes - 1, _dl2p_small.FEW)
+      for cell in _dl2p_small.tail_cells(config, dim)
+    ]
     studies += [
       _dl2p_small.conduct(
         config, tailed, network, cells, output, epochs=config.tail_epochs,
-        seeds=config.seeds, tail=rare,
+        seeds=config.seeds,
       )
       for network in config.networks
     ]  # fmt: skip
@@ -158,17 +167,14 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     cells = _dl2p_small.make_cells(config, known, config.digits, other)
     if cells:
       studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
-  if config.images:
-    photographs = _dl2p_sets.photographs(config.image_size)
-    cells = _dl2p_small.make_cells(
-      config, config.image_methods, config.images, photographs
-    )
+  for name, dim in config.images:
+    shown = _dl2p_images.READERS[name](config.image_size)
+    cells = _dl2p_small.image_cells(config, shown, dim)
     if cells:
       studies.append(
         _dl2p_small.conduct(
-          config, photographs, "resnet", cells, output, epochs=config.image_epochs,
-          seeds=config.image_seeds,
-          batch=config.image_batch,
+          config, shown, "resnet", cells, output, epochs=config.image_epochs,
+          seeds=config.image_seeds, batch=config.image_batch,
         )
       )  # fmt: skip
   return studies

@@ -7,23 +7,25 @@ and section 5.3.4.
 
     python -m experiments.retrieval                    # 48 min on 2 cores
     python -m experiments.retrieval --preset long      # four times the steps: 75 min
+    python -m experiments.retrieval --preset gsp       # generalized sum pooling: 20 min
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
-The first two need omniglot and ndsb_plankton, prepared by tensorflow-datasets, in
-TFDS_DATA_DIR; their figures do not compare with the thesis's, which are of photographs.
-Those stand beside the others: full is CUB by the contrastive loss with and without
-chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2 and -5.3 are all methods of the
-table, for cub, cars, sop or inshop. FILE has ImageNet's weights of --backbone.
+The first three need omniglot, the first two ndsb_plankton, too, prepared by
+tensorflow-datasets, in TFDS_DATA_DIR; their figures do not compare with the thesis's,
+which are of photographs. Those stand beside the others: full is CUB by the contrastive
+loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2 and -5.3
+are all methods of the table, for cub, cars, sop or inshop. FILE has ImageNet's weights
+of --backbone.
 """
 
 import dataclasses
 import pathlib
 import sys
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tqdm
 
@@ -40,8 +42,14 @@ from experiments import (
 )
 from experiments._retrieval_full import FullConfig
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
-from experiments._retrieval_tables import Name
+from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
 from experiments._retrieval_training import Settings
+
+_SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
+if TYPE_CHECKING:
+  Summed = str
+else:
+  Summed = Literal[_SUMMED]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +81,30 @@ class Config(Settings):
   """Images of each class that new proxies are chosen among."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
+  gsp_methods: tuple[Summed, ...] = ()
+  """Methods with generalized sum pooling and zero-shot prediction, and without."""
+  gsp_parts: tuple[Summed, ...] = ()
+  """Of them, those that are trained with either of the two alone as well."""
+  zero_shot_share: float = 0.1
+  """Of zero-shot prediction, in the loss."""
 
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
   "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
+  "gsp": Config(
+    steps=400,
+    seeds=5,
+    image_size=32,
+    strides=(1, 2, 2, 1),  # 64 positions
+    losses=(),
+    memory_losses=(),
+    proxy_losses=(),
+    second_losses=(),
+    folds=0,
+    gsp_methods=_SUMMED,
+    gsp_parts=("c2",),
+  ),
   "smoke": Config(
     data="gaussians",
     backbone="mlp",
@@ -121,7 +148,31 @@ def plan(config: Config) -> dict[Name, Method]:
     made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
   if config.folds:
     made[Name(_retrieval_tables.FOLDS, "c2")] = Method("c2")
+  for text in config.gsp_methods:
+    loss, _, kind = text.partition("+")
+    own = {"ccp": (number, pool), "xbm": (0, pool, number)}.get(
+      kind, (loss in PROXY_LOSSES,)
+    )
+    for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
+      name = Name(first, loss, kind or "plain", parts)
+      made.setdefault(name, Method(loss, name.kind, *own))
   return made
+
+
+def settings_of(config: Config, shared: Settings, name: Name, method: Method):
+  """Of one training: the images of its group, and its pooling."""
+  if name.group == "plankton":
+    shared = dataclasses.replace(shared, image_size=config.plankton_size)
+  if not name.parts:
+    return shared
+  return dataclasses.replace(
+    shared,
+    pooling="gsp",
+    # Of all of the mass the sum is the average.
+    mass=1.0 if name.parts == ZSP else config.mass,
+    inverse_temperature=method.inverse_temperature,
+    zero_shot=0.0 if name.parts == GSP else config.zero_shot_share,
+  )
 
 
 def study(config: Config, group: str) -> _retrieval_sets.Study:
@@ -164,14 +215,14 @@ def run(
   studies = {group: study(config, group) for group in {name.group for name in methods}}
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
     for name, method in methods.items():
-      bar.set_postfix({name.group: method.name})
-      own = settings
-      if name.group == "plankton":
-        own = dataclasses.replace(settings, image_size=config.plankton_size)
+      bar.set_postfix({name.group: name.title})
+      own = settings_of(config, settings, name, method)
       folds = config.folds if name.group == _retrieval_tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
-      found[name] = _retrieval_runs.train(own, method, studies[name.group], cells, kept)
+      found[name] = _retrieval_runs.train(
+        own, method, studies[name.group], cells, kept, name.title
+      )
       bar.update()
   untrained = {
     group: _retrieval_runs.untrained(

@@ -1,0 +1,150 @@
+"""Sets of images of `dynamic_assignment`: how they are cut, trained on and claimed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments import (
+  _class_sets,
+  _dl2p_images,
+  _dl2p_report,
+  _dl2p_sets,
+  _dl2p_small,
+  _dl2p_sweep,
+  dynamic_assignment,
+)
+from spherejax import data, hierarchy, models
+
+TREE = {
+  "alphabet a": [f"a{k}" for k in range(3)],
+  "alphabet b": [f"b{k}" for k in range(4)],
+  "alphabet c": [f"c{k}" for k in range(3)],
+}
+NAMES = tuple(name for names in TREE.values() for name in names)
+
+
+def toned(labels: np.ndarray, names: tuple[str, ...]) -> data.Images:
+  """Images whose pixels are 20 times their label."""
+  pixels = np.broadcast_to(labels[:, None, None, None], (len(labels), 16, 16, 1))
+  return data.Images((20 * pixels).astype(np.uint8), labels.astype(np.int32), names)
+
+
+def tones(part: _dl2p_sets.Part) -> np.ndarray:
+  """Of the images of a part."""
+  return np.asarray(part.inputs[0, :, 0, 0, 0])
+
+
+def test_characters_are_of_whole_alphabets(monkeypatch):
+  # b3 is a test character of the prepared set, and the labels are not in tree order.
+  names = NAMES[::-1]
+  there = [label for label, name in enumerate(names) if name != "b3"]
+  images = toned(np.repeat(there, 20), names)
+  tree = hierarchy.restrict(hierarchy.from_mapping(TREE), names)
+  monkeypatch.setattr(_class_sets, "read", lambda name, part, size: images)
+  monkeypatch.setattr(_class_sets, "tree_of", lambda name, classes: tree)
+  monkeypatch.setattr(_dl2p_images, "ALPHABETS", 2)
+  monkeypatch.setattr(_dl2p_images, "CHARACTERS", 3)
+  task = _dl2p_images.characters(16)
+  kept = task.tree.class_names
+  assert [name[0] for name in kept] == ["a"] * 3 + ["c"] * 3  # b's third is not there
+  assert task.superclasses.tolist() == [0, 0, 0, 1, 1, 1]
+  sizes = (13, 3, 4)
+  for part, size in zip((task.train, task.validation, task.test), sizes, strict=True):
+    assert np.bincount(part.labels[0]).tolist() == [size] * 6
+    own = [names.index(kept[label]) for label in np.asarray(part.labels[0])]
+    assert np.array_equal(tones(part), 255 - 20 * np.array(own))  # ink is bright
+  assert (task.flips, task.tail) == (False, 0)
+
+
+def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
+  tree = hierarchy.from_mapping({"none": ["n0"], "plankton": {"x": TREE, "p": None}})
+  names = tree.class_names
+  counts = np.arange(3, 3 + 3 * len(names), 3)
+  images = toned(np.repeat(np.arange(len(names)), counts), names)
+  tested = toned(np.arange(len(names)), names)
+  whole = _class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
+  monkeypatch.setattr(_class_sets, "load", lambda name, side: whole)
+  monkeypatch.setattr(_dl2p_images, "MOST", 20)
+  task = _dl2p_images.plankton(16)
+  # From the class with most images to the rarest.
+  assert task.tree.class_names == names[::-1]
+  fitted, held = (np.bincount(p.labels[0]) for p in (task.train, task.validation))
+  assert np.array_equal(fitted + held, np.minimum(counts[::-1], 20))
+  assert fitted[:5].tolist() == [16] * 5
+  assert fitted[-1] == 2
+  assert np.array_equal(np.asarray(task.test.labels[0]), np.arange(len(names))[::-1])
+  for part in (task.train, task.validation, task.test):
+    assert np.array_equal(tones(part), 20 * (len(names) - 1 - part.labels[0]))
+  groups = dict(zip(task.tree.class_names, task.superclasses, strict=True))
+  assert len({groups[name] for name in NAMES}) == 1
+  assert len({groups[name] for name in ("p", "n0", "a0")}) == 3
+  assert (task.flips, task.tail) == (True, 4)
+
+
+@pytest.fixture
+def small():
+  """A set of images of 6 classes in 3 super-classes, two of them rare."""
+  names = tuple(f"class {label}" for label in range(6))
+  rng = np.random.default_rng(0)
+  labels = np.repeat(np.arange(6), (12, 12, 12, 12, 4, 4))
+  images = toned(labels, names)
+  noise = rng.integers(0, 9, images.images.shape, np.uint8)
+  part = _dl2p_images._part(data.Images(images.images + noise, labels, names))
+  return _dl2p_sets.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
+
+
+def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypatch):
+  monkeypatch.setitem(_dl2p_images.READERS, "omniglot", lambda size: small)
+
+  def layer(**options):
+    return models.ConvNet((8,), strides=(4,), norm="group")
+
+  monkeypatch.setattr(_dl2p_sweep.models, "ResNet20", layer)
+  config = dataclasses.replace(
+    dynamic_assignment.PRESETS["smoke"],
+    networks=(), rates=(0.2,), images=(("omniglot", 2),), image_methods=("PSC", "DL2P"),
+    image_seeds=1, image_epochs=2, image_batch=8,
+  )  # fmt: skip
+  (study,) = dynamic_assignment.part_b(config, tmp_path)
+  assert (study.name, study.tail, study.dims) == ("rows, resnet", 2, [2])
+  names = ["PSC", "DL2P", "Static, weighted", "DL2P, weighted"]
+  assert [cell.name for cell in study.runs.cells] == names
+  assert study.runs.test.shape == (4, 1, 6)
+  assert study.runs.change.shape == (4, 1, 2)
+  plain = _dl2p_small.image_cells(config, small._replace(tail=0), 2)
+  assert [cell.name for cell in plain] == ["PSC", "DL2P"]
+
+
+def test_claims_about_images(small):
+  config = dynamic_assignment.PRESETS["cpu"]
+  cells = _dl2p_small.image_cells(config, small, 4)
+  heights = {
+    "DL2P": 0.9, "Static": 0.8, "Fixed + CE": 0.6, "PSC": 0.3, "DL2P, weighted": 0.5,
+    "Static, weighted": 0.1,
+  }  # fmt: skip
+  count, seeds = len(cells), 3
+  score = np.array([[heights[cell.name] + (cell.rate == 0.2)] for cell in cells])
+  validation = np.repeat(score, seeds, 1)
+  # Wrong rates would be seen: only those of the best one have these heights.
+  test = np.repeat((score - 1)[..., None], 6, 2) + np.array([[[0.0], [0.01], [0.02]]])
+  test[..., -2:] /= 2
+  arrays = [
+    np.full((count, seeds, *shape), 0.25) for shape in ((), (6,), (6, 4), (6, 4))
+  ]
+  runs = _dl2p_sweep.Runs(cells, validation, test, *arrays)
+  study = _dl2p_sweep.Study("rows, resnet", runs, tail=small.tail)
+  found = {c["id"]: np.mean(c["values"]) for c in _dl2p_report.claims([study])}
+  assert found == pytest.approx({
+    "A3-rows-d4": 0.25,
+    "A7-rows-static-d4": -0.1,
+    "A7-rows-dl2p-d4": 0.1,
+    "A8-rows-d4": 0.25,
+    "A9-rows-d4": 0.5,
+    "A10-rows-d4": 0.1 * 5 / 6,
+  })  # fmt: skip
+  rows = {
+    (row["name"], row["metric"]): row["mean"] for row in _dl2p_report.rows([study])
+  }
+  assert rows["PSC", "accuracy on the last 2 classes, rows, resnet, D = 4"] < 0.17
+  assert rows["DL2P", "sibling gap, rows, resnet, D = 4"] == pytest.approx(0.25)

@@ -1,0 +1,158 @@
+"""Generalized sum pooling in the small trainings of `retrieval`."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import (
+  _retrieval_claims,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_runs,
+  _retrieval_sets,
+  _retrieval_training,
+  retrieval,
+)
+from experiments._retrieval_losses import Method
+from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
+from spherejax import distances, losses
+
+STUDY = _retrieval_sets.gaussians(0)._replace(watched=False)
+SETTINGS = _retrieval_training.Settings(
+  width=4, dim=4, image_size=4, strides=(1, 1, 1, 1), shift=0, batch=8, per_class=2,
+  seeds=1, steps=8, evaluate_every=1, switch_patience=1, pooling="gsp", prototypes=5,
+  zero_shot=0.1,
+)  # fmt: skip
+HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
+GIVEN = _retrieval_training.Data(
+  *map(jnp.asarray, (STUDY.images, STUDY.train, STUDY.held, STUDY.test))
+)
+
+
+def begin(**changes):
+  """A training and its first state."""
+  settings = dataclasses.replace(SETTINGS, **changes)
+  run = _retrieval_training.Run(settings, Method("c2"), STUDY)
+  return run, jax.jit(run.init)(GIVEN, jax.random.key(0), HYPER)
+
+
+def test_prototypes_begin_among_averages_of_training_images():
+  _, state = begin()
+  params = dict(state.params["network"])
+  chosen = params.pop("pooling")["prototypes"]
+  average = dataclasses.replace(SETTINGS, pooling="gap", zero_shot=0.0).architecture
+  variables = {"params": params, "batch_stats": state.stats}
+  model = _retrieval_network.Model(average, variables)
+  points = distances.unit_ball(model.embed(GIVEN.images[GIVEN.train[0]]))
+  nearest = distances.pairwise_euclidean(chosen, points)
+  assert chosen.shape == (5, 4)
+  assert (nearest.min(1) < 1e-5).all()
+  assert len(set(np.asarray(nearest.argmin(1)).tolist())) == 5
+  # The rest begins as with the average.
+  _, plain = begin(pooling="gap", zero_shot=0.0)
+  other = plain.params["network"]
+  jax.tree.map(np.testing.assert_array_equal, params, other)
+
+
+def test_zero_shot_prediction_has_its_share_of_the_loss():
+  key = jax.random.key(1)
+  found = []
+  for share in (0.0, 0.25, 1.0):
+    run, state = begin(backbone="mlp", zero_shot=share)
+    new, loss = jax.jit(run.one_step)(GIVEN, HYPER, state, key)
+    found.append(float(loss))
+    if share:
+      before, after = (s.params["loss"]["zero_shot"] for s in (state, new))
+      assert np.abs(before["label_embeddings"] - after["label_embeddings"]).max() > 1e-4
+  assert abs(found[2] - found[0]) > 0.1
+  assert found[1] == pytest.approx(0.75 * found[0] + 0.25 * found[2], rel=1e-5)
+
+
+def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
+  rng = np.random.default_rng(0)
+  attributes = jnp.asarray(rng.dirichlet(np.ones(6), 8), jnp.float32)
+  labels = jnp.asarray(np.repeat(np.arange(4), 2))
+  params = _retrieval_losses.zero_shot_params(jax.random.key(2), 6, 9, 3)
+  table = params["label_embeddings"]
+  assert table.shape == (9, 3)
+  first, second = losses.split_by_class(labels)
+  unseen = losses.zero_shot_prediction(
+    attributes, labels, attributes, labels, table, where_a=first, where_b=second
+  )
+  unseen = unseen.sum() / len(labels)  # a row is in one half and counts once
+  value = _retrieval_losses.with_zero_shot(2.0, 0.3, params, attributes, labels)
+  assert value == pytest.approx(0.7 * 2.0 + 0.3 * float(unseen), rel=1e-6)
+
+
+def test_label_embeddings_outlive_a_problem(tmp_path):
+  settings = dataclasses.replace(SETTINGS, backbone="mlp", learning_rate=1e-2)
+  cells = {"weight": (2e-4,), "fold": (0,)}
+  found = _retrieval_runs.train(
+    settings, Method("c2", "ccp", 2, 4), STUDY, cells, tmp_path
+  )
+  assert found.curves["problem"].max() >= 2
+  assert found.test["map_at_r"].shape == (1, 1)
+
+
+def test_what_is_trained_with_the_sum():
+  config = dataclasses.replace(
+    retrieval.PRESETS["gsp"], gsp_methods=("c2", "proxy_nca", "c1+xbm", "c2+ccp")
+  )
+  plan = retrieval.plan(config)
+  names = {name.title: name for name in plan}
+  assert set(names) == {
+    "C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP", "ProxyNCA++", "ProxyNCA+++GSP+ZSP",
+    "C1+XBM", "C1+XBM+GSP+ZSP", "C2+CCP", "C2+CCP+GSP+ZSP",
+  }  # fmt: skip
+  cpu = retrieval.plan(retrieval.PRESETS["cpu"])
+  for name, method in plan.items():
+    if name.loss != "c2" or name.kind != "plain":  # which watches the test images
+      assert method == cpu.get(name._replace(parts=""), method)
+  shared = _retrieval_training.Settings(mass=0.3)
+
+  def numbers(title):
+    own = retrieval.settings_of(config, shared, names[title], plan[names[title]])
+    return own.pooling, own.mass, own.inverse_temperature, own.zero_shot
+
+  assert numbers("C2")[::3] == ("gap", 0.0)
+  assert numbers("C2+GSP") == ("gsp", 0.3, 5.0, 0.0)
+  assert numbers("C2+ZSP") == ("gsp", 1.0, 5.0, 0.1)
+  assert numbers("C1+XBM+GSP+ZSP") == ("gsp", 0.3, 5.0, 0.1)
+  assert numbers("ProxyNCA+++GSP+ZSP") == ("gsp", 0.3, 0.5, 0.1)
+
+
+def test_claims_about_the_sum():
+  group, seeds = "characters", 0.01 * np.arange(3)
+  heights = {
+    Name(group, "c2"): 0.2, Name(group, "c2", parts=GSP): 0.5,
+    Name(group, "c2", parts=ZSP): 0.1, Name(group, "c2", parts=BOTH): 0.4,
+    Name(group, "c2", "ccp"): 0.3, Name(group, "c2", "ccp", BOTH): 0.25,
+    Name(group, "c1", "xbm"): 0.1, Name(group, "c1", "xbm", BOTH): 0.2,
+  }  # fmt: skip
+  nothing = (np.zeros((1, 3)),) * 3
+  found = {
+    name: _retrieval_runs.Trained(
+      {}, nothing[0], {"map_at_r": (height + seeds)[None]}, *nothing
+    )
+    for name, height in heights.items()
+  }
+  made = {
+    (c["id"], c["statement"]): c["value"] for c in _retrieval_claims._of_parts(found)
+  }
+  assert made == pytest.approx({
+    ("components", "MAP@R: C2+GSP > C2"): 0.3,
+    ("components", "MAP@R: C2+ZSP > C2"): -0.1,
+    ("retrieval-gsp", "MAP@R: C2+GSP+ZSP > C2"): 0.2,
+    ("components", "MAP@R: C2+GSP+ZSP > C2+GSP"): -0.1,
+    ("components", "MAP@R: C2+GSP+ZSP > C2+ZSP"): 0.3,
+    ("ccp-gsp", "MAP@R: C2+CCP+GSP+ZSP > C2+CCP"): -0.05,
+    ("xbm-gsp", "MAP@R: C1+XBM+GSP+ZSP > C1+XBM"): 0.1,
+  })  # fmt: skip
+
+
+def test_no_zero_shot_prediction_without_attributes():
+  with pytest.raises(ValueError, match=r"zero_shot must be 0 .* got 0.1 for 'gap'"):
+    dataclasses.replace(SETTINGS, pooling="gap")
