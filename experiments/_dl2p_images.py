@@ -41,8 +41,9 @@ def photographs(size: int) -> Task:
   )
   tree = hierarchy.restrict(tree, train.label_names)
   groups = np.repeat(np.arange(len(GROUPS)), PER_GROUP)
-  parts = *_divided(train), test
-  return Task("tiny_imagenet", *map(_part, parts), tree, groups, flips=True)
+  first, held = _divided(train)
+  parts = _part(first), _part(held), _part(test)
+  return Task("tiny_imagenet", *parts, tree, groups, flips=True)
 
 
 def characters(size: int) -> Task:
@@ -59,12 +60,13 @@ def characters(size: int) -> Task:
     if len(own) >= CHARACTERS and np.isin(own[:CHARACTERS], images.labels).all()
   ]
   images = _of_classes(images, np.concatenate(chosen[:ALPHABETS]))
-  images = data.Images(255 - images.images, images.labels, images.label_names)
-  rest, test = _divided(images)
-  parts = *_divided(rest), test
+  pixels = 255 - np.asarray(images.images)
+  rest, test = _divided(data.Images(pixels, images.labels, images.label_names))
+  first, held = _divided(rest)
+  parts = _part(first), _part(held), _part(test)
   tree = hierarchy.restrict(tree, images.label_names)
   groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
-  return Task("omniglot", *map(_part, parts), tree, groups)
+  return Task("omniglot", *parts, tree, groups)
 
 
 def plankton(size: int) -> Task:
@@ -81,11 +83,14 @@ def plankton(size: int) -> Task:
     for images in (whole.images, whole.tested)
     if images is not None
   )
-  first = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
+  some = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
+  first, held = _divided(train[np.concatenate(some)])
   tree = hierarchy.restrict(whole.tree, train.label_names)
   return Task(
     "ndsb_plankton",
-    *map(_part, (*_divided(train[np.concatenate(first)]), test)),
+    _part(first),
+    _part(held),
+    _part(test),
     tree,
     superclasses(tree, depth=2),
     flips=True,

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
+import jax.numpy as jnp
+from flax import traverse_util
 from jax import Array
+from jax.typing import ArrayLike
 
 from spherejax import models, pooling
 
@@ -13,9 +16,12 @@ TITLES = {
   "gap": "GAP", "gmp": "GMP", "gap_gmp": "GAP+GMP", "cbam": "CBAM", "crow": "CroW",
   "delf": "DeLF", "gemax": "GeMax", "gem": "GeM", "gsop": "GSoP", "otp": "OTP",
   "solar": "SOLAR", "tsmk": "T-SMK", "netvlad": "NetVLAD", "weldon": "WELDON",
-  "gsp": "GSP",
+  "gsp": "GSP", "gsp_gmp": "GSP+GMP",
 }  # fmt: skip
-NAMES = tuple(TITLES)
+NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
+"""Without the one that joins two of them."""
+SUMMED = ("gsp", "gsp_gmp")
+"""Those that have attributes."""
 PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
 
 
@@ -28,6 +34,7 @@ class Recipe(NamedTuple):
     dim: of the projection.
     prototypes: path to what is chosen after the first part of a training, or "".
     averages: from pooled vectors to the averages that are chosen among.
+    silent: path to a matrix that is 0 for these averages, or "".
   """
 
   pool: Callable[..., Any]
@@ -35,6 +42,7 @@ class Recipe(NamedTuple):
   dim: int
   prototypes: str = ""
   averages: Callable[[Array], Array] = lambda pooled: pooled
+  silent: str = ""
 
 
 def recipe(
@@ -42,7 +50,7 @@ def recipe(
 ) -> Recipe:
   """The pooling of that name; where it has parameters, they are called "pooling".
 
-  `dim` is that of the embedding; the other arguments are those of "gsp".
+  `dim` is that of the embedding; the other arguments are those of `SUMMED`.
   """
   if name == "gsp":
     pool = models.GSP(
@@ -52,6 +60,21 @@ def recipe(
       name="pooling",
     )
     return Recipe(pool, "before", dim, prototypes="pooling/prototypes")
+  if name == "gsp_gmp":
+    pool = models.GSPGMP(
+      dim,
+      prototypes,
+      mass=mass,
+      inverse_temperature=inverse_temperature,
+      name="pooling",
+    )
+    return Recipe(
+      pool,
+      "none",
+      dim,
+      prototypes="pooling/gsp/prototypes",
+      silent="pooling/max_projection/kernel",
+    )
   if name == "otp":
     return Recipe(
       models.OTP(PROTOTYPES, name="pooling"),
@@ -61,8 +84,25 @@ def recipe(
       averages=_average_of_blocks,
     )
   if name not in _RECIPES:
-    raise ValueError(f"pooling must be one of {', '.join(NAMES)}, got {name!r}")
+    raise ValueError(f"pooling must be one of {', '.join(TITLES)}, got {name!r}")
   return _RECIPES[name](dim)
+
+
+def with_prototypes(
+  recipe: Recipe, params: Any, pooled: Callable[[Any], ArrayLike]
+) -> Any:
+  """Parameters of a network whose prototypes are chosen among averages.
+
+  `pooled(params)` are vectors that are pooled with all of the mass, [images, dim].
+  """
+  if not recipe.prototypes:
+    return params
+  flat: dict[str, Any] = traverse_util.flatten_dict(params, sep="/")
+  if recipe.silent:
+    flat[recipe.silent] = jnp.zeros_like(flat[recipe.silent])
+  points = pooled(traverse_util.unflatten_dict(flat, sep="/"))
+  points = recipe.averages(jnp.asarray(points))
+  return models.replace_prototypes(params, points, path=recipe.prototypes)
 
 
 def _average_of_blocks(pooled: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from experiments import (
   _finished,
+  _poolings,
   _report,
   _retrieval_full_batches,
   _retrieval_full_protocols,
@@ -39,6 +40,13 @@ PRESETS = {
   "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional"),
   "table-5.3": FullConfig(
     methods=tuple(_retrieval_published.TABLE_5_3), protocol="fair534"
+  ),
+  "figure-5.12": FullConfig(
+    methods=tuple(
+      f"{loss}+{name}" for loss in ("c2", "proxy_nca") for name in _poolings.TITLES
+    ),
+    protocol="fair534",
+    repeats=1,
   ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_5_1)),

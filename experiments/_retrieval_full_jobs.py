@@ -208,7 +208,7 @@ def _settings(
     prototypes=config.prototypes or published.prototypes,
     mass=mass,
     inverse_temperature=config.inverse_temperature or method.inverse_temperature,
-    zero_shot=zero_shot if pooling == "gsp" else 0.0,
+    zero_shot=zero_shot if pooling in _poolings.SUMMED else 0.0,
     dim=own.dim,
     metric=own.metric,
     evaluate_every=own.evaluate_every,

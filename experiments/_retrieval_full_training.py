@@ -21,6 +21,7 @@ from jax import Array
 from optax import contrib
 
 from experiments import (
+  _poolings,
   _retrieval_full_batches,
   _retrieval_full_objective,
   _retrieval_losses,
@@ -31,7 +32,7 @@ from experiments._retrieval_full_batches import Watched
 from experiments._retrieval_full_objective import Settings
 from experiments._retrieval_full_sets import Pictures
 from experiments._retrieval_losses import Method
-from spherejax import data, losses, models, prototypes, training
+from spherejax import data, losses, prototypes, training
 
 POOLED = 1024  # images whose averages the prototypes of a pooling are chosen among
 _MARGIN = 1e-5  # by which an evaluation must be better
@@ -90,21 +91,19 @@ class Run:
 
   def with_prototypes(self, variables: Any, key: Array) -> Any:
     """Those of a pooling, chosen among averages of some training images."""
-    recipe = _retrieval_network.recipe(self.settings)
-    if not recipe.prototypes:
-      return variables
-    row_key, crop_key = jax.random.split(key)
-    order = jax.random.permutation(row_key, len(self.pictures))
     averaging = dataclasses.replace(self.settings, mass=1.0)
-    images = _retrieval_full_batches.augmented(
-      self.pictures, np.asarray(order)[:POOLED], crop_key, self.settings.image_size
-    )
-    points = recipe.averages(
-      jnp.asarray(_retrieval_full_batches.embed(averaging, variables, images))
-    )
-    params = models.replace_prototypes(
-      variables["params"], points, path=recipe.prototypes
-    )
+
+    def pooled(params: Any) -> np.ndarray:
+      row_key, crop_key = jax.random.split(key)
+      order = jax.random.permutation(row_key, len(self.pictures))
+      images = _retrieval_full_batches.augmented(
+        self.pictures, np.asarray(order)[:POOLED], crop_key, self.settings.image_size
+      )
+      own = {**variables, "params": params}
+      return _retrieval_full_batches.embed(averaging, own, images)
+
+    recipe = _retrieval_network.recipe(self.settings)
+    params = _poolings.with_prototypes(recipe, variables["params"], pooled)
     return {**variables, "params": params}
 
   def start(

@@ -50,7 +50,7 @@ class Architecture:
   remat: bool = False
   """A network of photographs computes its maps again for the gradient: less memory."""
   pooling: str = "gap"
-  """How a map becomes a vector: one of `_poolings.NAMES`."""
+  """How a map becomes a vector: one of `_poolings.TITLES`."""
   prototypes: int = 64
   """Of generalized sum pooling."""
   mass: float = 0.3

@@ -9,7 +9,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from experiments import _retrieval_losses, _retrieval_network, _retrieval_optimizer
+from experiments import (
+  _poolings,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_optimizer,
+)
 from experiments._retrieval_losses import Method
 from experiments._retrieval_sets import Study
 from spherejax import (
@@ -68,7 +73,7 @@ class Settings(_retrieval_network.Architecture):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    if self.zero_shot and self.pooling != "gsp":
+    if self.zero_shot and self.pooling not in _poolings.SUMMED:
       raise ValueError(
         f"zero_shot must be 0 for a pooling without attributes, got {self.zero_shot}"
         f" for {self.pooling!r}"
@@ -141,18 +146,17 @@ class Run:
 
   def with_prototypes(self, variables: Any, given: Data, key: Array, hyper: Any) -> Any:
     """Those of a pooling, chosen among averages of some training images."""
-    recipe = _retrieval_network.recipe(self.settings)
-    if not recipe.prototypes:
-      return variables
     row_key, shift_key = jax.random.split(key)
     train = given.train[hyper["fold"].astype(int)]
     rows = jax.random.permutation(row_key, train)[:_AVERAGED]
     averaging = dataclasses.replace(self.settings.architecture, mass=1.0)
-    model = _retrieval_network.Model(averaging, variables)
-    points = model.embed_blocks(self.shown(shift_key, given.images[rows]))
-    params = models.replace_prototypes(
-      variables["params"], recipe.averages(points), path=recipe.prototypes
-    )
+
+    def pooled(params: Any) -> Array:
+      model = _retrieval_network.Model(averaging, {**variables, "params": params})
+      return model.embed_blocks(self.shown(shift_key, given.images[rows]))
+
+    recipe = _retrieval_network.recipe(self.settings)
+    params = _poolings.with_prototypes(recipe, variables["params"], pooled)
     return {**variables, "params": params}
 
   def optimizer(self, stats: Any) -> optax.GradientTransformation:
@@ -254,7 +258,7 @@ class Run:
           value,
           settings.zero_shot,
           params["loss"]["zero_shot"],
-          found.attributes[: len(labels)],
+          jax.tree.map(lambda each: each[: len(labels)], found.attributes),
           labels,
         )
       return value, (stats, memory)

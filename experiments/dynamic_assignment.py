@@ -39,7 +39,8 @@ from experiments import (
 from experiments._dl2p_sweep import Study
 
 if TYPE_CHECKING:
-  Method = ImageSet = str
+  Method = str
+  ImageSet = str
 else:
   Method = Literal[tuple(_dl2p_methods.RECIPES)]
   ImageSet = Literal[tuple(_dl2p_images.READERS)]

@@ -148,14 +148,17 @@ def plan(config: Config) -> dict[Name, Method]:
     made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
   if config.folds:
     made[Name(_retrieval_tables.FOLDS, "c2")] = Method("c2")
+  beside: dict[str, dict[str, Any]] = {
+    "": {},
+    "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
+    "xbm": {"kind": "xbm", "memory": number},
+  }
   for text in config.gsp_methods:
     loss, _, kind = text.partition("+")
-    own = {"ccp": (number, pool), "xbm": (0, pool, number)}.get(
-      kind, (loss in PROXY_LOSSES,)
-    )
+    proxies = {"proxies": 1} if loss in PROXY_LOSSES else {}
+    method = Method(loss, **proxies, **beside[kind])
     for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
-      name = Name(first, loss, kind or "plain", parts)
-      made.setdefault(name, Method(loss, name.kind, *own))
+      made.setdefault(Name(first, loss, method.kind, parts), method)
   return made
 
 

@@ -26,6 +26,7 @@ from spherejax.models._margin_losses import SphereFace as SphereFace
 from spherejax.models._margin_losses import SubcentreArcFace as SubcentreArcFace
 from spherejax.models._pair_losses import Margin as Margin
 from spherejax.models._poolings import GSP as GSP
+from spherejax.models._poolings import GSPGMP as GSPGMP
 from spherejax.models._poolings import GeM as GeM
 from spherejax.models._prototypes import replace_prototypes as replace_prototypes
 from spherejax.models._proxy_losses import Manifold as Manifold
@@ -52,6 +53,7 @@ from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPre
 __all__ = [
   "CBAM",
   "GSP",
+  "GSPGMP",
   "OTP",
   "SOLAR",
   "TSMK",

@@ -1,6 +1,7 @@
 """Sets of images of `dynamic_assignment`: how they are cut, trained on and claimed."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def test_characters_are_of_whole_alphabets(monkeypatch):
   monkeypatch.setattr(_class_sets, "tree_of", lambda name, classes: tree)
   monkeypatch.setattr(_dl2p_images, "ALPHABETS", 2)
   monkeypatch.setattr(_dl2p_images, "CHARACTERS", 3)
-  task = _dl2p_images.characters(16)
+  task: Any = _dl2p_images.characters(16)
   kept = task.tree.class_names
   assert [name[0] for name in kept] == ["a"] * 3 + ["c"] * 3  # b's third is not there
   assert task.superclasses.tolist() == [0, 0, 0, 1, 1, 1]
@@ -66,7 +67,7 @@ def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
   whole = _class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
   monkeypatch.setattr(_class_sets, "load", lambda name, side: whole)
   monkeypatch.setattr(_dl2p_images, "MOST", 20)
-  task = _dl2p_images.plankton(16)
+  task: Any = _dl2p_images.plankton(16)
   # From the class with most images to the rarest.
   assert task.tree.class_names == names[::-1]
   fitted, held = (np.bincount(p.labels[0]) for p in (task.train, task.validation))
@@ -89,8 +90,9 @@ def small():
   rng = np.random.default_rng(0)
   labels = np.repeat(np.arange(6), (12, 12, 12, 12, 4, 4))
   images = toned(labels, names)
-  noise = rng.integers(0, 9, images.images.shape, np.uint8)
-  part = _dl2p_images._part(data.Images(images.images + noise, labels, names))
+  pixels = np.asarray(images.images)
+  noisy = pixels + rng.integers(0, 9, pixels.shape, np.uint8)
+  part = _dl2p_images._part(data.Images(noisy, labels, names))
   return _dl2p_sets.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
 
 

@@ -39,10 +39,15 @@ def begin(**changes):
   return run, jax.jit(run.init)(GIVEN, jax.random.key(0), HYPER)
 
 
-def test_prototypes_begin_among_averages_of_training_images():
-  _, state = begin()
+@pytest.mark.parametrize("pooling", ["gsp", "gsp_gmp"])
+def test_prototypes_begin_among_averages_of_training_images(pooling):
+  _, state = begin(pooling=pooling)
   params = dict(state.params["network"])
-  chosen = params.pop("pooling")["prototypes"]
+  own = params.pop("pooling")
+  if pooling == "gsp_gmp":  # of its sum alone
+    params["head"] = {"Dense_0": own["projection"]}
+    own = own["gsp"]
+  chosen = own["prototypes"]
   average = dataclasses.replace(SETTINGS, pooling="gap", zero_shot=0.0).architecture
   variables = {"params": params, "batch_stats": state.stats}
   model = _retrieval_network.Model(average, variables)
@@ -51,10 +56,10 @@ def test_prototypes_begin_among_averages_of_training_images():
   assert chosen.shape == (5, 4)
   assert (nearest.min(1) < 1e-5).all()
   assert len(set(np.asarray(nearest.argmin(1)).tolist())) == 5
-  # The rest begins as with the average.
-  _, plain = begin(pooling="gap", zero_shot=0.0)
-  other = plain.params["network"]
-  jax.tree.map(np.testing.assert_array_equal, params, other)
+  if pooling == "gsp":  # the rest begins as with the average
+    _, plain = begin(pooling="gap", zero_shot=0.0)
+    other = plain.params["network"]
+    jax.tree.map(np.testing.assert_array_equal, params, other)
 
 
 def test_zero_shot_prediction_has_its_share_of_the_loss():
@@ -83,7 +88,9 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
     attributes, labels, attributes, labels, table, where_a=first, where_b=second
   )
   unseen = unseen.sum() / len(labels)  # a row is in one half and counts once
-  value = _retrieval_losses.with_zero_shot(2.0, 0.3, params, attributes, labels)
+  value = _retrieval_losses.with_zero_shot(
+    jnp.float32(2), 0.3, params, attributes, labels
+  )
   assert value == pytest.approx(0.7 * 2.0 + 0.3 * float(unseen), rel=1e-6)
 
 

@@ -55,6 +55,44 @@ def test_mass_may_be_traced():
     np.testing.assert_allclose(pooled, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_sum_and_maximum_have_projections_of_their_own():
+  module = models.GSPGMP(3, 5, mass=0.5)
+  variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
+  params = variables["params"]
+  assert jax.tree.map(jnp.shape, params) == {
+    "gsp": {"prototypes": (5, 3)},
+    "max_projection": {"kernel": (6, 3)},
+    "projection": {"kernel": (6, 3)},
+  }
+  head = models.EmbeddingHead(3, module, "none", "none")
+  spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
+
+  @jax.jit
+  def pooled(features):
+    own = {"params": {"pooling": params}}
+    result = head.apply(own, features, where=WHERE)
+    return jnp.sum(result.pooled**2), result
+
+  (_, result), gradient = jax.value_and_grad(pooled, has_aux=True)(spoilt)
+  summed = pooling.gsp(
+    FEATURES @ params["projection"]["kernel"],
+    params["gsp"]["prototypes"],
+    mass=0.5,
+    inverse_temperature=5.0,
+    where=WHERE,
+  )
+  largest = np.stack(
+    [own[kept].max(0) for own, kept in zip(FEATURES, WHERE, strict=True)]
+  )
+  expected = summed.pooled + largest @ params["max_projection"]["kernel"]
+  np.testing.assert_allclose(result.pooled, expected, atol=1e-5)
+  np.testing.assert_allclose(result.weights, summed.weights, atol=1e-6)
+  np.testing.assert_allclose(result.attributes, summed.attributes, atol=1e-6)
+  assert np.isfinite(gradient).all()
+  assert not gradient[~WHERE].any()
+  assert np.abs(gradient[WHERE]).max() > 0.01
+
+
 def test_gem_owns_the_power():
   module = models.GeM(power=2.0)
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
@@ -163,6 +201,8 @@ def test_bad_arguments(unchecked):
     models.GSP(0).init(key, FEATURES)
   with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 1.5"):
     models.GSP(2, mass=1.5).init(key, FEATURES)
+  with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
+    models.GSPGMP(0).init(key, FEATURES)
 
 
 def test_training_is_told_to_poolings_that_ask():
