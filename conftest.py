@@ -31,6 +31,8 @@ _PROGRAMS_KIB = 3 * 2**20  # of a process, beyond which it forgets its programs
 
 # Tracing makes many objects and few cycles: collecting costs a tenth of the time.
 gc.set_threshold(200_000, 50, 50)
+# Where in a file an operation stands is of use to profilers only.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update(
   "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
