@@ -7,11 +7,11 @@ against proxies trained once and over the weight of the projection, the number o
 proxies, the pools they come from and the batch. DML, chapter 3.
 
     python -m experiments.ccp_proxies                  # two hours on 2 cores
-    python -m experiments.ccp_proxies --preset long    # one loss, four times the steps
+    python -m experiments.ccp_proxies --preset long    # digits, four times the steps
     python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
 
-The first two need mnist and omniglot, prepared by tensorflow-datasets, in
-TFDS_DATA_DIR.
+The first two need mnist, the first one omniglot, too, prepared by tensorflow-datasets,
+in TFDS_DATA_DIR.
 """
 
 import dataclasses
@@ -70,7 +70,7 @@ class Config(Settings):
 
 PRESETS = {
   "cpu": Config(),
-  "long": Config(steps=2400, losses=("c2",), batches=()),
+  "long": Config(steps=2400, pretraining=0, losses=(), other_weights=(), batches=()),
   "smoke": Config(
     data="gaussians",
     backbone="mlp",
@@ -153,7 +153,8 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       kept = output / "kept" / "digits"
       found[name] = _retrieval_runs.train(settings, method, study, one, kept)
       bar.update()
-    study = characters(config)
+    if others:
+      study = characters(config)
     for name, (own, method) in others.items():
       bar.set_postfix(characters=name)
       weights = (config.weight,)
@@ -186,7 +187,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   start = time.perf_counter()
   check(config)
   runs = train(config, output)
-  costs = _ccp_tables.costs(runs, characters(config), config.losses, config)
+  costs = {}
+  if config.losses:
+    costs = _ccp_tables.costs(runs, characters(config), config.losses, config)
   return _report.result(
     experiment="ccp_proxies",
     preset=preset,

@@ -60,6 +60,7 @@ def merge_sites(
   """
   x, y = np.asarray(points), np.asarray(labels)
   _checks.floating("points", x)
+  _checks.batched("points", x)
   _checks.labels(y, x)
   _checks.one_of("conflicts", conflicts, CONFLICTS)
   if not np.isfinite(x).all():
