@@ -7,8 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
-from experiments._retrieval_tables import FOLDS, Found, Name, score
+from experiments._retrieval_tables import FOLDS, GSP, Found, Name, score
 from spherejax import metrics, plotting
 
 QUERIES = 8
@@ -19,33 +20,46 @@ def draw(
   found: Found, studies: Mapping[str, Study], config: Any, output: pathlib.Path
 ) -> list[str]:
   """Writes all pictures; their names."""
-  groups: dict[str, dict[str, np.ndarray]] = {}
+  groups: dict[str, dict[Name, Trained]] = {}
   for name, one in found.items():
     if name.group != FOLDS:
-      groups.setdefault(name.group, {})[name.title] = score(one)
-  drawn: dict[str, Any] = {
-    f"bars-{group}": plotting.bars_with_intervals({group: bars}, ylabel="MAP@R")
-    for group, bars in groups.items()
-  }
+      groups.setdefault(name.group, {})[name] = one
+  drawn = {f"bars-{group}": bars(group, own) for group, own in groups.items()}
   steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
-  for group in groups:
+  for group, own in groups.items():
     drawn[f"curves-{group}"] = plotting.training_curves(
-      {
-        name.title: one.curves["score"][0]
-        for name, one in found.items()
-        if name.group == group
-      },
+      {name.title: one.curves["score"][0] for name, one in apart(own).items()},
       steps=steps,
       ylabel="MAP@R, validation",
     )
-    best = max(
-      (name for name in found if name.group == group), key=lambda n: score(found[n])[0]
-    )
+    best = max(own, key=lambda name: score(own[name])[0])
     if studies[group].images.dtype == np.uint8:
       drawn[f"sheet-{group}"] = sheet(found, best, studies[group])
   return [
     plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
   ]
+
+
+def bars(group: str, found: Found) -> Any:
+  """What is found by each training; poolings of one method stand together."""
+  if not any(name.parts for name in found):
+    values = {group: {name.title: score(one) for name, one in found.items()}}
+  else:
+    values = {}
+    for name, one in found.items():
+      own = values.setdefault(name._replace(parts="").title, {})
+      own[name.parts or "average"] = score(one)
+  return plotting.bars_with_intervals(values, ylabel="MAP@R")
+
+
+def apart(found: Found) -> Found:
+  """The methods with each part of the pooling alone, or all where none has it."""
+  every = {name._replace(parts="") for name in found if name.parts == GSP}
+  return {
+    name: one
+    for name, one in found.items()
+    if not every or name._replace(parts="") in every
+  }
 
 
 def sheet(found: Found, name: Name, study: Study) -> Any:

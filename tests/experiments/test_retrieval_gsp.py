@@ -11,6 +11,7 @@ from experiments import (
   _retrieval_claims,
   _retrieval_losses,
   _retrieval_network,
+  _retrieval_pictures,
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_training,
@@ -153,6 +154,12 @@ def test_claims_about_the_sum():
     )
     for name, height in heights.items()
   }
+  (axes,) = _retrieval_pictures.bars(group, found).axes
+  labels = [label.get_text() for label in axes.get_xticklabels()]
+  assert labels == ["C2", "C2+CCP", "C1+XBM"]
+  assert len(axes.patches) == len(found)
+  shown = {name.title for name in _retrieval_pictures.apart(found)}
+  assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
   made = {
     (c["id"], c["statement"]): c["value"] for c in _retrieval_claims._of_parts(found)
   }
