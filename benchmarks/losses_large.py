@@ -3,8 +3,8 @@
 Value and gradient of 4,096, 16,384 and 65,536 embeddings of 128 dimensions (Smooth-AP
 up to 16,384), by blocks of rows, and of 4,096 also at once, while that fits. The floor
 is the forward product, the same once more for the backward pass, and the two backward
-products, by the same blocks. Peak memory is that of a fresh process that does nothing
-else.
+products, by the same blocks; against a memory, which has no gradient, there is one.
+Peak memory is that of a fresh process that does nothing else.
 
     python -m benchmarks.losses_large                     # hours on 2 cores
     python -m benchmarks.losses_large --only 16384        # ten minutes
@@ -33,6 +33,14 @@ def _two_views(loss: Callable[..., Array]):
   return lambda x, labels, **options: loss(x[0::2], x[1::2], **options)
 
 
+def _remembered(x: Array, labels: Array, **options):
+  """Against as many embeddings of a memory."""
+  valid = jnp.ones(len(x), bool)
+  memory = losses.References(jax.lax.stop_gradient(x), labels, valid, None)
+  return losses.contrastive(x, labels, references=memory, **options)
+
+
+MEMORY = "contrastive, memory"
 SIZES = (4096, 16_384, 65_536)
 
 # The loss, and the largest number of rows it is measured with.
@@ -46,6 +54,11 @@ LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
     65_536,
   ),
   "circle": (losses.circle, 65_536),
+  "multi_similarity, mined": (
+    functools.partial(losses.multi_similarity, miner=losses.mine_multi_similarity),
+    65_536,
+  ),
+  MEMORY: (_remembered, 65_536),
   "smooth_ap": (losses.smooth_ap, 16_384),
 }
 
@@ -68,14 +81,16 @@ def value_and_gradient(name: str, block_size: int | None):
   return call
 
 
-def floor(block_size: int, x: Array, labels: Array) -> tuple[Array, Array]:
-  """The four products, by blocks of rows."""
+def floor(
+  block_size: int, references: bool, x: Array, labels: Array
+) -> tuple[Array, Array]:
+  """The four products, by blocks of rows; three where references are constants."""
   del labels
 
   def block(gradient, rows):
     products = rows @ x.T
     again = (rows + 1e-30 * products[:, :1]) @ x.T  # the compiler cannot merge them
-    return gradient + again.T @ rows, again @ x
+    return gradient + again.T @ rows if references else gradient, again @ x
 
   blocks = x.reshape(-1, block_size, x.shape[1])
   return jax.lax.scan(block, jnp.zeros_like(x), blocks)
@@ -100,7 +115,7 @@ def main() -> None:
         continue
       ways = {
         _measure.OURS: _measure.Contender(value_and_gradient(name, block), 0),
-        "floor": _measure.Contender(functools.partial(floor, block)),
+        "floor": _measure.Contender(functools.partial(floor, block, name != MEMORY)),
       }
       if batch <= SIZES[0]:
         ways["unblocked"] = _measure.Contender(value_and_gradient(name, None), 1e-5)
