@@ -6,11 +6,11 @@ prediction (ZSP) against global average pooling (GAP), with a contrastive loss (
 ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
 of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
-    python -m experiments.gsp_collage                        # preset cpu: 26 min
-    python -m experiments.gsp_collage --preset poolings      # 15 poolings with C2: 50 min
-    python -m experiments.gsp_collage --preset poolings-pnca # the same with ProxyNCA++
-    python -m experiments.gsp_collage --preset smoke         # seconds
-    python -m experiments.gsp_collage --preset full          # CIFAR-100, as in the paper
+    python -m experiments.gsp_collage                         # preset cpu: 26 min
+    python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
+    python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
+    python -m experiments.gsp_collage --preset smoke          # seconds
+    python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 
 Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 """
