@@ -1,7 +1,7 @@
 """Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,3 +131,23 @@ def draw(
     plotting.save(figure, output / f"{name}.png").name
     for name, figure in figures.items()
   ]
+
+
+def draw_images(
+  studies: Sequence[_dl2p_sweep.Study], output: pathlib.Path
+) -> list[str]:
+  """Accuracies of all methods on each set of images; none where none was trained."""
+  values = {
+    f"{study.name.split(', ')[0]}, D = {dim}": {
+      name: study.runs.accuracy(name, dim)
+      for name, own in study.methods()
+      if own == dim
+    }
+    for study in studies
+    if study.name.endswith(", resnet")
+    for dim in study.dims
+  }
+  if not values:
+    return []
+  figure = plotting.bars_with_intervals(values, ylabel="mean accuracy of the classes")
+  return [plotting.save(figure, output / "images.png").name]

@@ -200,6 +200,9 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
   claims += _dl2p_report.claims(studies)
   claims += _dl2p_prototypes.growth_claims(seconds)
   claims += _dl2p_report.share_claims(studies)
+  pictures = _dl2p_pictures.draw_images(studies, output)
+  if studies:
+    pictures = _dl2p_pictures.draw(studies[0], cosines, output) + pictures
   return _report.result(
     experiment="dynamic_assignment",
     preset=preset,
@@ -207,7 +210,7 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
-    pictures=_dl2p_pictures.draw(studies[0], cosines, output) if studies else [],
+    pictures=pictures,
   )
 
 

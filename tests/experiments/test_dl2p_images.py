@@ -9,6 +9,7 @@ import pytest
 from experiments import (
   _class_sets,
   _dl2p_images,
+  _dl2p_pictures,
   _dl2p_report,
   _dl2p_sets,
   _dl2p_small,
@@ -118,7 +119,7 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
   assert [cell.name for cell in plain] == ["PSC", "DL2P"]
 
 
-def test_claims_about_images(small):
+def test_claims_about_images(small, tmp_path):
   config = dynamic_assignment.PRESETS["cpu"]
   cells = _dl2p_small.image_cells(config, small, 4)
   heights = {
@@ -145,6 +146,10 @@ def test_claims_about_images(small):
     "A9-rows-d4": 0.5,
     "A10-rows-d4": 0.1 * 5 / 6,
   })  # fmt: skip
+  assert _dl2p_pictures.draw_images([study], tmp_path) == ["images.png"]
+  assert (tmp_path / "images.png").read_bytes().startswith(b"\x89PNG")
+  others = [study._replace(name="superclass, linear")]
+  assert _dl2p_pictures.draw_images(others, tmp_path) == []
   rows = {
     (row["name"], row["metric"]): row["mean"] for row in _dl2p_report.rows([study])
   }
