@@ -19,7 +19,7 @@ from experiments._retrieval_tables import (
 )
 
 PAPER = "DML, chapter 3"
-SUMMED = "DML, tables 5.1 and 5.3"
+POOLINGS = "DML, tables 5.1 and 5.3"
 _FIRST, _SECOND = "characters", "plankton"
 
 
@@ -94,12 +94,12 @@ def _of_parts(found: Found) -> Iterator[dict[str, Any]]:
     if name.parts:
       alone = name.parts in (GSP, ZSP)
       key = "components" if alone else ids[name.kind]
-      yield _claim(key, text + without.title, more(name, ""), SUMMED)
+      yield _claim(key, text + without.title, more(name, ""), POOLINGS)
     if name.parts == BOTH:
       for part in (GSP, ZSP):
         if name._replace(parts=part) in found:
           other = name._replace(parts=part).title
-          yield _claim("components", text + other, more(name, part), SUMMED)
+          yield _claim("components", text + other, more(name, part), POOLINGS)
 
 
 def _of_measures(found: Found) -> list[dict[str, Any]]:

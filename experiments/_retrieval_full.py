@@ -47,6 +47,7 @@ PRESETS = {
     ),
     protocol="fair534",
     repeats=1,
+    zero_shot=0.0,  # poolings alone are compared
   ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_5_1)),

@@ -7,7 +7,7 @@ and section 5.3.4.
 
     python -m experiments.retrieval                    # 48 min on 2 cores
     python -m experiments.retrieval --preset long      # four times the steps: 75 min
-    python -m experiments.retrieval --preset gsp       # generalized sum pooling: 20 min
+    python -m experiments.retrieval --preset gsp       # generalized sum pooling: 35 min
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
@@ -16,9 +16,9 @@ and section 5.3.4.
 The first three need omniglot, the first two ndsb_plankton, too, prepared by
 tensorflow-datasets, in TFDS_DATA_DIR; their figures do not compare with the thesis's,
 which are of photographs. Those stand beside the others: full is CUB by the contrastive
-loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2 and -5.3
-are all methods of the table, for cub, cars, sop or inshop. FILE has ImageNet's weights
-of --backbone.
+loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3 and
+figure-5.12 are all methods of the table or figure, for cub, cars, sop or inshop. FILE
+has ImageNet's weights of --backbone.
 """
 
 import dataclasses
@@ -162,7 +162,9 @@ def plan(config: Config) -> dict[Name, Method]:
   return made
 
 
-def settings_of(config: Config, shared: Settings, name: Name, method: Method):
+def settings_of(
+  config: Config, shared: Settings, name: Name, method: Method
+) -> Settings:
   """Of one training: the images of its group, and its pooling."""
   if name.group == "plankton":
     shared = dataclasses.replace(shared, image_size=config.plankton_size)
@@ -193,6 +195,14 @@ def check(config: Config) -> None:
   every = ("steps", "evaluate_every")
   _cli.check_parts(config.steps, config.evaluate_every, every)
   _cli.check_parts(config.batch, config.per_class, ("batch", "per_class"))
+  if config.gsp_methods and config.pooling != "gap":
+    raise ValueError(
+      f"pooling must be gap, which gsp_methods are compared with, got {config.pooling}"
+    )
+  if unknown := [name for name in config.gsp_parts if name not in config.gsp_methods]:
+    raise ValueError(
+      f"gsp_parts must be among gsp_methods, {config.gsp_methods}, got {unknown}"
+    )
   classes = _retrieval_sets.FOLDED
   if config.folds > 1 and (config.data == "gaussians" or classes % config.folds):
     raise ValueError(

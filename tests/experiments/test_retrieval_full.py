@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from experiments import (
+  _poolings,
   _retrieval_full,
   _retrieval_full_batches,
   _retrieval_full_jobs,
@@ -325,13 +326,18 @@ def test_numbers_of_the_protocols():
   for name in ("c3", "c1+xbm+ccp", "proxy_anchor+ccp", "c1+gspp"):
     with pytest.raises(ValueError, match="c1"):
       _retrieval_full_jobs.job(config, own, name)
-  for name, count in (("table-3.1", 13), ("table-3.2", 3), ("table-5.1", 15)):
+  for name, count in (
+    ("table-3.1", 13), ("table-3.2", 3), ("table-5.1", 15), ("figure-5.12", 32)
+  ):  # fmt: skip
     preset = _retrieval_full.PRESETS[name]
     made = [
       _retrieval_full_jobs.job(preset, _retrieval_full_jobs.protocol_of(preset), method)
       for method in preset.methods
     ]
     assert len({own.title for own in made}) == count
+  # The last preset compares poolings alone.
+  assert {own.settings.zero_shot for own in made} == {0.0}
+  assert {own.settings.pooling for own in made} == set(_poolings.TITLES)
 
 
 @pytest.mark.parametrize(

@@ -177,3 +177,12 @@ def test_claims_about_the_sum():
 def test_no_zero_shot_prediction_without_attributes():
   with pytest.raises(ValueError, match=r"zero_shot must be 0 .* got 0.1 for 'gap'"):
     dataclasses.replace(SETTINGS, pooling="gap")
+
+
+def test_comparisons_that_compare_nothing_are_refused():
+  config = retrieval.PRESETS["gsp"]
+  with pytest.raises(ValueError, match=r"pooling must be gap, .* got gem"):
+    retrieval.check(dataclasses.replace(config, pooling="gem"))
+  with pytest.raises(ValueError, match=r"gsp_parts must be among .* got \['c2'\]"):
+    retrieval.check(dataclasses.replace(config, gsp_methods=("c1",)))
+  retrieval.check(config)
