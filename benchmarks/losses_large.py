@@ -82,7 +82,7 @@ def value_and_gradient(name: str, block_size: int | None):
 
 
 def floor(
-  block_size: int, references: bool, x: Array, labels: Array
+  block_size: int, reference_gradient: bool, x: Array, labels: Array
 ) -> tuple[Array, Array]:
   """The four products, by blocks of rows; three where references are constants."""
   del labels
@@ -90,7 +90,9 @@ def floor(
   def block(gradient, rows):
     products = rows @ x.T
     again = (rows + 1e-30 * products[:, :1]) @ x.T  # the compiler cannot merge them
-    return gradient + again.T @ rows if references else gradient, again @ x
+    if reference_gradient:
+      gradient += again.T @ rows
+    return gradient, again @ x
 
   blocks = x.reshape(-1, block_size, x.shape[1])
   return jax.lax.scan(block, jnp.zeros_like(x), blocks)

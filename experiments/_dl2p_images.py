@@ -16,7 +16,7 @@ from spherejax import data, hierarchy
 GROUPS = ("n02084071", "n02159955", "n03791235", "n03419014", "n09287968")
 # Of omniglot, and characters of each.
 ALPHABETS, CHARACTERS = 5, 10
-# Plankton of a class at most, to learn and to validate; a third have fewer than 60.
+# Plankton of a class at most, to learn and to validate; over a third have below 60.
 MOST = 100
 
 

@@ -138,13 +138,13 @@ def draw_images(
 ) -> list[str]:
   """Accuracies of all methods on each set of images; none where none was trained."""
   values = {
-    f"{study.name.split(', ')[0]}, D = {dim}": {
+    f"{study.data}, D = {dim}": {
       name: study.runs.accuracy(name, dim)
       for name, own in study.methods()
       if own == dim
     }
     for study in studies
-    if study.name.endswith(", resnet")
+    if study.of_images
     for dim in study.dims
   }
   if not values:

@@ -71,7 +71,7 @@ def claims(studies: Sequence[Study]) -> list[dict[str, Any]]:
   """A1 to A5 and A7 to A10, where what they compare was trained."""
   of = Claims(studies)
   linear, mlp, small = "superclass, linear", "superclass, mlp", "digits, mlp"
-  images = [study for study in studies if study.name.endswith(", resnet")]
+  images = [study for study in studies if study.of_images]
   for dim in LOW:
     of.better(f"A1-d{dim}", linear, dim, "Static", "4.4, Fig. 4a")
   if linear in of.studies:
@@ -89,7 +89,7 @@ def claims(studies: Sequence[Study]) -> list[dict[str, Any]]:
   for study in images:
     for dim in [dim for dim in study.dims if study.has(dim, "DL2P")]:
       of.add(
-        f"A3-{study.name.split(', ')[0]}-d{dim}",
+        f"A3-{study.data}-d{dim}",
         f"sibling gap of DL2P > 0, {study.name}, D = {dim}",
         study.runs.gap[study.runs.best("DL2P", dim)],
         "4.4",
@@ -145,8 +145,7 @@ def _gaps(of: Claims, study: Study) -> None:
 def _tails(of: Claims, studies: Sequence[Study]) -> None:
   """A7: the rarest classes under a long tail."""
   for study in studies:
-    data, short = study.name.split(", ")[0], study.name.rsplit(", ", 1)[1]
-    short = short if data == "superclass" else data
+    short = study.data if study.of_images else study.name.rsplit(", ", 1)[1]
     for dim in [dim for dim in study.dims if study.has(dim, "PSC", "DL2P, weighted")]:
       plain = study.runs.accuracy("PSC", dim, last=study.tail)
       for name in ("Static, weighted", "DL2P, weighted"):

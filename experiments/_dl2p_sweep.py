@@ -110,6 +110,16 @@ class Study(NamedTuple):
   """Of all its trainings together; NaN where they went on from a checkpoint."""
 
   @property
+  def data(self) -> str:
+    """The data set, without the network."""
+    return self.name.split(", ")[0]
+
+  @property
+  def of_images(self) -> bool:
+    """Whether a residual network was trained."""
+    return self.name.endswith(", resnet")
+
+  @property
   def dims(self) -> list[int]:
     """Dimensions that were trained."""
     return list(dict.fromkeys(cell.dim for cell in self.runs.cells))

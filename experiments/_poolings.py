@@ -22,6 +22,8 @@ NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
 """Without the one that joins two of them."""
 SUMMED = ("gsp", "gsp_gmp")
 """Those that have attributes."""
+AVERAGED = 1024
+"""Training images whose averages prototypes are chosen among, at most."""
 PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
 
 
@@ -53,23 +55,13 @@ def recipe(
   `dim` is that of the embedding; the other arguments are those of `SUMMED`.
   """
   if name == "gsp":
-    pool = models.GSP(
-      prototypes,
-      mass=mass,
-      inverse_temperature=inverse_temperature,
-      name="pooling",
-    )
+    pool = models.GSP(prototypes, mass, inverse_temperature, name="pooling")
     return Recipe(pool, "before", dim, prototypes="pooling/prototypes")
   if name == "gsp_gmp":
-    pool = models.GSPGMP(
-      dim,
-      prototypes,
-      mass=mass,
-      inverse_temperature=inverse_temperature,
-      name="pooling",
-    )
+    # Its parent is the pooling, not the network that is being built.
+    summed = models.GSP(prototypes, mass, inverse_temperature, parent=None)
     return Recipe(
-      pool,
+      models.GSPGMP(dim, summed, name="pooling"),
       "none",
       dim,
       prototypes="pooling/gsp/prototypes",

@@ -34,7 +34,6 @@ from experiments._retrieval_full_sets import Pictures
 from experiments._retrieval_losses import Method
 from spherejax import data, losses, prototypes, training
 
-POOLED = 1024  # images whose averages the prototypes of a pooling are chosen among
 _MARGIN = 1e-5  # by which an evaluation must be better
 
 
@@ -97,7 +96,10 @@ class Run:
       row_key, crop_key = jax.random.split(key)
       order = jax.random.permutation(row_key, len(self.pictures))
       images = _retrieval_full_batches.augmented(
-        self.pictures, np.asarray(order)[:POOLED], crop_key, self.settings.image_size
+        self.pictures,
+        np.asarray(order)[: _poolings.AVERAGED],
+        crop_key,
+        self.settings.image_size,
       )
       own = {**variables, "params": params}
       return _retrieval_full_batches.embed(averaging, own, images)

@@ -28,8 +28,6 @@ from spherejax import (
 )
 
 _COVERED = 2000  # training images whose cover is measured, at most
-# Training images whose averages the prototypes of a pooling are chosen among, at most.
-_AVERAGED = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,12 +144,12 @@ class Run:
 
   def with_prototypes(self, variables: Any, given: Data, key: Array, hyper: Any) -> Any:
     """Those of a pooling, chosen among averages of some training images."""
-    row_key, shift_key = jax.random.split(key)
-    train = given.train[hyper["fold"].astype(int)]
-    rows = jax.random.permutation(row_key, train)[:_AVERAGED]
     averaging = dataclasses.replace(self.settings.architecture, mass=1.0)
 
     def pooled(params: Any) -> Array:
+      row_key, shift_key = jax.random.split(key)
+      train = given.train[hyper["fold"].astype(int)]
+      rows = jax.random.permutation(row_key, train)[: _poolings.AVERAGED]
       model = _retrieval_network.Model(averaging, {**variables, "params": params})
       return model.embed_blocks(self.shown(shift_key, given.images[rows]))
 

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from spherejax import _checks, distances, pooling
+from spherejax.models import _poolings
 
 
 class HeadResult(NamedTuple):
@@ -109,10 +110,7 @@ class EmbeddingHead(nn.Module):
     _checks.count("dim", self.dim)
     _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
     _checks.one_of("projection", self.projection, ("before", "after", "none"))
-    if where is not None:  # before the projection: NaN would reach its gradient
-      kept = jnp.asarray(where)
-      _checks.mask(kept, features.shape[:-1])
-      features = jnp.where(kept[..., None], features, 0)
+    features = _poolings.cleared(features, where)
     project = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )

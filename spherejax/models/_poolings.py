@@ -127,31 +127,35 @@ class GSP(nn.Module):
     )
 
 
+def cleared(features: Array, where: ArrayLike | None) -> Array:
+  """Features with what is masked 0, where NaN would reach a projection's gradient."""
+  if where is None:
+    return features
+  kept = jnp.asarray(where)
+  _checks.mask(kept, features.shape[:-1])
+  return jnp.where(kept[..., None], features, 0)
+
+
 class GSPGMP(nn.Module):
   """Generalized sum pooling plus the maximum, each behind a projection of its own.
 
       pooled = gsp(W f_1 .. W f_n) + V max_j f_j
 
-  Owns `projection` W, `max_projection` V, both [channels, dim] without bias, and in
-  `gsp` the prototypes [num_prototypes, dim]; weights and attributes are those of the
-  sum. It projects by itself: `models.EmbeddingHead(dim, module, projection="none")`.
+  Owns `projection` W and `max_projection` V, both [channels, dim] without bias, and
+  the sum's prototypes [num_prototypes, dim]. It projects by itself:
+  `models.EmbeddingHead(dim, module, projection="none")`.
 
   Attributes:
     dim: static. Dimension of the result.
-    num_prototypes: static. As of `models.GSP`.
-    mass: in (0, 1], share of the positions that the sum keeps.
-    inverse_temperature: not negative. As of `models.GSP`.
-    solver: static. "newton", or "fixed_point" for the paper's iteration.
-    steps: static. Steps of the paper's iteration.
-    init_prototypes: draws the prototypes at the start.
+    gsp: the sum, with its prototypes, mass and inverse temperature.
 
   Call: `(features, *, where=None)` with the shapes of `spherejax.pooling.gsp`;
-  returns its `GSPResult`, `pooled` [batch, dim].
+  returns its `GSPResult`, `pooled` [batch, dim], weights and attributes of the sum.
 
   Raises:
     TypeError: features not floating.
-    ValueError: features without 3 or 4 axes; a mass outside (0, 1]; a negative
-      inverse temperature; shapes do not match.
+    ValueError: features without 3 or 4 axes; what `models.GSP` refuses; shapes do not
+      match.
 
   Differentiable in: all parameters, features. Cost: O(batch tokens dim (channels +
   num_prototypes)).
@@ -160,7 +164,7 @@ class GSPGMP(nn.Module):
   implementation.
 
   Example:
-    >>> module = spherejax.models.GSPGMP(dim=2, num_prototypes=4)
+    >>> module = spherejax.models.GSPGMP(2, spherejax.models.GSP(4, mass=0.5))
     >>> pool = jax.jit(module.init_with_output)
     >>> result, variables = pool(jax.random.key(0), jnp.ones((1, 4, 4, 3)))
     >>> result.pooled.shape, sorted(variables["params"])
@@ -168,12 +172,7 @@ class GSPGMP(nn.Module):
   """
 
   dim: int = 128
-  num_prototypes: int = 64
-  mass: Real[ArrayLike, ""] = 0.3
-  inverse_temperature: Real[ArrayLike, ""] = 5.0
-  solver: str = "newton"
-  steps: int = 100
-  init_prototypes: Initializer = nn.initializers.glorot_uniform()
+  gsp: GSP = GSP()
 
   @nn.compact
   def __call__(
@@ -187,23 +186,12 @@ class GSPGMP(nn.Module):
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
-    if where is not None:  # before the projection: NaN would reach its gradient
-      kept = jnp.asarray(where)
-      _checks.mask(kept, features.shape[:-1])
-      features = jnp.where(kept[..., None], features, 0)
+    features = cleared(features, where)
 
     def project(x: Array, name: str) -> Array:
       drawn = nn.initializers.glorot_uniform()
       return nn.Dense(self.dim, use_bias=False, kernel_init=drawn, name=name)(x)
 
-    summed = GSP(
-      self.num_prototypes,
-      self.mass,
-      self.inverse_temperature,
-      self.solver,
-      self.steps,
-      self.init_prototypes,
-      name="gsp",
-    )(project(features, "projection"), where=where)
+    summed = self.gsp(project(features, "projection"), where=where)
     largest = project(pooling.gmp(features, where=where), "max_projection")
     return summed._replace(pooled=summed.pooled + largest)

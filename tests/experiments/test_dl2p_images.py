@@ -1,8 +1,10 @@
 """Sets of images of `dynamic_assignment`: how they are cut, trained on and claimed."""
 
 import dataclasses
+import types
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -117,6 +119,42 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
   assert study.runs.change.shape == (4, 1, 2)
   plain = _dl2p_small.image_cells(config, small._replace(tail=0), 2)
   assert [cell.name for cell in plain] == ["PSC", "DL2P"]
+
+
+@pytest.mark.parametrize("flips", [False, True])
+def test_only_images_whose_mirror_image_is_of_their_class_are_flipped(
+  small, flips, tmp_path, monkeypatch
+):
+  flipped = []
+
+  def train(setting, *arguments, **options):
+    flipped.append(setting.augment)
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(_dl2p_sweep, "train", train)
+  config = dynamic_assignment.PRESETS["smoke"]
+  cells = _dl2p_small.image_cells(config, small, 2)
+  with pytest.raises(KeyboardInterrupt):
+    _dl2p_small.conduct(
+      config, small._replace(flips=flips), "resnet", cells, tmp_path, epochs=1, seeds=1
+    )
+  assert flipped == [flips]
+
+
+def test_accuracy_is_that_of_each_class():
+  # Of class 0 three of four, of class 1 none of one, of class 2 both; classes 1 and 2
+  # have each other's prototypes.
+  labels = np.array([0, 0, 0, 0, 1, 2, 2])
+  nearest = np.array([0, 0, 0, 2, 1, 1, 1])  # prototypes
+  state = types.SimpleNamespace(
+    params={"loss": {"points": jnp.eye(3)}},
+    batch_stats={
+      "loss": {"assignment": types.SimpleNamespace(assignment=jnp.array([0, 2, 1]))}
+    },
+  )
+  part = _dl2p_sets.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])
+  found = _dl2p_sweep._accuracies(jnp.eye(3)[nearest], part, state, {"data": 0})
+  np.testing.assert_allclose(found, [0.75, 0.0, 1.0], rtol=1e-6)
 
 
 def test_claims_about_images(small, tmp_path):

@@ -56,7 +56,7 @@ def test_mass_may_be_traced():
 
 
 def test_sum_and_maximum_have_projections_of_their_own():
-  module = models.GSPGMP(3, 5, mass=0.5)
+  module = models.GSPGMP(3, models.GSP(5, mass=0.5))
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
   params = variables["params"]
   assert jax.tree.map(jnp.shape, params) == {
