@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
+from jax.typing import ArrayLike
 
 HALF_TYPES = (jnp.bfloat16, jnp.float16)
 
@@ -35,28 +36,39 @@ def flat_rows(x: Array) -> Array:
   return x.reshape(x.shape[0], math.prod(x.shape[1:]))
 
 
+@jax.jit
+def keep(x: Array, where: Array, otherwise: ArrayLike = 0) -> Array:
+  """`x` where True, one number elsewhere: `jnp.where` for what runs inside a loop.
+
+  JAX moves what does not depend on the loop out of it, also a number spread to the
+  shape of a block, which is then read from memory by every operation of every pass.
+  Here the number depends on the mask. The compiler sees through it.
+  """
+  return jnp.where(where, x, (where & False).astype(x.dtype) + otherwise)
+
+
 def sqrt(x: Array) -> Array:
   """Square root of x >= 0; value and derivative are 0 for x <= 0."""
-  zero = x <= 0  # this way round, NaN stays NaN
-  return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
+  above = ~(x <= 0)  # this way round, NaN stays NaN
+  return keep(jnp.sqrt(keep(x, above, 1)), above)
 
 
 def log(x: Array) -> Array:
   """Logarithm of x > 0; -inf with derivative 0 for x <= 0."""
-  zero = x <= 0
-  return jnp.where(zero, -jnp.inf, jnp.log(jnp.where(zero, 1, x)))
+  above = ~(x <= 0)
+  return keep(jnp.log(keep(x, above, 1)), above, -jnp.inf)
 
 
 def power(x: Array, exponent: Array) -> Array:
   """X ** exponent for x > 0; value and derivatives are 0 for x <= 0."""
-  zero = x <= 0
-  return jnp.where(zero, 0, jnp.where(zero, 1, x) ** exponent)
+  above = ~(x <= 0)
+  return keep(keep(x, above, 1) ** exponent, above)
 
 
 def divide(numerator: Array, denominator: Array) -> Array:
   """Quotient; value and derivatives are 0 where the denominator is 0."""
   nonzero = denominator != 0
-  return jnp.where(nonzero, numerator / jnp.where(nonzero, denominator, 1), 0)
+  return keep(numerator / keep(denominator, nonzero, 1), nonzero)
 
 
 def _largest_size(x: Array, axis: int) -> Array:
@@ -87,11 +99,12 @@ def logsumexp(
   than all kept ones would otherwise make every kept exponential underflow.
   """
   kept = jnp.ones_like(x, bool) if where is None else where
-  largest = jnp.max(jnp.where(kept, x, -jnp.inf), axis, keepdims=True, initial=-jnp.inf)
+  among = keep(x, kept, -jnp.inf)
+  largest = jnp.max(among, axis, keepdims=True, initial=-jnp.inf)
   shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
   shift = checkpoint_name(shift, ROW_STATISTIC)
-  exponentials = jnp.where(kept, jnp.exp(jnp.where(kept, x, shift) - shift), 0)
-  mass = checkpoint_name(jnp.sum(exponentials, axis, keepdims=True), ROW_STATISTIC)
+  mass = jnp.sum(jnp.exp(among - shift), axis, keepdims=True)
+  mass = checkpoint_name(mass, ROW_STATISTIC)
   total = log(mass) + shift
   return total if keepdims else jnp.squeeze(total, axis)
 
@@ -104,25 +117,25 @@ def log_softmax(x: Array, where: Array | None = None) -> Array:
   derivative 1 - p, when p is nearly 1.
   """
   kept = jnp.ones_like(x, bool) if where is None else where
-  x = jnp.where(kept, x, 0)
+  x = keep(x, kept)
   index = jax.lax.broadcasted_iota(jnp.int32, x.shape, x.ndim - 1)
-  largest = jnp.argmax(jnp.where(kept, x, -jnp.inf), axis=-1, keepdims=True)
+  largest = jnp.argmax(keep(x, kept, -jnp.inf), axis=-1, keepdims=True)
   first = index == largest
   # Exactly 0 at the largest, whose cotangent would else swallow that of the others.
-  behind = jnp.where(first, 0, x - masked_sum(x, first)[..., None])
+  behind = keep(x - masked_sum(x, first)[..., None], ~first)
   rest = softplus(logsumexp(behind, kept & ~first, keepdims=True))
-  return jnp.where(kept, behind - rest, -jnp.inf)
+  return keep(behind - rest, kept, -jnp.inf)
 
 
 def softplus(x: Array) -> Array:
   """log(1 + exp(x)); 0 with derivative 0 at -inf."""
-  empty = x == -jnp.inf  # this way round, NaN stays NaN
-  return jnp.where(empty, 0, jax.nn.softplus(jnp.where(empty, 0, x)))
+  some = x != -jnp.inf
+  return keep(jax.nn.softplus(keep(x, some)), some)
 
 
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
   """Sum over the kept entries; what is masked may be NaN."""
-  return jnp.sum(jnp.where(where, x, 0), axis=axis)
+  return jnp.sum(keep(x, where), axis=axis)
 
 
 class AdamMoments(NamedTuple):

@@ -65,17 +65,24 @@ def rounding(dim: int, dtype: jnp.dtype) -> float:
   return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
 
 
+def _squared_norms(rows: Array) -> Array:
+  norms = jnp.sum(rows**2, axis=-1)
+  # Never negative: this only keeps XLA on a CPU from merging the reduction with what
+  # follows into a kernel that writes [n, m] sums of norms to memory.
+  return _numerics.keep(norms, ~(norms < 0))
+
+
 def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
   _checks.one_of("method", method, METHODS)
   if method == "gram":
-    norms = jnp.sum(x**2, axis=-1)[:, None] + jnp.sum(y**2, axis=-1)[None]
+    norms = _squared_norms(x)[:, None] + _squared_norms(y)[None]
     squares = norms - 2 * product(x, y)
     # Below this the difference is rounding noise: such rows count as coincident, so
     # that duplicates have distance 0 and gradient 0 whatever the order in which the
     # product is summed.
     noise = rounding(x.shape[1], x.dtype) * norms
-    return jnp.where(squares <= noise, 0, squares)  # NaN stays NaN
+    return _numerics.keep(squares, ~(squares <= noise))  # NaN stays NaN
 
   def from_row(row: Array) -> Array:
     return jnp.sum((row[None] - y) ** 2, axis=-1)

@@ -3,15 +3,18 @@
 import jax.numpy as jnp
 from jax import Array
 
+from spherejax import _numerics
+
 
 def smallest(values: Array, among: Array) -> Array:
   """[rows, 1]: the smallest selected entry; inf for none."""
-  return jnp.min(jnp.where(among, values, jnp.inf), 1, keepdims=True, initial=jnp.inf)
+  chosen = _numerics.keep(values, among, jnp.inf)
+  return jnp.min(chosen, 1, keepdims=True, initial=jnp.inf)
 
 
 def largest(values: Array, among: Array) -> Array:
   """[rows, 1]: the largest selected entry; -inf for none."""
-  chosen = jnp.where(among, values, -jnp.inf)
+  chosen = _numerics.keep(values, among, -jnp.inf)
   return jnp.max(chosen, 1, keepdims=True, initial=-jnp.inf)
 
 

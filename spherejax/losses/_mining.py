@@ -30,13 +30,6 @@ def operands(
   return values, block.positives, block.negatives
 
 
-def keep(selection: Array, chosen: Array) -> Array:
-  """The part of a mask or of weights."""
-  if selection.dtype == jnp.bool_:
-    return selection & chosen
-  return jnp.where(chosen, selection, 0)
-
-
 def mine_multi_similarity(
   matrix: Float[ArrayLike, "queries references"],
   positives: _batch.Selection,
@@ -82,7 +75,7 @@ def mine_multi_similarity(
   near, far = _batch.chosen(positives), _batch.chosen(negatives)
   hard_positives = d + slack > _extremes.smallest(d, far)
   hard_negatives = d < _extremes.largest(d, near) + slack
-  return keep(positives, hard_positives), keep(negatives, hard_negatives)
+  return _batch.part(positives, hard_positives), _batch.part(negatives, hard_negatives)
 
 
 def mine_pair_margin(
@@ -132,7 +125,7 @@ def mine_pair_margin(
   sign = -1 if of == "similarity" else 1
   near = sign * _checks.scalar("positive_margin", positive_margin, d.dtype)
   far = sign * _checks.scalar("negative_margin", negative_margin, d.dtype)
-  return keep(positives, d > near), keep(negatives, d < far)
+  return _batch.part(positives, d > near), _batch.part(negatives, d < far)
 
 
 def mine_triplet_margin(
@@ -295,7 +288,7 @@ def mine_batch_easy_hard(
   if "all" not in (positive, negative):
     both = jnp.any(near, 1, keepdims=True) & jnp.any(far, 1, keepdims=True)
     near, far = near & both, far & both
-  return keep(positives, near), keep(negatives, far)
+  return _batch.part(positives, near), _batch.part(negatives, far)
 
 
 def _one(values: Array, among: Array, largest: bool) -> Array:
@@ -351,7 +344,7 @@ def mine_hardest_fraction(
   near, far = _batch.chosen(positives), _batch.chosen(negatives)
   hard_positives = _hardest(-d, near, share)
   hard_negatives = _hardest(d, far, share)
-  return keep(positives, hard_positives), keep(negatives, hard_negatives)
+  return _batch.part(positives, hard_positives), _batch.part(negatives, hard_negatives)
 
 
 def _hardest(values: Array, among: Array, share: Array) -> Array:

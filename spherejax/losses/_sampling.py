@@ -94,7 +94,7 @@ def mine_distance_weighted(
   weights = jnp.where(eligible, jnp.exp(log_weights - highest), 0)
   keys = _row_keys(key, rows, len(d))
   drawn = _draw(weights, eligible, near & found, keys)
-  return _mining.keep(block.positives, found), drawn
+  return _batch.part(block.positives, found), drawn
 
 
 def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:

@@ -213,15 +213,11 @@ def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
       far = _triplet_counts.is_counted(fixed, at, limit, far, kind, False)
     terms = _numerics.softplus(jnp.where(far, near - values + margin, -jnp.inf))
     found = _positives.exists(index, values)
-    return jnp.where(found, weight * _batch.sum_over(terms, _kept(negatives, far)), 0)
+    return jnp.where(
+      found, weight * _batch.sum_over(terms, _batch.part(negatives, far)), 0
+    )
 
   return step
-
-
-def _kept(selection: Array, chosen: Array) -> Array:
-  if selection.dtype == jnp.bool_:
-    return chosen
-  return jnp.where(chosen, selection, 0)
 
 
 class _Pairs(NamedTuple):
