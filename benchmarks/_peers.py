@@ -19,7 +19,7 @@ class Peer(NamedTuple):
     settings: of (classes, dim) to the arguments of that class.
     weights: the peer's parameter, or "" for none; ours gets its value.
     differs: why the two are not the same function; "" if they are.
-    sorts: needs a sort or a loop over positives, so that products are no floor.
+    sorts: needs a sort, so that products are no floor.
     per_class: examples of each class.
     triplets: whether the peer writes out all triplets.
     largest: batch above which the peer needs more than 12 GB.
@@ -149,25 +149,28 @@ PEERS = {
     ),
     "AngularLoss",
     differs="the peer does not normalise the references",
-    sorts=True,
   ),
-  "fast_ap": Peer(_over_anchors(losses.fast_ap), "FastAPLoss", sorts=True),
+  "fast_ap": Peer(_over_anchors(losses.fast_ap), "FastAPLoss"),
   "smooth_ap": Peer(
     _over_anchors(losses.smooth_ap, include_self=True),
     "SmoothAPLoss",
     differs="the peer takes examples a class for the number of classes",
-    sorts=True,
     largest=256,
   ),
   "pnp": Peer(
     lambda x, y, w: jnp.mean(losses.pnp(x, y, include_self=True)),
     "PNPLoss",
-    sorts=True,
     largest=256,
   ),
-  "histogram": Peer(
-    _mean(losses.histogram), "HistogramLoss", sorts=True, triplets=True
+  "dynamic_soft_margin": Peer(
+    lambda x, y, w: jnp.mean(losses.dynamic_soft_margin(x, y, jnp.zeros(11))[0]),
+    "DynamicSoftMarginLoss",
+    differs="the peer takes all triplets",
+    triplets=True,
+    # What a module keeps of one batch makes the next backward pass fail.
+    call=lambda module, x, labels: type(module)()(x, labels),
   ),
+  "histogram": Peer(_mean(losses.histogram), "HistogramLoss", triplets=True),
   "ranked_list": Peer(
     _mean(losses.ranked_list, negative_temperature=5.0),
     "RankedListLoss",
@@ -246,7 +249,6 @@ PEERS = {
     "proxies",
     call=lambda module, x, labels: module(x, indices_tuple=labels),
     tolerance=1e-5,  # the peer inverts in float32
-    sorts=True,  # inverts, rather
   ),
   "vicreg": Peer(
     _vicreg,

@@ -162,16 +162,17 @@ def known_labels(
   classes: int,
   where: jax.Array | None = None,
   name: str = "labels",
+  low: int = 0,
 ) -> None:
-  """Raises for a label outside [0, classes), of the kept ones, where both are known."""
+  """Raises for a kept label outside [low, classes), where both are known."""
   if isinstance(array, jax.core.Tracer) or isinstance(where, jax.core.Tracer):
     return
   known = np.asarray(array)
   if where is not None:
     known = known[np.asarray(where)]
-  wrong = known[(known < 0) | (known >= classes)]
+  wrong = known[(known < low) | (known >= classes)]
   if wrong.size:
-    raise ValueError(f"{name} must be in [0, {classes}), got {wrong[0]}")
+    raise ValueError(f"{name} must be in [{low}, {classes}), got {wrong[0]}")
 
 
 def inside(
@@ -202,8 +203,12 @@ def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
 
 
 def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
-  """The number as an array of type `dtype`; raises ValueError if it has axes."""
+  """The number as an array of type `dtype`.
+
+  Raises ValueError if it has axes, or is known and not finite.
+  """
   number = jnp.asarray(value, dtype)
   if number.ndim:
     raise ValueError(f"{name} must be a scalar, got shape {number.shape}")
+  known_finite(name, value)
   return number

@@ -108,6 +108,8 @@ from spherejax.losses._n_pair import n_pair as n_pair
 from spherejax.losses._n_pair import n_pair_from_similarity as n_pair_from_similarity
 from spherejax.losses._nca import nca as nca
 from spherejax.losses._nca import nca_from_distance as nca_from_distance
+from spherejax.losses._pair_counts import PairCounts as PairCounts
+from spherejax.losses._pair_counts import pair_counts as pair_counts
 from spherejax.losses._pnp import pnp as pnp
 from spherejax.losses._pnp import pnp_from_similarity as pnp_from_similarity
 from spherejax.losses._proxy import proxy_anchor as proxy_anchor
@@ -179,6 +181,7 @@ __all__ = [
   "DynamicScale",
   "InfoNCEBound",
   "Memory",
+  "PairCounts",
   "References",
   "adacos_scale",
   "adacos_update",
@@ -254,6 +257,7 @@ __all__ = [
   "normface_negative_margin",
   "nt_xent",
   "p2s_grad",
+  "pair_counts",
   "pnp",
   "pnp_from_similarity",
   "proxy_anchor",

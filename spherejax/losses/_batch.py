@@ -37,8 +37,6 @@ A miner treats each row by itself. One that takes keywords `of` or `rows` is giv
 the matrix holds (one of `MEASURES`), and which rows of the batch it is made of.
 """
 
-MEASURES = ("distance", "squared_distance", "similarity")
-
 
 class References(NamedTuple):
   """What a batch is compared with instead of itself: a memory, proxies, other views.
@@ -212,6 +210,7 @@ def batch_of(
   if references.itself is not None:
     itself = jnp.asarray(references.itself)
     _checks.labels(itself, anchors, "references.itself")
+    _checks.known_labels(itself, len(rows), kept, "references.itself", low=-1)
     itself = itself.astype(jnp.int32)  # a narrow type cannot count all references
   rows = rows.astype(anchors.dtype)
   own = anchors, labels, itself, position, kept
@@ -225,6 +224,7 @@ def over_pairs(
   miner: Miner | None = None,
   block_size: int | None = None,
   extra: tuple[Array, ...] = (),
+  additive: bool = False,
 ) -> Any:
   """`terms` of every anchor's row of the matrix, some rows at a time.
 
@@ -236,18 +236,21 @@ def over_pairs(
     miner: chooses among the pairs. Not differentiated.
     block_size: static. Rows at a time; None takes all.
     extra: [batch, ...] arrays, differentiated.
+    additive: whether the terms are sums over the pairs of a row.
   """
-  columns = jnp.arange(len(batch.references), dtype=batch.itself.dtype)
-  kinds: dict[Any, str] = {dot: "similarity", squared_euclidean: "squared_distance"}
+  index = jnp.arange(len(batch.references), dtype=batch.itself.dtype)
+  columns = batch.references, batch.reference_labels, batch.reference_where, index
+  kinds: dict[Any, str] = {function: name for name, function in MEASURES.items()}
   of = kinds.get(measure, "distance")
 
-  def of_rows(rows: tuple[Array, ...]) -> Any:
+  def of_pairs(rows: tuple[Array, ...], columns: tuple[Array, ...]) -> Any:
     anchors, labels, itself, position, kept, *more = rows
-    compared = kept[:, None] & batch.reference_where[None]
-    same = labels[:, None] == batch.reference_labels[None]
-    other = itself[:, None] != columns[None]
+    references, reference_labels, reference_kept, index = columns
+    compared = kept[:, None] & reference_kept[None]
+    same = labels[:, None] == reference_labels[None]
+    other = itself[:, None] != index[None]
     block = Block(
-      measure(anchors, batch.references),
+      measure(anchors, references),
       compared & same & other,
       compared & ~same & other,
       kept,
@@ -256,7 +259,9 @@ def over_pairs(
     return terms(mined(block, miner, of=of, rows=position), *more)
 
   rows = batch.anchors, batch.labels, batch.itself, batch.position, batch.where, *extra
-  return _blocks.map_rows(of_rows, rows, block_size)
+  if additive and miner is None:
+    return _blocks.sum_rows(of_pairs, rows, columns, block_size)
+  return _blocks.map_rows(lambda block: of_pairs(block, columns), rows, block_size)
 
 
 def mined(block: Block, miner: Miner | None, **known: Any) -> Block:
@@ -313,6 +318,7 @@ def matrix(
   entries = jnp.asarray(values)
   _checks.floating(name, entries)
   _checks.rank(name, entries, 2)
+  _checks.not_empty(name, entries)
   kept = keep_all(where, entries)
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
@@ -395,6 +401,14 @@ def squared_euclidean(anchors: Array, references: Array) -> Array:
 def euclidean(anchors: Array, references: Array) -> Array:
   """Distances of all pairs; derivative 0 where a distance is 0."""
   return _numerics.sqrt(squared_euclidean(anchors, references))
+
+
+MEASURES = {
+  "distance": euclidean,
+  "squared_distance": squared_euclidean,
+  "similarity": dot,
+}
+"""What a matrix may hold, and how it comes of anchors and references."""
 
 
 def class_mask(

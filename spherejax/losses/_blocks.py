@@ -8,6 +8,8 @@ import jax.numpy as jnp
 
 from spherejax import _checks, _numerics
 
+_COLUMNS = 4096  # with a few hundred rows a few MiB
+
 
 def map_rows(
   function: Callable[[Any], Any], rows: Any, block_size: int | None = None
@@ -36,10 +38,7 @@ def map_rows(
   size = _size(batch, block_size)
   if size is None:
     return function(rows)
-  values = _map(function, rows, size)
-  return jax.tree.map(
-    lambda x: x.reshape(x.shape[0] * size, *x.shape[2:])[:batch], values
-  )
+  return _joined(_map(function, rows, size), batch)
 
 
 def map_blocks(
@@ -56,6 +55,37 @@ def map_blocks(
   return _map(function, rows, size)
 
 
+def sum_rows(
+  function: Callable[[Any, Any], Any],
+  rows: Any,
+  columns: Any,
+  block_size: int | None = None,
+) -> Any:
+  """`map_rows` of what sums over columns: many columns, too, some at a time.
+
+  What a block of rows goes through then stays in the cache of a processor.
+
+  Args:
+    function: of pytrees of [rows, ...] and of [columns, ...] arrays to one of
+      [rows, ...] arrays, each entry a sum over the columns in which a column of zeros
+      (False) adds nothing.
+    rows: pytree of [batch, ...] arrays.
+    columns: pytree of [columns, ...] arrays.
+    block_size: static. None calls the function once, with everything.
+  """
+  batch, width = (jax.tree.leaves(x)[0].shape[0] for x in (rows, columns))
+  size = _size(batch, block_size)
+  if size is None or width <= _COLUMNS:
+    return map_rows(lambda block: function(block, columns), rows, block_size)
+  once, tiles = _recomputed(function), _split(columns, _COLUMNS)
+
+  def of_rows(block: Any) -> Any:
+    parts = jax.lax.map(lambda tile: once(block, tile), tiles)
+    return jax.tree.map(lambda x: jnp.sum(x, axis=0), parts)
+
+  return _joined(jax.lax.map(of_rows, _split(rows, size)), batch)
+
+
 def _size(batch: int, block_size: int | None) -> int | None:
   """The rows of a block; None if there is only one."""
   if block_size is None:
@@ -65,17 +95,30 @@ def _size(batch: int, block_size: int | None) -> int | None:
 
 
 def _map(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
-  batch = jax.tree.leaves(rows)[0].shape[0]
-  blocks = -(-batch // size)
+  return jax.lax.map(_recomputed(function), _split(rows, size))
+
+
+def _split(rows: Any, size: int) -> Any:
+  """[blocks, size, ...] arrays, the last block filled up with zeros."""
 
   def split(array: jax.Array) -> jax.Array:
-    missing = [(0, blocks * size - batch)] + [(0, 0)] * (array.ndim - 1)
+    blocks = -(-len(array) // size)
+    missing = [(0, blocks * size - len(array))] + [(0, 0)] * (array.ndim - 1)
     return jnp.pad(array, missing).reshape(blocks, size, *array.shape[1:])
 
+  return jax.tree.map(split, rows)
+
+
+def _joined(blocks: Any, batch: int) -> Any:
+  """[batch, ...] arrays again."""
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:batch], blocks)
+
+
+def _recomputed(function: Callable[..., Any]) -> Callable[..., Any]:
+  """The function, which a backward pass calls again."""
   # Inside a loop the recomputation cannot be merged with the first computation.
-  once = jax.checkpoint(
+  return jax.checkpoint(
     function,
     prevent_cse=False,
     policy=jax.checkpoint_policies.save_only_these_names(_numerics.ROW_STATISTIC),
   )
-  return jax.lax.map(once, jax.tree.map(split, rows))

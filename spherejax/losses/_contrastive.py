@@ -87,6 +87,7 @@ def contrastive(
     _batch.euclidean,
     miner,
     block_size,
+    additive=True,
   )
   number = jnp.sum(batch.reference_where, dtype=jnp.int32)
   loss = averaged(parts, batch.where, number, average, axis_name)
@@ -106,6 +107,9 @@ def hinge_sums(
   """Sums of the hinges of each row, and how many of them are active."""
   near = _checks.scalar("positive_margin", positive_margin, dtype)
   far = _checks.scalar("negative_margin", negative_margin, dtype)
+  least = _checks.static_number(positive_margin)
+  if least is not None:
+    _checks.between("negative_margin", negative_margin, least)
 
   def terms(block: _batch.Block) -> _Hinges:
     return _Hinges(
@@ -240,7 +244,7 @@ def cosine_contrastive(
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   terms = _cosine_contrastive(margin, batch.anchors.dtype)
-  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size, additive=True)
   return loss.astype(batch.dtype)
 
 

@@ -66,7 +66,9 @@ def hadsell_contrastive(
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   terms = _hadsell(margin, batch.anchors.dtype)
-  loss = _batch.over_pairs(terms, batch, _batch.euclidean, miner, block_size)
+  loss = _batch.over_pairs(
+    terms, batch, _batch.euclidean, miner, block_size, additive=True
+  )
   return loss.astype(batch.dtype)
 
 

@@ -293,8 +293,11 @@ def soft_label_cross_entropy(
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    apart = jax.lax.stop_gradient(jnp.asarray(class_distances).astype(wide.dtype))
-    _checks.shape("class_distances", apart, (wide.shape[1],) * 2, "the logits")
+    given = jax.lax.stop_gradient(jnp.asarray(class_distances))
+    _checks.real("class_distances", given)
+    _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
+    _checks.between("class_distances", given, 0)
+    apart = given.astype(wide.dtype)
     apart = _numerics.divide(apart, jnp.max(apart, initial=0))
   from_own = jnp.take(apart, jnp.asarray(labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)

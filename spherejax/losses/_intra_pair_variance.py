@@ -82,10 +82,10 @@ def intra_pair_variance(
     # All rows at once need their similarities, and the way back through them, once.
     loss = _batch.over_pairs(of_all, batch, _batch.dot, miner)
     return loss.astype(batch.dtype)
-  sums = _batch.over_pairs(_sums, batch, _batch.dot, miner, block_size)
+  sums = _batch.over_pairs(_sums, batch, _batch.dot, miner, block_size, additive=True)
   means = _means(sums, axis_name)
   terms = _deviations(means, *tolerances)
-  parts = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  parts = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size, additive=True)
   return _shares(parts, means, batch.where, axis_name).astype(batch.dtype)
 
 

@@ -106,7 +106,7 @@ def margin(
 
   terms = _margin_terms(margin, form, dtype)
   parts = _batch.over_pairs(
-    terms, batch, _batch.euclidean, miner, block_size, (centre,)
+    terms, batch, _batch.euclidean, miner, block_size, (centre,), form == "pairs"
   )
   loss = _average(parts, centre, boundary_weight, batch.where, axis_name)
   return loss.astype(batch.dtype)
@@ -115,7 +115,7 @@ def margin(
 def _margin_terms(
   margin: ArrayLike, form: str, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
-  """Of each row: sum of the hinges, how many are active, and whether it has any."""
+  """Of each row: sums of the hinges, how many are active, and how many there are."""
   _checks.one_of("form", form, FORMS)
   m = _checks.scalar("margin", margin, dtype)
 
@@ -126,11 +126,10 @@ def _margin_terms(
     positives = _batch.count_over(block.positives, dtype)
     negatives = _batch.count_over(block.negatives, dtype)
     if form == "pairs":
-      used = (positives > 0) | (negatives > 0)
-      return pull + push, pulled + pushed, used
+      return pull + push, pulled + pushed, positives + negatives
     sums = negatives * pull + positives * push
     active = negatives * pulled + positives * pushed
-    return sums, active, (positives > 0) & (negatives > 0)
+    return sums, active, positives * negatives
 
   return terms
 
@@ -142,7 +141,8 @@ def _average(
   where: Array,
   axis_name: str | None,
 ) -> Array:
-  sums, active, used = parts
+  sums, active, number = parts
+  used = number > 0
   weight = _checks.scalar("boundary_weight", boundary_weight, sums.dtype)
   small = _batch.average_of_active(
     jnp.where(used, boundary, 0), used.astype(sums.dtype), where, axis_name

@@ -24,7 +24,7 @@ def operands(
   of: str,
 ) -> tuple[Array, Array, Array]:
   """The checked matrix with smaller entries closer, and its masks."""
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, tuple(_batch.MEASURES))
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   values = -block.values if of == "similarity" else block.values
   return values, block.positives, block.negatives
@@ -405,7 +405,7 @@ def mine_angular(
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float32)
   """
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, tuple(_batch.MEASURES))
   _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   between = jnp.asarray(among)

@@ -80,6 +80,7 @@ def signal_to_noise_contrastive(
     _noise_to_signal,
     miner,
     block_size,
+    additive=True,
   )
   number = jnp.sum(batch.reference_where, dtype=jnp.int32)
   loss = _contrastive.averaged(parts, batch.where, number, average, axis_name)

@@ -79,7 +79,7 @@ def threshold_consistent_margin(
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   dtype = batch.anchors.dtype
   terms = _hinge_sums(positive_margin, negative_margin, dtype)
-  parts = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  parts = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size, additive=True)
   loss = _weighted(parts, positive_weight, negative_weight, batch.where, axis_name)
   return loss.astype(batch.dtype)
 

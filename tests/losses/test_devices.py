@@ -5,8 +5,10 @@ embeddings) are the same on all devices; their gradients are what is compared.
 """
 
 import functools
+import inspect
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -249,3 +251,48 @@ def test_local_mean_is_enough_when_no_row_is_masked(x64):
   )(parameters["map"])
   np.testing.assert_allclose(value, np.full(4, right_value), rtol=1e-12)
   np.testing.assert_allclose(gradient[3], right, rtol=1e-12, atol=1e-13)
+
+
+PAIRS = [
+  name
+  for name in losses.__all__
+  if not inspect.isclass(getattr(losses, name))
+  and {"embeddings", "references", "axis_name"}
+  <= set(inspect.signature(getattr(losses, name)).parameters)
+]
+
+
+def shapes(jaxpr):
+  """Of everything that is computed, also inside of loops and calls."""
+  for equation in jaxpr.eqns:
+    yield from (v.aval.shape for v in equation.outvars)
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      yield from shapes(inner)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_no_device_has_the_whole_matrix(name, block_size):
+  """In blocks no device has all rows of its own at once, either."""
+  batch, local = 44, 11
+  x = jnp.zeros((batch, 5))
+  rest = (jnp.zeros(7),) if name == "dynamic_soft_margin" else ()
+
+  def step(x, labels):
+    def total(x):
+      options = {"axis_name": AXIS, "block_size": block_size}
+      values = getattr(losses, name)(x, labels, *rest, **options)
+      return jnp.sum(jax.tree.leaves(values)[0])
+
+    return jax.grad(total)(x)
+
+  mesh = Mesh(np.array(jax.devices()[:4]), (AXIS,))
+  mapped = jax.shard_map(
+    step, mesh=mesh, in_specs=P(AXIS), out_specs=P(AXIS), check_vma=False
+  )
+  (inside,) = jax.make_jaxpr(mapped)(x, jnp.arange(batch) // 2).eqns
+  found = set(shapes(inside.params["jaxpr"]))
+  assert (batch, 5) in found  # the gathered rows
+  assert not [s for s in found if s.count(batch) > 1]
+  rows = [s for s in found if batch in s and local in s]
+  assert bool(rows) == (block_size is None)

@@ -186,6 +186,17 @@ def test_numbers_that_must_be_scalars(name, number):
   function, arguments = LABEL_FORMS[name]
   with pytest.raises(ValueError, match=rf"{number} must be a scalar, got shape \(2,\)"):
     function(*arguments, **{number: np.ones(2, np.float32)})
+  for value in ("nan", "inf"):
+    with pytest.raises(ValueError, match=rf"{number} must be .*, got {value}"):
+      function(*arguments, **{number: float(value)})
+
+
+def test_a_margin_of_negatives_below_that_of_positives():
+  for loss in (losses.contrastive, losses.signal_to_noise_contrastive):
+    with pytest.raises(
+      ValueError, match=r"negative_margin must be in \[2, inf\), got 1"
+    ):
+      loss(X, Y, positive_margin=2.0, negative_margin=1.0)
 
 
 @pytest.mark.parametrize("name", ["proxy_anchor", "proxy_nca_plus_plus", "normface"])
@@ -312,6 +323,32 @@ def test_empty_batches(name):
   rest = (x[: 0 if x.shape == Y.shape else None] for x in arguments[2:])
   with pytest.raises(ValueError, match=r"must have a row, got shape \(0, 3\)"):
     function(np.zeros((0, 3), np.float32), np.zeros(0, int), *rest)
+
+
+@pytest.mark.parametrize("name", MATRIX_FORMS)
+def test_matrices_without_queries(name):
+  function, (_, _, _, *rest) = MATRIX_FORMS[name]
+  none = np.zeros((0, 4), bool)
+  with pytest.raises(ValueError, match=r"must have a row, got shape \(0, 4\)"):
+    function(none.astype(np.float32), none, none, *rest)
+
+
+def test_copies_among_the_references():
+  for wrong, shown in (((0, 1, 4, -1), 4), ((0, 1, 2, -7), -7)):
+    references = losses.References(X, Y, itself=np.array(wrong))
+    text = rf"references.itself must be in \[-1, 4\), got {shown}"
+    with pytest.raises(ValueError, match=text):
+      losses.contrastive(X, Y, references=references)
+  references = losses.References(X, Y, itself=np.array((0, 1, 9, -1)))
+  kept = np.array([True, True, False, True])
+  assert losses.contrastive(X, Y, references=references, where=kept)[2] == 0
+
+
+def test_class_distances_of_soft_labels():
+  with pytest.raises(TypeError, match=r"must be real numbers, got dtype bool"):
+    losses.soft_label_cross_entropy(X, Y, np.eye(3) == 0)
+  with pytest.raises(ValueError, match=r"class_distances must be in \[0, .* got -1"):
+    losses.soft_label_cross_entropy(X, Y, -np.eye(3))
 
 
 def test_subcentres():

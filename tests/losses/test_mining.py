@@ -1,6 +1,8 @@
 """Miners against loops over the rows; draws against their probabilities."""
 
 import functools
+import inspect
+import itertools
 import math
 
 import jax
@@ -301,28 +303,62 @@ def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
     np.testing.assert_allclose(other[1], gradient, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-  "loss",
-  [
-    losses.contrastive, losses.multi_similarity, losses.triplet, losses.margin,
-    losses.circle, losses.lifted_structure, losses.sup_con, losses.nca,
-    losses.generalized_lifted_structure, losses.tuplet_margin, losses.fast_ap,
-    losses.smooth_ap, losses.ranked_list, losses.histogram, losses.intra_pair_variance,
-  ],
-)  # fmt: skip
-def test_a_miner_that_leaves_nothing(loss, embeddings):
-  x = embeddings(1, 12, 4).astype(np.float32)
+def nobody(matrix, positives, negatives):
+  return jnp.zeros_like(positives), jnp.zeros_like(negatives)
 
-  def nobody(matrix, positives, negatives):
-    return jnp.zeros_like(positives), jnp.zeros_like(negatives)
+
+MINED = [
+  name
+  for name in eager.__all__
+  if not inspect.isclass(getattr(eager, name))
+  and {"embeddings", "miner"} <= set(inspect.signature(getattr(eager, name)).parameters)
+]
+
+
+@pytest.mark.parametrize("name", sorted({*MINED} - {"pair_counts"}))
+def test_a_miner_that_leaves_nothing(name, embeddings):
+  x = embeddings(1, 12, 4).astype(np.float32)
+  rest = (jnp.zeros(9),) if name == "dynamic_soft_margin" else ()
 
   def total(x):
-    values = loss(x, LABELS, miner=nobody)
+    values = getattr(eager, name)(x, LABELS, *rest, miner=nobody)
+    values = values[0] if rest else values
     return values.sum(), values
 
   gradient, values = jax.jit(jax.grad(total, has_aux=True))(x)
   np.testing.assert_array_equal(values, 0)
   np.testing.assert_array_equal(gradient, 0)
+
+
+def test_counts_of_pairs(embeddings):
+  x = embeddings(1, 12, 4)
+  kept = np.arange(12) % 5 != 3
+  for of, near, far in (
+    ("distance", 0.9, 1.1), ("squared_distance", 0.9, 1.1), ("similarity", 0.4, 0.2),
+  ):  # fmt: skip
+    mine = functools.partial(
+      eager.mine_pair_margin, positive_margin=near, negative_margin=far
+    )
+    z = x / np.linalg.norm(x, axis=1, keepdims=True)
+    expected = np.zeros((2, 12))
+    for i, j in itertools.permutations(np.flatnonzero(kept), 2):
+      apart, cosine = np.linalg.norm(z[i] - z[j]), z[i] @ z[j]
+      value = {"distance": apart, "squared_distance": apart**2}.get(of, -cosine)
+      sign = -1 if of == "similarity" else 1
+      if LABELS[i] == LABELS[j]:
+        expected[0, i] += value > sign * near
+      else:
+        expected[1, i] += value < sign * far
+    every = eager.pair_counts(x, LABELS, where=kept)
+    assert 0 < expected[0].sum() < np.sum(every.positives)
+    assert 0 < expected[1].sum() < np.sum(every.negatives)
+    np.testing.assert_array_equal(every.positives + every.negatives, 9 * kept)
+    for block_size in (None, 5):
+      found = losses.pair_counts(
+        x, LABELS, of=of, where=kept, miner=mine, block_size=block_size
+      )
+      np.testing.assert_array_equal(found, expected)
+  np.testing.assert_array_equal(losses.pair_counts(x, LABELS, miner=nobody), 0)
 
 
 def test_losses_say_what_their_matrix_holds():

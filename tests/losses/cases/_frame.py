@@ -90,4 +90,5 @@ def batches(case: Case) -> dict[str, Batch]:
     "identical": batch(identical),
     "one_class": batch(labels=np.ones(len(LABELS))),
     "all_different": batch(labels=np.arange(len(LABELS))[::-1]),
+    "balanced": batch(labels=np.arange(len(LABELS)) % 5),
   }
