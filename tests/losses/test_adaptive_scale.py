@@ -38,9 +38,27 @@ def test_adacos_is_bounded_and_keeps_its_scale_without_rows():
 
 # geometry: {classes: first scale}; of cosines the root, where there is one
 FIRST = {
-  "cosine": {10: 10.0, 22: 10.0, 37: 4.032, 52: 4.678, 100: 5.794, 1000: 9.336},
-  "angular": {3: 2.326, 10: 3.922, 37: 5.683, 100: 7.042, 555: 9.421, 1000: 10.247},
-  "chordal": {3: 2.506, 10: 4.343, 37: 6.354, 100: 7.899, 555: 10.597, 1000: 11.532},
+  "cosine": {
+    3: 10.0, 10: 10.0, 20: 10.0, 22: 10.0, 37: 4.032, 52: 4.678, 100: 5.794,
+    109: 5.934, 121: 6.103, 555: 8.456, 1000: 9.336,
+  },
+  "angular": {
+    3: 2.326, 10: 3.922, 20: 4.851, 37: 5.683, 52: 6.146, 100: 7.042, 109: 7.161,
+    121: 7.304, 555: 9.421, 1000: 10.247,
+  },
+  "chordal": {
+    3: 2.506, 10: 4.343, 20: 5.405, 37: 6.354, 52: 6.881, 100: 7.899, 109: 8.034,
+    121: 8.197, 555: 10.597, 1000: 11.532,
+  },
+}  # fmt: skip
+LOWER = {
+  37: 1.703,
+  52: 1.597,
+  100: 1.499,
+  109: 1.492,
+  121: 1.483,
+  555: 1.428,
+  1000: 1.422,
 }
 
 
@@ -49,6 +67,16 @@ def test_first_scales(geometry):
   for classes, scale in FIRST[geometry].items():
     state = losses.dynamic_scale_init(classes, geometry=geometry)
     np.testing.assert_allclose(state.scale, scale, atol=6e-4)
+
+
+def test_cosines_have_two_roots(x64):
+  """Of which the scale begins at the upper one."""
+  curvature = jax.jit(_adaptive_scale._curvature, static_argnums=3)
+  for classes, root in LOWER.items():
+    at = math.log(classes - 1), math.pi / 4, "cosine"
+    below, above = (curvature(root + step, *at)[0] for step in (-6e-4, 6e-4))
+    assert below * above < 0
+    assert root < losses.dynamic_scale_init(classes, geometry="cosine").scale
 
 
 def probability(angle, s, log_b, geometry):

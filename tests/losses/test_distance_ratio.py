@@ -224,7 +224,7 @@ RED = np.zeros(20001, np.int32)
 
 
 def test_probabilities_on_the_sphere(x64):
-  """The largest probability of each model and that at its own and at another proxy."""
+  """Where each model is surest and least sure of a class, and at two proxies."""
 
   def normface(c):
     return losses.normface(c, RED[: len(c)], scale=2.0)
@@ -235,6 +235,9 @@ def test_probabilities_on_the_sphere(x64):
   def arcface(c):
     return losses.arcface(c, RED[: len(c)], scale=2.0, margin=0.25)
 
+  def sphereface(c):
+    return losses.sphereface(c, RED[: len(c)], np.full(len(c), 2.0), margin=2)
+
   def angular(c):
     return losses.squared_distance_softmax(jnp.arccos(c) ** 2, RED[: len(c)])
 
@@ -243,17 +246,24 @@ def test_probabilities_on_the_sphere(x64):
 
   points = np.random.default_rng(3).normal(size=(20001, 3))
   points /= np.linalg.norm(points, axis=1, keepdims=True)
+  diagonal, red, green = (2, -1, -1), (1, 0, 0), (0, 1, 0)
+  away = tuple(-x for x in diagonal)
   table = (
-    (normface, 0.85275, 0.78699, 0.10651),
-    (cosface, 0.77840, 0.69144, 0.06743),
-    (arcface, 0.81026, 0.77638, 0.06775),
-    (angular, 0.96021, 0.85499, 0.07251),
-    (chord, 1.0, 1.0, 0.0),
-  )
-  for model, most, own, other in table:
+    (normface, 0.85275, diagonal, 0.78699, away, 0.10651),
+    (cosface, 0.77840, diagonal, 0.69144, away, 0.06743),
+    (arcface, 0.81026, (904, -303, -303), 0.77638, (-712, 496, 496), 0.06775),
+    (sphereface, 0.80719, (984, -125, -125), 0.78699, (-984, 125, 125), 0.01588),
+    (angular, 0.96021, (520, -604, -604), 0.85499, (-1, 0, 0), 0.07251),
+    (chord, 1.0, red, 1.0, green, 0.0),
+  )  # fmt: skip
+  for model, most, top, own, bottom, other in table:
     p = np.exp(-model(jnp.asarray(points)))
-    assert p.max() <= most + 5e-6
-    np.testing.assert_allclose(p.max(), most, rtol=2e-3)
+    ends = np.array([top, bottom], float)
+    ends /= np.linalg.norm(ends, axis=1, keepdims=True)
+    best, worst = np.exp(-model(jnp.asarray(ends)))
+    np.testing.assert_allclose(best, most, atol=6e-6)
+    assert p.max() <= best + 2e-6
+    assert p.min() >= worst - 2e-6
     at = np.exp(-model(jnp.eye(3)[:2]))
     np.testing.assert_allclose(at, [own, other], atol=5e-6)
 
@@ -278,6 +288,15 @@ def sphere_slopes(name, z, points, label, **options):
 
 
 def test_where_other_losses_are_not_least_at_the_representative(x64):
+  # Of two orthogonal proxies NormFace is surest away from the other one.
+  for at, least in (((-1, 1, 0), True), ((0, 1, 0), False)):
+    unit = np.array(at) / np.linalg.norm(at)
+    slope = sphere_slopes("normface", unit, np.eye(3)[:2], 1, scale=3.0)
+    assert (np.linalg.norm(slope) < 1e-8) == least
+  # Of two opposite ones at the proxy itself.
+  opposite = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+  slope = sphere_slopes("normface", opposite[1], opposite, 1, scale=3.0)
+  assert np.linalg.norm(slope) < 1e-8
   step = 1e-6 * np.concatenate([np.eye(3), -np.eye(3)])
   ends = losses.squared_distance_softmax(
     squares(POINTS[1] + step, POINTS), np.ones(6, np.int32), scale=0.7

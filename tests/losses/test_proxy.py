@@ -149,6 +149,21 @@ def test_coincident_proxies_are_one(mixed, proxies, x64):
     np.testing.assert_allclose(values, close, rtol=1e-13)
 
 
+def test_coincident_proxies_are_one_for_averages_over_pairs(mixed, proxies, x64):
+  x, labels = mixed
+  values = [
+    losses.contrastive(
+      x,
+      labels,
+      references=eager.References(
+        np.repeat(proxies, times, axis=0), np.repeat(np.arange(len(proxies)), times)
+      ),
+    )
+    for times in (1, 3)
+  ]
+  np.testing.assert_allclose(*values, rtol=1e-12)
+
+
 def test_reductions_lie_between_mean_and_maximum(x64):
   s = np.random.default_rng(0).normal(size=(4, 5, 3))
   most, mean = s.max(-1), s.mean(-1)
