@@ -361,7 +361,8 @@ def mine_angular(
   positives: _batch.Selection,
   negatives: _batch.Selection,
   *,
-  among: Float[ArrayLike, "references references"],
+  among: Float[ArrayLike, "references references"] | None = None,
+  points: Float[ArrayLike, "references dim"] | None = None,
   angle: Real[ArrayLike, ""] = 0.35,
   of: str = "distance",
 ) -> tuple[_batch.Selected, _batch.Selected]:
@@ -378,6 +379,8 @@ def mine_angular(
     negatives: [queries, references], boolean; weights count as True.
     among: [references, references], floating: the same measure between references. For
       a batch with itself, the matrix.
+    points: [references, dim], floating, in place of `among`: the references as the loss
+      sees them, of norm 1 unless it does not normalise. Needs no matrix of them.
     angle: radians in [0, pi / 2), may be traced; 20 degrees.
     of: what the matrix holds: "distance", "squared_distance" or, of unit vectors,
       "similarity". Static; a loss that mines sets it.
@@ -388,8 +391,8 @@ def mine_angular(
 
   Raises:
     TypeError: the matrix is not floating, a mask neither boolean nor floating.
-    ValueError: shapes do not match, an unknown `of`, or a static angle outside
-      [0, pi / 2).
+    ValueError: shapes do not match, an unknown `of`, a static angle outside
+      [0, pi / 2), or not exactly one of `among` and `points`.
 
   Not differentiated. Cost: O(queries references) for each positive of a row.
 
@@ -408,13 +411,29 @@ def mine_angular(
   _checks.one_of("of", of, tuple(_batch.MEASURES))
   _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
-  between = jnp.asarray(among)
-  _checks.floating("among", between)
-  _checks.shape("among", between, (block.values.shape[1],) * 2, "the references")
   tangent = jnp.tan(_checks.scalar("angle", angle, block.values.dtype))
   squares = squared_distances(block.values, of)
-  between = squared_distances(_numerics.upcast(between), of)
-  return _triplet_counts.count_wide(squares, between, tangent, block)
+  number = squares.shape[1]
+  if points is None and among is not None:
+    between = jnp.asarray(among)
+    _checks.floating("among", between)
+    _checks.shape("among", between, (number, number), "the references")
+    between = squared_distances(_numerics.upcast(between), of)
+
+    def from_each(index: Array) -> Array:
+      return between[index]
+  elif points is not None and among is None:
+    rows = jnp.asarray(points)
+    _checks.floating("points", rows)
+    _checks.shape("points", rows, (number, *rows.shape[1:2]), "the references")
+    rows = _numerics.upcast(rows)
+
+    def from_each(index: Array) -> Array:
+      return _batch.squared_euclidean(rows[index], rows)
+  else:
+    given = "neither" if among is None else "both"
+    raise ValueError(f"one of among and points must be given, got {given}")
+  return _triplet_counts.count_wide(squares, from_each, tangent, block)
 
 
 def squared_distances(matrix: Array, of: str) -> Array:

@@ -1,5 +1,7 @@
 """How many triplets each pair belongs to, without forming triplets."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -164,13 +166,16 @@ def _by_sort(
 
 
 def count_wide(
-  squares: Array, between: Array, tangent: Array, block: _batch.Block
+  squares: Array,
+  from_each: Callable[[Array], Array],
+  tangent: Array,
+  block: _batch.Block,
 ) -> tuple[Array, Array]:
   """Triplets of each pair that open an angle: |a - p| > 2 tangent |n - (a + p) / 2|.
 
   Args:
     squares: [rows, references], squared distances.
-    between: [references, references], the same between references.
+    from_each: of references [rows] to squared distances from them, [rows, references].
     tangent: scalar.
     block: which pairs count.
   """
@@ -178,7 +183,7 @@ def count_wide(
 
   def step(sums: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
     near = _positives.pick(squares, index)
-    to_positive = between[jnp.minimum(index, len(between) - 1)]
+    to_positive = from_each(jnp.minimum(index, squares.shape[1] - 1))
     to_middle = (squares + to_positive) / 2 - near / 4
     wide = near > 4 * tangent**2 * jnp.maximum(to_middle, 0)
     wide &= eligible & _positives.exists(index, squares)[:, None]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from spherejax import losses
+from spherejax import distances, losses
 
 BATCH, DIM = 65_536, 128
 
@@ -23,6 +23,14 @@ def with_memory(x, y, labels):
   return losses.contrastive(x, labels, references=references, block_size=256)
 
 
+def angular(x, y, labels):
+  wide = functools.partial(losses.mine_angular, points=distances.l2_normalize(y))
+  references = losses.References(y, labels)
+  return losses.contrastive(
+    x, labels, references=references, miner=wide, block_size=256
+  )
+
+
 LOSSES = {
   "contrastive": of_pairs(losses.contrastive),
   "contrastive, memory": with_memory,
@@ -30,6 +38,7 @@ LOSSES = {
   "multi_similarity, mined": of_pairs(
     losses.multi_similarity, miner=losses.mine_multi_similarity
   ),
+  "contrastive, wide angles": angular,
   "triplet": of_pairs(losses.triplet),
   "triplet, batch hard": of_pairs(losses.triplet, mining="batch_hard"),
   "margin, distance weighted": of_pairs(

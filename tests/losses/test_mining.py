@@ -212,8 +212,9 @@ def test_angular_pairs_equal_the_loops(x64):
   for matrix, of in (
     (square, "squared_distance"), (square**0.5, "distance"), (x @ x.T, "similarity")
   ):  # fmt: skip
-    kept = losses.mine_angular(matrix, same, other, among=matrix, angle=0.6, of=of)
-    np.testing.assert_array_equal(kept, right)
+    for references in ({"among": matrix}, {"points": x}):
+      kept = losses.mine_angular(matrix, same, other, angle=0.6, of=of, **references)
+      np.testing.assert_array_equal(kept, right)
 
 
 def test_distance_weighted_draws_follow_the_density():
@@ -280,9 +281,15 @@ DRAWN = functools.partial(losses.mine_distance_weighted, key=jax.random.key(3), 
 BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), bins=3)
 
 
-@pytest.mark.parametrize("miner", [DRAWN, BINS, losses.mine_batch_hard], ids=range(3))
+@pytest.mark.parametrize(
+  "miner", [DRAWN, BINS, losses.mine_batch_hard, eager.mine_angular], ids=range(4)
+)
 def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
   x = embeddings(1, 12, 4)
+  if miner is eager.mine_angular:
+    points = x / np.linalg.norm(x, axis=1, keepdims=True)
+    miner = functools.partial(miner, points=points, angle=0.6)
+    assert eager.pair_counts(x, LABELS, miner=miner).negatives.sum() > 0
 
   def run(x, labels, **options):
     def loss(x):
@@ -457,6 +464,12 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
       "cutoff must be in (0, 1.4), got 1.5",
     ),
     (lambda m, p, n: losses.mine_angular(m, p, n, among=m), ValueError, "(12, 12)"),
+    (
+      lambda m, p, n: eager.mine_angular(m, p, n, points=m),
+      ValueError,
+      "points must have shape (12, 12) to match the references, got (7, 12)",
+    ),
+    (lambda m, p, n: eager.mine_angular(m, p, n), ValueError, "points must be given"),
     (
       lambda m, p, n: eager.mine_angular(m, p, n, among=m, angle=20.0),
       ValueError,
