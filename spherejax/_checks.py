@@ -5,7 +5,7 @@ numbers. A traced number is never inspected.
 """
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import jax
 import jax.core
@@ -144,9 +144,9 @@ def count(name: str, value: object, low: int = 1) -> None:
     raise ValueError(f"{name} must be at least {low}, got {value}")
 
 
-def one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+def one_of(name: str, value: object, allowed: Collection[str]) -> None:
   """Raises ValueError unless `value` is one of the allowed names."""
-  if value not in allowed:
+  if value not in tuple(allowed):  # a value that has no hash is none of them either
     names = ", ".join(repr(option) for option in allowed)
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 

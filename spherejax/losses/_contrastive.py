@@ -64,7 +64,8 @@ def contrastive(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown `average` or `normalize`.
+    ValueError: shapes do not match, an unknown `average` or `normalize`, or a static
+      `negative_margin` below a static `positive_margin`.
 
   Differentiable in: embeddings, margins (counts are constants).
   Cost: O(batch^2 dim) time.
@@ -172,7 +173,8 @@ def contrastive_from_distance(
 
   Raises:
     TypeError: distances are not floating, masks neither boolean nor floating.
-    ValueError: shapes do not match, or an unknown `average`.
+    ValueError: shapes do not match, an unknown `average`, or a static
+      `negative_margin` below a static `positive_margin`.
 
   Differentiable in: distances, margins. Cost: O(queries references).
 

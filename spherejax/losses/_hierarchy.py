@@ -273,9 +273,9 @@ def soft_label_cross_entropy(
     scalar. Rows do not depend on each other.
 
   Raises:
-    TypeError: logits are not floating, labels not integers.
-    ValueError: shapes do not match, a known label outside [0, classes), or a static
-      beta below 0.
+    TypeError: logits are not floating, labels not integers, class_distances no numbers.
+    ValueError: shapes do not match, a known label outside [0, classes), a known
+      distance or a static beta below 0.
 
   Differentiable in: logits, beta. Cost: O(batch classes).
 

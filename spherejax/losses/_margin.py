@@ -106,7 +106,13 @@ def margin(
 
   terms = _margin_terms(margin, form, dtype)
   parts = _batch.over_pairs(
-    terms, batch, _batch.euclidean, miner, block_size, (centre,), form == "pairs"
+    terms,
+    batch,
+    _batch.euclidean,
+    miner,
+    block_size,
+    (centre,),
+    additive=form == "pairs",
   )
   loss = _average(parts, centre, boundary_weight, batch.where, axis_name)
   return loss.astype(batch.dtype)

@@ -24,7 +24,7 @@ def operands(
   of: str,
 ) -> tuple[Array, Array, Array]:
   """The checked matrix with smaller entries closer, and its masks."""
-  _checks.one_of("of", of, tuple(_batch.MEASURES))
+  _checks.one_of("of", of, _batch.MEASURES)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   values = -block.values if of == "similarity" else block.values
   return values, block.positives, block.negatives
@@ -394,7 +394,8 @@ def mine_angular(
     ValueError: shapes do not match, an unknown `of`, a static angle outside
       [0, pi / 2), or not exactly one of `among` and `points`.
 
-  Not differentiated. Cost: O(queries references) for each positive of a row.
+  Not differentiated. Cost: O(queries references) for each positive of a row, with
+  `points` O(queries references dim).
 
   Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 3.
 
@@ -408,7 +409,7 @@ def mine_angular(
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float32)
   """
-  _checks.one_of("of", of, tuple(_batch.MEASURES))
+  _checks.one_of("of", of, _batch.MEASURES)
   _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   tangent = jnp.tan(_checks.scalar("angle", angle, block.values.dtype))
@@ -425,7 +426,8 @@ def mine_angular(
   elif points is not None and among is None:
     rows = jnp.asarray(points)
     _checks.floating("points", rows)
-    _checks.shape("points", rows, (number, *rows.shape[1:2]), "the references")
+    _checks.rank("points", rows, 2)
+    _checks.shape("points", rows, (number, rows.shape[1]), "the references")
     rows = _numerics.upcast(rows)
 
     def from_each(index: Array) -> Array:

@@ -74,7 +74,7 @@ def pair_counts(
     >>> spherejax.losses.pair_counts(x, jnp.array([0, 0, 1]), miner=mine).negatives
     Array([0., 1., 1.], dtype=float32)
   """
-  _checks.one_of("of", of, tuple(_batch.MEASURES))
+  _checks.one_of("of", of, _batch.MEASURES)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
 
   def terms(block: _batch.Block) -> PairCounts:

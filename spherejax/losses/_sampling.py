@@ -71,7 +71,7 @@ def mine_distance_weighted(
   """
   _checks.one_of("fallback", fallback, FALLBACKS)
   _checks.count("dim", dim, 2)
-  _checks.one_of("of", of, tuple(_batch.MEASURES))
+  _checks.one_of("of", of, _batch.MEASURES)
   _checks.between("limit", limit, 0, 2, low_open=True, high_open=True)
   known = _checks.static_number(limit)
   most = 2 if known is None else known

@@ -57,7 +57,8 @@ def signal_to_noise_contrastive(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown `average` or `normalize`.
+    ValueError: shapes do not match, an unknown `average` or `normalize`, or a static
+      `negative_margin` below a static `positive_margin`.
 
   Differentiable in: embeddings, margins, mean_weight (counts are constants).
   Cost: O(batch^2 dim) time.

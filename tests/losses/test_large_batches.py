@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import pytest
 
@@ -57,6 +58,35 @@ LOSSES = {
   "info_nce": lambda x, y, labels: losses.info_nce(x, y, block_size=256),
   "uniformity": lambda x, y, labels: losses.uniformity(x, block_size=256),
 }
+
+
+def loops(jaxpr):
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == "scan":
+      yield equation
+    for inner in jax.extend.core.jaxprs_in_params(equation.params):
+      yield from loops(inner)
+
+
+@pytest.mark.parametrize(
+  "loss",
+  [
+    losses.contrastive, losses.multi_similarity, losses.circle, losses.sup_con,
+    losses.nca, losses.uniformity,
+  ],
+)  # fmt: skip
+def test_numbers_are_not_spread_to_blocks_outside_of_loops(loss):
+  """But for the zeros of a derivative: every pass would read them from memory."""
+  x, labels = (
+    jnp.ones((12, 5)),
+    () if loss is losses.uniformity else (jnp.ones(12, int),),
+  )
+  step = jax.grad(lambda x: loss(x, *labels, block_size=4).sum())
+  found = list(loops(jax.make_jaxpr(step)(x).jaxpr))
+  assert len(found) == 2
+  for loop in found:
+    constant = loop.invars[: loop.params["num_consts"]]
+    assert sum(v.aval.shape == (4, 12) for v in constant) <= 1
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spherejax import losses as eager
+from spherejax.losses import _blocks
 from tests.compiled import Compiled
 
 losses = Compiled(eager)
@@ -368,6 +369,27 @@ def test_counts_of_pairs(embeddings):
   np.testing.assert_array_equal(losses.pair_counts(x, LABELS, miner=nobody), 0)
 
 
+def test_counts_of_weights_columns_and_devices(embeddings, monkeypatch):
+  x = embeddings(1, 12, 4)
+
+  def lighter(matrix, positives, negatives):
+    return 0.25 * positives, 0.5 * negatives * (matrix < 1.2)
+
+  monkeypatch.setattr(_blocks, "_COLUMNS", 4)
+  for miner in (None, lighter):
+    whole = eager.pair_counts(x, LABELS, miner=miner)
+    assert np.all(np.sum(whole, axis=1) > 0)
+    blocked = eager.pair_counts(x, LABELS, miner=miner, block_size=5)
+    of_shards = functools.partial(eager.pair_counts, miner=miner, axis_name="i")
+    spread = jax.vmap(of_shards, axis_name="i")(
+      x.reshape(4, 3, 4), LABELS.reshape(4, 3)
+    )
+    for other in (blocked, [part.ravel() for part in spread]):
+      np.testing.assert_array_equal(other, whole)
+  same = LABELS[:, None] == LABELS
+  np.testing.assert_array_equal(whole.positives, (same.sum(1) - 1) / 4)
+
+
 def test_losses_say_what_their_matrix_holds():
   seen = []
 
@@ -469,7 +491,17 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
       ValueError,
       "points must have shape (12, 12) to match the references, got (7, 12)",
     ),
-    (lambda m, p, n: eager.mine_angular(m, p, n), ValueError, "points must be given"),
+    (
+      lambda m, p, n: eager.mine_angular(m, p, n, points=m[0]),
+      ValueError,
+      "points must have 2 axes, got shape (12,)",
+    ),
+    (lambda m, p, n: eager.mine_angular(m, p, n), ValueError, "given, got neither"),
+    (
+      lambda m, p, n: eager.mine_angular(m, p, n, among=m, points=m),
+      ValueError,
+      "one of among and points must be given, got both",
+    ),
     (
       lambda m, p, n: eager.mine_angular(m, p, n, among=m, angle=20.0),
       ValueError,
