@@ -27,6 +27,8 @@ class Case(NamedTuple):
     sharp: params to replace for an extreme setting.
     grad: whether it has gradients.
     ordered: whether the order of the rows matters, as that of a chosen pair.
+    step: of the differences that gradients are compared with; shorter where a kink is
+      near.
   """
 
   loss: Callable[..., Any]
@@ -40,6 +42,7 @@ class Case(NamedTuple):
   sharp: Mapping[str, Any] = {}
   grad: bool = True
   ordered: bool = False
+  step: float = 2e-4
 
 
 class Batch(NamedTuple):

@@ -245,10 +245,12 @@ CASES = {
     devices=True,
     sharp={"angle": 1.2},
   ),
-  "histogram": label_case(losses.histogram, cosines, histogram, {}, bins=11),
+  "histogram": label_case(losses.histogram, cosines, histogram, {}, bins=11)._replace(
+    step=1e-4
+  ),
   "histogram_from_similarity": matrix_case(
     losses.histogram_from_similarity, "cosine", histogram, {}, devices=True, bins=11
-  ),
+  )._replace(step=3e-5),
   "ranked_list": label_case(losses.ranked_list, euclidean, ranked_list, RANKED),
   "ranked_list_from_distance": matrix_case(
     losses.ranked_list_from_distance, "distance", ranked_list, RANKED

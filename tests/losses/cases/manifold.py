@@ -67,5 +67,6 @@ CASES = {
     },
     devices=True,
     sharp={"temperature": 0.005},
+    step=3e-5,
   )
 }

@@ -97,7 +97,7 @@ def of_boundaries(key, params, parts=True, **static):
     rows["offsets"] = ("cosine", 1)
     drawn = np.random.default_rng(9).normal(size=CLASSES)
     params = params | {"class_boundaries": 0.2 * drawn}
-  CASES[key] = Case(loss, oracle, rows, params, blocks=True, devices=True)
+  CASES[key] = Case(loss, oracle, rows, params, blocks=True, devices=True, step=1e-4)
 
 
 def n_pair_of_batch():
@@ -182,7 +182,7 @@ of_batch("contrastive/all", distance, HINGES, normalize="unit_ball", form=ALL)
 of_matrix("contrastive_from_distance", "distance", HINGES, devices=True)
 of_matrix("contrastive_from_distance/all", "distance", HINGES, devices=True, form=ALL)
 of_batch("cosine_contrastive", dot, COSINE)
-of_matrix("cosine_contrastive_from_similarity", "cosine", COSINE)
+of_matrix("cosine_contrastive_from_similarity", "cosine", COSINE, step=3e-5)
 of_batch("hadsell_contrastive", distance, HADSELL)
 of_matrix("hadsell_contrastive_from_distance", "distance", HADSELL)
 of_batch("signal_to_noise_contrastive", noise, HINGES)
@@ -190,7 +190,7 @@ of_batch("threshold_consistent_margin", dot, CONSISTENT)
 of_matrix(
   "threshold_consistent_margin_from_similarity", "cosine", CONSISTENT, devices=True
 )
-of_batch("intra_pair_variance", dot, TOLERANCES)
+of_batch("intra_pair_variance", dot, TOLERANCES, step=1e-4)
 of_matrix("intra_pair_variance_from_similarity", "cosine", TOLERANCES, devices=True)
 of_batch("multi_similarity", dot, MULTI, **SHARP_NEGATIVES)
 of_matrix("multi_similarity_from_similarity", "cosine", MULTI, **SHARP_NEGATIVES)

@@ -428,6 +428,7 @@ CASES = {
     {"cosines": ("cosine", 3 * CLASSES)},
     ARC,
     sharp=EXTREME,
+    step=3e-5,
   ),
   "sphereface": sphereface(4),
   "sphereface/factor 1": sphereface(1),

@@ -146,6 +146,6 @@ CASES = {
   ),
   "triplet/batch_hard": label_case("batch_hard", average="all"),
   "triplet/batch_hard/squared": label_case("batch_hard", squared=True),
-  "triplet_from_distance": matrix_case(),
+  "triplet_from_distance": matrix_case()._replace(step=1e-4),
   "triplet_from_distance/batch_hard": matrix_case(mining="batch_hard", soft=True),
 }
