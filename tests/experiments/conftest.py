@@ -1,0 +1,29 @@
+"""Image sets that several experiments read are decoded once."""
+
+import functools
+import os
+
+import pytest
+
+from experiments import _class_sets
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _decoded_once():
+  """A set takes seconds to decode; neighbouring tests ask for the same two parts."""
+  read = _class_sets.read
+
+  @functools.lru_cache(maxsize=2)
+  def remembered(folder, name, split, **options):
+    del folder  # its sets are others
+    return read(name, split, **options)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      _class_sets,
+      "read",
+      lambda *args, **options: remembered(
+        os.environ.get("TFDS_DATA_DIR"), *args, **options
+      ),
+    )
+    yield
