@@ -39,6 +39,10 @@ from spherejax.models._resnets import ResNet18 as ResNet18
 from spherejax.models._resnets import ResNet32 as ResNet32
 from spherejax.models._resnets import ResNet50 as ResNet50
 from spherejax.models._resnets import ResNet101 as ResNet101
+from spherejax.models._robust_losses import (
+  NormFaceNegativeMargin as NormFaceNegativeMargin,
+)
+from spherejax.models._robust_losses import ProxyCap as ProxyCap
 from spherejax.models._second_order_poolings import GSoP as GSoP
 from spherejax.models._simple6 import Simple6 as Simple6
 from spherejax.models._softmax_losses import AdaCos as AdaCos
@@ -76,8 +80,10 @@ __all__ = [
   "Margin",
   "NetVLAD",
   "NormFace",
+  "NormFaceNegativeMargin",
   "P2SGrad",
   "ProxyAnchor",
+  "ProxyCap",
   "ProxyDistanceRatio",
   "ProxyNCA",
   "ProxyNCAPlusPlus",

@@ -14,11 +14,13 @@ from jaxtyping import Bool, Float, Int, Real
 from spherejax import _checks, distances, losses
 
 
-def embedding_rows(embeddings: ArrayLike, where: ArrayLike | None) -> Array:
+def embedding_rows(
+  embeddings: ArrayLike, where: ArrayLike | None, name: str = "embeddings"
+) -> Array:
   """The checked embeddings; masked ones are zero, so that no parameter sees NaN."""
   rows = jnp.asarray(embeddings)
-  _checks.floating("embeddings", rows)
-  _checks.rank("embeddings", rows, 2)
+  _checks.floating(name, rows)
+  _checks.rank(name, rows, 2)
   if where is None:
     return rows
   kept = jnp.asarray(where)

@@ -263,6 +263,57 @@ def test_rows_over_devices_equal_the_whole_batch(name):
     assert abs(right - first) > 0.01
 
 
+@pytest.mark.parametrize(
+  ("name", "function"),
+  [
+    ("ProxyCap", "proxy_cap"),
+    ("NormFaceNegativeMargin", "normface_negative_margin"),
+  ],
+)
+def test_losses_of_clean_and_attacked_rows(name, function):
+  numbers = {"clean_weight": 0.3, "scale": 9.0}
+  module = getattr(models, name)(CLASSES, **numbers)
+  attacked = ROWS + 0.4 * ROWS[::-1]
+  params = module.init(jax.random.key(0), ROWS, attacked, LABELS)["params"]
+  assert jax.tree.map(jnp.shape, params) == {"weights": TABLE}
+
+  def called(params, rows, attacked):
+    values = module.apply({"params": params}, rows, attacked, LABELS, where=WHERE)
+    return values.sum(), values
+
+  def expected(params, rows, attacked):
+    weights = params["weights"]
+    values = getattr(losses, function)(
+      distances.pairwise_cosine(rows, weights),
+      distances.pairwise_cosine(attacked, weights),
+      LABELS,
+      losses.nearest_proxy_angles(weights),
+      where=WHERE,
+      **numbers,
+    )
+    return values.sum(), values
+
+  holed = [jnp.where(WHERE[:, None], rows, jnp.nan) for rows in (ROWS, attacked)]
+  slopes = functools.partial(jax.grad, argnums=(0, 1, 2), has_aux=True)
+  actual = jax.jit(slopes(called))(params, *holed)
+  right = jax.jit(slopes(expected))(params, ROWS, attacked)
+  for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(right), strict=True):
+    assert np.abs(a).max() > 1e-3
+    np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
+  np.testing.assert_array_equal(actual[1][~WHERE], 0)
+
+
+def test_bad_attacked_rows(unchecked):
+  module, key = models.ProxyCap(CLASSES), jax.random.key(0)
+  with pytest.raises(TypeError, match="adversarial_embeddings must be floating, got"):
+    module.init(key, ROWS, jnp.ones((8, 5), int), LABELS)
+  with pytest.raises(ValueError, match="adversarial_embeddings must have 2 axes, got"):
+    module.init(key, ROWS, ROWS[0], LABELS)
+  for other in (ROWS[:7], ROWS[:, :4]):
+    with pytest.raises(ValueError, match="adversarial_embeddings must have shape"):
+      module.init(key, ROWS, other, LABELS)
+
+
 def test_parameters_at_the_start():
   rows, labels, key = jnp.zeros((2, 400)), jnp.array([0, 1]), jax.random.key(0)
 
