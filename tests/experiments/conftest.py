@@ -1,4 +1,4 @@
-"""Image sets that several experiments read are decoded once."""
+"""Image sets are decoded once for the tests of an experiment."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ import pytest
 from experiments import _class_sets
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _decoded_once():
   """A set takes seconds to decode; neighbouring tests ask for the same two parts."""
   read = _class_sets.read
