@@ -109,6 +109,7 @@ def train(
     network=functools.partial(_dl2p_network.forward, network),
     method=own,
     mixup=config.mixup,
+    skip_mixed=config.skip_mixed,
     total=total,
   )
   step = training.make_step(objective, optimizer)

@@ -161,13 +161,15 @@ def objective(
   network: Callable[[Any, Any, Array, Array], tuple[Array, Any]],
   method: Method,
   mixup: float | None = None,
+  skip_mixed: bool = False,
   total: bool = False,
 ) -> training.Outcome:
   """One step of Algorithm 1 but for the matching, which `training.reassign` adds.
 
   `prepare(key, images)` augments; `network(params, stats, images, key)` returns
   embeddings and its new statistics. `total` sums over the batch instead of taking the
-  mean.
+  mean. A mixed embedding moves the representative of its first label, as in the
+  authors' implementation, unless `skip_mixed`.
   """
   augment_key, mixup_key, network_key = jax.random.split(key, 3)
   labels, matching = batch["label"], stats["loss"]["assignment"]
@@ -188,9 +190,13 @@ def objective(
     devices = 1 if axis_name is None else jax.lax.axis_size(axis_name)
     loss *= len(labels) * devices
   loss += method.uniformity * prototypes.gaussian_potential(points)
-  # A mixed embedding counts for its first label, as in the authors' implementation.
+  own = jnp.take_along_axis(targets, labels[:, None], axis=1)[:, 0]
   moved = prototypes.ema_update(
-    matching.representatives, embeddings, labels, axis_name=axis_name
+    matching.representatives,
+    embeddings,
+    labels,
+    where=own > 1 - 1e-6 if skip_mixed else None,  # but for rounding it is 1
+    axis_name=axis_name,
   )
   new = {"loss": {"assignment": matching._replace(representatives=moved)}}
   if network_stats is not None:

@@ -55,6 +55,9 @@ class Full:
   the pull loss."""
   mixup: float | None = None
   """Parameter of mixup's Beta distribution."""
+  skip_mixed: bool = False
+  """Whether images blended with one of another class leave their class's
+  representative as it is; otherwise they move that of their first label."""
   weighted: bool = False
   """Whether the pull loss counts every class of a batch alike."""
   updates_per_epoch: float = 1.0

@@ -65,7 +65,8 @@ def stand_in(classes: int = 4, each: int = 8, size: int = 32) -> data.Images:
 @pytest.fixture
 def small(monkeypatch):
   """Presets read the stand-in and train one layer; what they read is noted."""
-  images = stand_in()
+  names = np.array([f"{row}.JPEG" for row in range(32)])
+  images = dataclasses.replace(stand_in(), extras={"file_name": names})
   asked = []
 
   def read(config, job):
@@ -73,15 +74,16 @@ def small(monkeypatch):
     key = jax.random.key(0)
     return _dl2p_readers.cut(
       job.images, images, images, imbalance=job.imbalance,
-      validation=config.validation, key=key,
+      validation=config.validation, listing=config.listing, key=key,
     )  # fmt: skip
 
-  def layer(widths, shortcut):
+  def layer(widths=(8,), shortcut="projection_3x3"):
     assert shortcut == "projection_3x3"
     return models.ConvNet(widths[:1], strides=(4,), norm="batch")
 
   monkeypatch.setattr(_dl2p_full, "read_sets", read)
-  monkeypatch.setattr(_dl2p_network.models, "ResNet32", layer)
+  for name in ("ResNet32", "ResNet50", "SwinT"):
+    monkeypatch.setattr(_dl2p_network.models, name, layer)
   return asked
 
 
@@ -120,6 +122,54 @@ def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   (row,) = content["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3, imbalance 0.5"
   assert small == [("cifar100", 32, 0.5)]
+
+
+@pytest.mark.parametrize(
+  ("preset", "methods"),
+  [
+    ("table-2", ("HPN", "ETF")),
+    ("table-3-swin", ("PSC", "DL2P")),
+    ("table-5", ("DL2P",)),
+    ("table-8", ("PSC*", "Ours*")),
+    ("table-9", ("Fixed + CE",)),
+  ],
+)
+def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
+  config = _dl2p_tables.PRESETS[preset]
+  images = config.trainings[0].partition("/")[0]
+  config = dataclasses.replace(
+    config,
+    trainings=tuple(f"{images}/{method}/3" for method in methods),
+    uniformities=(0.1, 1.0),
+    image_size=28,  # what is 32 wide before its random crop
+    epochs=2,
+    warm_up=min(config.warm_up, 1),
+    batch=8,
+    evaluate_every=1,
+    seeds=min(config.seeds, 2),
+  )
+  kept = 32
+  if preset == "table-5":
+    with pytest.raises(SystemExit, match="give its list of images by --listing"):
+      _dl2p_tables.run(config, tmp_path, preset)
+    kept = 16
+    listing = tmp_path / "listing.txt"
+    lines = [f"train/some/{row}.JPEG {row % 4}" for row in range(kept)]
+    listing.write_text("\n".join(lines))
+    config = dataclasses.replace(config, listing=listing)
+  content = _dl2p_tables.run(config, tmp_path, preset)
+  assert [row["name"] for row in content["rows"]] == list(methods)
+  for row in content["rows"]:
+    assert len(row["values"]) == config.seeds
+    assert np.isin(row["values"], np.arange(33) / 32).all()
+  trainings = list((tmp_path / "trainings").iterdir())
+  # PSC* is trained with each weight, of which held-out images choose.
+  number = len(methods) + ("PSC*" in methods)
+  assert len(trainings) == number * config.seeds
+  if config.validation:
+    kept -= 4
+  for folder in trainings:
+    assert (folder / "last" / str(2 * (kept // 8))).is_dir()
 
 
 def test_every_training_of_the_presets_is_known():
@@ -327,6 +377,42 @@ def test_every_claim_of_a_table_has_a_name():
   assert "cifar100-PSC-d3-imbalance0.01" in names
   plain = _dl2p_settings.plan(_dl2p_settings.Full(trainings=("cifar100/PSC/50",)))
   assert _dl2p_tables._id(plain[0]) == "cifar100-PSC-d50"
+
+
+@pytest.mark.parametrize("skip_mixed", [False, True])
+def test_mixed_images_move_their_first_class_or_none(skip_mixed):
+  labels = np.tile(np.arange(3), 6)
+  images = np.random.default_rng(0).normal(size=(18, 3)).astype(np.float32)
+  points = jnp.eye(3)
+  matching = _dl2p_methods.first_matching(jax.random.key(1), points)
+  key = jax.random.key(2)
+  outcome = jax.jit(
+    lambda: _dl2p_methods.objective(
+      {"network": {}, "loss": {"points": points}},
+      {"loss": {"assignment": matching}},
+      {"image": images, "label": labels},
+      key=key,
+      axis_name=None,
+      prepare=lambda key, x: x,
+      network=lambda params, stats, x, key: (x, None),
+      method=_dl2p_methods.RECIPES["DL2P"].method,
+      mixup=1.0,
+      skip_mixed=skip_mixed,
+    )
+  )()
+  mixed = data.mixup(jax.random.split(key, 3)[1], images, jnp.eye(3)[labels])
+  pure = np.asarray(mixed.targets.max(1)) > 0.999
+  assert 0 < pure.sum() < 18
+  counted = pure | (not skip_mixed)
+  rows = np.array(matching.representatives.prototypes)
+  for label in range(3):
+    if (chosen := counted & (labels == label)).any():
+      z = np.asarray(mixed.inputs)[chosen]
+      mean = (z / np.linalg.norm(z, axis=1, keepdims=True)).mean(0)
+      row = 0.9 * rows[label] + 0.1 * mean
+      rows[label] = row / np.linalg.norm(row)
+  moved = outcome.batch_stats["loss"]["assignment"].representatives.prototypes
+  np.testing.assert_allclose(moved, rows, rtol=1e-5)
 
 
 def test_losses_of_all_methods_by_hand():
