@@ -230,9 +230,17 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   figures = {(name, "MAP@R"): [0.1, 0.2, 0.3] for name in names}
   figures["C2, GSP", "MAP@R"] = [0.5, 0.6, 0.7]
   figures["C2, GeM", "MAP@R"] = [0.4, 0.5, 0.6]
-  (claim,) = gsp_collage.claims(figures, config)
-  assert "(C2, GeM)" in claim["statement"]
-  assert claim["value"] == pytest.approx(0.1)
+  figures["C2, GMP", "MAP@R"] = [0.6, 0.3, 0.3]
+  first, second = gsp_collage.claims(figures, config)
+  assert "(C2, GeM)" in first["statement"]
+  assert first["value"] == pytest.approx(0.1)
+  assert "(C2, GMP)" in second["statement"]
+  assert second["value"] == pytest.approx(0.2)
+  (row,) = gsp_collage.rank_rows(figures, config)
+  assert (row["name"], row["metric"]) == ("C2, GSP", "place among 15 poolings")
+  assert row["values"] == [2, 1, 1]
+  every = dataclasses.replace(config, poolings=("all",))
+  assert every == config
 
 
 @pytest.mark.parametrize("poolings", [("gap", "gem"), ("gsp",)])
@@ -248,7 +256,9 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
 
 
 def test_an_unknown_pooling_is_named():
-  with pytest.raises(ValueError, match=r"poolings must be among gap, .*\['foo'\]"):
+  with pytest.raises(
+    ValueError, match=r"poolings must be all or among gap, .*\['foo'\]"
+  ):
     dataclasses.replace(gsp_collage.PRESETS["cpu"], poolings=("gap", "foo"))
 
 
