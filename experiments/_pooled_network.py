@@ -185,7 +185,11 @@ def mixture(
   labels: Array,
   zero_shot_weight: Any,
 ) -> Array:
-  """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5)."""
+  """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5).
+
+  Prediction counts by its mean over the batch, as in the authors' released code: half
+  of eq. 5.2.4.
+  """
   modules = loss_modules(settings, classes)
 
   def mean_of(name: str, inputs: Array | None) -> Array:

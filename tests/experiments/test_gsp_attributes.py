@@ -1,10 +1,12 @@
 """Prediction of unseen classes from attributes: known cases, and the smoke preset."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
-from experiments import gsp_attributes
+from experiments import _pooled_network, gsp_attributes
 
 
 def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
@@ -33,6 +35,34 @@ def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
   assert content["pictures"] == ["accuracy.png", "attributes.png", "dominant.png"]
   for picture in content["pictures"]:
     assert (tmp_path / picture).stat().st_size <= 300_000
+
+
+def test_the_full_preset_makes_steps_on_few_photographs(tmp_path, tfds_dir):
+  full = gsp_attributes.PRESETS["full"]
+  config = dataclasses.replace(
+    full,
+    widths=(4, 8, 16),
+    per_class=2,
+    seeds=1,
+    steps=4,
+    parts=2,
+    splits=20,
+    train_split="train[:2%]",
+    test_split="test[:2%]",
+  )
+  content = gsp_attributes.run(config, tmp_path, "full")
+  assert len(content["claims"]) == 4
+  for row in content["rows"]:
+    assert np.isfinite(row["values"]).all(), row
+  network = jax.eval_shape(
+    _pooled_network.Network(config).init,
+    jax.random.key(0),
+    np.zeros((1, 32, 32, 3), np.uint8),
+  )
+  backbone = jax.tree.leaves(network["params"]["backbone"])
+  kernels = [leaf.shape for leaf in backbone if leaf.ndim == 4]
+  assert sum(shape[:2] == (3, 3) for shape in kernels) == 19  # and a 1x1: ResNet-20
+  assert "batch_stats" in network
 
 
 def test_attributes_that_determine_the_embedding_predict_it():

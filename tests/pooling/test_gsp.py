@@ -287,6 +287,35 @@ def test_mask_equals_deletion_and_poison_does_not_spread():
   assert result.converged.all()
 
 
+def test_all_fields_of_the_papers_iteration(x64):
+  features, prototypes = data(0)
+  numbers = {"mass": 0.3, "inverse_temperature": 5.0}
+  exact = pool(features, prototypes, **numbers)
+  found = pool(features, prototypes, **numbers, solver="fixed_point", steps=1500)
+  for name in FIELDS:
+    np.testing.assert_allclose(
+      getattr(found, name), getattr(exact, name), atol=1e-9, err_msg=name
+    )
+  early = pool(features, prototypes, **numbers, solver="fixed_point", steps=4)
+  np.testing.assert_allclose(early.attributes.sum(1), 1, rtol=1e-12)
+  left = np.abs(early.weights.sum(1) - 1)
+  assert (left > 1e-4).all()
+  np.testing.assert_allclose(early.residual, 1 / 6 - 0.3 * early.weights, rtol=1e-12)
+  assert not early.converged.any()
+
+
+def test_the_derivative_of_the_sharpness_where_it_is_0(x64):
+  features, prototypes = data(2)
+
+  def total(beta):
+    result = pool(features, prototypes, mass=0.3, inverse_temperature=beta)
+    return (result.pooled * np.arange(6).reshape(2, 3)).sum()
+
+  h = 1e-4
+  difference = (-3 * total(0.0) + 4 * total(h) - total(2 * h)) / (2 * h)
+  np.testing.assert_allclose(jax.grad(total)(0.0), difference, rtol=1e-6)
+
+
 @pytest.mark.parametrize("solver", ["newton", "fixed_point"])
 def test_singular_inputs_have_finite_gradients(solver):
   """Zero features and prototypes, features on prototypes, on the sphere, masked out."""
