@@ -20,13 +20,20 @@ from experiments import (
   _poolings,
   _report,
   _retrieval_full_batches,
+  _retrieval_full_claims,
   _retrieval_full_protocols,
   _retrieval_full_sets,
   _retrieval_full_training,
   _retrieval_network,
   _retrieval_published,
 )
-from experiments._retrieval_full_jobs import FullConfig, Job, job, protocol_of
+from experiments._retrieval_full_jobs import (
+  FullConfig,
+  Job,
+  check_numbers,
+  job,
+  protocol_of,
+)
 from experiments._retrieval_full_protocols import Split
 
 PRESETS = {
@@ -49,6 +56,13 @@ PRESETS = {
     repeats=1,
     zero_shot=0.0,  # poolings alone are compared
   ),
+  "figure-3.5": FullConfig(
+    methods=("c2+ccp",),
+    protocol="ablation",
+    pool=16,
+    search=(("weight", 1e-6, 1.0), ("proxies", 1, 16)),
+    trials=32,
+  ),
   "table-5.1": FullConfig(
     methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_5_1)),
     protocol="fair534",
@@ -60,8 +74,8 @@ PRESETS = {
 _FREE = (
   "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
   "backbone", "weights", "repeats", "batch", "evaluate_every", "patience", "dim",
-  "learning_rate", "pooling", "remat", "checkpoint_every", "evaluation_batch",
-  "cache_gib", "workers", "prefetch",
+  "learning_rate", "weight_decay", "pooling", "remat", "checkpoint_every",
+  "evaluation_batch", "cache_gib", "workers", "prefetch",
 )  # fmt: skip
 
 
@@ -91,6 +105,7 @@ class Comparison:
       )
     self.config, self.output = config, output
     self.protocol = protocol_of(config)
+    check_numbers(config)
     self.jobs = [job(config, self.protocol, name) for name in config.methods]
     if not self.jobs:
       raise ValueError("methods must name at least one, got none")
@@ -285,50 +300,6 @@ class Comparison:
     return made
 
 
-def claims(judged: Mapping[str, Mapping[int, list[Any]]]) -> list[dict[str, Any]]:
-  """Of the table: each holds where it does for every pair that was trained."""
-
-  def value(name: str, dim: int) -> float:
-    return float(np.mean([one["MAP@R"] for one in judged[name][dim]]))
-
-  made = []
-  pairs = {
-    "retrieval-ccp-beats-baseline": ("+ccp", "with chance-constrained proxies"),
-    "retrieval-xbm": ("+xbm", "with a memory"),
-    "retrieval-gsp": ("+gsp", "with generalized sum pooling"),
-  }
-  for key, (part, words) in pairs.items():
-    both = [
-      (name, name.replace(part, ""))
-      for name in judged
-      if part in name and name.replace(part, "") in judged
-    ]
-    if both:
-      apart = [value(a, max(judged[a])) - value(b, max(judged[b])) for a, b in both]
-      text = f"MAP@R {words} > without, {', '.join(b for _, b in both)}"
-      made.append(
-        _report.claim(
-          key, text, apart, paper="DML, tables 3.1 and 5.1", every_seed=True
-        )
-      )
-  gains = [
-    value(name, max(own)) - value(name, min(own))
-    for name, own in judged.items()
-    if len(own) > 1
-  ]
-  if gains:
-    made.append(
-      _report.claim(
-        "retrieval-concatenation",
-        "MAP@R of all networks side by side > their mean",
-        gains,
-        paper="DML, tables 3.1 and 5.1",
-        every_seed=True,
-      )
-    )
-  return made
-
-
 def comparison_text(
   comparison: Comparison, judged: Mapping[str, Mapping[int, list[Any]]]
 ) -> str:
@@ -374,5 +345,5 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
-    claims=claims(judged),
+    claims=_retrieval_full_claims.claims(judged),
   )

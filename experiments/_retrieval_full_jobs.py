@@ -64,6 +64,9 @@ class FullConfig:
   """Side of what the network sees."""
   shorter_side: int = 256
   """Of an image that is evaluated, before its centre is taken."""
+  frozen_norm: bool | None = None
+  """Batch-norm layers keep statistics and parameters; none: those of weights from a
+  file do."""
   bfloat16: bool = False
   """The backbone computes in it."""
   remat: bool = False
@@ -74,6 +77,16 @@ class FullConfig:
   """Small or large memory, and proxies of chance-constrained problems."""
   learning_rate: float = 0.0
   """Of Adam."""
+  weight_decay: float = 0.0
+  """In the gradient, of the network without its norms."""
+  numbers: tuple[tuple[str, float], ...] = ()
+  """Hyperparameters of the losses in the place of the thesis's: negative_margin 0.4.
+  Each goes to the losses that have it."""
+  search: tuple[tuple[str, float, float], ...] = ()
+  """Numbers that are searched, each with its ends: weight 1e-6 1 proxies 1 16. Settings
+  from here or hyperparameters of the loss; one method, validation classes."""
+  trials: int = 0
+  """Of the search."""
   batch: int = 0
   """Images of a step."""
   steps: int = 500_000
@@ -132,9 +145,21 @@ def protocol_of(config: FullConfig) -> Protocol:
   own = _retrieval_full_protocols.protocol(
     config.protocol, config.dataset, config.backbone
   )
-  fields = ("repeats", "batch", "evaluate_every", "patience", "dim", "learning_rate")
-  given = {name: getattr(config, name) for name in (*fields, "pooling")}
+  fields = (
+    "repeats", "batch", "evaluate_every", "patience", "dim", "learning_rate",
+    "weight_decay", "pooling",
+  )  # fmt: skip
+  given = {name: getattr(config, name) for name in fields}
   return own._replace(**{name: x for name, x in given.items() if x})
+
+
+def check_numbers(config: FullConfig) -> None:
+  """Raises ValueError for a hyperparameter that no loss of the methods has."""
+  names = {name.lower().partition("+")[0] for name in config.methods}
+  known = _retrieval_published.NUMBERS[config.dataset].losses
+  has = sorted({key for name in names for key in known.get(name, ())})
+  if unknown := [key for key, _ in config.numbers if key not in has]:
+    raise ValueError(f"numbers must be of {', '.join(has)}, got {unknown[0]!r}")
 
 
 def job(config: FullConfig, own: Protocol, name: str) -> Job:
@@ -164,6 +189,7 @@ def _method(config: FullConfig, loss: str, kind: Any) -> Method:
   numbers = dict(published.losses[loss])
   if loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
     numbers["temperature"] = 0.11
+  numbers |= {key: value for key, value in config.numbers if key in numbers}
   proxies = 1
   if loss == "soft_triple":
     proxies = config.proxies or published.centres[published.soft_triple]
@@ -202,7 +228,9 @@ def _settings(
   return Settings(
     **{name: getattr(config, name) for name in shared},
     weights="" if config.weights == "none" else config.weights,
-    frozen_norm=True,
+    frozen_norm=(
+      config.weights != "none" if config.frozen_norm is None else config.frozen_norm
+    ),
     channels=3,
     pooling=pooling,
     prototypes=config.prototypes or published.prototypes,

@@ -17,8 +17,9 @@ The first three need omniglot, the first two ndsb_plankton, too, prepared by
 tensorflow-datasets, in TFDS_DATA_DIR; their figures do not compare with the thesis's,
 which are of photographs. Those stand beside the others: full is CUB by the contrastive
 loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3 and
-figure-5.12 are all methods of the table or figure, for cub, cars, sop or inshop. FILE
-has ImageNet's weights of --backbone.
+figure-5.12 are all methods of the table or figure, for cub, cars, sop or inshop;
+figure-3.5 and any --search look for hyperparameters on validation classes. FILE has
+ImageNet's weights of --backbone.
 """
 
 import dataclasses
@@ -34,6 +35,7 @@ from experiments import (
   _report,
   _retrieval_claims,
   _retrieval_full,
+  _retrieval_full_search,
   _retrieval_pictures,
   _retrieval_pretraining,
   _retrieval_runs,
@@ -216,6 +218,8 @@ def run(
 ) -> dict[str, Any]:
   """All trainings and what they find; returns figures and claims."""
   if isinstance(config, FullConfig):
+    if config.search:
+      return _retrieval_full_search.run(config, output, preset)
     return _retrieval_full.run(config, output, preset)
   start = time.perf_counter()
   check(config)

@@ -29,7 +29,7 @@ from spherejax import data, models
 
 
 class Shallow(nn.Module):
-  """In the place of a backbone for photographs, with a norm that stays as it is."""
+  """In the place of a backbone for photographs."""
 
   width: int
   frozen_norm: bool = False
@@ -39,12 +39,15 @@ class Shallow(nn.Module):
   @nn.compact
   def __call__(self, x, *, train=False):
     x = nn.Conv(self.width, (8, 8), strides=8, name="conv")(x / 64)
-    norm = nn.BatchNorm(True, use_scale=False, use_bias=False, name="norm")
+    norm = nn.BatchNorm(
+      self.frozen_norm or not train, use_scale=False, use_bias=False, name="norm"
+    )
     return nn.relu(norm(x))
 
 
 SMALL = FullConfig(
-  learned_classes=8, weights="none", width=8, image_size=32, shorter_side=36, dim=6,
+  learned_classes=8, weights="none", frozen_norm=True, width=8, image_size=32,
+  shorter_side=36, dim=6,
   batch=8, steps=6, evaluate_every=2, checkpoint_every=5, switch_patience=1, proxies=2,
   pool=3, memory=16, memory_start=1, prototypes=4, evaluation_batch=16, prefetch=1,
 )  # fmt: skip

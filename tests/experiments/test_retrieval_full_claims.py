@@ -1,0 +1,81 @@
+"""Claims, hyperparameters and norms of `retrieval` on photographs."""
+
+import dataclasses
+
+import pytest
+
+from experiments import _retrieval_full_claims, _retrieval_full_jobs
+from experiments._retrieval_full_jobs import FullConfig
+
+
+def judged(**figures):
+  """MAP@R of one network and 2 more side by side, P@1 ten times as much."""
+  return {
+    name.replace("_", "+").replace("gsp+alone", "gsp_alone"): {
+      128: [{"MAP@R": x, "P@1": 10 * x}],
+      512: [{"MAP@R": x + 2, "P@1": 10 * x + 20}],
+    }
+    for name, x in figures.items()
+  }
+
+
+def test_every_pair_belongs_to_its_claim():
+  found = judged(
+    c1=10.0, c1_gsp=11.0, c1_xbm=13.0, c1_ccp=12.0, c1_xbm_gsp=13.5, c1_ccp_gsp=11.5,
+    c2=14.0, c2_gsp=17.0, c2_gsp_alone=15.0, c2_zsp=14.5,
+  )  # fmt: skip
+  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found)}
+  differences = {key: claim["values"] for key, claim in claims.items()}
+  assert differences == {
+    "retrieval-ccp-beats-baseline": [2.0, 0.5],  # of C1, and of C1 with GSP
+    "retrieval-xbm": [3.0, 2.5],
+    "retrieval-ccp-vs-xbm": [-1.0, -2.0],
+    "retrieval-gsp": [1.0, 3.0],
+    "xbm-gsp": [0.5],
+    "ccp-gsp": [-0.5],
+    "components": [1.0, 2.0, 0.5, 2.5],
+    "retrieval-concatenation": [2.0] * 10,
+    # 7 / 15.15 of both measures: they differ by rounding.
+    "retrieval-map-separates": [pytest.approx(0, abs=1e-12)],
+  }
+  assert claims["retrieval-xbm"]["verdict"] == "reproduced"
+  assert claims["ccp-gsp"]["verdict"] != "reproduced"
+  assert "c1+ccp > c1+xbm" in claims["retrieval-ccp-vs-xbm"]["statement"]
+  (alone,) = judged(c1=10.0).items()
+  (only,) = _retrieval_full_claims.claims(dict([alone]))
+  assert only["id"] == "retrieval-concatenation"
+
+
+def settings(**changes):
+  config = FullConfig(**changes)
+  _retrieval_full_jobs.check_numbers(config)
+  own = _retrieval_full_jobs.protocol_of(config)
+  return [_retrieval_full_jobs.job(config, own, name) for name in config.methods]
+
+
+def test_hyperparameters_go_to_the_losses_that_have_them():
+  methods = ("c2", "triplet+xbm", "proxy_nca")
+  numbers = (("margin", 0.3), ("negative_margin", 0.45))
+  c2, triplet, nca = (
+    dict(own.method.numbers) for own in settings(methods=methods, numbers=numbers)
+  )
+  assert c2 == {"positive_margin": 0.0, "negative_margin": 0.45}
+  assert triplet == {"margin": 0.3}
+  assert nca == {"temperature": 0.1}
+  with pytest.raises(ValueError, match=r"of margin, negative_margin, .* got 'beta'"):
+    settings(methods=methods, numbers=(("beta", 1.0),))
+  (own,) = settings(methods=("c2",), weight_decay=3e-4)
+  assert own.settings.weight_decay == 3e-4
+
+
+def test_norms_stay_where_weights_were_read():
+  for weights, frozen, expected in (
+    ("weights.pth", None, True),
+    ("none", None, False),
+    ("weights.pth", False, False),
+    ("none", True, True),
+  ):
+    (own,) = settings(methods=("c2",), weights=weights, frozen_norm=frozen)
+    assert own.settings.frozen_norm is expected
+  config = dataclasses.replace(FullConfig(), frozen_norm=True)
+  assert _retrieval_full_jobs.protocol_of(config).weight_decay == 1e-4

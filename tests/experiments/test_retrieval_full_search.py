@@ -1,0 +1,94 @@
+"""The search of hyperparameters: what it proposes, refuses and reports."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments import _retrieval_full, _retrieval_full_search, retrieval
+
+PRESET = retrieval.PRESETS["figure-3.5"]
+
+
+def height(point):
+  return float(-((point - [0.3, 0.7]) ** 2).sum())
+
+
+def test_the_search_finds_a_maximum_sooner_than_even_points():
+  seen = np.zeros((0, 2))
+  for _ in range(14):
+    scores = np.array([height(x) for x in seen])
+    point = _retrieval_full_search.propose(seen, scores, 2, seed=0)
+    assert ((point >= 0) & (point <= 1)).all()
+    assert not (seen == point).all(axis=1).any()
+    seen = np.concatenate([seen, point[None]])
+  best = max(height(x) for x in seen)
+  assert best > -1e-3  # within 0.03 of the maximum
+  assert best > 3 * max(height(x) for x in seen[:4])
+
+
+def test_ranges_are_wide_or_narrow_whole_or_not():
+  config = dataclasses.replace(
+    PRESET,
+    search=(("weight", 1e-6, 1.0), ("proxies", 1, 16), ("negative_margin", 0.2, 0.6)),
+  )
+  box = _retrieval_full_search.Box(config)
+  middle = box.config(config, np.full(3, 0.5))
+  assert middle.weight == pytest.approx(1e-3)
+  assert middle.proxies == 8
+  assert isinstance(middle.proxies, int)
+  assert dict(middle.numbers) == {"negative_margin": pytest.approx(0.4)}
+  assert middle.search == ()
+  ends = [box.numbers(np.full(3, x)) for x in (0.0, 1.0)]
+  for name, low, high in config.search:
+    assert [end[name] for end in ends] == pytest.approx([low, high])
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"search": (("weight", 1.0, 0.1),)}, r"low < high, got 1\.0 and 0\.1"),
+    ({"search": (("wieght", 0.1, 1.0),)}, "got 'wieght'"),
+    ({"search": (("mass", 0.1, 1.0), ("mass", 0.1, 1.0))}, "each number once"),
+    ({"trials": 0}, "trials must be positive, got 0"),
+    ({"protocol": "conventional"}, "validation classes alone.* got conventional"),
+    ({"methods": ("c1", "c2")}, "of one method"),
+  ],
+)
+def test_wrong_searches_end_before_training(changes, message, tmp_path):
+  config = dataclasses.replace(PRESET, weights="none", **changes)
+  with pytest.raises(ValueError, match=message):
+    retrieval.run(config, tmp_path, "figure-3.5")
+
+
+def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
+  seen = []
+
+  class Known:
+    """MAP@R is best at a weight of 1e-2 and with many proxies."""
+
+    sets = None
+
+    def __init__(self, config, output, sets):
+      self.config = config
+      seen.append((config.weight, config.proxies, output.name))
+
+    def train(self):
+      score = self.config.proxies - (np.log10(self.config.weight) + 2) ** 2
+      found = [
+        _retrieval_full.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0.0, 0.2)
+      ]
+      return {self.config.methods[0]: [found]}
+
+  monkeypatch.setattr(_retrieval_full, "Comparison", Known)
+  config = dataclasses.replace(PRESET, weights="none", trials=7)
+  content = retrieval.run(config, tmp_path, "figure-3.5")
+  assert [name for *_, name in seen] == [f"trial-{n}" for n in range(1, 8)]
+  *trials, best = content["rows"]
+  for (weight, proxies, _), row in zip(seen, trials, strict=True):
+    assert row["name"] == f"c2+ccp, weight {weight:.3g}, proxies {proxies:.3g}"
+    assert row["mean"] == pytest.approx(proxies - (np.log10(weight) + 2) ** 2 + 0.1)
+  assert best["mean"] == max(row["mean"] for row in trials)
+  assert best["name"].startswith("best: weight")
+  assert content["pictures"] == ["search.png"]
+  assert (tmp_path / "search.png").read_bytes().startswith(b"\x89PNG")
