@@ -1,10 +1,14 @@
-"""The screening on photographs (DML Table 5.4): each cell trains a real backbone."""
+"""The screening on photographs: each cell trains a real backbone.
+
+DML's table 5.4, and its figures 5.8, 5.10 and 5.11.
+"""
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,9 +19,21 @@ from experiments import (
   _screening_design,
 )
 from experiments._retrieval_full import FullConfig
+from spherejax import plotting
 
 METHODS = {"C2": "c2", "PNCA": "proxy_nca"}
-_VARIED = ("methods", "prototypes", "mass", "inverse_temperature", "zero_shot")
+_COUNTS = (16, 32, 64, 128, 256)
+# What the figures vary. The grid's steps are not printed (DML 5.3.4.5).
+FIGURES: dict[str, dict[str, tuple[float, ...]]] = {
+  "figure-5.8": {"mass": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)},
+  "figure-5.10": {
+    "prototypes": _COUNTS[:4],
+    "inverse_temperature": (0.5, 1.0, 5.0, 10.0, 20.0),
+  },
+  "figure-5.11": {"prototypes": _COUNTS},
+}
+_DESIGN = ("prototypes", "mass", "inverse_temperature", "zero_shot")
+Score = Callable[..., np.ndarray]
 BASELINE = {"C2": 39.77, "PNCA": 39.90}  # MAP@R without generalized sum pooling
 
 
@@ -28,7 +44,18 @@ class FullScreening(FullConfig):
   protocol: Literal["fair", "fair534", "conventional", "ablation", "tuning"] = "tuning"
   """Four fifths of the learned classes train, the last fifth validates."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
-  """Losses of the table."""
+  """Losses to train with."""
+  study: Literal["table-5.4", "figure-5.8", "figure-5.10", "figure-5.11"] = "table-5.4"
+  """What is varied: the two-level design, the mass, prototypes and inverse temperature,
+  or prototypes alone."""
+
+
+PRESETS = {
+  "full": FullScreening(),
+  "figure-5.8": FullScreening(study="figure-5.8", losses=("C2",)),
+  "figure-5.10": FullScreening(study="figure-5.10"),
+  "figure-5.11": FullScreening(study="figure-5.11", dataset="sop"),
+}
 
 
 def run(config: FullScreening, output: pathlib.Path, preset: str) -> dict[str, Any]:
@@ -37,13 +64,13 @@ def run(config: FullScreening, output: pathlib.Path, preset: str) -> dict[str, A
   if not config.losses:
     raise ValueError("losses must name at least one, got none")
   usual = FullScreening()
-  for name in _VARIED:
+  for name in ("methods", *FIGURES.get(config.study, _DESIGN)):
     if getattr(config, name) != getattr(usual, name):
       raise ValueError(
-        f"{name} is what the design varies; it must stay {getattr(usual, name)}, got"
-        f" {getattr(config, name)}"
+        f"{name} is what {config.study} varies; it must stay {getattr(usual, name)},"
+        f" got {getattr(config, name)}"
       )
-  rows, claims = [], []
+  rows, claims, pictures = [], [], []
   sets: _retrieval_full_sets.Sets | None = None
 
   def score(name: str, method: str, **numbers: Any) -> np.ndarray:
@@ -56,9 +83,15 @@ def run(config: FullScreening, output: pathlib.Path, preset: str) -> dict[str, A
     return np.array([one.best["MAP@R"] for one in found])
 
   for loss in config.losses:
-    made, claimed = of_loss(loss, score)
-    rows += made
-    claims += claimed
+    if config.study in FIGURES:
+      found = of_figure(loss, score, config.study)
+      rows += found.rows()
+      claims += found.claims()
+      pictures.append(found.draw(output))
+    else:
+      made, claimed = of_loss(loss, score)
+      rows += made
+      claims += claimed
   return _report.result(
     experiment="gsp_screening",
     preset=preset,
@@ -66,11 +99,103 @@ def run(config: FullScreening, output: pathlib.Path, preset: str) -> dict[str, A
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
+    pictures=pictures,
   )
 
 
+def baseline(loss: str, score: Score) -> np.ndarray:
+  """[repeats], MAP@R of a training with average pooling."""
+  return score(f"{loss}-average", METHODS[loss])
+
+
+class Figure(NamedTuple):
+  """Trainings with one loss over what a figure varies; the paper's values are lost."""
+
+  study: str
+  loss: str
+  average: np.ndarray
+  """[repeats], MAP@R without generalized sum pooling."""
+  scores: dict[tuple[float, ...], np.ndarray]
+  """[repeats], by the values of what is varied."""
+
+  def rows(self) -> list[dict[str, Any]]:
+    """Every cell, and average pooling."""
+    names = [_screening_design.SYMBOLS[name] for name in FIGURES[self.study]]
+    titled = {"average": self.average} | {
+      ", ".join(f"{n} {x:g}" for n, x in zip(names, cell, strict=True)): values
+      for cell, values in self.scores.items()
+    }
+    return [
+      _report.row(f"{self.loss}, {title}", "MAP@R [%]", values)
+      for title, values in titled.items()
+    ]
+
+  def claims(self) -> list[dict[str, Any]]:
+    """What the thesis says of the figure."""
+    if self.study == "figure-5.8":
+      # One mass for all repeats: a best one for each would gain from noise alone.
+      best = max((x for x in self.scores if x[0] <= 0.5), key=self._mean)
+      statement = f"MAP@R of the best mass up to 0.5 ({best[0]:g}) > MAP@R of mass 1"
+      gain = self.scores[best] - self.scores[1.0,]
+      name = "mu-sweep"
+    elif self.study == "figure-5.11":
+      worst = min((x for x in self.scores if x[0] >= 64), key=self._mean)
+      statement = f"MAP@R of the worst m from 64 on ({worst[0]:g}) > of the average"
+      gain = self.scores[worst] - self.average
+      name = "m-improves"
+    else:
+      return []
+    return [
+      _report.claim(
+        f"{name}-{self.loss.lower()}",
+        f"{statement}, {self.loss}",
+        gain,
+        paper=f"DML Fig. {self.study.removeprefix('figure-')}",
+      )
+    ]
+
+  def _mean(self, cell: tuple[float, ...]) -> float:
+    return self.scores[cell].mean()
+
+  def draw(self, output: pathlib.Path) -> str:
+    """The figure: a map of the means, or curves."""
+    steps = tuple(FIGURES[self.study].values())
+    label = f"MAP@R [%], {self.loss}, validation classes"
+    words = [name.replace("_", " ") for name in FIGURES[self.study]]
+    if len(steps) == 2:
+      drawn = plotting.heat_map(
+        [[self._mean((row, column)) for column in steps[1]] for row in steps[0]],
+        rows=steps[0],
+        columns=steps[1],
+        row_label=words[0],
+        column_label=words[1],
+        value_label=label,
+        number_format=".2f",
+      )
+    else:
+      curves = {
+        "generalized sum pooling": np.transpose(list(self.scores.values())),
+        "average pooling": np.tile(self.average[:, None], len(steps[0])),
+      }
+      drawn = plotting.training_curves(
+        curves, steps=steps[0], xlabel=words[0], ylabel=label
+      )
+    return plotting.save(drawn, output / f"{self.study}-{self.loss.lower()}.png").name
+
+
+def of_figure(loss: str, score: Score, study: str) -> Figure:
+  """Trains all that a figure shows of one loss."""
+  average = baseline(loss, score)
+  scores = {}
+  for cell in itertools.product(*FIGURES[study].values()):
+    numbers = dict(zip(FIGURES[study], cell, strict=True))
+    name = "-".join(f"{key}-{x:g}" for key, x in numbers.items())
+    scores[cell] = score(f"{loss}-{name}", f"{METHODS[loss]}+gsp", **numbers)
+  return Figure(study, loss, average, scores)
+
+
 def of_loss(
-  loss: str, score: Callable[..., np.ndarray]
+  loss: str, score: Score
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
   """The cells and effects of one loss beside the thesis's, and its claim."""
   column = tuple(METHODS).index(loss)
@@ -79,7 +204,7 @@ def of_loss(
     _report.row(
       f"{loss}, average",
       "MAP@R [%]",
-      score(f"{loss}-average", method),
+      baseline(loss, score),
       paper=BASELINE[loss],
     )
   ]

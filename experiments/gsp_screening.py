@@ -11,7 +11,8 @@ does not see. All seeds of a few cells are one vmapped program.
     python -m experiments.gsp_screening --preset full --weights FILE    # accelerators
 
 Needs omniglot, prepared by tensorflow-datasets, in TFDS_DATA_DIR. full trains the
-paper's table on CUB, with ImageNet's weights of BN-Inception in FILE.
+paper's table on CUB, figure-5.8, figure-5.10 and figure-5.11 (SOP; --dataset inshop)
+what the figures show, with ImageNet's weights of BN-Inception in FILE.
 """
 
 import collections
@@ -38,7 +39,8 @@ from experiments import (
 )
 from spherejax import data, plotting, training
 
-NETWORK = {"stem_stride": 2, "strides": (1, 1, 1), "loss": "contrastive"}
+# The network of `gsp_collage`: maps of 64 positions.
+NETWORK = {"stem_stride": 2, "strides": (1, 2, 1), "loss": "contrastive"}
 LOSSES = _pooled_network.LOSSES
 Cell = tuple[float, float, float, float]
 
@@ -86,7 +88,6 @@ class Config(_pooled_network.Settings):
 
 CPU = Config(steps=500, parts=5, **NETWORK)
 PRESETS: dict[str, Any] = {
-  "full": _screening_full.FullScreening(),
   "cpu": CPU,
   "smoke": dataclasses.replace(
     CPU,
@@ -106,6 +107,7 @@ PRESETS: dict[str, Any] = {
     sharpness=(0.5, 20.0),
     masses=(),
   ),
+  **_screening_full.PRESETS,
 }
 
 
@@ -180,7 +182,14 @@ def cells_of(config: Config) -> dict[int, list[Cell]]:
     cells[number] += [(mass, x, weight) for x in row]
   if masses := curve_of(config):
     cells[64] += [(x, sharpness, weight) for x in masses]
+  if 64 in config.counts:
+    cells[64].append(average_of(config)[1:])
   return {number: list(dict.fromkeys(found)) for number, found in cells.items()}
+
+
+def average_of(config: Config) -> tuple[int, float, float, float]:
+  """The cell of average pooling alone: all of the mass, nothing predicted."""
+  return 64, 1.0, config.centre[1], 0.0
 
 
 def curve_of(config: Config) -> tuple[float, ...]:
@@ -274,13 +283,16 @@ def table(loss: str, effects, scores) -> list[Any]:
     for word, effect in effects.items()
     if word in _screening_design.BY_HAND
   ] + [
-    _report.row(
-      f"{loss}, m {cell[0]}, mu {cell[1]:g}, beta {cell[2]:g}, lambda {cell[3]:g}",
-      "MAP@R",
-      values,
-    )
+    _report.row(f"{loss}, {title(cell)}", "MAP@R", values)
     for cell, values in scores.items()
   ]
+
+
+def title(cell: tuple[float, ...]) -> str:
+  """A cell in the paper's symbols."""
+  if cell[1] == 1 and not cell[3]:
+    return "average pooling"
+  return "m {}, mu {:g}, beta {:g}, lambda {:g}".format(*cell)
 
 
 def design_claim() -> Any:
@@ -385,9 +397,9 @@ def draw(config: Config, loss: str, scores, output: pathlib.Path) -> list[str]:
   if len(config.counts) > 1:
     curve = [scores[number, *config.centre] for number in config.counts]
     curves = {f"mass {mass:g}": np.transpose(curve)}
-    if (64, 1.0, sharpness, weight) in scores:
-      average = scores[64, 1.0, sharpness, weight]
-      curves["mass 1, average pooling"] = np.tile(average[:, None], len(config.counts))
+    if average_of(config) in scores:
+      average = scores[average_of(config)]
+      curves["average pooling"] = np.tile(average[:, None], len(config.counts))
     figures["prototypes"] = plotting.training_curves(
       curves,
       steps=config.counts,

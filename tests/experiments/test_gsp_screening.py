@@ -14,6 +14,7 @@ from experiments import (
   _retrieval_full_jobs,
   _retrieval_published,
   _screening_design,
+  _screening_full,
   gsp_screening,
 )
 from spherejax import metrics
@@ -121,7 +122,7 @@ def test_options_without_effect_are_refused(tmp_path):
   with pytest.raises(ValueError, match="norm must be group, got batch"):
     dataclasses.replace(gsp_screening.PRESETS["cpu"], norm="batch")
   full = dataclasses.replace(gsp_screening.PRESETS["full"], mass=0.9)
-  with pytest.raises(ValueError, match=r"mass is what the design varies.* got 0\.9"):
+  with pytest.raises(ValueError, match=r"mass is what table-5\.4 varies.* got 0\.9"):
     gsp_screening.run(full, tmp_path, "full")
 
 
@@ -165,6 +166,64 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
       assert row["mean"] == pytest.approx(row["paper"], abs=0.01)
   assert len(content["rows"]) == 2 * (1 + 8 + 7)
   assert [claim["verdict"] for claim in content["claims"]] == ["reproduced"] * 2
+
+
+@pytest.mark.parametrize(
+  ("preset", "losses", "cells", "claimed"),
+  [
+    ("figure-5.8", ("C2",), 10, ["mu-sweep-c2"]),
+    ("figure-5.10", ("C2", "PNCA"), 20, []),
+    ("figure-5.11", ("C2", "PNCA"), 5, ["m-improves-c2", "m-improves-pnca"]),
+  ],
+)
+def test_presets_of_figures_vary_what_they_show(
+  preset, losses, cells, claimed, tmp_path, monkeypatch
+):
+  seen = []
+
+  class Falling:
+    """MAP@R falls with the mass; average pooling is worst."""
+
+    sets = None
+
+    def __init__(self, config, output, sets):
+      self.config = config
+      seen.append((config.dataset, config.methods[0], config.prototypes, config.mass,
+                   config.inverse_temperature, config.zero_shot))  # fmt: skip
+
+    def train(self):
+      c = self.config
+      score = 30 - 5 * (c.mass or 0) + c.prototypes / 1000
+      score = score if c.methods[0].endswith("+gsp") else 20.0
+      found = [
+        _retrieval_full.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0, 0.1, 1)
+      ]
+      return {c.methods[0]: [found]}
+
+  monkeypatch.setattr(_retrieval_full, "Comparison", Falling)
+  content = gsp_screening.run(gsp_screening.PRESETS[preset], tmp_path, preset)
+  assert len(seen) == len(set(seen)) == len(losses) * (1 + cells)
+  assert {x[0] for x in seen} == {"sop" if preset == "figure-5.11" else "cub"}
+  assert len(content["rows"]) == len(seen)
+  by_name = {row["name"]: row["mean"] for row in content["rows"]}
+  assert by_name["C2, average"] == pytest.approx(20 + 1.1 / 3)
+  if preset == "figure-5.8":
+    assert by_name["C2, mu 0.3"] == pytest.approx(28.5 + 1.1 / 3)
+  found = {claim["id"]: claim for claim in content["claims"]}
+  assert list(found) == claimed
+  for claim in found.values():
+    assert claim["verdict"] == "reproduced"
+  if preset == "figure-5.8":  # the best of the small masses is the smallest
+    assert found["mu-sweep-c2"]["value"] == pytest.approx(4.5)
+  if preset == "figure-5.11":  # the worst of 64, 128 and 256
+    assert found["m-improves-c2"]["value"] == pytest.approx(10.064)
+  assert content["pictures"] == [f"{preset}-{loss.lower()}.png" for loss in losses]
+  for picture in content["pictures"]:
+    assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+  varied = next(iter(_screening_full.FIGURES[preset]))
+  wrong = dataclasses.replace(gsp_screening.PRESETS[preset], **{varied: 1})
+  with pytest.raises(ValueError, match=f"{varied} is what {preset} varies"):
+    gsp_screening.run(wrong, tmp_path, preset)
 
 
 def test_numbers_of_the_pooling_reach_the_training():
