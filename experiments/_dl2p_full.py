@@ -23,7 +23,7 @@ from experiments import (
 )
 from experiments._dl2p_methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
 from experiments._dl2p_settings import Full, Job
-from spherejax import data, training
+from spherejax import data, prototypes, training
 
 
 class Trained(NamedTuple):
@@ -36,6 +36,8 @@ class Trained(NamedTuple):
   points: np.ndarray
   changes: np.ndarray
   """Share of classes that each matching changed; every epoch's mean."""
+  alignment: float
+  """Mean cosine of the classes' representatives and their prototypes at the end."""
 
 
 def make_accuracy(config: Full, network: _dl2p_network.Network) -> Any:
@@ -138,11 +140,17 @@ def train(
       progress=progress,
     )
   held_out = sets.validation
+  learned = result.state.params["loss"]["points"]
+  matching = result.state.batch_stats["loss"]["assignment"]
+  alignment = prototypes.assignment_alignment(
+    matching.representatives.prototypes, learned, matching.assignment
+  )
   return Trained(
     result.evaluations[-1]["accuracy"],
     float("nan") if held_out is None else accuracy(result.state, held_out),
-    np.asarray(result.state.params["loss"]["points"]),
+    np.asarray(learned),
     np.array([report["change"] for report in result.curve]),
+    float(alignment),
   )
 
 
@@ -154,9 +162,11 @@ def fixed_points(config: Full, job: Job, sets: _dl2p_readers.Sets) -> Array | No
   key = jax.random.fold_in(jax.random.key(config.seed), 1)
   classes = len(sets.train.label_names)
   vectors = None
-  if source == _dl2p_methods.VECTORS:
+  if source in _dl2p_methods.FROM_NAMES:
     vectors = _dl2p_readers.class_vectors(config.vectors, sets, key)
-  return _dl2p_methods.fixed_set(source, key, classes, job.dim, vectors)
+  return _dl2p_methods.fixed_set(
+    source, key, classes, job.dim, vectors, potential=config.uniform == "potential"
+  )
 
 
 def run_job(

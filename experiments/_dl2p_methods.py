@@ -47,9 +47,11 @@ class Recipe(NamedTuple):
   source: str
 
 
-LEARNED, UNIFORM, SIMPLEX, HPN, VECTORS, LEARNED_BEFORE = (
-  "learned", "uniform", "simplex", "hpn", "vectors", "learned before",
+LEARNED, UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN, VECTORS, LEARNED_BEFORE = (
+  "learned", "uniform", "simplex", "hpn", "semantic hpn", "vectors", "learned before",
 )  # fmt: skip
+# Sources that take vectors of the classes' names.
+FROM_NAMES = (SEMANTIC_HPN, VECTORS)
 _SOFTMAX = Method(softmax=1.0, learned=1.0, on_sphere=0.0, shuffled=0.0)
 # rho of maximum separation is 0.1 (Kasarla et al. 2022); HPN has twice the pull loss.
 RECIPES = {
@@ -57,6 +59,7 @@ RECIPES = {
   "PSC*": Recipe(_SOFTMAX._replace(uniformity=1.0), LEARNED),
   "Word2Vec-like": Recipe(Method(scale=2.0, shuffled=0.0), VECTORS),
   "HPN": Recipe(Method(scale=2.0), HPN),
+  "HPN + semantics": Recipe(Method(scale=2.0, shuffled=0.0), SEMANTIC_HPN),
   "ETF": Recipe(Method(), SIMPLEX),
   "maximum separation": Recipe(Method(softmax=1.0, on_sphere=0.0, scale=0.1), SIMPLEX),
   "Fixed + CE": Recipe(Method(softmax=1.0), UNIFORM),
@@ -76,15 +79,28 @@ def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
 
 
 def fixed_set(
-  source: str, key: Array, classes: int, dim: int, vectors: Array | None = None
+  source: str,
+  key: Array,
+  classes: int,
+  dim: int,
+  vectors: Array | None = None,
+  *,
+  potential: bool = False,
 ) -> Array:
-  """The fixed prototypes [classes, dim] of one source."""
+  """The fixed prototypes [classes, dim] of one source.
+
+  Uniform ones are the best known, or with `potential` of least Gaussian potential.
+  """
+  if source == UNIFORM and potential:
+    return prototypes.gaussian_potential_prototypes(key, classes, dim)
   if source == UNIFORM:
     return prototypes.uniform_prototypes(key, classes, dim).prototypes
   if source == SIMPLEX:
     return prototypes.simplex(key, classes, dim)
   if source == HPN:
     return prototypes.hpn_prototypes(key, classes, dim)
+  if source == SEMANTIC_HPN and vectors is not None:
+    return prototypes.hpn_prototypes(key, classes, dim, vectors=vectors)
   if source == VECTORS and vectors is not None:
     return prototypes.vector_prototypes(vectors, dim)
   raise ValueError(f"there are no fixed prototypes of source {source!r}")

@@ -1,12 +1,14 @@
 """Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments import _dl2p_prototypes, _dl2p_sets, _dl2p_sweep, _figure
+from experiments._dl2p_full import Trained
+from experiments._dl2p_settings import Job
 from spherejax import plotting
 
 # Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
@@ -75,6 +77,17 @@ def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any
   return figure
 
 
+def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
+  """Panels of the last three sizes, with the constructions that the paper compares."""
+  shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
+  return {
+    f"{c} prototypes in {d} dimensions": {
+      name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
+    }
+    for c, d in list(dict.fromkeys(key[1:] for key in cosines))[-3:]
+  }
+
+
 def draw(
   study: _dl2p_sweep.Study, cosines: dict[Any, np.ndarray], output: pathlib.Path
 ) -> list[str]:
@@ -95,17 +108,8 @@ def draw(
     figures["matrix"] = cosine_matrices(ends, groups)
     if low == 3:
       figures["prototypes"] = on_sphere(ends, groups)
-  sizes = list(dict.fromkeys(key[1:] for key in cosines))[-3:]
-  shown = (_dl2p_prototypes.BEST, _dl2p_prototypes.POTENTIAL, _dl2p_prototypes.HPN)
-  if sizes:
-    figures["cosines"] = histograms(
-      {
-        f"{c} prototypes in {d} dimensions": {
-          name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
-        }
-        for c, d in sizes
-      }
-    )
+  if cosines:
+    figures["cosines"] = histograms(_constructions(cosines))
   names = [name for name in ("PSC", "DL2P", "Static") if study.has(low, name)]
   steps = [dim for dim in dims if study.has(dim, *names)]
   if names:
@@ -127,10 +131,90 @@ def draw(
       xlabel="matching, one after each epoch",
       ylabel="share of classes with another prototype",
     )
+  return _save(figures, output)
+
+
+def _save(figures: Mapping[str, Any], output: pathlib.Path) -> list[str]:
   return [
     plotting.save(figure, output / f"{name}.png").name
     for name, figure in figures.items()
   ]
+
+
+def draw_tables(
+  found: Mapping[Job, Sequence[Trained]],
+  cosines: Mapping[Any, np.ndarray],
+  seconds: Mapping[int, Sequence[float]],
+  output: pathlib.Path,
+) -> list[str]:
+  """The paper's figures 3 and 4, of whatever was trained and looked at."""
+  figures = {}
+  if cosines:
+    figures["cosines"] = histograms(_constructions(cosines))  # 3a
+  settings: tuple[tuple[str, str, Any, Any], ...] = (
+    ("updates", "matchings an epoch, r", lambda job: job.label,  # 3b
+     lambda job: job.updates if job.method == "DL2P" else None),
+    ("uniformity", "weight of the uniformity of PSC*", lambda job: job.label,  # 3d
+     lambda job: job.uniformity),
+    ("accuracy", "dimension", lambda job: f"{job.title}, {job.data}",  # 4a
+     lambda job: job.dim if job.uniformity is None else None),
+  )  # fmt: skip
+  for name, xlabel, label, varied in settings:
+    curves, values = accuracies(found, label, varied)
+    if curves:
+      figures[name] = plotting.training_curves(
+        _told_apart(curves), steps=values, xlabel=xlabel, ylabel="accuracy"
+      )
+      figures[name].axes[0].set_xscale("log")
+  if seconds:
+    figures["matchings"] = plotting.training_curves(  # 3c
+      {"one matching": np.transpose(list(seconds.values()))},
+      steps=list(seconds),
+      xlabel="classes",
+      ylabel="seconds",
+    )
+    figures["matchings"].axes[0].set(xscale="log", yscale="log")
+  moved = {
+    f"{job.title}, {job.label}": np.stack([one.changes for one in runs])
+    for job, runs in found.items()
+    if job.method == "DL2P"
+  }
+  if moved:
+    figures["changes"] = plotting.training_curves(  # 4b
+      _told_apart(moved),
+      xlabel="epoch",
+      ylabel="share of classes with another prototype",
+    )
+  return _save(figures, output)
+
+
+def accuracies(
+  found: Mapping[Job, Sequence[Trained]],
+  label: Callable[[Job], str],
+  varied: Callable[[Job], float | None],
+) -> tuple[dict[str, np.ndarray], list[float]]:
+  """Curves [seeds, values] of accuracy by label, and the values of what varies.
+
+  Of labels with several values; NaN where one was not trained, left out where what
+  varies is None.
+  """
+  by_label: dict[str, dict[float, list[float]]] = {}
+  for job, runs in found.items():
+    if (value := varied(job)) is not None:
+      own = by_label.setdefault(label(job), {})
+      own[value] = [one.accuracy for one in runs]
+  several = {name: own for name, own in by_label.items() if len(own) > 1}
+  values = sorted({value for own in several.values() for value in own})
+  curves = {}
+  for name, own in several.items():
+    missing = [np.nan] * len(next(iter(own.values())))
+    curves[name] = np.transpose([own.get(value, missing) for value in values])
+  return curves, values
+
+
+def _told_apart(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """The first ones: colours are told apart up to seven."""
+  return dict(list(curves.items())[:7])
 
 
 def draw_images(

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _beside, _class_sets, _dl2p_methods, _dl2p_sets
+from experiments import (
+  _article_trees,
+  _beside,
+  _class_sets,
+  _dl2p_methods,
+  _dl2p_sets,
+)
 from spherejax import data, hierarchy
 
 # Names of the part that figures are of, where it is not "test".
@@ -104,16 +110,29 @@ def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
 
 def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
   """Vectors [classes, size] of the classes' names, or of a walk down their tree."""
-  classes = len(sets.train.label_names)
   if path is not None:
-    vectors = jnp.asarray(np.load(path), jnp.float32)
-    if vectors.ndim != 2 or len(vectors) != classes:
-      raise ValueError(
-        f"{path} must hold a vector for each of the {classes} classes, got shape "
-        f"{vectors.shape}"
-      )
-    return vectors
+    return _stored_vectors(path, len(sets.train.label_names))
   return _dl2p_methods.word_vectors(class_tree(sets), key)
+
+
+def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
+  """The same for CIFAR-100, in any order and without its images."""
+  if path is not None:
+    return _stored_vectors(path, 100)
+  paths = _article_trees.paths(_article_trees.CIFAR_100)
+  # The superclasses that stand beside the images, without the levels above them.
+  tree = hierarchy.from_paths([each[-2:] for each in paths])
+  return _dl2p_methods.word_vectors(tree, key)
+
+
+def _stored_vectors(path: pathlib.Path, classes: int) -> Array:
+  vectors = jnp.asarray(np.load(path), jnp.float32)
+  if vectors.ndim != 2 or len(vectors) != classes:
+    raise ValueError(
+      f"{path} must hold a vector for each of the {classes} classes, got shape "
+      f"{vectors.shape}"
+    )
+  return vectors
 
 
 def class_tree(sets: Sets) -> hierarchy.ClassTree:

@@ -60,6 +60,9 @@ class Full:
   representative as it is; otherwise they move that of their first label."""
   weighted: bool = False
   """Whether the pull loss counts every class of a batch alike."""
+  uniform: Literal["potential", "anneal"] = "potential"
+  """Prototypes of DL2P, Static and Fixed + CE: of least Gaussian potential, as the
+  paper's, or the best known of the size."""
   updates_per_epoch: float = 1.0
   """Matchings an epoch, r in the paper."""
   uniformities: tuple[float, ...] = (0.01, 0.1, 1.0)
@@ -88,10 +91,26 @@ class Job(NamedTuple):
   @property
   def label(self) -> str:
     """What it is but for the method."""
-    parts = [self.images, f"D = {self.dim}"]
-    if self.imbalance < 1:
-      parts.append(f"imbalance {self.imbalance:g}")
+    return ", ".join([self.images, f"D = {self.dim}", *self._tail])
+
+  @property
+  def data(self) -> str:
+    """What it is trained on."""
+    return ", ".join([self.images, *self._tail])
+
+  @property
+  def title(self) -> str:
+    """The method with what is not its default."""
+    parts = [self.method]
+    if self.method == "DL2P" and self.updates != 1:
+      parts.append(f"r = {self.updates:g}")
+    if self.uniformity is not None:
+      parts.append(f"weight {self.uniformity:g}")
     return ", ".join(parts)
+
+  @property
+  def _tail(self) -> list[str]:
+    return [f"imbalance {self.imbalance:g}"] if self.imbalance < 1 else []
 
 
 def plan(config: Full) -> list[Job]:

@@ -34,7 +34,7 @@ def make_cells(
       recipe = RECIPES[name]
       if recipe.source == _dl2p_methods.SIMPLEX and dim < task.classes - 1:
         continue
-      if recipe.source == _dl2p_methods.VECTORS and task.tree is None:
+      if recipe.source in _dl2p_methods.FROM_NAMES and task.tree is None:
         continue
       weights = config.uniformities if name == "PSC*" else (0.0,)
       cells += [
