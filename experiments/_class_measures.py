@@ -108,6 +108,19 @@ def correlations(
   return {f"mean correlation, {name}{way}": float(r) for way, r in found.items()}
 
 
+def agreement(
+  name: str, apart: Any, tree: hierarchy.ClassTree, there: Any = None
+) -> dict[str, float]:
+  """Share of the tree's splits among those of neighbour joining, of classes there."""
+  known = np.ones(len(apart), bool) if there is None else np.asarray(there)
+  names = [tree.class_names[label] for label in np.flatnonzero(known)]
+  given = tree if known.all() else hierarchy.restrict(tree, names)
+  points = np.asarray(apart, np.float64)[np.ix_(known, known)]
+  joined = hierarchy.neighbor_joining((points + points.T) / 2)  # but for rounding so
+  recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(given))
+  return {f"share of the tree's splits, {name}": recall}
+
+
 def _padded(table: Any) -> np.ndarray:
   """Classes up to a multiple of 128, all of them 0: trees share a program."""
   array = np.asarray(table)
@@ -172,6 +185,11 @@ def test(
   figures |= correlations(
     "prototypes", _class_training.chords(means.means), related, there
   )
+  if settings.joined:
+    figures |= agreement("proxies", proxies, study.tree)
+    figures |= agreement(
+      "prototypes", _class_training.chords(means.means), study.tree, there
+    )
   if setting.dynamic:
     figures["scale"] = float(classifier.scale)
   return Outcome(figures, np.asarray(classifier.proxies), np.asarray(means.means))

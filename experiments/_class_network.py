@@ -43,10 +43,19 @@ class Architecture:
   """Dimension of the embedding."""
 
 
+# The usual `width` of each network.
+WIDTHS = {"conv4": 32, "resnet50": 64, "inception_v3": 32}
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings(Architecture):
   """Network and training; the experiment adds what it compares."""
 
+  network: Literal["paper", "conv4", "resnet50", "inception_v3"] = "conv4"  # pyright: ignore[reportIncompatibleVariableOverride]
+  """Four convolutions, ResNet-50, Inception v3, or the paper's, by the data."""
+  width: int = 32
+  """Channels of each convolution of conv4, of the first stage of resnet50, of the first
+  convolution of inception_v3; 0: as many as usual, by the network."""
   seed: int = 0
   """Everything random follows from it."""
   batch: int = 64
@@ -60,6 +69,9 @@ class Settings(Architecture):
   checkpoint after each."""
   curve_images: int = 3200
   """Training images whose class means are followed after each epoch; 0: all."""
+  joined: bool = False
+  """Infer trees from proxies and class means by neighbour joining, and report the share
+  of the given tree's splits that they have."""
   rates: Rates = dataclasses.field(default_factory=Rates)
   """Numbers of the losses."""
 

@@ -5,10 +5,6 @@ NABirds; cells that are lost in the text are left out.
 """
 
 SETS = ("micro_s", "micro_l", "meso_z", "cifar100", "nabirds")
-# What the article trained; from ImageNet's weights all.
-NETWORKS: dict[str, str] = dict(
-  zip(SETS, ["inception_v3"] * 3 + ["resnet50"] * 2, strict=True)
-)
 PROXIES, PROTOTYPES = "mean correlation, proxies", "mean correlation, prototypes"
 
 # Table 2: mean correlation of prototypes without training.

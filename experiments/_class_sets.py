@@ -24,6 +24,7 @@ class Source(NamedTuple):
   Attributes:
     side: of the images, in the paper's protocol.
     epochs: of the paper's protocol.
+    network: of the paper's protocol.
     channels: 1 for grey.
     inverted: paper is white and ink is dark; inverted, the background is near 0.
     sized: the original width and height tell something about the class.
@@ -35,6 +36,7 @@ class Source(NamedTuple):
 
   side: int
   epochs: int
+  network: str = "resnet50"
   channels: int = 3
   inverted: bool = False
   sized: bool = False
@@ -46,7 +48,13 @@ class Source(NamedTuple):
 
 def _plankton(notation: str, lifeless: str) -> Source:
   return Source(
-    128, 50, sized=True, pooled=True, lifeless=(lifeless,), notation=notation
+    128,
+    50,
+    "inception_v3",
+    sized=True,
+    pooled=True,
+    lifeless=(lifeless,),
+    notation=notation,
   )
 
 
@@ -54,6 +62,7 @@ SOURCES = {
   "ndsb_plankton": Source(
     128,
     50,
+    "inception_v3",
     channels=1,
     inverted=True,
     sized=True,

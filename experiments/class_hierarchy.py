@@ -11,9 +11,8 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
 
 Needs ndsb_plankton (or the set of --data), prepared by tensorflow-datasets, in
-TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. The
-plankton sets of the article were trained with Inception v3, --network inception_v3
---width 32; without it, here, with ResNet-50.
+TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. `full` has
+the article's network of each set: Inception v3 for plankton, ResNet-50 for the others.
 """
 
 import dataclasses
@@ -101,8 +100,8 @@ PRESETS = {
   ),
   "full": Config(
     data="cifar100",
-    network="resnet50",
-    width=64,
+    network="paper",
+    width=0,
     image_size=0,
     train_images=0,
     validation_images=0,
@@ -111,6 +110,7 @@ PRESETS = {
     augment=True,
     keep_best=True,
     curve_images=0,
+    joined=True,
     rates=FULL,
     settings=ALL,
     seeds=5,
@@ -119,10 +119,13 @@ PRESETS = {
 
 
 def resolved(config: Config) -> Config:
-  """The settings with the paper's numbers where they say 0."""
+  """The settings with the paper's network and numbers where they leave them open."""
   source = _class_sets.SOURCES[config.data]
+  network: Any = source.network if config.network == "paper" else config.network
   return dataclasses.replace(
     config,
+    network=network,
+    width=config.width or _class_network.WIDTHS[network],
     image_size=config.image_size or source.side,
     epochs=config.epochs or source.epochs,
   )
@@ -206,7 +209,7 @@ def rows(
   The article's stand beside those of its network; of trained ones, where they began
   with ImageNet's weights as the article's did.
   """
-  network = _class_published.NETWORKS.get(config.data)
+  network = _class_sets.SOURCES[config.data].network
   comparable = config.data if config.network == network else ""
   pretrained = comparable if config.weights else ""
   found = [

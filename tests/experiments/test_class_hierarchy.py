@@ -107,7 +107,10 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
   assert abs(np.log(scales[0] / first)) == pytest.approx(1e-4, rel=0.05)
   assert scales[1] != scales[0]
   assert done.outcome.proxies.shape == (100, 16)
-  assert np.isfinite(list(done.outcome.figures.values())).all()
+  figures = done.outcome.figures
+  assert np.isfinite(list(figures.values())).all()
+  for name in ("proxies", "prototypes"):
+    assert 0 <= figures[f"share of the tree's splits, {name}"] < 0.5
 
 
 def one_step(name, labels):
@@ -341,7 +344,9 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   controls = {"normalised pixels": {means: [0.2, 0.3]}}
 
   def printed(**changes):
-    config = dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
+    config = class_hierarchy.resolved(
+      dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
+    )
     rows = class_hierarchy.rows(runs_that_agree(), controls, None, config)
     found = {(row["name"], row["metric"]): row["paper"] for row in rows}
     trained = found[f"rank correlation with {own}", "AHD@5"]
@@ -349,11 +354,11 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
 
   assert printed() == (None, 0.2609)
   assert printed(weights="file") == (-0.886, 0.2609)
-  # Its plankton was trained with the other network.
-  assert printed(weights="file", data="micro_s") == (None, None)
-  inception = {"network": "inception_v3", "weights": "file"}
-  assert printed(**inception) == (None, None)
-  assert printed(**inception, data="micro_s") == (-0.741, None)
+  # Its plankton was trained with the other network, which the data choose.
+  assert printed(weights="file", data="micro_s") == (-0.741, None)
+  resnet = {"network": "resnet50", "weights": "file"}
+  assert printed(**resnet, data="micro_s") == (None, None)
+  assert printed(network="inception_v3", weights="file") == (None, None)
 
 
 def test_some_trees_and_misspelt_ones(capsys):
@@ -413,3 +418,56 @@ def test_weights_are_for_the_network_that_has_them():
     _class_network.initial_variables(
       jax.random.key(0), settings=settings, shapes=((2, 16, 16, 3), (2, 0))
     )
+
+
+@pytest.mark.parametrize(
+  ("data", "network", "width", "side", "epochs"),
+  [
+    ("micro_s", "inception_v3", 32, 128, 50),
+    ("micro_l", "inception_v3", 32, 128, 50),
+    ("meso_z", "inception_v3", 32, 128, 50),
+    ("cifar100", "resnet50", 64, 32, 100),
+    ("nabirds", "resnet50", 64, 128, 100),
+  ],
+)
+def test_data_choose_the_articles_network(data, network, width, side, epochs):
+  def resolved(**changes):
+    config = dataclasses.replace(class_hierarchy.PRESETS["full"], data=data, **changes)
+    found = class_hierarchy.resolved(config)
+    return found.network, found.width, found.image_size, found.epochs
+
+  assert resolved() == (network, width, side, epochs)
+  # Unless one is asked for.
+  assert resolved(network="conv4") == ("conv4", 32, side, epochs)
+  assert resolved(width=8) == (network, 8, side, epochs)
+  assert resolved(network="resnet50")[:2] == ("resnet50", 64)
+
+
+def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
+  settings = _class_network.Settings(width=4, dim=128)
+  shapes = jax.eval_shape(
+    lambda key: _class_network.initial_variables(
+      key, settings=settings, shapes=((2, 16, 16, 3), (2, 2))
+    ),
+    jax.random.key(0),
+  )
+  size = jax.tree.map(jnp.shape, shapes["params"]["size"])
+  assert size == {"kernel": (2, 128), "bias": (128,)}
+
+
+def test_shares_of_the_splits_of_trees_inferred_from_points():
+  tree = hierarchy.from_paths(["a/x/1", "a/x/2", "a/y/3", "a/y/4", "b/5", "b/6", "c/7"])
+  apart = hierarchy.path_distances(tree)
+  # From its own distances the whole tree; a class in the place of another costs splits.
+  (share,) = _class_measures.agreement("proxies", apart, tree).values()
+  assert share == 1
+  order = [0, 4, 2, 3, 1, 5, 6]
+  other = apart[np.ix_(order, order)]
+  found = _class_measures.agreement("proxies", other, tree)
+  # Of {1, 2}, {3, 4}, {5, 6} and {1, 2, 3, 4} it has the second.
+  assert found == {"share of the tree's splits, proxies": 0.25}
+  # Without both the rest is as it was: {3, 4}, and {1, 3, 4} against {6, 7}.
+  there = np.isin(np.arange(7), [0, 2, 3, 5, 6])
+  assert list(_class_measures.agreement("", other, tree, there).values()) == [1]
+  presets = class_hierarchy.PRESETS
+  assert [presets[name].joined for name in ("cpu", "smoke", "full")] == [0, 0, 1]
