@@ -1,5 +1,7 @@
 """Normalisations and distances against NumPy, and at their singular points."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -295,6 +297,24 @@ def test_poincare_maps_have_the_derivatives_of_differences(c, x64):
         rtol=1e-6,
         eps=1e-6,
       )
+
+
+def test_a_detour_by_the_origin_is_no_detour_far_out(x64):
+  """The distance over that by the origin goes to 1, slowly, and at 0 to the plane's."""
+  sizes = np.array([0.5, 0.9, 0.99, 0.9999, 1 - 1e-10])
+  u, v = sizes[:, None] * [1.0, 0.0], sizes[:, None] * [math.cos(2), math.sin(2)]
+  zero = 0 * u
+  ratios = [0.878, 0.942, 0.967, 0.983, 0.993]
+  for c in (1.0, 0.25):
+    p, q = u / math.sqrt(c), v / math.sqrt(c)
+    both = distances.poincare(p, zero, curvature=c)
+    both += distances.poincare(zero, q, curvature=c)
+    np.testing.assert_allclose(
+      distances.poincare(p, q, curvature=c) / both, ratios, atol=5e-4
+    )
+  near = distances.poincare(1e-6 * u, 1e-6 * v)
+  flat = 2 * np.linalg.norm(1e-6 * (u - v), axis=1)
+  np.testing.assert_allclose(near, flat, rtol=1e-9)
 
 
 def test_poincare_limits_and_close_points(x64):

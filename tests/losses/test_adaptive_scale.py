@@ -138,6 +138,27 @@ def test_steps_lead_to_the_root(geometry, x64):
   assert state.steps == 400
 
 
+@pytest.mark.parametrize("rule", ["adacos", "cosine", "angular", "chordal"])
+def test_wide_angles_count_as_a_quarter_turn_not_as_two(rule, x64):
+  """Own angles are bounded by pi/4, where the formula prints pi/2."""
+
+  def moved(angle):
+    angles = np.full((6, 20), 1.4)
+    angles[np.arange(6), LABELS] = angle
+    if rule == "adacos":
+      return losses.adacos_update(5.0, np.cos(angles), LABELS)
+    scores = {"cosine": np.cos(angles), "angular": angles**2}
+    scores["chordal"] = 2 - 2 * np.cos(angles)
+    state = eager.dynamic_scale_init(20, geometry=rule)._replace(log_scale=1.2)
+    after = losses.dynamic_scale_update(state, scores[rule], LABELS, geometry=rule)
+    return after.first_moment
+
+  bounded = moved(math.pi / 4)
+  for angle in (0.9, 1.3, math.pi / 2):
+    np.testing.assert_allclose(moved(angle), bounded, rtol=1e-9)
+  assert abs(moved(0.6) - bounded) > 1e-3 * abs(bounded)
+
+
 def test_dynamic_scale_stays_without_rows_or_rivals():
   update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
   state = losses.dynamic_scale_init(5)

@@ -44,6 +44,25 @@ def test_small_losses_keep_their_digits_and_gradients(soft):
   np.testing.assert_allclose(gradient, [[-first - second, first, second]], rtol=1e-5)
 
 
+@pytest.mark.parametrize("scale", [0.5, 10.0])
+def test_normface_is_a_softmax_of_squares_on_a_sphere_of_its_scale(scale, x64):
+  """Of squared distances between points of norm sqrt(scale / 2), not sqrt(5 / 2)."""
+  rng = np.random.default_rng(2)
+  x, proxies = (
+    rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    for rows in (rng.normal(size=(4, 3)), rng.normal(size=(5, 3)))
+  )
+  found = losses.normface(x @ proxies.T, LABELS, scale=scale)
+
+  def of_squares(radius):
+    apart = radius * x[:, None] - radius * proxies[None]
+    shares = np.exp(-(apart**2).sum(-1))
+    return -np.log(shares[np.arange(4), LABELS] / shares.sum(1))
+
+  np.testing.assert_allclose(found, of_squares(math.sqrt(scale / 2)), rtol=1e-12)
+  assert np.abs(found - of_squares(math.sqrt(5 / 2))).max() > 0.1
+
+
 @pytest.mark.parametrize(("classes", "scale"), [(2, 4.0), (3, 20.0), (6, 0.7)])
 def test_normface_reaches_its_bound_on_a_regular_simplex(
   classes, scale, embeddings, x64
