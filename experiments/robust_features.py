@@ -9,7 +9,7 @@ what it names without results: defences side by side, randomised smoothing (3.2)
 training in the combined ball (A), and what deviations from a class's mean tell about
 other classes (6.2.2).
 
-    python -m experiments.robust_features                    # digits, 32 min on 2 cores
+    python -m experiments.robust_features                    # digits, 17 min on 2 cores
     python -m experiments.robust_features --preset smoke     # seconds
     python -m experiments.robust_features --preset cifar10   # accelerators
     python -m experiments.robust_features --preset svhn      # likewise

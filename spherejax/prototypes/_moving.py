@@ -21,7 +21,10 @@ class ClassMeans(NamedTuple):
   means: Float[Array, "classes dim"]
   """A zero row where there is no embedding of the class, or their mean is 0."""
   counts: Int[Array, " classes"]
-  """Embeddings of each class; 0 tells that its row means nothing."""
+  """Embeddings of each class; 0 tells that its row means nothing.
+
+  On the sphere it is 0 also where they add up to 0 and have no direction.
+  """
 
 
 class MovingPrototypes(NamedTuple):
@@ -69,7 +72,8 @@ def class_means(
   Returns:
     ClassMeans: means [num_classes, dim], dtype of `embeddings`, zero rows for classes
     without an embedding and on the sphere for those whose mean is 0, NaN for those
-    with an embedding that is not finite; counts [num_classes], int32.
+    with an embedding that is not finite; counts [num_classes], int32, 0 for a class
+    that has no mean: without an embedding, and on the sphere with a mean of 0.
 
   Raises:
     TypeError: embeddings not floating, labels not integers, where not boolean.
@@ -95,6 +99,7 @@ def class_means(
   )
   if on_sphere:
     means = _numerics.normalize(sums)
+    counts = jnp.where(jnp.any(sums != 0, axis=1), counts, 0)
   else:
     means = _numerics.divide(sums, counts[:, None].astype(sums.dtype))
   return ClassMeans(means.astype(dtype), counts)

@@ -1,10 +1,13 @@
 """The quickstart as a user runs it, and what the experiments share."""
 
 import dataclasses
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -236,3 +239,32 @@ def test_the_results_page_says_what_did_not_come_out():
   for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
     with pytest.raises(SystemExit, match="no such claim is missed"):
       results_page.check_tried([more], odd)
+
+
+def committed():
+  files = sorted((results_page.DOCS / "results").glob("*.json"))
+  return {file.stem: json.loads(file.read_text()) for file in files}
+
+
+def test_headers_say_how_long_the_committed_runs_took():
+  units, said = {"s": 1, "min": 60, "h": 3600}, {}
+  for name, content in committed().items():
+    module = importlib.import_module(f"experiments.{content['experiment']}")
+    line = re.search(re.escape(content["command"]) + " +(#.*)", module.__doc__)
+    assert line, f"the header has no line {content['command']}"
+    time = re.search(r"(\d+(?:\.\d+)?) (s|min|h)\b", line[1])
+    if time:
+      said[name] = float(time[1]) * units[time[2]] / content["seconds"]
+  assert len(said) >= 20
+  assert not {name: ratio for name, ratio in said.items() if abs(ratio - 1) > 0.25}
+
+
+def test_what_was_tried_names_presets_that_exist():
+  tried, known = tomllib.loads(results_page.TRIED.read_text()), committed()
+  named = []
+  for title, notes in tried.items():
+    module = importlib.import_module(f"experiments.{known[title]['experiment']}")
+    for preset in re.findall(r"--preset ([\w.-]+)", " ".join(notes.values())):
+      assert preset in module.PRESETS, f"{title}: {preset}"
+      named.append(preset)
+  assert len(named) >= 4
