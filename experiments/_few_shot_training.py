@@ -30,6 +30,7 @@ MEASURES = (
   "left_out",
   "exponent",
 )
+FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +70,9 @@ class Settings:
   """Fixed episodes for the final accuracy."""
   learning_rate: float = 1e-3
   """Of Adam."""
+  all_diagnostics: bool = False
+  """Whether all figures of the article's tables are measured by their centring, and
+  tested, and training classes are classified at each look."""
 
 
 class Sets(NamedTuple):
@@ -102,12 +106,24 @@ class State(NamedTuple):
   series: dict[str, Array]  # [checks]
 
 
+class Known(NamedTuple):
+  """Episodes of training classes, on which the network is looked at."""
+
+  rows: Array  # the images that they use
+  episodes: Array  # of these
+
+
 class Trained(NamedTuple):
   """Figures of all runs of a part, [cells, seeds, ...] each."""
 
   validation: np.ndarray
   test: np.ndarray  # [cells, seeds, episodes]
   series: dict[str, np.ndarray]
+
+
+def measures(settings: Settings) -> tuple[str, ...]:
+  """What is kept of a look."""
+  return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
 
 
 def table(images: data.Images, rows: int) -> data.ClassTable:
@@ -167,7 +183,7 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
     "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
   }
   number = settings.episodes // settings.check_every
-  series = {name: jnp.full(number, jnp.nan) for name in MEASURES}
+  series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
   optimizer = optax.adam(settings.learning_rate)
   statistics = drawn["batch_stats"]
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
@@ -178,6 +194,7 @@ def _step(
   part: Part,
   images: Array,
   classes: data.ClassTable,
+  known: Known | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],
@@ -238,12 +255,15 @@ def _step(
   found = _looked_at(part, before, after) | {
     "exponent": jnp.exp(params["log_exponent"])
   }
+  new = State(params, statistics, opt_state, state.checks + 1, state.series)
+  if known is not None:
+    own = _accuracies(settings, part, new, images[known.rows], known.episodes)
+    found["training accuracy"] = jnp.mean(own)
   series = {
-    name: state.series[name].at[state.checks].set(found[name].astype(jnp.float32))
-    for name in MEASURES
+    name: values.at[state.checks].set(found[name].astype(jnp.float32))
+    for name, values in state.series.items()
   }
-  new = State(params, statistics, opt_state, state.checks + 1, series)
-  return new, {"loss": jnp.mean(loss)}
+  return new._replace(series=series), {"loss": jnp.mean(loss)}
 
 
 def _nothing_seen(settings, part, images, state, embedded):
@@ -263,8 +283,8 @@ def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
   points = metrics.embedding_change(before, after, **options)
   features = metrics.embedding_change(before, after, centre="features", **options)
   found = points._asdict()
-  found["norm_ratio by features"] = features.norm_ratio
-  found["scaling by features"] = features.scaling
+  for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
+    found[f"{name} by features"] = getattr(features, name)
   return found
 
 
@@ -306,6 +326,30 @@ def fixed_episodes(
   return np.asarray(draw(jax.random.split(key, number)))
 
 
+def _known(settings: Settings, part: Part, images: data.Images) -> Known:
+  """As many episodes as validate; their images as those of a validation."""
+  drawn = fixed_episodes(
+    settings,
+    part,
+    images,
+    queries=settings.num_queries,
+    number=settings.validation_episodes,
+  )
+  rows, places = np.unique(drawn, return_inverse=True)
+  return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
+
+
+def check_classes(settings: Settings, parts: Sequence[Part], sets: Sets) -> None:
+  """Raises ValueError for a class that is too small for any of the trainings."""
+  for part in parts:
+    for images, queries in (
+      (sets.train, settings.num_queries),
+      (sets.validation, settings.num_queries),
+      (sets.test, settings.test_queries),
+    ):
+      table(images, part.shots + queries)
+
+
 def train(
   settings: Settings,
   part: Part,
@@ -316,6 +360,7 @@ def train(
   """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
   rows = part.shots + settings.num_queries
   classes = table(sets.train, rows)
+  known = _known(settings, part, sets.train) if settings.all_diagnostics else None
   drawn = {
     "validation": fixed_episodes(
       settings,
@@ -346,6 +391,7 @@ def train(
           functools.partial(_step, settings, part),
           images,
           jax.tree.map(jnp.asarray, classes),
+          known,
         ),
         jax.tree_util.Partial(
           functools.partial(_evaluate, settings, part), seen, drawn["validation"]
@@ -361,7 +407,7 @@ def train(
     arrays |= {f"series {name}": x for name, x in result.state.series.items()}
     done = _finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
     _finished.keep(path, record, done)
-  series = {name: done.arrays[f"series {name}"] for name in MEASURES}
+  series = {name: done.arrays[f"series {name}"] for name in measures(settings)}
   return Trained(done.arrays["validation"], done.arrays["test"], series)
 
 

@@ -14,7 +14,8 @@ article II).
       --backbone resnet18 --image-size 224 --shots 5
 
 Needs omniglot, for `full` caltech_birds2011, prepared by tensorflow-datasets, in
-TFDS_DATA_DIR, or a folder of mini-ImageNet.
+TFDS_DATA_DIR, or a folder of mini-ImageNet. The article's figures stand beside those of
+its protocol alone: Conv4 at 84 pixels, ResNet18 at 224, episodes and queries of `full`.
 """
 
 import dataclasses
@@ -24,15 +25,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from experiments import (
   _cli,
+  _few_shot_diagnostics,
   _few_shot_published,
   _few_shot_sets,
   _few_shot_toy,
   _report,
 )
+from experiments._few_shot_diagnostics import geometric_mean, mean_defined, proper
 from experiments._few_shot_training import (
   FIRST_LOG_EXPONENT,
   RATIO,
@@ -40,13 +42,15 @@ from experiments._few_shot_training import (
   Part,
   Settings,
   Trained,
+  check_classes,
   train,
 )
 from spherejax import plotting
 
 PAPER = "DIST, article II"
 LOSSES = (SQUARED, RATIO)
-PROPER = {"con_alpha": -1, "div_alpha": 1, "con_div": -1}
+AT_END = ("exponent", "training accuracy")
+EXPONENT = "exponent at the end"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +100,7 @@ PRESETS = {
     episodes=0,
     check_every=100,
     validate_every=100,
+    all_diagnostics=True,
     shots=(1,),
     nearest_shots=(),
     exponents=(),
@@ -117,7 +122,7 @@ def load(config: Config) -> Any:
 
 def of_part(config: Config, shots: int) -> Config:
   """The settings of a training, with the article's length where they say 0."""
-  length = 60_000 if shots == 1 else 50_000
+  length = _few_shot_published.EPISODES[1 if shots == 1 else 5]
   return dataclasses.replace(config, episodes=config.episodes or length)
 
 
@@ -134,67 +139,78 @@ def check(config: Config) -> None:
   _cli.check_parts(config.validate_every, config.check_every)
 
 
-def mean_defined(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is not NaN; NaN of nothing."""
-  counts = np.sum(~np.isnan(values), axis=-1)
-  sums = np.nansum(values, axis=-1)
-  return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def geometric_mean(values: np.ndarray) -> np.ndarray:
-  """Over the last axis, of what is defined; NaN of nothing."""
-  logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
-  return np.exp(mean_defined(logs))
-
-
 def rows(config: Config, part: Part, found: Trained) -> list[Any]:
-  """Accuracies and diagnostics of both losses, where every seed has some."""
+  """Accuracies and diagnostics of both losses, where every seed has some.
+
+  The article's stand beside those of its protocol.
+  """
   made: list[tuple[str, str, np.ndarray, float | None]] = []
-  for place, loss in enumerate(LOSSES):
-    name = f"{part.name}, {loss}"
-    published = _few_shot_published.diagnostics(
-      config.images, part.shots, config.backbone, loss
-    )
-    paper = None
-    if part.representative == "mean":
-      paper = _few_shot_published.accuracy(
-        config.images, part.shots, config.backbone, loss
-      )
-    else:
-      published = {}
-    tests = found.test[place]
+  place = (config.images, part.shots, config.backbone)
+  compared = part.representative == "mean" and _few_shot_published.comparable(
+    config, part.shots
+  )
+  # The tables stop before the training does.
+  last = _few_shot_published.CHECKPOINTS[part.shots] if compared else None
+  series = {name: values[..., :last] for name, values in found.series.items()}
+  for number, loss in enumerate(LOSSES):
+    name, tests = f"{part.name}, {loss}", found.test[number]
+    paper = _few_shot_published.accuracy(*place, loss) if compared else None
     made += [
       (name, "test accuracy", tests.mean(-1), paper),
       (name, "half-width over its test episodes", half_width(tests), None),
     ]
     made += [
-      (name, f"validation after {at}", found.validation[place][:, number], None)
-      for at, number in shown_validations(config).items()
+      (name, f"validation after {at}", found.validation[number][:, column], None)
+      for at, column in shown_validations(config).items()
     ]
-    for measure, values in found.series.items():
-      if measure == "left_out":
-        figures = values[place].sum(-1)
-      elif measure == "exponent":
-        if loss == SQUARED:
-          continue
-        figures, measure = values[place, :, -1], "exponent at the end"
-      else:
-        figures = geometric_mean(values[place])
-      made.append((name, measure, figures, published.get(measure)))
-    for measure in PROPER:
-      share = mean_defined(proper(found, measure)[place])
-      title = f"{measure} proper"
-      made.append((name, title, share, published.get(title)))
+    published = _few_shot_published.diagnostics(*place, loss) if compared else {}
+    figures = _of_checkpoints(config, series) | at_end(found)
+    figures |= _few_shot_diagnostics.shares(series)
+    if loss == SQUARED:
+      del figures[EXPONENT]
+    made += [
+      (name, measure, values[number], published.get(measure))
+      for measure, values in figures.items()
+    ]
   paired = found.test[1] - found.test[0]
   made += [
     (part.name, "DR - SD, test", paired.mean(-1), None),
     (part.name, "half-width over its paired episodes", half_width(paired), None),
   ]
+  if config.all_diagnostics:
+    printed = _few_shot_published.tests(*place) if compared else {}
+    made += [
+      (part.name, test, values, printed.get(test))
+      for test, values in _few_shot_diagnostics.tests(series).items()
+    ]
   return [
     _report.row(name, measure, values, paper=printed)
     for name, measure, values, printed in made
     if not np.isnan(values).any()
   ]
+
+
+def _of_checkpoints(
+  config: Config, series: _few_shot_diagnostics.Series
+) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure: means, and what is left out of them."""
+  found = {
+    measure: values.sum(-1) if measure == "left_out" else geometric_mean(values)
+    for measure, values in series.items()
+    if measure not in AT_END
+  }
+  return found | (
+    _few_shot_diagnostics.undefined(series) if config.all_diagnostics else {}
+  )
+
+
+def at_end(found: Trained) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure."""
+  return {
+    f"{measure} at the end": found.series[measure][..., -1]
+    for measure in AT_END
+    if measure in found.series
+  }
 
 
 def half_width(values: np.ndarray) -> np.ndarray:
@@ -208,13 +224,6 @@ def shown_validations(config: Config) -> dict[int, int]:
   wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
   shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
   return {x: x // every - 1 for x in shown}
-
-
-def proper(found: Trained, measure: str) -> np.ndarray:
-  """[cells, seeds, checks]: on the right side of 1; NaN where undefined."""
-  values = found.series[measure]
-  right = PROPER[measure] * (values - 1) > 0
-  return np.where(np.isfinite(values), right, np.nan)
 
 
 def claims(config: Config, part: Part, found: Trained) -> list[Any]:
@@ -259,24 +268,23 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
 def _of_updates(found: Trained) -> dict[str, tuple[str, Sequence[float] | np.ndarray]]:
   phi = found.series["norm_ratio"]
   means = geometric_mean(phi)
-  flat = [x[np.isfinite(x)] for x in phi]
-  ranks: Any = stats.mannwhitneyu(flat[0], flat[1], alternative="less")
-  apart = proper(found, "div_alpha")
-  counts = [int(np.nansum(x)) for x in apart]
-  numbers = [int(np.isfinite(x).sum()) for x in apart]
-  table = [[n - c, c] for n, c in zip(numbers, counts, strict=True)]
-  more = counts[1] / numbers[1] > counts[0] / numbers[0]
-  fisher: Any = stats.fisher_exact(table)
-  nearer = mean_defined(proper(found, "con_alpha")).min(0)
+  below = _few_shot_diagnostics.ranks(phi[0].ravel(), phi[1].ravel(), "less")
+  apart = proper(found.series, "div_alpha")
+  apart = apart.reshape(len(apart), -1)
+  shares = mean_defined(apart)
+  unequal = 1.0
+  if shares[1] > shares[0]:
+    unequal = _few_shot_diagnostics.fisher(apart[0], apart[1])
+  nearer = mean_defined(proper(found.series, "con_alpha")).min(0)
   return {
     "F4": ("1-shot: norm ratio (geometric mean): DR > SD", means[1] - means[0]),
     "F4-ranks": (
       "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
-      [0.01 - float(ranks.pvalue)],
+      [0.01 - below],
     ),
     "F5": (
       "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
-      [0.01 - float(fisher.pvalue if more else 1)],
+      [0.01 - unequal],
     ),
     "F9": ("1-shot: con-alpha < 1 in 90 % of checkpoints of both", nearer - 0.9 + 1e-9),
   }
@@ -299,11 +307,19 @@ def draw(config: Config, results: Mapping[Part, Trained]) -> dict[str, Any]:
   for part, found in results.items():
     name = part.name.replace(", ", "-").replace(" ", "-").lower()
     times = config.validate_every * np.arange(1, found.validation.shape[-1] + 1)
+    curves: dict[str, np.ndarray] = dict(zip(LOSSES, found.validation, strict=True))
+    shown = "validation "
+    if "training accuracy" in found.series:
+      each = config.validate_every // config.check_every
+      own = found.series["training accuracy"][..., each - 1 :: each]
+      curves = {f"{loss}, validation": values for loss, values in curves.items()}
+      curves |= {f"{x}, training": y for x, y in zip(LOSSES, own, strict=True)}
+      shown = ""
     drawn[f"accuracy-{name}"] = plotting.training_curves(
-      dict(zip(LOSSES, found.validation, strict=True)),
+      curves,
       steps=times,
       xlabel="episodes",
-      ylabel="validation accuracy",
+      ylabel=f"{shown}accuracy",
       title=part.name,
     )
     checks = config.check_every * np.arange(1, found.series["norm_ratio"].shape[-1] + 1)
@@ -324,8 +340,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     check(of_part(config, shots))
   parts = [Part(shots, "mean") for shots in config.shots]
   parts += [Part(shots, "nearest") for shots in config.nearest_shots]
-  table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
   sets, results = load(config), {}
+  fixed_too = [Part(1, "mean")] if config.exponents else []
+  check_classes(config, [*parts, *fixed_too], sets)
+  table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
   learned = {
     "ratio": (0.0, 1.0),
     "log_exponent": (FIRST_LOG_EXPONENT,) * 2,

@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import itertools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ import pytest
 from PIL import Image
 
 from experiments import (
+  _few_shot_diagnostics,
   _few_shot_published,
   _few_shot_sets,
   _few_shot_toy,
@@ -18,7 +21,7 @@ from experiments import (
   few_shot,
 )
 from experiments._few_shot_training import Part, Sets
-from spherejax import data
+from spherejax import data, metrics
 
 # SD, DR with a learned exponent, DR with one that stays.
 CELLS = {
@@ -109,9 +112,18 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   monkeypatch.setattr(few_shot, "draw", lambda config, results: {})
   result = few_shot.run(config, tmp_path, "full")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
-  assert rows["1-shot, DR", "test accuracy"]["paper"] == 0.5713
-  assert rows["1-shot, SD", "norm_ratio by features"]["paper"] == 0.97218
-  assert rows["1-shot, DR", "div_alpha proper"]["paper"] == 0.808
+  # So few episodes are not the article's.
+  assert {row["paper"] for (name, _), row in rows.items() if "shot" in name} == {None}
+  for loss in ("SD", "DR"):
+    name = f"1-shot, {loss}"
+    assert 0 <= rows[name, "training accuracy at the end"]["mean"] <= 1
+    assert rows[name, "con_alpha by features"]["mean"] > 0
+    assert rows[name, "checkpoints without con_alpha by features"]["mean"] == 0
+  for test in (
+    "Mann-Whitney p, norm_ratio",
+    "Fisher's p, div_alpha by features proper",
+  ):
+    assert 0 < rows["1-shot", test]["mean"] <= 1
   # The other backbone, at its size: shapes alone.
   deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
   shown = jax.eval_shape(
@@ -123,8 +135,152 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   table = _few_shot_training.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  state, _ = jax.eval_shape(step, wide, table, shown, jax.random.key(0), hyper)
+  known = _few_shot_training._known(deep, Part(5, "mean"), birds)
+  state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
+
+
+def test_published_figures_stand_beside_the_articles_protocol_alone():
+  random = np.random.default_rng(0)
+  full = few_shot.PRESETS["full"]
+
+  def papers(shots=1, **changes):
+    """What stands beside figures that are noise; and what con-alpha is of."""
+    config = dataclasses.replace(full, **changes)
+    part = Part(shots, "mean")
+    own = few_shot.of_part(config, shots)
+    shape = (2, 1, own.episodes // 100)
+    series = {
+      name: random.uniform(0.9, 1.1, shape)
+      for name in _few_shot_training.measures(config)
+    }
+    tests = random.uniform(0, 1, (2, 1, 4))
+    found = _few_shot_training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
+    rows = few_shot.rows(own, part, found)
+    mean = next(r["mean"] for r in rows if r["metric"] == "con_alpha by features")
+    logs = np.log(series["con_alpha by features"][0, 0])
+    number = next(
+      n for n in (600, 500, 400) if abs(np.exp(logs[:n].mean()) - mean) < 1e-9
+    )
+    beside = {(r["name"], r["metric"]): r["paper"] for r in rows}
+    return {k: p for k, p in beside.items() if p is not None}, number
+
+  found, number = papers()
+  assert number == 600
+  assert found["1-shot, DR", "test accuracy"] == 0.5713
+  assert found["1-shot, SD", "norm_ratio by features"] == 0.97218
+  assert found["1-shot, SD", "con_alpha by features"] == 0.99710
+  assert found["1-shot, DR", "div_alpha by features proper"] == 0.808
+  assert found["1-shot, DR", "con_div"] == 0.99687
+  assert ("1-shot, SD", "con_alpha") not in found  # its centring is another
+  assert found["1-shot", "Mann-Whitney p, div_alpha by features"] == 0.61722
+  assert found["1-shot", "Mann-Whitney p, norm_ratio by features"] == 1e-120
+  assert found["1-shot", "Fisher's p, con_div proper"] == 0.00077
+  assert len(found) == 2 * 8 + 7
+  deep = {"backbone": "resnet18", "images": "mini_imagenet"}
+  found, number = papers(5, image_size=224, **deep)
+  assert number == 400  # of 500
+  assert found["5-shot, SD", "test accuracy"] == pytest.approx(0.7368)
+  assert found["5-shot", "Mann-Whitney p, norm_ratio by features"] == 0.22914
+  for changes in (deep, {"width": 32}, {"episodes": 40_000}, {"image_size": 28}):
+    assert not papers(**changes)[0], changes
+
+
+def test_tests_of_checkpoints_are_counts_of_all_cases():
+  random = np.random.default_rng(0)
+  values = random.normal(1, 0.1, (2, 1, 7)) + np.array([0.0, 0.08])[:, None, None]
+  series = {name: values.copy() for name in _few_shot_diagnostics.RATIOS}
+  series["con_alpha"][0, 0, 2] = np.nan  # left out, and counted
+  found = _few_shot_diagnostics.tests(series)
+  counted = _few_shot_diagnostics.undefined(series)
+  np.testing.assert_array_equal(counted["checkpoints without con_alpha"], [[1], [0]])
+  assert not counted["checkpoints without div_alpha"].any()
+  for measure, side in (("con_alpha", -1), ("div_alpha", 1)):
+    own = [x[~np.isnan(x)] for x in series[measure][:, 0]]
+    pooled, first, others = np.concatenate(own), len(own[0]), len(own[1])
+
+    def above(rows, pooled=pooled):
+      rest = np.delete(pooled, list(rows))
+      return sum(x > y for x in pooled[list(rows)] for y in rest)
+
+    splits = itertools.combinations(range(len(pooled)), first)
+    sums = np.array([above(rows) for rows in splits])
+    middle, here = first * others / 2, above(range(first))
+    p = np.mean(np.abs(sums - middle) >= abs(here - middle))
+    np.testing.assert_allclose(found[f"Mann-Whitney p, {measure}"], [p])
+    right = [int(np.sum(side * (x - 1) > 0)) for x in own]
+    total = sum(right)
+
+    def chance(n, first=first, total=total, others=others):
+      return math.comb(first, n) * math.comb(others, total - n)
+
+    every = [chance(n) for n in range(total + 1) if n <= first]
+    p = sum(x for x in every if x <= chance(right[0])) / sum(every)
+    np.testing.assert_allclose(found[f"Fisher's p, {measure} proper"], [p])
+  series["con_div"][0] = np.nan
+  assert np.isnan(_few_shot_diagnostics.tests(series)["Mann-Whitney p, con_div"]).all()
+
+
+def test_ratios_by_the_articles_centring():
+  random = np.random.default_rng(0)
+  before, after = random.normal(2, 1, (2, 3, 4, 6)).astype(np.float32)
+  found = _few_shot_training._looked_at(Part(1, "mean"), before, after)
+  change = metrics.embedding_change(before, after, num_shots=1)
+  product = size = 0.0
+  for x, y in zip(before.reshape(-1, 6), after.reshape(-1, 6), strict=True):
+    for i in range(6):  # from each point the mean of its own entries
+      product += (x[i] - x.mean()) * (y[i] - y.mean())
+      size += (x[i] - x.mean()) ** 2
+  scaling = product / size
+  assert abs(scaling - float(found["scaling"])) > 0.05
+  for name, ratio in (("con", change.own_ratio), ("div", change.other_ratio)):
+    np.testing.assert_allclose(
+      found[f"{name}_alpha by features"], ratio / scaling, rtol=1e-4
+    )
+
+
+def test_training_classes_are_classified_without_augmentation():
+  """Of the images of some episodes alone, as of all of them."""
+  settings = dataclasses.replace(
+    SETTINGS, augment=True, all_diagnostics=True, validation_episodes=3
+  )
+  part, own = Part(1, "mean"), sets().train
+  key, hyper = jax.random.key(0), {"log_exponent": 2.0}
+  state = _few_shot_training._init(settings, own.images.shape, key, hyper)
+  known = _few_shot_training._known(settings, part, own)
+  drawn = _few_shot_training.fixed_episodes(settings, part, own, queries=3, number=3)
+  np.testing.assert_array_equal(known.rows[known.episodes], drawn)
+  assert len(known.rows) < len(own)
+  embed = jax.jit(functools.partial(_few_shot_training.embed, settings, state))
+  points, right = np.asarray(embed(own.images)), []
+  for episode in drawn:
+    for label, row in enumerate(episode[:, 1:]):
+      for query in row:
+        away = [np.sum((points[query] - points[s]) ** 2) for s in episode[:, 0]]
+        right.append(np.argmin(away) == label)
+  found = jax.jit(
+    lambda images: _few_shot_training._accuracies(
+      settings, part, state, images, known.episodes
+    )
+  )(own.images[known.rows])
+  np.testing.assert_allclose(np.mean(found), np.mean(right), atol=1e-6)
+
+
+def test_curves_of_training_and_validation(monkeypatch):
+  monkeypatch.setattr(_few_shot_toy, "draw_plane", lambda: None)
+  monkeypatch.setattr(_few_shot_toy, "draw_sphere", lambda: None)
+  series = {
+    "norm_ratio": np.ones((2, 1, 4)),
+    "training accuracy": np.arange(8.0).reshape(2, 1, 4) / 8,
+  }
+  validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
+  found = _few_shot_training.Trained(validation, np.zeros((2, 1, 2)), series)
+  config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
+  drawn = few_shot.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
+  lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
+  np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
+  np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time
+  assert len(lines) == 4
 
 
 def test_the_articles_lengths():
@@ -222,6 +378,11 @@ def test_bad_settings(tmp_path, monkeypatch):
       few_shot.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
   with pytest.raises(ValueError, match=r"at least per_class=11 images.* 0 \(0\) has 8"):
     few_shot.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
+  # Of several trainings the last one's classes, too, before the first one begins.
+  monkeypatch.setattr(few_shot, "train", None)
+  both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
+  with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
+    few_shot.run(both, tmp_path, "smoke")
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
     _few_shot_sets.mini_imagenet(84, tmp_path)
 
