@@ -61,7 +61,8 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
 
 
 def check(config: Any, objects: Objects) -> None:
-  """Raises ValueError where the episodes need more grids than there will be."""
+  """Raises ValueError where classes, or grids for the episodes, do not suffice."""
+  _norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   if "episodes" not in config.measures:
     return
   points = Points(*map(jnp.asarray, objects))

@@ -31,6 +31,9 @@ def check(config: Any, found: Photographs) -> None:
         "a quadratic in the count needs three different counts, but photographs of "
         f"{mode} classes have {np.unique(counts).tolist()}"
       )
+  _norm_count_pictures.check_classes(
+    found.labels[single], "photographs of single classes"
+  )
   if "episodes" in config.measures:
     _norm_count_measures.check_episodes(
       found.labels[single],

@@ -13,6 +13,7 @@ from experiments._norm_count_training import Points
 from spherejax import plotting
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one
+_DIRECTIONS = 2  # of the plane in which angles are shown
 
 
 class Norms(NamedTuple):
@@ -91,6 +92,16 @@ def _boxes(axes: Any, found: Norms) -> None:
   axes.spines[["top", "right"]].set_visible(False)
 
 
+def check_classes(labels: np.ndarray, what: str) -> None:
+  """Raises ValueError where `polar` has no plane, before anything is measured."""
+  classes = np.unique(labels)
+  if len(classes) <= _DIRECTIONS:
+    raise ValueError(
+      f"{_DIRECTIONS} discriminant directions need {_DIRECTIONS + 1} classes, but "
+      f"{what} have {len(classes)}: {classes.tolist()}"
+    )
+
+
 def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
   """Angles in the plane of the first two discriminant directions; radius is the norm.
 
@@ -101,7 +112,7 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
 
   lengths = np.linalg.norm(z, axis=1)
   unit = z / np.maximum(lengths, 1e-12)[:, None]
-  found = discriminant_analysis.LinearDiscriminantAnalysis(n_components=2)
+  found = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
   plane = found.fit(unit.astype(np.float64), labels).transform(unit)
   angle = np.arctan2(plane[:, 1], plane[:, 0])
   figure = _figure.new_figure(9.5, 4.6)

@@ -92,6 +92,7 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
     resnet_blocks=(1, 1),
     resnet_widths=(4, 4),
     supervised_weights=str(file),
+    voc_folder="of all years",
   )
   result = norm_count.run(config, tmp_path, "table-1")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
@@ -106,6 +107,15 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   # Noise with the moments of the objects hardly moves the norm of the image.
   rho = "correlation of norm and count, mixed"
   assert abs(rows["stl10, the image itself, random", rho]["mean"]) < 0.5
+
+
+def test_the_papers_photographs_are_of_all_years():
+  table = norm_count.PRESETS["table-1"]
+  named = dataclasses.replace(table, voc_folder="VOC")
+  assert norm_count.comparable(table, "table-1", "stl10")
+  assert not norm_count.comparable(table, "table-1", "voc")  # 2007 alone
+  assert norm_count.comparable(named, "table-1", "voc")
+  assert not norm_count.comparable(named, "voc", "voc")  # Simple-6
 
 
 def test_networks_without_biases_and_as_they_are_drawn():
@@ -361,6 +371,22 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
   # Counts that agree are found again where norms meet them.
   with pytest.raises(ValueError, match=r"not identifiable: the counts are \[3\]"):
     _norm_count_measures.slopes(np.ones((1, 9), "f"), np.full(9, 3), "mixed")
+
+
+def test_two_classes_have_no_plane(tmp_path, monkeypatch):
+  """Of the picture of angles; said before anything is trained."""
+  digits = _norm_count_sets.load("digits", SMOKE)
+  two = digits._replace(held_labels=digits.held_labels % 2)
+  counts = np.arange(90) % 8 + 2
+  pair = _norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, counts % 2 + 4)
+  monkeypatch.setattr(_norm_count_sets, "load", lambda name, config: two)
+  monkeypatch.setattr(_norm_count_sets, "photographs", lambda config: pair)
+  monkeypatch.setattr(_norm_count_training, "train", None)
+  with pytest.raises(ValueError, match=r"held out objects have 2: \[0, 1\]"):
+    norm_count.run(SMOKE, tmp_path)
+  config = dataclasses.replace(norm_count.PRESETS["voc"], ways=2)
+  with pytest.raises(ValueError, match=r"of single classes have 2: \[4, 5\]"):
+    norm_count.run(config, tmp_path)
 
 
 def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
