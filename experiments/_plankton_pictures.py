@@ -31,6 +31,7 @@ def draw(
   figures: dict[str, Figure | None] = {
     "training": training(embedded),
     "neighbours": neighbours(embedded),
+    "baseline": baseline(classified, config),
   }
   for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
     own = classified if group == SEEN else []
@@ -89,6 +90,19 @@ def neighbours(embedded: _plankton_claims.Seeds) -> Figure:
     steps=[float(k) for k in found[0]],
     xlabel="neighbours k",
     ylabel="accuracy on half of the validation images",
+  )
+
+
+def baseline(classified: _plankton_claims.Seeds, config) -> Figure:
+  """Accuracy of the softmax classifier while it is trained."""
+  curves = np.array([found.figures["accuracies"] for found in classified])
+  parts = np.arange(1, curves.shape[1] + 1)
+  epochs = config.baseline_epochs / config.iterations
+  return plotting.training_curves(
+    {BASELINE: curves},
+    steps=epochs * parts if epochs else parts,
+    xlabel="epoch" if epochs else "iteration",
+    ylabel="accuracy on validation images",
   )
 
 

@@ -40,6 +40,25 @@ FIGURES = {
   ("embedding", "accuracy of centroids, last iteration"): 0.838,
 }
 
+# F1 of classes that the text names (3.4): of the softmax classifier on all test images;
+# of the embedding, where it does not say by which way; of centroids for unseen classes.
+F1_CLASSIFIER = {
+  "nauplii__Crustacea": 0.93, "nauplii__Cirripedia": 0.97,
+  "egg__Cavolinia_inflexa": 0.93, "egg__Actinopterygii": 0.94,
+  "Calanoida": 0.50, "larvae__Crustacea": 0.62,
+}  # fmt: skip
+F1_EMBEDDING = {
+  "nauplii__Crustacea": 0.69, "nauplii__Cirripedia": 0.51,
+  "egg__Cavolinia_inflexa": 0.33, "egg__Actinopterygii": 0.70,
+  "Calanoida": 0.96, "larvae__Crustacea": 0.84,
+}  # fmt: skip
+F1_UNSEEN = {
+  "Rhopalonema": 0.86, "egg__other": 0.83, "badfocus__artefact": 0.82,
+  "Euchirella": 0.07, "eudoxie__Abylopsis_tetragona": 0.11, "Aglaura": 0.19,
+  "nectophore__Abylopsis_tetragona": 0.26, "multiple__other": 0.29,
+  "gonophore__Abylopsis_tetragona": 0.38,
+}  # fmt: skip
+
 # Rates of the ten commonest confusions, k = 10: seen and unseen classes.
 CONFUSIONS = {
   ("tail__Appendicularia", "tail__Chaetognatha"): 0.38,

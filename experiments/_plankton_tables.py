@@ -73,8 +73,45 @@ def rows(
     )
   )
   found = [_report.row(*each, paper=printed.get(each[:2])) for each in made]
+  if config.seen == "article":
+    found += class_rows(embedded, classified, whole, config)
   for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
     found += confusion_rows(embedded, group, names, apart[group], config)
+  return found
+
+
+def class_rows(
+  embedded: _plankton_claims.Seeds,
+  classified: _plankton_claims.Seeds,
+  whole: _plankton_sets.Whole,
+  config: Any,
+) -> list[dict[str, Any]]:
+  """F1 of the classes of which the article prints one; `write_classes` has all."""
+  usual = _plankton_measures.way(_plankton_claims.USUAL)
+  centroid, published = _plankton_measures.CENTROID, _plankton_published
+  found = []
+  for runs, network, group, way, printed in (
+    (classified, BASELINE, SEEN, ALL_TEST, published.F1_CLASSIFIER),
+    (embedded, EMBEDDING, SEEN, usual, published.F1_EMBEDDING),
+    (embedded, EMBEDDING, UNSEEN, centroid, published.F1_UNSEEN),
+  ):
+    known = {published.plain(name): figure for name, figure in printed.items()}
+    place = f"{network}, {group}, {way}"
+    scores = [_plankton_measures.scores(run.counts[place]).f1 for run in runs]
+    names = whole.seen if group == SEEN else whole.unseen
+    for label, name in enumerate(names):
+      paper = known.get(published.plain(name))
+      values = [float(each[label]) for each in scores]
+      # A class without images to judge, or predictions, has none.
+      if paper is not None and not np.isnan(values).any():
+        found.append(
+          _report.row(
+            network,
+            f"F1 of {name}, {group}, {way}",
+            values,
+            paper=paper if comparable(config) else None,
+          )
+        )
   return found
 
 

@@ -7,12 +7,12 @@ classifier, and of others. DIST, article I.
 
     python -m experiments.plankton                   # 34 min on 2 cores
     python -m experiments.plankton --preset smoke    # seconds
-    python -m experiments.plankton --preset full --folder ZooScanNet    # accelerators
+    python -m experiments.plankton --preset full --folder ZooScanNet --weights FILE
 
 The first two need ndsb_plankton, prepared by tensorflow-datasets, in TFDS_DATA_DIR; its
 figures do not compare with the article's, which stand beside those of `full`. That
 reads a folder with a sub-folder of images for each class, and ImageNet's weights for
-Inception v3 from --weights.
+Inception v3 from --weights, without which it does not begin.
 """
 
 import dataclasses
@@ -50,6 +50,8 @@ class Config(_plankton_training.Settings, _plankton_sets.Selection):
   """Neighbours that vote on validation images, to choose their number."""
   drawn: int = 2500
   """Images of each group of classes in the pictures of the plane."""
+  need_weights: bool = False
+  """Whether a run without ImageNet's weights ends; else it begins with random ones."""
 
 
 PRESETS = {
@@ -95,16 +97,29 @@ PRESETS = {
     baseline_decay=1.0,
     baseline_epochs=200,
     neighbours=(1, 5, 10, 25),
+    need_weights=True,
     seeds=1,
   ),
 }
 
 
+def check(config: Config) -> None:
+  """Raises ValueError for settings that do not fit together, before data are read."""
+  _plankton_training.check(config)
+  _plankton_claims.check(config.neighbours)
+  if config.need_weights and not config.weights:
+    raise ValueError(
+      f"name a file of ImageNet's weights for {config.network} by --weights, or begin "
+      "with random ones by --no-need-weights"
+    )
+  if config.weights and not pathlib.Path(config.weights).is_file():
+    raise ValueError(f"there is no file of weights at {config.weights}")
+
+
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and measures; returns figures and claims."""
   start = time.perf_counter()
-  _plankton_training.check(config)
-  _plankton_claims.check(config.neighbours)
+  check(config)
   whole = _plankton_sets.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
   studies = {

@@ -46,7 +46,7 @@ def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
     "Z1-baseline", "Z1-gap", "Z2-seen", "Z2-unseen", "Z3-chance", "Z3-seen",
     "Z4-radius", "Z4-drift", "Z5", "Z6", "Z7", "Z8",
   }  # fmt: skip
-  assert len(content["pictures"]) == 8
+  assert len(content["pictures"]) == 9
   for picture in content["pictures"]:
     assert 0 < (tmp_path / picture).stat().st_size <= 300_000
   # A second run takes what the first one kept.
@@ -238,6 +238,58 @@ def test_printed_figures():
   assert _plankton_published.confusion("Podon", "Evadne") is None
 
 
+def test_f1_of_the_classes_that_the_article_names():
+  """Beside the article's where the networks begin as its do."""
+  published = _plankton_published
+  seen, unseen = tuple(published.RECALL), ("detritus", "Rhopalonema", "egg_other")
+  whole = _plankton_sets.Whole(None, seen, unseen, None)  # pyright: ignore
+  random = np.random.default_rng(0)
+  places = {
+    (BASELINE, SEEN, "all test images"): random.integers(1, 9, (65, 65)),
+    (EMBEDDING, SEEN, "k = 10"): random.integers(1, 9, (65, 65)),
+    (EMBEDDING, UNSEEN, "centroid"): random.integers(1, 9, (3, 3)),
+  }
+  run = _plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
+  full = plankton.PRESETS["full"]
+  own = dataclasses.replace(full, weights="inception.pth")
+  rows = _plankton_tables.class_rows([run], [run], whole, own)
+  beside = {(row["name"], row["metric"]): row["paper"] for row in rows}
+  assert len(beside) == 6 + 6 + 2
+  for (network, metric), paper in {
+    (BASELINE, "F1 of Calanoida, seen, all test images"): 0.50,
+    (EMBEDDING, "F1 of Calanoida, seen, k = 10"): 0.96,
+    (EMBEDDING, "F1 of egg_other, unseen, centroid"): 0.83,
+  }.items():
+    assert beside[network, metric] == paper
+  for (network, group, way), table in places.items():
+    for label, name in enumerate(seen if group == SEEN else unseen):
+      right, others = table[label, label], 0
+      for c in range(len(table)):
+        if c != label:
+          others += table[label, c] + table[c, label]
+      for row in rows:
+        if (row["name"], row["metric"]) == (network, f"F1 of {name}, {group}, {way}"):
+          assert row["mean"] == pytest.approx(2 * right / (2 * right + others))
+  alone = _plankton_tables.class_rows([run], [run], whole, full)
+  assert {row["paper"] for row in alone} == {None}
+  assert {*published.F1_CLASSIFIER, *published.F1_EMBEDDING} < set(seen)
+
+
+def test_the_softmax_classifiers_curve():
+  runs = [
+    _plankton_runs.Found({"accuracies": values}, {}, {})
+    for values in ([0.2, 0.4], [0.4, 0.8])
+  ]
+  for config, steps, label in (
+    (plankton.PRESETS["cpu"], [1, 2], "iteration"),
+    (dataclasses.replace(plankton.PRESETS["full"], iterations=2), [100, 200], "epoch"),
+  ):
+    axes = _plankton_pictures.baseline(runs, config).axes[0]
+    np.testing.assert_allclose(axes.lines[0].get_xdata(), steps)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.3, 0.6])
+    assert axes.get_xlabel() == label
+
+
 def test_a_white_ground_and_sizes_that_stay():
   image = np.zeros((6, 12, 1), np.uint8)
   found = _plankton_sets.prepare(image, 12, 3, True)
@@ -272,6 +324,11 @@ def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
   with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
     plankton.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
+  full = plankton.PRESETS["full"]
+  with pytest.raises(ValueError, match="weights for inception_v3 by --weights"):
+    plankton.run(full, tmp_path, "full")
+  with pytest.raises(ValueError, match=r"no file of weights at nowhere\.pth"):
+    plankton.run(dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full")
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),
