@@ -12,12 +12,19 @@ from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _views
 
 
+def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
+  """A temperature that is positive, or infinite where all candidates weigh the same."""
+  if _checks.static_number(temperature) == jnp.inf:
+    return jnp.asarray(jnp.inf, dtype)
+  _checks.positive("temperature", temperature)
+  return _checks.scalar("temperature", temperature, dtype)
+
+
 def _lead_of_negatives(
   temperature: ArrayLike, dtype: jnp.dtype
 ) -> Callable[[Array, Array, Array], Array]:
   """Terms log sum_negatives exp((s - s_own) / temperature); -inf over none."""
-  _checks.positive("temperature", temperature)
-  t = _checks.scalar("temperature", temperature, dtype)
+  t = _divisor(temperature, dtype)
 
   def terms(similar: Array, negatives: Array, own: Array) -> Array:
     return _numerics.logsumexp((similar - own) / t, negatives)
@@ -47,7 +54,8 @@ def info_nce(
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
+      all similarities count as equal.
     symmetric: mean over both views as anchors. Static.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -104,7 +112,8 @@ def nt_xent(
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
+      all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows of either view at a time, computed again for the
@@ -180,7 +189,8 @@ def info_nce_bound(
   Args:
     first: [batch, dim], floating, one view of every example.
     second: [batch, dim], floating, the other view, row by row.
-    temperature: positive, divides; may be traced.
+    temperature: positive, divides; may be traced. At infinity, the paper's beta = 0,
+      all similarities count as equal.
     normalize: "l2", "unit_ball" or "none", of the rows. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient. None takes
@@ -209,8 +219,7 @@ def info_nce_bound(
     Array([-1.3068528, -1.3068528], dtype=float32)
   """
   batch = _views.views(first, second, where, normalize)
-  _checks.positive("temperature", temperature)
-  t = _checks.scalar("temperature", temperature, batch.first.dtype)
+  t = _divisor(temperature, batch.first.dtype)
   largest, nearest, own = _nearest(batch, axis_name, block_size)
   number = 2 * (_batch.number(batch.where[:, None], axis_name, t.dtype) - 1)
   constant = jnp.where(number > 0, jnp.log(jnp.where(number > 0, number, 1)), 0)

@@ -106,6 +106,55 @@ def test_a_negative_that_is_not_a_number_is_the_nearest():
   assert np.isnan(bound.repulsion[:2]).all()
 
 
+@pytest.mark.parametrize("infinity", [np.inf, jnp.float32(jnp.inf)])
+def test_at_infinite_temperature_all_candidates_count_the_same(infinity):
+  """The paper's beta = 0: the logarithm of their number, and no gradient."""
+  where = np.array([1, 1, 0, 1, 1, 1], bool)
+  options = {"temperature": infinity, "where": where}
+
+  def values(first, second):
+    return {
+      "info_nce": losses.info_nce(first, second, **options),
+      "nt_xent": losses.nt_xent(first, second, **options),
+      "bound": losses.info_nce_bound(first, second, **options).value,
+    }
+
+  slopes = jax.jit(jax.jacrev(values))(*VIEWS)
+  found = jax.jit(values)(*VIEWS)
+  expected = {"info_nce": np.log(8), "nt_xent": np.log(9), "bound": np.log(8)}
+  for name, value in expected.items():
+    np.testing.assert_allclose(found[name], where * value, rtol=1e-6)
+    np.testing.assert_array_equal(slopes[name], np.zeros_like(slopes[name]))
+
+
+KEPT = np.array([1, 1, 0, 1, 0, 0, 1, 1], bool)  # one of four devices keeps nothing
+
+
+@pytest.mark.parametrize("block_size", [None, 1])
+@pytest.mark.parametrize("where", [np.ones(8, bool), KEPT])
+def test_nearest_negatives_of_all_devices(block_size, where):
+  """First views of all devices from 0, then all second ones."""
+  first, second = np.random.default_rng(2).normal(size=(2, 8, 3)).astype(np.float32)
+  call = functools.partial(
+    losses.info_nce_bound, block_size=block_size, axis_name="all"
+  )
+  parts = [x.reshape(4, 2, *x.shape[1:]) for x in (first, second, where)]
+  mapped = jax.vmap(lambda a, b, kept: call(a, b, where=kept), axis_name="all")
+  bound = jax.jit(mapped)(*parts)
+  unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)]
+  references = np.concatenate(unit)
+  for i in range(8):
+    nearest, largest = -1, -np.inf
+    for j in range(16) if where[i] else ():
+      similar = unit[0][i] @ references[j]
+      if where[j % 8] and j % 8 != i and similar > largest:
+        nearest, largest = j, similar
+    assert bound.nearest.ravel()[i] == nearest
+    if where[i]:
+      np.testing.assert_allclose(bound.repulsion.ravel()[i], largest, rtol=1e-5)
+  np.testing.assert_allclose(bound.constant, np.log(2 * (where.sum() - 1)), rtol=1e-6)
+
+
 def test_an_example_alone():
   values = everything(VIEWS[0][:1], VIEWS[1][:1])
   alone = values["bound"]
