@@ -11,12 +11,14 @@ from experiments._collapse_runs import Trained
 from experiments._collapse_toy import claim
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
+SIMCLR = "simclr"
 _FIGURES = (
   "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
   "sharing", "coarse sharing", "unexplained", "nearest distance", "invariance",
   "repulsion", "loss", "bound", "least gap", "rank of h", "rank of augmented h",
+  "effective rank of h", "effective rank of augmented h",
 )  # fmt: skip
-_STARTS = _FIGURES[:9]
+_STARTS = (*_FIGURES[:9], *_FIGURES[-4:])
 
 
 def rows(

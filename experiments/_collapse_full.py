@@ -12,10 +12,13 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments import _finished
 from experiments._collapse_runs import Trained, given, regions
 from experiments._collapse_sets import Study
-from experiments._collapse_training import Given, Run, Settings, cell
+from experiments._collapse_training import Given, Run, Settings, cells, spectral
 from spherejax import data, training
+
+HALFWAY = ", halfway"  # behind the names of spectra of that time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +115,44 @@ def train(
   return Trained(stacked("curves"), stacked("start"), stacked("shown"), regions)
 
 
+def on_host(
+  settings: Full, shown: Mapping[str, Any], kernel: Any
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+  """Ranks and spectra in float64: in float32 what is below 1e-6 of the first is noise.
+
+  Of the features that are shown, as they are and augmented, and of the projector.
+  """
+  host = jax.local_devices(backend="cpu")[0]
+  with jax.enable_x64(True), jax.default_device(host):
+    matrices = shown["features"], shown["augmented features"], kernel
+    wide = [jnp.asarray(np.asarray(x, np.float64)) for x in matrices]
+    ranks, spectra = spectral(settings, *wide)
+    return (
+      {name: float(x) for name, x in ranks.items()},
+      {name: np.asarray(x) for name, x in spectra.items()},
+    )
+
+
+class _Spectra(NamedTuple):
+  """Those of all measurements of a training, a file each."""
+
+  folder: pathlib.Path
+
+  def keep(self, step: int, spectra: dict[str, np.ndarray]) -> None:
+    """In place of those of a run that was stopped."""
+    if jax.process_index() == 0:
+      done = _finished.Finished({}, spectra)
+      _finished.keep(self.folder / f"{step}", {}, done)
+
+  def halfway(self, settings: Full) -> dict[str, np.ndarray]:
+    """Those of the last measurement of the first half, under names of their own."""
+    every = settings.measure_every
+    step = settings.steps // 2 // every * every
+    kept = _finished.restore(self.folder / f"{step}", {})
+    found = {} if kept is None else kept.arrays
+    return {f"{name}{HALFWAY}": x for name, x in found.items()}
+
+
 class _Found(NamedTuple):
   """As `Trained`, of one network."""
 
@@ -131,7 +172,7 @@ def _one(
   """One network."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
   run, images = Run(settings, study.classes, norm_axis), given(study)
-  hyper = {name: jnp.float32(x) for name, x in cell(augmentation).items()}
+  hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
   example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
@@ -145,8 +186,16 @@ def _one(
     measured, shown = run.measured(images, params, stats, hyper)
     return measured | run.probed(images, params, stats), shown
 
-  def seen(state: training.TrainState) -> tuple[Any, Any]:
-    return look(images, state.params["network"], state.batch_stats["network"])
+  spectra = _Spectra(folder.with_name(f"{folder.name}-spectra"))
+
+  def seen(state: training.TrainState) -> tuple[dict[str, float], dict[str, Any]]:
+    params = state.params["network"]
+    found, shown = look(images, params, state.batch_stats["network"])
+    kernel = params["projector"]["layer0"]["kernel"]
+    ranks, exact = on_host(settings, shown, kernel)
+    spectra.keep(int(state.step), exact)
+    numbers = {name: float(x) for name, x in found.items()}
+    return numbers | ranks, jax.tree.map(np.asarray, shown) | exact
 
   start, first_shown = seen(state)
   with training.Checkpoints(folder) as kept:
@@ -158,13 +207,13 @@ def _one(
       ),
       _batches(study.train, batch_key, settings.batch, settings.steps),
       steps=settings.steps,
-      evaluate=lambda state: {name: float(x) for name, x in seen(state)[0].items()},
+      evaluate=lambda state: seen(state)[0],
       evaluate_every=settings.measure_every,
       checkpoints=kept,
       checkpoint_every=settings.measure_every,
       report_every=settings.measure_every,
     )
-  shown = {name: np.asarray(x) for name, x in seen(result.state)[1].items()}
+  shown = seen(result.state)[1] | spectra.halfway(settings)
   rows = [*result.evaluations], [*result.curve]
   curves = {
     name: np.array([row[name] for row in part])
@@ -176,6 +225,6 @@ def _one(
   curves["least gap"] = np.full_like(
     curves["loss"], result.state.batch_stats["loss"]["least gap"]
   )
-  before = {name: float(x) for name, x in start.items()} | first_shown
+  before = start | first_shown
   found = regions(settings, result.state.params["network"], shown["features"])
   return _Found(curves, {n: np.asarray(x) for n, x in before.items()}, shown, found)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import _figure
+from experiments._collapse_full import HALFWAY
 from experiments._collapse_runs import Trained
 from experiments._collapse_toy import ANGLES
 from experiments._collapse_training import BINS
@@ -65,17 +66,23 @@ def draw(
 
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values at the end, all seeds."""
-  figure = _figure.new_figure(11, 3.6)
-  for axes, (key, title) in zip(figure.subplots(1, 3), _SPECTRA.items(), strict=True):
-    for index, (name, runs) in enumerate(zip(names, found.shown[key], strict=True)):
-      for number, values in enumerate(runs):
-        label = name if number == 0 else None
-        axes.plot(values - runs.max(), color=f"C{index}", lw=1, label=label)
-    axes.set_title(title)
-    axes.set_xlabel("singular value")
-    axes.grid(alpha=0.3)
-  figure.axes[0].set_ylabel("logarithm, over the largest")
+  """Logarithms of singular values at the end, all seeds; earlier ones where kept."""
+  times = {"": found.shown}
+  if f"{next(iter(_SPECTRA))}{HALFWAY}" in found.shown:
+    halfway = {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA}
+    times = {", at first": found.start, HALFWAY: halfway, ", at the end": found.shown}
+  figure = _figure.new_figure(11, 3.6 * len(times))
+  rows = figure.subplots(len(times), 3, squeeze=False)
+  for row, (time, shown) in zip(rows, times.items(), strict=True):
+    for axes, (key, title) in zip(row, _SPECTRA.items(), strict=True):
+      for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
+        for number, values in enumerate(runs):
+          label = name if number == 0 else None
+          axes.plot(values - runs.max(), color=f"C{index}", lw=1, label=label)
+      axes.set_title(f"{title}{time}")
+      axes.set_xlabel("singular value")
+      axes.grid(alpha=0.3)
+    row[0].set_ylabel("logarithm, over the largest")
   figure.axes[0].legend()
   return figure
 

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from experiments import _finished
 from experiments._collapse_sets import Study
 from experiments._collapse_toy import activation_patterns
-from experiments._collapse_training import Given, Projector, Run, Settings, State, cell
+from experiments._collapse_training import Given, Projector, Run, Settings, State, cells
 from spherejax import data, metrics, training
 
 
@@ -68,15 +68,13 @@ def train(
   done = _finished.restore(path, record)
   if done is None:
     run, images = Run(settings, study.classes), given(study)
-    rows = [cell(own) for own in strengths.values()]
-    cells = {name: [row[name] for row in rows] for name in rows[0]}
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
         jax.tree_util.Partial(run.init, images),
         jax.tree_util.Partial(run.period, images),
         _score,
-        cells,
+        cells(strengths.values()),
         seeds=range(settings.seed, settings.seed + settings.seeds),
         steps=settings.steps // settings.measure_every,
         evaluate_every=1,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
@@ -40,7 +40,7 @@ class Settings:
   widths: tuple[int, int, int] = (32, 64, 64)
   """Channels of the convolutions of conv."""
   strides: tuple[int, int, int] = (2, 2, 1)
-  """Of the convolutions of conv."""
+  """Of the convolutions of conv; the first one has stride 2 for time alone."""
   projector: tuple[int, ...] = (32,)
   """Outputs of its layers; one is a linear projector."""
   convolution: str = "patches"
@@ -53,8 +53,11 @@ class Settings:
   """Steps between two fits of the classifiers, of networks that are trained at once."""
   batch: int = 128
   """Images of a step, two views of each."""
+  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
+  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
+  the softplus of InfoNCE's."""
   inverse_temperature: float = 2.0
-  """Of InfoNCE, symmetrised."""
+  """Of the loss."""
   learning_rate: float = 0.2
   """Of SGD, or LARS, with momentum 0.9."""
   weight_decay: float = 1e-4
@@ -63,6 +66,8 @@ class Settings:
   """Training images that are measured, two fixed views of each."""
   threshold: float = 0.1
   """Of singular values over the largest one, that a rank counts."""
+  integer_crops: bool = False
+  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
 
 
 class Network(nn.Module):
@@ -133,13 +138,37 @@ class State(NamedTuple):
 def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
   """Of the augmentation, from what differs between the cells of a sweep."""
   rest = {name: x for name, x in hyper.items() if name != "area"}
-  return data.ViewStrengths(scale=(hyper["area"], 1.0), **rest, blur=0.0)
+  return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
 
 
-def cell(strengths: data.ViewStrengths) -> dict[str, Any]:
-  """The other way; views are not blurred, and may show all of an image."""
-  rest = {n: x for n, x in strengths._asdict().items() if n not in ("scale", "blur")}
-  return {"area": strengths.scale[0], **rest}
+def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
+  """The other way, a column for each number; views may show all of an image.
+
+  Without a column for the blur, which takes time, where none has it.
+  """
+  rows = [{"area": own.scale[0]} | own._asdict() for own in strengths]
+  columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
+  return {name: x for name, x in columns.items() if name != "blur" or any(x)}
+
+
+def spectral(
+  settings: Settings, features: Array, augmented: Array, kernel: Array
+) -> tuple[dict[str, Array], dict[str, Array]]:
+  """Ranks, and logarithms of singular values, of features and the first projection."""
+  spectra = {
+    "spectrum h": metrics.log_singular_values(features),
+    "spectrum augmented h": metrics.log_singular_values(augmented),
+    "spectrum W": metrics.log_singular_values(kernel),
+  }
+  found = {}
+  for name, x in (("h", features), ("augmented h", augmented)):
+    found[f"rank of {name}"] = metrics.relative_rank(x, threshold=1e-2) / x.shape[1]
+    found[f"effective rank of {name}"] = metrics.effective_rank(x)
+  if len(settings.projector) == 1:
+    threshold = settings.threshold
+    found["effective rank"] = metrics.effective_rank(kernel)
+    found["relative rank"] = metrics.relative_rank(kernel, threshold=threshold)
+  return found, spectra
 
 
 class Run:
@@ -200,10 +229,12 @@ class Run:
     hyper: Any,
     axis_name: str | None = None,
   ) -> tuple[dict[str, Array], Any]:
-    """InfoNCE and its bound of two views of uint8 images, and the statistics after.
+    """The loss and its bound of two views of uint8 images, and the statistics after.
 
-    Each is [batch], the mean of both directions; the gap between them the smaller one.
+    Each is [batch], the mean of the directions that the loss takes; the gap between
+    InfoNCE and its bound is the smaller one.
     """
+    loss = self.settings.loss
     views = self.views(key, images, hyper)
     (_, outputs), moved = self.network.apply(
       {"params": params, "batch_stats": stats},
@@ -212,7 +243,7 @@ class Run:
       mutable=["batch_stats"],
     )
     first, second = jnp.split(outputs, 2)
-    pairs = ((first, second), (second, first))
+    pairs = [(first, second), (second, first)][: 1 if loss == "info_nce" else 2]
     shared: dict[str, Any] = {
       "temperature": 1 / self.settings.inverse_temperature,
       "axis_name": axis_name,
@@ -220,7 +251,7 @@ class Run:
     sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
     bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
     gaps = [bound.value - side for bound, side in zip(bounds, sides, strict=True)]
-    both = {"loss": sides} | {
+    terms = {"loss": sides} | {
       name: [getattr(bound, field) for bound in bounds]
       for name, field in (
         ("bound", "value"),
@@ -228,14 +259,23 @@ class Run:
         ("repulsion", "repulsion"),
       )
     }
-    found = {name: (one + other) / 2 for name, (one, other) in both.items()}
-    return found | {"least gap": jnp.minimum(*gaps)}, moved["batch_stats"]
+    found = {name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()}
+    if loss == "nt_xent":
+      found["loss"] = losses.nt_xent(first, second, **shared)
+      softened = [jax.nn.softplus(bound.value) for bound in bounds]
+      found["bound"] = functools.reduce(jnp.add, softened) / len(softened)
+    found["least gap"] = functools.reduce(jnp.minimum, gaps)
+    return found, moved["batch_stats"]
 
   def views(self, key: Array, images: Array, hyper: Any) -> Array:
     """[2, batch, ...], pixels in [0, 1], of uint8."""
-    size = images.shape[1]
-    pixels = data.to_float(images)
-    return data.simclr_views(key, pixels, size=size, strengths=strengths(hyper))
+    return data.simclr_views(
+      key,
+      data.to_float(images),
+      size=images.shape[1],
+      strengths=strengths(hyper),
+      integer=self.settings.integer_crops,
+    )
 
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
     """By running statistics, block by block."""
@@ -260,16 +300,11 @@ class Run:
     near = losses.info_nce_bound(f1, f2, temperature=temperature).nearest
     far = metrics.nearest_negative_distance(h1, h2, near).values
     kernel = params["projector"]["layer0"]["kernel"]
-    shown = {
-      "spectrum h": metrics.log_singular_values(raw),
-      "spectrum augmented h": metrics.log_singular_values(h1),
-      "spectrum W": metrics.log_singular_values(kernel),
+    ranks, spectra = spectral(self.settings, raw, h1, kernel)
+    shown = spectra | {
       "distances": metrics.distance_histogram(far, bins=BINS).shares,
       "features": raw,
-    }
-    ranks = {
-      name: metrics.relative_rank(x, threshold=1e-2) / x.shape[1]
-      for name, x in (("rank of h", raw), ("rank of augmented h", h1))
+      "augmented features": h1,
     }
     found = ranks | {
       "nearest distance": jnp.mean(far),
@@ -278,12 +313,7 @@ class Run:
     }
     if len(self.settings.projector) == 1:
       displacements = h2 - jnp.concatenate([h1, h2])[near]
-      threshold = self.settings.threshold
-      found |= {
-        "effective rank": metrics.effective_rank(kernel),
-        "relative rank": metrics.relative_rank(kernel, threshold=threshold),
-        "unexplained": metrics.unexplained_variance(displacements, kernel),
-      }
+      found["unexplained"] = metrics.unexplained_variance(displacements, kernel)
     return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
 
   def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:

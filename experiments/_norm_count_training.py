@@ -50,6 +50,8 @@ class Settings:
   """Least share of an object's area that a view shows."""
   jitter: float = 0.8
   """Strength of the changes of brightness and contrast."""
+  integer_crops: bool = False
+  """Whether a view is a box of whole pixels; else it lies anywhere between them."""
 
 
 class Network(nn.Module):
@@ -259,7 +261,11 @@ def view(settings: Settings, key: Array, images: Array) -> Array:
   crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
   size = images.shape[1], images.shape[2]
   shown = data.random_resized_crop(
-    crop_key, images, size=size, area=(settings.crop, 1.0)
+    crop_key,
+    images,
+    size=size,
+    area=(settings.crop, 1.0),
+    integer=settings.integer_crops,
   )
   shown = jnp.clip(shown, 0, 1)
   shown = data.random_brightness(brightness_key, shown, strength=settings.jitter)

@@ -122,6 +122,7 @@ PAPER = Config(
   theory=False,
   simclr_steps=12_000,  # 100 passes over MNIST
   simclr_batch=512,
+  integer_crops=True,
   voc_split="train+validation+test",
   photograph_size=224,
 )

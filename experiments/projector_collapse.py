@@ -10,6 +10,10 @@ SSL, figures 1, 3 to 7, 9, 10 and section 5.
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
+The encoder of the first has stride 2 in its first convolution already, for time; where
+time is no matter, --strides 1 2 1 looks at every pixel. Its crops are not rounded to
+whole pixels, those of full are.
+
 The first needs tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.
 """
@@ -33,13 +37,14 @@ from experiments import (
   _finished,
   _report,
 )
-from experiments._collapse_claims import CROP, LARGE, MODERATE, SMALL
+from experiments._collapse_claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
 from experiments._collapse_training import Settings
 from spherejax import data
 
 _COPIES = 4  # of the weights: themselves, gradient, momentum, best so far
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
+COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # of its authors, with blur
 COLOURED[CROP] = COLOURED[LARGE]._replace(flip=0.0, jitter=0.0, grayscale=0.0)
 # Digits have no colours, no mirror images, and are too small to lose much.
 GREY = {
@@ -62,9 +67,9 @@ class Config(_collapse_full.Full):
   """All networks as one program, by SGD; else one after another, by LARS."""
   image_size: int = 32
   """Side of the photographs, an area average of the stored ones."""
-  strengths: tuple[Literal["large", "moderate", "small", "large, crops alone"], ...] = (
-    LARGE, MODERATE, SMALL, CROP,
-  )  # fmt: skip
+  strengths: tuple[
+    Literal["large", "moderate", "small", "large, crops alone", "simclr"], ...
+  ] = (LARGE, MODERATE, SMALL, CROP)
   """Augmentations, in this order."""
   projectors: tuple[str, ...] = ("64-32", "256-32", "64-64-32")
   """Outputs of the layers of other projectors, trained with large augmentation."""
@@ -104,6 +109,7 @@ PRESETS = {
     probe_every=1950,
     learning_rate=4.0,
     weight_decay=1e-6,
+    integer_crops=True,
     projectors=("512-128", "2048-128", "512-512-128"),
   ),
 }

@@ -142,14 +142,16 @@ def random_resized_crop(
   size: int | tuple[int, int],
   area: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = (0.16, 1.0),
   aspect: tuple[Real[ArrayLike, ""], Real[ArrayLike, ""]] = (0.75, 4 / 3),
+  integer: bool = True,
 ) -> Float[Array, "*batch new_height new_width channels"]:
   """A random box of each image, brought to one size.
 
   The box has a share of the image's area drawn uniformly from `area` and a ratio
   width / height drawn log-uniformly from `aspect`; of ten boxes the first that
-  fits is taken, else the largest central one of an allowed ratio. Its place is
-  uniform and not rounded to pixels. Interpolation is bilinear, with averaging where
-  the box shrinks; pixels just outside the box count at its border.
+  fits is taken, else the largest central one of an allowed ratio. Its sides are
+  rounded to whole pixels and its corner is uniform among those that are possible.
+  Interpolation is bilinear, with averaging where the box shrinks, and reads nothing
+  outside the box.
 
   Args:
     key: draws the box.
@@ -158,6 +160,9 @@ def random_resized_crop(
     area: smallest and largest share, in (0, 1]; may be traced. The default is that
       of the retrieval experiments; self-supervised learning takes (0.08, 1).
     aspect: smallest and largest width / height, positive; may be traced.
+    integer: static. False leaves sides and place of the box as they are drawn, between
+      pixels; pixels just outside the box then count at its border. Boxes of nearly the
+      whole image fit more rarely than rounded ones.
 
   Returns:
     [..., new height, new width, channels], dtype of `images`.
@@ -168,8 +173,9 @@ def random_resized_crop(
 
   Differentiable in: images. Cost: O(pixels (new height + new width)).
 
-  Source: Szegedy et al. 2015, "Going deeper with convolutions", section 6; the
-  defaults are those of DML's retrieval experiments (0.16 = (40 / 256) rounded up).
+  Source: Szegedy et al. 2015, "Going deeper with convolutions", section 6, with the
+  rounding and the ten attempts of torchvision's RandomResizedCrop; the defaults are
+  those of DML's retrieval experiments (0.16 = (40 / 256) rounded up).
 
   Example:
     >>> images = jnp.ones([8, 64, 48, 3])
@@ -184,17 +190,22 @@ def random_resized_crop(
     _checks.between(f"{name}[1]", high, _checks.static_number(low) or 0)
 
   def crop(key, image):
-    box = random_box(key, image.shape[0], image.shape[1], area, aspect)
-    planes = cut(_numerics.upcast(image), box, (height, width))
+    box = random_box(key, image.shape[0], image.shape[1], area, aspect, integer)
+    planes = cut(_numerics.upcast(image), box, (height, width), inside=integer)
     return planes.transpose(2, 0, 1).astype(image.dtype)
 
   return each(crop, key, images)
 
 
 def random_box(
-  key: Key[Array, ""], height: int, width: int, area: tuple, aspect: tuple
+  key: Key[Array, ""],
+  height: int,
+  width: int,
+  area: tuple,
+  aspect: tuple,
+  integer: bool,
 ) -> Float[Array, "4"]:
-  """(top, left, height, width) of a box inside the image, in pixels."""
+  """(top, left, height, width) of a box inside the image, in pixels, whole or not."""
   area_key, aspect_key, place_key = jax.random.split(key, 3)
   shares = jax.random.uniform(area_key, (_ATTEMPTS,), minval=area[0], maxval=area[1])
   low, high = jnp.log(aspect[0]), jnp.log(aspect[1])
@@ -202,27 +213,42 @@ def random_box(
     jax.random.uniform(aspect_key, (_ATTEMPTS,), minval=low, maxval=high)
   )
   pixels = shares * (height * width)
-  heights, widths = jnp.sqrt(pixels / ratios), jnp.sqrt(pixels * ratios)
-  fits = (heights <= height) & (widths <= width)
+  tried = jnp.stack([jnp.sqrt(pixels / ratios), jnp.sqrt(pixels * ratios)])
+  whole = jnp.array([height, width], shares.dtype)
+  largest = jnp.minimum(whole, jnp.stack([width / aspect[0], height * aspect[1]]))
+  if integer:
+    tried, largest = jnp.round(tried), jnp.maximum(jnp.round(largest), 1)
+  fits = ((tried > 0) & (tried <= whole[:, None])).all(0)
   first = jnp.argmax(fits)
-  some = fits[first]
-  box_height = jnp.where(some, heights[first], jnp.minimum(height, width / aspect[0]))
-  box_width = jnp.where(some, widths[first], jnp.minimum(width, height * aspect[1]))
-  place = jnp.where(some, jax.random.uniform(place_key, (2,)), 0.5)
-  sides = jnp.stack([box_height, box_width])
-  return jnp.concatenate([place * (jnp.array([height, width]) - sides), sides])
+  sides = jnp.where(fits[first], tried[:, first], largest)
+  spare = whole - sides
+  place = jax.random.uniform(place_key, (2,))
+  if integer:
+    # Below 1 though it is, the number may round up in the product.
+    corner = jnp.minimum(jnp.floor(place * (spare + 1)), spare)
+    corner = jnp.where(fits[first], corner, jnp.floor(spare / 2))
+  else:
+    corner = jnp.where(fits[first], place, 0.5) * spare
+  return jnp.concatenate([corner, sides])
 
 
 def cut(
-  image: Array, box: Array, size: tuple[int, int], mirror: Array | bool = False
+  image: Array,
+  box: Array,
+  size: tuple[int, int],
+  mirror: Array | bool = False,
+  *,
+  inside: bool,
 ) -> Array:
   """The box, mirrored or not, as an image [new width, channels, new height].
 
+  `inside` leaves out the pixels beyond the box, whose sides then are whole numbers.
   Two matrix products, in the order of axes that they give for nothing.
   """
   rows, columns, channels = image.shape
-  down = _weights(rows, size[0], box[0], box[2]).astype(image.dtype)
-  right = _weights(columns, size[1], box[1], box[3], mirror).astype(image.dtype)
+  down = _weights(rows, size[0], box[0], box[2], inside)
+  right = _weights(columns, size[1], box[1], box[3], inside, mirror)
+  down, right = down.astype(image.dtype), right.astype(image.dtype)
   cut = product(image.reshape(rows, columns * channels), down, 0, 0)
   cut = product(right, cut.reshape(columns, channels * size[0]), 0, 0)
   return cut.reshape(size[1], channels, size[0])
@@ -233,6 +259,7 @@ def _weights(
   new: int,
   start: Array,
   length: Array,
+  inside: bool,
   mirror: Array | bool = False,
 ) -> Array:
   """Bilinear weights [pixels, new] of a piece of an axis, averaged where it shrinks."""
@@ -240,8 +267,10 @@ def _weights(
   places = jnp.arange(new, dtype=step.dtype)
   places = jnp.where(mirror, new - 1 - places, places)
   centres = start + (places + 0.5) * step - 0.5
-  away = jnp.abs(centres[None] - jnp.arange(pixels, dtype=step.dtype)[:, None])
-  weights = jax.nn.relu(1 - away / jnp.maximum(step, 1))
+  every = jnp.arange(pixels, dtype=step.dtype)[:, None]
+  weights = jax.nn.relu(1 - jnp.abs(centres[None] - every) / jnp.maximum(step, 1))
+  if inside:
+    weights = jnp.where((every >= start) & (every < start + length), weights, 0)
   return weights / weights.sum(0, keepdims=True)
 
 

@@ -85,6 +85,7 @@ def simclr_views(
   *,
   size: int | tuple[int, int],
   strengths: ViewStrengths = ViewStrengths(),  # noqa: B008
+  integer: bool = True,
 ) -> Float[Array, "2 batch new_height new_width channels"]:
   """Two independent views of each image: crop, flip, jitter, grayscale, blur.
 
@@ -101,6 +102,8 @@ def simclr_views(
       channel, which has no saturation, hue or grayscale.
     size: static. Side length or (height, width) of the views.
     strengths: a `ViewStrengths`; see `view_strengths`.
+    integer: static. Whether crops are boxes of whole pixels, as `random_resized_crop`
+      says.
 
   Returns:
     [2, batch, new height, new width, channels], in [0, 1], dtype of `images`.
@@ -114,7 +117,7 @@ def simclr_views(
   new width)).
 
   Source: SSL table 2; Chen et al. 2020, "A simple framework for
-  contrastive learning", appendix A. Differs: boxes are not rounded to pixels.
+  contrastive learning", appendix A.
 
   Example:
     >>> images = jnp.full([8, 32, 32, 3], 0.5)
@@ -130,7 +133,7 @@ def simclr_views(
   _check(strengths)
 
   def view(key: Array, image: Array) -> Array:
-    return _view(key, image, (height, width), strengths)
+    return _view(key, image, (height, width), strengths, integer)
 
   # One after another: a loop holds the memory of one view, and is compiled once.
   return jax.lax.map(
@@ -201,16 +204,20 @@ def _check(strengths: ViewStrengths) -> None:
 
 
 def _view(
-  key: Array, image: Array, size: tuple[int, int], strengths: ViewStrengths
+  key: Array,
+  image: Array,
+  size: tuple[int, int],
+  strengths: ViewStrengths,
+  integer: bool,
 ) -> Array:
   """One view [new height, new width, channels] of one image."""
   crop_key, flip_key, jitter_key, grey_key, blur_key = jax.random.split(key, 5)
   box = _augment.random_box(
-    crop_key, image.shape[0], image.shape[1], strengths.scale, _ASPECT
+    crop_key, image.shape[0], image.shape[1], strengths.scale, _ASPECT, integer
   )
   mirror = jax.random.uniform(flip_key) < strengths.flip
   # [new width, channels, new height], the order that two products give for nothing.
-  planes = _augment.cut(_numerics.upcast(image), box, size, mirror)
+  planes = _augment.cut(_numerics.upcast(image), box, size, mirror, inside=integer)
   steps = _color_jitter.jitter_steps(
     jitter_key, strengths[2:6], strengths.jitter, planes
   )

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from spherejax import data
+from spherejax.data import _augment
 
 KEY = jax.random.key(11)
 IMAGE = np.random.default_rng(1).random([7, 9, 2]).astype(np.float32)
@@ -126,7 +127,7 @@ def test_resized_crops_are_boxes_within_bounds(shape):
   # The result is finer than the image, so that interpolation never averages.
   crop = jax.jit(
     lambda key, images: data.random_resized_crop(
-      key, images, size=64, area=(0.2, 0.5), aspect=(0.5, 1.5)
+      key, images, size=64, area=(0.2, 0.5), aspect=(0.5, 1.5), integer=False
     )
   )
   images = np.tile(ramps(*shape), (300, 1, 1, 1))
@@ -161,6 +162,95 @@ def test_resized_crops_are_boxes_within_bounds(shape):
     for place in (top / (40 - height), left / (40 - width)):
       assert abs(place.mean() - 0.5) < error
       assert abs(place.var() - 1 / 12) < 5 / np.sqrt(180 * 300)
+
+
+def torchvisions(shares, ratios, place, height, width, aspect):
+  """(top, left, height, width) by the loop of torchvision's RandomResizedCrop."""
+  for share, ratio in zip(shares, ratios, strict=True):
+    w = round(np.sqrt(share * height * width * ratio))
+    h = round(np.sqrt(share * height * width / ratio))
+    if 0 < w <= width and 0 < h <= height:
+      # A uniform number in [0, 1) as a uniform integer in its randint's range.
+      top, left = int(place[0] * (height - h + 1)), int(place[1] * (width - w + 1))
+      return top, left, h, w
+  if width / height < aspect[0]:
+    w, h = width, round(width / aspect[0])
+  elif width / height > aspect[1]:
+    h, w = height, round(height * aspect[1])
+  else:
+    h, w = height, width
+  return (height - h) // 2, (width - w) // 2, h, w
+
+
+@pytest.mark.parametrize(
+  ("shape", "area", "aspect"),
+  [
+    ((32, 32), (0.08, 1.0), (3 / 4, 4 / 3)),
+    ((9, 14), (0.9, 1.0), (3 / 4, 4 / 3)),
+    ((31, 8), (0.8, 1.0), (3 / 4, 4 / 3)),
+    ((3, 2), (0.01, 0.2), (0.5, 2.0)),
+  ],
+)
+def test_integer_boxes_are_torchvisions(shape, area, aspect):
+  keys = jax.random.split(KEY, 500)
+
+  def draw(key):
+    parts = jax.random.split(key, 3)
+    shares, logs = (
+      jax.random.uniform(part, (10,), minval=low, maxval=high)
+      for part, (low, high) in zip(parts[:2], (area, np.log(aspect)), strict=True)
+    )
+    return shares, jnp.exp(logs), jax.random.uniform(parts[2], (2,))
+
+  found = jax.jit(
+    jax.vmap(lambda key: _augment.random_box(key, *shape, area, aspect, True))
+  )(keys)
+  drawn = zip(*(np.asarray(x, np.float64) for x in jax.vmap(draw)(keys)), strict=True)
+  expected = [torchvisions(*numbers, *shape, aspect) for numbers in drawn]
+  np.testing.assert_array_equal(found, expected)
+  top, left, height, width = np.transpose(expected)
+  assert ((top >= 0) & (top + height <= shape[0]) & (height > 0)).all()
+  assert ((left >= 0) & (left + width <= shape[1]) & (width > 0)).all()
+
+
+def test_corners_of_integer_boxes_are_uniform():
+  crop = jax.jit(
+    jax.vmap(
+      lambda key: _augment.random_box(key, 6, 4, (1 / 6, 1 / 6), (1.0, 1.0), True)
+    )
+  )
+  found = np.asarray(crop(jax.random.split(KEY, 3000)))
+  assert (found[:, 2:] == 2).all()
+  counts = np.bincount(np.int64(found[:, 0] * 3 + found[:, 1]), minlength=15)
+  # Five standard deviations of 15 equal places.
+  assert abs(counts - 200).max() < 5 * np.sqrt(200 * 14 / 15)
+
+
+def test_a_box_that_rounds_to_nothing_has_a_pixel():
+  image = np.ones([1, 1, 1], np.float32)
+  found = data.random_resized_crop(KEY, image, size=2, aspect=(4.0, 5.0))
+  np.testing.assert_array_equal(found, np.ones([2, 2, 1]))
+
+
+@pytest.mark.parametrize("size", [(5, 4), (16, 3), (2, 30)])
+def test_integer_crops_are_pillows_resize_of_the_cropped_image(size):
+  """What lies outside the box has no part: it may be anything."""
+  image = np.random.default_rng(3).random([12, 10]).astype(np.float32)
+  area, aspect = (0.1, 1.0), (0.75, 4 / 3)
+  keys = jax.random.split(KEY, 40)
+  box = jax.jit(
+    jax.vmap(lambda key: _augment.random_box(key, 12, 10, area, aspect, True))
+  )
+  crop = jax.jit(
+    jax.vmap(
+      lambda key: data.random_resized_crop(key, image[..., None], size=size, area=area)
+    )
+  )
+  for found, place in zip(crop(keys), np.int64(box(keys)).tolist(), strict=True):
+    top, left, height, width = place
+    piece = Image.fromarray(image[top : top + height, left : left + width])
+    expected = piece.resize(size[::-1], Image.Resampling.BILINEAR)
+    np.testing.assert_allclose(found[..., 0], expected, rtol=2e-5, atol=1e-6)
 
 
 def test_the_whole_image_as_the_box_is_a_resize():

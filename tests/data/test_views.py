@@ -17,10 +17,12 @@ NOTHING = data.ViewStrengths((1, 1), 0, 0, 0, 0, 0, 0, 0, 0)
 LUMA = np.array([0.299, 0.587, 0.114])
 
 
-def views(images, size, **strengths):
+def views(images, size, *, integer=True, **strengths):
   """Views with only these strengths."""
   settings = NOTHING._replace(**strengths)
-  augment = functools.partial(data.simclr_views, size=size, strengths=settings)
+  augment = functools.partial(
+    data.simclr_views, size=size, strengths=settings, integer=integer
+  )
   return np.asarray(jax.jit(augment)(KEY, images))
 
 
@@ -30,12 +32,13 @@ def within(events, number):
   return abs(events.sum() - events.size * number) < 3 * error
 
 
-def boxes_of(images, area):
+def boxes_of(images, area, integer):
   """(left, top, right, bottom) of each view's box, [2, batch, 4], as they are drawn."""
 
   def box(key):
     crop_key = jax.random.split(key, 5)[0]
-    return _augment.random_box(crop_key, *images.shape[1:3], area, (3 / 4, 4 / 3))
+    shape, aspect = images.shape[1:3], (3 / 4, 4 / 3)
+    return _augment.random_box(crop_key, *shape, area, aspect, integer)
 
   keys = [jax.random.split(key, len(images)) for key in jax.random.split(KEY)]
   top, left, height, width = np.moveaxis(
@@ -46,9 +49,10 @@ def boxes_of(images, area):
 
 @pytest.mark.parametrize("size", [(4, 5), (12, 10), (25, 3)])
 def test_crops_are_pillows(size):
-  result = views(RGB, size, scale=(0.3, 1))
+  """Between pixels, which Pillow's argument `box` does: it looks beyond the box."""
+  result = views(RGB, size, integer=False, scale=(0.3, 1))
   assert result.shape == (2, 6, *size, 3)
-  boxes = boxes_of(RGB, (0.3, 1.0))
+  boxes = boxes_of(RGB, (0.3, 1.0), False)
   share = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]) / 120
   assert share.min() >= 0.3 - 1e-5
   assert share.max() <= 1 + 1e-5
@@ -56,6 +60,18 @@ def test_crops_are_pillows(size):
     plane = Image.fromarray(RGB[number, ..., channel])
     box = tuple(np.clip(boxes[view, number].astype(float), 0, [10, 12, 10, 12]))
     expected = plane.resize(size[::-1], Image.Resampling.BILINEAR, box=box)
+    found = result[view, number, ..., channel]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(4, 5), (25, 3)])
+def test_crops_of_whole_pixels_are_resized_pieces(size):
+  result = views(RGB, size, scale=(0.3, 1))
+  boxes = boxes_of(RGB, (0.3, 1.0), True)
+  for view, number, channel in np.ndindex(2, 6, 3):
+    left, top, right, bottom = boxes[view, number].astype(int)
+    piece = Image.fromarray(RGB[number, top:bottom, left:right, channel].copy())
+    expected = piece.resize(size[::-1], Image.Resampling.BILINEAR)
     found = result[view, number, ..., channel]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 

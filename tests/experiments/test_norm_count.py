@@ -18,6 +18,7 @@ from experiments import (
   _norm_count_training,
   norm_count,
 )
+from spherejax import data
 
 SMOKE = norm_count.PRESETS["smoke"]
 RNG = np.random.default_rng(0)
@@ -408,6 +409,20 @@ def test_views_show_parts_of_the_images():
   assert first.shape == images.shape
   assert 0 <= float(first.min()) < float(first.max()) <= 1
   assert float(jnp.abs(first - made(SMOKE, jax.random.key(1), images)).max()) > 0.1
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
+  config = dataclasses.replace(SMOKE, jitter=0.0, integer_crops=integer)
+  images = jnp.asarray(RNG.random((6, 8, 8, 1)), jnp.float32)
+  found = _norm_count_training.view(config, jax.random.key(0), images)
+  key, *_ = jax.random.split(jax.random.key(0), 3)
+  right, other = (
+    data.random_resized_crop(key, images, size=8, area=(config.crop, 1.0), integer=x)
+    for x in (integer, not integer)
+  )
+  np.testing.assert_allclose(found, right, atol=1e-6)
+  assert jnp.abs(found - other).max() > 0.01
 
 
 def test_claims_of_the_text_against_the_papers_own_tables():

@@ -1,6 +1,8 @@
 """Geometry of contrastive learning: exact parts, measurements, and a short training."""
 
 import dataclasses
+import functools
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,21 +11,33 @@ import pytest
 from scipy import ndimage
 
 from experiments import (
+  _cli,
   _collapse_claims,
   _collapse_full,
+  _collapse_pictures,
   _collapse_runs,
   _collapse_sets,
   _collapse_toy,
   _collapse_training,
+  _finished,
   projector_collapse,
 )
 from experiments._collapse_claims import LARGE, MODERATE, SMALL
 from experiments._collapse_runs import Trained
 from experiments._collapse_training import Run, Settings
-from spherejax import data, training
+from spherejax import data, losses, training
 
 STRONG = projector_collapse.COLOURED[LARGE]
+TINY = Settings(
+  widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
+)
 SMOKE = projector_collapse.PRESETS["smoke"]
+
+
+def of(strengths):
+  """What a training with these strengths gets."""
+  columns = _collapse_training.cells([strengths])
+  return {name: jnp.float32(x) for name, (x,) in columns.items()}
 
 
 def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
@@ -41,6 +55,7 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   ]
   assert len(exact) == 2
   assert all(verdicts[name] == "reproduced" for name in exact)
+  assert (SMALL, "effective rank of h, before training") in figures
   for picture in result["pictures"]:
     assert (tmp_path / picture).stat().st_size > 5000
   # A second run takes what the first one kept.
@@ -100,25 +115,18 @@ def test_patterns_of_a_known_projector():
 
 
 def test_measurements_against_a_loop():
-  settings = Settings(
-    widths=(4, 4, 8),
-    strides=(1, 2, 1),
-    projector=(6,),
-    measured=24,
-    convolution="native",
-  )
+  settings = dataclasses.replace(TINY, measured=24)
   study = _collapse_sets.digits()
   given = _collapse_runs.given(study)
   strengths = projector_collapse.GREY[LARGE]
-  cell = _collapse_training.cell(strengths)
-  hyper = {name: jnp.float32(x) for name, x in cell.items()}
-  run = Run(settings, study.classes)
+  run, hyper = Run(settings, study.classes), of(strengths)
   state = jax.jit(run.init)(given, jax.random.key(1), hyper)
   found = {name: float(x) for name, x in state.start.items() if x.ndim == 0}
   images = np.float32(study.train[:24]) / 255
   variables = {"params": state.params, "batch_stats": state.stats}
   h, f = [], []
-  views = data.simclr_views(jax.random.key(0), images, size=8, strengths=strengths)
+  options = {"size": 8, "strengths": strengths, "integer": False}
+  views = data.simclr_views(jax.random.key(0), images, **options)
   for x in np.asarray(views):
     x = (x - np.ravel(given.mean)[0]) / np.ravel(given.std)[0]
     features, outputs = run.network.apply(variables, jnp.asarray(x))
@@ -144,6 +152,72 @@ def test_measurements_against_a_loop():
   shares = values / values.sum()
   rank = np.exp(-(shares * np.log(shares)).sum())
   assert found["effective rank"] == pytest.approx(rank, rel=1e-4)
+
+
+LOSSES = {
+  "info_nce": losses.info_nce,
+  "info_nce_symmetric": functools.partial(losses.info_nce, symmetric=True),
+  "nt_xent": losses.nt_xent,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_step_follows_the_gradient_of_its_loss(name):
+  settings = dataclasses.replace(
+    TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
+  )
+  study = _collapse_sets.digits()
+  given, hyper = _collapse_runs.given(study), of(projector_collapse.GREY[LARGE])
+  run, key = Run(settings, study.classes), jax.random.key(3)
+  variables = jax.jit(run.network.init)(key, jnp.zeros((2, 8, 8, 1)))
+  params, stats = variables["params"], variables["batch_stats"]
+  state = _collapse_training.State(
+    params, stats, run.optimizer.init(params), jnp.int32(0), {}, {}, {}
+  )
+  new, terms = jax.jit(run.one_step)(given, hyper, state, key)
+  batch_key, view_key = jax.random.split(key)
+  rows = jax.random.choice(batch_key, len(study.train), (6,), replace=False)
+  views = run.views(view_key, given.train[rows], hyper)
+
+  def total(params):
+    (_, outputs), _ = run.network.apply(
+      {"params": params, "batch_stats": stats},
+      given.seen(views.reshape(12, 8, 8, 1)),
+      train=True,
+      mutable=["batch_stats"],
+    )
+    return LOSSES[name](*jnp.split(outputs, 2), temperature=0.25).mean()
+
+  value, slopes = jax.jit(jax.value_and_grad(total))(params)
+  np.testing.assert_allclose(terms["loss"].mean(), value, rtol=1e-5)
+  expected = jax.tree.map(lambda x, slope: x - 0.2 * slope, params, slopes)
+  for found, right in zip(*map(jax.tree.leaves, (new.params, expected)), strict=True):
+    np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+  assert (terms["bound"] > terms["loss"] - 1e-5).all()
+  assert terms["least gap"].min() > -1e-5
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_views_are_of_the_strengths_asked_for(integer):
+  """SimCLR's are blurred; the others have no column for that, which takes time."""
+  simclr = projector_collapse.COLOURED["simclr"]
+  columns = _collapse_training.cells([STRONG, simclr])
+  assert columns["area"] == [0.08, 0.08]
+  assert columns["blur"] == [0.0, 0.5]
+  assert "blur" not in _collapse_training.cells([STRONG, STRONG])
+  run = Run(dataclasses.replace(TINY, integer_crops=integer), 2)
+  images = np.random.default_rng(2).integers(0, 256, (4, 8, 8, 3), np.uint8)
+  draw = functools.partial(data.simclr_views, jax.random.key(5), size=8)
+  for strengths in (STRONG, simclr):
+    found = jax.jit(run.views)(jax.random.key(5), images, of(strengths))
+    seen = np.float32(images) / 255
+    right = jax.jit(functools.partial(draw, strengths=strengths, integer=integer))(seen)
+    np.testing.assert_allclose(found, right, atol=1e-5)
+  config = dataclasses.replace(
+    projector_collapse.PRESETS["full"], strengths=("simclr",)
+  )
+  projector_collapse.check(config)
+  assert config.integer_crops
 
 
 def test_photographs_of_every_size_are_another_study(monkeypatch):
@@ -295,6 +369,114 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   assert found.curves["loss"][0, 0, 0] != found.curves["loss"][0, 0, 1]
   rows = _collapse_claims.rows(found, (LARGE,), {})
   assert all(np.isfinite(row["values"]).all() for row in rows)
+  # Spectra of all times: the first half ends where the first run was stopped.
+  for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
+    assert found.start[name].shape == found.shown[name].shape == (1, 1, *shape)
+    halfway = found.shown[f"{name}{_collapse_full.HALFWAY}"]
+    np.testing.assert_array_equal(halfway, first.shown[name])
+    assert not np.array_equal(halfway, found.shown[name])
+  digest = _finished.digest((_cli.only(_collapse_full.Full, config), "noise"))
+  kept = tmp_path / f"full-{digest}" / f"{LARGE}-0-spectra"
+  assert {path.name for path in kept.glob("*.npz")} == {"0.npz", "2.npz", "4.npz"}
+  figure = _collapse_pictures.spectra(found, (LARGE,))
+  titles = [axes.get_title() for axes in figure.axes]
+  assert len(titles) == 9
+  assert titles[::3] == ["features, at first", "features, halfway",
+                         "features, at the end"]  # fmt: skip
+
+
+def test_reports_are_of_singular_values_in_float64():
+  """Of some of which float32 would see nothing but rounding."""
+  drawn = np.random.default_rng(7)
+  settings = dataclasses.replace(_collapse_full.Full(), projector=(6,))
+  scales = np.geomspace(1, 1e-9, 8)
+  shown = {"features": drawn.normal(size=(24, 8)).astype(np.float32) * scales}
+  shown["augmented features"] = drawn.normal(size=(24, 8)).astype(np.float32)
+  kernel = drawn.normal(size=(8, 6)).astype(np.float32)
+  ranks, spectra = _collapse_full.on_host(settings, shown, jnp.asarray(kernel))
+  matrices = {
+    "h": shown["features"],
+    "augmented h": shown["augmented features"],
+    "W": kernel,
+  }
+  for name, matrix in matrices.items():
+    values = np.linalg.svd(np.float64(matrix), compute_uv=False)
+    np.testing.assert_allclose(spectra[f"spectrum {name}"], np.log(values), rtol=1e-6)
+    shares = values / values.sum()
+    effective = np.exp(-(shares * np.log(shares)).sum())
+    of_name = "effective rank" + ("" if name == "W" else f" of {name}")
+    np.testing.assert_allclose(ranks[of_name], effective, rtol=1e-12)
+    if name == "W":
+      assert ranks["relative rank"] == (values >= 0.1 * values[0]).sum()
+    else:
+      assert ranks[f"rank of {name}"] == (values >= 1e-2 * values[0]).sum() / 8
+  assert ranks["rank of h"] < 0.5 < ranks["rank of augmented h"]
+
+
+@pytest.mark.parametrize("synchronized", [True, False])
+def test_statistics_of_two_devices(synchronized, monkeypatch):
+  """Synchronised they are those of the whole batch on one device."""
+  settings = dataclasses.replace(_collapse_full.Full(), synchronized=synchronized)
+  made = []
+
+  def stop(settings, classes, norm_axis):
+    made.append(norm_axis)
+    raise KeyboardInterrupt
+
+  study = _collapse_sets.digits()
+  with monkeypatch.context() as patch:
+    patch.setattr(_collapse_full, "Run", stop)
+    with pytest.raises(KeyboardInterrupt):
+      _collapse_full.train(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
+  given = _collapse_runs.given(study)
+  run, whole = Run(TINY, study.classes, *made), Run(TINY, study.classes)
+  for one in (run, whole):  # the same views, however the batch is spread
+    monkeypatch.setattr(one, "views", lambda key, x, hyper: jnp.stack([x, x**2]))
+  images = given.train[:8] / jnp.float32(255)
+  variables = jax.jit(whole.network.init)(jax.random.key(0), images)
+  params, stats = {"network": variables["params"]}, variables["batch_stats"]
+  stats = {"network": stats, "loss": {"least gap": jnp.float32(1e9)}}
+
+  def after(run, axis_name, images):
+    return _collapse_full.objective(
+      params, stats, {"image": images}, key=jax.random.key(0), axis_name=axis_name,
+      run=run, images=given, hyper={},
+    ).batch_stats["network"]  # fmt: skip
+
+  axis, devices = training.AXIS_NAME, jax.devices()[:2]
+  spread = jax.pmap(functools.partial(after, run, axis), axis, devices=devices)
+  found = jax.tree.leaves(spread(images.reshape(2, 4, *images.shape[1:])))
+  right = jax.tree.leaves(jax.jit(functools.partial(after, whole, None))(images))
+  same = [
+    np.allclose(x, np.broadcast_to(y, x.shape), rtol=1e-4, atol=1e-5)
+    for x, y in zip(found, right, strict=True)
+  ]
+  assert all(same) if synchronized else not any(same)
+
+
+def test_the_full_protocol_reads_cifar100(tfds_dir):
+  study = projector_collapse.load(projector_collapse.PRESETS["full"])
+  assert study.train.shape[1:] == study.test.shape[1:] == (32, 32, 3)
+  assert study.train.dtype == np.uint8
+  assert study.classes == 100
+  assert len(study.coarse_names) == 20
+  pairs = np.unique(np.stack([study.train_labels, study.train_coarse]), axis=1)
+  # Five classes in each of the twenty.
+  assert np.bincount(pairs[1]).tolist() == [5] * 20
+  assert len(study.train_labels) == len(study.train_coarse) == len(study.train)
+
+
+def test_the_full_protocol_projects_512_features_onto_128():
+  network = _collapse_training.Network(projector_collapse.PRESETS["full"])
+  images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
+  shapes = jax.eval_shape(network.init, jax.random.key(0), images)
+  features, outputs = jax.eval_shape(network.apply, shapes, images)
+  assert (features.shape, outputs.shape) == ((2, 512), (2, 128))
+  (kernel,) = jax.tree.leaves(shapes["params"]["projector"])  # no bias
+  assert kernel.shape == (512, 128)
+  kernels = [x.shape for x in jax.tree.leaves(shapes["params"]) if x.ndim == 4]
+  assert len(kernels) == 20  # 17 of 3 x 3, three of shortcuts; the eighteenth: W
+  assert (3, 3, 3, 64) in kernels
 
 
 def test_lars_moves_weights_by_a_share_of_their_length():
