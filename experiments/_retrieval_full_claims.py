@@ -66,9 +66,8 @@ def claims(judged: Judged) -> list[dict[str, Any]]:
         parts += [(name, _without(name, part)), (name.replace(part, "gsp"), name)]
   claim("components", "MAP@R of a part > of none, of both > of one", parts, _COMPONENTS)
   gains = [
-    np.mean([one["MAP@R"] for one in own[max(own)]])
-    - np.mean([one["MAP@R"] for one in own[min(own)]])
-    for own in judged.values()
+    value(name) - float(np.mean([one["MAP@R"] for one in own[min(own)]]))
+    for name, own in judged.items()
     if len(own) > 1
   ]
   if gains:

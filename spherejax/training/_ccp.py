@@ -71,6 +71,10 @@ def ccp_projection(
   before weight decay, clipping and the optimiser, and its state is the `CCPState`,
   so checkpoints hold it: `optax.chain(ccp_projection(), optimizer(...))`.
 
+  Under plain gradient descent the weight times the learning rate must stay below 1,
+  beyond which a step overshoots the anchor, and below 2, beyond which the weights leave
+  it for good.
+
   Args:
     batch_stats: the network's moving statistics before the first step, such as
       `variables["batch_stats"]`; they are kept and restored with the best weights.
