@@ -51,6 +51,22 @@ def test_the_tables_agree_with_each_other():
     )
 
 
+def test_larger_budgets_do_not_always_change_more():
+  """Section 5.2 against its tables: of the standard network's values."""
+
+  def changes(data, name):
+    values = np.array(data[name])
+    return np.abs(values[1:] - values[0])
+
+  for name in ("D_inter", "d_DoV"):
+    # SVHN: l2 of three budgets, then l-infinity of 8/255 and 12/255.
+    assert changes(SVHN, name)[4] < changes(SVHN, name)[3]
+  assert CIFAR["d_DoV"][2:4] == (76, 75)
+  # In most cases it is so.
+  larger = [changes(data, name)[:3] for data in (CIFAR, SVHN) for name in ("phi", "R2")]
+  assert all((np.diff(values) > 0).all() for values in larger)
+
+
 def test_against_scipy_with_ties():
   x = [1.0, 2.0, 2.0, 5.0, 7.0, 7.0, 9.0]
   y = [3.0, 1.0, 4.0, 4.0, 9.0, 6.0, 5.0]

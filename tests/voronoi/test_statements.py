@@ -13,6 +13,8 @@ TOY = np.array(
 CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
 OWN = np.arange(8)
 NORMS = ["l1", "l2", "linf"]
+AXIS = np.linspace(-3, 3, 61)
+GRID = np.stack(np.meshgrid(AXIS, AXIS), -1).reshape(-1, 2)
 
 
 def lengths(v, norm):
@@ -70,13 +72,131 @@ def test_the_toy_set(norm, minimal, tied):
     # The nearest neighbour has the best VAA and not the best SAA.
     np.testing.assert_allclose(curve[2], 0.125)
     np.testing.assert_allclose(best[2], 0.625)
-  # Points of two classes nearer than a budget are not both robust.
-  near = (lengths(TOY[:, None] - TOY[None], norm) <= 0.9) & (CLASS[:, None] != CLASS)
-  assert not near.any()
   margin = voronoi.cell_margin(
     np.array([[1.5, 1]], np.float32), np.array([3]), TOY, norm=norm, block_size=8
   )
   np.testing.assert_array_equal(margin, 0)  # the middle between two sites
+
+
+def decided(sites, labels, norm):
+  """Of the nearest neighbour, at the places of the grid and at the toy set's."""
+  return np.asarray(
+    prototypes.nearest_neighbours(
+      np.concatenate([GRID, TOY]).astype(np.float32),
+      sites,
+      labels,
+      num_classes=2,
+      norm=norm,
+    )
+  )
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_near_points_of_two_classes_are_not_both_robust(norm):
+  """S7, of any classifier; a robust point costs the other one its own class."""
+  places, budget = np.concatenate([GRID, TOY]), 1.0
+  apart = lengths(TOY[:, None] - TOY[None], norm)
+  near = (apart <= budget) & (CLASS[:, None] != CLASS)
+  inside = lengths(places[:, None] - TOY[None], norm) <= budget + 1e-9
+  robust_ones = 0
+  for labels in (CLASS, 1 - CLASS, 0 * CLASS, 1 + 0 * CLASS, 1 * (TOY[:, 0] > 0)):
+    decision = decided(TOY, labels, norm)
+    robust = (~inside | (decision[:, None] == CLASS)).all(0)
+    assert not (near & robust[:, None] & robust).any()
+    wrong = decision[len(GRID) :] != CLASS
+    assert (wrong | ~(near & robust[:, None])).all()
+    robust_ones += (near & robust[:, None]).sum()
+  assert near.any()
+  assert robust_ones > 0
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_robust_to_half_the_distance_of_classes_is_the_nearest_neighbour(norm):
+  """S6: in the balls there is no other choice, also where sites of a class are near."""
+  sites = np.concatenate([TOY, [[-1.1, -1]]]).astype(np.float32)
+  labels = np.append(CLASS, 0)
+  apart = metrics.separation(sites, labels, norm=norm)
+  half = float(np.min(apart.nearest_other_class)) / 2
+  assert np.min(apart.nearest) < half  # of one class
+  decision = decided(sites, labels, norm)[: len(GRID)]
+  d = lengths(GRID[:, None] - sites[None], norm)
+  inside = d < half - 1e-6
+  asked = inside.any(1)
+  assert asked.mean() > 0.03
+  np.testing.assert_array_equal(
+    inside[asked] @ labels > 0, decision[asked].astype(bool)
+  )
+  assert not ((inside @ labels > 0) & (inside @ (1 - labels) > 0)).any()
+  wider = d < 1.2 * half
+  assert ((wider @ labels > 0) & (wider @ (1 - labels) > 0)).any()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_only_the_nearest_neighbour_is_right_in_every_cell(norm):
+  """Theorem 1: each place without a tie is in one cell, whose class it must have."""
+  points = GRID.astype(np.float32)
+  margins = np.stack(
+    [voronoi.cell_margin(points, np.full(len(points), i), TOY, norm=norm) for i in OWN]
+  )
+  d = lengths(points[:, None].astype(np.float64) - TOY[None], norm)
+  ordered = np.sort(d, axis=1)
+  clear = ordered[:, 1] - ordered[:, 0] > 1e-5
+  cells = margins > 1e-5
+  np.testing.assert_array_equal(cells.sum(0), clear)
+  np.testing.assert_array_equal(cells.argmax(0)[clear], d.argmin(1)[clear])
+
+  def robust(decision):
+    return (~cells | (decision == CLASS[:, None])).all(1)
+
+  decision = decided(TOY, CLASS, norm)[: len(GRID)]
+  assert robust(decision).all()
+  for place in np.flatnonzero(clear)[::211]:
+    other = decision.copy()
+    other[place] = 1 - other[place]
+    assert robust(other).mean() == 1 - 1 / 8
+  flipped = CLASS.copy()
+  flipped[3] = 1 - flipped[3]
+  assert robust(decided(TOY, flipped, norm)[: len(GRID)]).mean() == 1 - 1 / 8
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_cells_are_convex_in_l2_alone(norm):
+  """S11: a middle of two points of a cell may be outside."""
+  random = np.random.default_rng(1)
+  ends = random.uniform(-3, 3, (2, 4000, 2)).astype(np.float32)
+  own = np.full(4000, 0)
+  first, last, middle = (
+    np.asarray(voronoi.cell_margin(points, own, TOY[[1, 5]], norm=norm))
+    for points in (*ends, ends.mean(0))
+  )
+  both = (first > 1e-4) & (last > 1e-4)
+  assert both.sum() > 300
+  assert (middle[both] < -1e-4).any() == (norm != "l2")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_the_distance_to_a_class_has_slope_one(norm):
+  """T4: divided by r it is 1/r-Lipschitz; the nearest class holds below r."""
+  random = np.random.default_rng(2)
+  r = float(np.min(metrics.separation(TOY, CLASS, norm=norm).nearest_other_class)) / 2
+  ends = random.uniform(-3, 3, (2, 500, 2)).astype(np.float32)
+  moved = lengths(ends[0] - ends[1], norm)
+  for label in (0, 1):
+    first, last = (
+      np.asarray(
+        distances.k_nearest(points, TOY[label == CLASS], k=1, norm=norm).distances
+      )[:, 0]
+      for points in ends
+    )
+    slopes = np.abs(first - last) / r / moved
+    assert slopes.max() <= (1 + 1e-4) / r
+    assert slopes.max() > 0.95 / r
+  delta = random.normal(size=(200, 8, 2))
+  points = TOY + 0.999 * r * delta / lengths(delta, norm)[..., None]
+  found = prototypes.nearest_neighbours(
+    points.reshape(-1, 2).astype(np.float32), TOY, CLASS, num_classes=2, norm=norm
+  )
+  np.testing.assert_array_equal(found, np.tile(CLASS, 200))
 
 
 @pytest.mark.parametrize("norm", NORMS)
