@@ -153,6 +153,7 @@ NO_OPERATORS = {
   "prototypes.mean_covering_radius",
   "prototypes.nearest_neighbour_distance",
   "prototypes.nearest_neighbour_radius",
+  "prototypes.nearest_neighbour_scores",
   "prototypes.nearest_neighbours",
   "prototypes.neighbour_logits",
   "prototypes.orthogonal_simplices",

@@ -12,6 +12,9 @@ from spherejax.prototypes._assignment import sibling_gap as sibling_gap
 from spherejax.prototypes._classifiers import (
   nearest_neighbour_radius as nearest_neighbour_radius,
 )
+from spherejax.prototypes._classifiers import (
+  nearest_neighbour_scores as nearest_neighbour_scores,
+)
 from spherejax.prototypes._classifiers import nearest_neighbours as nearest_neighbours
 from spherejax.prototypes._classifiers import neighbour_logits as neighbour_logits
 from spherejax.prototypes._closed_forms import circle as circle
@@ -109,6 +112,7 @@ __all__ = [
   "mean_covering_radius",
   "nearest_neighbour_distance",
   "nearest_neighbour_radius",
+  "nearest_neighbour_scores",
   "nearest_neighbours",
   "neighbour_logits",
   "orthogonal_simplices",

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from sklearn.datasets import load_digits
 
-from spherejax import attacks
+from spherejax import attacks, prototypes
 
 RANDOM = np.random.default_rng(3)
 BATCH, SIZE, CLASSES = 8, 5, 4
@@ -152,6 +153,52 @@ def test_pgd_succeeds_exactly_beyond_the_least_distance():
 
   found = np.asarray(curve(budgets))
   np.testing.assert_array_equal(found, least[None] < budgets[:, None])
+
+
+def test_nearest_neighbours_are_left_at_the_least_distance():
+  """Of digits, on scores whose borders are planes; against the quadratic programmes."""
+  images, digits = load_digits(return_X_y=True)
+  images = (images / 16).astype(np.float32)
+  sites, labels = images[:300], digits[:300]
+  x, y = images[1297:1329], digits[1297:1329]
+  least = prototypes.nearest_neighbour_distance(x, y, sites, labels, low=0, high=1)
+  x, y, least = (v[least > 0][:16] for v in (x, y, least))
+
+  def scores(x):
+    return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=10)
+
+  def pgd(share):
+    epsilon = (share * least).astype(np.float32)
+    aim = {"loss": "margin", "targets": "all", "target_count": 4}
+    size = {"epsilon": epsilon, "step_size": epsilon / 4, "norm": "l2"}
+    key = jax.random.key(0)
+    return attacks.pgd(scores, x, y, key=key, **size, **aim).success
+
+  @jax.jit
+  def runs(x):
+    close, key = {"overshoot": 1.001, "restarts": 4}, jax.random.key(0)
+    found = {
+      "deepfool": attacks.deepfool(scores, x, y, overshoot=0.0),
+      "fab": attacks.fab(scores, x, y, key=key, steps=40, **close),
+      "carlini_wagner": attacks.carlini_wagner(
+        scores, x, y, steps=500, first_weight=0.1, rounds=7
+      ),
+    }
+    ratios = {name: result.norm / least for name, result in found.items()}
+    return ratios, pgd(0.99), pgd(1.02)
+
+  ratios, below, beyond = runs(x)
+  for name, (median, share) in {
+    "fab": (1.004, 0.8),  # others end at another site of the class
+    "carlini_wagner": (1.01, 0.5),
+    "deepfool": (1.1, 0.2),  # its moves add up where the nearest site changes
+  }.items():
+    ratio = np.asarray(ratios[name])
+    assert ratio.min() > 1 - 1e-4, name
+    assert np.median(ratio) < median, name
+    assert np.mean(ratio < 1.01) >= share, name
+  assert not np.any(below)
+  assert np.mean(beyond) >= 0.8
 
 
 def test_zero_gradients_stop_and_restarts_go_on():

@@ -148,6 +148,37 @@ def test_gradient_of_scores():
   np.testing.assert_allclose(gradient, -(weights / d) @ gap, rtol=1e-4, atol=1e-5)
 
 
+def test_scores_with_linear_borders():
+  """Squared distances in float64 but for what all classes share; decisions of 1-NN."""
+  far = np.float32(10)  # from the origin the products would round more
+  scores, slope = jax.jit(
+    lambda points: (
+      prototypes.nearest_neighbour_scores(points, SITES + far, LABELS, num_classes=4),
+      jax.vmap(
+        jax.grad(
+          lambda x: prototypes.nearest_neighbour_scores(
+            x[None], SITES + far, LABELS, num_classes=4
+          )[0, 1]
+        )
+      )(points),
+    )
+  )(POINTS + far)
+  sites, points = (v.astype(np.float64) for v in (SITES + far, POINTS + far))
+  centre = sites.mean(0)
+  for x, found, gradient in zip(points, scores, slope, strict=True):
+    squares = ((sites - x) ** 2).sum(1)
+    for label in range(3):
+      expected = ((x - centre) ** 2).sum() - squares[label == LABELS].min()
+      np.testing.assert_allclose(found[label], expected, rtol=2e-5, atol=1e-5)
+    near = sites[LABELS == 1][squares[LABELS == 1].argmin()]
+    np.testing.assert_allclose(gradient, 2 * (near - centre), rtol=1e-5, atol=1e-5)
+    assert found[3] == np.float32(-1e30)
+  decisions = prototypes.nearest_neighbours(
+    POINTS + far, SITES + far, LABELS, num_classes=4
+  )
+  np.testing.assert_array_equal(np.argmax(scores, axis=1), decisions)
+
+
 def test_ties_go_to_the_lowest():
   sites = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
   for k in (1, 2, 4):
