@@ -1,0 +1,119 @@
+"""Training under attack: what the attack leaves alone, and that it can be repeated."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from spherejax import attacks, losses, training
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.random((16, 5)).astype(np.float32)
+Y = RANDOM.integers(0, 3, 16)
+MOMENTUM = 0.9
+
+
+class Network(nn.Module):
+  """Dense, BatchNorm, dense."""
+
+  @nn.compact
+  def __call__(self, x, train=False):
+    x = nn.Dense(8)(x)
+    x = nn.BatchNorm(use_running_average=not train, momentum=MOMENTUM)(x)
+    return nn.Dense(3)(nn.relu(x))
+
+
+def attacked(variables, x):
+  return attacks.pgd(
+    lambda x: Network().apply(variables, x),
+    x,
+    Y,
+    key=jax.random.key(5),
+    epsilon=0.2,
+    steps=3,
+    mode="train",
+  ).x_adv
+
+
+def objective(params, batch_stats, batch, *, key, axis_name):
+  """DIST 3.7 with the attack of running statistics, one pass over both halves."""
+  frozen = {"params": params["network"], "batch_stats": batch_stats["network"]}
+  x = batch + 0.01 * jax.random.normal(key, batch.shape)
+  x = jnp.clip(x, 0, 1)
+  both = jnp.concatenate([x, attacked(frozen, x)])
+  logits, changed = Network().apply(frozen, both, train=True, mutable=["batch_stats"])
+  clean, under_attack = jnp.split(logits, 2)
+  loss = losses.adversarial_training(clean, under_attack, Y, clean_weight=0.5)
+  mean = training.global_mean(loss, axis_name=axis_name)
+  return training.Outcome(mean, {"network": changed["batch_stats"]})
+
+
+def trained(seed, steps):
+  first, second = jax.random.split(jax.random.key(seed))
+  optimizer = optax.sgd(0.1, 0.9)
+  state = training.create_state(second, optimizer, Network().init(first, X[:1]))
+  step = jax.jit(training.make_step(objective, optimizer))
+  for _ in range(steps):
+    state, _ = step(state, X)
+  return state
+
+
+def test_the_attack_leaves_statistics_and_parameters_alone():
+  variables = Network().init(jax.random.key(0), X[:1])
+  # Beside those of the start, which are 0 and 1.
+  stats = jax.tree.map(lambda v: v + 0.3, variables["batch_stats"])
+  params, stats = {"network": variables["params"]}, {"network": stats}
+
+  def loss(params, stats):
+    outcome = objective(params, stats, X, key=jax.random.key(1), axis_name=None)
+    return outcome.loss, outcome.batch_stats
+
+  grads, changed = jax.jit(jax.grad(loss, has_aux=True))(params, stats)
+  # One update of the statistics, by what both halves are in the first layer.
+  frozen = {"params": params["network"], "batch_stats": stats["network"]}
+  noise = 0.01 * jax.random.normal(jax.random.key(1), X.shape)
+  x = jnp.clip(X + noise, 0, 1)
+  moved = jax.jit(attacked)(frozen, x)
+  assert np.abs(moved - x).max() > 0.1
+  both = np.concatenate([x, moved]).astype(np.float64)
+  dense = params["network"]["Dense_0"]
+  hidden = both @ np.asarray(dense["kernel"], np.float64) + np.asarray(dense["bias"])
+  for name, seen in (("mean", hidden.mean(0)), ("var", hidden.var(0))):
+    old = np.asarray(stats["network"]["BatchNorm_0"][name], np.float64)
+    np.testing.assert_allclose(
+      changed["network"]["BatchNorm_0"][name],
+      MOMENTUM * old + (1 - MOMENTUM) * seen,
+      rtol=2e-5,
+      atol=1e-6,
+    )
+
+  def with_points_given(params):
+    logits, _ = Network().apply(
+      {"params": params["network"], "batch_stats": stats["network"]},
+      jnp.concatenate([x, moved]),
+      train=True,
+      mutable=["batch_stats"],
+    )
+    return jnp.mean(
+      losses.adversarial_training(*jnp.split(logits, 2), Y, clean_weight=0.5)
+    )
+
+  # No gradient goes through the attack.
+  expected = jax.jit(jax.grad(with_points_given))(params)
+  for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_the_same_seed_gives_the_same_parameters():
+  first, again, other = (trained(seed, 3) for seed in (0, 0, 1))
+  same = jax.tree.map(
+    lambda a, b: np.array_equal(a, b),
+    (first.params, first.batch_stats),
+    (again.params, again.batch_stats),
+  )
+  assert all(jax.tree.leaves(same))
+  differ = jax.tree.map(
+    lambda a, b: not np.array_equal(a, b), first.params, other.params
+  )
+  assert any(jax.tree.leaves(differ))
