@@ -3,7 +3,9 @@
 import math
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float, Int, Real
@@ -166,6 +168,36 @@ def toward(start: Array, delta: Array) -> Array:
   return jnp.where(sure | (delta == 0), end, jnp.nextafter(end, start))
 
 
+def known(value: ArrayLike | None) -> np.ndarray | None:
+  """The values, where they are known at trace time."""
+  if value is None or isinstance(value, jax.core.Tracer):
+    return None
+  return np.asarray(value)
+
+
+def radii(
+  epsilon: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike, name: str = "epsilon"
+) -> Array:
+  """Radii of that shape, one number or all; known ones checked and rounded down.
+
+  A point within the radius is then also within the number that was given, of which
+  float32 may have no more than the next larger: 0.1 for one.
+  """
+  values = known(epsilon)
+  if values is not None:
+    _checks.real(name, values)
+    wrong = values[~(values >= 0)]
+    if wrong.size:
+      raise ValueError(f"{name} must be at least 0, got {wrong.min()}")
+    exact = values.astype(np.float64)
+    rounded = exact.astype(dtype)
+    epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)
+  radius = jax.lax.stop_gradient(jnp.asarray(epsilon, dtype))
+  if radius.ndim:
+    _checks.shape(name, radius, shape, "the batch")
+  return jnp.broadcast_to(radius, shape)
+
+
 def seal(
   point: Float[ArrayLike, "*shape"],
   center: Float[ArrayLike, "*shape"],
@@ -218,7 +250,7 @@ def seal(
   _checks.one_of("norm", norm, NORMS)
   _checks.between("epsilon", epsilon, 0)
   wide, middle = (jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, center))
-  radius = jnp.asarray(epsilon, wide.dtype)
+  radius = radii(epsilon, (), wide.dtype)
   wide = jnp.where(jnp.isfinite(wide), wide, middle)
   if norm == "linf":
     least = jnp.minimum(jnp.nextafter(middle - radius, jnp.inf), middle)

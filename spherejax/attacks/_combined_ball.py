@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.attacks import _ball
+from spherejax.attacks import _ball, _problem
 
 
 class CombinedBall(NamedTuple):
@@ -103,7 +103,8 @@ def combined_ball(
 
   Raises:
     TypeError: x not floating.
-    ValueError: fewer than 2 entries, or, where known, radii out of order.
+    ValueError: fewer than 2 entries, or, where known, radii out of order, x outside
+      the box, or low > high.
 
   Differentiable in: nothing. Cost: O(n), some hundred times, for each projection.
 
@@ -125,11 +126,12 @@ def combined_ball(
   distances.inscribed_radius(  # checks the radii
     clean.shape[1], epsilon_1=epsilon_1, epsilon_inf=epsilon_inf, norm="l2"
   )
+  sides = [jnp.asarray(bound, clean.dtype) for bound in (low, high)]
+  _problem.check_box(samples, *sides)
   least, most = (
-    jnp.broadcast_to(jnp.asarray(bound, clean.dtype), samples.shape).reshape(
-      clean.shape
-    )
-    for bound in (low, high)
+    jnp.broadcast_to(side, samples.shape).reshape(clean.shape) for side in sides
   )
-  one, top = (jnp.asarray(r, clean.dtype) for r in (epsilon_1, epsilon_inf))
+  # Of two smaller radii the region is a part.
+  one = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
+  top = _ball.radii(epsilon_inf, (), clean.dtype, "epsilon_inf")
   return CombinedBall(one, top, least, most, hull)

@@ -107,7 +107,9 @@ def fab(
   nearest, _ = _minimal.begin(problem, aim._replace(leave=False))
   running = ~jnp.isfinite(nearest.norm)
   numbers = [jnp.asarray(v, problem.clean.dtype) for v in (bias, overshoot, backward)]
-  radius = jnp.inf if epsilon is None else _problem.radii(epsilon, problem)
+  radius = jnp.inf
+  if epsilon is not None:
+    radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
 
   def attempt(nearest, aim, number):
     start = problem.clean

@@ -77,7 +77,8 @@ def pgd(
       loss, over all iterates and restarts, and x itself where it is wrong already.
       "train" returns the point of largest loss, "last" the last iterate. Static.
     index: [batch], the samples' numbers, for the keys. None counts from 0.
-    region: in place of the ball of epsilon and norm, a `Region`.
+    region: in place of the ball of epsilon and norm, a `Region`, which has its own box
+      too: `low` and `high` then bound x alone, and not the points.
 
   Returns:
     AttackResult. Under `jax.jit` a wrong label, target or x outside of the box is

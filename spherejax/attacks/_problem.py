@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _ball, _losses
+from spherejax.attacks._ball import known
 from spherejax.attacks._region import Ball, Region
 
 MODES = ("evaluate", "train", "last")
@@ -122,13 +123,6 @@ def logits(logits_fn: Callable[[Array], Array], x: Array) -> Array:
   return scores.astype(x.dtype)
 
 
-def known(value: ArrayLike | None) -> np.ndarray | None:
-  """The values, where they are known at trace time."""
-  if value is None or isinstance(value, jax.core.Tracer):
-    return None
-  return np.asarray(value)
-
-
 def setup(
   model: Model,
   x: ArrayLike,
@@ -148,7 +142,7 @@ def setup(
   sides = [known(side) for side in (low, high)]
   bounded = all(side is None or bool(np.isfinite(side).all()) for side in sides)
   low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
-  _check_box(clean, low, high)
+  check_box(clean, low, high)
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
   keys = None
@@ -177,7 +171,7 @@ def _classes(problem: Problem) -> Array:
   return logits(model.logits_fn, jax.vmap(model.transform)(keys, samples))
 
 
-def _check_box(clean: Array, low: Array, high: Array) -> None:
+def check_box(clean: Array, low: Array, high: Array) -> None:
   """Raises for a known entry outside of the box."""
   x, least, most = known(clean), known(low), known(high)
   if least is not None and most is not None and np.any(least > most):
@@ -207,25 +201,6 @@ def finite_box(low: ArrayLike, high: ArrayLike) -> None:
       raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
 
 
-def radii(epsilon: ArrayLike, problem: Problem) -> Array:
-  """[batch]: the budgets, those known in float64 rounded down."""
-  values = known(epsilon)
-  dtype = problem.clean.dtype
-  if values is not None:
-    _checks.real("epsilon", values)
-    if np.any(~(values >= 0)):
-      raise ValueError(
-        f"epsilon must be at least 0, got {values[~(values >= 0)].min()}"
-      )
-    exact = values.astype(np.float64)
-    rounded = exact.astype(dtype)
-    epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)
-  epsilon = jax.lax.stop_gradient(jnp.asarray(epsilon, dtype))
-  if epsilon.ndim:
-    _checks.shape("epsilon", epsilon, problem.labels.shape, "the batch")
-  return jnp.broadcast_to(epsilon, problem.labels.shape)
-
-
 def ball(
   problem: Problem, epsilon: ArrayLike | None, norm: str, share: float = 0.0
 ) -> Ball:
@@ -233,7 +208,8 @@ def ball(
   _checks.one_of("norm", norm, _ball.NORMS)
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is")
-  radius, values = radii(epsilon, problem), known(epsilon)
+  radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
+  values = known(epsilon)
   if values is None or np.isinf(values).any():
     if values is not None and not problem.bounded:
       raise ValueError("epsilon must be finite where the box is not, got inf")

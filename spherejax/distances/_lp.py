@@ -272,7 +272,7 @@ def _k_nearest(
     return near, ~clear & (last < jnp.inf) & jnp.all(jnp.isfinite(query))
 
   found, doubt = jax.lax.map(lambda row: by_product(*row), rows, batch_size=block_size)
-  if count == number:
+  if count == number or not len(queries):
     return found
   return _again(found, doubt, by_differences, rows)
 

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from spherejax import attacks, distances
+from spherejax import _numerics, attacks, distances
 from spherejax.voronoi import _cells, _margin
 
 
@@ -20,7 +20,8 @@ class VoronoiResult(NamedTuple):
   attack: attacks.AttackResult
   """The points and what is known about them, as of any attack."""
   cell_margin: Float[Array, " batch"]
-  """Distance to the nearest other site less that to the own; above 0."""
+  """Distance to the nearest other site less that to the own; above 0, or 0 at a site
+  that is given twice."""
   complete: Bool[Array, " batch"]
   """Whether no site that can bind was left out of the projection. The points are in
   their cells also where one was; the attack may be weaker."""
@@ -72,7 +73,7 @@ def voronoi_pgd(
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
     labels: [batch], integer in [0, classes).
     own_index: [batch], integer, the rows of x among the sites.
-    sites: [sites, ...], floating, different points: see `merge_sites`.
+    sites: as in `voronoi_cells`.
     key: as in `attacks.pgd`.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
       and box.
@@ -165,7 +166,7 @@ def voronoi_pgd(
   )
   labels = jnp.asarray(labels)
   aims = None if isinstance(targets, str) or targets is None else jnp.asarray(targets)
-  moved = jnp.any((points != found.x_adv).reshape(len(points), -1), axis=1)
+  moved = jnp.any(_numerics.flat_rows(points != found.x_adv), axis=1)
   attack = jax.lax.cond(
     jnp.any(moved),
     lambda: _again(

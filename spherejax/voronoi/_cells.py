@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
+from spherejax.attacks._ball import radii
 from spherejax.distances._lp import NORMS
 from spherejax.voronoi import _sites
 
@@ -313,7 +313,9 @@ def voronoi_cells(
   Args:
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
     own_index: [batch], integer, the rows of x among the sites.
-    sites: [sites, ...], floating, different points: see `merge_sites`.
+    sites: [sites, ...], floating, different points, or equal ones of one label of
+      `site_labels`: see `merge_sites`. Of traced ones a site that is given twice has
+      no cell, and its points stay.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
       and box.
     norm: of cells and ball: "linf", "l2" or "l1". Static.
@@ -337,7 +339,8 @@ def voronoi_cells(
     TypeError: points not floating, indices or labels not integers.
     ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
       known: a row of x that is not its site or not in the box, an index that is none,
-      epsilon below 0, an infinite epsilon with one site and an infinite box.
+      equal sites that are not of one label, epsilon below 0, an infinite epsilon with
+      one site and an infinite box.
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
@@ -359,6 +362,7 @@ def voronoi_cells(
   _sites.check(x, own, sites, labels, "x")
   _sites.check_rows(x, own, sites)
   _sites.check_box(x, low, high)
+  _sites.check_different(sites, labels)
   _checks.one_of("norm", norm, NORMS)
   _checks.count("neighbours", neighbours)
   _checks.count("sweeps", sweeps, 0)
@@ -368,9 +372,7 @@ def voronoi_cells(
     jnp.broadcast_to(jnp.asarray(bound, clean.dtype), x.shape).reshape(clean.shape)
     for bound in (low, high)
   )
-  if not isinstance(epsilon, jax.core.Tracer) and np.any(~(np.asarray(epsilon) >= 0)):
-    raise ValueError(f"epsilon must be at least 0, got {np.min(epsilon)}")
-  radius = jnp.broadcast_to(jnp.asarray(epsilon, clean.dtype), own.shape)
+  radius = radii(epsilon, own.shape, clean.dtype)
   if nearest is None:
     nearest = distances.k_nearest(
       clean,

@@ -20,7 +20,7 @@ class Confined(NamedTuple):
 
   points: Float[Array, "batch ..."]
   margin: Float[Array, " batch"]
-  """As of `cell_margin`; above 0."""
+  """As of `cell_margin`; above 0, or 0 at a site that is given twice."""
 
 
 def cell_margin(
@@ -132,7 +132,9 @@ def confine(
 
   Returns:
     Confined(points, margin), in the shape of `points`, float32 (float64 for float64).
-    Points are in ball and box and their margin is above 0 in exact arithmetic.
+    Points are in ball and box and their margin is above 0 in exact arithmetic. A site
+    that another one is equal to, which `voronoi_cells` refuses where the sites are
+    known, has no cell: its point returns to it, with a margin of 0.
 
   Raises:
     TypeError: points not floating, indices or labels not integers.
@@ -216,6 +218,9 @@ def _near_margin(
   known = jnp.any(cells.towards != 0, axis=2)
   place = jnp.argmin(jnp.where(known, away, jnp.inf), axis=1)
   v = jnp.take_along_axis(cells.towards, place[:, None, None], 1)[:, 0]
+  # A site in the same place, whose move 0 is also that of no site, leaves no margin.
+  twice = cells.nearest == 0
+  known, v = known | twice[:, None], jnp.where(twice[:, None], 0, v)
   # In the sum's fixed order, of the site itself up to one rounding.
   least = jnp.where(jnp.any(known, axis=1), cells.size(points, clean + v), jnp.inf)
   return least - moved, v

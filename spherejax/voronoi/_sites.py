@@ -66,13 +66,7 @@ def merge_sites(
   if not np.isfinite(x).all():
     row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(1)))
     raise ValueError(f"points must be finite, got {x[row].ravel()[:8]} in row {row}")
-  # 0 and -0 are one place and two strings of bytes.
-  flat = x.reshape(len(x), math.prod(x.shape[1:]))
-  flat = np.ascontiguousarray(flat + x.dtype.type(0))
-  seen: dict[bytes, int] = {}
-  first = np.array(
-    [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
-  )
+  first = _first_rows(x)
   wrong = y != y[first]
   if wrong.any() and conflicts == "error":
     row = int(np.argmax(wrong))
@@ -84,6 +78,39 @@ def merge_sites(
   kept = (first == np.arange(len(x))) & ~dropped
   number = np.cumsum(kept) - 1
   return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))
+
+
+def _first_rows(points: np.ndarray) -> np.ndarray:
+  """[n]: for each point the first row that is equal, which may be its own."""
+  # 0 and -0 are one place and two strings of bytes.
+  flat = points.reshape(len(points), math.prod(points.shape[1:]))
+  flat = np.ascontiguousarray(flat + points.dtype.type(0))
+  seen: dict[bytes, int] = {}
+  return np.array(
+    [seen.setdefault(row.tobytes(), i) for i, row in enumerate(flat)], np.int64
+  )
+
+
+def check_different(sites: Array, labels: Array | None) -> None:
+  """Raises for known sites that are equal, and not known to be of one class."""
+  if any(isinstance(a, jax.core.Tracer) for a in (sites, labels)):
+    return
+  points = np.asarray(sites)
+  first = _first_rows(points)
+  known = np.arange(len(points)) if labels is None else np.asarray(labels)
+  wrong = known != known[first]
+  if wrong.any():
+    row = int(np.argmax(wrong))
+    value = points[row].ravel()[:8]
+    if labels is None:
+      raise ValueError(
+        f"sites must be different points, got {value} in rows {first[row]} and {row};"
+        " merge_sites makes one of them"
+      )
+    raise ValueError(
+      f"equal sites must have one label, got {known[first[row]]} and {known[row]} for"
+      f" {value} in rows {first[row]} and {row}"
+    )
 
 
 def check(

@@ -112,6 +112,19 @@ def test_sealed_points_are_inside_in_exact_arithmetic(norm):
     )
 
 
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16])
+def test_radii_of_python_are_kept_without_tolerance(norm, dtype):
+  """The float32 nearest to such a number may be larger."""
+  center = RANDOM.random((100, 5)).astype(dtype)
+  point = (center.astype(np.float32) + RANDOM.normal(size=center.shape)).astype(dtype)
+  for epsilon in (0.1, 0.3, 0.6, 8 / 255, np.float64(0.7)):
+    seal = jax.vmap(lambda p, c, e=epsilon: attacks.seal(p, c, e, norm=norm))
+    moved = np.asarray(seal(point, center), np.float64) - center.astype(np.float64)
+    assert np.all(size(moved, norm) <= epsilon)
+    assert np.max(size(moved, norm)) > 0.999 * epsilon
+
+
 def test_plain_clipping_is_not_inside():
   """Why there is a seal."""
   center = (np.round(RANDOM.random((20, 3072)) * 255) / 255).astype(np.float32)

@@ -14,7 +14,7 @@ X = RANDOM.uniform(size=(200, DIM)).astype(np.float32)
 
 def sizes(delta, hull: bool) -> np.ndarray:
   """Of each row, from the definition in float64: 1 is the border."""
-  one, top = np.float64(np.float32(ONE)), np.float64(np.float32(TOP))
+  one, top = ONE, TOP
   sizes = -np.sort(-np.abs(delta.astype(np.float64)), axis=1)
   if hull:
     whole = int(one / top)
@@ -81,3 +81,33 @@ def test_unusable_radii(unchecked):
     attacks.combined_ball(X, epsilon_1=1.0, epsilon_inf=2.0)
   with pytest.raises(TypeError, match="x must be floating"):
     attacks.combined_ball(X.astype(int), epsilon_1=1.0, epsilon_inf=0.5)
+
+
+def test_an_unusable_box(unchecked):
+  radii = {"epsilon_1": 1.0, "epsilon_inf": 0.5}
+  with pytest.raises(ValueError, match=r"low must be at most high, got 1\.0 > 0\.0"):
+    attacks.combined_ball(X, **radii, low=1.0, high=0.0)
+  outside = X.copy()
+  outside[3, 2] = 1.5
+  with pytest.raises(ValueError, match=r"at most high = 1\.0, got 1\.5 at \[3, 2\]"):
+    attacks.combined_ball(outside, **radii)
+
+
+def test_a_region_bounds_the_points_by_its_own_box():
+  region = attacks.combined_ball(
+    X[:4], epsilon_1=3.0, epsilon_inf=0.5, low=-1.0, high=2.0
+  )
+  found = attacks.pgd(
+    lambda x: x @ jnp.eye(DIM)[:, :2],
+    X[:4],
+    np.zeros(4, int),
+    key=jax.random.key(0),
+    region=region,
+    mode="last",
+    low=0.0,
+    high=1.0,
+  )
+  points = np.asarray(found.x_adv)
+  assert points.min() < 0
+  assert points.min() >= -1
+  assert points.max() <= 2

@@ -94,6 +94,12 @@ def test_more_ties_than_candidates_go_to_the_lowest():
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_no_queries_have_no_neighbours(norm):
+  found = distances.k_nearest(X[:0], X, k=3, norm=norm)
+  assert found.indices.shape == found.distances.shape == (0, 3)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_references_that_are_not_finite_rank_last(norm):
   y = np.concatenate([Y, np.zeros((3, 5), np.float32)])
   y[40:43, 1] = np.nan, np.inf, -np.inf

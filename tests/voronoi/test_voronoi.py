@@ -103,15 +103,42 @@ def test_every_point_is_in_its_region(norm):
   assert (found[np.inf].norm > between.min(1) / 2)[~natural].mean() > 0.5
 
 
-def test_it_is_the_plain_attack_in_small_balls():
-  near = np.sort(lengths(SITES[:, None] - SITES[None], "l2"), axis=1)[:, 1]
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_a_budget_of_python_is_kept_without_tolerance(norm, dtype):
+  """0.1, 0.3 and 0.6 are more in float32 than in float64."""
+  sites, rows = jnp.asarray(SITES[2:12], dtype), np.arange(10)
+  far = sites.astype(jnp.float32) + 9
+  for budget in (0.1, 0.3, 0.6, 8 / 255):
+    cells = voronoi.voronoi_cells(sites, rows, sites, epsilon=budget, norm=norm)
+    for points in (cells.ball.project(far, sites.astype(jnp.float32)), far):
+      moved = voronoi.confine(points, cells, rows, sites).points
+      moved = np.asarray(moved, np.float64) - np.asarray(sites, np.float64)
+      assert (lengths(moved, norm) <= budget).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_empty_batch_has_an_empty_result(norm):
+  x, rows = SITES[:0], OWN[:0]
+  result = voronoi.voronoi_pgd(
+    net, x, LABELS[:0], rows, SITES, key=KEY, norm=norm, steps=2
+  )
+  assert result.attack.x_adv.shape == (0, DIM)
+  assert result.attack.success.shape == (0,)
+  assert result.cell_margin.shape == result.complete.shape == (0,)
+  assert voronoi.cell_margin(x, rows, SITES, norm=norm).shape == (0,)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_it_is_the_plain_attack_in_small_balls(norm):
+  near = np.sort(lengths(SITES[:, None] - SITES[None], norm), axis=1)[:, 1]
   epsilon = (0.49 * near).astype(np.float32)
   plain = jax.jit(
     lambda: attacks.pgd(
-      net, SITES, LABELS, key=KEY, epsilon=epsilon, norm="l2", steps=10
+      net, SITES, LABELS, key=KEY, epsilon=epsilon, norm=norm, steps=10
     )
   )()
-  result = attack(OWN, epsilon, False, "l2").attack
+  result = attack(OWN, epsilon, False, norm).attack
   np.testing.assert_allclose(result.x_adv, plain.x_adv, atol=1e-6)
   np.testing.assert_array_equal(result.success, plain.success)
 
@@ -250,6 +277,43 @@ def test_sixty_thousand_sites_fit():
   ]
   memory = jax.jit(margin).lower(*shapes).compile().memory_analysis()
   assert memory.temp_size_in_bytes < 2**29
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_site_of_two_classes_has_no_cell(norm):
+  sites, labels = SITES.copy(), LABELS.copy()
+  sites[7], labels[[5, 7]] = sites[5], (0, 1)
+  rows = np.array([4, 5, 6])
+
+  def run(sites, labels):
+    return voronoi.voronoi_pgd(
+      net,
+      sites[rows],
+      labels[rows],
+      rows,
+      sites,
+      key=KEY,
+      norm=norm,
+      steps=2,
+      site_labels=labels,
+      low=-9.0,
+      high=9.0,
+    )
+
+  with pytest.raises(ValueError, match=r"got 0 and 1 for \[.*\] in rows 5 and 7"):
+    run(sites, labels)
+  # Of traced sites nothing is known: the point stays, and its margin says so.
+  traced = jax.jit(run)
+  result = traced(sites, labels)
+  np.testing.assert_array_equal(result.cell_margin[1], 0)
+  np.testing.assert_array_equal(result.attack.x_adv[1], sites[5])
+  assert (np.asarray(result.cell_margin)[[0, 2]] > 0).all()
+  # Of one class they are one site, of unknown classes they are refused.
+  labels[7] = 0
+  assert (np.asarray(traced(sites, labels).cell_margin) > 0).all()
+  voronoi.voronoi_cells(sites[rows], rows, sites, norm=norm, site_labels=labels)
+  with pytest.raises(ValueError, match=r"different points, got .* in rows 5 and 7"):
+    voronoi.voronoi_cells(sites[:1], OWN[:1], sites, norm=norm)
 
 
 def test_merging():
