@@ -44,6 +44,16 @@ BUDGETED = {
   "pgd": functools.partial(attacks.pgd, steps=3),
   "apgd": functools.partial(attacks.apgd, steps=4),
   "square": functools.partial(attacks.square, queries=3),
+  "ensemble": lambda fn, x, y, **more: (
+    attacks.ensemble(fn, x, y, steps=3, queries=3, target_count=2, **more).result
+  ),
+}
+MINIMAL = {
+  "deepfool": functools.partial(attacks.deepfool, steps=5),
+  "fab": functools.partial(attacks.fab, steps=5),
+  "carlini_wagner": functools.partial(
+    attacks.carlini_wagner, steps=20, rounds=2, first_weight=10.0
+  ),
 }
 CASES = [
   ("fgsm", "linf"),
@@ -56,8 +66,9 @@ CASES = [
   ("square", "linf"),
   ("square", "l2"),
 ]
-SHORT = [("pgd", "linf"), ("pgd", "l2")]
-COUNTS = {"linf": 17_500, "l2": 3000, "l1": 500}  # by what they cost here
+SHORT = [("pgd", "linf"), ("pgd", "l2"), ("pgd", "l1")]
+RARE = [("fgsm", "l2"), ("fgsm", "l1"), *(("ensemble", norm) for norm in ORDER)]
+COUNTS = {"linf": 17_500, "l2": 3000, "l1": 500, "ensemble": 200}  # by their cost
 
 
 @functools.cache
@@ -75,11 +86,11 @@ def attack(name, norm, short):
 
 @pytest.mark.parametrize(
   ("name", "norm", "short"),
-  [(*case, False) for case in CASES] + [(*case, True) for case in SHORT],
+  [(*case, False) for case in CASES + RARE] + [(*case, True) for case in SHORT],
 )
 def test_no_point_is_outside_of_its_region(name, norm, short):
-  """Float64 arithmetic without tolerance: 100,500 points over all cases."""
-  count = COUNTS[norm]
+  """Float64 arithmetic without tolerance: 105,100 points over all cases."""
+  count = COUNTS.get(name, COUNTS[norm])
   x, labels = images(count, jnp.bfloat16 if short else np.float32)
   epsilon = (10 ** np.random.default_rng(1).uniform(-4, 0.7, count)).astype(np.float32)
   epsilon[::50] = 0
@@ -103,6 +114,39 @@ def test_no_point_is_outside_of_its_region(name, norm, short):
   np.testing.assert_allclose(found.margin, margin, atol=1e-5)
   clear = np.abs(margin) > 1e-5
   np.testing.assert_array_equal(np.asarray(found.success)[clear], (margin > 0)[clear])
+
+
+@pytest.mark.parametrize("short", [False, True])
+@pytest.mark.parametrize("norm", ORDER)
+def test_points_of_least_norm_are_in_the_box_and_as_far_as_said(norm, short):
+  count = 200
+  x, labels = images(count, jnp.bfloat16 if short else np.float32)
+  model = short_network if short else network
+  names = [name for name in MINIMAL if norm == "l2" or name != "carlini_wagner"]
+  # Each entry of a point is rounded once, after its size was added up.
+  rounding = 2.0**-24 * {"linf": 1, "l2": SIZE**0.5, "l1": SIZE}[norm]
+
+  @jax.jit
+  def runs(x):
+    return {
+      name: MINIMAL[name](
+        model, x, labels, **({} if name == "carlini_wagner" else {"norm": norm})
+      )
+      for name in names
+    }
+
+  for name, found in runs(x).items():
+    points, success = np.asarray(found.x_adv), np.asarray(found.success)
+    assert points.dtype == np.float32
+    assert np.all((points >= 0) & (points <= 1)), name
+    moved = (points.astype(np.float64) - x.astype(np.float64)).reshape(count, -1)
+    sizes = np.linalg.norm(moved, ORDER[norm], axis=1)
+    np.testing.assert_allclose(
+      found.norm[success], sizes[success], rtol=1e-5, atol=rounding
+    )
+    np.testing.assert_array_equal(moved[~success], 0)
+    assert np.all(np.isinf(np.asarray(found.norm)[~success])), name
+    assert np.mean(success & (sizes > 0)) > 0.3, name
 
 
 @pytest.mark.parametrize(
@@ -230,12 +274,29 @@ def test_an_infinite_radius_leaves_the_box(name, norm):
   np.testing.assert_array_equal(few.success[1::2], found.success[1::2])
 
 
-def test_an_empty_batch_has_an_empty_result():
+@pytest.mark.parametrize(
+  "name", [*BUDGETED, "bim", "mi_fgsm", "diagnose", *MINIMAL, "region"]
+)
+def test_an_empty_batch_has_an_empty_result(name):
   x, labels = np.zeros((0, *SHAPE), np.float32), np.zeros(0, np.int32)
-  run = jax.jit(lambda x, y: attacks.pgd(network, x, y, key=KEY, epsilon=0.1, steps=2))
-  found = run(x, labels)
-  assert found.x_adv.shape == x.shape
-  assert found.success.shape == (0,)
+  ball = {"epsilon": 0.1, "key": KEY}
+
+  def run(x):
+    if name in MINIMAL:
+      return MINIMAL[name](network, x, labels)
+    if name == "diagnose":
+      broken = np.zeros(0, bool)
+      return attacks.diagnose(network, x, labels, broken, steps=2, draws=2, **ball)
+    if name == "region":
+      region = attacks.combined_ball(x, epsilon_1=1.0, epsilon_inf=0.1)
+      return attacks.pgd(network, x, labels, key=KEY, region=region, steps=2)
+    if name in BUDGETED:
+      return BUDGETED[name](network, x, labels, **ball)
+    return getattr(attacks, name)(network, x, labels, steps=2, **ball)
+
+  found = jax.jit(run)(x)
+  for field, value in found._asdict().items():
+    assert value.shape == (x.shape if field == "x_adv" else (0,)), field
 
 
 def test_diagnosis_sees_a_masked_gradient():
