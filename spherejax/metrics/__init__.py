@@ -92,6 +92,10 @@ from spherejax.metrics._representation import (
 from spherejax.metrics._representation import class_scatter as class_scatter
 from spherejax.metrics._representation import class_variance as class_variance
 from spherejax.metrics._representation import pi_ratio as pi_ratio
+from spherejax.metrics._residuals import (
+  augment_within_classes as augment_within_classes,
+)
+from spherejax.metrics._residuals import class_residuals as class_residuals
 from spherejax.metrics._retrieval import RetrievalResult as RetrievalResult
 from spherejax.metrics._retrieval import recall_at_k as recall_at_k
 from spherejax.metrics._retrieval import retrieval as retrieval
@@ -140,6 +144,7 @@ __all__ = [
   "Spectrum",
   "accuracy_curve",
   "accuracy_curve_from_distances",
+  "augment_within_classes",
   "average_hierarchical_distance",
   "average_hierarchical_similarity",
   "best_accuracy",
@@ -147,6 +152,7 @@ __all__ = [
   "class_moments_init",
   "class_moments_merge",
   "class_moments_update",
+  "class_residuals",
   "class_scatter",
   "class_scores",
   "class_variance",

@@ -1,0 +1,133 @@
+"""Deviations of features from their class's mean, and features with those of others."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int, Real
+
+from spherejax import _checks, _numerics
+from spherejax.metrics._representation import ClassMoments
+
+KINDS = ("residual", "normal")
+
+
+def class_residuals(
+  features: Float[ArrayLike, "batch dim"],
+  labels: Int[ArrayLike, " batch"],
+  moments: ClassMoments,
+) -> Float[Array, "batch dim"]:
+  """What is left of features without the mean of their class.
+
+      r_i = f_i - mu_{y_i}
+
+  Over the features of the moments they sum to 0 in each class, and the mean over the
+  classes of their mean square is D_intra of `class_variance`.
+
+  Args:
+    features: [batch, dim], floating, as they were counted (normalised or not).
+    labels: [batch], integer in [0, classes). A traced label outside leaves a row NaN.
+    moments: of the training set.
+
+  Returns:
+    [batch, dim], dtype of `features`.
+
+  Raises:
+    TypeError: features not floating, labels not integers.
+    ValueError: shapes do not match, or a known label outside [0, classes).
+
+  Differentiable in: features, the means. Cost: O(batch dim).
+
+  Source: DIST 6.2.2.
+
+  Example:
+    >>> x, labels = jnp.array([[1.0], [3.0], [7.0]]), jnp.array([0, 0, 1])
+    >>> moments = spherejax.metrics.class_moments_init(2, 1)
+    >>> moments = spherejax.metrics.class_moments_update(moments, x, labels)
+    >>> spherejax.metrics.class_residuals(x, labels, moments)[:, 0]
+    Array([-1.,  1.,  0.], dtype=float32)
+  """
+  features, labels = jnp.asarray(features), jnp.asarray(labels)
+  classes, dim = moments.means.shape
+  _checks.floating("features", features)
+  _checks.batched("features", features)
+  _checks.shape("features", features, (len(features), dim), "the moments")
+  _checks.labels(labels, features)
+  _checks.known_labels(labels, classes)
+  own = jnp.where((labels >= 0) & (labels < classes), labels, classes)
+  means = moments.means.at[own].get(mode="fill", fill_value=jnp.nan)
+  return (features.astype(means.dtype) - means).astype(features.dtype)
+
+
+def augment_within_classes(
+  key: Array,
+  features: Float[ArrayLike, "batch dim"],
+  residuals: Float[ArrayLike, "n dim"],
+  labels: Int[ArrayLike, " n"],
+  *,
+  num_classes: int,
+  scale: Real[ArrayLike, ""] = 1.0,
+  kind: str = "residual",
+) -> Float[Array, "batch dim"]:
+  """Features moved as features of all classes deviate from their means.
+
+      "residual": f_i + scale r_j,  j uniform       "normal": f_i + scale N(0, Sigma)
+      Sigma = 1/C sum_k 1/N_k sum_{j: y_j = k} r_j r_j^T,    of trace D_intra
+
+  In expectation the means of the classes stay; with as many residuals in every class
+  D_intra grows by the factor 1 + scale^2, for "normal" in any case. Divide by the norms
+  afterwards where features are directions.
+
+  Args:
+    key: a typed PRNG key.
+    features: [batch, dim], floating.
+    residuals: [n, dim], floating, of `class_residuals`.
+    labels: [n], integer in [0, num_classes), those of the residuals.
+    num_classes: static.
+    scale: may be traced.
+    kind: "residual" or "normal". Static.
+
+  Returns:
+    [batch, dim], dtype of `features`.
+
+  Raises:
+    TypeError: features or residuals not floating, labels not integers.
+    ValueError: shapes do not match, no residual, a known label out of range, or an
+      unknown kind.
+
+  Differentiable in: features, residuals, scale. Cost: O(batch dim), for "normal"
+  O(batch n dim) time and O(batch n) memory.
+
+  Source: DIST 6.2.2.
+
+  Example:
+    >>> x, residuals, labels = jnp.zeros((2, 1)), jnp.ones((3, 1)), jnp.zeros(3, int)
+    >>> spherejax.metrics.augment_within_classes(
+    ...   jax.random.key(0), x, residuals, labels, num_classes=1, scale=2.0)[:, 0]
+    Array([2., 2.], dtype=float32)
+  """
+  features, residuals, labels = map(jnp.asarray, (features, residuals, labels))
+  for name, rows in (("features", features), ("residuals", residuals)):
+    _checks.floating(name, rows)
+    _checks.rank(name, rows, 2)
+  number = len(residuals)
+  _checks.not_empty("residuals", residuals)
+  _checks.shape("residuals", residuals, (number, features.shape[1]), "the features")
+  _checks.labels(labels, residuals)
+  _checks.count("num_classes", num_classes)
+  _checks.known_labels(labels, num_classes)
+  _checks.one_of("kind", kind, KINDS)
+  wide = _numerics.upcast(features)
+  known = residuals.astype(wide.dtype)
+  if kind == "residual":
+    moves = known[jax.random.randint(key, (len(wide),), 0, number)]
+  else:
+    counts = jax.ops.segment_sum(jnp.ones(number, wide.dtype), labels, num_classes)
+    classes = jnp.sum(counts > 0).astype(wide.dtype)
+    # A sum of residuals with normal weights has their weighted second moment.
+    known = known / jnp.sqrt(classes * counts[labels])[:, None]
+    drawn = jax.random.normal(key, (len(wide), number), wide.dtype)
+    moves = jnp.matmul(drawn, known, precision=jax.lax.Precision.HIGHEST)
+  return (wide + _checks.scalar("scale", scale, wide.dtype) * moves).astype(
+    features.dtype
+  )

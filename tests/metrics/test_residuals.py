@@ -1,0 +1,111 @@
+"""Deviations from class means: their sums, their variance, and features with more."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics
+
+RANDOM = np.random.default_rng(0)
+CLASSES, DIM = 4, 6
+LABELS = np.repeat(np.arange(CLASSES), 50)
+FEATURES = (
+  RANDOM.normal(size=(200, DIM)) * np.geomspace(2, 0.1, DIM)
+  + 5 * RANDOM.normal(size=(CLASSES, DIM))[LABELS]
+).astype(np.float32)
+KEY = jax.random.key(0)
+
+
+def moments_of(features, labels):
+  start = metrics.class_moments_init(CLASSES, DIM)
+  return metrics.class_moments_update(start, features, labels)
+
+
+def residuals_by_loop(features, labels):
+  wide = features.astype(np.float64)
+  means = {c: wide[labels == c].mean(0) for c in set(labels.tolist())}
+  return np.array([f - means[c] for f, c in zip(wide, labels.tolist(), strict=True)])
+
+
+@functools.partial(jax.jit, static_argnames="kind")
+def augment(features, residuals, labels, scale, kind):
+  return metrics.augment_within_classes(
+    KEY, features, residuals, labels, num_classes=CLASSES, scale=scale, kind=kind
+  )
+
+
+def test_residuals_sum_to_nothing_and_have_the_variance_within():
+  moments = moments_of(FEATURES, LABELS)
+  found = np.asarray(metrics.class_residuals(FEATURES, LABELS, moments))
+  np.testing.assert_allclose(found, residuals_by_loop(FEATURES, LABELS), atol=5e-6)
+  for c in range(CLASSES):
+    assert np.abs(found[c == LABELS].astype(np.float64).mean(0)).max() < 1e-5
+  mean_squares = [(found[c == LABELS] ** 2).sum(1).mean() for c in range(CLASSES)]
+  intra = metrics.class_variance(moments).intra
+  np.testing.assert_allclose(np.mean(mean_squares), intra, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0])
+@pytest.mark.parametrize("kind", ["residual", "normal"])
+def test_augmented_features_have_more_variance_and_the_same_means(kind, scale):
+  """Doubled at scale 1, within a tenth."""
+  before = moments_of(FEATURES, LABELS)
+  residuals = metrics.class_residuals(FEATURES, LABELS, before)
+  many, own = np.tile(FEATURES, (20, 1)), np.tile(LABELS, 20)
+  moved = augment(many, residuals, LABELS, scale, kind)
+  after = moments_of(moved, own)
+  grown = metrics.class_variance(after).intra / metrics.class_variance(before).intra
+  np.testing.assert_allclose(grown, 1 + scale**2, rtol=0.1)
+  np.testing.assert_allclose(after.means, before.means, atol=0.2 * scale)
+  if kind == "residual":
+    steps = (np.asarray(moved) - many) / scale
+    apart = np.abs(steps[:50, None] - np.asarray(residuals)[None]).max(2)
+    assert apart.min(1).max() < 1e-4
+
+
+def test_normal_moves_weigh_the_classes_alike():
+  """The covariance of the formula, by a loop, of classes of 5 and 150."""
+  labels = np.where(np.arange(155) < 5, 0, 2)
+  features = RANDOM.normal(size=(155, DIM)).astype(np.float32)
+  features[:5] *= 3
+  residuals = residuals_by_loop(features, labels)
+  sigma = np.zeros((DIM, DIM))
+  for c in (0, 2):
+    rows = residuals[labels == c]
+    sigma += sum(np.outer(r, r) for r in rows) / len(rows) / 2
+  zeros = np.zeros((20_000, DIM), np.float32)
+  known = residuals.astype(np.float32)
+  moves = np.asarray(augment(zeros, known, labels, 2.0, "normal"))
+  found = moves.T.astype(np.float64) @ moves / len(moves)
+  np.testing.assert_allclose(found, 4 * sigma, atol=0.02 * np.trace(4 * sigma))
+  np.testing.assert_allclose(np.trace(found), 4 * np.trace(sigma), rtol=0.03)
+
+
+def test_bfloat16_stays_and_bad_input_is_named(unchecked):
+  short = jnp.asarray(FEATURES, jnp.bfloat16)
+  moments = moments_of(FEATURES, LABELS)
+  residuals = metrics.class_residuals(short, LABELS, moments)
+  assert residuals.dtype == jnp.bfloat16
+  assert augment(short, residuals, LABELS, 1.0, "residual").dtype == jnp.bfloat16
+  run = functools.partial(metrics.augment_within_classes, KEY, num_classes=CLASSES)
+  for error, message, call in (
+    (
+      ValueError,
+      "kind must be .* got 'l2'",
+      lambda: run(short, short, LABELS, kind="l2"),
+    ),
+    (ValueError, r"\[0, 4\), got 4", lambda: run(short, short, LABELS + 1)),
+    (ValueError, "residuals", lambda: run(short, short[:, :3], LABELS)),
+    (ValueError, "residuals", lambda: run(short, short[:0], LABELS[:0])),
+    (TypeError, "features", lambda: run(LABELS[:, None], short, LABELS)),
+    (
+      ValueError,
+      r"\[0, 4\), got -1",
+      lambda: metrics.class_residuals(FEATURES, LABELS - 1, moments),
+    ),
+  ):
+    with pytest.raises(error, match=message):
+      call()
