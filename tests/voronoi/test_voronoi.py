@@ -111,10 +111,9 @@ def test_a_budget_of_python_is_kept_without_tolerance(norm, dtype):
   far = sites.astype(jnp.float32) + 9
   for budget in (0.1, 0.3, 0.6, 8 / 255):
     cells = voronoi.voronoi_cells(sites, rows, sites, epsilon=budget, norm=norm)
-    for points in (cells.ball.project(far, sites.astype(jnp.float32)), far):
-      moved = voronoi.confine(points, cells, rows, sites).points
-      moved = np.asarray(moved, np.float64) - np.asarray(sites, np.float64)
-      assert (lengths(moved, norm) <= budget).all()
+    points = voronoi.confine(far, cells, rows, sites).points
+    moved = np.asarray(points, np.float64) - np.asarray(sites, np.float64)
+    assert (lengths(moved, norm) <= budget).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)
