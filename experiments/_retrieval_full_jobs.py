@@ -153,13 +153,23 @@ def protocol_of(config: FullConfig) -> Protocol:
   return own._replace(**{name: x for name, x in given.items() if x})
 
 
-def check_numbers(config: FullConfig) -> None:
-  """Raises ValueError for a hyperparameter that no loss of the methods has."""
+def hyperparameters(config: FullConfig) -> list[str]:
+  """Those that the losses of the methods have."""
   names = {name.lower().partition("+")[0] for name in config.methods}
   known = _retrieval_published.NUMBERS[config.dataset].losses
-  has = sorted({key for name in names for key in known.get(name, ())})
+  return sorted({key for name in names for key in known.get(name, ())})
+
+
+def check_numbers(config: FullConfig) -> None:
+  """Raises ValueError for a hyperparameter that no loss of the methods has."""
+  has = hyperparameters(config)
   if unknown := [key for key, _ in config.numbers if key not in has]:
     raise ValueError(f"numbers must be of {', '.join(has)}, got {unknown[0]!r}")
+  if config.search or config.trials:
+    raise ValueError(
+      "trials are of a search, and a search is of `retrieval`: got search"
+      f" {config.search} and trials {config.trials}"
+    )
 
 
 def job(config: FullConfig, own: Protocol, name: str) -> Job:

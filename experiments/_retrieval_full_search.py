@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from experiments import _figure, _report, _retrieval_full, _retrieval_full_sets
-from experiments._retrieval_full_jobs import FullConfig, check_numbers
+from experiments._retrieval_full_jobs import FullConfig, hyperparameters
 from spherejax import plotting
 
 _FIELDS = (
@@ -47,13 +47,20 @@ class Box:
     for name, low, high in config.search:
       if not low < high:
         raise ValueError(f"search of {name} must have low < high, got {low} and {high}")
-    self.whole = [isinstance(getattr(config, name, 0.0), int) for name in self.names]
+    (method,) = config.methods
+    known = (*_FIELDS, *hyperparameters(config))
+    if unknown := [name for name in self.names if name not in known]:
+      raise ValueError(
+        f"search of {method} must be of {', '.join(known)}, got {unknown[0]!r}"
+      )
+    self.whole = np.array(
+      [isinstance(getattr(config, name, 0.0), int) for name in self.names]
+    )
     low, high = (np.array([x[i] for x in config.search], float) for i in (1, 2))
     self.log = (low > 0) & (high >= 30 * low)
     self.low, self.high = (
       np.where(self.log, np.log(np.where(self.log, x, 1.0)), x) for x in (low, high)
     )
-    self.config(config, np.full(len(self.names), 0.5))  # names are known
 
   def numbers(self, point: np.ndarray) -> dict[str, float | int]:
     """The values of a point of the unit cube."""
@@ -64,15 +71,19 @@ class Box:
       for name, value, whole in zip(self.names, values, self.whole, strict=True)
     }
 
+  def trained(self, point: np.ndarray) -> np.ndarray:
+    """The point of the values, which are whole where the number is."""
+    values = np.array(list(self.numbers(point).values()), float)
+    x = np.where(self.log, np.log(np.where(self.log, values, 1.0)), values)
+    return np.where(self.whole, (x - self.low) / (self.high - self.low), point)
+
   def config(self, config: FullConfig, point: np.ndarray) -> FullConfig:
     """The settings of a trial."""
     values = self.numbers(point)
     fields: dict[str, Any] = {x: values.pop(x) for x in self.names if x in _FIELDS}
-    own = dataclasses.replace(
+    return dataclasses.replace(
       config, **fields, numbers=(*config.numbers, *values.items()), search=(), trials=0
     )
-    check_numbers(own)
-    return own
 
 
 def propose(seen: np.ndarray, scores: np.ndarray, dims: int, seed: int) -> np.ndarray:
@@ -113,7 +124,7 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
   points, scores = np.zeros((0, dims)), []
   for number in range(config.trials):
     means = np.array([x.mean() for x in scores])
-    point = propose(points, means, dims, config.seed)
+    point = box.trained(propose(points, means, dims, config.seed))
     own = box.config(config, point)
     comparison = _retrieval_full.Comparison(own, output / f"trial-{number + 1}", sets)
     sets = comparison.sets

@@ -27,3 +27,16 @@ def _decoded_once():
       ),
     )
     yield
+
+
+@pytest.fixture
+def few_photographs():
+  """Settings that make four steps of a full preset on a fiftieth of the images."""
+  return {
+    "widths": (4, 8, 16),
+    "per_class": 2,
+    "seeds": 1,
+    "steps": 4,
+    "parts": 2,
+    "train_split": "train[:2%]",
+  }

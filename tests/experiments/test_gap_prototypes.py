@@ -31,18 +31,11 @@ def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
     assert (tmp_path / picture).stat().st_size <= 300_000
 
 
-def test_the_full_preset_makes_steps_on_few_photographs(tmp_path, tfds_dir):
+def test_the_full_preset_makes_steps_on_few_photographs(
+  tmp_path, tfds_dir, few_photographs
+):
   full = gap_prototypes.PRESETS["full"]
-  config = dataclasses.replace(
-    full,
-    widths=(4, 8, 16),
-    per_class=2,
-    seeds=1,
-    steps=4,
-    parts=2,
-    images=4,
-    train_split="train[:2%]",
-  )
+  config = dataclasses.replace(full, images=4, **few_photographs)
   content = gap_prototypes.run(config, tmp_path, "full")
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert claims["pcc-bound"]["verdict"] == "reproduced"  # of any network

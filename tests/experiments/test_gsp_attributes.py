@@ -37,18 +37,12 @@ def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
     assert (tmp_path / picture).stat().st_size <= 300_000
 
 
-def test_the_full_preset_makes_steps_on_few_photographs(tmp_path, tfds_dir):
+def test_the_full_preset_makes_steps_on_few_photographs(
+  tmp_path, tfds_dir, few_photographs
+):
   full = gsp_attributes.PRESETS["full"]
   config = dataclasses.replace(
-    full,
-    widths=(4, 8, 16),
-    per_class=2,
-    seeds=1,
-    steps=4,
-    parts=2,
-    splits=20,
-    train_split="train[:2%]",
-    test_split="test[:2%]",
+    full, splits=20, test_split="test[:2%]", **few_photographs
   )
   content = gsp_attributes.run(config, tmp_path, "full")
   assert len(content["claims"]) == 4

@@ -197,12 +197,16 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   frozen = [one.batch_stats["network"]["backbone"] for one in (start, result.state)]
   jax.tree.map(np.testing.assert_array_equal, *frozen)
 
-  figures = run(tmp_path, methods=("proxy_anchor",), repeats=2)
+  # A network that begins as it is drawn learns its norms, unless they are frozen.
+  figures = run(tmp_path, methods=("proxy_anchor",), repeats=2, frozen_norm=None)
   own = [x for x in lines(tmp_path) if x["method"] == "proxy_anchor"]
   assert [(x["repeat"], x["step"]) for x in own] == [(1, 2), (1, 4), (2, 2), (2, 4)]
   best = max(x["P@1"] for x in own)
   assert figures["ProxyAnchor", "P@1, 6-D"] == [pytest.approx(best)]
   start, result = states[1]
+  moved = [one.batch_stats["network"]["backbone"] for one in (start, result.state)]
+  for before, after in zip(*map(jax.tree.leaves, moved), strict=True):
+    assert (before != after).all()
   proxies = (start.params["loss"]["proxies"], result.state.params["loss"]["proxies"])
   # Four steps of Adam at a hundred times the rate.
   np.testing.assert_allclose(*proxies, atol=4.1e-3)

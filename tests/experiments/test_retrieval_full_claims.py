@@ -9,11 +9,11 @@ from experiments._retrieval_full_jobs import FullConfig
 
 
 def judged(**figures):
-  """MAP@R of one network and 2 more side by side, P@1 ten times as much."""
+  """MAP@R of one network and 2 more side by side, P@1 50 points above it."""
   return {
     name.replace("_", "+").replace("gsp+alone", "gsp_alone"): {
-      128: [{"MAP@R": x, "P@1": 10 * x}],
-      512: [{"MAP@R": x + 2, "P@1": 10 * x + 20}],
+      128: [{"MAP@R": x, "P@1": 50 + x}],
+      512: [{"MAP@R": x + 2, "P@1": 52 + x}],
     }
     for name, x in figures.items()
   }
@@ -35,8 +35,8 @@ def test_every_pair_belongs_to_its_claim():
     "ccp-gsp": [-0.5],
     "components": [1.0, 2.0, 0.5, 2.5],
     "retrieval-concatenation": [2.0] * 10,
-    # 7 / 15.15 of both measures: they differ by rounding.
-    "retrieval-map-separates": [pytest.approx(0, abs=1e-12)],
+    # From 10 to 17 with a mean of 13.15, 2 more side by side.
+    "retrieval-map-separates": [pytest.approx(7 / 15.15 - 7 / 65.15)],
   }
   assert claims["retrieval-xbm"]["verdict"] == "reproduced"
   assert claims["ccp-gsp"]["verdict"] != "reproduced"
@@ -64,6 +64,11 @@ def test_hyperparameters_go_to_the_losses_that_have_them():
   assert nca == {"temperature": 0.1}
   with pytest.raises(ValueError, match=r"of margin, negative_margin, .* got 'beta'"):
     settings(methods=methods, numbers=(("beta", 1.0),))
+  # Where nothing is searched, as in `gsp_screening`, these would do nothing.
+  with pytest.raises(ValueError, match=r"trials are of a search.* trials 3"):
+    settings(methods=methods, trials=3)
+  with pytest.raises(ValueError, match=r"search \(\('mass', 0\.1, 1\.0\),\)"):
+    settings(methods=methods, search=(("mass", 0.1, 1.0),))
   (own,) = settings(methods=("c2",), weight_decay=3e-4)
   assert own.settings.weight_decay == 3e-4
 

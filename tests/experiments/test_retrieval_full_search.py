@@ -39,6 +39,9 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
   assert isinstance(middle.proxies, int)
   assert dict(middle.numbers) == {"negative_margin": pytest.approx(0.4)}
   assert middle.search == ()
+  # 1 + 0.3 * 15 = 5.5 and 5.8 are 6 proxies: the search is told the same point.
+  points = [box.trained(np.array([0.3, x, 0.3])) for x in (0.31, 0.32)]
+  np.testing.assert_allclose(points, [[0.3, 5 / 15, 0.3]] * 2, rtol=1e-12)
   ends = [box.numbers(np.full(3, x)) for x in (0.0, 1.0)]
   for name, low, high in config.search:
     assert [end[name] for end in ends] == pytest.approx([low, high])
@@ -48,7 +51,10 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
   ("changes", "message"),
   [
     ({"search": (("weight", 1.0, 0.1),)}, r"low < high, got 1\.0 and 0\.1"),
-    ({"search": (("wieght", 0.1, 1.0),)}, "got 'wieght'"),
+    (
+      {"search": (("wieght", 0.1, 1.0),)},
+      "learning_rate, .* negative_margin, positive_margin, got 'wieght'",
+    ),
     ({"search": (("mass", 0.1, 1.0), ("mass", 0.1, 1.0))}, "each number once"),
     ({"trials": 0}, "trials must be positive, got 0"),
     ({"protocol": "conventional"}, "validation classes alone.* got conventional"),
