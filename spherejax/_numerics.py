@@ -103,7 +103,7 @@ def logsumexp(
   largest = jnp.max(among, axis, keepdims=True, initial=-jnp.inf)
   shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(largest), largest, 0))
   shift = checkpoint_name(shift, ROW_STATISTIC)
-  mass = jnp.sum(jnp.exp(among - shift), axis, keepdims=True)
+  mass = jnp.sum(keep(jnp.exp(keep(x - shift, kept)), kept), axis, keepdims=True)
   mass = checkpoint_name(mass, ROW_STATISTIC)
   total = log(mass) + shift
   return total if keepdims else jnp.squeeze(total, axis)

@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 from jax import Array
+from jax.ad_checkpoint import checkpoint_name
 
 from spherejax import _numerics
 
@@ -9,13 +10,15 @@ from spherejax import _numerics
 def smallest(values: Array, among: Array) -> Array:
   """[rows, 1]: the smallest selected entry; inf for none."""
   chosen = _numerics.keep(values, among, jnp.inf)
-  return jnp.min(chosen, 1, keepdims=True, initial=jnp.inf)
+  least = jnp.min(chosen, 1, keepdims=True, initial=jnp.inf)
+  return checkpoint_name(least, _numerics.ROW_STATISTIC)
 
 
 def largest(values: Array, among: Array) -> Array:
   """[rows, 1]: the largest selected entry; -inf for none."""
   chosen = _numerics.keep(values, among, -jnp.inf)
-  return jnp.max(chosen, 1, keepdims=True, initial=-jnp.inf)
+  most = jnp.max(chosen, 1, keepdims=True, initial=-jnp.inf)
+  return checkpoint_name(most, _numerics.ROW_STATISTIC)
 
 
 def where_smallest(values: Array, among: Array) -> Array:

@@ -1,5 +1,7 @@
 """Manifold similarity: random walks between embeddings and proxies."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -44,7 +46,7 @@ def manifold(
     context_weight: at least 0, may be traced. 0 leaves the walks themselves.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the walks visit the batch
-      of all devices, so each device inverts the matrix of the whole batch.
+      of all devices, whose matrix is spread by rows and inverted together.
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows, for traced labels outside
@@ -56,7 +58,8 @@ def manifold(
       persistence outside (0, 1), temperature not positive or weight below 0.
 
   Differentiable in: embeddings, proxies and all numbers; the value jumps where a term
-  begins to count. Cost: O((batch + proxies)^3) time, one square matrix of memory.
+  begins to count. Cost: O((batch + proxies)^3) time and a few square matrices of
+  memory; over devices each of them does its share and holds its rows.
 
   Source: Aziere and Todorovic 2019, "Ensemble deep manifold similarity learning using
   hard proxies", whose intrinsic and context losses are the two terms.
@@ -81,33 +84,134 @@ def manifold(
       ("context_weight", context_weight),
     )
   )
-  everyone, present = (_batch.gather(array, axis_name) for array in (rows, kept))
-  nodes = jnp.concatenate([everyone, points])
-  present = jnp.concatenate([present, jnp.ones(len(points), bool)])
-  walks = _walks(nodes, present, persistence, temperature)
-  first, number = _batch.first_row(len(rows), axis_name), len(everyone)
-  mine = jax.lax.dynamic_slice_in_dim(walks, first, len(rows))
+  steps = _steps(rows, points, kept, temperature, axis_name)
+  walks, proxy_walks = _walks(*steps, persistence, axis_name)
   normalize = _numerics.normalize
-  context = _batch.dot(normalize(mine), normalize(walks[number:]))
-  loss = _excess(mine[:, number:], own, margin)
+  context = _batch.dot(normalize(walks), normalize(proxy_walks))
+  loss = _excess(walks[:, -len(points) :], own, margin)
   loss += context_weight * _excess(context, own, margin)
   return jnp.where(kept, loss, 0).astype(given)
 
 
+def _steps(
+  rows: Array, points: Array, kept: Array, temperature: Array, axis_name: str | None
+) -> tuple[Array, Array]:
+  """[rows, nodes] and [proxies, nodes] of D^-1/2 S D^-1/2.
+
+  The nodes are the rows of all devices, then the proxies.
+  """
+  everyone, present = (_batch.gather(x, axis_name) for x in (rows, kept))
+  among = jnp.ones(len(points), bool)
+  nodes, present = jnp.concatenate([everyone, points]), jnp.append(present, among)
+
+  def edges_of(starts: Array, kept: Array, first: Array | int) -> tuple[Array, ...]:
+    itself = first + jnp.arange(len(starts))
+    other = itself[:, None] != jnp.arange(len(nodes))[None]
+    edges = kept[:, None] & present[None] & other
+    energies = jax.nn.relu(_batch.dot(starts, nodes)) / temperature
+    degrees = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
+    return energies, edges, degrees
+
+  of_rows = edges_of(rows, kept, _batch.first_row(len(rows), axis_name))
+  of_points = edges_of(points, among, len(everyone))
+  degrees = jnp.append(_batch.gather(of_rows[2], axis_name), of_points[2])
+
+  def balanced(energies: Array, edges: Array, own_degrees: Array) -> Array:
+    balanced = energies - (own_degrees[:, None] + degrees[None]) / 2
+    return jnp.where(edges, jnp.exp(jnp.where(edges, balanced, 0)), 0)
+
+  return balanced(*of_rows), balanced(*of_points)
+
+
 def _walks(
-  nodes: Array, present: Array, persistence: Array, temperature: Array
-) -> Array:
-  """[nodes, nodes]: where walks from each node end."""
-  itself = jnp.eye(len(nodes), dtype=bool)
-  edges = present[:, None] & present[None] & ~itself
-  energies = jax.nn.relu(_batch.dot(nodes, nodes)) / temperature
-  degrees = _numerics.logsumexp(energies, edges)  # by logarithms: no overflow
-  balanced = energies - (degrees[:, None] + degrees[None]) / 2
-  graph = jnp.where(edges, jnp.exp(jnp.where(edges, balanced, 0)), 0)
-  identity = itself.astype(nodes.dtype)
-  # Positive definite: the eigenvalues of the graph are in [-1, 1].
-  walks = _numerics.solve_definite(identity - persistence * graph, identity)
-  return (1 - persistence) * walks
+  from_rows: Array, from_points: Array, persistence: Array, axis_name: str | None
+) -> tuple[Array, Array]:
+  """[rows, nodes] and [proxies, nodes]: where walks of these steps end.
+
+  By blocks: the matrix of the rows, which is spread, then the proxies' complement.
+  """
+  number = from_points.shape[1] - len(from_points)
+  first = _batch.first_row(len(from_rows), axis_name)
+  itself = first + jnp.arange(len(from_rows))[:, None] == jnp.arange(number)[None]
+  # Positive definite: the eigenvalues of the steps are in [-1, 1].
+  inverse = _inverse(
+    itself.astype(from_rows.dtype) - persistence * from_rows[:, :number], axis_name
+  )
+  reached = _product(inverse, persistence * from_rows[:, number:], axis_name)
+  everyone = _batch.gather(reached, axis_name)
+  identity = jnp.eye(len(from_points), dtype=reached.dtype)
+  rest = persistence * (
+    from_points[:, number:] + _matmul(from_points[:, :number], everyone)
+  )
+  of_points = _numerics.solve_definite(identity - rest, identity)
+  to_points = _matmul(reached, of_points)
+  to_rows = inverse + _matmul(to_points, everyone.T)
+  walks = jnp.concatenate([to_rows, to_points], axis=1)
+  of_points = jnp.concatenate([_matmul(of_points, everyone.T), of_points], axis=1)
+  return (1 - persistence) * walks, (1 - persistence) * of_points
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def _inverse(matrix: Array, axis_name: str | None) -> Array:
+  """[rows, batch]: this device's rows of the inverse of one that is spread by rows.
+
+  The matrix is symmetric and positive definite, so that Gauss and Jordan's elimination
+  needs no order of pivots: the rows of one device after the other, each device on its
+  own rows.
+  """
+  size = len(matrix)
+  identity = jnp.eye(size, dtype=matrix.dtype)
+  if axis_name is None:
+    return _numerics.solve_definite(matrix, identity)
+  here = jax.lax.axis_index(axis_name)
+
+  def eliminate(device: Array, matrix: Array) -> Array:
+    first = device * size
+
+    def columns(of: Array) -> Array:
+      return jax.lax.dynamic_slice_in_dim(of, first, size, axis=1)
+
+    def put(of: Array, block: Array) -> Array:
+      return jax.lax.dynamic_update_slice_in_dim(of, block, first, axis=1)
+
+    theirs = _of_device(matrix, device, axis_name)
+    pivot = _numerics.solve_definite(columns(theirs), identity)
+    theirs = put(_matmul(pivot, theirs), pivot)
+    others = put(matrix, jnp.zeros_like(identity)) - _matmul(columns(matrix), theirs)
+    return jnp.where(device == here, theirs, others)
+
+  return jax.lax.fori_loop(0, jax.lax.axis_size(axis_name), eliminate, matrix)
+
+
+@_inverse.defjvp
+def _(
+  axis_name: str | None, primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
+  inverse = _inverse(*primals, axis_name)
+  change = _product(_product(inverse, tangents[0], axis_name), inverse, axis_name)
+  return inverse, -change
+
+
+def _product(left: Array, right: Array, axis_name: str | None) -> Array:
+  """[rows, columns] of a product of two that are spread by rows."""
+  if axis_name is None:
+    return _matmul(left, right)
+  parts = jnp.split(left, jax.lax.axis_size(axis_name), axis=1)
+  terms = [
+    _matmul(part, _of_device(right, device, axis_name))
+    for device, part in enumerate(parts)
+  ]
+  return jnp.sum(jnp.stack(terms), axis=0)
+
+
+def _of_device(array: Array, device: Array | int, axis_name: str) -> Array:
+  """The array that one of the devices has."""
+  mine = device == jax.lax.axis_index(axis_name)
+  return jax.lax.psum(jnp.where(mine, array, 0), axis_name)
+
+
+def _matmul(left: Array, right: Array) -> Array:
+  return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def _excess(scores: Array, own: Array, margin: Array) -> Array:

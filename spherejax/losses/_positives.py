@@ -15,6 +15,8 @@ from jax import Array
 from spherejax import _numerics
 from spherejax.losses import _extremes
 
+_CHUNK = 128  # columns that are looked through at once for the next positive
+
 
 def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any:
   """The state after a step for each positive, in the order of the columns.
@@ -25,12 +27,18 @@ def fold(step: Callable[[Any, Array], Any], state: Any, positives: Array) -> Any
     state: pytree of arrays.
     positives: [rows, references], boolean.
   """
-  columns = jnp.arange(positives.shape[1], dtype=jnp.int32)[None]
-  end = positives.shape[1]
+  rows, end = positives.shape
+  columns = jnp.arange(end, dtype=jnp.int32)[None]
+  rest = -end % _CHUNK
 
   def after(last: Array) -> Array:
     left = positives & (columns > last[:, None])
-    return jnp.min(jnp.where(left, columns, end), axis=1, initial=end)
+    chunks = jnp.pad(left, ((0, 0), (0, rest))).reshape(rows, -1, _CHUNK)
+    some = jnp.max(chunks.astype(jnp.int8), axis=2)  # a byte an entry is fastest
+    chunk = jnp.argmax(some, axis=1).astype(jnp.int32)
+    within = jnp.take_along_axis(chunks, chunk[:, None, None], axis=1)[:, 0]
+    column = chunk * _CHUNK + jnp.argmax(within, axis=1).astype(jnp.int32)
+    return jnp.where(jnp.any(within, axis=1), column, end)
 
   def turn(carried: tuple[Array, Any]) -> tuple[Array, Any]:
     current, state = carried

@@ -253,12 +253,15 @@ def test_local_mean_is_enough_when_no_row_is_masked(x64):
   np.testing.assert_allclose(gradient[3], right, rtol=1e-12, atol=1e-13)
 
 
+def parameters(name):
+  return inspect.signature(getattr(losses, name)).parameters
+
+
 PAIRS = [
   name
   for name in losses.__all__
   if not inspect.isclass(getattr(losses, name))
-  and {"embeddings", "references", "axis_name"}
-  <= set(inspect.signature(getattr(losses, name)).parameters)
+  and {"embeddings", "references", "axis_name"} <= set(parameters(name))
 ]
 
 
@@ -270,19 +273,36 @@ def shapes(jaxpr):
       yield from shapes(inner)
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize("block_size", [None, 3])
+# Losses of the whole batch that take something else than embeddings and labels.
+OF_THE_BATCH = {
+  "dynamic_soft_margin": lambda x, labels: (x, labels, jnp.zeros(7)),
+  "info_nce": lambda x, labels: (x, x[::-1]),
+  "info_nce_bound": lambda x, labels: (x, x[::-1]),
+  "info_nce_repulsion": lambda x, labels: (x, x[::-1]),
+  "manifold": lambda x, labels: (x, labels, x[:3]),
+  "nt_xent": lambda x, labels: (x, x[::-1]),
+  "uniformity": lambda x, labels: (x,),
+}
+
+
+@pytest.mark.parametrize(
+  ("name", "block_size"),
+  [
+    (name, size)
+    for name in sorted({*PAIRS, *OF_THE_BATCH})
+    for size in (None, 3)[: 1 + ("block_size" in parameters(name))]
+  ],
+)
 def test_no_device_has_the_whole_matrix(name, block_size):
   """In blocks no device has all rows of its own at once, either."""
   batch, local = 44, 11
   x = jnp.zeros((batch, 5))
-  rest = (jnp.zeros(7),) if name == "dynamic_soft_margin" else ()
+  options = {"axis_name": AXIS} | ({"block_size": block_size} if block_size else {})
 
   def step(x, labels):
     def total(x):
-      options = {"axis_name": AXIS, "block_size": block_size}
-      values = getattr(losses, name)(x, labels, *rest, **options)
-      return jnp.sum(jax.tree.leaves(values)[0])
+      data = OF_THE_BATCH.get(name, lambda *pair: pair)(x, labels)
+      return jnp.sum(jax.tree.leaves(getattr(losses, name)(*data, **options))[0])
 
     return jax.grad(total)(x)
 
@@ -293,6 +313,7 @@ def test_no_device_has_the_whole_matrix(name, block_size):
   (inside,) = jax.make_jaxpr(mapped)(x, jnp.arange(batch) // 2).eqns
   found = set(shapes(inside.params["jaxpr"]))
   assert (batch, 5) in found  # the gathered rows
-  assert not [s for s in found if s.count(batch) > 1]
-  rows = [s for s in found if batch in s and local in s]
+  everyone = {batch, batch + 3, 2 * batch}  # with proxies, of two views
+  assert not [s for s in found if sum(size in everyone for size in s) > 1]
+  rows = [s for s in found if everyone & set(s) and {local, 2 * local} & set(s)]
   assert bool(rows) == (block_size is None)
