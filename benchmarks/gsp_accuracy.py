@@ -1,8 +1,8 @@
 """How exact the weights of generalized sum pooling are, over mass and sharpness.
 
-For random, clustered, tied and nearly tied costs: the largest error of the sum of the
-weights (summed in float64), of the attained mass before normalisation, of the weights
-themselves against float64 on the same costs, and the largest number of steps.
+For random, clustered, tied, nearly tied and constant costs: the largest error of the
+sum of the weights (summed in float64), of the attained mass before normalisation, of
+the weights themselves against float64 on the same costs, and the most steps.
 
     python -m benchmarks.gsp_accuracy            # a minute on 2 cores
     python -m benchmarks.gsp_accuracy --smoke    # seconds
@@ -22,7 +22,7 @@ from spherejax.pooling import _gsp_weights
 
 MASSES = (1e-3, 0.05, 0.25, 0.3, 0.5, 0.75, 0.95, 0.999, 1.0)
 SHARPNESS = (1e-3, 0.5, 5.0, 20.0, 100.0, 1e3, 1e4)
-SIZES = ((1, 1), (4, 8), (16, 49), (128, 64))
+SIZES = ((1, 1), (4, 8), (16, 49), (128, 64), (16, 196))
 # Largest allowed errors: of the sum, of the attained mass, of the weights.
 LIMITS = {"float32": (1e-6, 1e-5, 2e-6), "float64": (1e-12, 1e-12, 1e-12)}
 
@@ -37,13 +37,14 @@ class Errors(NamedTuple):
 
 
 def costs(prototypes: int, tokens: int) -> np.ndarray:
-  """Four kinds of cost matrices, [4, prototypes, tokens], exact in float32."""
+  """Five kinds of cost matrices, [5, prototypes, tokens], exact in float32."""
   rng = np.random.default_rng(0)
   random = rng.uniform(0, 2, (prototypes, tokens))
   clustered = np.where(np.arange(tokens) % 4 == 0, 0.1, 1.2) + 0.05 * random
   tied = np.round(4 * random) / 4
   nearly = tied + 1e-6 * rng.normal(size=tied.shape)
-  return np.abs(np.stack([random, clustered, tied, nearly])).astype(np.float32)
+  kinds = [random, clustered, tied, nearly, np.full_like(random, 0.7)]
+  return np.abs(np.stack(kinds)).astype(np.float32)
 
 
 @jax.jit

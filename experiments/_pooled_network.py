@@ -51,7 +51,7 @@ class Settings:
   dim: int = 64
   """Dimension of the local features and of the embedding."""
   pooling: Decided = "gap"
-  """How a map becomes a vector: one of `_poolings.NAMES`."""
+  """How a map becomes a vector: one of `_poolings.NAMES` or `_poolings.WIDE`."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5
@@ -241,8 +241,9 @@ def loss_parameters(
 ) -> dict[str, Any]:
   """Proxies and label embeddings at the start, by the name of their loss."""
   even = jnp.ones((2, settings.prototypes)) / settings.prototypes
+  embedding = _poolings.embedding_dim(settings.pooling, settings.dim)
   inputs = {
-    "proxies": (proxy_key, jnp.ones((2, settings.dim))),
+    "proxies": (proxy_key, jnp.ones((2, embedding))),
     "zero_shot": (label_key, even),
   }
   return {

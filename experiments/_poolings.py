@@ -20,11 +20,15 @@ TITLES = {
 }  # fmt: skip
 NAMES = tuple(name for name in TITLES if name != "gsp_gmp")
 """Without the one that joins two of them."""
+WIDE = {"otp_wide": "OTP of 64", "netvlad_wide": "NetVLAD of 64"}
+"""The two whose embedding may be long: a vector of the usual dimension for each of 64
+prototypes, which gives 64 x 128 = 8,192 numbers in the paper."""
 SUMMED = ("gsp", "gsp_gmp")
 """Those that have attributes."""
 AVERAGED = 1024
 """Training images whose averages prototypes are chosen among, at most."""
 PROTOTYPES = 8  # of OTP, and centres of NetVLAD: 8 x 16 = 128 in the paper
+MANY_PROTOTYPES = 64  # of `WIDE`
 
 
 class Recipe(NamedTuple):
@@ -67,17 +71,16 @@ def recipe(
       prototypes="pooling/gsp/prototypes",
       silent="pooling/max_projection/kernel",
     )
-  if name == "otp":
-    return Recipe(
-      models.OTP(PROTOTYPES, name="pooling"),
-      "before",
-      dim // PROTOTYPES,
-      prototypes="pooling/prototypes",
-      averages=_average_of_blocks,
-    )
   if name not in _RECIPES:
-    raise ValueError(f"pooling must be one of {', '.join(TITLES)}, got {name!r}")
+    raise ValueError(
+      f"pooling must be one of {', '.join([*TITLES, *WIDE])}, got {name!r}"
+    )
   return _RECIPES[name](dim)
+
+
+def embedding_dim(name: str, dim: int) -> int:
+  """The embedding's dimension with that pooling, where the usual one is `dim`."""
+  return MANY_PROTOTYPES * dim if name in WIDE else dim
 
 
 def with_prototypes(
@@ -97,10 +100,24 @@ def with_prototypes(
   return models.replace_prototypes(params, points, path=recipe.prototypes)
 
 
-def _average_of_blocks(pooled: Array) -> Array:
-  """What OTP sums to over its prototypes (Mialon et al. 2021): the average."""
-  blocks = pooled.reshape(len(pooled), PROTOTYPES, -1)
-  return blocks.sum(axis=1) / PROTOTYPES**0.5
+def _otp(prototypes: int, dim: int) -> Recipe:
+  """OTP, whose sum over the prototypes is the average (Mialon et al. 2021)."""
+
+  def averages(pooled: Array) -> Array:
+    blocks = pooled.reshape(len(pooled), prototypes, -1)
+    return blocks.sum(axis=1) / prototypes**0.5
+
+  return Recipe(
+    models.OTP(prototypes, name="pooling"),
+    "before",
+    dim,
+    prototypes="pooling/prototypes",
+    averages=averages,
+  )
+
+
+def _netvlad(centres: int, dim: int) -> Recipe:
+  return Recipe(models.NetVLAD(centres, name="pooling"), "before", dim)
 
 
 _RECIPES: dict[str, Callable[[int], Recipe]] = {
@@ -129,9 +146,10 @@ _RECIPES: dict[str, Callable[[int], Recipe]] = {
     dim,
   ),
   "tsmk": lambda dim: Recipe(models.TSMK(dim, name="pooling"), "none", dim),
-  "netvlad": lambda dim: Recipe(
-    models.NetVLAD(PROTOTYPES, name="pooling"), "before", dim // PROTOTYPES
-  ),
+  "otp": lambda dim: _otp(PROTOTYPES, dim // PROTOTYPES),
+  "otp_wide": lambda dim: _otp(MANY_PROTOTYPES, dim),
+  "netvlad": lambda dim: _netvlad(PROTOTYPES, dim // PROTOTYPES),
+  "netvlad_wide": lambda dim: _netvlad(MANY_PROTOTYPES, dim),
   "weldon": lambda dim: Recipe(
     functools.partial(pooling.weldon, reduction="sum"), "before", dim
   ),

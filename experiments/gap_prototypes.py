@@ -135,6 +135,9 @@ def measure(found: Study, seed: int) -> dict[str, Any]:
     "least of error - distance": (found.errors - off).min(),
     "least of radius - error": (radius - found.errors).min(),
     "class pairs with intersecting hulls": _hulls.intersecting_pairs(hulls),
+    "mean distance of two class hulls": np.mean(
+      [_hulls.hull_distance(hulls[a], hulls[b]) for a, b in pairs]
+    ),
     "prototypes of several classes": (np.sum(active, axis=0) > 1).sum(),
     "prototypes of a class": np.mean([used.sum() for used in active]),
     "variation between classes": np.mean(

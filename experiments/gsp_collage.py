@@ -9,10 +9,12 @@ of single training images. Sections 5.3.2 and 5.3.5 of DML.
     python -m experiments.gsp_collage                         # preset cpu: 26 min
     python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
+    python -m experiments.gsp_collage --preset photographs    # tiny_imagenet
     python -m experiments.gsp_collage --preset smoke          # seconds
     python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 
-Needs omniglot (for `full` cifar100), prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared by
+tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
 import collections
@@ -59,7 +61,8 @@ class Config(_pooled_network.Settings):
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""
   poolings: tuple[str, ...] = ()
-  """Poolings to compare, or all; none compares GAP and GSP, with ZSP and without."""
+  """Poolings to compare, or all, without the two long ones; none compares GAP and
+  GSP, with ZSP and without."""
   seeds: int = 3
   """Runs of each variant."""
   stem_stride: int = 2
@@ -92,9 +95,10 @@ class Config(_pooled_network.Settings):
     _cli.check_parts(self.pretraining, self.parts, ("pretraining", "parts"))
     if self.poolings == ("all",):
       object.__setattr__(self, "poolings", _poolings.NAMES)
-    if unknown := [name for name in self.poolings if name not in _poolings.NAMES]:
+    known = (*_poolings.NAMES, *_poolings.WIDE)
+    if unknown := [name for name in self.poolings if name not in known]:
       raise ValueError(
-        f"poolings must be all or among {', '.join(_poolings.NAMES)}, got {unknown}"
+        f"poolings must be all or among {', '.join(known)}, got {unknown}"
       )
 
 
@@ -102,6 +106,7 @@ PRESETS = {
   "cpu": Config(),
   "poolings": Config(losses=("C2",), poolings=_poolings.NAMES),
   "poolings-pnca": Config(losses=("PNCA",), poolings=_poolings.NAMES),
+  "photographs": Config(images="tiny_imagenet"),
   "smoke": Config(
     percent=20,
     seeds=1,
@@ -152,11 +157,12 @@ def plan(config: Config) -> list[Trained]:
     "GSP + ZSP": variant(config.mass, weight),
   }
   trained = []
+  titles = {**_poolings.TITLES, **_poolings.WIDE}
   for loss in config.losses:
     settings = dataclasses.replace(config, loss=LOSSES[loss])
     for name in config.poolings:
       own = variant(config.mass if name == "gsp" else 1.0, 0.0)
-      named = {f"{loss}, {_poolings.TITLES[name]}": own}
+      named = {f"{loss}, {titles[name]}": own}
       trained.append(Trained(dataclasses.replace(settings, pooling=name), named))
     if not config.poolings:
       gsp = dataclasses.replace(settings, pooling="gsp")
@@ -355,8 +361,9 @@ def claims(figures: dict[tuple[str, str], list[float]], config: Config) -> list[
 
 
 def rivals_of(scores: dict[str, list[float]], loss: str) -> list[str]:
-  """The other poolings with a loss, the best mean first."""
-  names = [x for x in scores if x.startswith(loss) and x != f"{loss}, GSP"]
+  """The other poolings of the same dimension with a loss, the best mean first."""
+  own = {f"{loss}, {title}" for title in ("GSP", *_poolings.WIDE.values())}
+  names = [x for x in scores if x.startswith(loss) and x not in own]
   return sorted(names, key=lambda name: -np.mean(scores[name]))
 
 

@@ -12,6 +12,7 @@ from spherejax.attacks._ball import uniform_ball as uniform_ball
 from spherejax.attacks._carlini_wagner import carlini_wagner as carlini_wagner
 from spherejax.attacks._combined_ball import CombinedBall as CombinedBall
 from spherejax.attacks._combined_ball import combined_ball as combined_ball
+from spherejax.attacks._decision import with_decision as with_decision
 from spherejax.attacks._deepfool import deepfool as deepfool
 from spherejax.attacks._ensemble import Diagnosis as Diagnosis
 from spherejax.attacks._ensemble import EnsembleResult as EnsembleResult
@@ -64,4 +65,5 @@ __all__ = [
   "square",
   "steepest_ascent",
   "uniform_ball",
+  "with_decision",
 ]

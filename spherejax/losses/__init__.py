@@ -59,6 +59,9 @@ from spherejax.losses._hadsell import hadsell_contrastive as hadsell_contrastive
 from spherejax.losses._hadsell import (
   hadsell_contrastive_from_distance as hadsell_contrastive_from_distance,
 )
+from spherejax.losses._hierarchy import (
+  conditional_log_probabilities as conditional_log_probabilities,
+)
 from spherejax.losses._hierarchy import conditional_softmax as conditional_softmax
 from spherejax.losses._hierarchy import (
   hierarchical_cross_entropy as hierarchical_cross_entropy,
@@ -194,6 +197,7 @@ __all__ = [
   "circle_from_similarity",
   "class_ranking",
   "class_ranking_from_similarity",
+  "conditional_log_probabilities",
   "conditional_softmax",
   "contrastive",
   "contrastive_from_distance",

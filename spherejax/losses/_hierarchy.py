@@ -157,11 +157,10 @@ def hierarchical_cross_entropy(
   return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
 
 
-def _steps(tree: Array) -> Array:
-  """[classes, nodes]: depth of a node on the class's path or beside it, else 0.
+def _parents(tree: Array) -> tuple[Array, Array]:
+  """[nodes] each: number of nodes above, and which is the parent; 0 for the root.
 
-  Beside a path are the other children of its nodes. Of nodes above the same classes,
-  the one in the earlier column is the higher.
+  Of nodes above the same classes, the one in the earlier column is the higher.
   """
   nodes = tree.shape[1]
   sizes = jnp.sum(tree, axis=0, dtype=jnp.int32)
@@ -170,7 +169,15 @@ def _steps(tree: Array) -> Array:
   larger = sizes[:, None] > sizes[None]
   above = holds & (larger | ((sizes[:, None] == sizes[None]) & earlier))
   depths = jnp.sum(above, axis=0, dtype=jnp.int32)
-  parents = jnp.argmax(jnp.where(above, depths[:, None], -1), axis=0)
+  return depths, jnp.argmax(jnp.where(above, depths[:, None], -1), axis=0)
+
+
+def _steps(tree: Array) -> Array:
+  """[classes, nodes]: depth of a node on the class's path or beside it, else 0.
+
+  Beside a path are the other children of its nodes.
+  """
+  depths, parents = _parents(tree)
   return jnp.where(tree[:, parents], depths[None], 0)
 
 
@@ -186,7 +193,8 @@ def conditional_softmax(
       P(v | parent of v) = softmax over the siblings of v, itself included
       loss_i = -sum_{v on the path of y_i} log P(v | parent of v)
 
-  The probabilities of the classes add to one, and an only child has probability 1.
+  The probabilities of the classes add to one, and an only child has probability 1;
+  `conditional_log_probabilities` gives them.
 
   Args:
     logits: [batch, nodes], floating, one logit a node; that of the root is not used.
@@ -241,6 +249,71 @@ def conditional_softmax(
 
   loss = jnp.sum(jax.lax.map(step, jnp.arange(1, levels)), axis=0)
   return jnp.where(known, loss, 0).astype(logits.dtype)
+
+
+def conditional_log_probabilities(
+  logits: Float[ArrayLike, "batch nodes"],
+  ancestors: Bool[ArrayLike, "classes nodes"],
+) -> Float[Array, "batch classes"]:
+  """Log-probabilities of all classes under a softmax among the children of every node.
+
+      log P(class) = sum_{v on the path of the class} log P(v | parent of v)
+
+  What a network predicts that was trained with `conditional_softmax`: that loss is
+  minus the entry of the label. Every entry has its full relative accuracy.
+
+  Args:
+    logits: [batch, nodes], floating, one logit a node; that of the root is not used.
+    ancestors: [classes, nodes], boolean, as for `conditional_softmax`.
+
+  Returns:
+    [batch, classes], dtype of `logits`; -inf for a class that a logit of -inf rules
+    out.
+
+  Raises:
+    TypeError: logits are not floating, ancestors not boolean.
+    ValueError: shapes do not match, or a known tree that `conditional_softmax` refuses.
+
+  Differentiable in: logits. Cost: O(batch classes nodes).
+
+  Source: DIST 4.2; Redmon and Farhadi 2017, "YOLO9000", section 4.
+
+  Example:
+    >>> ancestors = jnp.array([[1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 0, 0, 0, 1]])
+    >>> found = spherejax.losses.conditional_log_probabilities(
+    ...   jnp.zeros((1, 5)), ancestors.astype(bool)
+    ... )
+    >>> jnp.exp(found)
+    Array([[0.25, 0.25, 0.5 ]], dtype=float32)
+  """
+  logits = jnp.asarray(logits)
+  _checks.floating("logits", logits)
+  _checks.rank("logits", logits, 2)
+  _checks.not_empty("logits", logits)
+  with jax.ensure_compile_time_eval():
+    tree, _ = _tree(ancestors, logits, 1)
+    depths, parents = _parents(tree)
+    nodes = len(depths)
+    parents = jnp.where(depths > 0, parents, nodes)  # the root has no sibling
+  wide = _numerics.upcast(logits).T
+
+  def among_siblings(function, values: Array) -> Array:
+    return function(values, parents, num_segments=nodes + 1)[parents]
+
+  # Against the largest sibling, whose own logarithm comes from the sum of the others.
+  column = jnp.arange(nodes)[:, None]
+  largest = wide == among_siblings(jax.ops.segment_max, wide)
+  first = among_siblings(jax.ops.segment_min, jnp.where(largest, column, nodes))
+  leads = column == first
+  top = among_siblings(jax.ops.segment_sum, _numerics.keep(wide, leads))
+  behind = _numerics.keep(wide - top, ~leads)
+  mass = _numerics.keep(jnp.exp(behind), ~leads)
+  steps = behind - jnp.log1p(among_siblings(jax.ops.segment_sum, mass))
+  possible = steps != -jnp.inf
+  paths = tree.astype(wide.dtype)
+  total = _batch.dot(_numerics.keep(steps, possible).T, paths)
+  ruled_out = _batch.dot((~possible).astype(wide.dtype).T, paths) > 0
+  return jnp.where(ruled_out, -jnp.inf, total).astype(logits.dtype)
 
 
 def soft_label_cross_entropy(

@@ -56,6 +56,8 @@ def test_figures_of_features_whose_answer_is_known():
   assert figures["covering radius"] == 0
   assert figures["distance of average and combination"] == pytest.approx(0, abs=1e-7)
   assert figures["class pairs with intersecting hulls"] == 2 * 10
+  apart = 25 / 45 * 2 / 1.25**0.5  # of classes on different sides
+  assert figures["mean distance of two class hulls"] == pytest.approx(apart, rel=1e-6)
   assert figures["prototypes of several classes"] == 4
   assert figures["prototypes of a class"] == 2
   assert figures["variation between classes"] == pytest.approx(25 / 45)

@@ -243,6 +243,30 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   assert every == config
 
 
+@pytest.mark.parametrize("loss", ["contrastive", "proxy_nca"])
+@pytest.mark.parametrize("name", sorted(_poolings.WIDE))
+def test_long_embeddings_are_trained_and_no_rival_of_gsp(name, loss):
+  settings = _pooled_network.Settings(
+    widths=(8,), strides=(1,), dim=4, steps=5, pooling=name, loss=loss, parts=5
+  )
+  images = data.Images(
+    np.random.default_rng(0).integers(0, 255, (64, 16, 16, 1)).astype(np.uint8),
+    np.repeat(np.arange(16), 4).astype(np.int32),
+    tuple("abcdefghijklmnop"),
+  )
+  variants = {"": _pooled_network.AVERAGE}
+  with tqdm.tqdm(disable=True) as progress:
+    runs = _pooled_network.train(settings, 0, variants, images, progress)
+  found = _pooled_network.embed(runs[""].state, images, settings)
+  assert found.embeddings.shape == (64, 64 * 4)
+  assert np.isfinite(found.embeddings).all()
+  scores = {f"C2, {title}": [1.0] for title in ("GSP", "GeM", _poolings.WIDE[name])}
+  assert gsp_collage.rivals_of(scores, "C2") == ["C2, GeM"]
+  config = gsp_collage.Config(losses=("C2",), poolings=("gsp", name))
+  names = [title for each in gsp_collage.plan(config) for title in each.variants]
+  assert names == ["C2, GSP", f"C2, {_poolings.WIDE[name]}"]
+
+
 @pytest.mark.parametrize("poolings", [("gap", "gem"), ("gsp",)])
 def test_poolings_without_a_rival_make_no_claim(poolings):
   config = dataclasses.replace(gsp_collage.PRESETS["poolings"], poolings=poolings)
@@ -270,6 +294,23 @@ def test_groups_of_a_tree_are_the_smallest_of_their_size():
   assert _collage_sets._smallest_groups(children, 2) == {
     "c": ["1", "2", "3"], "d": ["4", "5"], "b": ["6", "7"]
   }  # fmt: skip
+
+
+def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
+  source = _collage_sets.load("tiny_imagenet", 16, percent=20)
+  assert [source.names[label] for label in source.shared] == sorted(
+    _collage_sets.TINY_IMAGENET_SHARED,
+    key=source.names.index,
+  )
+  assert len(source.names) == 20 == len(np.unique(source.labels))
+  groups = {fine: set() for fine in np.unique(source.fine)}
+  for fine, label in zip(source.fine, source.labels, strict=True):
+    groups[fine].add(label)
+  assert {len(own) for own in groups.values()} == {1}  # a class is of one group
+  parts = _collage_sets.parts(source)
+  for rows in parts.values():
+    assert set(np.unique(source.labels[rows])) == set(range(20))
+  assert source.images.shape[1:] == (16, 16, 3)
 
 
 def test_steps_that_make_no_equal_parts_are_refused():

@@ -40,6 +40,37 @@ def test_planes_that_separate_are_found_for_random_sets():
   assert seen == {True, False}
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_distances_by_hand(scale):
+  def apart(a, b):
+    a, b = scale * np.array(a), scale * np.array(b)
+    return _hulls.hull_distance(a, b) / scale
+
+  assert apart(SQUARE, np.add(SQUARE, (3, 0))) == pytest.approx(2)
+  assert apart(SQUARE, np.add(SQUARE, (4, 5))) == pytest.approx(5)  # two corners
+  assert apart(SQUARE[:3], [[1.0, 1.0], [3.0, 3.0]]) == pytest.approx(0.5**0.5)
+  assert apart(SQUARE, SQUARE + 0.5) == pytest.approx(0, abs=1e-9)
+  assert apart(SQUARE, np.add(SQUARE, 1)) == pytest.approx(0, abs=1e-9)
+  assert apart([[0.0, 0.0]], [[0.0, 0.0]]) == 0
+
+
+def test_distances_are_gaps_between_separating_lines():
+  rng = np.random.default_rng(1)
+  angles = np.linspace(0, 2 * np.pi, 3601)
+  directions = np.stack([np.cos(angles), np.sin(angles)])
+  found = []
+  for _ in range(40):
+    a, b = rng.normal(size=(2, 5, 2)) + rng.uniform(0, 3, (2, 1, 2))
+    gap = ((a @ directions).min(0) - (b @ directions).max(0)).max()
+    distance = _hulls.hull_distance(a, b)
+    assert gap <= distance + 1e-9
+    # A direction off by half a step of the grid loses that share of an edge.
+    assert distance <= max(gap, 0) + 5e-3
+    assert distance == pytest.approx(_hulls.hull_distance(b, a), abs=1e-9)
+    found.append(distance > 0.01)
+  assert set(found) == {True, False}
+
+
 def test_pairs_are_counted():
   sets = [SQUARE, SQUARE + 0.5, SQUARE + 5, SQUARE[:0], np.add(SQUARE, (0, 1))]
   assert _hulls.intersecting_pairs(sets) == 3
@@ -48,5 +79,7 @@ def test_pairs_are_counted():
 def test_errors():
   with pytest.raises(ValueError, match=r"\(4, 2\) and \(4, 3\)"):
     _hulls.hulls_intersect(SQUARE, np.zeros((4, 3)))
+  with pytest.raises(ValueError, match="the hull of no point"):
+    _hulls.hull_distance(SQUARE, SQUARE[:0])
   with pytest.raises(ValueError, match="finite"):
     _hulls.hulls_intersect(SQUARE, np.full((1, 2), np.nan))

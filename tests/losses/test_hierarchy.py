@@ -1,6 +1,7 @@
 """Losses over trees and distances of classes: examples, identities, wrong calls."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +94,55 @@ def test_conditional_probabilities_add_to_one(x64):
   np.testing.assert_allclose(
     np.exp(-loss(np.repeat(logits, 5, 0))).sum(), 1, rtol=1e-14
   )
+
+
+def test_conditional_log_probabilities_are_those_of_the_loss(x64):
+  rng = np.random.default_rng(4)
+  logits = rng.normal(size=(6, 12)) * 4
+  logits[1] = 0  # every sibling is the largest
+  logits[2] += 1e4  # what all have in common does not count
+
+  def oracle(row):
+    parents = [None, 0, 1, 2, 2, 1, 5, 0, 7, 7, 9, 10]
+    values = np.zeros(5)
+    for label in range(5):
+      for node in np.flatnonzero(TREE[label])[1:]:
+        siblings = [row[v] for v in range(12) if parents[v] == parents[node]]
+        values[label] -= math.log(sum(math.exp(z - row[node]) for z in siblings))
+    return values
+
+  found = jax.jit(lambda z: eager.conditional_log_probabilities(z, TREE))
+  expected = np.stack([oracle(row) for row in logits])
+  np.testing.assert_allclose(found(logits), expected, rtol=1e-11, atol=1e-11)
+  np.testing.assert_allclose(np.exp(found(logits)).sum(axis=1), 1, rtol=1e-12)
+  traced = losses.conditional_log_probabilities(logits, TREE)
+  np.testing.assert_array_equal(traced, found(logits))
+
+  # The loss and its gradient, by another way.
+  labels = np.array([0, 4, 2, 1, 3, 0])
+
+  def of_labels(z):
+    return -jnp.take_along_axis(found(z), labels[:, None], axis=1).sum()
+
+  def loss(z):
+    return eager.conditional_softmax(z, labels, TREE).sum()
+
+  value, slopes = jax.jit(jax.value_and_grad(of_labels))(logits)
+  expected, right = jax.jit(jax.value_and_grad(loss))(logits)
+  np.testing.assert_allclose(value, expected, rtol=1e-12)
+  np.testing.assert_allclose(slopes, right, rtol=1e-11, atol=1e-13)
+
+
+def test_conditional_log_probabilities_keep_their_digits_and_zeros():
+  """In float32 a sure class is less than one by what the others leave."""
+  root_and_three = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]], bool)
+  call = jax.jit(lambda z: eager.conditional_log_probabilities(z, root_and_three))
+  sure = call(np.array([[0.0, 30.0, 0.0, 0.0]], np.float32))[0]
+  np.testing.assert_allclose(sure, [-2 * np.exp(-30.0), -30, -30], rtol=1e-6)
+  out = call(np.array([[0.0, 1.0, -np.inf, 1.0]], np.float32))[0]
+  np.testing.assert_allclose(out, [-np.log(2), -np.inf, -np.log(2)], rtol=1e-6)
+  slopes = jax.grad(lambda z: call(z)[0, 0])(np.float32([[0, 1, -np.inf, 1]]))
+  np.testing.assert_allclose(slopes, [[0, 0.5, 0, -0.5]], rtol=1e-6)
 
 
 def test_soft_labels_are_the_optimum_and_harden(x64):

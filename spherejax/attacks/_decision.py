@@ -1,0 +1,63 @@
+"""A classifier that decides by something else than the scores that have gradients."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _checks, _numerics
+
+
+def with_decision(
+  logits_fn: Callable[[Array], Array], decide: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
+  """Scores that guide an attack, with the class that another function decides on top.
+
+      z_c(x) = logits_fn(x)_c    but for c = decide(x), where it is the next number
+                                 above all others if it is not above them already
+
+  So success is judged by the exact classifier, the votes of k nearest neighbours for
+  instance, while loss and gradient are those of its smooth scores: what the largest
+  score is raised by is a constant. Every attack takes the result as its model.
+
+  Args:
+    logits_fn: [batch, ...] to [batch, classes], differentiable. A score of +inf cannot
+      be exceeded; NaN stays NaN.
+    decide: [batch, ...] to [batch], integer in [0, classes); not differentiated.
+
+  Returns:
+    The function [batch, ...] -> [batch, classes], dtype of `logits_fn`.
+
+  Raises:
+    TypeError: (by the returned function) scores not floating, decisions not integers.
+    ValueError: their shapes do not match.
+
+  Differentiable as `logits_fn`. Cost: that of both.
+
+  Source: the k-NN judge of DIST article III; smooth scores as in Sitawarin and Wagner
+  2020, "Minimum-norm adversarial examples on KNN and KNN-based models".
+
+  Example:
+    >>> scores, decide = lambda x: jnp.hstack([x, -x]), lambda x: jnp.int32(x[:, 0] < 2)
+    >>> model = spherejax.attacks.with_decision(scores, decide)
+    >>> jnp.argmax(model(jnp.array([[1.0], [3.0]])), axis=1)
+    Array([1, 0], dtype=int32)
+  """
+
+  def scores(x: Array) -> Array:
+    z, decided = jnp.asarray(logits_fn(x)), jnp.asarray(decide(x))
+    _checks.floating("logits", z)
+    _checks.rank("logits", z, 2)
+    _checks.labels(decided, z)
+    own = decided[:, None] == jnp.arange(z.shape[1])[None]
+    known = jax.lax.stop_gradient(z)
+    others = jnp.max(_numerics.keep(known, ~own, -jnp.inf), axis=1, keepdims=True)
+    least = jnp.nextafter(others, jnp.full_like(others, jnp.inf))
+    tiny = jnp.finfo(z.dtype).tiny  # below it numbers may be taken for 0
+    least = jnp.where(jnp.abs(others) < tiny, tiny, least)
+    raised = own & (known < least)
+    # The value is `least`, the derivative that of the score which it stands for.
+    return jnp.where(raised, least + _numerics.keep(z - known, jnp.isfinite(known)), z)
+
+  return scores
