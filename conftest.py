@@ -1,7 +1,9 @@
 """Settings that must hold before jax starts: simulated devices, cache, strictness."""
 
+import functools
 import gc
 import importlib.metadata
+import itertools
 import os
 import pathlib
 import resource
@@ -27,7 +29,30 @@ import jax.numpy as jnp
 import jaxtyping
 import pytest
 
-_PROGRAMS_KIB = 3 * 2**20  # of a process, beyond which it forgets its programs
+# What a process may hold before it forgets its programs: its share of half the memory.
+_PROGRAMS_KIB = (
+  os.sysconf("SC_PHYS_PAGES")
+  * os.sysconf("SC_PAGE_SIZE")
+  // 2048
+  // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+)
+
+# A context of MLIR for every program is a fifth of the time that a small one takes. A
+# new one now and then forgets what the others have left in it, and a program that is
+# lowered inside of another one has its own.
+if importlib.metadata.version("jax") in ("0.10.2",):
+  from jax._src.interpreters import mlir
+  from jax._src.lib.mlir import ir
+
+  _new_context = mlir.make_ir_context
+  _context = functools.lru_cache(maxsize=1)(lambda _: _new_context())
+  _programs = itertools.count()
+
+  def _shared_context():
+    inside = ir.Context.current is not None
+    return _new_context() if inside else _context(next(_programs) // 500)
+
+  mlir.make_ir_context = _shared_context
 
 # Tracing makes many objects and few cycles: collecting costs a tenth of the time.
 gc.set_threshold(200_000, 50, 50)

@@ -2,10 +2,12 @@
 
 Ours, the peers and the floor run one after another in every repetition, so that a
 slow moment of the machine falls on all of them; a ratio is the median over the
-repetitions. A time counts only after the results agree.
+repetitions. A time counts only after the results agree. On a GPU or TPU a floor of
+products also says which share of the device's measured rate it and ours reach.
 """
 
 import argparse
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -22,11 +24,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import rich.console
 import rich.table
 
-OURS = "ours"
+OURS, FLOOR = "ours", "floor"
+SHARE = "share of the matrix rate"
 LIBRARIES = ("jax", "numpy", "torch")
 _SHORTEST, _LONG = 0.03, 3.0  # seconds: what is measured, and what needs no warm-up
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
@@ -133,9 +137,10 @@ def compare(
     for name, times in seconds.items()
     if name != OURS
   }
-  return {
+  milliseconds = {name: 1e3 * statistics.median(t) for name, t in seconds.items()}
+  row = {
     "case": case,
-    "milliseconds": {name: 1e3 * statistics.median(t) for name, t in seconds.items()},
+    "milliseconds": milliseconds,
     "compile_seconds": compile_seconds,
     "difference": differences,
     "ratio": ratios,
@@ -145,6 +150,45 @@ def compare(
       if t.other in ratios
     ],
   }
+  floor = contenders.get(FLOOR)
+  if floor and floor.compiled and _accelerated():
+    operations = product_operations(floor.call, inputs)
+    if operations:
+      row[SHARE] = rate_shares(operations, milliseconds, matrix_rate())
+  return row
+
+
+def product_operations(call: Callable, inputs: tuple) -> float | None:
+  """Floating-point operations of what consists of products; None of anything else.
+
+  Also of products in a loop, whose body XLA counts once.
+  """
+  lowered = jax.jit(call).lower(*inputs)
+  text = lowered.as_text()
+  if "dot_general" not in text or "stablehlo.while" in text:
+    return None
+  return (lowered.cost_analysis() or {}).get("flops")
+
+
+@functools.cache
+def matrix_rate(side: int = 8192) -> float:
+  """Operations a second of one large product, as exact in float32 as our own are."""
+  x = jnp.ones((side, side), jnp.float32)
+  product = jax.jit(lambda x: jnp.matmul(x, x, precision=jax.lax.Precision.HIGHEST))
+  return 2 * side**3 / min(_seconds(product, (x,)) for _ in range(6))
+
+
+def rate_shares(
+  operations: float, milliseconds: Mapping[str, float], rate: float
+) -> dict[str, float]:
+  """Of ours and the floor: the floor's operations in its time, as a share of `rate`."""
+  return {
+    name: operations / (1e-3 * milliseconds[name]) / rate for name in (OURS, FLOOR)
+  }
+
+
+def _accelerated() -> bool:
+  return jax.devices()[0].platform != "cpu"
 
 
 def relative_difference(result: Any, expected: Any) -> float:
@@ -198,13 +242,18 @@ def report(
 ) -> None:
   """Prints the table and writes it as JSON."""
   table = rich.table.Table(title=f"{name}, times in ms; ratio = theirs / ours")
-  for heading in ("case", "", "ms", "ratio", "target", "met", "compile s", "differs"):
+  headings = ["case", "", "ms", "ratio", "target", "met", "compile s", "differs"]
+  if any(SHARE in row for row in rows):
+    headings.append("of rate")
+  for heading in headings:
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
   for row in rows:
     for contender, milliseconds in row["milliseconds"].items():
       wanted = [t for t in row["targets"] if t["other"] == contender]
       ratio = row["ratio"].get(contender)
       difference = row["difference"].get(contender)
+      share = row.get(SHARE, {}).get(contender)
+      cells = [] if share is None else [f"{share:.0%}"]
       table.add_row(
         row["case"] if contender == OURS else "",
         contender,
@@ -214,6 +263,7 @@ def report(
         ("yes" if wanted[0]["met"] else "NO") if wanted else "",
         f"{row['compile_seconds'][contender]:.1f}",
         "" if difference is None else f"{difference:.0e}",
+        *cells,
       )
     table.add_section()
   console = rich.console.Console()

@@ -345,8 +345,14 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   for way, call in calls.items():
     rate, distance = call(weights, x, y)
     row["found"][way] = {"success": float(rate[0]), "distance": float(distance[0])}
-  row["minimal"] = case.minimal
+  if case.minimal and them:
+    row["not larger"] = all(no_larger(row["found"], peer) for peer in them)
   return row
+
+
+def no_larger(found: dict[str, dict[str, float]], peer: str) -> bool:
+  """Whether our median distance is at most the peer's; a hundredth is chance."""
+  return found[_measure.OURS]["distance"] <= 1.01 * found[peer]["distance"]
 
 
 def print_found(rows: list[dict[str, Any]]) -> None:
@@ -355,11 +361,11 @@ def print_found(rows: list[dict[str, Any]]) -> None:
   for heading in ("case", "", "success", "median l2", "not larger", "overhead"):
     table.add_column(heading, justify="left" if heading in ("case", "") else "right")
   for row in rows:
-    times, ours = row["milliseconds"], row["found"][_measure.OURS]
+    times = row["milliseconds"]
     for way, found in row["found"].items():
       own = times.get("floor" if way == _measure.OURS else TORCH_FLOOR)
-      better = ours["distance"] <= 1.01 * found["distance"]
-      wanted = row["minimal"] and way != _measure.OURS
+      wanted = "not larger" in row and way != _measure.OURS
+      better = wanted and no_larger(row["found"], way)
       table.add_row(
         row["case"] if way == _measure.OURS else "",
         way,

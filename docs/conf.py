@@ -25,7 +25,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 nitpicky = True
 # Annotations of fields name types of other packages; our own references are checked.
-nitpick_ignore_regex = [("py:class", r".*")]
+nitpick_ignore_regex = [("py:class", r"(?!spherejax\.).*")]
 # Shapes and types stand in the text of every argument, where they can be read.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

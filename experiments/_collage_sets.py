@@ -180,6 +180,9 @@ class Part(NamedTuple):
   foreground: np.ndarray
 
 
+_draw = jax.jit(data.collages)
+
+
 def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
   """Collages of each part, drawn anew for every key.
 
@@ -196,9 +199,8 @@ def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
     chosen = np.sort(_at_most(front, source.fine[front], most))
     labels = np.searchsorted(foreground, source.labels[chosen]).astype(np.int32)
     images = source.images[chosen]
-    drawn = data.collages(
-      jax.random.fold_in(key, number), images, labels, source.images[behind]
-    )
+    own_key = jax.random.fold_in(key, number)
+    drawn = _draw(own_key, images, labels, source.images[behind])
     made[part] = Part(
       data.Images(images=np.asarray(drawn.images), labels=labels, label_names=names),
       data.Images(images=images, labels=labels, label_names=names),

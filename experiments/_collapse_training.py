@@ -282,6 +282,8 @@ class Run:
     variables = {"params": params, "batch_stats": stats}
     return _blocks.mapped(lambda x: self.network.apply(variables, x), images)
 
+  # Traced once for the start and the steps; as programs they are what they were.
+  @functools.partial(jax.jit, static_argnums=0, inline=True)
   def measured(
     self, given: Given, params: Any, stats: Any, hyper: Any
   ) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -316,6 +318,7 @@ class Run:
       found["unexplained"] = metrics.unexplained_variance(displacements, kernel)
     return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
 
+  @functools.partial(jax.jit, static_argnums=0, inline=True)
   def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
     """Accuracies of linear classifiers of features and outputs, and of neighbours."""
     everything = jnp.concatenate([given.train, given.test])

@@ -40,8 +40,19 @@ class Trained(NamedTuple):
   """Mean cosine of the classes' representatives and their prototypes at the end."""
 
 
-def make_accuracy(config: Full, network: _dl2p_network.Network) -> Any:
-  """Function of a state and images: the share of images told right."""
+@functools.lru_cache(maxsize=2)
+def _init(config: Full, dim: int) -> Any:
+  """Of a key and an image: the network's variables; compiled once for all trainings."""
+  return jax.jit(_dl2p_network.Network(config, dim).init)
+
+
+@functools.lru_cache(maxsize=2)
+def make_accuracy(config: Full, dim: int) -> Any:
+  """Function of a state and images: the share of images told right.
+
+  Of settings and a dimension it is one, so that all trainings share a program.
+  """
+  network = _dl2p_network.Network(config, dim)
 
   def right(state: training.TrainState, rows: dict[str, Array]) -> Array:
     x = data.to_float(rows["image"])
@@ -102,7 +113,7 @@ def train(
   state = training.create_state(
     step_key,
     optimizer,
-    jax.jit(network.init)(init_key, example),
+    _init(config, job.dim)(init_key, example),
     {"params": {"points": points}, "batch_stats": {"assignment": matching}},
   )
   objective = functools.partial(
@@ -119,7 +130,7 @@ def train(
     step = training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
-  accuracy = make_accuracy(config, network)
+  accuracy = make_accuracy(config, job.dim)
   with training.Checkpoints(folder) as checkpoints:
     result = training.fit(
       state,

@@ -261,7 +261,7 @@ def _validate(
 
 @functools.partial(jax.jit, static_argnames="setting")
 def _measure(setting, part, superclasses, states, columns):
-  """Figures of all runs on test data."""
+  """Figures of all runs on test data; states are [runs, 1, ...]."""
 
   def one(state: Any, hyper: dict) -> dict[str, Array]:
     embeddings = _embed(setting, part, state, hyper)
@@ -274,7 +274,7 @@ def _measure(setting, part, superclasses, states, columns):
       "embeddings": embeddings,
     }
 
-  return jax.vmap(one)(states, columns)
+  return jax.vmap(one)(jax.tree.map(lambda leaf: leaf[:, 0], states), columns)
 
 
 def train(
@@ -317,8 +317,7 @@ def train(
     )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
-  states = jax.tree.map(lambda leaf: leaf[:, 0], result.state)
-  found = _measure(setting, task.test, known, states, columns)
+  found = _measure(setting, task.test, known, result.state, columns)
 
   def by_seed(values: Any) -> np.ndarray:
     values = np.asarray(values)
@@ -338,5 +337,8 @@ def train(
 
 @functools.cache
 def _bound(fn: Any, setting: Training) -> Any:
-  """One function object for each setting, so that a second sweep is not compiled."""
-  return functools.partial(fn, setting)
+  """One function object for each setting, so that a second sweep is not compiled.
+
+  A sweep looks at a step twice: traced once, and the program is the same.
+  """
+  return jax.jit(functools.partial(fn, setting), inline=True)

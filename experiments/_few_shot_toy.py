@@ -27,6 +27,7 @@ SCALE, MARGIN, EXPONENT = 2.0, 0.25, 2.0
 COLORS = ("#CC3311", "#009E73", "#0072B2")
 LEVELS = np.linspace(0, 1, 11)
 HALF = 0.5e-5  # of the last digit that is compared
+POINTS = 2_500  # of the sphere that are searched
 
 
 class Known(NamedTuple):
@@ -114,7 +115,7 @@ def _extreme(name: str, sign: int, grid: np.ndarray) -> tuple[float, np.ndarray]
 
 def sphere() -> tuple[list[Any], list[Any]]:
   """All models of the sphere against what is known of them."""
-  grid, rows, wrong = _grid(2_500), [], {}
+  grid, rows, wrong = _grid(POINTS), [], {}
   for name, known in KNOWN.items():
     largest, top = _extreme(name, 1, grid)
     least, bottom = _extreme(name, -1, grid)
@@ -275,11 +276,14 @@ def draw_sphere() -> "matplotlib.figure.Figure":
   up = np.array([-1, -1, 2]) / 6**0.5
   right = np.cross(up, front)
   points = u[..., None] * right + v[..., None] * up + w[..., None] * front
-  flat = jnp.asarray(points.reshape(-1, 3), jnp.float32)
+  flat = points.reshape(-1, 3).astype(np.float32)
+  # As many at once as are searched, which is compiled.
+  size = len(_grid(POINTS))
+  parts = [np.resize(flat[i : i + size], (size, 3)) for i in range(0, len(flat), size)]
   figure = _figure.new_figure(9.0, 4.8)
   for number, name in enumerate(KNOWN):
     axes = figure.add_subplot(2, 4, number + 1)
-    values = np.asarray(probability(name, flat))
+    values = np.concatenate([probability(name, part) for part in parts])[: len(flat)]
     values = np.where(inside, values.reshape(inside.shape), np.nan)
     axes.contourf(axis, axis, values, levels=LEVELS, cmap="Reds")
     for point, color in zip(SPHERE, COLORS, strict=True):

@@ -310,20 +310,24 @@ def fixed_episodes(
 ) -> np.ndarray:
   """The same for every network."""
   classes = table(images, part.shots + queries)
+  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
+  shape = settings.num_ways, part.shots, queries
+  return np.asarray(_drawn(key, classes, number=number, shape=shape))
 
-  @jax.jit
-  @jax.vmap
+
+@functools.partial(jax.jit, static_argnames=("number", "shape"))
+def _drawn(
+  key: Array, classes: data.ClassTable, *, number: int, shape: tuple[int, int, int]
+) -> Array:
+  """Episodes of so many ways, shots and queries; sets of one size share a program."""
+  ways, shots, queries = shape
+
   def draw(key: Array) -> Array:
     return data.sample_episode(
-      key,
-      classes,
-      num_ways=settings.num_ways,
-      num_shots=part.shots,
-      num_queries=queries,
+      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
     )
 
-  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
-  return np.asarray(draw(jax.random.split(key, number)))
+  return jax.vmap(draw)(jax.random.split(key, number))
 
 
 def _known(settings: Settings, part: Part, images: data.Images) -> Known:
@@ -383,16 +387,13 @@ def train(
   if done is None:
     images = jnp.asarray(sets.train.images)
     seen = jnp.asarray(sets.validation.images)
+    # A sweep looks at a step twice: traced once, and the program is the same.
+    step = jax.jit(functools.partial(_step, settings, part), inline=True)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
         functools.partial(_init, settings, images.shape),
-        jax.tree_util.Partial(
-          functools.partial(_step, settings, part),
-          images,
-          jax.tree.map(jnp.asarray, classes),
-          known,
-        ),
+        jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), known),
         jax.tree_util.Partial(
           functools.partial(_evaluate, settings, part), seen, drawn["validation"]
         ),

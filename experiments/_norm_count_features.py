@@ -53,7 +53,7 @@ class Shape(NamedTuple):
 
 def stack(networks: Sequence[Any]) -> Any:
   """Variables [networks, ...] of networks that are alike."""
-  return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
+  return jax.tree.map(lambda *leaves: np.stack(leaves), *networks)
 
 
 def take(sample: Sample, rows: np.ndarray) -> Sample:

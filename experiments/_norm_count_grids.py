@@ -105,7 +105,7 @@ def simple_networks(
     (found[r.ON_GRIDS],), (accuracies[r.ON_GRIDS],) = train("grids", biases=(1.0,))
   if config.controls:
     found[r.RANDOM] = _norm_count_training.untrained(config, objects)
-  stacked = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *found.values())
+  stacked = jax.tree.map(lambda *x: np.stack(x, axis=1), *found.values())
   apply = jax.jit(_norm_count_training.embed(config, "native"))
   return Networks(tuple(found), stacked, apply, accuracies)
 
@@ -166,8 +166,13 @@ def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
   """The variables of each network of a seed."""
   last = len(jax.tree.leaves(networks.variables)[0]) - 1
   row = min(seed - config.seed, last)
-  own = jax.tree.map(lambda x: x[row], networks.variables)
-  return [jax.tree.map(lambda x, i=i: x[i], own) for i in range(len(networks.names))]
+
+  def one(number: int) -> Any:
+    # On the host, where no shape is compiled for it.
+    own = jax.tree.map(lambda x: np.asarray(x)[row, number], networks.variables)
+    return jax.tree.map(jnp.asarray, own)
+
+  return [one(number) for number in range(len(networks.names))]
 
 
 def _seed(

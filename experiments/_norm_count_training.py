@@ -1,6 +1,7 @@
 """Simple-6 trained on single objects, on grids of them, or on two views of each."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
@@ -180,6 +182,8 @@ def train(
     params = draw(network, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
+  # A sweep looks at a step twice: traced once, and the program is the same.
+  @functools.partial(jax.jit, inline=True)
   def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       own = {"params": without_biases(params, hyper["bias"])}
@@ -219,8 +223,9 @@ def train(
       checkpoints=checkpoints,
       progress=False,
     )
+  params = jax.tree.map(np.asarray, result.state.params)
   trained = [
-    without_biases(jax.tree.map(lambda x, i=i: x[i], result.state.params), bias)
+    without_biases(jax.tree.map(lambda x, i=i: x[i], params), bias)
     for i, bias in enumerate(biases)
   ]
   return [params["backbone"] for params in trained], result.scores[..., -1]

@@ -210,6 +210,7 @@ class Part(NamedTuple):
 def _stretch(
   settings: Settings,
   images: tuple[data.Images, data.Images],
+  step: Callable[..., Any],
   state: training.TrainState,
   end: int,
   margin_of: Callable[[int], float],
@@ -220,10 +221,6 @@ def _stretch(
   """Trains up to an iteration, or on from where an earlier run was stopped."""
   train, validation = images
   number = len(validation.label_names)
-  objective = functools.partial(triplet_objective, settings=settings)
-  optimizer = _optimizer(
-    settings, settings.learning_rate, settings.decay, settings.steps
-  )
   with training.Checkpoints(folder) as kept:
     restored = kept.restore(state)
     start = state if restored is None else restored.state
@@ -247,7 +244,7 @@ def _stretch(
 
     done = training.fit(
       state,
-      training.make_step(objective, optimizer),
+      step,
       triplet_batches(train, key, settings, margin_of),
       steps=end * settings.steps,
       evaluate=evaluate,
@@ -302,8 +299,13 @@ def train_embedding(
     settings, settings.learning_rate, settings.decay, settings.steps
   )
   state = training.create_state(step_key, optimizer, start)
+  objective = functools.partial(triplet_objective, settings=settings)
+  # Traced once for all stretches; as a program it is what it was.
+  step = jax.jit(
+    training.make_step(objective, optimizer), static_argnames="axis_name", inline=True
+  )
   run = functools.partial(
-    _stretch, settings, (train, validation), key=data_key, report=report
+    _stretch, settings, (train, validation), step, key=data_key, report=report
   )
   raised = functools.partial(margin_schedule, settings)
   common = _common(settings)

@@ -1,6 +1,7 @@
 """Trainings of `retrieval` and `ccp_proxies`: all seeds at once, kept, tested."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 import shutil
@@ -63,11 +64,13 @@ def train(
   if done is None:
     run = Run(settings, method, study)
     given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+    # A sweep looks at a step twice: traced once, and the program is the same.
+    period = jax.jit(run.period, inline=True)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
         jax.tree_util.Partial(run.init, given),
-        jax.tree_util.Partial(run.period, given),
+        jax.tree_util.Partial(period, given),
         _score,
         cells,
         seeds=range(settings.seed, settings.seed + settings.seeds),
@@ -83,7 +86,7 @@ def train(
         " runs diverged"
       )
     _keep_model(settings, study, result, folder / model_name(title or method.name))
-    points = _embedded(run, result.best_state, given.test)
+    points = _embedded(settings, network_variables(result.best_state), given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
     proxies = result.best_state.params["loss"].get("proxies", np.zeros((1, 1)))
@@ -123,27 +126,34 @@ def _keep_model(
   settings: Settings, study: Study, result: training.SweepResult, folder: pathlib.Path
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
-  state = jax.tree.map(lambda x: x[0, 0], result.best_state)
+  every = network_variables(result.best_state)
+  variables = jax.tree.map(lambda x: np.asarray(x)[0, 0], every)
   seen = dataclasses.replace(
     settings.architecture, inverted=study.inverted, padded=study.padded
   )
-  model = _retrieval_network.Model(seen, network_variables(state))
+  model = _retrieval_network.Model(seen, variables)
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
   step = int(result.best_step[0, 0]) * settings.evaluate_every
   _retrieval_network.keep(folder, model, step)
 
 
-def _embedded(run: Run, states: State, images: Array) -> np.ndarray:
-  """[cells, seeds, images, dim] in the unit ball, one run after another."""
+def _embedded(settings: Settings, variables: Any, images: Array) -> np.ndarray:
+  """[cells, seeds, images, dim] of networks [cells, seeds, ...]."""
+  architecture = settings.architecture
+  return np.asarray(_points(variables, images, architecture=architecture))
 
-  @jax.jit
-  def points(states: State, images: Array) -> Array:
-    def one(state: State) -> Array:
-      return distances.unit_ball(run.apply(network_variables(state), images))
 
-    return jax.lax.map(lambda row: jax.lax.map(one, row), states)
+@functools.partial(jax.jit, static_argnames="architecture")
+def _points(
+  variables: Any, images: Array, *, architecture: _retrieval_network.Architecture
+) -> Array:
+  """In the unit ball, one run after another."""
 
-  return np.asarray(points(states, images))
+  def one(variables: Any) -> Array:
+    model = _retrieval_network.Model(architecture, variables)
+    return distances.unit_ball(model.embed_blocks(images))
+
+  return jax.lax.map(lambda row: jax.lax.map(one, row), variables)
 
 
 def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -166,10 +176,10 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
   begin = jax.random.key(settings.seed)
 
-  def start(seed: Array) -> State:
+  def start(seed: Array) -> Any:
     key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
-    return run.init(given, key, hyper)
+    return network_variables(run.init(given, key, hyper))
 
-  states = jax.jit(jax.vmap(start))(seeds)
-  points = _embedded(run, jax.tree.map(lambda x: x[None], states), given.test)
+  variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None])
+  points = _embedded(settings, variables, given.test)
   return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

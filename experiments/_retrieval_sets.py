@@ -59,12 +59,12 @@ def omniglot(size: int, number: int = 1) -> Study:
 
   With several folds 264, of which each fold has another share to validate.
   """
-  learned = _class_sets.read("omniglot", "train")
+  learned = _class_sets.read("omniglot", "train", lazy=True)
   labels = np.asarray(learned.labels)
   last = 266 if number == 1 else FOLDED
   learned = learned[np.flatnonzero(labels < last)]
   labels = np.asarray(learned.labels)
-  sought = _class_sets.read("omniglot", "test")
+  sought = _class_sets.read("omniglot", "test", lazy=True)
   names = np.unique(sought.labels)[:200]
   sought = sought[np.flatnonzero(np.isin(sought.labels, names))]
   parts = [np.arange(200, 266)] if number == 1 else folds(last, number)
@@ -93,7 +93,7 @@ def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def plankton(size: int) -> Study:
   """Classes of at least 30 images, at most 60 of each: one half learned, one sought."""
-  images = _class_sets.read("ndsb_plankton", "train+test")
+  images = _class_sets.read("ndsb_plankton", "train+test", lazy=True)
   labels = np.asarray(images.labels)
   counts = np.bincount(labels)
   classes = np.flatnonzero(counts >= 30)

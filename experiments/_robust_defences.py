@@ -288,6 +288,13 @@ def combined(
       mode="train",
     ).x_adv
 
+  # Both networks have the same judges.
+  judges = {
+    (norm, budget): _robust_networks.judge(
+      config, plain._replace(norm=norm), test, classes=classes
+    )
+    for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last))
+  }
   figures = {}
   for name, defence in (
     ("l-infinity", plain),
@@ -303,10 +310,7 @@ def combined(
       folder=folder / name.replace(" ", "-"),
     )
     found = {"accuracy": result.scores[0, :, -1]}
-    for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last)):
-      judged = _robust_networks.judge(
-        config, plain._replace(norm=norm), test, classes=classes
-      )
+    for (norm, budget), judged in judges.items():
       under = judged(result.state.params, jnp.array([budget]))
       found[f"accuracy under {norm} {budget:g}"] = under[0]
     figures[name] = found

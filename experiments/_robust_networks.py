@@ -166,12 +166,14 @@ def train(
     found = scorer(settings, defence, classes, state.params)(tested.x)
     return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
 
+  # A sweep looks at a step twice: traced once, and the program is the same.
+  step = jax.jit(functools.partial(_step, settings, defence, classes), inline=True)
   kept = folder.with_name(f"{folder.name}-{_finished.digest(settings)}")
   with training.Checkpoints(kept) as checkpoints:
     return training.sweep(
       jax.random.key(settings.seed),
       init,
-      functools.partial(_step, settings, defence, classes),
+      step,
       evaluate,
       columns,
       seeds=range(settings.seed, settings.seed + settings.seeds),

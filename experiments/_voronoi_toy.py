@@ -1,15 +1,16 @@
 """Eight points in the plane: regions, and what the nearest neighbour attains there."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from experiments import _figure, _report
-from spherejax import distances, metrics, prototypes, voronoi
+from experiments import _figure, _voronoi_draws
+from experiments._voronoi_draws import Figures, Part, Statements
+from spherejax import metrics, prototypes, voronoi
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -25,7 +26,10 @@ PAPER = "DIST, article III"
 MINIMAL = {
   "l2": (0.5**0.5, 1.25**0.5, 0.5**0.5, 0.5, 0.5, 0.5**0.5, 0.5, 0.5),
   "linf": (0.5, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
+  "l1": (1.0, 1.5, 1.0, 0.5, 0.5, 1.0, 0.5, 0.5),
 }
+# Shares of a grid's points with two nearest sites, and half a unit of the last digit.
+TIED = {"l2": (0.0045, 5e-5), "l1": (0.051, 5e-4), "linf": (0.30, 5e-3)}
 BUDGETS = (0.5, 1.0, 3.5)
 # Between the distances at which they change, l2: of the nearest neighbour, of the best.
 SHARES = {0.4: (1.0, 1.0), 0.6: (0.5, 0.75), 0.8: (0.125, 0.625), 1.2: (0.0, 0.625)}
@@ -33,41 +37,16 @@ SIDE = 6.0
 COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
 
 
-def nearest_neighbour_survives(key: jax.Array, norm: str) -> np.ndarray:
-  """VAA of the nearest neighbour at each budget."""
-  options: dict[str, Any] = {"num_classes": 2, "norm": norm}
-  return survives(
-    key,
-    lambda x: prototypes.neighbour_logits(x, SITES, LABELS, **options),
-    lambda x: prototypes.nearest_neighbours(x, SITES, LABELS, **options),
-    BUDGETS,
-    norm,
-  )
-
-
-def constant_survives(key: jax.Array) -> float:
-  """VAA without a budget of the classifier that always names the first class."""
-
-  def scores(x):
-    return jnp.tile(jnp.array([[1.0, 0.0]]), (len(x), 1))
-
-  def decide(x):
-    return jnp.argmax(scores(x), axis=1)
-
-  return float(survives(key, scores, decide, (np.inf,), "l2")[0])
-
-
-def survives(
-  key: jax.Array,
-  scores: Callable[[Array], Array],
-  decide: Callable[[Array], Array],
-  budgets: Sequence[float],
-  norm: str,
-) -> np.ndarray:
-  """VAA of a classifier at each budget."""
+@functools.cache
+def _attacked(norm: str):
+  """Attacked sites, of a budget: of the nearest neighbour, or of a constant answer."""
 
   @jax.jit
-  def attacked(epsilon):
+  def attacked(epsilon, key, constant):
+    def scores(x):
+      near = prototypes.neighbour_logits(x, SITES, LABELS, num_classes=2, norm=norm)
+      return jnp.where(constant, jnp.array([[1.0, 0.0]]), near)
+
     return voronoi.voronoi_pgd(
       scores,
       SITES,
@@ -83,10 +62,53 @@ def survives(
       high=SIDE,
     ).attack.x_adv
 
-  broken = [
-    np.asarray(decide(attacked(jnp.float32(budget))) != LABELS) for budget in budgets
-  ]
-  return np.asarray(metrics.accuracy_curve(np.array(broken)))
+  return attacked
+
+
+def nearest_neighbour_survives(key: jax.Array, norm: str) -> np.ndarray:
+  """VAA of the nearest neighbour at each budget."""
+  broken = []
+  for budget in BUDGETS:
+    x = _attacked(norm)(jnp.float32(budget), key, False)
+    found = prototypes.nearest_neighbours(x, SITES, LABELS, num_classes=2, norm=norm)
+    broken.append(np.asarray(found) != LABELS)
+  return np.asarray(jax.jit(metrics.accuracy_curve)(np.array(broken)))
+
+
+def constant_survives(key: jax.Array) -> float:
+  """VAA without a budget of the classifier that always names the first class."""
+  x = _attacked("l2")(jnp.float32(np.inf), key, True)
+  return float(np.mean(np.zeros(len(x)) == LABELS))
+
+
+def _grid() -> np.ndarray:
+  """Points of the plane about the sites, a quarter apart."""
+  axis = np.arange(-3, 3.25, 0.25, dtype=np.float32)
+  return np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+
+
+def _apart(points: np.ndarray, sites: np.ndarray, norm: str) -> np.ndarray:
+  """[points, sites]: distances; of multiples of one number equal where they are."""
+  away = np.abs(points[:, None] - sites[None])
+  if norm == "l2":
+    return np.sqrt((away**2).sum(-1))
+  return away.sum(-1) if norm == "l1" else away.max(-1)
+
+
+def tied(norm: str) -> float:
+  """Share of 601 x 601 points of [-6, 6]^2 that are as near to two sites."""
+  axis = np.arange(-300, 301)
+  grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+  away = _apart(grid, np.round(SITES * 50).astype(int), norm)
+  return float(np.mean((away == away.min(1, keepdims=True)).sum(1) > 1))
+
+
+def tied_accuracy(norm: str) -> float:
+  """SAA of 1-NN at 0.5, where balls meet: what is tied goes to the first class."""
+  grid = _grid()
+  found = prototypes.nearest_neighbours(grid, SITES, LABELS, num_classes=2, norm=norm)
+  wrong = np.asarray(found)[:, None] != LABELS[None]
+  return float(1 - np.mean((wrong & (_apart(grid, SITES, norm) <= 0.5)).any(0)))
 
 
 def least_distances(norm: str) -> np.ndarray:
@@ -96,50 +118,56 @@ def least_distances(norm: str) -> np.ndarray:
   grid that are as near to the other class; the middles of pairs lie on it.
   """
   apart = metrics.separation(SITES, LABELS, norm=norm).nearest_other_class
-  axis = np.arange(-3, 3.25, 0.25, dtype=np.float32)
-  grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-  away = np.asarray(distances.pairwise_lp(grid, SITES, norm=norm))
+  away = _apart(_grid(), SITES, norm)
   nearest = np.stack([away[:, label == LABELS].min(1) for label in (0, 1)], 1)
   lost = nearest[:, 1 - LABELS] <= nearest[:, LABELS]
   return np.array([np.asarray(apart) / 2, np.where(lost, away, np.inf).min(0)])
 
 
-def rows_and_claims(
-  key: jax.Array, norms: Sequence[str]
-) -> tuple[list[Any], list[Any]]:
+def rows_and_claims(key: jax.Array, norms: Sequence[str]) -> Part:
   """Accuracies of the nearest neighbour, and the best that there is."""
-  rows, survived, gaps, least = [], [], [], []
-  made: dict[str, tuple[str, float]] = {}
+  if not norms:
+    return [], []
+  figures: Figures = {}
+  made: Statements = {}
+  survived, gaps, least, shares = [], [], [], []
   budgets = np.array(list(SHARES), np.float32)
   for norm in norms:
     curve = nearest_neighbour_survives(key, norm)
     survived.append(curve.min())
-    rows += [
-      _report.row(f"toy, 1-NN, {norm}", f"VAA at {budget:g}", [value])
-      for budget, value in zip(BUDGETS, curve, strict=True)
-    ]
+    for budget, value in zip(BUDGETS, curve, strict=True):
+      figures[f"toy, 1-NN, {norm}", f"VAA at {budget:g}"] = float(value)
     minimal = np.array(MINIMAL[norm])
     standard = np.asarray(
-      metrics.accuracy_curve_from_distances(minimal.astype(np.float32), budgets)
+      jax.jit(metrics.accuracy_curve_from_distances)(
+        minimal.astype(np.float32), budgets
+      )
     )
     best = metrics.best_accuracy(SITES, LABELS, budgets, norm=norm)
     gaps.append((best - standard).min())
     for budget, own, most in zip(budgets, standard, best, strict=True):
       name = f"toy, {norm}, budget {budget:g}"
-      rows += [
-        _report.row(name, "SAA of 1-NN", [own]),
-        _report.row(name, "best SAA of all", [most]),
-      ]
+      figures[name, "SAA of 1-NN"] = float(own)
+      figures[name, "best SAA of all"] = float(most)
+    at_half = f"toy, {norm}, budget 0.5", "SAA of 1-NN, ties to the first class"
+    figures[at_half] = tied_accuracy(norm)
+    share, unit = TIED[norm]
+    figures["toy, 601 x 601 points", f"share tied, {norm}"] = found = tied(norm)
+    shares.append(unit - abs(found - share))
     least.append(np.abs(least_distances(norm) - minimal).max())
     if norm == "l2":
       exact = prototypes.nearest_neighbour_distance(SITES, LABELS, SITES, LABELS)
       least.append(np.abs(exact - minimal).max())
       own, most = np.transpose(list(SHARES.values()))
-      found = metrics.accuracy_curve_from_distances(exact.astype(np.float32), budgets)
-      made |= {
+      found = np.mean(exact[None] > budgets[:, None], axis=1)
+      made = {
         "X2-saa": (
           "SAA of 1-NN, l2: 1 below 0.5, 1/2 below 0.7071, 1/8 below 1.1180, then 0",
           1e-6 - float(np.abs(found - own).max()),
+        ),
+        "X2-ties": (
+          "SAA of 1-NN, l2, at 0.5 with ties to one class: 3/4",
+          1e-6 - abs(figures[at_half] - 3 / 4),
         ),
         "X2-best-saa": (
           "the best SAA of all, l2: 1 below 0.5, 3/4 below 0.7071, then 5/8",
@@ -150,22 +178,29 @@ def rows_and_claims(
           1e-6 - abs(constant_survives(key) - 5 / 8),
         ),
       }
-  if norms:
-    made = {
-      "X2-vaa": ("VAA of 1-NN is 1, every norm and budget", min(survived) - 1 + 1e-6),
-      "X2-least": ("least distances as by hand, to 1e-5", 1e-5 - max(least)),
-      "X2-best": ("no SAA of 1-NN above the best of all", min(gaps) + 1e-6),
+  return _voronoi_draws.once(
+    figures,
+    {
+      "X2-vaa": (
+        "VAA of 1-NN is 1, every norm and budget",
+        float(min(survived)) - 1 + 1e-6,
+      ),
+      "X2-least": ("least distances as by hand, to 1e-5", 1e-5 - float(max(least))),
+      "X2-best": ("no SAA of 1-NN above the best of all", float(min(gaps)) + 1e-6),
+      "X2-tied": (
+        "shares of the plane as near to two sites: 0.0045 (l2), 0.051 (l1), 0.30 "
+        "(l-infinity), of the norms there are",
+        min(shares),
+      ),
       **made,
-    }
-  return rows, [
-    _report.claim(name, text, [value], paper=PAPER, every_seed=True)
-    for name, (text, value) in made.items()
-  ]
+    },
+    PAPER,
+  )
 
 
 def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
   """For each point the class whose region it is in; 2 for both, -1 for none."""
-  apart = np.asarray(distances.pairwise_euclidean(jnp.asarray(points), SITES))
+  apart = _apart(points, SITES, "l2")
   inside = apart <= budget
   if cells:
     inside &= apart <= apart.min(axis=1, keepdims=True)

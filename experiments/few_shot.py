@@ -74,11 +74,11 @@ class Config(Settings):
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    percent=40,
+    percent=20,
     seeds=1,
     width=8,
-    num_queries=5,
-    test_queries=5,
+    num_queries=2,
+    test_queries=2,
     episodes=20,
     check_every=5,
     validate_every=10,

@@ -23,6 +23,7 @@ import functools
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -35,6 +36,7 @@ from experiments import (
   _cli,
   _collage,
   _collage_sets,
+  _collage_tables,
   _finished,
   _pooled_network,
   _poolings,
@@ -110,9 +112,12 @@ PRESETS = {
   "smoke": Config(
     percent=20,
     seeds=1,
-    pretraining=5,
+    pretraining=4,
     steps=10,
-    most=4,
+    parts=2,
+    batch_classes=8,
+    per_class=2,
+    most=2,
     widths=(8,),
     strides=(1,),
     dim=16,
@@ -185,12 +190,19 @@ def kept_settings(each: Trained) -> dict[str, Any]:
   return dataclasses.asdict(each.settings) | others
 
 
+@functools.cache
+def _plateau(patience: int) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
+  """The state before any score, and the compiled step to the next one."""
+  plateau = contrib.reduce_on_plateau(0.5, patience=patience, rtol=0, atol=1e-6)
+  step = jax.jit(lambda state, score: plateau.update({}, state, value=-score)[1])
+  return plateau.init(jnp.zeros(())), step
+
+
 def learning_rate_scale(scores: tuple[float, ...], patience: int) -> jax.Array:
   """Halved whenever so many scores in a row were not above the best one."""
-  plateau = contrib.reduce_on_plateau(0.5, patience=patience, rtol=0, atol=1e-6)
-  state: Any = plateau.init(jnp.zeros(()))
+  state, step = _plateau(patience)
   for score in scores:
-    _, state = plateau.update({}, state, value=jnp.float32(-score))
+    state = step(state, jnp.float32(score))
   return jnp.asarray(state.scale, jnp.float32)
 
 
@@ -292,17 +304,13 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
           for metric, value in measured.items():
             figures[name, metric].append(value)
         last |= done.arrays
-  rows = [
-    _report.row(name, metric, values) for (name, metric), values in figures.items()
-  ]
-  rows += rank_rows(figures, config)
   return _report.result(
     experiment="gsp_collage",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims(figures, config),
+    rows=_collage_tables.table(figures, config.images),
+    claims=_collage_tables.claims(figures),
     pictures=[
       plotting.save(draw_scores(figures), output / "scores.png").name,
       *draw(last, parts["test"].collages, output),
@@ -310,77 +318,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   )
 
 
-def claims(figures: dict[tuple[str, str], list[float]], config: Config) -> list[Any]:
-  """The claims of DML 5.3.2 and 5.3.5 that these trainings speak to."""
-  scores = {name: v for (name, metric), v in figures.items() if metric == "MAP@R"}
-  found = []
-
-  def better(claim: str, loss: str, first: str, second: str) -> None:
-    found.append(
-      _report.claim(
-        f"{claim}-{loss.lower()}",
-        f"MAP@R({first}) > MAP@R({second}), {loss}, unseen classes",
-        np.subtract(scores[f"{loss}, {first}"], scores[f"{loss}, {second}"]),
-        paper="DML 5.3.2",
-      )
-    )
-
-  for loss in config.losses if config.poolings else ():
-    own, rivals = f"{loss}, GSP", rivals_of(scores, loss)
-    if own not in scores:
-      continue
-    places = (
-      ("collage-poolings", "the best other pooling"),
-      ("collage-poolings-second", "the second best other pooling"),
-    )
-    for (claim, words), rival in zip(places, rivals, strict=False):
-      found.append(
-        _report.claim(
-          f"{claim}-{loss.lower()}",
-          f"MAP@R(GSP) > MAP@R of {words} ({rival}), unseen classes",
-          np.subtract(scores[own], scores[rival]),
-          paper="DML 5.3.5",
-        )
-      )
-  if config.poolings:
-    return found
-  for loss in config.losses:
-    better("collage-gsp", loss, "GSP", "GAP")
-    better("collage-zsp", loss, "GSP + ZSP", "GSP")
-    better("collage-distilled", loss, "distilled", "GAP")
-    weights = figures[f"{loss}, GSP + ZSP", "weight on the labelled image"]
-    found.append(
-      _report.claim(
-        f"collage-attention-{loss.lower()}",
-        f"weight on the labelled image under GSP + ZSP > 0.25, {loss}",
-        np.array(weights) - 0.25,
-        paper="DML 5.3.2",
-      )
-    )
-  return found
-
-
-def rivals_of(scores: dict[str, list[float]], loss: str) -> list[str]:
-  """The other poolings of the same dimension with a loss, the best mean first."""
-  own = {f"{loss}, {title}" for title in ("GSP", *_poolings.WIDE.values())}
-  names = [x for x in scores if x.startswith(loss) and x not in own]
-  return sorted(names, key=lambda name: -np.mean(scores[name]))
-
-
-def rank_rows(figures: dict[tuple[str, str], list[float]], config: Config) -> list[Any]:
-  """The place of GSP among all poolings, with every seed."""
-  scores = {name: v for (name, metric), v in figures.items() if metric == "MAP@R"}
-  rows = []
-  for loss in config.losses if config.poolings else ():
-    own, rivals = f"{loss}, GSP", rivals_of(scores, loss)
-    if own in scores and rivals:
-      above = np.array([scores[name] for name in rivals]) > np.array(scores[own])
-      place = 1.0 + above.sum(axis=0)
-      rows.append(_report.row(own, f"place among {1 + len(rivals)} poolings", place))
-  return rows
-
-
-def draw_scores(figures: dict[tuple[str, str], list[float]]) -> Any:
+def draw_scores(figures: _collage_tables.Figures) -> Any:
   """MAP@R of every variant, by loss (DML Fig. 5.5(b) and 5.12(a))."""
   bars = collections.defaultdict(dict)
   for (name, metric), values in figures.items():

@@ -92,7 +92,7 @@ PRESETS: dict[str, Any] = {
   "smoke": dataclasses.replace(
     CPU,
     percent=20,
-    pretraining=5,
+    pretraining=0,
     steps=5,
     most=6,
     widths=(8,),
@@ -125,12 +125,12 @@ def frozen_maps(
   backbone = _pooled_network.backbone(config)
 
   @jax.jit
-  def features(pixels):
+  def features(params, pixels):
     return backbone.apply({"params": params}, data.to_float(pixels) - 0.5)
 
   def maps(images: data.Images, per_class: int) -> _screening.Maps:
     blocks = np.array_split(np.asarray(images.images), -(-len(images) // 250))
-    found = np.concatenate([np.asarray(features(block)) for block in blocks])
+    found = np.concatenate([np.asarray(features(params, block)) for block in blocks])
     return _screening.make_maps(found, images.labels, per_class)
 
   return maps(train, config.per_class), maps(validation, 1)
@@ -378,7 +378,7 @@ def draw(config: Config, loss: str, scores, output: pathlib.Path) -> list[str]:
   figures = {}
   if counts and config.sharpness:
     figures["grid"] = plotting.heat_map(
-      grid,
+      np.array(grid),
       rows=counts,
       columns=config.sharpness,
       row_label="prototypes",

@@ -2,15 +2,21 @@
 
 Points may be moved as far as they stay nearest to where they came from. Measured are
 accuracies within balls (SAA) and within balls and cells (VAA) of the nearest neighbour
-and of a linear classifier, on eight points in the plane and on digits, beside closed
+and of a linear classifier, on eight points in the plane and on images, beside closed
 forms and what no classifier can exceed; and what DIST 1 and 3.3 say of distances of
 images and of trade-offs (DIST, article III). Then attacks, the combined ball and
 randomised smoothing where a closed form says what they should find (3.1, 3.2, A).
 
     python -m experiments.voronoi                    # digits, 10 min on 2 cores
     python -m experiments.voronoi --preset smoke     # seconds
+    python -m experiments.voronoi --preset full      # all of CIFAR-10, accelerators
+    python -m experiments.voronoi --preset full --images mnist
 
-Needs no data but the digits that scikit-learn embeds.
+The first two need no data but the digits that scikit-learn embeds; the first also
+shifts the images of cifar10 where they are in TFDS_DATA_DIR, prepared by
+tensorflow-datasets, as the last two need them. Random starts, noise and samples are
+drawn anew for each seed in the studies of attacks, certificates and trade-offs; what
+has no randomness, and the curves of images with their one start, is made once.
 """
 
 import dataclasses
@@ -18,6 +24,7 @@ import math
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -26,47 +33,59 @@ import tqdm
 
 from experiments import (
   _cli,
-  _digits,
   _finished,
   _report,
   _voronoi_attacks,
-  _voronoi_digits,
+  _voronoi_combined,
+  _voronoi_curves,
+  _voronoi_draws,
+  _voronoi_sets,
   _voronoi_statements,
   _voronoi_toy,
 )
-from spherejax import metrics, plotting
-
-BUDGETS = {
-  "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, math.inf),
-  "linf": (0.02, 0.05, 0.09, 0.15, 0.2, 0.25, 0.3, 0.4, math.inf),
-}
-PAIRS = {"odd or even": (), "3 or 8": (3, 8)}
+from experiments._digits import Points
+from experiments._voronoi_sets import Images
+from spherejax import plotting
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
   """Settings of the study."""
 
+  images: Literal["digits", "cifar10", "mnist"] = "digits"
+  """The sites; of the last two all training images. Toy, closed forms: digits only."""
+  percent: int = 100
+  """Share of cifar10 or mnist that is read, in percent."""
   seed: int = 0
-  """Of the attacks' starts."""
+  """Of starts, noise and samples; the first one."""
+  seeds: int = 3
+  """Of the studies of attacks, certificates and trade-offs."""
   train_images: int = 1297
   """First digits: the sites, whose accuracy is measured."""
   test_images: int = 500
   """Last digits: on some attacks are compared, with all of them shifts are measured."""
+  shifted: tuple[Literal["cifar10", "mnist"], ...] = ("cifar10",)
+  """Images that are shifted beside the digits, where they are there."""
+  toy_norms: tuple[Literal["l2", "linf", "l1"], ...] = ("l2", "linf", "l1")
+  """Of cells and balls in the plane, and of the least distances of digits."""
   norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
-  """Of cells and balls."""
+  """Of cells and balls of images."""
   classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
-  """What is attacked on the digits."""
+  """What is attacked on images."""
   steps: int = 40
   """Of the attacks."""
   neighbours: int = 32
   """Sites about each that bound its cell during an attack."""
+  batch: int = 2000
+  """Sites that are attacked at once, over all devices."""
   samples: int = 100_000
   """Draws for the trade-offs."""
   votes: int = 200_000
   """For each smoothed point."""
   suite_images: int = 200
   """First test images, on which attacks are compared with closed forms; 0: none."""
+  suite_norms: tuple[Literal["linf", "l2", "l1"], ...] = ("linf", "l2", "l1")
+  """Of the attacks of one budget."""
   suite_steps: int = 50
   """Of these attacks."""
 
@@ -74,8 +93,11 @@ class Config:
 PRESETS = {
   "cpu": Config(),
   "smoke": Config(
-    train_images=150,
+    seeds=1,
+    train_images=100,
     test_images=100,
+    shifted=(),
+    toy_norms=("l2",),
     norms=("l2",),
     classifiers=("ridge",),
     steps=5,
@@ -83,110 +105,124 @@ PRESETS = {
     votes=5000,
     suite_images=0,
   ),
+  "full": Config(images="cifar10", seeds=1),
 }
 
 
-def best_binary(train) -> list[Any]:
-  """What no classifier of two classes of digits can exceed."""
-  x, y = np.asarray(train.x), np.asarray(train.y)
-  budgets = np.array([0.7, 0.8, 1.0, 1.5])
-  rows = []
-  for name, pair in PAIRS.items():
-    kept = np.isin(y, pair) if pair else np.ones(len(y), bool)
-    labels = (y == pair[0]).astype(int) if pair else y % 2
-    best = metrics.best_accuracy(x[kept], labels[kept], budgets)
-    rows += [
-      _report.row(f"digits, {name}", f"best SAA of all at {budget:g}, l2", [value])
-      for budget, value in zip(budgets, best, strict=True)
-    ]
-  return rows
+def shifted(names: Sequence[str]) -> list[_voronoi_draws.Part]:
+  """What shifts do to other images; says which are not there."""
+  parts = []
+  for name in names:
+    try:
+      images = _voronoi_sets.prepared(name, "train")
+    except FileNotFoundError as error:
+      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
+    else:
+      parts.append(_voronoi_statements.shifts(name, *images))
+  return parts
 
 
-def curves(
-  config: Config, key: jax.Array, train: _digits.Points, norm: str, folder: pathlib.Path
-) -> _voronoi_digits.Curves:
-  """Accuracies under attack in one norm; what an earlier run found of them is kept."""
-  settings = {"made with": _finished.digest(config)}
-  done = _finished.restore(folder / norm, settings)
-  if done is None:
-    found = _voronoi_digits.curves(
-      key,
-      train.x,
-      train.y,
-      norm=norm,
-      budgets=BUDGETS[norm],
-      steps=config.steps,
-      neighbours=config.neighbours,
-      names=config.classifiers,
+def of_digits(config: Config, train: Images, test: Images) -> list[_voronoi_draws.Part]:
+  """What is measured on digits, in the plane and on draws alone."""
+  seeds = range(config.seed, config.seed + config.seeds)
+  keys = [jax.random.key(seed) for seed in seeds]
+  every = Images(*map(np.concatenate, zip(train, test, strict=True)))
+  parts = [
+    _voronoi_toy.rows_and_claims(keys[0], config.toy_norms),
+    _voronoi_statements.shifts("digits", *every),
+  ]
+  parts += [
+    *shifted(config.shifted),
+    _voronoi_statements.trade_offs(seeds, config.samples),
+    _voronoi_combined.smoothing(keys, config.votes),
+  ]
+  if config.suite_images:
+    attacked = Points(*(v[: config.suite_images] for v in test.points()))
+    parts += _voronoi_attacks.against_closed_forms(
+      keys, train.points(), attacked, config.suite_steps, config.suite_norms
     )
-    done = _finished.Finished({"margin": found.margin}, found.accuracy)
-    _finished.keep(folder / norm, settings, done)
-  return _voronoi_digits.Curves(done.arrays, done.figures["margin"])
+  figures = _voronoi_statements.best_binary(train.points())
+  for norm in set(config.toy_norms).difference(config.norms):
+    figures |= _voronoi_curves.apart("digits", train.points(), norm)[1]
+  return [*parts, _voronoi_draws.once(figures, {}, "")]
+
+
+def remembering(
+  config: Config, folder: pathlib.Path, progress: tqdm.tqdm
+) -> _voronoi_curves.Remember:
+  """What an earlier run of the same command found is kept, and not made again."""
+  settings = {"made with": _finished.digest(config)}
+
+  def remember(name, make):
+    progress.set_postfix_str(name)
+    done = _finished.restore(folder / name, settings)
+    if done is None:
+      done = make()
+      _finished.keep(folder / name, settings, done)
+    progress.update()
+    return done
+
+  return remember
+
+
+def task_of(config: Config, sites: Points, norm: str) -> _voronoi_curves.Task:
+  """Which sites are attacked in one norm, and how."""
+  return _voronoi_curves.Task(
+    sites,
+    norm,
+    _voronoi_sets.BUDGETS[config.images][norm],
+    config.steps,
+    config.neighbours,
+    config.batch,
+    config.seed,
+  )
+
+
+def of_norm(
+  config: Config, sites: Points, tests: Points, norm: str, remember
+) -> tuple[_voronoi_draws.Part, dict[str, np.ndarray]]:
+  """Curves in one norm beside closed forms; rows and claims, and what to draw."""
+  task = task_of(config, sites, norm)
+  found = _voronoi_curves.curves(task, config.classifiers, remember)
+  figures, made = _voronoi_curves.study(config.images, task, tests, found)
+  rows, claims = _voronoi_draws.once(figures, made, _voronoi_curves.PAPER)
+  count = len(task.finite()) + 1
+  lines = {name: values[:count] for name, values in found.accuracy.items()}
+  if config.images == "digits" and norm == "l2":
+    exact, more = _voronoi_curves.exact_neighbour(task, found)
+    rows, claims = rows + more[0], claims + more[1]
+    lines["1-NN, SAA, exact"] = np.array([1.0, *exact])
+  return (rows, claims), lines
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All parts; returns figures and claims."""
   start = time.perf_counter()
-  key = jax.random.key(config.seed)
-  train, test = _digits.load(config.train_images, config.test_images)
-  rows, claims = _voronoi_toy.rows_and_claims(key, config.norms)
-  parts = [
-    _voronoi_statements.shifts(train, test),
-    _voronoi_statements.trade_offs(config.seed, config.samples),
-    _voronoi_attacks.smoothing(key, config.votes),
-  ]
-  if config.suite_images:
-    attacked = jax.tree.map(lambda x: x[: config.suite_images], test)
-    parts += _voronoi_attacks.against_closed_forms(
-      key, train, attacked, config.suite_steps
-    )
-  for part in parts:
-    rows, claims = rows + part[0], claims + part[1]
-  rows += best_binary(train)
-  drawn = {"toy": _voronoi_toy.draw()}
-  for norm in tqdm.tqdm(config.norms, file=sys.stderr):
-    budgets = BUDGETS[norm]
-    found = curves(config, key, train, norm, output / "kept")
-    weights, offset = _voronoi_digits.ridge(train.x, train.y)
-    moves = _voronoi_digits.least_linear_moves(weights, offset, train.x, train.y, norm)
-    closed = np.array([np.mean(moves > x) for x in budgets if math.isfinite(x)])
-    shown = [0.0, *budgets]
-    rows += [
-      _report.row(f"digits, {name}, {norm}", f"at {budget:g}", [value])
-      for name, values in found.accuracy.items()
-      for budget, value in zip(shown, values, strict=False)
-    ] + [
-      _report.row(f"digits, ridge, least moves, {norm}", f"at {budget:g}", [value])
-      for budget, value in zip(budgets, closed, strict=False)
-    ]
-    reached = _voronoi_digits.attacked_linear(
-      train.x, train.y, norm=norm, budgets=budgets
-    )
-    claims += _voronoi_digits.claims(
-      found,
-      closed,
-      reached,
-      budgets=budgets,
-      sites=train.x,
-      labels=train.y,
-      norm=norm,
-    )
-    finite = [x for x in shown if math.isfinite(x)]
-    lines = {name: values[: len(finite)] for name, values in found.accuracy.items()}
-    if norm == "l2":
-      exact, more = _voronoi_digits.exact_neighbour(train.x, train.y, budgets, found)
-      claims += more
-      lines["1-NN, SAA, exact"] = np.array([1.0, *exact])
-      rows += [
-        _report.row("digits, 1-NN, SAA exactly, l2", f"at {budget:g}", [value])
-        for budget, value in zip(budgets, exact, strict=False)
-      ]
-    drawn[f"curves-{norm}"] = plotting.training_curves(
-      {name: values[None] for name, values in lines.items()},
-      steps=finite,
-      xlabel=f"{norm} budget",
-      ylabel="accuracy under attack",
-    )
+  train, test = _voronoi_sets.load(config)
+  sites, tests = train.sites(), test.points()
+  drawn = {}
+  if config.images == "digits":
+    parts = of_digits(config, train, test)
+    drawn["toy"] = _voronoi_toy.draw()
+  else:
+    parts = [_voronoi_statements.shifts(config.images, *train)]
+    number = {(config.images, "sites, each place once"): float(len(sites.y))}
+    parts.append(_voronoi_draws.once(number, {}, ""))
+  budgets = _voronoi_sets.BUDGETS[config.images]
+  # Beside the budgets: without an attack, and 1-NN with a wrong label.
+  each = len(config.classifiers) + (_voronoi_curves.NEIGHBOUR in config.classifiers)
+  total = sum(len(budgets[x]) * len(config.classifiers) + each for x in config.norms)
+  with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
+    remember = remembering(config, output / "kept", progress)
+    for norm in config.norms:
+      part, lines = of_norm(config, sites, tests, norm, remember)
+      parts.append(part)
+      drawn[f"curves-{norm}"] = plotting.training_curves(
+        {name: values[None] for name, values in lines.items()},
+        steps=[0.0, *(x for x in budgets[norm] if math.isfinite(x))],
+        xlabel=f"{norm} budget",
+        ylabel="accuracy under attack",
+      )
   pictures = [
     plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
   ]
@@ -195,8 +231,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
+    rows=[row for part in parts for row in part[0]],
+    claims=[claim for part in parts for claim in part[1]],
     pictures=pictures,
   )
 

@@ -65,7 +65,7 @@ def carlini_wagner(
     inf.
 
   Raises:
-    TypeError: x not floating, labels or targets not integers.
+    TypeError: x not floating, labels or targets not integers, or an `Expectation`.
     ValueError: shapes do not match, static numbers out of range, and, where known, an
       infinite box, x outside of it, labels or targets out of range.
 
@@ -85,6 +85,7 @@ def carlini_wagner(
     >>> result.norm.round(2), result.success
     (Array([0.36], dtype=float32), Array([ True], dtype=bool))
   """
+  _problem.deterministic("carlini_wagner", logits_fn)
   problem = _problem.setup(
     logits_fn, x, labels, key=None, index=None, low=low, high=high
   )

@@ -50,7 +50,7 @@ def deepfool(
     AttackResult; where nothing was found x itself, with norm inf.
 
   Raises:
-    TypeError: x not floating, labels not integers.
+    TypeError: x not floating, labels not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown norm, a static overshoot below 0, and,
       where known, x outside the box, low > high or labels out of range.
 
@@ -69,6 +69,7 @@ def deepfool(
     >>> result.norm.round(3), result.success
     (Array([0.371], dtype=float32), Array([ True], dtype=bool))
   """
+  _problem.deterministic("deepfool", logits_fn)
   problem = _problem.setup(
     logits_fn, x, labels, key=None, index=None, low=low, high=high
   )

@@ -81,7 +81,7 @@ def ensemble(
     accuracy after attack s; it never rises.
 
   Raises:
-    TypeError: as `pgd`.
+    TypeError: as `pgd`, or an `Expectation`.
     ValueError: as `pgd`.
 
   Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
@@ -99,6 +99,7 @@ def ensemble(
     >>> attack(x, labels, jax.random.key(0)).stage
     Array([ 1, -1,  0], dtype=int32)
   """
+  _problem.deterministic("ensemble", logits_fn)
   _checks.count("target_count", target_count)
   _checks.count("queries", queries, 0)
   problem = _problem.setup(
@@ -235,7 +236,7 @@ def diagnose(
     Diagnosis, all [batch].
 
   Raises:
-    TypeError: as `pgd`, or success not boolean.
+    TypeError: as `pgd`, success not boolean, or an `Expectation`.
     ValueError: as `pgd`, or an infinite box, where it is known.
 
   Differentiable in: nothing. Cost: 4 steps gradients and `draws` evaluations.
@@ -253,6 +254,7 @@ def diagnose(
     >>> found.stronger, found.unbounded
     (Array([ True], dtype=bool), Array([ True], dtype=bool))
   """
+  _problem.deterministic("diagnose", logits_fn)
   if key is None:
     raise ValueError("random starts need a key, got None")
   _problem.finite_box(low, high)

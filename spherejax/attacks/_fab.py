@@ -71,7 +71,7 @@ def fab(
     inf.
 
   Raises:
-    TypeError: x not floating, labels or targets not integers.
+    TypeError: x not floating, labels or targets not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown name, restarts without a key,
       target_count below 1 or without "all", and, where known, x outside the box,
       low > high, labels or targets out of range.
@@ -91,6 +91,7 @@ def fab(
     >>> result.norm.round(3), result.success
     (Array([0.3], dtype=float32), Array([ True], dtype=bool))
   """
+  _problem.deterministic("fab", logits_fn)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high
   )

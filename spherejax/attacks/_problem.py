@@ -49,8 +49,8 @@ class Expectation(NamedTuple):
 
       loss(x) = mean_{j <= draws} loss(logits_fn(transform(k_j, x)))
 
-  Goes in the place of `logits_fn` into the attacks of a fixed budget. The draws are
-  new at every step, and success is decided by the mean of the probabilities over
+  Goes in the place of `logits_fn` into `pgd`, its special cases and `apgd`. The draws
+  are new at every step, and success is decided by the mean of the probabilities over
   `judging_draws` others.
   """
 
@@ -65,6 +65,15 @@ class Expectation(NamedTuple):
 
 
 Model = Callable[[Array], Array] | Expectation
+
+
+def deterministic(attack: str, model: Model) -> None:
+  """Raises for an `Expectation` in an attack that is none on the average."""
+  if isinstance(model, Expectation):
+    raise TypeError(
+      f"logits_fn of {attack} must be a function, got an Expectation: pgd, bim, fgsm,"
+      " mi_fgsm and apgd take one"
+    )
 
 
 class Problem(NamedTuple):

@@ -72,7 +72,7 @@ def square(
     with more queries.
 
   Raises:
-    TypeError: x not floating, labels or targets not integers.
+    TypeError: x not floating, labels or targets not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown norm, share outside (0, 1], no key,
       and, where known, epsilon below 0, or inf in an infinite box, x outside the box,
       labels or targets out of range.
@@ -91,6 +91,7 @@ def square(
     >>> attack(x, labels, jax.random.key(0)).success
     Array([ True], dtype=bool)
   """
+  _problem.deterministic("square", logits_fn)
   images = jnp.asarray(x)
   _checks.rank("x", images, 4)
   _checks.one_of("norm", norm, ("linf", "l2"))

@@ -119,11 +119,11 @@ def _arccos(cosines: Array) -> Array:
 
 
 def _log_mean_of_others(
-  logits: Array, own: Array, axis_name: str | None
+  logits: Array, own: Array, axis_name: str | None, others: Array | bool = True
 ) -> tuple[Array, Array]:
   """log(1/n sum_i sum_{c != y_i} exp(logits_ic)) over all devices, and n."""
   kept = jnp.any(own, axis=1)
-  of_rows = _numerics.logsumexp(logits, ~own & kept[:, None])[:, None]
+  of_rows = _numerics.logsumexp(logits, others & ~own & kept[:, None])[:, None]
   total = _batch.logsumexp(of_rows, of_rows != -jnp.inf, axis_name, 0)[0]
   rows = _batch.number(kept[:, None], axis_name, logits.dtype)
   return total - jnp.log(jnp.maximum(rows, 1)), rows
@@ -254,6 +254,7 @@ def dynamic_scale_update(
   *,
   geometry: str = "cosine",
   learning_rate: Real[ArrayLike, ""] = 1e-4,
+  classes: _classes.Chosen | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> DynamicScale:
@@ -281,6 +282,9 @@ def dynamic_scale_update(
       row.
     geometry: "cosine", "chordal" or "angular". Static.
     learning_rate: of Adam, positive, may be traced.
+    classes: [classes] or [batch, classes], boolean, True for those that take part,
+      such as the classes of an episode. None for all. A row whose class takes no part
+      is a masked row.
     where: [batch], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the batch is spread; the result is the same on
       all devices.
@@ -289,7 +293,7 @@ def dynamic_scale_update(
     The next state; the same one where no row is kept or there is one class.
 
   Raises:
-    TypeError: scores are not floating, labels not integers.
+    TypeError: scores are not floating, labels not integers, a mask not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), an unknown
       `geometry`, or a static learning rate that is not positive.
 
@@ -312,6 +316,8 @@ def dynamic_scale_update(
   _checks.positive("learning_rate", learning_rate)
   state, scores, rate = jax.lax.stop_gradient((state, scores, learning_rate))
   batch = _classes.scores("scores", scores, labels, where)
+  others = _classes.taking_part(batch, classes)
+  batch = batch._replace(own=batch.own & others)
   values, own, dtype = batch.values, batch.own, batch.values.dtype
   scale = jnp.exp(state.log_scale.astype(dtype))
   if geometry == "cosine":
@@ -323,7 +329,7 @@ def dynamic_scale_update(
     angles = jnp.sqrt(_classes.own_score(batch._replace(values=squares)))
     if geometry == "chordal":
       angles = 2 * jnp.arcsin(jnp.minimum(angles / 2, 1))
-  log_b, rows = _log_mean_of_others(logits, own, axis_name)
+  log_b, rows = _log_mean_of_others(logits, own, axis_name, others)
   angle = jnp.minimum(_median_angle(angles, own, axis_name), math.pi / 4)
   value, slope = _curvature(scale, log_b, angle, geometry)
   moved = _adam(state, value * slope, _checks.scalar("learning_rate", rate, dtype))

@@ -10,12 +10,15 @@ from jaxtyping import Bool, Float, Int, Real
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _positives
 
+FORMS = ("log", "hinge")
+
 
 def angular(
   embeddings: Float[ArrayLike, "batch dim"],
   labels: Int[ArrayLike, " batch"],
   *,
   angle: Real[ArrayLike, ""] = 0.7853981633974483,
+  form: str = "log",
   normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
@@ -25,18 +28,21 @@ def angular(
 ) -> Float[Array, " batch"]:
   """Angular loss: pushes negatives out of the cone around a positive pair.
 
-  In its batch form, with t = tan(angle)^2 and unit vectors x,
+  With t = tan(angle)^2, and sums over p with y_p = y_a, p != a, and n with y_n != y_a,
 
       f_apn = 4 t <x_a + x_p, x_n> - 2 (1 + t) <x_a, x_p>
-      loss_a = sum_{p: y_p = y_a, p != a} log(1 + sum_{n: y_n != y_a} exp(f_apn))
+      loss_a = sum_p log(1 + sum_n exp(f_apn))                                  "log"
+      loss_a = sum_p sum_n max(|x_a - x_p|^2 - 4 t |x_n - (x_a + x_p) / 2|^2, 0)
+                                                                              "hinge"
 
-  The hinge form |x_a - x_p|^2 - 4 t |x_n - (x_a + x_p) / 2|^2 is f + 2 - 6 t: the paper
-  drops this constant, and so do we.
+  On the sphere the argument of "hinge" is f + 2 - 6 t: the paper drops this constant in
+  "log", its form for batches, and so do we.
 
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
     angle: radians in (0, pi / 2), may be traced; 45 degrees.
+    form: "log" or "hinge". Static.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: what the batch is compared with. None is the batch itself.
@@ -48,20 +54,21 @@ def angular(
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and rows without a positive or
-    without a negative. `loss.sum()` over the number of ordered positive pairs is the
-    paper's scalar.
+    without a negative. `loss.sum()` over the number of ordered positive pairs, with
+    "hinge" of triplets, is the paper's scalar.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, an unknown `normalize`, or a static angle outside
-      (0, pi / 2).
+    ValueError: shapes do not match, an unknown `form` or `normalize`, or a static angle
+      outside (0, pi / 2).
 
   Differentiable in: embeddings, angle; in reverse mode.
   Cost: O(batch^2 (dim + largest class)) time; with blocks, devices or references
   O(batch^2 dim largest class), one product for each positive of a row, none of which is
   kept. O(batch^2) memory.
 
-  Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 8.
+  Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 8 ("log"), and
+  its loss of single triplets ("hinge").
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -69,13 +76,23 @@ def angular(
     Array([5.6036916, 5.6036916, 0.       ], dtype=float32)
   """
   _checks.between("angle", angle, 0, jnp.pi / 2, low_open=True, high_open=True)
+  _checks.one_of("form", form, FORMS)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   t = jnp.tan(_checks.scalar("angle", angle, batch.anchors.dtype)) ** 2
   # The whole matrix of a batch with itself has the rows of the positives as well.
   whole = references is None and block_size is None and axis_name is None
-  terms = _terms(None if whole else batch.references, t)
-  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)
+  rows = None if whole else batch.references
+  if form == "hinge":
+    terms = _hinge_terms(rows, _squared_norms(batch.references), t)
+    squares = (_squared_norms(batch.anchors),)
+  else:
+    terms, squares = _terms(rows, t), ()
+  loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size, squares)
   return loss.astype(batch.dtype)
+
+
+def _squared_norms(rows: Array) -> Array:
+  return jnp.sum(rows**2, axis=1)
 
 
 def _terms(references: Array | None, t: Array) -> Callable[[_batch.Block], Array]:
@@ -87,9 +104,37 @@ def _terms(references: Array | None, t: Array) -> Callable[[_batch.Block], Array
   return terms
 
 
+def _hinge_terms(
+  references: Array | None, squares: Array, t: Array
+) -> Callable[[_batch.Block, Array], Array]:
+  def terms(block: _batch.Block, of_anchors: Array) -> Array:
+    near = _batch.chosen(block.positives)
+    masks = block.positives, block.negatives
+    operands = (block.values, references, t), of_anchors, squares
+    return _positives.sum_over(_hinged_pair, near, masks, operands)
+
+  return terms
+
+
 def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
   """[rows]: the loss of one positive pair of each row."""
-  positives, negatives = masks
+  against = _against(index, operands)
+  loss = _numerics.softplus(_batch.logsumexp_over(against, masks[1]))
+  return _weighted(loss, index, masks[0])
+
+
+def _hinged_pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
+  """[rows]: the sum of the triplets of one positive pair of each row."""
+  operands, of_anchors, squares = operands
+  t = operands[2]
+  of_partners = _batch.take_rows(squares, jnp.minimum(index, len(squares) - 1))
+  constant = (1 - t) * (of_anchors + of_partners)[:, None] - 4 * t * squares[None]
+  loss, _ = _batch.hinges(_against(index, operands) + constant, masks[1])
+  return _weighted(loss, index, masks[0])
+
+
+def _against(index: Array, operands: tuple) -> Array:
+  """[rows, references]: f of one positive of each row and every negative."""
   values, references, t = operands
   partners = jnp.minimum(index, values.shape[1] - 1)
   if references is None:
@@ -97,7 +142,10 @@ def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
   else:
     of_partners = _batch.dot(_batch.take_rows(references, partners), references)
   near = _positives.pick(values, index)
-  weight = _positives.pick(positives.astype(values.dtype), index)[:, 0]
-  against = 4 * t * (values + of_partners) - 2 * (1 + t) * near
-  loss = _numerics.softplus(_batch.logsumexp_over(against, negatives))
-  return jnp.where(_positives.exists(index, values), weight * loss, 0)
+  return 4 * t * (values + of_partners) - 2 * (1 + t) * near
+
+
+def _weighted(loss: Array, index: Array, positives: Array) -> Array:
+  """[rows]: times the weight of the pair; 0 where a row has no positive left."""
+  weight = _positives.pick(positives.astype(loss.dtype), index)[:, 0]
+  return jnp.where(_positives.exists(index, positives), weight * loss, 0)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _blocks
@@ -24,6 +24,9 @@ Targets = Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 
 Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
 """One number, or one for each class."""
+
+Chosen = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
+"""Which classes take part, in all rows or in each."""
 
 
 class Scores(NamedTuple):
@@ -95,6 +98,16 @@ def distributions(
   kept = _batch.keep_all(where, entries)[:, None]
   wide = jnp.where(kept, _numerics.upcast(entries), 0)
   return wide, jnp.where(kept, targets.astype(wide.dtype), 0), entries.dtype
+
+
+def taking_part(scores: Scores, classes: ArrayLike | None) -> Array:
+  """[batch, classes], boolean: the classes that take part; None for all."""
+  if classes is None:
+    return jnp.ones(scores.own.shape, bool)
+  kept = jnp.asarray(classes)
+  shape = scores.own.shape[-1:] if kept.ndim == 1 else scores.own.shape
+  _checks.mask(kept, shape, "classes")
+  return jnp.broadcast_to(kept.reshape(-1, shape[-1]), scores.own.shape)
 
 
 def own_score(scores: Scores) -> Array:

@@ -1,26 +1,12 @@
 """Softmax losses on distances: squared, plain, and the distance ratio."""
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, distances
-from spherejax.losses import _batch, _blocks, _classes
-
-Classes = Bool[ArrayLike, " classes"] | Bool[ArrayLike, "batch classes"]
-"""Which classes take part."""
-
-
-def _taking_part(batch: _classes.Scores, classes: ArrayLike | None) -> Array:
-  """[batch, classes], boolean."""
-  if classes is None:
-    return jnp.ones(batch.own.shape, bool)
-  kept = jnp.asarray(classes)
-  shape = batch.own.shape[-1:] if kept.ndim == 1 else batch.own.shape
-  _checks.mask(kept, shape, "classes")
-  return jnp.broadcast_to(kept.reshape(-1, shape[-1]), batch.own.shape)
+from spherejax.losses import _batch, _blocks, _classes, _differences
 
 
 def _closeness_softmax(
@@ -34,7 +20,7 @@ def _closeness_softmax(
 ) -> Array:
   _checks.positive("scale", scale)
   batch = _classes.scores(name, apart, labels, where, class_axis_name=class_axis_name)
-  others = _taking_part(batch, classes)
+  others = _classes.taking_part(batch, classes)
   multiplier = _checks.scalar("scale", scale, batch.values.dtype)
   values = jnp.where(others, batch.values, 0)
   loss = _classes.cross_entropy(
@@ -48,7 +34,7 @@ def squared_distance_softmax(
   labels: Int[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
-  classes: Classes | None = None,
+  classes: _classes.Chosen | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
@@ -107,7 +93,7 @@ def distance_softmax(
   labels: Int[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
-  classes: Classes | None = None,
+  classes: _classes.Chosen | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
@@ -158,7 +144,7 @@ def distance_ratio(
   *,
   exponent: Real[ArrayLike, ""],
   offset: Real[ArrayLike, ""] = 0.0,
-  classes: Classes | None = None,
+  classes: _classes.Chosen | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
@@ -213,7 +199,7 @@ def distance_ratio(
     where,
     class_axis_name=class_axis_name,
   )
-  others = _taking_part(batch, classes)
+  others = _classes.taking_part(batch, classes)
   own = batch.own & others
   power = _checks.scalar("exponent", exponent, batch.values.dtype)
   known = _classes.has_class(own, class_axis_name)
@@ -289,37 +275,7 @@ def proxy_distance_ratio(
 
   def of_rows(block: tuple[Array, Array, Array]) -> Array:
     rows, labels, kept = block
-    squares = _squared_distances(rows, columns)
+    squares = _differences.squared_distances(rows, columns)
     return distance_ratio(squares, labels, exponent=exponent, offset=offset, where=kept)
 
   return _blocks.map_rows(of_rows, (rows, labels, kept), block_size).astype(dtype)
-
-
-@jax.custom_jvp
-def _squared_distances(x: Array, y: Array) -> Array:
-  """|x_i - y_j|^2 from differences; no array of all of them is kept for derivatives."""
-  return jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)
-
-
-@_squared_distances.defjvp
-def _squared_distances_jvp(
-  primals: tuple[Array, Array], tangents: tuple[Array, Array]
-) -> tuple[Array, Array]:
-  """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
-
-  The products lose what a difference is smaller than its operands. That matters where
-  a cotangent is large, which is where a distance is small.
-  """
-  (x, y), (dx, dy) = primals, tangents
-  squares = _squared_distances(x, y)
-  columns = jnp.arange(len(y))[None]
-  near = columns == jnp.argmin(squares, axis=1)[:, None]
-  choose = near.astype(x.dtype)
-  dot = distances.pairwise_dot
-
-  def along(a: Array, b: Array) -> Array:
-    return jnp.sum(a * b, axis=1)
-
-  far = along(x, dx)[:, None] + along(y, dy)[None] - dot(dx, y) - dot(x, dy)
-  nearest = along(x - dot(choose, y.T), dx - dot(choose, dy.T))[:, None]
-  return squares, 2 * jnp.where(near, nearest, far)

@@ -374,5 +374,8 @@ def soft_label_cross_entropy(
     apart = _numerics.divide(apart, jnp.max(apart, initial=0))
   from_own = jnp.take(apart, jnp.asarray(labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)
-  loss = -jnp.sum(targets * _numerics.log_softmax(wide), axis=1)
+  # Where a target underflows the class may be impossible: 0 log 0 = 0.
+  wanted = targets > 0
+  terms = targets * _numerics.keep(_numerics.log_softmax(wide), wanted)
+  loss = -_numerics.masked_sum(terms, wanted)
   return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)

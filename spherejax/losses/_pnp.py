@@ -64,7 +64,9 @@ def pnp(
 
   Returns:
     [batch], dtype of `embeddings`; 0 for masked rows and rows without a positive.
-    `loss.sum()` over the number of rows with a positive is the paper's scalar.
+    `loss.sum()` over the number of rows with a positive is the paper's scalar. With
+    `include_self` every kept row of a batch that is compared with itself has a
+    positive, and the divisor is the number of kept rows.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.

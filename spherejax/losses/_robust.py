@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _classes, _turned
+from spherejax.losses import _classes, _extremes, _turned
 
 DIVERGENCES = ("ce", "kl")
 SLACK = 1e-6  # radians by which an angle stays below half of that to the next proxy
@@ -113,7 +113,8 @@ def trades(
 
   Returns:
     [batch], dtype of `logits`; 0 for masked rows. `loss.mean()` is the paper's
-    scalar. Rows do not depend on each other.
+    scalar. Rows do not depend on each other. A class that logits of -inf rule out in
+    both adds nothing; one that only the attacked ones rule out makes the row inf.
 
   Raises:
     TypeError: logits are not floating, labels not integers.
@@ -137,7 +138,10 @@ def trades(
   log_p = _numerics.log_softmax(clean.values)
   log_q = _numerics.log_softmax(attacked.values)
   surprise = log_p - log_q if divergence == "kl" else -log_q
-  apart = jnp.sum(jnp.exp(log_p) * surprise, axis=1)
+  p = jnp.exp(log_p)
+  # What cannot happen adds nothing: 0 log 0 = 0, and 0 log q.
+  possible = p > 0
+  apart = _numerics.masked_sum(p * _numerics.keep(surprise, possible), possible)
   strength = _checks.scalar("weight", weight, apart.dtype)
   loss = _classes.cross_entropy(clean.values, clean.own) + strength * apart
   return jnp.where(jnp.any(clean.own, axis=1), loss, 0).astype(clean.dtype)
@@ -145,6 +149,8 @@ def trades(
 
 def nearest_proxy_angles(
   proxies: Float[ArrayLike, "classes dim"],
+  *,
+  stop_gradient: bool = True,
 ) -> Float[Array, " classes"]:
   """Angle from each proxy to the nearest other one.
 
@@ -154,6 +160,8 @@ def nearest_proxy_angles(
 
   Args:
     proxies: [classes, dim], floating.
+    stop_gradient: True takes the widths for targets, which do not move the proxies;
+      False differentiates them. Static.
 
   Returns:
     [classes], dtype of `proxies`, radians in [0, pi]; pi for a single class.
@@ -162,7 +170,8 @@ def nearest_proxy_angles(
     TypeError: proxies are not floating.
     ValueError: proxies are not a matrix.
 
-  Not differentiated: the widths are targets. Cost: O(classes^2 dim).
+  Differentiable in: proxies, with `stop_gradient=False`; of equally near proxies in
+  the first, derivative 0 at the angles 0 and pi. Cost: O(classes^2 dim).
 
   Source: DIST 6.2.1.
 
@@ -171,12 +180,16 @@ def nearest_proxy_angles(
     >>> spherejax.losses.nearest_proxy_angles(proxies)
     Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
   """
-  proxies = jax.lax.stop_gradient(jnp.asarray(proxies))
+  proxies = jnp.asarray(proxies)
   _checks.floating("proxies", proxies)
   _checks.rank("proxies", proxies, 2)
+  if stop_gradient:
+    proxies = jax.lax.stop_gradient(proxies)
   angles = distances.pairwise_angle(proxies)
-  itself = jnp.eye(len(angles), dtype=bool)
-  return jnp.min(jnp.where(itself, jnp.pi, angles), axis=1, initial=jnp.pi)
+  others = ~jnp.eye(len(angles), dtype=bool)
+  nearest = _extremes.where_smallest(angles, others)
+  found = _numerics.masked_sum(angles, _extremes.one_hot(nearest, len(angles)))
+  return jnp.where(nearest < len(angles), found, jnp.pi)
 
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:

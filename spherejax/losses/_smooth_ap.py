@@ -53,7 +53,8 @@ def smooth_ap(
   Returns:
     [batch], dtype of `embeddings`, in [0, 1); 0 for masked rows and rows without a
     positive. `loss.sum()` over the number of rows with a positive is the paper's
-    scalar.
+    scalar. With `include_self` every kept row of a batch that is compared with itself
+    has a positive, and the divisor is the number of kept rows.
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.

@@ -95,27 +95,29 @@ def soft_triple(
   temperature: Real[ArrayLike, ""] = 0.1,
   margin: Real[ArrayLike, ""] = 0.01,
   regularization: Real[ArrayLike, ""] = 0.2,
+  normalize: str = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
   """SoftTriple loss: several centres a class, and a force that merges them.
 
-      S_ic = sum_k softmax_k(cos(x_i, w_ck) / temperature) cos(x_i, w_ck)
-      R = 1 / (C K (K - 1)) sum_c sum_{k < l} |w_ck - w_cl|     unit w; 0 for K = 1
+      S_ic = sum_k softmax_k(<x_i, w_ck> / temperature) <x_i, w_ck>
+      R = 1 / (C K (K - 1)) sum_c sum_{k < l} |w_ck - w_cl|     0 for K = 1
       loss_i = -log softmax_c(scale (S_ic - margin 1[c = y_i]))_{y_i}
                + regularization R
 
-  With one centre a class it is `cosface`.
+  x and w normalised as `normalize` says. With one centre a class it is `cosface`.
 
   Args:
-    embeddings: [batch, dim], floating; divided by their lengths here.
+    embeddings: [batch, dim], floating.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
-    centres: [classes, per_class, dim], floating; divided by their lengths here.
+    centres: [classes, per_class, dim], floating.
     scale: positive, multiplies the similarities; may be traced.
     temperature: positive, of the choice among centres; may be traced.
     margin: unit of a cosine, may be traced.
     regularization: weight of R, at least 0, may be traced.
+    normalize: "l2", "unit_ball" or "none", for embeddings and centres. Static.
     where: [batch], boolean, True keeps. None keeps all.
     block_size: static. Rows at a time, computed again for the gradient; memory is
       block_size x classes per_class. None takes all at once.
@@ -127,8 +129,8 @@ def soft_triple(
 
   Raises:
     TypeError: embeddings or centres are not floating, labels not integers.
-    ValueError: shapes do not match, a known label outside [0, classes), or a static
-      number out of range.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `normalize`, or a static number out of range.
 
   Differentiable in: embeddings, centres, scale, temperature, margin, regularization;
   derivative 0 of a distance between equal centres.
@@ -146,8 +148,11 @@ def soft_triple(
   for name, value in (("scale", scale), ("temperature", temperature)):
     _checks.positive(name, value)
   _checks.between("regularization", regularization, 0)
-  rows, labels, kept, dtype = _batch.rows_and_labels(embeddings, labels, where, "l2")
-  table = distances.l2_normalize(_classes.proxies(centres, rows, 3, name="centres"))
+  rows, labels, kept, dtype = _batch.rows_and_labels(
+    embeddings, labels, where, normalize
+  )
+  table = _classes.proxies(centres, rows, 3, name="centres")
+  table = _batch.normalize_rows(table, normalize)
   s, t, m, weight = (
     _checks.scalar(name, value, rows.dtype)
     for name, value in (

@@ -11,9 +11,6 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 
-# Keeps the inverse hyperbolic tangent of a perfect correlation finite.
-_CLIP = 1e-6
-
 
 class MeanCorrelation(NamedTuple):
   """What `mean_correlation` returns."""
@@ -32,6 +29,7 @@ def mean_correlation(
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   include_diagonal: bool = True,
+  z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> MeanCorrelation:
   """Mean rank correlation of learned and given distances of classes.
@@ -50,17 +48,20 @@ def mean_correlation(
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     include_diagonal: whether the zeros of the diagonal take part, as in the article;
       they lift even random distances above 0. Static.
+    z_clip: how far from -1 and 1 correlations are clipped before artanh, in [0, 1], may
+      be traced; else one perfect class would make the mean 1. None clips nothing, as
+      in the article: the mean is then 1 with a class of 1, -1 with one of -1, NaN with
+      both.
     where: [classes], boolean, True keeps a class as column and as row: living ones,
       say. None keeps all.
 
   Returns:
-    MeanCorrelation(mean, correlations, counted), dtype of `distances`. Correlations
-    are clipped to 1e-6 from -1 and 1 before artanh, else one perfect class would make
-    the mean 1. A class with a NaN or infinite distance does not count.
+    MeanCorrelation(mean, correlations, counted), dtype of `distances`. A class with a
+    NaN or infinite distance does not count.
 
   Raises:
     TypeError: distances not floating, where not boolean.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
@@ -78,13 +79,16 @@ def mean_correlation(
   learned, given, kept = _matrices(
     distances, class_distances, include_diagonal, where, "distances"
   )
-  return _correlate(learned, given, kept, dtype=jnp.asarray(distances).dtype)
+  return _correlate(
+    learned, given, kept, _clip(z_clip), dtype=jnp.asarray(distances).dtype
+  )
 
 
 def mean_correlation_ceiling(
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   include_diagonal: bool = True,
+  z_clip: Real[ArrayLike, ""] | None = 1e-6,
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, ""]:
   """The mean correlation of distances without ties that are in perfect order.
@@ -96,6 +100,7 @@ def mean_correlation_ceiling(
   Args:
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     include_diagonal: as in `mean_correlation`. Static.
+    z_clip: as in `mean_correlation`.
     where: [classes], boolean, True keeps. None keeps all.
 
   Returns:
@@ -103,7 +108,7 @@ def mean_correlation_ceiling(
 
   Raises:
     TypeError: where not boolean.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
@@ -118,7 +123,8 @@ def mean_correlation_ceiling(
   _checks.real("class_distances", given)
   given = given.astype(jnp.result_type(float))
   _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
-  return _correlate(_untied(given, kept), given, kept, dtype=given.dtype).mean
+  untied = _untied(given, kept)
+  return _correlate(untied, given, kept, _clip(z_clip), dtype=given.dtype).mean
 
 
 def distance_correlation(
@@ -127,6 +133,7 @@ def distance_correlation(
   *,
   norm: str = "l2",
   include_diagonal: bool = True,
+  z_clip: Real[ArrayLike, ""] | None = 1e-6,
   rows: Integer[ArrayLike, " rows"] | None = None,
   where: Bool[ArrayLike, " n"] | None = None,
   block_size: int = 16,
@@ -145,6 +152,7 @@ def distance_correlation(
     norm: of the inputs' distances: "linf", "l2" or "l1"; those of features are
       Euclidean. Static.
     include_diagonal: whether each point's distance 0 from itself takes part. Static.
+    z_clip: as in `mean_correlation`.
     rows: [rows], integer, the points that are compared with all; None takes all. The
       standard error of a subset's mean artanh is std(artanh(r)) / sqrt(rows).
     where: [n], boolean, True keeps. None keeps all. Masked points may be NaN.
@@ -152,11 +160,12 @@ def distance_correlation(
 
   Returns:
     MeanCorrelation(mean, correlations [rows], counted [rows]), dtype of `features`;
-    clipping and what counts as in `mean_correlation`.
+    what counts as in `mean_correlation`.
 
   Raises:
     TypeError: inputs or features not floating, rows not integers, where not boolean.
-    ValueError: shapes do not match, an unknown norm, or known rows that are no points.
+    ValueError: shapes do not match, an unknown norm, known rows that are no points, or
+      a static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(rows n (dim + channels + log n)).
 
@@ -200,7 +209,7 @@ def distance_correlation(
   padded = jnp.pad(chosen, (0, blocks * block_size - len(chosen)))
   found = jax.lax.map(block, padded.reshape(blocks, block_size))
   r, counted = (array.reshape(-1)[: len(chosen)] for array in found)
-  return _average(r, counted, features.dtype)
+  return _average(r, counted, _clip(z_clip), features.dtype)
 
 
 @jax.jit
@@ -251,23 +260,35 @@ def _ranks(values: Array, kept: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnames=("dtype",))
 def _correlate(
-  learned: Array, given: Array, kept: Array, *, dtype: jnp.dtype
+  learned: Array, given: Array, kept: Array, clip: ArrayLike, *, dtype: jnp.dtype
 ) -> MeanCorrelation:
-  return _average(*_by_column(learned, given, kept), dtype)
+  return _average(*_by_column(learned, given, kept), clip, dtype)
 
 
 def _by_column(learned: Array, given: Array, kept: Array) -> tuple[Array, Array]:
   """Rank correlation of each column, and whether it counts."""
   finite = jnp.all(jnp.where(kept, jnp.isfinite(learned + given), True), axis=0)
   first, second = _ranks(learned, kept), _ranks(given, kept)
-  product = jnp.sum(first * second, axis=0)
-  size = _numerics.norm(first, axis=0) * _numerics.norm(second, axis=0)
-  counted = finite & (size > 0)
-  return jnp.clip(_numerics.divide(product, size), -1, 1), counted
+  product, one, other = (
+    jnp.sum(a * b, axis=0)
+    for a, b in ((first, second), (first, first), (second, second))
+  )
+  counted = finite & (one > 0) & (other > 0)
+  # In this order exactly 1 of equal ranks and -1 of reversed ones.
+  r = _numerics.divide(product, one) * jnp.sqrt(_numerics.divide(one, other))
+  return jnp.clip(r, -1, 1), counted
 
 
-def _average(r: Array, counted: Array, dtype: jnp.dtype) -> MeanCorrelation:
-  angles = jnp.arctanh(jnp.clip(r, -1 + _CLIP, 1 - _CLIP))
+def _clip(z_clip: ArrayLike | None) -> ArrayLike:
+  _checks.between("z_clip", z_clip, 0, 1)
+  return 0.0 if z_clip is None else z_clip
+
+
+def _average(
+  r: Array, counted: Array, clip: ArrayLike, dtype: jnp.dtype
+) -> MeanCorrelation:
+  clip = _checks.scalar("z_clip", clip, r.dtype)
+  angles = jnp.arctanh(jnp.clip(r, clip - 1, 1 - clip))
   total = _numerics.masked_sum(angles, counted)
   number = jnp.sum(counted, dtype=jnp.int32)
   mean = jnp.tanh(total / jnp.maximum(number, 1).astype(total.dtype))

@@ -13,7 +13,7 @@ from spherejax import _checks, _numerics
 # A direction below this share of the largest is rounding, or nearly so.
 _NO_DIRECTION = 1e-6
 # A singular value counts as above the mean from this share on: rounding makes those of
-# a flat spectrum differ, in float32 by 1e-5 after re-weighting.
+# a flat spectrum differ, in float32 by 3e-5 after re-weighting.
 _ABOVE = 1e-4
 
 
@@ -128,7 +128,9 @@ def spectrum(
 
       S_i = sigma_i / sum_{j <= m} sigma_j,    m = min(components, features)
       rho = KL(uniform || S) = -log m - 1/m sum_i log S_i
-      d_DoV = #{i: S_i > 1 / m}
+      d_DoV = #{i: S_i > (1 + 1e-4) / m}
+
+  The 1e-4, above what rounding in float32 leaves of a flat spectrum, makes its d_DoV 0.
 
   Args:
     state: of `triangle_update`.
@@ -147,7 +149,7 @@ def spectrum(
 
   Source: DIST 2.4 and tables 5.4, 5.5; Roth et al. 2020, "Revisiting training
   strategies and generalization performance in deep metric learning" (rho, and the
-  d - 1 components).
+  d - 1 components). Differs from both: the 1e-4.
 
   Example:
     >>> state = spherejax.metrics.triangle_init(3)

@@ -7,8 +7,15 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import distances, losses
+from spherejax import _numerics, losses
+from spherejax.losses import _differences
 from spherejax.models._softmax_losses import embedding_rows, unit_rows
+
+
+def _squared_distances(rows: Array, proxies: Array) -> Array:
+  """[batch, classes], by differences, not products: the losses are about small ones."""
+  wide = _numerics.compute_dtype(jnp.result_type(rows, proxies))
+  return _differences.squared_distances(rows.astype(wide), proxies.astype(wide))
 
 
 class SquaredDistanceSoftmax(nn.Module):
@@ -28,7 +35,8 @@ class SquaredDistanceSoftmax(nn.Module):
     TypeError: embeddings not floating, labels not integer.
     ValueError: shapes do not match.
 
-  Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
+  Differentiable in: proxies, embeddings. Cost: O(batch classes dim) time, O(batch
+  classes) memory.
 
   Source: DIST eq. 2.12.
 
@@ -57,11 +65,11 @@ class SquaredDistanceSoftmax(nn.Module):
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
-    # By differences, not products: the loss is about small distances.
-    squares = distances.pairwise_squared_euclidean(rows, proxies, method="difference")
-    return losses.squared_distance_softmax(
+    squares = _squared_distances(rows, proxies)
+    loss = losses.squared_distance_softmax(
       squares, labels, scale=self.scale, where=where
     )
+    return loss.astype(jnp.result_type(rows, proxies))
 
 
 class DistanceSoftmax(nn.Module):
@@ -81,7 +89,8 @@ class DistanceSoftmax(nn.Module):
     TypeError: embeddings not floating, labels not integer.
     ValueError: shapes do not match.
 
-  Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
+  Differentiable in: proxies, embeddings. Cost: O(batch classes dim) time, O(batch
+  classes) memory.
 
   Source: DIST eq. 2.13.
 
@@ -110,9 +119,9 @@ class DistanceSoftmax(nn.Module):
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
-    # By differences, not products: the loss is about small distances.
-    apart = distances.pairwise_euclidean(rows, proxies, method="difference")
-    return losses.distance_softmax(apart, labels, scale=self.scale, where=where)
+    apart = _numerics.sqrt(_squared_distances(rows, proxies))
+    loss = losses.distance_softmax(apart, labels, scale=self.scale, where=where)
+    return loss.astype(jnp.result_type(rows, proxies))
 
 
 class DistanceRatio(nn.Module):

@@ -225,6 +225,7 @@ class SoftTriple(nn.Module):
     temperature: of the choice among centres.
     margin: unit of a cosine.
     regularization: weight of the force that merges centres.
+    normalize: static. "l2", "unit_ball" or "none", for embeddings and centres.
     init_centres: draws the centres at the start, as [num_classes * per_class, dim].
     block_size: static. Rows at a time, see the loss; None takes all at once.
 
@@ -237,7 +238,8 @@ class SoftTriple(nn.Module):
   Differentiable in: centres, embeddings. Cost: O(batch classes per_class dim).
 
   Source: Qian et al. 2019, "SoftTriple loss: deep metric learning without triplet
-  sampling". Only the direction of a centre counts; they start uniformly on the sphere.
+  sampling". The centres start uniformly on the sphere; with "l2" their direction alone
+  counts.
 
   Example:
     >>> module = spherejax.models.SoftTriple(num_classes=3)
@@ -253,6 +255,7 @@ class SoftTriple(nn.Module):
   temperature: Real[ArrayLike, ""] = 0.1
   margin: Real[ArrayLike, ""] = 0.01
   regularization: Real[ArrayLike, ""] = 0.2
+  normalize: str = "l2"
   init_centres: Initializer = unit_rows
   block_size: int | None = None
 
@@ -276,6 +279,7 @@ class SoftTriple(nn.Module):
       temperature=self.temperature,
       margin=self.margin,
       regularization=self.regularization,
+      normalize=self.normalize,
       where=where,
       block_size=self.block_size,
     )

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from spherejax import _numerics, attacks, distances
+from spherejax.attacks import _problem
 from spherejax.voronoi import _cells, _margin
 
 
@@ -37,6 +38,7 @@ def voronoi_pgd(
   key: Array | None,
   epsilon: Real[ArrayLike, "..."] = math.inf,
   norm: str = "l2",
+  ball_norm: str | None = None,
   neighbours: int = 32,
   nearest: distances.Neighbours | None = None,
   site_labels: Integer[ArrayLike, " sites"] | None = None,
@@ -58,7 +60,7 @@ def voronoi_pgd(
   """The Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
 
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
-      P onto {z: ||z - x|| <= epsilon, ||z - x|| < ||z - s|| for all other sites s}
+      P onto {z: |z - x|_p <= epsilon, |z - x|_q < |z - s|_q for all other sites s}
 
   The accuracy against it (`metrics.accuracy_curve` of the successes) is VAA; at
   epsilon = inf global robustness, which the nearest neighbour classifier alone has in
@@ -77,7 +79,9 @@ def voronoi_pgd(
     key: as in `attacks.pgd`.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
       and box.
-    norm: of cells and ball: "linf", "l2" or "l1". Static.
+    norm: q, of the cells: "linf", "l2" or "l1". Static.
+    ball_norm: p, of the ball and the steps, as in `voronoi_cells`. None is `norm`.
+      Static.
     neighbours: as in `voronoi_cells`. Static.
     nearest: as in `voronoi_cells`.
     site_labels: as in `voronoi_cells`: sites of the own label do not bound.
@@ -103,7 +107,7 @@ def voronoi_pgd(
     VoronoiResult(attack, cell_margin, complete).
 
   Raises:
-    TypeError: as `attacks.pgd` and `voronoi_cells`.
+    TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`.
     ValueError: as `attacks.pgd` and `voronoi_cells`.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
@@ -115,11 +119,13 @@ def voronoi_pgd(
   Example:
     >>> sites, labels = jnp.array([[0.1], [0.5], [0.9]]), jnp.array([0, 1, 1])
     >>> logits_fn = lambda x: jnp.concatenate([0 * x + 0.2, x], axis=1)
-    >>> result = spherejax.voronoi.voronoi_pgd(
-    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0))
+    >>> attack = jax.jit(lambda sites, labels, key: spherejax.voronoi.voronoi_pgd(
+    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=key))
+    >>> result = attack(sites, labels, jax.random.key(0))
     >>> result.attack.success, result.attack.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
+  _problem.deterministic("voronoi_pgd", logits_fn)
   if loss == "kl":
     raise ValueError("loss must be 'ce', 'margin' or 'dlr', got 'kl'")
   cells = _cells.voronoi_cells(
@@ -128,6 +134,7 @@ def voronoi_pgd(
     sites,
     epsilon=epsilon,
     norm=norm,
+    ball_norm=ball_norm,
     neighbours=neighbours,
     nearest=nearest,
     site_labels=site_labels,
@@ -142,7 +149,6 @@ def voronoi_pgd(
     x,
     labels,
     key=key,
-    norm=norm,
     steps=steps,
     step_size=step_size,
     restarts=restarts,

@@ -13,15 +13,9 @@ from jaxtyping import Float, Integer, Real
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks._ball import radii
 from spherejax.distances._lp import NORMS
-from spherejax.voronoi import _sites
+from spherejax.solvers import project_ball
+from spherejax.voronoi import _clearance, _sites
 
-# Kept from the boundary, in float32: of the distance to the nearest other site, and of
-# the distance moved. Above the rounding of both distances.
-_OF_NEAREST = 1e-6
-_OF_MOVE = 1e-5
-# Newton's steps along a ray, which end by themselves; and when one ends them.
-_MOST_STEPS = 40
-_STEP = 1e-6
 # A sweep that moves a point by less than this share ends its projection.
 _SETTLED = 1e-3
 _ROWS = 16  # samples that are projected at once
@@ -32,11 +26,14 @@ class VoronoiCells(NamedTuple):
   """A `attacks.Region`: points of a ball and a box nearer to their site than others.
 
   Only the sites within twice the budget can bound a cell inside of the ball, in every
-  norm: of those, `towards` has the nearest.
+  norm: of those, `towards` has the nearest. Distances from sites are those of `norm`,
+  sizes of moves and of steps those of the ball's.
   """
 
   ball: attacks.Ball
   """The ball and the box; its radius may be inf."""
+  norm: str
+  """Of the cells: "linf", "l2" or "l1"."""
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
   towards: Array
@@ -55,7 +52,8 @@ class VoronoiCells(NamedTuple):
   @property
   def complete(self) -> Array:
     """[batch]: whether `towards` has every site that can bound the region."""
-    return jnp.isinf(self.horizon) | (self.horizon > 2 * self.ball.epsilon)
+    reach = 2 * _widening(self.norm, self.ball) * self.ball.epsilon
+    return jnp.isinf(self.horizon) | (self.horizon > reach)
 
   def start(self, keys: Array, clean: Array) -> Array:
     """Draws from the ball, drawn back into the cell along the ray."""
@@ -77,29 +75,35 @@ class VoronoiCells(NamedTuple):
     return self.ball.ascend(gradients)
 
   def size(self, points: Array, clean: Array) -> Array:
-    """Norms of the moves."""
+    """The ball's norms of the moves."""
     return self.ball.size(points, clean)
+
+  def apart(self, points: Array, clean: Array) -> Array:
+    """[batch]: distances of the cells' norm, which sum in a fixed order."""
+    return self.ball._replace(norm=self.norm).size(points, clean)
 
   def _into(self, wanted: Array, onto: Array, clean: Array, sweeps: int) -> Array:
     """The move `onto`, in ball and box, into the cell; `wanted` is before both."""
-    size = distances.lp_norm(onto, norm=self.ball.norm)
+    size = distances.lp_norm(onto, norm=self.norm)
 
     def cut() -> Array:
-      if self.ball.norm != "l2":
-        share = stay(onto, self.towards, self.present, self.nearest, self.ball.norm)
+      if self.norm != "l2":
+        share = _clearance.stay(
+          onto, self.towards, self.present, self.nearest, self.norm
+        )
         return share[:, None] * onto
       squares = jnp.diagonal(self.products, axis1=1, axis2=2)
       used = self.present & (squares > 0)
-      limit = jnp.where(used, squares * (0.5 - _OF_NEAREST), jnp.inf)
+      limit = jnp.where(used, squares * (0.5 - _clearance.OF_NEAREST), jnp.inf)
       inner = self._along(onto)
       move, outside = onto, jnp.any(inner > limit, axis=1)
       if sweeps:
         move, inner = self._onto_cell(wanted, onto, outside, inner, limit, clean)
-      share = _stay_l2(move, inner, squares, self.present, self.nearest)
+      share = _clearance.stay_l2(move, inner, squares, self.present, self.nearest)
       return share[:, None] * move
 
     # Below half the distance to the nearest other site nothing binds.
-    free = size <= self.nearest * (0.5 - _OF_MOVE)
+    free = size <= self.nearest * (0.5 - _clearance.OF_MOVE)
     move = jax.lax.cond(jnp.all(free), lambda: onto, cut)
     return self.ball.seal(clean + move, clean)
 
@@ -154,8 +158,18 @@ class VoronoiCells(NamedTuple):
     squares = jnp.diagonal(self.products, axis1=1, axis2=2)
     weight = jnp.where(jnp.isfinite(limit), 1 / jnp.where(squares > 0, squares, 1), 0)
     low, high = self.ball.low - clean, self.ball.high - clean
-    radius = self.ball.epsilon[:, None]
     count = limit.shape[1]
+
+    def into_ball(moves):
+      if self.ball.norm == "l2":
+        size = _numerics.norm(moves)
+        share = self.ball.epsilon / jnp.where(size > 0, size, 1)
+        return moves * jnp.minimum(1, share)[:, None]
+
+      def one(move, radius):
+        return project_ball(move, jnp.zeros_like(move), radius, norm=self.ball.norm)
+
+      return jax.vmap(one)(moves, self.ball.epsilon)
 
     def bounded(j, carry):
       reach, dual = carry
@@ -171,8 +185,7 @@ class VoronoiCells(NamedTuple):
       back = (dual - new_dual)[:, None]
       v = old + jnp.matmul(back, self.towards, precision="highest")[:, 0]
       before = v + in_ball
-      size = _numerics.norm(before)[:, None]
-      v = before * jnp.minimum(1, radius / jnp.where(size > 0, size, 1))
+      v = into_ball(before)
       new_ball = before - v
       before = v + in_box
       v = jnp.clip(before, low, high)
@@ -204,79 +217,10 @@ class VoronoiCells(NamedTuple):
     return end[1], end[2]
 
 
-def stay(
-  delta: Array, towards: Array, present: Array, nearest: Array, norm: str
-) -> Array:
-  """[batch]: the largest share in [0, 1] of a move that stays clear of the boundary.
-
-      |t delta - v| - t |delta| >= 1e-6 nearest + 1e-5 t |delta|    for all v
-
-  The left side is convex and falls with t in every norm: Newton's steps from 0 stay on
-  the near side, and for l1 and l-infinity end at the root. In l2 it is a root of a
-  quadratic.
-  """
-  if not present.shape[1]:
-    return jnp.ones_like(nearest)
-  if norm == "l2":
-    inner = jnp.einsum("bkn,bn->bk", towards, delta, precision="highest")
-    return _stay_l2(delta, inner, jnp.sum(towards**2, axis=2), present, nearest)
-  size = distances.lp_norm(delta, norm=norm)
-  slope = size * (1 + _OF_MOVE)
-  floor = _floor(nearest)
-
-  def advance(carry):
-    count, t, active = carry
-    gap = t[:, None, None] * delta[:, None] - towards
-    if norm == "l1":
-      length = jnp.sum(jnp.abs(gap), axis=2)
-      rate = jnp.sum(jnp.sign(gap) * delta[:, None], axis=2)
-    else:
-      length = jnp.max(jnp.abs(gap), axis=2)
-      place = jnp.argmax(jnp.abs(gap), axis=2)[..., None]
-      sign = jnp.sign(jnp.take_along_axis(gap, place, 2)[..., 0])
-      rate = sign * jnp.take_along_axis(delta, place[..., 0], 1)
-    left = length - (t * slope + floor)[:, None]
-    fall = slope[:, None] - rate
-    ahead = jnp.where(fall > 0, left / jnp.where(fall > 0, fall, 1), jnp.inf)
-    step = jnp.min(jnp.where(present, ahead, jnp.inf), axis=1)
-    new = jnp.clip(t + step, 0, 1)
-    going = active & (new > t + _STEP)
-    return count + 1, jnp.where(active, jnp.maximum(new, t), t), going
-
-  start = (0, jnp.zeros_like(size), size > 0)
-  t = jax.lax.while_loop(
-    lambda c: (c[0] < _MOST_STEPS) & jnp.any(c[2]), advance, start
-  )[1]
-  return jnp.where(size > 0, t, 1)
-
-
-def _floor(nearest: Array) -> Array:
-  return jnp.where(jnp.isfinite(nearest), _OF_NEAREST * nearest, 0)
-
-
-def required(nearest: Array, moved: Array) -> Array:
-  """The margin that stays above the rounding of both distances."""
-  return _floor(nearest) + _OF_MOVE * moved
-
-
-def _stay_l2(
-  delta: Array, inner: Array, squares: Array, present: Array, nearest: Array
-) -> Array:
-  """The same in l2, from inner products with the moves and squares."""
-  size = _numerics.norm(delta)
-  scale = jnp.where(size > 0, size, 1)[:, None]
-  # In the unit of the move: V - 2 t a + t^2 >= (t c + m)^2.
-  c, m = 1 + _OF_MOVE, _floor(nearest)[:, None] / scale
-  lead, half, last = c**2 - 1, inner / scale**2 + c * m, squares / scale**2 - m**2
-  root = jnp.sqrt(jnp.maximum(half**2 + lead * last, 0))
-  # The form without cancellation on either side.
-  ahead = jnp.where(
-    half > 0, last / jnp.where(half > 0, half + root, 1), (root - half) / lead
-  )
-  share = jnp.min(jnp.where(present, jnp.maximum(ahead, 0), 1), axis=1, initial=1)
-  # Squares of a move far shorter than that underflow.
-  free = size <= nearest * (0.5 - _OF_MOVE)
-  return jnp.where(free, 1, jnp.minimum(share, 1))
+def _widening(norm: str, ball: attacks.Ball) -> float:
+  """How much larger the cells' norm of a move can be than the ball's."""
+  inverse = {"linf": 0.0, "l2": 0.5, "l1": 1.0}
+  return ball.low.shape[1] ** max(0.0, inverse[norm] - inverse[ball.norm])
 
 
 def flat(array: ArrayLike) -> Array:
@@ -292,6 +236,7 @@ def voronoi_cells(
   *,
   epsilon: Real[ArrayLike, "..."] = math.inf,
   norm: str = "l2",
+  ball_norm: str | None = None,
   neighbours: int = 32,
   nearest: distances.Neighbours | None = None,
   site_labels: Integer[ArrayLike, " sites"] | None = None,
@@ -303,11 +248,12 @@ def voronoi_cells(
 ) -> VoronoiCells:
   """The part of a norm ball and a box that is nearer to a site than to all others.
 
-      {z: ||z - x||_p < ||z - s||_p for all other sites s, ||z - x||_p <= epsilon,
+      {z: ||z - x||_q < ||z - s||_q for all other sites s, ||z - x||_p <= epsilon,
        low <= z <= high}
 
-  A site farther than 2 epsilon never binds, in any norm, so that it suffices to keep
-  the near ones. Goes as `region` into the attacks of a fixed budget; `voronoi_pgd` does
+  In any norm a site farther than 2 epsilon never binds, for q below p one that is
+  farther than 2 n^(1/q - 1/p) epsilon with n entries, so that it suffices to keep the
+  near ones. Goes as `region` into the attacks of a fixed budget; `voronoi_pgd` does
   that and compares the result with all sites.
 
   Args:
@@ -318,7 +264,8 @@ def voronoi_cells(
       no cell, and its points stay.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
       and box.
-    norm: of cells and ball: "linf", "l2" or "l1". Static.
+    norm: q, of the cells: "linf", "l2" or "l1". Static.
+    ball_norm: p, of the ball and the steps, likewise. None is `norm`. Static.
     neighbours: static. Nearest sites that are kept for each sample. With fewer than can
       bind, points may leave the cell in between, and `confine` brings them back.
     nearest: of `distances.k_nearest` for the rows of x, without themselves; None
@@ -327,9 +274,10 @@ def voronoi_cells(
       None for all sites.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
-    share: for l1: the share of the entries that a step moves, one at least. Static.
-    sweeps: static, for l2: sweeps of Dykstra's projection onto the cell; most points
-      need few. 0 goes back along the ray alone, as in the other norms.
+    share: for a ball of l1: the share of the entries that a step moves, one at least.
+      Static.
+    sweeps: static, for cells of l2: sweeps of Dykstra's projection onto the cell; most
+      points need few. 0 goes back along the ray alone, as in the other norms.
     block_size: static. Samples at once in the search.
 
   Returns:
@@ -350,9 +298,12 @@ def voronoi_cells(
   sets in Hilbert spaces".
 
   Example:
+    >>> @jax.jit
+    ... def project(points, sites):
+    ...   cells = spherejax.voronoi.voronoi_cells(sites, jnp.arange(3), sites)
+    ...   return cells.project(points, sites)
     >>> sites = jnp.array([[0.0], [0.5], [1.0]])
-    >>> cells = spherejax.voronoi.voronoi_cells(sites, jnp.arange(3), sites)
-    >>> cells.project(sites + 0.4, sites).round(2)
+    >>> project(sites + 0.4, sites).round(2)
     Array([[0.25],
            [0.75],
            [1.  ]], dtype=float32)
@@ -364,6 +315,8 @@ def voronoi_cells(
   _sites.check_box(x, low, high)
   _sites.check_different(sites, labels)
   _checks.one_of("norm", norm, NORMS)
+  ball_norm = norm if ball_norm is None else ball_norm
+  _checks.one_of("ball_norm", ball_norm, NORMS)
   _checks.count("neighbours", neighbours)
   _checks.count("sweeps", sweeps, 0)
   clean, known = flat(x), flat(sites)
@@ -391,24 +344,34 @@ def voronoi_cells(
   span = jnp.asarray(high, clean.dtype) - jnp.asarray(low, clean.dtype)
   if span.ndim:  # otherwise one number, and nothing to be folded at compilation
     span = jnp.max(most - least, axis=1)
-  widest = span * {"linf": 1, "l2": n**0.5, "l1": n}[norm]
-  finite = jnp.minimum(first, widest)
+  widest = span * {"linf": 1, "l2": n**0.5, "l1": n}[ball_norm]
+  towards = jnp.where(
+    jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
+  )
+  closest = first
+  if ball_norm != norm:
+    place = jnp.argmin(found, axis=1)[:, None, None]
+    sizes = distances.lp_norm(
+      jnp.take_along_axis(towards, place, 1)[:, 0], norm=ball_norm
+    )
+    closest = jnp.where(jnp.isinf(first), first, sizes)
+  finite = jnp.minimum(closest, widest)
   if not any(isinstance(v, jax.core.Tracer) for v in (radius, finite)) and bool(
     jnp.any(jnp.isinf(radius) & jnp.isinf(finite))
   ):
     raise ValueError("epsilon inf needs a finite box or another site, got neither")
-  towards = jnp.where(
-    jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
-  )
   count = towards.shape[1] if norm == "l2" else 0
+  ball = attacks.Ball(ball_norm, radius, least, most, share)
+  bound = 2 * _widening(norm, ball) * radius
   return VoronoiCells(
-    attacks.Ball(norm, radius, least, most, share),
+    ball,
+    norm,
     jnp.where(jnp.isinf(radius), finite, radius),
     towards,
     jnp.einsum(
       "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
     ),
-    jnp.isfinite(found) & (found <= 2 * radius[:, None] * (1 + _OF_MOVE)),
+    jnp.isfinite(found) & (found <= bound[:, None] * (1 + _clearance.OF_MOVE)),
     first,
     horizon,
     sweeps,

@@ -10,7 +10,7 @@ from jaxtyping import Float, Integer
 
 from spherejax import _checks, attacks, distances
 from spherejax.distances._lp import NORMS
-from spherejax.voronoi import _cells, _sites
+from spherejax.voronoi import _cells, _clearance, _sites
 
 _ROUNDS = 40  # sites that a point is brought back from before it returns to its own
 
@@ -57,8 +57,8 @@ def cell_margin(
   Source: DIST, article III, definition 3.
 
   Example:
-    >>> sites = jnp.array([[0.0], [1.0]])
-    >>> spherejax.voronoi.cell_margin(jnp.array([[0.25]]), jnp.array([0]), sites)
+    >>> margin = jax.jit(spherejax.voronoi.cell_margin)
+    >>> margin(jnp.array([[0.25]]), jnp.array([0]), jnp.array([[0.0], [1.0]]))
     Array([0.5], dtype=float32)
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
@@ -147,10 +147,11 @@ def confine(
   every norm.
 
   Example:
-    >>> sites = jnp.array([[0.0], [1.0]])
-    >>> cells = spherejax.voronoi.voronoi_cells(sites[:1], jnp.array([0]), sites)
-    >>> spherejax.voronoi.confine(
-    ...   jnp.array([[0.8]]), cells, jnp.array([0]), sites).points.round(3)
+    >>> @jax.jit
+    ... def back(points, own, sites):
+    ...   cells = spherejax.voronoi.voronoi_cells(sites[own], own, sites)
+    ...   return spherejax.voronoi.confine(points, cells, own, sites).points
+    >>> back(jnp.array([[0.8]]), jnp.array([0]), jnp.array([[0.0], [1.0]])).round(3)
     Array([[0.5]], dtype=float32)
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
@@ -163,17 +164,18 @@ def confine(
 
   def look(points: Array) -> tuple[Array, Array]:
     """Margin, and the move to the site that sets it."""
-    moved = cells.size(points, clean)
+    moved = cells.apart(points, clean)
     margin, v = _near_margin(points, clean, moved, cells)
     # No other site can have less than this.
     rest = cells.horizon - 2 * moved
     sure = margin * (1 + 1e-5) <= rest
     if not exact:
-      sure |= rest > 2 * _cells.required(cells.nearest, moved)
+      sure |= rest > 2 * _clearance.required(cells.nearest, moved)
       margin = jnp.where(sure, jnp.minimum(margin, rest), margin)
 
     def all_sites() -> tuple[Array, Array]:
-      total, index = _margin(points, own, known, labels, cells.ball, block_size)
+      ball = cells.ball._replace(norm=cells.norm)
+      total, index = _margin(points, own, known, labels, ball, block_size)
       lower = ~sure & (total < margin)
       return (
         jnp.where(lower, total, margin),
@@ -183,13 +185,13 @@ def confine(
     return jax.lax.cond(jnp.all(sure), lambda: (margin, v), all_sites)
 
   def short(points: Array, margin: Array) -> Array:
-    return margin < _cells.required(cells.nearest, cells.size(points, clean)) / 2
+    return margin < _clearance.required(cells.nearest, cells.apart(points, clean)) / 2
 
   def retreat(carry):
     count, points, margin, v, outside = carry
     delta = points - clean
     every = jnp.ones((len(points), 1), bool)
-    share = _cells.stay(delta, v[:, None], every, cells.nearest, cells.ball.norm)
+    share = _clearance.stay(delta, v[:, None], every, cells.nearest, cells.norm)
     # What rounding alone has left outside; and an end.
     share = jnp.where(share > 0.999, 0.5, share) * (count < _ROUNDS)
     back = cells.ball.seal(clean + share[:, None] * delta, clean)
@@ -214,7 +216,7 @@ def _near_margin(
   if not cells.towards.shape[1]:
     return jnp.full_like(moved, jnp.inf), jnp.zeros_like(clean)
   gap = (points - clean)[:, None] - cells.towards
-  away = distances.lp_norm(gap, norm=cells.ball.norm)
+  away = distances.lp_norm(gap, norm=cells.norm)
   known = jnp.any(cells.towards != 0, axis=2)
   place = jnp.argmin(jnp.where(known, away, jnp.inf), axis=1)
   v = jnp.take_along_axis(cells.towards, place[:, None, None], 1)[:, 0]
@@ -222,5 +224,5 @@ def _near_margin(
   twice = cells.nearest == 0
   known, v = known | twice[:, None], jnp.where(twice[:, None], 0, v)
   # In the sum's fixed order, of the site itself up to one rounding.
-  least = jnp.where(jnp.any(known, axis=1), cells.size(points, clean + v), jnp.inf)
+  least = jnp.where(jnp.any(known, axis=1), cells.apart(points, clean + v), jnp.inf)
   return least - moved, v

@@ -26,23 +26,26 @@ def sizes(delta, hull: bool) -> np.ndarray:
 
 @pytest.mark.parametrize("hull", [False, True])
 def test_points_are_inside_in_exact_arithmetic(hull):
-  region = attacks.combined_ball(X, epsilon_1=ONE, epsilon_inf=TOP, hull=hull)
   far = X + RANDOM.normal(size=X.shape).astype(np.float32) * np.float32(2)
   far[0], far[1, 0] = X[0], np.nan
-  keys = jax.random.split(jax.random.key(0), len(X))
-  project, start = jax.jit(region.project), jax.jit(region.start)
-  clean, far = jnp.asarray(X), jnp.asarray(far)
-  for points in map(np.asarray, (project(far, clean), start(keys, clean))):
+
+  @jax.jit
+  def run(far, clean, key):
+    shape = {"epsilon_1": ONE, "epsilon_inf": TOP, "hull": hull}
+    region = attacks.combined_ball(clean, **shape)
+    free = attacks.combined_ball(clean, **shape, low=-np.inf, high=np.inf)
+    drawn = region.start(jax.random.split(key, len(X)), clean)
+    return region.project(far, clean), drawn, free.project(far, clean)
+
+  onto, drawn, free = map(np.asarray, run(far, X, jax.random.key(0)))
+  for points in (onto, drawn):
     assert sizes(points.astype(np.float64) - X, hull).max() <= 1
     assert points.min() >= 0
     assert points.max() <= 1
-  np.testing.assert_array_equal(project(far, clean)[0], X[0])
+  np.testing.assert_array_equal(onto[0], X[0])
   # Without a box the nearest point of what is outside is on the border.
-  free = attacks.combined_ball(
-    X, epsilon_1=ONE, epsilon_inf=TOP, hull=hull, low=-np.inf, high=np.inf
-  )
-  found = sizes(np.asarray(free.project(far, clean), np.float64) - X, hull)
-  outside = sizes(np.nan_to_num(np.asarray(far) - X), hull) > 1
+  found = sizes(free.astype(np.float64) - X, hull)
+  outside = sizes(np.nan_to_num(far - X), hull) > 1
   np.testing.assert_allclose(found[outside][1:], 1, rtol=1e-4)
   assert outside.sum() > 100
 
@@ -51,18 +54,21 @@ def test_points_are_inside_in_exact_arithmetic(hull):
 def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
   """max <g, d> over the region: by all extreme points, d = s (1, ..., 1, 0, ...)."""
   g = RANDOM.normal(size=(3, DIM)).astype(np.float32)
-  region = attacks.combined_ball(
-    X[:3], epsilon_1=ONE, epsilon_inf=TOP, hull=hull, low=-np.inf, high=np.inf
-  )
 
   def logits_fn(x):
     height = jnp.sum(x * g, axis=1)
     return jnp.stack([50 - height, height - 50], axis=1)  # never wrong
 
-  labels, key = jnp.zeros(3, int), jax.random.key(0)
-  found = attacks.pgd(
-    logits_fn, X[:3], labels, key=key, region=region, steps=60, loss="margin"
-  )
+  @jax.jit
+  def run(x, key):
+    region = attacks.combined_ball(
+      x, epsilon_1=ONE, epsilon_inf=TOP, hull=hull, low=-np.inf, high=np.inf
+    )
+    return attacks.pgd(
+      logits_fn, x, np.zeros(3, int), key=key, region=region, steps=60, loss="margin"
+    )
+
+  found = run(X[:3], jax.random.key(0))
   largest = -np.sort(-np.abs(g.astype(np.float64)), axis=1)
   beta = (ONE - TOP) / (TOP * (DIM - 1))
   counts = np.arange(1, DIM + 1)
@@ -70,7 +76,7 @@ def test_pgd_reaches_the_least_margin_of_a_linear_model(hull):
     False: (ONE * largest.cumsum(1) / (1 + beta * (counts - 1))).max(1),
     True: np.maximum(ONE * largest[:, 0], TOP * largest.sum(1)),
   }[hull]
-  moved = np.sum(np.asarray(found.x_adv - X[:3], np.float64) * g, axis=1)
+  moved = np.sum((np.asarray(found.x_adv, np.float64) - X[:3]) * g, axis=1)
   assert (moved <= best * (1 + 1e-6)).all()
   np.testing.assert_allclose(moved, best, rtol=2e-2)
   np.testing.assert_allclose(found.norm, 1, rtol=1e-3)
@@ -94,20 +100,23 @@ def test_an_unusable_box(unchecked):
 
 
 def test_a_region_bounds_the_points_by_its_own_box():
-  region = attacks.combined_ball(
-    X[:4], epsilon_1=3.0, epsilon_inf=0.5, low=-1.0, high=2.0
-  )
-  found = attacks.pgd(
-    lambda x: x @ jnp.eye(DIM)[:, :2],
-    X[:4],
-    np.zeros(4, int),
-    key=jax.random.key(0),
-    region=region,
-    mode="last",
-    low=0.0,
-    high=1.0,
-  )
-  points = np.asarray(found.x_adv)
+  @jax.jit
+  def run(x, key):
+    region = attacks.combined_ball(
+      x, epsilon_1=3.0, epsilon_inf=0.5, low=-1.0, high=2.0
+    )
+    return attacks.pgd(
+      lambda x: x @ jnp.eye(DIM)[:, :2],
+      x,
+      np.zeros(4, int),
+      key=key,
+      region=region,
+      mode="last",
+      low=0.0,
+      high=1.0,
+    )
+
+  points = np.asarray(run(X[:4], jax.random.key(0)).x_adv)
   assert points.min() < 0
   assert points.min() >= -1
   assert points.max() <= 2

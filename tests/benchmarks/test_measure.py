@@ -2,6 +2,7 @@
 
 import types
 
+import jax
 import numpy as np
 import pytest
 
@@ -75,3 +76,33 @@ def test_a_result_that_differs_ends_the_benchmark(clock):
     AssertionError, match=r"case: theirs differs from ours by 1\.0e-03"
   ):
     compare(Slow(clock, 1.0), other)
+
+
+def test_what_of_the_rate_of_products_is_reached(monkeypatch, capsys):
+  """On the CPU, which is taken for another device."""
+  monkeypatch.setattr(_measure, "_accelerated", lambda: True)
+  monkeypatch.setattr(_measure, "matrix_rate", lambda: 1e6)
+  ways = {
+    _measure.OURS: _measure.Contender(lambda x: x + 1, 0),
+    _measure.FLOOR: _measure.Contender(lambda x: x @ x.T),
+  }
+  row = _measure.compare("n", (np.ones((5, 3)),), ways, (), repetitions=1)
+  assert row[_measure.SHARE] == {
+    name: pytest.approx(2 * 5 * 5 * 3 / (milliseconds / 1e3) / 1e6)
+    for name, milliseconds in row["milliseconds"].items()
+  }
+  times = {_measure.OURS: 4.0, _measure.FLOOR: 2.0, "peer": 9.0}
+  shares = _measure.rate_shares(6e6, times, 1e10)
+  assert shares == {_measure.OURS: 0.15, _measure.FLOOR: 0.3}
+  options = _measure.Options(smoke=True, json=None, repetitions=1, only="")
+  _measure.report("a", [row | {_measure.SHARE: shares}], [], options)
+  printed = capsys.readouterr().out
+  assert all(text in printed for text in ("of rate", "15%", "30%"))
+
+
+def test_only_products_outside_of_loops_have_a_rate():
+  x = np.ones((4, 2), np.float32)
+  assert _measure.product_operations(lambda x: x.max(0), (x,)) is None
+  rows = lambda x: jax.lax.map(lambda row: x @ row, x)  # noqa: E731
+  assert _measure.product_operations(rows, (x,)) is None
+  assert _measure.matrix_rate(64) > 0

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from spherejax import data
+from spherejax import data as room
 from spherejax.data import _color_jitter
+from tests.compiled import Compiled
 
+data = Compiled(room)
 KEY = jax.random.key(5)
 RANDOM = np.random.default_rng(7)
 RGB = RANDOM.random([5, 4, 3]).astype(np.float32)
@@ -54,7 +56,7 @@ def within(events, number):
 
 def test_saturation_is_an_affine_map_towards_luma():
   images = 0.4 + 0.2 * MANY
-  result = np.asarray(jax.jit(data.random_saturation)(KEY, images, strength=0.5))
+  result = np.asarray(data.random_saturation(KEY, images, strength=0.5))
   grey = (images.astype(float) @ LUMA)[..., None]
   steady = np.abs(images[0] - grey[0]) > 0.02
   factors = ((result - grey) / (images - grey))[:, steady]
@@ -68,7 +70,7 @@ def test_saturation_is_an_affine_map_towards_luma():
 
 def test_hue_is_that_of_the_standard_library():
   images = np.tile(RGB, (50, 1, 1, 1))
-  result = np.asarray(jax.jit(data.random_hue)(KEY, images, strength=0.5))
+  result = np.asarray(data.random_hue(KEY, images, strength=0.5))
   first = RGB[0, 0]
   found = []
   for image in result:
@@ -86,8 +88,8 @@ def test_hue_is_that_of_the_standard_library():
 @pytest.mark.parametrize("turns", [-0.5, -0.2, 1 / 6, 0.34, 0.5])
 def test_hue_of_pure_colours_and_ties(turns):
   levels = np.array(list(itertools.product([0, 0.5, 1], repeat=3)), np.float32)
-  planes = jnp.asarray(levels.T[None])
-  found = np.asarray(_color_jitter._turn_hue(planes, jnp.float32(6 * turns)))[0].T
+  turn = jax.jit(_color_jitter._turn_hue)
+  found = np.asarray(turn(levels.T[None], np.float32(6 * turns)))[0].T
   np.testing.assert_allclose(found, turned(levels, turns), atol=2e-6)
 
 
@@ -101,27 +103,26 @@ def test_the_operations_are_pillows(factor):
   ):
     expected = np.asarray(enhance(Image.fromarray(levels)).enhance(factor)) / 255
     order = [number, *(n for n in range(4) if n != number)]
-    steps = _steps(order, np.eye(4, dtype=np.float32)[number] * change)
-    planes = jnp.swapaxes(data.to_float(levels), -1, -2)
-    found = np.swapaxes(_color_jitter.jitter_planes(planes, steps), -1, -2)
+    changes = np.eye(4, dtype=np.float32)[number] * change
+    found = ordered(levels / np.float32(255), np.array(order), changes)
     # A grey, rounded twice, is multiplied by 1 - factor.
     assert np.abs(found - expected).max() < (1.01 + 1.5 * abs(change)) / 255
 
 
-def _steps(order, changes):
-  """The steps of a given order and given changes, by the draw itself."""
-  drawn = (jnp.asarray(order), jnp.asarray(changes))
+@jax.jit
+def ordered(image, order, changes):
+  """The image after given changes in a given order, by the steps of a draw."""
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(_color_jitter, "_draw_jitter", lambda *_: drawn)
-    return _color_jitter.jitter_steps(KEY, (), 1.0, jnp.zeros([1, 3, 1]))
+    patch.setattr(_color_jitter, "_draw_jitter", lambda *_: (order, changes))
+    steps = _color_jitter.jitter_steps(KEY, (), 1.0, jnp.zeros([1, 3, 1]))
+  planes = _color_jitter.jitter_planes(jnp.swapaxes(image, -1, -2), steps)
+  return jnp.swapaxes(planes, -1, -2)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_order(order):
   changes = np.array([0.5, -0.4, 0.7, 0.2], np.float32)
-  planes = jnp.asarray(np.swapaxes(RGB, -1, -2))
-  found = np.asarray(_color_jitter.jitter_planes(planes, _steps(order, changes)))
-  found = np.swapaxes(found, -1, -2)
+  found = np.asarray(ordered(RGB, np.array(order), changes))
   np.testing.assert_allclose(found, jittered(RGB, order, changes), atol=5e-6)
   others = [jittered(RGB, other, changes) for other in ORDERS if other != order]
   assert all(np.abs(found - other).max() > 1e-4 for other in others)
@@ -135,8 +136,8 @@ def test_jitter_draws_orders_and_changes_uniformly():
     probability=0.7,
     dtype=jnp.dtype("float32"),
   )
-  keys = jax.random.split(KEY, 2000)
-  orders, changes = (np.asarray(part) for part in jax.jit(jax.vmap(draw))(keys))
+  many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 2000)))
+  orders, changes = (np.asarray(part) for part in many(KEY))
   for order in ORDERS:
     # Standard deviation 8.9; of 24 orders one may well be off by three, none by five.
     assert abs((orders == order).all(-1).sum() - 2000 / 24) < 45
@@ -156,18 +157,19 @@ def test_jitter_of_a_batch_is_the_oracles():
     **dict(zip(NOTHING, strengths, strict=True)),
     probability=0.8,
   )
-  result = np.asarray(jax.jit(jitter)(KEY, images))
+  result = np.asarray(jitter(KEY, images))
   draw = functools.partial(
     _color_jitter._draw_jitter,
     strengths=strengths,
     probability=0.8,
     dtype=jnp.dtype("float32"),
   )
-  orders, changes = jax.vmap(draw)(jax.random.split(KEY, 32))
+  many = jax.jit(lambda key: jax.vmap(draw)(jax.random.split(key, 32)))
+  orders, changes = (np.asarray(part) for part in many(KEY))
   for number, image in enumerate(images):
-    expected = jittered(image, np.asarray(orders[number]), np.asarray(changes[number]))
+    expected = jittered(image, orders[number], changes[number])
     np.testing.assert_allclose(result[number], expected, atol=1e-5)
-  np.testing.assert_array_equal(result, jax.jit(jitter)(KEY, images))
+  np.testing.assert_array_equal(result, jitter(KEY, images))
 
 
 def test_zero_strengths_and_a_zero_probability_change_nothing():
@@ -180,7 +182,7 @@ def test_zero_strengths_and_a_zero_probability_change_nothing():
 
 
 def test_jitter_happens_as_often_as_asked():
-  result = np.asarray(jax.jit(data.color_jitter)(KEY, MANY, probability=0.8))
+  result = np.asarray(data.color_jitter(KEY, MANY, probability=0.8))
   assert within((result != RGB).any((1, 2, 3)), 0.8)
 
 
@@ -199,53 +201,57 @@ def test_one_channel_is_refused_unless_colours_are_left_alone():
   assert abs(ratios[0, 0, 0] - 1) > 1e-3
   for saturation in (0.4, 0):
     with pytest.raises(ValueError, match=r"3 channels, RGB, or of 1 .*\(5, 4, 1\)"):
-      data.color_jitter(KEY, one, saturation=saturation)
-  for augment in (data.random_saturation, data.random_hue):
+      room.color_jitter(KEY, one, saturation=saturation)
+  for augment in (room.random_saturation, room.random_hue):
     with pytest.raises(ValueError, match=r"3 channels, RGB, got shape \(5, 4, 1\)"):
       augment(KEY, one)
 
 
-@pytest.mark.parametrize("image", [RGB, GREY, np.zeros_like(RGB), np.ones_like(RGB)])
 @pytest.mark.parametrize(
-  "augment", [data.random_saturation, data.random_hue, data.color_jitter]
+  "augment", [room.random_saturation, room.random_hue, room.color_jitter]
 )
-def test_gradients_are_finite(augment, image):
+def test_gradients_are_finite(augment):
   def total(image):
     return (augment(KEY, image) ** 2).sum()
 
-  gradient = np.asarray(jax.jit(jax.grad(total))(image))
-  assert np.isfinite(gradient).all()
+  gradient = jax.jit(jax.grad(total))
+  for image in (RGB, GREY, np.zeros_like(RGB), np.ones_like(RGB)):
+    assert np.isfinite(gradient(image)).all()
 
 
 @pytest.mark.usefixtures("x64")
 def test_hue_gradient_is_that_of_differences():
-  key, image = jax.random.key(5), jnp.asarray(RGB, jnp.float64)
+  key, image = jax.random.key(5), RGB.astype(np.float64)
 
+  @jax.jit
   def total(image):
-    return (data.random_hue(key, image, strength=0.3) * image[::-1]).sum()
+    return (room.random_hue(key, image, strength=0.3) * image[::-1]).sum()
 
-  direction = jnp.asarray(RANDOM.normal(size=RGB.shape))
+  direction = RANDOM.normal(size=RGB.shape)
   _, slope = jax.jvp(total, (image,), (direction,))
   below, above = (float(total(image + h * direction)) for h in (-1e-6, 1e-6))
   np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-6)
 
 
 def test_strengths_may_be_traced():
-  strengths = jnp.array([0.0, 0.2, 0.5])
-  jitter = lambda s: data.color_jitter(  # noqa: E731
-    KEY, RGB, brightness=s, contrast=s, saturation=s, hue=s / 2, probability=1
-  )
-  together = jax.vmap(jitter)(strengths)
-  for number, strength in enumerate(strengths):
-    np.testing.assert_allclose(together[number], jitter(strength), atol=1e-6)
+  strengths = (0.0, 0.2, 0.5)
+
+  def jitter(s):
+    return room.color_jitter(
+      KEY, RGB, brightness=s, contrast=s, saturation=s, hue=s / 2, probability=1
+    )
+
+  together = jax.jit(jax.vmap(jitter))(np.float32(strengths))
+  alone = jax.jit(lambda: [jitter(strength) for strength in strengths])()
+  np.testing.assert_allclose(together, alone, atol=1e-6)
 
 
 def test_half_precision_is_the_rounded_single_one():
-  half = jnp.asarray(RGB, jnp.bfloat16)
+  half = RGB.astype(jnp.bfloat16)
   for augment in (data.random_saturation, data.random_hue, data.color_jitter):
     result = augment(KEY, half)
     assert result.dtype == jnp.bfloat16
-    exact = augment(KEY, half.astype(jnp.float32))
+    exact = np.asarray(augment(KEY, half.astype(np.float32)))
     np.testing.assert_array_equal(result, exact.astype(jnp.bfloat16))
 
 
@@ -254,27 +260,27 @@ def test_half_precision_is_the_rounded_single_one():
   ("call", "error", "message"),
   [
     (
-      lambda: data.random_hue(KEY, RGB, strength=0.6),
+      lambda: room.random_hue(KEY, RGB, strength=0.6),
       ValueError,
       r"strength must be in \[0, 0.5\], got 0.6",
     ),
     (
-      lambda: data.random_saturation(KEY, RGB, strength=-0.1),
+      lambda: room.random_saturation(KEY, RGB, strength=-0.1),
       ValueError,
       r"strength must be in \[0, 1\], got -0.1",
     ),
     (
-      lambda: data.color_jitter(KEY, RGB, hue=0.7),
+      lambda: room.color_jitter(KEY, RGB, hue=0.7),
       ValueError,
       r"hue must be in \[0, 0.5\], got 0.7",
     ),
     (
-      lambda: data.color_jitter(KEY, RGB, probability=2),
+      lambda: room.color_jitter(KEY, RGB, probability=2),
       ValueError,
       r"probability must be in \[0, 1\], got 2",
     ),
     (
-      lambda: data.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
+      lambda: room.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
       TypeError,
       "floating, got dtype uint8; convert them by to_float",
     ),

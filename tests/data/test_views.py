@@ -14,16 +14,17 @@ KEY = jax.random.key(9)
 RANDOM = np.random.default_rng(4)
 RGB = RANDOM.random([6, 12, 10, 3]).astype(np.float32)
 NOTHING = data.ViewStrengths((1, 1), 0, 0, 0, 0, 0, 0, 0, 0)
+# Strengths are traced: one program for each shape.
+VIEWS = jax.jit(data.simclr_views, static_argnames=("size", "integer"))
+BLUR = jax.jit(data.random_blur)
 LUMA = np.array([0.299, 0.587, 0.114])
 
 
 def views(images, size, *, integer=True, **strengths):
   """Views with only these strengths."""
-  settings = NOTHING._replace(**strengths)
-  augment = functools.partial(
-    data.simclr_views, size=size, strengths=settings, integer=integer
-  )
-  return np.asarray(jax.jit(augment)(KEY, images))
+  settings = jax.tree.map(float, NOTHING._replace(**strengths))
+  found = VIEWS(KEY, images, size=size, strengths=settings, integer=integer)
+  return np.asarray(found)
 
 
 def within(events, number):
@@ -32,18 +33,20 @@ def within(events, number):
   return abs(events.sum() - events.size * number) < 3 * error
 
 
-def boxes_of(images, area, integer):
-  """(left, top, right, bottom) of each view's box, [2, batch, 4], as they are drawn."""
-
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def drawn_boxes(shape, area, integer):
   def box(key):
     crop_key = jax.random.split(key, 5)[0]
-    shape, aspect = images.shape[1:3], (3 / 4, 4 / 3)
-    return _augment.random_box(crop_key, *shape, area, aspect, integer)
+    return _augment.random_box(crop_key, *shape[1:3], area, (3 / 4, 4 / 3), integer)
 
-  keys = [jax.random.split(key, len(images)) for key in jax.random.split(KEY)]
-  top, left, height, width = np.moveaxis(
-    [np.asarray(jax.vmap(box)(part)) for part in keys], -1, 0
-  )
+  keys = jax.vmap(lambda key: jax.random.split(key, shape[0]))(jax.random.split(KEY))
+  return jax.vmap(jax.vmap(box))(keys)
+
+
+def boxes_of(images, area, integer):
+  """(left, top, right, bottom) of each view's box, [2, batch, 4], as they are drawn."""
+  boxes = np.asarray(drawn_boxes(images.shape, area, integer))
+  top, left, height, width = np.moveaxis(boxes, -1, 0)
   return np.stack([left, top, left + width, top + height], -1)
 
 
@@ -92,12 +95,16 @@ def test_views_are_the_single_augmentations_one_after_another():
     return data.random_blur(keys[4], image)
 
   images = np.tile(RGB, (5, 1, 1, 1))
-  keys = jnp.stack([jax.random.split(key, 30) for key in jax.random.split(KEY)])
-  expected = jax.jit(jax.vmap(jax.vmap(view), (0, None)))(keys, images)
-  augment = functools.partial(data.simclr_views, size=size)
-  found = jax.jit(augment)(KEY, images)
+
+  @jax.jit
+  def every(images):
+    keys = jnp.stack([jax.random.split(key, 30) for key in jax.random.split(KEY)])
+    return jax.vmap(jax.vmap(view), (0, None))(keys, images)
+
+  expected = every(images)
+  found = np.asarray(VIEWS(KEY, images, size=size))
   np.testing.assert_allclose(found, expected, atol=2e-5)
-  np.testing.assert_array_equal(found, jax.jit(augment)(KEY, images))
+  np.testing.assert_array_equal(found, VIEWS(KEY, images, size=size))
   assert (np.abs(found[0] - found[1]).max((1, 2, 3)) > 0.01).all()
   assert found.min() >= 0
   assert found.max() <= 1
@@ -140,7 +147,7 @@ def test_grey_images_and_jitter_come_as_often_as_asked():
 @pytest.mark.parametrize("sigma", [0.1, 0.7, 2.0])
 def test_blur_is_scipys(shape, sigma):
   image = RANDOM.random([*shape, 2]).astype(np.float32)
-  found = data.random_blur(KEY, image, probability=1, sigma=(sigma, sigma))
+  found = BLUR(KEY, image, probability=1.0, sigma=(sigma, sigma))
   radius = max(1, min(shape) // 20)
   expected = image.astype(float)
   for axis in (0, 1):
@@ -148,13 +155,14 @@ def test_blur_is_scipys(shape, sigma):
       expected, sigma, axis=axis, mode="mirror", radius=radius
     )
   np.testing.assert_allclose(found, expected, atol=2e-6)
-  np.testing.assert_array_equal(data.random_blur(KEY, image, probability=0), image)
+  never = BLUR(KEY, image, probability=0.0, sigma=(sigma, sigma))
+  np.testing.assert_array_equal(never, image)
 
 
 def test_blur_draws_its_width_and_whether():
   edge = np.zeros([2000, 4, 4, 1], np.float32)
   edge[:, :, 2:] = 1
-  found = np.asarray(jax.jit(data.random_blur)(KEY, edge))[:, 0, 1, 0]
+  found = np.asarray(BLUR(KEY, edge))[:, 0, 1, 0]
   # The share of the neighbour, g / (1 + 2 g) with g = exp(-1 / (2 sigma^2)).
   # Below a width of 0.07 nothing of it is left in float32.
   assert within(found > 0, 0.5)
@@ -193,31 +201,35 @@ def test_one_channel_has_no_colours():
 def test_constant_images(value):
   images = np.full([8, 9, 9, 3], value, np.float32)
   strengths = data.view_strengths("large")._replace(brightness=0, blur=0.5)
-  found = data.simclr_views(KEY, images, size=7, strengths=strengths)
+  strengths = jax.tree.map(float, strengths)
+  found = VIEWS(KEY, images, size=7, strengths=strengths)
   np.testing.assert_allclose(found, value, atol=1e-6)
 
 
 def test_strengths_may_be_traced_and_gradients_are_finite():
   settings = [data.view_strengths(name) for name in ("large", "small", "simclr")]
-  together = jax.tree.map(lambda *numbers: jnp.array(numbers), *settings)
-  augment = functools.partial(data.simclr_views, KEY, RGB)
-  found = jax.vmap(lambda s: augment(size=6, strengths=s))(together)
-  for number, strengths in enumerate(settings):
-    alone = augment(size=6, strengths=strengths)
-    np.testing.assert_allclose(found[number], alone, atol=1e-5)
+  together = jax.tree.map(lambda *numbers: np.float32(numbers), *settings)
+
+  def augment(strengths):
+    return data.simclr_views(KEY, RGB, size=6, strengths=strengths)
+
+  found = jax.jit(jax.vmap(augment))(together)
+  alone = jax.jit(lambda: [augment(strengths) for strengths in settings])()
+  np.testing.assert_allclose(found, alone, atol=1e-5)
 
   def total(images):
     return (data.simclr_views(KEY, images, size=6) ** 2).sum()
 
+  gradient = jax.jit(jax.grad(total))
   for images in (RGB, np.ones_like(RGB), np.full_like(RGB, 0.5)):
-    assert np.isfinite(jax.jit(jax.grad(total))(images)).all()
+    assert np.isfinite(gradient(images)).all()
 
 
 def test_half_precision_is_the_rounded_single_one():
-  half = jnp.asarray(RGB, jnp.bfloat16)
-  found = data.simclr_views(KEY, half, size=6)
+  half = RGB.astype(jnp.bfloat16)
+  found = VIEWS(KEY, half, size=6)
   assert found.dtype == jnp.bfloat16
-  exact = data.simclr_views(KEY, half.astype(jnp.float32), size=6)
+  exact = np.asarray(VIEWS(KEY, half.astype(np.float32), size=6))
   np.testing.assert_array_equal(found, exact.astype(jnp.bfloat16))
 
 

@@ -54,6 +54,7 @@ SETTINGS = dataclasses.replace(
   episodes=20,
   check_every=5,
   validate_every=10,
+  validation_episodes=50,  # as many as test, whose draws are one program with theirs
 )
 
 
@@ -224,8 +225,13 @@ def test_tests_of_checkpoints_are_counts_of_all_cases():
 def test_ratios_by_the_articles_centring():
   random = np.random.default_rng(0)
   before, after = random.normal(2, 1, (2, 3, 4, 6)).astype(np.float32)
-  found = _few_shot_training._looked_at(Part(1, "mean"), before, after)
-  change = metrics.embedding_change(before, after, num_shots=1)
+
+  @jax.jit
+  def both(*points):
+    change = metrics.embedding_change(*points, num_shots=1)
+    return _few_shot_training._looked_at(Part(1, "mean"), *points), change
+
+  found, change = both(before, after)
   product = size = 0.0
   for x, y in zip(before.reshape(-1, 6), after.reshape(-1, 6), strict=True):
     for i in range(6):  # from each point the mean of its own entries
@@ -246,7 +252,8 @@ def test_training_classes_are_classified_without_augmentation():
   )
   part, own = Part(1, "mean"), sets().train
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
-  state = _few_shot_training._init(settings, own.images.shape, key, hyper)
+  init = functools.partial(_few_shot_training._init, settings, own.images.shape)
+  state = jax.jit(init)(key, hyper)
   known = _few_shot_training._known(settings, part, own)
   drawn = _few_shot_training.fixed_episodes(settings, part, own, queries=3, number=3)
   np.testing.assert_array_equal(known.rows[known.episodes], drawn)
@@ -293,9 +300,9 @@ def test_colours_are_jittered_in_three_ways():
   """What is left of a plain image is its colour: how far from grey, over the grey."""
   settings = dataclasses.replace(SETTINGS, augment=True)
   plain = np.tile(np.array([110, 80, 60], np.uint8), (2000, 4, 4, 1))
-  found = _few_shot_training.prepared(
-    dataclasses.replace(settings, image_size=4), plain, jax.random.key(0)
-  )
+  settings = dataclasses.replace(settings, image_size=4)
+  prepared = jax.jit(functools.partial(_few_shot_training.prepared, settings))
+  found = prepared(plain, jax.random.key(0))
   deviation, mean = (0.229, 0.224, 0.225), (0.485, 0.456, 0.406)
   pixels = np.asarray(found) * np.array(deviation) + np.array(mean)
 
@@ -346,7 +353,7 @@ def test_the_likeliest_places_on_the_sphere():
   away = np.array([-1, -1, 2]) / 6**0.5
   logits = 2 * away
   expected = np.exp(logits[2]) / np.exp(logits).sum()
-  grid = _few_shot_toy._grid(2000)
+  grid = _few_shot_toy._grid(_few_shot_toy.POINTS)
   value, place = _few_shot_toy._extreme("NormFace", 1, grid)
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   np.testing.assert_allclose(place, away, atol=5e-3)

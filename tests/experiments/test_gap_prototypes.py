@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import _pooled_network, _report, gap_prototypes
+from spherejax import plotting
 
 
 def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
@@ -32,10 +33,13 @@ def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
 
 
 def test_the_full_preset_makes_steps_on_few_photographs(
-  tmp_path, tfds_dir, few_photographs
+  tmp_path, tfds_dir, few_photographs, monkeypatch
 ):
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   full = gap_prototypes.PRESETS["full"]
-  config = dataclasses.replace(full, images=4, **few_photographs)
+  config = dataclasses.replace(
+    full, images=4, blocks=1, batch_classes=4, **few_photographs
+  )
   content = gap_prototypes.run(config, tmp_path, "full")
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert claims["pcc-bound"]["verdict"] == "reproduced"  # of any network
@@ -62,6 +66,29 @@ def test_figures_of_features_whose_answer_is_known():
   assert figures["prototypes of a class"] == 2
   assert figures["variation between classes"] == pytest.approx(25 / 45)
   assert figures["variation between halves of a class"] == 0
+
+
+def test_claims_of_figures_that_are_known():
+  figures = {
+    "covering radius": [1.0, 0.5],
+    "distance of average and combination": [0.2, 0.3],
+    "least of error - distance": [0.1, 0.3],
+    "least of radius - error": [0.2, -0.1],
+    "class pairs with intersecting hulls": [3, 40],
+    "prototypes of several classes": [7, 5],
+    "variation between classes": [0.5, 0.2],
+    "variation between halves of a class": [0.1, 0.4],
+    "radius of 1 - radius of all": [0.8, 0.9],
+    "largest rise of the radius": [0.0, 0.1],
+  }
+  claims = gap_prototypes.make_claims(figures)
+  assert {claim["id"]: claim["values"] for claim in claims} == {
+    "pcc-bound": pytest.approx([0.1, -0.1]),
+    "pcc-tight": pytest.approx([0.3, -0.05]),
+    "hulls-overlap": [3, 5],
+    "classes-differ": pytest.approx([0.4, -0.2]),
+    "k-centre": [0.8, -1],
+  }
 
 
 def test_missing_images_are_named(monkeypatch, tmp_path):

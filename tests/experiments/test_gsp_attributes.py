@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import _pooled_network, gsp_attributes
+from spherejax import plotting
 
 
 def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
@@ -37,19 +38,43 @@ def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
     assert (tmp_path / picture).stat().st_size <= 300_000
 
 
+def test_rows_and_claims_of_figures_that_are_known():
+  by_l2, by_cosine = "accuracy, l2, 5 classes", "accuracy, cosine, 5 classes"
+  figures = {
+    ("PNCA", by_l2): [0.3, 0.4],
+    ("PNCA + ZSP", by_l2): [0.5, 0.7],
+    ("PNCA", by_cosine): [0.4, 0.4],
+    ("PNCA + ZSP", by_cosine): [0.3, 0.1],
+  }
+  claims = gsp_attributes.make_claims(figures)
+  assert {claim["id"]: claim["values"] for claim in claims} == {
+    "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
+    "attributes-chance-l2": pytest.approx([0.3, 0.5]),
+    "attributes-zsp-cosine": pytest.approx([-0.1, -0.3]),
+    "attributes-chance-cosine": pytest.approx([0.1, -0.1]),
+  }
+  first, second, *rows = gsp_attributes.table(figures)
+  assert first["name"] == second["name"] == "PNCA + ZSP - PNCA"
+  assert (first["metric"], second["metric"]) == (by_l2, by_cosine)
+  assert first["paper"] == second["paper"] == 0.3
+  assert first["values"] == pytest.approx([0.2, 0.3])
+  assert second["values"] == pytest.approx([-0.1, -0.3])
+  assert len(rows) == 4
+
+
 def test_the_full_preset_makes_steps_on_few_photographs(
-  tmp_path, tfds_dir, few_photographs
+  tmp_path, tfds_dir, few_photographs, monkeypatch
 ):
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   full = gsp_attributes.PRESETS["full"]
-  config = dataclasses.replace(
-    full, splits=20, test_split="test[:2%]", **few_photographs
-  )
+  changes = {"splits": 20, "test_split": "test[:2%]", **few_photographs}
+  config = dataclasses.replace(full, blocks=1, batch_classes=4, **changes)
   content = gsp_attributes.run(config, tmp_path, "full")
   assert len(content["claims"]) == 4
   for row in content["rows"]:
     assert np.isfinite(row["values"]).all(), row
   network = jax.eval_shape(
-    _pooled_network.Network(config).init,
+    _pooled_network.Network(full).init,
     jax.random.key(0),
     np.zeros((1, 32, 32, 3), np.uint8),
   )

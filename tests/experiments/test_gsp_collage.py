@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import itertools
 
 import chex
 import jax
@@ -10,18 +9,24 @@ import numpy as np
 import pytest
 import tqdm
 
-from experiments import _collage_sets, _pooled_network, _poolings, gsp_collage
-from spherejax import data
+from experiments import (
+  _collage_sets,
+  _collage_tables,
+  _pooled_network,
+  _poolings,
+  gsp_collage,
+)
+from spherejax import data, plotting
 
 
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
   content = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
   names = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP", "distilled")
-  scores = {name: figures[f"C2, {name}", "MAP@R"] for name in names}
+  scores = {name: figures[f"C2, {name}", "MAP@R, omniglot"] for name in names}
   assert 0 < min(scores.values()) <= max(scores.values()) < 1
   assert len(set(scores.values())) == 5  # mass and both losses reached the network
-  weight = "weight on the labelled image"
+  weight = "weight on the labelled image, omniglot"
   # An average puts exactly a quarter of its weight on each tile.
   assert figures["C2, GAP", weight] == pytest.approx(0.25, abs=1e-6)
   assert figures["C2, GSP", weight] != pytest.approx(0.25, abs=1e-4)
@@ -33,12 +38,19 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
     "collage-attention-c2",
   ]
   assert content["pictures"] == ["scores.png", "weights.png"]
+  kept = np.load(next((tmp_path / "kept").glob("contrastive-gsp-*.npz")))
+  assert sorted(kept) == sorted(f"C2, {name}" for name in names[:4])
+  for weights in kept.values():
+    assert weights.shape == (8, 16, 16)
+    np.testing.assert_allclose(weights.sum(axis=(1, 2)), 1, atol=1e-5)
+    assert weights.min() >= 0
   # The same command again finds what it finished, and trains nothing.
 
   def untouched(*args, **options):
     raise AssertionError("trained again")
 
   monkeypatch.setattr(_pooled_network, "_some_steps", untouched)
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   again = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   assert again["rows"] == content["rows"]
 
@@ -183,12 +195,15 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
     dim=8,
     prototypes=8,
     most=2,
+    batch_classes=4,
+    per_class=2,
     pretraining=3,
     steps=9,
     parts=3,
     patience=1,
     seeds=1,
     losses=("C2",),
+    poolings=("gsp",),
   )
   train, runs = _pooled_network.train, []
 
@@ -199,15 +214,41 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
   monkeypatch.setattr(_pooled_network, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
   monkeypatch.setattr(gsp_collage._collage, "measure", lambda *_: same)
-  content = gsp_collage.run(config, tmp_path, "full")
-  assert len(content["claims"]) == 4
-  (begun,), *others = (tuple(found.values()) for found in runs)
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
+  gsp_collage.run(config, tmp_path, "full")
+  (begun,), (run,) = (tuple(found.values()) for found in runs)
   assert begun.scores == ()  # what comes before has a constant rate
   kernels = begun.state.params["loss"]["proxies"]["proxies"]
   assert len(kernels) == 100  # all classes, those of the test among them
-  for run in itertools.chain(*others):
-    assert run.scores == (0.5, 0.5)
-    assert run.state.learning_rate_scale == 0.5
+  assert run.scores == (0.5, 0.5)
+  assert run.state.learning_rate_scale == 0.5
+
+
+@pytest.mark.data
+def test_collages_of_photographs_are_trained_on(tfds_dir, tmp_path, monkeypatch):
+  config = dataclasses.replace(
+    gsp_collage.PRESETS["photographs"],
+    percent=5,
+    image_size=8,
+    widths=(8,),
+    strides=(1,),
+    dim=8,
+    most=4,
+    batch_classes=4,
+    per_class=2,
+    pretraining=0,
+    steps=4,
+    parts=2,
+    seeds=1,
+    losses=("C2",),
+    poolings=("gap",),
+  )
+  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
+  content = gsp_collage.run(config, tmp_path, "photographs")
+  metrics = [row["metric"] for row in content["rows"]]
+  assert metrics == ["P@1, tiny_imagenet", "MAP@R, tiny_imagenet"]
+  for row in content["rows"]:
+    assert 0 < row["mean"] < 1
 
 
 def test_single_images_are_of_the_training_or_of_all_sub_classes():
@@ -231,23 +272,67 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   figures["C2, GSP", "MAP@R"] = [0.5, 0.6, 0.7]
   figures["C2, GeM", "MAP@R"] = [0.4, 0.5, 0.6]
   figures["C2, GMP", "MAP@R"] = [0.6, 0.3, 0.3]
-  first, second = gsp_collage.claims(figures, config)
+  first, second = _collage_tables.claims(figures)
   assert "(C2, GeM)" in first["statement"]
   assert first["value"] == pytest.approx(0.1)
   assert "(C2, GMP)" in second["statement"]
   assert second["value"] == pytest.approx(0.2)
-  (row,) = gsp_collage.rank_rows(figures, config)
-  assert (row["name"], row["metric"]) == ("C2, GSP", "place among 15 poolings")
+  *rows, row = _collage_tables.table(figures, "omniglot")
+  assert (row["name"], row["metric"]) == (
+    "C2, GSP",
+    "place among 15 poolings, omniglot",
+  )
   assert row["values"] == [2, 1, 1]
+  assert {row["metric"] for row in rows} == {"MAP@R, omniglot"}
+  assert len(rows) == 15  # and no gain of parts that were not trained
   every = dataclasses.replace(config, poolings=("all",))
   assert every == config
 
 
-@pytest.mark.parametrize("loss", ["contrastive", "proxy_nca"])
+def test_rows_and_claims_of_figures_that_are_known():
+  scores = {
+    "C2, GAP": [0.2, 0.3],
+    "C2, GAP + ZSP": [0.3, 0.5],
+    "C2, GSP": [0.5, 0.5],
+    "C2, GSP + ZSP": [0.4, 0.1],
+    "C2, distilled": [0.9, 0.8],
+    "PNCA, GAP": [0.1, 0.1],
+    "PNCA, GAP + ZSP": [0.3, 0.2],
+    "PNCA, GSP": [0.2, 0.2],
+    "PNCA, GSP + ZSP": [0.6, 0.3],
+    "PNCA, distilled": [0.7, 0.6],
+  }
+  figures = {(name, "MAP@R"): values for name, values in scores.items()}
+  figures["C2, GSP + ZSP", "weight on the labelled image"] = [0.35, 0.2]
+  figures["PNCA, GSP + ZSP", "weight on the labelled image"] = [0.5, 0.25]
+  claims = _collage_tables.claims(figures)
+  assert {claim["id"]: claim["values"] for claim in claims} == {
+    "collage-gsp-c2": pytest.approx([0.3, 0.2]),
+    "collage-zsp-c2": pytest.approx([-0.1, -0.4]),
+    "collage-distilled-c2": pytest.approx([0.7, 0.5]),
+    "collage-attention-c2": pytest.approx([0.1, -0.05]),
+    "collage-gsp-pnca": pytest.approx([0.1, 0.1]),
+    "collage-zsp-pnca": pytest.approx([0.4, 0.1]),
+    "collage-distilled-pnca": pytest.approx([0.6, 0.5]),
+    "collage-attention-pnca": pytest.approx([0.25, 0]),
+  }
+  first, second, *rows = _collage_tables.table(figures, "tiny_imagenet")
+  assert first["name"] == "C2, best (GSP) - GAP"
+  assert first["values"] == pytest.approx([0.3, 0.2])
+  assert second["name"] == "PNCA, best (GSP + ZSP) - GAP"
+  assert second["values"] == pytest.approx([0.5, 0.2])
+  assert first["metric"] == second["metric"] == "MAP@R, tiny_imagenet"
+  assert first["paper"] == second["paper"] == 0.17
+  assert [(row["name"], row["metric"]) for row in rows] == [
+    (name, f"{metric}, tiny_imagenet") for name, metric in figures
+  ]
+
+
 @pytest.mark.parametrize("name", sorted(_poolings.WIDE))
-def test_long_embeddings_are_trained_and_no_rival_of_gsp(name, loss):
+def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
+  # With proxies, which are as long; the pairs' loss takes any length.
   settings = _pooled_network.Settings(
-    widths=(8,), strides=(1,), dim=4, steps=5, pooling=name, loss=loss, parts=5
+    widths=(8,), strides=(1,), dim=4, steps=2, pooling=name, parts=2
   )
   images = data.Images(
     np.random.default_rng(0).integers(0, 255, (64, 16, 16, 1)).astype(np.uint8),
@@ -261,7 +346,7 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name, loss):
   assert found.embeddings.shape == (64, 64 * 4)
   assert np.isfinite(found.embeddings).all()
   scores = {f"C2, {title}": [1.0] for title in ("GSP", "GeM", _poolings.WIDE[name])}
-  assert gsp_collage.rivals_of(scores, "C2") == ["C2, GeM"]
+  assert _collage_tables.rivals_of(scores, "C2") == ["C2, GeM"]
   config = gsp_collage.Config(losses=("C2",), poolings=("gsp", name))
   names = [title for each in gsp_collage.plan(config) for title in each.variants]
   assert names == ["C2, GSP", f"C2, {_poolings.WIDE[name]}"]
@@ -275,7 +360,7 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
     for each in gsp_collage.plan(config)
     for name in each.variants
   }
-  assert gsp_collage.claims(figures, config) == []
+  assert _collage_tables.claims(figures) == []
   assert gsp_collage.draw({}, None, None) == []  # nothing is looked at
 
 
@@ -297,7 +382,7 @@ def test_groups_of_a_tree_are_the_smallest_of_their_size():
 
 
 def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
-  source = _collage_sets.load("tiny_imagenet", 16, percent=20)
+  source = _collage_sets.load("tiny_imagenet", 8, percent=5)
   assert [source.names[label] for label in source.shared] == sorted(
     _collage_sets.TINY_IMAGENET_SHARED,
     key=source.names.index,
@@ -310,7 +395,7 @@ def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
   parts = _collage_sets.parts(source)
   for rows in parts.values():
     assert set(np.unique(source.labels[rows])) == set(range(20))
-  assert source.images.shape[1:] == (16, 16, 3)
+  assert source.images.shape[1:] == (8, 8, 3)
 
 
 def test_steps_that_make_no_equal_parts_are_refused():

@@ -1,9 +1,7 @@
-"""The token study as a user runs it, and its shortcuts against the library."""
+"""The token study, and its shortcuts against the library."""
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +13,28 @@ from spherejax import distances, pooling, training
 
 
 @pytest.fixture(scope="module")
-def smoke(tmp_path_factory):
+def run(tmp_path_factory):
+  """The preset's result, and what it collected on the way."""
+  collect, collected = gsp_tokens.collect, []
   folder = tmp_path_factory.mktemp("tokens")
-  command = [sys.executable, "-m", "experiments.gsp_tokens", "--preset", "smoke"]
-  done = subprocess.run(
-    [*command, "--output", str(folder)], capture_output=True, text=True, check=False
-  )
-  assert done.returncode == 0, done.stderr
-  for picture in ("tokens.png", "curves.png"):
-    assert (folder / picture).read_bytes().startswith(b"\x89PNG")
-  return json.loads((folder / "results.json").read_text())
+
+  def spied(*args):
+    collected.append(collect(*args))
+    return collected[-1]
+
+  with pytest.MonkeyPatch.context() as patch:
+    # As on a user's CPU; that sweeps spread over several is tested with them.
+    patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
+    patch.setattr(gsp_tokens, "collect", spied)
+    content = gsp_tokens.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
+    for picture in content["pictures"]:
+      assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+  return json.loads(json.dumps(content)), collected[0]
+
+
+@pytest.fixture
+def smoke(run):
+  return run[0]
 
 
 def test_average_pooling_keeps_the_background_and_gsp_drops_some(smoke):
@@ -40,6 +50,27 @@ def test_average_pooling_keeps_the_background_and_gsp_drops_some(smoke):
     "tokens-background",
     "tokens-hulls",
   ]
+  assert smoke["pictures"] == ["tokens.png", "curves.png"]
+
+
+def test_rows_and_claims_of_figures_that_are_known():
+  names = "MAP@R", "weight on background", "share of background", "intersecting hulls"
+  average = np.array([[0.1, 0.2], [0.4, 0.5], [0.4, 0.5], [120, 120]])
+  summed = np.array([[0.4, 0.3], [0.1, 0.1], [0.4, 0.6], [20, 30]])
+  figures = {
+    name: dict(zip(names, values, strict=True))
+    for name, values in (("GAP", average), ("GSP", summed))
+  }
+  claims = {claim["id"]: claim["values"] for claim in gsp_tokens.make_claims(figures)}
+  assert claims == {
+    "tokens-map": pytest.approx([0.3, 0.1]),
+    "tokens-background": pytest.approx([0.1, 0.2]),
+    "tokens-hulls": [100, 90],
+  }
+  gain, *rows = gsp_tokens.table(figures)
+  assert (gain["name"], gain["metric"], gain["paper"]) == ("GSP - GAP", "MAP@R", 0.7)
+  assert gain["values"] == pytest.approx([0.3, 0.1])
+  assert len(rows) == 8
 
 
 def test_samples_are_as_described():
@@ -88,11 +119,11 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
     np.testing.assert_allclose(weights, limit, atol=1e-6)
 
 
-def test_a_study_that_was_stopped_ends_with_the_same_figures(monkeypatch, tmp_path):
-  config = dataclasses.replace(
-    gsp_tokens.PRESETS["smoke"], steps=4, epoch=2, warm_up=0, test=4
-  )
-  whole = gsp_tokens.collect(config, jax.random.key(0), tmp_path / "whole")
+def test_a_study_that_was_stopped_ends_with_the_same_figures(
+  run, monkeypatch, tmp_path
+):
+  config = gsp_tokens.PRESETS["smoke"]
+  monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
   save, saved = training.Checkpoints.save, []
 
   def killed(*args):
@@ -105,11 +136,11 @@ def test_a_study_that_was_stopped_ends_with_the_same_figures(monkeypatch, tmp_pa
 
   monkeypatch.setattr(training.Checkpoints, "save", killed)
   with pytest.raises(KeyboardInterrupt):
-    gsp_tokens.collect(config, jax.random.key(0), tmp_path)
+    gsp_tokens.collect(config, jax.random.key(config.seed), tmp_path)
   monkeypatch.setattr(training.Checkpoints, "save", counted)
-  resumed = gsp_tokens.collect(config, jax.random.key(0), tmp_path)
-  assert len(saved) == 1  # of two evaluations
-  jax.tree.map(np.testing.assert_array_equal, resumed, whole)
+  resumed = gsp_tokens.collect(config, jax.random.key(config.seed), tmp_path)
+  assert len(saved) == 2  # of three evaluations
+  jax.tree.map(np.testing.assert_array_equal, resumed, run[1])
 
 
 def test_a_run_that_stopped_holds_its_score():

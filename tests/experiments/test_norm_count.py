@@ -122,13 +122,14 @@ def test_the_papers_photographs_are_of_all_years():
 def test_networks_without_biases_and_as_they_are_drawn():
   shape = (8, 8, 1)
   network = _norm_count_training.Network(SMOKE, "SimCLR", 10)
-  params = _norm_count_training.draw(network, shape, jax.random.key(0))
+  draw = jax.jit(lambda key: _norm_count_training.draw(network, shape, key))
+  params = draw(jax.random.key(0))
   expected = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, *shape)))
   assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected["params"])
   kernel = np.asarray(params["backbone"]["Convolution_5"]["kernel"])
   assert abs(kernel.std() * np.sqrt(9 * 64 / 2) - 1) < 0.02
   assert abs(np.std(params["Dense_0"]["kernel"]) * 8 - 1) < 0.05
-  ones = jax.tree.map(jnp.ones_like, params)
+  ones = jax.tree.map(np.ones_like, params)
   without = _norm_count_training.without_biases(ones, 0.0)
   for layer in without["backbone"].values():
     assert not np.any(layer["bias"])
@@ -415,12 +416,17 @@ def test_views_show_parts_of_the_images():
 def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
   config = dataclasses.replace(SMOKE, jitter=0.0, integer_crops=integer)
   images = jnp.asarray(RNG.random((6, 8, 8, 1)), jnp.float32)
-  found = _norm_count_training.view(config, jax.random.key(0), images)
-  key, *_ = jax.random.split(jax.random.key(0), 3)
-  right, other = (
-    data.random_resized_crop(key, images, size=8, area=(config.crop, 1.0), integer=x)
-    for x in (integer, not integer)
-  )
+
+  @jax.jit
+  def drawn(key):
+    own, *_ = jax.random.split(key, 3)
+    area = config.crop, 1.0
+    return _norm_count_training.view(config, key, images), *(
+      data.random_resized_crop(own, images, size=8, area=area, integer=x)
+      for x in (integer, not integer)
+    )
+
+  found, right, other = drawn(jax.random.key(0))
   np.testing.assert_allclose(found, right, atol=1e-6)
   assert jnp.abs(found - other).max() > 0.01
 

@@ -40,6 +40,13 @@ def of(strengths):
   return {name: jnp.float32(x) for name, (x,) in columns.items()}
 
 
+@functools.cache
+def tiny_variables():
+  """What all steps of the tiny network begin with."""
+  network = _collapse_training.Network(TINY)
+  return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
+
+
 def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   result = projector_collapse.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
@@ -169,8 +176,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   study = _collapse_sets.digits()
   given, hyper = _collapse_runs.given(study), of(projector_collapse.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
-  variables = jax.jit(run.network.init)(key, jnp.zeros((2, 8, 8, 1)))
-  params, stats = variables["params"], variables["batch_stats"]
+  params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
   state = _collapse_training.State(
     params, stats, run.optimizer.init(params), jnp.int32(0), {}, {}, {}
   )
@@ -433,9 +439,9 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
   for one in (run, whole):  # the same views, however the batch is spread
     monkeypatch.setattr(one, "views", lambda key, x, hyper: jnp.stack([x, x**2]))
   images = given.train[:8] / jnp.float32(255)
-  variables = jax.jit(whole.network.init)(jax.random.key(0), images)
-  params, stats = {"network": variables["params"]}, variables["batch_stats"]
-  stats = {"network": stats, "loss": {"least gap": jnp.float32(1e9)}}
+  params = {"network": tiny_variables()["params"]}
+  stats = {"network": tiny_variables()["batch_stats"]}
+  stats |= {"loss": {"least gap": jnp.float32(1e9)}}
 
   def after(run, axis_name, images):
     return _collapse_full.objective(

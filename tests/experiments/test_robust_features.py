@@ -18,6 +18,7 @@ from experiments import (
   _robust_tables,
   robust_features,
 )
+from spherejax import models
 
 CONFIG = robust_features.PRESETS["cpu"]
 
@@ -55,7 +56,7 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   assert claims == []  # they compare losses
 
 
-def test_figures_of_the_digits():
+def test_figures_of_the_digits(monkeypatch):
   """Each was computed once in NumPy from the equations."""
   train, test = _digits.load(1297, 500)
   found = _robust_structure.of_inputs(train, test, classes=10, levels=16)
@@ -77,6 +78,8 @@ def test_figures_of_the_digits():
   )
   np.testing.assert_allclose(found["1-NN"], [0.956, 0.96, 0.958, 0.914, 0.818], 1e-3)
   assert found["d_DoV"] == [17, 21, 28, 0, 16]
+  # It is these figures that the claims are about.
+  monkeypatch.setattr(_robust_structure, "reweighted", lambda *_, classes: found)
   _, claims = _robust_proposals.reweighting(train, test, 10)
   assert {claim["verdict"] for claim in claims} == {"reproduced"}
 
@@ -274,7 +277,14 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
 
 
 @pytest.mark.data
-def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(tfds_dir, tmp_path):
+def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
+  tfds_dir, tmp_path, monkeypatch
+):
+  def shallow(widths, stem, axis_name):
+    """The first stage with one of its blocks."""
+    return models.ResNet((1,), widths[:1], (1,), stem=stem, axis_name=axis_name)
+
+  monkeypatch.setitem(_robust_photographs.NETWORKS, "ResNet18", shallow)
   small = {"network": "ResNet18", "width": 2, "epochs": 1, "batch": 24, "percent": 1}
   config = dataclasses.replace(
     robust_features.PRESETS["cifar10"],

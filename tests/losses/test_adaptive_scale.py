@@ -170,6 +170,24 @@ def test_dynamic_scale_stays_without_rows_or_rivals():
     jax.tree.map(np.testing.assert_array_equal, after, state)
 
 
+@pytest.mark.parametrize("geometry", ["cosine", "chordal"])
+def test_dynamic_scale_of_some_classes_is_that_of_their_columns(geometry, x64):
+  """Whatever stands in the others, and without the rows of a class among them."""
+  scores = COSINES if geometry == "cosine" else 2 - 2 * COSINES
+  among = np.array([True, True, False, True, False])
+  inside = among[LABELS]
+  assert 2 < inside.sum() < 6
+  columns = np.cumsum(among) - 1
+  others = np.where(among, scores, np.nan)
+  state = eager.dynamic_scale_init(5, geometry=geometry)
+  update = jax.jit(functools.partial(losses.dynamic_scale_update, geometry=geometry))
+  right = update(state, scores[inside][:, among], columns[LABELS[inside]])
+  assert abs(update(state, scores, LABELS).first_moment - right.first_moment) > 1e-4
+  for classes in (among, np.tile(among, (6, 1))):
+    found = update(state, others, LABELS, classes=classes)
+    np.testing.assert_allclose(found, right, rtol=1e-12)
+
+
 def test_dynamic_scale_at_distance_zero_is_finite():
   update = jax.jit(losses.dynamic_scale_update, static_argnames="geometry")
   for geometry in ("chordal", "angular"):
@@ -187,6 +205,8 @@ def test_bad_arguments(unchecked):
     eager.dynamic_scale_init(5, geometry="other")
   with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
     eager.dynamic_scale_init(1)
+  with pytest.raises(ValueError, match=r"classes must have shape \(5,\), got \(4,\)"):
+    eager.dynamic_scale_update(state, COSINES, LABELS, classes=np.ones(4, bool))
   with pytest.raises(ValueError, match=r"learning_rate must be in .*, got 0"):
     eager.dynamic_scale_update(state, COSINES, LABELS, learning_rate=0)
   with pytest.raises(ValueError, match=r"least must be in .*, got 0"):

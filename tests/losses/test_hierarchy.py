@@ -151,6 +151,12 @@ def test_soft_labels_are_the_optimum_and_harden(x64):
   )
   logits = LOGITS.astype(float)
   np.testing.assert_allclose(loss(logits, 1e3)[0], cross_entropy(logits), rtol=1e-12)
+  # A class that is ruled out and whose target underflows adds nothing.
+  fewer = np.where(np.equal(APART, APART.max()), -np.inf, logits)
+  values, slopes = loss(fewer, 1e3)
+  np.testing.assert_allclose(values, cross_entropy(fewer), rtol=1e-12)
+  probabilities = np.exp(fewer) / np.exp(fewer).sum(1, keepdims=True)
+  np.testing.assert_allclose(slopes, probabilities - np.eye(5), atol=1e-15)
   best = -6 * APART / APART.max()
   least, slopes = loss(best, 6.0)
   np.testing.assert_allclose(slopes, 0, atol=1e-15)

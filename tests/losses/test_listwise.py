@@ -106,6 +106,24 @@ def test_tuplet_margin_at_margin_0_and_beyond(x64):
   )
 
 
+def test_tuplet_margin_of_nothing_is_nt_xent_of_labels(x64):
+  """The peer's `NTXentLoss`: each positive pair with the negatives of its anchor."""
+  x, labels = (
+    np.random.default_rng(4).normal(size=(7, 3)),
+    np.array([0, 1, 0, 0, 1, 2, 5]),
+  )
+  z = x / np.linalg.norm(x, axis=1, keepdims=True)
+  terms = []
+  for a in range(7):
+    rivals = [math.exp(z[a] @ z[n] / 0.3) for n in range(7) if labels[n] != labels[a]]
+    for p in range(7):
+      if p != a and labels[p] == labels[a]:
+        own = math.exp(z[a] @ z[p] / 0.3)
+        terms.append(-math.log(own / (own + sum(rivals))))
+  values = losses.tuplet_margin(x, labels, margin=0.0, scale=1 / 0.3)
+  np.testing.assert_allclose(values.sum() / len(terms), np.mean(terms), rtol=1e-12)
+
+
 def test_angular_identity_with_its_hinge(x64):
   """The exponent is the hinge's argument less 2 - 6 t, for unit vectors."""
   x = np.random.default_rng(2).normal(size=(3, 4))
@@ -119,6 +137,8 @@ def test_angular_identity_with_its_hinge(x64):
     np.testing.assert_allclose(
       values, [np.logaddexp(0, hinge - 2 + 6 * t)] * 2 + [0], rtol=1e-12
     )
+    values = losses.angular(x, labels, angle=angle, form="hinge")
+    np.testing.assert_allclose(values, [max(hinge, 0)] * 2 + [0], rtol=1e-12)
 
 
 def test_angular_against_references_takes_partners_there(x64):
@@ -128,18 +148,23 @@ def test_angular_against_references_takes_partners_there(x64):
   references = losses.References(memory, classes)
   x /= np.linalg.norm(x, axis=1, keepdims=True)
   z = memory / np.linalg.norm(memory, axis=1, keepdims=True)
-  right = np.zeros(4)
+  right = np.zeros((2, 4))
   for i in range(4):
     for p in np.flatnonzero(classes == labels[i]):
       terms = [
         4 * (x[i] + z[p]) @ z[n] - 4 * x[i] @ z[p]
         for n in np.flatnonzero(classes != labels[i])
       ]
-      right[i] += math.log(1 + sum(map(math.exp, terms)))
-  values = jax.jit(
-    lambda x: losses.angular(x, labels, references=references, block_size=3)
-  )(x)
-  np.testing.assert_allclose(values, right, rtol=1e-12)
+      right[0, i] += math.log(1 + sum(map(math.exp, terms)))
+      right[1, i] += sum(max(f - 4, 0) for f in terms)
+
+  @jax.jit
+  def both(x):
+    call = functools.partial(losses.angular, references=references, block_size=3)
+    return call(x, labels), call(x, labels, form="hinge")
+
+  assert right.all(axis=0).sum() > 1
+  np.testing.assert_allclose(both(x), right, rtol=1e-12)
 
 
 def test_histogram_of_separated_and_of_mixed_pairs(x64):
@@ -187,6 +212,7 @@ def test_blocks_bound_the_memory():
     (lambda x, y: eager.histogram(x, y, bins=0), "bins must be at least 1, got 0"),
     (lambda x, y: eager.tuplet_margin(x, y, scale=0.0), "scale must be"),
     (lambda x, y: eager.angular(x, y, angle=1.6), "angle must be"),
+    (lambda x, y: eager.angular(x, y, form="soft"), "form must be one of"),
     (lambda x, y: eager.ranked_list(x, y, balance=1.5), "balance must be"),
   ],
 )

@@ -110,6 +110,56 @@ def test_dynamic_soft_margin_of_single_triplets(doubles):
     again.backward()
 
 
+def test_nt_xent_of_labels_is_a_tuplet_loss_without_a_margin(doubles):
+  from pytorch_metric_learning import losses as theirs
+
+  embeddings, _ = _peers.inputs(24, 8, 4)
+  labels = np.repeat(np.arange(len(SIZES)), SIZES)
+  pairs = sum(size * (size - 1) for size in SIZES)
+
+  def ours(x):
+    values = losses.tuplet_margin(x, labels, margin=0.0, scale=1 / 0.07)
+    return values.sum() / pairs
+
+  value, gradient = jax.jit(jax.value_and_grad(ours))(jnp.asarray(embeddings))
+  rows = doubles.tensor(embeddings, requires_grad=True)
+  expected = theirs.NTXentLoss()(rows, doubles.tensor(labels))
+  expected.backward()
+  np.testing.assert_allclose(value, expected.item(), rtol=1e-9)
+  np.testing.assert_allclose(gradient, rows.grad.numpy(), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+  ("name", "labels", "references"),
+  [("SupConLoss", [0, 0, 0], None), ("NCALoss", [0], [0, 0, 1, 2])],
+)
+def test_the_peer_returns_zero(name, labels, references, doubles):
+  """Of a batch without a negative pair, and of a single query."""
+  from pytorch_metric_learning import losses as theirs
+
+  rng = np.random.default_rng(3)
+  x, labels = rng.normal(size=(len(labels), 4)), np.array(labels)
+  module, rows = getattr(theirs, name)(), doubles.tensor(x)
+  if references is None:
+    assert module(rows, doubles.tensor(labels)) == 0
+    assert losses.sup_con(x, labels).mean() > 0.1
+    return
+  memory, classes = rng.normal(size=(len(references), 4)), np.array(references)
+  others = doubles.tensor(memory), doubles.tensor(classes)
+  assert module(rows, doubles.tensor(labels), None, *others) == 0
+  values = losses.nca(x, labels, references=losses.References(memory, classes))
+  assert values.mean() > 0.1
+
+
+def test_the_peers_histogram_has_no_place_for_duplicates(doubles):
+  from pytorch_metric_learning import losses as theirs
+
+  x, labels = np.eye(3)[[0, 0, 1, 2]], np.array([0, 0, 1, 1])
+  with pytest.raises(RuntimeError, match="out of bounds"):
+    theirs.HistogramLoss()(doubles.tensor(x), doubles.tensor(labels))
+  assert np.isfinite(losses.histogram(x, labels)).all()
+
+
 def indices_of(kind, miner, embeddings, labels):
   """How often each pair is in the peer's pairs or triplets, as ours has them."""
   positives, negatives = np.zeros((2, len(labels), len(labels)))

@@ -60,17 +60,53 @@ def test_trades_does_not_move_what_is_not_attacked(x64):
   np.testing.assert_allclose(difference, 2 * entropy, rtol=1e-12)
 
 
+def test_a_class_that_is_ruled_out_in_both_adds_nothing():
+  """Logits of -inf, as of masked classes, and a probability that underflows."""
+  ruled_out = np.array([[True, False, False], [False, False, True], [False] * 3] * 2)
+  labels = np.array([1, 0, 2] * 2)
+  z = np.where(ruled_out, -np.inf, np.concatenate([LOGITS[:3]] * 2)).astype(np.float32)
+  attacked = np.where(ruled_out, -np.inf, np.concatenate([ATTACKED[:3]] * 2))
+  z[5], attacked[5, 0] = [-200, 0, 1], -np.inf
+
+  @functools.partial(jax.jit, static_argnames="divergence")
+  def loss(z, attacked, divergence):
+    def total(z, attacked):
+      values = losses.trades(z, attacked, labels, divergence=divergence)
+      return values.sum(), values
+
+    return jax.grad(total, (0, 1), has_aux=True)(z, attacked)
+
+  for divergence in ("ce", "kl"):
+    slopes, values = loss(z, attacked.astype(np.float32), divergence)
+    less = np.where(np.isinf(attacked), -1e4, [z, attacked]).astype(np.float32)
+    right, expected = loss(*less, divergence)
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+    for own, other in zip(slopes, right, strict=True):
+      np.testing.assert_allclose(own, other, atol=1e-6)
+      np.testing.assert_array_equal(np.asarray(own)[np.isinf(attacked)], 0)
+    one = np.where([True, False, False], -np.inf, attacked).astype(np.float32)
+    assert np.isposinf(loss(z, one, divergence)[1][2])  # what only they rule out
+
+
 def test_angles_to_the_nearest_proxy():
   @jax.jit
   def angles(proxies):
-    slopes = jax.grad(lambda w: losses.nearest_proxy_angles(w).sum())(proxies)
-    return losses.nearest_proxy_angles(proxies), slopes
+    def total(w, **static):
+      return losses.nearest_proxy_angles(w, **static).sum()
+
+    moving = jax.grad(functools.partial(total, stop_gradient=False))(proxies)
+    return losses.nearest_proxy_angles(proxies), jax.grad(total)(proxies), moving
 
   corners = np.eye(3, dtype=np.float32)
-  values, slopes = angles(5 * corners)
+  values, slopes, moving = angles(5 * corners)
   np.testing.assert_allclose(values, np.pi / 2, rtol=1e-6)
   np.testing.assert_array_equal(slopes, 0)
-  np.testing.assert_array_equal(angles(corners[[0, 0, 0]])[0], 0)
+  # All are equally near: the first two look at each other, the third at the first.
+  right = [[0, -2, -1], [-2, 0, 0], [-1, 0, 0]]
+  np.testing.assert_allclose(moving, np.divide(right, 5), atol=1e-6)
+  values, _, moving = angles(corners[[0, 0, 0]])
+  np.testing.assert_array_equal(values, 0)
+  np.testing.assert_array_equal(moving, 0)
   assert jax.jit(losses.nearest_proxy_angles)(corners[:1])[0] == np.float32(np.pi)
 
 

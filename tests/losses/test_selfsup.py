@@ -35,6 +35,8 @@ def everything(first, second):
     "invariance": losses.info_nce_invariance(first, second),
     "alignment": losses.alignment(first, second),
     "uniformity": losses.uniformity(first),
+    "spread": losses.alignment(first, second)
+    + (losses.uniformity(first) + losses.uniformity(second)) / 2,
   }
 
 
@@ -76,6 +78,46 @@ def test_identities(x64):
   np.testing.assert_allclose(
     values["alignment"], 2 + 2 * values["invariance"], rtol=1e-9
   )
+
+
+def test_alignment_and_uniformity_of_both_views(x64):
+  """The sum that the docstring of `alignment` names, by loops."""
+  one, other = ([row / np.linalg.norm(row) for row in x] for x in (FIRST, SECOND))
+  right = sum(sum((a - b) ** 2) for a, b in zip(one, other, strict=True)) / 6
+  for view in (one, other):
+    potentials = [
+      np.exp(-2 * sum((view[i] - view[j]) ** 2)) for i in range(6) for j in range(i)
+    ]
+    right += np.log(np.mean(potentials)) / 2
+  values = everything(FIRST, SECOND)
+  np.testing.assert_allclose(values["spread"].mean(), right, rtol=1e-12)
+
+
+def test_the_sum_of_exponentials_answers_by_the_mean_similarity(x64):
+  """d log Z_i / d beta = E_i(beta), the mean of the similarities at beta, which rises.
+
+  From the mean at beta = 0 to the largest one.
+  """
+  one, other = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (FIRST, SECOND))
+  own = (one * other).sum(axis=1)
+  beta = np.geomspace(0.01, 60, 30)
+  step = 1e-3 * beta
+  moved = beta + np.array([-2, -1, 1, 2])[:, None] * step
+
+  @jax.jit
+  def losses_at(temperatures):
+    call = functools.partial(losses.info_nce, FIRST, SECOND)
+    return jax.vmap(lambda t: call(temperature=t))(temperatures)
+
+  log_z = losses_at(1 / moved.reshape(-1)).reshape(4, 30, 6) + moved[..., None] * own
+  slopes = (log_z[0] - 8 * log_z[1] + 8 * log_z[2] - log_z[3]) / (12 * step[:, None])
+  for i in range(6):
+    s = np.array([one[i] @ x[j] for x in (one, other) for j in range(6) if j != i])
+    weights = np.exp(beta[:, None] * (s - s.max()))
+    mean = weights @ s / weights.sum(axis=1)
+    np.testing.assert_allclose(slopes[:, i], mean, rtol=1e-7, atol=1e-8)
+    assert (np.diff(slopes[:, i]) > -1e-9).all()
+    np.testing.assert_allclose(mean[[0, -1]], [s.mean(), s.max()], atol=2e-2)
 
 
 def test_equal_rows_touch_the_bound(x64):

@@ -146,6 +146,22 @@ def spread(step, how, devices):
   )
 
 
+@functools.cache
+def alone(name):
+  """The mean of all classes on one device, the values of the rows, and gradients."""
+  case = CASES[name]
+
+  def mean(x, weights, margins, labels, where):
+    rows = case(x, weights, labels, where, margins, None)
+    return jnp.mean(rows), rows
+
+  x, weights, labels, where, margins = operands()
+  slopes = jax.value_and_grad(mean, argnums=(0, 1, 2), has_aux=True)
+  results = jax.jit(slopes)(x, weights, margins, labels, where)
+  (value, each), gradients = jax.tree.map(np.asarray, results)
+  return value, each, gradients
+
+
 @pytest.mark.parametrize(
   ("how", "devices"),
   [
@@ -158,18 +174,9 @@ def spread(step, how, devices):
 )
 @pytest.mark.parametrize("name", CASES)
 def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
-  x, weights, labels, where, margins = map(jnp.asarray, operands())
+  x, weights, labels, where, margins = operands()
   case = CASES[name]
-
-  def mean(x, weights, margins, labels, where, axis):
-    return jnp.mean(case(x, weights, labels, where, margins, axis))
-
-  @functools.partial(jax.jit, static_argnums=5)
-  def alone(*operands):
-    return jax.value_and_grad(mean, argnums=(0, 1, 2))(*operands)
-
-  value, expected = alone(x, weights, margins, labels, where, None)
-  each = jax.jit(case, static_argnums=5)(x, weights, labels, where, margins, None)
+  value, each, expected = alone(name)
 
   def step(x, weights, margins, labels, where):
     """The rows are split too, as in training."""
@@ -189,7 +196,8 @@ def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
   parts = [
     v.reshape(devices, -1, *v.shape[1:]) for v in (x, weights, margins, labels, where)
   ]
-  found, rows, gradients = spread(step, how, devices)(*parts)
+  results = spread(step, how, devices)(*parts)
+  found, rows, gradients = jax.tree.map(np.asarray, results)
   assert np.abs(each).max() > 0.1
   np.testing.assert_allclose(found, np.full(devices, value), rtol=1e-12)
   for row in rows:
@@ -202,38 +210,44 @@ def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
 
 
 def test_a_small_loss_keeps_its_digits_over_devices():
-  logits = jnp.array([[0.0, -30.0, -31.0, -32.0]])
+  logits = np.array([[0.0, -30.0, -31.0, -32.0]], np.float32)
   step = functools.partial(losses.softmax, class_axis_name=AXIS)
   parts = logits.reshape(1, 2, 2).swapaxes(0, 1)
-  found = jax.vmap(step, (0, None), axis_name=AXIS)(parts, jnp.array([0]))
+  found = jax.jit(jax.vmap(step, (0, None), axis_name=AXIS))(parts, np.array([0]))
   expected = np.log1p(np.exp(-30.0) + np.exp(-31.0) + np.exp(-32.0))
   np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
   # The same as a distribution, with the largest one on either device.
+  run = jax.jit(jax.vmap(step, axis_name=AXIS))
   for way in (1, -1):
-    target = jnp.array([[1.0, 0.0, 0.0, 0.0]])[:, ::way]
+    target = np.array([[1, 0, 0, 0]], np.float32)[:, ::way]
     given = (v.reshape(1, 2, 2).swapaxes(0, 1) for v in (logits[:, ::way], target))
-    found = jax.vmap(step, axis_name=AXIS)(*given)
+    found = run(*given)
     np.testing.assert_allclose(found, np.full((2, 1), expected), rtol=1e-6)
 
 
 def test_a_row_upon_a_proxy_of_another_device():
-  squares = jnp.array([[0.0, 4.0, 2.0, 0.0], [4.0, 1.0, 0.0, 2.0]])
+  squares = np.array([[0, 4, 2, 0], [4, 1, 0, 2]], np.float32)
   parts = squares.reshape(2, 2, 2).swapaxes(0, 1)
 
-  def of_rows(part):
-    return losses.distance_ratio(
-      part, jnp.array([0, 1]), exponent=2.0, class_axis_name=AXIS
+  @jax.jit
+  @functools.partial(jax.vmap, axis_name=AXIS)
+  @functools.partial(jax.grad, has_aux=True)
+  def step(part):
+    rows = losses.distance_ratio(
+      part, np.array([0, 1]), exponent=2.0, class_axis_name=AXIS
     )
+    return rows.sum(), rows
 
-  for rows in jax.vmap(of_rows, axis_name=AXIS)(parts):
+  slopes, values = step(parts)
+  for rows in np.asarray(values):
     np.testing.assert_allclose(rows, [np.log(2), np.inf], rtol=1e-6)
-  slopes = jax.vmap(jax.grad(lambda part: of_rows(part).sum()), axis_name=AXIS)(parts)
   np.testing.assert_array_equal(slopes, np.zeros_like(slopes))
 
 
 def test_a_known_label_beyond_the_classes_of_all_devices_is_refused():
   step = functools.partial(losses.softmax, class_axis_name=AXIS)
   run = jax.vmap(step, (0, None), axis_name=AXIS)
-  run(jnp.zeros((2, 1, 3)), np.array([5]))
+  known = jnp.array([5])
+  jax.eval_shape(lambda logits: run(logits, known), np.zeros((2, 1, 3), np.float32))
   with pytest.raises(ValueError, match=r"\[0, 6\), got 6"):
     run(jnp.zeros((2, 1, 3)), np.array([6]))

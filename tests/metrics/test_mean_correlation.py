@@ -15,10 +15,29 @@ RANDOM = np.random.default_rng(0)
 
 
 @functools.partial(jax.jit, static_argnames="diagonal")
-def measure(learned, given, where, diagonal=True):
+def compiled(learned, given, where, z_clip, *, diagonal):
+  options = {"include_diagonal": diagonal, "where": where, "z_clip": z_clip}
   return (
-    metrics.mean_correlation(learned, given, include_diagonal=diagonal, where=where),
-    metrics.mean_correlation_ceiling(given, include_diagonal=diagonal, where=where),
+    metrics.mean_correlation(learned, given, **options),
+    metrics.mean_correlation_ceiling(given, **options),
+  )
+
+
+def measure(learned, given, where, *, z_clip=1e-6, diagonal=True):
+  return compiled(learned, given, where, z_clip, diagonal=diagonal)
+
+
+@functools.partial(jax.jit, static_argnames=("norm", "diagonal"))
+def by_blocks(x, f, rows, where, z_clip, norm, diagonal):
+  return metrics.distance_correlation(
+    x,
+    f,
+    norm=norm,
+    include_diagonal=diagonal,
+    z_clip=z_clip,
+    rows=rows,
+    where=where,
+    block_size=8,
   )
 
 
@@ -60,7 +79,7 @@ def test_correlations(diagonal):
     ~hierarchy.classes_below(tree, "nonzooplankton"),
   ):
     given, mask = padded(d, kept)
-    found, _ = measure(padded(learned)[0], given, mask, diagonal)
+    found, _ = measure(padded(learned)[0], given, mask, diagonal=diagonal)
     sub = np.ix_(kept, kept)
     mean, r = by_scipy(learned[sub], d[sub], diagonal)
     np.testing.assert_allclose(found.correlations[mask], r, atol=1e-5)
@@ -99,7 +118,7 @@ def check_ceiling(tree, without, inside, outside):
   np.fill_diagonal(order, 0)
   for diagonal, expected in ((True, inside), (False, outside)):
     if expected is not None:
-      found, ceiling = measure(order, given, mask, diagonal)
+      found, ceiling = measure(order, given, mask, diagonal=diagonal)
       np.testing.assert_allclose(ceiling, expected, atol=6e-5)
       np.testing.assert_allclose(found.mean, ceiling, atol=2e-6)
 
@@ -124,7 +143,7 @@ def test_random_distances_gain_from_the_diagonal():
     upper = np.triu(np.random.default_rng(seed).uniform(1, 2, d.shape), 1)
     learned = padded((upper + upper.T).astype(np.float32))[0]
     for diagonal, found in means.items():
-      found.append(float(measure(learned, given, mask, diagonal)[0].mean))
+      found.append(float(measure(learned, given, mask, diagonal=diagonal)[0].mean))
   with_diagonal, without = np.mean(means[True]), np.mean(means[False])
   # The one shared zero adds 0.03 to a correlation that is otherwise noise.
   assert abs(without) < 0.015
@@ -150,7 +169,7 @@ def test_edges():
   mean, r = by_scipy(learned, flat, True)
   np.testing.assert_allclose(found.correlations, r, atol=1e-5)
   np.testing.assert_allclose(found.mean, mean, atol=1e-5)
-  found, ceiling = measure(learned, flat, ~nothing, False)
+  found, ceiling = measure(learned, flat, ~nothing, diagonal=False)
   assert np.isnan([found.mean, ceiling]).all()
   # Exact ties make perfect classes, which the clipping keeps from ruling.
   given = padded(hierarchy.path_distances(hierarchy.from_paths(CIFAR_100)))
@@ -166,6 +185,39 @@ def test_edges():
   )
 
 
+def test_symmetric_and_odd():
+  every = np.ones(SIZE, bool)
+  a, b = (
+    random_distances(SIZE),
+    random_distances(SIZE, 1) + 0.2 * random_distances(SIZE),
+  )
+  one, _ = measure(a, b, every)
+  other, _ = measure(b, a, every)
+  assert 0.05 < one.mean < 0.9
+  np.testing.assert_allclose(one.mean, other.mean, atol=1e-6)
+  np.testing.assert_allclose(one.correlations, other.correlations, atol=1e-6)
+  opposite, _ = measure(a, -a, every)
+  np.testing.assert_allclose(opposite.correlations, -1, atol=1e-6)
+  np.testing.assert_allclose(opposite.mean, -1, atol=2e-6)
+
+
+def test_where_correlations_are_clipped():
+  every = np.ones(SIZE, bool)
+  given, learned = random_distances(SIZE), random_distances(SIZE, 1)
+  learned[:, 0] = given[:, 0]  # one class in perfect order, and one in reverse
+  for sign, mean in ((learned[:, 1], 1), (-given[:, 1], np.nan)):
+    learned[:, 1] = sign
+    free, _ = measure(learned, given, every, z_clip=None)
+    np.testing.assert_array_equal(free.mean, np.float32(mean))
+  for z_clip in (0.6, 0.99):
+    found, ceiling = measure(learned, given, every, z_clip=z_clip)
+    r = np.asarray(found.correlations, np.float64)
+    assert (np.abs(r) > 1 - z_clip).sum() > 1
+    angles = np.arctanh(np.clip(r, z_clip - 1, 1 - z_clip))
+    np.testing.assert_allclose(found.mean, np.tanh(angles.mean()), atol=1e-6)
+    np.testing.assert_allclose(ceiling, 1 - z_clip, rtol=1e-5)
+
+
 def test_bad_input_is_named(unchecked):
   d = np.zeros((3, 3), np.float32)
   for error, culprit, call in (
@@ -177,6 +229,11 @@ def test_bad_input_is_named(unchecked):
       "boolean",
       lambda: metrics.mean_correlation_ceiling(d, where=np.ones(3)),
     ),
+    (
+      ValueError,
+      r"z_clip must be in \[0, 1\], got 2",
+      lambda: metrics.mean_correlation(d, d, z_clip=2.0),
+    ),
   ):
     with pytest.raises(error, match=culprit):
       call()
@@ -186,14 +243,13 @@ def test_bad_input_is_named(unchecked):
 def test_distances_of_points_by_blocks(norm, diagonal):
   random = np.random.default_rng(1)
   x = random.integers(0, 4, (SIZE, 5)).astype(np.float32)  # ties
-  f = (x[:, :3] + random.normal(size=(SIZE, 3))).astype(np.float32)
+  # Of few bits, whose squares have no rounding that breaks a tie.
+  f = (x + np.round(8 * random.normal(size=x.shape)) / 8).astype(np.float32)
   kept = random.random(SIZE) < 0.9
   rows = random.permutation(SIZE)[:20]
-  found = jax.jit(
-    lambda x, f: metrics.distance_correlation(
-      x, f, norm=norm, include_diagonal=diagonal, rows=rows, where=kept, block_size=8
-    )
-  )(np.where(kept[:, None], x, np.nan), f)
+  options = {"norm": norm, "diagonal": diagonal}
+  masked = np.where(kept[:, None], x, np.nan)
+  found = by_blocks(masked, f, rows, kept, 1e-6, **options)
   given = np.linalg.norm(
     (x[:, None] - x[None])[kept][:, kept], {"l2": 2, "linf": np.inf}[norm], axis=2
   )
@@ -204,12 +260,19 @@ def test_distances_of_points_by_blocks(norm, diagonal):
   np.testing.assert_allclose(found.correlations, everywhere[rows], atol=1e-5)
   chosen = everywhere[rows][kept[rows]]
   np.testing.assert_allclose(found.mean, np.tanh(np.arctanh(chosen).mean()), atol=1e-5)
+  clipped = by_blocks(masked, f, rows, kept, 0.8, **options)
+  angles = np.arctanh(np.clip(chosen, -0.2, 0.2))
+  assert np.abs(chosen).max() > 0.2
+  np.testing.assert_allclose(clipped.mean, np.tanh(angles.mean()), atol=1e-5)
   # Ranks do not see an increasing map, nor an order of the points.
-  if norm == "l2":
-    order = random.permutation(SIZE)
-    again = metrics.distance_correlation(3 * x[order], f[order])
-    plain = metrics.distance_correlation(x, f)
-    np.testing.assert_allclose(again.correlations, plain.correlations[order], atol=1e-6)
+  every, order = np.ones(SIZE, bool), random.permutation(SIZE)
+  again = by_blocks(3 * x[order], f[order], rows, every, 1e-6, **options)
+  plain = by_blocks(x, f, order[rows], every, 1e-6, **options)
+  np.testing.assert_allclose(again.correlations, plain.correlations, atol=1e-6)
+  if norm == "l2":  # the features themselves
+    same = by_blocks(f, f, rows, every, 1e-6, **options)
+    np.testing.assert_allclose(same.correlations, 1, atol=1e-6)
+    np.testing.assert_allclose(same.mean, 1, atol=2e-6)
 
 
 @pytest.mark.parametrize("row", [-1, 7])

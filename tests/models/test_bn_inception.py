@@ -180,9 +180,9 @@ def random_variables(network, images):
   def draw(path, leaf):
     if path[-1].key == "kernel":
       bound = np.sqrt(6 / np.prod(leaf.shape[:3]))
-      return jnp.asarray(random.uniform(-bound, bound, leaf.shape), jnp.float32)
+      return jnp.asarray(np.float32(random.uniform(-bound, bound, leaf.shape)))
     low = -0.5 if path[-1].key == "mean" else 0.5
-    return jnp.asarray(random.uniform(low, low + 1, leaf.shape), jnp.float32)
+    return jnp.asarray(np.float32(random.uniform(low, low + 1, leaf.shape)))
 
   structure = jax.eval_shape(network.init, jax.random.key(0), images)
   return jax.tree.map_with_path(draw, structure)
@@ -227,17 +227,19 @@ def test_frozen_norms_and_recomputed_blocks(kind, side, module, monkeypatch):
   jax.tree.map(close, recomputed, gradient)
   for path, leaf in jax.tree.leaves_with_path(gradient):
     assert np.isfinite(leaf).all()
-    assert bool((leaf != 0).any()) == (path[-2].key == "conv"), path
+    assert np.any(np.asarray(leaf)) == (path[-2].key == "conv"), path
 
 
-def test_statistics_over_devices():
+def test_statistics_over_devices(monkeypatch):
+  # Behind what is compared.
+  monkeypatch.setattr(_bn_inception, "_BLOCKS", _bn_inception._BLOCKS[-1:])
   images = np.random.default_rng(4).normal(size=(2, 31, 31, 3)).astype(np.float32)
   network = models.BNInception(width=2)
   variables = random_variables(network, images)
 
   def train(network, images):
     _, updates = network.apply(variables, images, train=True, mutable=["batch_stats"])
-    return updates["batch_stats"]["conv2_3x3"]["norm"]  # the rest is not computed
+    return updates["batch_stats"]["conv2_3x3"]["norm"]
 
   @jax.jit
   def run(images):

@@ -32,23 +32,25 @@ def loop(x, kernel, stride):
 @pytest.mark.parametrize("extent", [(6, 6), (7, 5)])
 def test_both_methods_equal_the_loop(size, stride, extent, x64):
   rng = np.random.default_rng(0)
-  x = jnp.asarray(rng.normal(size=(2, *extent, 3)))
+  x = rng.normal(size=(2, *extent, 3))
   modules = [
     _convolution.Convolution(4, size, stride, True, method)
     for method in _convolution.METHODS
   ]
-  variables = modules[0].init(jax.random.key(0), x)
-  variables["params"]["kernel"] = jnp.asarray(rng.normal(size=(size, size, 3, 4)))
-  variables["params"]["bias"] = jnp.arange(4.0)
-  expected = loop(
-    np.asarray(x), np.asarray(variables["params"]["kernel"]), stride
-  ) + np.arange(4)
-  gradients = []
-  for module in modules:
-    np.testing.assert_allclose(module.apply(variables, x), expected, rtol=1e-10)
-    gradients.append(
-      jax.grad(lambda v, m=module: jnp.sum(m.apply(v, x) ** 2))(variables)["params"]
-    )
+  start = jax.eval_shape(modules[0].init, jax.random.key(0), x)
+  params = {"kernel": rng.normal(size=(size, size, 3, 4)), "bias": np.arange(4.0)}
+  expected = loop(x, params["kernel"], stride) + params["bias"]
+  assert jax.tree.map(np.shape, params) == jax.tree.map(jnp.shape, start["params"])
+
+  def loss(params, x, module):
+    values = module.apply({"params": params}, x)
+    return jnp.sum(values**2), values
+
+  slope = jax.grad(loss, has_aux=True)
+  both = jax.jit(lambda *data: [slope(*data, module) for module in modules])
+  gradients, values = zip(*both(params, x), strict=True)
+  for found in values:
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
   for a, b in zip(*map(jax.tree.leaves, gradients), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-10)
 
@@ -56,4 +58,4 @@ def test_both_methods_equal_the_loop(size, stride, extent, x64):
 def test_unknown_method_is_named():
   module = _convolution.Convolution(4, method="winograd")
   with pytest.raises(ValueError, match="'winograd'"):
-    module.init(jax.random.key(0), jnp.ones((1, 4, 4, 1)))
+    jax.eval_shape(module.init, jax.random.key(0), np.ones((1, 4, 4, 1), np.float32))

@@ -28,26 +28,33 @@ def test_gsp_owns_prototypes():
   assert np.abs(prototypes).max() <= np.sqrt(6 / 13)
   assert np.abs(prototypes).max() > 0.8 * np.sqrt(6 / 13)
   settings = {"mass": 0.4, "inverse_temperature": 8.0, "where": WHERE}
-  for choice in ({}, {"solver": "fixed_point", "steps": 3}):
-    function = functools.partial(pooling.gsp, **settings, **choice)
-    assert_trees_equal(
-      jax.jit(module.clone(**choice).apply)(variables, FEATURES, where=WHERE),
-      jax.jit(function)(FEATURES, prototypes),
-      atol=1e-6,  # compiled with different things around it
+
+  @functools.partial(jax.jit, static_argnames="choice")
+  def both(variables, features, choice):
+    return (
+      module.clone(**dict(choice)).apply(variables, features, where=WHERE),
+      pooling.gsp(
+        features, variables["params"]["prototypes"], **settings, **dict(choice)
+      ),
     )
+
+  for choice in ((), (("solver", "fixed_point"), ("steps", 3))):
+    # Compiled with different things around it.
+    assert_trees_equal(*both(variables, FEATURES, choice), atol=1e-6)
 
 
 def test_gsp_of_mass_one_is_gap_with_attributes():
   module = models.GSP(4)
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
   result = jax.jit(module.clone(mass=1.0).apply)(variables, FEATURES)
-  np.testing.assert_allclose(result.pooled, pooling.gap(FEATURES), atol=1e-6)
-  np.testing.assert_allclose(result.attributes.sum(axis=1), 1, rtol=1e-5)
+  mean = np.asarray(FEATURES).mean((1, 2))
+  np.testing.assert_allclose(result.pooled, mean, atol=1e-6)
+  np.testing.assert_allclose(np.sum(result.attributes, axis=1), 1, rtol=1e-5)
 
 
 def test_mass_may_be_traced():
   variables = jax.jit(models.GSP(4).init)(jax.random.key(0), FEATURES)
-  masses = jnp.array([0.2, 0.7])
+  masses = np.array([0.2, 0.7], np.float32)
   pool = jax.jit(lambda m: models.GSP(4, mass=m).apply(variables, FEATURES).pooled)
   results = jax.jit(jax.vmap(pool))(masses)
   for mass, pooled in zip(masses, results, strict=True):
@@ -68,29 +75,36 @@ def test_sum_and_maximum_have_projections_of_their_own():
   spoilt = jnp.where(WHERE[..., None], FEATURES, jnp.nan)
 
   @jax.jit
+  @functools.partial(jax.value_and_grad, has_aux=True)
   def pooled(features):
     own = {"params": {"pooling": params}}
     result = head.apply(own, features, where=WHERE)
     return jnp.sum(result.pooled**2), result
 
-  (_, result), gradient = jax.value_and_grad(pooled, has_aux=True)(spoilt)
-  summed = pooling.gsp(
-    FEATURES @ params["projection"]["kernel"],
-    params["gsp"]["prototypes"],
-    mass=0.5,
-    inverse_temperature=5.0,
-    where=WHERE,
-  )
+  @jax.jit
+  def sum_of_parts(features):
+    return pooling.gsp(
+      features @ params["projection"]["kernel"],
+      params["gsp"]["prototypes"],
+      mass=0.5,
+      inverse_temperature=5.0,
+      where=WHERE,
+    )
+
+  (_, result), gradient = pooled(spoilt)
+  gradient, summed = np.asarray(gradient), sum_of_parts(FEATURES)
+  features, where = np.asarray(FEATURES), np.asarray(WHERE)
   largest = np.stack(
-    [own[kept].max(0) for own, kept in zip(FEATURES, WHERE, strict=True)]
+    [own[kept].max(0) for own, kept in zip(features, where, strict=True)]
   )
-  expected = summed.pooled + largest @ params["max_projection"]["kernel"]
+  kernel = np.asarray(params["max_projection"]["kernel"])
+  expected = np.asarray(summed.pooled) + largest @ kernel
   np.testing.assert_allclose(result.pooled, expected, atol=1e-5)
   np.testing.assert_allclose(result.weights, summed.weights, atol=1e-6)
   np.testing.assert_allclose(result.attributes, summed.attributes, atol=1e-6)
   assert np.isfinite(gradient).all()
-  assert not gradient[~WHERE].any()
-  assert np.abs(gradient[WHERE]).max() > 0.01
+  assert not gradient[~where].any()
+  assert np.abs(gradient[where]).max() > 0.01
 
 
 def test_gem_owns_the_power():
@@ -98,12 +112,19 @@ def test_gem_owns_the_power():
   variables = jax.jit(module.init)(jax.random.key(0), FEATURES)
   assert variables["params"] == {"power": 2.0}
   other = {"params": {"power": jnp.float32(4.0)}}
-  for params, power in ((variables, 2.0), (other, 4.0)):
-    assert_trees_equal(
-      module.apply(params, FEATURES, where=WHERE),
-      pooling.gem(FEATURES, power=power, where=WHERE),
+
+  @jax.jit
+  def every(variables, features):
+    power = variables["params"]["power"]
+    return (
+      module.apply(variables, features, where=WHERE),
+      pooling.gem(features, power=power, where=WHERE),
+      jax.grad(lambda v: module.apply(v, features).sum())(variables),
     )
-  slope = jax.grad(lambda v: module.apply(v, FEATURES).sum())(variables)
+
+  for params in (other, variables):
+    ours, function, slope = every(params, FEATURES)
+    assert_trees_equal(ours, function)
   assert np.isfinite(slope["params"]["power"])
   assert slope["params"]["power"] != 0
   with pytest.raises(ValueError, match="power must be in"):
@@ -124,7 +145,7 @@ def test_head_projects_pools_and_normalises(normalization):
   norms = np.linalg.norm(means, axis=1, keepdims=True)
   assert norms.min() < 1 < norms.max()
   divisor = {"l2": norms, "unit_ball": np.maximum(norms, 1), "none": 1}[normalization]
-  result = head.apply(variables, features.astype(np.float32))
+  result = jax.jit(head.apply)(variables, features.astype(np.float32))
   np.testing.assert_allclose(result.embeddings, means / divisor, rtol=1e-5)
   assert result.weights is None
   assert result.attributes is None
@@ -135,15 +156,21 @@ def test_head_with_generalized_sum_pooling():
   variables = jax.jit(head.init)(jax.random.key(0), FEATURES)
   params = variables["params"]
   assert set(params) == {"Dense_0", "pooling"}
-  result = jax.jit(head.apply)(variables, FEATURES, where=WHERE)
   kept = np.where(np.asarray(WHERE)[..., None], FEATURES, 0)
-  expected = pooling.gsp(
-    kept @ np.asarray(params["Dense_0"]["kernel"]),
-    params["pooling"]["prototypes"],
-    mass=0.5,
-    where=WHERE,
-  )
-  unit = distances.l2_normalize(expected.pooled)
+
+  @jax.jit
+  def both(variables, features, kept):
+    params = variables["params"]
+    expected = pooling.gsp(
+      kept @ params["Dense_0"]["kernel"],
+      params["pooling"]["prototypes"],
+      mass=0.5,
+      where=WHERE,
+    )
+    unit = distances.l2_normalize(expected.pooled)
+    return head.apply(variables, features, where=WHERE), expected, unit
+
+  result, expected, unit = both(variables, FEATURES, kept)
   np.testing.assert_allclose(result.embeddings, unit, rtol=1e-5, atol=1e-6)
   np.testing.assert_allclose(result.weights, expected.weights, atol=1e-6)
   np.testing.assert_allclose(result.attributes, expected.attributes, atol=1e-6)
@@ -151,16 +178,24 @@ def test_head_with_generalized_sum_pooling():
 
 
 def test_head_with_a_function_and_tokens():
-  tokens = FEATURES.reshape(3, 20, 6)
+  tokens = np.asarray(FEATURES).reshape(3, 20, 6)
   head = models.EmbeddingHead(2, pooling.gmp, normalization="none")
   variables = jax.jit(head.init)(jax.random.key(0), tokens)
-  projected = tokens @ variables["params"]["Dense_0"]["kernel"]
-  result = head.apply(variables, tokens)
-  np.testing.assert_allclose(result.embeddings, projected.max(axis=1), rtol=1e-6)
-  kernel = variables["params"]["Dense_0"]["kernel"]
-  after = head.clone(projection="after").apply(variables, tokens)
+
+  @jax.jit
+  def every(variables, tokens):
+    return (
+      tokens @ variables["params"]["Dense_0"]["kernel"],
+      head.apply(variables, tokens),
+      head.clone(projection="after").apply(variables, tokens),
+      head.clone(dim=6, projection="none").apply({}, tokens),
+    )
+
+  projected, result, after, alone = every(variables, tokens)
+  largest = np.max(projected, axis=1)
+  np.testing.assert_allclose(result.embeddings, largest, rtol=1e-6)
+  kernel = np.asarray(variables["params"]["Dense_0"]["kernel"])
   np.testing.assert_allclose(after.embeddings, tokens.max(axis=1) @ kernel, rtol=1e-5)
-  alone = head.clone(dim=6, projection="none").apply({}, tokens)
   np.testing.assert_array_equal(alone.embeddings, tokens.max(axis=1))
 
 
@@ -178,31 +213,33 @@ def test_masked_positions_may_hold_nan(pool):
   actual, expected = gradient(variables, spoilt), gradient(variables, FEATURES)
   assert_trees_equal(actual, expected)
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(expected))
-  assert not np.any(expected[1][~WHERE])
+  assert not np.any(np.asarray(expected[1])[~np.asarray(WHERE)])
 
 
 def test_bad_arguments(unchecked):
-  key = jax.random.key(0)
+  def init(module, *data, where=None):
+    jax.eval_shape(lambda key: module.init(key, *data, where=where), jax.random.key(0))
+
   with pytest.raises(TypeError, match="features must be floating, got dtype int32"):
-    models.EmbeddingHead(2).init(key, jnp.ones((1, 2, 2, 3), int))
+    init(models.EmbeddingHead(2), np.ones((1, 2, 2, 3), np.int32))
   with pytest.raises(ValueError, match=r"3 or 4 axes, got shape \(2, 3\)"):
-    models.EmbeddingHead(2).init(key, jnp.ones((2, 3)))
+    init(models.EmbeddingHead(2), np.ones((2, 3), np.float32))
   with pytest.raises(ValueError, match=r"where must have shape \(3, 4, 5\), got \(3,"):
-    models.EmbeddingHead(2).init(key, FEATURES, where=jnp.ones((3, 4), bool))
+    init(models.EmbeddingHead(2), FEATURES, where=np.ones((3, 4), bool))
   with pytest.raises(ValueError, match="'unit_ball', 'none', got 'sphere'"):
-    models.EmbeddingHead(2, normalization="sphere").init(key, FEATURES)
+    init(models.EmbeddingHead(2, normalization="sphere"), FEATURES)
   with pytest.raises(ValueError, match="'after', 'none', got 'within'"):
-    models.EmbeddingHead(2, projection="within").init(key, FEATURES)
+    init(models.EmbeddingHead(2, projection="within"), FEATURES)
   with pytest.raises(ValueError, match=r"pooled must have shape \(3, 2\) .* \(3, 6\)"):
-    models.EmbeddingHead(2, projection="none").init(key, FEATURES)
+    init(models.EmbeddingHead(2, projection="none"), FEATURES)
   with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-    models.EmbeddingHead(0).init(key, FEATURES)
+    init(models.EmbeddingHead(0), FEATURES)
   with pytest.raises(ValueError, match="num_prototypes must be at least 1, got 0"):
-    models.GSP(0).init(key, FEATURES)
+    init(models.GSP(0), FEATURES)
   with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 1.5"):
-    models.GSP(2, mass=1.5).init(key, FEATURES)
+    init(models.GSP(2, mass=1.5), FEATURES)
   with pytest.raises(ValueError, match="dim must be at least 1, got 0"):
-    models.GSPGMP(0).init(key, FEATURES)
+    init(models.GSPGMP(0), FEATURES)
 
 
 def test_training_is_told_to_poolings_that_ask():
@@ -214,18 +251,28 @@ def test_training_is_told_to_poolings_that_ask():
 
   for pool in (pooling.gap, pooling.gmp, models.GeM(), asks):
     head = models.EmbeddingHead(2, pool)
-    head.init_with_output(jax.random.key(0), FEATURES, train=True)
-    head.init_with_output(jax.random.key(0), FEATURES)
+    start, key = head.init_with_output, jax.random.key(0)
+    jax.eval_shape(functools.partial(start, train=True), key, FEATURES)
+    jax.eval_shape(start, key, FEATURES)
   assert told == [True, False]
 
 
 def test_a_power_for_each_channel():
   module = models.GeM(power=2.0, per_channel=True)
-  result, variables = module.init_with_output(jax.random.key(0), FEATURES)
+
+  @jax.jit
+  def every(key, features, powers):
+    result, variables = module.init_with_output(key, features)
+    pooled = module.apply({"params": {"power": powers}}, features)
+    alone = [
+      pooling.gem(features[..., channel, None], power=powers[channel])[:, 0]
+      for channel in range(6)
+    ]
+    equal = pooling.gem(features, power=2.0)
+    return result, variables, equal, pooled, alone
+
+  powers = np.arange(1, 7, dtype=np.float32)
+  result, variables, equal, pooled, alone = every(jax.random.key(0), FEATURES, powers)
   np.testing.assert_array_equal(variables["params"]["power"], np.full(6, 2.0))
-  np.testing.assert_array_equal(result, pooling.gem(FEATURES, power=2.0))
-  powers = jnp.arange(1.0, 7)
-  pooled = module.apply({"params": {"power": powers}}, FEATURES)
-  for channel, power in enumerate(powers):
-    alone = pooling.gem(FEATURES[..., channel, None], power=power)
-    np.testing.assert_allclose(pooled[:, channel], alone[:, 0], rtol=1e-6)
+  np.testing.assert_allclose(result, equal, rtol=1e-6)
+  np.testing.assert_allclose(pooled, np.stack(alone, axis=1), rtol=1e-6)

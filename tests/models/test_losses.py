@@ -107,6 +107,7 @@ COLD = {"temperature": 0.3, "logit": "cosine", "normalize": "unit_ball"}
 NCA = {"scale": 1.3, "normalize": "unit_ball"}
 WALKS = {"persistence": 0.6, "margin": 0.2, "context_weight": 0.5}
 SOFT = {"scale": 9.0, "temperature": 0.2, "margin": 0.1, "regularization": 0.4}
+SOFT |= {"normalize": "unit_ball"}
 RATIO = {"exponent": 3.0, "offset": 0.01}
 TABLE = (CLASSES, 5)
 SEVERAL = (CLASSES, 2, 5)
@@ -218,11 +219,16 @@ def test_module_is_the_function_of_its_parameters(name):
 )
 def test_rows_by_blocks(name):
   module, rows, variables = start(name)
-  by_blocks = module.clone(block_size=3).apply(variables, rows, LABELS)
-  at_once = module.apply(variables, rows, LABELS)
+
+  @jax.jit
+  def both(variables, rows):
+    by_blocks = module.clone(block_size=3).apply(variables, rows, LABELS)
+    return by_blocks, module.apply(variables, rows, LABELS)
+
+  by_blocks, at_once = both(variables, rows)
   np.testing.assert_allclose(by_blocks, at_once, rtol=2e-5, atol=1e-6)
   with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
-    module.clone(block_size=0).apply(variables, rows, LABELS)
+    jax.eval_shape(module.clone(block_size=0).apply, variables, rows, LABELS)
 
 
 @pytest.mark.parametrize(
@@ -243,21 +249,31 @@ def test_rows_over_devices_equal_the_whole_batch(name):
     )
     return values, jax.lax.psum(gradient["params"], "batch"), state
 
-  values, gradient, state = jax.jit(jax.vmap(mapped, axis_name="batch"))(
-    rows.reshape(4, 2, 5), LABELS.reshape(4, 2), WHERE.reshape(4, 2)
+  @jax.jit
+  def both(rows, labels, where):
+    apart = (leaf.reshape(4, 2, *leaf.shape[1:]) for leaf in (rows, labels, where))
+    return (
+      jax.vmap(mapped, axis_name="batch")(*apart),
+      jax.grad(mean, has_aux=True)(variables, rows, labels, where, module),
+    )
+
+  (values, gradient, state), (slope, (expected, expected_state)) = both(
+    rows, LABELS, WHERE
   )
-  slope, (expected, expected_state) = jax.jit(
-    jax.grad(mean, has_aux=True), static_argnums=4
-  )(variables, rows, LABELS, WHERE, module)
   np.testing.assert_allclose(values.reshape(8), expected, rtol=2e-5, atol=1e-6)
   (table,), (wanted,) = gradient.values(), slope["params"].values()
   assert np.abs(wanted).max() > 1e-3
   np.testing.assert_allclose(table[0], wanted, rtol=1e-4, atol=1e-5)
   if name == "AdaCos":
     scale = expected_state["batch_stats"]["scale"]
-    cosines = distances.pairwise_cosine(rows, variables["params"]["weights"])
     first = variables["batch_stats"]["scale"]
-    right = losses.adacos_update(first, cosines, LABELS, where=WHERE)
+
+    @jax.jit
+    def update(rows, weights):
+      cosines = distances.pairwise_cosine(rows, weights)
+      return losses.adacos_update(first, cosines, LABELS, where=WHERE)
+
+    right = update(rows, variables["params"]["weights"])
     np.testing.assert_allclose(scale, right, rtol=1e-5)
     np.testing.assert_allclose(state["batch_stats"]["scale"], right, rtol=1e-5)
     assert abs(right - first) > 0.01
@@ -274,7 +290,7 @@ def test_losses_of_clean_and_attacked_rows(name, function):
   numbers = {"clean_weight": 0.3, "scale": 9.0}
   module = getattr(models, name)(CLASSES, **numbers)
   attacked = ROWS + 0.4 * ROWS[::-1]
-  params = module.init(jax.random.key(0), ROWS, attacked, LABELS)["params"]
+  params = jax.jit(module.init)(jax.random.key(0), ROWS, attacked, LABELS)["params"]
   assert jax.tree.map(jnp.shape, params) == {"weights": TABLE}
 
   def called(params, rows, attacked):
@@ -293,10 +309,16 @@ def test_losses_of_clean_and_attacked_rows(name, function):
     )
     return values.sum(), values
 
-  holed = [jnp.where(WHERE[:, None], rows, jnp.nan) for rows in (ROWS, attacked)]
+  holed = [
+    np.where(WHERE[:, None], rows, np.float32(np.nan)) for rows in (ROWS, attacked)
+  ]
   slopes = functools.partial(jax.grad, argnums=(0, 1, 2), has_aux=True)
-  actual = jax.jit(slopes(called))(params, *holed)
-  right = jax.jit(slopes(expected))(params, ROWS, attacked)
+
+  @jax.jit
+  def both(params, holed, whole):
+    return slopes(called)(params, *holed), slopes(expected)(params, *whole)
+
+  actual, right = both(params, holed, (ROWS, attacked))
   for a, e in zip(jax.tree.leaves(actual), jax.tree.leaves(right), strict=True):
     assert np.abs(a).max() > 1e-3
     np.testing.assert_allclose(a, e, rtol=1e-4, atol=1e-5)
@@ -315,28 +337,35 @@ def test_bad_attacked_rows(unchecked):
 
 
 def test_parameters_at_the_start():
-  rows, labels, key = jnp.zeros((2, 400)), jnp.array([0, 1]), jax.random.key(0)
+  modules = (
+    models.ProxyAnchor(50),
+    models.ProxyNCAPlusPlus(50),
+    models.NormFace(50),
+    models.ZeroShotPrediction(50, dim=400),
+    models.ProxyDistanceRatio(50),
+  )
 
-  def table(module):
-    (table,) = jax.jit(module.init)(key, rows, labels)["params"].values()
-    return table
+  @jax.jit
+  def start(key, rows, labels):
+    exponent = models.DistanceRatio().init(key, jnp.ones((2, 2)), labels)["params"]
+    return exponent, [module.init(key, rows, labels)["params"] for module in modules]
 
-  np.testing.assert_allclose(table(models.ProxyAnchor(50)).std(), 0.2, rtol=0.02)
-  np.testing.assert_allclose(table(models.ProxyNCAPlusPlus(50)).std(), 1 / 8, rtol=0.02)
+  exponent, params = start(
+    jax.random.key(0), np.zeros((2, 400), np.float32), np.array([0, 1])
+  )
+  tables = [np.asarray(table) for own in params for table in own.values()]
   # Glorot-uniform: variance 2 / (50 + 400).
-  np.testing.assert_allclose(table(models.NormFace(50)).std(), 1 / 15, rtol=0.02)
-  zero_shot = models.ZeroShotPrediction(50, dim=400)
-  np.testing.assert_allclose(table(zero_shot).std(), 0.2, rtol=0.02)
-  proxies = table(models.ProxyDistanceRatio(50))
-  np.testing.assert_allclose(norm(proxies), np.ones(50), rtol=1e-5)
-  assert abs((proxies @ proxies.T - jnp.eye(50)).mean()) < 0.01
-  exponent = models.DistanceRatio().init(key, jnp.ones((2, 2)), labels)["params"]
+  for table, deviation in zip(tables[:4], (0.2, 1 / 8, 1 / 15, 0.2), strict=True):
+    np.testing.assert_allclose(table.std(), deviation, rtol=0.02)
+  (proxies,) = tables[4:]
+  np.testing.assert_allclose(np.linalg.norm(proxies, axis=1), np.ones(50), rtol=1e-5)
+  assert abs((proxies @ proxies.T - np.eye(50)).mean()) < 0.01
   assert exponent == {"log_exponent": 2.0}
 
 
 def test_mean_of_zero_shot_prediction_is_half_the_papers_sum_of_means():
   module, rows, variables = start("ZeroShotPrediction")
-  values = np.asarray(module.apply(variables, rows, LABELS))
+  values = np.asarray(jax.jit(module.apply)(variables, rows, LABELS))
   halves = values[[0, 1, 2, 3]].mean() + values[[4, 5, 6, 7]].mean()
   np.testing.assert_allclose(values.mean(), halves / 2, rtol=1e-6)
 
@@ -345,29 +374,38 @@ def test_mean_of_zero_shot_prediction_is_half_the_papers_sum_of_means():
 def test_bad_arguments(name, unchecked):
   module, rows, _ = start(name)
   key = jax.random.key(0)
+
+  def init(*data, where=None):
+    jax.eval_shape(lambda key: module.init(key, *data, where=where), key)
+
   what = "attributes" if name == "ZeroShotPrediction" else "embeddings"
   with pytest.raises(TypeError, match=f"{what} must be floating, got dtype int32"):
-    module.init(key, jnp.ones((8, 5), int), LABELS)
+    init(np.ones((8, 5), np.int32), LABELS)
   with pytest.raises(ValueError, match=f"{what} must have 2 axes, got shape"):
-    module.init(key, rows[0], LABELS)
+    init(rows[0], LABELS)
   with pytest.raises(ValueError, match=r"got \(3,\)"):
-    module.init(key, rows, LABELS[:3])
+    init(rows, LABELS[:3])
   with pytest.raises(ValueError, match=r"got \(3,\)"):
-    module.init(key, rows, LABELS, where=WHERE[:3])
+    init(rows, LABELS, where=WHERE[:3])
+  # While it is traced this one knows no halves, and so no labels.
+  known = (
+    module.init if name == "ZeroShotPrediction" else lambda key, *data: init(*data)
+  )
   with pytest.raises(ValueError, match=r"must be in \[0, 6\), got 6"):
-    module.init(key, rows, LABELS + 1)
+    known(key, rows, LABELS + 1)
 
 
 def test_few_classes_need_a_smallest_scale():
-  labels = jnp.arange(8) % 2
+  labels = np.arange(8) % 2
   with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
-    models.AdaCos(2).init(jax.random.key(0), ROWS, labels)
+    jax.eval_shape(models.AdaCos(2).init, jax.random.key(0), ROWS, labels)
   module = models.AdaCos(2, least=0.5)
-  variables = module.init(jax.random.key(0), ROWS, labels)
+  variables = jax.jit(module.init)(jax.random.key(0), ROWS, labels)
   assert variables["batch_stats"]["scale"] == 0.5
-  opposite = {"weights": jnp.array([[1.0], [-1.0]]) * ROWS[:1]}
-  _, new = module.apply(
-    {**variables, "params": opposite}, ROWS[:1], labels[:1], mutable="batch_stats"
+  row = np.asarray(ROWS[:1])
+  opposite = {"weights": np.concatenate([row, -row])}
+  _, new = jax.jit(functools.partial(module.apply, mutable="batch_stats"))(
+    {**variables, "params": opposite}, row, labels[:1]
   )
   assert new["batch_stats"]["scale"] == 0.5
 
@@ -390,3 +428,22 @@ def test_proxies_that_are_near_each_other_are_told_apart(module, scale, power):
   np.testing.assert_allclose(value, np.log1p(np.exp(-gap)), rtol=1e-3)
   steep = power * scale * (1e-4 ** (power - 1) + 2e-4 ** (power - 1))
   np.testing.assert_allclose(slope[0, 1], steep / (1 + np.exp(gap)), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+  "module", [models.DistanceSoftmax, models.SquaredDistanceSoftmax]
+)
+def test_no_array_of_all_differences_to_proxies(module):
+  """256 rows of 128 entries, the proxies of Stanford Online Products: 1.4 GiB."""
+  rows, proxies = (
+    jax.ShapeDtypeStruct((number, 128), jnp.float32) for number in (256, 11318)
+  )
+  labels = jax.ShapeDtypeStruct((256,), jnp.int32)
+
+  def mean(proxies, rows, labels):
+    variables = {"params": {"proxies": proxies}}
+    return module(11318).apply(variables, rows, labels).mean()
+
+  step = jax.jit(jax.grad(mean, (0, 1)))
+  memory = step.lower(proxies, rows, labels).compile().memory_analysis()
+  assert memory.temp_size_in_bytes < 8 * 256 * 11318 * 4

@@ -9,6 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from spherejax import pooling
+from spherejax.pooling import _gsp_solver, _gsp_weights
 
 pool = jax.jit(pooling.gsp, static_argnames=("solver", "steps"))
 FIELDS = ("pooled", "weights", "attributes", "residual")
@@ -386,19 +387,27 @@ def test_mass_and_temperature_of_each_image_equal_single_calls():
     )
 
 
-def test_memory_of_the_backward_pass_does_not_depend_on_the_steps():
+def test_memory_of_the_backward_pass_does_not_depend_on_the_steps(monkeypatch):
   """The paper's iteration stores every step; the solver stores none."""
   features, prototypes = (x.astype(np.float32) for x in data(14, batch=8, n=32))
 
-  def memory(**setting):
+  def compiled(**setting):
     loss = lambda f, o: pooling.gsp(f, o, **setting).pooled.sum()  # noqa: E731
     lowered = jax.jit(jax.grad(loss, (0, 1))).lower(features, prototypes)
-    return lowered.compile().memory_analysis().temp_size_in_bytes
+    return lowered.as_text(), lowered.compile().memory_analysis().temp_size_in_bytes
 
   one_step = 4 * 8 * 32  # bytes of one number a feature
-  few, many = (memory(solver="fixed_point", steps=k) for k in (10, 110))
+  (_, few), (_, many) = (compiled(solver="fixed_point", steps=k) for k in (10, 110))
   assert many - few >= 100 * one_step
-  assert memory() < few + 10 * one_step
+  # Traced anew for each limit.
+  transport = _gsp_weights.transport.__wrapped__
+  monkeypatch.setattr(_gsp_weights, "transport", transport)
+  programs = []
+  for limit in (2, 1000):
+    monkeypatch.setattr(_gsp_solver, "_MAX_STEPS", limit)
+    programs.append(compiled())
+  assert programs[0][0] != programs[1][0]
+  assert programs[0][1] == programs[1][1] < few + 10 * one_step
 
 
 def test_half_precision_is_the_rounded_float32_result():

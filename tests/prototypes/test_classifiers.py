@@ -102,15 +102,19 @@ def test_votes_of_equal_number_and_sites_that_are_left_out():
     differ |= any(
       a != vote(row, LABELS, k) for a, row in zip(decisions, d, strict=True)
     )
-    assert (both(POINTS, broken, where & False, k)[1] == -1).all()
+    assert (np.asarray(both(POINTS, broken, where & False, k)[1]) == -1).all()
   assert differ  # the two rules are not the same
   # Coincident sites of two classes: the lowest index, then the lowest label.
   same = np.zeros((2, 1), np.float32)
-  for k, expected in ((1, 1), (2, 0)):
-    found = prototypes.nearest_neighbours(
-      same[:1], same, np.array([1, 0]), num_classes=2, k=k, ties="label"
-    )
-    assert found[0] == expected
+  found = jax.jit(
+    lambda points, sites: [
+      prototypes.nearest_neighbours(
+        points, sites, np.array([1, 0]), num_classes=2, k=k, ties="label"
+      )
+      for k in (1, 2)
+    ]
+  )(same[:1], same)
+  np.testing.assert_array_equal(found, [[1], [0]])
 
 
 def test_the_nearest_centroid_is_not_the_nearest_direction():
@@ -119,16 +123,21 @@ def test_the_nearest_centroid_is_not_the_nearest_direction():
   points /= np.linalg.norm(points, axis=1, keepdims=True)
   labels = rng.integers(0, 3, 60)
   labels[labels == 1] = 3  # two of five classes have no reference
-  means, counts = prototypes.class_means(points, labels, 5, normalize="none")
-  found = prototypes.nearest_neighbours(
-    points, means, np.arange(5), num_classes=5, where=counts > 0
-  )
+
+  @jax.jit
+  def classify(points):
+    means, counts = prototypes.class_means(points, labels, 5, normalize="none")
+    return means, prototypes.nearest_neighbours(
+      points, means, np.arange(5), num_classes=5, where=counts > 0
+    )
+
+  means, found = (np.asarray(leaf) for leaf in classify(points))
   rows, scores = np.float64(points), np.full((60, 5), -np.inf)
   for c in (0, 2, 3):
     centre = rows[labels == c].mean(0)
     scores[:, c] = rows @ centre - centre @ centre / 2
   np.testing.assert_array_equal(found, scores.argmax(1))
-  cosines = rows @ np.asarray(means).T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
+  cosines = rows @ means.T / np.maximum(np.linalg.norm(means, axis=1), 1e-9)
   cosines[:, [1, 4]] = -np.inf
   assert (cosines.argmax(1) != found).any()
 
@@ -151,9 +160,10 @@ def test_gradient_of_scores():
 def test_scores_with_linear_borders():
   """Squared distances in float64 but for what all classes share; decisions of 1-NN."""
   far = np.float32(10)  # from the origin the products would round more
-  scores, slope = jax.jit(
+  scores, decisions, slope = jax.jit(
     lambda points: (
       prototypes.nearest_neighbour_scores(points, SITES + far, LABELS, num_classes=4),
+      prototypes.nearest_neighbours(points, SITES + far, LABELS, num_classes=4),
       jax.vmap(
         jax.grad(
           lambda x: prototypes.nearest_neighbour_scores(
@@ -165,6 +175,7 @@ def test_scores_with_linear_borders():
   )(POINTS + far)
   sites, points = (v.astype(np.float64) for v in (SITES + far, POINTS + far))
   centre = sites.mean(0)
+  scores, slope = np.asarray(scores), np.asarray(slope)
   for x, found, gradient in zip(points, scores, slope, strict=True):
     squares = ((sites - x) ** 2).sum(1)
     for label in range(3):
@@ -173,19 +184,20 @@ def test_scores_with_linear_borders():
     near = sites[LABELS == 1][squares[LABELS == 1].argmin()]
     np.testing.assert_allclose(gradient, 2 * (near - centre), rtol=1e-5, atol=1e-5)
     assert found[3] == np.float32(-1e30)
-  decisions = prototypes.nearest_neighbours(
-    POINTS + far, SITES + far, LABELS, num_classes=4
-  )
   np.testing.assert_array_equal(np.argmax(scores, axis=1), decisions)
 
 
 def test_ties_go_to_the_lowest():
   sites = np.array([[1.0], [-1.0], [1.0], [-1.0]], np.float32)
-  for k in (1, 2, 4):
-    found = prototypes.nearest_neighbours(
-      np.zeros((1, 1), np.float32), sites, np.array([2, 1, 1, 2]), num_classes=3, k=k
-    )
-    assert int(found[0]) == {1: 2, 2: 1, 4: 1}[k]
+  found = jax.jit(
+    lambda points: [
+      prototypes.nearest_neighbours(
+        points, sites, np.array([2, 1, 1, 2]), num_classes=3, k=k
+      )
+      for k in (1, 2, 4)
+    ]
+  )(np.zeros((1, 1), np.float32))
+  np.testing.assert_array_equal(found, [[2], [1], [1]])
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
@@ -224,8 +236,13 @@ def test_least_distances(norm):
 
 
 def test_scores_of_an_empty_class_are_as_low_as_promised():
-  for k in (1, 3):
-    scores = prototypes.neighbour_logits(POINTS, SITES, LABELS, num_classes=4, k=k)
+  both = jax.jit(
+    lambda points: [
+      prototypes.neighbour_logits(points, SITES, LABELS, num_classes=4, k=k)
+      for k in (1, 3)
+    ]
+  )
+  for scores in both(POINTS):
     assert (np.asarray(scores)[:, 3] <= -1e30).all()
     assert (np.asarray(scores)[:, :3] > -1e3).all()
 

@@ -3,7 +3,6 @@
 import itertools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +11,8 @@ from hypothesis import strategies as st
 from spherejax import prototypes
 
 RANDOM = np.random.default_rng(0)
+RENEW = jax.jit(prototypes.renew_proxies, static_argnames="num_proxies")
+CURVE = jax.jit(prototypes.covering_curve)
 
 
 def distances(points):
@@ -37,7 +38,7 @@ def test_new_proxies_are_those_of_the_algorithm(seed):
   random = np.random.default_rng(seed)
   pools = random.integers(-2, 3, (3, 7, 2)).astype(np.float32)
   old = random.integers(-2, 3, (3, 4, 2)).astype(np.float32)
-  found = prototypes.renew_proxies(pools, old)
+  found = RENEW(pools, old)
   wanted = [oracle_picks(u, v, 4) for u, v in zip(pools, old, strict=True)]
   np.testing.assert_array_equal(found, wanted)
 
@@ -45,25 +46,25 @@ def test_new_proxies_are_those_of_the_algorithm(seed):
 def test_new_proxies_of_special_pools():
   pools = RANDOM.normal(size=(2, 5, 3)).astype(np.float32)
   same = np.repeat(pools[:, :1], 5, 1)
-  # All as near to the old ones: the first of the pool, one after another.
-  np.testing.assert_array_equal(
-    prototypes.renew_proxies(same, same[:, :3]), same[:, :3]
-  )
-  whole = prototypes.renew_proxies(pools, pools[:, :5])
-  np.testing.assert_array_equal(np.sort(whole, 1), np.sort(pools, 1))
-  # From the origin the longest embedding comes first.
-  longest = prototypes.renew_proxies(pools, np.zeros((2, 1, 3), np.float32))[:, 0]
-  norms = np.linalg.norm(pools, axis=-1)
-  np.testing.assert_array_equal(longest, pools[[0, 1], norms.argmax(1)])
-  # A rotation moves what is chosen, and chooses nothing else.
   turn = np.linalg.qr(RANDOM.normal(size=(3, 3)))[0].astype(np.float32)
   old = RANDOM.normal(size=(2, 2, 3)).astype(np.float32)
-  np.testing.assert_allclose(
-    prototypes.renew_proxies(pools @ turn, old @ turn),
-    prototypes.renew_proxies(pools, old) @ turn,
-    rtol=1e-5,
-    atol=1e-6,
+  firsts, whole, longest, turned, plain = jax.jit(
+    lambda *cases: [prototypes.renew_proxies(*case) for case in cases]
+  )(
+    (same, same[:, :3]),
+    (pools, pools[:, :5]),
+    (pools, np.zeros((2, 1, 3), np.float32)),
+    (pools @ turn, old @ turn),
+    (pools, old),
   )
+  # All as near to the old ones: the first of the pool, one after another.
+  np.testing.assert_array_equal(firsts, same[:, :3])
+  np.testing.assert_array_equal(np.sort(whole, 1), np.sort(pools, 1))
+  # From the origin the longest embedding comes first.
+  norms = np.linalg.norm(pools, axis=-1)
+  np.testing.assert_array_equal(longest[:, 0], pools[[0, 1], norms.argmax(1)])
+  # A rotation moves what is chosen, and chooses nothing else.
+  np.testing.assert_allclose(turned, np.asarray(plain) @ turn, rtol=1e-5, atol=1e-6)
 
 
 def test_masked_points_of_a_pool_come_last():
@@ -71,18 +72,19 @@ def test_masked_points_of_a_pool_come_last():
   where = np.array([[True, False, True, True, False, True]])
   hidden = np.where(where[..., None], pools, np.nan)
   old = np.zeros((1, 1, 2), np.float32)
-  found = prototypes.renew_proxies(hidden, old, num_proxies=4, where=where)
-  kept = prototypes.renew_proxies(pools[:, where[0]], old, num_proxies=4)
+  found = RENEW(hidden, old, num_proxies=4, where=where)
+  kept = RENEW(pools[:, where[0]], old, num_proxies=4)
   np.testing.assert_array_equal(found, kept)
 
 
 def test_greedy_picks_are_within_twice_the_least_radius():
+  greedy = jax.jit(
+    lambda pool, old: prototypes.greedy_k_centre(pool, 2, initial=old).radii[-1]
+  )
   for _ in range(30):
     pool = RANDOM.normal(size=(7, 2))
     old = RANDOM.normal(size=(2, 2))
-    chosen = prototypes.greedy_k_centre(
-      jnp.asarray(pool), 2, initial=jnp.asarray(old)
-    ).radii[-1]
+    chosen = greedy(pool, old)
     to_old = np.linalg.norm(pool[:, None] - old[None], axis=-1).min(1)
     between = distances(pool)
     least = min(
@@ -96,21 +98,30 @@ def test_class_radii_against_loops_and_the_plain_covering_radius():
   points = RANDOM.normal(size=(20, 3)).astype(np.float32)
   labels = RANDOM.integers(0, 3, 20).astype(np.int32)
   centres = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
-  found = prototypes.class_covering_radii(points, labels, centres)
+  where = labels == 1
+  hidden = np.where(where[:, None], points, np.float32(np.nan))
+
+  @jax.jit
+  def every(points, hidden, centres):
+    return (
+      prototypes.class_covering_radii(points, labels, centres),
+      [prototypes.covering_radius(points[labels == c], centres[c]) for c in range(3)],
+      prototypes.class_covering_radii(hidden, labels, centres, where=where),
+      jax.grad(lambda c: prototypes.class_covering_radii(points, labels, c).sum())(
+        centres
+      ),
+    )
+
+  found, plain, masked, gradient = jax.tree.map(
+    np.asarray, every(points, hidden, centres)
+  )
   for c in range(3):
     own = points[labels == c].astype(np.float64)
     wanted = max(min(np.linalg.norm(x - s) for s in centres[c]) for x in own)
     assert found[c] == pytest.approx(wanted, rel=1e-5)
-    plain = prototypes.covering_radius(own.astype(np.float32), centres[c])
-    assert found[c] == pytest.approx(float(plain), rel=1e-5)
+    assert found[c] == pytest.approx(float(plain[c]), rel=1e-5)
   assert found[3] == 0  # no point
-  where = labels == 1
-  hidden = np.where(where[:, None], points, np.nan)
-  masked = prototypes.class_covering_radii(hidden, labels, centres, where=where)
   np.testing.assert_allclose(masked, [0, found[1], 0, 0], rtol=1e-6)
-  gradient = jax.grad(
-    lambda c: prototypes.class_covering_radii(points, labels, c).sum()
-  )(centres)
   assert np.count_nonzero(np.abs(gradient).sum(-1)) == 3  # one centre a class
 
 
@@ -127,24 +138,33 @@ def test_the_first_of_equals_has_the_derivative():
   points = np.array([[1.0], [-1.0], [3.0]], np.float32)
   labels = np.array([0, 0, 1])
   centres = np.array([[[0.0], [0.0]], [[5.0], [1.0]]], np.float32)
-  by_point, by_centre = jax.jit(
-    jax.grad(
+
+  @jax.jit
+  def slopes(points, centres, two):
+    of_classes = jax.grad(
       lambda p, c: prototypes.class_covering_radii(p, labels, c).sum(), argnums=(0, 1)
     )
-  )(points, centres)
-  np.testing.assert_array_equal(by_point.ravel(), [1, 0, -1])
-  np.testing.assert_array_equal(by_centre.ravel(), [-1, 0, 1, 0])
-  gradient = jax.grad(lambda p: prototypes.covering_radius(p, np.zeros((1, 1), "f")))
-  np.testing.assert_array_equal(gradient(points[:2]).ravel(), [1, 0])
+    of_all = jax.grad(lambda p: prototypes.covering_radius(p, np.zeros((1, 1), "f")))
+    return *of_classes(points, centres), of_all(two)
+
+  by_point, by_centre, by_either = map(np.ravel, slopes(points, centres, points[:2]))
+  np.testing.assert_array_equal(by_point, [1, 0, -1])
+  np.testing.assert_array_equal(by_centre, [-1, 0, 1, 0])
+  np.testing.assert_array_equal(by_either, [1, 0])
 
 
 def test_radii_of_choices_are_constants():
   points = RANDOM.normal(size=(4, 2)).astype(np.float32)
-  for radii in (
-    lambda x: prototypes.greedy_k_centre(x, 4).radii,
-    prototypes.covering_curve,
-  ):
-    np.testing.assert_array_equal(jax.grad(lambda x, f=radii: f(x).sum())(points), 0)
+
+  @jax.jit
+  def slopes(points):
+    return (
+      jax.grad(lambda x: prototypes.greedy_k_centre(x, 4).radii.sum())(points),
+      jax.grad(lambda x: prototypes.covering_curve(x).sum())(points),
+    )
+
+  for slope in slopes(points):
+    np.testing.assert_array_equal(slope, 0)
 
 
 def test_covering_curves_against_loops_and_brute_force():
@@ -157,7 +177,7 @@ def test_covering_curves_against_loops_and_brute_force():
     for _ in range(number - 1):
       least = np.minimum(least, between[:, int(np.argmax(least))])
       wanted.append(least.max())
-    found = prototypes.covering_curve(jnp.asarray(points))
+    found = np.asarray(CURVE(points))
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6)
     assert found[-1] == 0
     assert (np.diff(found) <= 0).all()
@@ -173,24 +193,33 @@ def test_covering_curves_against_loops_and_brute_force():
 def test_masked_curves_and_their_mean():
   points = RANDOM.normal(size=(9, 3)).astype(np.float32)
   labels = np.array([4, 1, 4, 4, 7, 1, 4, 4, 1])
-  curves = [prototypes.covering_curve(points[labels == c]) for c in (1, 4, 7)]
-  masked = prototypes.covering_curve(
-    np.where((labels == 4)[:, None], points, np.nan), where=labels == 4
-  )
+  hidden = np.where((labels == 4)[:, None], points, np.float32(np.nan))
+
+  @jax.jit
+  def every(points, hidden):
+    return (
+      [prototypes.covering_curve(points[labels == c]) for c in (1, 4, 7)],
+      prototypes.covering_curve(hidden, where=labels == 4),
+      prototypes.mean_covering_radius(points, labels),
+    )
+
+  curves, masked, jitted = jax.tree.map(np.asarray, every(points, hidden))
   np.testing.assert_allclose(masked[:5], curves[1], rtol=1e-5, atol=1e-6)
   np.testing.assert_array_equal(masked[5:], 0)
   wanted = np.mean([np.mean(curve) for curve in curves])
   found = prototypes.mean_covering_radius(points, labels)
   assert found == pytest.approx(float(wanted), rel=1e-5)
-  jitted = jax.jit(lambda x: prototypes.mean_covering_radius(x, labels))(points)
   assert jitted == pytest.approx(float(wanted), rel=1e-5)
 
 
 def test_the_spread_of_proxies():
   proxies = RANDOM.normal(size=(3, 4, 2)).astype(np.float32)
   each = [distances(p)[np.triu_indices(4, 1)].mean() for p in proxies]
-  assert prototypes.proxy_spread(proxies) == pytest.approx(np.mean(each), rel=1e-5)
-  assert prototypes.proxy_spread(np.ones((2, 3, 2), np.float32)) == 0
+  spread, none = jax.jit(
+    lambda *cases: [prototypes.proxy_spread(case) for case in cases]
+  )(proxies, np.ones((2, 3, 2), np.float32))
+  assert spread == pytest.approx(np.mean(each), rel=1e-5)
+  assert none == 0
 
 
 def test_bad_input():

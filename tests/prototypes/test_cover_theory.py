@@ -1,11 +1,13 @@
 """What proxies say about all samples: the bounds of DML's appendix A as they hold."""
 
+import jax
 import numpy as np
 import pytest
 
 from spherejax import prototypes
 
 BETA, ALPHA = 0.5, 0.2
+RADII = jax.jit(prototypes.class_covering_radii)
 
 
 def losses(points, labels, anchors, own):
@@ -37,9 +39,7 @@ def instance(seed):
 def test_all_samples_against_anchors(seed):
   points, labels, anchors, own = instance(seed)
   centres = anchors.reshape(4, 2, 3)
-  radii = prototypes.class_covering_radii(
-    points.astype(np.float32), labels, centres.astype(np.float32)
-  )
+  radii = RADII(points.astype(np.float32), labels, centres.astype(np.float32))
   delta = float(radii.max()) * (1 + 1e-5)
   every = losses(points, labels, points, labels)[0].mean()
   of_anchor = losses(points, labels, anchors, own)[0].mean(1)
@@ -134,7 +134,7 @@ def test_anchors_of_other_classes_cover_nothing():
   every = losses(points, labels, points, labels)[0].mean()
   weighted = np.array([2, 1]) / 3 @ losses(points, labels, anchors, own)[0].mean(1)
   assert abs(every - weighted) > 0.05 > of_any == 0
-  of_class = prototypes.class_covering_radii(
+  of_class = RADII(
     points.astype(np.float32), labels, anchors[:, None].astype(np.float32)
   )
   assert of_class.tolist() == [10, 0]

@@ -31,7 +31,8 @@ def linear_solver(request, monkeypatch):
 
 def test_affine_map(x64):
   matrix, offset = contraction(7)
-  point = affine(matrix, offset, tol=1e-14, max_steps=200)
+  solve = jax.jit(lambda a, b: affine(a, b, tol=1e-14, max_steps=200))
+  point = jax.tree.map(np.asarray, solve(matrix, offset))
   expected = np.linalg.solve(np.eye(7) - matrix, offset)
   np.testing.assert_allclose(point.value, expected, rtol=1e-12, atol=1e-12)
   assert point.converged
@@ -44,7 +45,8 @@ def test_affine_map(x64):
 
 def test_steps_and_residual_of_a_known_rate():
   """x <- x/2 + 1 from 0: |x_k - 2| = 2^(1-k), gap 2^-k <= 2^-10 first at k = 10."""
-  point = solvers.fixed_point(lambda x: x / 2 + 1, 0.0, tol=2.0**-10)
+  solve = jax.jit(lambda x: solvers.fixed_point(lambda x: x / 2 + 1, x, tol=2.0**-10))
+  point = solve(0.0)
   assert point.steps == 10
   assert point.residual == 2.0**-10
   assert point.value == 2 - 2.0**-9
@@ -59,13 +61,17 @@ def test_derivative_of_an_affine_map(x64, linear_solver):
   def loss(matrix, offset):
     return weights @ affine(matrix, offset, tol=1e-14, max_steps=200).value
 
-  d_matrix, d_offset = jax.grad(loss, (0, 1))(matrix, offset)
+  @jax.jit
+  def derivatives(matrix, offset, direction):
+    _, tangent = jax.jvp(lambda b: loss(matrix, b), (offset,), (direction,))
+    return *jax.grad(loss, (0, 1))(matrix, offset), tangent
+
+  direction = np.cos(np.arange(6.0))
+  d_matrix, d_offset, tangent = derivatives(matrix, offset, direction)
   adjoint = np.linalg.solve(np.eye(6) - matrix.T, weights)
   x = np.linalg.solve(np.eye(6) - matrix, offset)
   np.testing.assert_allclose(d_offset, adjoint, rtol=1e-11)
   np.testing.assert_allclose(d_matrix, np.outer(adjoint, x), rtol=1e-11, atol=1e-12)
-  direction = np.cos(np.arange(6.0))
-  _, tangent = jax.jvp(lambda b: loss(matrix, b), (offset,), (direction,))
   np.testing.assert_allclose(tangent, adjoint @ direction, rtol=1e-11)
 
 
@@ -94,9 +100,9 @@ def test_equals_differentiation_through_the_steps(x64):
   matrix, offset = contraction(4)
 
   def unrolled(offset):
-    x = jnp.zeros(4)
-    for _ in range(120):
-      x = jnp.tanh(matrix @ x + offset)
+    x = jax.lax.fori_loop(
+      0, 120, lambda _, x: jnp.tanh(matrix @ x + offset), jnp.zeros(4)
+    )
     return jnp.sum(x**2)
 
   def implicit(offset):
@@ -105,15 +111,14 @@ def test_equals_differentiation_through_the_steps(x64):
 
     return jnp.sum(solvers.fixed_point(fn, jnp.zeros(4), tol=1e-15).value ** 2)
 
-  np.testing.assert_allclose(
-    jax.grad(implicit)(offset), jax.grad(unrolled)(offset), rtol=1e-12
-  )
+  gradients = jax.jit(lambda b: (jax.grad(implicit)(b), jax.grad(unrolled)(b)))
+  np.testing.assert_allclose(*gradients(offset), rtol=1e-12)
 
 
 def test_many_unknowns_use_the_series():
   """More unknowns than elimination takes: a shifted average with a known answer."""
   size = _fixed_point._DENSE_UNKNOWNS + 1
-  offset = jnp.linspace(-1, 1, size)
+  offset = np.linspace(-1, 1, size, dtype=np.float32)
 
   def loss(offset):
     def fn(x):
@@ -125,30 +130,43 @@ def test_many_unknowns_use_the_series():
   expected = np.zeros(size)
   expected[0] = 1
   expected[1:] = 0.5 ** np.arange(size - 1, 0, -1)
-  np.testing.assert_allclose(jax.grad(loss)(offset), expected, atol=1e-6)
+  np.testing.assert_allclose(jax.jit(jax.grad(loss))(offset), expected, atol=1e-6)
 
 
 def test_vmap_equals_the_loop():
-  matrix, offset = (jnp.asarray(part, jnp.float32) for part in contraction(3))
-  scales = jnp.array([0.1, 0.9, 1.3])
+  matrix, offset = (part.astype(np.float32) for part in contraction(3))
+  scales = np.array([0.1, 0.9, 1.3], np.float32)
 
   def solve(scale):
-    return affine(scale * matrix, offset, tol=1e-5)
+    def value(scale):
+      point = affine(scale * matrix, offset, tol=1e-5)
+      return point.value.sum(), point
 
-  gradient = jax.grad(lambda scale: solve(scale).value.sum())
-  batch, gradients = jax.vmap(solve)(scales), jax.vmap(gradient)(scales)
-  assert len(set(batch.steps.tolist())) > 1
+    gradient, point = jax.grad(value, has_aux=True)(scale)
+    return point, gradient
+
+  one = jax.jit(solve)
+  batch = jax.tree.map(np.asarray, jax.jit(jax.vmap(solve))(scales))
+  assert len(set(batch[0].steps.tolist())) > 1
   for i, scale in enumerate(scales):
-    one = jax.tree.map(lambda leaf, i=i: leaf[i], batch)
-    chex.assert_trees_all_close(one, solve(scale), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(gradients[i], gradient(scale), rtol=1e-4)
+    (point, gradient), (own, slope) = (
+      one(scale),
+      jax.tree.map(lambda x, i=i: x[i], batch),
+    )
+    chex.assert_trees_all_close(own, point, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-4)
 
 
 def test_does_not_raise_for_non_convergence():
-  diverging = solvers.fixed_point(lambda x: 2 * x + 1, 1.0, max_steps=5)
+  diverging, lost = jax.jit(
+    lambda x: (
+      solvers.fixed_point(lambda x: 2 * x + 1, x, max_steps=5),
+      solvers.fixed_point(lambda x: x * jnp.nan, x),
+    )
+  )(1.0)
   assert not diverging.converged
   assert diverging.steps == 5
-  assert not solvers.fixed_point(lambda x: x * jnp.nan, 1.0).converged
+  assert not lost.converged
 
 
 def test_start_and_report_carry_no_derivative():
@@ -156,7 +174,7 @@ def test_start_and_report_carry_no_derivative():
     point = solvers.fixed_point(lambda x: jnp.cos(x), start)
     return point.value + point.residual
 
-  assert jax.grad(fn)(1.0) == 0
+  assert jax.jit(jax.grad(fn))(1.0) == 0
 
 
 def test_traces_once_with_traced_constants():
@@ -170,7 +188,7 @@ def test_traces_once_with_traced_constants():
 
 
 def test_backward_memory_does_not_depend_on_the_steps():
-  matrix, offset = (jnp.asarray(part, jnp.float32) for part in contraction(8))
+  matrix, offset = (part.astype(np.float32) for part in contraction(8))
 
   def memory(max_steps):
     def loss(b):

@@ -10,6 +10,12 @@ from jax.test_util import check_grads
 from spherejax import solvers
 
 
+def solve(fn, low, high, **settings):
+  """The root with its report, compiled."""
+  find = jax.jit(lambda low, high: solvers.newton(fn, (low, high), **settings))
+  return find(low, high)
+
+
 def bisected(fn, low, high):
   """The root by 200 halvings in float64."""
   rising = fn(high) > fn(low)
@@ -38,7 +44,7 @@ def test_finds_the_root(name, x64):
     "inflection": lambda x: jnp.arctan(x - 7.0),
     "flat ends": lambda x: jnp.tanh(20 * (x - 0.3)) + 1e-3,
   }.get(name, fn)
-  root = solvers.newton(mine, (low, high), tol=1e-13)
+  root = solve(mine, low, high, tol=1e-13)
   assert root.converged
   assert root.residual <= 1e-13
   assert root.steps <= 25
@@ -47,7 +53,7 @@ def test_finds_the_root(name, x64):
 
 def test_newton_steps_are_quadratic(x64):
   """Few steps where bisection would need 45."""
-  root = solvers.newton(lambda x: jnp.exp(x) - 3.0, (0.0, 2.0), tol=1e-13)
+  root = solve(lambda x: jnp.exp(x) - 3.0, 0.0, 2.0, tol=1e-13)
   assert root.converged
   assert root.steps <= 6
   np.testing.assert_allclose(root.value, np.log(3.0), rtol=1e-14)
@@ -61,37 +67,38 @@ def test_float32_root_needs_no_float64():
 
 def test_ends_when_the_bracket_cannot_be_split():
   """A residual below every reachable one: stops by itself, reports honestly."""
-  root = solvers.newton(lambda x: 1e6 * (x**3 - 2.0), (0.0, 2.0), tol=1e-9)
+  root = solve(lambda x: 1e6 * (x**3 - 2.0), 0.0, 2.0, tol=1e-9)
   assert not root.converged
   assert root.steps < 64
   np.testing.assert_allclose(root.value, 2 ** (1 / 3), rtol=2e-7)
 
 
 def test_without_a_sign_change_the_better_end_is_reported():
-  root = solvers.newton(lambda x: x**2 + 1.0, (-1.0, 3.0))
+  root = solve(lambda x: x**2 + 1.0, -1.0, 3.0)
   assert not root.converged
   assert root.value == -1
   assert root.residual == 2
 
 
 def test_too_few_steps_are_reported():
-  root = solvers.newton(lambda x: jnp.arctan(x - 7.0), (-90.0, 100.0), max_steps=2)
+  root = solve(lambda x: jnp.arctan(x - 7.0), -90.0, 100.0, max_steps=2)
   assert root.steps == 2
   assert not root.converged
 
 
 def test_nan_is_reported():
-  root = solvers.newton(lambda x: x * jnp.nan, (0.0, 1.0))
+  root = solve(lambda x: x * jnp.nan, 0.0, 1.0)
   assert not root.converged
 
 
+@jax.jit
 def depressed_cubic(a, b):
   return solvers.newton(lambda x: x**3 + a * x - b, (0.0, 4.0), tol=1e-13).value
 
 
 def test_derivatives_of_both_modes_and_orders(x64):
   check_grads(
-    depressed_cubic, (jnp.float64(1.5), jnp.float64(2.0)), order=2, modes=("fwd", "rev")
+    depressed_cubic, (np.float64(1.5), np.float64(2.0)), order=2, modes=("fwd", "rev")
   )
 
 
@@ -99,9 +106,16 @@ def test_derivative_is_the_implicit_one(x64):
   a, b = 1.5, 2.0
   x = bisected(lambda t: t**3 + a * t - b, 0.0, 4.0)
   slope = 3 * x**2 + a
-  d_a, d_b = jax.grad(depressed_cubic, (0, 1))(jnp.float64(a), jnp.float64(b))
+
+  @jax.jit
+  def derivatives(a, b):
+    return (
+      jax.grad(depressed_cubic, (0, 1))(a, b),
+      jax.grad(jax.grad(depressed_cubic, 1), 1)(a, b),
+    )
+
+  (d_a, d_b), second = derivatives(a, b)
   np.testing.assert_allclose([d_a, d_b], [-x / slope, 1 / slope], rtol=1e-12)
-  second = jax.grad(jax.grad(depressed_cubic, 1), 1)(jnp.float64(a), jnp.float64(b))
   np.testing.assert_allclose(second, -6 * x / slope**3, rtol=1e-12)
 
 
@@ -110,22 +124,23 @@ def test_bracket_and_report_carry_no_derivative():
     root = solvers.newton(lambda x: x**2 - 2.0, (0.0, high))
     return root.value + root.residual
 
-  assert jax.grad(fn)(2.0) == 0
+  assert jax.jit(jax.grad(fn))(2.0) == 0
 
 
 def test_vmap_equals_the_loop():
-  targets = jnp.array([0.1, 1.0, 5.0, 100.0])
-  highs = jnp.array([1.0, 2.0, 4.0, 30.0])
+  targets = np.array([0.1, 1.0, 5.0, 100.0], np.float32)
+  highs = np.array([1.0, 2.0, 4.0, 30.0], np.float32)
 
   def one(target, high):
     return solvers.newton(lambda x: x**2 - target, (0.0, high))
 
-  batch = jax.vmap(one)(targets, highs)
+  batch = jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(targets, highs))
   assert len(set(batch.steps.tolist())) > 1
+  alone = jax.jit(one)
   for i in range(4):
     chex.assert_trees_all_close(
       jax.tree.map(lambda leaf, i=i: leaf[i], batch),
-      one(targets[i], highs[i]),
+      alone(targets[i], highs[i]),
       rtol=2e-7,
     )
 

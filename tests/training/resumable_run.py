@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from spherejax import training
+from spherejax import losses, training
 
 
 class Network(nn.Module):
@@ -39,7 +39,16 @@ def objective(params, batch_stats, batch, *, key, axis_name):
   )
   centres = params["loss"]["centres"][batch["label"]]
   errors = jnp.sum((outputs - centres) ** 2, axis=1)
-  mean = training.global_mean(errors, axis_name=axis_name)
+  # Pairs over all devices. The unit ball does not enlarge the rounding of short rows,
+  # and at a margin of 1 rounding would decide: as far are long rows from dropped ones.
+  pairs = losses.contrastive(
+    outputs,
+    batch["label"],
+    negative_margin=0.7,
+    normalize="unit_ball",
+    axis_name=axis_name,
+  )
+  mean = training.global_mean(errors + pairs, axis_name=axis_name)
   return training.Outcome(mean, {"network": updates["batch_stats"]})
 
 

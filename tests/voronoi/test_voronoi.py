@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from spherejax import attacks, metrics, prototypes, voronoi
+from spherejax import attacks, distances, metrics, prototypes, voronoi
 
 NORMS = ["l1", "l2", "linf"]
 RANDOM = np.random.default_rng(0)
@@ -27,8 +27,8 @@ def net(x):
   return jnp.tanh(3 * (x - 0.5) @ WEIGHTS[0]) @ WEIGHTS[1]
 
 
-@functools.partial(jax.jit, static_argnames=("norm", "neighbours"))
-def attack(rows, epsilon, by_sites, norm, neighbours=4):
+@functools.partial(jax.jit, static_argnames="norm")
+def compiled(rows, epsilon, by_sites, sites, site_labels, norm):
   """On a network or on the nearest neighbour's scores, all sites at once."""
 
   def logits_fn(x):
@@ -37,22 +37,41 @@ def attack(rows, epsilon, by_sites, norm, neighbours=4):
     )
     return jnp.where(by_sites, near, net(x))
 
-  x, labels = jnp.asarray(SITES)[rows], jnp.asarray(LABELS)[rows]
   return voronoi.voronoi_pgd(
     logits_fn,
-    x,
-    labels,
+    sites[rows],
+    jnp.asarray(LABELS)[rows],
     rows,
-    SITES,
+    sites,
     key=KEY,
     epsilon=epsilon,
     norm=norm,
-    neighbours=neighbours,
+    neighbours=4,
+    site_labels=site_labels,
     steps=10,
     sweeps=5,
     index=rows,
     block_size=16,
   )
+
+
+def attack(rows, epsilon, by_sites, norm, sites=SITES, site_labels=OWN):
+  """One program of a norm; of labels that all differ every site bounds a cell."""
+  found = compiled(rows, epsilon, by_sites, sites, site_labels, norm)
+  return jax.tree.map(np.asarray, found)
+
+
+@functools.partial(jax.jit, static_argnames=("norm", "neighbours", "sweeps"))
+def bring_back(points, rows, sites, norm, **options):
+  """Points projected onto the cells without a budget, and what these say."""
+  x = sites[rows]
+  cells = voronoi.voronoi_cells(
+    x, rows, sites, norm=norm, low=-9.0, high=9.0, **options
+  )
+  return cells.project(points, x), cells.complete, cells.ball.epsilon
+
+
+FREE = np.full(NUMBER, np.inf, np.float32)
 
 
 def lengths(v, norm):
@@ -79,7 +98,7 @@ def test_every_point_is_in_its_region(norm):
     for by_sites in (False, True):
       epsilon = np.full(NUMBER, budget, np.float32)
       result, margin, complete = attack(OWN, epsilon, by_sites, norm)
-      x = np.asarray(result.x_adv, np.float64)
+      x = result.x_adv.astype(np.float64)
       assert (lengths(x - SITES, norm) <= np.float64(np.float32(budget))).all()
       assert ((x >= 0) & (x <= 1)).all()
       exact = margins(x, norm)
@@ -89,11 +108,12 @@ def test_every_point_is_in_its_region(norm):
       d = lengths(x[:, None] - SITES[None], norm)
       np.testing.assert_array_equal(d.argmin(1), OWN)
       bound = (between <= 2 * budget).sum(1)
-      assert (np.asarray(complete) == (bound < 4)).mean() > 0.9
-      assert np.asarray(complete)[bound < 4].all()
+      assert (complete == (bound < 4)).mean() > 0.9
+      assert complete[bound < 4].all()
       if not by_sites:
         found[budget] = result
-  natural = np.asarray(net(SITES)).argmax(1) != LABELS
+  scores = np.tanh(3 * (SITES - 0.5) @ WEIGHTS[0]) @ WEIGHTS[1]
+  natural = scores.argmax(1) != LABELS
   np.testing.assert_array_equal(found[0.0].success, natural)
   np.testing.assert_array_equal(found[0.0].x_adv, SITES)
   curve = metrics.accuracy_curve(np.stack([r.success for r in found.values()]))
@@ -103,44 +123,62 @@ def test_every_point_is_in_its_region(norm):
   assert (found[np.inf].norm > between.min(1) / 2)[~natural].mean() > 0.5
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+  ("norm", "dtype"), [*((n, jnp.float32) for n in NORMS), ("l1", jnp.bfloat16)]
+)
 def test_a_budget_of_python_is_kept_without_tolerance(norm, dtype):
   """0.1, 0.3 and 0.6 are more in float32 than in float64."""
-  sites, rows = jnp.asarray(SITES[2:12], dtype), np.arange(10)
+  sites, rows = jnp.asarray(SITES[2:12], dtype), np.tile(np.arange(10), 4)
+  budgets = np.repeat([0.1, 0.3, 0.6, 8 / 255], 10)
+
+  @jax.jit
+  def run(far, sites):
+    x = sites[rows]
+    cells = voronoi.voronoi_cells(x, rows, sites, epsilon=budgets, norm=norm)
+    return voronoi.confine(far, cells, rows, sites).points
+
   # Downwards, where differences of near numbers are exact and hide nothing.
-  far = sites.astype(jnp.float32) - 9
-  for budget in (0.1, 0.3, 0.6, 8 / 255):
-    cells = voronoi.voronoi_cells(sites, rows, sites, epsilon=budget, norm=norm)
-    points = voronoi.confine(far, cells, rows, sites).points
-    moved = np.asarray(points, np.float64) - np.asarray(sites, np.float64)
-    assert (lengths(moved, norm) <= budget).all()
+  clean = np.asarray(sites, np.float64)[rows]
+  moved = np.asarray(run((clean - 9).astype(np.float32), sites), np.float64) - clean
+  assert (lengths(moved, norm) <= budgets).all()
+  assert (lengths(moved, norm) > 0.9 * budgets).any()
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_empty_batch_has_an_empty_result(norm):
   x, rows = SITES[:0], OWN[:0]
-  result = voronoi.voronoi_pgd(
-    net, x, LABELS[:0], rows, SITES, key=KEY, norm=norm, steps=2
-  )
+
+  def run(x):
+    result = voronoi.voronoi_pgd(
+      net, x, LABELS[:0], rows, SITES, key=KEY, norm=norm, steps=2
+    )
+    return result, voronoi.cell_margin(x, rows, SITES, norm=norm)
+
+  result, margin = jax.eval_shape(run, x)
   assert result.attack.x_adv.shape == (0, DIM)
   assert result.attack.success.shape == (0,)
-  assert result.cell_margin.shape == result.complete.shape == (0,)
-  assert voronoi.cell_margin(x, rows, SITES, norm=norm).shape == (0,)
+  assert result.cell_margin.shape == result.complete.shape == margin.shape == (0,)
+  # What is known is checked, and nothing of it is wrong.
+  nearest = distances.Neighbours(np.zeros((0, 1), int), np.zeros((0, 1), np.float32))
+  cells = voronoi.voronoi_cells(x, rows, SITES, norm=norm, nearest=nearest)
+  assert cells.towards.shape == (0, 1, DIM)
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_it_is_the_plain_attack_in_small_balls(norm):
   near = np.sort(lengths(SITES[:, None] - SITES[None], norm), axis=1)[:, 1]
   epsilon = (0.49 * near).astype(np.float32)
-  plain = jax.jit(
-    lambda: attacks.pgd(
-      net, SITES, LABELS, key=KEY, epsilon=epsilon, norm=norm, steps=10
-    )
-  )()
   result = attack(OWN, epsilon, False, norm).attack
-  np.testing.assert_allclose(result.x_adv, plain.x_adv, atol=1e-6)
-  np.testing.assert_array_equal(result.success, plain.success)
+  # Sites of one label bound nothing.
+  others = [attack(OWN, epsilon, False, norm, site_labels=0 * OWN).attack]
+  if norm == "linf":
+    plain = jax.jit(
+      lambda x: attacks.pgd(net, x, LABELS, key=KEY, epsilon=epsilon, steps=10)
+    )
+    others.append(plain(SITES))
+  for other in others:
+    np.testing.assert_allclose(result.x_adv, other.x_adv, atol=1e-6)
+    np.testing.assert_array_equal(result.success, other.success)
 
 
 def test_a_sample_does_not_depend_on_the_others():
@@ -205,18 +243,17 @@ def test_projection_in_l2_is_the_nearest_point():
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_way_back_is_as_short_as_possible(norm):
-  x = jnp.asarray(SITES)
-  points = (SITES + RANDOM.normal(size=x.shape)).astype(np.float32)
-
-  @jax.jit
-  def back(points):
-    cells = voronoi.voronoi_cells(
-      x, OWN, SITES, norm=norm, neighbours=47, sweeps=0, low=-9.0, high=9.0
-    )
-    return cells.project(points, x)
-
-  delta = np.asarray(back(points), np.float64) - SITES
-  assert (margins(SITES + delta, norm) > 0).all()
+  moves = np.random.default_rng(1).normal(size=SITES.shape)
+  points = (SITES + moves).astype(np.float32)
+  back, complete, budgets = bring_back(
+    points, OWN, SITES, norm, neighbours=NUMBER, sweeps=0
+  )
+  assert np.asarray(complete).all()
+  assert np.isinf(budgets).all()
+  delta = np.asarray(back, np.float64) - SITES
+  # The first two are 0.002 apart, and what is kept from the boundary is rounded away.
+  assert (margins(SITES + delta, norm)[2:] > 0).all()
+  assert (margins(SITES + delta, norm) > -1e-7).all()
   share = lengths(delta, "l2") / lengths(points - SITES, "l2")
   farther = np.where(share < 1 - 1e-6, 1.001, 1.0)[:, None] * delta
   cut = share < 1 - 1e-6
@@ -227,40 +264,79 @@ def test_the_way_back_is_as_short_as_possible(norm):
 
 
 def test_no_site_is_in_another_cell():
-  others = (OWN + 5) % NUMBER
-  for norm in NORMS:
-    margin = voronoi.cell_margin(SITES, others, SITES, norm=norm, block_size=NUMBER)
+  others, same = (OWN + 5) % NUMBER, np.zeros(NUMBER, int)
+  point = np.tile(SITES[:1] * 0.5 + SITES[1:2] * 0.5, (NUMBER, 1))
+
+  @jax.jit
+  def run(points):
+    return [
+      voronoi.cell_margin(points, others, SITES, norm=norm, block_size=NUMBER)
+      for norm in NORMS
+    ], voronoi.cell_margin(point, 0 * OWN, SITES, site_labels=same, block_size=NUMBER)
+
+  found, alone = run(SITES)
+  for norm, margin in zip(NORMS, found, strict=True):
     np.testing.assert_allclose(margin, margins(SITES, norm, others), atol=1e-6)
     assert (np.asarray(margin) < 0).all()
   # Bounded by other classes alone, cells are larger.
-  point = (SITES[:1] * 0.5 + SITES[1:2] * 0.5).astype(np.float32)
-  same = np.zeros(NUMBER, int)
-  assert np.isinf(
-    voronoi.cell_margin(point, OWN[:1], SITES, site_labels=same, block_size=NUMBER)
-  )
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_cells_of_all_sites_are_complete_without_a_budget(norm):
-  x = SITES[:5]
-  every = voronoi.voronoi_cells(x, OWN[:5], SITES, norm=norm, neighbours=NUMBER)
-  assert np.isinf(every.ball.epsilon).all()
-  assert np.asarray(every.complete).all()
-  some = voronoi.voronoi_cells(x, OWN[:5], SITES, norm=norm, neighbours=9)
-  assert not np.asarray(some.complete).any()
+  assert np.isinf(alone).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_move_below_the_root_of_the_smallest_number_stays(norm):
   x = np.zeros((2, DIM), np.float32)
-  sites = np.concatenate([x[:1], SITES[3:]])
-  own = np.zeros(2, int)
-  cells = voronoi.voronoi_cells(x, own, sites, norm=norm, low=-1.0)
+  sites, own = np.concatenate([x[:1], SITES[3:]]), np.zeros(2, int)
   points = x.copy()
   points[0, 0], points[1] = 1e-22, 10.0  # one of the two leaves its cell
-  found = np.asarray(cells.project(jnp.asarray(points), jnp.asarray(x)))
+  found, complete, _ = bring_back(points, own, sites, norm)
   assert found[0, 0] == pytest.approx(1e-22, rel=1e-5)
   assert np.isfinite(found).all()
+  # Without a budget all of the 45 others can bind, of which 32 were kept.
+  assert not np.asarray(complete).any()
+
+
+@pytest.mark.parametrize(
+  ("norm", "ball_norm"), [("l1", "linf"), ("l2", "l1"), ("linf", "l2")]
+)
+def test_cells_of_one_norm_are_cut_by_balls_of_another(norm, ball_norm):
+  random = np.random.default_rng(3)
+  points = (SITES + random.normal(size=SITES.shape)).astype(np.float32)
+  # Outwards along the diagonals, where sites beyond twice the budget bind.
+  points[::2] = SITES[::2] + np.sign(points[::2] - SITES[::2])
+
+  @jax.jit
+  def run(points, budget):
+    x = jnp.asarray(SITES)
+    cells = voronoi.voronoi_cells(
+      x,
+      OWN,
+      SITES,
+      epsilon=budget,
+      norm=norm,
+      ball_norm=ball_norm,
+      neighbours=NUMBER,
+      low=-9.0,
+      high=9.0,
+    )
+    onto = cells.project(points, x)
+    confined = voronoi.confine(onto, cells, OWN, SITES, block_size=NUMBER)
+    return cells.ball.project(points, x), onto, *confined, cells.complete
+
+  for share in (0.05, 0.3):
+    budget = np.full(NUMBER, share * lengths(np.ones(DIM), ball_norm), np.float32)
+    plain, onto, found, margin, complete = map(np.asarray, run(points, budget))
+    moved = found.astype(np.float64) - SITES
+    assert (lengths(moved, ball_norm) <= budget).all()
+    exact = margins(found, norm)
+    assert (exact > 0).all()
+    np.testing.assert_allclose(margin, exact, rtol=1e-3, atol=1e-6)
+    # What the cells bring back is inside of them, but for rounding.
+    assert (margins(onto, norm) > -1e-6).all()
+    assert complete.all()
+    # The nearest point of the ball, where that is in the cell.
+    inside = margins(plain, norm) > 1e-3
+    assert 0 < inside.sum() < NUMBER
+    np.testing.assert_allclose(found[inside], plain[inside], atol=1e-5)
 
 
 def test_sixty_thousand_sites_fit():
@@ -281,37 +357,28 @@ def test_sixty_thousand_sites_fit():
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_a_site_of_two_classes_has_no_cell(norm):
-  sites, labels = SITES.copy(), LABELS.copy()
+  sites, labels = SITES.copy(), np.arange(NUMBER)
   sites[7], labels[[5, 7]] = sites[5], (0, 1)
   rows = np.array([4, 5, 6])
 
-  def run(sites, labels):
-    return voronoi.voronoi_pgd(
-      net,
-      sites[rows],
-      labels[rows],
-      rows,
-      sites,
-      key=KEY,
-      norm=norm,
-      steps=2,
-      site_labels=labels,
-      low=-9.0,
-      high=9.0,
+  def cells(labels):
+    return voronoi.voronoi_cells(
+      sites[rows], rows, sites, norm=norm, site_labels=labels
     )
 
   with pytest.raises(ValueError, match=r"got 0 and 1 for \[.*\] in rows 5 and 7"):
-    run(sites, labels)
+    cells(labels)
   # Of traced sites nothing is known: the point stays, and its margin says so.
-  traced = jax.jit(run)
-  result = traced(sites, labels)
-  np.testing.assert_array_equal(result.cell_margin[1], 0)
-  np.testing.assert_array_equal(result.attack.x_adv[1], sites[5])
-  assert (np.asarray(result.cell_margin)[[0, 2]] > 0).all()
+  result = attack(OWN, FREE, False, norm, sites, labels)
+  twice = np.isin(OWN, (5, 7))
+  np.testing.assert_array_equal(result.cell_margin[twice], 0)
+  np.testing.assert_array_equal(result.attack.x_adv[twice], sites[twice])
+  assert (result.cell_margin[~twice] > 0).all()
   # Of one class they are one site, of unknown classes they are refused.
   labels[7] = 0
-  assert (np.asarray(traced(sites, labels).cell_margin) > 0).all()
-  voronoi.voronoi_cells(sites[rows], rows, sites, norm=norm, site_labels=labels)
+  result = attack(OWN, FREE, False, norm, sites, labels)
+  assert (result.cell_margin > 0).all()
+  cells(labels)
   with pytest.raises(ValueError, match=r"different points, got .* in rows 5 and 7"):
     voronoi.voronoi_cells(sites[:1], OWN[:1], sites, norm=norm)
 
@@ -373,6 +440,7 @@ def test_bad_input_is_named(unchecked):
       lambda: voronoi.cell_margin(SITES[:2], OWN[:2], SITES, site_labels=SITES[:, 0]),
     ),
     (ValueError, "l3", lambda: cells(norm="l3")),
+    (ValueError, "ball_norm must be .* got 'l3'", lambda: cells(ball_norm="l3")),
     (
       ValueError,
       "finite box",

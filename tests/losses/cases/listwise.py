@@ -147,14 +147,21 @@ def ranked_list(d, near, far, p):
   ]
 
 
-def angular(x, labels, p):
+def angular(x, labels, p, form="log", normalize="l2"):
   """From the triplets' vectors: this loss has no matrix form."""
-  z = [unit(row) for row in x]
+  z = [unit(row) if normalize == "l2" else row for row in x]
   near, far = lists(labels)
   t = math.tan(p["angle"]) ** 2
   values = np.zeros(len(x))
   for i in range(len(x)):
     for j in near[i]:
+      if form == "hinge":
+        middle = (z[i] + z[j]) / 2
+        values[i] += sum(
+          max(sum((z[i] - z[j]) ** 2) - 4 * t * sum((z[n] - middle) ** 2), 0)
+          for n in far[i]
+        )
+        continue
       terms = [4 * t * (z[i] + z[j]) @ z[n] - 2 * (1 + t) * z[i] @ z[j] for n in far[i]]
       values[i] += softplus(lse(terms))
   return values
@@ -187,6 +194,19 @@ def matrix_case(loss, kind, formula, params, devices=False, **static):
     return formula(rows["matrix"], *lists(labels, LABELS), params, **static)
 
   return Case(call, oracle, rows={"matrix": (kind, 10)}, params=params, devices=devices)
+
+
+def angular_case(angle=0.7, **static):
+  return Case(
+    lambda rows, labels, params, **options: losses.angular(
+      rows["embeddings"], labels, **params, **static, **options
+    ),
+    lambda rows, labels, params: angular(rows["embeddings"], labels, params, **static),
+    params={"angle": angle},
+    blocks=True,
+    devices=True,
+    sharp={"angle": 1.2},
+  )
 
 
 def euclidean(x):
@@ -235,16 +255,8 @@ CASES = {
   "pnp_from_similarity/Dq": matrix_case(
     losses.pnp_from_similarity, "cosine", pnp, PNP, penalty="Dq"
   ),
-  "angular": Case(
-    lambda rows, labels, params, **options: losses.angular(
-      rows["embeddings"], labels, **params, **options
-    ),
-    lambda rows, labels, params: angular(rows["embeddings"], labels, params),
-    params={"angle": 0.7},
-    blocks=True,
-    devices=True,
-    sharp={"angle": 1.2},
-  ),
+  "angular": angular_case(),
+  "angular/hinge, as they are": angular_case(0.6, form="hinge", normalize="none"),
   "histogram": label_case(losses.histogram, cosines, histogram, {}, bins=11)._replace(
     step=1e-4
   ),

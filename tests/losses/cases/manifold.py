@@ -62,7 +62,7 @@ CASES = {
       "proxies": np.random.default_rng(8).normal(size=(CLASSES, 4)),
       "persistence": 0.7,
       "temperature": 0.6,
-      "margin": 3e-3,
+      "margin": 5.6e-3,
       "context_weight": 0.5,
     },
     devices=True,

@@ -1,5 +1,6 @@
 """Losses between examples and learned proxies of the classes."""
 
+import functools
 import math
 
 import numpy as np
@@ -130,11 +131,11 @@ def multi_proxy(reduction):
   )
 
 
-def soft_triple_oracle(rows, labels, params):
-  groups = grouped({"proxies": params["centres"]})
+def soft_triple_oracle(rows, labels, params, normalize="l2"):
+  groups = grouped({"proxies": params["centres"]}, normalize)
   per_class = len(groups[0])
   apart = sum(
-    math.sqrt(2 - 2 * (group[k] @ group[j]))
+    math.dist(group[k], group[j])
     for group in groups
     for k in range(per_class)
     for j in range(k)
@@ -142,7 +143,7 @@ def soft_triple_oracle(rows, labels, params):
   spread = apart / (CLASSES * per_class * (per_class - 1)) if per_class > 1 else 0.0
   values = []
   for row, y in zip(rows["embeddings"], labels, strict=True):
-    x = project(row)
+    x = project(row, normalize)
     close = [
       reduced([x @ p for p in group], "soft", params["temperature"]) for group in groups
     ]
@@ -217,6 +218,12 @@ CASES = {
     },
     blocks=True,
     sharp={"scale": 256.0, "temperature": 0.005},
+  ),
+  "soft_triple/unit ball": Case(
+    call("soft_triple", normalize="unit_ball"),
+    functools.partial(soft_triple_oracle, normalize="unit_ball"),
+    params={"centres": SEVERAL, "scale": 6.0, "margin": 0.2}
+    | {"temperature": 0.3, "regularization": 0.5},
   ),
   "soft_triple/one centre": Case(
     call("soft_triple"),

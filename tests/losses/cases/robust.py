@@ -1,5 +1,6 @@
 """Losses of training against adversarial examples."""
 
+import functools
 import math
 
 import numpy as np
@@ -78,8 +79,8 @@ def nearest(rows, labels, params):
   ]
 
 
-def nearest_of_own_class(rows, labels, params, where):
-  angles = losses.nearest_proxy_angles(params["proxies"])
+def nearest_of_own_class(rows, labels, params, where, **static):
+  angles = losses.nearest_proxy_angles(params["proxies"], **static)
   own = (labels[:, None] == np.arange(CLASSES)[None]) & where[:, None]
   return (own.astype(angles.dtype) * angles[None]).sum(axis=1)
 
@@ -129,5 +130,10 @@ CASES: dict[str, Case] = {
     nearest,
     params={"proxies": PROXIES},
     grad=False,  # the angles are targets
+  ),
+  "nearest_proxy_angles/not targets": Case(
+    functools.partial(nearest_of_own_class, stop_gradient=False),
+    nearest,
+    params={"proxies": PROXIES},
   ),
 }

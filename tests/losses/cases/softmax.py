@@ -247,8 +247,11 @@ def dynamic(geometry):
         math.exp(at - max(at, 0)) + math.exp(-max(at, 0))
       )
 
-    step = 1e-6
-    slope = (psi(s * math.exp(step)) - psi(s * math.exp(-step))) / (2 * step)
+    def rise(step):
+      return psi(s * math.exp(step)) - psi(s * math.exp(-step))
+
+    h = 1e-3
+    slope = (45 * rise(h) - 9 * rise(2 * h) + rise(3 * h)) / (60 * h)
     gradient = psi(s) * slope
     first = 0.9 * held_params["first"] + 0.1 * gradient
     second = 0.999 * held_params["second"] + 0.001 * gradient**2

@@ -1,0 +1,38 @@
+"""Squared distances from differences, which keep small ones, in little memory."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import distances
+
+
+@jax.custom_jvp
+def squared_distances(x: Array, y: Array) -> Array:
+  """|x_i - y_j|^2 from differences; no array of all of them is kept for derivatives."""
+  return jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)
+
+
+@squared_distances.defjvp
+def _squared_distances_jvp(
+  primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
+  """2 <x_i - y_j, dx_i - dy_j>, by products, but for the nearest j by differences.
+
+  The products lose what a difference is smaller than its operands, as the rounding of
+  the operands does. That matters where a cotangent is large, which is where a distance
+  is small.
+  """
+  (x, y), (dx, dy) = primals, tangents
+  squares = squared_distances(x, y)
+  columns = jnp.arange(len(y))[None]
+  near = columns == jnp.argmin(squares, axis=1)[:, None]
+  choose = near.astype(x.dtype)
+  dot = distances.pairwise_dot
+
+  def along(a: Array, b: Array) -> Array:
+    return jnp.sum(a * b, axis=1)
+
+  far = along(x, dx)[:, None] + along(y, dy)[None] - dot(dx, y) - dot(x, dy)
+  nearest = along(x - dot(choose, y.T), dx - dot(choose, dy.T))[:, None]
+  return squares, 2 * jnp.where(near, nearest, far)
