@@ -119,9 +119,8 @@ def voronoi_pgd(
   Example:
     >>> sites, labels = jnp.array([[0.1], [0.5], [0.9]]), jnp.array([0, 1, 1])
     >>> logits_fn = lambda x: jnp.concatenate([0 * x + 0.2, x], axis=1)
-    >>> attack = jax.jit(lambda sites, labels, key: spherejax.voronoi.voronoi_pgd(
-    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=key))
-    >>> result = attack(sites, labels, jax.random.key(0))
+    >>> result = spherejax.voronoi.voronoi_pgd(
+    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0))
     >>> result.attack.success, result.attack.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """

@@ -298,12 +298,9 @@ def voronoi_cells(
   sets in Hilbert spaces".
 
   Example:
-    >>> @jax.jit
-    ... def project(points, sites):
-    ...   cells = spherejax.voronoi.voronoi_cells(sites, jnp.arange(3), sites)
-    ...   return cells.project(points, sites)
     >>> sites = jnp.array([[0.0], [0.5], [1.0]])
-    >>> project(sites + 0.4, sites).round(2)
+    >>> cells = spherejax.voronoi.voronoi_cells(sites, jnp.arange(3), sites)
+    >>> cells.project(sites + 0.4, sites).round(2)
     Array([[0.25],
            [0.75],
            [1.  ]], dtype=float32)

@@ -57,8 +57,8 @@ def cell_margin(
   Source: DIST, article III, definition 3.
 
   Example:
-    >>> margin = jax.jit(spherejax.voronoi.cell_margin)
-    >>> margin(jnp.array([[0.25]]), jnp.array([0]), jnp.array([[0.0], [1.0]]))
+    >>> sites = jnp.array([[0.0], [1.0]])
+    >>> spherejax.voronoi.cell_margin(jnp.array([[0.25]]), jnp.array([0]), sites)
     Array([0.5], dtype=float32)
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
@@ -147,11 +147,10 @@ def confine(
   every norm.
 
   Example:
-    >>> @jax.jit
-    ... def back(points, own, sites):
-    ...   cells = spherejax.voronoi.voronoi_cells(sites[own], own, sites)
-    ...   return spherejax.voronoi.confine(points, cells, own, sites).points
-    >>> back(jnp.array([[0.8]]), jnp.array([0]), jnp.array([[0.0], [1.0]])).round(3)
+    >>> sites = jnp.array([[0.0], [1.0]])
+    >>> cells = spherejax.voronoi.voronoi_cells(sites[:1], jnp.array([0]), sites)
+    >>> spherejax.voronoi.confine(
+    ...   jnp.array([[0.8]]), cells, jnp.array([0]), sites).points.round(3)
     Array([[0.5]], dtype=float32)
   """
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)

@@ -262,7 +262,7 @@ def test_points_of_least_norm_are_in_the_box_and_as_far_as_said(norm):
 
 
 def test_a_sample_does_not_know_its_batch(small):
-  """Permuted, in halves with others beside them, on one device among many others."""
+  """Permuted, in halves beside others, alone, and on one device among many others."""
   name, norm, run = small
   if name in MINIMAL:
     x, labels, found = nearest(norm)
@@ -281,6 +281,10 @@ def test_a_sample_does_not_know_its_batch(small):
     beside = np.where(half[:, None, None, None], x, others)
     padded = run(beside, np.where(half, labels, 0), np.where(half, epsilon, 0.1))
     check_same(take(padded, half), take(plain, half))
+  for row in range(0, FEW, 3):
+    copies = np.full(FEW, row)  # what any and all of a batch say is then its own
+    alone = run(x[copies], labels[copies], epsilon[copies], copies)
+    check_same(alone, take(plain, copies))
   if found is not None:
     check_same(plain, take(found, slice(FEW)))
   if name in RANDOM_STARTS and norm != "linf":
