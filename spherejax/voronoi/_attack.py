@@ -120,7 +120,8 @@ def voronoi_pgd(
     >>> sites, labels = jnp.array([[0.1], [0.5], [0.9]]), jnp.array([0, 1, 1])
     >>> logits_fn = lambda x: jnp.concatenate([0 * x + 0.2, x], axis=1)
     >>> result = spherejax.voronoi.voronoi_pgd(
-    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0))
+    ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0),
+    ...   norm="linf")
     >>> result.attack.success, result.attack.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
