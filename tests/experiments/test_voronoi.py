@@ -64,6 +64,7 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
     norms=("l2",),
     classifiers=("1-NN",),
     steps=1,
+    neighbours=4,
     batch=28,
   )
   result = voronoi.run(config, tmp_path, "full")
