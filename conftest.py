@@ -37,6 +37,15 @@ _PROGRAMS_KIB = (
   // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 )
 
+# With 8,192 signatures alive jax drops new ones at once, and every call is a slow one.
+_PROGRAMS = 4_000
+_compiled = []
+jax.monitoring.register_event_duration_secs_listener(
+  lambda event, seconds, **_: (
+    _compiled.append(seconds) if event.endswith("backend_compile_duration") else None
+  )
+)
+
 # A context of MLIR for every program is a fifth of the time that a small one takes. A
 # new one now and then forgets what the others have left in it, and a program that is
 # lowered inside of another one has its own.
@@ -66,11 +75,15 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _little_memory():
+def _few_programs():
   """Compiled programs of one file of tests are seldom of use to the next one."""
   yield
-  if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _PROGRAMS_KIB:
+  if (
+    len(_compiled) > _PROGRAMS
+    or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _PROGRAMS_KIB
+  ):
     jax.clear_caches()
+    _compiled.clear()
 
 
 @pytest.fixture
