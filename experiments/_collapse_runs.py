@@ -68,13 +68,11 @@ def train(
   done = _finished.restore(path, record)
   if done is None:
     run, images = Run(settings, study.classes), given(study)
-    # A sweep looks at a step twice: traced once, and the program is the same.
-    period = jax.jit(run.period, inline=True)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
         jax.tree_util.Partial(run.init, images),
-        jax.tree_util.Partial(period, images),
+        jax.tree_util.Partial(run.period, images),
         _score,
         cells(strengths.values()),
         seeds=range(settings.seed, settings.seed + settings.seeds),

@@ -337,8 +337,5 @@ def train(
 
 @functools.cache
 def _bound(fn: Any, setting: Training) -> Any:
-  """One function object for each setting, so that a second sweep is not compiled.
-
-  A sweep looks at a step twice: traced once, and the program is the same.
-  """
-  return jax.jit(functools.partial(fn, setting), inline=True)
+  """One function object for each setting, so that a second sweep is not compiled."""
+  return functools.partial(fn, setting)

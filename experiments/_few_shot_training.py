@@ -387,8 +387,7 @@ def train(
   if done is None:
     images = jnp.asarray(sets.train.images)
     seen = jnp.asarray(sets.validation.images)
-    # A sweep looks at a step twice: traced once, and the program is the same.
-    step = jax.jit(functools.partial(_step, settings, part), inline=True)
+    step = functools.partial(_step, settings, part)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),

@@ -1,7 +1,6 @@
 """Simple-6 trained on single objects, on grids of them, or on two views of each."""
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -182,8 +181,6 @@ def train(
     params = draw(network, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
-  # A sweep looks at a step twice: traced once, and the program is the same.
-  @functools.partial(jax.jit, inline=True)
   def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       own = {"params": without_biases(params, hyper["bias"])}

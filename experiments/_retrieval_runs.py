@@ -64,13 +64,11 @@ def train(
   if done is None:
     run = Run(settings, method, study)
     given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
-    # A sweep looks at a step twice: traced once, and the program is the same.
-    period = jax.jit(run.period, inline=True)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
         jax.tree_util.Partial(run.init, given),
-        jax.tree_util.Partial(period, given),
+        jax.tree_util.Partial(run.period, given),
         _score,
         cells,
         seeds=range(settings.seed, settings.seed + settings.seeds),

@@ -166,8 +166,7 @@ def train(
     found = scorer(settings, defence, classes, state.params)(tested.x)
     return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
 
-  # A sweep looks at a step twice: traced once, and the program is the same.
-  step = jax.jit(functools.partial(_step, settings, defence, classes), inline=True)
+  step = functools.partial(_step, settings, defence, classes)
   kept = folder.with_name(f"{folder.name}-{_finished.digest(settings)}")
   with training.Checkpoints(kept) as checkpoints:
     return training.sweep(

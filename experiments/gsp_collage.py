@@ -9,7 +9,7 @@ of single training images. Sections 5.3.2 and 5.3.5 of DML.
     python -m experiments.gsp_collage                         # preset cpu: 26 min
     python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
-    python -m experiments.gsp_collage --preset photographs    # tiny_imagenet
+    python -m experiments.gsp_collage --preset photographs    # 14 min
     python -m experiments.gsp_collage --preset smoke          # seconds
     python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 

@@ -158,7 +158,9 @@ def sweep(
   """
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, mode)
-  functions = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
+  init, step, evaluate = map(_as_partial, (init, step, evaluate))
+  step = jax.tree_util.Partial(_traced_once(step.func), *step.args, **step.keywords)
+  functions = _sweep_run.Functions(init, step, evaluate)
   local = tuple(jax.local_devices() if devices is None else devices)
   begin, advance = _programs(plan, local)
   # Run r is seed r % seeds of cell r // seeds.
@@ -175,7 +177,8 @@ def sweep(
     runs = begin(functions, key, run_seeds, hyper)
     if checkpoints is not None:
       done, restored = _restore(checkpoints, real(runs), record)
-      runs = _spread(restored, devices=local)
+      if done:
+        runs = _spread(restored, devices=local)
     with tqdm.tqdm(
       total=steps, initial=done * evaluate_every, disable=not progress, unit="step"
     ) as bar:
@@ -240,6 +243,12 @@ def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
 
 
 @functools.lru_cache(maxsize=16)
+def _traced_once(fn: Callable[..., Any]) -> Callable[..., Any]:
+  """For what it reports and for what it does; in a program it is no other."""
+  return jax.jit(fn, inline=True)
+
+
+@functools.lru_cache(maxsize=16)
 def _programs(
   plan: _sweep_run.Plan, devices: tuple[Any, ...]
 ) -> tuple[Callable, Callable]:
@@ -281,8 +290,12 @@ def _spread(tree: Tree, *, devices: tuple[Any, ...]) -> Tree:
   number = len(jax.tree.leaves(tree)[0])
   rows = np.arange(-(-number // len(devices)) * len(devices))
   rows = np.where(rows < number, rows, 0)
-  padded = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], tree)
-  return _parallel.shard(padded, devices=devices)
+
+  def padded(leaf: Array | np.ndarray) -> Array | np.ndarray:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return leaf[rows] if is_key else np.asarray(leaf)[rows]
+
+  return _parallel.shard(jax.tree.map(padded, tree), devices=devices)
 
 
 def _gather(tree: Tree, *, count: int, devices: tuple[Any, ...]) -> Tree:
@@ -339,7 +352,7 @@ def _result(
 
   def by_cell(leaf: Array | np.ndarray) -> Array:
     # Of one device: programs of several that wait for each other would not end.
-    return jnp.asarray(leaf).reshape(*shape, *leaf.shape[1:])
+    return jnp.asarray(leaf.reshape(*shape, *leaf.shape[1:]))
 
   def on_host(leaf: Array | np.ndarray) -> np.ndarray:
     return np.asarray(leaf).reshape(*shape, *leaf.shape[1:])
