@@ -51,7 +51,7 @@ def begin(
 ) -> Run:
   """One run before its first step."""
   init_key, step_key, _ = _keys(key, seed)
-  state = jax.tree.map(jnp.asarray, functions.init(init_key, hyper))
+  state = jax.tree.map(_strong, functions.init(init_key, hyper))
   reported = jax.eval_shape(functions.step, state, step_key, hyper)[1]
   zero = jnp.zeros((), jnp.int32)
   unknown = jnp.full(plan.evaluations, jnp.nan, jnp.float32)
@@ -114,6 +114,12 @@ def advance(
     scores=noted(run.scores, score),
     metrics=jax.tree.map(noted, run.metrics, means),
   )
+
+
+def _strong(leaf: Any) -> Array:
+  """An array of a type that steps keep: that of a Python number is weak."""
+  leaf = jnp.asarray(leaf)
+  return jnp.asarray(leaf, leaf.dtype)
 
 
 def _keys(key: Array, seed: Array | int) -> Array:

@@ -281,6 +281,22 @@ def test_bound_arrays_are_operands():
   assert once == twice
 
 
+def test_a_step_is_traced_and_compiled_once(tmp_path, caplog):
+  traces = []
+
+  def counted(state, key, hyper):
+    traces.append(None)
+    return step(state, key, hyper)
+
+  options = OPTIONS | {"seeds": 3, "devices": jax.devices()[:2]}
+  with training.Checkpoints(tmp_path / "kept") as kept, jax.log_compiles():
+    training.sweep(KEY, init, counted, evaluate, cell(0), checkpoints=kept, **options)
+  assert len(traces) == 1
+  # What is mapped over devices goes by this name: how runs begin, how they advance.
+  compiled = [x for x in caplog.messages if x.startswith("Compiling jit(_fun)")]
+  assert len(compiled) == 2
+
+
 def small(init=lambda key, hyper: jnp.zeros(()), *, cells, **options):
   def step(state, key, hyper):
     return state + hyper["rate"], {}
