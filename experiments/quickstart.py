@@ -6,7 +6,7 @@ carry the three along; generalized sum pooling (GSP) can leave them out, and
 zero-shot prediction (ZSP) asks that its attributes tell unseen classes apart. In
 the setting of DML 5.3.2, on images that scikit-learn ships.
 
-    python -m experiments.quickstart                  # preset cpu: 33 s on 2 cores
+    python -m experiments.quickstart                  # preset cpu: 35 s on 2 cores
     python -m experiments.quickstart --preset smoke   # seconds
 """
 
