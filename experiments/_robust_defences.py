@@ -1,6 +1,6 @@
-"""Defences side by side, votes under noise, variation within classes.
+"""Defences side by side, votes under noise, training in the combined ball.
 
-DIST 3.2, 6.1 and 6.2.2, of which the paper shows no results.
+DIST 3.2, 6.1 and its appendix A, of which the paper shows no results.
 """
 
 import functools
@@ -11,11 +11,10 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.ndimage
 
-from experiments import _report, _robust_networks, _robust_structure
+from experiments import _report, _robust_networks
 from experiments._digits import Points
-from spherejax import attacks, distances, losses, metrics, voronoi
+from spherejax import attacks, distances, losses, voronoi
 
 STANDARD, FRESH, MIXED = "standard", "attacked", "clean and attacked"
 TRADES: dict[str, tuple[str, float]] = {
@@ -39,7 +38,6 @@ Name = Literal[
 DEFENCES: tuple[Name, ...] = get_args(Name)
 RADII = (0.0, 0.1, 0.25, 0.5)
 ALPHA = 0.001
-DEGREES = (-30, 0, 30)
 
 
 def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
@@ -328,93 +326,3 @@ def combined(
     paper="DIST appendix A",
   )
   return rows, [claim]
-
-
-def rotated(points: Points) -> tuple[Points, np.ndarray]:
-  """Every image at each angle, and which it is; bilinear."""
-  images = np.asarray(points.x).reshape(-1, 8, 8)
-  turned = [
-    scipy.ndimage.rotate(images, angle, axes=(1, 2), reshape=False, order=1)
-    for angle in DEGREES
-  ]
-  x = jnp.asarray(np.concatenate(turned).reshape(-1, 64), jnp.float32)
-  angle = np.repeat(np.arange(len(DEGREES)), len(images))
-  return Points(x, jnp.tile(points.y, len(DEGREES))), angle
-
-
-def within_classes(
-  config, train: Points, test: Points, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
-  """Do deviations from the class's mean tell the angle to other classes?"""
-  own, angle = rotated(train)
-  tested, test_angle = rotated(test)
-
-  def plain(clean, attacked, labels, _):
-    del attacked
-    return losses.normface(clean, labels, scale=config.scale)
-
-  defence = _robust_networks.Defence(
-    plain, cosine=True, attack=lambda scores, points, rows, *_: points.x[rows]
-  )
-  result = _robust_networks.train(
-    config,
-    defence,
-    {"epsilon": [0.0]},
-    lambda key, hyper: own,
-    tested,
-    classes=classes,
-    folder=folder / "rotation",
-  )
-  built = _robust_networks.network(config, defence, classes)
-
-  def one(own, tested, params):
-    seen: list[Any] = [built.apply({"params": params}, x.x)[0] for x in (own, tested)]
-    known, asked = (distances.l2_normalize(x) for x in seen)
-    moments = _robust_structure.moments(known, own.y, classes)
-    residual, query = known - moments.means[own.y], asked - moments.means[tested.y]
-    near = {
-      name: distances.k_nearest(q, r, k=1, apart=(tested.y, own.y)).indices[:, 0]
-      for name, q, r in (("residuals", query, residual), ("features", asked, known))
-    }
-    # A sum of outer products has the trace of the variance within classes.
-    sums = jax.ops.segment_sum(residual, own.y, classes)
-    counts = jnp.maximum(jax.ops.segment_sum(jnp.ones(len(own.y)), own.y, classes), 1)
-    squares = jax.ops.segment_sum(jnp.sum(residual**2, axis=1), own.y, classes)
-    intra = metrics.class_variance(moments).intra
-    return {
-      "near": near,
-      "largest sum": jnp.max(jnp.abs(sums)),
-      "trace": jnp.abs(jnp.mean(squares / counts) / intra - 1),
-    }
-
-  found = _robust_networks.over_models(one)(result.state.params, own, tested)
-  right = {
-    name: np.mean(angle[near[0]] == test_angle, axis=-1)
-    for name, near in found["near"].items()
-  }
-  share = 1 / len(DEGREES)
-  rows = [
-    _report.row("rotated digits, angle from other classes", name, values)
-    for name, values in right.items()
-  ] + [_report.row("rotated digits", "accuracy", result.scores[0, :, -1])]
-  made = {
-    "X11-residuals": (
-      "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
-      right["residuals"] - share - 0.05,
-      False,
-    ),
-    "X11-features": (
-      "accuracy of residuals > of features",
-      right["residuals"] - right["features"],
-      False,
-    ),
-    "X11-exact": (
-      "residuals of a class sum to 0 (1e-3 over thousands), their trace is D_intra",
-      np.minimum(1e-3 - found["largest sum"][0], 1e-4 - found["trace"][0]),
-      True,
-    ),
-  }
-  return rows, [
-    _report.claim(key, text, values, paper="DIST 6.2.2", every_seed=exact)
-    for key, (text, values, exact) in made.items()
-  ]

@@ -1,4 +1,4 @@
-"""What DIST 5.4 and 6.2 propose: known inputs, losses near proxies, other weights."""
+"""What DIST 5.4 and 6.2.1 propose: known inputs, and losses near proxies."""
 
 import functools
 import pathlib
@@ -18,34 +18,6 @@ GAUSSIAN_POINTS = 1000
 
 NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
 LOSSES = ("cross-entropy", NORMFACE, NEGATIVE, CAP)
-
-
-def reweighting(train, test, classes: int) -> tuple[list[Any], list[Any]]:
-  """Images whose principal directions are weighted anew (DIST 6.2.3)."""
-  found = _robust_structure.reweighted(train, test, classes=classes)
-  exponents = _robust_structure.EXPONENTS
-  rows = [
-    _report.row(f"pixels, exponent {exponent:g}", name, [values[number]])
-    for number, exponent in enumerate(exponents)
-    for name, values in found.items()
-  ]
-  mild = [number for number, x in enumerate(exponents) if abs(x) <= 0.5]
-  phi, rho, density, near = (
-    np.array(found[name]) for name in ("phi", "rho", "d_DoV", "1-NN")
-  )
-  made = {
-    "X12-phi": ("phi falls with the exponent", -np.diff(phi).max()),
-    "X12-density": ("d_DoV rises from -0.5 to 0.5", np.diff(density[mild]).min()),
-    "X12-rho": ("rho falls from -0.5 to 0.5", -np.diff(rho[mild]).max()),
-    "X12-accuracy": (
-      "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
-      0.01 - np.ptp(near[mild]),
-    ),
-  }
-  return rows, [
-    _report.claim(name, text, [value], paper="DIST 6.2.3", every_seed=True)
-    for name, (text, value) in made.items()
-  ]
 
 
 def gaussian(dim: int, key: Array, hyper) -> _robust_networks.Points:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -97,39 +96,3 @@ def of_inputs(
     found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
   found["R2"] = metrics.class_variance(unit).r2
   return {name: float(value) for name, value in found.items()}
-
-
-EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
-
-
-def reweighted(
-  train: _robust_networks.Points, test: _robust_networks.Points, *, classes: int
-) -> dict[str, list[float]]:
-  """Images with re-weighted principal directions, for each exponent (DIST 6.2.3)."""
-  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
-  axes = metrics.principal_axes(x)
-  rank = int(jnp.sum(axes.singular_values > 1e-6 * axes.singular_values[0]))
-
-  @jax.jit
-  def one(exponent):
-    own, other = (metrics.reweight(y, axes, exponent=exponent) for y in (x, tested))
-
-    def phi(normalize):
-      found = moments(own, train.y, classes, normalize=normalize)
-      return metrics.class_variance(found).phi
-
-    spectrum = metrics.spectrum(
-      metrics.triangle_update(metrics.triangle_init(own.shape[1]), own),
-      components=rank,
-    )
-    near = prototypes.nearest_neighbours(other, own, train.y, num_classes=classes)
-    return {
-      "phi": phi(False),
-      "phi, normalised": phi(True),
-      "rho": spectrum.rho,
-      "d_DoV": spectrum.density,
-      "1-NN": jnp.mean(near == test.y),
-    }
-
-  found = [one(jnp.float32(exponent)) for exponent in EXPONENTS]
-  return {name: [float(each[name]) for each in found] for name in found[0]}

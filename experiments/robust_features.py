@@ -6,16 +6,18 @@ are apart (phi, R2), and how many directions the features use (d_DoV, rho): DIST
 and 5. Then what DIST 5.4 and 6.2 propose: inputs of a known discriminality, losses
 that hold attacked images near their proxy, and re-weighted principal directions. And
 what it names without results: defences side by side, randomised smoothing (3.2),
-training in the combined ball (A), and what deviations from a class's mean tell about
-other classes (6.2.2).
+training in the combined ball (A), what deviations from a class's mean tell about other
+classes (6.2.2), and what re-weighted features tell apart of classes that no training
+has seen (6.2.3).
 
     python -m experiments.robust_features                    # digits, 17 min on 2 cores
     python -m experiments.robust_features --preset smoke     # seconds
     python -m experiments.robust_features --preset cifar10   # accelerators
     python -m experiments.robust_features --preset svhn      # likewise
 
-The first two need no data but the digits that scikit-learn embeds, the others
-cifar10 or svhn_cropped, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
+The first two train on the digits that scikit-learn embeds; `cpu` measures cifar10
+beside them where it is there. The others need cifar10 or svhn_cropped, prepared by
+tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
 import dataclasses
@@ -24,6 +26,7 @@ import operator
 import pathlib
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -39,8 +42,11 @@ from experiments import (
   _robust_networks,
   _robust_photographs,
   _robust_proposals,
+  _robust_residuals,
+  _robust_reweighting,
   _robust_structure,
   _robust_tables,
+  _voronoi_sets,
 )
 from spherejax import metrics, plotting
 
@@ -75,13 +81,12 @@ class Config(_robust_networks.Settings):
   """Losses to compare."""
   proposed_budget: float = 0.6
   """l2 budget of these losses, and of the defences."""
-  studies: tuple[Literal["defences", "noise", "combined", "rotation"], ...] = (
-    "defences",
-    "noise",
-    "combined",
-    "rotation",
-  )
-  """What DIST 3.2, 6.2.2 and its appendix A name without results."""
+  studies: tuple[
+    Literal["defences", "noise", "combined", "rotation", "reweighting"], ...
+  ] = ("defences", "noise", "combined", "rotation", "reweighting")
+  """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
+  beside: tuple[Literal["cifar10", "svhn_cropped"], ...] = ("cifar10",)
+  """Photographs that are measured beside the digits, where they are there."""
   defences: tuple[_robust_defences.Name, ...] = _robust_defences.DEFENCES
   """Trainings to compare."""
   neighbours: int = 32
@@ -111,6 +116,7 @@ PRESETS = {
     dims=(),
     proposals=(),
     studies=(),
+    beside=(),
   ),
   # Budgets of the tables; the attack's and the training's numbers are not in DIST. Of
   # CIFAR-10 they are those of the public networks that have its budgets.
@@ -139,9 +145,9 @@ STUDIES = {
   "defences": _robust_defences.side_by_side,
   "noise": _robust_defences.noisy,
   "combined": _robust_defences.combined,
-  "rotation": _robust_defences.within_classes,
+  "rotation": _robust_residuals.within_classes,
+  "reweighting": _robust_reweighting.of_features,
 }
-
 
 Figures = dict[str, dict[str, np.ndarray]]
 """For each network (standard, l2 0.3, ...) and measure a figure for each seed."""
@@ -307,6 +313,39 @@ def inputs(images: str, train, test) -> tuple[list[Any], list[Any]]:
   return rows, [claim]
 
 
+def photographs(names: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
+  """Photographs, of which no network is trained; says which are not there."""
+  parts = []
+  for name in names:
+    try:
+      train, test = (
+        _voronoi_sets.prepared(name, split).points() for split in ("train", "test")
+      )
+    except FileNotFoundError as error:
+      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
+      continue
+    found = _robust_structure.of_inputs(train, test, classes=CLASSES, levels=255)
+    rows = [
+      _report.row(
+        f"{name}, {len(train.y):,} images",
+        measure,
+        [value],
+        paper=_robust_tables.inputs(name, measure),
+      )
+      for measure, value in found.items()
+    ]
+    claim = _report.claim(
+      f"X7-{name}",
+      f"of {name} the nearest neighbour is right for less than half of the images, the "
+      "nearest mean for less than 0.4, l2",
+      [min(0.5 - found["1-NN, l2"], 0.4 - found["nearest mean, l2"])],
+      paper="DIST tab. 5.3",
+      every_seed=True,
+    )
+    parts.append((rows, [claim]))
+  return parts
+
+
 def figure_rows(config: Config, figures: Figures) -> list[Any]:
   """The figures of all networks, beside the paper's where it has them."""
   return [
@@ -327,7 +366,8 @@ def of_digits(
 ) -> list[tuple[list[Any], list[Any]]]:
   """What is measured on digits alone."""
   parts = [
-    _robust_proposals.reweighting(train, test, CLASSES),
+    *photographs(config.beside),
+    _robust_reweighting.of_pixels(train, test, CLASSES),
     _robust_proposals.known_discriminality(config, progress, folder),
     _robust_proposals.near_proxies(config, train, test, CLASSES, progress, folder),
   ]
