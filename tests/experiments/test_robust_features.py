@@ -321,6 +321,30 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
   assert figures["images", "R2"]["paper"] == 0.0550
 
 
+@pytest.mark.parametrize(
+  ("changed", "by", "verdict"),
+  [
+    ("R2", 0.0019, "reproduced"),
+    ("R2", -0.0021, "not reproduced at this scale"),
+    ("1-NN, linf", -0.0049, "reproduced"),
+    ("1-NN, linf", 0.0051, "not reproduced at this scale"),
+  ],
+)
+def test_whole_sets_are_held_against_the_printed_table(
+  changed, by, verdict, monkeypatch
+):
+  column = {name: svhn for name, (_, svhn) in _robust_tables.INPUTS.items()}
+  found = column | {changed: column[changed] + by}
+  monkeypatch.setattr(_robust_structure, "of_inputs", lambda *_, **__: found)
+  whole, part = (
+    _digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
+  )
+  _, claims = robust_features.inputs("svhn_cropped", whole, whole)
+  assert [claim["id"] for claim in claims] == ["X7", "X7-table"]
+  assert claims[1]["verdict"] == verdict
+  assert len(robust_features.inputs("svhn_cropped", part, part)[1]) == 1
+
+
 def test_photographs_beside_the_digits(monkeypatch, capsys):
   """Of three images of two classes by hand; what is missing is named."""
   x = np.array([[0.6, 0.6], [0.8, 0.6], [1.0, 1.0]], np.float32).reshape(3, 1, 2, 1)
