@@ -158,9 +158,8 @@ def sweep(
   """
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, mode)
-  init, step, evaluate = map(_as_partial, (init, step, evaluate))
-  step = jax.tree_util.Partial(_traced_once(step.func), *step.args, **step.keywords)
-  functions = _sweep_run.Functions(init, step, evaluate)
+  given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
+  functions = given._replace(step=_traced_once(_as_partial(step)))
   local = tuple(jax.local_devices() if devices is None else devices)
   begin, advance = _programs(plan, local)
   # Run r is seed r % seeds of cell r // seeds.
@@ -190,7 +189,7 @@ def sweep(
         bar.update(evaluate_every)
         bar.set_postfix(_summary(runs, plan))
   except (TypeError, ValueError, IndexError, jax.errors.JAXTypeError):
-    _sweep_run.reject_static(functions, plan, key, columns)
+    _sweep_run.reject_static(given, plan, key, columns)
     raise
   return _result(columns, numbers, plan, real(runs))
 
@@ -243,9 +242,13 @@ def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
 
 
 @functools.lru_cache(maxsize=16)
-def _traced_once(fn: Callable[..., Any]) -> Callable[..., Any]:
-  """For what it reports and for what it does; in a program it is no other."""
+def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
   return jax.jit(fn, inline=True)
+
+
+def _traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
+  """For what it reports and for what it does; in a program it is no other."""
+  return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
 
 
 @functools.lru_cache(maxsize=16)

@@ -52,7 +52,10 @@ def begin(
   """One run before its first step."""
   init_key, step_key, _ = _keys(key, seed)
   state = jax.tree.map(_strong, functions.init(init_key, hyper))
-  reported = jax.eval_shape(functions.step, state, step_key, hyper)[1]
+  # What is known of `hyper` stays so: `reject_static` needs it.
+  reported = jax.eval_shape(
+    lambda state, key: functions.step(state, key, hyper)[1], state, step_key
+  )
   zero = jnp.zeros((), jnp.int32)
   unknown = jnp.full(plan.evaluations, jnp.nan, jnp.float32)
   return Run(

@@ -325,6 +325,16 @@ def test_static_hyperparameters_are_named_with_the_reason(unchecked):
   with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
     small(branched, cells={"use": [True, False], "rate": [1.0, 2.0]})
 
+  def halved(state, key, hyper):
+    return (state / 2 if hyper["use"] else state), {}
+
+  with pytest.raises(TypeError, match=r"'use' cannot be .* a branch.*TracerBool"):
+    training.sweep(
+      *(KEY, lambda key, hyper: jnp.zeros(()), halved, lambda state, *_: state),
+      {"use": [True, False], "rate": [1.0, 2.0]},
+      **OPTIONS | {"devices": ONE},
+    )
+
 
 def test_integers_and_booleans_that_are_only_numbers_are_welcome():
   def chosen(key, hyper):
