@@ -26,7 +26,6 @@ import operator
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
@@ -39,6 +38,7 @@ from experiments import (
   _digits,
   _report,
   _robust_defences,
+  _robust_inputs,
   _robust_networks,
   _robust_photographs,
   _robust_proposals,
@@ -46,7 +46,6 @@ from experiments import (
   _robust_reweighting,
   _robust_structure,
   _robust_tables,
-  _voronoi_sets,
 )
 from spherejax import metrics, plotting
 
@@ -288,70 +287,6 @@ def claims_of_training(config: Config, figures: Figures) -> list[Any]:
   ]
 
 
-def inputs(images: str, train, test) -> tuple[list[Any], list[Any]]:
-  """The images themselves; photographs beside the paper's."""
-  digits = images == "digits"
-  found = _robust_structure.of_inputs(
-    train, test, classes=CLASSES, levels=16 if digits else 255
-  )
-  printed = {name: _robust_tables.inputs(images, name) for name in found}
-  rows = [
-    _report.row("images", name, [value], paper=None if digits else printed[name])
-    for name, value in found.items()
-  ]
-  if digits:
-    text = "the digits tell their classes apart better than CIFAR-10's images, always"
-    value = min(found[name] - paper for name, paper in printed.items())
-  else:
-    text = (
-      "neither the nearest neighbour nor the nearest mean is right for half of them"
-    )
-    value = 0.5 - max(
-      x for name, x in found.items() if name.startswith(("1-NN", "nearest mean"))
-    )
-  made = {"X7": (text, value)}
-  if len(train.y) == _robust_tables.IMAGES.get(images):
-    text = "phi, R2 and the nearest mean as printed to 0.002, 1-NN to 0.005"
-    made["X7-table"] = text, 1 - _robust_tables.gap(found, images)
-  return rows, [
-    _report.claim(name, text, [value], paper="DIST tab. 5.3", every_seed=True)
-    for name, (text, value) in made.items()
-  ]
-
-
-def photographs(names: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
-  """Photographs, of which no network is trained; says which are not there."""
-  parts = []
-  for name in names:
-    try:
-      train, test = (
-        _voronoi_sets.prepared(name, split).points() for split in ("train", "test")
-      )
-    except FileNotFoundError as error:
-      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
-      continue
-    found = _robust_structure.of_inputs(train, test, classes=CLASSES, levels=255)
-    rows = [
-      _report.row(
-        f"{name}, {len(train.y):,} images",
-        measure,
-        [value],
-        paper=_robust_tables.inputs(name, measure),
-      )
-      for measure, value in found.items()
-    ]
-    claim = _report.claim(
-      f"X7-{name}",
-      f"of {name} the nearest neighbour is right for less than half of the images, the "
-      "nearest mean for less than 0.4, l2",
-      [min(0.5 - found["1-NN, l2"], 0.4 - found["nearest mean, l2"])],
-      paper="DIST tab. 5.3",
-      every_seed=True,
-    )
-    parts.append((rows, [claim]))
-  return parts
-
-
 def figure_rows(config: Config, figures: Figures) -> list[Any]:
   """The figures of all networks, beside the paper's where it has them."""
   return [
@@ -372,7 +307,7 @@ def of_digits(
 ) -> list[tuple[list[Any], list[Any]]]:
   """What is measured on digits alone."""
   parts = [
-    *photographs(config.beside),
+    *_robust_inputs.beside(config.beside),
     _robust_reweighting.of_pixels(train, test, CLASSES),
     _robust_proposals.known_discriminality(config, progress, folder),
     _robust_proposals.near_proxies(config, train, test, CLASSES, progress, folder),
@@ -399,7 +334,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       parts += of_digits(config, train, test, progress, folder)
     else:
       figures, train, test = _robust_photographs.trained(config, output, progress)
-  rows, claims = inputs(config.images, train, test)
+  rows, claims = _robust_inputs.inputs(config.images, train, test)
   rows += figure_rows(config, figures)
   claims += claims_of_training(config, figures)
   for part in parts:

@@ -11,6 +11,7 @@ import tqdm
 from experiments import (
   _digits,
   _robust_defences,
+  _robust_inputs,
   _robust_networks,
   _robust_photographs,
   _robust_proposals,
@@ -339,10 +340,10 @@ def test_whole_sets_are_held_against_the_printed_table(
   whole, part = (
     _digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
   )
-  _, claims = robust_features.inputs("svhn_cropped", whole, whole)
+  _, claims = _robust_inputs.inputs("svhn_cropped", whole, whole)
   assert [claim["id"] for claim in claims] == ["X7", "X7-table"]
   assert claims[1]["verdict"] == verdict
-  assert len(robust_features.inputs("svhn_cropped", part, part)[1]) == 1
+  assert len(_robust_inputs.inputs("svhn_cropped", part, part)[1]) == 1
 
 
 def test_photographs_beside_the_digits(monkeypatch, capsys):
@@ -356,7 +357,7 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
     return _voronoi_sets.Images(x, y)
 
   monkeypatch.setattr(_voronoi_sets, "prepared", prepared)
-  ((rows, claims),) = robust_features.photographs(("cifar10", "svhn_cropped"))
+  ((rows, claims),) = _robust_inputs.beside(("cifar10", "svhn_cropped"))
   assert "without svhn_cropped: no folder" in capsys.readouterr().err
   figures = {row["metric"]: row for row in rows}
   assert figures["1-NN, l2"]["name"] == "cifar10, 3 images"
