@@ -1,6 +1,7 @@
 """Features under adversarial training: figures computed by other means, and claims."""
 
 import dataclasses
+import types
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +23,7 @@ from experiments import (
   _voronoi_sets,
   robust_features,
 )
-from spherejax import models
+from spherejax import data, models
 
 CONFIG = robust_features.PRESETS["cpu"]
 
@@ -364,6 +365,51 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
   assert figures["1-NN, l2"]["paper"] == 0.3546
   assert figures["1-NN, l2"]["mean"] == pytest.approx(2 / 3)
   assert claims[0]["value"] == pytest.approx(0.4 - 2 / 3)  # the nearest mean's
+
+
+def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp_path):
+  """Where features are the pixels, by NumPy; episodes are of the other classes."""
+  train, test = _digits.load(200, 100)
+  config = robust_features.PRESETS["smoke"]
+  given = {}
+
+  def untrained(_, __, columns, points, tested, *, classes, folder):
+    given.update(columns=columns, own=points(None, None), tested=tested)
+    assert classes == 5
+    params = jnp.zeros((2, config.seeds))
+    return types.SimpleNamespace(state=types.SimpleNamespace(params=params))
+
+  pixels = types.SimpleNamespace(apply=lambda variables, x: (x, None))
+  monkeypatch.setattr(_robust_networks, "network", lambda *_: pixels)
+  monkeypatch.setattr(_robust_networks, "train", untrained)
+  rows, _ = _robust_reweighting.of_features(config, train, test, 10, tmp_path)
+  figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
+  assert given["columns"] == {"epsilon": [0.0, 0.6]}
+  assert max(given["tested"].y) == max(given["own"].y) == 4
+
+  x, y, new, labels = (np.asarray(v, np.float64) for v in (*train, *test))
+  x, y, new, labels = x[y < 5], y[y < 5], new[labels >= 5], labels[labels >= 5]
+  centre = x.mean(axis=0)
+  _, values, axes = np.linalg.svd(x - centre)
+  kept = values > 1e-6 * values[0]
+  keys = jax.random.split(jax.random.key(config.seed), 600)
+  table = data.class_table(labels.astype(int) - 5, per_class=6)
+  shape = {"num_ways": 5, "num_shots": 1, "num_queries": 5}
+  draw = jax.jit(jax.vmap(lambda key: data.sample_episode(key, table, **shape)))
+  episodes = np.asarray(draw(keys))
+  for exponent in (-0.5, 0.5):
+    weights = (values[kept] / values[0]) ** -exponent
+    z, others = ((v - centre) @ axes[: len(values)][kept].T * weights for v in (x, new))
+    means = np.stack([z[y == k].mean(axis=0) for k in range(5)])
+    apart = ((means[:, None] - means) ** 2).sum(axis=-1).sum() / 20
+    within = np.mean([((z[y == k] - means[k]) ** 2).sum(1).mean() for k in range(5)])
+    drawn = others[episodes]
+    gaps = ((drawn[:, :, 1:, None] - drawn[:, None, None, :, 0]) ** 2).sum(axis=-1)
+    right = np.mean(gaps.argmin(axis=-1) == np.arange(5)[:, None])
+    name = f"features, l2 0.6, exponent {exponent:g}"
+    assert figures[name, "phi"] == pytest.approx(apart / within, rel=1e-4)
+    few = figures[name, "accuracy, 5 new classes, 1 example"]
+    assert few == pytest.approx(right, abs=2e-4)
 
 
 def test_rotated_digits():
