@@ -164,7 +164,8 @@ def elsewhere(processes: int, devices: int) -> np.ndarray:
     probe.bind(("localhost", 0))
     port = probe.getsockname()[1]
     probe.close()
-    flags = f"--xla_force_host_platform_device_count={devices}"
+    flags = os.environ.get("XLA_FLAGS", "")
+    flags = f"{flags} --xla_force_host_platform_device_count={devices}"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     paths = [pathlib.Path(folder) / f"{number}.npy" for number in range(processes)]
     command = sys.executable, "-m", "benchmarks._step_process"

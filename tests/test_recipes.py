@@ -269,6 +269,7 @@ def restore(file: pathlib.Path, content: bytes | None) -> None:
     file.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("kind", "room", "name"),
   [

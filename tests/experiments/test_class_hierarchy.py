@@ -79,6 +79,7 @@ def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
       _class_runs.train("proxydr", shared, other, path, progress)
 
 
+@pytest.mark.slow
 def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monkeypatch):
   def shallow(widths, axis_name, name):
     """The first stage of ResNet-50 with one of its blocks."""
@@ -373,6 +374,7 @@ def test_some_trees_and_misspelt_ones(capsys):
   assert "'Meso'" in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   nothing = _class_measures.Outcome({}, np.zeros(1), np.zeros(1))
   monkeypatch.setattr(_class_measures, "test", lambda *arguments: nothing)

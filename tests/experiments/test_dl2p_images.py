@@ -99,6 +99,7 @@ def small():
   return _dl2p_sets.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
 
 
+@pytest.mark.slow
 def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypatch):
   monkeypatch.setitem(_dl2p_images.READERS, "omniglot", lambda size: small)
 

@@ -32,6 +32,7 @@ from experiments import (
 from spherejax import data, hierarchy, models, prototypes
 
 
+@pytest.mark.slow
 def test_matching_again_brings_related_classes_together(tmp_path):
   preset = dynamic_assignment.PRESETS["smoke"]
   content = dynamic_assignment.run(preset, tmp_path, "smoke")
@@ -89,6 +90,7 @@ def small(monkeypatch):
   return asked
 
 
+@pytest.mark.slow
 def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
   config = dataclasses.replace(
     _dl2p_tables.PRESETS["table-1"],
@@ -114,6 +116,7 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
   assert again["rows"] == whole["rows"]
 
 
+@pytest.mark.slow
 def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   config = dataclasses.replace(
     _dl2p_tables.PRESETS["table-4"],
@@ -128,6 +131,7 @@ def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   assert small == [("cifar100", 32, 0.5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("preset", "methods"),
   [
@@ -599,6 +603,7 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
   np.testing.assert_array_equal(apart, right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("name", "features", "norm"),
   [

@@ -72,6 +72,7 @@ def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
     assert (tmp_path / name).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   part = Part(1, "mean")
   found = _few_shot_training.train(SETTINGS, part, sets(), CELLS, tmp_path)
@@ -94,6 +95,7 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   assert {claim["id"] for claim in claimed} >= {"F2", "F4", "F4-ranks", "F5", "F9"}
 
 
+@pytest.mark.slow
 def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   config = dataclasses.replace(
     few_shot.PRESETS["full"],

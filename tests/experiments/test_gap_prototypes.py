@@ -32,6 +32,7 @@ def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
     assert (tmp_path / picture).stat().st_size <= 300_000
 
 
+@pytest.mark.slow
 def test_the_full_preset_makes_steps_on_few_photographs(
   tmp_path, tfds_dir, few_photographs, monkeypatch
 ):

@@ -62,6 +62,7 @@ def test_rows_and_claims_of_figures_that_are_known():
   assert len(rows) == 4
 
 
+@pytest.mark.slow
 def test_the_full_preset_makes_steps_on_few_photographs(
   tmp_path, tfds_dir, few_photographs, monkeypatch
 ):

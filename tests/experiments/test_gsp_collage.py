@@ -105,6 +105,7 @@ def test_a_training_begins_with_the_pretrained_backbone():
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", range(1, 6))
 def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   monkeypatch, tmp_path, calls
@@ -180,6 +181,7 @@ def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   assert scales == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_full_preset_makes_steps_and_lowers_its_rate(
   tfds_dir, tmp_path, monkeypatch
@@ -224,6 +226,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
   assert run.state.learning_rate_scale == 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_collages_of_photographs_are_trained_on(tfds_dir, tmp_path, monkeypatch):
   config = dataclasses.replace(
@@ -328,6 +331,7 @@ def test_rows_and_claims_of_figures_that_are_known():
   ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(_poolings.WIDE))
 def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
   # With proxies, which are as long; the pairs' loss takes any length.

@@ -119,6 +119,7 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
     np.testing.assert_allclose(weights, limit, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_study_that_was_stopped_ends_with_the_same_figures(
   run, monkeypatch, tmp_path
 ):

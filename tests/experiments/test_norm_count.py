@@ -71,6 +71,7 @@ def residual_weights(path, widths, blocks):
   save_file(drawn | {"projection.0.weight": np.zeros((2, 2), np.float32)}, path)
 
 
+@pytest.mark.slow
 def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   """One shape for grids and photographs, so that they share what is compiled."""
   file, labels = tmp_path / "encoder.safetensors", np.arange(80) % 4

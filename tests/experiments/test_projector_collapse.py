@@ -203,6 +203,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   assert terms["least gap"].min() > -1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integer", [False, True])
 def test_views_are_of_the_strengths_asked_for(integer):
   """SimCLR's are blurred; the others have no column for that, which takes time."""
@@ -240,6 +241,7 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
   assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
 
 
+@pytest.mark.slow
 def test_photographs_have_coarse_classes(tfds_dir):
   study = _collapse_sets.photographs(16)
   assert study.train.shape == (5000, 16, 16, 3)
@@ -341,6 +343,7 @@ def test_one_strength_tells_what_it_can():
   assert told == {"S3", "S4", "S6", "S7"}
 
 
+@pytest.mark.slow
 def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   """LARS on all devices, stopped after its first measurement and taken up again."""
   drawn = np.random.default_rng(0)

@@ -74,6 +74,7 @@ def test_the_smoke_preset_of_proxies(tmp_path):
   assert len(content["pictures"]) == 3
 
 
+@pytest.mark.slow
 def test_trainings_share_their_start_and_their_batches(tmp_path):
   one, other = (
     train(Method("c2", kind, 2), tmp_path, in_batch=1.0, learning_rate=1e-12, steps=8)
@@ -87,6 +88,7 @@ def test_trainings_share_their_start_and_their_batches(tmp_path):
   np.testing.assert_allclose(start["map_at_r"], one.test["map_at_r"][0], atol=1e-3)
 
 
+@pytest.mark.slow
 def test_problems_follow_the_scores(tmp_path):
   found = train(Method("c2", "ccp", 2, 4), tmp_path)
   again = train(Method("c2", "ccp", 2, 4), tmp_path)  # read, not trained
@@ -214,6 +216,7 @@ def test_longer_sides_fit_and_the_white_rest_is_dark():
   )
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["omniglot", "plankton"])
 def test_a_kept_model_sees_pictures_as_its_training_did(
@@ -460,6 +463,7 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
   assert len(set(models)) == len(models)
 
 
+@pytest.mark.slow
 def test_a_folder_of_runs_may_be_moved(tmp_path, monkeypatch):
   def run(folder, **changes):
     weights = str(folder / "kept" / "pretrained-1")
@@ -479,6 +483,7 @@ def test_a_folder_of_runs_may_be_moved(tmp_path, monkeypatch):
     run(tmp_path / "b", seed=1)
 
 
+@pytest.mark.slow
 def test_a_step_is_timed_without_the_evaluation(monkeypatch):
   def evaluated(*_):
     raise AssertionError("evaluated")
@@ -493,6 +498,7 @@ def test_a_step_is_timed_without_the_evaluation(monkeypatch):
   assert later == 1
 
 
+@pytest.mark.slow
 def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   """It is made once, and only the backbone is taken."""
   random = np.random.default_rng(0)

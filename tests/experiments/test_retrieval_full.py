@@ -71,6 +71,7 @@ def lines(output):
   ]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   tmp_path, folder, monkeypatch
 ):
@@ -154,6 +155,7 @@ def test_evaluations_taken_again_stand_once(tmp_path):
     first.add({"step": 6, "map_at_r": 6})
 
 
+@pytest.mark.slow
 def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   config = dataclasses.replace(

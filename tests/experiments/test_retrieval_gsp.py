@@ -41,6 +41,7 @@ def begin(method=PLAIN, **changes):
   return run, jax.jit(run.init)(GIVEN, jax.random.key(0), HYPER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["gsp", "gsp_gmp"])
 def test_prototypes_begin_among_averages_of_training_images(pooling):
   _, state = begin(pooling=pooling)
@@ -70,6 +71,7 @@ def test_prototypes_begin_among_averages_of_training_images(pooling):
     jax.tree.map(np.testing.assert_array_equal, params, other)
 
 
+@pytest.mark.slow
 def test_zero_shot_prediction_has_its_share_of_the_loss():
   key = jax.random.key(1)
   found = []
@@ -110,6 +112,7 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
   assert value == pytest.approx(0.7 * 2.0 + 0.3 * float(unseen), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_label_embeddings_outlive_a_problem():
   run, state = begin(Method("c2", "ccp", 2, 4), backbone="mlp")
   first = state.params["loss"]["proxies"]

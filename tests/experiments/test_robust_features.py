@@ -46,6 +46,7 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
     assert (tmp_path / name).stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], proposals=(_robust_proposals.CAP,)
@@ -244,6 +245,7 @@ def test_all_models_at_once_are_each_alone():
   np.testing.assert_array_equal(found, 2 * np.arange(6.0).reshape(2, 3) ** 2)
 
 
+@pytest.mark.slow
 def test_training_in_the_combined_ball(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], steps=60, learning_rate=1e-2
@@ -266,6 +268,7 @@ def test_training_in_the_combined_ball(tmp_path):
   assert claim["value"] == pytest.approx(worst[0] - worst[1])
 
 
+@pytest.mark.slow
 def test_defences_within_cells_noise_and_rotation(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"],
@@ -296,6 +299,7 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
   assert 0.25 < figures["features, l2 0.6, exponent 0", few] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
   tfds_dir, tmp_path, monkeypatch
@@ -412,6 +416,7 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
     assert few == pytest.approx(right, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_rotated_digits():
   points = _digits.load(100, 50)[0]
   turned, angle = _robust_residuals.rotated(points)

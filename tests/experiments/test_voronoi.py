@@ -54,6 +54,7 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
       assert figures[f"digits, {measure}, l2", f"at {budget:g}"] == value
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   """One percent of CIFAR-10, in two batches: its shape, steps and measures."""
@@ -87,6 +88,7 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   assert (tmp_path / "curves-l2.png").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_attacks_agree_with_closed_forms():
   train, test = _digits.load(200, 100)
   test = jax.tree.map(lambda x: x[:12], test)

@@ -89,6 +89,7 @@ def test_numbers_are_not_spread_to_blocks_outside_of_loops(loss):
     assert sum(v.aval.shape == (4, 12) for v in constant) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_huge_batch_fits(name):
   rows = jax.ShapeDtypeStruct((BATCH, DIM), jnp.float32)

@@ -106,6 +106,7 @@ def test_sorting_gives_the_same_integers(sorting, block_size):
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("block_size", "cores"), [(7, 1), (7, 64), (128, None)])
 def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypatch):
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)

@@ -253,6 +253,7 @@ def run(checkpoints=None, source=batches, fresh=False):
   )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_inside_of_a_problem_goes_on_with_the_same_bits(tmp_path):
   whole = run()
   problems = [int(row["problem"]) for row in whole.evaluations]
