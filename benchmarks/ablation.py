@@ -17,10 +17,10 @@ import functools
 import os
 from typing import Any, NamedTuple
 
-# Before jax starts; without effect where there are other devices than the CPU.
-os.environ.setdefault(
-  "XLA_FLAGS", f"--xla_force_host_platform_device_count={os.cpu_count()}"
-)
+# Before jax starts; without effect where there are other devices than the CPU. Of two
+# equal flags the last one holds.
+_DEVICES = f"--xla_force_host_platform_device_count={os.cpu_count()}"
+os.environ["XLA_FLAGS"] = f"{_DEVICES} {os.environ.get('XLA_FLAGS', '')}"
 
 import jax
 import jax.numpy as jnp

@@ -240,9 +240,10 @@ def damages(folder: pathlib.Path) -> Iterator[Drill]:
     "checkpoint cut": cut,
     "checkpoint, one bit flipped": flip,
   }
+  room.whole(command("half", STEPS // 2))
   for name, harm in harms.items():
     output = name.replace(" ", "-")
-    room.whole(command(output, STEPS // 2))
+    shutil.copytree(room.folder / "half", room.folder / output)
     newest = room.folder / output / "checkpoints" / "last" / str(STEPS // 2)
     files = [path for path in newest.rglob("*") if path.is_file()]
     harm(max(files, key=lambda path: path.stat().st_size))

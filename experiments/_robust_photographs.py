@@ -28,6 +28,7 @@ from experiments._digits import Points
 from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
+LEVELS = 255  # of a pixel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,7 @@ def points(images: data.Images) -> Points:
   size = min(1000, len(images))
   plan = data.ordered_plan(len(images), batch_size=size)
   parts = [read["image"] for read in data.pipeline(images, plan)]
-  x = np.concatenate(parts)[: len(images)].astype(np.float32) / 255
+  x = np.concatenate(parts)[: len(images)].astype(np.float32) / LEVELS
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
@@ -191,8 +192,10 @@ def look(config, own: Points, state, classes: int) -> dict[str, float]:
   mapped = _embed(config.photographs, classes)
   features = jnp.asarray(mapped(state.variables(), np.asarray(own.x)))
   inputs = own.x.reshape(len(own.x), -1)
-  measured = jax.jit(_robust_structure.of_features, static_argnames="classes")
-  found = measured(inputs, features, own.y, classes=classes)
+  measured = jax.jit(
+    _robust_structure.of_features, static_argnames=("classes", "levels")
+  )
+  found = measured(inputs, features, own.y, classes=classes, levels=LEVELS)
   return {name: float(value) for name, value in found.items()}
 
 

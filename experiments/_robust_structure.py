@@ -20,13 +20,31 @@ def moments(
   return metrics.class_moments_update(empty, points, labels, normalize=normalize)
 
 
+def integers(x: Array, levels: int) -> Array:
+  """Images in [0, 1] that are multiples of 1 / `levels`, times that, exactly.
+
+  In l-infinity many are equally far apart, which rounded quotients do not show.
+  """
+  return jnp.round(levels * x)
+
+
 def of_features(
-  inputs: Array, features: Array, labels: Array, *, classes: int
+  inputs: Array,
+  features: Array,
+  labels: Array,
+  *,
+  classes: int,
+  levels: int | None = None,
 ) -> dict[str, Array]:
-  """Figures of one network on its training images."""
+  """Figures of one network on its training images.
+
+  Distances of the inputs in l-infinity are those of their `integers`, if they have
+  `levels`.
+  """
+  exact = inputs if levels is None else integers(inputs, levels)
   found = {
-    f"MC, {norm}": metrics.distance_correlation(inputs, features, norm=norm).mean
-    for norm in NORMS
+    f"MC, {norm}": metrics.distance_correlation(given, features, norm=norm).mean
+    for norm, given in zip(NORMS, (inputs, exact), strict=True)
   }
   variance = metrics.class_variance(moments(features, labels, classes, normalize=True))
   spectrum = metrics.spectrum(
@@ -72,15 +90,14 @@ def of_inputs(
 ) -> dict[str, float]:
   """How well the images themselves tell the classes apart (DIST table 5.3).
 
-  Images in [0, 1] are multiples of 1 / `levels`. In l-infinity many neighbours are
-  equally near, which rounded quotients do not show: there, images are integers.
+  In l-infinity images are their `integers`.
   """
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
   unit = moments(x, train.y, classes, normalize=True)
   found = {}
   for norm in NORMS:
     if norm == "linf":
-      x, tested = (jnp.round(levels * points) for points in (x, tested))
+      x, tested = integers(x, levels), integers(tested, levels)
     own = moments(x, train.y, classes)
     if norm == "linf":
       scatter = metrics.class_scatter(own.means, x, train.y, norm=norm)

@@ -1,5 +1,6 @@
 """Auto-PGD: projected gradient ascent that chooses its step sizes by itself."""
 
+import itertools
 from typing import NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ _MOMENTUM = 0.75
 _FIRST_SHARE = 0.2  # of the entries that the first l1 steps move
 _DENSER = 0.95
 _SLOWER, _SLOWEST = 1.5, 10.0
+WIDE_STEPS = 5  # one at least within epsilon
 
 
 def checkpoints(steps: int) -> list[int]:
@@ -64,6 +66,7 @@ def apgd(
   loss: str = "ce",
   targets: _attempts.Targets = None,
   target_count: int | None = None,
+  larger_radii: bool = False,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
@@ -95,6 +98,9 @@ def apgd(
     targets: as in `pgd`. The paper's targeted form has "all", with `loss="dlr"`.
     target_count: with "all": how many, the highest logits at x first; the paper's 9.
       None for all. Static.
+    larger_radii: whether the climb begins in larger balls: three tenths of the steps
+      within 3 epsilon, as many within 2 epsilon, each from the best point of the last
+      one, projected. What counts lies within epsilon. Helps in l1. Static.
     low: least value of an entry; broadcasts to x.
     high: largest value; likewise.
     mode: as in `pgd`. Static.
@@ -105,10 +111,10 @@ def apgd(
 
   Raises:
     TypeError: as `pgd`.
-    ValueError: as `pgd`.
+    ValueError: as `pgd`; fewer than 5 steps with `larger_radii`.
 
-  Differentiable in: nothing. Cost: restarts x targets x (steps + 1) gradients, and one
-  evaluation.
+  Differentiable in: nothing. Cost: restarts x targets x (steps + 1) gradients, two more
+  with `larger_radii`, and one evaluation.
 
   Source: Croce and Hein 2020, "Reliable evaluation of adversarial robustness with an
   ensemble of diverse parameter-free attacks", algorithm 1; 2021, "Mind the box" (l1).
@@ -131,17 +137,30 @@ def apgd(
   _checks.one_of("mode", mode, _problem.MODES)
   if key is None:
     raise ValueError("random starts need a key, got None")
+  if larger_radii and steps < WIDE_STEPS:
+    raise ValueError(
+      f"steps must be at least {WIDE_STEPS} with larger_radii, got {steps}"
+    )
   region = _problem.ball(problem, epsilon, norm)
   climb = _climb_l1 if norm == "l1" else _climb_momentum
+  wide = -(-3 * steps // 10)  # steps within each of the larger balls
+  factors = (3, 2) if larger_radii else ()
+  last = steps - len(factors) * wide
 
   def run(aim: Aim, keys: Array | None, track: Track) -> Track:
     assert keys is not None
-    start = region.start(keys, problem.clean)
-    found = climb(problem._replace(keys=keys), region, aim, start, track, steps, mode)
+    now = problem._replace(keys=keys)
+    balls = [region._replace(epsilon=k * region.epsilon) for k in factors] + [region]
+    start = balls[0].start(keys, problem.clean)
+    for ball, smaller in itertools.pairwise(balls):
+      outside = climb(now, ball, aim, start, track, wide, mode)
+      track = _track.counted(track, outside.track)
+      start = smaller.project(outside.best.point, problem.clean)
+    found = climb(now, region, aim, start, track, last, mode)
     if mode != "last":
       return found.track
     # What a method that goes back to its best point ends with is that point.
-    seen = _track.value(problem, aim, found.best.point, steps + 1)
+    seen = _track.value(problem, aim, found.best.point, last + 1)
     return _track.keep(found.track, found.best.point, seen, mode=mode, final=True)
 
   return _gradient.attack_all(

@@ -59,8 +59,9 @@ def ensemble(
 
   `apgd` on the cross-entropy, `apgd` towards the rival classes on the difference of
   logits ratio (on the margin with fewer than 4 classes), `fab` towards them, whose
-  points count within epsilon, and `square` (of images, for linf and l2). When all
-  samples of a batch are broken, what is left is skipped.
+  points count within epsilon, and `square` (of images, for linf and l2). In l1 `apgd`
+  begins in larger balls, with 5 steps or more. When all samples of a batch are broken,
+  what is left is skipped.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
@@ -108,6 +109,7 @@ def ensemble(
   region = _problem.ball(problem, epsilon, norm)
   box = {"low": low, "high": high, "index": index}
   fixed = {"epsilon": region.epsilon, "norm": norm, **box}
+  wide = norm == "l1" and steps >= _auto.WIDE_STEPS
   all_rivals = {"targets": "all", "target_count": target_count}
   loss = "dlr" if problem.classes >= 4 else "margin"
 
@@ -128,7 +130,9 @@ def ensemble(
     )
 
   def climb(key, **keywords):
-    return _auto.apgd(logits_fn, x, labels, key=key, steps=steps, **fixed, **keywords)
+    return _auto.apgd(
+      logits_fn, x, labels, key=key, steps=steps, larger_radii=wide, **fixed, **keywords
+    )
 
   stages: list[Callable[[Array], AttackResult]] = [
     lambda key: climb(key, loss="ce"),

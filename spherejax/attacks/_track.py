@@ -165,6 +165,12 @@ def keep(
   )
 
 
+def counted(track: Track, later: Track) -> Track:
+  """The same best point, with what the diagnostics count since."""
+  counts = ("gradients", "zeros", "evaluations", "saturated")
+  return track._replace(**{name: getattr(later, name) for name in counts})
+
+
 def where(rows: Array, new: Array, old: Array) -> Array:
   """Chooses by rows of [batch, ...]."""
   return jnp.where(rows.reshape(-1, *[1] * (new.ndim - 1)), new, old)

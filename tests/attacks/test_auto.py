@@ -44,9 +44,23 @@ def test_checkpoints_are_the_papers():
 
 
 def projected(z, x, epsilon, norm):
-  """Ball and box; l2 by halvings of the factor."""
+  """Ball and box; l2 by halvings of the factor, l1 by halvings of the threshold."""
   if norm == "linf":
     return np.clip(np.clip(z, x - epsilon, x + epsilon), 0, 1)
+  if norm == "l1":
+
+    def shrunk(threshold):
+      move = np.sign(z - x) * np.maximum(np.abs(z - x) - threshold, 0)
+      return np.clip(x + move, 0, 1)
+
+    low, high = 0.0, np.abs(z - x).max()
+    if np.abs(shrunk(0) - x).sum() <= epsilon:
+      return shrunk(0)
+    for _ in range(100):
+      middle = (low + high) / 2
+      far = np.abs(shrunk(middle) - x).sum() > epsilon
+      low, high = (middle, high) if far else (low, middle)
+    return shrunk(high)
   low, high = 0.0, 1.0
   if np.linalg.norm(np.clip(z, 0, 1) - x) <= epsilon:
     return np.clip(z, 0, 1)
@@ -92,6 +106,89 @@ def by_loop(x0, x, y, epsilon, steps, norm):
     bests.append(best[0])
     sizes.append(size)
   return bests, sizes, best[1]
+
+
+def sparse_by_loop(x0, x, y, epsilon, steps):
+  """One sample in l1; the best loss after each iterate, sizes, the best point."""
+
+  def move(now, size, count, g):
+    chosen = np.argsort(-np.abs(g), kind="stable")[:count]
+    ahead = now.copy()
+    ahead[chosen] += size * np.sign(g[chosen]) / count
+    return projected(ahead, x, epsilon, "l1")
+
+  every, count, old_moved = max(int(0.04 * steps), 1), max(1, int(0.2 * SIZE)), SIZE
+  size, now, best = epsilon, x0, (-np.inf, None, None)
+  bests, sizes = [], []
+  for k in range(steps + 1):
+    f, g = margin(now, y)
+    best = (f, now, g) if f > best[0] else best
+    bests.append(best[0])
+    sizes.append(size)
+    if k > 0 and k % every == 0:
+      moved = np.sum(best[1] != x)
+      if moved < 0.95 * old_moved:
+        size, (f, now, g) = epsilon, best
+      else:
+        size = max(size / 1.5, epsilon / 10)
+      count, old_moved = int(max(moved / 1.5, 1)), moved
+    now = move(now, size, count, g)
+  return bests, sizes, best[1]
+
+
+def widening_by_loop(x0, x, y, epsilon, steps):
+  """The same through balls of 3 and 2 epsilon, three tenths of the steps in each."""
+  wide = int(np.ceil(0.3 * steps))
+  for factor in (3, 2):
+    x0 = sparse_by_loop(x0, x, y, factor * epsilon, wide)[2]
+    x0 = projected(x0, x, (factor - 1) * epsilon, "l1")
+  return sparse_by_loop(x0, x, y, epsilon, steps - 2 * wide)
+
+
+@pytest.mark.parametrize("larger_radii", [False, True])
+def test_climbs_the_sparse_ball_like_a_loop(larger_radii, x64):
+  steps, key = 30, jax.random.key(5)
+  epsilon = 2 * EPSILON
+
+  @jax.jit
+  def run(x, key):
+    found = attacks.apgd(
+      network,
+      x,
+      Y,
+      key=key,
+      epsilon=epsilon,
+      norm="l1",
+      steps=steps,
+      loss="margin",
+      mode="train",
+      larger_radii=larger_radii,
+    )
+    first = (3 if larger_radii else 1) * epsilon
+    region = attacks.Ball("l1", first, jnp.zeros_like(x), jnp.ones_like(x))
+    keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
+      jnp.arange(BATCH)
+    )
+    return found, region.start(keys, x)
+
+  found, start = run(X, key)
+  climb = widening_by_loop if larger_radii else sparse_by_loop
+  again = 0
+  for b in range(BATCH):
+    bests, sizes, point = climb(np.asarray(start[b]), X[b], Y[b], epsilon[b], steps)
+    again += np.sum(np.diff(sizes) > 0)
+    np.testing.assert_allclose(found.loss[b], bests[-1], rtol=1e-7)
+    np.testing.assert_allclose(found.x_adv[b], point, atol=1e-7)
+  assert again > 0 or larger_radii, "no size was ever taken back to epsilon"
+  assert np.all(found.norm <= epsilon)
+  np.testing.assert_array_equal(found.queries, steps + (3 if larger_radii else 1))
+
+
+def test_larger_radii_need_steps_for_each():
+  with pytest.raises(ValueError, match="at least 5 with larger_radii, got 4"):
+    attacks.apgd(
+      network, X, Y, key=jax.random.key(0), epsilon=0.1, steps=4, larger_radii=True
+    )
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

@@ -200,6 +200,53 @@ def test_nearest_neighbours_are_left_at_the_least_distance():
   assert np.mean(beyond) >= 0.8
 
 
+@pytest.mark.parametrize("norm", DUAL)
+def test_nearest_prototypes_are_left_at_the_least_distance(norm):
+  """Of digits and their class means: one plane to each other class."""
+  images, digits = load_digits(return_X_y=True)
+  images = (images / 16).astype(np.float32)
+  means = np.stack([images[:1000][digits[:1000] == k].mean(0) for k in range(10)])
+  own = ((images[1000:, None] - means) ** 2).sum(2).argmin(1) == digits[1000:]
+  x, y = (v[1000:][own][:16] for v in (images, digits))
+
+  def scores(x):
+    return prototypes.nearest_neighbour_scores(x, means, np.arange(10), num_classes=10)
+
+  squared = ((x[:, None].astype(np.float64) - means) ** 2).sum(2)
+  lengths = np.linalg.norm(means - means[y][:, None], DUAL[norm], axis=2)
+  lead = squared - squared[np.arange(16), y][:, None]
+  with np.errstate(invalid="ignore"):
+    planes = np.where(np.arange(10) == y[:, None], np.inf, lead / (2 * lengths))
+  least = planes.min(1)
+
+  @jax.jit
+  def runs(x):
+    free, key = {"low": -9.0, "high": 9.0}, jax.random.key(0)
+    epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
+    twice, labels = jnp.concatenate([x, x]), np.concatenate([y, y])
+    within = attacks.pgd(
+      scores,
+      twice,
+      labels,
+      key=key,
+      epsilon=epsilon,
+      step_size=epsilon / 4,
+      norm=norm,
+      share=0.0,
+      steps=100,
+      loss="margin",
+      targets="all",
+      **free,
+    )
+    deepfool = attacks.deepfool(scores, x, y, norm=norm, overshoot=0.0, **free)
+    return within.success, deepfool.norm, attacks.fab(scores, x, y, norm=norm, **free)
+
+  within, deepfool, fab = runs(x)
+  np.testing.assert_array_equal(within, np.arange(32) >= 16)
+  for found in (deepfool, fab.norm):
+    np.testing.assert_allclose(found, least, rtol=1e-2)
+
+
 def test_zero_gradients_stop_and_restarts_go_on():
   def flat(x):
     z = jnp.where(x[:, :1] > 0.7, 1.0, -1.0)

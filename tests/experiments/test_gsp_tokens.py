@@ -37,6 +37,7 @@ def smoke(run):
   return run[0]
 
 
+@pytest.mark.slow
 def test_average_pooling_keeps_the_background_and_gsp_drops_some(smoke):
   rows = {(row["name"], row["metric"]): row["mean"] for row in smoke["rows"]}
   share = rows["GAP", "share of background"]

@@ -111,6 +111,7 @@ def test_problems_follow_the_scores(tmp_path):
   assert min(min(own) for own in lengths) >= 2
 
 
+@pytest.mark.slow
 def test_a_memory_counts_once_it_is_filled(tmp_path):
   # 28 places and batches of 8: filled again 4 steps after the 8 it begins with.
   run = _retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
@@ -184,6 +185,7 @@ def characters():
   return functools.cache(lambda: _retrieval_sets.omniglot(14))
 
 
+@pytest.mark.slow
 def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
   study = characters()
   assert study.train.shape == (1, 4000)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tqdm
+from scipy import stats
 
 from experiments import (
   _digits,
@@ -297,6 +298,26 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
   assert phi[0] > phi[1] > 0
   few = "accuracy, 5 new classes, 1 example"
   assert 0.25 < figures["features, l2 0.6, exponent 0", few] < 1
+
+
+def test_equally_far_photographs_are_equally_far(monkeypatch):
+  random = np.random.default_rng(0)
+  pixels = random.integers(60, 130, (40, 8, 8, 3))
+  features = random.normal(size=(40, 5))
+  monkeypatch.setattr(
+    _robust_photographs,
+    "_embed",
+    lambda *_: lambda _, x: np.asarray(features, np.float32),
+  )
+  own = _digits.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
+  state = types.SimpleNamespace(variables=dict)
+  found = _robust_photographs.look(CONFIG, own, state, 4)
+  rows = pixels.reshape(40, -1)
+  far = np.abs(rows[:, None] - rows).max(axis=2)
+  learned = np.linalg.norm(features[:, None] - features, axis=2)
+  ranks = [stats.spearmanr(*pair)[0] for pair in zip(far, learned, strict=True)]
+  expected = np.tanh(np.arctanh(ranks).mean())
+  np.testing.assert_allclose(found["MC, linf"], expected, atol=2e-6)
 
 
 @pytest.mark.slow

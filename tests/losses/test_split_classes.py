@@ -165,11 +165,11 @@ def alone(name):
 @pytest.mark.parametrize(
   ("how", "devices"),
   [
-    ("vmap", 2),
-    ("vmap", 4),
+    pytest.param("vmap", 2, marks=pytest.mark.slow),
+    pytest.param("vmap", 4, marks=pytest.mark.slow),
     ("pmap", 4),
     ("shard_map-checked", 2),
-    ("shard_map-unchecked", 4),
+    pytest.param("shard_map-unchecked", 4, marks=pytest.mark.slow),
   ],
 )
 @pytest.mark.parametrize("name", CASES)

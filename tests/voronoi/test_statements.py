@@ -203,15 +203,32 @@ def test_the_distance_to_a_class_has_slope_one(norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_cells_are_star_shaped(norm):
+  """S10: along a ray the margin falls, of two sites in a convex curve."""
   random = np.random.default_rng(0)
   t = np.linspace(0, 1.5, 31)[:, None, None]
-  delta, v = random.normal(size=(2, 200, 5))
-  h = lengths(t * delta - v, norm) - t[..., 0] * lengths(delta, norm)
-  assert (np.diff(h, axis=0) <= 1e-12).all()
-  assert (np.diff(h, 2, axis=0) >= -1e-12).all()
-  # A site farther than twice the budget is never nearer, whatever the move.
-  far = v * (2.0001 * lengths(delta, norm) / lengths(v, norm))[:, None]
-  assert (lengths(delta - far, norm) > lengths(delta, norm)).all()
+  delta, v = random.normal(size=(2, 200, 5)).astype(np.float32)
+  points = (t * delta).astype(np.float32).reshape(-1, 5)
+  own = np.zeros(len(points), int)
+
+  def margins(others):
+    sites = np.concatenate([np.zeros((1, 5), np.float32), others])
+    return np.asarray(voronoi.cell_margin(points, own, sites, norm=norm)).reshape(
+      31, 200
+    )
+
+  among_all = margins(v)
+  assert (np.diff(among_all, axis=0) <= 1e-5).all()
+  # Until it is left: the site's own cell, and farther on that of another one.
+  assert (among_all[0] > 0).all()
+  assert (among_all[-1] < 0).any()
+  for other in v[:4]:
+    found = margins(other[None])
+    assert (np.diff(found, axis=0) <= 1e-5).all()
+    assert (np.diff(found, 2, axis=0) >= -1e-5).all()
+    # A site farther than twice the move is never nearer.
+    far = lengths(other, norm) > 2.0001 * t[..., 0] * lengths(delta, norm)
+    assert (found[far] > 0).all()
+    assert far.any()
 
 
 def test_trade_offs():
