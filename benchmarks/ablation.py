@@ -19,8 +19,12 @@ from typing import Any, NamedTuple
 
 # Before jax starts; without effect where there are other devices than the CPU. Of two
 # equal flags the last one holds.
-_DEVICES = f"--xla_force_host_platform_device_count={os.cpu_count()}"
-os.environ["XLA_FLAGS"] = f"{_DEVICES} {os.environ.get('XLA_FLAGS', '')}"
+os.environ["XLA_FLAGS"] = " ".join(
+  [
+    f"--xla_force_host_platform_device_count={os.cpu_count()}",
+    os.environ.get("XLA_FLAGS", ""),
+  ]
+)
 
 import jax
 import jax.numpy as jnp
