@@ -149,6 +149,11 @@ def _standard(content: Any) -> Any:
   return None if isinstance(content, float) and not np.isfinite(content) else content
 
 
+_OF_THE_PAPER = (
+  "paper: of its own images and networks; comparable only where ours are the same"
+)
+
+
 def tables(content: dict[str, Any]) -> list[rich.table.Table]:
   """The figures and the claims of a result as printable tables."""
   figures = rich.table.Table(title=content["experiment"])
@@ -165,6 +170,8 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
       " ".join(map(number_text, entry["values"])),
       "-" if entry["paper"] is None else f"{entry['paper']:g}",
     )
+  if any(entry["paper"] is not None for entry in content["rows"]):
+    figures.caption = _OF_THE_PAPER
   verdicts = rich.table.Table(title="claims")
   for heading in ("claim", "difference", "95 % interval", "verdict"):
     verdicts.add_column(heading)

@@ -154,3 +154,15 @@ def test_full_is_the_papers_protocol():
   full = gsp_tokens.PRESETS["full"]
   assert (full.learning_rate, full.patience, full.per_class) == (1e-4, 30, 4)
   assert dataclasses.asdict(full)["seeds"] == 10
+
+
+@pytest.mark.slow
+def test_the_full_preset_makes_steps(tmp_path):
+  full = gsp_tokens.PRESETS["full"]
+  config = dataclasses.replace(
+    full, seeds=1, warm_up=full.epoch, steps=2 * full.epoch, validation=5, test=5
+  )
+  result = gsp_tokens.run(config, tmp_path, "full")
+  assert all(np.isfinite(row["values"]).all() for row in result["rows"])
+  names = {row["name"] for row in result["rows"]}
+  assert {"GAP", "GSP"} <= names
