@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.optimize
 
+from spherejax import solvers
+
 
 def hulls_intersect(a: np.ndarray, b: np.ndarray) -> bool:
   """Whether the convex hulls of `a` [p, dim] and `b` [q, dim] intersect.
@@ -52,7 +54,7 @@ def hull_distance(a: np.ndarray, b: np.ndarray) -> float:
   differences = (first[:, None] - second[None]).reshape(-1, first.shape[1])
   equations = np.concatenate([differences.T, np.ones((1, len(differences)))])
   right = np.append(np.zeros(first.shape[1]), 1)
-  weights, _ = scipy.optimize.nnls(equations, right)
+  weights = solvers.host_nonnegative_least_squares(equations, right)
   return scale * float(np.linalg.norm(weights @ differences) / weights.sum())
 
 

@@ -167,6 +167,7 @@ NO_OPERATORS = {
   "prototypes.welch_bound",
   "solvers.fixed_point",
   "solvers.host_linear_assignment",
+  "solvers.host_nonnegative_least_squares",
   "solvers.k_means",
   "solvers.linear_assignment",
   "solvers.newton",

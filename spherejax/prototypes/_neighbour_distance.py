@@ -4,7 +4,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
-from spherejax import _checks
+from spherejax import _checks, solvers
 from spherejax.distances._lp import NORMS
 from spherejax.prototypes import _classifiers
 
@@ -109,7 +109,7 @@ def _programme(
   matrix: np.ndarray, limit: np.ndarray, low: np.ndarray, high: np.ndarray, norm: str
 ) -> float:
   """Least norm of d with matrix d <= limit and low <= d <= high."""
-  from scipy.optimize import linprog, nnls
+  from scipy.optimize import linprog
 
   n = len(low)
   eye = np.eye(n)
@@ -135,7 +135,8 @@ def _programme(
   scale = np.abs(b).max() or 1.0
   stacked = np.concatenate([a.T, b[None] / scale])
   target = np.append(np.zeros(n), 1.0)
-  residual = stacked @ nnls(stacked, target, maxiter=50 * len(b))[0] - target
+  weights = solvers.host_nonnegative_least_squares(stacked, target)
+  residual = stacked @ weights - target
   if residual @ residual < _SLACK:
     return np.inf
   return float(scale * np.linalg.norm(residual[:-1] / residual[-1]))

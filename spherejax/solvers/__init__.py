@@ -18,6 +18,9 @@ from spherejax.solvers._mds import SphereMDSResult as SphereMDSResult
 from spherejax.solvers._mds import sphere_mds as sphere_mds
 from spherejax.solvers._newton import RootResult as RootResult
 from spherejax.solvers._newton import newton as newton
+from spherejax.solvers._nonnegative import (
+  host_nonnegative_least_squares as host_nonnegative_least_squares,
+)
 from spherejax.solvers._projection import HalfspaceResult as HalfspaceResult
 from spherejax.solvers._projection import project_ball as project_ball
 from spherejax.solvers._projection import project_halfspace as project_halfspace
@@ -34,6 +37,7 @@ __all__ = [
   "SphereMDSResult",
   "fixed_point",
   "host_linear_assignment",
+  "host_nonnegative_least_squares",
   "k_means",
   "linear_assignment",
   "newton",

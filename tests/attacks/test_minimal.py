@@ -155,21 +155,30 @@ def test_pgd_succeeds_exactly_beyond_the_least_distance():
   np.testing.assert_array_equal(found, least[None] < budgets[:, None])
 
 
-def test_nearest_neighbours_are_left_at_the_least_distance():
-  """Of digits, on scores whose borders are planes; against the quadratic programmes."""
+@pytest.mark.parametrize(
+  ("number", "restarts", "starts", "steps", "share"),
+  [(16, 4, 1, 40, 0.8), pytest.param(50, 16, 10, 200, 0.95, marks=pytest.mark.slow)],
+)
+def test_nearest_neighbours_are_left_at_the_least_distance(
+  number, restarts, starts, steps, share
+):
+  """Of digits, on scores whose borders are planes; against the quadratic programmes.
+
+  The more starts, the nearer are FAB and PGD to all of them.
+  """
   images, digits = load_digits(return_X_y=True)
   images = (images / 16).astype(np.float32)
   sites, labels = images[:300], digits[:300]
-  x, y = images[1297:1329], digits[1297:1329]
+  x, y = images[1297:1397], digits[1297:1397]
   least = prototypes.nearest_neighbour_distance(x, y, sites, labels, low=0, high=1)
-  x, y, least = (v[least > 0][:16] for v in (x, y, least))
+  x, y, least = (v[least > 0][:number] for v in (x, y, least))
 
   def scores(x):
     return prototypes.nearest_neighbour_scores(x, sites, labels, num_classes=10)
 
   @jax.jit
   def runs(x):
-    close, key = {"overshoot": 1.001, "restarts": 4}, jax.random.key(0)
+    close, key = {"overshoot": 1.001, "restarts": restarts}, jax.random.key(0)
     found = {
       "deepfool": attacks.deepfool(scores, x, y, overshoot=0.0),
       "fab": attacks.fab(scores, x, y, key=key, steps=40, **close),
@@ -178,26 +187,26 @@ def test_nearest_neighbours_are_left_at_the_least_distance():
       ),
     }
     # Closer and farther than the least distance.
-    epsilon = np.concatenate([0.99 * least, 1.02 * least]).astype(np.float32)
-    aim = {"loss": "margin", "targets": "all", "target_count": 4}
-    size = {"epsilon": epsilon, "step_size": epsilon / 4, "norm": "l2"}
+    epsilon = np.concatenate([0.99 * least, 1.01 * least]).astype(np.float32)
+    aim = {"loss": "margin", "targets": "all", "restarts": starts, "steps": steps}
+    size = {"epsilon": epsilon, "step_size": epsilon / 10, "norm": "l2"}
     twice, labels = jnp.concatenate([x, x]), np.concatenate([y, y])
     within = attacks.pgd(scores, twice, labels, key=key, **size, **aim).success
     return {name: result.norm / least for name, result in found.items()}, within
 
   ratios, within = runs(x)
   below, beyond = np.split(np.asarray(within), 2)
-  for name, (median, share) in {
-    "fab": (1.004, 0.8),  # others end at another site of the class
+  for name, (median, least_share) in {
+    "fab": (1.004, share),  # others end at another site of the class
     "carlini_wagner": (1.01, 0.5),
     "deepfool": (1.1, 0.2),  # its moves add up where the nearest site changes
   }.items():
     ratio = np.asarray(ratios[name])
     assert ratio.min() > 1 - 1e-4, name
     assert np.median(ratio) < median, name
-    assert np.mean(ratio < 1.01) >= share, name
+    assert np.mean(ratio < 1.01) >= least_share, name
   assert not np.any(below)
-  assert np.mean(beyond) >= 0.8
+  assert np.mean(beyond) >= share
 
 
 @pytest.mark.parametrize("norm", DUAL)

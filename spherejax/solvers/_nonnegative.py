@@ -1,0 +1,79 @@
+"""Least squares with nonnegative unknowns, on the host."""
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from spherejax import _checks
+
+_TOLERANCE = 1e-10
+_STEPS = 50  # for each unknown
+
+
+def host_nonnegative_least_squares(
+  matrix: Float[ArrayLike, "rows columns"], target: Float[ArrayLike, " rows"]
+) -> Float[np.ndarray, " columns"]:
+  """The nonnegative x with the least |matrix x - target|, on the host in float64.
+
+  What is returned fulfils the conditions of a minimum: the slope along an entry is 0
+  where it is positive, and nowhere below 0. It finds the nearest point of a cone, of a
+  hull, or of many half-spaces (Lawson and Hanson, chapter 23).
+
+  Args:
+    matrix: [rows, columns], floating, concrete.
+    target: [rows], floating, concrete.
+
+  Returns:
+    [columns], float64.
+
+  Raises:
+    TypeError: matrix or target not floating.
+    ValueError: shapes that do not match, no column, or an entry that is not finite.
+    RuntimeError: neither method of scipy found a minimum.
+
+  Not differentiable. Cost: about columns least-squares problems at worst.
+
+  Source: Lawson and Hanson 1974, "Solving least squares problems", chapter 23;
+  `scipy.optimize.nnls`, and `scipy.optimize.lsq_linear` where its result is no minimum
+  (in scipy 1.15 to 1.17 some are not, https://github.com/scipy/scipy/issues/25389).
+
+  Example:
+    >>> import numpy as np
+    >>> matrix, target = np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([-1.0, 1.0])
+    >>> spherejax.solvers.host_nonnegative_least_squares(matrix, target)
+    array([0. , 0.2])
+  """
+  from scipy.optimize import lsq_linear, nnls
+
+  given, right = np.asarray(matrix), np.asarray(target)
+  for name, array, rank in (("matrix", given, 2), ("target", right, 1)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, rank)
+    if not np.isfinite(array).all():
+      raise ValueError(f"{name} must be finite")
+  if not given.shape[1]:
+    raise ValueError(f"matrix must have a column, got shape {given.shape}")
+  _checks.shape("target", right, given.shape[:1], "the rows of the matrix")
+  # Columns of length 1, whose slopes can be compared.
+  a, b = given.astype(np.float64), right.astype(np.float64)
+  lengths = np.linalg.norm(a, axis=0)
+  lengths = np.where(lengths > 0, lengths, 1)
+  a = a / lengths
+  steps = _STEPS * a.shape[1]
+  try:
+    found = nnls(a, b, maxiter=steps)[0]
+  except RuntimeError:  # it did not end
+    found = np.full(a.shape[1], np.nan)
+  if not _is_minimum(a, b, found):
+    bounds = (0, np.inf)
+    found = lsq_linear(a, b, bounds, "bvls", tol=1e-15, max_iter=steps).x
+    found = np.maximum(found, 0)
+    if not _is_minimum(a, b, found):
+      raise RuntimeError("no nonnegative least-squares solution was found")
+  return found / lengths
+
+
+def _is_minimum(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> bool:
+  slopes = a.T @ (a @ x - b)
+  limit = _TOLERANCE * max(np.linalg.norm(b), np.finfo(float).tiny)
+  return bool((slopes >= -limit).all() and (np.abs(slopes[x > 0]) <= limit).all())
