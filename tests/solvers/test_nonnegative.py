@@ -1,6 +1,7 @@
 """Nonnegative least squares against all supports, and where scipy finds no minimum."""
 
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -60,6 +61,10 @@ def test_a_minimum_also_where_scipys_is_none(monkeypatch):
   monkeypatch.setattr(optimize, "nnls", endless)
   found = solvers.host_nonnegative_least_squares(matrix, matrix @ [1.0, 0.0, 2.0])
   np.testing.assert_allclose(found, [1, 0, 2], atol=1e-12)
+  nothing = types.SimpleNamespace(x=np.zeros(3))
+  monkeypatch.setattr(optimize, "lsq_linear", lambda *_, **__: nothing)
+  with pytest.raises(RuntimeError, match="no nonnegative least-squares solution"):
+    solvers.host_nonnegative_least_squares(matrix, matrix @ [1.0, 0.0, 2.0])
 
 
 def test_empty_and_equal_columns_and_lengths():
