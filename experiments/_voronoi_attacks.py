@@ -80,11 +80,13 @@ def suite(
         min(gaps) + 1e-6,
       ),
       "X4-inside": (
-        "no attacked image beyond budget or box, in float64, every attack and norm",
+        "no attacked image beyond budget or box, in float64: FGSM, BIM, PGD, APGD and "
+        "the ensemble, every norm",
         1e-9 - outside,
       ),
       "X4-alone": (
-        "half of the batch alone gets the same points to 1e-5, and the same successes",
+        "PGD: half of the batch alone gets the same points to 1e-5, and the same "
+        "successes",
         _alone(programs[norms[0], RESTARTED], found[norms[0], RESTARTED], points, key),
       ),
     }
