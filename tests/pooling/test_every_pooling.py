@@ -242,3 +242,32 @@ def test_pooling(name, subtests):
       continue
     with subtests.test(check.__name__), jax.enable_x64(True):
       check(run)
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (3, 4)])
+# GSoP's weights of positions are of one size; those of cells fit every map.
+@pytest.mark.parametrize(
+  "name",
+  [*(name for name in CASES if "/" not in name and name != "gsop"), "gsop/cells"],
+)
+def test_maps_of_other_sizes(name, height, width, x64):
+  """A map whole, and with the last position masked in a second image."""
+  case = CASES[name]
+  x = np.random.default_rng(2).normal(size=(2, height, width, case.channels))
+  x = np.maximum(x, 0) + 0.1 if case.positive else x
+  keep = np.ones((2, height, width), bool)
+  keep[1, -1, -1] = False
+  params = {k: np.asarray(v, np.float64) for k, v in case.params.items()}
+  pooled = np.asarray(
+    jax.jit(lambda x, keep: case.pool(x, params, where=keep))(
+      np.where(keep[..., None], x, np.nan), keep
+    )
+  )
+  for found, image, kept in zip(pooled, x, keep, strict=True):
+    if not kept.any():
+      np.testing.assert_array_equal(found, 0)
+    elif case.layout:
+      whole = np.where(kept[..., None], image, 0)
+      _close(found, case.oracle(whole, params, kept), 1e-10)
+    else:
+      _close(found, case.oracle(image[kept], params), 1e-10)
