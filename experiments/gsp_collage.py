@@ -6,7 +6,7 @@ prediction (ZSP) against global average pooling (GAP), with a contrastive loss (
 ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a classifier
 of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
-    python -m experiments.gsp_collage                         # preset cpu: 26 min
+    python -m experiments.gsp_collage --seeds 5               # preset cpu: 29 min
     python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
     python -m experiments.gsp_collage --preset photographs    # 14 min
