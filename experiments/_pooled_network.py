@@ -351,7 +351,10 @@ def _in_parts(
   folder: pathlib.Path | None,
   progress: tqdm.tqdm,
 ) -> Run:
-  """Trains until so many parts are done, from the last one that a folder keeps."""
+  """Trains until so many parts are done, from the last one that a folder keeps.
+
+  The folder has the state of the highest score too, the first of several.
+  """
   with contextlib.ExitStack() as stack:
     kept = stack.enter_context(training.Checkpoints(folder)) if folder else None
     found = kept.restore(run.state) if kept else None
@@ -362,8 +365,19 @@ def _in_parts(
     while len(run.curve) < parts:
       run = one_part(run)
       if kept:
+        if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
+          kept.save_best(run.state)
         kept.save(run.state, {"curve": run.curve, "scores": run.scores})
   return run
+
+
+def _of_best_score(run: Run, folder: pathlib.Path | None) -> Run:
+  """The run with its state of the highest score, which the folder has."""
+  assert folder is not None, "the best state is kept in a folder"
+  with training.Checkpoints(folder) as kept:
+    found = kept.restore_best(run.state)
+  assert found is not None, f"{folder} holds no scored part"
+  return run._replace(state=found.state)
 
 
 def train(
@@ -377,6 +391,7 @@ def train(
   memory: int = 1000,
   kept: pathlib.Path | None = None,
   after: Callable[[Run, Variant], Run] | None = None,
+  best: bool = False,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
@@ -384,7 +399,8 @@ def train(
   `memory` features that mean something already. They begin with the backbone of
   `pretrained`, where that is given, and with random weights otherwise. Each part is
   kept below a folder, where one is given: a run that was stopped goes on from there.
-  What `after` makes of a run after each of its own parts goes on.
+  What `after` makes of a run after each of its own parts goes on; with `best`, the
+  state with the highest of the scores that it gives is returned, and not the last one.
   """
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
@@ -421,7 +437,8 @@ def train(
     own = _cli.only(Settings, settings)
     what = _finished.digest((own, seed, variant, memory, made_of))
     folder = None if kept is None else kept / f"{name}-{what}"
-    return _in_parts(run, parts, one_part, folder, progress)
+    run = _in_parts(run, parts, one_part, folder, progress)
+    return _of_best_score(run, folder) if best and run.scores else run
 
   start = until(Run(state, ()), 1, AVERAGE, "start")
   pooling = recipe(settings)

@@ -10,6 +10,7 @@ of single training images. Sections 5.3.2 and 5.3.5 of DML.
     python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
     python -m experiments.gsp_collage --preset photographs    # 14 min
+    python -m experiments.gsp_collage --preset long           # three times the steps
     python -m experiments.gsp_collage --preset smoke          # seconds
     python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 
@@ -88,6 +89,9 @@ class Config(_pooled_network.Settings):
   patience: int = 0
   """Parts without a better MAP@R of validation collages after which the learning rate
   is halved; 0 leaves it."""
+  keep: Literal["last", "best"] = "last"
+  """Which network is tested: the last one, or the one whose MAP@R of validation
+  collages after a part was best."""
   parts: int = 5
   """Parts of the training: after the first one, which pools by averages, the
   prototypes are chosen."""
@@ -109,6 +113,7 @@ PRESETS = {
   "poolings": Config(losses=("C2",), poolings=_poolings.NAMES),
   "poolings-pnca": Config(losses=("PNCA",), poolings=_poolings.NAMES),
   "photographs": Config(images="tiny_imagenet"),
+  "long": Config(steps=1500, parts=10, keep="best"),
   "smoke": Config(
     percent=20,
     seeds=1,
@@ -234,12 +239,14 @@ def outcomes(
       run.state, validation, each.settings, mass=variant.mass
     )
     score = _collage.measure(result.embeddings, validation.labels)["MAP@R"]
-    scores = (*run.scores, score)
-    scale = learning_rate_scale(scores, each.settings.patience)
-    return run._replace(
-      state=run.state.replace(learning_rate_scale=scale), scores=scores
-    )
+    run = run._replace(scores=(*run.scores, score))
+    if not each.settings.patience:
+      return run
+    scale = learning_rate_scale(run.scores, each.settings.patience)
+    return run._replace(state=run.state.replace(learning_rate_scale=scale))
 
+  best = each.settings.keep == "best"
+  scored = best or each.settings.patience
   runs = _pooled_network.train(
     each.settings,
     seed,
@@ -247,8 +254,9 @@ def outcomes(
     train,
     progress,
     pretrained=begun,
-    kept=path.with_name(f"parts-{each.settings.patience}"),
-    after=after if each.settings.patience else None,
+    kept=path.with_name(f"parts-{each.settings.patience}{'-best' * best}"),
+    after=after if scored else None,
+    best=best,
   )
   figures, weights = {}, {}
   for name, trained in runs.items():

@@ -175,6 +175,42 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   assert whole["a"].curve != whole["b"].curve
 
 
+@pytest.mark.parametrize("stopped_after", [None, 3, 4])
+def test_the_first_best_part_is_tested(tmp_path, stopped_after):
+  settings = _pooled_network.Settings(
+    widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gap", steps=10, parts=5
+  )
+  images = data.Images(
+    images=np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8),
+    labels=np.repeat(np.arange(2), 8).astype(np.int32),
+    label_names=("a", "b"),
+  )
+  given = (0.3, 0.5, 0.5, 0.1)  # of parts 2 to 5, two steps each
+  stops = [] if stopped_after is None else [stopped_after]
+
+  def after(run, variant):
+    if len(run.curve) in stops:
+      raise KeyboardInterrupt
+    return run._replace(scores=given[: len(run.curve) - 1])
+
+  def train(best):
+    with tqdm.tqdm(file=io.StringIO()) as progress:
+      return _pooled_network.train(
+        settings, 0, {"": _pooled_network.AVERAGE}, images, progress,
+        kept=tmp_path, after=after, best=best,
+      )[""]  # fmt: skip
+
+  if stops:
+    with pytest.raises(KeyboardInterrupt):
+      train(True)
+    stops.clear()
+  run = train(True)
+  assert run.scores == given
+  assert run.state.step == 2 * 3
+  assert train(False).state.step == 2 * 5
+  assert train(True).state.step == 2 * 3
+
+
 def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
   scales = [float(gsp_collage.learning_rate_scale(scores[:n], 2)) for n in range(10)]
