@@ -6,7 +6,8 @@ from jaxtyping import Float
 
 from spherejax import _checks
 
-_TOLERANCE = 1e-10
+_SLOPE = 1e-10  # of columns of length 1, relative to the target's length
+_GAP = 1e-13  # of the squared error, relative to the target's
 _STEPS = 50  # for each unknown
 
 
@@ -74,6 +75,7 @@ def host_nonnegative_least_squares(
 
 
 def _is_minimum(a: np.ndarray, b: np.ndarray, x: np.ndarray) -> bool:
-  slopes = a.T @ (a @ x - b)
-  limit = _TOLERANCE * max(np.linalg.norm(b), np.finfo(float).tiny)
-  return bool((slopes >= -limit).all() and (np.abs(slopes[x > 0]) <= limit).all())
+  """No slope below 0, and none above where more than rounding is left of an entry."""
+  slopes, size = a.T @ (a @ x - b), max(np.linalg.norm(b), np.finfo(float).tiny)
+  gaps = np.abs(x * slopes)
+  return bool((slopes >= -_SLOPE * size).all() and (gaps <= _GAP * size**2).all())
