@@ -6,10 +6,14 @@
     python -m benchmarks --check            # fails when the page is stale
 
 What a benchmark measured is kept in `docs/benchmarks/NAME.json` as it ends; one that
-fails is named at the end, and the others run.
+fails is named at the end, and the others run. Where a peer is not installed that was
+measured there before, the result goes to `runs/benchmarks/NAME.json` instead.
 """
 
 import argparse
+import json
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -20,6 +24,15 @@ NAMES = (
   "assignment", "weight_import", "voronoi", "attacks", "episodes", "retrieval", "embed",
   "augment", "step", "startup", "drill",
 )  # fmt: skip
+ASIDE = pathlib.Path("runs", "benchmarks")
+
+
+def _gone(new: pathlib.Path, old: pathlib.Path) -> list[str]:
+  """What the new result had to leave out and the old one has."""
+  if not old.exists():
+    return []
+  before, after = (json.loads(file.read_text())["missing"] for file in (old, new))
+  return sorted(set(after) - set(before))
 
 
 def run(names: list[str]) -> list[str]:
@@ -33,6 +46,10 @@ def run(names: list[str]) -> list[str]:
     command = [sys.executable, "-m", f"benchmarks.{name}", "--json", str(begun)]
     if subprocess.run(command, check=False).returncode:
       failed.append(name)
+    elif gone := _gone(begun, result):
+      ASIDE.mkdir(parents=True, exist_ok=True)
+      shutil.move(begun, ASIDE / result.name)
+      print(f"{result} stays, it has {', '.join(gone)}: see {ASIDE / result.name}")
     else:
       begun.replace(result)
     _page.PAGE.write_text(_page.page(NAMES))

@@ -119,3 +119,12 @@ def test_a_benchmark_that_fails_leaves_what_ran_before(tmp_path, monkeypatch):
   assert every.run(["losses", "gsp"]) == ["losses"]
   assert json.loads((tmp_path / "losses.json").read_text()) == CONTENT
   assert json.loads((tmp_path / "gsp.json").read_text())["command"] == "gsp"
+  # A peer that was there then and is not now.
+  aside, codes["losses"] = tmp_path / "runs", 0
+  monkeypatch.setattr(every, "ASIDE", aside)
+  whole = CONTENT | {"missing": []}
+  (tmp_path / "losses.json").write_text(json.dumps(whole))
+  assert every.run(["losses", "gsp"]) == []
+  assert json.loads((tmp_path / "losses.json").read_text()) == whole
+  assert json.loads((aside / "losses.json").read_text())["missing"] == ["torch"]
+  assert [path.name for path in aside.iterdir()] == ["losses.json"]
