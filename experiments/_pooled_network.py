@@ -350,10 +350,11 @@ def _in_parts(
   one_part: Callable[[Run], Run],
   folder: pathlib.Path | None,
   progress: tqdm.tqdm,
+  best: bool,
 ) -> Run:
   """Trains until so many parts are done, from the last one that a folder keeps.
 
-  The folder has the state of the highest score too, the first of several.
+  The folder has the state of the highest score too; with `best` it is returned.
   """
   with contextlib.ExitStack() as stack:
     kept = stack.enter_context(training.Checkpoints(folder)) if folder else None
@@ -368,16 +369,9 @@ def _in_parts(
         if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
           kept.save_best(run.state)
         kept.save(run.state, {"curve": run.curve, "scores": run.scores})
+    if best and run.scores and kept and (found := kept.restore_best(run.state)):
+      run = run._replace(state=found.state)
   return run
-
-
-def _of_best_score(run: Run, folder: pathlib.Path | None) -> Run:
-  """The run with its state of the highest score, which the folder has."""
-  assert folder is not None, "the best state is kept in a folder"
-  with training.Checkpoints(folder) as kept:
-    found = kept.restore_best(run.state)
-  assert found is not None, f"{folder} holds no scored part"
-  return run._replace(state=found.state)
 
 
 def train(
@@ -437,8 +431,7 @@ def train(
     own = _cli.only(Settings, settings)
     what = _finished.digest((own, seed, variant, memory, made_of))
     folder = None if kept is None else kept / f"{name}-{what}"
-    run = _in_parts(run, parts, one_part, folder, progress)
-    return _of_best_score(run, folder) if best and run.scores else run
+    return _in_parts(run, parts, one_part, folder, progress, best)
 
   start = until(Run(state, ()), 1, AVERAGE, "start")
   pooling = recipe(settings)
