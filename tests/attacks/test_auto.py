@@ -108,6 +108,15 @@ def by_loop(x0, x, y, epsilon, steps, norm):
   return bests, sizes, best[1]
 
 
+def starts(x, key, epsilon, norm):
+  """Where the first restart of each sample begins."""
+  region = attacks.Ball(norm, epsilon, jnp.zeros_like(x), jnp.ones_like(x))
+  keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
+    jnp.arange(BATCH)
+  )
+  return region.start(keys, x)
+
+
 def sparse_by_loop(x0, x, y, epsilon, steps):
   """One sample in l1; the best loss after each iterate, sizes, the best point."""
 
@@ -164,12 +173,7 @@ def test_climbs_the_sparse_ball_like_a_loop(larger_radii, x64):
       mode="train",
       larger_radii=larger_radii,
     )
-    first = (3 if larger_radii else 1) * epsilon
-    region = attacks.Ball("l1", first, jnp.zeros_like(x), jnp.ones_like(x))
-    keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
-      jnp.arange(BATCH)
-    )
-    return found, region.start(keys, x)
+    return found, starts(x, key, (3 if larger_radii else 1) * epsilon, "l1")
 
   found, start = run(X, key)
   climb = widening_by_loop if larger_radii else sparse_by_loop
@@ -209,11 +213,7 @@ def test_climbs_like_a_loop(norm, x64):
       loss="margin",
       mode="train",
     )
-    region = attacks.Ball(norm, EPSILON, jnp.zeros_like(x), jnp.ones_like(x))
-    keys = jax.vmap(lambda b: jax.random.fold_in(jax.random.fold_in(key, b), 0))(
-      jnp.arange(BATCH)
-    )
-    return found, region.start(keys, x)
+    return found, starts(x, key, EPSILON, norm)
 
   found, start = run(X, key)
   halvings = 0

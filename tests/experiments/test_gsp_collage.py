@@ -105,6 +105,12 @@ def test_a_training_begins_with_the_pretrained_backbone():
   )
 
 
+def of_two_classes():
+  pixels = np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8)
+  labels = np.repeat(np.arange(2), 8).astype(np.int32)
+  return data.Images(images=pixels, labels=labels, label_names=("a", "b"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", range(1, 6))
 def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
@@ -113,11 +119,7 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   settings = _pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gsp", steps=6, parts=3
   )
-  images = data.Images(
-    images=np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8),
-    labels=np.repeat(np.arange(2), 8).astype(np.int32),
-    label_names=("a", "b"),
-  )
+  images = of_two_classes()
   variants = {
     "a": _pooled_network.Variant(0.5, 0.1),
     "b": _pooled_network.Variant(0.3, 0.0),
@@ -180,11 +182,7 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
   settings = _pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gap", steps=10, parts=5
   )
-  images = data.Images(
-    images=np.random.default_rng(0).integers(0, 256, (16, 8, 8, 1)).astype(np.uint8),
-    labels=np.repeat(np.arange(2), 8).astype(np.int32),
-    label_names=("a", "b"),
-  )
+  images = of_two_classes()
   given = (0.3, 0.5, 0.5, 0.1)  # of parts 2 to 5, two steps each
   stops = [] if stopped_after is None else [stopped_after]
 
