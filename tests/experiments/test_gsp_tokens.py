@@ -164,5 +164,9 @@ def test_the_full_preset_makes_steps(tmp_path):
   )
   result = gsp_tokens.run(config, tmp_path, "full")
   assert all(np.isfinite(row["values"]).all() for row in result["rows"])
-  names = {row["name"] for row in result["rows"]}
-  assert {"GAP", "GSP"} <= names
+  figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
+  on_background, share = (
+    figures["GAP", metric] for metric in (gsp_tokens.BACKGROUND, gsp_tokens.SHARE)
+  )
+  np.testing.assert_allclose(on_background, share, rtol=1e-5)  # averages drop nothing
+  assert ("GSP", gsp_tokens.BACKGROUND) in figures
