@@ -396,6 +396,8 @@ def train(
   What `after` makes of a run after each of its own parts goes on; with `best`, the
   state with the highest of the scores that it gives is returned, and not the last one.
   """
+  if best and kept is None:
+    raise ValueError("the best state is kept in a folder, got kept=None")
   init_key, data_key = jax.random.split(jax.random.key(seed))
   classes = len(images.label_names)
   pixels, labels = jnp.asarray(images.images), jnp.asarray(images.labels)

@@ -195,6 +195,22 @@ def test_larger_radii_need_steps_for_each():
     )
 
 
+@pytest.mark.parametrize(
+  ("norm", "steps", "larger"), [("l1", 5, True), ("l1", 4, False), ("linf", 5, False)]
+)
+def test_the_ensemble_begins_in_larger_balls_in_l1(norm, steps, larger, monkeypatch):
+  seen, apgd = [], _auto.apgd
+
+  def spied(*arguments, **options):
+    seen.append(options["larger_radii"])
+    return apgd(*arguments, **options)
+
+  monkeypatch.setattr(_auto, "apgd", spied)
+  fixed = {"key": jax.random.key(0), "epsilon": 0.1, "norm": norm, "steps": steps}
+  jax.eval_shape(lambda x: attacks.ensemble(network, x, Y, **fixed), X)
+  assert set(seen) == {larger}
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_climbs_like_a_loop(norm, x64):
   """All iterates of eight samples, in float64; the starts are those of one step."""
