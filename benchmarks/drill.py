@@ -6,7 +6,7 @@ two processes dies. Each run must say what happened, the same command must go on
 its results must be those of the run that nothing happened to, bit for bit.
 
     python -m benchmarks.drill            # an hour on 2 cores
-    python -m benchmarks.drill --smoke    # two minutes: files that are damaged
+    python -m benchmarks.drill --smoke    # one minute: checkpoints that are damaged
     python -m benchmarks.drill --only disk --json FILE
 
 A full disk is a small file system in memory, which needs root; else it is left out.
@@ -327,10 +327,10 @@ def one_of_two(folder: pathlib.Path) -> Iterator[Drill]:
 
 def drills(smoke: bool, folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
   """The parts, by the name that --only looks for."""
-  yield "picture", picture(folder)
   yield "damage", damages(folder)
   if smoke:
     return
+  yield "picture", picture(folder)
   yield "two", one_of_two(folder)
   if os.geteuid() == 0:
     yield "disk", full_disks("plankton", FILLED, folder)

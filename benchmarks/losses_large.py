@@ -8,7 +8,7 @@ Peak memory is that of a fresh process that does nothing else.
 
     python -m benchmarks.losses_large                     # hours on 2 cores
     python -m benchmarks.losses_large --only 16384        # ten minutes
-    python -m benchmarks.losses_large --smoke             # seconds
+    python -m benchmarks.losses_large --smoke             # seconds: a few losses
     python -m benchmarks.losses_large --json FILE
 """
 
@@ -41,7 +41,9 @@ def _remembered(x: Array, labels: Array, **options):
 
 
 MEMORY = "contrastive, memory"
+MINED = "multi_similarity, mined"
 SIZES = (4096, 16_384, 65_536)
+SMOKE = ("contrastive", MINED, MEMORY)
 
 # The loss, and the largest number of rows it is measured with.
 LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
@@ -54,7 +56,7 @@ LOSSES: dict[str, tuple[Callable[..., Array], int]] = {
     65_536,
   ),
   "circle": (losses.circle, 65_536),
-  "multi_similarity, mined": (
+  MINED: (
     functools.partial(losses.multi_similarity, miner=losses.mine_multi_similarity),
     65_536,
   ),
@@ -111,7 +113,8 @@ def main() -> None:
   console = rich.console.Console()
   rows = []
   for batch, block in ((64, 16),) if options.smoke else [(n, BLOCK) for n in SIZES]:
-    for name, (_, largest) in LOSSES.items():
+    for name in SMOKE if options.smoke else LOSSES:
+      _, largest = LOSSES[name]
       case = f"{name}, {batch}"
       if options.only not in case or batch > largest:
         continue

@@ -4,7 +4,7 @@ Each number is of a fresh process. The quickstart runs twice with one folder of 
 programs, which is empty before the first time.
 
     python -m benchmarks.startup
-    python -m benchmarks.startup --smoke      # the quickstart's smallest preset, once
+    python -m benchmarks.startup --smoke      # imports; a test starts the quickstart
     python -m benchmarks.startup --only import --json FILE
 """
 
@@ -92,17 +92,14 @@ def main() -> None:
   for name in IMPORTS:
     if options.only in f"import of {name}":
       add(imported(name, options.repetitions))
-  if options.only in "quickstart":
-    preset = "smoke" if options.smoke else "cpu"
-    times = {"first": "nothing compiled before"}
-    if not options.smoke:
-      times["second"] = "once more"
+  if options.only in "quickstart" and not options.smoke:
+    times = {"first": "nothing compiled before", "second": "once more"}
     with tempfile.TemporaryDirectory() as folder:
       for output, when in times.items():
-        first, whole = quickstart(pathlib.Path(folder), output, preset)
+        first, whole = quickstart(pathlib.Path(folder), output, "cpu")
         add(
-          _row(f"quickstart ({preset}), {when}: first picture", first, PICTURE_LIMIT),
-          _row(f"quickstart ({preset}), {when}: end", whole),
+          _row(f"quickstart (cpu), {when}: first picture", first, PICTURE_LIMIT),
+          _row(f"quickstart (cpu), {when}: end", whole),
         )
   table = rich.table.Table(title="startup")
   for heading in rows[0] if rows else ():

@@ -7,7 +7,7 @@ ours are repeated on four simulated devices and by two processes, which must giv
 same losses.
 
     python -m benchmarks.step            # minutes on 2 cores
-    python -m benchmarks.step --smoke    # less than one
+    python -m benchmarks.step --smoke    # less than one, on one device
     python -m benchmarks.step --json FILE
 """
 
@@ -219,7 +219,8 @@ def compare(work: Work, repetitions: int) -> dict[str, Any]:
 def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
-  print(f"devices and processes differ by {check_devices():.0e}")
+  if not options.smoke:
+    print(f"devices and processes differ by {check_devices():.0e}")
   works = [CHARACTERS] if options.smoke else [CHARACTERS, PHOTOGRAPHS]
   rows = []
   for work in works:
