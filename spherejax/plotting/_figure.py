@@ -121,7 +121,7 @@ def save(
   size = 0
   for resolution in (160, 130, 105, 85, 70, 55, 40):
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=resolution, pil_kwargs={"optimize": True})
+    figure.savefig(buffer, format="png", dpi=resolution)
     size = buffer.tell()
     if size <= max_bytes:
       path.parent.mkdir(parents=True, exist_ok=True)

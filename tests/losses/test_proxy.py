@@ -240,7 +240,7 @@ def test_blocks_change_nothing(name, mixed, proxies, x64):
     return values, *slopes
 
   right = call(x, table)
-  for size in (5, 4, 10):
+  for size in (5, 4):
     for found, expected in zip(call(x, table, size), right, strict=True):
       assert np.abs(expected).max() > 1e-3
       np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
