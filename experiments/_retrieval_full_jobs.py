@@ -101,6 +101,11 @@ class FullConfig:
   """Weights with which a problem begins."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
+  first_centres: Literal["random", "origin"] = "random"
+  """What the first proxies keep away from: random images, or the origin, as the
+  released code has it."""
+  fresh_moments: bool = False
+  """Adam begins anew for the proxies of every problem."""
   in_batch: float = 0.1
   """Weight of the batch against itself, beside the batch against proxies."""
   proxies: int = 0
@@ -111,6 +116,9 @@ class FullConfig:
   """Embeddings in the cross-batch memory."""
   memory_start: int = 1000
   """Steps before it is filled."""
+  memory_use: Literal["full", "any"] = "full"
+  """The memory is filled from the first step and used once all of it is younger than
+  its start, or filled from its start on and used at once, as the memory's own code."""
   prototypes: int = 0
   """Of generalized sum pooling."""
   mass: float = 0.0
@@ -231,9 +239,9 @@ def _settings(
     pooling = "gsp"
   shared = (
     "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
-    "restart", "switch_patience", "weight", "in_batch", "memory_start", "bfloat16",
-    "remat", "checkpoint_every", "evaluation_batch", "cache_gib", "workers",
-    "prefetch",
+    "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
+    "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
+    "evaluation_batch", "cache_gib", "workers", "prefetch",
   )  # fmt: skip
   return Settings(
     **{name: getattr(config, name) for name in shared},

@@ -37,10 +37,18 @@ class Settings(_retrieval_network.Architecture):
   """Of the projection onto the weights of the problem before."""
   restart: Literal["best", "last"] = "best"
   switch_patience: int = 3
+  first_centres: Literal["random", "origin"] = "random"
+  """What the first proxies keep away from: random images, or the origin, as the
+  released code has it."""
+  fresh_moments: bool = False
+  """Adam begins anew for the proxies of every problem."""
   in_batch: float = 0.1
   memory: int = 0
   """Embeddings in the memory."""
   memory_start: int = 1000
+  memory_use: Literal["full", "any"] = "full"
+  """The memory is filled from the first step and used once all of it is younger than
+  its start, or filled from its start on and used at once, as the memory's own code."""
   zero_shot: float = 0.0
   """Share of zero-shot prediction in the loss, for a pooling with attributes."""
   bfloat16: bool = False
@@ -50,11 +58,6 @@ class Settings(_retrieval_network.Architecture):
   """Evaluated images are decoded once where they need no more."""
   workers: int = 0
   prefetch: int = 16
-
-  @property
-  def memory_full(self) -> int:
-    """The first step whose memory was filled after its start."""
-    return self.memory_start + -(-self.memory // self.batch)
 
 
 def _halved(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -113,12 +116,19 @@ def objective(
   x = found.embeddings.astype(jnp.float32)
   stats = {"network": network_stats} if network_stats else {}
   mean = functools.partial(training.global_mean, axis_name=axis_name)
-  memory, slots = losses.memory_init(1, settings.dim), None
+  remembered = losses.memory_references(losses.memory_init(1, settings.dim))
   remembers = jnp.zeros((), bool)
   if method.kind == "xbm":
     old = batch_stats["loss"]
-    memory, slots = losses.memory_update(old["memory"], x, labels, axis_name=axis_name)
-    remembers = old["taken"] >= settings.memory_full
+    memory, remembered, remembers = _retrieval_losses.remember(
+      old["memory"],
+      x,
+      labels,
+      old["taken"],
+      start=settings.memory_start,
+      use=settings.memory_use,
+      axis_name=axis_name,
+    )
     stats["loss"] = {"memory": memory, "taken": old["taken"] + 1}
   own, own_labels, average = x, labels, mean
   if method.own_proxies:  # each device has the loss of all rows
@@ -130,7 +140,7 @@ def objective(
     own_labels,
     params["loss"],
     references(settings, method, params, classes),
-    losses.memory_references(memory, slots=slots),
+    remembered,
     in_batch=settings.in_batch,
     remembers=remembers,
     axis_name=axis_name,

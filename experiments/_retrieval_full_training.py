@@ -75,8 +75,11 @@ class Run:
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Those that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
-    random = self.pool(variables, random_key)[:, : self.method.proxies]
-    return _renewed(self.pool(variables, pool_key), random)
+    shape = (self.classes, self.method.proxies, self.settings.dim)
+    first = jnp.zeros(shape)
+    if self.settings.first_centres == "random":
+      first = self.pool(variables, random_key)[:, : self.method.proxies]
+    return _renewed(self.pool(variables, pool_key), first)
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
@@ -280,6 +283,7 @@ def train(
         patience=settings.switch_patience,
         margin=100 * _MARGIN,
         restart=settings.restart,
+        fresh_moments=chain if settings.fresh_moments else None,
       )
     result = training.fit(
       state,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import Array
 
 from spherejax import losses, models
@@ -160,6 +161,28 @@ def value(
     return average(pairs())
   total = average(pairs(references=proxies))
   return total + in_batch * average(pairs()) if in_batch else total
+
+
+def remember(
+  memory: losses.Memory,
+  x: Array,
+  labels: Array,
+  taken: Array,
+  *,
+  start: int,
+  use: Literal["full", "any"],
+  axis_name: str | None = None,
+) -> tuple[losses.Memory, losses.References, Array]:
+  """The memory after a batch, as references, and whether they count yet."""
+  size = memory.embeddings.shape[0]
+  after, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
+  remembers = taken >= start
+  if use == "any":
+    after = optax.tree.where(remembers, after, memory)
+  else:
+    rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
+    remembers = taken >= start + -(-size // rows)
+  return after, losses.memory_references(after, slots=slots), remembers
 
 
 def zero_shot_params(key: Array, attributes: int, classes: int, dim: int) -> Any:

@@ -62,10 +62,18 @@ class Settings(_retrieval_network.Architecture):
   """Weights with which a problem begins."""
   switch_patience: int = 3
   """Evaluations without a better one after which a problem ends."""
+  first_centres: Literal["random", "origin"] = "random"
+  """What the first proxies keep away from: random images, or the origin, as the
+  released code has it."""
+  fresh_moments: bool = False
+  """Adam begins anew for the proxies of every problem."""
   in_batch: float = 0.1
   """Weight of the batch against itself, beside the batch against proxies."""
   memory_start: int = 100
   """Steps before cross-batch memory is filled."""
+  memory_use: Literal["full", "any"] = "full"
+  """The memory is filled from the first step and used once all of it is younger than
+  its start, or filled from its start on and used at once, as the memory's own code."""
   zero_shot: float = 0.0
   """Share of zero-shot prediction in the loss, for a pooling with attributes."""
 
@@ -174,9 +182,11 @@ class Run:
     params: dict[str, Any] = {"network": variables["params"], "loss": {}}
     proxies = None
     if self.method.refers_to_proxies:
-      random_points, _ = self.pool(variables, given, first_key, hyper)
+      first, _ = self.pool(variables, given, first_key, hyper)
+      if self.settings.first_centres == "origin":
+        first = jnp.zeros_like(first)
       points, pool_rows = self.pool(variables, given, pool_key, hyper)
-      first = random_points[:, : self.method.proxies]
+      first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
       if self.method.learns_proxies:
         params["loss"] = {"proxies": proxies}
@@ -240,16 +250,23 @@ class Run:
       found, stats = embedded(params)
       points = found.embeddings
       x, anchors = points[: len(labels)], points[len(labels) :]
-      memory, slots = losses.memory_update(state.memory, x, labels)
+      memory, remembered, remembers = _retrieval_losses.remember(
+        state.memory,
+        x,
+        labels,
+        state.taken,
+        start=settings.memory_start,
+        use=settings.memory_use,
+      )
       value = _retrieval_losses.value(
         method,
         x,
         labels,
         params["loss"],
         self.references(anchors, params),
-        losses.memory_references(memory, slots=slots),
+        remembered,
         in_batch=settings.in_batch,
-        remembers=state.taken >= self.memory_full,
+        remembers=remembers,
       )
       if settings.zero_shot:
         value = _retrieval_losses.with_zero_shot(
@@ -285,11 +302,6 @@ class Run:
       anchors = params["loss"]["proxies"].reshape(-1, self.settings.dim)
     labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
     return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
-
-  @property
-  def memory_full(self) -> int:
-    """The first step whose memory was filled after its start."""
-    return self.settings.memory_start + -(-self.memory_size // self.settings.batch)
 
   def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, and what the proxies do."""
@@ -375,6 +387,12 @@ class Run:
     value = (state.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
     params = {**state.params, "loss": loss}
+    if self.settings.fresh_moments:
+      fresh = training.ccp_fresh_moments(
+        self.optimizer(state.stats), state.opt_state, params
+      )
+      opt_state = optax.tree.where(turn.switched, fresh, state.opt_state)
+      state = state._replace(opt_state=opt_state)
     figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
     return state._replace(params=params, rows=rows), figures | radii
 

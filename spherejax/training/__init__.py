@@ -3,6 +3,7 @@
 from spherejax.training._assignment import reassign as reassign
 from spherejax.training._ccp import CCPState as CCPState
 from spherejax.training._ccp import CCPTurn as CCPTurn
+from spherejax.training._ccp import ccp_fresh_moments as ccp_fresh_moments
 from spherejax.training._ccp import ccp_observe as ccp_observe
 from spherejax.training._ccp import ccp_projection as ccp_projection
 from spherejax.training._ccp import ccp_response as ccp_response
@@ -48,6 +49,7 @@ __all__ = [
   "Restored",
   "SweepResult",
   "TrainState",
+  "ccp_fresh_moments",
   "ccp_observe",
   "ccp_projection",
   "ccp_response",

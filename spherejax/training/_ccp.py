@@ -362,15 +362,51 @@ def ccp_response(
     state = state.replace(params={**state.params, "loss": renewed})
     if fresh_moments is None:
       return state
-    return state.replace(opt_state=_with_fresh_moments(fresh_moments, state))
+    fresh = ccp_fresh_moments(fresh_moments, state.opt_state, state.params)
+    return state.replace(opt_state=fresh)
 
   return respond
 
 
-def _with_fresh_moments(
-  optimizer: optax.GradientTransformation, state: TrainState
+def ccp_fresh_moments(
+  optimizer: optax.GradientTransformation, opt_state: optax.OptState, params: Tree
 ) -> optax.OptState:
-  """The optimiser's state with what belongs to the proxies as at the first step."""
+  """The optimiser's state with what belongs to the proxies as at the first step.
+
+  What belongs to the network stays, and the `CCPState`. For a training loop of one's
+  own; `ccp_response` has an argument for it.
+
+  Args:
+    optimizer: whose state it is.
+    opt_state: its state.
+    params: {"network": ..., "loss": ...}, of which the state is.
+
+  Returns:
+    A state of the same structure.
+
+  Raises:
+    ValueError: the state is not one of the optimizer for the parameters.
+
+  Cost: one pass over the parameters of the loss.
+
+  Source: none; DML keeps the moments.
+
+  Example:
+    >>> import optax
+    >>> params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
+    >>> optimizer = optax.trace(0.9)
+    >>> _, state = optimizer.update(params, optimizer.init(params))
+    >>> spherejax.training.ccp_fresh_moments(optimizer, state, params).trace
+    {'loss': Array([0.], dtype=float32), 'network': Array([1.], dtype=float32)}
+  """
+  first = optimizer.init(params)
+  found, wanted = (
+    jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)
+  )
+  if found != wanted:
+    raise ValueError(
+      f"opt_state must be one of the optimizer for params, {wanted}, got {found}"
+    )
 
   def choose(path: Any, old: Any, new: Any) -> Any:
     if _is_ccp(old):
@@ -380,9 +416,7 @@ def _with_fresh_moments(
     group = next((name for name in names if name in ("network", "loss")), "")
     return new if group == "loss" else old
 
-  return jax.tree_util.tree_map_with_path(
-    choose, state.opt_state, optimizer.init(state.params), is_leaf=_is_ccp
-  )
+  return jax.tree_util.tree_map_with_path(choose, opt_state, first, is_leaf=_is_ccp)
 
 
 def _is_ccp(leaf: Any) -> bool:

@@ -116,7 +116,6 @@ def test_a_memory_counts_once_it_is_filled(tmp_path):
   # 28 places and batches of 8: filled again 4 steps after the 8 it begins with.
   run = _retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
   assert run.memory_size == 28
-  assert run.memory_full == 12
   plain, memory = (
     train(method, tmp_path, steps=16).curves["loss"][0]
     for method in (Method("c1"), Method("c1", "xbm", memory=4))

@@ -329,7 +329,7 @@ def test_numbers_of_the_protocols():
   assert nca["temperature"] == 0.11
   memory = _retrieval_full_jobs.job(config, own, "C1+XBM")
   assert memory.settings.memory == 44_800
-  assert memory.settings.memory_full == 2400
+  assert memory.settings.memory_start == 1000
   proxies = _retrieval_full_jobs.job(config, own, "ms+ccp")
   assert (proxies.method.proxies, proxies.method.pool_size) == (4, 7)
   for name in ("c3", "c1+xbm+ccp", "proxy_anchor+ccp", "c1+gspp"):

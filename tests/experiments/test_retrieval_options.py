@@ -1,0 +1,109 @@
+"""Choices in which the released codes of proxies and of the memory leave the texts."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments import (
+  _retrieval_full_training,
+  _retrieval_losses,
+  _retrieval_sets,
+  _retrieval_training,
+)
+from experiments._retrieval_losses import Method
+from spherejax import losses, training
+
+STUDY = _retrieval_sets.gaussians(0)
+HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
+
+
+def small(**changes):
+  settings = _retrieval_training.Settings(
+    backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4,
+    switch_patience=1, **changes,
+  )  # fmt: skip
+  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 4), STUDY)
+  given = _retrieval_training.Data(
+    *(jnp.asarray(x) for x in (STUDY.images, STUDY.train, STUDY.held)),
+    test=jnp.asarray(STUDY.images[:4]),
+  )
+  return run, given, jax.jit(run.init)(given, jax.random.key(2), HYPER)
+
+
+@pytest.mark.parametrize(("use", "first"), [("full", 4), ("any", 2)])
+def test_a_memory_is_filled_from_the_first_step_or_from_its_start(use, first):
+  x = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
+  labels = np.array([0, 0, 1, 1], np.int32)
+  memory = losses.memory_init(8, 3)
+  begins = 2 if use == "any" else 0
+  for taken in range(6):
+    memory, references, remembers = _retrieval_losses.remember(
+      memory, x[taken], labels, jnp.int32(taken), start=2, use=use
+    )
+    assert bool(remembers) == (taken >= first)
+    kept = x[max(begins, taken - 1) : taken + 1].reshape(-1, 3)
+    held = np.asarray(memory.embeddings)[np.asarray(references.where)]
+    assert sorted(held.tolist()) == sorted(kept.tolist())
+  # Rows of the batch are not compared with their own copies.
+  np.testing.assert_array_equal(memory.embeddings[references.itself], x[5])
+
+
+def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin():
+  run, given, state = small(first_centres="origin")
+  keys = jax.random.split(jax.random.key(2), 4)
+  points, _ = run.pool(
+    _retrieval_training.network_variables(state), given, keys[3], HYPER
+  )
+  longest = np.linalg.norm(points, axis=2).max(axis=1)
+  proxies = np.asarray(state.params["loss"]["proxies"])
+  np.testing.assert_allclose(np.linalg.norm(proxies[:, 0], axis=1), longest, rtol=1e-5)
+  _, _, other = small()
+  assert np.abs(other.params["loss"]["proxies"] - proxies).max() > 0.01
+
+
+def test_first_proxies_of_photographs_are_the_longest_too():
+  points = jnp.array([[[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]], [[5.0, 0], [1, 1], [0, 4]]])
+  run: _retrieval_full_training.Run = types.SimpleNamespace(  # pyright: ignore
+    classes=2,
+    method=Method("c2", "ccp", 2, 2),
+    settings=types.SimpleNamespace(dim=2, first_centres="origin"),
+    pool=lambda variables, key: points,
+  )
+  first = _retrieval_full_training.Run.first_proxies
+  np.testing.assert_array_equal(
+    first(run, {}, jax.random.key(0)), [[[0, 3], [2, 0]], [[5, 0], [0, 4]]]
+  )
+  run.settings.first_centres = "random"  # pyright: ignore
+  # The first two of the pool keep new ones away.
+  np.testing.assert_array_equal(
+    first(run, {}, jax.random.key(0))[:, 0], [[2, 0], [0, 4]]
+  )
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_moments_of_proxies_begin_anew_with_a_problem(fresh):
+  run, given, state = small(fresh_moments=fresh)
+  key = jax.random.key(4)
+  state, _ = jax.jit(run.one_step)(given, HYPER, state, key)
+  switched = jax.jit(run.switched)
+  for score, problem in ((0.5, 1), (0.4, 2)):
+    state, _ = switched(given, HYPER, state._replace(score=jnp.float32(score)), key)
+    assert int(state.opt_state[0].problem) == problem
+    sizes = {"network": 0.0, "loss": 0.0}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.opt_state[1:]):
+      name = jax.tree_util.keystr(path)
+      if ".mu" in name:
+        group = "network" if "['network']" in name else "loss"
+        sizes[group] = max(sizes[group], float(np.abs(leaf).max()))
+    assert sizes["network"] > 0
+    assert (sizes["loss"] == 0) == (fresh and problem == 2)
+
+
+def test_a_state_of_another_optimiser_is_refused():
+  params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
+  with pytest.raises(ValueError, match="opt_state must be one of the optimizer"):
+    training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)
