@@ -79,7 +79,7 @@ def parse(doc: str | None) -> Options:
   given = parser.parse_args()
   if given.repetitions < 7 and not given.smoke:
     parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
-  repetitions = 3 if given.smoke else given.repetitions
+  repetitions = 1 if given.smoke else given.repetitions
   return Options(given.smoke, given.json, repetitions, given.only)
 
 

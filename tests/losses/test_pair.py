@@ -43,7 +43,17 @@ def call(name, *arguments, **options):
   return getattr(losses, name)(*arguments, **options)
 
 
-@pytest.mark.parametrize("name", FORMS)
+# Every distance once, and the loss whose threshold is another argument.
+QUICK = ("contrastive", "multi_similarity", "nca", "dynamic_soft_margin")
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+    for name in FORMS
+  ],
+)
 def test_a_mined_memory_in_blocks_is_the_matrix_form_of_the_same_pairs(
   name, mixed, x64
 ):

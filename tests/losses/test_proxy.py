@@ -222,7 +222,15 @@ BY_BLOCKS = {
 }
 
 
-@pytest.mark.parametrize("name", BY_BLOCKS)
+@pytest.mark.parametrize(
+  "name",
+  [
+    pytest.param(
+      name, marks=[] if name.endswith(("triple", "ratio")) else pytest.mark.slow
+    )
+    for name in BY_BLOCKS
+  ],
+)
 def test_blocks_change_nothing(name, mixed, proxies, x64):
   """Whether they divide the ten rows or not; and raise for the same labels."""
   x, labels = mixed
