@@ -145,7 +145,7 @@ def main() -> None:
   config = _tokens.Settings(warm_up=50, validation=10)
   work = make_work(config, 150, 50, 4)
   if options.smoke:
-    work = make_work(dataclasses.replace(config, warm_up=5), 20, 10, 2)
+    work = make_work(dataclasses.replace(config, warm_up=2), 4, 2, 2)
   else:
     print(f"largest difference in float64: {check_in_float64(work):.1g}")
   train = one_training(work)

@@ -29,7 +29,7 @@ from spherejax import data, prototypes
 
 CLASSES, PER_CLASS, DIM = 20, 600, 640  # as many as mini-ImageNet's test classes
 WAYS, QUERIES = 5, 15
-EPISODES, PEER_EPISODES = 10_000, 1000
+EPISODES, PEER_EPISODES, SMOKE_EPISODES = 10_000, 1000, 50
 PEER = "EasyFSL"
 
 
@@ -120,11 +120,13 @@ def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__)
   console = rich.console.Console()
-  many, few = (200, 50) if options.smoke else (EPISODES, PEER_EPISODES)
+  sizes = ((SMOKE_EPISODES, True),)
+  if not options.smoke:
+    sizes = ((PEER_EPISODES, True), (EPISODES, False))
   rows = []
-  for shots in (1, 5):
+  for shots in (5,) if options.smoke else (1, 5):
     for transform in ("none", "centred_l2"):
-      for number, peer in ((few, True), (many, False)):
+      for number, peer in sizes:
         name = f"{number} episodes, {shots}-shot, {transform}"
         if options.only not in name:
           continue
