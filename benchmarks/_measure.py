@@ -241,6 +241,7 @@ def report(
   name: str, rows: list[dict[str, Any]], missing: list[str], options: Options
 ) -> None:
   """Prints the table and writes it as JSON."""
+  require(rows, options)
   table = rich.table.Table(title=f"{name}, times in ms; ratio = theirs / ours")
   headings = ["case", "", "ms", "ratio", "target", "met", "compile s", "differs"]
   if any(SHARE in row for row in rows):
@@ -271,6 +272,12 @@ def report(
   for peer in missing:
     console.print(f"skipped: {peer} is not installed")
   save(name, rows, missing, options)
+
+
+def require(rows: list[dict[str, Any]], options: Options) -> None:
+  """Ends a run whose --only has left nothing."""
+  if options.only and not rows:
+    raise SystemExit(f"--only {options.only!r} is in the name of no case of this run")
 
 
 def save(

@@ -354,8 +354,7 @@ def main() -> None:
           equal = "yes" if row.equal else "NO"
           table.add_row(row.fault, row.place, rich.text.Text(said), equal)
           _measure.save("drill", rows, missing, options)
-  if not rows:
-    raise SystemExit(f"--only {options.only!r} is in the name of no part")
+  _measure.require(rows, options)
   if missing:
     rich.print(f"left out: {missing[0]}")
   rich.console.Console(width=140).print(table)

@@ -101,8 +101,9 @@ def main() -> None:
           _row(f"quickstart (cpu), {when}: first picture", first, PICTURE_LIMIT),
           _row(f"quickstart (cpu), {when}: end", whole),
         )
+  _measure.require(rows, options)
   table = rich.table.Table(title="startup")
-  for heading in rows[0] if rows else ():
+  for heading in rows[0]:
     table.add_column(heading)
   for row in rows:
     seconds, met = row["seconds"], {True: "yes", False: "NO", "": ""}[row["met"]]

@@ -38,17 +38,12 @@ class Settings(_retrieval_network.Architecture):
   restart: Literal["best", "last"] = "best"
   switch_patience: int = 3
   first_centres: Literal["random", "origin"] = "random"
-  """What the first proxies keep away from: random images, or the origin, as the
-  released code has it."""
   fresh_moments: bool = False
-  """Adam begins anew for the proxies of every problem."""
   in_batch: float = 0.1
   memory: int = 0
   """Embeddings in the memory."""
   memory_start: int = 1000
   memory_use: Literal["full", "any"] = "full"
-  """The memory is filled from the first step and used once all of it is younger than
-  its start, or filled from its start on and used at once, as the memory's own code."""
   zero_shot: float = 0.0
   """Share of zero-shot prediction in the loss, for a pooling with attributes."""
   bfloat16: bool = False

@@ -174,14 +174,13 @@ def remember(
   axis_name: str | None = None,
 ) -> tuple[losses.Memory, losses.References, Array]:
   """The memory after a batch, as references, and whether they count yet."""
-  size = memory.embeddings.shape[0]
   after, slots = losses.memory_update(memory, x, labels, axis_name=axis_name)
-  remembers = taken >= start
   if use == "any":
+    remembers = taken >= start
     after = optax.tree.where(remembers, after, memory)
   else:
     rows = x.shape[0] * (jax.lax.axis_size(axis_name) if axis_name else 1)
-    remembers = taken >= start + -(-size // rows)
+    remembers = taken >= start + -(-memory.embeddings.shape[0] // rows)
   return after, losses.memory_references(after, slots=slots), remembers
 
 

@@ -387,7 +387,7 @@ def ccp_fresh_moments(
   Raises:
     ValueError: the state is not one of the optimizer for the parameters.
 
-  Cost: one pass over the parameters of the loss.
+  Cost: that of the optimizer's first state.
 
   Source: none; DML keeps the moments.
 
@@ -405,7 +405,8 @@ def ccp_fresh_moments(
   )
   if found != wanted:
     raise ValueError(
-      f"opt_state must be one of the optimizer for params, {wanted}, got {found}"
+      "opt_state must have the structure of optimizer.init(params), of"
+      f" {wanted.num_leaves} leaves, got another one of {found.num_leaves}"
     )
 
   def choose(path: Any, old: Any, new: Any) -> Any:

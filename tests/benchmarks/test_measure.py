@@ -106,3 +106,9 @@ def test_only_products_outside_of_loops_have_a_rate():
   rows = lambda x: jax.lax.map(lambda row: x @ row, x)  # noqa: E731
   assert _measure.product_operations(rows, (x,)) is None
   assert _measure.matrix_rate(64) > 0
+
+
+def test_a_name_that_no_case_has_ends_the_run():
+  options = _measure.Options(smoke=True, json=None, repetitions=1, only="arcfaces")
+  with pytest.raises(SystemExit, match="--only 'arcfaces' is in the name of no case"):
+    _measure.report("losses", [], [], options)

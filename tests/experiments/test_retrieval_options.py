@@ -52,6 +52,25 @@ def test_a_memory_is_filled_from_the_first_step_or_from_its_start(use, first):
   np.testing.assert_array_equal(memory.embeddings[references.itself], x[5])
 
 
+@pytest.mark.parametrize(("use", "first"), [("full", 4), ("any", 2)])
+def test_two_devices_fill_a_memory_twice_as_fast(use, first):
+  x = np.random.default_rng(0).normal(size=(6, 2, 2, 3)).astype(np.float32)
+  labels = np.array([[0, 0], [1, 1]], np.int32)
+  memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), losses.memory_init(8, 3))
+  step = jax.vmap(
+    lambda memory, x, labels, taken: _retrieval_losses.remember(
+      memory, x, labels, taken, start=2, use=use, axis_name="batch"
+    ),
+    in_axes=(0, 0, 0, None),
+    axis_name="batch",
+  )
+  for taken in range(6):
+    memory, references, remembers = step(memory, x[taken], labels, jnp.int32(taken))
+    np.testing.assert_array_equal(remembers, taken >= first)
+  rows = np.arange(2)[:, None]
+  np.testing.assert_array_equal(memory.embeddings[rows, references.itself], x[5])
+
+
 def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin():
   run, given, state = small(first_centres="origin")
   keys = jax.random.split(jax.random.key(2), 4)
@@ -105,5 +124,5 @@ def test_moments_of_proxies_begin_anew_with_a_problem(fresh):
 
 def test_a_state_of_another_optimiser_is_refused():
   params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
-  with pytest.raises(ValueError, match="opt_state must be one of the optimizer"):
+  with pytest.raises(ValueError, match="of 0 leaves, got another one of 5"):
     training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)

@@ -336,11 +336,6 @@ def devices(run: Runner):
   return None
 
 
-def devices_in_float32(run: Runner):
-  if run.case.devices:
-    spread(run, 2, dtype=np.float32)
-
-
 def spread(
   run: Runner, number: int, checked: bool = False, dtype=np.float64, **options: Any
 ) -> None:
@@ -413,10 +408,6 @@ def bfloat16(run: Runner):
   _half(run, jnp.bfloat16, 4.5e-3)
 
 
-def float16(run: Runner):
-  _half(run, jnp.float16, 6e-4)
-
-
 def _half(run: Runner, dtype: Any, rtol: float):
   mixed = run.batches["mixed"]
   rows, _, params, *_ = run.arguments(mixed, dtype)
@@ -465,8 +456,18 @@ def test_loss(name, subtests, record_property):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", [devices_in_float32, float16])
-@pytest.mark.parametrize("name", [name for name in CASES if "/" not in name])
-def test_loss_in_other_types(name, check):
+@pytest.mark.parametrize(
+  "name", [name for name in CASES if "/" not in name or name.endswith("/cold")]
+)
+def test_loss_in_float16(name):
   with jax.enable_x64(True):
-    check(Runner(name))
+    _half(Runner(name), jnp.float16, 6e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "name", [name for name, case in CASES.items() if case.devices and "/" not in name]
+)
+def test_loss_in_float32_on_two_devices(name):
+  with jax.enable_x64(True):
+    spread(Runner(name), 2, dtype=np.float32)

@@ -43,7 +43,7 @@ def call(name, *arguments, **options):
   return getattr(losses, name)(*arguments, **options)
 
 
-# Every distance once, and the loss whose threshold is another argument.
+# Every distance once, and the loss that has a histogram.
 QUICK = ("contrastive", "multi_similarity", "nca", "dynamic_soft_margin")
 
 

@@ -220,14 +220,13 @@ BY_BLOCKS = {
   "soft_triple": True,
   "proxy_distance_ratio": False,  # one proxy a class
 }
+QUICK = ("soft_triple", "proxy_distance_ratio")
 
 
 @pytest.mark.parametrize(
   "name",
   [
-    pytest.param(
-      name, marks=[] if name.endswith(("triple", "ratio")) else pytest.mark.slow
-    )
+    pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
     for name in BY_BLOCKS
   ],
 )
