@@ -37,6 +37,7 @@ def assign_prototypes(
   *,
   start: tuple[Int[ArrayLike, " classes"], Float[ArrayLike, " prototypes"]]
   | None = None,
+  host: bool = False,
 ) -> solvers.Assignment:
   """Assigns every class the prototype that lies well for it, all different.
 
@@ -52,6 +53,7 @@ def assign_prototypes(
     prototypes: p, [prototypes, dim], floating, at least as many as classes.
     start: assignment [classes] and column duals [prototypes] of an earlier result
       for similar representatives. As exact, and less work.
+    host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
     `solvers.Assignment` for the costs -cos(m_k, p_j); `-cost / classes` is the
@@ -77,7 +79,7 @@ def assign_prototypes(
     raise ValueError(f"{len(m)} classes need as many prototypes, got {len(p)}")
   _checks.known_finite("representatives", representatives)
   _checks.known_finite("prototypes", prototypes)
-  return solvers.linear_assignment(-_cosines(m, p), start=start)
+  return solvers.linear_assignment(-_cosines(m, p), start=start, host=host)
 
 
 def assignment_init(
@@ -85,6 +87,7 @@ def assignment_init(
   prototypes: Float[ArrayLike, "prototypes dim"],
   *,
   num_classes: int | None = None,
+  host: bool = False,
 ) -> AssignmentState:
   """Random representatives, matched with the prototypes: a random assignment.
 
@@ -92,6 +95,7 @@ def assignment_init(
     key: typed key.
     prototypes: [prototypes, dim], floating.
     num_classes: static, at most the number of prototypes; None takes as many.
+    host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
     AssignmentState with a change of 0.
@@ -114,7 +118,7 @@ def assignment_init(
   _checks.rank("prototypes", p, 2)
   classes = len(p) if num_classes is None else num_classes
   representatives = _moving.ema_init(key, classes, p.shape[1])
-  found = assign_prototypes(representatives.prototypes, p)
+  found = assign_prototypes(representatives.prototypes, p, host=host)
   return AssignmentState(
     representatives,
     _moving.class_sums_init(classes, p.shape[1]),
@@ -125,7 +129,10 @@ def assignment_init(
 
 
 def assignment_update(
-  state: AssignmentState, prototypes: Float[ArrayLike, "prototypes dim"]
+  state: AssignmentState,
+  prototypes: Float[ArrayLike, "prototypes dim"],
+  *,
+  host: bool = False,
 ) -> AssignmentState:
   """Matches classes and prototypes again, from where the last matching ended.
 
@@ -135,6 +142,7 @@ def assignment_update(
   Args:
     state: of `assignment_init` or of the last update.
     prototypes: [prototypes, dim], floating; those of before.
+    host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
     AssignmentState. Nothing changes, and its change is 0, where the representatives
@@ -162,7 +170,7 @@ def assignment_update(
   rows = _moving.class_sums_directions(sums, moving.prototypes)
   seen = moving.seen | jnp.any(sums.sums != 0, axis=1)
   start = state.assignment, state.column_dual
-  found = assign_prototypes(rows, prototypes, start=start)
+  found = assign_prototypes(rows, prototypes, start=start, host=host)
   matched, dual = jnp.isfinite(found.cost), jnp.asarray(found.column_dual)
   change = assignment_change(found.assignment, state.assignment)
   return AssignmentState(

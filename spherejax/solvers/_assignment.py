@@ -42,15 +42,16 @@ def linear_assignment(
   *,
   start: tuple[Int[ArrayLike, "*batch rows"], Float[ArrayLike, "*batch columns"]]
   | None = None,
+  host: bool = False,
 ) -> Assignment:
-  """Assigns every row a column of its own at least total cost, on the device.
+  """Assigns every row a column of its own at least total cost, under jit and vmap.
 
       min_a  sum_k c[k, a_k]                        a_k all different
       max    sum_k u_k + sum_j v_j,  u_k + v_j <= c_kj,  v_j = 0 for free columns
 
-  Exact, by shortest augmenting paths, to the rounding of the costs' type. It runs
-  under jit, and under vmap and for leading axes all problems advance together. On the
-  host, `host_linear_assignment` is faster for one large problem.
+  Exact, by shortest augmenting paths, to the rounding of the costs' type. Under vmap
+  and for leading axes all problems advance together. Outside of jit
+  `host_linear_assignment` is exact to float64.
 
   Args:
     costs: [..., rows, columns], floating, columns >= rows >= 1.
@@ -58,6 +59,9 @@ def linear_assignment(
       earlier result for similar costs. Pairs that are still tight under those duals
       are kept, and only the other rows are matched anew; the result is as exact as
       without.
+    host: static; True leaves the device and solves one problem after another by scipy,
+      in float64. A search is a long chain of small steps, for each of which a GPU or
+      TPU starts kernels.
 
   Returns:
     Assignment. Among equal costs it is the same each time; costs that are all equal
@@ -88,19 +92,21 @@ def linear_assignment(
   finite = jnp.isfinite(8 * jnp.sum(jnp.abs(values), axis=(-2, -1)))
   values = jnp.where(finite[..., None, None], values, 0).reshape(-1, rows, columns)
   if start is None:
-    solution = _solve(values)
-    augmentations = jnp.full(batch, rows, jnp.int32)
+    earlier = ()
   else:
     before, dual = jnp.asarray(start[0]), jnp.asarray(start[1])
     _check_start(before, dual, costs.shape)
     dual = dual.astype(values.dtype)
     dual = jnp.where(jnp.isfinite(dual) & finite[..., None], dual, 0)
     before = jnp.where(finite[..., None], before, -1)
-    *solution, number = _solve_from(
-      values, before.reshape(-1, rows), dual.reshape(-1, columns)
-    )
-    augmentations = number.reshape(batch)
-  assignment, row_dual, column_dual = (
+    earlier = before.reshape(-1, rows), dual.reshape(-1, columns)
+  if host:
+    solution = _assignment_host.call(values, *earlier)
+  elif earlier:
+    solution = _solve_from(values, *earlier)
+  else:
+    solution = (*_solve(values), jnp.full(len(values), rows, jnp.int32))
+  assignment, row_dual, column_dual, augmentations = (
     x.reshape(*batch, *x.shape[1:]) for x in solution
   )
   chosen = jnp.take_along_axis(costs, assignment[..., None], axis=-1)

@@ -1,9 +1,12 @@
 """Assignment of one matrix on the host: by scipy, its duals, repairs of old results."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
-_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of what is compared
+_ROUNDING = 8  # units in the last place of what is compared
 _REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
 
 
@@ -38,7 +41,7 @@ def duals(costs: np.ndarray, assignment: np.ndarray) -> tuple[np.ndarray, np.nda
   """
   rows, columns = costs.shape
   own = costs[np.arange(rows), assignment].astype(np.float64)
-  tolerance = _ROUNDING * np.max(np.abs(own))
+  tolerance = _rounding(np.float64) * np.max(np.abs(own))
   distance = np.zeros(columns)
   active = np.arange(rows)
   for _ in range(columns):
@@ -68,9 +71,15 @@ def row_duals(costs: np.ndarray, column_dual: np.ndarray) -> np.ndarray:
 
 
 def solve_from(
-  costs: np.ndarray, assignment: np.ndarray, column_dual: np.ndarray
+  costs: np.ndarray,
+  assignment: np.ndarray,
+  column_dual: np.ndarray,
+  precision: type = np.float64,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-  """Columns, duals and the number of rows matched anew, from an earlier result."""
+  """Columns, duals and the number of rows matched anew, from an earlier result.
+
+  The precision is that which the duals were stored in.
+  """
   rows, columns = costs.shape
   dual = np.where(np.isfinite(column_dual), column_dual, 0)
   check_finite(costs, costs.max())
@@ -80,7 +89,7 @@ def solve_from(
   unique[np.unique(assignment, return_index=True)[1]] = True
   kept = inside & unique
   own = costs[np.arange(rows), chosen].astype(np.float64)
-  tolerance = _ROUNDING * max(np.max(np.abs(own)), np.max(np.abs(dual)))
+  tolerance = _rounding(precision) * max(np.max(np.abs(own)), np.max(np.abs(dual)))
   cheapest = np.min(costs, axis=1)
   check_finite(costs, cheapest)
   while True:
@@ -108,6 +117,42 @@ def solve_from(
   result = np.empty(rows, int)
   result[owner[matched]] = matched
   return result, row_duals(costs, dual), dual, new
+
+
+def call(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
+  """All four parts of the results for finite costs [B, R, K], inside a program."""
+  batch, rows, columns = costs.shape
+  shapes = (
+    jax.ShapeDtypeStruct((batch, rows), jnp.int32),
+    jax.ShapeDtypeStruct((batch, rows), costs.dtype),
+    jax.ShapeDtypeStruct((batch, columns), costs.dtype),
+    jax.ShapeDtypeStruct((batch,), jnp.int32),
+  )
+  return jax.pure_callback(_each, shapes, costs, *start, vmap_method="broadcast_all")
+
+
+def _each(costs: Array, *start: Array) -> tuple[np.ndarray, ...]:
+  """Results for each of [..., R, K], in the types of the costs."""
+  costs, *start = map(np.asarray, (costs, *start))
+  results = []
+  for index in np.ndindex(costs.shape[:-2]):
+    if start:
+      before, dual = (x[index] for x in start)
+      dual = dual.astype(np.float64)
+      results.append(solve_from(costs[index], before, dual, costs.dtype.type))
+    else:
+      assignment = solve(costs[index])
+      row_dual, dual = duals(costs[index], assignment)
+      results.append((assignment, row_dual, dual, len(assignment)))
+  types = (np.int32, costs.dtype, costs.dtype, np.int32)
+  return tuple(
+    np.stack(parts).astype(dtype).reshape(*costs.shape[:-2], *np.shape(parts[0]))
+    for parts, dtype in zip(zip(*results, strict=True), types, strict=True)
+  )
+
+
+def _rounding(precision: type) -> float:
+  return _ROUNDING * float(np.finfo(precision).eps)
 
 
 def _least(

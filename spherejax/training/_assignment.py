@@ -23,6 +23,7 @@ def reassign(
   *,
   steps_per_epoch: int,
   updates_per_epoch: Real[ArrayLike, ""] = 1,
+  host: bool = False,
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
   """A training step that first matches classes and prototypes again, when it is time.
 
@@ -49,6 +50,7 @@ def reassign(
     steps_per_epoch: static.
     updates_per_epoch: positive, may be traced; below 1 for a matching every few
       epochs.
+    host: static; True matches on the host, as in `solvers.linear_assignment`.
 
   Returns:
     The step, for the same uses. Under vmap and jit a matching takes time only in
@@ -111,7 +113,7 @@ def reassign(
       )
     due = (state.step > 0) & (state.step % period == 0)
     stats[ASSIGNMENT] = when(
-      due, lambda old: prototypes.assignment_update(old, points), matching
+      due, lambda old: prototypes.assignment_update(old, points, host=host), matching
     )
     batch_stats = {**state.batch_stats, "loss": stats}
     return step(state.replace(batch_stats=batch_stats), batch, axis_name=axis_name)

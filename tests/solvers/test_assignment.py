@@ -1,5 +1,6 @@
 """Assignments: scipy and brute force, certificates, warm starts, invariances, edges."""
 
+import functools
 import itertools
 
 import jax
@@ -10,8 +11,14 @@ from scipy.optimize import linear_sum_assignment
 
 from spherejax import solvers
 
-SOLVE = jax.jit(solvers.linear_assignment)
-AGAIN = jax.jit(lambda costs, *start: solvers.linear_assignment(costs, start=start))
+SOLVE = jax.jit(solvers.linear_assignment, static_argnames="host")
+AGAIN = jax.jit(
+  lambda costs, *start, host=False: solvers.linear_assignment(
+    costs, start=start, host=host
+  ),
+  static_argnames="host",
+)
+HOST = pytest.mark.parametrize("host", [False, True])
 SHAPES = ((5, 5), (4, 7))  # each with a batch of 8: few programs
 
 
@@ -55,9 +62,10 @@ def one(result, index):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["random", "tied", "equal"])
-def test_least_cost_with_certificate_on_both_paths(shape, kind):
+@HOST
+def test_least_cost_with_certificate_on_both_paths(shape, kind, host):
   costs = random_costs(shape, kind)
-  results = SOLVE(costs)
+  results = SOLVE(costs, host=host)
   for index, problem in enumerate(costs):
     expected = least_cost(problem)
     on_host = solvers.host_linear_assignment(problem, duals=True)
@@ -71,16 +79,17 @@ def test_least_cost_with_certificate_on_both_paths(shape, kind):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["random", "tied"])
-def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind):
+@HOST
+def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind, host):
   costs = random_costs(shape, kind)
-  before = SOLVE(costs)
+  before = SOLVE(costs, host=host)
   start = before.assignment, before.column_dual
-  same = AGAIN(costs, *start)
+  same = AGAIN(costs, *start, host=host)
   np.testing.assert_array_equal(same.augmentations, 0)
   np.testing.assert_array_equal(same.assignment, before.assignment)
   for size in (0.05, 1.0):
     drift = size * random_costs(shape, "random", seed=1)
-    after = AGAIN(costs + drift, *start)
+    after = AGAIN(costs + drift, *start, host=host)
     for index, problem in enumerate(costs + drift):
       certify(problem, one(after, index), 1e-5)
       on_host = solvers.host_linear_assignment(
@@ -90,13 +99,14 @@ def test_a_warm_start_is_exact_after_a_drift_and_free_without(shape, kind):
       np.testing.assert_allclose(on_host.cost, least_cost(problem), atol=1e-5)
 
 
-def test_any_start_at_all_is_repaired():
+@HOST
+def test_any_start_at_all_is_repaired(host):
   """Doubled, absent and foreign columns; duals that are wrong or not numbers."""
   costs = random_costs((4, 7), "random")
   assignment = np.array([[0, 0, -1, 9]] * 8, np.int32)
   duals = np.random.default_rng(3).normal(size=(8, 7)).astype(np.float32)
   duals[4:, 2] = np.nan
-  results = AGAIN(costs, assignment, duals)
+  results = AGAIN(costs, assignment, duals, host=host)
   for index, problem in enumerate(costs):
     certify(problem, one(results, index), 1e-5)
     start = assignment[index], duals[index]
@@ -142,35 +152,41 @@ def test_shifted_and_permuted_costs():
   np.testing.assert_array_equal(back, np.asarray(plain.assignment)[:, rows])
 
 
-def test_vmap_is_the_batch_and_the_cost_has_the_entries_as_its_derivative():
+@HOST
+def test_vmap_is_the_batch_and_the_cost_has_the_entries_as_its_derivative(host):
   costs = random_costs((5, 5), "random")
-  batch = SOLVE(costs)
-  mapped = jax.jit(jax.vmap(jax.vmap(solvers.linear_assignment)))(
-    costs.reshape(2, 4, 5, 5)
-  )
+  solve = functools.partial(solvers.linear_assignment, host=host)
+  batch = SOLVE(costs, host=host)
+  mapped = jax.jit(jax.vmap(jax.vmap(solve)))(costs.reshape(2, 4, 5, 5))
   for ours, theirs in zip(mapped, batch, strict=True):
     np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs)
 
   def total(costs):
-    return jnp.sum(solvers.linear_assignment(costs).cost)
+    return jnp.sum(solve(costs).cost)
 
   gradient = jax.jit(jax.grad(total))(costs)
   chosen = np.asarray(batch.assignment)[:, :, None] == np.arange(5)
   np.testing.assert_array_equal(gradient, chosen)
 
 
-def test_entries_that_are_not_finite():
+@HOST
+def test_entries_that_are_not_finite(host):
   costs = random_costs((5, 5), "random")
   broken = costs.copy()
   broken[0, 1, 2], broken[1, 0, 0], broken[2] = np.nan, np.inf, 1e38
-  good = SOLVE(costs)
-  results = SOLVE(broken)
-  started = AGAIN(broken, good.assignment, good.column_dual)
+  good = SOLVE(costs, host=host)
+  results = SOLVE(broken, host=host)
+  started = AGAIN(broken, good.assignment, good.column_dual, host=host)
   for result in (results, started):
     assert np.isnan(np.asarray(result.cost)[:3]).all()
     np.testing.assert_array_equal(result.assignment[:3], [np.arange(5)] * 3)
     np.testing.assert_array_equal(result.column_dual[:3], 0)
     np.testing.assert_array_equal(result.assignment[3:], good.assignment[3:])
+
+
+def test_the_host_names_an_entry_that_is_not_finite():
+  broken = random_costs((5, 5), "random")
+  broken[0, 1, 2], broken[1, 0, 0] = np.nan, np.inf
   with pytest.raises(ValueError, match=r"finite, got nan at \[1, 2\]"):
     solvers.host_linear_assignment(broken[0])
   with pytest.raises(ValueError, match=r"finite, got inf at \[0, 0\]"):
@@ -190,9 +206,10 @@ def test_one_row_and_half_precision():
   assert solvers.host_linear_assignment(np.ones((1, 1))).row_dual is None
   certify(np.ones((1, 1)), one(SOLVE(np.ones((1, 1, 1), np.float32)), 0), 0)
   costs = jnp.asarray(random_costs((5, 5), "tied"), jnp.bfloat16)
-  half = SOLVE(costs)
-  assert half.cost.dtype == half.column_dual.dtype == jnp.bfloat16
-  np.testing.assert_array_equal(half.cost, SOLVE(costs.astype(jnp.float32)).cost)
+  for host in (False, True):
+    half = SOLVE(costs, host=host)
+    assert half.cost.dtype == half.column_dual.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(half.cost, SOLVE(costs.astype(jnp.float32)).cost)
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,13 @@ def by_loops(state, steps, period):
   return weights, m, evaluated, changes
 
 
-def test_runs_of_several_seeds_at_once_follow_the_algorithm():
+@pytest.mark.parametrize("host", [False, True])
+def test_runs_of_several_seeds_at_once_follow_the_algorithm(host):
 
   def step(state, batch, rate):
-    own = training.reassign(STEP, POINTS, steps_per_epoch=2, updates_per_epoch=rate)
+    own = training.reassign(
+      STEP, POINTS, steps_per_epoch=2, updates_per_epoch=rate, host=host
+    )
     return own(state, batch)
 
   states = jax.vmap(start)(jnp.arange(4))
