@@ -98,6 +98,9 @@ CASES = [
   ("square", "l2"),
   ("ensemble", "l2"),
 ]
+# All of it at once takes long to compile; its parts are tested one by one.
+SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
+CASE_PARAMS = [SLOW(*case) if case[0] == "ensemble" else case for case in CASES]
 COUNTS = {"linf": 22_000, "l2": 3000, "l1": 500, "ensemble": 200}  # by their cost
 ENDLESS = 40
 SMALL = [
@@ -165,7 +168,11 @@ def least(name, norm, model, x, labels):
   return MINIMAL[name](model, x, labels, **given)
 
 
-@pytest.fixture(scope="module", params=SMALL, ids="-".join)
+@pytest.fixture(
+  scope="module",
+  params=[SLOW(case) if case[0] == "ensemble" else case for case in SMALL],
+  ids="-".join,
+)
 def small(request):
   """An attack of 16 samples in bfloat16 on two devices, on any of the models."""
   name, norm = request.param
@@ -220,7 +227,7 @@ def check_nearest(x, norm, found):
   assert np.mean(success & (sizes > 0)) > 0.3
 
 
-@pytest.mark.parametrize(("name", "norm"), CASES)
+@pytest.mark.parametrize(("name", "norm"), CASE_PARAMS)
 def test_no_point_is_outside_of_its_region(name, norm):
   """101,000 points over all cases, a third of them from bfloat16."""
   x, labels, epsilon, found = many(name, norm)
@@ -237,7 +244,7 @@ def test_no_point_is_outside_of_its_region(name, norm):
   np.testing.assert_array_equal(found.success[clear], (margin > 0)[clear])
 
 
-@pytest.mark.parametrize(("name", "norm"), CASES)
+@pytest.mark.parametrize(("name", "norm"), CASE_PARAMS)
 def test_an_infinite_radius_leaves_the_box(name, norm):
   """As one that reaches beyond the box from everywhere; the box is the bound."""
   x, labels, _, found = many(name, norm)

@@ -325,15 +325,10 @@ def blocks(run: Runner):
 
 
 def devices(run: Runner):
-  """Two where `blocks` has not been; four, with their types checked."""
-  if not run.case.devices:
+  """Two; `blocks` has been on them where there are blocks."""
+  if not run.case.devices or run.variant:
     return False
-  if run.variant or not run.case.blocks:
-    spread(run, 2)
-  if not run.variant:
-    one_row = {"block_size": 1} if run.case.blocks else {}
-    spread(run, 4, checked=True, **one_row)
-  return None
+  return None if run.case.blocks else spread(run, 2)
 
 
 def spread(
@@ -439,15 +434,16 @@ CHECKS = {
 }  # fmt: skip
 
 
+LOSSES = [name for name in CASES if "/" not in name]
 # What its variants share with the loss itself, but for those that are about it.
-OF_THE_LOSS = ("bfloat16", "vmap")
+OF_THE_LOSS = ("float32", "bfloat16", "vmap")
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_loss(name, subtests, record_property):
   run = Runner(name)
   for check, function in CHECKS.items():
-    if "/" in name and check in OF_THE_LOSS and not name.endswith("/cold"):
+    if run.variant and check in OF_THE_LOSS and not name.endswith("/cold"):
       continue
     outcome = "FAILED"
     with subtests.test(check), jax.enable_x64(True):
@@ -456,8 +452,27 @@ def test_loss(name, subtests, record_property):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSES])
+def test_variant_in_float32_and_on_two_devices(name):
+  run = Runner(name)
+  with jax.enable_x64(True):
+    float32(run)
+    if run.case.devices:
+      spread(run, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LOSSES if CASES[name].devices])
+def test_loss_on_four_devices_whose_types_are_checked(name):
+  run = Runner(name)
+  with jax.enable_x64(True):
+    one_row = {"block_size": 1} if run.case.blocks else {}
+    spread(run, 4, checked=True, **one_row)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  "name", [name for name in CASES if "/" not in name or name.endswith("/cold")]
+  "name", LOSSES + [name for name in CASES if name.endswith("/cold")]
 )
 def test_loss_in_float16(name):
   with jax.enable_x64(True):
@@ -465,9 +480,7 @@ def test_loss_in_float16(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  "name", [name for name, case in CASES.items() if case.devices and "/" not in name]
-)
+@pytest.mark.parametrize("name", [name for name in LOSSES if CASES[name].devices])
 def test_loss_in_float32_on_two_devices(name):
   with jax.enable_x64(True):
     spread(Runner(name), 2, dtype=np.float32)
