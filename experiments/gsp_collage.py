@@ -10,7 +10,7 @@ of single training images. Sections 5.3.2 and 5.3.5 of DML.
     python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
     python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
     python -m experiments.gsp_collage --preset photographs    # 14 min
-    python -m experiments.gsp_collage --preset long           # three times the steps
+    python -m experiments.gsp_collage --preset long           # 1,500 steps, 31 min
     python -m experiments.gsp_collage --preset smoke          # seconds
     python -m experiments.gsp_collage --preset full           # CIFAR-100, as the paper
 
