@@ -56,7 +56,8 @@ class Checkpoints:
   A checkpoint is written under a temporary name and renamed when it is complete, so
   a process killed while writing leaves the earlier ones as they were. Checksums over
   all arrays and over what stands beside them are stored with it and compared on
-  reading. The folder `last` holds the newest `keep` checkpoints, `best` the best one.
+  reading. The folder `last` holds the newest `keep` checkpoints, `best` the best one
+  and what was the best when each of those was written.
 
   Args:
     directory: folder of the run; made if missing.
@@ -114,6 +115,10 @@ class Checkpoints:
     """The newest checkpoint's step; None when there is none."""
     return self._series["last"].latest_step()
 
+  def best_step(self) -> int | None:
+    """The best checkpoint's step; None when there is none."""
+    return self._series["best"].latest_step()
+
   def save(self, state: State, record: Mapping[str, Any] | None = None):
     """Writes a checkpoint of this state, named after its step.
 
@@ -127,14 +132,12 @@ class Checkpoints:
       TypeError: the record holds what JSON cannot.
     """
     self._save("last", state, record)
+    self._forget()
 
   def save_best(self, state: State, record: Mapping[str, Any] | None = None):
     """Like `save`, in place of the best checkpoint so far."""
     step = self._save("best", state, record)
-    manager = self._series["best"]
-    for other in manager.all_steps():
-      if other != step:
-        manager.delete(other)
+    self._forget(after=step)
 
   def restore(self, state: State) -> Restored | None:
     """The newest checkpoint that is whole.
@@ -158,9 +161,37 @@ class Checkpoints:
     """
     return self._restore("last", state)
 
-  def restore_best(self, state: State) -> Restored | None:
-    """Like `restore`, for the best checkpoint."""
-    return self._restore("best", state)
+  def restore_best(self, state: State, *, step: int | None = None) -> Restored | None:
+    """Like `restore`, for the best checkpoint.
+
+    Args:
+      state: as for `restore`.
+      step: of the best checkpoint, as the run knows it; None takes the newest one.
+
+    Returns:
+      `Restored`; None when there is none, with a step also when it can be read
+      neither among the best nor among the newest checkpoints.
+    """
+    if step is None:
+      return self._restore("best", state)
+    for series in ("best", "last"):
+      if step in self._series[series].all_steps():
+        try:
+          return _read(self._series[series], step, state)
+        except _UnreadableError as error:
+          self._put_aside(series, step, error)
+    return None
+
+  def _forget(self, after: int | None = None):
+    """Removes best checkpoints that no run goes back to, and all after a step."""
+    manager = self._series["best"]
+    best = manager.all_steps()
+    kept = [step for step in best if after is None or step <= after]
+    needed = {max(kept, default=None)}
+    for end in self._series["last"].all_steps():
+      needed.add(max((step for step in kept if step <= end), default=None))
+    for step in set(best) - needed:
+      manager.delete(step)
 
   def _save(self, series: str, state: State, record: Mapping[str, Any] | None) -> int:
     manager = self._series[series]
@@ -191,7 +222,8 @@ class Checkpoints:
       _remove_partial(self.directory / series)
       _put_back(self.directory)
       manager.reload()
-      before = manager.latest_step()
+      steps = [step for each in self._series.values() for step in each.all_steps()]
+      before = max(steps, default=None)
       rest = "no earlier one" if before is None else f"that of step {before} is intact"
       reason = str(error).split(" [", 1)[0]  # without tensorstore's specification
       raise OSError(
@@ -220,14 +252,7 @@ class Checkpoints:
       except _UnreadableError as error:
         rest = steps[number + 1 :]
         following = f"trying step {rest[0]}" if rest else "none is left"
-        _logger.warning(
-          "checkpoint %s of step %d is unreadable and was put aside (%s); %s",
-          self.directory / series,
-          step,
-          error,
-          following,
-        )
-        self._put_aside(series, step)
+        self._put_aside(series, step, error, f"; {following}")
     damaged = self.directory / "unreadable"
     aside = sorted(path.name for path in damaged.glob(f"{series}-*"))
     if steps or aside:  # also at the next start, which would else begin anew
@@ -237,7 +262,14 @@ class Checkpoints:
       )
     return None
 
-  def _put_aside(self, series: str, step: int):
+  def _put_aside(self, series: str, step: int, error: Exception, following: str = ""):
+    _logger.warning(
+      "checkpoint %s of step %d is unreadable and was put aside (%s)%s",
+      self.directory / series,
+      step,
+      error,
+      following,
+    )
     if jax.process_index() == 0:
       target = self.directory / "unreadable" / f"{series}-{step}"
       target.parent.mkdir(exist_ok=True)

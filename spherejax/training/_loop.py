@@ -63,7 +63,8 @@ def fit(
   With `checkpoints` the run first looks for its newest checkpoint and goes on from
   there; a run that was killed at any moment and started again ends with the same
   bits as one that was not. A loss, gradient or parameter that is not finite stops
-  the run before it reaches a checkpoint.
+  the run before it reaches a checkpoint. Where the best checkpoint is lost, a warning
+  in the log says so, and the best of the later evaluations takes its place.
 
   Args:
     state: the state before the first step, on one device.
@@ -98,8 +99,7 @@ def fit(
       plateau where this one has none; a monitor without an evaluation or for a
       metric that is not there.
     OSError: a checkpoint could not be written; earlier ones are intact.
-    RuntimeError: another process of the run ended; no checkpoint can be read, or the
-      best one is missing.
+    RuntimeError: another process of the run ended; no checkpoint can be read.
 
   Cost: one compilation of the step for each batch shape.
 
@@ -201,8 +201,9 @@ class _Run:
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
       _check_monitor(record, monitor, checkpoints)
-      best = _restored_best(state, record, monitor, checkpoints)
     seen = MonitorState(**record["seen"])
+    if restored is not None and monitor is not None and seen.best_step is not None:
+      best, seen = _restored_best(state, seen, checkpoints)
     return cls(
       replicated=_parallel.replicate(state, devices=devices),
       step=int(state.step),
@@ -321,6 +322,10 @@ class _Run:
     if self.checkpoints is None:
       return "the run keeps no checkpoints"
     directory, saved = self.checkpoints.directory, self.checkpoints.latest_step()
+    if saved is None and (best := self.checkpoints.best_step()) is not None:
+      return (
+        f"no checkpoint but the best one, of step {best}, was written to {directory}"
+      )
     if saved is None:
       return f"no checkpoint was written to {directory} before it"
     return f"the last good checkpoint is that of step {saved} in {directory}"
@@ -362,19 +367,17 @@ def _check_monitor(
 
 
 def _restored_best(
-  state: TrainState,
-  record: Mapping[str, Any],
-  monitor: Monitor | None,
-  checkpoints: Checkpoints,
-) -> TrainState:
-  """The state of the best evaluation; the present one where there was none."""
-  step = record["seen"]["best_step"]
-  if monitor is None or step is None:
-    return state
-  found = checkpoints.restore_best(state)
-  if found is None:
-    raise RuntimeError(
-      f"the best checkpoint, of step {step}, is missing from {checkpoints.directory}: "
-      "put it back, or begin anew in another folder"
-    )
-  return found.state
+  state: TrainState, seen: MonitorState, checkpoints: Checkpoints
+) -> tuple[TrainState, MonitorState]:
+  """The state of the best evaluation; where it is lost, later ones are to be better."""
+  found = checkpoints.restore_best(state, step=seen.best_step)
+  if found is not None:
+    return found.state, seen
+  _logger.warning(
+    "the best checkpoint, of step %d, is lost from %s; until the next evaluation the "
+    "state of step %d counts as the best",
+    seen.best_step,
+    checkpoints.directory,
+    state.step,
+  )
+  return state, seen._replace(best=None, best_step=None)

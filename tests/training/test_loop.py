@@ -116,9 +116,9 @@ def ones(first, number=1000, bad=None, value=np.nan):
     yield {"factor": np.full(2, value if step == bad else 1, np.float32)}
 
 
-def fit_linear(batches=ones, **options):
+def fit_linear(batches=ones, step=LINEAR, **options):
   options = {"steps": 8, "report_every": 4, "progress": False} | options
-  return training.fit(linear_state(), LINEAR, batches, devices=DEVICES, **options)
+  return training.fit(linear_state(), step, batches, devices=DEVICES, **options)
 
 
 def test_curve_holds_the_means_between_reports():
@@ -176,6 +176,25 @@ def test_bad_state_is_never_written(tmp_path):
         progress=False,
       )
     assert checkpoints.latest_step() is None
+
+
+def test_a_bad_state_is_never_the_best(tmp_path):
+  def evaluate(state):
+    return {"score": int(state.step)}
+
+  def broken(state, batch, *, axis_name=None):
+    state, metrics = LINEAR(state, batch, axis_name=axis_name)
+    w = state.params["network"]["w"]
+    w = jnp.where(state.step < 6, w, jnp.nan)
+    return state.replace(params={"network": {"w": w}, "loss": {}}), metrics
+
+  options = {"evaluate": evaluate, "monitor": training.Monitor("score")}
+  options |= {"evaluate_every": 2, "checkpoint_every": 100, "step": broken}
+  message = r"network\.w is nan at step 6; no checkpoint but the best one, of step 4"
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with pytest.raises(FloatingPointError, match=message):
+      fit_linear(steps=8, checkpoints=checkpoints, **options)
+    assert checkpoints.best_step() == 4
 
 
 def test_nonfinite_loss_without_checkpoints():
@@ -244,18 +263,68 @@ def test_another_monitor_does_not_go_on_with_what_this_one_saw(tmp_path):
     assert checkpoints.latest_step() == 4
 
 
-def test_a_lost_best_checkpoint_is_not_replaced_in_silence(tmp_path):
-  options = {"evaluate_every": 2, "checkpoint_every": 2}
-  options |= {"evaluate": lambda _: {"score": 1.0}}
-  options |= {"monitor": training.Monitor("score")}
-  with training.Checkpoints(tmp_path) as checkpoints:
-    fit_linear(steps=4, checkpoints=checkpoints, **options)
-  shutil.rmtree(tmp_path / "best")
-  with (
-    training.Checkpoints(tmp_path) as checkpoints,
-    pytest.raises(RuntimeError, match="best checkpoint, of step 2, is missing"),
-  ):
-    fit_linear(steps=6, checkpoints=checkpoints, **options)
+SCORES = {2: 0.1, 4: 0.5, 6: 0.3, 8: 0.4, 10: 0.9}
+SCORED = {
+  "evaluate": lambda state: {"score": SCORES[int(state.step)]},
+  "evaluate_every": 2,
+  "monitor": training.Monitor("score"),
+}
+
+
+def cut(folder):
+  """Halves every file, as a full disk or a crash may leave them."""
+  for path in folder.rglob("*"):
+    if path.is_file():
+      os.truncate(path, path.stat().st_size // 2)
+
+
+def resume(folder, steps, **options):
+  with training.Checkpoints(folder) as checkpoints:
+    return fit_linear(steps=steps, checkpoints=checkpoints, **SCORED, **options)
+
+
+def test_the_best_state_is_found_among_the_newest_where_its_checkpoint_is_damaged(
+  tmp_path, caplog
+):
+  resume(tmp_path, 6, checkpoint_every=2)
+  cut(tmp_path / "best" / "4")
+  again = resume(tmp_path, 8, checkpoint_every=2)
+  assert "best of step 4 is unreadable" in caplog.text
+  assert int(again.best.step) == 4
+  np.testing.assert_allclose(again.best.params["network"]["w"], 1 - 0.75**4)
+
+
+@pytest.mark.parametrize("lose", [shutil.rmtree, cut])
+def test_a_lost_best_state_is_told_of_and_replaced(tmp_path, caplog, lose):
+  resume(tmp_path, 6, checkpoint_every=6)
+  lose(tmp_path / "best")
+  for _ in range(2):  # at each start
+    caplog.clear()
+    assert int(resume(tmp_path, 6).best.step) == 6
+    assert "best checkpoint, of step 4, is lost" in caplog.text
+  again = resume(tmp_path, 8, checkpoint_every=8)
+  assert int(again.best.step) == 8  # though 0.4 is below 0.5
+  assert int(resume(tmp_path, 8).best.step) == 8
+  assert int(resume(tmp_path, 10).best.step) == 10
+
+
+def test_the_best_state_is_that_of_the_checkpoint_that_the_run_goes_on_from(tmp_path):
+  class KilledError(Exception):
+    """Between the best checkpoint of step 10 and the newest one of that step."""
+
+  def die(state, values):
+    if int(state.step) == 10:
+      raise KilledError
+    return state
+
+  with pytest.raises(KilledError):
+    resume(tmp_path, 10, checkpoint_every=3, respond=die)
+  assert {path.name for path in (tmp_path / "best").iterdir()} == {"4", "10"}
+  cut(tmp_path / "last" / "9")
+  again = resume(tmp_path, 6)  # goes back to the sixth step
+  assert int(again.state.step) == 6
+  assert int(again.best.step) == 4
+  assert int(resume(tmp_path, 10).best.step) == 10
 
 
 def test_a_response_that_changes_nothing_copies_nothing(monkeypatch):
