@@ -18,7 +18,7 @@ import tqdm
 from jax import Array
 from jax.typing import ArrayLike
 
-from experiments import _cli, _threads
+from experiments import _cli, _ending, _threads
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -103,7 +103,7 @@ def some_steps(state, images, labels, table, key, variant, *, config, optimizer)
     state, values = step(state, (images[rows], labels[rows], variant))
     return state, values["loss"]
 
-  return jax.lax.scan(one_step, state, length=config.steps // config.parts)[0]
+  return jax.lax.scan(one_step, state, length=config.steps // config.parts)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -152,7 +152,9 @@ def one_part(run: Run, config: Settings, variant: Variant, collages, key: Array)
   variant = Variant(*map(jnp.float32, variant))
   batches = (train_set.images, train_set.labels, table, key, variant)
   optimizer = make_optimizer(config.learning_rate)
-  state = some_steps(run.state, *batches, config=config, optimizer=optimizer)
+  before = int(run.state.step)
+  state, values = some_steps(run.state, *batches, config=config, optimizer=optimizer)
+  _ending.mean_loss(values, before, f"the run with a mass of {variant.mass:g}")
   result = embed(
     state.params["network"], validation.images, variant.mass, config=config
   )

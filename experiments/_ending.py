@@ -6,6 +6,9 @@ import sys
 from types import FrameType, TracebackType
 from typing import NoReturn
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 _OURS = ("spherejax", "experiments")
 
 
@@ -39,6 +42,21 @@ def in_one_line(output: pathlib.Path) -> None:
 
   sys.excepthook = explain
   signal.signal(signal.SIGTERM, end)
+
+
+def mean_loss(
+  losses: ArrayLike, step: int, what: str, kept: pathlib.Path | None = None
+) -> float:
+  """Of the steps after that one; FloatingPointError names one that is not finite."""
+  values = np.asarray(losses)
+  bad = np.flatnonzero(~np.isfinite(values))
+  if len(bad):
+    last = f"kept is that of step {step} in {kept}" if kept and step else "none is kept"
+    raise FloatingPointError(
+      f"{what}: the loss is {values[bad[0]]} at step {step + bad[0] + 1}; of its "
+      f"checkpoints {last}"
+    )
+  return float(values.mean())
 
 
 def _say(message: str) -> None:

@@ -21,7 +21,7 @@ import tqdm
 import tyro
 from jax import Array
 
-from experiments import _cli, _finished, _poolings
+from experiments import _cli, _ending, _finished, _poolings
 from spherejax import data, losses, models, training
 
 # What the experiment itself varies or fixes is no option of its command line.
@@ -417,16 +417,16 @@ def train(
   made_of = _finished.fingerprint([images.images, images.labels, *begun])
 
   def until(run: Run, parts: int, variant: Variant, name: str) -> Run:
-    numbers = Variant(*map(jnp.float32, variant))
-    batches = (pixels, labels, table, data_key, numbers)
+    batches = (pixels, labels, table, data_key, Variant(*map(jnp.float32, variant)))
+    some_steps = functools.partial(_some_steps, settings=settings, classes=classes)
 
     def one_part(run: Run) -> Run:
-      state, losses = _some_steps(
-        run.state, *batches, settings=settings, classes=classes
-      )
-      progress.set_postfix(loss=f"{losses.mean():.3f}")
+      before, title = int(run.state.step), f"seed {seed} of {settings.pooling}"
+      state, values = some_steps(run.state, *batches)
+      loss = _ending.mean_loss(values, before, title, folder)
+      progress.set_postfix(loss=f"{loss:.3f}")
       progress.update()
-      done = Run(state, (*run.curve, float(losses.mean())), run.scores)
+      done = Run(state, (*run.curve, loss), run.scores)
       return after(done, variant) if after and run.curve else done
 
     # What else an experiment is asked for, such as more seeds, changes no training.

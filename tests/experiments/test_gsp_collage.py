@@ -111,6 +111,21 @@ def of_two_classes():
   return data.Images(images=pixels, labels=labels, label_names=("a", "b"))
 
 
+def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path):
+  settings = _pooled_network.Settings(
+    widths=(8,), strides=(1,), dim=4, steps=6, parts=3, learning_rate=1e30
+  )
+  variants = {"": _pooled_network.AVERAGE}
+  with (
+    tqdm.tqdm(file=io.StringIO()) as progress,
+    pytest.raises(FloatingPointError, match="seed 5 of gap: the loss is nan at step 2"),
+  ):
+    _pooled_network.train(
+      settings, 5, variants, of_two_classes(), progress, kept=tmp_path
+    )
+  assert not list(tmp_path.glob("*/last/*"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("calls", range(1, 6))
 def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
