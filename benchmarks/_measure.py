@@ -67,15 +67,21 @@ class Options(NamedTuple):
   only: str
 
 
-def parse(doc: str | None) -> Options:
-  """Reads --smoke, --json FILE, --only TEXT and --repetitions N."""
+def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options:
+  """Reads --smoke, --json FILE, --only TEXT and --repetitions N.
+
+  The third is of a benchmark that has several cases, the last of one that takes times.
+  """
   parser = argparse.ArgumentParser(
     description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument("--smoke", action="store_true", help="the smallest size only")
   parser.add_argument("--json", type=pathlib.Path, help="file for the same table")
-  parser.add_argument("--repetitions", type=int, default=11, help="at least 7")
-  parser.add_argument("--only", default="", help="cases whose name has this in it")
+  parser.set_defaults(repetitions=11, only="")
+  if timed:
+    parser.add_argument("--repetitions", type=int, help="at least 7")
+  if cases:
+    parser.add_argument("--only", help="cases whose name has this in it")
   given = parser.parse_args()
   if given.repetitions < 7 and not given.smoke:
     parser.error(f"--repetitions must be at least 7, got {given.repetitions}")

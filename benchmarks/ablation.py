@@ -141,7 +141,7 @@ def check_in_float64(work: Work) -> float:
 
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__)
+  options = _measure.parse(__doc__, cases=False)
   config = _tokens.Settings(warm_up=50, validation=10)
   work = make_work(config, 150, 50, 4)
   if options.smoke:

@@ -339,7 +339,7 @@ def drills(smoke: bool, folder: pathlib.Path) -> Iterator[tuple[str, Any]]:
 
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__)
+  options = _measure.parse(__doc__, timed=False)
   table = rich.table.Table(title="reliability drill")
   for heading in ("what", "where", "said", "resumed = undisturbed"):
     table.add_column(heading)

@@ -100,7 +100,7 @@ class Floor:
 
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__)
+  options = _measure.parse(__doc__, cases=False)
   work = SMOKE if options.smoke else FULL
   with tempfile.TemporaryDirectory() as folder:
     config = write(work, pathlib.Path(folder))

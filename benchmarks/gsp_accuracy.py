@@ -138,7 +138,7 @@ def _row(dtype: str, mass: float, found: Mapping[float, Errors]) -> dict[str, An
 
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__)
+  options = _measure.parse(__doc__, cases=False, timed=False)
   sizes = SIZES[:2] if options.smoke else SIZES
   console = rich.console.Console(width=200)
   rows: list[dict[str, Any]] = []

@@ -146,7 +146,7 @@ def measure(
 
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__)
+  options = _measure.parse(__doc__, timed=False)
   table = rich.table.Table(title="largest relative difference of an activation")
   for heading in ("network", "activations", "float32", "float64"):
     table.add_column(heading, justify="left" if heading == "network" else "right")

@@ -120,6 +120,8 @@ def _keep_compiled_programs() -> None:
   """A second run of an experiment starts at once: its programs stay on disk."""
   if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))
+  if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def only(kind: type[_Settings], settings: Any) -> _Settings:

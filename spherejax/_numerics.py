@@ -31,6 +31,14 @@ def upcast(x: Array) -> Array:
   return x.astype(compute_dtype(x.dtype))
 
 
+def rounding(dim: int, dtype: jnp.dtype) -> float:
+  """Error of a squared distance from a product, as a share of |x|^2 + |y|^2.
+
+  That of duplicates grows as the root of the length.
+  """
+  return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
+
+
 def flat_rows(x: Array) -> Array:
   """[batch, ...] as [batch, entries], of an empty batch too."""
   return x.reshape(x.shape[0], math.prod(x.shape[1:]))

@@ -248,7 +248,7 @@ def _k_nearest(
   shifted = jnp.where(finite[:, None], known - centre[None], 0)
   squares = jnp.sum(shifted**2, axis=1)
   # Of both the product and the differences, which decide in the end.
-  rounding = 2 * _pairs.rounding(known.shape[1], known.dtype)
+  rounding = 2 * _numerics.rounding(known.shape[1], known.dtype)
 
   def by_product(
     query: Array, left_out: Array, own: Array | None

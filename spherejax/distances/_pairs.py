@@ -57,14 +57,6 @@ def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:
   return jnp.where(on_diagonal, column, matrix)
 
 
-def rounding(dim: int, dtype: jnp.dtype) -> float:
-  """Error of a squared distance from a product, as a share of |x|^2 + |y|^2.
-
-  That of duplicates grows as the root of the length.
-  """
-  return (2 + dim**0.5 / 2) * float(jnp.finfo(dtype).eps)
-
-
 def _squared_norms(rows: Array) -> Array:
   norms = jnp.sum(rows**2, axis=-1)
   # Never negative: this only keeps XLA on a CPU from merging the reduction with what
@@ -81,7 +73,7 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
     # Below this the difference is rounding noise: such rows count as coincident, so
     # that duplicates have distance 0 and gradient 0 whatever the order in which the
     # product is summed.
-    noise = rounding(x.shape[1], x.dtype) * norms
+    noise = _numerics.rounding(x.shape[1], x.dtype) * norms
     return _numerics.keep(squares, ~(squares <= noise))  # NaN stays NaN
 
   def from_row(row: Array) -> Array:

@@ -25,7 +25,9 @@ def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   inside = distances.unit_ball(prototypes)
   products = jnp.matmul(rows, inside.T, precision=jax.lax.Precision.HIGHEST)
   norms = jnp.where(outside, 1, squares) + jnp.sum(inside**2, axis=1)[None]
-  squared = jax.nn.relu(norms - 2 * scale * products)
+  squared = norms - 2 * scale * products
+  noise = _numerics.rounding(dim, squared.dtype) * norms
+  squared = _numerics.keep(squared, ~(squared <= noise))  # NaN stays NaN
   return _numerics.sqrt(squared).reshape(batch, number, len(prototypes))
 
 

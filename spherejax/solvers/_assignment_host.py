@@ -133,20 +133,20 @@ def call(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
 
 def _each(costs: Array, *start: Array) -> tuple[np.ndarray, ...]:
   """Results for each of [..., R, K], in the types of the costs."""
-  costs, *start = map(np.asarray, (costs, *start))
+  matrices, *earlier = map(np.asarray, (costs, *start))
   results = []
-  for index in np.ndindex(costs.shape[:-2]):
-    if start:
-      before, dual = (x[index] for x in start)
+  for index in np.ndindex(matrices.shape[:-2]):
+    matrix = matrices[index]
+    if earlier:
+      before, dual = (x[index] for x in earlier)
       dual = dual.astype(np.float64)
-      results.append(solve_from(costs[index], before, dual, costs.dtype.type))
+      results.append(solve_from(matrix, before, dual, matrix.dtype.type))
     else:
-      assignment = solve(costs[index])
-      row_dual, dual = duals(costs[index], assignment)
-      results.append((assignment, row_dual, dual, len(assignment)))
-  types = (np.int32, costs.dtype, costs.dtype, np.int32)
+      assignment = solve(matrix)
+      results.append((assignment, *duals(matrix, assignment), len(assignment)))
+  types = (np.int32, matrices.dtype, matrices.dtype, np.int32)
   return tuple(
-    np.stack(parts).astype(dtype).reshape(*costs.shape[:-2], *np.shape(parts[0]))
+    np.stack(parts).astype(dtype).reshape(*matrices.shape[:-2], *np.shape(parts[0]))
     for parts, dtype in zip(zip(*results, strict=True), types, strict=True)
   )
 

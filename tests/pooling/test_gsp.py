@@ -9,7 +9,7 @@ import pytest
 from jax.test_util import check_grads
 
 from spherejax import pooling
-from spherejax.pooling import _gsp_solver, _gsp_weights
+from spherejax.pooling import _costs, _gsp_solver, _gsp_weights
 
 pool = jax.jit(pooling.gsp, static_argnames=("solver", "steps"))
 FIELDS = ("pooled", "weights", "attributes", "residual")
@@ -352,6 +352,24 @@ def test_gradient_through_a_cost_of_zero_is_zero(x64):
   )(features)
   assert (gradient[0, 0] == 0).all()
   assert (gradient[0, 1] != 0).any()
+
+
+@pytest.mark.parametrize("length", [0.5, 3.0])
+def test_features_that_are_prototypes_cost_nothing_and_draw_nothing(length):
+  """Also where float32 rounds their products, in any order of summation."""
+  rng = np.random.default_rng(0)
+  rows = rng.normal(size=(40, 128))
+  rows *= length / np.linalg.norm(rows, axis=1, keepdims=True)
+  prototypes = rows[:30].astype(np.float32)
+
+  def to_itself(features):
+    pairs = _costs.to_prototypes(features, prototypes)[0, :30]
+    return jnp.diagonal(pairs).sum(), pairs
+
+  gradient, costs = jax.jit(jax.grad(to_itself, has_aux=True))(prototypes[None])
+  np.testing.assert_array_equal(jnp.diagonal(costs), 0)
+  np.testing.assert_array_equal(gradient, 0)
+  assert np.all(costs[~np.eye(30, dtype=bool)] > 0.1)
 
 
 def test_sharp_cut_has_zero_gradient_in_the_costs():
