@@ -47,6 +47,7 @@ from experiments import (
 from spherejax import data, plotting, training
 
 LOSSES = _pooled_network.LOSSES
+_ALL = (*_poolings.NAMES, *_poolings.WIDE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,8 +111,8 @@ class Config(_pooled_network.Settings):
 
 PRESETS = {
   "cpu": Config(),
-  "poolings": Config(losses=("C2",), poolings=_poolings.NAMES),
-  "poolings-pnca": Config(losses=("PNCA",), poolings=_poolings.NAMES),
+  "poolings": Config(losses=("C2",), poolings=_ALL, seeds=5),
+  "poolings-pnca": Config(losses=("PNCA",), poolings=_ALL, seeds=5),
   "photographs": Config(images="tiny_imagenet"),
   "long": Config(steps=1500, parts=10, keep="best"),
   "smoke": Config(
