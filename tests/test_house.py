@@ -6,8 +6,11 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import spherejax
 
@@ -97,6 +100,21 @@ def test_files_and_functions_stay_readable():
         if node.end_lineno - start > 90:
           long.append(f"{path.name}: {node.name}")
   assert not long
+
+
+def test_every_library_that_is_asked_for_is_in_the_lock_at_its_least_version():
+  project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+  extras = project["optional-dependencies"].values()
+  asked = [text for texts in (project["dependencies"], *extras) for text in texts]
+  lines = (ROOT / "requirements.lock").read_text().splitlines()
+  locked = {
+    canonicalize_name(name): version
+    for name, version in (line.split("==") for line in lines if line[0] != "#")
+  }
+  for each in map(Requirement, asked):
+    name = canonicalize_name(each.name)
+    if name != "spherejax" and (each.marker is None or each.marker.evaluate()):
+      assert each.specifier.contains(locked[name]), each
 
 
 def test_nothing_is_marked_unfinished():
