@@ -194,16 +194,16 @@ class _Run:
   ) -> "_Run":
     """A run at the given state, or at its newest checkpoint."""
     seen = MonitorState() if monitor is None else _monitor.start(monitor)
-    best, record = state, {"curve": [], "evaluations": [], "seen": seen._asdict()}
+    best, record = state, {"curve": [], "evaluations": []}
     restored = None if checkpoints is None else checkpoints.restore(state)
     if checkpoints is not None and restored is not None:
       best = state = restored.state
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
       _check_monitor(record, monitor, checkpoints)
-    seen = MonitorState(**record["seen"])
-    if restored is not None and monitor is not None and seen.best_step is not None:
-      best, seen = _restored_best(state, seen, checkpoints)
+      seen = MonitorState(**record["seen"])
+      if seen.best_step is not None:
+        best, seen = _restored_best(state, seen, checkpoints)
     return cls(
       replicated=_parallel.replicate(state, devices=devices),
       step=int(state.step),
