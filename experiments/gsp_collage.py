@@ -100,6 +100,8 @@ class Config(_pooled_network.Settings):
   def __post_init__(self):
     super().__post_init__()
     _cli.check_parts(self.pretraining, self.parts, ("pretraining", "parts"))
+    if not self.losses:
+      raise ValueError(f"losses must have one of {', '.join(LOSSES)}, got none")
     if self.poolings == ("all",):
       object.__setattr__(self, "poolings", _poolings.NAMES)
     known = (*_poolings.NAMES, *_poolings.WIDE)

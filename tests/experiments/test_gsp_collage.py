@@ -464,7 +464,9 @@ def test_steps_that_make_no_equal_parts_are_refused():
     dataclasses.replace(gsp_collage.PRESETS["cpu"], pretraining=12)
 
 
-def test_an_unknown_source_is_named():
+def test_no_loss_and_an_unknown_source_are_named():
+  with pytest.raises(ValueError, match="losses must have one of C2, PNCA, got none"):
+    dataclasses.replace(gsp_collage.PRESETS["cpu"], losses=())
   with pytest.raises(
     ValueError, match="one of omniglot, tiny_imagenet, cifar100, got 'svhn'"
   ):
