@@ -85,9 +85,9 @@ def gsp(
   Differentiable in: features, prototypes, mass, inverse_temperature, forward, reverse
   and repeatedly (mass_error, converged and steps carry no derivative). Cost:
   O(batch tokens prototypes dim), one matrix product; memory of the backward pass does
-  not depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y, and
-  what is rounding noise in that counts as 0, with derivative 0: in float32 distances
-  below 1.4e-3 at 128 dimensions.
+  not depend on the solver's steps. Costs come from |x|^2 + |y|^2 - 2 x.y, and what
+  is rounding noise in that counts as 0, with derivative 0: in float32 distances below
+  1.4e-3 at 128 dimensions.
 
   Source: DML 5.2.1 and 5.2.2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for
   metric learning". Differs from the paper as `gsp_weights` does.

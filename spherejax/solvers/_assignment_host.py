@@ -134,21 +134,25 @@ def call(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
 def _each(costs: Array, *start: Array) -> tuple[np.ndarray, ...]:
   """Results for each of [..., R, K], in the types of the costs."""
   matrices, *earlier = map(np.asarray, (costs, *start))
-  results = []
-  for index in np.ndindex(matrices.shape[:-2]):
+  *batch, rows, columns = matrices.shape
+  results = (
+    np.empty((*batch, rows), np.int32),
+    np.empty((*batch, rows), matrices.dtype),
+    np.empty((*batch, columns), matrices.dtype),
+    np.empty(batch, np.int32),
+  )
+  for index in np.ndindex(*batch):
     matrix = matrices[index]
     if earlier:
       before, dual = (x[index] for x in earlier)
       dual = dual.astype(np.float64)
-      results.append(solve_from(matrix, before, dual, matrix.dtype.type))
+      found = solve_from(matrix, before, dual, matrix.dtype.type)
     else:
       assignment = solve(matrix)
-      results.append((assignment, *duals(matrix, assignment), len(assignment)))
-  types = (np.int32, matrices.dtype, matrices.dtype, np.int32)
-  return tuple(
-    np.stack(parts).astype(dtype).reshape(*matrices.shape[:-2], *np.shape(parts[0]))
-    for parts, dtype in zip(zip(*results, strict=True), types, strict=True)
-  )
+      found = assignment, *duals(matrix, assignment), rows
+    for result, part in zip(results, found, strict=True):
+      result[index] = part
+  return results
 
 
 def _rounding(precision: type) -> float:
