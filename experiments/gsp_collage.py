@@ -7,8 +7,8 @@ ProxyNCA++; "distilled" is the labelled image alone. The backbone begins as a cl
 of single training images. Sections 5.3.2 and 5.3.5 of DML.
 
     python -m experiments.gsp_collage --seeds 5               # preset cpu: 29 min
-    python -m experiments.gsp_collage --preset poolings       # 15 poolings, 50 min
-    python -m experiments.gsp_collage --preset poolings-pnca  # the same, ProxyNCA++
+    python -m experiments.gsp_collage --preset poolings       # 17 poolings, 45 min
+    python -m experiments.gsp_collage --preset poolings-pnca  # ProxyNCA++, 45 min
     python -m experiments.gsp_collage --preset photographs    # 14 min
     python -m experiments.gsp_collage --preset long           # 1,500 steps, 31 min
     python -m experiments.gsp_collage --preset smoke          # seconds
