@@ -309,6 +309,12 @@ def test_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"\(no earlier one\): no space left .* 100 free"):
       checkpoints.save(state_at(1))
     assert list((tmp_path / "last").iterdir()) == []
+    with monkeypatch.context() as patched:
+      patched.setattr(shutil, "disk_usage", lambda _: usage)
+      checkpoints.save(state_at(1))
+    for save in (checkpoints.save, checkpoints.save_best):
+      with pytest.raises(OSError, match=r"step 2 could .*that of step 1 is intact"):
+        save(state_at(2))
 
 
 def test_leftovers_of_a_killed_save_are_removed(tmp_path):
