@@ -93,9 +93,9 @@ def between(
 ) -> None:
   """Raises ValueError for a static number outside the interval, or not finite.
 
-  Of an array that is known every entry. Raises TypeError for text and None.
+  Of an array that is known every entry. Raises TypeError for text.
   """
-  if value is None or isinstance(value, str):
+  if isinstance(value, str):
     raise TypeError(f"{name} must be a number, got {value!r}")
   known = _known_numbers(value)
   above = known > low if low_open else known >= low

@@ -32,9 +32,7 @@ def test_open_ends():
     _checks.between("share", np.array([0.0, 1.0]), 0, 1, high_open=True)
 
 
-def test_traced_numbers_pass_and_what_is_none_does_not():
+def test_traced_numbers_pass_and_text_does_not():
   jax.jit(lambda x: _checks.between("share", x, 0, 1))(jnp.array([2.0]))
   with pytest.raises(TypeError, match="share must be a number, got 'half'"):
     _checks.between("share", "half", 0, 1)
-  with pytest.raises(TypeError, match="share must be a number, got None"):
-    _checks.between("share", None, 0, 1)

@@ -48,6 +48,8 @@ def _per_image(
   name: str, value: ArrayLike, batch: tuple[int, ...], dtype: jnp.dtype
 ) -> Array:
   """A scalar, or one number an image, as [images]."""
+  if value is None:
+    raise TypeError(f"{name} must be a number, got None")
   value = jnp.asarray(value, dtype)
   if value.ndim > 0:
     _checks.shape(name, value, batch, "the batch")

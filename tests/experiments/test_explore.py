@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shutil
+import time
 from typing import NamedTuple
 
 import jax
@@ -360,8 +361,14 @@ class Browser:
 
     actions = ActionChains(self.driver, duration=0)
     pointer = actions.w3c_actions.pointer_action
+    # Before the map has its size, points may lie outside of the window.
+    inside = "arguments[0] < innerWidth && arguments[1] < innerHeight"
+    for _ in range(200):
+      x, y = self.points()[row]
+      if min(x, y) > 0 and self.ask(inside, float(x) + 2, float(y) + 2):
+        break
+      time.sleep(0.05)
     # Twice: what is under the pointer changes when it moves.
-    x, y = self.points()[row]
     pointer.move_to_location(int(x) + 1, int(y))
     pointer.move_to_location(int(x), int(y))
     if click:

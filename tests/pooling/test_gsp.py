@@ -372,6 +372,13 @@ def test_features_that_are_prototypes_cost_nothing_and_draw_nothing(length):
   assert np.all(costs[~np.eye(30, dtype=bool)] > 0.1)
 
 
+@pytest.mark.parametrize("name", ["mass", "inverse_temperature"])
+def test_no_number_at_all_is_named(unchecked, name):
+  features, prototypes = data(1)
+  with pytest.raises(TypeError, match=f"{name} must be a number, got None"):
+    pooling.gsp(features, prototypes, **{"mass": 0.3, name: None})
+
+
 def test_sharp_cut_has_zero_gradient_in_the_costs():
   features, prototypes = (x.astype(np.float32) for x in data(12))
   (_, result), _ = value_and_gradients(
