@@ -1,4 +1,4 @@
-"""Assignment of one matrix on the host: by scipy, its duals, repairs of old results."""
+"""Assignments on the host: by scipy, their duals, repairs of old results."""
 
 import jax
 import jax.numpy as jnp

@@ -1,5 +1,6 @@
 """How contenders are timed, by a clock that they move."""
 
+import pathlib
 import types
 
 import jax
@@ -112,3 +113,14 @@ def test_a_name_that_no_case_has_ends_the_run():
   options = _measure.Options(smoke=True, json=None, repetitions=1, only="arcfaces")
   with pytest.raises(SystemExit, match="--only 'arcfaces' is in the name of no case"):
     _measure.report("losses", [], [], options)
+
+
+def test_no_benchmark_offers_an_option_that_it_ignores():
+  found = []
+  for path in pathlib.Path(_measure.__file__).parent.glob("[a-z]*.py"):
+    text = path.read_text()
+    if "_measure.parse(" in text:
+      found.append(path.stem)
+      assert ("cases=False" in text) != ("options.only" in text), path.name
+      assert ("timed=False" in text) != ("options.repetitions" in text), path.name
+  assert len(found) > 10
