@@ -6,7 +6,7 @@ and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on
 maps of collages of glyphs. MAP@R is of validation collages, whose classes training
 does not see. All seeds of a few cells are one vmapped program.
 
-    python -m experiments.gsp_screening                  # 33 min beside other programs
+    python -m experiments.gsp_screening                  # 8 min
     python -m experiments.gsp_screening --preset smoke   # seconds
     python -m experiments.gsp_screening --preset full --weights FILE    # accelerators
 
