@@ -114,11 +114,20 @@ def evaluate(
 
 def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
   """The three functions of a sweep, with the maps bound as operands."""
-  bound = jax.tree_util.Partial
   classes = len(np.unique(train.labels))
   labels = tuple(np.asarray(validation.labels).tolist())
+  operands = (train, train, validation.features)
+  return tuple(
+    jax.tree_util.Partial(function, maps)
+    for function, maps in zip(_of(settings, classes, labels), operands, strict=True)
+  )
+
+
+@functools.lru_cache(maxsize=16)
+def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
+  """The same objects for all frozen networks, so that they share compiled programs."""
   return (
-    bound(functools.partial(init, settings, classes), train),
-    bound(functools.partial(step, settings, classes), train),
-    bound(functools.partial(evaluate, settings, labels), validation.features),
+    functools.partial(init, settings, classes),
+    functools.partial(step, settings, classes),
+    functools.partial(evaluate, settings, labels),
   )

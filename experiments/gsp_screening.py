@@ -4,7 +4,8 @@ A two-level design over the number of prototypes, the mass, the inverse temperat
 the weight of zero-shot prediction, the curve over the mass, and the grid of prototypes
 and inverse temperature (DML 5.3.4.5, table 5.4, figures 5.8, 5.10 and 5.11), on frozen
 maps of collages of glyphs. MAP@R is of validation collages, whose classes training
-does not see. All seeds of a few cells are one vmapped program.
+does not see. Each seed has a frozen network and backgrounds of its own; all its cells
+of one number of prototypes are one vmapped program.
 
     python -m experiments.gsp_screening                  # 8 min
     python -m experiments.gsp_screening --preset smoke   # seconds
@@ -58,8 +59,8 @@ class Config(_pooled_network.Settings):
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train heads with."""
   seeds: int = 5
-  """Runs of each cell."""
-  at_once: int = 5
+  """Runs of each cell, each on a frozen network of its own."""
+  at_once: int = 25
   """Cells that are one program: memory is in proportion."""
   pretraining: int = 2000
   """Steps in which the frozen network first learns to tell the sub-classes of single
@@ -112,16 +113,15 @@ PRESETS: dict[str, Any] = {
 
 
 def frozen_maps(
-  config: Config, output: pathlib.Path
+  config: Config, seed: int, source: _collage_sets.Source, output: pathlib.Path
 ) -> tuple[_screening.Maps, _screening.Maps]:
   """Maps of training and validation collages from a network trained with GAP."""
-  source = _collage_sets.load("omniglot", config.image_size, config.percent)
-  key = jax.random.key(config.seed)
-  parts = _collage_sets.collages(source, key, most=config.most)
+  parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
   train, validation = parts["train"].collages, parts["validation"].collages
+  # The same labels for all seeds, which share compiled programs; backgrounds differ.
   chosen = np.random.default_rng(config.seed).permutation(len(validation))
   validation = validation[np.sort(chosen[: config.validation])]
-  params = frozen_network(config, source, train, output)
+  params = frozen_network(config, seed, source, train, output)
   backbone = _pooled_network.backbone(config)
 
   @jax.jit
@@ -137,28 +137,33 @@ def frozen_maps(
 
 
 def frozen_network(
-  config: Config, source: _collage_sets.Source, train: data.Images, output: pathlib.Path
+  config: Config,
+  seed: int,
+  source: _collage_sets.Source,
+  train: data.Images,
+  output: pathlib.Path,
 ) -> Any:
   """Parameters of a backbone trained with GAP, or what was kept of it."""
-  path = output / "kept" / "network"
+  path = output / "kept" / f"network-{seed}"
   # What changes the network; the rest is of the heads.
   settings = {
     field.name: getattr(config, field.name)
     for field in dataclasses.fields(_pooled_network.Settings)
   } | {name: getattr(config, name) for name in ("percent", "most", "pretraining")}
+  settings["seed"] = seed
   done = _finished.restore(path, settings)
   if done is not None:
     return traverse_util.unflatten_dict(done.arrays, sep="/")
   average = {"GAP": _pooled_network.AVERAGE}
   total = config.parts * (1 + bool(config.pretraining))
-  with tqdm.tqdm(total=total, desc="network", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=total, desc=f"network {seed}", file=sys.stderr) as progress:
     singles = _collage_sets.single_images(source, config.per_class)
     begun = _pooled_network.pretrain(
-      config, config.pretraining, config.seed, singles, progress, kept=path.parent
+      config, config.pretraining, seed, singles, progress, kept=path.parent
     )
     run = _pooled_network.train(
       config,
-      config.seed,
+      seed,
       average,
       train,
       progress,
@@ -198,18 +203,24 @@ def curve_of(config: Config) -> tuple[float, ...]:
 
 
 def train(
-  config: Config, loss: str, maps, validation, output: pathlib.Path
-) -> tuple[dict, dict]:
-  """MAP@R [seeds] of each cell, and how far pooled vectors were from the average.
+  config: Config,
+  loss: str,
+  seed: int,
+  maps: _screening.Maps,
+  validation: _screening.Maps,
+  output: pathlib.Path,
+) -> dict[tuple[float, ...], tuple[float, float]]:
+  """MAP@R of each cell, and how far pooled vectors were from the average.
 
   A cell is prototypes, mass, inverse temperature and weight.
   """
-  scores, apart = {}, {}
+  trained = {}
   programs = [
     (number, cells[first : first + config.at_once])
     for number, cells in cells_of(config).items()
     for first in range(0, len(cells), config.at_once)
   ]
+  made_of = _finished.digest(dataclasses.replace(config, seeds=1))
   for part, (number, cells) in enumerate(programs):
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
@@ -218,28 +229,27 @@ def train(
       zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
     )
     init, step, evaluate = _screening.functions(settings, maps, validation)
-    folder = output / "kept" / f"{loss}-{part}-{_finished.digest(config)}"
+    folder = output / "kept" / f"{loss}-{seed}-{part}-{made_of}"
     with training.Checkpoints(folder) as checkpoints:
       result = training.sweep(
-        jax.random.key(config.seed),
+        jax.random.key(seed),
         init,
         step,
         evaluate,
         columns,
-        seeds=config.seeds,
+        seeds=1,
         steps=config.head_steps,
         evaluate_every=config.head_steps // 2,
         checkpoints=checkpoints,
       )
     if result.diverged.any():
-      gone = [(number, *cells[i]) for i in np.flatnonzero(result.diverged.any(axis=1))]
-      raise FloatingPointError(f"runs of {loss} diverged in the cells {gone}")
-    for cell, values, gaps in zip(
-      cells, result.scores, np.asarray(result.state.apart), strict=True
-    ):
-      # The end of the training: choosing the best would be fitting the validation set.
-      scores[number, *cell], apart[number, *cell] = values[:, -1], gaps
-  return scores, apart
+      gone = [(number, *cells[i]) for i in np.flatnonzero(result.diverged)]
+      raise FloatingPointError(f"seed {seed} of {loss} diverged in the cells {gone}")
+    # The end of the training: choosing the best would be fitting the validation set.
+    score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
+    for cell, *found in zip(cells, score, apart, strict=True):
+      trained[number, *cell] = tuple(found)
+  return trained
 
 
 def run(
@@ -251,10 +261,18 @@ def run(
   if isinstance(config, _screening_full.FullScreening):
     return _screening_full.run(config, output, preset)
   start = time.perf_counter()
-  maps, validation = frozen_maps(config, output)
+  source = _collage_sets.load("omniglot", config.image_size, config.percent)
+  trained: dict[str, list[dict]] = {loss: [] for loss in config.losses}
+  for seed in range(config.seed, config.seed + config.seeds):
+    maps, validation = frozen_maps(config, seed, source, output)
+    for loss, runs in trained.items():
+      runs.append(train(config, loss, seed, maps, validation, output))
   rows, made, pictures = [], [design_claim()], []
-  for loss in config.losses:
-    scores, apart = train(config, loss, maps, validation, output)
+  for loss, runs in trained.items():
+    scores, apart = (
+      {cell: np.array([run[cell][part] for run in runs]) for cell in runs[0]}
+      for part in (0, 1)
+    )
     effects = _screening_design.screened(scores) if config.screen else {}
     rows += table(loss, effects, scores)
     made += claims(config, loss, effects, scores, apart)

@@ -27,6 +27,11 @@ def test_smoke(tmp_path, tfds_dir, monkeypatch):
   values = np.array([row["values"] for row in content["rows"]])
   assert values.shape == (2, 2)  # two inverse temperatures, two seeds
   assert (values[0] != values[1]).all()  # which the scores depend on
+  assert (values[:, 0] != values[:, 1]).all()  # and so they do on the seed
+  # A seed is the same run whatever others are asked for; both are kept.
+  alone = dataclasses.replace(config, seeds=1)
+  rows = gsp_screening.run(alone, tmp_path, "smoke")["rows"]
+  np.testing.assert_array_equal(np.array([r["values"] for r in rows]), values[:, :1])
   (claim,) = content["claims"]
   assert (claim["id"], claim["verdict"]) == ("screen-design", "reproduced")
   assert content["pictures"] == ["grid-c2.png"]
