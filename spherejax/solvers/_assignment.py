@@ -101,7 +101,7 @@ def linear_assignment(
     before = jnp.where(finite[..., None], before, -1)
     earlier = before.reshape(-1, rows), dual.reshape(-1, columns)
   if host:
-    solution = _assignment_host.call(values, *earlier)
+    solution = _assignment_host.solve_traced(values, *earlier)
   elif earlier:
     solution = _solve_from(values, *earlier)
   else:

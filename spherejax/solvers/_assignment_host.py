@@ -119,7 +119,7 @@ def solve_from(
   return result, row_duals(costs, dual), dual, new
 
 
-def call(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
+def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
   """All four parts of the results for finite costs [B, R, K], inside a program."""
   batch, rows, columns = costs.shape
   shapes = (
