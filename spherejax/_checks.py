@@ -131,6 +131,14 @@ def known_finite(name: str, value: object) -> None:
     raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
 
 
+def at_least(name: str, value: object, low: float | int) -> None:
+  """Raises ValueError for a known number below `low` or NaN; inf may be."""
+  known = _known_numbers(value)
+  wrong = known[~(known >= low)]
+  if wrong.size:
+    raise ValueError(f"{name} must be at least {low:g}, got {wrong.min():g}")
+
+
 def positive(name: str, value: object) -> None:
   """Raises ValueError for a static number that is not finite and above 0."""
   between(name, value, 0, low_open=True)

@@ -186,9 +186,7 @@ def radii(
   values = known(epsilon)
   if values is not None:
     _checks.real(name, values)
-    wrong = values[~(values >= 0)]
-    if wrong.size:
-      raise ValueError(f"{name} must be at least 0, got {wrong.min()}")
+    _checks.at_least(name, epsilon, 0)
     exact = values.astype(np.float64)
     rounded = exact.astype(dtype)
     epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)

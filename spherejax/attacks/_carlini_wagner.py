@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.attacks import _minimal, _problem, _track
+from spherejax.attacks import _box, _minimal, _problem, _track
 from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim
@@ -94,7 +94,7 @@ def carlini_wagner(
   _checks.positive("learning_rate", learning_rate)
   _checks.positive("first_weight", first_weight)
   _checks.between("confidence", confidence, 0)
-  _problem.finite_box(low, high)
+  _box.finite_box(low, high)
   aim = Aim("margin")
   if targets is not None:
     aim = aim._replace(targets=_problem.targets_of(problem, targets))

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.attacks import _ball, _problem
+from spherejax.attacks import _ball, _box
 
 
 class CombinedBall(NamedTuple):
@@ -126,11 +126,7 @@ def combined_ball(
   distances.inscribed_radius(  # checks the radii
     clean.shape[1], epsilon_1=epsilon_1, epsilon_inf=epsilon_inf, norm="l2"
   )
-  sides = [jnp.asarray(bound, clean.dtype) for bound in (low, high)]
-  _problem.check_box(samples, *sides)
-  least, most = (
-    jnp.broadcast_to(side, samples.shape).reshape(clean.shape) for side in sides
-  )
+  least, most = (side.reshape(clean.shape) for side in _box.box(samples, low, high))
   # Of two smaller radii the region is a part.
   one = _ball.radii(epsilon_1, (), clean.dtype, "epsilon_1")
   top = _ball.radii(epsilon_inf, (), clean.dtype, "epsilon_inf")

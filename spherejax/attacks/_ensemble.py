@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks
-from spherejax.attacks import _auto, _fab, _gradient, _problem, _square, _track
+from spherejax.attacks import _auto, _box, _fab, _gradient, _problem, _square, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
 
@@ -261,7 +261,7 @@ def diagnose(
   _problem.deterministic("diagnose", logits_fn)
   if key is None:
     raise ValueError("random starts need a key, got None")
-  _problem.finite_box(low, high)
+  _box.finite_box(low, high)
   keys = jax.random.split(key, 3)
   problem = _problem.setup(
     logits_fn, x, labels, key=keys[2], index=index, low=low, high=high

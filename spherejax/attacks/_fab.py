@@ -59,7 +59,7 @@ def fab(
       border at each step; "all" to leave the label towards each class in turn, which
       needs one gradient a step whatever the number of classes.
     target_count: with "all": how many, the highest logits at x first. Static.
-    bias: largest a, may be traced.
+    bias: largest a, in [0, 1], may be traced.
     overshoot: at least 1, may be traced.
     backward: in (0, 1), may be traced.
     low: least value of an entry; broadcasts to x.
@@ -74,7 +74,7 @@ def fab(
     TypeError: x not floating, labels or targets not integers, or an `Expectation`.
     ValueError: shapes do not match, an unknown name, restarts without a key,
       target_count below 1 or without "all", and, where known, x outside the box,
-      low > high, labels or targets out of range.
+      low > high, labels or targets, bias, overshoot or backward out of range.
 
   Differentiable in: nothing. Cost: restarts x targets x steps gradients (of every class
   without targets) and evaluations.
@@ -98,6 +98,9 @@ def fab(
   _checks.one_of("norm", norm, _ball.NORMS)
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
+  _checks.between("bias", bias, 0, 1)
+  _checks.between("overshoot", overshoot, 1)
+  _checks.between("backward", backward, 0, 1, low_open=True, high_open=True)
   if restarts > 1 and key is None:
     raise ValueError("restarts need a key, got None")
   aim = _attempts.aim_of(problem, "margin", targets, target_count)

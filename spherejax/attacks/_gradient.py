@@ -123,6 +123,7 @@ def pgd(
   if step_size is None:
     size = 2.5 * region.epsilon / steps
   else:
+    _checks.at_least("step_size", step_size, 0)
     size = jnp.asarray(step_size, problem.clean.dtype)
     if size.ndim:
       _checks.shape("step_size", size, problem.labels.shape, "the batch")

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from spherejax import _checks, _numerics
 from spherejax.attacks import _ball, _losses
 from spherejax.attacks._ball import known
+from spherejax.attacks._box import box
 from spherejax.attacks._region import Ball, Region
 
 MODES = ("evaluate", "train", "last")
@@ -150,8 +151,7 @@ def setup(
   dtype = _numerics.compute_dtype(clean.dtype)
   sides = [known(side) for side in (low, high)]
   bounded = all(side is None or bool(np.isfinite(side).all()) for side in sides)
-  low, high = jnp.asarray(low, dtype), jnp.asarray(high, dtype)
-  check_box(clean, low, high)
+  low, high = box(clean, low, high)
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
   keys = None
@@ -161,8 +161,8 @@ def setup(
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
   elif isinstance(model, Expectation):
     raise ValueError("an Expectation needs a key, got None")
-  flat = (jnp.broadcast_to(v, shape).reshape(count, size) for v in (clean, low, high))
-  clean, low, high = (jax.lax.stop_gradient(v).astype(dtype) for v in flat)
+  clean = jax.lax.stop_gradient(clean).astype(dtype)
+  clean, low, high = (v.reshape(count, size) for v in (clean, low, high))
   problem = Problem(model, shape, clean, labels, low, high, keys, 0, bounded)
   problem = problem._replace(
     classes=jax.eval_shape(lambda: _classes(problem)).shape[-1]
@@ -178,36 +178,6 @@ def _classes(problem: Problem) -> Array:
   assert keys is not None
   samples = problem.clean.reshape(problem.shape)
   return logits(model.logits_fn, jax.vmap(model.transform)(keys, samples))
-
-
-def check_box(clean: Array, low: Array, high: Array) -> None:
-  """Raises for a known entry outside of the box."""
-  x, least, most = known(clean), known(low), known(high)
-  if least is not None and most is not None and np.any(least > most):
-    place = np.unravel_index(np.argmax(least > most), np.broadcast(least, most).shape)
-    least, most = np.broadcast_arrays(least, most)
-    raise ValueError(f"low must be at most high, got {least[place]} > {most[place]}")
-  for name, bound, wrong in (
-    ("at least low", least, lambda x, bound: x < bound),
-    ("at most high", most, lambda x, bound: x > bound),
-  ):
-    if x is None or bound is None or not x.size:
-      continue
-    outside = ~np.isfinite(x) | wrong(x.astype(np.float64), bound)
-    if outside.any():
-      place = np.unravel_index(np.argmax(outside), x.shape)
-      limit = np.broadcast_to(bound, x.shape)[place]
-      raise ValueError(
-        f"x must be {name} = {limit}, got {x[place]} at {[int(i) for i in place]}"
-      )
-
-
-def finite_box(low: ArrayLike, high: ArrayLike) -> None:
-  """Raises for a known side that is not finite."""
-  for name, bound in (("low", low), ("high", high)):
-    values = known(bound)
-    if values is not None and not np.isfinite(values).all():
-      raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
 
 
 def ball(

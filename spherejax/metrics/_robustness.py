@@ -69,7 +69,10 @@ def accuracy_curve(
 
 
 def accuracy_curve_from_distances(
-  minimal: Float[ArrayLike, " batch"], budgets: Real[ArrayLike, " budgets"]
+  minimal: Float[ArrayLike, " batch"],
+  budgets: Real[ArrayLike, " budgets"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " budgets"]:
   """Adversarial accuracy over budgets, from minimal adversarial distances.
 
@@ -80,13 +83,14 @@ def accuracy_curve_from_distances(
       nothing breaks it. Those that a minimal-norm attack found give upper bounds of the
       accuracy, certified ones lower bounds.
     budgets: [budgets].
+    where: [batch], boolean, True keeps. May be traced.
 
   Returns:
-    [budgets], floating; NaN without points.
+    [budgets], floating; NaN where no point is kept.
 
   Raises:
-    TypeError: minimal not floating.
-    ValueError: an array that has not one axis.
+    TypeError: minimal not floating, or where not boolean.
+    ValueError: an array that has not one axis, or where of another shape.
 
   Differentiable in: nothing. Cost: O(batch budgets).
 
@@ -101,8 +105,9 @@ def accuracy_curve_from_distances(
   _checks.floating("minimal", minimal)
   _checks.rank("minimal", minimal, 1)
   _checks.rank("budgets", budgets, 1)
-  standing = jnp.sum(minimal[None] > budgets[:, None], axis=1)
-  return standing.astype(jnp.result_type(float)) / minimal.shape[0]
+  kept = _checks.kept(where, minimal.shape)
+  standing = jnp.sum(kept[None] & (minimal[None] > budgets[:, None]), axis=1)
+  return standing.astype(jnp.result_type(float)) / jnp.sum(kept)
 
 
 def separation(
@@ -204,6 +209,7 @@ def best_accuracy(
   _checks.rank("points", x, 2)
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)
+  _checks.at_least("budgets", budgets, 0)
   _checks.one_of("norm", norm, tuple(_METRICS))
   classes = np.unique(y)
   if len(classes) > 2:

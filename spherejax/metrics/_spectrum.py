@@ -266,6 +266,7 @@ def reweight(
   if weights is not None:
     weights = jnp.asarray(weights)
     _checks.floating("weights", weights)
+    _checks.at_least("weights", weights, 0)
     _checks.shape("weights", weights, values.shape, "the axes")
   kept = values > _NO_DIRECTION * values[0]
   shares = jnp.where(kept, values / jnp.where(kept, values[0], 1), 1)

@@ -12,6 +12,7 @@ from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks._ball import radii
+from spherejax.attacks._box import box
 from spherejax.distances._lp import NORMS
 from spherejax.solvers import project_ball
 from spherejax.voronoi import _clearance, _sites
@@ -309,7 +310,6 @@ def voronoi_cells(
   labels = None if site_labels is None else jnp.asarray(site_labels)
   _sites.check(x, own, sites, labels, "x")
   _sites.check_rows(x, own, sites)
-  _sites.check_box(x, low, high)
   _sites.check_different(sites, labels)
   _checks.one_of("norm", norm, NORMS)
   ball_norm = norm if ball_norm is None else ball_norm
@@ -318,10 +318,7 @@ def voronoi_cells(
   _checks.count("sweeps", sweeps, 0)
   clean, known = flat(x), flat(sites)
   known = known.astype(clean.dtype)
-  least, most = (
-    jnp.broadcast_to(jnp.asarray(bound, clean.dtype), x.shape).reshape(clean.shape)
-    for bound in (low, high)
-  )
+  least, most = (side.reshape(clean.shape) for side in box(x, low, high))
   radius = radii(epsilon, own.shape, clean.dtype)
   if nearest is None:
     nearest = distances.k_nearest(

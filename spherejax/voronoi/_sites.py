@@ -63,9 +63,7 @@ def merge_sites(
   _checks.batched("points", x)
   _checks.labels(y, x)
   _checks.one_of("conflicts", conflicts, CONFLICTS)
-  if not np.isfinite(x).all():
-    row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(1)))
-    raise ValueError(f"points must be finite, got {x[row].ravel()[:8]} in row {row}")
+  _finite("points", x)
   first = _first_rows(x)
   wrong = y != y[first]
   if wrong.any() and conflicts == "error":
@@ -78,6 +76,13 @@ def merge_sites(
   kept = (first == np.arange(len(x))) & ~dropped
   number = np.cumsum(kept) - 1
   return Sites(x[kept], y[kept], np.where(dropped, -1, number[first]))
+
+
+def _finite(name: str, points: np.ndarray) -> None:
+  if not np.isfinite(points).all():
+    row = int(np.argmin(np.isfinite(points).reshape(len(points), -1).all(1)))
+    value = points[row].ravel()[:8]
+    raise ValueError(f"{name} must be finite, got {value} in row {row}")
 
 
 def _first_rows(points: np.ndarray) -> np.ndarray:
@@ -96,6 +101,7 @@ def check_different(sites: Array, labels: Array | None) -> None:
   if any(isinstance(a, jax.core.Tracer) for a in (sites, labels)):
     return
   points = np.asarray(sites)
+  _finite("sites", points)
   first = _first_rows(points)
   known = np.arange(len(points)) if labels is None else np.asarray(labels)
   wrong = known != known[first]
@@ -138,20 +144,3 @@ def check_rows(x: Array, own_index: Array, sites: Array) -> None:
   if not same.all():
     row = int(np.argmin(same))
     raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
-
-
-def check_box(x: Array, low: ArrayLike, high: ArrayLike) -> None:
-  """Raises for a known entry of x outside of the box."""
-  if any(isinstance(a, jax.core.Tracer) for a in (x, low, high)):
-    return
-  points = np.asarray(x)
-  # In the type of the points, in which 0.1 bounds what is 0.1 there.
-  least, most = (np.asarray(v).astype(points.dtype) for v in (low, high))
-  outside = ~((points >= least) & (points <= most))
-  if outside.any():
-    place = np.unravel_index(np.argmax(outside), points.shape)
-    ends = [np.broadcast_to(v, points.shape)[place] for v in (least, most)]
-    raise ValueError(
-      f"x must be in [{ends[0]}, {ends[1]}], got {points[place]} at"
-      f" {[int(i) for i in place]}"
-    )

@@ -268,6 +268,49 @@ def test_points_of_least_norm_are_in_the_box_and_as_far_as_said(norm):
     check_nearest(x, norm, result)
 
 
+@functools.partial(jax.jit, static_argnames=("low", "high"))
+def found_in(low, high, x, labels):
+  attack = {"low": low, "high": high}
+  budget = {"epsilon": 0.2, **attack}
+  return {
+    "fgsm": attacks.fgsm(network, x, labels, **budget),
+    "pgd": attacks.pgd(network, x, labels, key=KEY, steps=3, norm="l1", **budget),
+    "apgd": attacks.apgd(network, x, labels, key=KEY, steps=3, norm="l2", **budget),
+    "square": attacks.square(network, x, labels, key=KEY, queries=3, **budget),
+    "deepfool": attacks.deepfool(network, x, labels, steps=3, **attack),
+    "fab": attacks.fab(network, x, labels, steps=3, norm="linf", **attack),
+  }
+
+
+def test_numbers_that_float32_does_not_have_bound_a_box():
+  """0.7 is less in float32 and 0.8 is more; samples there stay in place."""
+  low, high = 0.7, 0.8
+  assert float(np.float32(low)) < low
+  assert float(np.float32(high)) > high
+  x = np.random.default_rng(0).uniform(low, high, (FEW, SIZE)).astype(np.float32)
+  x[:, 0], x[:, 1] = low, high
+  x[:4] = np.where(RANDOM.random((4, SIZE)) < 0.5, low, high)
+  x = x.reshape(FEW, *SHAPE)
+  labels = np.argmax(scores(x), axis=1)
+  lowest = np.minimum(low, x.astype(np.float64))
+  highest = np.maximum(high, x.astype(np.float64))
+  inside = np.nextafter(np.float32([low, high]), np.float32([1, 0]))
+  for name, result in found_in(low, high, x, labels).items():
+    moved = np.asarray(result.x_adv, np.float64)
+    assert (moved >= lowest).all(), name
+    assert (moved <= highest).all(), name
+    if name == "fgsm":
+      assert (moved[..., None] == inside).any(axis=(0, 1, 2, 3)).all()
+  region = jax.jit(
+    lambda x, z: attacks.combined_ball(
+      x, epsilon_1=9.0, epsilon_inf=0.9, low=low, high=high
+    ).project(z, x.reshape(len(x), -1))
+  )(x, np.tile(np.float32([0, 1]), (FEW, SIZE // 2)))
+  moved = np.asarray(region, np.float64).reshape(x.shape)
+  assert (moved >= lowest).all()
+  assert (moved <= highest).all()
+
+
 def test_a_sample_does_not_know_its_batch(small):
   """Permuted, in halves beside others, alone, and on one device among many others."""
   name, norm, run = small
@@ -451,6 +494,7 @@ def test_bad_input_is_named(unchecked):
     ({"mode": "test"}, "got 'test'"),
     ({"key": None}, "random starts need a key"),
     ({"steps": 0}, "steps must be at least 1, got 0"),
+    ({"step_size": -0.1}, r"step_size must be at least 0, got -0\.1"),
     ({"index": np.arange(3)}, r"index must have shape \(4,\)"),
   ]
   for changed, message in cases:

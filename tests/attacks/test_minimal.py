@@ -291,3 +291,10 @@ def test_wrong_arguments_are_named(unchecked):
     attacks.fab(linear, X, Y, restarts=2)
   with pytest.raises(ValueError, match=r"overshoot .* got -1"):
     attacks.deepfool(linear, X, Y, overshoot=-1.0)
+  for name, allowed, value in (
+    ("bias", r"\[0, 1\]", -0.1),
+    ("overshoot", r"\[1, inf\)", 0.5),
+    ("backward", r"\(0, 1\)", 1.0),
+  ):
+    with pytest.raises(ValueError, match=f"{name} must be in {allowed}, got {value:g}"):
+      attacks.fab(linear, X, Y, **{name: value})

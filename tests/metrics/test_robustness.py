@@ -87,6 +87,11 @@ def test_best_accuracy_of_the_toy_set():
 def test_bad_input_is_named(unchecked):
   for error, culprit, call in (
     (ValueError, "got 8", lambda: metrics.best_accuracy(TOY, np.arange(8), [1])),
+    (
+      ValueError,
+      "budgets must be at least 0, got -1",
+      lambda: metrics.best_accuracy(TOY, CLASS, np.array([1, -1])),
+    ),
     (ValueError, "got 'l3'", lambda: metrics.best_accuracy(TOY, CLASS, [1], norm="l3")),
     (TypeError, "boolean", lambda: metrics.accuracy_curve(np.zeros((2, 3)))),
     (

@@ -127,6 +127,11 @@ def test_bad_input_is_named(unchecked):
       r"\(3,\)",
       lambda: metrics.reweight(FEATURES, fit(FEATURES), weights=np.ones(3)),
     ),
+    (
+      ValueError,
+      r"weights must be at least 0, got -0\.5",
+      lambda: metrics.reweight(FEATURES, fit(FEATURES), weights=-np.ones(8) / 2),
+    ),
   ):
     with pytest.raises(error, match=culprit):
       call()

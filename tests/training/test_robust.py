@@ -1,10 +1,13 @@
 """Training under attack: what the attack leaves alone, and that it can be repeated."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from spherejax import attacks, losses, training
 
@@ -103,6 +106,32 @@ def test_the_attack_leaves_statistics_and_parameters_alone():
   expected = jax.jit(jax.grad(with_points_given))(params)
   for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("clean_weight", [0.0, 0.5])
+def test_without_a_budget_it_is_standard_training(clean_weight):
+  def scores(w, x):
+    return jnp.tanh(x @ w)
+
+  def standard(w):
+    return optax.softmax_cross_entropy_with_integer_labels(scores(w, X), Y).mean()
+
+  def robust(w, epsilon):
+    frozen = jax.lax.stop_gradient(w)
+    found = attacks.pgd(
+      functools.partial(scores, frozen), X, Y, key=jax.random.key(0), epsilon=epsilon
+    )
+    under_attack = scores(w, found.x_adv)
+    return losses.adversarial_training(
+      scores(w, X), under_attack, Y, clean_weight=clean_weight
+    ).mean()
+
+  w = RANDOM.normal(size=(5, 3)).astype(np.float32)
+  expected, slope = jax.value_and_grad(standard)(w)
+  value, gradient = jax.jit(jax.value_and_grad(robust))(w, 0.0)
+  np.testing.assert_allclose(value, expected, rtol=1e-6)
+  np.testing.assert_allclose(gradient, slope, atol=1e-7)
+  assert jax.jit(robust)(w, 0.3) > expected + 0.02
 
 
 def test_the_same_seed_gives_the_same_parameters():

@@ -183,12 +183,17 @@ def test_it_is_the_plain_attack_in_small_balls(norm):
 
 def test_a_sample_does_not_depend_on_the_others():
   epsilon = np.full(NUMBER, np.inf, np.float32)
-  for norm in ("l2", "linf"):
+  for norm in NORMS:
     result = attack(OWN, epsilon, False, norm)
     order = RANDOM.permutation(NUMBER)
     again = attack(order, epsilon, False, norm)
     np.testing.assert_array_equal(again.attack.x_adv, result.attack.x_adv[order])
     np.testing.assert_array_equal(again.cell_margin, result.cell_margin[order])
+    few = np.full(NUMBER, 5)  # one sample alone, and so of any batch
+    few[1::2] = 7
+    again = attack(few, epsilon, False, norm)
+    np.testing.assert_array_equal(again.attack.x_adv, result.attack.x_adv[few])
+    np.testing.assert_array_equal(again.attack.success, result.attack.success[few])
 
 
 def exact_projection(point, site, others, radius):
@@ -413,10 +418,20 @@ def test_bad_input_is_named(unchecked):
     (ValueError, "got 48", lambda: cells(own=np.array([0, 48, 2]))),
     (ValueError, "epsilon must be at least 0, got -1", lambda: cells(epsilon=-1.0)),
     (ValueError, "neighbours must be at least 1, got 0", lambda: cells(neighbours=0)),
-    (ValueError, r"x must be in \[0.25, 1.0\]", lambda: cells(low=0.25)),
+    (ValueError, "x must be at least low = 0.25", lambda: cells(low=0.25)),
     (
       ValueError,
-      r"x must be in \[0.0, 0.5\], got .* at \[0, \d\]",
+      "low must be at most high, got 1.0 > 0.5",
+      lambda: cells(low=1.0, high=0.5),
+    ),
+    (
+      ValueError,
+      r"sites must be finite, got \[.*nan.*\] in row 40",
+      lambda: cells(sites=np.where(np.arange(48)[:, None] == 40, np.nan, SITES)),
+    ),
+    (
+      ValueError,
+      r"x must be at most high = 0.5, got .* at \[0, \d\]",
       lambda: cells(high=np.full(DIM, 0.5)),
     ),
     (
