@@ -371,8 +371,8 @@ def claims(task: Task, curve: Curves, separation: metrics.Separation) -> Stateme
         float(above.min()) + 1e-6,
       ),
       "observation-1": (
-        "VAA = SAA below half the distance of the two nearest points, to 0.01",
-        0.01 - float(np.abs(above[1:][small]).max(initial=0)),
+        "VAA = SAA below half the distance of the two nearest points",
+        1e-6 - float(np.abs(above[1:][small]).max(initial=0)),
       ),
     }
   if f"{NEIGHBOUR}, VAA" in curve.accuracy:

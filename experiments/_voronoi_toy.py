@@ -33,6 +33,8 @@ TIED = {"l2": (0.0045, 5e-5), "l1": (0.051, 5e-4), "linf": (0.30, 5e-3)}
 BUDGETS = (0.5, 1.0, 3.5)
 # Between the distances at which they change, l2: of the nearest neighbour, of the best.
 SHARES = {0.4: (1.0, 1.0), 0.6: (0.5, 0.75), 0.8: (0.125, 0.625), 1.2: (0.0, 0.625)}
+# Where both regions differ at 0.5: in the middle of two sites of two classes.
+MIDDLES = ((1.5, -1.0), (1.5, 1.0), (2.0, -1.5))
 SIDE = 6.0
 COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
 
@@ -79,6 +81,41 @@ def constant_survives(key: jax.Array) -> float:
   """VAA without a budget of the classifier that always names the first class."""
   x = _attacked("l2")(jnp.float32(np.inf), key, True)
   return float(np.mean(np.zeros(len(x)) == LABELS))
+
+
+def linear_gap(key: jax.Array) -> float:
+  """Largest |VAA - SAA| of five random linear classifiers below half of d_min."""
+  budgets = jnp.array([0.1, 0.3, 0.49], jnp.float32)
+  weights = jax.random.normal(key, (5, 3, 2))
+
+  @jax.jit
+  def accuracies(weight, epsilon):
+    def scores(x):
+      return x @ weight[:2] + weight[None, 2]
+
+    found = voronoi.voronoi_pgd(
+      scores,
+      SITES,
+      LABELS,
+      jnp.arange(len(SITES)),
+      SITES,
+      key=key,
+      epsilon=epsilon,
+      neighbours=len(SITES) - 1,
+      low=-SIDE,
+      high=SIDE,
+    ).attack
+    return 1 - jnp.mean(found.success)
+
+  gaps = []
+  for weight in weights:
+    across = np.asarray(weight[:, 1] - weight[:, 0], np.float64)
+    lead = (SITES @ across[:2] + across[2]) * np.where(LABELS == 1, 1, -1)
+    moves = np.maximum(lead, 0) / np.linalg.norm(across[:2])
+    for epsilon in budgets:
+      standard = np.mean(moves > float(epsilon))
+      gaps.append(abs(float(accuracies(weight, epsilon)) - standard))
+  return max(gaps)
 
 
 def _grid() -> np.ndarray:
@@ -173,6 +210,15 @@ def rows_and_claims(key: jax.Array, norms: Sequence[str]) -> Part:
           "the best SAA of all, l2: 1 below 0.5, 3/4 below 0.7071, then 5/8",
           1e-6 - float(np.abs(best - most).max()),
         ),
+        "X2-linear": (
+          "VAA = SAA of five random linear classifiers at 0.1, 0.3 and 0.49, l2",
+          1e-6 - linear_gap(key),
+        ),
+        "X2-regions": (
+          "at 0.5, l2, the regions of VAA and SAA differ, on a grid of quarters, at "
+          "(1.5, 1), (1.5, -1) and (2, -1.5) alone",
+          0.5 - float(len(differing(0.5) ^ set(MIDDLES))),
+        ),
         "X2-constant": (
           "VAA without a budget of a constant classifier, l2: its share of sites, 5/8",
           1e-6 - abs(constant_survives(key) - 5 / 8),
@@ -202,10 +248,18 @@ def regions(points: np.ndarray, budget: float, *, cells: bool) -> np.ndarray:
   """For each point the class whose region it is in; 2 for both, -1 for none."""
   apart = _apart(points, SITES, "l2")
   inside = apart <= budget
-  if cells:
-    inside &= apart <= apart.min(axis=1, keepdims=True)
+  if cells:  # without their borders, which are as near to another site
+    nearest = apart <= apart.min(axis=1, keepdims=True)
+    inside &= nearest & (nearest.sum(axis=1, keepdims=True) == 1)
   first, second = (inside[:, label == LABELS].any(axis=1) for label in (0, 1))
   return np.where(first & second, 2, np.where(first, 0, np.where(second, 1, -1)))
+
+
+def differing(budget: float) -> set[tuple[float, ...]]:
+  """Points of the grid whose region is another within cells."""
+  grid = _grid()
+  both = [regions(grid, budget, cells=cells) for cells in (False, True)]
+  return set(map(tuple, grid[both[0] != both[1]].tolist()))
 
 
 def draw() -> "matplotlib.figure.Figure":

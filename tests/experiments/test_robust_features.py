@@ -107,7 +107,11 @@ def test_the_thesis_tables_agree_with_each_other():
 
 def test_known_classes_have_the_discriminality_that_is_known():
   points = _robust_proposals.gaussian(32, jax.random.key(0), {"radius": 2.0})
-  x, y = map(np.asarray, points)
+  x, y, unseen = map(np.asarray, points)
+  # Others about the same means, within the noise of both averages.
+  gap = np.stack([x[y == c].mean(0) - unseen[y == c].mean(0) for c in range(5)])
+  assert np.abs(x - unseen).min() > 0
+  assert abs((gap**2).sum(1).mean() - 2 / 200) < 0.002
   means = np.stack([x[y == c].mean(0) for c in range(5)])
   apart = ((means[:, None] - means[None]) ** 2).sum(-1)[~np.eye(5, dtype=bool)].mean()
   within = ((x - means[y]) ** 2).sum(1).mean()
@@ -227,7 +231,7 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
 def test_what_known_discriminality_claims():
   """Both costs fall with the radius for two seeds."""
   costs = {8: {"R2": np.array([[0.3, 0.4], [0.1, 0.1]]),
-               "training accuracy": np.array([[0.2, 0.25], [0.3, 0.35]])}}  # fmt: skip
+               "accuracy": np.array([[0.2, 0.25], [0.3, 0.35]])}}  # fmt: skip
   claims = _robust_proposals._gaussian_claims(costs, {8: np.zeros((2, 2))}, np.zeros(2))
   values = {claim["id"]: claim["value"] for claim in claims}
   assert values["X9-cost-8"] == pytest.approx(0.25)
