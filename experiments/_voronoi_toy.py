@@ -268,11 +268,11 @@ def draw() -> "matplotlib.figure.Figure":
 
   shown = [("SAA", 0.5), ("SAA", 1.0), ("VAA", 0.5), ("VAA", 1.0), ("VAA", 3.5)]
   figure = _figure.new_figure(2.3 * len(shown), 2.7)
-  axis = np.linspace(-4, 4, 241, dtype=np.float32)
+  axis = np.linspace(-4, 4, 240, dtype=np.float32)  # misses the borders of cells
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
   for number, (measure, budget) in enumerate(shown):
     axes = figure.add_subplot(1, len(shown), number + 1)
-    found = regions(grid, budget, cells=measure == "VAA").reshape(241, 241)
+    found = regions(grid, budget, cells=measure == "VAA").reshape(240, 240)
     axes.imshow(
       np.where(found < 0, 3, found),
       cmap=ListedColormap(COLORS),

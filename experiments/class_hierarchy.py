@@ -8,9 +8,9 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy                    # 107 min on 2 cores
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
-    python -m experiments.class_hierarchy --data tiny_imagenet    # another small set
+    python -m experiments.class_hierarchy --preset tiny_imagenet    # and omniglot
 
-Needs ndsb_plankton (or the set of --data), prepared by tensorflow-datasets, in
+Needs ndsb_plankton (or the other sets), prepared by tensorflow-datasets, in
 TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. `full` has
 the article's network of each set: Inception v3 for plankton, ResNet-50 for the others.
 """
@@ -85,6 +85,8 @@ class Config(_class_network.Settings):
 FULL = _class_network.Rates(learning_rate=1e-4, scale_rate=1e-4)
 PRESETS = {
   "cpu": Config(),
+  "tiny_imagenet": Config(data="tiny_imagenet"),
+  "omniglot": Config(data="omniglot"),
   "smoke": Config(
     width=16,
     percent=15,

@@ -7,7 +7,7 @@ forms and what no classifier can exceed; and what DIST 1 and 3.3 say of distance
 images and of trade-offs (DIST, article III). Then attacks, the combined ball and
 randomised smoothing where a closed form says what they should find (3.1, 3.2, A).
 
-    python -m experiments.voronoi                    # digits, 10 min on 2 cores
+    python -m experiments.voronoi                    # digits, 12 min on one core
     python -m experiments.voronoi --preset smoke     # seconds
     python -m experiments.voronoi --preset full      # all of CIFAR-10, accelerators
     python -m experiments.voronoi --preset full --images mnist
