@@ -19,6 +19,10 @@ _FIGURES = (
   "effective rank of h", "effective rank of augmented h",
 )  # fmt: skip
 _STARTS = (*_FIGURES[:9], *_FIGURES[-4:])
+_DEEP = (
+  "probe", "sharing", "nearest distance", "invariance", "repulsion", "least gap",
+  "rank of h", "effective rank of h",
+)  # fmt: skip
 
 
 def rows(
@@ -41,8 +45,8 @@ def rows(
     name, kept = f"large, projector {projector}", ~found.collapsed[0]
     if kept.any():
       regions = found.regions[0][kept]
-      made.append(_report.row(name, "linear regions of 512 features", regions))
-      for figure in ("probe", "sharing", "invariance", "repulsion"):
+      made.append(_report.row(name, "linear regions of the training images", regions))
+      for figure in _DEEP:
         made.append(_report.row(name, figure, found.at_end(figure)[0][kept]))
     made.append(_report.row(name, "collapsed runs", found.collapsed[0]))
   return made

@@ -177,6 +177,16 @@ def _one(
   chain = optimizer(settings)
   example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
   variables = run.network.lazy_init(init_key, example)
+  # On one device, also where training takes statistics over all.
+  settle = jax.jit(Run(settings, study.classes).settled)
+  stats = settle(
+    images,
+    variables["params"],
+    variables["batch_stats"],
+    jax.random.fold_in(init_key, 1),
+    hyper,
+  )
+  variables = {**variables, "batch_stats": stats}
   # Far above any gap, which is at most the logarithm of the negatives.
   start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(step_key, chain, variables, start_gap)
@@ -226,5 +236,6 @@ def _one(
     curves["loss"], result.state.batch_stats["loss"]["least gap"]
   )
   before = start | first_shown
-  found = regions(settings, result.state.params["network"], shown["features"])
+  own = result.state.params["network"], result.state.batch_stats["network"]
+  found = regions(run, images, *own)
   return _Found(curves, {n: np.asarray(x) for n, x in before.items()}, shown, found)

@@ -45,7 +45,7 @@ def draw(
   both = {
     f"{name}, {kind}": values
     for kind in ("loss", "bound")
-    for name, values in zip(names[:2], found.curves[kind], strict=False)
+    for name, values in zip(names[:3], found.curves[kind], strict=False)
   }
   drawn["bound"] = plotting.training_curves(
     both, steps=steps[1:], ylabel="InfoNCE and its bound"
@@ -66,8 +66,8 @@ def draw(
 
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values at the end, all seeds; earlier ones where kept."""
-  times = {"": found.shown}
+  """Logarithms of singular values, all seeds, halfway too where they are kept."""
+  times = {", at first": found.start, ", at the end": found.shown}
   if f"{next(iter(_SPECTRA))}{HALFWAY}" in found.shown:
     halfway = {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA}
     times = {", at first": found.start, HALFWAY: halfway, ", at the end": found.shown}

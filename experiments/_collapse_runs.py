@@ -1,5 +1,6 @@
 """Trainings of `projector_collapse`: all strengths and seeds at once, kept."""
 
+import functools
 import operator
 import pathlib
 from collections.abc import Mapping
@@ -9,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from experiments import _finished
 from experiments._collapse_sets import Study
@@ -86,7 +86,7 @@ def train(
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= {f"start {name}": x for name, x in result.state.start.items()}
     arrays |= {f"shown {name}": x for name, x in result.state.shown.items()}
-    arrays |= {"regions": _all_regions(settings, result.state)}
+    arrays |= {"regions": _all_regions(run, images, result.state)}
     done = _finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
     _finished.keep(path, record, done)
   parts: dict[str, dict[str, np.ndarray]] = {"curve": {}, "start": {}, "shown": {}}
@@ -98,20 +98,24 @@ def train(
   return Trained(parts["curve"], parts["start"], parts["shown"], regions)
 
 
-def _all_regions(settings: Settings, state: State) -> np.ndarray:
-  """[strengths, seeds], linear regions of the projectors that the features meet."""
+def _all_regions(run: Run, given: Given, state: State) -> np.ndarray:
+  """[strengths, seeds], linear regions of the projectors that training images meet."""
   shape = state.taken.shape
 
   def one(*place: int) -> int:
     own = operator.itemgetter(place)
-    params = jax.tree.map(own, state.params)
-    return regions(settings, params, own(state.shown["features"]))
+    return regions(run, given, *jax.tree.map(own, (state.params, state.stats)))
 
   return np.reshape([one(*place) for place in np.ndindex(shape)], shape)
 
 
-def regions(settings: Settings, params: Any, features: ArrayLike) -> int:
-  """Linear regions of a network's projector that some features meet."""
-  projector = Projector(settings.projector)
-  variables = {"params": params["projector"]}
-  return activation_patterns(projector, variables, jnp.asarray(features))
+def regions(run: Run, given: Given, params: Any, stats: Any) -> int:
+  """Linear regions of a network's projector that training images meet."""
+  projector = Projector(run.settings.projector)
+  features = _features(run, given, params, stats)
+  return activation_patterns(projector, {"params": params["projector"]}, features)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _features(run: Run, given: Given, params: Any, stats: Any) -> Array:
+  return run.features(params, stats, given.seen(data.to_float(given.train)))[0]

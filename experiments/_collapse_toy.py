@@ -1,6 +1,7 @@
 """What can be shown without images: fixed features, rotations of a pixel, regions."""
 
 import functools
+import itertools
 from typing import Any
 
 import jax
@@ -64,12 +65,21 @@ def fixed_features(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
         _report.row(name, "kept of the directions", kept[directions, scale]),
         _report.row(name, "effective rank of W", ranks[directions, scale]),
       ]
-  low, high = SCALES[0], SCALES[-1]
-  falls = [kept[r, low] - kept[r, high] for r in DIRECTIONS]
+  high = SCALES[-1]
+  falls = np.min(
+    [
+      kept[r, a] - kept[r, b] for r in DIRECTIONS for a, b in itertools.pairwise(SCALES)
+    ],
+    axis=0,
+  )
   few = np.minimum(*(0.1 - kept[r, high] for r in DIRECTIONS[:2]))
   many, least = DIRECTIONS[-1], DIRECTIONS[0]
   found = (
-    ("the directions of stronger augmentations are kept less", np.concatenate(falls)),
+    (
+      "the directions of stronger augmentations are kept less, each number of them and "
+      "each step of strength",
+      falls,
+    ),
     ("no more directions than fit in the kernel: < .1 is kept of strong ones", few),
     ("more directions than fit: > .4 is kept", kept[many, high] - 0.4),
     (
@@ -149,8 +159,12 @@ def depths(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
     for widths, values in found.items()
   ]
   values = np.array(list(found.values()))
-  grows = np.diff(values[:3], axis=0).min(0), values[3] - values[2]
-  texts = "a wider hidden layer has more", "a second hidden layer has more"
+  grows = np.diff(values, axis=0)
+  texts = (
+    "a hidden layer has more",
+    "a wider hidden layer has more",
+    "a second hidden layer has more",
+  )
   claims = [
     claim("S11", f"{text} linear regions", more, "section 5", every=True)
     for text, more in zip(texts, grows, strict=True)

@@ -25,6 +25,7 @@ from spherejax import (
 
 _NEIGHBOURS = 10  # that vote, of l2-normalised features
 BINS = 40  # of the distances of nearest negatives
+_SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +187,10 @@ class Run:
     """The network as it is drawn, measured."""
     images = jax.ShapeDtypeStruct((2, *given.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
-    params, stats = variables["params"], variables["batch_stats"]
+    params = variables["params"]
+    stats = self.settled(
+      given, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
+    )
     measured, shown = self.measured(given, params, stats, hyper)
     probed = self.probed(given, params, stats)
     return State(
@@ -199,13 +203,34 @@ class Run:
       measured | probed | shown,
     )
 
+  def batch(self, given: Given, key: Array) -> Array:
+    """Images of a step."""
+    rows = jax.random.choice(
+      key, len(given.train), (self.settings.batch,), replace=False
+    )
+    return given.train[rows]
+
+  def settled(
+    self, given: Given, params: Any, stats: Any, key: Array, hyper: Any
+  ) -> Any:
+    """Running statistics of a network that is not trained: of batches of views.
+
+    A mean of 0 and a variance of 1, which they begin with, normalise nothing, so that
+    a measurement before the first step would be of another network.
+    """
+
+    def pass_through(stats: Any, key: Array) -> tuple[Any, None]:
+      batch_key, view_key = jax.random.split(key)
+      images = self.batch(given, batch_key)
+      return self.terms(given, params, stats, images, view_key, hyper)[1], None
+
+    keys = jax.random.split(key, _SETTLING)
+    return jax.lax.scan(pass_through, stats, keys)[0]
+
   def one_step(self, given: Given, hyper: Any, state: State, key: Array):
     """A batch; returns the state and the terms of the bound."""
     batch_key, view_key = jax.random.split(key)
-    rows = jax.random.choice(
-      batch_key, len(given.train), (self.settings.batch,), replace=False
-    )
-    images = given.train[rows]
+    images = self.batch(given, batch_key)
 
     def objective(params: Any) -> tuple[Array, Any]:
       terms, stats = self.terms(given, params, state.stats, images, view_key, hyper)
