@@ -28,6 +28,7 @@ FOLLOWED = (
 )  # fmt: skip
 DRAWN = 40  # classes of the joined tree that is drawn
 BRANCHES = 6  # of the tree that have a colour of their own
+_ROWS = 300  # of a tree
 
 
 def bars(runs: _class_claims.Runs) -> Figure:
@@ -150,6 +151,18 @@ def _branches(tree: hierarchy.ClassTree) -> np.ndarray:
   return np.zeros(len(above), int)
 
 
+def depth_that_fits(tree: hierarchy.ClassTree) -> int:
+  """Of three levels as many as have so few rows that a picture can be read."""
+  depth = hierarchy.depths(tree)
+  leaf = np.isin(np.arange(len(depth)), tree.parents, invert=True)
+  fits = [
+    level
+    for level in (1, 2, 3)
+    if np.sum((depth == level) | (leaf & (depth < level))) <= _ROWS
+  ]
+  return max(fits, default=1)
+
+
 def draw(
   runs: _class_claims.Runs,
   found: Mapping[str, list[dict[str, list[float]]]],
@@ -165,7 +178,9 @@ def draw(
     if name in outcomes
   }
   figures["similarities"] = similarity_maps(shown, tree)
-  figures["tree"] = plotting.class_tree(tree, max_depth=3, title="the classes' tree")
+  figures["tree"] = plotting.class_tree(
+    tree, max_depth=depth_that_fits(tree), title="the classes' tree"
+  )
   for name in ("proxydr", "proxydr-mds"):
     if name in outcomes:
       title = f"joined from the prototypes of {SETTINGS[name].title}"

@@ -344,14 +344,21 @@ def _known(settings: Settings, part: Part, images: data.Images) -> Known:
 
 
 def check_classes(settings: Settings, parts: Sequence[Part], sets: Sets) -> None:
-  """Raises ValueError for a class that is too small for any of the trainings."""
+  """Raises ValueError for too small or too few classes for any of the trainings."""
   for part in parts:
     for images, queries in (
       (sets.train, settings.num_queries),
       (sets.validation, settings.num_queries),
       (sets.test, settings.test_queries),
     ):
-      table(images, part.shots + queries)
+      # Of a table that is known: inside a program it is not looked at.
+      data.sample_episode(
+        jax.random.key(0),
+        table(images, part.shots + queries),
+        num_ways=settings.num_ways,
+        num_shots=part.shots,
+        num_queries=queries,
+      )
 
 
 def train(

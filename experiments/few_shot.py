@@ -137,6 +137,12 @@ def check(config: Config) -> None:
         f" {config.episodes}"
       )
   _cli.check_parts(config.validate_every, config.check_every)
+  if config.num_ways < 2:
+    raise ValueError(
+      f"num_ways must be at least 2 classes, got {config.num_ways}: one is always right"
+    )
+  if any(not x > 0 for x in config.exponents):
+    raise ValueError(f"exponents must be above 0, got {config.exponents}")
 
 
 def rows(config: Config, part: Part, found: Trained) -> list[Any]:

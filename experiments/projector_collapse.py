@@ -133,13 +133,29 @@ def check(config: Config) -> None:
     raise ValueError(
       f"batch must be at least 2 images, got {config.batch}: one has no negatives"
     )
+  if not config.at_once and config.warm_up >= config.steps:
+    raise ValueError(
+      f"warm_up must be below steps = {config.steps}, got {config.warm_up}"
+    )
+  if not config.inverse_temperature > 0:
+    raise ValueError(
+      f"inverse_temperature must be above 0, got {config.inverse_temperature}"
+    )
+  for name in ("widths", "projector", "strides"):
+    if min(getattr(config, name)) < 1:
+      raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
+  if config.measured < 2:
+    raise ValueError(f"measured must be at least 2 images, got {config.measured}")
   table = strengths_of(config)
   unknown = set(config.strengths) - set(table)
   if unknown:
     raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
-  runs = config.seeds * len(config.strengths) if config.at_once else 1
+  if len(set(config.strengths)) < max(1, len(config.strengths)):
+    raise ValueError(f"strengths must be different ones, got {config.strengths}")
   features = 512 if config.encoder == "resnet18" else config.widths[-1]
-  for widths in (config.projector, *map(widths_of, config.projectors)):
+  deep = [(widths_of(name), 1) for name in config.projectors]
+  for widths, cells in ((config.projector, len(config.strengths)), *deep):
+    runs = config.seeds * cells if config.at_once else 1
     weights = sum(a * b for a, b in itertools.pairwise((features, *widths)))
     needed = _COPIES * 4 * weights * runs / 2**30
     here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -157,7 +173,10 @@ def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
 
 def widths_of(name: str) -> tuple[int, ...]:
   """Outputs of the layers of a projector like 64-32."""
-  return tuple(map(int, name.split("-")))
+  parts = name.split("-")
+  if not all(part.isdecimal() and int(part) for part in parts):
+    raise ValueError(f"projectors must be widths like 64-32, got {name!r}")
+  return tuple(map(int, parts))
 
 
 def load(config: Config) -> _collapse_sets.Study:
@@ -189,6 +208,11 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   check(config)
   table = strengths_of(config)
   study = load(config)
+  if config.batch > len(study.train):
+    raise ValueError(
+      f"batch must be at most the {len(study.train)} training images, got"
+      f" {config.batch}"
+    )
   strengths = {name: table[name] for name in config.strengths}
   linear = train(config, strengths, study, output / "kept")
   deep = {}

@@ -273,6 +273,11 @@ def build(
       raise ValueError(f"a leaf must have a name, got an empty one as node {node}")
   if classes is None:
     chosen = leaves
+    seen = set()
+    for node in leaves:
+      if names[node] in seen:
+        raise ValueError(f"leaves must have different names, got {names[node]!r} twice")
+      seen.add(names[node])
   else:
     chosen = _find(names, parents, classes)
     for node in sorted(set(leaves) - set(chosen)):

@@ -1,5 +1,8 @@
 """Assignments on the host: by scipy, their duals, repairs of old results."""
 
+import functools
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +10,7 @@ from jax import Array
 
 _BLOCK = 32  # rows; a block of 1000 columns stays in a core's cache
 _ROUNDING = 8  # units in the last place of what is compared
+_PIECE = 96_000  # bytes
 _REPAIRED = 8  # beyond one row in so many, repairs take longer than beginning again
 
 
@@ -121,38 +125,54 @@ def solve_from(
 
 def solve_traced(costs: Array, *start: Array) -> tuple[Array, Array, Array, Array]:
   """All four parts of the results for finite costs [B, R, K], inside a program."""
-  batch, rows, columns = costs.shape
+  _, rows, columns = costs.shape
   shapes = (
-    jax.ShapeDtypeStruct((batch, rows), jnp.int32),
-    jax.ShapeDtypeStruct((batch, rows), costs.dtype),
-    jax.ShapeDtypeStruct((batch, columns), costs.dtype),
-    jax.ShapeDtypeStruct((batch,), jnp.int32),
+    jax.ShapeDtypeStruct((rows,), jnp.int32),
+    jax.ShapeDtypeStruct((rows,), costs.dtype),
+    jax.ShapeDtypeStruct((columns,), costs.dtype),
+    jax.ShapeDtypeStruct((), jnp.int32),
   )
-  return jax.pure_callback(_each, shapes, costs, *start, vmap_method="broadcast_all")
+
+  found = functools.partial(_solve_pieces, columns=columns)
+
+  def called(split: Callable[[Array], list[Array]], *operands: Array):
+    pieces = tuple(map(split, operands))
+    return jax.pure_callback(found, shapes, pieces, vmap_method="sequential")
+
+  def one(operands: tuple[Array, ...]) -> tuple[Array, Array, Array, Array]:
+    return jax.lax.platform_dependent(
+      *operands,
+      cpu=functools.partial(called, _pieces),
+      default=functools.partial(called, lambda x: [x.ravel()]),
+    )
+
+  return jax.lax.map(one, (costs, *start))
 
 
-def _each(costs: Array, *start: Array) -> tuple[np.ndarray, ...]:
-  """Results for each of [..., R, K], in the types of the costs."""
-  matrices, *earlier = map(np.asarray, (costs, *start))
-  *batch, rows, columns = matrices.shape
-  results = (
-    np.empty((*batch, rows), np.int32),
-    np.empty((*batch, rows), matrices.dtype),
-    np.empty((*batch, columns), matrices.dtype),
-    np.empty(batch, np.int32),
-  )
-  for index in np.ndindex(*batch):
-    matrix = matrices[index]
-    if earlier:
-      before, dual = (x[index] for x in earlier)
-      dual = dual.astype(np.float64)
-      found = solve_from(matrix, before, dual, matrix.dtype.type)
-    else:
-      assignment = solve(matrix)
-      found = assignment, *duals(matrix, assignment), rows
-    for result, part in zip(results, found, strict=True):
-      result[index] = part
-  return results
+def _pieces(array: Array) -> list[Array]:
+  """Its entries in a row, in arrays that a CPU hands to a callback at once.
+
+  Larger ones it copies by a thread of the pool whose threads the callbacks hold: with
+  as many callbacks as threads they would wait for each other for ever.
+  """
+  entries, step = array.ravel(), _PIECE // array.dtype.itemsize
+  return [entries[first : first + step] for first in range(0, entries.size, step)]
+
+
+def _solve_pieces(
+  pieces: tuple[list[Array], ...], columns: int
+) -> tuple[np.ndarray, ...]:
+  """Results for one matrix, in the types of the costs."""
+  costs, *start = (np.concatenate([np.asarray(x) for x in each]) for each in pieces)
+  matrix = costs.reshape(-1, columns)
+  if start:
+    before, dual = start
+    found = solve_from(matrix, before, dual.astype(np.float64), costs.dtype.type)
+  else:
+    assignment = solve(matrix)
+    found = assignment, *duals(matrix, assignment), len(matrix)
+  types = np.int32, costs.dtype, costs.dtype, np.int32
+  return tuple(np.asarray(x, dtype) for x, dtype in zip(found, types, strict=True))
 
 
 def _rounding(precision: type) -> float:

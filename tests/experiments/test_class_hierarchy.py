@@ -16,6 +16,7 @@ from experiments import (
   _class_exact,
   _class_measures,
   _class_network,
+  _class_pictures,
   _class_published,
   _class_runs,
   _class_sets,
@@ -455,6 +456,16 @@ def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
   )
   size = jax.tree.map(jnp.shape, shapes["params"]["size"])
   assert size == {"kernel": (2, 128), "bias": (128,)}
+
+
+def test_a_tree_of_many_leaves_is_drawn_as_far_as_it_fits():
+  def of(groups, leaves):
+    paths = [f"{g}/{g}.{k}/{g}.{k}.x" for g in range(groups) for k in range(leaves)]
+    return hierarchy.from_paths([*paths, "a leaf"])
+
+  assert _class_pictures.depth_that_fits(of(10, 20)) == 3
+  assert _class_pictures.depth_that_fits(of(50, 32)) == 1
+  assert _class_pictures.depth_that_fits(of(500, 1)) == 1
 
 
 def test_shares_of_the_splits_of_trees_inferred_from_points():

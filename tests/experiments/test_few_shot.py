@@ -382,6 +382,9 @@ def test_bad_settings(tmp_path, monkeypatch):
   for change, message in (
     ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
     ({"validate_every": 4}, "steps must be a multiple of parts = 5, got 4"),
+    ({"num_ways": 1}, "num_ways must be at least 2 classes, got 1"),
+    ({"exponents": (2.0, 0.0)}, r"exponents must be above 0, got \(2\.0, 0\.0\)"),
+    ({"num_ways": 20}, "num_ways = 20 classes, but 8 of the 8 classes have so many"),
   ):
     with pytest.raises(ValueError, match=message):
       few_shot.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
@@ -389,6 +392,14 @@ def test_bad_settings(tmp_path, monkeypatch):
     few_shot.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
   # Of several trainings the last one's classes, too, before the first one begins.
   monkeypatch.setattr(few_shot, "train", None)
+  for part in ("train", "validation", "test"):
+    one = sets()._replace(**{part: images(0, 1, 1, 16)})
+    monkeypatch.setattr(few_shot, "load", lambda config, one=one: one)
+    with pytest.raises(
+      ValueError, match="num_ways = 5 classes, but 1 of the 1 classes"
+    ):
+      few_shot.run(SETTINGS, tmp_path, "smoke")
+  monkeypatch.setattr(few_shot, "load", lambda config: sets())
   both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
   with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
     few_shot.run(both, tmp_path, "smoke")

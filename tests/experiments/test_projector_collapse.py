@@ -7,6 +7,7 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from scipy import ndimage
 
@@ -161,6 +162,36 @@ def test_measurements_against_a_loop():
   assert found["effective rank"] == pytest.approx(rank, rel=1e-4)
 
 
+def test_what_is_measured_first_is_normalised():
+  """Running statistics are the batches' and not those that they begin with."""
+  study = _collapse_sets.digits()
+  given = _collapse_runs.given(study)
+  run, hyper = Run(TINY, study.classes), of(projector_collapse.GREY[LARGE])
+
+  @jax.jit
+  def drawn(key):
+    state = run.init(given, key, hyper)
+
+    def batch(key):
+      rows, views = jax.random.split(key)
+      images = run.batch(given, rows)
+      still = jax.tree.map(jnp.zeros_like, state.stats)
+      moved = run.terms(given, state.params, still, images, views, hyper)[1]
+      return jax.tree.map(lambda x: x / (1 - 0.9), moved)  # flax's momentum is 0.9
+
+    return state.stats, jax.lax.map(batch, jax.random.split(jax.random.key(9), 40))
+
+  settled, batches = drawn(jax.random.key(1))
+  begun = tiny_variables()["batch_stats"]
+  for own, several, first in zip(
+    *map(jax.tree.leaves, (settled, batches, begun)), strict=True
+  ):
+    mean, spread = several.mean(0), several.std(0)
+    # Of ten batches or so: a third of the spread of one, and 0.5 % of what was before.
+    assert np.all(np.abs(own - mean) <= 1.5 * spread + 0.006 * np.abs(first - mean))
+    assert np.abs(first - mean).max() > 20 * np.abs(own - mean).max()
+
+
 LOSSES = {
   "info_nce": losses.info_nce,
   "info_nce_symmetric": functools.partial(losses.info_nce, symmetric=True),
@@ -285,6 +316,26 @@ def test_claims_have_the_direction_of_the_paper():
   assert all(x for key, x in told.items() if key[0] in ("S4", "S6"))
   told = verdicts(sharing=-rises, unexplained=rises)
   assert not any(x for key, x in told.items() if key[0] in ("S4", "S6"))
+  strong = np.array([3.0, 2.0, 1.0])[:, None, None] + rises * 1e-3
+  for sign in (1, -1):
+    told = verdicts(repulsion=sign * strong, invariance=sign * strong)
+    own = [x for key, x in told.items() if key[0] == "S5"]
+    assert own == [sign > 0] * 2
+  for rank in (0.95, 0.85):
+    told = verdicts(**{"rank of h": rank + rises * 1e-3})
+    assert [x for key, x in told.items() if key[0] == "S7"] == [rank > 0.9]
+  follows = verdicts(loss=rises, bound=2 * rises)
+  against = verdicts(loss=rises, bound=-rises)
+  for told, expected in ((follows, True), (against, False)):
+    assert [x for key, x in told.items() if "correlation" in key[1]] == [expected]
+  for fewer in (True, False):
+    crops = np.array([1.0, 2.0, 3.0] if fewer else [2.0, 2.0, 1.0])
+    found = _collapse_claims.claims(
+      trained(**{"effective rank": crops[:, None, None] + rises * 1e-3}),
+      (LARGE, MODERATE, _collapse_claims.CROP),
+    )
+    (own,) = (c["verdict"] == "reproduced" for c in found if c["id"] == "S9")
+    assert own is fewer
   below = verdicts(**{"least gap": np.full((3, 2, 2), -0.1)})
   assert not next(x for key, x in below.items() if "at most its bound" in key[1])
 
@@ -322,6 +373,15 @@ def test_collapsed_runs_do_not_count():
     ({"steps": 50}, "50"),
     ({"steps": 100}, "steps must be a multiple of probe_every = 60, got 100"),
     ({"projector": (64, 32)}, r"projector must be linear.* got \(64, 32\)"),
+    ({"strengths": (LARGE, LARGE)}, "strengths must be different ones, got .*large"),
+    ({"strengths": ()}, r"strengths must be different ones, got \(\)"),
+    ({"measured": 1}, "measured must be at least 2 images, got 1"),
+    ({"widths": (0, 1, 1)}, r"widths must be at least 1, got \(0, 1, 1\)"),
+    ({"inverse_temperature": 0.0}, r"inverse_temperature must be above 0, got 0\.0"),
+    ({"projectors": ("64-32", "0-32")}, "projectors must be widths .* got '0-32'"),
+    ({"projectors": ("abc",)}, "projectors must be widths like 64-32, got 'abc'"),
+    ({"projectors": (f"{10**12}-32",)}, "projector 1000000000000-32 .* for 1 networks"),
+    ({"at_once": False, "warm_up": 60}, "warm_up must be below steps = 60, got 60"),
   ],
 )
 def test_bad_input_is_named_before_anything_is_read(
@@ -330,6 +390,12 @@ def test_bad_input_is_named_before_anything_is_read(
   monkeypatch.setattr(projector_collapse, "load", None)
   config = dataclasses.replace(SMOKE, **changes)
   with pytest.raises(ValueError, match=message):
+    projector_collapse.run(config, tmp_path)
+
+
+def test_a_batch_is_of_different_images(tmp_path):
+  config = dataclasses.replace(SMOKE, batch=5000)
+  with pytest.raises(ValueError, match=r"batch must be at most the 1200 .* got 5000"):
     projector_collapse.run(config, tmp_path)
 
 
@@ -488,20 +554,30 @@ def test_the_full_protocol_projects_512_features_onto_128():
   assert (3, 3, 3, 64) in kernels
 
 
-def test_lars_moves_weights_by_a_share_of_their_length():
-  """Trust coefficient .001, no adaptation of norms: You et al. 2017."""
-  settings = dataclasses.replace(
-    _collapse_full.Full(), learning_rate=4.0, weight_decay=0.0, warm_up=1, steps=10
+def test_lars_against_a_loop():
+  """Trust coefficient .001, no adaptation or decay of norms: You et al. 2017."""
+  settings = _collapse_full.Full(
+    steps=10, warm_up=3, learning_rate=4.0, weight_decay=1e-2
   )
   chain = _collapse_full.optimizer(settings)
+  random = np.random.default_rng(0)
+  kernel, scale = random.normal(size=(3, 4)), random.normal(size=3)
   params = {
-    "network": {"kernel": jnp.full((2, 2), 3.0), "scale": jnp.ones(2)},
+    "network": {"kernel": jnp.float32(kernel), "scale": jnp.float32(scale)},
     "loss": {},
   }
-  grads = jax.tree.map(lambda x: 7 * jnp.ones_like(x), params)
-  state = chain.init(params)
-  _, state = chain.update(grads, state, params)  # the rate of the first step is 0
-  update, _ = chain.update(grads, state, params)
-  # The rate 4 times the share .001 of a length of 6, along (1, 1, 1, 1) / 2.
-  np.testing.assert_allclose(update["network"]["kernel"], -0.012, rtol=1e-4)
-  np.testing.assert_allclose(update["network"]["scale"], -28.0, rtol=1e-4)
+  state, update = chain.init(params), jax.jit(chain.update)
+  fast, slow = np.zeros_like(kernel), np.zeros_like(scale)
+  for step in range(10):
+    pulls = random.normal(size=kernel.shape), random.normal(size=scale.shape)
+    own = dict(zip(("kernel", "scale"), map(jnp.float32, pulls), strict=True))
+    moves, state = update({"network": own, "loss": {}}, state, params)
+    params = optax.apply_updates(params, moves)
+    rate = 4 * step / 3 if step < 3 else 2 * (1 + np.cos(np.pi * (step - 3) / 7))
+    decayed = pulls[0] + 1e-2 * kernel
+    trust = 1e-3 * np.linalg.norm(kernel) / np.linalg.norm(decayed)
+    fast = 0.9 * fast + rate * trust * decayed
+    slow = 0.9 * slow + rate * pulls[1]
+    kernel, scale = kernel - fast, scale - slow
+    np.testing.assert_allclose(params["network"]["kernel"], kernel, atol=2e-5)
+    np.testing.assert_allclose(params["network"]["scale"], scale, atol=2e-4)

@@ -167,6 +167,15 @@ def test_other_bad_input(tmp_path, unchecked):
   tree = hierarchy.from_edges(EDGES)
   for call, culprit in (
     (lambda: hierarchy.from_mapping(nested, classes=["x"]), "'x' must name one node"),
+    (
+      lambda: hierarchy.from_mapping(nested),
+      "must have different names, got 'x' twice",
+    ),
+    (lambda: hierarchy.from_newick("((x,b),x);"), "different names, got 'x' twice"),
+    (
+      lambda: hierarchy.from_parents([-1, 0, 0], names=["r", "x", "x"]),
+      "different names, got 'x' twice",
+    ),
     (lambda: hierarchy.from_mapping({"a": ["x", "x"]}), "below 'a' must differ"),
     (lambda: hierarchy.from_mapping({"a": "x"}), "below 'a' must be a sequence"),
     (lambda: hierarchy.from_mapping({}), "must hold a name"),

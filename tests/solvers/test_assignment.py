@@ -2,6 +2,9 @@
 
 import functools
 import itertools
+import os
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -226,3 +229,31 @@ def test_wrong_arguments_name_the_culprit(unchecked, solve):
     solve(np.ones((2, 2)), start=(np.arange(2), np.ones(3)))
   with pytest.raises(TypeError, match="assignment must be integers, got dtype float"):
     solve(np.ones((2, 2)), start=(np.ones(2), np.ones(2)))
+
+
+LARGE_ON_THE_HOST = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+import jax, numpy as np
+from scipy.optimize import linear_sum_assignment
+from spherejax import solvers
+costs = np.random.default_rng(0).random((2, 700, 701), np.float32)
+solve = jax.jit(lambda costs: solvers.linear_assignment(costs, host=True))
+def repair(costs, a, v):
+  return solvers.linear_assignment(costs, start=(a, v), host=True)
+start = jax.jit(repair)
+found = solve(costs)
+again = start(costs, found.assignment, found.column_dual)
+for matrix, cost, repaired in zip(costs, found.cost, again.cost):
+  least = matrix[linear_sum_assignment(matrix)].sum()
+  np.testing.assert_allclose([cost, repaired], least, rtol=1e-5)
+assert not np.any(again.augmentations)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cores are chosen on Linux only")
+def test_the_host_does_not_wait_for_the_only_thread():
+  """A callback holds it, and operands of many bytes would come by another."""
+  command = [sys.executable, "-c", LARGE_ON_THE_HOST]
+  environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+  subprocess.run(command, env=environment, check=True, timeout=240)
