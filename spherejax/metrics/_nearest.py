@@ -85,6 +85,7 @@ def _nearest(
   distance: str,
   block_size: int,
 ) -> Array:
+  queries, references = _order.centred(queries, references, distance)
   queries = _order.prepare(queries, distance)
   references = _order.prepare(references, distance)
   columns = jnp.arange(references.shape[0])

@@ -6,13 +6,16 @@ single comparison `key < other + (index < other_index)`.
 """
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from spherejax import _checks, _numerics
 
 DISTANCES = ("squared_euclidean", "cosine", "dot")
 HIGHEST = jax.lax.Precision.HIGHEST
+_CENTRAL = 31  # references whose median is the origin
 
 
 def check(queries: Array, references: Array, distance: str) -> None:
@@ -33,6 +36,34 @@ def prepare(x: Array, distance: str) -> Array:
   """Upcast rows, on the sphere for the cosine."""
   x = _numerics.upcast(x)
   return _numerics.normalize(x) if distance == "cosine" else x
+
+
+def centred(
+  queries: Array, references: Array, distance: str, kept: np.ndarray | None = None
+) -> tuple[Array, Array]:
+  """Both from an origin among the references, where only differences count.
+
+  Far from it squares of lengths would drown what sets points apart. Each entry is one
+  of a reference's, so that products of whole numbers stay exact and ties ties.
+  """
+  rows = np.arange(len(references)) if kept is None else np.flatnonzero(kept)
+  if distance != "squared_euclidean" or not rows.size:
+    return queries, references
+  if any(isinstance(x, jax.core.Tracer) for x in (queries, references)):
+    return _from_the_middle(queries, references, rows[:_CENTRAL])
+  with jax.ensure_compile_time_eval():  # what is known stays so
+    return _from_the_middle(queries, references, rows[:_CENTRAL])
+
+
+@jax.jit
+def _from_the_middle(
+  queries: Array, references: Array, rows: Array
+) -> tuple[Array, Array]:
+  queries, references = map(_numerics.upcast, (queries, references))
+  # An entry of a row, whatever the number of rows and with NaN among them.
+  middle = jnp.nanquantile(references[rows], 0.5, axis=0, keepdims=True, method="lower")
+  middle = jnp.where(jnp.isfinite(middle), middle, 0)
+  return queries - middle, references - middle
 
 
 def products(queries: Array, references: Array) -> Array:

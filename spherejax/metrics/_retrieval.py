@@ -144,6 +144,7 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
+  queries, references = _order.centred(queries, references, distance, other_kept)
   large = _host_ranks.blocks(queries, references, plan)
   score = functools.partial(_score_large, large) if large else _score
   precision, r_precision, map_at_r, first = score(
@@ -156,9 +157,8 @@ def retrieval(
     most=plan.most,
     distance=distance,
   )
-  return RetrievalResult(
-    precision, r_precision, map_at_r, first, jnp.asarray(plan.relevant), counted
-  )
+  measures = (x.astype(dtype) for x in (precision, r_precision, map_at_r))
+  return RetrievalResult(*measures, first, jnp.asarray(plan.relevant), counted)
 
 
 def recall_at_k(

@@ -18,6 +18,21 @@ def sorted_list(query, references, left_out):
   return [j for _, _, j in sorted(listed)]
 
 
+def test_far_from_the_origin_the_order_is_that_of_the_differences():
+  """Squares of lengths of 3e5 would leave nothing of distances of 1 in float32."""
+  random = np.random.default_rng(0)
+  x = (100 + 0.1 * random.normal(size=(300, 32))).astype(np.float32)
+  wide = x.astype(np.float64)
+  apart = ((wide[:, None] - wide[None]) ** 2).sum(2)
+  np.fill_diagonal(apart, np.inf)
+  found = metrics.nearest(x, x, k=5, exclude=np.arange(300))
+  assert np.mean(np.asarray(found) == np.argsort(apart, axis=1)[:, :5]) > 0.995
+  labels = np.argmax(wide[:, :4], axis=1)
+  result = metrics.retrieval(x, labels)
+  first = labels[apart.argmin(1)] == labels
+  assert np.mean(np.asarray(result.precision_at_1) == first) > 0.99
+
+
 def test_order_with_ties_and_nan():
   rng = np.random.default_rng(0)
   for _ in range(30):
