@@ -74,12 +74,12 @@ def known_discriminality(
   rows, costs, added, gaps = [], {}, {}, []
   for dim in config.dims:
     progress.set_postfix(dim=dim)
-    points = functools.partial(gaussian, dim)
+    points: Any = functools.partial(gaussian, dim)
     columns = {
       "radius": np.concatenate([radii, radii]),
       "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
     }
-    drawn = points(jax.random.key(config.seed), {"radius": 1.0})
+    drawn: Any = points(jax.random.key(config.seed), {"radius": 1.0})
     result = _robust_networks.train(
       config,
       defence,

@@ -157,8 +157,14 @@ def retrieval(
     most=plan.most,
     distance=distance,
   )
-  measures = (x.astype(dtype) for x in (precision, r_precision, map_at_r))
-  return RetrievalResult(*measures, first, jnp.asarray(plan.relevant), counted)
+  return RetrievalResult(
+    precision.astype(dtype),
+    r_precision.astype(dtype),
+    map_at_r.astype(dtype),
+    first,
+    jnp.asarray(plan.relevant),
+    counted,
+  )
 
 
 def recall_at_k(
