@@ -8,7 +8,8 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy                    # 107 min on 2 cores
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
-    python -m experiments.class_hierarchy --preset tiny_imagenet    # and omniglot
+    python -m experiments.class_hierarchy --preset tiny_imagenet    # 33 min on one core
+    python -m experiments.class_hierarchy --preset omniglot         # 78 min on one core
 
 Needs ndsb_plankton (or the other sets), prepared by tensorflow-datasets, in
 TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. `full` has
