@@ -67,10 +67,10 @@ def draw(
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
   """Logarithms of singular values, all seeds, halfway too where they are kept."""
-  times = {", at first": found.start, ", at the end": found.shown}
+  times = {", at first": found.start}
   if f"{next(iter(_SPECTRA))}{HALFWAY}" in found.shown:
-    halfway = {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA}
-    times = {", at first": found.start, HALFWAY: halfway, ", at the end": found.shown}
+    times[HALFWAY] = {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA}
+  times[", at the end"] = found.shown
   figure = _figure.new_figure(11, 3.6 * len(times))
   rows = figure.subplots(len(times), 3, squeeze=False)
   for row, (time, shown) in zip(rows, times.items(), strict=True):

@@ -335,6 +335,8 @@ def nearest_neighbour(
     for name, attack in (("DeepFool", deepfool), ("Carlini-Wagner", descent))
   }
 
+  near_text = "of 1-NN {} finds the least move of every image, to 1 %"
+
   def study(key) -> tuple[Figures, Statements]:
     found, nearer, near = figures("FAB", fab, key)
     return found, {
@@ -345,7 +347,6 @@ def nearest_neighbour(
       "X4-1nn-fab": (near_text.format("FAB"), near - 1 + 1e-6),
     }
 
-  near_text = "of 1-NN {} finds the least move of every image, to 1 %"
   rows, claims = _voronoi_draws.over(keys, study, PAPER)
   still, near = {}, {}
   for name, (found, _, share) in same.items():

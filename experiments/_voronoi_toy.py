@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import _figure, _voronoi_draws
 from experiments._voronoi_draws import Figures, Part, Statements
-from spherejax import metrics, prototypes, voronoi
+from spherejax import attacks, metrics, prototypes, voronoi
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -33,7 +33,7 @@ TIED = {"l2": (0.0045, 5e-5), "l1": (0.051, 5e-4), "linf": (0.30, 5e-3)}
 BUDGETS = (0.5, 1.0, 3.5)
 # Between the distances at which they change, l2: of the nearest neighbour, of the best.
 SHARES = {0.4: (1.0, 1.0), 0.6: (0.5, 0.75), 0.8: (0.125, 0.625), 1.2: (0.0, 0.625)}
-# Where both regions differ at 0.5: in the middle of two sites of two classes.
+# Where both regions differ at 0.5: in the middle of two sites at a distance of 1.
 MIDDLES = ((1.5, -1.0), (1.5, 1.0), (2.0, -1.5))
 SIDE = 6.0
 COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
@@ -49,22 +49,27 @@ def _attacked(norm: str):
       near = prototypes.neighbour_logits(x, SITES, LABELS, num_classes=2, norm=norm)
       return jnp.where(constant, jnp.array([[1.0, 0.0]]), near)
 
-    return voronoi.voronoi_pgd(
-      scores,
-      SITES,
-      LABELS,
-      jnp.arange(len(SITES)),
-      SITES,
-      key=key,
-      epsilon=epsilon,
-      norm=norm,
-      neighbours=len(SITES) - 1,
-      restarts=4,
-      low=-SIDE,
-      high=SIDE,
-    ).attack.x_adv
+    return _moved(scores, key, epsilon, norm).x_adv
 
   return attacked
+
+
+def _moved(scores, key, epsilon, norm: str = "l2") -> attacks.AttackResult:
+  """All sites, attacked within their cells."""
+  return voronoi.voronoi_pgd(
+    scores,
+    SITES,
+    LABELS,
+    jnp.arange(len(SITES)),
+    SITES,
+    key=key,
+    epsilon=epsilon,
+    norm=norm,
+    neighbours=len(SITES) - 1,
+    restarts=4,
+    low=-SIDE,
+    high=SIDE,
+  ).attack
 
 
 def nearest_neighbour_survives(key: jax.Array, norm: str) -> np.ndarray:
@@ -93,19 +98,7 @@ def linear_gap(key: jax.Array) -> float:
     def scores(x):
       return x @ weight[:2] + weight[None, 2]
 
-    found = voronoi.voronoi_pgd(
-      scores,
-      SITES,
-      LABELS,
-      jnp.arange(len(SITES)),
-      SITES,
-      key=key,
-      epsilon=epsilon,
-      neighbours=len(SITES) - 1,
-      low=-SIDE,
-      high=SIDE,
-    ).attack
-    return 1 - jnp.mean(found.success)
+    return 1 - jnp.mean(_moved(scores, key, epsilon).success)
 
   gaps = []
   for weight in weights:

@@ -186,7 +186,7 @@ def radii(
   values = known(epsilon)
   if values is not None:
     _checks.real(name, values)
-    _checks.at_least(name, epsilon, 0)
+    _checks.at_least(name, values, 0)
     exact = values.astype(np.float64)
     rounded = exact.astype(dtype)
     epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)

@@ -18,36 +18,31 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
 
   Raises ValueError for low > high or an entry of x outside, where they are known.
   """
-  check_box(x, low, high)
-  dtype = _numerics.compute_dtype(x.dtype)
-  clean = jax.lax.stop_gradient(x).astype(dtype)
+  _check(x, low, high)
+  clean = jax.lax.stop_gradient(x).astype(_numerics.compute_dtype(x.dtype))
   sides = []
-  for bound, inwards in ((low, np.inf), (high, -np.inf)):
+  for sign, bound in ((-1, low), (1, high)):
     values = known(bound)
     if values is None:
-      side = jax.lax.stop_gradient(jnp.asarray(bound, dtype))
+      side = jax.lax.stop_gradient(jnp.asarray(bound, clean.dtype))
     else:
-      side = _rounded(clean, values.astype(np.float64), x.dtype, inwards)
+      upper = np.asarray(sign * values.astype(np.float64))
+      side = sign * _upper(sign * clean, upper, x.dtype)
     sides.append(jnp.broadcast_to(side, x.shape))
   return sides[0], sides[1]
 
 
-def _rounded(
-  clean: Array, bound: np.ndarray, dtype: DTypeLike, inwards: float
-) -> ArrayLike:
-  """The bound in the type of `clean`, inwards, or the entry of x that is nearer."""
+def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
+  """An upper side in the type of `clean`, rounded down, or the entry that is above."""
   side = bound.astype(clean.dtype)
-  outside = side < bound if inwards > 0 else side > bound
-  side = np.where(outside, np.nextafter(side, side.dtype.type(inwards)), side)
+  side = np.where(side > bound, np.nextafter(side, side.dtype.type(-np.inf)), side)
   nearest = bound.astype(dtype).astype(clean.dtype)
-  if inwards > 0 and np.any(nearest < side):
-    return jnp.where((clean >= nearest) & (clean < side), clean, side)
-  if inwards < 0 and np.any(nearest > side):
-    return jnp.where((clean <= nearest) & (clean > side), clean, side)
-  return side
+  if np.all(nearest <= side):
+    return side
+  return jnp.where((clean > side) & (clean <= nearest), clean, side)
 
 
-def check_box(x: Array, low: ArrayLike, high: ArrayLike) -> None:
+def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
   points, least, most = known(x), known(low), known(high)
   if least is not None and most is not None and np.any(least > most):

@@ -89,8 +89,8 @@ def pgd(
     ValueError: shapes do not match; an unknown name; share outside [0, 1];
       target_count below 1 or without "all"; "dlr" with too few classes; random starts
       without a key; "kl" without random starts; and, where the values are known: x
-      outside the box, low > high, epsilon below 0, or inf in an infinite box, labels or
-      targets out of range, a target that is the label.
+      outside the box, low > high, epsilon or step_size below 0, or epsilon inf in an
+      infinite box, labels or targets out of range, a target that is the label.
 
   Differentiable in: nothing; no gradient reaches the parameters of the model. Cost:
   restarts x targets x (steps gradients + 1 evaluation), and one evaluation of x in the

@@ -57,9 +57,9 @@ def from_parents(
   Raises:
     TypeError: parents are not integers.
     ValueError: no node, none or several roots, a parent that is no node, a cycle,
-      lengths that differ; a leaf without a name; a class that is no node, names two
-      nodes or occurs twice, a leaf that is no class (`restrict` leaves such leaves
-      out).
+      lengths that differ; a leaf without a name; without `classes` two leaves of one
+      name; a class that is no node, names two nodes or occurs twice, a leaf that is no
+      class (`restrict` leaves such leaves out).
 
   Source: none.
 

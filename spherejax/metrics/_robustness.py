@@ -187,7 +187,8 @@ def best_accuracy(
     [budgets], float64.
 
   Raises:
-    ValueError: more than two classes, shapes that do not match, an unknown norm.
+    ValueError: more than two classes, shapes that do not match, a budget below 0, or
+      an unknown norm.
 
   Differentiable in: nothing (runs on the host, in float64). Cost: O(n^2 dim), and a
   matching for each budget.

@@ -245,7 +245,7 @@ def reweight(
 
   Raises:
     TypeError: features or weights not floating.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a known weight below 0.
 
   Differentiable in: features, exponent, weights. Cost: O(batch dim rank).
 

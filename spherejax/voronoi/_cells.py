@@ -288,8 +288,8 @@ def voronoi_cells(
     TypeError: points not floating, indices or labels not integers.
     ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
       known: a row of x that is not its site or not in the box, an index that is none,
-      equal sites that are not of one label, epsilon below 0, an infinite epsilon with
-      one site and an infinite box.
+      equal sites that are not of one label, a site that is not finite, low > high,
+      epsilon below 0, an infinite epsilon with one site and an infinite box.
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.

@@ -66,6 +66,17 @@ def best_by_brute_force(x, y, budget, norm):
   )
 
 
+def test_what_is_masked_has_no_part_in_the_curve():
+  minimal, budgets = np.float32([0.0, 0.5, np.nan, 2.0, 9.0]), np.float32([0, 0.5, 3])
+  where = np.array([True, True, False, True, False])
+  found = metrics.accuracy_curve_from_distances(minimal, budgets, where=where)
+  np.testing.assert_allclose(found, [2 / 3, 1 / 3, 0], rtol=1e-6)
+  again = metrics.accuracy_curve_from_distances(minimal[where], budgets)
+  np.testing.assert_array_equal(found, again)
+  nobody = metrics.accuracy_curve_from_distances(minimal, budgets, where=where & False)
+  assert np.isnan(nobody).all()
+
+
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
 def test_best_accuracy(norm):
   budgets = np.array([0, 0.2, 0.5, 0.9, 3])
