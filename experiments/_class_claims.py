@@ -189,10 +189,11 @@ def control_claims(
   """K10: untrained features and pixels follow the tree more than chance does."""
   found = []
   chance = np.array(controls["random distances"][PROTOTYPES])
-  # The article's sets have no sizes of the images beside them.
-  alone = "random weights, images alone"
-  weights = alone if alone in controls else "random weights"
-  for name, id_ in ((weights, "K10"), ("normalised pixels", "K10b")):
+  for name, id_ in (
+    ("random weights", "K10"),
+    ("random weights, images alone", "K10-images"),
+    ("normalised pixels", "K10b"),
+  ):
     if name in controls:
       found.append(
         _claim(

@@ -217,16 +217,17 @@ def controls(
     return _class_training.class_chords(features, labels, classes=classes)
 
   apart, there = untrained(variables)
+  start = "pretrained weights" if settings.weights else "random weights"
   found = {
     "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
     "random points": (_class_training.chords(points), None),
-    "pretrained weights" if settings.weights else "random weights": (apart, there),
+    start: (apart, there),
   }
   params = variables["params"]
   if "size" in params:
     # Untrained, the layer of the sizes is louder than the images.
     alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
-    found["random weights, images alone"] = untrained(variables | {"params": alone})
+    found[f"{start}, images alone"] = untrained(variables | {"params": alone})
   raw, unit = _pixel_means(study.train, classes)
   apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
   found["pixels"] = (apart, there)

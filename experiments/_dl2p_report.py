@@ -94,6 +94,7 @@ def claims(studies: Sequence[Study]) -> list[dict[str, Any]]:
         study.runs.gap[study.runs.best("DL2P", dim)],
         "4.4",
       )
+      _settles(of, study, dim, f"-{study.data}", f"{study.name}, ")
   return of.found
 
 
@@ -127,11 +128,7 @@ def _gaps(of: Claims, study: Study) -> None:
     of.add(f"A3-static-d{dim}", f"sibling gap of Static within 0.15 of 0, D = {dim}",
            0.15 - toward * fixed, "4.4")  # fmt: skip
   for dim in [dim for dim in LOW if study.has(dim, "DL2P")]:
-    first, last = changes(study, dim)
-    of.add(f"A4-first-d{dim}", "share of classes changed by the first matching >= 0.5, "
-           f"D = {dim}", first - 0.5, "Fig. 4b")  # fmt: skip
-    of.add(f"A4-last-d{dim}", "share changed by the last five matchings <= 0.05, "
-           f"D = {dim}", 0.05 - last, "Fig. 4b")  # fmt: skip
+    _settles(of, study, dim)
   if study.has(5, "DL2P", "DL2P, r = 0.1", "DL2P, r = 5"):
     one, tenth, five = (
       runs.accuracy(name, 5) for name in ("DL2P", "DL2P, r = 0.1", "DL2P, r = 5")
@@ -140,6 +137,15 @@ def _gaps(of: Claims, study: Study) -> None:
            "Fig. 3b")  # fmt: skip
     of.add("A5-flat", "accuracy gained from r = 1 to 5 < from r = 0.1 to 1, D = 5",
            (one - tenth) - (five - one), "Fig. 3b")  # fmt: skip
+
+
+def _settles(of: Claims, study: Study, dim: int, id_: str = "", name: str = "") -> None:
+  """A4: the matching changes much at first, and little in the end."""
+  first, last = changes(study, dim)
+  of.add(f"A4-first{id_}-d{dim}", "share of classes changed by the first matching >= "
+         f"0.5, {name}D = {dim}", first - 0.5, "Fig. 4b")  # fmt: skip
+  of.add(f"A4-last{id_}-d{dim}", "share changed by the last five matchings <= 0.05, "
+         f"{name}D = {dim}", 0.05 - last, "Fig. 4b")  # fmt: skip
 
 
 def _tails(of: Claims, studies: Sequence[Study]) -> None:

@@ -10,6 +10,7 @@ retrieval, and how well proxies and class means follow the tree. DIST, article I
     python -m experiments.class_hierarchy --preset full --data cifar100
     python -m experiments.class_hierarchy --preset tiny_imagenet    # 33 min on one core
     python -m experiments.class_hierarchy --preset omniglot         # 78 min on one core
+    python -m experiments.class_hierarchy --preset long      # 20 epochs, four settings
 
 Needs ndsb_plankton (or the other sets), prepared by tensorflow-datasets, in
 TFDS_DATA_DIR; nabirds, micro_s, micro_l and meso_z are folders in --folder. `full` has
@@ -85,9 +86,12 @@ class Config(_class_network.Settings):
 
 FULL = _class_network.Rates(learning_rate=1e-4, scale_rate=1e-4)
 PRESETS = {
-  "cpu": Config(),
+  "cpu": Config(joined=True),
   "tiny_imagenet": Config(data="tiny_imagenet"),
   "omniglot": Config(data="omniglot"),
+  "long": Config(
+    epochs=20, settings=("normface", "normface-mds", "proxydr", "proxydr-mds")
+  ),
   "smoke": Config(
     width=16,
     percent=15,
