@@ -309,6 +309,26 @@ def test_claims_of_known_figures():
   assert all(claim["interval"] == [None, None] for claim in some)
 
 
+def test_controls_are_held_against_random_distances():
+  metric = "mean correlation, prototypes"
+  means = {
+    "random distances": [0.03, 0.02],
+    "random weights": [0.01, 0.02],
+    "random weights, images alone": [0.13, 0.22],
+    "normalised pixels": [0.23, 0.32],
+    "pixels": [0.5, 0.5],
+  }
+  controls = {name: {metric: values} for name, values in means.items()}
+  made = {c["id"]: c["values"] for c in _class_claims.control_claims(controls)}
+  assert made == {
+    "K10": pytest.approx([-0.02, 0.0]),
+    "K10-images": pytest.approx([0.1, 0.2]),
+    "K10b": pytest.approx([0.2, 0.3]),
+  }
+  del controls["random weights, images alone"]  # of sets without sizes
+  assert len(_class_claims.control_claims(controls)) == 2
+
+
 def test_printed_figures_stand_beside_their_own():
   published = _class_published
   own = "mean correlation, proxies"

@@ -174,11 +174,15 @@ def test_claims_about_images(small, tmp_path):
   arrays = [
     np.full((count, seeds, *shape), 0.25) for shape in ((), (6,), (6, 4), (6, 4))
   ]
+  arrays[1] = np.tile([1.0, 0.6, 0.3, 0.2, 0.0, 0.0], (count, seeds, 1))
   runs = _dl2p_sweep.Runs(cells, validation, test, *arrays)
   study = _dl2p_sweep.Study("rows, resnet", runs, tail=small.tail)
   found = {c["id"]: np.mean(c["values"]) for c in _dl2p_report.claims([study])}
   assert found == pytest.approx({
     "A3-rows-d4": 0.25,
+    # The first entry is of before the training.
+    "A4-first-rows-d4": 0.6 - 0.5,
+    "A4-last-rows-d4": 0.05 - (0.6 + 0.3 + 0.2) / 5,
     "A7-rows-static-d4": -0.1,
     "A7-rows-dl2p-d4": 0.1,
     "A8-rows-d4": 0.25,
