@@ -289,7 +289,8 @@ def voronoi_cells(
     ValueError: shapes do not match, no site, an unknown norm, neighbours below 1; where
       known: a row of x that is not its site or not in the box, an index that is none,
       equal sites that are not of one label, a site that is not finite, low > high,
-      epsilon below 0, an infinite epsilon with one site and an infinite box.
+      epsilon below 0, an infinite epsilon and box with a cell that is infinite (in l1
+      and l-infinity: with any cell).
 
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
@@ -349,11 +350,10 @@ def voronoi_cells(
       jnp.take_along_axis(towards, place, 1)[:, 0], norm=ball_norm
     )
     closest = jnp.where(jnp.isinf(first), first, sizes)
+  _sites.check_finite_cells(
+    jnp.isinf(radius) & jnp.isinf(widest), clean, own, known, labels, norm
+  )
   finite = jnp.minimum(closest, widest)
-  if not any(isinstance(v, jax.core.Tracer) for v in (radius, finite)) and bool(
-    jnp.any(jnp.isinf(radius) & jnp.isinf(finite))
-  ):
-    raise ValueError("epsilon inf needs a finite box or another site, got neither")
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)
   bound = 2 * _widening(norm, ball) * radius

@@ -144,3 +144,48 @@ def check_rows(x: Array, own_index: Array, sites: Array) -> None:
   if not same.all():
     row = int(np.argmin(same))
     raise ValueError(f"x must be the site of own_index, row {row} is not {own[row]}")
+
+
+def check_finite_cells(
+  asked: Array,
+  x: Array,
+  own_index: Array,
+  sites: Array,
+  labels: Array | None,
+  norm: str,
+) -> None:
+  """Raises for a known sample that is asked for, and whose cell is not finite.
+
+  Which cells of l1 and l-infinity are finite is not decided: none counts as it.
+  """
+  operands = asked, x, own_index, sites, labels
+  if any(isinstance(a, jax.core.Tracer) for a in operands):
+    return
+  points, known = (np.asarray(a, np.float64) for a in (x, sites))
+  own = np.asarray(own_index)
+  names = np.arange(len(known)) if labels is None else np.asarray(labels)
+  for row in np.flatnonzero(asked):
+    others = known[names != names[own[row]]] - points[row]
+    if norm != "l2" or not _surround(others):
+      what = f"an infinite one in row {row}" if norm == "l2" else norm
+      raise ValueError(
+        f"epsilon inf needs a finite box or finite cells of l2, got {what}"
+      )
+
+
+def _surround(vectors: np.ndarray) -> bool:
+  """Whether no half-space through 0 is free of the vectors [k, n].
+
+  By Stiemke's lemma: they span the space, and 0 is a sum of them all with positive
+  weights.
+  """
+  from scipy import optimize
+
+  k, n = vectors.shape
+  if k <= n or np.linalg.matrix_rank(vectors) < n:
+    return False
+  unit = vectors / np.abs(vectors).max(1, keepdims=True)
+  found = optimize.linprog(
+    np.zeros(k), A_eq=unit.T, b_eq=np.zeros(n), bounds=(1, None), method="highs"
+  )
+  return found.status == 0

@@ -463,9 +463,39 @@ def test_bad_input_is_named(unchecked):
     ),
     (
       ValueError,
+      "epsilon inf needs a finite box or finite cells of l2, got linf",
+      lambda: cells(norm="linf", high=np.inf),
+    ),
+    (
+      ValueError,
       "kl",
       lambda: voronoi.voronoi_pgd(net, SITES, LABELS, OWN, SITES, key=KEY, loss="kl"),
     ),
   ):
     with pytest.raises(error, match=culprit):
       call()
+
+
+def test_no_end_of_budget_and_box_is_for_cells_that_have_an_end():
+  corners = np.array([[0, 0], [2, -1], [-2, -1], [0, 3], [0, 1]], np.float32)
+  free = {"low": -np.inf, "high": np.inf}
+
+  def cell(row: int, sites: np.ndarray = corners, **options):
+    return voronoi.voronoi_cells(
+      sites[row : row + 1], np.array([row]), sites, **free, **options
+    )
+
+  # Half the way to (0, 1) is the highest point.
+  start = jnp.asarray(corners[:1])
+  far = cell(0).project(start + jnp.array([[0, 50]]), start)
+  np.testing.assert_allclose(far, [[0, 0.5]], atol=1e-5)
+  for row in (1, 2, 3):
+    with pytest.raises(ValueError, match="an infinite one in row 0"):
+      cell(row)
+  # A middle of three on a line has an end along it alone.
+  with pytest.raises(ValueError, match="an infinite one in row 0"):
+    cell(0, np.array([[0, 0], [1, 0], [-1, 0]], np.float32))
+  assert cell(1, epsilon=3.0).ball.epsilon == 3
+  # Sites of the own class do not bound it.
+  with pytest.raises(ValueError, match="an infinite one in row 0"):
+    cell(0, site_labels=np.array([0, 1, 1, 0, 0]))
