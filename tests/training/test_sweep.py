@@ -127,6 +127,45 @@ def test_runs_spread_over_devices_are_the_same(together):
   assert_same(spread, together, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("batch_size", [1, 4, 9])
+def test_runs_in_batches_are_the_same(batch_size, together):
+  found = training.sweep(
+    KEY, init, step, evaluate, CELLS, seeds=2, devices=ONE, batch_size=batch_size,
+    **OPTIONS,
+  )  # fmt: skip
+  assert_same(found, together, rtol=1e-5, atol=1e-6)
+
+
+def test_one_after_the_other_nothing_is_computed_for_what_ended():
+  scripts = np.array([[2, 1, 1, 1], [1, 2, 3, 4]])
+  taken = [0, 0]
+
+  def count(number):
+    taken[int(number)] += 1
+
+  def counted(state, key, hyper):
+    jax.debug.callback(count, hyper["number"])
+    return state + 1, {}
+
+  result = training.sweep(
+    KEY,
+    lambda key, hyper: jnp.int32(0),
+    counted,
+    lambda state, key, hyper: hyper["script"][state - 1],
+    {"script": scripts, "number": [0, 1]},
+    seeds=1,
+    steps=4,
+    evaluate_every=1,
+    patience=1,
+    devices=ONE,
+    batch_size=1,
+    progress=False,
+  )
+  jax.effects_barrier()
+  assert taken == [2, 4]
+  assert result.stopped[:, 0].tolist() == [True, False]
+
+
 # Scores as a script, one a cell: what a run must do with them is known by hand.
 INF, NAN = np.inf, np.nan
 SCRIPTS = [
@@ -360,6 +399,8 @@ def test_errors(unchecked):
     small(cells=cells, mode="up")
   with pytest.raises(ValueError, match="patience must be at least 1, got 0"):
     small(cells=cells, patience=0)
+  with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+    small(cells=cells, batch_size=0)
   with pytest.raises(ValueError, match=r"must return a scalar, got shape \(2,\)"):
     small(lambda key, hyper: jnp.zeros(2), cells=cells)
   # A mistake that has nothing to do with the sweep is left as it is.
