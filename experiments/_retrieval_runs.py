@@ -76,6 +76,8 @@ def train(
         evaluate_every=1,
         patience=settings.patience,
         checkpoints=kept,
+        # Convolutions whose weights are of many runs are slow on a CPU.
+        batch_size=1 if jax.default_backend() == "cpu" else None,
         progress=False,
       )
     if result.diverged.any():

@@ -4,10 +4,16 @@ import concurrent.futures
 import contextlib
 from collections.abc import Iterator
 
+import jax
+
 
 @contextlib.contextmanager
-def pool(workers: int = 2) -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-  """Threads that begin nothing new after an error or an interrupt."""
+def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+  """Threads that begin nothing new after an error or an interrupt.
+
+  Two; with several devices one, since programs would wait for each other's devices.
+  """
+  workers = 2 if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
   try:
     yield threads

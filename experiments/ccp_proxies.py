@@ -31,6 +31,7 @@ from experiments import (
   _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
+  _threads,
 )
 from experiments._ccp_tables import Runs
 from experiments._retrieval_losses import Method
@@ -144,28 +145,29 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   if config.pretraining:
     shared = _retrieval_pretraining.train(shared, config.pretraining, output / "kept")
   plane, others = plan(config, shared)
-  found: dict[str, _retrieval_runs.Trained] = {}
-  settings, study = digits(config)
-  one = {"weight": (config.weight,), "fold": (0,)}
-  with tqdm.tqdm(total=len(plane) + len(others), file=sys.stderr) as bar:
-    for name, method in plane.items():
-      bar.set_postfix(digits=name)
-      kept = output / "kept" / "digits"
-      found[name] = _retrieval_runs.train(settings, method, study, one, kept)
-      bar.update()
-    if others:
-      study = characters(config)
-    for name, (own, method) in others.items():
-      bar.set_postfix(characters=name)
+  settings, shown = digits(config)
+  jobs = {name: (settings, method, shown) for name, method in plane.items()}
+  if others:
+    shown = characters(config)
+    jobs |= {name: (own, method, shown) for name, (own, method) in others.items()}
+  with tqdm.tqdm(total=len(jobs), file=sys.stderr) as bar:
+
+    def one(name: str) -> _retrieval_runs.Trained:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
       cells = {"weight": weights, "fold": (0,) * len(weights)}
-      kept = output / "kept" / "characters"
-      found[name] = _retrieval_runs.train(
-        own, method, study, cells, kept, _ccp_tables.title(name)
-      )
+      group, title = "characters", _ccp_tables.title(name)
+      if name in plane:
+        group, title = "digits", ""
+      kept = output / "kept" / group
+      trained = _retrieval_runs.train(*jobs[name], cells, kept, title)
+      bar.set_postfix({group: name})
       bar.update()
+      return trained
+
+    with _threads.pool() as pool:
+      found = dict(zip(jobs, pool.map(one, jobs), strict=True))
   return Runs(found, settings, shared)
 
 

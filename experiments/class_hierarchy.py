@@ -23,7 +23,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-import jax
 import tqdm
 
 from experiments import (
@@ -165,8 +164,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       path = output / "trained" / f"{name}-{seed}"
       return _class_runs.train(name, grounds[seed], config, path, progress)
 
-    # Two programs at a time would wait for each other's devices.
-    with _threads.pool(2 if jax.device_count() == 1 else 1) as pool:
+    with _threads.pool() as pool:
       done = dict(zip(trainings, pool.map(one, trainings), strict=True))
   untrained = [_class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {

@@ -139,8 +139,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         kind, seed, config, studies[seed], output, progress.update
       )
 
-    # Two programs at a time would wait for each other's devices.
-    with _threads.pool(2 if jax.device_count() == 1 else 1) as pool:
+    with _threads.pool() as pool:
       done = dict(zip(jobs, pool.map(one, jobs), strict=True))
   embedded, classified = (
     [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)

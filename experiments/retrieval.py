@@ -41,6 +41,7 @@ from experiments import (
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_tables,
+  _threads,
 )
 from experiments._retrieval_full import FullConfig
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
@@ -228,19 +229,25 @@ def run(
     settings = _retrieval_pretraining.train(
       settings, config.pretraining, output / "kept"
     )
-  methods, found = plan(config), {}
+  methods = plan(config)
   studies = {group: study(config, group) for group in {name.group for name in methods}}
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
-    for name, method in methods.items():
-      bar.set_postfix({name.group: name.title})
+
+    def one(each: tuple[Name, Method]) -> _retrieval_runs.Trained:
+      name, method = each
       own = settings_of(config, settings, name, method)
       folds = config.folds if name.group == _retrieval_tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
-      found[name] = _retrieval_runs.train(
+      trained = _retrieval_runs.train(
         own, method, studies[name.group], cells, kept, name.title
       )
+      bar.set_postfix({name.group: name.title})
       bar.update()
+      return trained
+
+    with _threads.pool() as pool:
+      found = dict(zip(methods, pool.map(one, methods.items()), strict=True))
   untrained = {
     group: _retrieval_runs.untrained(
       dataclasses.replace(settings, image_size=one.images.shape[1]), one
