@@ -51,11 +51,6 @@ class Shape(NamedTuple):
   single_label: bool
 
 
-def stack(networks: Sequence[Any]) -> Any:
-  """Variables [networks, ...] of networks that are alike."""
-  return jax.tree.map(lambda *leaves: np.stack(leaves), *networks)
-
-
 def take(sample: Sample, rows: np.ndarray) -> Sample:
   """Some of the images."""
   counts, labels, lengths = (x[rows] for x in sample[1:])
@@ -151,26 +146,33 @@ def _lengths(images: Array) -> Array:
   return jnp.linalg.norm(images.reshape(len(images), -1), axis=1)
 
 
-def residual_networks(config: Any) -> tuple[dict[str, Any], Apply]:
-  """ResNet-50 with the weights of the files that are named, and how it is applied."""
+def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
+  """How the variables of ResNet-50 are drawn from a key, and how it is applied."""
   blocks, widths = config.resnet_blocks, config.resnet_widths
   network = models.ResNet50(
     blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
   )
-  shapes = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
-  files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
-  found = {
-    name: models.import_weights(shapes, _backbone(file), ignore=_HEADS)
-    for name, file in files.items()
-    if file
-  }
+
+  def draw(key: Array) -> Any:
+    return network.init(key, jnp.zeros((1, 32, 32, 3)))
 
   @jax.jit
   def apply(variables: Any, images: Array) -> Array:
     maps: Any = network.apply(variables, images)
     return pooling.gap(maps)
 
-  return found, apply
+  return draw, apply
+
+
+def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any]:
+  """The variables of the files that are named."""
+  shapes = jax.eval_shape(draw, jax.random.key(0))
+  files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
+  return {
+    name: models.import_weights(shapes, _backbone(file), ignore=_HEADS)
+    for name, file in files.items()
+    if file
+  }
 
 
 def _backbone(file: str) -> dict[str, np.ndarray]:

@@ -38,11 +38,16 @@ class Networks(NamedTuple):
   """Networks of one kind."""
 
   names: tuple[str, ...]
-  variables: Any
-  """[seeds, networks, ...]; [1, networks, ...] where seeds change the grids alone."""
+  variables: tuple[Any, ...]
+  """Of each [seeds, ...]; [1, ...] where seeds change the images alone."""
   apply: Any
   accuracies: dict[str, np.ndarray]
   """[seeds], of single objects; empty for networks that were not trained here."""
+
+  @property
+  def fixed(self) -> bool:
+    """Whether seeds change the images alone."""
+    return all(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
 
 
 def fills(config: Any, name: str) -> tuple[str, ...]:
@@ -105,16 +110,30 @@ def simple_networks(
     (found[r.ON_GRIDS],), (accuracies[r.ON_GRIDS],) = train("grids", biases=(1.0,))
   if config.controls:
     found[r.RANDOM] = _norm_count_training.untrained(config, objects)
-  stacked = jax.tree.map(lambda *x: np.stack(x, axis=1), *found.values())
   apply = jax.jit(_norm_count_training.embed(config, "native"))
-  return Networks(tuple(found), stacked, apply, accuracies)
+  return Networks(tuple(found), tuple(found.values()), apply, accuracies)
 
 
 def residual_networks(config: Any) -> Networks:
-  """ResNet-50 with weights from files; the same for all seeds."""
-  found, apply = _norm_count_features.residual_networks(config)
-  stacked = _norm_count_features.stack([*found.values()])
-  return Networks(tuple(found), jax.tree.map(lambda x: x[None], stacked), apply, {})
+  """ResNet-50 with weights from files, the same for all seeds; and as it is drawn."""
+  draw, apply = _norm_count_features.residual_network(config)
+  found = _norm_count_features.residual_weights(config, draw)
+  found = {name: jax.tree.map(lambda x: x[None], own) for name, own in found.items()}
+  if config.controls:
+    numbers = jnp.arange(config.seed, config.seed + config.seeds)
+    keys = jax.vmap(jax.random.key)(numbers)
+    drawn = jax.jit(jax.vmap(draw))(keys)
+    found[_norm_count_report.RANDOM] = jax.tree.map(np.asarray, drawn)
+  return Networks(tuple(found), tuple(found.values()), apply, {})
+
+
+def asked(config: Any) -> tuple[str, ...]:
+  """Networks of which more than norms is measured.
+
+  Untrained ones are measured by slopes, and by what there is where these are not.
+  """
+  control = () if "slopes" in config.measures else (_norm_count_report.RANDOM,)
+  return (*_FULL, *control)
 
 
 def measure(
@@ -123,35 +142,42 @@ def measure(
   samples: Samples,
   key: jax.Array,
 ) -> dict[str, dict[str, float]]:
-  """Figures of each network."""
-  m = _norm_count_measures
-  found: dict[str, dict[str, float]] = {name: {} for name in networks.names}
-  image: dict[str, float] = {}
-  if "slopes" in config.measures:
-    for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
-      lengths = np.linalg.norm(sample.z, axis=2)
-      every = m.slopes(np.vstack([lengths, sample.lengths[None]]), sample.counts, mode)
-      for name, figures in zip(networks.names, every, strict=False):
-        found[name] |= figures
-      image |= every[-1]
+  """Figures of each network, and of the norm of the image itself."""
+  m, image = _norm_count_measures, _norm_count_report.IMAGE
+  slopes = "slopes" in config.measures
+  found: dict[str, dict[str, float]] = {name: {} for name in (*networks.names, image)}
+  for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
+    norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
+    every = (m.slopes if slopes else m.correlations)(norms, sample.counts, mode)
+    for name, figures in zip(found, every, strict=True):
+      found[name] |= figures
+  episodes = functools.partial(
+    m.draw_episodes,
+    labels=samples.single.labels,
+    key=key,
+    ways=config.ways,
+    queries=config.queries,
+    number=config.episodes,
+  )
+  drawn = (
+    {shot: episodes(shots=shot) for shot in config.shots}
+    if "episodes" in config.measures
+    else {}
+  )
   for number, name in enumerate(networks.names):
-    if name not in _FULL:
+    if name not in asked(config):
       continue
     if "classifiers" in config.measures:
       found[name] |= m.classifiers(samples.fitted, samples.asked, number, key)
-    if "episodes" in config.measures:
-      found[name] |= m.episodes(
-        samples.single,
-        number,
-        key,
-        shots=config.shots,
-        ways=config.ways,
-        queries=config.queries,
-        number=config.episodes,
-      )
+    for shots, rows in drawn.items():
+      found[name] |= m.episodes(samples.single, number, rows, shots=shots)
     if "angles" in config.measures:
       found[name] |= m.angles(samples.single, number)
-  return found | ({_norm_count_report.IMAGE: image} if image else {})
+  if not slopes:
+    norms = samples.single.lengths
+    for shots, rows in drawn.items():
+      found[image] |= m.within(norms, samples.single.counts, rows, shots=shots)
+  return found
 
 
 def add(figures: Figures, fill: str, found: dict[str, dict[str, float]]) -> None:
@@ -164,15 +190,12 @@ def add(figures: Figures, fill: str, found: dict[str, dict[str, float]]) -> None
 
 def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
   """The variables of each network of a seed."""
-  last = len(jax.tree.leaves(networks.variables)[0]) - 1
-  row = min(seed - config.seed, last)
 
-  def one(number: int) -> Any:
+  def one(leaf: Any) -> jax.Array:
     # On the host, where no shape is compiled for it.
-    own = jax.tree.map(lambda x: np.asarray(x)[row, number], networks.variables)
-    return jax.tree.map(jnp.asarray, own)
+    return jnp.asarray(np.asarray(leaf)[min(seed - config.seed, len(leaf) - 1)])
 
-  return [one(number) for number in range(len(networks.names))]
+  return [jax.tree.map(one, own) for own in networks.variables]
 
 
 def _seed(

@@ -37,12 +37,19 @@ def parabolas(norms: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
   return np.asarray(found.coefficients), np.asarray(found.covariance)
 
 
+def correlations(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
+  """Of each network, whose norms are a row."""
+  _, rho = _regressions(norms, counts)
+  name = f"correlation of norm and count, {mode}"
+  return [{name: float(one)} for one in np.asarray(rho)]
+
+
 def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
   """Of each network: slopes, p-values, their least lower bounds, the correlation."""
   from scipy import stats
 
-  found, rho = jax.tree.map(np.asarray, _regressions(norms, counts))
-  result = []
+  found, _ = jax.tree.map(np.asarray, _regressions(norms, counts))
+  result = correlations(norms, counts, mode)
   for i in range(len(norms)):
     if not found.valid[i]:
       raise ValueError(
@@ -59,8 +66,7 @@ def slopes(norms: np.ndarray, counts: np.ndarray, mode: str) -> list[Figures]:
       least = found.slopes[i] - quantile * found.standard_errors[i]
       figures[f"{name}, {mode}"] = float(least.min())
       figures[f"{name} at 1/2, {mode}"] = float(least[1])
-    figures[f"correlation of norm and count, {mode}"] = float(rho[i])
-    result.append(figures)
+    result[i] = figures | result[i]
   return result
 
 
@@ -172,33 +178,40 @@ def check_episodes(
   )
 
 
+def draw_episodes(
+  labels: np.ndarray, key: Array, *, shots: int, ways: int, queries: int, number: int
+) -> Array:
+  """[number, ways, shots + queries], rows of the images."""
+  return _episodes(key, few_shot_table(labels), number, ways, shots, queries)
+
+
 def episodes(
-  sample: Sample,
-  network: int,
-  key: Array,
-  *,
-  shots: tuple[int, ...],
-  ways: int,
-  queries: int,
-  number: int,
+  sample: Sample, network: int, drawn: Array, *, shots: int
 ) -> dict[str, float]:
   """Few-shot accuracies, their intervals, and the correlation within episodes."""
-  table = few_shot_table(sample.labels)
   z = jnp.asarray(sample.z[network])
   figures = {}
-  for shot in shots:
-    drawn = _episodes(key, table, number, ways, shot, queries)
-    for transform in ("none", "l2"):
-      found = _accuracies(z, drawn, shot, transform)
-      mean, low, high, _ = metrics.mean_interval(np.asarray(found))
-      name = f"{shot}-shot" + (", l2" if transform == "l2" else "")
-      figures[name] = mean
-      figures[f"{name}, half-width"] = (high - low) / 2
-    rho = np.asarray(_correlations(z, jnp.asarray(sample.counts), drawn))
-    kept = np.isfinite(rho)
-    figures[f"{shot}-shot, correlation of norm and count"] = float(rho[kept].mean())
-    figures[f"{shot}-shot, episodes without a correlation"] = float((~kept).sum())
-  return figures
+  for transform in ("none", "l2"):
+    found = _accuracies(z, drawn, shots, transform)
+    mean, low, high, _ = metrics.mean_interval(np.asarray(found))
+    name = f"{shots}-shot" + (", l2" if transform == "l2" else "")
+    figures[name] = mean
+    figures[f"{name}, half-width"] = (high - low) / 2
+  norms = np.linalg.norm(sample.z[network], axis=1)
+  return figures | within(norms, sample.counts, drawn, shots=shots)
+
+
+def within(
+  norms: np.ndarray, counts: np.ndarray, drawn: Array, *, shots: int
+) -> dict[str, float]:
+  """The mean correlation within episodes, of those that have one."""
+  rho = np.asarray(_correlations(jnp.asarray(norms), jnp.asarray(counts), drawn))
+  kept = np.isfinite(rho)
+  mean = float(rho[kept].mean()) if kept.any() else np.nan
+  return {
+    f"{shots}-shot, correlation of norm and count": mean,
+    f"{shots}-shot, episodes without a correlation": float((~kept).sum()),
+  }
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
@@ -221,9 +234,8 @@ def _accuracies(z: Array, drawn: Array, shots: int, transform: str) -> Array:
 
 
 @jax.jit
-def _correlations(z: Array, counts: Array, drawn: Array) -> Array:
+def _correlations(norms: Array, counts: Array, drawn: Array) -> Array:
   rows = drawn.reshape(len(drawn), -1)
-  norms = jnp.linalg.norm(z, axis=1)
   return jax.vmap(metrics.norm_count_correlation)(norms[rows], counts[rows])
 
 

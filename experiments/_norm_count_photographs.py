@@ -71,14 +71,13 @@ def study(
 ) -> tuple[Figures, list[str]]:
   """Measures all networks; classifiers and episodes on photographs of one class."""
   networks, moments = _networks(config, output)
-  frozen = not networks.accuracies  # seeds split the photographs, and no more
   fill = _norm_count_report.NO_FILL
   figures: Figures = {}
   panels: dict[str, Any] = {}
   drawn: Any = None
   sample: Any = None
   for seed in range(config.seed, config.seed + config.seeds):
-    if sample is None or not frozen:
+    if sample is None or not networks.fixed:
       sample = _norm_count_features.of_photographs(
         networks.apply,
         _norm_count_grids.of_seed(config, networks, seed),

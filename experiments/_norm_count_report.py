@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments import _report
-from experiments._norm_count_measures import POINTS
+from experiments._norm_count_measures import LEVEL, POINTS
 
 Figures = dict[str, dict[str, dict[str, list[float]]]]
 """For each network, fill and measure a figure for each seed."""
@@ -72,6 +72,9 @@ def printed(place: tuple[str, str, str]) -> dict[str, float]:
     chances = _P_VALUES.get(place, (0,) * 6)
     for (point, mode), s, p in zip(modes, _SLOPES[place], chances, strict=True):
       found[f"s at {point}, {mode}"], found[f"p at {point}, {mode}"] = s, p
+    for number, mode in enumerate(("mixed", "single")):
+      own = np.array(chances[len(POINTS) * number :][: len(POINTS)])
+      found[_rising(mode)] = float(np.sum(own < LEVEL))
   names = "nearest mean, change [points]", "SGD, change [points]"
   found |= dict(zip(names, _CHANGES.get(place, ()), strict=False))
   rho = "correlation of norm and count"
@@ -87,14 +90,45 @@ def rows(name: str, figures: Figures, *, comparable: bool) -> list[Any]:
   for network, fills in figures.items():
     for fill, measures in fills.items():
       paper = printed((name, network, fill)) if comparable else {}
+      title = f"{name}, {network}, {fill}"
       found += [
-        _report.row(
-          f"{name}, {network}, {fill}", measure, values, paper=paper.get(measure)
-        )
+        _report.row(title, measure, values, paper=paper.get(measure))
         for measure, values in measures.items()
         if not measure.startswith(_PRIVATE)
       ]
+      found += _monotone(title, measures, paper)
   return found
+
+
+def _rising(mode: str) -> str:
+  return f"points at which it rises, {mode}"
+
+
+def _monotone(
+  title: str, measures: Mapping[str, Sequence[float]], paper: Mapping[str, float]
+) -> list[Any]:
+  """At how many points the slope passes its test, and the verdict of all seeds."""
+  found = []
+  for mode in ("mixed", "single"):
+    if f"p at {POINTS[0]}, {mode}" in measures:
+      p = np.array([measures[f"p at {point}, {mode}"] for point in POINTS])
+      passes, name = p < LEVEL, _rising(mode)
+      row = _report.row(title, name, passes.sum(0), paper=paper.get(name))
+      found.append(row | {"note": verdict(passes)})
+  return found
+
+
+def verdict(passes: np.ndarray) -> str:
+  """Of [points, seeds]: "increasing", or the points that pass and with how many."""
+  seeds = passes.shape[1]
+  if passes.all():
+    return "increasing"
+  each = [
+    point if own.all() else f"{point} ({own.sum()} of {seeds} seeds)"
+    for point, own in zip(POINTS, passes, strict=True)
+    if own.any()
+  ]
+  return f"at {', '.join(each)}" if each else "at none"
 
 
 def _least(

@@ -8,7 +8,7 @@ import pathlib
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -164,7 +164,7 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
   for entry in content["rows"]:
     figures.add_row(
       entry["name"],
-      entry["metric"],
+      measure_text(entry),
       number_text(entry["mean"]),
       interval_text(entry["interval"]),
       " ".join(map(number_text, entry["values"])),
@@ -188,6 +188,11 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
 def _ends(interval: metrics.Interval) -> list[float | None]:
   """Both ends; None where one seed gives none, as JSON knows no infinity."""
   return [float(x) if np.isfinite(x) else None for x in (interval.low, interval.high)]
+
+
+def measure_text(entry: Mapping[str, Any]) -> str:
+  """What a row measures, and what is noted beside its figures."""
+  return entry["metric"] + (f": {entry['note']}" if "note" in entry else "")
 
 
 def number_text(number: float | None) -> str:

@@ -12,7 +12,8 @@ cells that are 0 these count as well. NCH, tables 1 to 3, figures 1 and 2.
     python -m experiments.norm_count --preset table-1 --supervised-weights FILE \
       --simclr-weights FILE                              # accelerators; so are others
 
-table-2 and table-3 measure accuracies and few-shot episodes in place of slopes.
+table-2 and table-3 measure accuracies and few-shot episodes in place of slopes, of
+the untrained network too, and of the norm of the image the correlation with the count.
 
 The weights are those of a ResNet-50 trained on ImageNet, as safetensors or a state_dict
 of torch. Sets other than the digits that scikit-learn embeds are read from
@@ -85,7 +86,8 @@ class Config(_norm_count_training.Settings):
   queries: int = 15
   """Queries of each class."""
   controls: bool = True
-  """Whether networks without biases, untrained ones and ones of grids take part."""
+  """Whether untrained networks take part, and of digits ones without biases and of
+  grids."""
   theory: bool = True
   """Whether the statements that are exact are measured, on a set of objects."""
   supervised_weights: str = ""
@@ -118,7 +120,6 @@ PAPER = Config(
   held_images=10_000,
   grids=10_000,
   episodes=10_000,
-  controls=False,
   theory=False,
   simclr_steps=12_000,  # 100 passes over MNIST
   simclr_batch=512,

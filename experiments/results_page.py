@@ -90,7 +90,7 @@ def _claims(content: dict, tried: Tried) -> str:
 
 def _figures(content: dict) -> str:
   lines = [
-    f"| {_cell(row['name'])} | {_cell(row['metric'])} | "
+    f"| {_cell(row['name'])} | {_cell(_report.measure_text(row))} | "
     f"{_report.number_text(row['mean'])} | "
     f"{_report.interval_text(row['interval'])} | "
     f"{'-' if row['paper'] is None else row['paper']} |"

@@ -109,6 +109,37 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   # Noise with the moments of the objects hardly moves the norm of the image.
   rho = "correlation of norm and count, mixed"
   assert abs(rows["stl10, the image itself, random", rho]["mean"]) < 0.5
+  for name, fill in (("stl10", "random"), ("voc", "photographs")):
+    for control in ("random weights", "the image itself"):
+      assert rows[f"{name}, {control}, {fill}", "s at 1/2, single"]["paper"] is None
+    assert (f"{name}, supervised - random weights, {fill}", rho) in rows
+  verdict = rows["stl10, supervised, random", "points at which it rises, mixed"]
+  assert verdict["paper"] == 2  # p at 3/4 is 0.052
+  assert verdict["note"].startswith(("increasing", "at "))
+
+
+def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_path):
+  file = tmp_path / "encoder.safetensors"
+  residual_weights(file, (4,), (1,))
+  config = dataclasses.replace(
+    norm_count.PRESETS["table-3"],
+    seeds=2,
+    resnet_blocks=(1,),
+    resnet_widths=(4,),
+    supervised_weights=str(file),
+  )
+  networks = _norm_count_grids.residual_networks(config)
+  assert networks.names == ("supervised", "random weights")
+  assert not networks.fixed
+  images = jnp.asarray(RNG.random((3, 8, 8, 3)), jnp.float32)
+  z = [
+    [np.asarray(networks.apply(one, images)) for one in variables]
+    for variables in (_norm_count_grids.of_seed(config, networks, s) for s in (0, 1))
+  ]
+  np.testing.assert_array_equal(z[0][0], z[1][0])
+  assert np.abs(z[0][1] - z[1][1]).max() > 1e-3
+  alone = dataclasses.replace(config, controls=False)
+  assert _norm_count_grids.residual_networks(alone).fixed
 
 
 def test_the_papers_photographs_are_of_all_years():
@@ -250,12 +281,61 @@ def test_classifiers_angles_and_episodes():
     [cosines[label & ~count].mean(), cosines[~label & count].mean()],
     rtol=1e-5,
   )
-  figures = _norm_count_measures.episodes(
-    asked, 0, jax.random.key(1), shots=(1,), ways=3, queries=5, number=100
+  drawn = _norm_count_measures.draw_episodes(
+    asked.labels, jax.random.key(1), shots=1, ways=3, queries=5, number=100
   )
+  figures = _norm_count_measures.episodes(asked, 0, drawn, shots=1)
   assert figures["1-shot, l2"] > figures["1-shot"] + 0.1
   assert figures["1-shot, correlation of norm and count"] > 0.9
   assert figures["1-shot, episodes without a correlation"] == 0
+
+
+def test_controls_are_measured_where_no_slopes_are():
+  """Untrained networks as the others; of the image what its norm can tell."""
+  config = dataclasses.replace(
+    norm_count.PRESETS["table-3"], episodes=50, ways=3, queries=5, shots=(1,)
+  )
+  own = sample(0)
+  both = own._replace(z=np.concatenate([own.z, own.z[:, ::-1]]))
+  names = ("supervised", "random weights")
+  networks = _norm_count_grids.Networks(names, ({}, {}), None, {})
+  samples = _norm_count_features.Samples(both, both, both, both)
+  found = _norm_count_grids.measure(config, networks, samples, jax.random.key(0))
+  assert list(found) == [*names, "the image itself"]
+  assert set(found["supervised"]) == set(found["random weights"])
+  assert found["supervised"]["1-shot"] != found["random weights"]["1-shot"]
+  image = found["the image itself"]
+  expected = np.corrcoef(own.lengths, own.counts)[0, 1]
+  rho = "correlation of norm and count"
+  np.testing.assert_allclose(image[f"{rho}, mixed"], expected, atol=1e-4)
+  drawn = _norm_count_measures.draw_episodes(
+    own.labels, jax.random.key(0), shots=1, ways=3, queries=5, number=50
+  )
+  each = [
+    np.corrcoef(own.lengths[rows.ravel()], own.counts[rows.ravel()])[0, 1]
+    for rows in np.asarray(drawn)
+  ]
+  np.testing.assert_allclose(image[f"1-shot, {rho}"], np.mean(each), atol=1e-4)
+  with_slopes = dataclasses.replace(config, measures=("slopes", "episodes"))
+  found = _norm_count_grids.measure(with_slopes, networks, samples, jax.random.key(0))
+  assert "1-shot" not in found["random weights"]
+  assert "s at 1/2, mixed" in found["random weights"]
+
+
+def test_each_row_of_slopes_has_its_verdict():
+  p = {"1/4": [0.0, 0.0], "1/2": [0.0, 0.02], "3/4": [0.5, 1.0]}
+  own = {f"p at {point}, mixed": values for point, values in p.items()}
+  own |= {f"p at {point}, single": [0.0, 0.016] for point in p}
+  rows = _norm_count_report.rows("digits", {"net": {"zeros": own}}, comparable=False)
+  found = {row["metric"]: row for row in rows if "note" in row}
+  mixed, single = (
+    found[f"points at which it rises, {mode}"] for mode in ("mixed", "single")
+  )
+  assert mixed["values"] == [2.0, 1.0]
+  assert mixed["note"] == "at 1/4, 1/2 (1 of 2 seeds)"
+  assert single["note"] == "increasing"
+  assert _norm_count_report.verdict(np.zeros((3, 2), bool)) == "at none"
+  assert len(rows) == 8
 
 
 def figures_of(good):

@@ -5,6 +5,13 @@ import pytest
 from experiments import _report
 
 
+def test_a_note_stands_beside_its_measure(tmp_path):
+  row = _report.row("net", "points", [3.0, 2.0]) | {"note": "at 1/4"}
+  content = {"experiment": "some", "preset": "cpu", "seconds": 1.0, "device": "1 x cpu"}
+  _report.write(content | {"rows": [row], "claims": []}, tmp_path)
+  assert "points: at 1/4" in (tmp_path / "table.txt").read_text()
+
+
 @pytest.mark.parametrize("paper", [None, 0.17])
 def test_a_table_says_what_the_papers_figures_are_of(paper, tmp_path):
   content = {
