@@ -77,16 +77,22 @@ def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
   return draw
 
 
-def labels_of_grids(
+def counts_and_labels(
   points: Points, shape: Shape, key: Array, number: int
-) -> np.ndarray:
-  """The labels that grids of this key have, without the grids."""
-  return np.asarray(_labeler(shape)(points, _keys(key, number)))
+) -> tuple[np.ndarray, np.ndarray]:
+  """What grids of this key have, without the grids."""
+  counts, labels = _labeler(shape)(points, _keys(key, number))
+  return np.asarray(counts), np.asarray(labels)
 
 
 @functools.cache
-def _labeler(shape: Shape) -> Callable[[Points, Array], Array]:
-  return jax.jit(lambda points, keys: drawer(shape)(points, keys).label)
+def _labeler(shape: Shape) -> Callable[[Points, Array], tuple[Array, Array]]:
+  @jax.jit
+  def both(points: Points, keys: Array) -> tuple[Array, Array]:
+    drawn = drawer(shape)(points, keys)
+    return drawn.num_objects, drawn.label
+
+  return both
 
 
 def of_grids(

@@ -11,6 +11,7 @@ import tqdm
 
 from experiments import (
   _finished,
+  _norm_count_checks,
   _norm_count_features,
   _norm_count_measures,
   _norm_count_pictures,
@@ -65,20 +66,28 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
   return Shape(config.rows, config.columns, config.min_count, fill, single_label)
 
 
-def check(config: Any, objects: Objects) -> None:
-  """Raises ValueError where classes, or grids for the episodes, do not suffice."""
+def check(config: Any, name: str, objects: Objects) -> None:
+  """Raises ValueError where objects or the grids of a seed do not suffice."""
+  _norm_count_checks.training(objects.train_labels, name)
   _norm_count_pictures.check_classes(objects.held_labels, "held out objects")
-  if "episodes" not in config.measures:
-    return
   points = Points(*map(jnp.asarray, objects))
+  own = shape(
+    config, "zeros", True
+  )  # of other shapes the same keys draw the same counts
   for seed in range(config.seed, config.seed + config.seeds):
-    key = key_of(config, seed, _SINGLE)
-    own = shape(config, "zeros", True)
-    _norm_count_measures.check_episodes(
-      _norm_count_features.labels_of_grids(points, own, key, config.grids),
-      shots=config.shots,
-      ways=config.ways,
-      queries=config.queries,
+    (mixed, _), (counts, labels), (_, fitted) = (
+      _norm_count_features.counts_and_labels(
+        points, own, key_of(config, seed, kind), config.grids
+      )
+      for kind in (_MIXED, _SINGLE, _FITTED)
+    )
+    _norm_count_checks.sample(
+      config,
+      f"{config.grids} grids",
+      mixed=mixed,
+      counts=counts,
+      labels=labels,
+      fitted=fitted,
     )
 
 

@@ -165,19 +165,6 @@ def few_shot_table(labels: np.ndarray) -> data.ClassTable:
   return data.class_table(labels, per_class=1)
 
 
-def check_episodes(
-  labels: np.ndarray, *, shots: tuple[int, ...], ways: int, queries: int
-) -> None:
-  """Raises ValueError where episodes ask for more than there is, before training."""
-  data.sample_episode(
-    jax.random.key(0),
-    few_shot_table(labels),
-    num_ways=ways,
-    num_shots=max(shots),
-    num_queries=queries,
-  )
-
-
 def draw_episodes(
   labels: np.ndarray, key: Array, *, shots: int, ways: int, queries: int, number: int
 ) -> Array:

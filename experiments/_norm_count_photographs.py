@@ -8,6 +8,7 @@ import numpy as np
 import tqdm
 
 from experiments import (
+  _norm_count_checks,
   _norm_count_features,
   _norm_count_grids,
   _norm_count_measures,
@@ -16,31 +17,28 @@ from experiments import (
   _norm_count_sets,
 )
 from experiments._norm_count_report import Figures
-from experiments._norm_count_sets import Photographs
+from experiments._norm_count_sets import Objects, Photographs
 
 _SMALL = "cifar10"
 """What Simple-6 is trained on, where no weights are named."""
 
 
-def check(config: Any, found: Photographs) -> None:
+def check(config: Any, name: str, found: Photographs) -> None:
   """Raises ValueError where counts or classes do not suffice, before any training."""
+  del name
   single = found.labels >= 0
-  for mode, counts in (("mixed", found.counts), ("single", found.counts[single])):
-    if len(np.unique(counts)) < 3:
-      raise ValueError(
-        "a quadratic in the count needs three different counts, but photographs of "
-        f"{mode} classes have {np.unique(counts).tolist()}"
-      )
-  _norm_count_pictures.check_classes(
-    found.labels[single], "photographs of single classes"
-  )
-  if "episodes" in config.measures:
-    _norm_count_measures.check_episodes(
-      found.labels[single],
-      shots=config.shots,
-      ways=config.ways,
-      queries=config.queries,
+  for seed in range(config.seed, config.seed + config.seeds):
+    _, fitted = _split(found, seed)
+    _norm_count_checks.sample(
+      config,
+      "photographs",
+      mixed=found.counts,
+      counts=found.counts[single],
+      labels=found.labels[single],
+      fitted=found.labels[fitted],
     )
+  if not _named(config):
+    _norm_count_checks.training(_objects(config).train_labels, _SMALL)
 
 
 def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,18 +48,27 @@ def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray]:
   return single[:half], single[half:]
 
 
-def _networks(
-  config: Any, output: pathlib.Path
-) -> tuple[_norm_count_grids.Networks, Any]:
-  """ResNet-50 where weights are named, else Simple-6 of CIFAR-10; moments of pixels."""
-  if config.supervised_weights or config.simclr_weights:
-    return _norm_count_grids.residual_networks(config), _norm_count_sets.IMAGENET
+def _named(config: Any) -> bool:
+  return bool(config.supervised_weights or config.simclr_weights)
+
+
+def _objects(config: Any) -> Objects:
+  """What Simple-6 is trained on."""
   try:
-    objects = _norm_count_sets.load(_SMALL, config)
+    return _norm_count_sets.load(_SMALL, config)
   except FileNotFoundError as error:
     raise SystemExit(
       f"without weights of a ResNet-50 Simple-6 is trained on {_SMALL}: {error}"
     ) from error
+
+
+def _networks(
+  config: Any, output: pathlib.Path
+) -> tuple[_norm_count_grids.Networks, Any]:
+  """ResNet-50 where weights are named, else Simple-6 of CIFAR-10; moments of pixels."""
+  if _named(config):
+    return _norm_count_grids.residual_networks(config), _norm_count_sets.IMAGENET
+  objects = _objects(config)
   networks = _norm_count_grids.simple_networks(config, _SMALL, objects, output / "kept")
   return networks, (objects.mean, objects.std)
 

@@ -33,6 +33,7 @@ import tqdm
 
 from experiments import (
   _cli,
+  _norm_count_checks,
   _norm_count_grids,
   _norm_count_photographs,
   _norm_count_report,
@@ -41,7 +42,6 @@ from experiments import (
   _norm_count_training,
   _report,
 )
-from spherejax import _checks
 
 Measure = Literal["slopes", "classifiers", "episodes", "angles"]
 Fill = Literal["zeros", "blur", "random"]
@@ -149,16 +149,7 @@ PRESETS = {
 
 def check(config: Config) -> None:
   """Raises ValueError for what cannot be measured, before anything is trained."""
-  cells = config.rows * config.columns
-  _checks.count("grids", config.grids, 2)
-  _checks.count("min_count", config.min_count, 0)
-  if cells - config.min_count < 2:
-    counts = list(range(config.min_count, cells + 1))
-    raise ValueError(
-      "a quadratic in the count needs three different counts, but grids of "
-      f"{config.rows}x{config.columns} cells with at least {config.min_count} objects "
-      f"have {counts}"
-    )
+  _norm_count_checks.settings(config)
   files = [x for x in (config.supervised_weights, config.simclr_weights) if x]
   needs = {"stl10", "voc"} if config.need_weights else {"stl10"}
   if not files and needs & set(config.sets):
@@ -203,7 +194,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   sets = load(config)
   for name, found in sets.items():
     own = _norm_count_photographs if name == "voc" else _norm_count_grids
-    own.check(config, found)
+    own.check(config, name, found)
   rows, claims, pictures = [], [], []
   objects = [found.held for name, found in sets.items() if name != "voc"]
   if config.theory and objects:

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from experiments import (
+  _norm_count_checks,
   _norm_count_features,
   _norm_count_grids,
   _norm_count_measures,
@@ -397,9 +398,9 @@ def test_photographs_of_a_prepared_set(tfds_dir):
   np.testing.assert_array_equal(np.unique(found.counts), np.arange(2, 10))
   single = found.labels >= 0
   assert 0 < single.sum() < len(single) == len(found.images)
-  _norm_count_photographs.check(config, found)
+  _norm_count_photographs.check(config, "voc", found)
   with pytest.raises(ValueError, match="num_ways = 5"):
-    _norm_count_photographs.check(dataclasses.replace(config, ways=5), found)
+    _norm_count_photographs.check(dataclasses.replace(config, ways=5), "voc", found)
 
 
 def test_a_folder_of_photographs(tmp_path):
@@ -424,7 +425,7 @@ def test_a_folder_of_photographs(tmp_path):
   assert found.images.shape == (3, 8, 8, 3)
   assert np.abs(found.images.mean((1, 2, 3)) - [0, 80, 160]).max() < 3
   with pytest.raises(ValueError, match=r"single classes have \[2, 9\]"):
-    _norm_count_photographs.check(config, found)
+    _norm_count_photographs.check(config, "voc", found)
   empty = dataclasses.replace(config, voc_folder=str(tmp_path / "JPEGImages"))
   with pytest.raises(SystemExit, match=r"no Annotations/\*\.xml"):
     norm_count.load(empty)
@@ -443,9 +444,22 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
     run("table-1")
   with pytest.raises(ValueError, match="no file of weights at nowhere"):
     run("table-1", supervised_weights="nowhere.pth")
-  few = {"measures": ("episodes",), "grids": 40, "seeds": 1}
-  with pytest.raises(ValueError, match="num_shots \\+ num_queries = 20"):
-    run("smoke", **few)
+  for changes, message in (
+    ({"measures": ("episodes",), "grids": 40}, r"num_shots \+ num_queries = 20"),
+    ({"grids": 3}, "grids must be at least 4, got 3"),
+    (
+      {"grids": 4, "rows": 2, "columns": 2},
+      r"but 4 grids of single classes have \[1, 4\]",
+    ),
+    ({"block": 0}, "block must be at least 1, got 0"),
+    ({"fills": ()}, r"fills must name what empty cells hold, got \(\)"),
+    ({"methods": ("SimCLR",), "simclr_batch": 1}, "simclr_batch must be at least 2"),
+    ({"measures": ("episodes",), "episodes": 0}, "episodes must be at least 1, got 0"),
+    ({"measures": ("episodes",), "ways": 1}, "ways must be at least 2, got 1"),
+    ({"measures": ("episodes",), "shots": (1, 0)}, "shots must be at least 1, got 0"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      run("smoke", **changes)
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="this preset reads the image set voc"):
     run("voc")
@@ -472,9 +486,36 @@ def test_two_classes_have_no_plane(tmp_path, monkeypatch):
     norm_count.run(config, tmp_path)
 
 
+def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
+  digits = _norm_count_sets.load("digits", SMOKE)
+  one = digits._replace(train_labels=np.full_like(digits.train_labels, 7))
+  monkeypatch.setattr(_norm_count_training, "train", None)
+  monkeypatch.setattr(_norm_count_sets, "load", lambda name, config: one)
+  message = r"the 1200 training objects of digits have 1: \[7\]"
+  with pytest.raises(ValueError, match=message):
+    norm_count.run(SMOKE, tmp_path)
+  # Photographs too are for networks that are trained first.
+  counts, labels = np.arange(90) % 8 + 2, np.arange(90) % 3
+  found = _norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, labels)
+  monkeypatch.setattr(_norm_count_sets, "photographs", lambda config: found)
+  with pytest.raises(ValueError, match="training objects of cifar10 have 1"):
+    norm_count.run(norm_count.PRESETS["voc"], tmp_path)
+  own = {"mixed": counts, "counts": counts, "labels": labels}
+  config = norm_count.PRESETS["table-2"]
+  with pytest.raises(ValueError, match=r"the 5 images for that have \[2\]"):
+    _norm_count_checks.sample(config, "images", **own, fitted=np.full(5, 2))
+  config = dataclasses.replace(config, measures=("angles",))
+  labels = np.arange(90)
+  own = {"mixed": counts, "counts": counts, "labels": labels, "fitted": labels}
+  with pytest.raises(ValueError, match="one class with two counts: 90 images have"):
+    _norm_count_checks.sample(config, "images", **own)
+
+
 def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count, "load", lambda config: {"voc": None})
-  monkeypatch.setattr(_norm_count_photographs, "check", lambda config, found: None)
+  monkeypatch.setattr(
+    _norm_count_photographs, "check", lambda config, name, found: None
+  )
   figures = {"supervised": {"photographs": {"1-shot": [0.5]}}}
   monkeypatch.setattr(
     _norm_count_photographs, "study", lambda *arguments: (figures, [])
