@@ -51,9 +51,13 @@ def claim(
   """A claim that a difference is positive, with its verdict.
 
   It holds when the 95 % interval of the mean over seeds lies above 0; a claim that is
-  stated for every seed holds when every difference is positive.
+  stated for every seed holds when every difference is positive. One whose difference is
+  undefined (NaN) for a seed is not reproduced, and its statement says so.
   """
   numbers = [float(value) for value in differences]
+  undefined = int(np.isnan(numbers).sum())
+  if undefined:
+    statement += f" (undefined: {undefined} of {len(numbers)} differences)"
   interval = metrics.mean_interval(np.array(numbers))
   holds = all(x > 0 for x in numbers) if every_seed else interval.low > 0
   return {

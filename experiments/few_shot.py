@@ -50,6 +50,7 @@ from spherejax import plotting
 PAPER = "DIST, article II"
 LOSSES = (SQUARED, RATIO)
 AT_END = ("exponent", "training accuracy")
+PAIRS = "left_out"  # of a query and a class without a ratio of distances
 EXPONENT = "exponent at the end"
 
 
@@ -160,17 +161,17 @@ def rows(config: Config, part: Part, found: Trained) -> list[Any]:
   series = {name: values[..., :last] for name, values in found.series.items()}
   for number, loss in enumerate(LOSSES):
     name, tests = f"{part.name}, {loss}", found.test[number]
-    paper = _few_shot_published.accuracy(*place, loss) if compared else None
+    paper = _few_shot_published.accuracy(*place, loss) if compared else (None, None)
     made += [
-      (name, "test accuracy", tests.mean(-1), paper),
-      (name, "half-width over its test episodes", half_width(tests), None),
+      (name, "test accuracy", tests.mean(-1), paper[0]),
+      (name, "half-width over its test episodes", half_width(tests), paper[1]),
     ]
     made += [
       (name, f"validation after {at}", found.validation[number][:, column], None)
       for at, column in shown_validations(config).items()
     ]
     published = _few_shot_published.diagnostics(*place, loss) if compared else {}
-    figures = _of_checkpoints(config, series) | at_end(found)
+    figures = _of_checkpoints(series) | at_end(found)
     figures |= _few_shot_diagnostics.shares(series)
     if loss == SQUARED:
       del figures[EXPONENT]
@@ -196,18 +197,15 @@ def rows(config: Config, part: Part, found: Trained) -> list[Any]:
   ]
 
 
-def _of_checkpoints(
-  config: Config, series: _few_shot_diagnostics.Series
-) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure: means, and what is left out of them."""
+def _of_checkpoints(series: _few_shot_diagnostics.Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure: means, and how much is left out of them."""
   found = {
-    measure: values.sum(-1) if measure == "left_out" else geometric_mean(values)
+    measure: geometric_mean(values)
     for measure, values in series.items()
-    if measure not in AT_END
+    if measure not in (*AT_END, PAIRS)
   }
-  return found | (
-    _few_shot_diagnostics.undefined(series) if config.all_diagnostics else {}
-  )
+  counted = {"undefined pairs": series[PAIRS].sum(-1)}
+  return found | counted | _few_shot_diagnostics.undefined(series)
 
 
 def at_end(found: Trained) -> dict[str, np.ndarray]:
@@ -267,7 +265,6 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
   return [
     _report.claim(key, text, values, paper=PAPER, every_seed=key in every)
     for key, (text, values) in made.items()
-    if np.isfinite(values).all()
   ]
 
 
@@ -278,8 +275,9 @@ def _of_updates(found: Trained) -> dict[str, tuple[str, Sequence[float] | np.nda
   apart = proper(found.series, "div_alpha")
   apart = apart.reshape(len(apart), -1)
   shares = mean_defined(apart)
+  # The larger share of the other one is no evidence; without shares there is no p.
   unequal = 1.0
-  if shares[1] > shares[0]:
+  if not shares[1] <= shares[0]:
     unequal = _few_shot_diagnostics.fisher(apart[0], apart[1])
   nearer = mean_defined(proper(found.series, "con_alpha")).min(0)
   return {

@@ -179,7 +179,8 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
   assert found["1-shot", "Mann-Whitney p, div_alpha by features"] == 0.61722
   assert found["1-shot", "Mann-Whitney p, norm_ratio by features"] == 1e-120
   assert found["1-shot", "Fisher's p, con_div proper"] == 0.00077
-  assert len(found) == 2 * 8 + 7
+  assert found["1-shot, DR", "half-width over its test episodes"] == 0.0095
+  assert len(found) == 2 * 9 + 7
   deep = {"backbone": "resnet18", "images": "mini_imagenet"}
   found, number = papers(5, image_size=224, **deep)
   assert number == 400  # of 500
@@ -332,9 +333,36 @@ def test_what_some_checkpoints_leave_undefined():
   assert values["1-shot, DR", "con_alpha proper"] == [1.0, 0.0]
   assert values["1-shot, SD", "div_alpha proper"] == [0.0, 0.0]
   assert ("1-shot, DR", "div_alpha proper") not in values
+  assert values["1-shot, SD", "checkpoints without con_alpha"] == [1.0, 0.0]
+  assert values["1-shot, DR", "checkpoints without div_alpha"] == [2.0, 0.0]
+  assert values["1-shot, DR", "undefined pairs"] == [1.0, 1.0]  # of two checks .5 each
   half = values["1-shot, DR", "half-width over its test episodes"]
   assert half == pytest.approx([1.96 * 0.5 / 16**0.5] * 2)
   assert "NaN" not in json.dumps(rows)
+
+
+def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
+  """Where nothing is defined, it stays in the table."""
+  config = dataclasses.replace(SETTINGS, episodes=50, check_every=25, validate_every=50)
+  series = {name: np.full((2, 2, 2), 0.5) for name in _few_shot_training.MEASURES}
+  series["con_alpha"][0, 1] = np.nan  # of a seed
+  series["div_alpha"][1] = np.nan  # of a loss
+  tests = np.tile([0.0, 1.0], (2, 2, 8))
+  found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
+  claims = few_shot.claims(config, Part(1, "mean"), found)
+  said = {claim["id"]: claim for claim in claims}
+  for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
+    assert said[name]["verdict"] == "not reproduced at this scale"
+    assert said[name]["statement"].endswith(f" (undefined: {text} differences)")
+  assert "undefined" not in said["F4"]["statement"]
+
+
+def test_papers_figures_of_the_exact_parts_are_printed_ones():
+  rows, _ = _few_shot_toy.examples()
+  assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]
+  rows, claims = _few_shot_toy.sphere()
+  assert {row["paper"] for row in rows} == {None}
+  assert claims[0]["verdict"] == "reproduced"
 
 
 def test_birds_are_split_by_the_number_of_their_class():
@@ -346,8 +374,21 @@ def test_birds_are_split_by_the_number_of_their_class():
 def test_fisher_and_table_2():
   assert abs(_few_shot_published.fisher(384, 393, 400) - 0.088458) < 1e-6
   assert abs(_few_shot_published.fisher(388, 393, 400) - 0.353) < 1e-3
-  assert _few_shot_published.accuracy("mini_imagenet", 5, "conv4", "DR") == 0.659
-  assert _few_shot_published.accuracy("omniglot", 5, "conv4", "DR") is None
+  found = _few_shot_published.accuracy("mini_imagenet", 5, "conv4", "DR")
+  assert found == pytest.approx((0.659, 0.0069))
+  assert _few_shot_published.accuracy("omniglot", 5, "conv4", "DR") == (None, None)
+  # The gains that are larger than both half-widths: three of Conv4.
+  clear = {
+    (backbone, place)
+    for backbone in ("conv4", "resnet18")
+    for place in _few_shot_published.SETTINGS
+    for first, second in [
+      [_few_shot_published.accuracy(*place, backbone, loss) for loss in ("SD", "DR")]
+    ]
+    if abs(second[0] - first[0]) > math.hypot(first[1], second[1])
+  }
+  places = ("cub", 1), ("mini_imagenet", 1), ("mini_imagenet", 5)
+  assert clear == {("conv4", place) for place in places}
 
 
 def test_the_likeliest_places_on_the_sphere():
