@@ -17,8 +17,11 @@ def macro(found: _plankton_runs.Found, *place: str) -> float:
   return float(_plankton_measures.scores(found.counts[", ".join(place)]).macro_f1)
 
 
-def check(neighbours: tuple[int, ...]) -> None:
-  """Raises ValueError unless the claims' number of neighbours is there."""
+def check(neighbours: tuple[int, ...], curve: tuple[int, ...]) -> None:
+  """Raises ValueError unless some vote, among them the claims' number."""
+  for name, numbers in (("neighbours", neighbours), ("curve", curve)):
+    if min(numbers, default=0) < 1:
+      raise ValueError(f"{name} must be numbers of at least 1, got {numbers}")
   if USUAL not in neighbours:
     raise ValueError(
       f"neighbours must contain {USUAL}, which the claims are about, got {neighbours}"
@@ -70,6 +73,11 @@ def claims(embedded: Seeds, classified: Seeds, apart: np.ndarray | None) -> list
   ]
 
 
+def drift(found: _plankton_runs.Found) -> list[float]:
+  """From each iteration to the next, without the way from the first weights."""
+  return found.figures["curves"]["drift"][1:]
+
+
 def curves(embedded: Seeds) -> dict[str, tuple[str, Any]]:
   """Claims about what happens during the training."""
 
@@ -87,11 +95,13 @@ def curves(embedded: Seeds) -> dict[str, tuple[str, Any]]:
       "cluster radius: last iteration < first",
       [of(found, "radius")[0] - of(found, "radius")[-1] for found in embedded],
     ),
-    "Z4-drift": (
-      "drift of the centroids: last iteration < first",
-      [of(found, "drift")[0] - of(found, "drift")[-1] for found in embedded],
-    ),
   }
+  moves = [drift(found) for found in embedded]
+  if len(moves[0]) > 1:
+    made["Z4-drift"] = (
+      "drift of the centroids from one iteration to the next: last < first",
+      [own[0] - own[-1] for own in moves],
+    )
   if len(of(embedded[0], "accuracy")) > 2:
     made["Z5"] = (
       "accuracy of centroids: gain of the first third of the training > of the last",

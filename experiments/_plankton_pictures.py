@@ -55,14 +55,15 @@ def training(embedded: _plankton_claims.Seeds) -> Figure:
   for axes, name, label in zip(
     panels, ("radius", "drift", "accuracy"), labels, strict=True
   ):
-    curves = np.array([found.figures["curves"][name] for found in embedded])
-    steps = np.arange(1, curves.shape[1] + 1)
+    first = int(name == "drift")  # it begins with the way from the first weights
+    curves = np.array([found.figures["curves"][name] for found in embedded])[:, first:]
+    steps = np.arange(1, curves.shape[1] + 1) + first
     for key, values in embedded[0].figures["curves"].items():
       if key.startswith(f"{name} "):
-        axes.plot(steps, values, color=FAINT, linewidth=0.6, zorder=1)
+        axes.plot(steps, values[first:], color=FAINT, linewidth=0.6, zorder=1)
     kept = [found.figures["kept margin"].get(name) for found in embedded]
     if kept[0] is not None:
-      mean = np.mean(kept, axis=0)
+      mean = np.mean(kept, axis=0)[first:]
       axes.plot(steps, mean, "--", color=ORANGE, label="first margin throughout")
     if name == "accuracy":
       start = [found.figures["start"]["accuracy"] for found in embedded]

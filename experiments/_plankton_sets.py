@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from experiments import _class_sets, _plankton_published
-from spherejax import data, hierarchy
+from spherejax import _checks, data, hierarchy
 from spherejax.data._images import FORMATS
 
 
@@ -66,6 +66,23 @@ class Study(NamedTuple):
   unseen: data.Images
 
 
+def check(choice: Selection) -> None:
+  """Raises ValueError for a choice of which nothing can be measured."""
+  _checks.between("percent", choice.percent, 1, 100)
+  for name in ("canvas", "shrink"):
+    _checks.count(name, getattr(choice, name))
+  if choice.canvas % choice.shrink:
+    raise ValueError(
+      f"shrink must divide canvas = {choice.canvas}, got {choice.shrink}"
+    )
+  for name in ("test_images", "validation_images", "unseen_images", "unseen_from"):
+    if getattr(choice, name) < 2:
+      raise ValueError(
+        f"{name} must be at least 2, a reference and an image to judge, got"
+        f" {getattr(choice, name)}"
+      )
+
+
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
   """One image on its canvas; the ground is white."""
   found = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
@@ -109,11 +126,6 @@ def classes(
   images: data.Images, choice: Selection
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Names of the classes that are learned, and of those that are not."""
-  if choice.unseen_from < 2:
-    raise ValueError(
-      f"unseen_from must be at least 2, a reference and an image to judge, got"
-      f" {choice.unseen_from}"
-    )
   names = images.label_names
   counts = np.bincount(images.labels, minlength=len(names))
   if choice.seen == "article":

@@ -22,6 +22,8 @@ from experiments._plankton_runs import (
   UNTRAINED,
 )
 
+ENDS = (("first", 0), ("last", -1))
+
 
 def comparable(config: Any) -> bool:
   """Whether the article's classes are learned, from ImageNet's weights as there."""
@@ -57,13 +59,18 @@ def rows(
     ]
   curves = [found.figures["curves"] for found in embedded]
   made += [
-    (EMBEDDING, f"{title}, {when}", [curve[name][index] for curve in curves])
+    (EMBEDDING, f"{title}, {when} iteration", [curve[name][index] for curve in curves])
     for name, title in (
       ("radius", "cluster radius"),
-      ("drift", "drift of the centroids"),
       ("accuracy", "accuracy of centroids"),
     )
-    for when, index in (("first iteration", 0), ("last iteration", -1))
+    for when, index in ENDS
+  ]
+  moves = [_plankton_claims.drift(found) for found in embedded]
+  made += [
+    (EMBEDDING, f"drift of the centroids, {when} two iterations", [x[i] for x in moves])
+    for when, i in ENDS
+    if moves[0]
   ]
   made.append(
     (

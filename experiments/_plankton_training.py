@@ -13,7 +13,7 @@ import optax
 from jax import Array
 
 from experiments import _class_network, _class_sets, _class_training, _epochs
-from spherejax import data, distances, losses, metrics, prototypes, training
+from spherejax import _checks, data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # of SGD, in the article's released code
 _NEAR = np.array([True, False])  # of a positive and a negative
@@ -63,11 +63,25 @@ def check(settings: Settings) -> None:
       f"margins must be one more than raised_after, got {settings.margins} and"
       f" {settings.raised_after}"
     )
-  if min(settings.iterations, settings.steps) < 1:
+  for margin in settings.margins:  # squared distances on the sphere are at most 4
+    _checks.between("margins", margin, 0, 4, low_open=True, high_open=True)
+  later = settings.raised_after
+  if any(x < 1 for x in later) or list(later) != sorted(set(later)):
+    raise ValueError(f"raised_after must grow from at least 1 on, got {later}")
+  for name in ("iterations", "steps", "triplets", "baseline_batch", "width", "dim"):
+    _checks.count(name, getattr(settings, name))
+  for name in ("learning_rate", "decay", "baseline_rate", "baseline_decay"):
+    _checks.positive(name, getattr(settings, name))
+
+
+def epoch_length(settings: Settings, images: int) -> int:
+  """Steps of a pass of the softmax classifier; ValueError for no step."""
+  if images < settings.baseline_batch:
     raise ValueError(
-      f"iterations and steps must be at least 1, got {settings.iterations} and"
-      f" {settings.steps}"
+      f"baseline_batch must be at most the {images} training images, got"
+      f" {settings.baseline_batch}"
     )
+  return images // settings.baseline_batch
 
 
 def _optimizer(
@@ -264,7 +278,7 @@ class Embedded(NamedTuple):
   """Variables before the first step."""
   variables: Any
   curves: dict[str, list[float]]
-  """Each quantity after every iteration."""
+  """Each quantity after every iteration; the first drift is from the first weights."""
   kept_margin: dict[str, list[float]]
   """The same with the first margin throughout; empty where it is never raised."""
 
@@ -353,11 +367,7 @@ def train_baseline(
   network_key, step_key, data_key = jax.random.split(key, 3)
   own = dataclasses.replace(settings, dim=len(train.label_names))
   batch, parts = settings.baseline_batch, settings.iterations
-  per_epoch = len(train) // batch
-  if not per_epoch:
-    raise ValueError(
-      f"baseline_batch must be at most the {len(train)} training images, got {batch}"
-    )
+  per_epoch = epoch_length(settings, len(train))
   seen = 3 * settings.triplets * parts * settings.steps
   total = settings.baseline_epochs * per_epoch or seen // batch
   every = max(total // parts, 1)

@@ -36,6 +36,7 @@ from experiments import (
   _threads,
 )
 from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from spherejax import _checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +107,9 @@ PRESETS = {
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together, before data are read."""
   _plankton_training.check(config)
-  _plankton_claims.check(config.neighbours)
+  _plankton_sets.check(config)
+  _plankton_claims.check(config.neighbours, config.curve)
+  _checks.count("drawn", config.drawn)
   if config.need_weights and not config.weights:
     raise ValueError(
       f"name a file of ImageNet's weights for {config.network} by --weights, or begin "
@@ -128,6 +131,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     )
     for seed in seeds
   }
+  for study in studies.values():
+    _plankton_training.epoch_length(config, len(study.train))
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(_plankton_runs.parts(kind, config) for kind, _ in jobs)

@@ -38,7 +38,7 @@ def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
       assert 3 / count < score < 1
   assert 0 < figures[BASELINE, "accuracy, seen, half"] < 1
   ends = [
-    figures[EMBEDDING, f"drift of the centroids, {x} iteration"]
+    figures[EMBEDDING, f"drift of the centroids, {x} two iterations"]
     for x in ("first", "last")
   ]
   assert ends[0] > ends[1] > 0
@@ -196,7 +196,7 @@ def runs_that_agree(sign):
     path = np.array([3.0, 2.9, 2.8]) + 0.01 * random.random(3)
     curves = {
       "radius": (sign * path + 4).tolist(),
-      "drift": (sign * path + 4).tolist(),
+      "drift": [4 - sign * 3.5, *(sign * path + 4)],  # the way from the first weights
       "accuracy": [0.5, 0.6, 0.61] if sign > 0 else [0.5, 0.6, 0.9],
     }
     kept = {"radius": [x + sign * 0.1 for x in curves["radius"]]}
@@ -220,6 +220,30 @@ def test_claims_of_known_figures(sign):
   # These two are bounds that the other figures satisfy, too.
   assert len(made) == 12
   assert held == ({c["id"] for c in made} if sign > 0 else {"Z1-gap", "Z3-chance"})
+
+
+def test_drift_is_from_one_iteration_to_the_next():
+  """In the table and in the picture; one iteration has none, two nothing to compare."""
+  embedded, _ = runs_that_agree(1)
+  assert (
+    _plankton_claims.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
+  )
+  figure = _plankton_pictures.training([with_drifts(4), with_drifts(4)])
+  lines = {line.get_label(): line for line in figure.axes[1].lines}
+  np.testing.assert_allclose(lines["mean"].get_xdata(), [2, 3, 4])
+  np.testing.assert_allclose(lines["mean"].get_ydata(), [3, 2, 1])
+  for number in (1, 2):
+    made = _plankton_claims.curves([with_drifts(number)])
+    assert "Z4-drift" not in made
+    assert "Z4-radius" in made
+
+
+def with_drifts(number):
+  """A run of so many iterations; the first move is from the first weights."""
+  curves = {name: [9.0, 3.0, 2.0, 1.0][:number] for name in ("radius", "drift")}
+  figures = {"curves": curves | {"accuracy": [0.5] * number}, "kept margin": {}}
+  figures["start"] = {"accuracy": 0.3, "radius": 1.0}
+  return _plankton_runs.Found(figures, {}, {})
 
 
 def test_printed_figures():
@@ -325,6 +349,25 @@ def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
   with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
     plankton.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
+  for changes, message in (
+    ({"neighbours": (0, 10)}, r"neighbours must be numbers of at least 1.*\(0, 10\)"),
+    ({"curve": ()}, r"curve must be numbers of at least 1, got \(\)"),
+    ({"triplets": 0}, "triplets must be at least 1, got 0"),
+    ({"iterations": 0}, "iterations must be at least 1, got 0"),
+    ({"baseline_batch": 0}, "baseline_batch must be at least 1, got 0"),
+    ({"dim": 0}, "dim must be at least 1, got 0"),
+    ({"decay": 0.0}, r"decay must be in \(0, inf\), got 0"),
+    ({"margins": (1.0, 4.0)}, r"margins must be in \(0, 4\), got 4"),
+    ({"margins": (1.0, 1.2, 1.3), "raised_after": (5, 5)}, r"must grow.*\(5, 5\)"),
+    ({"percent": 0}, r"percent must be in \[1, 100\], got 0"),
+    ({"shrink": 5}, "shrink must divide canvas = 96, got 5"),
+    ({"test_images": 1}, "test_images must be at least 2, a reference and an image"),
+    ({"unseen_images": 1}, "unseen_images must be at least 2.* got 1"),
+    ({"unseen_from": 1}, "unseen_from must be at least 2.* got 1"),
+    ({"drawn": 0}, "drawn must be at least 1, got 0"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      plankton.run(dataclasses.replace(config, **changes), tmp_path)
   full = plankton.PRESETS["full"]
   with pytest.raises(ValueError, match="weights for inception_v3 by --weights"):
     plankton.run(full, tmp_path, "full")
@@ -346,8 +389,6 @@ def test_bad_input(tmp_path):
     classes(seen_from=100, unseen_from=99, test_images=40)
   with pytest.raises(ValueError, match=r"needs 132 images.* but class eel has 120"):
     classes(seen_from=100)
-  with pytest.raises(ValueError, match="unseen_from must be at least 2"):
-    classes(unseen_from=1)
   with pytest.raises(ValueError, match="no folder for 65 classes: Acantharea"):
     classes(seen="article")
   folder = dataclasses.replace(config, data="folder", folder=str(tmp_path / "none"))
@@ -358,6 +399,18 @@ def test_bad_input(tmp_path):
     _plankton_training.train_baseline(
       config, few, few, jax.random.key(0), tmp_path, lambda _: None
     )
+
+
+def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monkeypatch):
+  images = data.Images(
+    np.zeros((10, 2, 2, 1), np.uint8), np.arange(10, dtype=np.int32) % 2, ("a", "b")
+  )
+  study = _plankton_sets.Study(images, images, images, images)
+  monkeypatch.setattr(_plankton_sets, "load", lambda config: None)
+  monkeypatch.setattr(_plankton_sets, "divide", lambda *_: study)
+  monkeypatch.setattr(_plankton_runs, "run", None)
+  with pytest.raises(ValueError, match="at most the 10 training images, got 128"):
+    plankton.run(SMOKE, tmp_path, "smoke")
 
 
 def test_classes_of_the_article():
