@@ -45,11 +45,19 @@ from experiments._few_shot_training import (
   check_classes,
   train,
 )
-from spherejax import plotting
+from spherejax import _checks, plotting
 
 PAPER = "DIST, article II"
 LOSSES = (SQUARED, RATIO)
 AT_END = ("exponent", "training accuracy")
+COUNTS = (
+  "check_every",
+  "validate_every",
+  "num_queries",
+  "test_queries",
+  "validation_episodes",
+  "test_episodes",
+)
 PAIRS = "left_out"  # of a query and a class without a ratio of distances
 EXPONENT = "exponent at the end"
 
@@ -131,6 +139,10 @@ def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together."""
   if not 1 <= config.percent <= 100:
     raise ValueError(f"percent must be in [1, 100], got {config.percent}")
+  for name in COUNTS:
+    _checks.count(name, getattr(config, name))
+  for shots in (*config.shots, *config.nearest_shots):
+    _checks.count("shots", shots)
   for name in ("check_every", "validate_every"):
     if config.episodes % getattr(config, name):
       raise ValueError(

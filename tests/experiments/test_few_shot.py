@@ -424,6 +424,10 @@ def test_bad_settings(tmp_path, monkeypatch):
     ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
     ({"validate_every": 4}, "steps must be a multiple of parts = 5, got 4"),
     ({"num_ways": 1}, "num_ways must be at least 2 classes, got 1"),
+    ({"check_every": 0}, "check_every must be at least 1, got 0"),
+    ({"test_queries": 0}, "test_queries must be at least 1, got 0"),
+    ({"test_episodes": 0}, "test_episodes must be at least 1, got 0"),
+    ({"nearest_shots": (5, 0)}, "shots must be at least 1, got 0"),
     ({"exponents": (2.0, 0.0)}, r"exponents must be above 0, got \(2\.0, 0\.0\)"),
     ({"num_ways": 20}, "num_ways = 20 classes, but 8 of the 8 classes have so many"),
   ):
