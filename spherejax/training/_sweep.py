@@ -133,13 +133,14 @@ def sweep(
     TypeError: a hyperparameter that cannot be vmapped: no number, or one that
       decides a shape or a branch. Run one sweep for each of its values.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a batch size below 1, a score that is no scalar, a checkpoint of a sweep of other
-      cells, seeds, steps, patience or mode or with another key.
+      `evaluate_every`, a batch size below 1, a score that is no scalar, a checkpoint
+      of a sweep of other cells, seeds, steps, patience or mode or with another key.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
   swept before. Memory of two states for every run. A stopped run costs as much as
-  the others of its batch until all have stopped. Arrays that the functions close over become
-  constants of the program: bind large ones as `jax.tree_util.Partial(step, data)`.
+  the others of its batch until all have stopped. Arrays that the functions close over
+  become constants of the program: bind large ones as `jax.tree_util.Partial(step,
+  data)`.
 
   Source: none.
 
