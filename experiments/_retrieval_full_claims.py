@@ -22,7 +22,19 @@ Judged = Mapping[str, Mapping[int, list[Any]]]
 
 
 def _without(name: str, part: str) -> str:
-  return "+".join(x for x in name.split("+") if x != part)
+  # Small or large are memories and proxies.
+  parts = {part} if part not in _POOLED else {part, "s", "l"}
+  return "+".join(x for x in name.split("+") if x not in parts)
+
+
+def _batches(judged: "Judged", name: str) -> dict[int, str]:
+  """Methods of that name by their batches."""
+  return {
+    int(batch): x
+    for x in judged
+    for own, _, batch in [x.rpartition("+b")]
+    if own == name and batch.isdecimal()
+  }
 
 
 def _kind(name: str) -> str:
@@ -52,6 +64,22 @@ def claims(judged: Judged) -> list[dict[str, Any]]:
     claim(key, f"MAP@R {words} > without", pairs, _TABLES)
   both = [(x, x.replace("ccp", "xbm")) for x in judged if _kind(x) == "ccp"]
   claim("retrieval-ccp-vs-xbm", "MAP@R with CCP > with a memory", both, _TABLES)
+  plain = {name.rpartition("+b")[0] for name in judged if "+b" in name} - {""}
+  for name in sorted(x for x in plain if _kind(x) == "ccp"):
+    with_, without = (_batches(judged, x) for x in (name, _without(name, "ccp")))
+    if len(shared := sorted(with_.keys() & without.keys())) > 1:
+      small, large = shared[0], shared[-1]
+      lost = [value(own[large]) - value(own[small]) for own in (without, with_)]
+      text = f"MAP@R that a batch of {small} loses against {large}: less with CCP"
+      made.append(
+        _report.claim(
+          "ccp-batch-size",
+          f"{text}, {name}",
+          [lost[0] - lost[1]],
+          paper="DML, figure 3.8",
+          every_seed=True,
+        )
+      )
   for kind, key in _POOLED.items():
     pairs = [
       (x, _without(x, "gsp"))

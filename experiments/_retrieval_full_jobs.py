@@ -1,6 +1,7 @@
 """What a run of `retrieval` on photographs is asked for, and what it comes to."""
 
 import dataclasses
+import re
 from typing import Any, Literal, NamedTuple
 
 from experiments import (
@@ -24,6 +25,8 @@ _POOLINGS = {
   PREDICTION: "zero-shot prediction",
 }
 _KINDS = ("proxy", "xbm", "ccp")
+_VARIANTS = {"s": "S", "l": "L"}  # of the memory or the proxies of one method
+_BATCH = re.compile(r"b([1-9][0-9]{0,4})")  # images of a step of one method
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +44,8 @@ class FullConfig:
   """Leaves out pictures that cannot be read, instead of ending."""
   methods: tuple[str, ...] = ("c2", "c2+ccp")
   """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), for the
-  first four +proxy, +xbm or +ccp, and the name of a pooling: c1+xbm+gsp."""
+  first four +proxy, +xbm or +ccp, and the name of a pooling: c1+xbm+gsp. Of one method
+  alone +s or +l is the variant and +b16 the batch."""
   protocol: Literal["fair", "fair534", "conventional", "ablation", "tuning"] = "fair"
   """Of chapter 3, of section 5.3.4, and what is common elsewhere."""
   folds: tuple[int, ...] = ()
@@ -74,7 +78,8 @@ class FullConfig:
   second_moment: float = 0.999
   """Of Adam; the thesis prints 0.99."""
   variant: Literal["S", "L"] = "L"
-  """Small or large memory, and proxies of chance-constrained problems."""
+  """Small or large memory, and proxies of chance-constrained problems; of soft_triple
+  what the tables have, unless its name says +s or +l."""
   learning_rate: float = 0.0
   """Of Adam."""
   weight_decay: float = 0.0
@@ -111,7 +116,8 @@ class FullConfig:
   proxies: int = 0
   """Of each class."""
   pool: int = 0
-  """Images of each class that new proxies are chosen among."""
+  """Images of each class that new proxies are chosen among; if fewer than the proxies,
+  so many for each of them, and of 1 all are taken."""
   memory: int = 0
   """Embeddings in the cross-batch memory."""
   memory_start: int = 1000
@@ -189,20 +195,36 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
     )
   kinds = [part for part in parts if part in _KINDS]
   poolings = [part for part in parts if part in _POOLINGS]
-  unknown = [part for part in parts if part not in (*_KINDS, *_POOLINGS)]
+  variants = [part for part in parts if part in _VARIANTS]
+  batches = [part for part in parts if _BATCH.fullmatch(part)]
+  known = {*kinds, *poolings, *variants, *batches}
+  unknown = [part for part in parts if part not in known]
   proxies_only = loss in _retrieval_losses.PROXY_LOSSES
-  if unknown or len(kinds) > 1 or len(poolings) > 1 or (kinds and proxies_only):
+  twice = any(len(x) > 1 for x in (kinds, poolings, variants, batches))
+  if unknown or twice or (kinds and proxies_only):
     raise ValueError(
       f"{name!r} must be a loss, for {', '.join(_retrieval_losses.PAIR_LOSSES)} one of"
-      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_POOLINGS)}"
+      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_POOLINGS)}, perhaps with"
+      " +s or +l and +b16 for its variant and batch"
     )
-  method = _method(config, loss, kinds[0] if kinds else "plain")
+  if variants and not kinds and loss != "soft_triple":
+    raise ValueError(
+      f"{name!r} has neither memory nor several proxies, which +{variants[0]} is of"
+    )
+  variant = _VARIANTS[variants[0]] if variants else None
+  if variant:
+    config = dataclasses.replace(config, variant=variant)
+  if batches:
+    own = own._replace(batch=int(batches[0][1:]))
+  method = _method(config, loss, kinds[0] if kinds else "plain", variant)
   pooling = poolings[0] if poolings else own.pooling
-  title = method.name + (f"+{_POOLINGS[poolings[0]]}" if poolings else "")
+  title = method.name + (f"-{variant}" if variant else "")
+  title += f"+{_POOLINGS[poolings[0]]}" if poolings else ""
+  title += f", batch {own.batch}" if batches else ""
   return Job(name.lower(), title, method, _settings(config, own, method, pooling))
 
 
-def _method(config: FullConfig, loss: str, kind: Any) -> Method:
+def _method(config: FullConfig, loss: str, kind: Any, variant: str | None) -> Method:
   published = _retrieval_published.NUMBERS[config.dataset]
   numbers = dict(published.losses[loss])
   if loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
@@ -210,7 +232,7 @@ def _method(config: FullConfig, loss: str, kind: Any) -> Method:
   numbers |= {key: value for key, value in config.numbers if key in numbers}
   proxies = 1
   if loss == "soft_triple":
-    proxies = config.proxies or published.centres[published.soft_triple]
+    proxies = config.proxies or published.centres[variant or published.soft_triple]
   elif kind in ("proxy", "ccp"):
     proxies = config.proxies or published.proxies[config.variant]
   return Method(
