@@ -36,10 +36,30 @@ from experiments._retrieval_full_jobs import (
 )
 from experiments._retrieval_full_protocols import Split
 
+_TABLE_3_1 = tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_3_1))
+
 PRESETS = {
   "full": FullConfig(),
-  "table-3.1": FullConfig(
-    methods=tuple(dict.fromkeys(key[0] for key in _retrieval_published.TABLE_3_1))
+  "table-3.1": FullConfig(methods=_TABLE_3_1),
+  # Its small memories and few proxies have no figures in the text.
+  "figure-3.4": FullConfig(
+    methods=(
+      *(name for name in _TABLE_3_1 if name != "soft_triple"),
+      "c1+xbm+s",
+      "c2+xbm+s",
+      "c1+ccp+s",
+      "c2+ccp+s",
+      "ms+ccp+s",
+      "triplet+ccp+s",
+      "soft_triple+s",
+      "soft_triple+l",
+    )
+  ),
+  "figure-3.8": FullConfig(
+    methods=tuple(
+      f"{name}+b{batch}" for batch in (16, 32, 64, 128) for name in ("c2", "c2+ccp")
+    ),
+    protocol="ablation",
   ),
   "table-3.2": FullConfig(
     methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
@@ -107,8 +127,11 @@ class Comparison:
     self.protocol = protocol_of(config)
     check_numbers(config)
     self.jobs = [job(config, self.protocol, name) for name in config.methods]
-    if not self.jobs:
-      raise ValueError("methods must name at least one, got none")
+    names = [own.name for own in self.jobs]
+    if not names or len(set(names)) < len(names):
+      raise ValueError(f"methods must name at least one, each once, got {names}")
+    for architecture in dict.fromkeys(own.settings.architecture for own in self.jobs):
+      _retrieval_network.check(architecture)
     self.models = [fold - 1 for fold in config.folds] or range(self.protocol.models)
     if not set(self.models) <= set(range(self.protocol.models)):
       raise ValueError(

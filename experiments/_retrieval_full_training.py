@@ -216,6 +216,11 @@ def check(settings: Settings, method: Method, pictures: Pictures) -> None:
       f"{method.name} needs at least one proxy and a pool of one image, got"
       f" {method.proxies} and {method.pool}"
     )
+  _retrieval_optimizer.check(settings)
+  if method.renews and settings.switch_patience < 1:
+    raise ValueError(
+      f"switch_patience must be at least 1, got {settings.switch_patience}"
+    )
   # The published memory of SOP is slightly larger than three quarters of its images.
   if method.kind == "xbm" and settings.memory > 1.25 * len(pictures):
     raise ValueError(

@@ -176,13 +176,17 @@ def initial_variables(key: Array, architecture: Architecture) -> Any:
   if not architecture.weights:
     return variables
   own = {name: tree["backbone"] for name, tree in variables.items()}
-  if architecture.backbone in SMALL:
-    backbone = _kept_backbone(architecture)
-  else:
-    backbone = models.import_weights(own, models.read_weights(architecture.weights))
+  backbone = _read_backbone(architecture, own)
   return {
     name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
   }
+
+
+def _read_backbone(architecture: Architecture, own: Any) -> Any:
+  """What the file or folder of weights has for the backbone's variables, or shapes."""
+  if architecture.backbone in SMALL:
+    return _kept_backbone(architecture)
+  return models.import_weights(own, models.read_weights(architecture.weights))
 
 
 def _kept_backbone(architecture: Architecture) -> Any:
@@ -207,6 +211,16 @@ def _initialize(key: Array, *, architecture: Architecture) -> Any:
     (2, a.image_size, a.image_size, a.channels), jnp.float32
   )
   return Network(a).lazy_init(key, images)
+
+
+def check(architecture: Architecture) -> None:
+  """Raises for settings or weights that do not fit, before anything is computed."""
+  shapes = jax.eval_shape(
+    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
+  )
+  if architecture.weights:
+    own = {name: tree["backbone"] for name, tree in shapes.items()}
+    _read_backbone(architecture, own)
 
 
 def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:

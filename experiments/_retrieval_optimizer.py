@@ -1,6 +1,7 @@
 """The optimiser of `retrieval` and `ccp_proxies`, on photographs and small images."""
 
 import functools
+import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -25,6 +26,15 @@ class Rates(Protocol):
   def weight_decay(self) -> float: ...
   @property
   def evaluate_every(self) -> int: ...
+
+
+def check(rates: Rates) -> None:
+  """Raises ValueError for rates that Adam cannot have."""
+  for name in ("learning_rate", "proxy_rate", "weight_decay"):
+    if not math.isfinite(getattr(rates, name)):
+      raise ValueError(f"{name} must be finite, got {getattr(rates, name)}")
+  if not 0 <= rates.second_moment < 1:
+    raise ValueError(f"second_moment must be in [0, 1), got {rates.second_moment}")
 
 
 class _Taken(NamedTuple):

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _finished, _retrieval_network
+from experiments import _finished, _retrieval_network, _retrieval_optimizer
 from experiments._retrieval_losses import Method
 from experiments._retrieval_measures import NAMES, measures
 from experiments._retrieval_sets import Study
@@ -36,6 +36,33 @@ class Trained(NamedTuple):
   points: np.ndarray  # [cells, seeds, test images, dim], of the best networks
   proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
   first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
+
+
+def check(settings: Settings, method: Method, study: Study) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later."""
+  images, classes = len(study.train_labels), len(np.unique(study.train_labels))
+  per_class = 1 if method.own_proxies else settings.per_class
+  if settings.batch // per_class > classes:
+    raise ValueError(
+      f"a batch of {settings.batch} has {settings.batch // per_class} classes, but only"
+      f" {classes} are learned"
+    )
+  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
+    raise ValueError(
+      f"{method.name} needs at least one proxy and a pool of one image, got"
+      f" {method.proxies} and {method.pool}"
+    )
+  if method.renews and settings.switch_patience < 1:
+    raise ValueError(
+      f"switch_patience must be at least 1, got {settings.switch_patience}"
+    )
+  if method.kind == "xbm" and method.memory * classes > 1.25 * images:
+    raise ValueError(
+      f"a memory of {method.memory * classes} embeddings is larger than the {images}"
+      " images that are learned"
+    )
+  _retrieval_optimizer.check(settings)
+  _retrieval_network.check(settings.architecture)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:

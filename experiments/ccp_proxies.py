@@ -35,7 +35,10 @@ from experiments import (
 )
 from experiments._ccp_tables import Runs
 from experiments._retrieval_losses import Method
+from experiments._retrieval_sets import Study
 from experiments._retrieval_training import Settings
+
+DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Config(Settings):
   proxies: int = 4
   """Of each class."""
   pool: int = 8
-  """Images of each class that new proxies are chosen among."""
+  """Images of each class that new proxies are chosen among; if fewer than the proxies,
+  so many for each of them, and of 1 all are taken."""
   large_pool: int = 16
   """Of digits, and of the comparison of pools."""
   weight: float = 2e-4
@@ -119,9 +123,8 @@ def plan(
   """
   number, large = config.proxies, config.large_pool
   plane = {
-    "renewed": Method("c2", "ccp", number, large),
-    "trained once": Method("c2", "proxy", number, large),
-    "samples": Method("c2", "samples", number, large),
+    name: Method("c2", kind, number, large)
+    for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True)
   }
   others: dict[str, tuple[Settings, Method]] = {}
   for loss in config.losses:
@@ -141,16 +144,21 @@ def plan(
 
 def train(config: Config, output: pathlib.Path) -> Runs:
   """All trainings, or those that an earlier run has left to do."""
+  settings, study = digits(config)
+  sought = characters(config) if plan(config, settings)[1] else study
+
+  def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, Study]]:
+    plane, others = plan(config, shared)
+    planned = {name: (settings, method, study) for name, method in plane.items()}
+    return planned | {name: (*pair, sought) for name, pair in others.items()}
+
   shared = _cli.only(Settings, config)
+  for job in jobs(shared).values():
+    _retrieval_runs.check(*job)
   if config.pretraining:
     shared = _retrieval_pretraining.train(shared, config.pretraining, output / "kept")
-  plane, others = plan(config, shared)
-  settings, shown = digits(config)
-  jobs = {name: (settings, method, shown) for name, method in plane.items()}
-  if others:
-    shown = characters(config)
-    jobs |= {name: (own, method, shown) for name, (own, method) in others.items()}
-  with tqdm.tqdm(total=len(jobs), file=sys.stderr) as bar:
+  planned = jobs(shared)
+  with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
     def one(name: str) -> _retrieval_runs.Trained:
       weights = (config.weight,)
@@ -158,16 +166,16 @@ def train(config: Config, output: pathlib.Path) -> Runs:
         weights += config.other_weights
       cells = {"weight": weights, "fold": (0,) * len(weights)}
       group, title = "characters", _ccp_tables.title(name)
-      if name in plane:
+      if name in DIGITS:
         group, title = "digits", ""
       kept = output / "kept" / group
-      trained = _retrieval_runs.train(*jobs[name], cells, kept, title)
+      trained = _retrieval_runs.train(*planned[name], cells, kept, title)
       bar.set_postfix({group: name})
       bar.update()
       return trained
 
     with _threads.pool() as pool:
-      found = dict(zip(jobs, pool.map(one, jobs), strict=True))
+      found = dict(zip(planned, pool.map(one, planned), strict=True))
   return Runs(found, settings, shared)
 
 

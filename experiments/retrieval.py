@@ -16,10 +16,10 @@ and section 5.3.4.
 The first three need omniglot, the first two ndsb_plankton, too, prepared by
 tensorflow-datasets, in TFDS_DATA_DIR; their figures do not compare with the thesis's,
 which are of photographs. Those stand beside the others: full is CUB by the contrastive
-loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3 and
-figure-5.12 are all methods of the table or figure, for cub, cars, sop or inshop;
-figure-3.5 and any --search look for hyperparameters on validation classes. FILE has
-ImageNet's weights of --backbone.
+loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3,
+figure-3.4, -3.8 and -5.12 are all methods of the table or figure, for cub, cars, sop or
+inshop; figure-3.5 and any --search look for hyperparameters on validation classes. FILE
+has ImageNet's weights of --backbone.
 """
 
 import dataclasses
@@ -81,7 +81,8 @@ class Config(Settings):
   proxies: int = 4
   """Of each class."""
   pool: int = 8
-  """Images of each class that new proxies are chosen among."""
+  """Images of each class that new proxies are chosen among; if fewer than the proxies,
+  so many for each of them, and of 1 all are taken."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
   gsp_methods: tuple[Summed, ...] = ()
@@ -225,12 +226,15 @@ def run(
   start = time.perf_counter()
   check(config)
   settings = _cli.only(Settings, config)
+  methods = plan(config)
+  studies = {group: study(config, group) for group in {name.group for name in methods}}
+  for name, method in methods.items():
+    own = settings_of(config, settings, name, method)
+    _retrieval_runs.check(own, method, studies[name.group])
   if config.pretraining:
     settings = _retrieval_pretraining.train(
       settings, config.pretraining, output / "kept"
     )
-  methods = plan(config)
-  studies = {group: study(config, group) for group in {name.group for name in methods}}
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
 
     def one(each: tuple[Name, Method]) -> _retrieval_runs.Trained:

@@ -434,6 +434,34 @@ def test_settings_that_cannot_work_are_refused_first(
     module.run(config, tmp_path)
 
 
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"batch": 32}, "a batch of 32 has 8 classes, but only 7 are learned"),
+    ({"pool": 0}, "at least one proxy and a pool of one image, got 4 and 0"),
+    ({"proxies": 13}, "a memory of 91 embeddings is larger than the 70 images"),
+    ({"switch_patience": 0}, "switch_patience must be at least 1, got 0"),
+    ({"second_moment": 1.0}, r"second_moment must be in \[0, 1\), got 1.0"),
+    ({"weights": "missing"}, "no network.json in missing"),
+    ({"pooling": "sum"}, "pooling must be one of .* got 'sum'"),
+  ],
+)
+def test_no_training_begins_before_all_settings_are_looked_at(
+  changes, message, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(_retrieval_runs, "train", None)
+  config = dataclasses.replace(retrieval.PRESETS["smoke"], **changes)
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    retrieval.run(config, tmp_path)
+
+
+def test_proxies_are_looked_at_before_the_first_training(tmp_path, monkeypatch):
+  monkeypatch.setattr(_retrieval_runs, "train", None)
+  config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], large_pool=0)
+  with pytest.raises(ValueError, match="a pool of one image, got 4 and 0"):
+    ccp_proxies.run(config, tmp_path)
+
+
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
   cells = {"weight": (2e-4,), "fold": (0,)}
   settings = dataclasses.replace(SMALL, learning_rate=np.inf, steps=8)

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 from PIL import Image
 
 from experiments import (
@@ -608,6 +609,16 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
 
   with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
     run(weights="")
+  with pytest.raises(ValueError, match=r"each once, got \['c2', 'c2'\]"):
+    run(methods=("c2", "C2"))
+  with pytest.raises(ValueError, match="switch_patience must be at least 1, got 0"):
+    run(methods=("c2+ccp",), switch_patience=0)
+  with pytest.raises(ValueError, match=r"second_moment must be in \[0, 1\), got 1.5"):
+    run(second_moment=1.5)
+  with pytest.raises(ValueError, match="learning_rate must be finite, got inf"):
+    run(learning_rate=float("inf"))
+  with pytest.raises(ValueError, match=r"mass must be in \(0, 1\], got 2"):
+    run(methods=("c2", "c2+gsp"), mass=2.0)
   with pytest.raises(SystemExit, match=r"there is no .*list_eval_partition\.txt"):
     run(dataset="inshop", learned_classes=0)
   with pytest.raises(SystemExit, match="--learned-classes must be 0 for inshop, got 8"):
@@ -629,6 +640,26 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
   with pytest.raises(SystemExit, match="learned-classes must be 0 for inshop, got 8"):
     run(dataset="inshop")
   assert not list(tmp_path.iterdir())
+
+
+def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
+  monkeypatch.setattr(_retrieval_full_sets, "load", None)
+
+  def run(path):
+    config = dataclasses.replace(SMALL, weights=str(path))
+    _retrieval_full.run(config, tmp_path / "output", "full")
+
+  with pytest.raises(FileNotFoundError, match=r"missing\.pth"):
+    run(tmp_path / "missing.pth")
+  noise = tmp_path / "noise.pth"
+  noise.write_bytes(b"noise" * 9)
+  with pytest.raises(ValueError, match=r"noise\.pth is neither a safetensors file"):
+    run(noise)
+  other = tmp_path / "other.safetensors"
+  safetensors.numpy.save_file({"conv1.weight": np.ones((2, 1, 3, 3), "f4")}, other)
+  with pytest.raises(ValueError, match="weights do not fit"):
+    run(other)
+  assert not (tmp_path / "output").exists()
 
 
 def test_printed_figures():
