@@ -142,8 +142,11 @@ class Comparison:
     )
     names = self.sets.learned.names
     self.splits = _retrieval_full_protocols.splits(self.protocol, len(names))
+    _retrieval_full_sets.check_matches(self.sets.sought, self.sets.queries, "sought")
     for number in self.models:
-      train = self.sets.learned.of(self.splits[number].train)
+      train, held = map(self.sets.learned.of, self.splits[number])
+      if len(held):
+        _retrieval_full_sets.check_matches(held, None, f"held-out (fold {number + 1})")
       for own in self.jobs:
         _retrieval_full_training.check(own.settings, own.method, train)
 

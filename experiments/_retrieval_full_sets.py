@@ -98,6 +98,20 @@ class Sets(NamedTuple):
   query among all others."""
 
 
+def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
+  """Raises ValueError where no query has a picture of its class to find."""
+  size = len(pictures.names)
+  asked = pictures.labels if queries is None else pictures.labels[queries]
+  others = pictures.labels if queries is None else pictures.labels[~queries]
+  least = 2 if queries is None else 1  # the query is none of its own
+  found = np.bincount(others, minlength=size)[asked] >= least
+  if not found.any():
+    raise ValueError(
+      f"none of the {len(asked)} queries among the {what} pictures has another one of"
+      f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
+    )
+
+
 def load(
   dataset: str, folder: str, learned_classes: int, skip_unreadable: bool
 ) -> Sets:

@@ -216,6 +216,11 @@ def check(settings: Settings, method: Method, pictures: Pictures) -> None:
       f"{method.name} needs at least one proxy and a pool of one image, got"
       f" {method.proxies} and {method.pool}"
     )
+  if 0 < settings.shorter_side < settings.image_size:
+    raise ValueError(
+      f"shorter_side must be at least image_size = {settings.image_size}, or 0, got"
+      f" {settings.shorter_side}"
+    )
   _retrieval_optimizer.check(settings)
   if method.renews and settings.switch_patience < 1:
     raise ValueError(

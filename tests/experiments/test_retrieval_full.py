@@ -614,6 +614,8 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
     run(weights="")
   with pytest.raises(ValueError, match=r"each once, got \['c2', 'c2'\]"):
     run(methods=("c2", "C2"))
+  with pytest.raises(ValueError, match="at least image_size = 32, or 0, got 20"):
+    run(shorter_side=20)
   with pytest.raises(ValueError, match="switch_patience must be at least 1, got 0"):
     run(methods=("c2+ccp",), switch_patience=0)
   with pytest.raises(ValueError, match=r"second_moment must be in \[0, 1\), got 1.5"):
@@ -663,6 +665,33 @@ def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
   with pytest.raises(ValueError, match="weights do not fit"):
     run(other)
   assert not (tmp_path / "output").exists()
+
+
+def test_classes_without_a_pair_are_said_before_training(tmp_path, folder):
+  names = tuple(f"{number:02}" for number in range(16))
+  own = np.arange(32, dtype=np.int32) // 2
+  pair = _retrieval_full_sets.Pictures([], np.arange(32), own, names)
+  first = np.arange(32) % 2 == 0
+  check = _retrieval_full_sets.check_matches
+  check(pair, None, "sought")
+  check(pair, first, "sought")
+  with pytest.raises(ValueError, match="none of the 16 queries among the sought"):
+    check(pair.take(first), None, "sought")
+  with pytest.raises(ValueError, match="none of the 32 queries"):
+    check(pair, first | True, "sought")
+  with pytest.raises(ValueError, match="none of the 0 queries"):
+    check(pair, first & False, "sought")
+
+  def run(learned, sought):
+    config = dataclasses.replace(SMALL, folder=folder, methods=("c2",))
+    sets = _retrieval_full_sets.Sets(learned, sought, None)
+    _retrieval_full.Comparison(config, tmp_path, sets)
+
+  run(pair, pair)
+  with pytest.raises(ValueError, match="the sought pictures"):
+    run(pair, pair.take(first))
+  with pytest.raises(ValueError, match=r"the held-out \(fold 1\) pictures"):
+    run(pair.take(first), pair)
 
 
 def test_printed_figures():
