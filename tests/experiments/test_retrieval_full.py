@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import safetensors.numpy
 from PIL import Image
@@ -304,6 +305,58 @@ def test_the_backbone_waits_for_the_embedding_layer():
   assert (np.asarray(update["network"]["backbone"]["conv"]) < 0).all()
   assert not np.asarray(update["network"]["backbone"]["norm"]).any()
   assert not np.asarray(update["loss"]["proxies"]).any()
+
+
+def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
+  settings = _retrieval_full_objective.Settings(learning_rate=0.1, weight_decay=0.5)
+  chain = _retrieval_optimizer.optimizer(
+    settings, _retrieval_full_jobs.Method("c2", "proxy", 1), {}
+  )
+  with jax.enable_x64():
+    params = {
+      "network": {"head": {"kernel": jnp.array([4.0, -2.0])}, "norm": jnp.array([3.0])},
+      "loss": {"proxies": jnp.array([[5.0]])},
+    }
+    decayed = np.array([0.5, 0.5, 0, 0])
+    w, m, v = np.array([4.0, -2.0, 3.0, 5.0]), np.zeros(4), np.zeros(4)
+    state = chain.init(params)
+    for step, g in enumerate(([60.0, 8.0, 9.0, -20.0], [0.3, 0.2, -0.4, 0.1]), 1):
+      gradient = {
+        "network": {"head": {"kernel": jnp.array(g[:2])}, "norm": jnp.array(g[2:3])},
+        "loss": {"proxies": jnp.array([g[3:]])},
+      }
+      updates, state = chain.update(gradient, state, params)
+      params = optax.apply_updates(params, updates)
+      g = np.array(g) + decayed * w
+      g = np.clip(g * min(1, 10 / np.linalg.norm(g)), -10, 10)
+      m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+      adam = m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+      w = w - 0.1 * adam
+    own = params["network"]
+    found = np.concatenate(
+      [own["head"]["kernel"], own["norm"], params["loss"]["proxies"][0]]
+    )
+  np.testing.assert_allclose(found, w, rtol=1e-6)
+
+
+def test_the_rate_halves_where_percents_stay():
+  settings = _retrieval_full_objective.Settings(
+    metric="P@1", learning_rate=1e-5, plateau=True, patience=15
+  )
+  own = _retrieval_full_training.monitor(settings)
+  assert own.patience == 15
+  assert own.margin == pytest.approx(1e-3)
+  plateau = own.plateau
+  state, scales = plateau.init(jnp.zeros(())), []
+  # Better is by more than a tenth; four evaluations of patience, two to cool down.
+  scores = [50.0, 50.11, *[50.2] * 24]
+  for score in scores:
+    _, state = plateau.update({}, state, value=-score)
+    scales.append(float(state.scale))
+  first = [scale < 1 for scale in scales].index(True)
+  assert first == 5  # 50.2 is no better than 50.11
+  assert scales[5] == 0.5
+  assert scales[-1] == pytest.approx(0.1)  # 1e-6 at least
 
 
 def test_numbers_of_the_protocols():
