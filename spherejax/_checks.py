@@ -5,7 +5,9 @@ numbers. A traced number is never inspected.
 """
 
 import numbers
+import reprlib
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.core
@@ -93,11 +95,9 @@ def between(
 ) -> None:
   """Raises ValueError for a static number outside the interval, or not finite.
 
-  Of an array that is known every entry. Raises TypeError for text.
+  Of an array that is known every entry. Raises TypeError for text and complex numbers.
   """
-  if isinstance(value, str):
-    raise TypeError(f"{name} must be a number, got {value!r}")
-  known = _known_numbers(value)
+  known = _known_numbers(name, value)
   above = known > low if low_open else known >= low
   below = known < high if high_open else known <= high
   wrong = known[~(np.isfinite(known) & above & below)]
@@ -109,8 +109,14 @@ def between(
     )
 
 
-def _known_numbers(value: object) -> np.ndarray:
+def _known_numbers(name: str, value: object) -> np.ndarray:
   """What is not traced, as numbers in a row; nothing of what are no numbers."""
+  if isinstance(value, (str, complex)):
+    raise TypeError(f"{name} must be a number, got {value!r}")
+  if isinstance(value, _Array | np.generic) and jnp.issubdtype(
+    value.dtype, jnp.complexfloating
+  ):
+    raise TypeError(f"{name} must be real numbers, got dtype {value.dtype}")
   number = static_number(value)
   if number is not None:
     return np.array([number])
@@ -125,7 +131,7 @@ def _known_numbers(value: object) -> np.ndarray:
 
 def known_finite(name: str, value: object) -> None:
   """Raises ValueError for a known number that is not finite."""
-  known = _known_numbers(value)
+  known = _known_numbers(name, value)
   wrong = known[~np.isfinite(known)]
   if wrong.size:
     raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
@@ -133,7 +139,7 @@ def known_finite(name: str, value: object) -> None:
 
 def at_least(name: str, value: object, low: float | int) -> None:
   """Raises ValueError for a known number below `low` or NaN; inf may be."""
-  known = _known_numbers(value)
+  known = _known_numbers(name, value)
   wrong = known[~(known >= low)]
   if wrong.size:
     raise ValueError(f"{name} must be at least {low:g}, got {wrong.min():g}")
@@ -150,6 +156,53 @@ def count(name: str, value: object, low: int = 1) -> None:
     raise TypeError(f"{name} must be a static integer, got {value!r}")
   if value < low:
     raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def counts(name: str, values: Sequence[int], low: int = 1) -> None:
+  """Raises unless `values` is a sequence of static integers of at least `low`."""
+  sequence(name, values)
+  for number, value in enumerate(values):
+    count(f"{name}[{number}]", value, low)
+
+
+def sequence(name: str, value: object) -> None:
+  """Raises TypeError unless `value` is a sequence; text, one of letters, is none."""
+  if isinstance(value, str) or not isinstance(value, Sequence | _Array):
+    raise TypeError(f"{name} must be a sequence, got {value!r}")
+
+
+def interval(name: str, value: Any) -> tuple[Any, Any]:
+  """Both ends of a range; raises TypeError for anything but two."""
+  several = isinstance(value, Sequence | _Array) and getattr(value, "ndim", 1) > 0
+  if isinstance(value, str) or not several or len(value) != 2:
+    raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
+  return value[0], value[1]
+
+
+def share(name: str, value: object) -> None:
+  """Raises unless `value` is a static number in [0, 1]."""
+  if static_number(value) is None and not isinstance(value, (str, complex)):
+    raise TypeError(f"{name} must be a static number, got {reprlib.repr(value)}")
+  between(name, value, 0, 1)
+
+
+def limits(low: object, high: object) -> None:
+  """Raises for a known side of a box that is NaN or no number; inf may be."""
+  for name, side in (("low", low), ("high", high)):
+    if np.isnan(_known_numbers(name, side)).any():
+      raise ValueError(f"{name} must be a number, got nan")
+
+
+def function(name: str, value: object) -> None:
+  """Raises TypeError unless `value` can be called."""
+  if not callable(value):
+    raise TypeError(f"{name} must be a function, got {value!r}")
+
+
+def instance(name: str, value: object, kind: type) -> None:
+  """Raises TypeError unless `value` is of that class."""
+  if not isinstance(value, kind):
+    raise TypeError(f"{name} must be a {kind.__name__}, got {reprlib.repr(value)}")
 
 
 def one_of(name: str, value: object, allowed: Collection[str]) -> None:
@@ -215,8 +268,8 @@ def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
 
   Raises ValueError if it has axes, or is known and not finite.
   """
+  known_finite(name, value)
   number = jnp.asarray(value, dtype)
   if number.ndim:
     raise ValueError(f"{name} must be a scalar, got shape {number.shape}")
-  known_finite(name, value)
   return number

@@ -1,8 +1,9 @@
 """Wrong uses of every public function: refused, and the message names the culprit.
 
 The valid call is the first one of the function's own example; one argument at a time
-is replaced. Some replacements must be refused; of the others some functions can make
-sense, but an error of theirs must be as clear.
+is replaced, options that it leaves at their defaults too. Some replacements must be
+refused; of the others some functions can make sense, but an error of theirs must be as
+clear.
 """
 
 import collections
@@ -50,14 +51,21 @@ NO_EXAMPLE = {
 }
 # What may be anything: pytrees of any kind, functions, free text.
 ANYTHING = {
-  "data.load_folder": ("size",),  # the example's folder is gone by then
+  "data.class_pools": ("table",),  # any three arrays
+  "data.load_folder": ("channels", "lazy", "size"),  # the example's folder is gone
+  "data.map_images": ("dtype",),
+  "hierarchy.from_paths": ("separator",),
+  "metrics.reweight": ("principal",),
+  "plotting.class_hulls": ("dots", "others"),
+  "solvers.fixed_point": ("init",),
+  "training.ccp_observe": ("batch_stats", "score"),
+  "training.ccp_projection": ("batch_stats",),
+  "training.ccp_response": ("fresh_moments", "metric", "renew"),
+  "training.fit": ("batches", "devices", "evaluate", "respond"),
+  "training.sweep": ("devices",),
   "distances.k_nearest": ("references", "exclude"),
   "losses.memory_references": ("slots",),
   "metrics.nearest": ("exclude",),
-  "plotting.bars_with_intervals": ("ylabel",),
-  "plotting.heat_map": ("row_label", "column_label", "value_label"),
-  "plotting.training_curves": ("ylabel",),
-  "training.ccp_response": ("metric",),
   "training.global_mean": ("where",),
   "training.pad_rows": ("batch",),
   "training.process_rows": ("batch",),
@@ -66,6 +74,9 @@ ANYTHING = {
   "training.unreplicate": ("tree",),
   "training.when": ("value",),
 }
+# Text of any kind; and axes of devices, of which jax knows the names.
+FREE_TEXT = {"title", "other_label", "number_format", "axis_name", "class_axis_name"}
+FREE_TEXT |= {"xlabel", "ylabel", "row_label", "column_label", "value_label"}
 SCALARS_TOO = {"attacks.steepest_ascent", "data.to_float", "training.reassign"}
 
 
@@ -146,22 +157,55 @@ def wrong_arrays(value, others):
     yield "fractions", x.astype(np.float32), False
 
 
-def wrong_uses(arguments):
+def wrong_options(value, annotation):
+  """The same of what is no array."""
+  if isinstance(value, str):
+    yield "unknown name", "no such name", True
+    yield "number", 3, True
+  elif isinstance(value, int) and not isinstance(value, bool):
+    yield "text", "abc", True
+    yield "not a number", float("nan"), True
+    yield "negative", -1, False
+    yield "nothing at all", 0, False
+    yield "fraction", 2.5, False
+  elif isinstance(value, float):
+    yield "text", "abc", True
+    yield "not a number", float("nan"), True
+    yield "complex", 1j, True
+    yield "vector", np.ones(7, np.float32), False
+  elif value is None and "Bool" in annotation:  # a mask
+    yield "text", "abc", True
+    yield "numbers", np.ones(7, np.float32), True
+    yield "shape", np.ones((9, 9, 9), bool), True
+  elif value is None and annotation == "int | None":
+    yield "text", "abc", True
+    yield "not a number", float("nan"), True
+    yield "negative", -1, True
+    yield "fraction", 2.5, True
+  elif callable(value):
+    yield "no function", 3, True
+  elif isinstance(value, tuple) and type(value) is not tuple:  # what another returns
+    yield "text", "abc", True
+    yield "number", 3, True
+
+
+def wrong_uses(call):
   """(parameter, what is wrong, the wrong value, whether it must be refused)."""
-  arrays = [value for value in arguments.values() if is_array(value) and value.ndim]
-  for parameter, value in arguments.items():
+  given = call.arguments
+  arrays = [value for value in given.values() if is_array(value) and value.ndim]
+  for name, parameter in call.signature.parameters.items():
+    if name in FREE_TEXT or parameter.kind not in (
+      parameter.POSITIONAL_OR_KEYWORD,
+      parameter.KEYWORD_ONLY,
+    ):
+      continue
+    value = given.get(name, parameter.default)
     if is_array(value):
       for use in wrong_arrays(value, arrays):
-        yield parameter, *use
-    elif isinstance(value, str):
-      yield parameter, "unknown name", "no such name", True
-    elif isinstance(value, int) and not isinstance(value, bool):
-      yield parameter, "text", "abc", True
-      yield parameter, "negative", -1, False
-      yield parameter, "fraction", 2.5, False
-    elif isinstance(value, float):
-      yield parameter, "text", "abc", True
-      yield parameter, "vector", np.ones(7, np.float32), False
+        yield name, *use
+    elif value is not parameter.empty:
+      for use in wrong_options(value, str(parameter.annotation)):
+        yield name, *use
 
 
 def failure(function, call, refused):
@@ -189,9 +233,11 @@ def is_clear(error, value, parameters):
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in parameters)
   empty = np.size(value) == 0 and "empty" in said
   is_shape = isinstance(value, np.ndarray)
+  kind = f"not '?{type(value).__name__}"  # as Python says it
   shown = [str(value.shape)] if is_shape else [repr(value), str(value)]
   mine = isinstance(error, (ValueError, TypeError, OSError))
-  return mine and (named or empty or any(text in said for text in shown))
+  shows = any(text in said for text in shown) or re.search(kind, said) is not None
+  return mine and (named or empty or shows)
 
 
 def test_every_function_is_here():
@@ -211,11 +257,13 @@ def test_wrong_uses(name, unchecked):
     jax.eval_shape(lambda: function(*call.args, **call.kwargs))
   with pytest.raises(TypeError, match="no_such_option"):
     function(*call.args, **call.kwargs, no_such_option=1)
-  for parameter, what, value, refused in wrong_uses(call.arguments):
+  for parameter, what, value, refused in wrong_uses(call):
     if parameter in ANYTHING.get(name, ()):
       continue
+    arguments = {**call.arguments, parameter: value}
+    order = [name for name in call.signature.parameters if name in arguments]
     wrong = inspect.BoundArguments(
-      call.signature, collections.OrderedDict({**call.arguments, parameter: value})
+      call.signature, collections.OrderedDict({name: arguments[name] for name in order})
     )
     if name in ATTACKS and not refused:
       continue  # it would be compiled for most of them

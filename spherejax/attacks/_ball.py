@@ -241,6 +241,7 @@ def seal(
     >>> bool(jnp.all(point - center <= 0.1))
     True
   """
+  _checks.limits(low, high)
   point, center = jnp.asarray(point), jnp.asarray(center)
   _checks.floating("point", point)
   _checks.floating("center", center)

@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from spherejax import _numerics
+from spherejax import _checks, _numerics
 from spherejax.attacks._ball import known
 
 
@@ -18,6 +18,10 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
 
   Raises ValueError for low > high or an entry of x outside, where they are known.
   """
+  _checks.limits(low, high)
+  for name, side in (("low", low), ("high", high)):
+    if not _broadcasts(np.shape(side), x.shape):
+      raise ValueError(f"{name} must broadcast to {x.shape}, got {np.shape(side)}")
   _check(x, low, high)
   clean = jax.lax.stop_gradient(x).astype(_numerics.compute_dtype(x.dtype))
   sides = []
@@ -30,6 +34,11 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
       side = sign * _upper(sign * clean, upper, x.dtype)
     sides.append(jnp.broadcast_to(side, x.shape))
   return sides[0], sides[1]
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+  pairs = zip(reversed(shape), reversed(to), strict=False)
+  return len(shape) <= len(to) and all(side in (1, whole) for side, whole in pairs)
 
 
 def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
@@ -67,6 +76,7 @@ def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
 
 def finite_box(low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known side that is not finite."""
+  _checks.limits(low, high)
   for name, bound in (("low", low), ("high", high)):
     values = known(bound)
     if values is not None and not np.isfinite(values).all():

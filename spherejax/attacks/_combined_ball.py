@@ -119,6 +119,7 @@ def combined_ball(
     >>> attack(x, labels, jax.random.key(0)).norm.round(2)
     Array([1.], dtype=float32)
   """
+  _checks.limits(low, high)
   samples = jnp.asarray(x)
   _checks.floating("x", samples)
   _checks.batched("x", samples)

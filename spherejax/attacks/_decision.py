@@ -44,6 +44,8 @@ def with_decision(
     >>> jnp.argmax(model(jnp.array([[1.0], [3.0]])), axis=1)
     Array([1, 0], dtype=int32)
   """
+  _checks.function("logits_fn", logits_fn)
+  _checks.function("decide", decide)
 
   def scores(x: Array) -> Array:
     z, decided = jnp.asarray(logits_fn(x)), jnp.asarray(decide(x))

@@ -144,10 +144,13 @@ def setup(
   high: ArrayLike,
 ) -> Problem:
   """Checks what every attack gets, and flattens it."""
+  if not isinstance(model, Expectation):
+    _checks.function("logits_fn", model)
   clean, labels = jnp.asarray(x), jnp.asarray(labels)
   _checks.floating("x", clean)
   _checks.batched("x", clean)
   _checks.labels(labels, clean)
+  _checks.limits(low, high)
   dtype = _numerics.compute_dtype(clean.dtype)
   sides = [known(side) for side in (low, high)]
   bounded = all(side is None or bool(np.isfinite(side).all()) for side in sides)

@@ -74,6 +74,7 @@ def smoothed_votes(
     >>> votes
     Array([[20,  0]], dtype=int32)
   """
+  _checks.function("logits_fn", logits_fn)
   samples = jnp.asarray(x)
   _checks.floating("x", samples)
   _checks.batched("x", samples)
@@ -257,6 +258,8 @@ def smoothed_certificate(
   chosen, counts = _counts("selection", selection), _counts("votes", votes)
   _checks.shape("votes", counts, chosen.shape, "the selection")
   label = np.argmax(chosen, axis=1)
+  if draws is not None:
+    _checks.count("draws", draws, 0)
   total = counts.sum(1) if draws is None else np.full(len(counts), draws)
   own = np.take_along_axis(counts, label[:, None], 1)[:, 0]
   share = alpha / 2 if two_sided else alpha

@@ -61,8 +61,9 @@ def random_affine(
   _checks.between("translation", translation, 0, 1)
   _checks.between("shear", shear, 0, 90, high_open=True)
   _checks.between("flip", flip, 0, 1)
-  _checks.positive("scale[0]", scale[0])
-  _checks.between("scale[1]", scale[1], _checks.static_number(scale[0]) or 0)
+  least, most = _checks.interval("scale", scale)
+  _checks.positive("scale[0]", least)
+  _checks.between("scale[1]", most, _checks.static_number(least) or 0)
 
   limits = [rotation, shear, translation, *scale, flip]
   turns, slants, share, low, high, mirrored = (

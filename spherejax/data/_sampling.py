@@ -70,6 +70,7 @@ def class_table(
   """
   labels = _splits.host_labels(labels)
   _checks.count("per_class", per_class)
+  _checks.sequence("label_names", label_names)
   classes, starts, counts = np.unique(
     np.sort(labels), return_index=True, return_counts=True
   )
@@ -132,6 +133,7 @@ def class_balanced_indices(
     ... ).shape
     (4,)
   """
+  _checks.instance("table", table, ClassTable)
   _checks.count("num_classes", num_classes)
   _checks.count("per_class", per_class)
   if num_classes > len(table.counts):
@@ -185,6 +187,7 @@ def class_pools(
     Array([[1, 1, 1],
            [0, 2, 3]], dtype=int32)
   """
+  _checks.instance("table", table, ClassTable)
   _checks.count("size", size)
   order, starts, counts = map(jnp.asarray, table)
   draw = jax.vmap(distinct, (0, 0, None))

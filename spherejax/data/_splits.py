@@ -145,8 +145,10 @@ def _by_groups(
   labels: np.ndarray, groups: Sequence[Sequence[int]]
 ) -> tuple[np.ndarray, ...]:
   """The images of each group of classes."""
+  _checks.sequence("groups", groups)
   there, owner = set(labels.tolist()), {}
   for position, group in enumerate(groups):
+    _checks.sequence(f"groups[{position}]", group)
     if not len(group):
       raise ValueError(f"groups[{position}] is empty: each part needs a class")
     for label in map(int, group):
@@ -161,6 +163,7 @@ def _by_groups(
 
 def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
   """Where each part of `count` things ends."""
+  _checks.sequence("fractions", fractions)
   for position, fraction in enumerate(fractions):
     _checks.between(f"fractions[{position}]", fraction, 0, 1, low_open=True)
   total = float(np.sum(fractions))

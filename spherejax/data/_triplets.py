@@ -66,6 +66,7 @@ def sample_triplets(
     >>> round(float((labels[drawn.anchor] == 1).mean()), 1)
     0.5
   """
+  _checks.instance("table", table, ClassTable)
   _checks.count("batch_size", batch_size)
   number = len(table.counts)
   if number < 2:

@@ -124,6 +124,7 @@ def simclr_views(
     >>> spherejax.data.simclr_views(jax.random.key(0), images, size=24).shape
     (2, 8, 24, 24, 3)
   """
+  _checks.instance("strengths", strengths, ViewStrengths)
   images = jnp.asarray(images)
   _checks.rank("images", images, 4)
   _checks.floating("images", images)
@@ -179,8 +180,9 @@ def random_blur(
   """
   images = _augment.floating_images(images)
   _checks.between("probability", probability, 0, 1)
-  _checks.positive("sigma[0]", sigma[0])
-  _checks.between("sigma[1]", sigma[1], _checks.static_number(sigma[0]) or 0)
+  low, high = _checks.interval("sigma", sigma)
+  _checks.positive("sigma[0]", low)
+  _checks.between("sigma[1]", high, _checks.static_number(low) or 0)
   if min(images.shape[-3:-1]) < 2:
     raise ValueError(f"images must have sides of at least 2, got shape {images.shape}")
 

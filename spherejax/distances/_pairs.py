@@ -67,6 +67,8 @@ def _squared_norms(rows: Array) -> Array:
 def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
   _checks.one_of("method", method, METHODS)
+  if block_size is not None:
+    _checks.count("block_size", block_size)
   if method == "gram":
     norms = _squared_norms(x)[:, None] + _squared_norms(y)[None]
     squares = norms - 2 * product(x, y)
@@ -81,5 +83,4 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
 
   if block_size is None:
     return jax.vmap(from_row)(x)
-  _checks.count("block_size", block_size)
   return jax.lax.map(from_row, x, batch_size=min(block_size, max(x.shape[0], 1)))

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from spherejax import _checks
 from spherejax.hierarchy import _tree
 
 _TOKEN = re.compile(r"\s*(?:\[[^\]]*\]\s*)*([(),:;]|'(?:[^']|'')*'|[^\s(),:;\[\]']+|$)")
@@ -36,6 +37,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     >>> tree.class_names, tree.lengths
     (('cat', 'dog', 'car'), array([0. , 0.5, 3. , 1. , 2. ]))
   """
+  _checks.instance("text", text, str)
   names, parents, given = [""], [-1], [""]
   node, last = 0, "("
   for token, place in _tokens(text):
@@ -131,6 +133,7 @@ def to_newick(tree: _tree.ClassTree) -> str:
     >>> spherejax.hierarchy.to_newick(tree)
     '((cat,dog)animal,car)root;'
   """
+  _checks.instance("tree", tree, _tree.ClassTree)
   plain = bool((tree.lengths[1:] == 1).all())
   text = ""
   below: list[list[str]] = [[] for _ in tree.names]

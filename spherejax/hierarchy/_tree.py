@@ -105,6 +105,7 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
     >>> spherejax.hierarchy.restrict(tree, ["dog"]).names
     ('root', 'animal', 'dog')
   """
+  _checks.instance("tree", tree, ClassTree)
   if not len(classes):
     raise ValueError("classes must hold a name, got none")
   chosen = _find(tree.names, tree.parents, classes)
@@ -138,6 +139,7 @@ def as_leaves(tree: ClassTree) -> ClassTree:
     >>> spherejax.hierarchy.as_leaves(tree).names
     ('root', 'furca', 'duplets', 'furca')
   """
+  _checks.instance("tree", tree, ClassTree)
   names, parents = list(tree.names), [int(parent) for parent in tree.parents]
   lengths, classes = list(tree.lengths), tree.classes.copy()
   inner = set(parents)
@@ -177,6 +179,7 @@ def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
            [1, 1, 0, 0, 1],
            [1, 0, 1, 0, 0]])
   """
+  _checks.instance("tree", tree, ClassTree)
   return _below(tree.parents, tree.classes)
 
 
@@ -196,6 +199,7 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     >>> spherejax.hierarchy.depths(tree)
     array([0, 1, 1, 2, 2])
   """
+  _checks.instance("tree", tree, ClassTree)
   found = np.zeros(len(tree.parents), int)
   for node, parent in enumerate(tree.parents[1:], start=1):
     found[node] = found[parent] + 1
@@ -220,6 +224,7 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
     >>> spherejax.hierarchy.heights(tree)
     array([2, 1, 0, 0, 0])
   """
+  _checks.instance("tree", tree, ClassTree)
   found = np.zeros(len(tree.parents), int)
   for node in range(len(tree.parents) - 1, 0, -1):
     parent = tree.parents[node]
@@ -249,6 +254,7 @@ def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
     >>> spherejax.hierarchy.classes_below(tree, "animal")
     array([ True,  True, False])
   """
+  _checks.instance("tree", tree, ClassTree)
   for name in names:
     if name not in tree.names:
       raise ValueError(f"node {name!r} is not in the tree")

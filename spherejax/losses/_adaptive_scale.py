@@ -312,6 +312,7 @@ def dynamic_scale_update(
     >>> int(state.steps)
     1
   """
+  _checks.instance("state", state, DynamicScale)
   _checks.one_of("geometry", geometry, GEOMETRIES)
   _checks.positive("learning_rate", learning_rate)
   state, scores, rate = jax.lax.stop_gradient((state, scores, learning_rate))

@@ -198,6 +198,7 @@ def batch_of(
     )
     own = anchors, labels, position, position, kept
     return Batch(*own, rows, reference_labels, reference_kept, dtype)
+  _checks.instance("references", references, References)
   rows, reference_labels, reference_kept, _ = rows_and_labels(
     references.embeddings, references.labels, references.where, normalize, "references."
   )

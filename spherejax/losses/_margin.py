@@ -208,6 +208,7 @@ def margin_from_distance(
     Array([0.35], dtype=float32)
   """
   block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
+  _checks.known_finite("boundary", boundary if jnp.ndim(boundary) == 0 else 0)
   centre = jnp.asarray(boundary, block.values.dtype)
   if centre.ndim:
     _checks.shape("boundary", centre, block.where.shape, "the queries")

@@ -102,6 +102,7 @@ def memory_update(
     >>> slots
     Array([2, 0], dtype=int32)
   """
+  _checks.instance("memory", memory, Memory)
   embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
   size, dim = memory.embeddings.shape
   _checks.floating("embeddings", embeddings)
@@ -165,5 +166,6 @@ def memory_references(
     >>> spherejax.losses.cosine_contrastive(x, labels, references=references)
     Array([1., 1.], dtype=float32)
   """
+  _checks.instance("memory", memory, Memory)
   filled = jnp.arange(len(memory.labels)) < memory.filled
   return _batch.References(memory.embeddings, memory.labels, filled, slots)

@@ -112,6 +112,7 @@ def class_moments_update(
     ...   moments, jnp.array([[1.0], [3.0], [7.0]]), jnp.array([0, 0, 1])).scatter
     Array([2., 0.], dtype=float32)
   """
+  _checks.instance("moments", moments, ClassMoments)
   classes, dim = moments.means.shape
   features, labels = jnp.asarray(features), jnp.asarray(labels)
   _checks.floating("features", features)
@@ -162,6 +163,8 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
     >>> spherejax.metrics.class_moments_merge(one, one).counts
     Array([2], dtype=int32)
   """
+  _checks.instance("first", first, ClassMoments)
+  _checks.instance("second", second, ClassMoments)
   counts = first.counts + second.counts
   share = second.counts / jnp.maximum(counts, 1)
   share = share.astype(first.means.dtype)
@@ -264,6 +267,7 @@ def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
     >>> spherejax.metrics.class_variance(moments).phi
     Array(72., dtype=float32)
   """
+  _checks.instance("moments", moments, ClassMoments)
   means = moments.means
   present = moments.counts > 0
   classes = jnp.sum(present).astype(means.dtype)
@@ -319,6 +323,7 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
     >>> spherejax.metrics.pi_ratio(moments)
     Array(0.04, dtype=float32)
   """
+  _checks.instance("moments", moments, ClassMoments)
   means = moments.means
   present = moments.counts > 0
   classes = jnp.sum(present).astype(means.dtype)

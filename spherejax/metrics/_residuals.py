@@ -47,6 +47,7 @@ def class_residuals(
     >>> spherejax.metrics.class_residuals(x, labels, moments)[:, 0]
     Array([-1.,  1.,  0.], dtype=float32)
   """
+  _checks.instance("moments", moments, ClassMoments)
   features, labels = jnp.asarray(features), jnp.asarray(labels)
   classes, dim = moments.means.shape
   _checks.floating("features", features)

@@ -212,6 +212,7 @@ def best_accuracy(
   _checks.rank("budgets", budgets, 1)
   _checks.at_least("budgets", budgets, 0)
   _checks.one_of("norm", norm, tuple(_METRICS))
+  _checks.count("block_size", block_size)
   classes = np.unique(y)
   if len(classes) > 2:
     raise ValueError(f"labels must be of at most two classes, got {len(classes)}")

@@ -107,6 +107,7 @@ def triangle_update(
     >>> abs(state.triangle[0])
     Array([3., 4.], dtype=float32)
   """
+  _checks.instance("state", state, FeatureTriangle)
   features = jnp.asarray(features)
   dim = len(state.triangle)
   _checks.floating("features", features)
@@ -158,6 +159,7 @@ def spectrum(
     >>> spherejax.metrics.spectrum(state).values
     Array([0.75, 0.25], dtype=float32)
   """
+  _checks.instance("state", state, FeatureTriangle)
   dim = len(state.triangle)
   components = max(dim - 1, 1) if components is None else components
   _checks.count("components", components)

@@ -166,6 +166,7 @@ def assignment_update(
     >>> spherejax.prototypes.assignment_update(state, jnp.eye(2)).assignment
     Array([1, 0], dtype=int32)
   """
+  _checks.instance("state", state, AssignmentState)
   moving, sums = state.representatives, state.sums
   rows = _moving.class_sums_directions(sums, moving.prototypes)
   seen = moving.seen | jnp.any(sums.sums != 0, axis=1)

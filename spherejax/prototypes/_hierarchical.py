@@ -82,6 +82,8 @@ def hierarchical_prototypes(
            [0.5      , 0.8660254, 0.       ],
            [0.       , 0.       , 1.       ]], dtype=float32)
   """
+  _checks.count("steps", steps)
+  _checks.positive("learning_rate", learning_rate)
   cosines = _cosines(similarities)
   _checks.count("dim", dim)
   _checks.one_of("method", method, METHODS)

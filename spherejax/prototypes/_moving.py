@@ -193,6 +193,7 @@ def ema_update(
            [0.        , 1.        ]], dtype=float32),
       seen=Array([ True, False], dtype=bool))
   """
+  _checks.instance("state", state, MovingPrototypes)
   _checks.between("decay", decay, 0, 1)
   _checks.one_of("batch_mean", batch_mean, BATCH_MEANS)
   old = state.prototypes
@@ -280,6 +281,7 @@ def class_sums_update(
     ClassSums(sums=Array([[0., 0.], [1., 1.]], dtype=float32),
       counts=Array([0, 2], dtype=int32))
   """
+  _checks.instance("state", state, ClassSums)
   classes, dim = state.sums.shape
   sums, counts, _ = _sums(embeddings, labels, classes, True, where, axis_name, dim)
   return ClassSums(state.sums + sums.astype(state.sums.dtype), state.counts + counts)
@@ -317,6 +319,7 @@ def class_sums_directions(
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
   """
+  _checks.instance("state", state, ClassSums)
   previous = jnp.asarray(previous)
   _checks.floating("previous", previous)
   _checks.shape("previous", previous, state.sums.shape, "the sums")

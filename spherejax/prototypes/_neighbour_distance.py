@@ -60,6 +60,9 @@ def nearest_neighbour_distance(
     ...   np.array([[0.5]]), np.array([0]), np.array([[0.0], [3.0]]), np.array([0, 1]))
     array([1.])
   """
+  _checks.limits(low, high)
+  for name, side in (("low", low), ("high", high)):
+    _checks.rank(name, np.asarray(side), 0)
   x, own, s, y = map(np.asarray, (points, point_labels, sites, labels))
   _classifiers.check_points(x, s)
   _checks.labels(own, x, "point_labels")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from jax import Array
 from jaxtyping import Float, Key
 
+from spherejax import _checks
 from spherejax.prototypes import _closed_forms, _optimized
 
 
@@ -60,6 +61,8 @@ def uniform_prototypes(
     >>> found.prototypes.shape, found.construction
     ((100, 64), 'orthogonal_simplices')
   """
+  _checks.count("steps", steps)
+  _checks.count("restarts", restarts)
   _closed_forms.check_sizes(num_classes, dim)
   if num_classes <= dim + 1:
     return UniformPrototypes(_closed_forms.simplex(key, num_classes, dim), "simplex")

@@ -82,8 +82,9 @@ def newton(
     >>> root.value, root.converged
     (Array(1.4142135, dtype=float32), Array(True, dtype=bool))
   """
-  low, high = bracket
+  low, high = _checks.interval("bracket", bracket)
   _checks.positive("tol", tol)
+  _checks.rank("tol", jnp.asarray(tol), 0)
   _checks.count("max_steps", max_steps)
   first, last = _checks.static_number(low), _checks.static_number(high)
   if first is not None and last is not None and not first < last:

@@ -96,6 +96,7 @@ def reassign(
     >>> state.batch_stats["loss"]["assignment"].assignment
     Array([1, 0], dtype=int32)
   """
+  _checks.function("step", step)
   _checks.count("steps_per_epoch", steps_per_epoch)
   _checks.positive("updates_per_epoch", updates_per_epoch)
   _checks.floating("points", jnp.asarray(points))

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
-from spherejax.training._state import TrainState
+from spherejax.training._state import TrainState, check_optimizer
 
 RESTARTS = ("best", "last")
 
@@ -191,6 +191,7 @@ def ccp_observe(
     >>> int(state.problem), bool(turn.switched)
     (2, True)
   """
+  _checks.instance("state", state, CCPState)
   _checks.between("weight", weight, 0)
   _checks.between("margin", margin, 0)
   _checks.count("patience", patience)
@@ -399,6 +400,7 @@ def ccp_fresh_moments(
     >>> spherejax.training.ccp_fresh_moments(optimizer, state, params).trace
     {'loss': Array([0.], dtype=float32), 'network': Array([1.], dtype=float32)}
   """
+  check_optimizer(optimizer)
   first = optimizer.init(params)
   found, wanted = (
     jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)

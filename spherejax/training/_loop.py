@@ -134,8 +134,11 @@ def fit(
     ("report_every", report_every),
   ):
     _checks.count(name, value)
+  _checks.function("step", step)
   if monitor is not None:
     _monitor.check(monitor)
+  if checkpoints is not None:
+    _checks.instance("checkpoints", checkpoints, Checkpoints)
   for name, value in (("a monitor", monitor), ("respond", respond)):
     if value is not None and evaluate is None:
       raise ValueError(f"{name} needs evaluate, got None")

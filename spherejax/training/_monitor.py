@@ -55,7 +55,8 @@ class MonitorState(NamedTuple):
 
 
 def check(monitor: Monitor):
-  """Raises ValueError for settings that cannot work."""
+  """Raises for settings that cannot work."""
+  _checks.instance("monitor", monitor, Monitor)
   _checks.one_of("mode", monitor.mode, ("max", "min"))
   _checks.between("margin", monitor.margin, 0)
   if monitor.patience is not None:

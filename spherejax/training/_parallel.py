@@ -274,6 +274,7 @@ def parallel_step(
     >>> spherejax.training.unreplicate(mapped(state, batch)[0])
     Array(1., dtype=float32)
   """
+  _checks.function("step", step)
   mapped = functools.partial(step, axis_name=AXIS_NAME)
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)
 
@@ -315,6 +316,7 @@ def parallel_map(
     >>> double(jnp.float32(2), np.arange(3.0, dtype=np.float32))
     array([0., 2., 4.], dtype=float32)
   """
+  _checks.function("fn", fn)
   _checks.count("batch_size", batch_size)
   local = _local_devices(devices)
   batch_size = -(-batch_size // len(local)) * len(local)

@@ -77,6 +77,7 @@ def create_state(
     >>> int(state.step)
     0
   """
+  check_optimizer(optimizer)
   if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
     raise TypeError(f"key must be typed (jax.random.key), got dtype {key.dtype}")
   parts = {"network": network} | ({} if loss is None else {"loss": loss})
@@ -110,6 +111,12 @@ def _group_of(path: str, groups: Mapping[str, Any]) -> str:
       f"{sorted(groups)}"
     )
   return max(matches, key=len)
+
+
+def check_optimizer(value: object) -> None:
+  """Raises TypeError for what is no optax transformation."""
+  if not (hasattr(value, "init") and hasattr(value, "update")):
+    raise TypeError(f"optimizer must be an optax transformation, got {value!r}")
 
 
 def optimizer(

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from spherejax import _checks
 from spherejax.training import _parallel
-from spherejax.training._state import TrainState
+from spherejax.training._state import TrainState, check_optimizer
 
 
 class Outcome(NamedTuple):
@@ -89,6 +90,8 @@ def make_step(
     >>> state.params["network"]["w"], metrics["loss"]
     (Array([0.], dtype=float32), Array(1., dtype=float32))
   """
+  _checks.function("objective", objective)
+  check_optimizer(optimizer)
   optimizer = optax.with_extra_args_support(optimizer)
 
   def step(

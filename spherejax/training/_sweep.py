@@ -161,6 +161,10 @@ def sweep(
     >>> result.diverged.any(axis=1)
     array([False, False,  True])
   """
+  for name, value in (("init", init), ("step", step), ("evaluate", evaluate)):
+    _checks.function(name, value)
+  if checkpoints is not None:
+    _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, mode)
   given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))

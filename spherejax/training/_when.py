@@ -9,6 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool
 
+from spherejax import _checks
+
 _Tree = TypeVar("_Tree")
 
 
@@ -37,6 +39,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     >>> spherejax.training.when(True, lambda x: x + 1, jnp.int32(1))
     Array(2, dtype=int32)
   """
+  _checks.function("fn", fn)
 
   def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
     return jnp.zeros_like(carry[0]), fn(carry[1])

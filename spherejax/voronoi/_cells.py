@@ -307,6 +307,7 @@ def voronoi_cells(
            [0.75],
            [1.  ]], dtype=float32)
   """
+  _checks.share("share", share)
   x, own, sites = jnp.asarray(x), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
   _sites.check(x, own, sites, labels, "x")
@@ -331,6 +332,7 @@ def voronoi_cells(
       apart=None if labels is None else (labels[own], labels),
       block_size=block_size,
     )
+  _checks.instance("nearest", nearest, distances.Neighbours)
   found = jnp.asarray(nearest.distances, clean.dtype)
   n = clean.shape[1]
   reach = jnp.max(found, axis=1, initial=0)  # inf where fewer sites are left

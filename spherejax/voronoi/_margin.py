@@ -153,6 +153,7 @@ def confine(
     ...   jnp.array([[0.8]]), cells, jnp.array([0]), sites).points.round(3)
     Array([[0.5]], dtype=float32)
   """
+  _checks.instance("cells", cells, _cells.VoronoiCells)
   points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
   _sites.check(points, own, sites, labels, "points")
