@@ -1,13 +1,13 @@
 """Poolings by prototypes, centres or norms: each module calls its function."""
 
 import flax.linen as nn
-import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
+from spherejax.models._poolings import feature_channels
 
 
 class OTP(nn.Module):
@@ -64,7 +64,7 @@ class OTP(nn.Module):
     prototypes = self.param(
       "prototypes",
       self.init_prototypes,
-      (self.num_prototypes, jnp.asarray(features).shape[-1]),
+      (self.num_prototypes, feature_channels(features)),
     )
     return pooling.otp(
       features,
@@ -126,7 +126,7 @@ class NetVLAD(nn.Module):
   ) -> Float[Array, "batch blocks"]:
     """Pooled features [batch, num_centres * channels]."""
     _checks.count("num_centres", self.num_centres)
-    shape = (self.num_centres, jnp.asarray(features).shape[-1])
+    shape = (self.num_centres, feature_channels(features))
     centres = self.param("centres", self.init_centres, shape)
     init_weights, init_biases = self.init_centres, nn.initializers.zeros
     if self.sharpness is not None:
@@ -188,7 +188,7 @@ class TSMK(nn.Module):
   ) -> Float[Array, "batch dim"]:
     """Pooled features [batch, dim]."""
     _checks.count("dim", self.dim)
-    shape = (jnp.asarray(features).shape[-1], self.dim)
+    shape = (feature_channels(features), self.dim)
     return pooling.tsmk(
       features,
       self.param("kernel", nn.initializers.glorot_uniform(), shape),

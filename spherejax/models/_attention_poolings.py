@@ -3,7 +3,6 @@
 import functools
 
 import flax.linen as nn
-import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,6 +10,7 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
 from spherejax.models import _kept_norm
+from spherejax.models._poolings import feature_channels
 
 _GLOROT = nn.initializers.glorot_uniform()
 
@@ -18,13 +18,6 @@ _GLOROT = nn.initializers.glorot_uniform()
 def _glorot_to_one(key: Array, shape: tuple[int, ...]) -> Array:
   """Glorot-uniform weights of a layer with one output, whose axis is left out."""
   return _GLOROT(key, (*shape, 1))[..., 0]
-
-
-def _channels(features: ArrayLike) -> int:
-  array = jnp.asarray(features)
-  _checks.floating("features", array)
-  _checks.rank("features", array, 3, 4)
-  return array.shape[-1]
 
 
 def _reduced(channels: int, reduction: int) -> int:
@@ -87,7 +80,7 @@ class CBAM(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
-    channels = _channels(features)
+    channels = feature_channels(features)
     hidden = _reduced(channels, self.reduction)
     _checks.count("kernel_size", self.kernel_size)
     _checks.one_of("norm", self.norm, ("batch", "none"))
@@ -154,7 +147,7 @@ class DeLF(nn.Module):
     zeros = nn.initializers.zeros
     return pooling.delf(
       features,
-      self.param("hidden_kernel", _GLOROT, (_channels(features), self.hidden)),
+      self.param("hidden_kernel", _GLOROT, (feature_channels(features), self.hidden)),
       self.param("hidden_bias", zeros, (self.hidden,)),
       self.param("score_kernel", _glorot_to_one, (self.hidden,)),
       self.param("score_bias", zeros, ()),
@@ -215,7 +208,7 @@ class SOLAR(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
-    channels = _channels(features)
+    channels = feature_channels(features)
     inner = _reduced(channels, self.reduction)
     _checks.positive("power", self.power)
     return pooling.solar(

@@ -22,11 +22,13 @@ def as_images(images: ArrayLike) -> Array:
 
 
 def same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
-  """Raises unless there are as many values as of the other thing."""
+  """Raises unless the values are counts, as many as there are of the other thing."""
+  _checks.sequence(name, values)
   if len(values) != count:
     raise ValueError(
       f"{name} must have one entry for each of the {count} {other}, got {values}"
     )
+  _checks.counts(name, values)
 
 
 def batch_norm(
@@ -65,7 +67,7 @@ def halve(x: Array) -> Array:
   """
   rows, columns = x.shape[1] // 2, x.shape[2] // 2
   whole = x[:, : 2 * rows, : 2 * columns]
-  return jnp.max(whole.reshape(len(x), rows, 2, columns, 2, -1), axis=(2, 4))
+  return jnp.max(whole.reshape(len(x), rows, 2, columns, 2, x.shape[-1]), axis=(2, 4))
 
 
 class _HalvedBatchNorm(nn.Module):
@@ -113,6 +115,7 @@ class _Normalization(nn.Module):
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
     _checks.one_of("norm", self.kind, ("batch", "group"))
+    _checks.count("groups", self.groups)
     if self.kind == "group":
       if x.shape[-1] % self.groups:
         raise ValueError(
@@ -187,6 +190,7 @@ class ConvNet(nn.Module):
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
     x = as_images(images)
+    _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))
     if self.frozen_norm and self.norm != "batch":
       raise ValueError(f"frozen_norm needs norm 'batch', got {self.norm!r}")
@@ -253,6 +257,7 @@ class Conv4(nn.Module):
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
     x = as_images(images)
+    _checks.count("width", self.width)
     if min(x.shape[1:3]) < 16:
       raise ValueError(
         f"images must be at least 16x16 for four halvings, got shape {x.shape}"
@@ -352,6 +357,8 @@ class ResNet20(nn.Module):
     """Feature maps of the images."""
     x = as_images(images)
     _checks.count("blocks", self.blocks)
+    _checks.count("stem_stride", self.stem_stride)
+    _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))
     stem = Convolution(self.widths[0], stride=self.stem_stride, method=self.convolution)
     x = stem(x)

@@ -7,7 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _numerics, losses
+from spherejax import _checks, _numerics, losses
 from spherejax.losses import _differences
 from spherejax.models._softmax_losses import embedding_rows, unit_rows
 
@@ -62,6 +62,7 @@ class SquaredDistanceSoftmax(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
@@ -116,6 +117,7 @@ class DistanceSoftmax(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )
@@ -169,6 +171,7 @@ class DistanceRatio(nn.Module):
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
+    _checks.known_finite("init_log_exponent", self.init_log_exponent)
     start = nn.initializers.constant(self.init_log_exponent)
     return losses.distance_ratio(
       squared_distances,
@@ -227,6 +230,7 @@ class ProxyDistanceRatio(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
     proxies = self.param(
       "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
     )

@@ -6,6 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from spherejax import _checks
 from spherejax.models._backbones import as_images, batch_norm
 from spherejax.models._convolution import kernel_init
 
@@ -191,6 +192,7 @@ class InceptionV3(nn.Module):
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
     x = as_images(images)
+    _checks.count("width", self.width)
     if self.width < 2 or self.width % 2:
       raise ValueError(f"width must be even and positive, got {self.width}")
     if min(x.shape[1:3]) < 75:

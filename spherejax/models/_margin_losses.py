@@ -5,7 +5,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _numerics, distances, losses
+from spherejax import _checks, _numerics, distances, losses
 from spherejax.models._softmax_losses import (
   ClassWeights,
   embedding_rows,
@@ -167,6 +167,8 @@ class SubcentreArcFace(ClassWeights):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
+    _checks.count("per_class", self.per_class)
     shape = (self.num_classes, self.per_class, rows.shape[-1])
     centres = self.param("weights", grouped(self.init_weights), shape)
     cosines = distances.pairwise_cosine(rows, centres.reshape(-1, shape[-1]))

@@ -78,10 +78,12 @@ class Margin(nn.Module):
     """Loss of each example."""
     by_class = by_example = None
     if self.num_classes is not None:
+      _checks.count("num_classes", self.num_classes)
       by_class = self.param(
         "class_boundaries", nn.initializers.zeros, (self.num_classes,)
       )
     if self.num_examples is not None:
+      _checks.count("num_examples", self.num_examples)
       if examples is None:
         raise ValueError(
           f"examples must say which of the {self.num_examples} training examples "

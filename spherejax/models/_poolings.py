@@ -127,6 +127,14 @@ class GSP(nn.Module):
     )
 
 
+def feature_channels(features: ArrayLike) -> int:
+  """Channels of a checked map."""
+  array = jnp.asarray(features)
+  _checks.floating("features", array)
+  _checks.rank("features", array, 3, 4)
+  return array.shape[-1]
+
+
 def cleared(features: Array, where: ArrayLike | None) -> Array:
   """Features with what is masked 0, where NaN would reach a projection's gradient."""
   if where is None:
@@ -186,6 +194,7 @@ class GSPGMP(nn.Module):
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
+    _checks.function("gsp", self.gsp)
     features = cleared(features, where)
 
     def project(x: Array, name: str) -> Array:

@@ -6,7 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import losses
+from spherejax import _checks, losses
 from spherejax.models._softmax_losses import embedding_rows, grouped, unit_rows
 
 
@@ -269,6 +269,8 @@ class SoftTriple(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     embeddings = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
+    _checks.count("per_class", self.per_class)
     shape = (self.num_classes, self.per_class, embeddings.shape[-1])
     centres = self.param("centres", grouped(self.init_centres), shape)
     return losses.soft_triple(
@@ -338,6 +340,7 @@ class Manifold(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     embeddings = embedding_rows(embeddings, where)
+    _checks.count("num_proxies", self.num_proxies)
     shape = (self.num_proxies, embeddings.shape[-1])
     return losses.manifold(
       embeddings,
@@ -354,6 +357,8 @@ class Manifold(nn.Module):
 
 def _proxies(module: ProxyAnchor | ProxyNCA | ProxyNCAPlusPlus, rows: Array) -> Array:
   """The parameter `proxies`, with an axis for several of a class."""
+  _checks.count("num_classes", module.num_classes)
+  _checks.count("per_class", module.per_class)
   dim = rows.shape[-1]
   if module.per_class == 1:
     return module.param("proxies", module.init_proxies, (module.num_classes, dim))

@@ -136,6 +136,7 @@ class ResNet(nn.Module):
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
     x = as_images(images)
+    _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))
     same_length("blocks", self.blocks, "widths", len(self.widths))
     _checks.one_of("stem", self.stem, _STEMS)

@@ -79,10 +79,13 @@ class GSoP(nn.Module):
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
     features = jnp.asarray(features)
+    _checks.rank("features", features, 3, 4)
     for name in ("reduced", "hidden"):
       _checks.count(name, getattr(self, name))
     _checks.one_of("norm", self.norm, _NORMS)
     _checks.one_of("branches", self.branches, _BRANCHES)
+    if self.size is not None:
+      _checks.count("size", self.size)
     *positions, channels = features.shape[1:]
     rows = math.prod(positions) if self.size is None else self.size**2
 

@@ -51,6 +51,7 @@ class ClassWeights(nn.Module):
 
   def weights(self, rows: Array) -> Array:
     """The parameter `weights` [num_classes, dim]."""
+    _checks.count("num_classes", self.num_classes)
     shape = (self.num_classes, rows.shape[-1])
     return self.param("weights", self.init_weights, shape)
 

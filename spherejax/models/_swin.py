@@ -73,7 +73,7 @@ class _WindowAttention(nn.Module):
     cells = _split(x, self.window)
     qkv = nn.Dense(3 * channels, kernel_init=_SMALL, dtype=x.dtype, name="qkv")(cells)
     query, key, value = jnp.moveaxis(
-      qkv.reshape(*cells.shape[:3], 3, self.heads, -1), 3, 0
+      qkv.reshape(*cells.shape[:3], 3, self.heads, channels // self.heads), 3, 0
     )
     scores = jnp.einsum(
       "bwihd,bwjhd->bwhij",
@@ -207,6 +207,9 @@ class SwinT(nn.Module):
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
     x = as_images(images)
+    for name in ("width", "patch", "window"):
+      _checks.count(name, getattr(self, name))
+    _checks.counts("depths", self.depths)
     same_length("heads", self.heads, "depths", len(self.depths))
     if min(x.shape[1:3]) < self.patch:
       raise ValueError(

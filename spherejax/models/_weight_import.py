@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from spherejax import _checks
 from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES
 
 _HEADS = ("fc.", "head.", "linear.", "last_linear.", "classifier.", "AuxLogits.")
@@ -66,9 +67,8 @@ def import_weights(
     >>> filled["params"]["stem"]["kernel"].mean()
     Array(1., dtype=float32)
   """
-  for name, value in (("ignore", ignore), ("fresh", fresh)):
-    if isinstance(value, str):  # a sequence too: of its letters
-      raise TypeError(f"{name} must be a sequence of texts, got {value!r}")
+  for name, value in (("ignore", ignore), ("fresh", fresh), ("names", names or ())):
+    _checks.sequence(name, value)
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES

@@ -69,6 +69,8 @@ class ZeroShotPrediction(nn.Module):
     attributes = jnp.asarray(attributes)
     _checks.floating("attributes", attributes)
     _checks.rank("attributes", attributes, 2)
+    _checks.count("num_classes", self.num_classes)
+    _checks.count("dim", self.dim)
     table = self.param(
       "label_embeddings", self.init_label_embeddings, (self.num_classes, self.dim)
     )

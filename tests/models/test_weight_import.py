@@ -201,9 +201,7 @@ def test_what_does_not_fit_is_named(variables):
 @pytest.mark.parametrize("name", ["fresh", "ignore"])
 def test_beginnings_are_a_sequence(variables, name, unchecked):
   weights = draw(RESNET_SHAPES)
-  with pytest.raises(
-    TypeError, match=f"{name} must be a sequence of texts, got 'stem/'"
-  ):
+  with pytest.raises(TypeError, match=f"{name} must be a sequence, got 'stem/'"):
     models.import_weights(variables, weights, **{name: "stem/"})
 
 

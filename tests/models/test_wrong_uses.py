@@ -1,0 +1,101 @@
+"""Wrong settings of every module: refused, and the message names the culprit.
+
+The valid call is the `init` of the module's own example; one setting or argument at a
+time is replaced.
+"""
+
+import contextlib
+import dataclasses
+import doctest
+import inspect
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import spherejax
+from spherejax import models
+from tests.test_wrong_uses import Called, is_array, is_clear, wrong_options
+
+MODULES = [
+  name
+  for name in models.__all__
+  if inspect.isclass(getattr(models, name))
+  and issubclass(getattr(models, name), nn.Module)
+]
+# Of the name of a device axis jax knows; what is no function Python does not call.
+NOT_OURS = ("axis_name", "class_axis_name", "init_", "parent", "name")
+
+
+def example_init(module_class, monkeypatch):
+  """The module, and the arguments behind the key, of its example's `init`."""
+  calls = []
+
+  def recorded(module, key, *args, **kwargs):
+    del key
+    calls.append((module, args, kwargs))
+    raise Called
+
+  names = {"jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax}
+  text = inspect.getdoc(module_class)
+  example = doctest.DocTestParser().get_doctest(text, names, "", None, 0)
+  with monkeypatch.context() as patch, contextlib.suppress(Called):
+    for method in ("init", "init_with_output"):
+      patch.setattr(nn.Module, method, recorded)
+    for line in example.examples:
+      exec(compile(line.source, "", "single"), example.globs)
+  module, args, kwargs = calls[0]
+  # Inside of a transformation they were traced.
+  return module, jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), args), kwargs
+
+
+def failure(module, args, kwargs):
+  try:
+    jax.eval_shape(lambda: module.init(jax.random.key(0), *args, **kwargs))
+  except jax.errors.JAXTypeError:  # it looks at values
+    raise
+  except Exception as error:
+    return error
+
+
+def wrong_settings(module):
+  """(setting, what is wrong, the wrong value, whether it must be refused)."""
+  for field in dataclasses.fields(module):
+    value = getattr(module, field.name)
+    if field.name.startswith(NOT_OURS) and field.name != "init_log_exponent":
+      continue
+    if isinstance(value, tuple):
+      yield field.name, "text", "abc", True
+      yield field.name, "number", 3, True
+      yield field.name, "zero", (0,) * len(value), True
+      yield field.name, "fraction", (2.5,) * len(value), True
+    else:
+      for use in wrong_options(value, ""):
+        yield field.name, *use
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_wrong_settings(name, unchecked, monkeypatch):
+  module_class = getattr(models, name)
+  if name == "ResNet101":  # `ResNet50` with another number
+    return
+  module, args, kwargs = example_init(module_class, monkeypatch)
+  assert failure(module, args, kwargs) is None
+  uses = list(wrong_settings(module))
+  for setting, what, value, refused in uses:
+    error = failure(module.clone(**{setting: value}), args, kwargs)
+    if error is None:
+      assert not refused, f"{what} in place of {setting} is accepted"
+    else:
+      assert is_clear(error, value, [setting]), (setting, what, error)
+  parameters = inspect.signature(module_class.__call__).parameters
+  for number, value in enumerate(args):
+    if not is_array(value):
+      continue
+    for what, wrong in (("text", "abc"), ("scalar", np.zeros((), value.dtype))):
+      changed = (*args[:number], wrong, *args[number + 1 :])
+      error = failure(module, changed, kwargs)
+      assert error is not None, f"{what} in place of argument {number} is accepted"
+      assert is_clear(error, wrong, parameters), (number, what, error)
