@@ -85,6 +85,12 @@ def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options
   given = parser.parse_args()
   if given.repetitions < 7 and not given.smoke:
     parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
+  if given.json:  # hours before it is written
+    try:
+      given.json.with_suffix(".partial").touch()
+      given.json.with_suffix(".partial").unlink()
+    except OSError as error:
+      parser.error(f"--json {given.json} cannot be written: {error.strerror}")
   repetitions = 1 if given.smoke else given.repetitions
   return Options(given.smoke, given.json, repetitions, given.only)
 

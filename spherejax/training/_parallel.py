@@ -311,8 +311,7 @@ def parallel_map(
     >>> import numpy as np
     >>> one = jax.local_devices()[:1]
     >>> double = spherejax.training.parallel_map(
-    ...     lambda factor, rows: factor * rows, batch_size=2, devices=one
-    ... )
+    ...     lambda factor, rows: factor * rows, batch_size=2, devices=one)
     >>> double(jnp.float32(2), np.arange(3.0, dtype=np.float32))
     array([0., 2., 4.], dtype=float32)
   """

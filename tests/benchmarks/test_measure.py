@@ -115,6 +115,22 @@ def test_a_name_that_no_case_has_ends_the_run():
     _measure.report("losses", [], [], options)
 
 
+def test_a_file_that_cannot_be_written_ends_the_run_at_once(
+  monkeypatch, tmp_path, capsys
+):
+  for place, wrong in (("missing", True), ("", False)):
+    file = tmp_path / place / "table.json"
+    monkeypatch.setattr("sys.argv", ["benchmark", "--json", str(file)])
+    if wrong:
+      with pytest.raises(SystemExit):
+        _measure.parse("")
+      said = f"--json {file} cannot be written: No such file or directory"
+      assert said in capsys.readouterr().err
+    else:
+      assert _measure.parse("").json == file
+  assert not list(tmp_path.iterdir())
+
+
 def test_no_benchmark_offers_an_option_that_it_ignores():
   found = []
   for path in pathlib.Path(_measure.__file__).parent.glob("[a-z]*.py"):
