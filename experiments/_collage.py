@@ -18,7 +18,7 @@ import tqdm
 from jax import Array
 from jax.typing import ArrayLike
 
-from experiments import _cli, _ending, _threads
+from experiments import _at_once, _cli, _ending
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -212,7 +212,7 @@ def train(
     measure(result.embeddings, own.labels)
     renewed(network, 0)
 
-  with _threads.pool() as pool:
+  with _at_once.pool() as pool:
     first = pool.submit(start, 0)  # compiles for all, and meanwhile:
     pool.submit(compile_what_follows)
     starts = [first.result(), *pool.map(start, range(1, len(states)))]

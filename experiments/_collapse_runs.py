@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _finished
+from experiments import _at_once, _finished
 from experiments._collapse_sets import Study
 from experiments._collapse_toy import activation_patterns
 from experiments._collapse_training import Given, Projector, Run, Settings, State, cells
@@ -79,6 +79,7 @@ def train(
         steps=settings.steps // settings.measure_every,
         evaluate_every=1,
         checkpoints=kept,
+        batch_size=_at_once.convolutional(),
       )
     if result.diverged.any():
       gone = dict(zip(strengths, result.diverged.tolist(), strict=True))

@@ -18,7 +18,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _dl2p_methods, _dl2p_sets
+from experiments import _at_once, _dl2p_methods, _dl2p_sets
 from experiments._dl2p_methods import Method
 from spherejax import data, models, prototypes, training
 
@@ -314,6 +314,7 @@ def train(
       steps=setting.epochs * per_epoch,
       evaluate_every=per_epoch,
       checkpoints=checkpoints,
+      batch_size=_at_once.convolutional() if setting.network == "resnet" else None,
     )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)

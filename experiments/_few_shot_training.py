@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _finished
+from experiments import _at_once, _finished
 from spherejax import data, losses, metrics, models, prototypes, training
 
 SQUARED, RATIO = "SD", "DR"
@@ -408,6 +408,7 @@ def train(
         steps=settings.episodes // settings.check_every,
         evaluate_every=settings.validate_every // settings.check_every,
         checkpoints=kept,
+        batch_size=_at_once.convolutional(),
       )
     tested = _tested(settings, part, result.best_state, sets.test, drawn["test"])
     arrays = {"validation": result.scores, "test": tested}

@@ -10,6 +10,7 @@ import numpy as np
 import tqdm
 
 from experiments import (
+  _at_once,
   _finished,
   _norm_count_checks,
   _norm_count_features,
@@ -108,15 +109,19 @@ def simple_networks(
     },
     folder=folder / name,
   )
-  found, accuracies = {}, {}
-  biases, names = ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])
-  trained, right = train("supervised", biases=biases)
-  found |= dict(zip(names, trained, strict=True))
-  accuracies |= dict(zip(names, right, strict=True))
+  # Of each method the shares of the biases, and the networks' names.
+  jobs: dict[_norm_count_training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
+  jobs = {"supervised": ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])}
   if "SimCLR" in config.methods and name in _TWO_VIEWS:
-    (found[r.SIMCLR],), (accuracies[r.SIMCLR],) = train("SimCLR", biases=(1.0,))
+    jobs["SimCLR"] = (1.0,), (r.SIMCLR,)
   if full:
-    (found[r.ON_GRIDS],), (accuracies[r.ON_GRIDS],) = train("grids", biases=(1.0,))
+    jobs["grids"] = (1.0,), (r.ON_GRIDS,)
+  with _at_once.pool() as pool:
+    done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
+  found, accuracies = {}, {}
+  for (_, names), (trained, right) in zip(jobs.values(), done, strict=True):
+    found |= dict(zip(names, trained, strict=True))
+    accuracies |= dict(zip(names, right, strict=True))
   if config.controls:
     found[r.RANDOM] = _norm_count_training.untrained(config, objects)
   apply = jax.jit(_norm_count_training.embed(config, "native"))

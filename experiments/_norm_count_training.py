@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _finished
+from experiments import _at_once, _finished
 from experiments._norm_count_sets import Objects
 from spherejax import data, distances, losses, models, pooling, prototypes, training
 
@@ -218,6 +218,7 @@ def train(
       steps=number,
       evaluate_every=number,
       checkpoints=checkpoints,
+      batch_size=_at_once.convolutional(),
       progress=False,
     )
   params = jax.tree.map(np.asarray, result.state.params)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _finished, _retrieval_network, _retrieval_optimizer
+from experiments import _at_once, _finished, _retrieval_network, _retrieval_optimizer
 from experiments._retrieval_losses import Method
 from experiments._retrieval_measures import NAMES, measures
 from experiments._retrieval_sets import Study
@@ -103,8 +103,7 @@ def train(
         evaluate_every=1,
         patience=settings.patience,
         checkpoints=kept,
-        # Convolutions whose weights are of many runs are slow on a CPU.
-        batch_size=1 if jax.default_backend() == "cpu" else None,
+        batch_size=_at_once.convolutional(),
         progress=False,
       )
     if result.diverged.any():

@@ -23,6 +23,7 @@ from typing import Any, Literal
 import tqdm
 
 from experiments import (
+  _at_once,
   _ccp_claims,
   _ccp_pictures,
   _ccp_tables,
@@ -31,7 +32,6 @@ from experiments import (
   _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
-  _threads,
 )
 from experiments._ccp_tables import Runs
 from experiments._retrieval_losses import Method
@@ -174,7 +174,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       bar.update()
       return trained
 
-    with _threads.pool() as pool:
+    with _at_once.pool() as pool:
       found = dict(zip(planned, pool.map(one, planned), strict=True))
   return Runs(found, settings, shared)
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tqdm
 
 from experiments import (
+  _at_once,
   _class_claims,
   _class_exact,
   _class_measures,
@@ -37,7 +38,6 @@ from experiments import (
   _class_settings,
   _cli,
   _report,
-  _threads,
 )
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       path = output / "trained" / f"{name}-{seed}"
       return _class_runs.train(name, grounds[seed], config, path, progress)
 
-    with _threads.pool() as pool:
+    with _at_once.pool() as pool:
       done = dict(zip(trainings, pool.map(one, trainings), strict=True))
   untrained = [_class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {

@@ -27,6 +27,7 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments import (
+  _at_once,
   _cli,
   _few_shot_diagnostics,
   _few_shot_published,
@@ -356,7 +357,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     check(of_part(config, shots))
   parts = [Part(shots, "mean") for shots in config.shots]
   parts += [Part(shots, "nearest") for shots in config.nearest_shots]
-  sets, results = load(config), {}
+  sets = load(config)
   fixed_too = [Part(1, "mean")] if config.exponents else []
   check_classes(config, [*parts, *fixed_too], sets)
   table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
@@ -365,20 +366,27 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     "log_exponent": (FIRST_LOG_EXPONENT,) * 2,
     "learned": (1.0, 1.0),
   }
-  for part in parts:
-    own = of_part(config, part.shots)
-    found = train(own, part, sets, learned, output / "kept")
-    results[part] = found
-    table.append((rows(own, part, found), claims(own, part, found)))
+  jobs = [(part, learned) for part in parts]
   if config.exponents:
     fixed = {
       "ratio": (1.0,) * len(config.exponents),
       "log_exponent": tuple(float(np.log(x)) for x in config.exponents),
       "learned": (0.0,) * len(config.exponents),
     }
-    own = of_part(config, 1)
-    found = train(own, Part(1, "mean"), sets, fixed, output / "kept")
-    table.append((of_exponents(config, found), []))
+    jobs.append((Part(1, "mean"), fixed))
+
+  def one(job: tuple[Part, dict[str, tuple[float, ...]]]) -> Trained:
+    part, cells = job
+    return train(of_part(config, part.shots), part, sets, cells, output / "kept")
+
+  with _at_once.pool() as pool:
+    done = list(pool.map(one, jobs))
+  results = dict(zip(parts, done, strict=False))
+  for part, found in results.items():
+    own = of_part(config, part.shots)
+    table.append((rows(own, part, found), claims(own, part, found)))
+  if config.exponents:
+    table.append((of_exponents(config, done[-1]), []))
   return _report.result(
     experiment="few_shot",
     preset=preset,

@@ -34,6 +34,7 @@ import tqdm
 from optax import contrib
 
 from experiments import (
+  _at_once,
   _cli,
   _collage,
   _collage_sets,
@@ -42,7 +43,6 @@ from experiments import (
   _pooled_network,
   _poolings,
   _report,
-  _threads,
 )
 from spherejax import data, plotting, training
 
@@ -308,7 +308,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         outcomes, seed=seed, parts=parts, begun=begun, progress=progress, output=output
       )
       last = {}
-      with _threads.pool() as pool:
+      with _at_once.pool() as pool:
         results = list(pool.map(of_seed, trainings))
       for done in results:
         for name, measured in done.figures.items():

@@ -25,6 +25,7 @@ import jax
 import tqdm
 
 from experiments import (
+  _at_once,
   _cli,
   _plankton_claims,
   _plankton_pictures,
@@ -33,7 +34,6 @@ from experiments import (
   _plankton_tables,
   _plankton_training,
   _report,
-  _threads,
 )
 from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
 from spherejax import _checks
@@ -144,7 +144,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         kind, seed, config, studies[seed], output, progress.update
       )
 
-    with _threads.pool() as pool:
+    with _at_once.pool() as pool:
       done = dict(zip(jobs, pool.map(one, jobs), strict=True))
   embedded, classified = (
     [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from experiments import (
+  _at_once,
   _cli,
   _collapse_claims,
   _collapse_full,
@@ -214,11 +215,20 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       f" {config.batch}"
     )
   strengths = {name: table[name] for name in config.strengths}
-  linear = train(config, strengths, study, output / "kept")
-  deep = {}
+  jobs = [(config, strengths)]
   for name in config.projectors:
     own = dataclasses.replace(config, projector=widths_of(name))
-    deep[name] = train(own, {LARGE: table[LARGE]}, study, output / "kept")
+    jobs.append((own, {LARGE: table[LARGE]}))
+
+  def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
+    return train(*job, study, output / "kept")
+
+  if config.at_once:
+    with _at_once.pool() as pool:
+      linear, *others = pool.map(one, jobs)
+  else:
+    linear, *others = map(one, jobs)
+  deep = dict(zip(config.projectors, others, strict=True))
   rows = _collapse_claims.rows(linear, config.strengths, deep)
   claims = _collapse_claims.claims(linear, config.strengths)
   turned = []

@@ -23,7 +23,7 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _cli, _collage, _report, _threads
+from experiments import _at_once, _cli, _collage, _report
 from spherejax import data
 
 SEEN, UNSEEN, SHARED = tuple(range(6)), (6, 7), (8, 9)
@@ -81,7 +81,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   last = {}
   total = config.seeds * (1 + len(variants) * (config.parts - 1))
   seeds = range(config.seed, config.seed + config.seeds)
-  with _threads.pool() as pool:  # both are compiled at a time
+  with _at_once.pool() as pool:  # both are compiled at a time
     begun = pool.submit(_collage.initial_states, config, seeds)
     collages = [make_collages(config, jax.random.key(seed)) for seed in seeds]
   with tqdm.tqdm(

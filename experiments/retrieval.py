@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tqdm
 
 from experiments import (
+  _at_once,
   _cli,
   _report,
   _retrieval_claims,
@@ -41,7 +42,6 @@ from experiments import (
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_tables,
-  _threads,
 )
 from experiments._retrieval_full import FullConfig
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
@@ -250,7 +250,7 @@ def run(
       bar.update()
       return trained
 
-    with _threads.pool() as pool:
+    with _at_once.pool() as pool:
       found = dict(zip(methods, pool.map(one, methods.items()), strict=True))
   untrained = {
     group: _retrieval_runs.untrained(

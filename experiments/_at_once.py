@@ -1,4 +1,4 @@
-"""Two trainings at a time: a small program keeps no second core busy by itself."""
+"""How many trainings are made at a time."""
 
 import concurrent.futures
 import contextlib
@@ -11,7 +11,8 @@ import jax
 def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
   """Threads that begin nothing new after an error or an interrupt.
 
-  Two; with several devices one, since programs would wait for each other's devices.
+  Two, since a small program keeps no second core busy by itself; with several devices
+  one: programs would wait for each other's devices.
   """
   workers = 2 if jax.device_count() == 1 else 1
   threads = concurrent.futures.ThreadPoolExecutor(workers)
@@ -19,3 +20,11 @@ def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
     yield threads
   finally:
     threads.shutdown(cancel_futures=True)
+
+
+def convolutional() -> int | None:
+  """Runs with convolutions that a sweep vmaps at a time.
+
+  One on a CPU, where convolutions with weights of their own for every run are slow.
+  """
+  return 1 if jax.default_backend() == "cpu" else None
