@@ -263,7 +263,8 @@ def _validate(
 def _measure(setting, part, superclasses, states, columns):
   """Figures of all runs on test data; states are [runs, 1, ...]."""
 
-  def one(state: Any, hyper: dict) -> dict[str, Array]:
+  def one(run: tuple[Any, dict]) -> dict[str, Array]:
+    state, hyper = run
     embeddings = _embed(setting, part, state, hyper)
     points = state.params["loss"]["points"]
     assignment = state.batch_stats["loss"]["assignment"].assignment
@@ -274,7 +275,8 @@ def _measure(setting, part, superclasses, states, columns):
       "embeddings": embeddings,
     }
 
-  return jax.vmap(one)(jax.tree.map(lambda leaf: leaf[:, 0], states), columns)
+  # One after the other: feature maps of all runs and images fill the memory.
+  return jax.lax.map(one, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns))
 
 
 def train(
