@@ -5,7 +5,7 @@ moving averages (EMA), a scale that follows the training (dynamic), and proxies 
 out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # 107 min on 2 cores
+    python -m experiments.class_hierarchy                    # 43 min on one core
     python -m experiments.class_hierarchy --preset smoke     # seconds
     python -m experiments.class_hierarchy --preset full --data cifar100
     python -m experiments.class_hierarchy --preset tiny_imagenet    # 33 min on one core

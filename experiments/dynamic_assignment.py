@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 
 from experiments import (
+  _at_once,
   _cli,
   _dl2p_full,
   _dl2p_images,
@@ -95,7 +96,7 @@ class Config:
   """Sets of images and the dimension for each; none leaves them out."""
   image_methods: tuple[Method, ...] = ("PSC", "Fixed + CE", "Static", "DL2P")
   """Methods for images."""
-  image_seeds: int = 3
+  image_seeds: int = 5
   """Runs on images."""
   image_epochs: int = 30
   """Passes over images."""
@@ -168,17 +169,20 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
     cells = _dl2p_small.make_cells(config, known, config.digits, other)
     if cells:
       studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
-  for name, dim in config.images:
+
+  def of_images(name: ImageSet, dim: int) -> Study | None:
     shown = _dl2p_images.READERS[name](config.image_size)
     cells = _dl2p_small.image_cells(config, shown, dim)
-    if cells:
-      studies.append(
-        _dl2p_small.conduct(
-          config, shown, "resnet", cells, output, epochs=config.image_epochs,
-          seeds=config.image_seeds, batch=config.image_batch,
-        )
-      )  # fmt: skip
-  return studies
+    if not cells:
+      return None
+    return _dl2p_small.conduct(
+      config, shown, "resnet", cells, output, epochs=config.image_epochs,
+      seeds=config.image_seeds, batch=config.image_batch,
+    )  # fmt: skip
+
+  with _at_once.pool() as pool:
+    found = list(pool.map(lambda each: of_images(*each), config.images))
+  return [*studies, *(study for study in found if study is not None)]
 
 
 def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
