@@ -85,6 +85,49 @@ class ResNet(nn.Module):
     return x
 
 
+class PreActivationBlock(nn.Module):
+  """Norm, ReLU and a 3x3 convolution, twice; a shortcut begins after the first ReLU."""
+
+  def __init__(self, old: int, width: int, stride: int):
+    super().__init__()
+    self.bn1, self.bn2 = nn.BatchNorm2d(old), nn.BatchNorm2d(width)
+    self.conv1 = nn.Conv2d(old, width, 3, stride, 1, bias=False)
+    self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+    self.shortcut = None
+    if stride != 1 or old != width:
+      self.shortcut = nn.Sequential(nn.Conv2d(old, width, 1, stride, bias=False))
+
+  def forward(self, x: Tensor) -> Tensor:
+    active = functional.relu(self.bn1(x))
+    kept = x if self.shortcut is None else self.shortcut(active)
+    return kept + self.conv2(functional.relu(self.bn2(self.conv1(active))))
+
+
+class PreActivationResNet(nn.Module):
+  """The network for CIFAR of "Identity mappings in deep residual networks"."""
+
+  def __init__(self, blocks: int, widths: Sequence[int]):
+    super().__init__()
+    self.conv1 = nn.Conv2d(3, widths[0], 3, 1, 1, bias=False)
+    channels, self.stages = widths[0], []
+    for stage, width in enumerate(widths, 1):
+      layer = nn.Sequential()
+      for block in range(blocks):
+        stride = 2 if stage > 1 and block == 0 else 1
+        layer.append(PreActivationBlock(channels, width, stride))
+        channels = width
+      setattr(self, f"layer{stage}", layer)
+      self.stages.append(f"layer{stage}")
+    self.bn = nn.BatchNorm2d(channels)
+    self.fc = nn.Linear(channels, 10)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.conv1(x)
+    for stage in self.stages:
+      x = getattr(self, stage)(x)
+    return functional.relu(self.bn(x))
+
+
 class Unit(nn.Module):
   """Convolution and norm as Inception has them."""
 
@@ -460,6 +503,6 @@ def activations(network: nn.Module, images: np.ndarray) -> dict[str, np.ndarray]
     network(torch.from_numpy(images.transpose(0, 3, 1, 2).copy()))
   for handle in handles:
     handle.remove()
-  if isinstance(network, (ResNet, Inception, BNInception)):
+  if isinstance(network, (ResNet, PreActivationResNet, Inception, BNInception)):
     found = {name: value.transpose(0, 2, 3, 1) for name, value in found.items()}
   return found

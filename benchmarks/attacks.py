@@ -8,8 +8,8 @@ that each library has its overhead over its own model beside its time.
 foolbox comes with the extra `bench`. torchattacks does not, because what it requires
 contradicts newer libraries: `pip install --no-deps torchattacks` after that extra.
 
-    python -m benchmarks.attacks                  # tens of minutes on 2 cores
-    python -m benchmarks.attacks --only digits    # without the convolutions
+    python -m benchmarks.attacks                  # a quarter of an hour on 2 cores
+    python -m benchmarks.attacks --only digits    # a minute, without the convolutions
     python -m benchmarks.attacks --smoke          # seconds
     python -m benchmarks.attacks --json FILE
 """
@@ -114,7 +114,7 @@ CASES = {
     None,  # searches no weight, so that it is another problem
     lambda n: 9 * n,
     True,
-    (100, 100, 100),
+    (100, 25, 100),
     0.05,
   ),
   "FAB": Case(

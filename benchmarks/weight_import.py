@@ -24,6 +24,7 @@ import rich.table
 
 from benchmarks import _measure
 from spherejax import models
+from spherejax.models._weight_names import TABLES
 
 
 class Pair(NamedTuple):
@@ -38,6 +39,9 @@ _PHOTO = {"widths": (64, 128, 256, 512)}
 _CIFAR = {"blocks": (5, 5, 5), "widths": (16, 32, 64), "small": True}
 PAIRS = {
   "ResNet-32": Pair(models.ResNet32(), {"shortcut": "padding", **_CIFAR}, 32),
+  "ResNet-20, pre-activation": Pair(
+    models.ResNet20(), {"blocks": 3, "widths": (16, 32, 64)}, 32
+  ),
   "ResNet-18": Pair(models.ResNet18(), {"blocks": (2, 2, 2, 2), **_PHOTO}, 64),
   "ResNet-50": Pair(
     models.ResNet50(), {"blocks": (3, 4, 6, 3), "bottleneck": True, **_PHOTO}, 64
@@ -69,6 +73,11 @@ def torch_module(path: str, network: nn.Module) -> str:
     path = path.replace("stem_3b", "Conv2d_3b_1x1").replace("mixed", "Mixed")
     path = re.sub(r"stem_(\w\w)", r"Conv2d_\1_3x3", path)
     return path.replace("norm", "bn").replace("/", ".")
+  if isinstance(network, models.ResNet20):
+    path += "/"
+    for pattern, new in TABLES["ResNet20 of pre-activation blocks"]:
+      path = re.sub(pattern, new, path)
+    return path.removesuffix(".")
   if not isinstance(network, models.SwinT):
     path = re.sub(r"stage(\d)_(\d+)", r"layer\1.\2", path)
     path = path.replace("shortcut_norm", "downsample.1")
@@ -118,6 +127,8 @@ def measure(
   kind: Any = _torch_networks.ResNet
   if isinstance(pair.ours, models.SwinT):
     kind = _torch_networks.Swin
+  elif isinstance(pair.ours, models.ResNet20):
+    kind = _torch_networks.PreActivationResNet
   elif isinstance(pair.ours, models.InceptionV3):
     kind = _torch_networks.Inception
   elif isinstance(pair.ours, models.BNInception):

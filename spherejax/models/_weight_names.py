@@ -24,6 +24,20 @@ _RESNET = (
   (r"norm(\d)/", r"bn\1."),
 )
 
+# Of three blocks a stage, whose first ones have a shortcut where they are wider.
+_PRE_ACTIVATION = (
+  (r"^Convolution_0/", "conv1."),
+  (r"^_Normalization_0/", "bn."),
+  *((rf"^_PreActivationBlock_{n}/", f"layer{n // 3 + 1}.{n % 3}.") for n in range(9)),
+  (r"^(layer[23]\.0\.)Convolution_0/", r"\1shortcut.0."),
+  (r"^(layer[23]\.0\.)Convolution_(\d)/", r"\1conv\2."),
+  (r"Convolution_0/", "conv1."),
+  (r"Convolution_1/", "conv2."),
+  (r"_Normalization_0/", "bn1."),
+  (r"_Normalization_1/", "bn2."),
+  (r"BatchNorm_0/", ""),
+)
+
 _SWIN = (
   (r"norm/", "norm."),
   (r"norm(\d)/", r"norm\1."),
@@ -65,6 +79,7 @@ TABLES = {
     (r"shortcut_norm/", "shortcut.1."),
     *_RESNET,
   ),
+  "ResNet20 of pre-activation blocks": _PRE_ACTIVATION,
   "Swin of torchvision": (
     (r"^embed/", "features.0.0."),
     (r"^embed_norm/", "features.0.2."),

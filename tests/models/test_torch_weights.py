@@ -36,6 +36,9 @@ PAIRS = {
     )
     for shortcut in SHORTCUTS
   },
+  "ResNet-20": weight_import.Pair(
+    models.ResNet20(widths=(4, 6, 8)), {"blocks": 3, "widths": (4, 6, 8)}, 18
+  ),
   # 13 cells: padded to whole windows; 7 and 4: one window, which does not shift.
   "Swin-T": weight_import.Pair(
     models.SwinT((2, 2, 1), (2, 4, 4), width=8),
