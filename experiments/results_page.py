@@ -20,8 +20,10 @@ TRIED = DOCS / "results" / "tried.toml"
 HEADER = """# Results
 
 Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
-else its statement counts), the verdict and the command. A claim that did not come out
-says so, and what was tried for it.
+else its statement counts), the verdict and the command. A difference holds when its
+interval is above 0; a statement about every seed, or about exact numbers, when each of
+its differences is, whatever their interval. A claim that did not come out says so, and
+what was tried for it.
 Figures are of small data sets on a CPU and are not comparable with published ones; the
 claim is what is tested. This page is made by `python -m experiments.results_page` from
 the files in `docs/results/`.
