@@ -7,7 +7,7 @@ or only scales them, towards their own class and away from others. Beside it, wh
 loss is least, exactly, and the exact tests of the published proportions (DIST,
 article II).
 
-    python -m experiments.few_shot                     # 84 min beside other programs
+    python -m experiments.few_shot                     # 9 min on 2 cores
     python -m experiments.few_shot --preset smoke      # seconds
     python -m experiments.few_shot --preset full       # CUB, Conv4, 1-shot
     python -m experiments.few_shot --preset full --images mini_imagenet --folder DIR
