@@ -5,7 +5,7 @@ margin that grows. In its embedding, images are classified by the nearest centro
 by their nearest neighbours: of the classes that were learned, beside a softmax
 classifier, and of others. DIST, article I.
 
-    python -m experiments.plankton                   # 34 min on 2 cores
+    python -m experiments.plankton                   # 15 min beside other programs
     python -m experiments.plankton --preset smoke    # seconds
     python -m experiments.plankton --preset full --folder ZooScanNet --weights FILE
 
