@@ -7,7 +7,7 @@ PSC*), word vectors, HPN, a simplex (ETF, maximum separation), fixed prototypes 
 cross-entropy, and the control whose assignment stays (Static). All dimensions, methods,
 rates and seeds of one network and data set are one vmapped program.
 
-    python -m experiments.dynamic_assignment                    # preset cpu: 26 min
+    python -m experiments.dynamic_assignment                    # preset cpu: 24 min
     python -m experiments.dynamic_assignment --preset smoke     # seconds
     python -m experiments.dynamic_assignment --preset table-1   # as in the paper
 

@@ -73,7 +73,7 @@ def otp(
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("cost", cost, _COSTS)
   _checks.positive("bandwidth", bandwidth)
-  _checks.count("steps", steps)
+  _checks.count("steps", steps, 0)
   if cost == "distance":
     costs = _costs.to_prototypes(tokens, prototypes)
   else:
