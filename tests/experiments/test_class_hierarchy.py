@@ -504,7 +504,5 @@ def test_shares_of_the_splits_of_trees_inferred_from_points():
   assert list(_class_measures.agreement("", other, tree, there).values()) == [1]
   presets = class_hierarchy.PRESETS
   for name in ("tiny_imagenet", "omniglot"):
-    assert presets[name] == dataclasses.replace(
-      presets["cpu"], data=name, joined=False
-    )
+    assert presets[name] == dataclasses.replace(presets["cpu"], data=name, joined=False)
   assert [presets[name].joined for name in ("cpu", "smoke", "full")] == [1, 0, 1]
