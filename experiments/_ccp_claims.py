@@ -136,7 +136,7 @@ def _of_weights(runs: Runs, config: Any) -> list[dict[str, Any]]:
     text = f"anchors of problems are nearer at weight {largest:g} than at 0"
     made.append(_claim("ccp-lambda-drift", text, drift, "equation 3.2.11"))
     gain = score(found) - score(found, cell[0.0])
-    text = f"MAP@R: weight {config.weight:g} > 0"
+    text = f"MAP@R: weight {config.weight:g} >= 0"
     made.append(_claim("ccp-lambda", text, gain, "figure 3.5"))
   gain = score(found) - score(found, cell[largest])
   text = f"MAP@R: weight {config.weight:g} > {largest:g}"
@@ -150,7 +150,7 @@ def _of_pools(runs: Runs, config: Any) -> list[dict[str, Any]]:
   return [
     _claim(
       "ccp-proxies-per-class",
-      f"MAP@R: {m} proxies of a class > 1, pools of {b}",
+      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
       large[m] - large[1],
       "figure 3.6",
     ),
