@@ -12,12 +12,12 @@ from spherejax.training._cells import factorial as factorial
 from spherejax.training._cells import grid as grid
 from spherejax.training._checkpoints import Checkpoints as Checkpoints
 from spherejax.training._checkpoints import Restored as Restored
+from spherejax.training._collectives import gather as gather
+from spherejax.training._collectives import global_mean as global_mean
 from spherejax.training._loop import FitResult as FitResult
 from spherejax.training._loop import fit as fit
 from spherejax.training._monitor import Monitor as Monitor
 from spherejax.training._parallel import AXIS_NAME as AXIS_NAME
-from spherejax.training._parallel import gather as gather
-from spherejax.training._parallel import global_mean as global_mean
 from spherejax.training._parallel import pad_rows as pad_rows
 from spherejax.training._parallel import parallel_map as parallel_map
 from spherejax.training._parallel import parallel_step as parallel_step

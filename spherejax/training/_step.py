@@ -9,7 +9,7 @@ import optax
 from jax import Array
 
 from spherejax import _checks
-from spherejax.training import _parallel
+from spherejax.training import _collectives
 from spherejax.training._state import TrainState, check_optimizer
 
 
@@ -98,7 +98,9 @@ def make_step(
     state: TrainState, batch: Any, *, axis_name: str | None = None
   ) -> tuple[TrainState, dict[str, Array]]:
     key = _step_key(state, axis_name)
-    params, stats = _parallel.per_device((state.params, state.batch_stats), axis_name)
+    params, stats = _collectives.per_device(
+      (state.params, state.batch_stats), axis_name
+    )
 
     def scalar(params: Any) -> tuple[Array, Outcome]:
       outcome = objective(params, stats, batch, key=key, axis_name=axis_name)
@@ -112,7 +114,7 @@ def make_step(
     (loss, outcome), grads = jax.value_and_grad(scalar, has_aux=True)(params)
     new_stats = stats if outcome.batch_stats is None else outcome.batch_stats
     reported = {name: _real(x) for name, x in (outcome.metrics or {}).items()}
-    loss, grads, new_stats, reported = _parallel.device_mean(
+    loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
     own = {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
