@@ -1,8 +1,6 @@
 """Checkpoints of a run: atomic, verified, the newest ones and the best."""
 
 import contextlib
-import hashlib
-import json
 import logging
 import os
 import pathlib
@@ -19,11 +17,11 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from spherejax import _checks
+from spherejax.training import _manifest
+from spherejax.training._manifest import State
 
 _logger = logging.getLogger(__name__)
 
-State = Any
-"""A `TrainState`, or another pytree of arrays with a scalar named step at its top."""
 
 # Also written into each checkpoint: a later layout can tell which one it reads. The
 # first one had no seal over what stands beside the arrays.
@@ -195,15 +193,15 @@ class Checkpoints:
 
   def _save(self, series: str, state: State, record: Mapping[str, Any] | None) -> int:
     manager = self._series[series]
-    arrays = _to_host(state)
+    arrays = _manifest.to_host(state)
     step = int(arrays["step"])
     manifest = {
       "format": _FORMAT,
-      "arrays": _describe(state),
-      "checksum": _checksum(arrays),
+      "arrays": _manifest.describe(state),
+      "checksum": _manifest.checksum(arrays),
       "record": dict(record or {}),
     }
-    manifest["seal"] = _seal(manifest)
+    manifest["seal"] = _manifest.seal(manifest)
     if step in manager.all_steps():  # the same step again, by a run that went back
       _rename(self.directory / series / str(step), self._replaced(series, step))
       manager.reload()
@@ -333,9 +331,9 @@ def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
     stored, seal = manifest["arrays"], manifest.pop("seal", None)
     if seal is None and manifest["format"] != _UNSEALED:
       raise _UnreadableError("its seal is missing")
-    if seal is not None and seal != _seal(manifest):
+    if seal is not None and seal != _manifest.seal(manifest):
       raise _UnreadableError("what stands beside its arrays is not what was written")
-  _same_arrays(manager.directory / str(step), stored, _describe(state))
+  _manifest.check_same(manager.directory / str(step), stored, _manifest.describe(state))
   target = {
     name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
     for name, entry in stored.items()
@@ -343,13 +341,13 @@ def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
   with _damage_named():
     args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
     arrays = manager.restore(step, args=args)["state"]
-  if _checksum(arrays) != manifest["checksum"]:
+  if _manifest.checksum(arrays) != manifest["checksum"]:
     raise _UnreadableError("its checksum differs")
   leaves = [
     jax.random.wrap_key_data(arrays[name], impl=stored[name]["key"])
-    if _is_key(leaf)
+    if _manifest.is_key(leaf)
     else jnp.asarray(arrays[name])
-    for name, leaf in _named_leaves(state).items()
+    for name, leaf in _manifest.named_leaves(state).items()
   ]
   restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
   return Restored(restored, manifest["record"])
@@ -366,80 +364,3 @@ def _damage_named() -> Iterator[None]:
     if any(code in str(error) for code in _NO_DAMAGE):
       raise
     raise _UnreadableError(str(error)) from error
-
-
-def _named_leaves(state: State) -> dict[str, Any]:
-  """Leaves by path, in the order of the tree."""
-  return {
-    jax.tree_util.keystr(path, simple=True, separator="."): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-  }
-
-
-def _is_key(leaf: Any) -> bool:
-  return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _describe(state: State) -> dict[str, dict[str, Any]]:
-  """Shape and type of each array as it is stored; keys as the bits they hold."""
-
-  def entry(leaf: Any) -> dict[str, Any]:
-    stored = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
-    key = {"key": _key_name(leaf)} if _is_key(leaf) else {}
-    return {"shape": list(stored.shape), "dtype": np.dtype(stored.dtype).name} | key
-
-  return {name: entry(leaf) for name, leaf in _named_leaves(state).items()}
-
-
-def _key_name(leaf: Any) -> str:
-  names = {
-    jax.random.key(0, impl=name).dtype: name
-    for name in ("threefry2x32", "rbg", "unsafe_rbg")
-  }
-  return names[leaf.dtype]
-
-
-def _to_host(state: State) -> dict[str, np.ndarray]:
-  """Copies that a later step, which reuses the state's memory, does not change."""
-  return {
-    name: np.array(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    for name, leaf in _named_leaves(state).items()
-  }
-
-
-def _checksum(arrays: Mapping[str, np.ndarray]) -> str:
-  digest = hashlib.blake2b(digest_size=16)
-  for name in sorted(arrays):
-    digest.update(name.encode())
-    digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
-  return digest.hexdigest()
-
-
-def _seal(manifest: Mapping[str, Any]) -> str:
-  """Checksum of what stands beside the arrays, as it is read back from JSON."""
-  plain = json.loads(json.dumps(manifest))  # names that are numbers become text
-  text = json.dumps(plain, sort_keys=True)
-  return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _same_arrays(
-  path: os.PathLike[str], stored: Mapping[str, Any], wanted: Mapping[str, Any]
-):
-  """Raises when a checkpoint does not hold the arrays of the state."""
-  if dict(stored) == dict(wanted):
-    return
-
-  def text(entry: Mapping[str, Any] | None) -> str:
-    return "absent" if entry is None else f"{entry['dtype']}{entry['shape']}"
-
-  names = [*stored, *(name for name in wanted if name not in stored)]
-  different = [name for name in names if stored.get(name) != wanted.get(name)]
-  shown = "; ".join(
-    f"{name} is {text(stored.get(name))} there and {text(wanted.get(name))} here"
-    for name in different[:3]
-  )
-  more = f"; and {len(different) - 3} more" if len(different) > 3 else ""
-  raise ValueError(
-    f"the checkpoint {os.fspath(path)} belongs to another model or optimizer: "
-    f"{shown}{more}"
-  )
