@@ -22,8 +22,10 @@ from spherejax.distances._combined import combined_norm as combined_norm
 from spherejax.distances._combined import hull_direction as hull_direction
 from spherejax.distances._combined import hull_gauge as hull_gauge
 from spherejax.distances._combined import inscribed_radius as inscribed_radius
-from spherejax.distances._combined import project_combined as project_combined
-from spherejax.distances._combined import project_hull as project_hull
+from spherejax.distances._combined_projection import (
+  project_combined as project_combined,
+)
+from spherejax.distances._combined_projection import project_hull as project_hull
 from spherejax.distances._euclidean import euclidean as euclidean
 from spherejax.distances._euclidean import pairwise_euclidean as pairwise_euclidean
 from spherejax.distances._euclidean import (

@@ -1,0 +1,161 @@
+"""Projections onto the combined ball of l1 and l-infinity, and onto their hull.
+
+Both are the root of one piecewise linear function, found by bisection.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float, Real
+
+from spherejax.distances import _combined
+
+_HALVINGS = 60
+
+
+def project_combined(
+  x: Float[ArrayLike, "*batch dim"],
+  *,
+  epsilon_1: Real[ArrayLike, ""],
+  epsilon_inf: Real[ArrayLike, ""],
+) -> Float[Array, "*batch dim"]:
+  """Euclidean projection onto the ball {combined_norm <= epsilon_1} around 0.
+
+      sign(x) min(max(|x| - s, 0), t),    s, t >= 0 one number each
+
+  Args:
+    x: [..., dim], floating, dim at least 2.
+    epsilon_1: radius of the l1 ball; may be traced.
+    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
+      be traced.
+
+  Returns:
+    [..., dim], dtype of `x`; in the ball up to rounding, x itself where it is inside.
+    Clipped to a box around 0 it stays in the ball.
+
+  Raises:
+    TypeError: x not floating.
+    ValueError: dim below 2, or static radii out of order.
+
+  Differentiable in: nothing. Cost: O(dim), 60 times.
+
+  Source: own, from DIST appendix A and Moreau's decomposition.
+
+  Example:
+    >>> spherejax.distances.project_combined(
+    ...   jnp.array([2.0, 1.5, 0.0]), epsilon_1=2.0, epsilon_inf=1.0).round(4)
+    Array([1.4      , 1.1999999, 0.       ], dtype=float32)
+  """
+  x, dtype = _combined.operand(x)
+  radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
+  sizes, scale, units = _in_units(x, radii)
+  return (jnp.sign(x) * scale * _onto_combined(sizes, units)).astype(dtype)
+
+
+def project_hull(
+  x: Float[ArrayLike, "*batch dim"],
+  *,
+  epsilon_1: Real[ArrayLike, ""],
+  epsilon_inf: Real[ArrayLike, ""],
+) -> Float[Array, "*batch dim"]:
+  """Euclidean projection onto the convex hull of an l1 and an l-infinity ball.
+
+      sign(x) (|x| - min(max(|x| - t, 0), s)),    s, t >= 0 one number each
+
+  Args:
+    x: [..., dim], floating, dim at least 2.
+    epsilon_1: radius of the l1 ball; may be traced.
+    epsilon_inf: of the l-infinity ball, epsilon_inf < epsilon_1 < dim epsilon_inf; may
+      be traced.
+
+  Returns:
+    [..., dim], dtype of `x`; in the hull up to rounding, x itself where it is inside.
+    Clipped to a box around 0 it stays in the hull.
+
+  Raises:
+    TypeError: x not floating.
+    ValueError: dim below 2, or static radii out of order.
+
+  Differentiable in: nothing. Cost: two sorts and O(dim), 120 times.
+
+  Source: own, from DIST appendix A and Moreau's decomposition.
+
+  Example:
+    >>> spherejax.distances.project_hull(
+    ...   jnp.array([2.0, 1.5, 0.0]), epsilon_1=2.0, epsilon_inf=1.0).round(4)
+    Array([1.25, 0.75, 0.  ], dtype=float32)
+  """
+  x, dtype = _combined.operand(x)
+  radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
+  sizes, scale, units = _in_units(x, radii)
+  return (jnp.sign(x) * scale * _onto_hull(sizes, units)).astype(dtype)
+
+
+def _excess(sizes: Array, threshold: Array) -> Array:
+  """Sum of what exceeds the threshold."""
+  return jnp.sum(jnp.maximum(sizes - threshold, 0), axis=-1, keepdims=True)
+
+
+def _turn(low_side: Callable[[Array], Array], high: Array) -> Array:
+  """The upper end of the last bracket in [0, high] where `low_side` turns False."""
+
+  def halve(_, ends):
+    low, high = ends
+    middle = (low + high) / 2
+    below = low_side(middle)
+    return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+  return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(high), high))[1]
+
+
+def _in_units(x: Array, radii: _combined.Radii) -> tuple[Array, Array, _combined.Radii]:
+  """Sizes and radii in a unit above the largest of each vector, and that."""
+  sizes = jnp.abs(jax.lax.stop_gradient(x))
+  largest = jnp.maximum(jnp.max(sizes, axis=-1, keepdims=True), radii.top)
+  scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])  # divides exactly
+  units = radii._replace(one=radii.one / scale, top=radii.top / scale)
+  return sizes / scale, scale, units
+
+
+def _onto_combined(sizes: Array, radii: _combined.Radii) -> Array:
+  beta = radii.beta
+
+  def at(upper: Array) -> Array:
+    """Sizes above `upper` cut, whose sum says how much is cut below."""
+    lower = _excess(sizes, upper) * beta / (1 - beta)
+    return jnp.clip(sizes - lower, 0, jnp.maximum(upper - lower, 0))
+
+  def norm(v: Array) -> Array:
+    total, top = (f(v, axis=-1, keepdims=True) for f in (jnp.sum, jnp.max))
+    return beta * total + (1 - beta) * top
+
+  moved = at(_turn(lambda c: norm(at(c)) <= radii.one, jnp.ones_like(radii.one)))
+  shrink = jnp.minimum(1, radii.one / norm(moved))
+  return jnp.where(norm(sizes) <= radii.one, sizes, moved * shrink)
+
+
+def _onto_hull(sizes: Array, radii: _combined.Radii) -> Array:
+  one, ratio = radii.one, radii.ratio
+
+  def cut(level: Array) -> Array:
+    """What the largest lose when those behind them end at `level`."""
+    return (_excess(sizes, level) - one) / ratio + level
+
+  def too_low(level: Array) -> Array:
+    return _excess(sizes, level + cut(level)) < one - ratio * level
+
+  def gauge(v: Array) -> Array:
+    ordered = -jnp.sort(-v, axis=-1)
+    return jnp.sum(ordered * _combined.hull_weights(radii, v), axis=-1, keepdims=True)
+
+  ends = jnp.ones_like(one)
+  flat = too_low(0 * ends)  # otherwise the hull's face is one of the l1 ball
+  level = jnp.where(flat, _turn(too_low, ends), 0)
+  by_one = _turn(lambda t: _excess(sizes, t) > one, ends)
+  loss = jnp.where(flat, cut(level), by_one)
+  moved = sizes - jnp.clip(sizes - level, 0, loss)
+  shrink = jnp.minimum(1, one / gauge(moved))
+  return jnp.where(gauge(sizes) <= one, sizes, moved * shrink)
