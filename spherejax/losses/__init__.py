@@ -96,13 +96,13 @@ from spherejax.losses._memory import Memory as Memory
 from spherejax.losses._memory import memory_init as memory_init
 from spherejax.losses._memory import memory_references as memory_references
 from spherejax.losses._memory import memory_update as memory_update
-from spherejax.losses._mining import mine_angular as mine_angular
 from spherejax.losses._mining import mine_batch_easy_hard as mine_batch_easy_hard
 from spherejax.losses._mining import mine_batch_hard as mine_batch_hard
 from spherejax.losses._mining import mine_hardest_fraction as mine_hardest_fraction
 from spherejax.losses._mining import mine_multi_similarity as mine_multi_similarity
 from spherejax.losses._mining import mine_pair_margin as mine_pair_margin
 from spherejax.losses._mining import mine_triplet_margin as mine_triplet_margin
+from spherejax.losses._mining_angular import mine_angular as mine_angular
 from spherejax.losses._multi_similarity import multi_similarity as multi_similarity
 from spherejax.losses._multi_similarity import (
   multi_similarity_from_similarity as multi_similarity_from_similarity,

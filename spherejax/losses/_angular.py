@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _positives
+from spherejax.losses import _batch, _positives, _selection
 
 FORMS = ("log", "hinge")
 
@@ -97,7 +97,7 @@ def _squared_norms(rows: Array) -> Array:
 
 def _terms(references: Array | None, t: Array) -> Callable[[_batch.Block], Array]:
   def terms(block: _batch.Block) -> Array:
-    near = _batch.chosen(block.positives)
+    near = _selection.chosen(block.positives)
     masks = block.positives, block.negatives
     return _positives.sum_over(_pair, near, masks, (block.values, references, t))
 
@@ -108,7 +108,7 @@ def _hinge_terms(
   references: Array | None, squares: Array, t: Array
 ) -> Callable[[_batch.Block, Array], Array]:
   def terms(block: _batch.Block, of_anchors: Array) -> Array:
-    near = _batch.chosen(block.positives)
+    near = _selection.chosen(block.positives)
     masks = block.positives, block.negatives
     operands = (block.values, references, t), of_anchors, squares
     return _positives.sum_over(_hinged_pair, near, masks, operands)
@@ -119,7 +119,7 @@ def _hinge_terms(
 def _pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> Array:
   """[rows]: the loss of one positive pair of each row."""
   against = _against(index, operands)
-  loss = _numerics.softplus(_batch.logsumexp_over(against, masks[1]))
+  loss = _numerics.softplus(_selection.logsumexp_over(against, masks[1]))
   return _weighted(loss, index, masks[0])
 
 
@@ -129,7 +129,7 @@ def _hinged_pair(index: Array, masks: tuple[Array, Array], operands: tuple) -> A
   t = operands[2]
   of_partners = _batch.take_rows(squares, jnp.minimum(index, len(squares) - 1))
   constant = (1 - t) * (of_anchors + of_partners)[:, None] - 4 * t * squares[None]
-  loss, _ = _batch.hinges(_against(index, operands) + constant, masks[1])
+  loss, _ = _selection.hinges(_against(index, operands) + constant, masks[1])
   return _weighted(loss, index, masks[0])
 
 

@@ -15,20 +15,11 @@ import jax.core
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float
 
 from spherejax import _checks, _numerics, distances
-from spherejax.losses import _blocks
+from spherejax.losses import _blocks, _selection
 
 NORMALIZATIONS = ("l2", "unit_ball", "none")
-
-Selection = (
-  Bool[ArrayLike, "queries references"] | Float[ArrayLike, "queries references"]
-)
-"""Which pairs count, or how much."""
-
-Selected = Bool[Array, "queries references"] | Float[Array, "queries references"]
-"""The same, as a miner returns it."""
 
 Miner = Callable[..., tuple[Array, Array]]
 """Of a matrix, its positives and its negatives: those of them that count, or weights.
@@ -279,7 +270,7 @@ def mined(block: Block, miner: Miner | None, **known: Any) -> Block:
   values = jax.lax.stop_gradient(block.values)
   chosen = miner(values, block.positives, block.negatives, **known)
   for name, given in zip(("positives", "negatives"), chosen, strict=True):
-    _check_selection(f"the miner's {name}", given, block.values.shape)
+    _selection.check(f"the miner's {name}", given, block.values.shape)
   positives, negatives = map(jax.lax.stop_gradient, chosen)
   return block._replace(positives=positives, negatives=negatives)
 
@@ -289,12 +280,6 @@ def _takes(function: Callable[..., Any], keyword: str) -> bool:
     return keyword in inspect.signature(function).parameters
   except ValueError:  # some callables have no signature
     return False
-
-
-def _check_selection(name: str, chosen: Array, shape: tuple[int, ...]) -> None:
-  if chosen.dtype != jnp.bool_ and not jnp.issubdtype(chosen.dtype, jnp.floating):
-    raise TypeError(f"{name} must be boolean or weights, got dtype {chosen.dtype}")
-  _checks.shape(name, chosen, shape)
 
 
 def matrix(
@@ -326,47 +311,12 @@ def matrix(
     mask = jax.lax.stop_gradient(jnp.asarray(mask))
     if not weights:
       _checks.boolean(mask_name, mask)
-    _check_selection(mask_name, mask, entries.shape)
+    _selection.check(mask_name, mask, entries.shape)
     # NaN in a masked row of weights does not reach the others.
     masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))
-  used = chosen(masks[0]) | chosen(masks[1])
+  used = _selection.chosen(masks[0]) | _selection.chosen(masks[1])
   wide = _numerics.keep(_numerics.upcast(entries), used)
   return Block(wide, masks[0], masks[1], kept), entries.dtype
-
-
-def chosen(selection: Array) -> Array:
-  """Which pairs a mask or a matrix of weights selects."""
-  return selection if selection.dtype == jnp.bool_ else selection > 0
-
-
-def part(selection: Array, among: Array) -> Array:
-  """What of a mask, or of weights, is among some pairs."""
-  if selection.dtype == jnp.bool_:
-    return selection & among
-  return _numerics.keep(selection, among & chosen(selection))
-
-
-def sum_over(values: Array, selection: Array) -> Array:
-  """[rows]: sum of the selected values, times their weights."""
-  if selection.dtype == jnp.bool_:
-    return _numerics.masked_sum(values, selection)
-  weighted = values * selection.astype(values.dtype)
-  return _numerics.masked_sum(weighted, chosen(selection))
-
-
-def count_over(selection: Array, dtype: jnp.dtype) -> Array:
-  """[rows]: number of selected pairs, or the sum of their weights.
-
-  Counted in floats, which vectorizes: exact in float32 up to 2^24 pairs of a row.
-  """
-  return jnp.sum(part(selection, chosen(selection)).astype(dtype), axis=-1)
-
-
-def hinges(values: Array, selection: Array) -> tuple[Array, Array]:
-  """[rows] each: sum of the positive parts, and how many there are."""
-  # NaN counts as active, so that it reaches the value.
-  active = part(selection, ~(values <= 0))
-  return sum_over(values, active), count_over(active, values.dtype)
 
 
 def average_of_active(
@@ -378,15 +328,6 @@ def average_of_active(
   """
   rows = number(where[:, None], axis_name, sums.dtype)
   return _numerics.divide(rows * sums, total(jnp.sum(active), axis_name))
-
-
-def logsumexp_over(values: Array, selection: Array) -> Array:
-  """[rows]: log of the sum of the selected exponentials, times their weights."""
-  if selection.dtype != jnp.bool_:
-    used = chosen(selection)
-    values += jnp.log(_numerics.keep(selection, used, 1)).astype(values.dtype)
-    selection = used
-  return _numerics.logsumexp(values, selection)
 
 
 def dot(anchors: Array, references: Array) -> Array:

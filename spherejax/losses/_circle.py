@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def circle(
@@ -90,8 +90,8 @@ def _circle(
     pull = s * to_one * (1 - m - block.values)
     push = s * to_zero * (block.values - m)
     return _numerics.softplus(
-      _batch.logsumexp_over(pull, block.positives)
-      + _batch.logsumexp_over(push, block.negatives)
+      _selection.logsumexp_over(pull, block.positives)
+      + _selection.logsumexp_over(push, block.negatives)
     )
 
   return terms
@@ -99,8 +99,8 @@ def _circle(
 
 def circle_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.4,
   scale: Real[ArrayLike, ""] = 80.0,

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 AVERAGES = ("nonzero", "all")
 
@@ -114,8 +114,8 @@ def hinge_sums(
 
   def terms(block: _batch.Block) -> _Hinges:
     return _Hinges(
-      *_batch.hinges(block.values - near, block.positives),
-      *_batch.hinges(far - block.values, block.negatives),
+      *_selection.hinges(block.values - near, block.positives),
+      *_selection.hinges(far - block.values, block.negatives),
     )
 
   return terms
@@ -137,8 +137,8 @@ def averaged(
 
 def contrastive_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
@@ -256,8 +256,8 @@ def _cosine_contrastive(
   threshold = _checks.scalar("margin", margin, dtype)
 
   def terms(block: _batch.Block) -> Array:
-    pull, _ = _batch.hinges(1 - block.values, block.positives)
-    push, _ = _batch.hinges(block.values - threshold, block.negatives)
+    pull, _ = _selection.hinges(1 - block.values, block.positives)
+    push, _ = _selection.hinges(block.values - threshold, block.negatives)
     return pull + push
 
   return terms
@@ -265,8 +265,8 @@ def _cosine_contrastive(
 
 def cosine_contrastive_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.5,
   where: Bool[ArrayLike, " queries"] | None = None,

@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes, _histograms
+from spherejax.losses import _batch, _extremes, _histograms, _selection
 
 LIMIT = 2.0
 """Largest difference of two distances on the unit sphere."""
@@ -102,12 +102,12 @@ def dynamic_soft_margin(
 
 def _hardest(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
   """Farthest positive and where it is, nearest negative, and whether both exist."""
-  positives, negatives = map(_batch.chosen, (block.positives, block.negatives))
+  positives, negatives = map(_selection.chosen, (block.positives, block.negatives))
   fixed, size = jax.lax.stop_gradient(block.values), block.values.shape[1]
   farthest = _extremes.where_largest(fixed, positives)
   nearest = _extremes.where_smallest(fixed, negatives)
   far, near = (
-    _batch.sum_over(block.values, _extremes.one_hot(index, size))
+    _selection.sum_over(block.values, _extremes.one_hot(index, size))
     for index in (farthest, nearest)
   )
   valid = (farthest < size) & (nearest < size)

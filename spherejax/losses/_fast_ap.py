@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _histograms
+from spherejax.losses import _batch, _histograms, _selection
 
 _HIGHEST = 4.0
 """The largest squared distance on the unit sphere."""
@@ -85,7 +85,7 @@ def _terms(bins: int) -> Callable[[_batch.Block], Array]:
     # One minus the precision at each node, so that a small loss keeps its digits.
     wrong, right = jnp.cumsum(far, axis=1), jnp.cumsum(near, axis=1)
     missed = jnp.sum(near * _numerics.divide(wrong, wrong + right), axis=1)
-    number = _batch.count_over(block.positives, block.values.dtype)
+    number = _selection.count_over(block.positives, block.values.dtype)
     return _numerics.divide(missed, number)
 
   return terms
@@ -93,8 +93,8 @@ def _terms(bins: int) -> Callable[[_batch.Block], Array]:
 
 def fast_ap_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   bins: int = 10,
   where: Bool[ArrayLike, " queries"] | None = None,

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def hadsell_contrastive(
@@ -76,8 +76,8 @@ def _hadsell(margin: ArrayLike, dtype: jnp.dtype) -> Callable[[_batch.Block], Ar
   m = _checks.scalar("margin", margin, dtype)
 
   def terms(block: _batch.Block) -> Array:
-    pull = _batch.sum_over(block.values**2, block.positives)
-    push = _batch.sum_over(jax.nn.relu(m - block.values) ** 2, block.negatives)
+    pull = _selection.sum_over(block.values**2, block.positives)
+    push = _selection.sum_over(jax.nn.relu(m - block.values) ** 2, block.negatives)
     return (pull + push) / 2
 
   return terms
@@ -85,8 +85,8 @@ def _hadsell(margin: ArrayLike, dtype: jnp.dtype) -> Callable[[_batch.Block], Ar
 
 def hadsell_contrastive_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, " queries"] | None = None,

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _histograms
+from spherejax.losses import _batch, _histograms, _selection
 
 
 def histogram(
@@ -80,7 +80,9 @@ def _terms(bins: int) -> Callable[[_batch.Block], tuple[Array, ...]]:
     selections = block.positives, block.negatives
     return (
       *_histograms.histograms(block.values, selections, -1.0, 1.0, bins),
-      *(_batch.count_over(selection, block.values.dtype) for selection in selections),
+      *(
+        _selection.count_over(selection, block.values.dtype) for selection in selections
+      ),
     )
 
   return terms
@@ -105,8 +107,8 @@ def _overlap(parts: tuple[Array, ...], where: Array, axis_name: str | None) -> A
 
 def histogram_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   bins: int = 100,
   where: Bool[ArrayLike, " queries"] | None = None,

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax.losses import _batch
+from spherejax.losses import _selection
 
 _ROWS = 8
 """Rows at a time: their masks take about 50 times the memory of the rows."""
@@ -47,7 +47,7 @@ def histograms(
     bins: number of intervals. Static.
   """
   weights = tuple(
-    jnp.where(_batch.chosen(selection), selection, 0).astype(values.dtype)
+    jnp.where(_selection.chosen(selection), selection, 0).astype(values.dtype)
     for selection in selections
   )
   return _histograms(Nodes(low, high, bins), values, weights)

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def intra_pair_variance(
@@ -101,10 +101,10 @@ class _Means(NamedTuple):
 def _sums(block: _batch.Block) -> tuple[Array, Array, Array, Array]:
   dtype = block.values.dtype
   return (
-    _batch.sum_over(block.values, block.positives),
-    _batch.count_over(block.positives, dtype),
-    _batch.sum_over(block.values, block.negatives),
-    _batch.count_over(block.negatives, dtype),
+    _selection.sum_over(block.values, block.positives),
+    _selection.count_over(block.positives, dtype),
+    _selection.sum_over(block.values, block.negatives),
+    _selection.count_over(block.negatives, dtype),
   )
 
 
@@ -134,8 +134,8 @@ def _deviations(
     short = jax.nn.relu((1 - low) * means.positive - block.values)
     over = jax.nn.relu(block.values - (1 + high) * means.negative)
     return (
-      _batch.sum_over(short**2, block.positives),
-      _batch.sum_over(over**2, block.negatives),
+      _selection.sum_over(short**2, block.positives),
+      _selection.sum_over(over**2, block.negatives),
     )
 
   return terms
@@ -152,8 +152,8 @@ def _shares(
 
 def intra_pair_variance_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_tolerance: Real[ArrayLike, ""] = 0.01,
   negative_tolerance: Real[ArrayLike, ""] = 0.01,

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def lifted_structure(
@@ -100,13 +100,13 @@ def lifted_structure(
 
 def _near(block: _batch.Block, margin: Array) -> Array:
   """Soft nearest negative of each row, from the margin down."""
-  return _batch.logsumexp_over(margin - block.values, block.negatives)
+  return _selection.logsumexp_over(margin - block.values, block.negatives)
 
 
 def _one_end(block: _batch.Block, margin: Array) -> Array:
   near = _near(block, margin)
   hinge = jax.nn.relu(near[:, None] + block.values)
-  return _batch.sum_over(hinge**2, block.positives) / 2
+  return _selection.sum_over(hinge**2, block.positives) / 2
 
 
 def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
@@ -118,13 +118,13 @@ def _both_ends(block: _batch.Block, near: Array, near_all: Array) -> Array:
   both = ~none_here & ~none_there
   joint = jnp.where(both, low + jax.nn.softplus(high - low), low + high)
   hinge = jnp.where(none_here & none_there, 0, jax.nn.relu(joint + block.values))
-  return _batch.sum_over(hinge**2, block.positives) / 4
+  return _selection.sum_over(hinge**2, block.positives) / 4
 
 
 def lifted_structure_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, " queries"] | None = None,
@@ -236,8 +236,8 @@ def _generalized(
 
   def terms(block: _batch.Block) -> Array:
     return jax.nn.relu(
-      _batch.logsumexp_over(block.values - near, block.positives)
-      + _batch.logsumexp_over(far - block.values, block.negatives)
+      _selection.logsumexp_over(block.values - near, block.positives)
+      + _selection.logsumexp_over(far - block.values, block.negatives)
     )
 
   return terms
@@ -245,8 +245,8 @@ def _generalized(
 
 def generalized_lifted_structure_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,

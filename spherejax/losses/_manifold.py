@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _classes
+from spherejax.losses import _batch, _classes, _selection
 
 
 def manifold(
@@ -216,6 +216,6 @@ def _matmul(left: Array, right: Array) -> Array:
 
 def _excess(scores: Array, own: Array, margin: Array) -> Array:
   """[batch]: log(1 + sum of exp over the other proxies that come too near)."""
-  terms = scores - _batch.sum_over(scores, own)[:, None] + margin
+  terms = scores - _selection.sum_over(scores, own)[:, None] + margin
   counted = jnp.any(own, axis=1)[:, None] & ~own & ~(terms < 0)
   return _numerics.softplus(_numerics.logsumexp(terms, counted))

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 FORMS = ("pairs", "triplets")
 
@@ -127,10 +127,10 @@ def _margin_terms(
 
   def terms(block: _batch.Block, boundary: Array) -> tuple[Array, Array, Array]:
     centre = boundary[:, None]
-    pull, pulled = _batch.hinges(block.values - (centre - m), block.positives)
-    push, pushed = _batch.hinges(centre + m - block.values, block.negatives)
-    positives = _batch.count_over(block.positives, dtype)
-    negatives = _batch.count_over(block.negatives, dtype)
+    pull, pulled = _selection.hinges(block.values - (centre - m), block.positives)
+    push, pushed = _selection.hinges(centre + m - block.values, block.negatives)
+    positives = _selection.count_over(block.positives, dtype)
+    negatives = _selection.count_over(block.negatives, dtype)
     if form == "pairs":
       return pull + push, pulled + pushed, positives + negatives
     sums = negatives * pull + positives * push
@@ -158,8 +158,8 @@ def _average(
 
 def margin_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   boundary: Real[ArrayLike, ""] | Float[ArrayLike, " queries"] = 1.2,
   margin: Real[ArrayLike, ""] = 0.2,

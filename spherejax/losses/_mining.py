@@ -4,15 +4,13 @@ A miner looks at one row at a time, so that neither blocks nor devices change wh
 keeps. Losses give it what their matrix holds (`of`). Nothing is differentiated.
 """
 
-import math
-
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
-from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes, _triplet_counts
+from spherejax import _checks
+from spherejax.losses import _batch, _extremes, _selection, _triplet_counts
 
 STRATEGIES = ("hard", "semihard", "easy", "all")
 
@@ -30,14 +28,21 @@ def operands(
   return values, block.positives, block.negatives
 
 
+def squared_distances(matrix: Array, of: str) -> Array:
+  """Squared distances of unit vectors, or of any where distances are given."""
+  if of == "similarity":
+    return jnp.maximum(2 - 2 * matrix, 0)
+  return matrix if of == "squared_distance" else matrix**2
+
+
 def mine_multi_similarity(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   epsilon: Real[ArrayLike, ""] = 0.1,
   of: str = "similarity",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs that are not clearly better than the worst of the other kind.
 
       keep positive p of anchor i:  S_ip - epsilon < max_{n negative} S_in
@@ -72,21 +77,23 @@ def mine_multi_similarity(
   """
   d, positives, negatives = operands(matrix, positives, negatives, of)
   slack = _checks.scalar("epsilon", epsilon, d.dtype)
-  near, far = _batch.chosen(positives), _batch.chosen(negatives)
+  near, far = _selection.chosen(positives), _selection.chosen(negatives)
   hard_positives = d + slack > _extremes.smallest(d, far)
   hard_negatives = d < _extremes.largest(d, near) + slack
-  return _batch.part(positives, hard_positives), _batch.part(negatives, hard_negatives)
+  return _selection.part(positives, hard_positives), _selection.part(
+    negatives, hard_negatives
+  )
 
 
 def mine_pair_margin(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_margin: Real[ArrayLike, ""] = 0.2,
   negative_margin: Real[ArrayLike, ""] = 0.8,
   of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """Positives farther than one margin, negatives closer than another.
 
       keep positive p of anchor i:  D_ip > positive_margin
@@ -125,18 +132,18 @@ def mine_pair_margin(
   sign = -1 if of == "similarity" else 1
   near = sign * _checks.scalar("positive_margin", positive_margin, d.dtype)
   far = sign * _checks.scalar("negative_margin", negative_margin, d.dtype)
-  return _batch.part(positives, d > near), _batch.part(negatives, d < far)
+  return _selection.part(positives, d > near), _selection.part(negatives, d < far)
 
 
 def mine_triplet_margin(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.2,
   kind: str = "all",
   of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs, weighted by how many triplets that violate a margin they belong to.
 
       "all":       D_in - D_ip <= margin
@@ -180,11 +187,11 @@ def mine_triplet_margin(
 
 def mine_batch_hard(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """The farthest positive and the closest negative of every anchor.
 
       keep p = argmax_{p positive} D_ip and n = argmin_{n negative} D_in
@@ -223,13 +230,13 @@ def mine_batch_hard(
 
 def mine_batch_easy_hard(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive: str = "easy",
   negative: str = "semihard",
   of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """One positive and one negative of every anchor, easy or hard.
 
       positive: "hard" farthest, "easy" closest, "semihard" the farthest that is closer
@@ -275,7 +282,7 @@ def mine_batch_easy_hard(
       "'semihard' needs 'easy' or 'hard' on the other side"
     )
   d, positives, negatives = operands(matrix, positives, negatives, of)
-  near, far = _batch.chosen(positives), _batch.chosen(negatives)
+  near, far = _selection.chosen(positives), _selection.chosen(negatives)
   if positive == "semihard":
     far = _one(d, far, negative == "easy")
     near = _one(d, near & (d < _extremes.smallest(d, far)), True)
@@ -288,7 +295,7 @@ def mine_batch_easy_hard(
   if "all" not in (positive, negative):
     both = jnp.any(near, 1, keepdims=True) & jnp.any(far, 1, keepdims=True)
     near, far = near & both, far & both
-  return _batch.part(positives, near), _batch.part(negatives, far)
+  return _selection.part(positives, near), _selection.part(negatives, far)
 
 
 def _one(values: Array, among: Array, largest: bool) -> Array:
@@ -299,12 +306,12 @@ def _one(values: Array, among: Array, largest: bool) -> Array:
 
 def mine_hardest_fraction(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   fraction: Real[ArrayLike, ""] = 0.5,
   of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """The farthest share of every anchor's positives and the closest of its negatives.
 
       keep the ceil(fraction |P_i|) farthest positives of anchor i
@@ -341,105 +348,18 @@ def mine_hardest_fraction(
   _checks.between("fraction", fraction, 0, 1)
   d, positives, negatives = operands(matrix, positives, negatives, of)
   share = _checks.scalar("fraction", fraction, d.dtype)
-  near, far = _batch.chosen(positives), _batch.chosen(negatives)
+  near, far = _selection.chosen(positives), _selection.chosen(negatives)
   hard_positives = _hardest(-d, near, share)
   hard_negatives = _hardest(d, far, share)
-  return _batch.part(positives, hard_positives), _batch.part(negatives, hard_negatives)
+  return _selection.part(positives, hard_positives), _selection.part(
+    negatives, hard_negatives
+  )
 
 
 def _hardest(values: Array, among: Array, share: Array) -> Array:
   order = jnp.argsort(jnp.where(among, values, jnp.inf), axis=1)
   rank = jnp.argsort(order, axis=1)
-  exact = share * _batch.count_over(among, values.dtype)
+  exact = share * _selection.count_over(among, values.dtype)
   # Rounding must not turn a whole number into the next one.
   number = jnp.ceil(exact * (1 - 4 * jnp.finfo(values.dtype).eps))
   return among & (rank < number[:, None])
-
-
-def mine_angular(
-  matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
-  *,
-  among: Float[ArrayLike, "references references"] | None = None,
-  points: Float[ArrayLike, "references dim"] | None = None,
-  angle: Real[ArrayLike, ""] = 0.35,
-  of: str = "distance",
-) -> tuple[_batch.Selected, _batch.Selected]:
-  """Pairs, weighted by how many triplets with a wide angle they belong to.
-
-  The angle of a triplet is the one under which its negative sees half the distance of
-  anchor and positive, from beside their midpoint c:
-
-      keep (i, p, n):  arctan(|x_i - x_p| / (2 |x_n - c_ip|)) > angle
-
-  Args:
-    matrix: [queries, references], floating.
-    positives: [queries, references], boolean; weights count as True.
-    negatives: [queries, references], boolean; weights count as True.
-    among: [references, references], floating: the same measure between references. For
-      a batch with itself, the matrix.
-    points: [references, dim], floating, in place of `among`: the references as the loss
-      sees them, of norm 1 unless it does not normalise. Needs no matrix of them.
-    angle: radians in [0, pi / 2), may be traced; 20 degrees.
-    of: what the matrix holds: "distance", "squared_distance" or, of unit vectors,
-      "similarity". Static; a loss that mines sets it.
-
-  Returns:
-    Weights of positives and of negatives, [queries, references] each: the number of
-    triplets with an angle above `angle`.
-
-  Raises:
-    TypeError: the matrix is not floating, a mask neither boolean nor floating.
-    ValueError: shapes do not match, an unknown `of`, a static angle outside
-      [0, pi / 2), or not exactly one of `among` and `points`.
-
-  Not differentiated. Cost: O(queries references) for each positive of a row, with
-  `points` O(queries references dim).
-
-  Source: Wang et al. 2017, "Deep metric learning with angular loss", eq. 3.
-
-  Example:
-    >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> d = spherejax.distances.pairwise_euclidean(x, x)
-    >>> same = jnp.array([[False, True, False], [True, False, False], [False] * 3])
-    >>> other = jnp.array([[False, False, True]] * 2 + [[False] * 3])
-    >>> spherejax.losses.mine_angular(d, same, other, among=d)[1]
-    Array([[0., 0., 1.],
-           [0., 0., 1.],
-           [0., 0., 0.]], dtype=float32)
-  """
-  _checks.one_of("of", of, _batch.MEASURES)
-  _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
-  block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
-  tangent = jnp.tan(_checks.scalar("angle", angle, block.values.dtype))
-  squares = squared_distances(block.values, of)
-  number = squares.shape[1]
-  if points is None and among is not None:
-    between = jnp.asarray(among)
-    _checks.floating("among", between)
-    _checks.shape("among", between, (number, number), "the references")
-    between = squared_distances(_numerics.upcast(between), of)
-
-    def from_each(index: Array) -> Array:
-      return between[index]
-  elif points is not None and among is None:
-    rows = jnp.asarray(points)
-    _checks.floating("points", rows)
-    _checks.rank("points", rows, 2)
-    _checks.shape("points", rows, (number, rows.shape[1]), "the references")
-    rows = _numerics.upcast(rows)
-
-    def from_each(index: Array) -> Array:
-      return _batch.squared_euclidean(rows[index], rows)
-  else:
-    given = "neither" if among is None else "both"
-    raise ValueError(f"one of among and points must be given, got {given}")
-  return _triplet_counts.count_wide(squares, from_each, tangent, block)
-
-
-def squared_distances(matrix: Array, of: str) -> Array:
-  """Squared distances of unit vectors, or of any where distances are given."""
-  if of == "similarity":
-    return jnp.maximum(2 - 2 * matrix, 0)
-  return matrix if of == "squared_distance" else matrix**2

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def multi_similarity(
@@ -91,8 +91,10 @@ def _multi_similarity(
 
   def terms(block: _batch.Block) -> Array:
     above = block.values - t
-    pull = _numerics.softplus(_batch.logsumexp_over(-a * above, block.positives)) / a
-    push = _numerics.softplus(_batch.logsumexp_over(b * above, block.negatives)) / b
+    pull = (
+      _numerics.softplus(_selection.logsumexp_over(-a * above, block.positives)) / a
+    )
+    push = _numerics.softplus(_selection.logsumexp_over(b * above, block.negatives)) / b
     return pull + push
 
   return terms
@@ -100,8 +102,8 @@ def _multi_similarity(
 
 def multi_similarity_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_scale: Real[ArrayLike, ""] = 2.0,
   negative_scale: Real[ArrayLike, ""] = 50.0,

@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes
+from spherejax.losses import _batch, _extremes, _selection
 
 
 def n_pair(
@@ -69,7 +69,7 @@ def n_pair(
 
   def terms(block: _batch.Block, anchors: Array, positives: Array) -> Array:
     norms = jnp.sum(anchors**2 + positives**2, axis=1) / 4
-    near, far = map(_batch.chosen, (block.positives, block.negatives))
+    near, far = map(_selection.chosen, (block.positives, block.negatives))
     counts = jnp.any(near, axis=1) & jnp.any(far, axis=1)
     return _n_pair(block) + jnp.where(counts, weight * norms, 0)
 
@@ -87,12 +87,12 @@ def n_pair(
 
 def _n_pair(block: _batch.Block) -> Array:
   """Of each row's first positive against its negatives."""
-  positives = _batch.chosen(block.positives)
+  positives = _selection.chosen(block.positives)
   # All are equally large there: the lowest index.
   index = _extremes.where_largest(jnp.zeros_like(block.values), positives)
   first = _extremes.one_hot(index, positives.shape[1])
   own = _numerics.masked_sum(block.values, first)
-  lead = _batch.logsumexp_over(block.values - own[:, None], block.negatives)
+  lead = _selection.logsumexp_over(block.values - own[:, None], block.negatives)
   loss = _numerics.softplus(lead)
   if block.positives.dtype != jnp.bool_:
     loss *= _numerics.masked_sum(block.positives, first).astype(loss.dtype)
@@ -159,8 +159,8 @@ def _first(labels: Array, pool: Array, kept: Array, but: Array) -> tuple[Array, 
 
 def n_pair_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   where: Bool[ArrayLike, " queries"] | None = None,
 ) -> Float[Array, " queries"]:

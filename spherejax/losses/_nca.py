@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 FORMS = ("log", "probability")
 
@@ -84,10 +84,10 @@ def _nca(
 
   def terms(block: _batch.Block) -> Array:
     logits = -s * block.values
-    own = _batch.logsumexp_over(logits, block.positives)
-    valid = jnp.any(_batch.chosen(block.positives), axis=1)
+    own = _selection.logsumexp_over(logits, block.positives)
+    valid = jnp.any(_selection.chosen(block.positives), axis=1)
     # The log odds of a wrong neighbour: small losses keep their digits.
-    odds = _batch.logsumexp_over(logits, block.negatives) - jnp.where(valid, own, 0)
+    odds = _selection.logsumexp_over(logits, block.negatives) - jnp.where(valid, own, 0)
     loss = _numerics.softplus(odds) if form == "log" else jax.nn.sigmoid(odds)
     return jnp.where(valid, loss, 0)
 
@@ -96,8 +96,8 @@ def _nca(
 
 def nca_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   scale: Real[ArrayLike, ""] = 1.0,
   form: str = "log",

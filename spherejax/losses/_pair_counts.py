@@ -7,7 +7,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 class PairCounts(NamedTuple):
@@ -80,8 +80,8 @@ def pair_counts(
   def terms(block: _batch.Block) -> PairCounts:
     dtype = block.values.dtype
     return PairCounts(
-      _batch.count_over(block.positives, dtype),
-      _batch.count_over(block.negatives, dtype),
+      _selection.count_over(block.positives, dtype),
+      _selection.count_over(block.negatives, dtype),
     )
 
   measure = _batch.MEASURES[of]

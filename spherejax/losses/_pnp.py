@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _positives, _smooth_ap
+from spherejax.losses import _batch, _positives, _selection, _smooth_ap
 
 PENALTIES = ("O", "Iu", "Ib", "Ds", "Dq")
 
@@ -111,7 +111,7 @@ def _terms(
     near, far = _smooth_ap.with_itself(block, include_self)
     operands = block.values, *numbers
     penalties = _positives.sum_over(_STEPS[penalty], near, far, operands)
-    return _numerics.divide(penalties, _batch.count_over(near, dtype))
+    return _numerics.divide(penalties, _selection.count_over(near, dtype))
 
   return terms
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 
 def ranked_list(
@@ -106,7 +106,7 @@ def _terms(
 
 def _weighted_mean(values: Array, selection: Array, temperature: Array) -> Array:
   """[rows]: mean of the positive values with weights exp(temperature value)."""
-  active = _batch.chosen(selection) & ~(values <= 0)
+  active = _selection.chosen(selection) & ~(values <= 0)
   inside = jnp.where(active, values, 0)
   exponents = jnp.where(active, temperature * inside, -jnp.inf)
   top = jnp.max(exponents, axis=1, keepdims=True, initial=-jnp.inf)
@@ -120,8 +120,8 @@ def _weighted_mean(values: Array, selection: Array, temperature: Array) -> Array
 
 def ranked_list_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   boundary: Real[ArrayLike, ""] = 1.2,
   margin: Real[ArrayLike, ""] = 0.4,

@@ -7,15 +7,15 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Key, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _mining, _positives
+from spherejax.losses import _batch, _mining, _positives, _selection
 
 FALLBACKS = ("skip", "uniform")
 
 
 def mine_distance_weighted(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   key: Key[ArrayLike, ""],
   dim: int,
@@ -24,7 +24,7 @@ def mine_distance_weighted(
   fallback: str = "skip",
   of: str = "distance",
   rows: Int[ArrayLike, " queries"] | None = None,
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """Negatives drawn evenly over distances: one for every positive of an anchor.
 
   Most pairs on a sphere are about sqrt(2) apart; each negative is drawn with a
@@ -79,7 +79,7 @@ def mine_distance_weighted(
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   dtype = block.values.dtype
   d = _numerics.sqrt(_mining.squared_distances(block.values, of))
-  near, far = map(_batch.chosen, (block.positives, block.negatives))
+  near, far = map(_selection.chosen, (block.positives, block.negatives))
   eligible = far & (d < _checks.scalar("limit", limit, dtype))
   clipped = jnp.maximum(d, _checks.scalar("cutoff", cutoff, dtype))
   flatness = jnp.where(eligible, 1 - clipped**2 / 4, 1)
@@ -94,7 +94,7 @@ def mine_distance_weighted(
   weights = jnp.where(eligible, jnp.exp(log_weights - highest), 0)
   keys = _row_keys(key, rows, len(d))
   drawn = _draw(weights, eligible, near & found, keys)
-  return _batch.part(block.positives, found), drawn
+  return _selection.part(block.positives, found), drawn
 
 
 def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
@@ -131,15 +131,15 @@ def _draw(weights: Array, eligible: Array, draws: Array, keys: Array) -> Array:
 
 def mine_uniform_histogram(
   matrix: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   key: Key[ArrayLike, ""],
   bins: int = 100,
   positives_per_bin: int = 10,
   negatives_per_bin: int = 10,
   rows: Int[ArrayLike, " queries"] | None = None,
-) -> tuple[_batch.Selected, _batch.Selected]:
+) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs of every anchor drawn evenly over the range of their distances.
 
   The range of the positives, and that of the negatives, is cut into equal bins, the
@@ -191,7 +191,7 @@ def mine_uniform_histogram(
   uniform = jax.vmap(lambda key: jax.random.uniform(key, shape, dtype))(keys)
 
   def drawn(selection: Array, points: Array) -> Array:
-    return jax.vmap(_from_bins)(block.values, _batch.chosen(selection), points)
+    return jax.vmap(_from_bins)(block.values, _selection.chosen(selection), points)
 
   return (
     drawn(block.positives, uniform[..., :positives_per_bin]),

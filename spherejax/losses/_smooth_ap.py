@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes, _positives
+from spherejax.losses import _batch, _extremes, _positives, _selection
 
 
 def smooth_ap(
@@ -89,7 +89,7 @@ def _terms(
     near, far = with_itself(block, include_self)
     operands = block.values, width
     missed = _positives.sum_over(_missed, near, (near, far), operands)
-    return _numerics.divide(missed, _batch.count_over(near, dtype))
+    return _numerics.divide(missed, _selection.count_over(near, dtype))
 
   return terms
 
@@ -114,7 +114,7 @@ def ranks_above(index: Array, operands: tuple[Array, Array]) -> Array:
 
 def with_itself(block: _batch.Block, include_self: bool) -> tuple[Array, Array]:
   """Masks of positives, with the example itself if asked for, and of negatives."""
-  positives, negatives = map(_batch.chosen, (block.positives, block.negatives))
+  positives, negatives = map(_selection.chosen, (block.positives, block.negatives))
   if include_self and block.itself is not None:
     positives |= block.itself
   return positives, negatives

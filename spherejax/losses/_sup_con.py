@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 AVERAGES = ("out", "in")
 
@@ -100,14 +100,14 @@ def _sup_con(
 
   def terms(block: _batch.Block) -> Array:
     logits = block.values / t
-    count = _batch.count_over(block.positives, logits.dtype)
-    positive = _batch.chosen(block.positives)
-    negative = _batch.chosen(block.negatives)
+    count = _selection.count_over(block.positives, logits.dtype)
+    positive = _selection.chosen(block.positives)
+    negative = _selection.chosen(block.negatives)
     if average == "in":
-      own = _batch.logsumexp_over(logits, block.positives)
+      own = _selection.logsumexp_over(logits, block.positives)
       own -= jnp.log(jnp.where(count > 0, count, 1))
     else:
-      own = _numerics.divide(_batch.sum_over(logits, block.positives), count)
+      own = _numerics.divide(_selection.sum_over(logits, block.positives), count)
     found = jnp.any(positive, axis=1)
     own = jnp.where(found, own, 0)
     # The lead of all over the positives, not a difference of two logarithms.
@@ -122,8 +122,8 @@ def _sup_con(
 
 def sup_con_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   temperature: Real[ArrayLike, ""] = 0.1,
   average: str = "out",

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks
-from spherejax.losses import _batch
+from spherejax.losses import _batch, _selection
 
 _Parts = tuple[Array, Array, Array, Array]
 
@@ -91,8 +91,8 @@ def _hinge_sums(
   low = _checks.scalar("negative_margin", negative_margin, dtype)
 
   def terms(block: _batch.Block) -> _Parts:
-    pull, pulled = _batch.hinges(high - block.values, block.positives)
-    push, pushed = _batch.hinges(block.values - low, block.negatives)
+    pull, pulled = _selection.hinges(high - block.values, block.positives)
+    push, pushed = _selection.hinges(block.values - low, block.negatives)
     return pull, pulled, push, pushed
 
   return terms
@@ -115,8 +115,8 @@ def _weighted(
 
 def threshold_consistent_margin_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   positive_margin: Real[ArrayLike, ""] = 0.9,
   negative_margin: Real[ArrayLike, ""] = 0.5,

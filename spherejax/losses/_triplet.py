@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _extremes, _positives, _triplet_counts
+from spherejax.losses import _batch, _extremes, _positives, _selection, _triplet_counts
 
 AVERAGES = ("nonzero", "all")
 MINING = ("all", "violating", "hard", "semihard", "semihard_one", "batch_hard")
@@ -138,7 +138,7 @@ class _Settings(NamedTuple):
     # Both counts have one sum, so both sides may be measured from the nearest
     # negative: then no term is larger than the largest hinge, and small hinges keep
     # their digits.
-    far = _batch.chosen(block.negatives)
+    far = _selection.chosen(block.negatives)
     nearest = _extremes.smallest(jax.lax.stop_gradient(values), far)
     origin = jnp.where(jnp.isfinite(nearest), nearest, 0)
     pull = jnp.where(pulled > 0, pulled * (values + m - origin), 0)
@@ -153,7 +153,7 @@ class _Settings(NamedTuple):
     """[rows] each: sum of the softplus terms, and their number."""
     m = self.scalar(block.values.dtype)
     masks = block.positives, block.negatives
-    near = _batch.chosen(block.positives)
+    near = _selection.chosen(block.positives)
     operands = block.values, m
     sums = _positives.sum_over(_soft_terms(self.kind), near, masks, operands)
     return sums, self.number(block)
@@ -163,7 +163,7 @@ class _Settings(NamedTuple):
     dtype = block.values.dtype
     if self.kind == "all":
       near, far = (
-        _batch.count_over(x, dtype) for x in (block.positives, block.negatives)
+        _selection.count_over(x, dtype) for x in (block.positives, block.negatives)
       )
       return near * far
     pulled, _ = _triplet_counts.count_triplets(
@@ -206,7 +206,7 @@ def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
     positives, negatives = masks
     near = _positives.pick(values, index)
     weight = _positives.pick(positives.astype(values.dtype), index)[:, 0]
-    far = _batch.chosen(negatives)
+    far = _selection.chosen(negatives)
     if kind != "all":
       fixed, at = jax.lax.stop_gradient(values), jax.lax.stop_gradient(near)
       limit = at + jax.lax.stop_gradient(margin)
@@ -214,7 +214,7 @@ def _soft_terms(kind: str) -> Callable[[Array, tuple, tuple], Array]:
     terms = _numerics.softplus(jnp.where(far, near - values + margin, -jnp.inf))
     found = _positives.exists(index, values)
     return jnp.where(
-      found, weight * _batch.sum_over(terms, _batch.part(negatives, far)), 0
+      found, weight * _selection.sum_over(terms, _selection.part(negatives, far)), 0
     )
 
   return step
@@ -231,8 +231,8 @@ class _Pairs(NamedTuple):
 
 def _hardest(block: _batch.Block) -> _Pairs:
   values, size = block.values, block.values.shape[1]
-  positive = _extremes.where_largest(values, _batch.chosen(block.positives))
-  negative = _extremes.where_smallest(values, _batch.chosen(block.negatives))
+  positive = _extremes.where_largest(values, _selection.chosen(block.positives))
+  negative = _extremes.where_smallest(values, _selection.chosen(block.negatives))
   valid = (positive < size) & (negative < size)
   weight = valid.astype(values.dtype)
   for index, selection in ((positive, block.positives), (negative, block.negatives)):
@@ -261,8 +261,8 @@ def _of_hardest(
 
 def triplet_from_distance(
   distances: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.05,
   soft: bool = False,
@@ -319,7 +319,7 @@ def triplet_from_distance(
   if mining == "batch_hard":
     pairs = _hardest(block._replace(values=jax.lax.stop_gradient(block.values)))
     near, far = (
-      _batch.sum_over(block.values, _extremes.one_hot(index, block.values.shape[1]))
+      _selection.sum_over(block.values, _extremes.one_hot(index, block.values.shape[1]))
       for index in (pairs.positive, pairs.negative)
     )
     sums, counts = settings.of_one(near, far, pairs.weight, pairs.valid)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax.losses import _batch, _extremes, _positives
+from spherejax.losses import _batch, _extremes, _positives, _selection
 
 KINDS = ("all", "hard", "semihard", "easy")
 NEAREST = ("semihard_one", "semihard_one or easiest")
@@ -97,7 +97,7 @@ def _by_loop(
   strict: bool,
 ) -> tuple[Array, Array]:
   dtype = values.dtype
-  chosen, eligible = _batch.chosen(positives), _batch.chosen(negatives)
+  chosen, eligible = _selection.chosen(positives), _selection.chosen(negatives)
   weighted = positives.dtype != jnp.bool_ or negatives.dtype != jnp.bool_
   weights = negatives.astype(dtype)
 
@@ -179,7 +179,7 @@ def count_wide(
     tangent: scalar.
     block: which pairs count.
   """
-  chosen, eligible = map(_batch.chosen, (block.positives, block.negatives))
+  chosen, eligible = map(_selection.chosen, (block.positives, block.negatives))
 
   def step(sums: tuple[Array, Array], index: Array) -> tuple[Array, Array]:
     near = _positives.pick(squares, index)

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.losses import _batch, _turned
+from spherejax.losses import _batch, _selection, _turned
 
 # Below this multiple of the rounding error, 1 - cosine^2 says nothing about the angle.
 _NOISE = 16
@@ -85,17 +85,17 @@ def _terms(
   def terms(block: _batch.Block) -> Array:
     cosines = block.values
     narrowed = _turned.turned(cosines, -m, _NOISE * float(jnp.finfo(dtype).eps))
-    against = _batch.logsumexp_over(s * cosines, block.negatives)[:, None]
+    against = _selection.logsumexp_over(s * cosines, block.negatives)[:, None]
     losses = _numerics.softplus(against - s * narrowed)
-    return _batch.sum_over(losses, block.positives)
+    return _selection.sum_over(losses, block.positives)
 
   return terms
 
 
 def tuplet_margin_from_similarity(
   similarities: Float[ArrayLike, "queries references"],
-  positives: _batch.Selection,
-  negatives: _batch.Selection,
+  positives: _selection.Selection,
+  negatives: _selection.Selection,
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: Real[ArrayLike, ""] = 0.1,
