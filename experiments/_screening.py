@@ -4,7 +4,9 @@ The maps come from one network. What is learned is the 1x1 convolution, the prot
 and the proxies or label embeddings of the losses.
 """
 
+import dataclasses
 import functools
+import pathlib
 from typing import Any, NamedTuple
 
 import jax
@@ -13,14 +15,16 @@ import numpy as np
 import optax
 from jax import Array
 
+from experiments import _finished, _screening_cells, _screening_design
 from experiments._pooled_network import (
+  LOSSES,
   Settings,
   loss_parameters,
   make_optimizer,
   mixture,
   recipe,
 )
-from spherejax import data, metrics, models, pooling
+from spherejax import data, metrics, models, pooling, training
 
 
 class State(NamedTuple):
@@ -131,3 +135,53 @@ def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
     functools.partial(step, settings, classes),
     functools.partial(evaluate, settings, labels),
   )
+
+
+def train(
+  config: _screening_cells.Config,
+  loss: str,
+  seed: int,
+  maps: Maps,
+  validation: Maps,
+  output: pathlib.Path,
+) -> dict[tuple[float, ...], tuple[float, float]]:
+  """MAP@R of each cell, and how far pooled vectors were from the average.
+
+  A cell is prototypes, mass, inverse temperature and weight.
+  """
+  trained = {}
+  programs = [
+    (number, cells[first : first + config.at_once])
+    for number, cells in _screening_cells.cells_of(config).items()
+    for first in range(0, len(cells), config.at_once)
+  ]
+  made_of = _finished.digest(dataclasses.replace(config, seeds=1))
+  for part, (number, cells) in enumerate(programs):
+    settings = dataclasses.replace(
+      config, pooling="gsp", loss=LOSSES[loss], prototypes=number
+    )
+    columns = dict(
+      zip(list(_screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
+    )
+    init, step, evaluate = functions(settings, maps, validation)
+    folder = output / "kept" / f"{loss}-{seed}-{part}-{made_of}"
+    with training.Checkpoints(folder) as checkpoints:
+      result = training.sweep(
+        jax.random.key(seed),
+        init,
+        step,
+        evaluate,
+        columns,
+        seeds=1,
+        steps=config.head_steps,
+        evaluate_every=config.head_steps // 2,
+        checkpoints=checkpoints,
+      )
+    if result.diverged.any():
+      gone = [(number, *cells[i]) for i in np.flatnonzero(result.diverged)]
+      raise FloatingPointError(f"seed {seed} of {loss} diverged in the cells {gone}")
+    # The end of the training: choosing the best would be fitting the validation set.
+    score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
+    for cell, *found in zip(cells, score, apart, strict=True):
+      trained[number, *cell] = tuple(found)
+  return trained

@@ -1,7 +1,10 @@
 """The two-level design of the screening and its effects in the paper, DML Table 5.4."""
 
+from typing import Any
+
 import numpy as np
 
+from experiments import _report
 from spherejax import metrics, training
 
 LEVELS = {
@@ -64,3 +67,30 @@ def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   """An effect and what it is confounded with, in the paper's symbols."""
   words = [word, *effect.aliases]
   return " = ".join("*".join(SYMBOLS[name] for name in each) for each in words)
+
+
+def effect_rows(loss: str, effects: dict, *, points: float = 1.0) -> list[Any]:
+  """Effects beside the paper's; `points` of MAP@R are 1 of the effects."""
+  column = ("C2", "PNCA").index(loss)
+  return [
+    _report.row(
+      f"{loss}, effect of {label(word, effects[word])}",
+      "points of MAP@R",
+      points * effects[word].value,
+      paper=by_hand[column],
+    )
+    for word, by_hand in BY_HAND.items()
+  ]
+
+
+def claim(loss: str, effects: dict) -> Any:
+  """That the inverse temperature matters more than the number of prototypes."""
+  strong, weak = (
+    strength(effects[(name,)]) for name in ("inverse_temperature", "prototypes")
+  )
+  return _report.claim(
+    f"screen-beta-{loss.lower()}",
+    f"|effect of beta| > |effect of m|, {loss}",
+    strong - weak,
+    paper="DML Tab. 5.4",
+  )

@@ -219,23 +219,5 @@ def of_loss(
     paper = printed[tuple(float(x) for x in cell)]
     rows.append(_report.row(title, "MAP@R [%]", scores[cell], paper=paper))
   effects = _screening_design.screened(scores)
-  rows += [
-    _report.row(
-      f"{loss}, effect of {_screening_design.label(word, effects[word])}",
-      "points of MAP@R",
-      effects[word].value,
-      paper=by_hand[column],
-    )
-    for word, by_hand in _screening_design.BY_HAND.items()
-  ]
-  strong, weak = (
-    _screening_design.strength(effects[(name,)])
-    for name in ("inverse_temperature", "prototypes")
-  )
-  claim = _report.claim(
-    f"screen-beta-{loss.lower()}",
-    f"|effect of beta| > |effect of m|, {loss}",
-    strong - weak,
-    paper="DML Tab. 5.4",
-  )
-  return rows, [claim]
+  rows += _screening_design.effect_rows(loss, effects)
+  return rows, [_screening_design.claim(loss, effects)]

@@ -23,7 +23,7 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import _cli, _hulls, _plane, _pooled_network, _report
+from experiments import _cli, _hulls, _plane, _pooled_network, _pooled_training, _report
 from spherejax import data, pooling, prototypes
 
 
@@ -212,7 +212,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       variants = {"GAP": _pooled_network.AVERAGE}
-      trained = _pooled_network.train(
+      trained = _pooled_training.train(
         config, seed, variants, images, progress, kept=output / "kept"
       )
       state = trained["GAP"].state

@@ -26,7 +26,7 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _cli, _pooled_network, _pooled_parts, _report
+from experiments import _cli, _pooled_network, _pooled_parts, _pooled_training, _report
 from spherejax import distances, losses, plotting
 
 WITHOUT, WITH, SHUFFLED = "PNCA", "PNCA + ZSP", "attributes shuffled"
@@ -192,7 +192,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      runs = _pooled_network.train(
+      runs = _pooled_training.train(
         config, seed, variants, images, progress, kept=output / "kept"
       )
       split_key = jax.random.fold_in(jax.random.key(seed), 1)

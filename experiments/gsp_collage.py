@@ -41,6 +41,7 @@ from experiments import (
   _collage_tables,
   _finished,
   _pooled_network,
+  _pooled_training,
   _poolings,
   _report,
 )
@@ -236,7 +237,7 @@ def outcomes(
     for name in _collage_sets.PARTS
   )
 
-  def after(run: _pooled_network.Run, variant: _pooled_network.Variant):
+  def after(run: _pooled_training.Run, variant: _pooled_network.Variant):
     """Scores a part, and sets the learning rate of the next one."""
     result = _pooled_network.embed(
       run.state, validation, each.settings, mass=variant.mass
@@ -250,7 +251,7 @@ def outcomes(
 
   best = each.settings.keep == "best"
   scored = best or each.settings.patience
-  runs = _pooled_network.train(
+  runs = _pooled_training.train(
     each.settings,
     seed,
     each.variants,
@@ -296,7 +297,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         if _finished.restore(kept_path(each, seed, output), kept_settings(each)) is None
       ]
       # What all of them begin with is trained again unless none is left to train.
-      begun = _pooled_network.pretrain(
+      begun = _pooled_training.pretrain(
         config,
         config.pretraining * bool(missing),
         seed,

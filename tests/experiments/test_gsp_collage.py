@@ -13,6 +13,7 @@ from experiments import (
   _collage_sets,
   _collage_tables,
   _pooled_network,
+  _pooled_training,
   _poolings,
   gsp_collage,
 )
@@ -49,7 +50,7 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
   def untouched(*args, **options):
     raise AssertionError("trained again")
 
-  monkeypatch.setattr(_pooled_network, "_some_steps", untouched)
+  monkeypatch.setattr(_pooled_training, "_some_steps", untouched)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   again = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   assert again["rows"] == content["rows"]
@@ -87,7 +88,7 @@ def test_a_training_begins_with_the_pretrained_backbone():
   def begin(seed, **options):
     variants = {"": _pooled_network.AVERAGE}
     with tqdm.tqdm(disable=True) as progress:
-      runs = _pooled_network.train(
+      runs = _pooled_training.train(
         settings, seed, variants, images, progress, **options
       )
     return runs[""].state
@@ -120,7 +121,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
     tqdm.tqdm(file=io.StringIO()) as progress,
     pytest.raises(FloatingPointError, match="seed 5 of gap: the loss is nan at step 2"),
   ):
-    _pooled_network.train(
+    _pooled_training.train(
       settings, 5, variants, of_two_classes(), progress, kept=tmp_path
     )
   assert not list(tmp_path.glob("*/last/*"))
@@ -139,7 +140,7 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
     "a": _pooled_network.Variant(0.5, 0.1),
     "b": _pooled_network.Variant(0.3, 0.0),
   }
-  one_part, done = _pooled_network._some_steps, []
+  one_part, done = _pooled_training._some_steps, []
 
   def after(run, variant):
     scale = run.state.learning_rate_scale / 2
@@ -150,7 +151,7 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
 
   def train(images, kept=None):
     with tqdm.tqdm(file=io.StringIO()) as progress:
-      runs = _pooled_network.train(
+      runs = _pooled_training.train(
         settings, 0, variants, images, progress, kept=kept, after=after
       )
     assert progress.n == 5  # parts that were restored count
@@ -164,15 +165,15 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
 
   whole = train(images)
   with monkeypatch.context() as patch:
-    patch.setattr(_pooled_network, "_some_steps", stopped)
+    patch.setattr(_pooled_training, "_some_steps", stopped)
     if calls < 5:
       with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path)
-      patch.setattr(_pooled_network, "_some_steps", one_part)
+      patch.setattr(_pooled_training, "_some_steps", one_part)
     resumed = train(images, tmp_path)
     # All is kept now, but only of these images.
     done[:] = [1] * calls
-    patch.setattr(_pooled_network, "_some_steps", stopped)
+    patch.setattr(_pooled_training, "_some_steps", stopped)
     again = train(images, tmp_path)
     with pytest.raises(KeyboardInterrupt):
       train(dataclasses.replace(images, images=255 - images.images), tmp_path)
@@ -208,7 +209,7 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
 
   def train(best):
     with tqdm.tqdm(file=io.StringIO()) as progress:
-      return _pooled_network.train(
+      return _pooled_training.train(
         settings, 0, {"": _pooled_network.AVERAGE}, images, progress,
         kept=tmp_path, after=after, best=best,
       )[""]  # fmt: skip
@@ -256,13 +257,13 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
     losses=("C2",),
     poolings=("gsp",),
   )
-  train, runs = _pooled_network.train, []
+  train, runs = _pooled_training.train, []
 
   def spied(*args, **options):
     runs.append(train(*args, **options))
     return runs[-1]
 
-  monkeypatch.setattr(_pooled_network, "train", spied)
+  monkeypatch.setattr(_pooled_training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
   monkeypatch.setattr(gsp_collage._collage, "measure", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
@@ -398,7 +399,7 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
   )
   variants = {"": _pooled_network.AVERAGE}
   with tqdm.tqdm(disable=True) as progress:
-    runs = _pooled_network.train(settings, 0, variants, images, progress)
+    runs = _pooled_training.train(settings, 0, variants, images, progress)
   found = _pooled_network.embed(runs[""].state, images, settings)
   assert found.embeddings.shape == (64, 64 * 4)
   assert np.isfinite(found.embeddings).all()

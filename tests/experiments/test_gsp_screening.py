@@ -11,8 +11,10 @@ from experiments import (
   _retrieval_full,
   _retrieval_full_jobs,
   _retrieval_published,
+  _screening_cells,
   _screening_design,
   _screening_full,
+  _screening_report,
   gsp_screening,
 )
 from spherejax import metrics, plotting
@@ -49,7 +51,7 @@ def test_the_design_is_the_papers():
 
 def test_every_cell_that_is_read_is_trained():
   config = gsp_screening.PRESETS["cpu"]
-  cells = gsp_screening.cells_of(config)
+  cells = _screening_cells.cells_of(config)
   scores = {
     (number, *cell): np.full(5, number + sum(cell))
     for number, found in cells.items()
@@ -58,14 +60,14 @@ def test_every_cell_that_is_read_is_trained():
   assert len(scores) == sum(map(len, cells.values()))  # none twice
   apart = {cell: np.full(5, 3e-7) for cell in scores}
   effects = _screening_design.screened(scores)
-  made = gsp_screening.claims(config, "PNCA", effects, scores, apart)
+  made = _screening_report.claims(config, "PNCA", effects, scores, apart)
   assert {claim["id"]: claim["value"] for claim in made} == {
     "screen-beta-pnca": pytest.approx(19.5 - 112),
     "mu-sweep-pnca": pytest.approx(0.5 - 1.0),  # the best of the small masses
     "mu-sweep-average-pnca": pytest.approx(7e-7),
     "m-flat-pnca": pytest.approx(0 - (256 - 64)),  # all seeds are alike
   }
-  rows = gsp_screening.table("PNCA", effects, scores)
+  rows = _screening_report.table("PNCA", effects, scores)
   paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
   assert paper[0] == -0.68
 
@@ -77,7 +79,7 @@ def test_an_effect_of_both_signs_is_noise():
 
   def told(beta, m):
     config = dataclasses.replace(gsp_screening.PRESETS["cpu"], masses=(), counts=(16,))
-    (claim,) = gsp_screening.claims(config, "C2", effects(beta, m), {}, {})
+    (claim,) = _screening_report.claims(config, "C2", effects(beta, m), {}, {})
     return claim
 
   # Larger than the other's in every seed, but not of one sign.
@@ -103,13 +105,13 @@ def test_what_is_not_trained_has_no_claim(changes, names, tmp_path, monkeypatch)
   config = dataclasses.replace(gsp_screening.PRESETS["cpu"], screen=False, **changes)
   scores = {
     (number, *cell): np.arange(3.0)
-    for number, found in gsp_screening.cells_of(config).items()
+    for number, found in _screening_cells.cells_of(config).items()
     for cell in found
   }
   apart = {cell: np.zeros(3) for cell in scores}
-  made = gsp_screening.claims(config, "C2", {}, scores, apart)
+  made = _screening_report.claims(config, "C2", {}, scores, apart)
   assert {claim["id"] for claim in made} == names
-  pictures = gsp_screening.draw(config, "C2", scores, tmp_path)
+  pictures = _screening_report.draw(config, "C2", scores, tmp_path)
   assert ("mass-c2.png" in pictures) == (64 in config.counts)
   assert ("grid-c2.png" in pictures) == (16 in config.counts)
 
