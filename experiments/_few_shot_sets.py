@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from experiments import _class_sets, _photographs
-from experiments._few_shot_training import Sets
+from experiments._few_shot_episodes import Sets
 from spherejax import data
 
 HELD_OUT = 150  # last training characters of Omniglot, to validate on

@@ -1,10 +1,9 @@
 """Prototypical networks: two losses on the same episodes, all runs at once."""
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -13,7 +12,8 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _at_once, _finished
+from experiments import _at_once, _few_shot_episodes, _finished
+from experiments._few_shot_settings import Part, Settings
 from spherejax import data, losses, metrics, models, prototypes, training
 
 SQUARED, RATIO = "SD", "DR"
@@ -33,69 +33,6 @@ MEASURES = (
 FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """Network, episodes and optimiser."""
-
-  seed: int = 0
-  """Everything random follows from it."""
-  seeds: int = 3
-  """Networks, each trained on other episodes from another start."""
-  backbone: Literal["conv4", "resnet18"] = "conv4"
-  """Network."""
-  width: int = 32
-  """Channels of Conv4."""
-  convolution: str = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
-  image_size: int = 28
-  """Side of an image as the network sees it."""
-  augment: bool = False
-  """Random crops, flips and colours while training."""
-  num_ways: int = 5
-  """Classes of an episode."""
-  num_queries: int = 10
-  """Queries of each class while training and validating."""
-  test_queries: int = 10
-  """Likewise while testing."""
-  episodes: int = 400
-  """Training steps, an episode each; 0: the article's, 60,000 at 1 shot and 50,000 at
-  more."""
-  check_every: int = 10
-  """Episodes between two looks at what the last update did."""
-  validate_every: int = 50
-  """Episodes between two validations."""
-  validation_episodes: int = 100
-  """Fixed episodes that choose the network."""
-  test_episodes: int = 600
-  """Fixed episodes for the final accuracy."""
-  learning_rate: float = 1e-3
-  """Of Adam."""
-  all_diagnostics: bool = False
-  """Whether all figures of the article's tables are measured by their centring, and
-  tested, and training classes are classified at each look."""
-
-
-class Sets(NamedTuple):
-  """Images with labels: [count, height, width, channels], uint8; integers."""
-
-  train: data.Images
-  validation: data.Images
-  test: data.Images
-
-
-class Part(NamedTuple):
-  """A kind of training."""
-
-  shots: int
-  representative: str
-
-  @property
-  def name(self) -> str:
-    """As in tables."""
-    kind = "" if self.representative == "mean" else "1-NN, "
-    return f"{kind}{self.shots}-shot"
-
-
 class State(NamedTuple):
   """One run: the network, its optimiser and what was seen of its updates."""
 
@@ -104,13 +41,6 @@ class State(NamedTuple):
   opt_state: Any
   checks: Array
   series: dict[str, Array]  # [checks]
-
-
-class Known(NamedTuple):
-  """Episodes of training classes, on which the network is looked at."""
-
-  rows: Array  # the images that they use
-  episodes: Array  # of these
 
 
 class Trained(NamedTuple):
@@ -124,11 +54,6 @@ class Trained(NamedTuple):
 def measures(settings: Settings) -> tuple[str, ...]:
   """What is kept of a look."""
   return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
-
-
-def table(images: data.Images, rows: int) -> data.ClassTable:
-  """Of a set whose classes are checked to have enough images."""
-  return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
 
 
 class Embedding(nn.Module):
@@ -194,7 +119,7 @@ def _step(
   part: Part,
   images: Array,
   classes: data.ClassTable,
-  known: Known | None,
+  known: _few_shot_episodes.Known | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],
@@ -289,14 +214,26 @@ def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
 
 
 def _evaluate(
-  settings: Settings, part: Part, images: Array, episodes: Array, state, key, hyper
+  settings: Settings,
+  part: Part,
+  images: Array,
+  episodes: Array,
+  state,
+  key,
+  hyper,
 ) -> Array:
   del key, hyper
   found = _accuracies(settings, part, state, images, episodes)
   return jnp.mean(found)
 
 
-def _accuracies(settings: Settings, part: Part, state, images, episodes) -> Array:
+def _accuracies(
+  settings: Settings,
+  part: Part,
+  state,
+  images,
+  episodes,
+) -> Array:
   return prototypes.episode_accuracies(
     embed(settings, state, images),
     episodes,
@@ -305,82 +242,30 @@ def _accuracies(settings: Settings, part: Part, state, images, episodes) -> Arra
   )
 
 
-def fixed_episodes(
-  settings: Settings, part: Part, images: data.Images, *, queries: int, number: int
-) -> np.ndarray:
-  """The same for every network."""
-  classes = table(images, part.shots + queries)
-  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
-  shape = settings.num_ways, part.shots, queries
-  return np.asarray(_drawn(key, classes, number=number, shape=shape))
-
-
-@functools.partial(jax.jit, static_argnames=("number", "shape"))
-def _drawn(
-  key: Array, classes: data.ClassTable, *, number: int, shape: tuple[int, int, int]
-) -> Array:
-  """Episodes of so many ways, shots and queries; sets of one size share a program."""
-  ways, shots, queries = shape
-
-  def draw(key: Array) -> Array:
-    return data.sample_episode(
-      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
-    )
-
-  return jax.vmap(draw)(jax.random.split(key, number))
-
-
-def _known(settings: Settings, part: Part, images: data.Images) -> Known:
-  """As many episodes as validate; their images as those of a validation."""
-  drawn = fixed_episodes(
-    settings,
-    part,
-    images,
-    queries=settings.num_queries,
-    number=settings.validation_episodes,
-  )
-  rows, places = np.unique(drawn, return_inverse=True)
-  return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
-
-
-def check_classes(settings: Settings, parts: Sequence[Part], sets: Sets) -> None:
-  """Raises ValueError for too small or too few classes for any of the trainings."""
-  for part in parts:
-    for images, queries in (
-      (sets.train, settings.num_queries),
-      (sets.validation, settings.num_queries),
-      (sets.test, settings.test_queries),
-    ):
-      # Of a table that is known: inside a program it is not looked at.
-      data.sample_episode(
-        jax.random.key(0),
-        table(images, part.shots + queries),
-        num_ways=settings.num_ways,
-        num_shots=part.shots,
-        num_queries=queries,
-      )
-
-
 def train(
   settings: Settings,
   part: Part,
-  sets: Sets,
+  sets: _few_shot_episodes.Sets,
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
 ) -> Trained:
   """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
   rows = part.shots + settings.num_queries
-  classes = table(sets.train, rows)
-  known = _known(settings, part, sets.train) if settings.all_diagnostics else None
+  classes = _few_shot_episodes.table(sets.train, rows)
+  known = (
+    _few_shot_episodes.known(settings, part, sets.train)
+    if settings.all_diagnostics
+    else None
+  )
   drawn = {
-    "validation": fixed_episodes(
+    "validation": _few_shot_episodes.fixed_episodes(
       settings,
       part,
       sets.validation,
       queries=settings.num_queries,
       number=settings.validation_episodes,
     ),
-    "test": fixed_episodes(
+    "test": _few_shot_episodes.fixed_episodes(
       settings,
       part,
       sets.test,
@@ -420,7 +305,11 @@ def train(
 
 
 def _tested(
-  settings: Settings, part: Part, states: Any, images: data.Images, episodes: np.ndarray
+  settings: Settings,
+  part: Part,
+  states: Any,
+  images: data.Images,
+  episodes: np.ndarray,
 ) -> np.ndarray:
   """[cells, seeds, episodes] of the states [cells, seeds, ...], one after another."""
 

@@ -18,68 +18,25 @@ TFDS_DATA_DIR, or a folder of mini-ImageNet. The article's figures stand beside 
 its protocol alone: Conv4 at 84 pixels, ResNet18 at 224, episodes and queries of `full`.
 """
 
-import dataclasses
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from experiments import (
   _at_once,
   _cli,
-  _few_shot_diagnostics,
   _few_shot_published,
+  _few_shot_report,
   _few_shot_sets,
   _few_shot_toy,
   _report,
 )
-from experiments._few_shot_diagnostics import geometric_mean, mean_defined, proper
-from experiments._few_shot_training import (
-  FIRST_LOG_EXPONENT,
-  RATIO,
-  SQUARED,
-  Part,
-  Settings,
-  Trained,
-  check_classes,
-  train,
-)
-from spherejax import _checks, plotting
-
-PAPER = "DIST, article II"
-LOSSES = (SQUARED, RATIO)
-AT_END = ("exponent", "training accuracy")
-COUNTS = (
-  "check_every",
-  "validate_every",
-  "num_queries",
-  "test_queries",
-  "validation_episodes",
-  "test_episodes",
-)
-PAIRS = "left_out"  # of a query and a class without a ratio of distances
-EXPONENT = "exponent at the end"
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(Settings):
-  """Settings of the study."""
-
-  images: Literal["omniglot", "cub", "mini_imagenet"] = "omniglot"
-  """What is classified."""
-  percent: int = 100
-  """Of omniglot's images that are read; classes with too few of them are left out."""
-  folder: str = "mini-imagenet"
-  """Folders train, val and test of mini-ImageNet."""
-  shots: tuple[int, ...] = (1, 5)
-  """Supports of each class, a training for each."""
-  nearest_shots: tuple[int, ...] = (5,)
-  """Likewise with the nearest support in place of their mean."""
-  exponents: tuple[float, ...] = (1.0, 2.0, 4.0, 7.389, 16.0, 32.0)
-  """Fixed exponents of DR, compared at 1 shot."""
-
+from experiments._few_shot_episodes import check_classes
+from experiments._few_shot_settings import Config, Part, check, of_part
+from experiments._few_shot_training import FIRST_LOG_EXPONENT, Trained, train
+from spherejax import plotting
 
 PRESETS = {
   "cpu": Config(),
@@ -130,226 +87,6 @@ def load(config: Config) -> Any:
   return _few_shot_sets.mini_imagenet(config.image_size, pathlib.Path(config.folder))
 
 
-def of_part(config: Config, shots: int) -> Config:
-  """The settings of a training, with the article's length where they say 0."""
-  length = _few_shot_published.EPISODES[1 if shots == 1 else 5]
-  return dataclasses.replace(config, episodes=config.episodes or length)
-
-
-def check(config: Config) -> None:
-  """Raises ValueError for settings that do not fit together."""
-  if not 1 <= config.percent <= 100:
-    raise ValueError(f"percent must be in [1, 100], got {config.percent}")
-  for name in COUNTS:
-    _checks.count(name, getattr(config, name))
-  for shots in (*config.shots, *config.nearest_shots):
-    _checks.count("shots", shots)
-  for name in ("check_every", "validate_every"):
-    if config.episodes % getattr(config, name):
-      raise ValueError(
-        f"episodes must be a multiple of {name} = {getattr(config, name)}, got"
-        f" {config.episodes}"
-      )
-  _cli.check_parts(config.validate_every, config.check_every)
-  if config.num_ways < 2:
-    raise ValueError(
-      f"num_ways must be at least 2 classes, got {config.num_ways}: one is always right"
-    )
-  if any(not x > 0 for x in config.exponents):
-    raise ValueError(f"exponents must be above 0, got {config.exponents}")
-
-
-def rows(config: Config, part: Part, found: Trained) -> list[Any]:
-  """Accuracies and diagnostics of both losses, where every seed has some.
-
-  The article's stand beside those of its protocol.
-  """
-  made: list[tuple[str, str, np.ndarray, float | None]] = []
-  place = (config.images, part.shots, config.backbone)
-  compared = part.representative == "mean" and _few_shot_published.comparable(
-    config, part.shots
-  )
-  # The tables stop before the training does.
-  last = _few_shot_published.CHECKPOINTS[part.shots] if compared else None
-  series = {name: values[..., :last] for name, values in found.series.items()}
-  for number, loss in enumerate(LOSSES):
-    name, tests = f"{part.name}, {loss}", found.test[number]
-    paper = _few_shot_published.accuracy(*place, loss) if compared else (None, None)
-    made += [
-      (name, "test accuracy", tests.mean(-1), paper[0]),
-      (name, "half-width over its test episodes", half_width(tests), paper[1]),
-    ]
-    made += [
-      (name, f"validation after {at}", found.validation[number][:, column], None)
-      for at, column in shown_validations(config).items()
-    ]
-    published = _few_shot_published.diagnostics(*place, loss) if compared else {}
-    figures = _of_checkpoints(series) | at_end(found)
-    figures |= _few_shot_diagnostics.shares(series)
-    if loss == SQUARED:
-      del figures[EXPONENT]
-    made += [
-      (name, measure, values[number], published.get(measure))
-      for measure, values in figures.items()
-    ]
-  paired = found.test[1] - found.test[0]
-  made += [
-    (part.name, "DR - SD, test", paired.mean(-1), None),
-    (part.name, "half-width over its paired episodes", half_width(paired), None),
-  ]
-  if config.all_diagnostics:
-    printed = _few_shot_published.tests(*place) if compared else {}
-    made += [
-      (part.name, test, values, printed.get(test))
-      for test, values in _few_shot_diagnostics.tests(series).items()
-    ]
-  return [
-    _report.row(name, measure, values, paper=printed)
-    for name, measure, values, printed in made
-    if not np.isnan(values).any()
-  ]
-
-
-def _of_checkpoints(series: _few_shot_diagnostics.Series) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure: means, and how much is left out of them."""
-  found = {
-    measure: geometric_mean(values)
-    for measure, values in series.items()
-    if measure not in (*AT_END, PAIRS)
-  }
-  counted = {"undefined pairs": series[PAIRS].sum(-1)}
-  return found | counted | _few_shot_diagnostics.undefined(series)
-
-
-def at_end(found: Trained) -> dict[str, np.ndarray]:
-  """[losses, seeds] by measure."""
-  return {
-    f"{measure} at the end": found.series[measure][..., -1]
-    for measure in AT_END
-    if measure in found.series
-  }
-
-
-def half_width(values: np.ndarray) -> np.ndarray:
-  """Of the 95 % interval of the means over the last axis, as the article's."""
-  return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
-
-
-def shown_validations(config: Config) -> dict[int, int]:
-  """Episodes after which the table shows the accuracy: the number of each."""
-  every = config.validate_every
-  wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
-  shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
-  return {x: x // every - 1 for x in shown}
-
-
-def claims(config: Config, part: Part, found: Trained) -> list[Any]:
-  """The statements of the article that fit the part."""
-  gain = found.test[1].mean(-1) - found.test[0].mean(-1)
-  made: dict[str, tuple[str, Sequence[float] | np.ndarray]] = {}
-  faster = {
-    at: found.validation[1, :, number] - found.validation[0, :, number]
-    for at, number in shown_validations(config).items()
-  }
-  if part.representative == "nearest":
-    made |= {
-      f"F7-{at}": (
-        f"1-NN: validation accuracy after {at} episodes: DR > SD",
-        faster[at],
-      )
-      for at in faster
-      if at <= 100
-    }
-  elif part.shots == 1:
-    made["F2"] = ("1-shot: test accuracy DR > SD, the same episodes", gain)
-    made |= {
-      f"F3-{at}": (f"1-shot: validation accuracy after {at}: DR > SD", faster[at])
-      for at in faster
-      if at <= 200
-    }
-    made |= _of_updates(found)
-  else:
-    made["F6"] = ("5-shot: test accuracy DR >= SD - .005", gain + 0.005)
-  made[f"F10 {part.name}"] = (
-    f"{part.name}: the exponent of DR grows",
-    found.series["exponent"][1, :, -1] - np.exp(FIRST_LOG_EXPONENT),
-  )
-  every = {f"F10 {part.name}", "F4-ranks", "F5", "F9"}
-  return [
-    _report.claim(key, text, values, paper=PAPER, every_seed=key in every)
-    for key, (text, values) in made.items()
-  ]
-
-
-def _of_updates(found: Trained) -> dict[str, tuple[str, Sequence[float] | np.ndarray]]:
-  phi = found.series["norm_ratio"]
-  means = geometric_mean(phi)
-  below = _few_shot_diagnostics.ranks(phi[0].ravel(), phi[1].ravel(), "less")
-  apart = proper(found.series, "div_alpha")
-  apart = apart.reshape(len(apart), -1)
-  shares = mean_defined(apart)
-  # The larger share of the other one is no evidence; without shares there is no p.
-  unequal = 1.0
-  if not shares[1] <= shares[0]:
-    unequal = _few_shot_diagnostics.fisher(apart[0], apart[1])
-  nearer = mean_defined(proper(found.series, "con_alpha")).min(0)
-  return {
-    "F4": ("1-shot: norm ratio (geometric mean): DR > SD", means[1] - means[0]),
-    "F4-ranks": (
-      "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
-      [0.01 - below],
-    ),
-    "F5": (
-      "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
-      [0.01 - unequal],
-    ),
-    "F9": ("1-shot: con-alpha < 1 in 90 % of checkpoints of both", nearer - 0.9 + 1e-9),
-  }
-
-
-def of_exponents(config: Config, found: Trained) -> list[Any]:
-  """Accuracy against a fixed exponent."""
-  return [
-    _report.row(f"1-shot, DR, exponent {exponent:g} kept", "test accuracy", values)
-    for exponent, values in zip(config.exponents, found.test.mean(-1), strict=True)
-  ]
-
-
-def draw(config: Config, results: Mapping[Part, Trained]) -> dict[str, Any]:
-  """Learning curves, norm ratios, and where each loss is least."""
-  drawn: dict[str, Any] = {
-    "plane": _few_shot_toy.draw_plane(),
-    "sphere": _few_shot_toy.draw_sphere(),
-  }
-  for part, found in results.items():
-    name = part.name.replace(", ", "-").replace(" ", "-").lower()
-    times = config.validate_every * np.arange(1, found.validation.shape[-1] + 1)
-    curves: dict[str, np.ndarray] = dict(zip(LOSSES, found.validation, strict=True))
-    shown = "validation "
-    if "training accuracy" in found.series:
-      each = config.validate_every // config.check_every
-      own = found.series["training accuracy"][..., each - 1 :: each]
-      curves = {f"{loss}, validation": values for loss, values in curves.items()}
-      curves |= {f"{x}, training": y for x, y in zip(LOSSES, own, strict=True)}
-      shown = ""
-    drawn[f"accuracy-{name}"] = plotting.training_curves(
-      curves,
-      steps=times,
-      xlabel="episodes",
-      ylabel=f"{shown}accuracy",
-      title=part.name,
-    )
-    checks = config.check_every * np.arange(1, found.series["norm_ratio"].shape[-1] + 1)
-    drawn[f"norm-ratio-{name}"] = plotting.training_curves(
-      dict(zip(LOSSES, found.series["norm_ratio"], strict=True)),
-      steps=checks,
-      xlabel="episodes",
-      ylabel="norm ratio of the update",
-      title=part.name,
-    )
-  return drawn
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """What is exact, then all trainings; returns figures and claims."""
   start = time.perf_counter()
@@ -384,9 +121,14 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   results = dict(zip(parts, done, strict=False))
   for part, found in results.items():
     own = of_part(config, part.shots)
-    table.append((rows(own, part, found), claims(own, part, found)))
+    table.append(
+      (
+        _few_shot_report.rows(own, part, found),
+        _few_shot_report.claims(own, part, found),
+      )
+    )
   if config.exponents:
-    table.append((of_exponents(config, done[-1]), []))
+    table.append((_few_shot_report.of_exponents(config, done[-1]), []))
   return _report.result(
     experiment="few_shot",
     preset=preset,
@@ -396,7 +138,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     claims=[claim for part in table for claim in part[1]],
     pictures=[
       plotting.save(figure, output / f"{name}.png").name
-      for name, figure in draw(config, results).items()
+      for name, figure in _few_shot_report.draw(config, results).items()
     ],
   )
 

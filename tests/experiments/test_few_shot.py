@@ -14,13 +14,17 @@ from PIL import Image
 
 from experiments import (
   _few_shot_diagnostics,
+  _few_shot_episodes,
   _few_shot_published,
+  _few_shot_report,
   _few_shot_sets,
+  _few_shot_settings,
   _few_shot_toy,
   _few_shot_training,
   few_shot,
 )
-from experiments._few_shot_training import Part, Sets
+from experiments._few_shot_episodes import Sets
+from experiments._few_shot_settings import Part
 from spherejax import data, metrics
 
 # SD, DR with a learned exponent, DR with one that stays.
@@ -91,7 +95,7 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   monkeypatch.setattr(_few_shot_training.training, "sweep", None)
   again = _few_shot_training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   np.testing.assert_array_equal(again.test, found.test)
-  claimed = few_shot.claims(SETTINGS, part, found)
+  claimed = _few_shot_report.claims(SETTINGS, part, found)
   assert {claim["id"] for claim in claimed} >= {"F2", "F4", "F4-ranks", "F5", "F9"}
 
 
@@ -112,7 +116,7 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   birds = images(3, 28, channels=3, side=18)
   monkeypatch.setattr(few_shot, "load", lambda config: _few_shot_sets.birds(birds))
   monkeypatch.setattr(_few_shot_toy, "rows_and_claims", lambda: ([], []))
-  monkeypatch.setattr(few_shot, "draw", lambda config, results: {})
+  monkeypatch.setattr(_few_shot_report, "draw", lambda config, results: {})
   result = few_shot.run(config, tmp_path, "full")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   # So few episodes are not the article's.
@@ -135,10 +139,10 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     {"log_exponent": jnp.float32(2)},
   )
   step = functools.partial(_few_shot_training._step, deep, Part(5, "mean"))
-  table = _few_shot_training.table(birds, 7)
+  table = _few_shot_episodes.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  known = _few_shot_training._known(deep, Part(5, "mean"), birds)
+  known = _few_shot_episodes.known(deep, Part(5, "mean"), birds)
   state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
 
@@ -151,7 +155,7 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     """What stands beside figures that are noise; and what con-alpha is of."""
     config = dataclasses.replace(full, **changes)
     part = Part(shots, "mean")
-    own = few_shot.of_part(config, shots)
+    own = _few_shot_settings.of_part(config, shots)
     shape = (2, 1, own.episodes // 100)
     series = {
       name: random.uniform(0.9, 1.1, shape)
@@ -159,7 +163,7 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     }
     tests = random.uniform(0, 1, (2, 1, 4))
     found = _few_shot_training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
-    rows = few_shot.rows(own, part, found)
+    rows = _few_shot_report.rows(own, part, found)
     mean = next(r["mean"] for r in rows if r["metric"] == "con_alpha by features")
     logs = np.log(series["con_alpha by features"][0, 0])
     number = next(
@@ -257,8 +261,8 @@ def test_training_classes_are_classified_without_augmentation():
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
   init = functools.partial(_few_shot_training._init, settings, own.images.shape)
   state = jax.jit(init)(key, hyper)
-  known = _few_shot_training._known(settings, part, own)
-  drawn = _few_shot_training.fixed_episodes(settings, part, own, queries=3, number=3)
+  known = _few_shot_episodes.known(settings, part, own)
+  drawn = _few_shot_episodes.fixed_episodes(settings, part, own, queries=3, number=3)
   np.testing.assert_array_equal(known.rows[known.episodes], drawn)
   assert len(known.rows) < len(own)
   embed = jax.jit(functools.partial(_few_shot_training.embed, settings, state))
@@ -286,7 +290,7 @@ def test_curves_of_training_and_validation(monkeypatch):
   validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
   found = _few_shot_training.Trained(validation, np.zeros((2, 1, 2)), series)
   config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
-  drawn = few_shot.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
+  drawn = _few_shot_report.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
   lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time
@@ -295,8 +299,11 @@ def test_curves_of_training_and_validation(monkeypatch):
 
 def test_the_articles_lengths():
   full = few_shot.PRESETS["full"]
-  assert [few_shot.of_part(full, shots).episodes for shots in (1, 5)] == [60000, 50000]
-  assert few_shot.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
+  assert [_few_shot_settings.of_part(full, shots).episodes for shots in (1, 5)] == [
+    60000,
+    50000,
+  ]
+  assert _few_shot_settings.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
 
 
 def test_colours_are_jittered_in_three_ways():
@@ -327,7 +334,7 @@ def test_what_some_checkpoints_leave_undefined():
   series["div_alpha"][1, 0] = np.nan  # of a seed nothing
   tests = np.tile([0.0, 1.0], (2, 2, 8))
   found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
-  rows = few_shot.rows(config, Part(1, "mean"), found)
+  rows = _few_shot_report.rows(config, Part(1, "mean"), found)
   values = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert values["1-shot, SD", "con_alpha proper"] == [1.0, 0.5]
   assert values["1-shot, DR", "con_alpha proper"] == [1.0, 0.0]
@@ -349,7 +356,7 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   series["div_alpha"][1] = np.nan  # of a loss
   tests = np.tile([0.0, 1.0], (2, 2, 8))
   found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
-  claims = few_shot.claims(config, Part(1, "mean"), found)
+  claims = _few_shot_report.claims(config, Part(1, "mean"), found)
   said = {claim["id"]: claim for claim in claims}
   for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
     assert said[name]["verdict"] == "not reproduced at this scale"
