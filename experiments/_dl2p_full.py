@@ -79,6 +79,21 @@ def make_accuracy(config: Full, dim: int) -> Any:
   return accuracy
 
 
+def _totals(config: Full, method: _dl2p_methods.Method) -> bool:
+  """Whether losses are summed: where the settings ask for it and it is no softmax."""
+  return config.total and not method.softmax
+
+
+def _method(config: Full, job: Job, *, fixed: bool) -> _dl2p_methods.Method:
+  """A job's method with the numbers of the settings."""
+  own = RECIPES[job.method].method._replace(weighted=float(config.weighted and fixed))
+  if job.method == "PSC*":
+    own = own._replace(uniformity=job.uniformity or 0.0)
+  if _totals(config, own):
+    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
+  return own
+
+
 def train(
   config: Full,
   job: Job,
@@ -91,13 +106,7 @@ def train(
 ) -> Trained:
   """One training; `points` are its fixed prototypes, None where they are learned."""
   recipe = RECIPES[job.method]
-  own = recipe.method._replace(weighted=float(config.weighted and points is not None))
-  if job.method == "PSC*":
-    own = own._replace(uniformity=job.uniformity or 0.0)
-  total = config.total and not own.softmax
-  if total:
-    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
-  matched = recipe.method.updates != NEVER
+  own = _method(config, job, fixed=points is not None)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
   if len(sets.train) < config.batch:
@@ -123,10 +132,10 @@ def train(
     method=own,
     mixup=config.mixup,
     skip_mixed=config.skip_mixed,
-    total=total,
+    total=_totals(config, own),
   )
   step = training.make_step(objective, optimizer)
-  if matched:
+  if own.updates != NEVER:
     step = training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )

@@ -170,79 +170,78 @@ def claims(name: str, figures: Figures) -> list[Any]:
   known = next(iter(figures.values()))
   still = [fill for fill in ("zeros", "blur") if fill in known]
   noisy = [fill for fill in ("random",) if fill in known]
-  modes = ("mixed", "single")
-  above: dict[str, tuple[float, str | None]]
-  above = {f"bound, {mode}": (0, None) for mode in modes}
-  middle: dict[str, tuple[float, str | None]]
-  middle = {f"bound at 1/2, {mode}": (0, None) for mode in modes}
-  strict: dict[str, tuple[float, str | None]]
-  strict = {f"strict bound, {mode}": (0, None) for mode in modes}
+  every = {"N1", "N2"}
+  return [
+    _report.claim(
+      f"{key}{suffix}",
+      f"{name}: {text}",
+      values,
+      paper="NCH 4",
+      every_seed=key in every,
+    )
+    for key, (text, values) in _statements(figures, nets, still, noisy).items()
+    if values is not None
+  ]
+
+
+def _bounds(measure: str) -> dict[str, tuple[float, str | None]]:
+  """That a bound is above 0, of both ways to count."""
+  return {f"{measure}, {mode}": (0, None) for mode in ("mixed", "single")}
+
+
+def _statements(
+  figures: Figures, nets: Sequence[str], still: Sequence[str], noisy: Sequence[str]
+) -> dict[str, tuple[str, np.ndarray | None]]:
+  """Of supervised networks, of fills without noise and with it; None: not measured."""
   mean = "nearest mean, change [points]"
   one, two = "cosine of one class, two counts", "cosine of two classes, one count"
   rho = "correlation of norm and count"
   shots = {f"{k}-shot, {rho}": (0.5, None) for k in (1, 5)}
   fills, networks = " and ".join(still), " and ".join(nets)
-  table = {
+  return {
     "N1": (
       f"{networks}, {fills}: all three slopes > 0 with p < 0.05 / 3, mixed and single "
       "(least lower bound)",
-      _least(figures, nets, still, above),
-      True,
+      _least(figures, nets, still, _bounds("bound")),
     ),
     "N2": (
       f"{networks}, random fill: the middle slope > 0 with p < 0.05 / 3 for every seed",
-      _least(figures, nets, noisy, middle),
-      True,
+      _least(figures, nets, noisy, _bounds("bound at 1/2")),
     ),
     "N3": (
       f"{networks}, {fills}: normalising raises the nearest mean's accuracy [points]",
       _least(figures, nets, still, {mean: (0, None)}),
-      False,
     ),
     "N4": (
       f"{networks}, random fill: normalising does not lower it [points]",
       _least(figures, nets, noisy, {mean: (0, None)}),
-      False,
     ),
     "N5-accuracy": (
       f"{networks}, {fills}, few-shot: accuracy with l2 > without, intervals apart",
       _few_shot(figures, nets, still),
-      False,
     ),
     "N5-correlation": (
       f"{networks}, {fills}: mean correlation of norm and count in episodes > 0.5",
       _least(figures, nets, still, shots),
-      False,
     ),
     "N6": (
       f"{networks}, {fills}: cosine of one class with two counts > of two classes with "
       "one count",
       _least(figures, nets, still, {one: (0, two)}),
-      False,
     ),
     "N7": (
       "control: with zeros, random weights reach a correlation of norm and count > 0.9",
       _least(figures, [RANDOM], ["zeros"], {f"{rho}, mixed": (0.9, None)}),
-      False,
     ),
     "N8": (
       "training on grids lowers the middle slope (zeros, single)",
       _difference(figures, "s at 1/2, single"),
-      False,
     ),
     "T1-simclr": (
       f"SimCLR, {fills}: all three slopes > 0 with p < .001, mixed and single",
-      _least(figures, [SIMCLR], still, strict),
-      False,
+      _least(figures, [SIMCLR], still, _bounds("strict bound")),
     ),
   }
-  return [
-    _report.claim(
-      f"{key}{suffix}", f"{name}: {text}", values, paper="NCH 4", every_seed=every
-    )
-    for key, (text, values, every) in table.items()
-    if values is not None
-  ]
 
 
 def _difference(figures: Figures, measure: str) -> np.ndarray | None:

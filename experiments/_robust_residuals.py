@@ -55,12 +55,14 @@ def _deviations(
     )
 
 
-def within_classes(
-  config, train: Points, test: Points, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
-  """Do deviations from the class's mean tell the angle to other classes?"""
-  own, angle = rotated(train)
-  tested, test_angle = rotated(test)
+def _nearest(
+  config, own: Points, tested: Points, classes: int, folder: pathlib.Path
+) -> tuple[dict[str, Array], Array, np.ndarray]:
+  """What is nearest to each tested image among those of other classes.
+
+  By residuals and by features, [1, seeds, tested]; the features of the images that
+  train, [1, seeds, count, dim]; and the networks' accuracies, [seeds].
+  """
 
   def plain(clean, attacked, labels, _):
     del attacked
@@ -92,25 +94,34 @@ def within_classes(
       name: distances.k_nearest(q, r, k=1, apart=(tested.y, own.y)).indices[:, 0]
       for name, q, r in (("residuals", query, residual), ("features", asked, known))
     }
-    return {"near": near, "known": known}
+    return near, known
 
-  found = _robust_networks.over_models(one)(result.state.params, own, tested)
+  near, known = _robust_networks.over_models(one)(result.state.params, own, tested)
+  return near, known, result.scores[0, :, -1]
+
+
+def within_classes(
+  config, train: Points, test: Points, classes: int, folder: pathlib.Path
+) -> tuple[list[Any], list[Any]]:
+  """Do deviations from the class's mean tell the angle to other classes?"""
+  own, angle = rotated(train)
+  tested, test_angle = rotated(test)
+  found, features, accuracy = _nearest(config, own, tested, classes, folder)
   keys = jax.random.split(jax.random.key(config.seed), config.seeds)
   exact = [
     _deviations(key, known, own.y, classes)
-    for key, known in zip(keys, found["known"][0], strict=True)
+    for key, known in zip(keys, features[0], strict=True)
   ]
   sums, traces, growth = np.transpose(exact)
   right = {
-    name: np.mean(angle[near[0]] == test_angle, axis=-1)
-    for name, near in found["near"].items()
+    name: np.mean(angle[near[0]] == test_angle, axis=-1) for name, near in found.items()
   }
   share = 1 / len(DEGREES)
   rows = [
     _report.row("rotated digits, angle from other classes", name, values)
     for name, values in right.items()
   ] + [
-    _report.row("rotated digits", "accuracy", result.scores[0, :, -1]),
+    _report.row("rotated digits", "accuracy", accuracy),
     _report.row("rotated digits", "D_intra, augmented by residuals", growth),
   ]
   made = {

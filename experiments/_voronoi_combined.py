@@ -1,5 +1,6 @@
 """A linear classifier in the combined ball, and under noise (DIST appendix A, 3.2)."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,37 +103,40 @@ def _robust(weights, offset, points: Points) -> dict[str, np.ndarray]:
   return {name: ((gaps > size) | ~rival).all(1) for name, size in reach.items()}
 
 
+@functools.partial(jax.jit, static_argnums=3)
+def _votes(x, normal, key, draws):
+  """Of the linear classifier with a normal, under noise."""
+
+  def scores(x):
+    height = x @ normal
+    return jnp.stack([height, -height], axis=1)
+
+  return attacks.smoothed_votes(
+    scores, x, key=key, sigma=SIGMA, draws=draws, block_size=1000
+  )
+
+
+@jax.jit
+def _drawn(key):
+  """A unit normal, points about its plane, and points on it."""
+  first, second = jax.random.split(key)
+  normal = jax.random.normal(first, (8,))
+  normal /= jnp.linalg.norm(normal)
+  near = jax.random.normal(second, (100, 8)) * 0.4
+  return normal, near, near - (near @ normal)[:, None] * normal[None]
+
+
 def smoothing(keys: Sequence[jax.Array], draws: int) -> Part:
   """Certificates of a linear classifier against its distance to the border."""
 
-  def votes(x, normal, key, draws):
-    def scores(x):
-      height = x @ normal
-      return jnp.stack([height, -height], axis=1)
-
-    return attacks.smoothed_votes(
-      scores, x, key=key, sigma=SIGMA, draws=draws, block_size=1000
-    )
-
-  counted = jax.jit(votes, static_argnums=3)
-
-  @jax.jit
-  def drawn(key):
-    """A unit normal, points about its plane, and points on it."""
-    first, second = jax.random.split(key)
-    normal = jax.random.normal(first, (8,))
-    normal /= jnp.linalg.norm(normal)
-    near = jax.random.normal(second, (100, 8)) * 0.4
-    return normal, near, near - (near @ normal)[:, None] * normal[None]
-
   def study(key) -> tuple[Figures, Statements]:
     keys = jax.random.split(key, 4)
-    normal, near, edge = drawn(keys[0])
+    normal, near, edge = _drawn(keys[0])
     heights = np.asarray(near, np.float64) @ np.asarray(normal, np.float64)
     exact = np.abs(heights)
     found = attacks.smoothed_certificate(
-      counted(near, normal, keys[1], FEW),
-      counted(near, normal, keys[2], draws),
+      _votes(near, normal, keys[1], FEW),
+      _votes(near, normal, keys[2], draws),
       sigma=SIGMA,
       alpha=ALPHA,
     )
@@ -144,7 +148,7 @@ def smoothing(keys: Sequence[jax.Array], draws: int) -> Part:
     well = sure & (exact > 0.3) & (exact < limit / 2)
     short = 1 - found.radius[well] / exact[well]
     silent = attacks.smoothed_prediction(
-      counted(edge, normal, keys[3], FEW), alpha=ALPHA
+      _votes(edge, normal, keys[3], FEW), alpha=ALPHA
     )
     abstains = float(np.mean(silent < 0))
     name = "linear, votes under noise"

@@ -17,6 +17,7 @@ from experiments import (
   _robust_networks,
   _robust_photographs,
   _robust_proposals,
+  _robust_report,
   _robust_residuals,
   _robust_reweighting,
   _robust_structure,
@@ -119,7 +120,7 @@ def test_known_classes_have_the_discriminality_that_is_known():
   assert abs(apart / within - 2 * 2.0**2) < 0.4
 
 
-def figures_of(slope: float) -> robust_features.Figures:
+def figures_of(slope: float) -> _robust_report.Figures:
   """Figures that grow with the budget (slope 1) or fall (slope -1)."""
   names = ["standard", *(f"l2 {x:g}" for x in CONFIG.l2)]
   names += [f"linf {x:g}" for x in CONFIG.linf]
@@ -141,7 +142,7 @@ def figures_of(slope: float) -> robust_features.Figures:
 
 @pytest.mark.parametrize(("slope", "verdict"), [(1, True), (-1, False)])
 def test_claims_follow_the_figures(slope, verdict):
-  claims = robust_features.claims_of_training(CONFIG, figures_of(slope))
+  claims = _robust_report.claims_of_training(figures_of(slope), CONFIG.l2)
   held = {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
   assert held.pop("X8-identity")
   # Both sides of these two turn round together.
@@ -167,8 +168,8 @@ def test_claims_are_of_the_budgets_there_are(budgets, missing):
   figures = {n: whole.get(n, whole["l2 0.3"]) for n in names}
   for name in names:
     figures["standard"][f"accuracy under {name}"] = np.full(3, 0.5)
-  claims = robust_features.claims_of_training(config, figures)
-  every = robust_features.claims_of_training(CONFIG, figures_of(1.0))
+  claims = _robust_report.claims_of_training(figures, config.l2)
+  every = _robust_report.claims_of_training(figures_of(1.0), CONFIG.l2)
   assert {c["id"] for c in every} - {c["id"] for c in claims} == missing
 
 
@@ -176,7 +177,7 @@ def test_printed_figures_are_those_of_the_budget():
   config = dataclasses.replace(robust_features.PRESETS["svhn"], l2=(0.5, 0.7))
   names = ("standard", "l2 0.5", "l2 0.7", f"linf {12 / 255:g}")
   figures = {name: {"R2": np.array([0.5])} for name in names}
-  rows = robust_features.figure_rows(config, figures)
+  rows = _robust_report.figure_rows(figures, config.images)
   assert [row["paper"] for row in rows] == [0.9231, 0.6885, None, 0.8711]
 
 
