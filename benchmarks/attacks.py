@@ -19,7 +19,7 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,105 +30,11 @@ import rich.table
 import sklearn.datasets
 from jax import Array
 
-from benchmarks import _measure
-from spherejax import attacks, losses
+from benchmarks import _attack_peers, _measure
+from benchmarks._attack_cases import CASES, CLASSES, FOOLBOX, TORCHATTACKS, Weights
+from spherejax import losses
 
-FOOLBOX, TORCHATTACKS, TORCH_FLOOR = "foolbox", "torchattacks", "torch floor"
-CLASSES = 10
-Weights = list[tuple[Array, Array]]
-
-
-class Case(NamedTuple):
-  """One attack of ours and of the peers.
-
-  Attributes:
-    ours: of (logits_fn, x, labels, size) to an AttackResult; `size` is the steps.
-    foolbox: of (foolbox.attacks, size) to their attack; None if there is none.
-    torchattacks: of (torchattacks, model, size, epsilon) to their attack, or None.
-    gradients: how many of the model a size needs; None if that depends on the data.
-    minimal: whether the least l2 distance is sought, and not success at epsilon.
-    sizes: steps for digits, for images and for the smoke.
-    agrees: how far success rates may be apart.
-  """
-
-  ours: Callable[..., Any]
-  foolbox: Callable[..., Any] | None
-  torchattacks: Callable[..., Any] | None
-  gradients: Callable[[int], int] | None
-  minimal: bool
-  sizes: tuple[int, int, int]
-  agrees: float
-
-
-EPSILON = 0.08
-CASES = {
-  "FGSM": Case(
-    lambda f, x, y, n: attacks.fgsm(f, x, y, epsilon=EPSILON, mode="last"),
-    lambda them, n: them.LinfFastGradientAttack(),
-    lambda them, model, n, e: them.FGSM(model, eps=e),
-    lambda n: 1,
-    False,
-    (1, 1, 1),
-    0.01,
-  ),
-  "PGD": Case(
-    lambda f, x, y, n: attacks.bim(f, x, y, epsilon=EPSILON, steps=n, mode="last"),
-    lambda them, n: them.LinfProjectedGradientDescentAttack(
-      rel_stepsize=2.5 / n, steps=n, random_start=False
-    ),
-    lambda them, model, n, e: them.PGD(
-      model, eps=e, alpha=2.5 * e / n, steps=n, random_start=False
-    ),
-    lambda n: n,
-    False,
-    (40, 40, 5),
-    0.01,
-  ),
-  "APGD": Case(
-    lambda f, x, y, n: attacks.apgd(
-      f, x, y, key=jax.random.key(0), epsilon=EPSILON, steps=n
-    ),
-    None,
-    lambda them, model, n, e: them.APGD(model, eps=e, steps=n, n_restarts=1),
-    lambda n: n + 1,
-    False,
-    (100, 40, 10),
-    0.02,
-  ),
-  "DeepFool": Case(
-    lambda f, x, y, n: attacks.deepfool(f, x, y, steps=n),
-    lambda them, n: them.L2DeepFoolAttack(steps=n, overshoot=0.02),
-    None,  # crosses the border for half of the digits only
-    None,
-    True,
-    (50, 50, 50),
-    0.02,
-  ),
-  "C&W": Case(
-    lambda f, x, y, n: attacks.carlini_wagner(
-      f, x, y, steps=n, rounds=9, first_weight=1e-3
-    ),
-    lambda them, n: them.L2CarliniWagnerAttack(
-      binary_search_steps=9, steps=n, stepsize=0.01, initial_const=1e-3
-    ),
-    None,  # searches no weight, so that it is another problem
-    lambda n: 9 * n,
-    True,
-    (100, 25, 100),
-    0.05,
-  ),
-  "FAB": Case(
-    lambda f, x, y, n: attacks.fab(f, x, y, steps=n),
-    None,
-    lambda them, model, n, e: them.FAB(
-      model, norm="L2", eps=10.0, steps=n, n_restarts=1, n_classes=CLASSES
-    ),
-    None,
-    True,
-    (40, 10, 5),
-    0.02,
-  ),
-}
+TORCH_FLOOR = "torch floor"
 
 
 def dense(weights: Weights, x: Array) -> Array:
@@ -195,94 +101,6 @@ def images(count: int) -> tuple[Callable, Weights, Array, Array]:
   return convolutional, weights, x, convolutional(weights, x).argmax(1)
 
 
-def in_torch(weights: Weights):
-  """The same network in torch, of [batch, channels, height, width]."""
-  import torch
-
-  layers: list[Any] = []
-  for place, (kernel, bias) in enumerate(weights):
-    array, last = np.asarray(kernel), place == len(weights) - 1
-    if array.ndim == 4:
-      layer = torch.nn.Conv2d(array.shape[2], array.shape[3], 3, 1 + (place > 0), 1)
-      array = array.transpose(3, 2, 0, 1)
-    else:
-      layer = torch.nn.Linear(*array.shape)
-      array = array.T
-    layer.weight.data = torch.tensor(np.ascontiguousarray(array))
-    assert layer.bias is not None
-    layer.bias.data = torch.tensor(np.array(bias))
-    convolved = np.asarray(weights[0][0]).ndim == 4
-    if last and convolved:
-      layers += [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()]
-    elif place == 0 and not convolved:
-      layers.append(torch.nn.Flatten())
-    layers += [layer] if last else [layer, torch.nn.ReLU()]
-  return torch.nn.Sequential(*layers).eval()
-
-
-def theirs(
-  name: str, case: Case, weights: Weights, x: Array, y: Array, size: int
-) -> Callable[..., Any]:
-  """A peer's attack: of anything to success rate and median l2 distance."""
-  import torch
-
-  network = in_torch(weights)
-  images = torch.tensor(np.array(x).transpose(0, 3, 1, 2).copy())
-  labels = torch.tensor(np.array(y), dtype=torch.int64)
-  if name == FOOLBOX and case.foolbox is not None:
-    import foolbox
-
-    model = foolbox.PyTorchModel(  # pyright: ignore[reportPrivateImportUsage]
-      network, bounds=(0, 1), device="cpu"
-    )
-    attack = case.foolbox(foolbox.attacks, size)
-
-    def run():
-      epsilon = None if case.minimal else EPSILON
-      return attack(model, images, labels, epsilons=epsilon)[1]
-
-  else:
-    assert case.torchattacks is not None
-    # By name: it belongs to no extra, its requirements contradict newer ones.
-    peer = importlib.import_module(TORCHATTACKS)
-    attack = case.torchattacks(peer, network, size, EPSILON)
-
-    def run():
-      return attack(images, labels)
-
-  def measure(*_):
-    found = run().detach()
-    with torch.no_grad():
-      # Where foolbox's Carlini-Wagner fails it returns an image of zeros.
-      kept = found.flatten(1).any(1)
-      success = (network(found).argmax(1) != labels) & kept
-    moved = (found - images).flatten(1).norm(dim=1)
-    broken = moved[success].numpy()
-    distance = np.median(broken) if len(broken) else np.nan
-    return success.float().mean().numpy()[None], np.asarray([distance])
-
-  return measure
-
-
-def torch_floor(weights: Weights, x: Array, y: Array, count: int):
-  """So many gradients of the model in torch."""
-  import torch
-
-  network = in_torch(weights)
-  images = torch.tensor(np.array(x).transpose(0, 3, 1, 2).copy())
-  labels = torch.tensor(np.array(y), dtype=torch.int64)
-
-  def run(*_):
-    point = images.clone().requires_grad_()
-    for _ in range(count):
-      loss = torch.nn.functional.cross_entropy(network(point), labels, reduction="sum")
-      (gradient,) = torch.autograd.grad(loss, point)
-      point = (point + 1e-9 * gradient).detach().requires_grad_()
-    return point.detach().numpy()
-
-  return run
-
-
 def floor(network: Callable, count: int):
   """So many gradients of the model."""
 
@@ -316,10 +134,13 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
   compile_seconds = time.perf_counter() - start
   ways = {_measure.OURS: _measure.Contender(compiled, 0, compiled=False)}
   targets, them = [], {}
-  has = {FOOLBOX: case.foolbox, TORCHATTACKS: case.torchattacks}
+  has = {
+    FOOLBOX: case.foolbox,
+    TORCHATTACKS: case.torchattacks,
+  }
   for peer in peers:
     if has[peer] is not None:
-      call = them[peer] = theirs(peer, case, weights, x, y, size)
+      call = them[peer] = _attack_peers.theirs(peer, case, weights, x, y, size)
       rate = lambda *_, call=call: call()[:1]  # noqa: E731
       ways[peer] = _measure.Contender(rate, case.agrees, compiled=False)
       if peer == FOOLBOX and data == "digits":
@@ -330,7 +151,7 @@ def compare(name: str, data: str, options: _measure.Options, peers: list[str]) -
     if name in ("PGD", "APGD"):
       targets.append(_measure.Target("floor", 1 / 1.1))
     if peers and not options.smoke:
-      own = torch_floor(weights, x, y, gradients)
+      own = _attack_peers.torch_floor(weights, x, y, gradients)
       ways[TORCH_FLOOR] = _measure.Contender(own, compiled=False)
   row = _measure.compare(
     f"{data}, {name} of {size}",

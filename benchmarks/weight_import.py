@@ -121,18 +121,18 @@ def measure(
   import torch
   from safetensors.torch import save_file
 
-  from benchmarks import _torch_networks
+  from benchmarks import _torch_inception, _torch_networks, _torch_swin
 
   torch.manual_seed(seed)
   kind: Any = _torch_networks.ResNet
   if isinstance(pair.ours, models.SwinT):
-    kind = _torch_networks.Swin
+    kind = _torch_swin.Swin
   elif isinstance(pair.ours, models.ResNet20):
     kind = _torch_networks.PreActivationResNet
   elif isinstance(pair.ours, models.InceptionV3):
-    kind = _torch_networks.Inception
+    kind = _torch_inception.Inception
   elif isinstance(pair.ours, models.BNInception):
-    kind = _torch_networks.BNInception
+    kind = _torch_inception.BNInception
   network = kind(**pair.torch)
   _torch_networks.randomize(network, seed)
   images = np.random.default_rng(seed).normal(size=(1, pair.side, pair.side, 3))

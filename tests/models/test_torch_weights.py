@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="a peer of the extra `bench`")
 
 import torch
 
-from benchmarks import _torch_networks, weight_import
+from benchmarks import _torch_networks, _torch_swin, weight_import
 from spherejax import models
 
 pytestmark = pytest.mark.peer
@@ -62,7 +62,7 @@ def test_names_of_timm_and_of_the_authors_lead_to_the_same():
   pair = PAIRS["Swin-T"]
   weights = {
     name: value.numpy()
-    for name, value in _torch_networks.Swin(**pair.torch).state_dict().items()
+    for name, value in _torch_swin.Swin(**pair.torch).state_dict().items()
   }
   shapes = jax.eval_shape(pair.ours.init, jax.random.key(0), jnp.zeros((1, 53, 53, 3)))
   expected = models.import_weights(shapes, weights)

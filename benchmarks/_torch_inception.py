@@ -1,0 +1,223 @@
+"""Inception networks in torch with the parameter names of their sources."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Unit(nn.Module):
+  """Convolution and norm as Inception has them."""
+
+  def __init__(self, old: int, new: int, size: tuple[int, int], stride: int, pad: bool):
+    super().__init__()
+    padding = (size[0] // 2, size[1] // 2) if pad else 0
+    self.conv = nn.Conv2d(old, new, size, stride, padding, bias=False)
+    self.bn = nn.BatchNorm2d(new, eps=0.001)
+
+  def forward(self, x: Tensor) -> Tensor:
+    return functional.relu(self.bn(self.conv(x)))
+
+
+class Mixed(nn.Module):
+  """A block of Inception v3, from a table of its units.
+
+  A row is (name, name of what it is given or "", width, size, stride); what is given
+  "pool" sees the mean of 3x3. `ends` are joined, "max" being the halved map.
+  """
+
+  def __init__(self, old: int, rows: Sequence[tuple], ends: Sequence[str]):
+    super().__init__()
+    self.rows, self.ends = rows, ends
+    widths = {"": old, "pool": old, "max": old}
+    for name, source, width, size, stride in rows:
+      setattr(self, name, Unit(widths[source], width, size, stride, stride == 1))
+      widths[name] = width
+    self.width = sum(widths[end] for end in ends)
+
+  def forward(self, x: Tensor) -> Tensor:
+    found = {"": x, "pool": functional.avg_pool2d(x, 3, 1, 1)}
+    if "max" in self.ends:
+      found["max"] = functional.max_pool2d(x, 3, 2)
+    for name, source, *_ in self.rows:
+      found[name] = getattr(self, name)(found[source])
+    return torch.cat([found[end] for end in self.ends], 1)
+
+
+_ONE, _THREE, _WIDE, _HIGH = (1, 1), (3, 3), (1, 7), (7, 1)
+
+
+def _mixed(old: int, kind: str, c: int, of: Callable[[int], int]) -> Mixed:
+  """A block with the names of torchvision; `of` makes widths narrower."""
+  doubled = [
+    ("branch3x3dbl_1", "", 64, _ONE, 1),
+    ("branch3x3dbl_2", "branch3x3dbl_1", 96, _THREE, 1),
+  ]
+  if kind == "a":
+    rows = [
+      ("branch1x1", "", 64, _ONE, 1),
+      ("branch5x5_1", "", 48, _ONE, 1),
+      ("branch5x5_2", "branch5x5_1", 64, (5, 5), 1),
+      *doubled,
+      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 1),
+      ("branch_pool", "pool", c, _ONE, 1),
+    ]
+    ends = ["branch1x1", "branch5x5_2", "branch3x3dbl_3", "branch_pool"]
+  elif kind == "b":
+    rows = [
+      ("branch3x3", "", 384, _THREE, 2),
+      *doubled,
+      ("branch3x3dbl_3", "branch3x3dbl_2", 96, _THREE, 2),
+    ]
+    ends = ["branch3x3", "branch3x3dbl_3", "max"]
+  elif kind == "c":
+    rows = [
+      ("branch1x1", "", 192, _ONE, 1),
+      ("branch7x7_1", "", c, _ONE, 1),
+      ("branch7x7_2", "branch7x7_1", c, _WIDE, 1),
+      ("branch7x7_3", "branch7x7_2", 192, _HIGH, 1),
+      ("branch7x7dbl_1", "", c, _ONE, 1),
+      ("branch7x7dbl_2", "branch7x7dbl_1", c, _HIGH, 1),
+      ("branch7x7dbl_3", "branch7x7dbl_2", c, _WIDE, 1),
+      ("branch7x7dbl_4", "branch7x7dbl_3", c, _HIGH, 1),
+      ("branch7x7dbl_5", "branch7x7dbl_4", 192, _WIDE, 1),
+      ("branch_pool", "pool", 192, _ONE, 1),
+    ]
+    ends = ["branch1x1", "branch7x7_3", "branch7x7dbl_5", "branch_pool"]
+  elif kind == "d":
+    rows = [
+      ("branch3x3_1", "", 192, _ONE, 1),
+      ("branch3x3_2", "branch3x3_1", 320, _THREE, 2),
+      ("branch7x7x3_1", "", 192, _ONE, 1),
+      ("branch7x7x3_2", "branch7x7x3_1", 192, _WIDE, 1),
+      ("branch7x7x3_3", "branch7x7x3_2", 192, _HIGH, 1),
+      ("branch7x7x3_4", "branch7x7x3_3", 192, _THREE, 2),
+    ]
+    ends = ["branch3x3_2", "branch7x7x3_4", "max"]
+  else:
+    rows = [
+      ("branch1x1", "", 320, _ONE, 1),
+      ("branch3x3_1", "", 384, _ONE, 1),
+      ("branch3x3_2a", "branch3x3_1", 384, (1, 3), 1),
+      ("branch3x3_2b", "branch3x3_1", 384, (3, 1), 1),
+      ("branch3x3dbl_1", "", 448, _ONE, 1),
+      ("branch3x3dbl_2", "branch3x3dbl_1", 384, _THREE, 1),
+      ("branch3x3dbl_3a", "branch3x3dbl_2", 384, (1, 3), 1),
+      ("branch3x3dbl_3b", "branch3x3dbl_2", 384, (3, 1), 1),
+      ("branch_pool", "pool", 192, _ONE, 1),
+    ]
+    ends = [
+      "branch1x1", "branch3x3_2a", "branch3x3_2b",
+      "branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool",
+    ]  # fmt: skip
+  return Mixed(old, [(*row[:2], of(row[2]), *row[3:]) for row in rows], ends)
+
+
+class Inception(nn.Module):
+  """Inception v3 as in torchvision, without the auxiliary classifier's part."""
+
+  def __init__(self, width: int = 32):
+    super().__init__()
+
+    def of(channels: int) -> int:
+      return channels * width // 32
+
+    self.Conv2d_1a_3x3 = Unit(3, of(32), _THREE, 2, False)
+    self.Conv2d_2a_3x3 = Unit(of(32), of(32), _THREE, 1, False)
+    self.Conv2d_2b_3x3 = Unit(of(32), of(64), _THREE, 1, True)
+    self.Conv2d_3b_1x1 = Unit(of(64), of(80), _ONE, 1, False)
+    self.Conv2d_4a_3x3 = Unit(of(80), of(192), _THREE, 1, False)
+    channels, self.blocks = of(192), []
+    for name, kind, inner in (
+      ("5b", "a", 32), ("5c", "a", 64), ("5d", "a", 64), ("6a", "b", 0),
+      ("6b", "c", 128), ("6c", "c", 160), ("6d", "c", 160), ("6e", "c", 192),
+      ("7a", "d", 0), ("7b", "e", 0), ("7c", "e", 0),
+    ):  # fmt: skip
+      block = _mixed(channels, kind, inner, of)
+      setattr(self, f"Mixed_{name}", block)
+      self.blocks.append(f"Mixed_{name}")
+      channels = block.width
+    self.fc = nn.Linear(channels, 10)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))
+    x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(functional.max_pool2d(x, 3, 2)))
+    x = functional.max_pool2d(x, 3, 2)
+    for block in self.blocks:
+      x = getattr(self, block)(x)
+    return x
+
+
+# 1x1, 3x3 after its reduction, two 3x3 after theirs, what is pooled; no 1x1: halved.
+_BN_BLOCKS = (
+  ("3a", 64, (64, 64), (64, 96), 32), ("3b", 64, (64, 96), (64, 96), 64),
+  ("3c", 0, (128, 160), (64, 96), 0), ("4a", 224, (64, 96), (96, 128), 128),
+  ("4b", 192, (96, 128), (96, 128), 128), ("4c", 160, (128, 160), (128, 160), 128),
+  ("4d", 96, (128, 192), (160, 192), 128), ("4e", 0, (128, 192), (192, 256), 0),
+  ("5a", 352, (192, 320), (160, 224), 128), ("5b", 352, (192, 320), (192, 224), 128),
+)  # fmt: skip
+
+
+class BNInception(nn.Module):
+  """With the names of pretrained-models.pytorch, where all layers lie side by side.
+
+  What has no parameters is called after its unit ("_relu") or its block ("_output").
+  """
+
+  def __init__(self, width: int = 64):
+    super().__init__()
+
+    def add(name: str, old: int, channels: int, size: int = 1, stride: int = 1) -> int:
+      new = channels * width // 64
+      setattr(self, name, nn.Conv2d(old, new, size, stride, size // 2))
+      setattr(self, f"{name}_bn", nn.BatchNorm2d(new))
+      setattr(self, f"{name}_relu", nn.ReLU())
+      return new
+
+    self.halve = nn.MaxPool2d(3, 2, ceil_mode=True)
+    self.mean = nn.AvgPool2d(3, 1, 1, ceil_mode=True, count_include_pad=True)
+    self.max = nn.MaxPool2d(3, 1, 1, ceil_mode=True)
+    channels = add("conv1_7x7_s2", 3, 64, 7, 2)
+    channels = add("conv2_3x3_reduce", channels, 64)
+    channels = add("conv2_3x3", channels, 192, 3)
+    for block, one, three, double, pooled in _BN_BLOCKS:
+      name, stride = f"inception_{block}", 1 if one else 2
+      reduced = add(f"{name}_3x3_reduce", channels, three[0])
+      total = add(f"{name}_3x3", reduced, three[1], 3, stride)
+      reduced = add(f"{name}_double_3x3_reduce", channels, double[0])
+      wider = add(f"{name}_double_3x3_1", reduced, double[1], 3)
+      total += add(f"{name}_double_3x3_2", wider, double[1], 3, stride)
+      if one:
+        total += add(f"{name}_1x1", channels, one)
+        total += add(f"{name}_pool_proj", channels, pooled)
+      else:
+        total += channels
+      setattr(self, f"{name}_output", nn.Identity())
+      channels = total
+    self.last_linear = nn.Linear(channels, 10)
+
+  def unit(self, name: str, x: Tensor) -> Tensor:
+    for layer in (name, f"{name}_bn", f"{name}_relu"):
+      x = getattr(self, layer)(x)
+    return x
+
+  def block(self, name: str, x: Tensor, pool: nn.Module) -> Tensor:
+    three = self.unit(f"{name}_3x3", self.unit(f"{name}_3x3_reduce", x))
+    double = self.unit(f"{name}_double_3x3_reduce", x)
+    for number in (1, 2):
+      double = self.unit(f"{name}_double_3x3_{number}", double)
+    if pool is self.halve:
+      return torch.cat([three, double, pool(x)], 1)
+    one, pooled = self.unit(f"{name}_1x1", x), self.unit(f"{name}_pool_proj", pool(x))
+    return torch.cat([one, three, double, pooled], 1)
+
+  def forward(self, x: Tensor) -> Tensor:
+    x = self.unit("conv2_3x3_reduce", self.halve(self.unit("conv1_7x7_s2", x)))
+    x = self.halve(self.unit("conv2_3x3", x))
+    for block, one, *_ in _BN_BLOCKS:
+      pool = self.mean if one else self.halve
+      pool = self.max if block == "5b" else pool
+      x = self.block(f"inception_{block}", x, pool)
+      x = getattr(self, f"inception_{block}_output")(x)
+    return x
