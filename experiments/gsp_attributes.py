@@ -27,7 +27,7 @@ import tqdm
 from jax import Array
 
 from experiments import _cli, _pooled_network, _pooled_parts, _pooled_training, _report
-from spherejax import distances, losses, plotting
+from spherejax import data, distances, losses, plotting
 
 WITHOUT, WITH, SHUFFLED = "PNCA", "PNCA + ZSP", "attributes shuffled"
 CANDIDATES = {"5 classes": False, "10 classes": True}
@@ -176,6 +176,44 @@ def make_claims(figures: dict[tuple[str, str], list[float]]) -> list[dict[str, A
   return claims
 
 
+def draw(
+  figures: dict[tuple[str, str], list[float]],
+  last: dict[str, tuple[Any, Any, np.ndarray]],
+  tested: data.Images,
+  config: Config,
+  output: pathlib.Path,
+) -> list[str]:
+  """Accuracies of all seeds; attributes and dominant prototypes of the last one.
+
+  `last` has of each variant its state, what it made of the images, and attributes.
+  """
+  bars = {
+    f"{metric}, {candidates}": {
+      name: figures[name, f"accuracy, {metric}, {candidates}"]
+      for name in (WITHOUT, WITH, f"{WITH}, {SHUFFLED}")
+    }
+    for metric in ("l2", "cosine")
+    for candidates in CANDIDATES
+  }
+  drawn = {
+    "accuracy": plotting.bars_with_intervals(
+      bars, ylabel="share of classes told right"
+    ),
+    "attributes": _pooled_parts.class_attributes(
+      {name: attributes for name, (_, _, attributes) in last.items()},
+      tested.label_names,
+    ),
+    "dominant": _pooled_parts.dominant(
+      {name: (state, result) for name, (state, result, _) in last.items()},
+      tested,
+      config,
+    ),
+  }
+  return [
+    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
+  ]
+
+
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains both variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
@@ -211,31 +249,6 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         spread = np.abs(attributes - attributes.mean(0)).sum(1).mean() / 2
         figures[name, "variation of class attributes"].append(spread)
         last[name] = (trained.state, result, attributes)
-  bars = {
-    f"{metric}, {candidates}": {
-      name: figures[name, f"accuracy, {metric}, {candidates}"]
-      for name in (WITHOUT, WITH, f"{WITH}, {SHUFFLED}")
-    }
-    for metric in ("l2", "cosine")
-    for candidates in CANDIDATES
-  }
-  drawn = {
-    "accuracy": plotting.bars_with_intervals(
-      bars, ylabel="share of classes told right"
-    ),
-    "attributes": _pooled_parts.class_attributes(
-      {name: attributes for name, (_, _, attributes) in last.items()},
-      tested.label_names,
-    ),
-    "dominant": _pooled_parts.dominant(
-      {name: (state, result) for name, (state, result, _) in last.items()},
-      tested,
-      config,
-    ),
-  }
-  pictures = [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
   return _report.result(
     experiment="gsp_attributes",
     preset=preset,
@@ -243,7 +256,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     seconds=time.perf_counter() - start,
     rows=table(figures),
     claims=make_claims(figures),
-    pictures=pictures,
+    pictures=draw(figures, last, tested, config, output),
   )
 
 

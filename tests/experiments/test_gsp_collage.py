@@ -10,8 +10,12 @@ import pytest
 import tqdm
 
 from experiments import (
+  _collage,
+  _collage_pictures,
   _collage_sets,
+  _collage_settings,
   _collage_tables,
+  _collage_training,
   _pooled_network,
   _pooled_training,
   _poolings,
@@ -227,7 +231,9 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
 
 def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
-  scales = [float(gsp_collage.learning_rate_scale(scores[:n], 2)) for n in range(10)]
+  scales = [
+    float(_collage_training.learning_rate_scale(scores[:n], 2)) for n in range(10)
+  ]
   assert scales == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
@@ -265,7 +271,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
 
   monkeypatch.setattr(_pooled_training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
-  monkeypatch.setattr(gsp_collage._collage, "measure", lambda *_: same)
+  monkeypatch.setattr(_collage, "measure", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   gsp_collage.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)
@@ -317,7 +323,7 @@ def test_single_images_are_of_the_training_or_of_all_sub_classes():
 
 def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   preset = gsp_collage.PRESETS["poolings"]
-  trained = gsp_collage.plan(preset)
+  trained = _collage_training.plan(preset)
   names = [name for each in trained for name in each.variants]
   assert len(names) == 17
   assert {each.settings.pooling for each in trained} == {
@@ -405,8 +411,8 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
   assert np.isfinite(found.embeddings).all()
   scores = {f"C2, {title}": [1.0] for title in ("GSP", "GeM", _poolings.WIDE[name])}
   assert _collage_tables.rivals_of(scores, "C2") == ["C2, GeM"]
-  config = gsp_collage.Config(losses=("C2",), poolings=("gsp", name))
-  names = [title for each in gsp_collage.plan(config) for title in each.variants]
+  config = _collage_settings.Config(losses=("C2",), poolings=("gsp", name))
+  names = [title for each in _collage_training.plan(config) for title in each.variants]
   assert names == ["C2, GSP", f"C2, {_poolings.WIDE[name]}"]
 
 
@@ -415,11 +421,11 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
   config = dataclasses.replace(gsp_collage.PRESETS["poolings"], poolings=poolings)
   figures = {
     (name, "MAP@R"): [0.1, 0.2]
-    for each in gsp_collage.plan(config)
+    for each in _collage_training.plan(config)
     for name in each.variants
   }
   assert _collage_tables.claims(figures) == []
-  assert gsp_collage.draw({}, None, None) == []  # nothing is looked at
+  assert _collage_pictures.draw({}, None, None) == []  # nothing is looked at
 
 
 def test_an_unknown_pooling_is_named():
