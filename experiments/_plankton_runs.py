@@ -10,8 +10,10 @@ import numpy as np
 
 from experiments import (
   _finished,
+  _plankton_baseline,
   _plankton_measures,
   _plankton_sets,
+  _plankton_settings,
   _plankton_training,
 )
 from spherejax import metrics
@@ -91,7 +93,7 @@ def baseline(
 ) -> Found:
   """Trains a softmax classifier; judged on the half that the embedding is judged on."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  trained = _plankton_training.train_baseline(
+  trained = _plankton_baseline.train_baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
@@ -113,7 +115,7 @@ JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 def parts(kind: str, config: Any) -> int:
   """Iterations of a job, for the bar."""
-  return _plankton_training.length(config) if kind == EMBEDDING else config.iterations
+  return _plankton_settings.length(config) if kind == EMBEDDING else config.iterations
 
 
 def run(

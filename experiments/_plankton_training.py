@@ -1,10 +1,9 @@
-"""Training of `plankton`: triplets with a growing margin, and a softmax classifier."""
+"""Training of `plankton`: triplets with a growing margin."""
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,81 +11,19 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _class_network, _class_sets, _class_training, _epochs
-from spherejax import _checks, data, distances, losses, metrics, prototypes, training
+from experiments import _class_network, _class_sets, _class_training, _plankton_settings
+from experiments._plankton_settings import Settings
+from spherejax import data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # of SGD, in the article's released code
 _NEAR = np.array([True, False])  # of a positive and a negative
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings(_class_network.Architecture):
-  """Network and training."""
-
-  seed: int = 0
-  """Everything random follows from it."""
-  triplets: int = 48
-  """Triplets of a step."""
-  iterations: int = 15
-  """Parts of the training, after each of which it is looked at."""
-  steps: int = 100
-  """Steps of an iteration."""
-  margins: tuple[float, ...] = (1.0, 1.3)
-  """Of squared distances of unit vectors, one after the other."""
-  raised_after: tuple[int, ...] = (10,)
-  """Iterations after which the next margin holds."""
-  optimizer: Literal["adam", "sgd"] = "adam"
-  """SGD has momentum 0.9."""
-  learning_rate: float = 1e-3
-  """In the first iteration."""
-  decay: float = 0.9
-  """Factor of the learning rate with each iteration."""
-  baseline_batch: int = 64
-  """Images of a step of the softmax classifier."""
-  baseline_rate: float = 1e-3
-  """Its learning rate in the first iteration."""
-  baseline_decay: float = 0.9
-  """Factor of its learning rate with each iteration."""
-  baseline_epochs: int = 0
-  """Passes over the training images; 0: as many images as the triplets have."""
-
-
-def margin_schedule(settings: Settings, iteration: int) -> float:
-  """The margin of an iteration, counted from 1."""
-  return settings.margins[sum(iteration > last for last in settings.raised_after)]
-
-
-def check(settings: Settings) -> None:
-  """Raises ValueError for numbers that do not fit together."""
-  if len(settings.margins) != len(settings.raised_after) + 1:
-    raise ValueError(
-      f"margins must be one more than raised_after, got {settings.margins} and"
-      f" {settings.raised_after}"
-    )
-  for margin in settings.margins:  # squared distances on the sphere are at most 4
-    _checks.between("margins", margin, 0, 4, low_open=True, high_open=True)
-  later = settings.raised_after
-  if any(x < 1 for x in later) or list(later) != sorted(set(later)):
-    raise ValueError(f"raised_after must grow from at least 1 on, got {later}")
-  for name in ("iterations", "steps", "triplets", "baseline_batch", "width", "dim"):
-    _checks.count(name, getattr(settings, name))
-  for name in ("learning_rate", "decay", "baseline_rate", "baseline_decay"):
-    _checks.positive(name, getattr(settings, name))
-
-
-def epoch_length(settings: Settings, images: int) -> int:
-  """Steps of a pass of the softmax classifier; ValueError for no step."""
-  if images < settings.baseline_batch:
-    raise ValueError(
-      f"baseline_batch must be at most the {images} training images, got"
-      f" {settings.baseline_batch}"
-    )
-  return images // settings.baseline_batch
-
-
-def _optimizer(
+def make_optimizer(
   settings: Settings, rate: float, decay: float, every: int
 ) -> optax.GradientTransformation:
+  """Of the settings' kind, whose rate decays with every so many steps."""
+
   def schedule(count):
     return rate * decay ** (count // every)
 
@@ -95,7 +32,7 @@ def _optimizer(
   return optax.adam(schedule)
 
 
-def _forward(settings, params, batch_stats, images, sizes, axis_name):
+def forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training, and the statistics after them."""
   features, moved = _class_network.network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
@@ -111,7 +48,7 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Mean hinge of the batch's triplets, those without loss included."""
   del key
   images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
-  features, moved = _forward(settings, params, batch_stats, images, sizes, axis_name)
+  features, moved = forward(settings, params, batch_stats, images, sizes, axis_name)
   points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
   squares = [
     distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
@@ -123,15 +60,6 @@ def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
   mean = training.global_mean(hinges, axis_name=axis_name)
   active = training.global_mean((hinges > 0).astype(jnp.float32), axis_name=axis_name)
   return training.Outcome(mean, moved, {"active": active})
-
-
-def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
-  """Cross-entropy of a batch."""
-  del key
-  images, sizes = batch["image"], batch["size"]
-  logits, moved = _forward(settings, params, batch_stats, images, sizes, axis_name)
-  each = losses.softmax(logits, batch["label"])
-  return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
 
 
 def triplet_batches(
@@ -283,16 +211,6 @@ class Embedded(NamedTuple):
   """The same with the first margin throughout; empty where it is never raised."""
 
 
-def length(settings: Settings) -> int:
-  """Iterations that are trained, those with the first margin throughout included."""
-  return settings.iterations + max(settings.iterations - _common(settings), 0)
-
-
-def _common(settings: Settings) -> int:
-  """Iterations before the margin is raised for the first time."""
-  return min([settings.iterations, *settings.raised_after[:1]])
-
-
 def train_embedding(
   settings: Settings,
   train: data.Images,
@@ -309,7 +227,7 @@ def train_embedding(
     shapes=_class_network.shapes(train),
     fresh=False,
   )
-  optimizer = _optimizer(
+  optimizer = make_optimizer(
     settings, settings.learning_rate, settings.decay, settings.steps
   )
   state = training.create_state(step_key, optimizer, start)
@@ -321,8 +239,8 @@ def train_embedding(
   run = functools.partial(
     _stretch, settings, (train, validation), step, key=data_key, report=report
   )
-  raised = functools.partial(margin_schedule, settings)
-  common = _common(settings)
+  raised = functools.partial(_plankton_settings.margin_schedule, settings)
+  common = _plankton_settings.common(settings)
   first = run(state, common, raised, folder=folder / "first")
   if common == settings.iterations:
     return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
@@ -344,68 +262,3 @@ def train_embedding(
 def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
   names = [name for name in evaluations[0] if name != "step"]
   return {name: [row[name] for row in evaluations] for name in names}
-
-
-class Classified(NamedTuple):
-  """A trained softmax classifier, whose outputs are logits."""
-
-  settings: Settings
-  variables: Any
-  accuracies: list[float]
-  """On validation images, after each part of the training."""
-
-
-def train_baseline(
-  settings: Settings,
-  train: data.Images,
-  validation: data.Images,
-  key: Array,
-  folder: pathlib.Path,
-  report: Report,
-) -> Classified:
-  """The same network with an output for each class, on batches of images."""
-  network_key, step_key, data_key = jax.random.split(key, 3)
-  own = dataclasses.replace(settings, dim=len(train.label_names))
-  batch, parts = settings.baseline_batch, settings.iterations
-  per_epoch = epoch_length(settings, len(train))
-  seen = 3 * settings.triplets * parts * settings.steps
-  total = settings.baseline_epochs * per_epoch or seen // batch
-  every = max(total // parts, 1)
-  variables = _class_network.initial_variables(
-    network_key, settings=own, shapes=_class_network.shapes(train), fresh=False
-  )
-  optimizer = _optimizer(
-    settings, settings.baseline_rate, settings.baseline_decay, every
-  )
-  state = training.create_state(step_key, optimizer, variables)
-
-  def evaluate(state: training.TrainState) -> dict[str, float]:
-    logits = raw(state.variables(), validation, own)
-    report(1)
-    return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
-
-  with training.Checkpoints(folder) as kept:
-    restored = kept.restore(state)
-    if restored is not None:
-      report(int(restored.state.step) // every)
-    done = training.fit(
-      state,
-      training.make_step(functools.partial(softmax_objective, settings=own), optimizer),
-      _epochs.shuffled(
-        train,
-        data_key,
-        batch=batch,
-        epochs=-(-every * parts // per_epoch),
-        per_epoch=per_epoch,
-        beside={"size": _class_sets.log_sizes(train)},
-      ),
-      steps=every * parts,
-      evaluate=evaluate,
-      evaluate_every=every,
-      checkpoints=kept,
-      checkpoint_every=every,
-      report_every=every,
-      progress=False,
-    )
-  accuracies = [row["accuracy"] for row in done.evaluations]
-  return Classified(own, done.state.variables(), accuracies)

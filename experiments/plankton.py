@@ -31,8 +31,8 @@ from experiments import (
   _plankton_pictures,
   _plankton_runs,
   _plankton_sets,
+  _plankton_settings,
   _plankton_tables,
-  _plankton_training,
   _report,
 )
 from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
@@ -40,7 +40,7 @@ from spherejax import _checks
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_plankton_training.Settings, _plankton_sets.Selection):
+class Config(_plankton_settings.Settings, _plankton_sets.Selection):
   """Settings of the comparison."""
 
   seeds: int = 3
@@ -106,7 +106,7 @@ PRESETS = {
 
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together, before data are read."""
-  _plankton_training.check(config)
+  _plankton_settings.check(config)
   _plankton_sets.check(config)
   _plankton_claims.check(config.neighbours, config.curve)
   _checks.count("drawn", config.drawn)
@@ -132,7 +132,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for seed in seeds
   }
   for study in studies.values():
-    _plankton_training.epoch_length(config, len(study.train))
+    _plankton_settings.epoch_length(config, len(study.train))
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(_plankton_runs.parts(kind, config) for kind, _ in jobs)

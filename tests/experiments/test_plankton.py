@@ -9,12 +9,14 @@ import pytest
 from PIL import Image
 
 from experiments import (
+  _plankton_baseline,
   _plankton_claims,
   _plankton_measures,
   _plankton_pictures,
   _plankton_published,
   _plankton_runs,
   _plankton_sets,
+  _plankton_settings,
   _plankton_tables,
   _plankton_training,
   plankton,
@@ -87,7 +89,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
     baseline_epochs=1, baseline_batch=64, neighbours=(10,), curve=(10,),
     size_features=True,
   )  # fmt: skip
-  assert _plankton_training.length(plankton.PRESETS["full"]) == 40
+  assert _plankton_settings.length(plankton.PRESETS["full"]) == 40
   whole = _plankton_sets.load(config)
   assert len(whole.seen) == 65
   assert whole.unseen == ("Rhopalonema", "detritus")
@@ -127,7 +129,7 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
     images,
     jax.random.key(0),
     config,
-    functools.partial(_plankton_training.margin_schedule, config),
+    functools.partial(_plankton_settings.margin_schedule, config),
   )
   batches = list(make()(0))
   margins = [np.unique(batch["margin"]).tolist() for batch in batches]
@@ -146,14 +148,14 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
 
 def test_margins_and_the_lengths_of_both_ways():
   full, cpu = plankton.PRESETS["full"], plankton.PRESETS["cpu"]
-  margins = [_plankton_training.margin_schedule(full, i) for i in (20, 21, 30, 31)]
+  margins = [_plankton_settings.margin_schedule(full, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
-  assert [_plankton_training.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
-  assert _plankton_training.length(cpu) == 20
+  assert [_plankton_settings.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
+  assert _plankton_settings.length(cpu) == 20
   never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
-  assert _plankton_training.length(never) == 15
+  assert _plankton_settings.length(never) == 15
   with pytest.raises(ValueError, match=r"one more than raised_after, got \(1\.0,\)"):
-    _plankton_training.check(dataclasses.replace(cpu, margins=(1.0,)))
+    _plankton_settings.check(dataclasses.replace(cpu, margins=(1.0,)))
 
 
 def test_halves_and_ways():
@@ -396,7 +398,7 @@ def test_bad_input(tmp_path):
     _plankton_sets.load(folder)
   few = images[:10]
   with pytest.raises(ValueError, match="at most the 10 training images, got 64"):
-    _plankton_training.train_baseline(
+    _plankton_baseline.train_baseline(
       config, few, few, jax.random.key(0), tmp_path, lambda _: None
     )
 
