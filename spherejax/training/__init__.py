@@ -3,11 +3,11 @@
 from spherejax.training._assignment import reassign as reassign
 from spherejax.training._ccp import CCPState as CCPState
 from spherejax.training._ccp import CCPTurn as CCPTurn
-from spherejax.training._ccp import ccp_fresh_moments as ccp_fresh_moments
 from spherejax.training._ccp import ccp_observe as ccp_observe
 from spherejax.training._ccp import ccp_projection as ccp_projection
-from spherejax.training._ccp import ccp_response as ccp_response
-from spherejax.training._ccp import ccp_state as ccp_state
+from spherejax.training._ccp_response import ccp_fresh_moments as ccp_fresh_moments
+from spherejax.training._ccp_response import ccp_response as ccp_response
+from spherejax.training._ccp_response import ccp_state as ccp_state
 from spherejax.training._cells import factorial as factorial
 from spherejax.training._cells import grid as grid
 from spherejax.training._checkpoints import Checkpoints as Checkpoints

@@ -1,0 +1,210 @@
+"""Chance-constrained problems inside of a training: the answer to its evaluations."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from spherejax.training._ccp import CCPState, Tree, ccp_observe, ccp_projection
+from spherejax.training._state import TrainState, check_optimizer
+
+
+def ccp_state(state: TrainState) -> CCPState:
+  """The `CCPState` inside of the optimiser's state.
+
+  Args:
+    state: a train state.
+
+  Returns:
+    `CCPState`.
+
+  Raises:
+    ValueError: there is none, or more than one.
+
+  Cost: none.
+
+  Source: none.
+
+  Example:
+    >>> import optax
+    >>> optimizer = optax.chain(spherejax.training.ccp_projection(), optax.sgd(0.1))
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0), optimizer, {"params": {"w": jnp.ones(2)}}
+    ... )
+    >>> int(spherejax.training.ccp_state(state).problem)
+    1
+  """
+  found = [
+    leaf
+    for leaf in jax.tree.leaves(state.opt_state, is_leaf=_is_ccp)
+    if isinstance(leaf, CCPState)
+  ]
+  if len(found) != 1:
+    raise ValueError(
+      f"the optimizer must have one ccp_projection in its chain, got {len(found)}"
+    )
+  return found[0]
+
+
+def ccp_response(
+  renew: Callable[[TrainState], Tree],
+  *,
+  metric: str,
+  weight: float = 2e-4,
+  patience: int = 3,
+  margin: float = 1e-5,
+  restart: str = "best",
+  max_problems: int | None = None,
+  fresh_moments: optax.GradientTransformation | None = None,
+) -> Callable[[TrainState, Mapping[str, float]], TrainState]:
+  """What `fit` takes as `respond` for chance-constrained training.
+
+  After each evaluation `ccp_observe` decides; where a new problem begins, its proxies
+  come from `renew`. All of it lies in the train state, so a run that was killed goes
+  on inside of its problem with the same bits.
+
+  Args:
+    renew: `renew(state)` returns the new params["loss"]; the state has the weights
+      that the problem begins with and the converged proxies. It embeds pools of
+      images (`data.class_pools`) and calls `prototypes.renew_proxies`. With restart
+      "last" the weights to embed with are not the state's own but the best ones,
+      `ccp_state(state).best_params["network"]`. What it draws must follow from the
+      state, from `jax.random.fold_in(key, state.step)` say, of another key than
+      `state.key`, from which the next step draws so.
+    metric: name of the score in what `evaluate` returns.
+    weight: see `ccp_observe`, as all that follow.
+    patience: static.
+    margin: static.
+    restart: static.
+    max_problems: static.
+    fresh_moments: the state's optimiser, to begin every problem with new moments for
+      the proxies; None keeps them, as the released code does.
+
+  Returns:
+    `(state, values) -> state`.
+
+  Raises:
+    ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
+      without `ccp_projection`.
+
+  Cost: that of `renew`, once a problem.
+
+  Source: DML Algorithms 1 and 2.
+
+  Example:
+    >>> import optax
+    >>> def renew(state):
+    ...   return state.params["loss"]
+    >>> respond = spherejax.training.ccp_response(renew, metric="MAP@R")
+    >>> optimizer = optax.chain(spherejax.training.ccp_projection(), optax.sgd(0.1))
+    >>> state = spherejax.training.create_state(
+    ...     jax.random.key(0),
+    ...     optimizer,
+    ...     {"params": {"w": jnp.ones(2)}},
+    ...     {"params": {"proxies": jnp.ones((3, 2))}},
+    ... )
+    >>> for _ in range(4):
+    ...   state = respond(state, {"MAP@R": 0.5})
+    >>> int(spherejax.training.ccp_state(state).problem)
+    2
+  """
+  options: dict[str, Any] = {
+    "weight": weight,
+    "patience": patience,
+    "margin": margin,
+    "restart": restart,
+    "max_problems": max_problems,
+  }
+  nothing = {"network": jnp.zeros(0), "loss": jnp.zeros(0)}
+  start: Any = ccp_projection().init(nothing)
+  ccp_observe(start, nothing, 0.0, **options)  # the checks, before training
+
+  def respond(state: TrainState, values: Mapping[str, float]) -> TrainState:
+    if metric not in values:
+      raise ValueError(
+        f"evaluate must return the metric {metric!r} of ccp_response, got"
+        f" {sorted(values)}"
+      )
+    seen = ccp_state(state)
+    stats = state.batch_stats.get("network", {})
+    turn = ccp_observe(seen, state.params, values[metric], batch_stats=stats, **options)
+    batch_stats = dict(state.batch_stats)
+    if turn.batch_stats:
+      batch_stats["network"] = turn.batch_stats
+    opt_state = jax.tree.map(
+      lambda leaf: turn.state if _is_ccp(leaf) else leaf,
+      state.opt_state,
+      is_leaf=_is_ccp,
+    )
+    state = state.replace(
+      params=turn.params, batch_stats=batch_stats, opt_state=opt_state
+    )
+    if not turn.switched:
+      return state
+    renewed = jax.tree.map(jnp.asarray, renew(state))
+    state = state.replace(params={**state.params, "loss": renewed})
+    if fresh_moments is None:
+      return state
+    fresh = ccp_fresh_moments(fresh_moments, state.opt_state, state.params)
+    return state.replace(opt_state=fresh)
+
+  return respond
+
+
+def ccp_fresh_moments(
+  optimizer: optax.GradientTransformation, opt_state: optax.OptState, params: Tree
+) -> optax.OptState:
+  """The optimiser's state with what belongs to the proxies as at the first step.
+
+  What belongs to the network stays, and the `CCPState`. For a training loop of one's
+  own; `ccp_response` has an argument for it.
+
+  Args:
+    optimizer: whose state it is.
+    opt_state: its state.
+    params: {"network": ..., "loss": ...}, of which the state is.
+
+  Returns:
+    A state of the same structure.
+
+  Raises:
+    ValueError: the state is not one of the optimizer for the parameters.
+
+  Cost: that of the optimizer's first state.
+
+  Source: none; DML keeps the moments.
+
+  Example:
+    >>> import optax
+    >>> params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
+    >>> optimizer = optax.trace(0.9)
+    >>> _, state = optimizer.update(params, optimizer.init(params))
+    >>> spherejax.training.ccp_fresh_moments(optimizer, state, params).trace
+    {'loss': Array([0.], dtype=float32), 'network': Array([1.], dtype=float32)}
+  """
+  check_optimizer(optimizer)
+  first = optimizer.init(params)
+  found, wanted = (
+    jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)
+  )
+  if found != wanted:
+    raise ValueError(
+      "opt_state must have the structure of optimizer.init(params), of"
+      f" {wanted.num_leaves} leaves, got another one of {found.num_leaves}"
+    )
+
+  def choose(path: Any, old: Any, new: Any) -> Any:
+    if _is_ccp(old):
+      return old
+    names = jax.tree_util.keystr(path, simple=True, separator="/").split("/")
+    # The outermost one: a layer of the network may be called so, too.
+    group = next((name for name in names if name in ("network", "loss")), "")
+    return new if group == "loss" else old
+
+  return jax.tree_util.tree_map_with_path(choose, opt_state, first, is_leaf=_is_ccp)
+
+
+def _is_ccp(leaf: Any) -> bool:
+  return isinstance(leaf, CCPState)
