@@ -126,9 +126,9 @@ def _closed_form_backward(sharpness, steps, saved, cotangent):
 closed_form_plan.defvjp(_closed_form_forward, _closed_form_backward)
 
 
-def closed_form(features, prototypes, *, sharpness: float, steps: int = STEPS) -> Array:
+def closed_form(features, prototypes, *, sharpness: float) -> Array:
   """The paper's iteration with the closed form of its gradient."""
-  plan: Any = closed_form_plan(costs_of(features, prototypes), sharpness, steps)
+  plan: Any = closed_form_plan(costs_of(features, prototypes), sharpness, STEPS)
   weights = jnp.sum(plan, axis=1) / MASS
   return jnp.einsum("bn,bnd->bd", weights, features)
 
@@ -206,8 +206,8 @@ def temporary_bytes(pool, arguments) -> int:
   return compiled.memory_analysis().temp_size_in_bytes  # pyright: ignore
 
 
-def steps_needed(arguments, sharpness: float, tol: float = 1e-6) -> int:
-  """Steps after which the iteration's mass error is below `tol` for every image.
+def steps_needed(arguments, sharpness: float) -> int:
+  """Steps after which the iteration's mass error is below 1e-6 for every image.
 
   Counted in float64: in float32 its log t is too coarse for that at all.
   """
@@ -220,7 +220,7 @@ def steps_needed(arguments, sharpness: float, tol: float = 1e-6) -> int:
 
     def unfinished(state) -> Array:
       theta, step = state
-      return (jnp.max(jnp.abs(attained(theta) / MASS - 1)) > tol) & (step < 100_000)
+      return (jnp.max(jnp.abs(attained(theta) / MASS - 1)) > 1e-6) & (step < 100_000)
 
     def advance(state):
       theta, step = state

@@ -13,7 +13,7 @@ from jax import Array
 
 from spherejax import data, hierarchy
 
-PER_GROUP = 4
+GROUPS, PER_GROUP = 5, 4
 # Super-class centres, class offsets and noise of `superclass`: norms 12 and 4 in 64
 # dimensions, and 1 in every one.
 SIZE, CENTRE, OFFSET = 64, 12.0, 4.0
@@ -51,20 +51,16 @@ class Task(NamedTuple):
 
 
 def superclass(
-  key: Array,
-  seeds: int,
-  *,
-  groups: int = 5,
-  counts: tuple[int, int, int] = (60, 50, 50),
+  key: Array, seeds: int, *, counts: tuple[int, int, int] = (60, 50, 50)
 ) -> Task:
   """20 classes = 5 super-classes of 4, in 64 dimensions; `counts` of each class."""
-  number = groups * PER_GROUP
+  number = GROUPS * PER_GROUP
   generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
   def normal(*shape: int) -> np.ndarray:
     return generator.standard_normal((seeds, *shape), np.float32)
 
-  centres = normal(groups, SIZE) * CENTRE / np.float32(np.sqrt(SIZE))
+  centres = normal(GROUPS, SIZE) * CENTRE / np.float32(np.sqrt(SIZE))
   offsets = normal(number, SIZE) * OFFSET / np.float32(np.sqrt(SIZE))
   classes = np.repeat(centres, PER_GROUP, axis=1) + offsets
   train, validation, test = (
@@ -75,7 +71,7 @@ def superclass(
     for n in counts
   )
   names = {
-    f"group {g}": [f"class {g}.{k}" for k in range(PER_GROUP)] for g in range(groups)
+    f"group {g}": [f"class {g}.{k}" for k in range(PER_GROUP)] for g in range(GROUPS)
   }
   tree = hierarchy.from_mapping(names)
   groups_of = np.arange(number) // PER_GROUP

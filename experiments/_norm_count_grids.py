@@ -57,7 +57,7 @@ def fills(config: Any, name: str) -> tuple[str, ...]:
   return ("zeros",) if name == "mnist" else config.fills
 
 
-def key_of(config: Any, seed: int, kind: int) -> jax.Array:
+def key_of(seed: int, kind: int) -> jax.Array:
   """The key of a seed's grids: for all fills and networks the same."""
   return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
 
@@ -72,13 +72,12 @@ def check(config: Any, name: str, objects: Objects) -> None:
   _norm_count_checks.training(objects.train_labels, name)
   _norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   points = Points(*map(jnp.asarray, objects))
-  own = shape(
-    config, "zeros", True
-  )  # of other shapes the same keys draw the same counts
+  # Of other shapes the same keys draw the same counts.
+  own = shape(config, "zeros", True)
   for seed in range(config.seed, config.seed + config.seeds):
     (mixed, _), (counts, labels), (_, fitted) = (
       _norm_count_features.counts_and_labels(
-        points, own, key_of(config, seed, kind), config.grids
+        points, own, key_of(seed, kind), config.grids
       )
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
@@ -228,11 +227,11 @@ def _seed(
       block=min(config.block, config.grids),
     )
     mixed, single, fitted = (
-      draw(shape(config, fill, kind != _MIXED), key_of(config, seed, kind))
+      draw(shape(config, fill, kind != _MIXED), key_of(seed, kind))
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
     samples = Samples(mixed, single, fitted, single)
-    figures[fill] = measure(config, networks, samples, key_of(config, seed, 3))
+    figures[fill] = measure(config, networks, samples, key_of(seed, 3))
     norms = np.linalg.norm(mixed.z, axis=2)
     coefficients, covariance = _norm_count_measures.parabolas(
       np.vstack([norms, mixed.lengths[None]]), mixed.counts
@@ -303,9 +302,7 @@ def _draw(
   first = every[0]
   drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
   # As many as at once elsewhere: those programs are compiled.
-  keys = jax.random.split(
-    key_of(config, config.seed, 4), min(config.block, config.grids)
-  )
+  keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
   return p.save(
     {
       f"grids-{name}": p.grids(points, shapes, keys),

@@ -99,7 +99,7 @@ def study(
       config,
       networks,
       _norm_count_features.Samples(sample, single, fitted, asked),
-      _norm_count_grids.key_of(config, seed, 3),
+      _norm_count_grids.key_of(seed, 3),
     )
     _norm_count_grids.add(figures, fill, measured)
     if not panels:

@@ -43,10 +43,10 @@ def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return (low + high) / 2 - half, (low + high) / 2 + half
 
 
-def _shade_cells(axes: Any, found: Any, resolution: int = 360) -> None:
+def _shade_cells(axes: Any, found: Any) -> None:
   """Each point of the plane in the tone of its nearest prototype."""
   low, high = _limits(found.features.reshape(-1, 2))
-  x, y = (np.linspace(low[i], high[i], resolution) for i in (0, 1))
+  x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
   grid = np.stack(np.meshgrid(x, y), axis=-1)
   squares = [((grid - vector) ** 2).sum(-1) for vector in found.prototypes]
   nearest = np.argmin(squares, axis=0)

@@ -8,11 +8,11 @@ from jaxtyping import Float, Real
 from spherejax import _checks, _numerics
 
 
-def _vectors(x: ArrayLike, name: str = "x") -> Array:
+def _vectors(x: ArrayLike) -> Array:
   array = jnp.asarray(x)
-  _checks.floating(name, array)
+  _checks.floating("x", array)
   if array.ndim == 0:
-    raise ValueError(f"{name} must have a last axis of components, got shape ()")
+    raise ValueError("x must have a last axis of components, got shape ()")
   return array
 
 
