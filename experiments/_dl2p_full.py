@@ -101,8 +101,6 @@ def train(
   points: Array | None,
   key: Array,
   folder: pathlib.Path,
-  *,
-  progress: bool = True,
 ) -> Trained:
   """One training; `points` are its fixed prototypes, None where they are learned."""
   recipe = RECIPES[job.method]
@@ -157,7 +155,6 @@ def train(
       checkpoints=checkpoints,
       checkpoint_every=per_epoch,
       report_every=per_epoch,
-      progress=progress,
     )
   held_out = sets.validation
   learned = result.state.params["loss"]["points"]

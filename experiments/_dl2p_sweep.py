@@ -287,7 +287,7 @@ def train(
   *,
   key: Array,
   seeds: int,
-  folder: pathlib.Path | None = None,
+  folder: pathlib.Path | None,
 ) -> Runs:
   """Trains all cells with all seeds.
 

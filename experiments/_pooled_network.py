@@ -20,6 +20,8 @@ from jax import Array
 from experiments import _cli, _poolings
 from spherejax import data, losses, models, training
 
+_AT_ONCE = 250  # images that are embedded
+
 # What the experiment itself varies or fixes is no option of its command line.
 Decided = Annotated[str, tyro.conf.Suppress]
 
@@ -243,17 +245,16 @@ def embed(
   *,
   mass: float = 1.0,
   pooled: bool = True,
-  batch: int = 250,
 ) -> models.HeadResult:
   """What the network makes of images; `pooled=False` gives maps as `pooled`.
 
   By batches of one size, so that one program serves sets of any size.
   """
   pixels = np.asarray(images.images)
-  padding = -len(images) % batch
+  padding = -len(images) % _AT_ONCE
   rows = np.arange(len(images) + padding) % len(images)
   results = [
     _apply(state.variables(), pixels[chosen], mass, settings=settings, pooled=pooled)
-    for chosen in np.split(rows, len(rows) // batch)
+    for chosen in np.split(rows, len(rows) // _AT_ONCE)
   ]
   return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(images)], *results)

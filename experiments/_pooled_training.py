@@ -15,6 +15,8 @@ import tqdm
 from experiments import _cli, _ending, _finished, _pooled_network
 from spherejax import data, models, training
 
+_MEMORY = 1000  # images among whose features prototypes are chosen
+
 
 def _objective(
   params, stats, batch, *, settings: _pooled_network.Settings, classes, key, axis_name
@@ -92,7 +94,7 @@ def pretrain(
   seed: int,
   images: data.Images,
   progress: tqdm.tqdm,
-  kept: pathlib.Path | None = None,
+  kept: pathlib.Path,
 ) -> training.TrainState | None:
   """A network that classifies single images, as DML's begins with; None in no steps."""
   if not steps:
@@ -141,7 +143,6 @@ def train(
   progress: tqdm.tqdm,
   *,
   pretrained: training.TrainState | None = None,
-  memory: int = 1000,
   kept: pathlib.Path | None = None,
   after: Callable[[Run, _pooled_network.Variant], Run] | None = None,
   best: bool = False,
@@ -149,9 +150,9 @@ def train(
   """All variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
-  `memory` features that mean something already. They begin with the backbone of
-  `pretrained`, where that is given, and with random weights otherwise. Each part is
-  kept below a folder, where one is given: a run that was stopped goes on from there.
+  features that mean something already. They begin with the backbone of `pretrained`,
+  where that is given, and with random weights otherwise. Each part is kept below a
+  folder, where one is given: a run that was stopped goes on from there.
   What `after` makes of a run after each of its own parts goes on; with `best`, the
   state with the highest of the scores that it gives is returned, and not the last one.
   """
@@ -196,14 +197,14 @@ def train(
 
     # What else an experiment is asked for, such as more seeds, changes no training.
     own = _cli.only(_pooled_network.Settings, settings)
-    what = _finished.digest((own, seed, variant, memory, made_of))
+    what = _finished.digest((own, seed, variant, _MEMORY, made_of))
     folder = None if kept is None else kept / f"{name}-{what}"
     return _in_parts(run, parts, one_part, folder, progress, best)
 
   start = until(Run(state, ()), 1, _pooled_network.AVERAGE, "start")
   pooling = _pooled_network.recipe(settings)
   if pooling.prototypes:
-    pooled = _pooled_network.embed(start.state, images[:memory], settings).pooled
+    pooled = _pooled_network.embed(start.state, images[:_MEMORY], settings).pooled
     network = _choose_prototypes(
       start.state.params["network"], pooling.averages(pooled), path=pooling.prototypes
     )

@@ -92,10 +92,10 @@ def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
   return scaled if keepdims else jnp.squeeze(scaled, axis)
 
 
-def normalize(x: Array, axis: int = -1) -> Array:
+def normalize(x: Array) -> Array:
   """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
-  scaled = x / _largest_size(x, axis)
-  return divide(scaled, norm(scaled, axis, keepdims=True))
+  scaled = x / _largest_size(x, -1)
+  return divide(scaled, norm(scaled, keepdims=True))
 
 
 def logsumexp(

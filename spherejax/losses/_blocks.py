@@ -11,9 +11,7 @@ from spherejax import _checks, _numerics
 _COLUMNS = 4096  # with a few hundred rows a few MiB
 
 
-def map_rows(
-  function: Callable[[Any], Any], rows: Any, block_size: int | None = None
-) -> Any:
+def map_rows(function: Callable[[Any], Any], rows: Any, block_size: int | None) -> Any:
   """`function` of the rows, `block_size` of them at a time.
 
   The backward pass computes every block again instead of keeping what it went
@@ -42,7 +40,7 @@ def map_rows(
 
 
 def map_blocks(
-  function: Callable[[Any], Any], rows: Any, block_size: int | None = None
+  function: Callable[[Any], Any], rows: Any, block_size: int | None
 ) -> Any:
   """`function` of each block of `block_size` rows: [blocks, ...] of what it returns.
 
@@ -59,7 +57,7 @@ def sum_rows(
   function: Callable[[Any, Any], Any],
   rows: Any,
   columns: Any,
-  block_size: int | None = None,
+  block_size: int | None,
 ) -> Any:
   """`map_rows` of what sums over columns: many columns, too, some at a time.
 

@@ -73,7 +73,7 @@ def over_classes(parts: Array, axis_name: str | None) -> Array:
   return jnp.sum(jax.lax.all_gather(parts, axis_name), axis=0)
 
 
-def has_class(own: Array, axis_name: str | None = None) -> Array:
+def has_class(own: Array, axis_name: str | None) -> Array:
   """[batch], boolean: rows of a class, of this device or another one."""
   found = jnp.any(own, axis=1)
   if axis_name is None:
