@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments import _class_claims, _class_measures, _class_training
+from experiments import _class_claims, _class_measures, _class_training, _figure
 from experiments._class_published import PROTOTYPES, PROXIES
 from experiments._class_settings import SETTINGS
 from spherejax import hierarchy, metrics, plotting
@@ -185,7 +185,4 @@ def draw(
     if name in outcomes:
       title = f"joined from the prototypes of {SETTINGS[name].title}"
       figures[f"joined-{name}"] = joined_tree(outcomes[name].prototypes, tree, title)
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]
+  return _figure.save(figures, output)

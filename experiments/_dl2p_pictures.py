@@ -131,14 +131,7 @@ def draw(
       xlabel="matching, one after each epoch",
       ylabel="share of classes with another prototype",
     )
-  return _save(figures, output)
-
-
-def _save(figures: Mapping[str, Any], output: pathlib.Path) -> list[str]:
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]
+  return _figure.save(figures, output)
 
 
 def draw_tables(
@@ -185,7 +178,7 @@ def draw_tables(
       xlabel="epoch",
       ylabel="share of classes with another prototype",
     )
-  return _save(figures, output)
+  return _figure.save(figures, output)
 
 
 def accuracies(

@@ -11,6 +11,7 @@ import tqdm
 
 from experiments import (
   _at_once,
+  _figure,
   _finished,
   _norm_count_checks,
   _norm_count_features,
@@ -303,7 +304,7 @@ def _draw(
   drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
   # As many as at once elsewhere: those programs are compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
-  return p.save(
+  return _figure.save(
     {
       f"grids-{name}": p.grids(points, shapes, keys),
       f"norms-{name}": p.norms(panels),

@@ -8,6 +8,7 @@ import numpy as np
 import tqdm
 
 from experiments import (
+  _figure,
   _norm_count_checks,
   _norm_count_features,
   _norm_count_grids,
@@ -121,4 +122,4 @@ def study(
     f"norms-{name}": _norm_count_pictures.norms(panels),
     f"polar-{name}": _norm_count_pictures.polar(*drawn),
   }
-  return figures, _norm_count_pictures.save(pictures, output)
+  return figures, _figure.save(pictures, output)

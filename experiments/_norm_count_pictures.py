@@ -1,6 +1,5 @@
 """Pictures of grids, of norms against counts, and of angles and norms."""
 
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ import numpy as np
 from experiments import _figure
 from experiments._norm_count_features import Shape, drawer
 from experiments._norm_count_training import Points
-from spherejax import plotting
 
 _SHOWN = 4  # grids of each fill: two of mixed classes, two of one
 _DIRECTIONS = 2  # of the plane in which angles are shown
@@ -128,11 +126,3 @@ def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
     axes.tick_params(labelsize=7)
     figure.colorbar(dots, ax=axes, shrink=0.7, label=name)
   return figure
-
-
-def save(figures: Mapping[str, Any], output: pathlib.Path) -> list[str]:
-  """Writes them under their names."""
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]

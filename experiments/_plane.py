@@ -30,10 +30,7 @@ def draw(
     "singles": singles(found, images),
     "radius": curve,
   }
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]
+  return _figure.save(figures, output)
 
 
 def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,11 +40,8 @@ def draw(
     points = embedded[0].points[group]
     figures[f"tsne-{group}"] = tsne(points, images.labels, names, config)
     figures[f"confused-{group}"] = confused(embedded, group, images)
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-    if figure is not None
-  ]
+  drawn = {name: figure for name, figure in figures.items() if figure is not None}
+  return _figure.save(drawn, output)
 
 
 def training(embedded: _plankton_claims.Seeds) -> Figure:

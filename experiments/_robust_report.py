@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import _report, _robust_tables
+from experiments import _figure, _report, _robust_tables
 from experiments._robust_tables import CLASSES
 from spherejax import metrics, plotting
 
@@ -163,6 +163,4 @@ def draw(figures: Figures, l2: tuple[float, ...], output: pathlib.Path) -> list[
     drawn[file] = plotting.training_curves(
       curves, steps=(0.0, *l2), xlabel="l2 budget in training", ylabel=label
     )
-  return [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  return _figure.save(drawn, output)

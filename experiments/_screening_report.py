@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments import _report, _screening_cells, _screening_design
+from experiments import _figure, _report, _screening_cells, _screening_design
 from spherejax import plotting
 
 
@@ -131,7 +131,6 @@ def draw(
       xlabel="prototypes",
       ylabel=ylabel,
     )
-  return [
-    plotting.save(figure, output / f"{name}-{loss.lower()}.png").name
-    for name, figure in figures.items()
-  ]
+  return _figure.save(
+    {f"{name}-{loss.lower()}": figure for name, figure in figures.items()}, output
+  )

@@ -31,12 +31,12 @@ from experiments import (
   _few_shot_report,
   _few_shot_sets,
   _few_shot_toy,
+  _figure,
   _report,
 )
 from experiments._few_shot_episodes import check_classes
 from experiments._few_shot_settings import Config, Part, check, of_part
 from experiments._few_shot_training import FIRST_LOG_EXPONENT, Trained, train
-from spherejax import plotting
 
 PRESETS = {
   "cpu": Config(),
@@ -136,10 +136,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     seconds=time.perf_counter() - start,
     rows=[row for part in table for row in part[0]],
     claims=[claim for part in table for claim in part[1]],
-    pictures=[
-      plotting.save(figure, output / f"{name}.png").name
-      for name, figure in _few_shot_report.draw(config, results).items()
-    ],
+    pictures=_figure.save(_few_shot_report.draw(config, results), output),
   )
 
 

@@ -26,7 +26,14 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _cli, _pooled_network, _pooled_parts, _pooled_training, _report
+from experiments import (
+  _cli,
+  _figure,
+  _pooled_network,
+  _pooled_parts,
+  _pooled_training,
+  _report,
+)
 from spherejax import data, distances, losses, plotting
 
 WITHOUT, WITH, SHUFFLED = "PNCA", "PNCA + ZSP", "attributes shuffled"
@@ -209,9 +216,7 @@ def draw(
       config,
     ),
   }
-  return [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  return _figure.save(drawn, output)
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _cli, _report
+from experiments import _cli, _figure, _report
 from spherejax import distances, plotting, pooling
 
 LINEAR_PROGRAM = float("inf")
@@ -160,10 +160,7 @@ def draw(
   sheet = plotting.weight_maps(
     some, shown, names=[f"noise {i}" for i in range(len(some))]
   )
-  return [
-    plotting.save(figure, output / f"{key}.png").name
-    for key, figure in {"weights": sheet, "blur": blur}.items()
-  ]
+  return _figure.save({"weights": sheet, "blur": blur}, output)
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _cli, _finished, _hulls, _report, _tokens
+from experiments import _cli, _figure, _finished, _hulls, _report, _tokens
 from spherejax import plotting, training
 
 GAP, GSP = "GAP", "GSP"
@@ -152,10 +152,7 @@ def draw(runs: dict[str, dict], curves: dict, config: Config, output) -> list[st
   steps = config.warm_up + config.epoch * np.arange(1, config.steps // config.epoch + 1)
   chart = plotting.training_curves(curves, steps=steps, ylabel="MAP@R, fresh samples")
   figures = {"tokens": planes, "curves": chart}
-  return [
-    plotting.save(figure, output / f"{name}.png").name
-    for name, figure in figures.items()
-  ]
+  return _figure.save(figures, output)
 
 
 def collect(

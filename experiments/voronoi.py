@@ -33,6 +33,7 @@ import tqdm
 
 from experiments import (
   _cli,
+  _figure,
   _finished,
   _report,
   _voronoi_attacks,
@@ -223,9 +224,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         xlabel=f"{norm} budget",
         ylabel="accuracy under attack",
       )
-  pictures = [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  pictures = _figure.save(drawn, output)
   return _report.result(
     experiment="voronoi",
     preset=preset,
