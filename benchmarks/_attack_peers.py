@@ -36,6 +36,14 @@ def in_torch(weights: _attack_cases.Weights):
   return torch.nn.Sequential(*layers).eval()
 
 
+def _operands(weights: _attack_cases.Weights, x: Array, y: Array) -> tuple[Any, ...]:
+  """Network, images and labels in torch."""
+  import torch
+
+  images = torch.tensor(np.array(x).transpose(0, 3, 1, 2).copy())
+  return in_torch(weights), images, torch.tensor(np.array(y), dtype=torch.int64)
+
+
 def theirs(
   name: str,
   case: _attack_cases.Case,
@@ -47,9 +55,7 @@ def theirs(
   """A peer's attack: of anything to success rate and median l2 distance."""
   import torch
 
-  network = in_torch(weights)
-  images = torch.tensor(np.array(x).transpose(0, 3, 1, 2).copy())
-  labels = torch.tensor(np.array(y), dtype=torch.int64)
+  network, images, labels = _operands(weights, x, y)
   if name == _attack_cases.FOOLBOX and case.foolbox is not None:
     import foolbox
 
@@ -89,9 +95,7 @@ def torch_floor(weights: _attack_cases.Weights, x: Array, y: Array, count: int):
   """So many gradients of the model in torch."""
   import torch
 
-  network = in_torch(weights)
-  images = torch.tensor(np.array(x).transpose(0, 3, 1, 2).copy())
-  labels = torch.tensor(np.array(y), dtype=torch.int64)
+  network, images, labels = _operands(weights, x, y)
 
   def run(*_):
     point = images.clone().requires_grad_()

@@ -128,14 +128,9 @@ def norm_count_regression(
     >>> [round(float(s), 2) for s in found.slopes], bool(found.p_values.max() < 1e-4)
     ([0.99, 0.96, 0.93], True)
   """
-  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
-  _checks.floating("norms", norms)
-  _checks.rank("norms", norms, 1)
-  _checks.not_empty("norms", norms)
-  _checks.labels(counts, norms, "counts")
   _checks.one_of("covariance", covariance, _COVARIANCES)
-  kept = _checks.kept(where, norms.shape)
-  values = jnp.where(kept, _numerics.upcast(norms), 0)
+  values, counts, kept, dtype = _operands(norms, counts, where)
+  finite = jnp.all(jnp.isfinite(values))
   # From one norm, so that equal ones are 0 exactly.
   origin = jnp.zeros_like(values[0]) if standardize else values[jnp.argmax(kept)]
   values = _standardized(values, kept) if standardize else values - origin
@@ -158,10 +153,10 @@ def norm_count_regression(
     log_p = _student.log_normal_survival(ratio)
   turned = _product(fit.turn, fit.root)
   valid = (jnp.sum(groups.sizes > 0) >= 3) & (total > 3) & jnp.isfinite(scale)
-  valid &= jnp.all(jnp.where(kept, jnp.isfinite(norms), True))
+  valid &= finite
 
   def figure(x: Array) -> Array:
-    return jnp.where(valid, x, jnp.nan).astype(norms.dtype)
+    return jnp.where(valid, x, jnp.nan).astype(dtype)
 
   return NormCountRegression(
     coefficients=figure(_product(fit.turn, fit.solution).at[0].add(origin)),
@@ -172,7 +167,7 @@ def norm_count_regression(
     p_values=figure(jnp.exp(log_p)),
     log_p_values=figure(log_p),
     counts=groups.counts,
-    deviations=variances.deviations.astype(norms.dtype),
+    deviations=variances.deviations.astype(dtype),
     sizes=groups.sizes,
     valid=valid,
   )
@@ -212,20 +207,27 @@ def norm_count_correlation(
     >>> spherejax.metrics.norm_count_correlation(norms, counts)
     Array(0.982, dtype=float32)
   """
-  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
-  _checks.floating("norms", norms)
-  _checks.rank("norms", norms, 1)
-  _checks.not_empty("norms", norms)
-  _checks.labels(counts, norms, "counts")
-  kept = _checks.kept(where, norms.shape)
-  values = jnp.where(kept, _numerics.upcast(norms), 0)
+  values, counts, kept, dtype = _operands(norms, counts, where)
   v = _standardized(values, kept)
   c = _standardized(counts.astype(values.dtype), kept)
   varies = jnp.any(v != 0) & jnp.any(c != 0)
   rho = jnp.sum(v * c) / jnp.maximum(jnp.sum(kept) - 1, 1)
   finite = jnp.all(jnp.isfinite(values))
   rho = jnp.where(varies & finite, jnp.clip(rho, -1, 1), jnp.nan)
-  return rho.astype(norms.dtype)
+  return rho.astype(dtype)
+
+
+def _operands(
+  norms: ArrayLike, counts: ArrayLike, where: ArrayLike | None
+) -> tuple[Array, Array, Array, jnp.dtype]:
+  """Checked norms, 0 where masked, their counts and mask, and their original type."""
+  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
+  _checks.floating("norms", norms)
+  _checks.rank("norms", norms, 1)
+  _checks.not_empty("norms", norms)
+  _checks.labels(counts, norms, "counts")
+  kept = _checks.kept(where, norms.shape)
+  return jnp.where(kept, _numerics.upcast(norms), 0), counts, kept, norms.dtype
 
 
 def _product(first: Array, second: Array) -> Array:

@@ -1,5 +1,7 @@
 """Losses on distances that own proxies or the exponent."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 from flax.typing import Initializer
@@ -16,6 +18,13 @@ def _squared_distances(rows: Array, proxies: Array) -> Array:
   """[batch, classes], by differences, not products: the losses are about small ones."""
   wide = _numerics.compute_dtype(jnp.result_type(rows, proxies))
   return _differences.squared_distances(rows.astype(wide), proxies.astype(wide))
+
+
+def _proxies(module: Any, rows: Array) -> Array:
+  """The parameter `proxies` [classes, dim] of a module."""
+  _checks.count("num_classes", module.num_classes)
+  shape = (module.num_classes, rows.shape[-1])
+  return module.param("proxies", module.init_proxies, shape)
 
 
 class SquaredDistanceSoftmax(nn.Module):
@@ -62,10 +71,7 @@ class SquaredDistanceSoftmax(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
-    _checks.count("num_classes", self.num_classes)
-    proxies = self.param(
-      "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
-    )
+    proxies = _proxies(self, rows)
     squares = _squared_distances(rows, proxies)
     loss = losses.squared_distance_softmax(
       squares, labels, scale=self.scale, where=where
@@ -117,10 +123,7 @@ class DistanceSoftmax(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
-    _checks.count("num_classes", self.num_classes)
-    proxies = self.param(
-      "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
-    )
+    proxies = _proxies(self, rows)
     apart = _numerics.sqrt(_squared_distances(rows, proxies))
     loss = losses.distance_softmax(apart, labels, scale=self.scale, where=where)
     return loss.astype(jnp.result_type(rows, proxies))
@@ -230,10 +233,7 @@ class ProxyDistanceRatio(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
-    _checks.count("num_classes", self.num_classes)
-    proxies = self.param(
-      "proxies", self.init_proxies, (self.num_classes, rows.shape[-1])
-    )
+    proxies = _proxies(self, rows)
     return losses.proxy_distance_ratio(
       rows,
       labels,

@@ -118,12 +118,23 @@ def gsp_weights(
     >>> weights.round(3)
     Array([0. , 0.5, 0. , 0.5], dtype=float32)
   """
+  return _weights(costs, mass, inverse_temperature, where, None)
+
+
+def _weights(
+  costs: ArrayLike,
+  mass: ArrayLike,
+  inverse_temperature: ArrayLike,
+  where: ArrayLike | None,
+  iterations: int | None,
+) -> Array:
+  """The checked problem's weights, by so many iterations or by the closed form."""
   images = _gsp_arguments.from_costs(costs, where)
   mass = _gsp_arguments.mass_of(mass, images.batch, images.costs.dtype)
   inverse_temperature = _gsp_arguments.inverse_temperature_of(
     inverse_temperature, images.batch, images.costs.dtype
   )
-  plan = transport(images.costs, mass, inverse_temperature, images.kept, None)
+  plan = transport(images.costs, mass, inverse_temperature, images.kept, iterations)
   return images.restore(plan.weights)
 
 
@@ -170,10 +181,4 @@ def gsp_fixed_point(
     True
   """
   _checks.count("steps", steps)
-  images = _gsp_arguments.from_costs(costs, where)
-  mass = _gsp_arguments.mass_of(mass, images.batch, images.costs.dtype)
-  inverse_temperature = _gsp_arguments.inverse_temperature_of(
-    inverse_temperature, images.batch, images.costs.dtype
-  )
-  plan = transport(images.costs, mass, inverse_temperature, images.kept, steps)
-  return images.restore(plan.weights)
+  return _weights(costs, mass, inverse_temperature, where, steps)

@@ -166,11 +166,7 @@ def neighbour_logits(
     ...   jnp.array([[0.25]]), sites, labels, num_classes=2)
     Array([[-0.25, -0.75]], dtype=float32)
   """
-  points, sites, labels = map(jnp.asarray, (points, sites, labels))
-  check_points(points, sites)
-  _checks.labels(labels, sites)
-  _checks.count("num_classes", num_classes)
-  _checks.known_labels(labels, num_classes)
+  points, sites, labels = _labelled_sites(points, sites, labels, num_classes)
   _checks.positive("sharpness", sharpness)
   _checks.count("k", k)
   if len(sites) < k + (k > 1):
@@ -243,11 +239,7 @@ def nearest_neighbour_scores(
     ...   jnp.array([[0.25]]), sites, labels, num_classes=2)
     Array([[ 0. , -0.5]], dtype=float32)
   """
-  points, sites, labels = map(jnp.asarray, (points, sites, labels))
-  check_points(points, sites)
-  _checks.labels(labels, sites)
-  _checks.count("num_classes", num_classes)
-  _checks.known_labels(labels, num_classes)
+  points, sites, labels = _labelled_sites(points, sites, labels, num_classes)
   wide = _numerics.upcast(points)
   known = sites.astype(wide.dtype)
   # Near the origin the products round less.
@@ -257,6 +249,18 @@ def nearest_neighbour_scores(
   heights = 2 * along - jnp.sum(known**2, axis=1)[None]
   top = jax.ops.segment_max(heights.T, labels, num_classes).T
   return jnp.where(jnp.isfinite(top), top, -_LARGE).astype(points.dtype)
+
+
+def _labelled_sites(
+  points: ArrayLike, sites: ArrayLike, labels: ArrayLike, num_classes: int
+) -> tuple[Array, Array, Array]:
+  """The checked points, sites and labels."""
+  points, sites, labels = map(jnp.asarray, (points, sites, labels))
+  check_points(points, sites)
+  _checks.labels(labels, sites)
+  _checks.count("num_classes", num_classes)
+  _checks.known_labels(labels, num_classes)
+  return points, sites, labels
 
 
 def nearest_neighbour_radius(

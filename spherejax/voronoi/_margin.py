@@ -61,13 +61,24 @@ def cell_margin(
     >>> spherejax.voronoi.cell_margin(jnp.array([[0.25]]), jnp.array([0]), sites)
     Array([0.5], dtype=float32)
   """
-  points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
+  points = jnp.asarray(points)
+  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
+  ball = _sizes(norm)
+  return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
+
+
+def _operands(
+  points: Array,
+  own_index: ArrayLike,
+  sites: ArrayLike,
+  site_labels: ArrayLike | None,
+) -> tuple[Array, Array, Array, Array | None]:
+  """Checked points, rows of their sites, sites and labels; points and sites flat."""
+  own, sites = jnp.asarray(own_index), jnp.asarray(sites)
   labels = None if site_labels is None else jnp.asarray(site_labels)
   _sites.check(points, own, sites, labels, "points")
   flat = _cells.flat(points)
-  known = _cells.flat(sites).astype(flat.dtype)
-  ball = _sizes(norm)
-  return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
+  return flat, own, _cells.flat(sites).astype(flat.dtype), labels
 
 
 def _sizes(norm: str) -> attacks.Ball:
@@ -154,11 +165,8 @@ def confine(
     Array([[0.5]], dtype=float32)
   """
   _checks.instance("cells", cells, _cells.VoronoiCells)
-  points, own, sites = jnp.asarray(points), jnp.asarray(own_index), jnp.asarray(sites)
-  labels = None if site_labels is None else jnp.asarray(site_labels)
-  _sites.check(points, own, sites, labels, "points")
-  flat = _cells.flat(points)
-  known = _cells.flat(sites).astype(flat.dtype)
+  points = jnp.asarray(points)
+  flat, own, known, labels = _operands(points, own_index, sites, site_labels)
   clean = known[own]
   flat = cells.ball.seal(flat, clean)
 
