@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments import _figure
+from experiments._gap_study import Study
 from spherejax import data, plotting
 
 # Ten colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
@@ -15,7 +16,7 @@ _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
 def draw(
-  found: Any, radii: Sequence[np.ndarray], images: data.Images, output: pathlib.Path
+  found: Study, radii: Sequence[np.ndarray], images: data.Images, output: pathlib.Path
 ) -> list[str]:
   """All pictures: the cells, the hulls, single images and the radius."""
   curve = plotting.training_curves(
@@ -40,7 +41,7 @@ def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return (low + high) / 2 - half, (low + high) / 2 + half
 
 
-def _shade_cells(axes: Any, found: Any) -> None:
+def _shade_cells(axes: Any, found: Study) -> None:
   """Each point of the plane in the tone of its nearest prototype."""
   low, high = _limits(found.features.reshape(-1, 2))
   x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
@@ -70,7 +71,7 @@ def _shade_cells(axes: Any, found: Any) -> None:
   axes.set_aspect("equal")
 
 
-def _worst_covered(found: Any) -> tuple[float, float]:
+def _worst_covered(found: Study) -> tuple[float, float]:
   """The prototype whose farthest feature sets the covering radius."""
   points = found.features.reshape(-1, 2)
   squares = np.stack([((points - v) ** 2).sum(1) for v in found.prototypes])
@@ -78,7 +79,7 @@ def _worst_covered(found: Any) -> tuple[float, float]:
   return tuple(found.prototypes[chosen].tolist())
 
 
-def cells(found: Any) -> Any:
+def cells(found: Study) -> Any:
   """Local features, prototypes and the cells of the plane (figure 4.2)."""
   from matplotlib.patches import Circle
 
@@ -99,7 +100,7 @@ def cells(found: Any) -> Any:
   return figure
 
 
-def hulls(found: Any, names: Sequence[str]) -> Any:
+def hulls(found: Study, names: Sequence[str]) -> Any:
   """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
   import matplotlib
   import scipy.spatial
@@ -125,7 +126,7 @@ def hulls(found: Any, names: Sequence[str]) -> Any:
   return figure
 
 
-def singles(found: Any, images: data.Images) -> Any:
+def singles(found: Study, images: data.Images) -> Any:
   """Images with their local features, average and combination (figure 4.4)."""
   figure = _figure.new_figure(9.6, 4.6)
   cells = figure.subplots(2, 3, height_ratios=(1, 2.4))

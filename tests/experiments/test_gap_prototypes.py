@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import _pooled_network, _report, gap_prototypes
+from experiments import _gap_study, _pooled_network, _report, gap_prototypes
 from spherejax import plotting
 
 
@@ -55,9 +55,9 @@ def test_figures_of_features_whose_answer_is_known():
   maps[..., 0] = np.repeat(side, 2)[:, None, None]
   maps[:, 0, 0, 1], maps[:, 1, 0, 1] = 0.5, -0.5
   labels = np.repeat(np.arange(10), 2)
-  found = gap_prototypes.study(3 * maps, labels, 4)
+  found = _gap_study.study(3 * maps, labels, 4)
   np.testing.assert_allclose(np.linalg.norm(found.features, axis=2), 1, rtol=1e-6)
-  figures = gap_prototypes.measure(found, 0)
+  figures = _gap_study.measure(found, 0)
   assert figures["covering radius"] == 0
   assert figures["distance of average and combination"] == pytest.approx(0, abs=1e-7)
   assert figures["class pairs with intersecting hulls"] == 2 * 10

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _pooled_network, gsp_attributes
+from experiments import _attribute_prediction, _pooled_network, gsp_attributes
 from spherejax import plotting
 
 
@@ -89,7 +89,7 @@ def test_attributes_that_determine_the_embedding_predict_it():
   rng = np.random.default_rng(0)
   attributes = rng.dirichlet(np.ones(4), 10).astype("f")  # five classes determine it
   embeddings = attributes @ rng.normal(size=(4, 6)).astype("f")
-  shares = gsp_attributes.predict_classes(
+  shares = _attribute_prediction.predict_classes(
     jax.random.key(0), attributes, embeddings, 1e-6, splits=200
   )
   for (metric, candidates, source), share in shares.items():
@@ -104,7 +104,7 @@ def test_one_split_by_hand():
   rng = np.random.default_rng(1)
   attributes, embeddings = rng.dirichlet(np.ones(3), 10), rng.normal(size=(10, 5))
   key = jax.random.key(3)
-  shares = gsp_attributes.predict_classes(
+  shares = _attribute_prediction.predict_classes(
     key, attributes.astype("f"), embeddings.astype("f"), 0.05, splits=1
   )
   order_key, _ = jax.random.split(jax.random.split(key, 1)[0])

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import _tokens, gsp_tokens
+from experiments import _token_trainings, _tokens, gsp_tokens
 from spherejax import distances, pooling, training
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
   """The preset's result, and what it collected on the way."""
-  collect, collected = gsp_tokens.collect, []
+  collect, collected = _token_trainings.collect, []
   folder = tmp_path_factory.mktemp("tokens")
 
   def spied(*args):
@@ -138,16 +138,16 @@ def test_a_study_that_was_stopped_ends_with_the_same_figures(
 
   monkeypatch.setattr(training.Checkpoints, "save", killed)
   with pytest.raises(KeyboardInterrupt):
-    gsp_tokens.collect(config, jax.random.key(config.seed), tmp_path)
+    _token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
   monkeypatch.setattr(training.Checkpoints, "save", counted)
-  resumed = gsp_tokens.collect(config, jax.random.key(config.seed), tmp_path)
+  resumed = _token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
   assert len(saved) == 2  # of three evaluations
   jax.tree.map(np.testing.assert_array_equal, resumed, run[1])
 
 
 def test_a_run_that_stopped_holds_its_score():
   scores = np.array([[1.0, 2.0, np.nan, np.nan], [1.0, 2.0, 3.0, np.nan]])
-  assert gsp_tokens.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
+  assert _token_trainings.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
 
 
 def test_full_is_the_papers_protocol():
@@ -166,7 +166,8 @@ def test_the_full_preset_makes_steps(tmp_path):
   assert all(np.isfinite(row["values"]).all() for row in result["rows"])
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   on_background, share = (
-    figures["GAP", metric] for metric in (gsp_tokens.BACKGROUND, gsp_tokens.SHARE)
+    figures["GAP", metric]
+    for metric in (_token_trainings.BACKGROUND, _token_trainings.SHARE)
   )
   np.testing.assert_allclose(on_background, share, rtol=1e-5)  # averages drop nothing
-  assert ("GSP", gsp_tokens.BACKGROUND) in figures
+  assert ("GSP", _token_trainings.BACKGROUND) in figures
