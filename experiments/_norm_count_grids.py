@@ -96,7 +96,6 @@ def simple_networks(
   config: Any, name: str, objects: Objects, folder: pathlib.Path
 ) -> Networks:
   """Simple-6 by every method that takes part."""
-  r = _norm_count_report
   full = config.controls and name == "digits"
   train = functools.partial(
     _norm_count_training.train,
@@ -113,9 +112,9 @@ def simple_networks(
   jobs: dict[_norm_count_training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
   jobs = {"supervised": ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])}
   if "SimCLR" in config.methods and name in _TWO_VIEWS:
-    jobs["SimCLR"] = (1.0,), (r.SIMCLR,)
+    jobs["SimCLR"] = (1.0,), (_norm_count_report.SIMCLR,)
   if full:
-    jobs["grids"] = (1.0,), (r.ON_GRIDS,)
+    jobs["grids"] = (1.0,), (_norm_count_report.ON_GRIDS,)
   with _at_once.pool() as pool:
     done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
   found, accuracies = {}, {}
@@ -123,7 +122,7 @@ def simple_networks(
     found |= dict(zip(names, trained, strict=True))
     accuracies |= dict(zip(names, right, strict=True))
   if config.controls:
-    found[r.RANDOM] = _norm_count_training.untrained(config, objects)
+    found[_norm_count_report.RANDOM] = _norm_count_training.untrained(config, objects)
   apply = jax.jit(_norm_count_training.embed(config, "native"))
   return Networks(tuple(found), tuple(found.values()), apply, accuracies)
 
@@ -157,16 +156,18 @@ def measure(
   key: jax.Array,
 ) -> dict[str, dict[str, float]]:
   """Figures of each network, and of the norm of the image itself."""
-  m, image = _norm_count_measures, _norm_count_report.IMAGE
+  image = _norm_count_report.IMAGE
   slopes = "slopes" in config.measures
   found: dict[str, dict[str, float]] = {name: {} for name in (*networks.names, image)}
   for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
     norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
-    every = (m.slopes if slopes else m.correlations)(norms, sample.counts, mode)
+    every = (
+      _norm_count_measures.slopes if slopes else _norm_count_measures.correlations
+    )(norms, sample.counts, mode)
     for name, figures in zip(found, every, strict=True):
       found[name] |= figures
   episodes = functools.partial(
-    m.draw_episodes,
+    _norm_count_measures.draw_episodes,
     labels=samples.single.labels,
     key=key,
     ways=config.ways,
@@ -182,15 +183,21 @@ def measure(
     if name not in asked(config):
       continue
     if "classifiers" in config.measures:
-      found[name] |= m.classifiers(samples.fitted, samples.asked, number, key)
+      found[name] |= _norm_count_measures.classifiers(
+        samples.fitted, samples.asked, number, key
+      )
     for shots, rows in drawn.items():
-      found[name] |= m.episodes(samples.single, number, rows, shots=shots)
+      found[name] |= _norm_count_measures.episodes(
+        samples.single, number, rows, shots=shots
+      )
     if "angles" in config.measures:
-      found[name] |= m.angles(samples.single, number)
+      found[name] |= _norm_count_measures.angles(samples.single, number)
   if not slopes:
     norms = samples.single.lengths
     for shots, rows in drawn.items():
-      found[image] |= m.within(norms, samples.single.counts, rows, shots=shots)
+      found[image] |= _norm_count_measures.within(
+        norms, samples.single.counts, rows, shots=shots
+      )
   return found
 
 
@@ -286,10 +293,10 @@ def _draw(
   output: pathlib.Path,
 ) -> list[str]:
   """Of the first seed."""
-  p, every = _norm_count_pictures, fills(config, name)
+  every = fills(config, name)
   panels = {
     network: {
-      fill: p.Norms(
+      fill: _norm_count_pictures.Norms(
         arrays[f"norms {fill}"][number],
         arrays[f"counts {fill}"],
         arrays[f"coefficients {fill}"][number],
@@ -306,9 +313,9 @@ def _draw(
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
   return _figure.save(
     {
-      f"grids-{name}": p.grids(points, shapes, keys),
-      f"norms-{name}": p.norms(panels),
-      f"polar-{name}": p.polar(*drawn),
+      f"grids-{name}": _norm_count_pictures.grids(points, shapes, keys),
+      f"norms-{name}": _norm_count_pictures.norms(panels),
+      f"polar-{name}": _norm_count_pictures.polar(*drawn),
     },
     output,
   )
