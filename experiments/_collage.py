@@ -1,4 +1,4 @@
-"""Training on collages: what their experiments share.
+"""The quickstart's network and its training on collages.
 
 A collage is one labelled image among images that say nothing about the label; the
 variants are poolings and an additional loss, and share one compiled program.
@@ -19,6 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from experiments import _at_once, _cli, _ending
+from experiments._collage_measures import measure
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -221,23 +222,6 @@ def train(
       for number, begun in enumerate(starts)
     ]
     return [{name: run.result() for name, run in each.items()} for each in runs]
-
-
-def measure(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-  """Retrieval among the collages themselves."""
-  result = metrics.retrieval(embeddings, labels)
-  return {
-    "P@1": float(metrics.mean_where(result.precision_at_1, result.counted)),
-    "MAP@R": float(metrics.mean_where(result.map_at_r, result.counted)),
-  }
-
-
-def foreground_weight(weights: ArrayLike, foreground: ArrayLike) -> float:
-  """Mean pooling weight on the tile with the labelled digit; 0.25 for an average."""
-  weights, foreground = np.asarray(weights), np.asarray(foreground)
-  scale = weights.shape[1] // foreground.shape[1]
-  mask = np.kron(foreground, np.ones((scale, scale)))
-  return float(np.mean(np.sum(weights * mask, axis=(1, 2))))
 
 
 def draw(

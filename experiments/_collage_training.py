@@ -13,7 +13,7 @@ import tqdm
 from optax import contrib
 
 from experiments import (
-  _collage,
+  _collage_measures,
   _collage_pictures,
   _collage_sets,
   _finished,
@@ -115,7 +115,7 @@ def outcomes(
     result = _pooled_network.embed(
       run.state, validation, each.settings, mass=variant.mass
     )
-    score = _collage.measure(result.embeddings, validation.labels)["MAP@R"]
+    score = _collage_measures.measure(result.embeddings, validation.labels)["MAP@R"]
     run = run._replace(scores=(*run.scores, score))
     if not each.settings.patience:
       return run
@@ -139,10 +139,10 @@ def outcomes(
   for name, trained in runs.items():
     mass = each.variants[name].mass
     result = _pooled_network.embed(trained.state, test, each.settings, mass=mass)
-    figures[name] = _collage.measure(result.embeddings, test.labels)
+    figures[name] = _collage_measures.measure(result.embeddings, test.labels)
     if result.weights is not None:
-      figures[name]["weight on the labelled image"] = _collage.foreground_weight(
-        result.weights, parts["test"].foreground
+      figures[name]["weight on the labelled image"] = (
+        _collage_measures.foreground_weight(result.weights, parts["test"].foreground)
       )
       weights[name] = np.asarray(result.weights)[_collage_pictures.drawn_rows(test)]
   done = _finished.Finished(figures, weights)

@@ -24,6 +24,7 @@ import tqdm
 from jax import Array
 
 from experiments import _at_once, _cli, _collage, _report
+from experiments._collage_measures import foreground_weight, measure
 from spherejax import data
 
 SEEN, UNSEEN, SHARED = tuple(range(6)), (6, 7), (8, 9)
@@ -96,9 +97,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       for part in ("seen", "unseen"):
         test = own[part]
         result = _collage.embed(params, test.images, mass, config=config)
-        for metric, value in _collage.measure(result.embeddings, test.labels).items():
+        for metric, value in measure(result.embeddings, test.labels).items():
           figures[name, f"{metric} {part}"].append(value)
-        weight = _collage.foreground_weight(result.weights, test.foreground)
+        weight = foreground_weight(result.weights, test.foreground)
         figures[name, f"weight on the labelled digit, {part}"].append(weight)
         last[part]["results"][name] = result
   rows = [

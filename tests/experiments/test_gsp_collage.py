@@ -10,7 +10,7 @@ import pytest
 import tqdm
 
 from experiments import (
-  _collage,
+  _collage_measures,
   _collage_pictures,
   _collage_sets,
   _collage_settings,
@@ -271,7 +271,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
 
   monkeypatch.setattr(_pooled_training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
-  monkeypatch.setattr(_collage, "measure", lambda *_: same)
+  monkeypatch.setattr(_collage_measures, "measure", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   gsp_collage.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)

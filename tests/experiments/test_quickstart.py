@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from benchmarks import startup
-from experiments import _beside, _cli, _collage, _report, quickstart, results_page
+from experiments import (
+  _beside,
+  _cli,
+  _collage_measures,
+  _report,
+  quickstart,
+  results_page,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,7 @@ def test_foreground_weight():
   weights[0, :2, :2] = 0.25
   weights[1, 0, 0] = 1
   foreground = np.array([[[True, False], [False, False]], [[False, True], [False] * 2]])
-  assert _collage.foreground_weight(weights, foreground) == 0.5
+  assert _collage_measures.foreground_weight(weights, foreground) == 0.5
 
 
 def test_collages_of_the_parts_share_no_image():
