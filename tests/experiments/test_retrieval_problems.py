@@ -1,0 +1,294 @@
+"""Problems of `retrieval`: when one ends, what the next begins with, their loss."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import (
+  _retrieval_full_batches,
+  _retrieval_full_objective,
+  _retrieval_full_sets,
+  _retrieval_full_training,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_sets,
+  _retrieval_training,
+)
+from experiments._retrieval_losses import Method
+from spherejax import training
+
+SETTINGS = _retrieval_full_objective.Settings(
+  backbone="bn_inception", width=4, image_size=8, channels=3, dim=3, pooling="gap",
+  batch=8, steps=9, evaluate_every=1, learning_rate=1e-2, prefetch=1,
+)  # fmt: skip
+LABELS = np.array([0, 1, 1, 2, 2, 2, 0, 1])
+
+
+class Shallow(nn.Module):
+  """In the place of a backbone for photographs."""
+
+  width: int
+  frozen_norm: bool = False
+  axis_name: str | None = None
+  remat: bool = False
+
+  @nn.compact
+  def __call__(self, x, *, train=False):
+    x = nn.Conv(self.width, (4, 4), strides=4, name="conv")(x / 64)
+    return nn.relu(nn.BatchNorm(not train, name="norm")(x))
+
+
+@pytest.fixture(autouse=True)
+def _shallow(monkeypatch):
+  monkeypatch.setattr(_retrieval_network.models, "BNInception", Shallow)
+
+
+def turns(scores, *, margin, patience):
+  """Of Algorithm 1: after which evaluations a problem ends, and its best one."""
+  found, best, stale, best_at = [], -np.inf, 0, None
+  for place, score in enumerate(scores):
+    if score > best + margin:
+      best, stale, best_at = score, 0, place
+    else:
+      stale += 1
+    if stale == patience:
+      found.append((place, best_at))
+      best, stale = -np.inf, 0
+  return found
+
+
+def pictures():
+  """Twelve of three classes."""
+  source = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
+  labels = np.arange(12, dtype=np.int32) // 4
+  return _retrieval_full_sets.Pictures(source, np.arange(12), labels, ("a", "b", "c"))
+
+
+def responds(settings, folder, monkeypatch):
+  """What a training of photographs gives to `fit`: its state, and what it answers."""
+  given = {}
+
+  def stopped(state, *arguments, respond, monitor, **options):
+    given.update(state=state, respond=respond, monitor=monitor)
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(_retrieval_full_training.training, "fit", stopped)
+  seen = _retrieval_full_batches.Watched(pictures(), None)  # pyright: ignore
+  journal = _retrieval_full_training.Journal(folder / "evaluations.jsonl", {})
+  with pytest.raises(KeyboardInterrupt):
+    _retrieval_full_training.train(
+      settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),
+      folder / "checkpoints", journal,
+    )  # fmt: skip
+  return given
+
+
+def marked(state, value, fill_moments=False):
+  """The state with every parameter `value`, and perhaps every moment."""
+  params = jax.tree.map(lambda x: jnp.full_like(x, value), state.params)
+  opt_state = state.opt_state
+  if fill_moments:
+    first, *others = opt_state
+    others = jax.tree.map(lambda x: jnp.full_like(x, 7), tuple(others))
+    opt_state = (first, *others)
+  return state.replace(params=params, opt_state=opt_state)
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+@pytest.mark.parametrize("metric", ["MAP@R", "P@1"])
+def test_problems_of_photographs_turn_as_the_algorithm_says(
+  patience, metric, tmp_path, monkeypatch
+):
+  settings = dataclasses.replace(
+    SETTINGS, metric=metric, switch_patience=patience, weight=0.25, patience=5
+  )
+  given = responds(settings, tmp_path, monkeypatch)
+  assert (given["monitor"].metric, given["monitor"].patience) == (metric, 5)
+  # Percent: by less than a thousandth is no better, by more is.
+  scores = [50.0, 50.003, 50.0035, 50.0038, 49.0, 48.0, 48.002, 47.0, 46.0, 45.0, 45.0]
+  expected = turns(scores, margin=1e-3, patience=patience)
+  assert len(expected) >= 2
+  assert expected != turns(scores, margin=1e-5, patience=patience)
+  assert expected != turns(scores, margin=0.1, patience=patience)
+  other = "P@1" if metric == "MAP@R" else "MAP@R"
+  state, found = given["state"], []
+  for place, score in enumerate(scores):
+    before = int(training.ccp_state(state).problem)
+    state = marked(state, place + 1.0)
+    values = {metric: score, other: float(place)}  # which rises without an end
+    state = given["respond"](state, values)
+    own = training.ccp_state(state)
+    if int(own.problem) > before:
+      # The best weights are what the next problem begins with, and is held near.
+      anchor = jax.tree.leaves(own.anchor)[0].ravel()[0]
+      network = jax.tree.leaves(state.params["network"])[0].ravel()[0]
+      assert anchor == network
+      found.append((place, int(anchor) - 1))
+      assert float(own.weight) == 0.25
+  assert found == expected
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("restart", ["best", "last"])
+def test_what_a_problem_of_photographs_begins_with(
+  restart, fresh, tmp_path, monkeypatch
+):
+  settings = dataclasses.replace(
+    SETTINGS, switch_patience=1, restart=restart, fresh_moments=fresh
+  )
+  given = responds(settings, tmp_path, monkeypatch)
+  state = given["respond"](marked(given["state"], 1.0), {"MAP@R": 50.0})
+  state = given["respond"](marked(state, 2.0, fill_moments=True), {"MAP@R": 40.0})
+  own = training.ccp_state(state)
+  assert int(own.problem) == 2
+  for leaf in jax.tree.leaves(own.anchor):
+    np.testing.assert_array_equal(leaf, 1.0)
+  for leaf in jax.tree.leaves(state.params["network"]):
+    np.testing.assert_array_equal(leaf, 1.0 if restart == "best" else 2.0)
+  moments = {"network": [], "loss": []}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(state.opt_state[1:]):
+    name = jax.tree_util.keystr(path)
+    if ".mu" in name or ".nu" in name:
+      moments["network" if "['network']" in name else "loss"].append(np.asarray(leaf))
+  assert all((leaf == 7).all() for leaf in moments["network"])
+  assert all((leaf == (0 if fresh else 7)).all() for leaf in moments["loss"])
+  assert moments["network"]
+  assert moments["loss"]
+
+
+@pytest.mark.parametrize("patience", [1, 2])
+def test_problems_of_small_images_turn_as_the_algorithm_says(patience):
+  study = _retrieval_sets.gaussians(0)
+  settings = _retrieval_training.Settings(
+    backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8,
+    switch_patience=patience,
+  )  # fmt: skip
+  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
+  given = _retrieval_training.Data(
+    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
+  )
+  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
+  state = jax.jit(run.init)(given, jax.random.key(0), hyper)
+  switched = jax.jit(run.switched)
+  scores = [0.5, 0.50003, 0.500035, 0.500038, 0.4, 0.4, 0.3, 0.30002, 0.2, 0.1, 0.1]
+  expected = turns(scores, margin=1e-5, patience=patience)
+  assert expected != turns(scores, margin=0, patience=patience)
+  assert expected != turns(scores, margin=1e-3, patience=patience)
+  found = []
+  for place, score in enumerate(scores):
+    before = int(state.opt_state[0].problem)
+    state = state._replace(
+      score=jnp.float32(score),
+      params=jax.tree.map(lambda x, p=place: jnp.full_like(x, p), state.params),
+    )
+    state, figures = switched(given, hyper, state, jax.random.key(place))
+    own = state.opt_state[0]
+    assert int(figures["problem"]) == before
+    if int(own.problem) > before:
+      found.append((place, int(jax.tree.leaves(own.anchor)[0].ravel()[0])))
+      assert float(own.weight) == 0.25
+  assert found == expected
+
+
+def unit_ball(x):
+  return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1)
+
+
+def contrastive(x, labels, y, y_labels, margins, itself):
+  """C2 by its definition: each part over the number of its terms that are not 0."""
+  parts = {True: [0.0, 0], False: [0.0, 0]}
+  for i, j in np.ndindex(len(x), len(y)):
+    if itself and i == j:
+      continue
+    same = bool(labels[i] == y_labels[j])
+    distance = np.linalg.norm(x[i] - y[j])
+    term = distance - margins[0] if same else margins[1] - distance
+    if term > 0:
+      parts[same][0] += term
+      parts[same][1] += 1
+  return sum(total / max(number, 1) for total, number in parts.values())
+
+
+@pytest.mark.parametrize("in_batch", [0.0, 0.1, 2.0])
+def test_the_loss_with_proxies_against_a_loop(in_batch):
+  numbers = (("positive_margin", 0.2), ("negative_margin", 0.9))
+  method = Method("c2", "ccp", 2, 3, numbers=numbers)
+  settings = dataclasses.replace(SETTINGS, in_batch=in_batch)
+  random = np.random.default_rng(1)
+  images = random.integers(0, 256, (8, 8, 8, 3), np.uint8)
+  proxies = random.normal(size=(3, 2, 3)).astype(np.float32)
+  variables = _retrieval_network.initial_variables(
+    jax.random.key(0), settings.architecture
+  )
+  params = {"network": variables["params"], "loss": {"proxies": jnp.asarray(proxies)}}
+  stats = {"network": variables["batch_stats"]}
+
+  @jax.jit
+  def both():
+    found, _ = _retrieval_full_objective.forward(
+      settings.architecture, variables, images, bfloat16=False, train=True
+    )
+    outcome = _retrieval_full_objective.objective(
+      params, stats, {"image": images, "label": LABELS}, key=jax.random.key(0),
+      axis_name=None, settings=settings, method=method, classes=3,
+    )  # fmt: skip
+    return found.embeddings, outcome.loss
+
+  x, loss = both()
+  x = unit_ball(np.asarray(x, float))
+  assert np.linalg.norm(x[0] - x[1]) > 1e-3
+  own = unit_ball(proxies.reshape(6, 3).astype(float))
+  margins = (0.2, 0.9)
+  expected = contrastive(x, LABELS, own, [0, 0, 1, 1, 2, 2], margins, itself=False)
+  expected += in_batch * contrastive(x, LABELS, x, LABELS, margins, itself=True)
+  assert float(loss) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ccp", "samples"])
+def test_references_of_small_images_have_the_labels_of_their_classes(kind):
+  run = _retrieval_training.Run(
+    _retrieval_training.Settings(backbone="mlp", dim=3, image_size=4),
+    Method("c2", kind, 2, 3),
+    _retrieval_sets.gaussians(0),
+  )
+  random = np.random.default_rng(1)
+  proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
+  params = {"loss": {"proxies": jnp.asarray(proxies)}}
+  found = run.references(jnp.asarray(anchors.reshape(14, 3)), params)
+  own = proxies if kind == "ccp" else anchors
+  for row, (embedding, label) in enumerate(
+    zip(found.embeddings, found.labels, strict=True)
+  ):
+    np.testing.assert_array_equal(embedding, own[row // 2, row % 2])
+    assert label == row // 2
+  assert found.where.all()
+  assert found.itself is None
+
+
+@pytest.mark.parametrize("in_batch", [0.0, 0.1])
+def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeypatch):
+  seen = {}
+  value = _retrieval_losses.value
+
+  def watched(method, x, labels, params, proxies, memory, **options):
+    seen.update(options, labels=labels, proxies=proxies)
+    return value(method, x, labels, params, proxies, memory, **options)
+
+  monkeypatch.setattr(_retrieval_losses, "value", watched)
+  study = _retrieval_sets.gaussians(0)
+  settings = _retrieval_training.Settings(
+    backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8, in_batch=in_batch
+  )
+  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
+  given = _retrieval_training.Data(
+    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
+  )
+  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
+  state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
+  jax.eval_shape(run.one_step, given, hyper, state, jax.random.key(0))
+  assert seen["in_batch"] == in_batch
+  assert seen["proxies"] is not None
