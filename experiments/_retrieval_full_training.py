@@ -32,7 +32,7 @@ from experiments._retrieval_full_batches import Watched
 from experiments._retrieval_full_objective import Settings
 from experiments._retrieval_full_sets import Pictures
 from experiments._retrieval_losses import Method
-from spherejax import data, losses, prototypes, training
+from spherejax import _checks, data, losses, prototypes, training
 
 _MARGIN = 1e-5  # by which an evaluation must be better
 
@@ -200,6 +200,8 @@ class Journal(NamedTuple):
 
 def check(settings: Settings, method: Method, pictures: Pictures) -> None:
   """Raises ValueError for what would end a training, or spoil it, later."""
+  for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
+    _checks.count(name, getattr(settings, name))
   drawn = settings.batch // settings.per_class
   if settings.batch % settings.per_class or drawn < 2:
     raise ValueError(

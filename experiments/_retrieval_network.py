@@ -15,7 +15,7 @@ from jax import Array
 from PIL import Image
 
 from experiments import _blocks, _cli, _finished, _photographs, _poolings, _report
-from spherejax import data, models, training
+from spherejax import _checks, data, models, training
 
 SMALL = ("conv", "resnet8", "mlp")
 # Of ImageNet, as the weights of each framework expect them.
@@ -73,6 +73,8 @@ class Architecture:
   no `shorter_side`."""
 
   def __post_init__(self) -> None:
+    for name in ("width", "dim", "image_size"):
+      _checks.count(name, getattr(self, name))
     if self.frozen_norm and self.backbone in ("resnet8", "mlp"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
