@@ -269,26 +269,74 @@ def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   assert found.itself is None
 
 
+SMALL = _retrieval_training.Settings(
+  backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8
+)
+
+
+def small_step(settings, method):
+  """Traces a step on small images."""
+  study = _retrieval_sets.gaussians(0)
+  run = _retrieval_training.Run(settings, method, study)
+  given = _retrieval_training.Data(
+    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
+  )
+  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
+  state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
+  return jax.eval_shape(run.one_step, given, hyper, state, jax.random.key(0))
+
+
+def full_step(settings, method):
+  """Traces the loss on photographs."""
+  run = _retrieval_full_training.Run(settings, method, pictures())
+  state, _ = run.start(jax.random.key(0), fresh=False)
+  images = np.zeros((8, 8, 8, 3), np.uint8)
+
+  def step(params):
+    return _retrieval_full_objective.objective(
+      params, state.batch_stats, {"image": images, "label": LABELS},
+      key=jax.random.key(0), axis_name=None, settings=settings, method=method,
+      classes=3,
+    ).loss  # fmt: skip
+
+  return jax.eval_shape(step, state.params)
+
+
 @pytest.mark.parametrize("in_batch", [0.0, 0.1])
 def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeypatch):
   seen = {}
   value = _retrieval_losses.value
 
   def watched(method, x, labels, params, proxies, memory, **options):
-    seen.update(options, labels=labels, proxies=proxies)
+    seen.update(options, proxies=proxies)
     return value(method, x, labels, params, proxies, memory, **options)
 
   monkeypatch.setattr(_retrieval_losses, "value", watched)
-  study = _retrieval_sets.gaussians(0)
-  settings = _retrieval_training.Settings(
-    backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8, in_batch=in_batch
-  )
-  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
-  given = _retrieval_training.Data(
-    *map(jnp.asarray, (study.images, study.train, study.held, study.test))
-  )
-  hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
-  state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
-  jax.eval_shape(run.one_step, given, hyper, state, jax.random.key(0))
+  small_step(dataclasses.replace(SMALL, in_batch=in_batch), Method("c2", "ccp", 2, 3))
   assert seen["in_batch"] == in_batch
   assert seen["proxies"] is not None
+
+
+@pytest.mark.parametrize("use", ["full", "any"])
+@pytest.mark.parametrize(
+  ("step", "settings"),
+  [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, memory=16))],
+)
+def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch):
+  seen, loss = {}, {}
+  remember, value = _retrieval_losses.remember, _retrieval_losses.value
+
+  def watched(memory, x, labels, taken, **options):
+    seen.update(options, rows=len(x))
+    return remember(memory, x, labels, taken, **options)
+
+  def valued(*arguments, **options):
+    loss.update(options)
+    return value(*arguments, **options)
+
+  monkeypatch.setattr(_retrieval_losses, "remember", watched)
+  monkeypatch.setattr(_retrieval_losses, "value", valued)
+  settings = dataclasses.replace(settings, memory_start=7, memory_use=use)
+  step(settings, Method("c1", "xbm", memory=2))
+  assert (seen["start"], seen["use"], seen["rows"]) == (7, use, 8)
+  assert loss["remembers"].shape == ()
