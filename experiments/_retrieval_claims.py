@@ -20,14 +20,14 @@ from experiments._retrieval_tables import (
 
 PAPER = "DML, chapter 3"
 POOLINGS = "DML, tables 5.1 and 5.3"
-_FIRST, _SECOND = "characters", "plankton"
+_SECOND = "plankton"
 
 
 def claims(
   found: Found, untrained: Mapping[str, Measures], joined: Measures | None, config: Any
 ) -> list[dict[str, Any]]:
   """Every claim that the trainings can tell something about."""
-  made = []
+  made, first = [], config.group
 
   def gain(group: str, loss: str, kind: str, other: str = "plain") -> np.ndarray:
     return score(found[Name(group, loss, kind)]) - score(
@@ -35,28 +35,26 @@ def claims(
     )
 
   if config.losses:
-    gains = np.concatenate([gain(_FIRST, loss, "ccp") for loss in config.losses])
-    text = "MAP@R of unseen characters: CCP > plain, over all pair losses"
+    gains = np.concatenate([gain(first, loss, "ccp") for loss in config.losses])
+    text = f"MAP@R of unseen {first}: CCP > plain, over all pair losses"
     made.append(_claim("retrieval-ccp-beats-baseline", text, gains))
   for loss in config.second_losses:
     text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
     made.append(_claim("retrieval-ccp-second-set", text, gain(_SECOND, loss, "ccp")))
   for loss in config.memory_losses:
     text = f"MAP@R: {loss} with a memory > plain"
-    made.append(_claim("retrieval-xbm", text, gain(_FIRST, loss, "xbm")))
+    made.append(_claim("retrieval-xbm", text, gain(first, loss, "xbm")))
     if loss in config.losses:
       text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
-      made.append(
-        _claim("retrieval-ccp-vs-xbm", text, gain(_FIRST, loss, "ccp", "xbm"))
-      )
+      made.append(_claim("retrieval-ccp-vs-xbm", text, gain(first, loss, "ccp", "xbm")))
   if joined is not None:
     made += _of_folds(found, joined)
   for loss in config.proxy_losses:
-    learned = score(found[Name(_FIRST, loss)]) - untrained[_FIRST]["map_at_r"]
+    learned = score(found[Name(first, loss)]) - untrained[first]["map_at_r"]
     text = f"MAP@R of {loss}: the untrained network's and .1 more"
     made.append(_claim("retrieval-proxy-losses", text, learned - 0.1))
   made += [*_of_parts(found)]
-  return made + _of_measures(found) + _of_protocols(found)
+  return made + _of_measures(found, first) + _of_protocols(found)
 
 
 def _claim(
@@ -102,9 +100,9 @@ def _of_parts(found: Found) -> Iterator[dict[str, Any]]:
           yield _claim("components", text + other, more(name, part), POOLINGS)
 
 
-def _of_measures(found: Found) -> list[dict[str, Any]]:
+def _of_measures(found: Found, group: str) -> list[dict[str, Any]]:
   """Which measure tells the trainings of the first set apart."""
-  own = [one for name, one in found.items() if name.group == _FIRST]
+  own = [one for name, one in found.items() if name.group == group]
   if len(own) < 2:
     return []
 

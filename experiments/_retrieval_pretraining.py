@@ -95,10 +95,23 @@ def _accuracy(state: _State, key: Array, hyper: Any) -> Array:
   return state.accuracy
 
 
-def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
-  """The settings with the folder of a pretrained network, which is made if missing."""
+def check(settings: Settings, steps: int, images: str) -> None:
+  """Raises ValueError for a network or images that characters are no beginning for."""
   every = ("pretraining", "the steps between two evaluations")
   _cli.check_parts(steps, _EVALUATE_EVERY, every)
+  if steps and images != "images":
+    raise ValueError(
+      f"pretraining must be 0 for {images}: it is of characters, got {steps}"
+    )
+  if steps and settings.backbone not in ("conv", "resnet8"):
+    raise ValueError(
+      f"pretraining must be 0 but for conv and resnet8, got {steps} for"
+      f" {settings.backbone}"
+    )
+
+
+def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
+  """The settings with the folder of a pretrained network, which is made if missing."""
   begins = dataclasses.replace(settings, frozen_norm=False)
   made_with = (
     begins.architecture, settings.seed, settings.learning_rate, settings.shift, steps,

@@ -40,6 +40,17 @@ class Trained(NamedTuple):
 
 def check(settings: Settings, method: Method, study: Study) -> None:
   """Raises ValueError for what would end a training, or spoil it, later."""
+  shape = (settings.image_size, settings.image_size, settings.channels)
+  if study.images.shape[1:] != shape:
+    raise ValueError(
+      "image_size, image_size and channels must be those of the images,"
+      f" {study.images.shape[1:]}, got {shape}"
+    )
+  if settings.shift >= settings.image_size:
+    raise ValueError(
+      f"shift must be below the {settings.image_size} pixels of the images' side, or"
+      f" nothing of them may be left, got {settings.shift}"
+    )
   images, classes = len(study.train_labels), len(np.unique(study.train_labels))
   per_class = 1 if method.own_proxies else settings.per_class
   if settings.batch // per_class > classes:

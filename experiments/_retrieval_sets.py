@@ -1,6 +1,7 @@
 """Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -92,24 +93,40 @@ def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plankton(size: int) -> Study:
-  """Classes of at least 30 images, at most 60 of each: one half learned, one sought."""
-  images = _class_sets.read("ndsb_plankton", "train+test", lazy=True)
+  """Classes of at least 30 images, their longer side brought to the size."""
+  fit = functools.partial(_photographs.padded, size=size)
+  halves = _halves("ndsb_plankton", f"plankton-{size}", fit)
+  return halves._replace(
+    images=255 - halves.images, test=255 - halves.test, inverted=True, padded=True
+  )
+
+
+def photographs(size: int) -> Study:
+  """Tiny ImageNet's 200 classes, averaged over boxes."""
+  fit = functools.partial(_photographs.squared, size=size)
+  return _halves("tiny_imagenet", f"tiny_imagenet-{size}", fit)
+
+
+def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
+  """Classes of at least 30 images, at most 60 of each: one half learned, one sought.
+
+  Of the first half of the labels the last quarter validates.
+  """
+  images = _class_sets.read(source, "train+test", lazy=True)
   labels = np.asarray(images.labels)
   counts = np.bincount(labels)
   classes = np.flatnonzero(counts >= 30)
   half = len(classes) // 2
   first = [np.flatnonzero(labels == c)[:60] for c in classes]
-  fitted = data.map_images(
-    images[np.concatenate(first)], functools.partial(_photographs.padded, size=size)
-  )
-  pixels, own = 255 - np.stack(list(fitted.images)), np.asarray(fitted.labels)
+  fitted = data.map_images(images[np.concatenate(first)], fit)
+  pixels, own = np.stack(list(fitted.images)), np.asarray(fitted.labels)
   validation = classes[half - half // 4 : half]
   train, train_labels = _rows(own, np.setdiff1d(classes[:half], validation))
   held, held_labels = _rows(own, validation)
   test, test_labels = _rows(own, classes[half:])
   return Study(
-    f"plankton-{size}", pixels, train[None], held[None], train_labels, held_labels,
-    pixels[test], test_labels, inverted=True, padded=True,
+    name, pixels, train[None], held[None], train_labels, held_labels, pixels[test],
+    test_labels,
   )  # fmt: skip
 
 

@@ -183,6 +183,7 @@ def check(config: Config) -> None:
   """Raises ValueError for settings that cannot work, before anything is read."""
   every = ("steps", "evaluate_every")
   _cli.check_parts(config.steps, config.evaluate_every, every)
+  _retrieval_pretraining.check(config, config.pretraining, config.data)
   for batch in (config.batch, *config.batches):
     _cli.check_parts(batch, config.per_class, ("batch", "per_class"))
   if config.other_weights and "c2" not in config.losses:

@@ -8,18 +8,21 @@ and section 5.3.4.
     python -m experiments.retrieval                    # 48 min on 2 cores
     python -m experiments.retrieval --preset long      # four times the steps: 75 min
     python -m experiments.retrieval --preset gsp       # generalized sum pooling: 35 min
+    python -m experiments.retrieval --preset tiny_imagenet          # photographs
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
       --folder DIR
 
 The first three need omniglot, the first two ndsb_plankton, too, prepared by
-tensorflow-datasets, in TFDS_DATA_DIR; their figures do not compare with the thesis's,
-which are of photographs. Those stand beside the others: full is CUB by the contrastive
-loss with and without chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3,
-figure-3.4, -3.8 and -5.12 are all methods of the table or figure, for cub, cars, sop or
-inshop; figure-3.5 and any --search look for hyperparameters on validation classes. FILE
-has ImageNet's weights of --backbone.
+tensorflow-datasets, in TFDS_DATA_DIR, and tiny_imagenet its own set: 75 of its classes
+train, 25 validate and 100 are sought, and no network of other photographs is begun
+with. Their figures do not compare with the thesis's, which are of larger photographs.
+Those stand beside the others: full is CUB by the contrastive loss with and without
+chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3, figure-3.4, -3.8 and
+-5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or, without
+figures to compare with, omniglot or tiny_imagenet; figure-3.5 and any --search look for
+hyperparameters on validation classes. FILE has ImageNet's weights of --backbone.
 """
 
 import dataclasses
@@ -59,8 +62,9 @@ else:
 class Config(Settings):
   """Settings of the comparison."""
 
-  data: Literal["images", "gaussians"] = "images"
-  """Characters and plankton, or points that are drawn."""
+  data: Literal["images", "tiny_imagenet", "gaussians"] = "images"
+  """Characters and plankton, photographs in the place of characters, or points that
+  are drawn."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
   """With chance-constrained proxies and without."""
   memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
@@ -92,6 +96,11 @@ class Config(Settings):
   zero_shot_share: float = 0.1
   """Of zero-shot prediction, in the loss."""
 
+  @property
+  def group(self) -> str:
+    """What most of the trainings are of."""
+    return "photographs" if self.data == "tiny_imagenet" else "characters"
+
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
@@ -108,6 +117,16 @@ PRESETS: dict[str, Any] = {
     folds=0,
     gsp_methods=_SUMMED,
     gsp_parts=("c2",),
+  ),
+  "tiny_imagenet": Config(
+    data="tiny_imagenet",
+    channels=3,
+    image_size=32,
+    pretraining=0,  # there are no other photographs
+    steps=2400,
+    memory_start=1000,
+    second_losses=(),
+    folds=0,
   ),
   "smoke": Config(
     data="gaussians",
@@ -135,7 +154,7 @@ PRESETS: dict[str, Any] = {
 def plan(config: Config) -> dict[Name, Method]:
   """All trainings."""
   number, pool = config.proxies, config.pool
-  first, second = "characters", "plankton"
+  first, second = config.group, "plankton"
   made: dict[Name, Method] = {}
   for loss in config.losses:
     # The conventional protocol stops by what the fair one does not look at.
@@ -171,7 +190,7 @@ def settings_of(
 ) -> Settings:
   """Of one training: the images of its group, and its pooling."""
   if name.group == "plankton":
-    shared = dataclasses.replace(shared, image_size=config.plankton_size)
+    shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
   if not name.parts:
     return shared
   return dataclasses.replace(
@@ -190,6 +209,8 @@ def study(config: Config, group: str) -> _retrieval_sets.Study:
     return _retrieval_sets.gaussians(config.seed)._replace(watched=False)
   if group == "plankton":
     return _retrieval_sets.plankton(config.plankton_size)
+  if config.data == "tiny_imagenet":
+    return _retrieval_sets.photographs(config.image_size)
   number = config.folds if group == _retrieval_tables.FOLDS else 1
   return _retrieval_sets.omniglot(config.image_size, number)
 
@@ -207,8 +228,9 @@ def check(config: Config) -> None:
     raise ValueError(
       f"gsp_parts must be among gsp_methods, {config.gsp_methods}, got {unknown}"
     )
+  _retrieval_pretraining.check(config, config.pretraining, config.data)
   classes = _retrieval_sets.FOLDED
-  if config.folds > 1 and (config.data == "gaussians" or classes % config.folds):
+  if config.folds and (config.data != "images" or classes % config.folds):
     raise ValueError(
       f"folds must be equal parts of the {classes} characters, got {config.folds} of"
       f" {config.data}"
@@ -254,7 +276,10 @@ def run(
       found = dict(zip(methods, pool.map(one, methods.items()), strict=True))
   untrained = {
     group: _retrieval_runs.untrained(
-      dataclasses.replace(settings, image_size=one.images.shape[1]), one
+      dataclasses.replace(
+        settings, image_size=one.images.shape[1], channels=one.images.shape[-1]
+      ),
+      one,
     )
     for group, one in studies.items()
   }

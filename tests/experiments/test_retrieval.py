@@ -219,29 +219,86 @@ def test_longer_sides_fit_and_the_white_rest_is_dark():
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["omniglot", "plankton"])
+@pytest.mark.parametrize("name", ["omniglot", "plankton", "photographs"])
 def test_a_kept_model_sees_pictures_as_its_training_did(
   name, characters, tmp_path, tfds_dir
 ):
-  study = characters() if name == "omniglot" else _retrieval_sets.plankton(14)
+  made = {
+    "omniglot": characters,
+    "plankton": lambda: _retrieval_sets.plankton(14),
+    "photographs": lambda: _retrieval_sets.photographs(14),
+  }
+  study = made[name]()
   small = study._replace(
     train=study.train[:, :80], held=study.held[:, :40], test=study.test[:20],
     train_labels=study.train_labels[:80], held_labels=study.held_labels[:40],
     test_labels=study.test_labels[:20],
   )  # fmt: skip
-  train(Method("c2"), tmp_path, small, image_size=14, batch=4, per_class=2, steps=4)
+  seen = {"image_size": 14, "channels": study.images.shape[-1]}
+  train(Method("c2"), tmp_path, small, batch=4, per_class=2, steps=4, **seen)
   prepare = _retrieval_network.load(tmp_path / "model-C2").prepare()
   if name == "omniglot":
     raw = data.load_tfds("omniglot", "train", lazy=True)
     rows = np.flatnonzero(np.asarray(raw.labels) < 266)
   else:
-    raw = data.load_tfds("ndsb_plankton", "train+test", lazy=True)
+    source = "ndsb_plankton" if name == "plankton" else "tiny_imagenet"
+    raw = data.load_tfds(source, "train+test", lazy=True)
     labels = np.asarray(raw.labels)
     common = np.flatnonzero(np.bincount(labels) >= 30)
     rows = np.concatenate([np.flatnonzero(labels == c)[:60] for c in common])
   for place in (0, 700, 1500):
     seen = prepare(raw.images[int(rows[place])])
     np.testing.assert_array_equal(seen, study.images[place])
+
+
+@pytest.mark.data
+def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch):
+  studies = []
+  halves = _retrieval_sets.photographs
+
+  def watched(size):
+    studies.append(study := halves(size))
+    return study._replace(  # ten classes of each part
+      train=study.train[:, :600], held=study.held[:, :600], test=study.test[:600],
+      train_labels=study.train_labels[:600], held_labels=study.held_labels[:600],
+      test_labels=study.test_labels[:600],
+    )  # fmt: skip
+
+  monkeypatch.setattr(_retrieval_sets, "photographs", watched)
+  config = dataclasses.replace(
+    retrieval.PRESETS["tiny_imagenet"], backbone="mlp", width=8, dim=4, image_size=8,
+    seeds=1, steps=4, evaluate_every=2, losses=("c2",), memory_losses=(),
+    proxy_losses=(),
+  )  # fmt: skip
+  content = retrieval.run(config, tmp_path, "tiny_imagenet")
+  (study,) = studies
+  # In the order of the labels: of 100 classes the last 25 validate; 100 are sought.
+  assert study.images.shape == (12_000, 8, 8, 3)
+  assert (study.train_labels == np.repeat(range(75), 60)).all()
+  assert (study.held_labels == np.repeat(range(25), 60)).all()
+  assert (study.test_labels == np.repeat(range(100), 60)).all()
+  raw = data.load_tfds("tiny_imagenet", "train+test", lazy=True, extras=())
+  labels = np.asarray(raw.labels)
+  for rows, first in ((study.train[0], 0), (study.held[0], 75)):
+    place = np.flatnonzero(labels == first)[3]
+    boxes = np.asarray(raw.images[int(place)], float).reshape(8, 8, 8, 8, 3)
+    own = study.images[rows[3]].astype(float)
+    assert np.abs(own - boxes.mean((1, 3))).max() <= 0.51
+  assert study.test.shape == (6000, 8, 8, 3)
+  figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
+  for name in ("untrained", "C2", "C2+CCP"):
+    assert 0 < figures[f"photographs, {name}", "MAP@R"] < 1
+  assert {"bars-photographs.png", "sheet-photographs.png"} <= {*content["pictures"]}
+  words = {claim["id"]: claim["statement"] for claim in content["claims"]}
+  assert "unseen photographs" in words["retrieval-ccp-beats-baseline"]
+
+
+@pytest.mark.parametrize("preset", ["tiny_imagenet", "cpu"])
+def test_images_that_are_not_there_are_said(preset, tmp_path, monkeypatch):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+  with pytest.raises(SystemExit, match=r"reads the image set .*TFDS_DATA_DIR=.*none"):
+    retrieval.run(retrieval.PRESETS[preset], tmp_path / "output", preset)
+  assert not (tmp_path / "output").exists()
 
 
 def test_networks_that_were_kept_before_are_still_read(tmp_path):
@@ -420,7 +477,14 @@ def test_bad_input(tmp_path):
   [
     (retrieval, {"batch": 30}, "batch must be a multiple of per_class = 4, got 30"),
     (retrieval, {"folds": 5}, "equal parts of the 264 characters, got 5 of images"),
-    (retrieval, {"folds": 4, "data": "gaussians"}, "got 4 of gaussians"),
+    (
+      retrieval,
+      {"folds": 4, "data": "gaussians", "pretraining": 0},
+      "got 4 of gaussians",
+    ),
+    (retrieval, {"data": "tiny_imagenet"}, "be 0 for tiny_imagenet.*, got 1000"),
+    (retrieval, {"backbone": "mlp"}, "conv and resnet8, got 1000 for mlp"),
+    (ccp_proxies, {"data": "gaussians"}, "be 0 for gaussians.*, got 1000"),
     (ccp_proxies, {"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
     (ccp_proxies, {"losses": ("ms",)}, "other_weights .* are compared for c2"),
   ],
@@ -443,6 +507,9 @@ def test_settings_that_cannot_work_are_refused_first(
     ({"switch_patience": 0}, "switch_patience must be at least 1, got 0"),
     ({"second_moment": 1.0}, r"second_moment must be in \[0, 1\), got 1.0"),
     ({"weights": "missing"}, "no network.json in missing"),
+    ({"shift": 4}, "shift must be below the 4 pixels .* got 4"),
+    ({"channels": 3}, r"of the images, \(4, 4, 1\), got \(4, 4, 3\)"),
+    ({"image_size": 5}, r"of the images, \(4, 4, 1\), got \(5, 5, 1\)"),
     ({"pooling": "sum"}, "pooling must be one of .* got 'sum'"),
   ],
 )
@@ -543,7 +610,7 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   (record,) = tmp_path.glob("pretrained-*.json")
   assert json.loads(record.read_text())["figures"]["accuracy"] > 0.5  # of four classes
   with pytest.raises(ValueError, match="70"):
-    _retrieval_pretraining.train(settings, 70, tmp_path)
+    _retrieval_pretraining.check(settings, 70, "images")
   monkeypatch.setattr(_retrieval_sets, "other_characters", None)
   assert _retrieval_pretraining.train(settings, 100, tmp_path) == begun
   with pytest.raises(TypeError):  # another seed has to be trained

@@ -609,6 +609,78 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
     _retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
 
 
+@pytest.mark.data
+def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeypatch):
+  """A few steps on an eighth of the real photographs."""
+  monkeypatch.setattr(models, "BNInception", Shallow)
+  monkeypatch.setattr(_retrieval_full_sets, "_broken", lambda pictures: {})
+  load = _retrieval_full_sets.load
+
+  def some(*arguments):
+    sets = load(*arguments)
+    return sets._replace(learned=sets.learned.take(np.arange(0, len(sets.learned), 8)))
+
+  monkeypatch.setattr(_retrieval_full_sets, "load", some)
+  config = dataclasses.replace(
+    SMALL, dataset="tiny_imagenet", learned_classes=0, methods=("c2+ccp",),
+    protocol="ablation", steps=2, image_size=16, shorter_side=16, evaluation_batch=256,
+  )  # fmt: skip
+  content = _retrieval_full.run(config, tmp_path, "full")
+  (seen,) = lines(tmp_path)
+  assert (seen["method"], seen["step"]) == ("c2+ccp", 2)
+  figures = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
+  assert figures["C2+CCP", "MAP@R, 6-D"] == [pytest.approx(seen["MAP@R"])]
+  assert 1 < seen["P@1"] < 20  # a guess among 33 classes
+  assert (tmp_path / "comparison.txt").read_text().split()[:3] == [
+    "Tiny", "ImageNet", "6",
+  ]  # fmt: skip
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+  ("name", "learned", "sought"), [("omniglot", 964, 659), ("tiny_imagenet", 100, 100)]
+)
+def test_small_sets_are_divided_by_classes(
+  name, learned, sought, tfds_dir, monkeypatch
+):
+  monkeypatch.setattr(_retrieval_full_sets, "_broken", lambda pictures: {})
+  sets = _retrieval_full_sets.load(name, "", 0, False)
+  assert (len(sets.learned.names), len(sets.sought.names)) == (learned, sought)
+  assert not {*sets.learned.names} & {*sets.sought.names}
+  raw = data.load_tfds(name, "train+test", lazy=True, extras=())
+  assert (*sets.learned.names, *sets.sought.names) == raw.label_names
+  assert len(sets.learned) + len(sets.sought) == len(raw)
+  if name == "omniglot":  # whole alphabets
+    first, last = (
+      {text.rpartition("_")[0] for text in part.names}
+      for part in (sets.learned, sets.sought)
+    )
+    assert (len(first), len(last), len(first & last)) == (30, 20, 0)
+    assert len(sets.learned) == _retrieval_published.SIZES[name].learned_images
+  assert sets.sought.source[int(sets.sought.rows[0])].shape[-1] == 3
+
+
+@pytest.mark.parametrize("name", ["omniglot", "tiny_imagenet"])
+def test_small_sets_have_the_numbers_of_larger_ones(name, tmp_path, monkeypatch):
+  like = {"omniglot": "inshop", "tiny_imagenet": "cub"}[name]
+  jobs = []
+  for dataset, protocol, method in itertools.product(
+    (name, like), ("fair", "fair534", "conventional"), ("c2+ccp", "c1+xbm", "ms+gsp")
+  ):
+    config = FullConfig(dataset=dataset, protocol=protocol)
+    own = _retrieval_full_jobs.protocol_of(config)
+    jobs.append(_retrieval_full_jobs.job(config, own, method))
+  half = len(jobs) // 2
+  assert jobs[:half] == jobs[half:]
+  # Their memories are not larger than three quarters of the classes.
+  size = _retrieval_published.SIZES[name]
+  memory = _retrieval_published.NUMBERS[name].memory["L"]
+  assert 32 * memory <= 0.75 * size.learned_images
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
+  with pytest.raises(SystemExit, match=rf"{name} cannot be read: TFDS_DATA_DIR=.*none"):
+    _retrieval_full_sets.load(name, "", 0, False)
+
+
 def write_shop(root, listed, header=True):
   (root / "img").mkdir(exist_ok=True)
   for file, _, _ in listed:
@@ -669,6 +741,11 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
     run(methods=("c2", "C2"))
   with pytest.raises(ValueError, match="at least image_size = 32, or 0, got 20"):
     run(shorter_side=20)
+  for name in ("image_size", "width", "evaluation_batch", "prefetch"):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+      run(**{name: 0})
+  with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
+    run(checkpoint_every=0)
   with pytest.raises(ValueError, match="switch_patience must be at least 1, got 0"):
     run(methods=("c2+ccp",), switch_patience=0)
   with pytest.raises(ValueError, match=r"second_moment must be in \[0, 1\), got 1.5"):
@@ -794,7 +871,7 @@ def test_printed_figures():
     for loss, name in itertools.product(("c2", "ms", "triplet"), ("sop", "inshop"))
   ]
   assert max(more) == pytest.approx(0.575, abs=0.001)
-  for size in p.SIZES.values():
+  for size in (p.SIZES[name] for name in p.SETS):
     assert size.learned_classes <= size.classes // 2 + 6
 
 
