@@ -36,7 +36,7 @@ from experiments import (
   _retrieval_optimizer,
 )
 from experiments._retrieval_losses import Method
-from experiments._retrieval_training import Settings
+from experiments._retrieval_settings import Settings
 from spherejax import data, losses, training
 
 OVERHEAD = 0.1

@@ -15,7 +15,8 @@ from experiments._retrieval_losses import TITLES, Method
 from experiments._retrieval_measures import NAMES
 from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
-from experiments._retrieval_training import Data, Run, Settings, State
+from experiments._retrieval_settings import Settings
+from experiments._retrieval_training import Data, Run, State
 
 PLANE = ("renewed", "trained once", "samples")
 _REPEATS = 9  # of the steps that are timed

@@ -41,45 +41,28 @@ def _kind(name: str) -> str:
   return next((x for x in name.split("+") if x in _POOLED), "plain")
 
 
+def _value(judged: Judged, name: str, measure: str = "MAP@R") -> float:
+  largest = judged[name][max(judged[name])]
+  return float(np.mean([one[measure] for one in largest]))
+
+
 def claims(judged: Judged) -> list[dict[str, Any]]:
   """Each holds where it does for every pair that was trained."""
-
-  def value(name: str, measure: str = "MAP@R") -> float:
-    largest = judged[name][max(judged[name])]
-    return float(np.mean([one[measure] for one in largest]))
-
   made = []
 
   def claim(key: str, text: str, pairs: list[tuple[str, str]], paper: str) -> None:
     found = [(a, b) for a, b in pairs if a in judged and b in judged]
     if found:
       words = ", ".join(f"{a} > {b}" for a, b in found)
-      apart = [value(a) - value(b) for a, b in found]
-      made.append(
-        _report.claim(key, f"{text}: {words}", apart, paper=paper, every_seed=True)
-      )
+      apart = [_value(judged, a) - _value(judged, b) for a, b in found]
+      made.append(_claim(key, f"{text}: {words}", apart, paper))
 
   for key, part, words in _PARTS:
     pairs = [(x, _without(x, part)) for x in judged if part in x.split("+")]
     claim(key, f"MAP@R {words} > without", pairs, _TABLES)
   both = [(x, x.replace("ccp", "xbm")) for x in judged if _kind(x) == "ccp"]
   claim("retrieval-ccp-vs-xbm", "MAP@R with CCP > with a memory", both, _TABLES)
-  plain = {name.rpartition("+b")[0] for name in judged if "+b" in name} - {""}
-  for name in sorted(x for x in plain if _kind(x) == "ccp"):
-    with_, without = (_batches(judged, x) for x in (name, _without(name, "ccp")))
-    if len(shared := sorted(with_.keys() & without.keys())) > 1:
-      small, large = shared[0], shared[-1]
-      lost = [value(own[large]) - value(own[small]) for own in (without, with_)]
-      text = f"MAP@R that a batch of {small} loses against {large}: less with CCP"
-      made.append(
-        _report.claim(
-          "ccp-batch-size",
-          f"{text}, {name}",
-          [lost[0] - lost[1]],
-          paper="DML, figure 3.8",
-          every_seed=True,
-        )
-      )
+  made += _of_batches(judged)
   for kind, key in _POOLED.items():
     pairs = [
       (x, _without(x, "gsp"))
@@ -93,30 +76,50 @@ def claims(judged: Judged) -> list[dict[str, Any]]:
       if part in name.split("+"):
         parts += [(name, _without(name, part)), (name.replace(part, "gsp"), name)]
   claim("components", "MAP@R of a part > of none, of both > of one", parts, _COMPONENTS)
+  return made + _of_networks(judged) + _of_measures(judged)
+
+
+def _claim(key: str, text: str, values: list[float], paper: str) -> dict[str, Any]:
+  return _report.claim(key, text, values, paper=paper, every_seed=True)
+
+
+def _of_batches(judged: Judged) -> list[dict[str, Any]]:
+  """What a small batch loses, with chance-constrained proxies and without."""
+  made = []
+  plain = {name.rpartition("+b")[0] for name in judged if "+b" in name} - {""}
+  for name in sorted(x for x in plain if _kind(x) == "ccp"):
+    with_, without = (_batches(judged, x) for x in (name, _without(name, "ccp")))
+    if len(shared := sorted(with_.keys() & without.keys())) > 1:
+      small, large = shared[0], shared[-1]
+      lost = [
+        _value(judged, own[large]) - _value(judged, own[small])
+        for own in (without, with_)
+      ]
+      text = f"MAP@R that a batch of {small} loses against {large}: less with CCP"
+      apart = [lost[0] - lost[1]]
+      made.append(_claim("ccp-batch-size", f"{text}, {name}", apart, "DML, figure 3.8"))
+  return made
+
+
+def _of_networks(judged: Judged) -> list[dict[str, Any]]:
+  """All networks together against each."""
   gains = [
-    value(name) - float(np.mean([one["MAP@R"] for one in own[min(own)]]))
+    _value(judged, name) - float(np.mean([one["MAP@R"] for one in own[min(own)]]))
     for name, own in judged.items()
     if len(own) > 1
   ]
-  if gains:
-    text = "MAP@R of all networks side by side > their mean"
-    made.append(
-      _report.claim(
-        "retrieval-concatenation", text, gains, paper=_TABLES, every_seed=True
-      )
-    )
-  if len(judged) > 1:
-    apart = {}
-    for measure in ("MAP@R", "P@1"):
-      values = [value(name, measure) for name in judged]
-      apart[measure] = np.ptp(values) / np.mean(values)
-    made.append(
-      _report.claim(
-        "retrieval-map-separates",
-        "(largest - smallest) / mean over the methods: MAP@R > P@1",
-        [apart["MAP@R"] - apart["P@1"]],
-        paper=_TABLES,
-        every_seed=True,
-      )
-    )
-  return made
+  text = "MAP@R of all networks side by side > their mean"
+  return [_claim("retrieval-concatenation", text, gains, _TABLES)] if gains else []
+
+
+def _of_measures(judged: Judged) -> list[dict[str, Any]]:
+  """Which measure tells the methods apart."""
+  if len(judged) < 2:
+    return []
+  apart = {}
+  for measure in ("MAP@R", "P@1"):
+    values = [_value(judged, name, measure) for name in judged]
+    apart[measure] = np.ptp(values) / np.mean(values)
+  text = "(largest - smallest) / mean over the methods: MAP@R > P@1"
+  more = [apart["MAP@R"] - apart["P@1"]]
+  return [_claim("retrieval-map-separates", text, more, _TABLES)]

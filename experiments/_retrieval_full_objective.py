@@ -111,20 +111,10 @@ def objective(
   x = found.embeddings.astype(jnp.float32)
   stats = {"network": network_stats} if network_stats else {}
   mean = functools.partial(training.global_mean, axis_name=axis_name)
-  remembered = losses.memory_references(losses.memory_init(1, settings.dim))
-  remembers = jnp.zeros((), bool)
-  if method.kind == "xbm":
-    old = batch_stats["loss"]
-    memory, remembered, remembers = _retrieval_losses.remember(
-      old["memory"],
-      x,
-      labels,
-      old["taken"],
-      start=settings.memory_start,
-      use=settings.memory_use,
-      axis_name=axis_name,
-    )
-    stats["loss"] = {"memory": memory, "taken": old["taken"] + 1}
+  remembered, remembers, kept = _remembered(
+    settings, method, batch_stats, x, labels, axis_name
+  )
+  stats |= kept
   own, own_labels, average = x, labels, mean
   if method.own_proxies:  # each device has the loss of all rows
     own, own_labels = training.gather((x, labels), axis_name)
@@ -152,6 +142,32 @@ def objective(
       average=mean,
     )
   return training.Outcome(value, stats)
+
+
+def _remembered(
+  settings: Settings,
+  method: Method,
+  batch_stats: Any,
+  x: Array,
+  labels: Array,
+  axis_name: str | None,
+) -> tuple[losses.References, Array, Any]:
+  """The memory as references, whether they count, and what is kept of it."""
+  if method.kind != "xbm":
+    nothing = losses.memory_references(losses.memory_init(1, settings.dim))
+    return nothing, jnp.zeros((), bool), {}
+  old = batch_stats["loss"]
+  memory, remembered, remembers = _retrieval_losses.remember(
+    old["memory"],
+    x,
+    labels,
+    old["taken"],
+    start=settings.memory_start,
+    use=settings.memory_use,
+    axis_name=axis_name,
+  )
+  kept = {"loss": {"memory": memory, "taken": old["taken"] + 1}}
+  return remembered, remembers, kept
 
 
 def references(

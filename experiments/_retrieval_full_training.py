@@ -150,6 +150,24 @@ class Run:
     )
     return state, chain
 
+  def response(self, chain: optax.GradientTransformation) -> Any:
+    """What is done after an evaluation; None where problems do not follow each other.
+
+    `chain` is the optimiser.
+    """
+    if self.method.kind != "ccp":
+      return None
+    settings = self.settings
+    return training.ccp_response(
+      self.renew,
+      metric=settings.metric,
+      weight=settings.weight,
+      patience=settings.switch_patience,
+      margin=100 * _MARGIN,
+      restart=settings.restart,
+      fresh_moments=chain if settings.fresh_moments else None,
+    )
+
 
 @jax.jit
 def _renewed(pools: Array, old: Array) -> Array:
@@ -286,17 +304,6 @@ def train(
       journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
       return {**found, "problem": problem}
 
-    respond = None
-    if method.kind == "ccp":
-      respond = training.ccp_response(
-        run.renew,
-        metric=settings.metric,
-        weight=settings.weight,
-        patience=settings.switch_patience,
-        margin=100 * _MARGIN,
-        restart=settings.restart,
-        fresh_moments=chain if settings.fresh_moments else None,
-      )
     result = training.fit(
       state,
       training.make_step(
@@ -313,7 +320,7 @@ def train(
       evaluate=evaluate,
       evaluate_every=settings.evaluate_every,
       monitor=monitor(settings),
-      respond=respond,
+      respond=run.response(chain),
       checkpoints=kept,
       checkpoint_every=settings.checkpoint_every,
       report_every=settings.evaluate_every,

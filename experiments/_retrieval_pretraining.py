@@ -11,7 +11,7 @@ import optax
 from jax import Array
 
 from experiments import _cli, _finished, _retrieval_network, _retrieval_sets
-from experiments._retrieval_training import Settings
+from experiments._retrieval_settings import Settings
 from spherejax import data, training
 
 _BATCH = 64

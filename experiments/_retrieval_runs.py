@@ -17,10 +17,10 @@ from experiments import _at_once, _finished, _retrieval_network, _retrieval_opti
 from experiments._retrieval_losses import Method
 from experiments._retrieval_measures import NAMES, measures
 from experiments._retrieval_sets import Study
+from experiments._retrieval_settings import Settings
 from experiments._retrieval_training import (
   Data,
   Run,
-  Settings,
   State,
   network_variables,
 )

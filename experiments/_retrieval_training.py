@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,73 +17,17 @@ from experiments import (
 )
 from experiments._retrieval_losses import Method
 from experiments._retrieval_sets import Study
+from experiments._retrieval_settings import Settings
 from spherejax import (
   data,
   distances,
   losses,
   metrics,
-  models,
   prototypes,
   training,
 )
 
 _COVERED = 2000  # training images whose cover is measured, at most
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings(_retrieval_network.Architecture):
-  """Training; the same for all that are compared."""
-
-  seed: int = 0
-  """First seed: initial weights, batches, shifts of the images."""
-  seeds: int = 4
-  """Trainings of each kind."""
-  steps: int = 600
-  """Of a training, at most."""
-  evaluate_every: int = 25
-  """Steps between two evaluations."""
-  patience: int = 10
-  """Evaluations without a better one after which a training stops."""
-  batch: int = 32
-  """Images of a step."""
-  per_class: int = 4
-  """Images of each class in it; 1 for losses with proxies only."""
-  shift: int = 2
-  """Pixels by which training images are moved, at most."""
-  learning_rate: float = 1e-3
-  """Of Adam."""
-  proxy_rate: float = 100.0
-  """Learning rate of proxies over that of the network, for losses with proxies only."""
-  second_moment: float = 0.999
-  """Of Adam."""
-  weight_decay: float = 1e-4
-  """In the gradient, of the network without its norms."""
-  restart: Literal["best", "last"] = "best"
-  """Weights with which a problem begins."""
-  switch_patience: int = 3
-  """Evaluations without a better one after which a problem ends."""
-  first_centres: Literal["random", "origin"] = "random"
-  """What the first proxies keep away from: random images, or the origin, as the
-  released code has it."""
-  fresh_moments: bool = False
-  """Adam begins anew for the proxies of every problem."""
-  in_batch: float = 0.1
-  """Weight of the batch against itself, beside the batch against proxies."""
-  memory_start: int = 100
-  """Steps before cross-batch memory is filled."""
-  memory_use: Literal["full", "any"] = "full"
-  """The memory is filled from the first step and used once all of it is younger than
-  its start, or filled from its start on and used at once, as the memory's own code."""
-  zero_shot: float = 0.0
-  """Share of zero-shot prediction in the loss, for a pooling with attributes."""
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    if self.zero_shot and self.pooling not in _poolings.SUMMED:
-      raise ValueError(
-        f"zero_shot must be 0 for a pooling without attributes, got {self.zero_shot}"
-        f" for {self.pooling!r}"
-      )
 
 
 class State(NamedTuple):
@@ -218,75 +162,75 @@ class Run:
     """Embeddings that the memory holds."""
     return max(self.method.memory * self.classes, self.settings.batch)
 
-  def one_step(self, given: Data, hyper: Any, state: State, key: Array):
-    """A batch."""
-    settings, method = self.settings, self.method
+  def batch(self, given: Data, hyper: Any, state: State, key: Array):
+    """Training images of some classes, those of the proxies behind them; the labels."""
     batch_key, shift_key = jax.random.split(key)
-    per_class = 1 if method.own_proxies else settings.per_class
+    per_class = 1 if self.method.own_proxies else self.settings.per_class
     rows = data.class_balanced_indices(
       batch_key,
       self.table,
       0,
-      num_classes=settings.batch // per_class,
+      num_classes=self.settings.batch // per_class,
       per_class=per_class,
     )
-    labels = jnp.asarray(self.study.train_labels)[rows]
     train = given.train[hyper["fold"].astype(int)]
     images = self.shown(shift_key, given.images[train[rows]])
-    if method.kind == "samples":
+    if self.method.kind == "samples":
       anchors = given.images[train[state.rows.reshape(-1)]]
       images = jnp.concatenate([images, anchors])
+    return images, jnp.asarray(self.study.train_labels)[rows]
 
-    def embedded(params: Any) -> tuple[models.HeadResult, Any]:
-      found, moved = self.network.apply(
-        {"params": params["network"], "batch_stats": state.stats},
-        images,
-        train=True,
-        mutable=["batch_stats"],
-      )
-      return found, moved.get("batch_stats", {})
-
-    def objective(params: Any):
-      found, stats = embedded(params)
-      points = found.embeddings
-      x, anchors = points[: len(labels)], points[len(labels) :]
-      memory, remembered, remembers = _retrieval_losses.remember(
-        state.memory,
-        x,
+  def loss(self, state: State, images: Array, labels: Array, params: Any):
+    """That of a batch; the network's statistics and the memory after it."""
+    settings, method = self.settings, self.method
+    found, moved = self.network.apply(
+      {"params": params["network"], "batch_stats": state.stats},
+      images,
+      train=True,
+      mutable=["batch_stats"],
+    )
+    points = found.embeddings
+    x, anchors = points[: len(labels)], points[len(labels) :]
+    memory, remembered, remembers = _retrieval_losses.remember(
+      state.memory,
+      x,
+      labels,
+      state.taken,
+      start=settings.memory_start,
+      use=settings.memory_use,
+    )
+    value = _retrieval_losses.value(
+      method,
+      x,
+      labels,
+      params["loss"],
+      self.references(anchors, params),
+      remembered,
+      in_batch=settings.in_batch,
+      remembers=remembers,
+    )
+    if settings.zero_shot:
+      value = _retrieval_losses.with_zero_shot(
+        value,
+        settings.zero_shot,
+        params["loss"]["zero_shot"],
+        jax.tree.map(lambda each: each[: len(labels)], found.attributes),
         labels,
-        state.taken,
-        start=settings.memory_start,
-        use=settings.memory_use,
       )
-      value = _retrieval_losses.value(
-        method,
-        x,
-        labels,
-        params["loss"],
-        self.references(anchors, params),
-        remembered,
-        in_batch=settings.in_batch,
-        remembers=remembers,
-      )
-      if settings.zero_shot:
-        value = _retrieval_losses.with_zero_shot(
-          value,
-          settings.zero_shot,
-          params["loss"]["zero_shot"],
-          jax.tree.map(lambda each: each[: len(labels)], found.attributes),
-          labels,
-        )
-      return value, (stats, memory)
+    return value, (moved.get("batch_stats", {}), memory)
 
+  def one_step(self, given: Data, hyper: Any, state: State, key: Array):
+    """A batch, and what is learned of it."""
+    images, labels = self.batch(given, hyper, state, key)
+    objective = functools.partial(self.loss, state, images, labels)
     (loss, (stats, memory)), grads = jax.value_and_grad(objective, has_aux=True)(
       state.params
     )
     updates, opt_state = self.optimizer(stats).update(
       grads, state.opt_state, state.params
     )
-    params = optax.apply_updates(state.params, updates)
     new = state._replace(
-      params=params,
+      params=optax.apply_updates(state.params, updates),
       stats=stats,
       opt_state=opt_state,
       memory=memory,

@@ -36,7 +36,7 @@ from experiments import (
 from experiments._ccp_tables import Runs
 from experiments._retrieval_losses import Method
 from experiments._retrieval_sets import Study
-from experiments._retrieval_training import Settings
+from experiments._retrieval_settings import Settings
 
 DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
 

@@ -78,20 +78,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   for name, least in (("neighbours", 1), ("batch", 1), ("part", 1), ("workers", 0)):
     _checks.count(name, getattr(config, name), least)
   config = _embed_digits.fill_in(config, output) if config.digits else config
-  model = _model(config)
-  texts = {"images": config.images, "queries": config.queries}
-  jobs = {}
-  # All that can be said at once is said before the first image is embedded.
-  for what, text in texts.items():
-    if text:
-      source = _embed_sources.find(text)
-      if source.text in map(str, (output.resolve(), *output.resolve().parents)):
-        raise SystemExit(f"--output {output} lies in {text}; choose another one")
-      folder = output / "parts" / what
-      if config.explore and what == "images":
-        _explore.check(source, model.architecture.image_size)
-      jobs[what] = _embed_parts.begin(source, model, folder, what)
-  _refuse_unreadable(jobs, config)
+  jobs = _begin(config, output)
   for what, job in jobs.items():
     jobs[what] = _embed_parts.finish(
       job, batch=config.batch, part=config.part, workers=config.workers
@@ -140,6 +127,23 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   )
   _report.write_json(content, output / "results.json")
   return content
+
+
+def _begin(config: Config, output: pathlib.Path) -> dict[str, _embed_parts.Job]:
+  """All that can be said at once is said before the first image is embedded."""
+  model = _model(config)
+  jobs = {}
+  for what, text in {"images": config.images, "queries": config.queries}.items():
+    if text:
+      source = _embed_sources.find(text)
+      if source.text in map(str, (output.resolve(), *output.resolve().parents)):
+        raise SystemExit(f"--output {output} lies in {text}; choose another one")
+      folder = output / "parts" / what
+      if config.explore and what == "images":
+        _explore.check(source, model.architecture.image_size)
+      jobs[what] = _embed_parts.begin(source, model, folder, what)
+  _refuse_unreadable(jobs, config)
+  return jobs
 
 
 def _model(config: Config) -> _retrieval_network.Model:

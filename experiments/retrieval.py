@@ -48,8 +48,8 @@ from experiments import (
 )
 from experiments._retrieval_full import FullConfig
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
+from experiments._retrieval_settings import Settings
 from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
-from experiments._retrieval_training import Settings
 
 _SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from experiments import (
   _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
+  _retrieval_settings,
   _retrieval_tables,
   _retrieval_training,
   ccp_proxies,
@@ -31,7 +32,7 @@ from experiments._retrieval_tables import FOLDS, Name
 from spherejax import data, losses, training
 
 RANDOM = np.random.default_rng(0)
-SMALL = _retrieval_training.Settings(
+SMALL = _retrieval_settings.Settings(
   backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4, seeds=2,
   steps=40, evaluate_every=4, patience=20, switch_patience=1, memory_start=8,
 )  # fmt: skip
@@ -603,7 +604,7 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   images[labels > 1, :4] = 0
   parts = images.astype(np.uint8), labels
   monkeypatch.setattr(_retrieval_sets, "other_characters", lambda _: parts)
-  settings = _retrieval_training.Settings(
+  settings = _retrieval_settings.Settings(
     width=4, dim=6, image_size=8, shift=1, convolution="native"
   )
   begun = _retrieval_pretraining.train(settings, 100, tmp_path)

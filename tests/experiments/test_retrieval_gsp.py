@@ -14,6 +14,7 @@ from experiments import (
   _retrieval_pictures,
   _retrieval_runs,
   _retrieval_sets,
+  _retrieval_settings,
   _retrieval_training,
   retrieval,
 )
@@ -22,7 +23,7 @@ from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
 from spherejax import distances, losses
 
 STUDY = _retrieval_sets.gaussians(0)._replace(watched=False)
-SETTINGS = _retrieval_training.Settings(
+SETTINGS = _retrieval_settings.Settings(
   width=4, dim=4, image_size=4, strides=(1, 1, 1, 1), shift=0, batch=8, per_class=2,
   seeds=1, steps=8, evaluate_every=1, switch_patience=1, pooling="gsp", prototypes=5,
   zero_shot=0.1,
@@ -143,7 +144,7 @@ def test_what_is_trained_with_the_sum():
   for name, method in plan.items():
     if name.loss != "c2" or name.kind != "plain":  # which watches the test images
       assert method == cpu.get(name._replace(parts=""), method)
-  shared = _retrieval_training.Settings(mass=0.3)
+  shared = _retrieval_settings.Settings(mass=0.3)
 
   def numbers(title):
     own = retrieval.settings_of(config, shared, names[title], plan[names[title]])

@@ -12,6 +12,7 @@ from experiments import (
   _retrieval_full_training,
   _retrieval_losses,
   _retrieval_sets,
+  _retrieval_settings,
   _retrieval_training,
 )
 from experiments._retrieval_losses import Method
@@ -22,7 +23,7 @@ HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
 
 
 def small(**changes):
-  settings = _retrieval_training.Settings(
+  settings = _retrieval_settings.Settings(
     backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4,
     switch_patience=1, **changes,
   )  # fmt: skip

@@ -16,6 +16,7 @@ from experiments import (
   _retrieval_losses,
   _retrieval_network,
   _retrieval_sets,
+  _retrieval_settings,
   _retrieval_training,
 )
 from experiments._retrieval_losses import Method
@@ -163,7 +164,7 @@ def test_what_a_problem_of_photographs_begins_with(
 @pytest.mark.parametrize("patience", [1, 2])
 def test_problems_of_small_images_turn_as_the_algorithm_says(patience):
   study = _retrieval_sets.gaussians(0)
-  settings = _retrieval_training.Settings(
+  settings = _retrieval_settings.Settings(
     backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8,
     switch_patience=patience,
   )  # fmt: skip
@@ -251,7 +252,7 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
 def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   run = _retrieval_training.Run(
-    _retrieval_training.Settings(backbone="mlp", dim=3, image_size=4),
+    _retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4),
     Method("c2", kind, 2, 3),
     _retrieval_sets.gaussians(0),
   )
@@ -269,7 +270,7 @@ def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   assert found.itself is None
 
 
-SMALL = _retrieval_training.Settings(
+SMALL = _retrieval_settings.Settings(
   backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8
 )
 
