@@ -141,11 +141,31 @@ def test_what_a_problem_of_photographs_begins_with(
   settings = dataclasses.replace(
     SETTINGS, switch_patience=1, restart=restart, fresh_moments=fresh
   )
+  pools, renewed = [], []
+
+  def pool(run, variables, key):
+    pools.append((variables, key))
+    return jax.random.normal(key, (run.classes, run.method.pool_size, 3))
+
+  def renew(points, old):
+    renewed.append((points, old))
+    return points[:, : old.shape[1]]
+
+  monkeypatch.setattr(_retrieval_full_training.Run, "pool", pool)
+  monkeypatch.setattr(_retrieval_full_training, "_renewed", renew)
   given = responds(settings, tmp_path, monkeypatch)
   state = given["respond"](marked(given["state"], 1.0), {"MAP@R": 50.0})
   state = given["respond"](marked(state, 2.0, fill_moments=True), {"MAP@R": 40.0})
   own = training.ccp_state(state)
   assert int(own.problem) == 2
+  # New proxies are of the best weights, and keep away from those beside them.
+  seen, key = pools[-1]
+  for leaf in jax.tree.leaves(seen["params"]):
+    np.testing.assert_array_equal(leaf, 1.0)
+  np.testing.assert_array_equal(renewed[-1][1], 1.0)
+  np.testing.assert_array_equal(state.params["loss"]["proxies"], renewed[-1][0][:, :2])
+  expected = jax.random.fold_in(state.key, state.step)
+  assert (jax.random.key_data(key) == jax.random.key_data(expected)).all()
   for leaf in jax.tree.leaves(own.anchor):
     np.testing.assert_array_equal(leaf, 1.0)
   for leaf in jax.tree.leaves(state.params["network"]):
@@ -161,12 +181,12 @@ def test_what_a_problem_of_photographs_begins_with(
   assert moments["loss"]
 
 
-@pytest.mark.parametrize("patience", [1, 2])
-def test_problems_of_small_images_turn_as_the_algorithm_says(patience):
+@pytest.mark.parametrize(("patience", "restart"), [(1, "best"), (2, "last")])
+def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
   study = _retrieval_sets.gaussians(0)
   settings = _retrieval_settings.Settings(
     backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8,
-    switch_patience=patience,
+    switch_patience=patience, restart=restart,
   )  # fmt: skip
   run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
   given = _retrieval_training.Data(
@@ -174,6 +194,13 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience):
   )
   hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
+
+  def pool(variables, given, key, hyper):
+    del given, key, hyper
+    leaf = jax.tree.leaves(variables["params"])[0].ravel()[0]
+    return jnp.full((run.classes, 3, 2), leaf), jnp.zeros((run.classes, 3), jnp.int32)
+
+  run.pool = pool  # points that tell whose they are
   switched = jax.jit(run.switched)
   scores = [0.5, 0.50003, 0.500035, 0.500038, 0.4, 0.4, 0.3, 0.30002, 0.2, 0.1, 0.1]
   expected = turns(scores, margin=1e-5, patience=patience)
@@ -190,8 +217,12 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience):
     own = state.opt_state[0]
     assert int(figures["problem"]) == before
     if int(own.problem) > before:
-      found.append((place, int(jax.tree.leaves(own.anchor)[0].ravel()[0])))
+      best = int(jax.tree.leaves(own.anchor)[0].ravel()[0])
+      found.append((place, best))
       assert float(own.weight) == 0.25
+      np.testing.assert_array_equal(state.params["loss"]["proxies"], best)
+      for leaf in jax.tree.leaves(state.params["network"]):
+        np.testing.assert_array_equal(leaf, best if restart == "best" else place)
   assert found == expected
 
 
