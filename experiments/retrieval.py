@@ -19,10 +19,11 @@ tensorflow-datasets, in TFDS_DATA_DIR, and tiny_imagenet its own set: 75 of its 
 train, 25 validate and 100 are sought, and no network of other photographs is begun
 with. Their figures do not compare with the thesis's, which are of larger photographs.
 Those stand beside the others: full is CUB by the contrastive loss with and without
-chance-constrained proxies, table-3.1, -3.2, -5.1, -5.2, -5.3, figure-3.4, -3.8 and
--5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or, without
-figures to compare with, omniglot or tiny_imagenet; figure-3.5 and any --search look for
-hyperparameters on validation classes. FILE has ImageNet's weights of --backbone.
+chance-constrained proxies, table-3.1, -3.2, -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8
+and -5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or,
+without figures to compare with, omniglot or tiny_imagenet; figure-3.5 and any --search
+look for hyperparameters on validation classes. FILE has ImageNet's weights of
+--backbone.
 """
 
 import dataclasses

@@ -283,8 +283,9 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
   for rows, first in ((study.train[0], 0), (study.held[0], 75)):
     place = np.flatnonzero(labels == first)[3]
     boxes = np.asarray(raw.images[int(place)], float).reshape(8, 8, 8, 8, 3)
-    own = study.images[rows[3]].astype(float)
-    assert np.abs(own - boxes.mean((1, 3))).max() <= 0.51
+    # Rounded in each of two passes.
+    apart = float(np.abs(study.images[rows[3]] - boxes.mean((1, 3))).max())
+    assert apart <= 1
   assert study.test.shape == (6000, 8, 8, 3)
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   for name in ("untrained", "C2", "C2+CCP"):

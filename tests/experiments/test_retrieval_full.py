@@ -139,6 +139,8 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   assert {row["paper"] for row in whole["rows"]} == {None}  # those are of other images
   text = (tmp_path / "whole" / "comparison.txt").read_text()
   assert text.split()[:4] == ["CUB", "12", "CUB", "6"]
+  assert text.endswith("no figures of these images by these settings.\n")
+  assert "chosen by" not in text
 
 
 def test_evaluations_taken_again_stand_once(tmp_path):
@@ -181,8 +183,10 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   def run(output, **changes):
     given = dataclasses.replace(config, **changes)
     content = _retrieval_full.run(given, output, "full")
+    notes.extend(row.get("note") for row in content["rows"])
     return {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
 
+  notes = []
   run(tmp_path, methods=("c1+xbm+gsp",))
   start, result = states[0]
   memory = result.state.batch_stats["loss"]
@@ -203,6 +207,10 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
   # A network that begins as it is drawn learns its norms, unless they are frozen.
   figures = run(tmp_path, methods=("proxy_anchor",), repeats=2, frozen_norm=None)
+  # It is said that what is sought was looked at.
+  assert set(notes) == {None, "chosen by the test images"}
+  text = (tmp_path / "comparison.txt").read_text()
+  assert "The weights were chosen by the test images." in text
   own = [x for x in lines(tmp_path) if x["method"] == "proxy_anchor"]
   assert [(x["repeat"], x["step"]) for x in own] == [(1, 2), (1, 4), (2, 2), (2, 4)]
   best = max(x["P@1"] for x in own)
@@ -390,7 +398,8 @@ def test_numbers_of_the_protocols():
     with pytest.raises(ValueError, match="c1"):
       _retrieval_full_jobs.job(config, own, name)
   for name, count in (
-    ("table-3.1", 13), ("table-3.2", 3), ("table-5.1", 15), ("figure-5.12", 32)
+    ("table-3.1", 13), ("table-3.2", 3), ("table-3.3", 10), ("table-5.1", 15),
+    ("figure-5.12", 32),
   ):  # fmt: skip
     preset = _retrieval_full.PRESETS[name]
     made = [
