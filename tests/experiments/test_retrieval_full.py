@@ -225,7 +225,7 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   assert float(jnp.abs(proxies[0] - proxies[1]).max()) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["c1+xbm", "proxy_anchor"])
+@pytest.mark.parametrize("name", ["c1+xbm", "c2+ccp", "proxy_anchor"])
 def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
