@@ -1,15 +1,40 @@
-"""How a run that ends before its end says so: in one line, and what to do next."""
+"""How a run that ends before its end says so: in one line, and what to do next.
 
+Imports nothing that takes time: it is what an entry point loads first.
+"""
+
+import os
 import pathlib
 import signal
 import sys
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import numpy as np
-from numpy.typing import ArrayLike
+if TYPE_CHECKING:
+  from numpy.typing import ArrayLike
 
 _OURS = ("spherejax", "experiments")
+
+
+def while_loading() -> None:
+  """Ctrl-C and SIGTERM say so in one line, until `in_one_line` knows what is kept."""
+  rest = "nothing is lost; the same command starts again"
+
+  def explain(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+  ) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+      _say(f"stopped; {rest}")
+    else:
+      sys.__excepthook__(kind, error, trace)
+
+  def end(number: int, _: FrameType | None) -> NoReturn:
+    _say(f"ended by {signal.Signals(number).name}; {rest}")
+    sys.stderr.flush()
+    os._exit(128 + number)  # an exception might be caught by what is being imported
+
+  sys.excepthook = explain
+  signal.signal(signal.SIGTERM, end)
 
 
 def in_one_line(output: pathlib.Path) -> None:
@@ -45,9 +70,11 @@ def in_one_line(output: pathlib.Path) -> None:
 
 
 def mean_loss(
-  losses: ArrayLike, step: int, what: str, kept: pathlib.Path | None = None
+  losses: "ArrayLike", step: int, what: str, kept: pathlib.Path | None = None
 ) -> float:
   """Of the steps after that one; FloatingPointError names one that is not finite."""
+  import numpy as np
+
   values = np.asarray(losses)
   bad = np.flatnonzero(~np.isfinite(values))
   if len(bad):

@@ -1,6 +1,9 @@
 """A run that ends early says so in one line, and a defect shows where it is."""
 
+import os
+import pathlib
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -8,6 +11,8 @@ import pytest
 
 from experiments import _ending
 from spherejax import training
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +85,23 @@ def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
     f"ended by SIGTERM; the same command goes on from what is kept in {tmp_path}"
     in (capsys.readouterr().err)
   )
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_run_that_ends_while_it_loads_says_so(name, tmp_path):
+  """Before jax is there: here the signal comes from what stands in its place."""
+  number = getattr(signal, name)
+  source = f"import os\nos.kill(os.getpid(), {number:d})\n"
+  (tmp_path / "jax.py").write_text(source)
+  ended = subprocess.run(
+    [sys.executable, "-m", "experiments.quickstart"],
+    env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  said = {"SIGTERM": "ended by SIGTERM", "SIGINT": "stopped"}[name]
+  assert ended.stderr == f"\n{said}; nothing is lost; the same command starts again\n"
+  if name == "SIGTERM":
+    assert ended.returncode == 128 + number
