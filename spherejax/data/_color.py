@@ -175,6 +175,8 @@ def random_grayscale(
 
       luma = 0.299 red + 0.587 green + 0.114 blue
 
+  torchvision has 0.2989 for red, by which grey images would darken.
+
   Args:
     key: draws which.
     images: [..., height, width, channels], floating; RGB, or with one channel,
