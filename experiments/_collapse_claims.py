@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments import _report
+from experiments._collapse_geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
 from experiments._collapse_runs import Trained
 from experiments._collapse_toy import claim
 
@@ -16,12 +17,12 @@ _FIGURES = (
   "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
   "sharing", "coarse sharing", "unexplained", "nearest distance", "invariance",
   "repulsion", "loss", "bound", "least gap", "rank of h", "rank of augmented h",
-  "effective rank of h", "effective rank of augmented h",
+  "effective rank of h", "effective rank of augmented h", ALIGNMENT,
 )  # fmt: skip
-_STARTS = (*_FIGURES[:9], *_FIGURES[-4:])
+_STARTS = (*_FIGURES[:9], *_FIGURES[-5:])
 _DEEP = (
   "probe", "sharing", "nearest distance", "invariance", "repulsion", "least gap",
-  "rank of h", "effective rank of h",
+  "rank of h", "effective rank of h", ALIGNMENT, *LOCAL,
 )  # fmt: skip
 
 
@@ -35,11 +36,11 @@ def rows(
   made = []
   for cell, name in enumerate(names):
     kept = ~linear.collapsed[cell]
-    for figure in _FIGURES if kept.any() else ():
+    changes = [figure for figure in linear.end if figure.startswith(OVERLAP)]
+    explained = [figure for figure in linear.end if figure.startswith(EXPLAINED)]
+    for figure in (*_FIGURES, *changes, *explained) if kept.any() else ():
       made.append(_report.row(name, figure, linear.at_end(figure)[cell][kept]))
-    for figure in _STARTS:
-      values = linear.start[figure][cell]
-      made.append(_report.row(name, f"{figure}, before training", values))
+    made += _before(linear, name, cell, (*_STARTS, *changes))
     made.append(_report.row(name, "collapsed runs", linear.collapsed[cell]))
   for projector, found in deep.items():
     name, kept = f"large, projector {projector}", ~found.collapsed[0]
@@ -48,8 +49,18 @@ def rows(
       made.append(_report.row(name, "linear regions of the training images", regions))
       for figure in _DEEP:
         made.append(_report.row(name, figure, found.at_end(figure)[0][kept]))
+    made += _before(found, name, 0, (ALIGNMENT, *LOCAL))
     made.append(_report.row(name, "collapsed runs", found.collapsed[0]))
   return made
+
+
+def _before(
+  found: Trained, name: str, cell: int, figures: tuple[str, ...]
+) -> list[dict[str, Any]]:
+  return [
+    _report.row(name, f"{figure}, before training", found.start[figure][cell])
+    for figure in figures
+  ]
 
 
 def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -65,21 +76,7 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
     cell = names.index(name)
     return found.at_end(figure)[cell][kept] - found.start[figure][cell][kept]
 
-  made = [
-    claim(
-      "S3",
-      "InfoNCE is at most its bound for every image of every step",
-      [found.curves["least gap"].min() + 1e-5],
-      "figure 3",
-      every=True,
-    ),
-    claim(
-      "S3",
-      "correlation of the loss and its bound over training > .5",
-      _correlations(found)[:, kept].min(0) - 0.5,
-      "figure 3",
-    ),
-  ]
+  made = _of_the_bound(found, kept)
   some = [name for name in (LARGE, MODERATE, SMALL) if name in names]
   for less, more in itertools.pairwise(some):
     made.append(
@@ -121,6 +118,24 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
     text = "effective rank of W: all augmentations < crops alone"
     made.append(claim("S9", text, fewer, "section 4.2"))
   return made
+
+
+def _of_the_bound(found: Trained, kept: np.ndarray) -> list[dict[str, Any]]:
+  return [
+    claim(
+      "S3",
+      "InfoNCE is at most its bound for every image of every step",
+      [found.curves["least gap"].min() + 1e-5],
+      "figure 3",
+      every=True,
+    ),
+    claim(
+      "S3",
+      "correlation of the loss and its bound over training > .5",
+      _correlations(found)[:, kept].min(0) - 0.5,
+      "figure 3",
+    ),
+  ]
 
 
 def _correlations(found: Trained) -> np.ndarray:

@@ -12,13 +12,11 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments import _finished
-from experiments._collapse_runs import Trained, given, regions
+from experiments import _collapse_spectra, _finished
+from experiments._collapse_runs import Trained, given, look, look_closely, regions
 from experiments._collapse_sets import Study
-from experiments._collapse_training import Given, Run, Settings, cells, spectral
+from experiments._collapse_training import Given, Run, Settings, cells
 from spherejax import data, training
-
-HALFWAY = ", halfway"  # behind the names of spectra of that time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,25 +110,8 @@ def train(
     }
 
   regions = np.array([[one.regions for one in row] for row in cells])
-  return Trained(stacked("curves"), stacked("start"), stacked("shown"), regions)
-
-
-def on_host(
-  settings: Full, shown: Mapping[str, Any], kernel: Any
-) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-  """Ranks and spectra in float64: in float32 what is below 1e-6 of the first is noise.
-
-  Of the features that are shown, as they are and augmented, and of the projector.
-  """
-  host = jax.local_devices(backend="cpu")[0]
-  with jax.enable_x64(True), jax.default_device(host):
-    matrices = shown["features"], shown["augmented features"], kernel
-    wide = [jnp.asarray(np.asarray(x, np.float64)) for x in matrices]
-    ranks, spectra = spectral(settings, *wide)
-    return (
-      {name: float(x) for name, x in ranks.items()},
-      {name: np.asarray(x) for name, x in spectra.items()},
-    )
+  parts = {name: stacked(name) for name in ("curves", "start", "end", "shown")}
+  return Trained(**parts, regions=regions)
 
 
 class _Spectra(NamedTuple):
@@ -146,11 +127,9 @@ class _Spectra(NamedTuple):
 
   def halfway(self, settings: Full) -> dict[str, np.ndarray]:
     """Those of the last measurement of the first half, under names of their own."""
-    every = settings.measure_every
-    step = settings.steps // 2 // every * every
-    kept = _finished.restore(self.folder / f"{step}", {})
+    kept = _finished.restore(self.folder / f"{settings.halfway}", {})
     found = {} if kept is None else kept.arrays
-    return {f"{name}{HALFWAY}": x for name, x in found.items()}
+    return {f"{name}{_collapse_spectra.HALFWAY}": x for name, x in found.items()}
 
 
 class _Found(NamedTuple):
@@ -158,8 +137,53 @@ class _Found(NamedTuple):
 
   curves: dict[str, np.ndarray]
   start: dict[str, np.ndarray]
+  end: dict[str, np.ndarray]
   shown: dict[str, np.ndarray]
   regions: int
+
+
+def _network(state: training.TrainState) -> tuple[Any, Any]:
+  return state.params["network"], state.batch_stats["network"]
+
+
+class _Looks(NamedTuple):
+  """At one network during its training."""
+
+  run: Run
+  images: Given
+  hyper: Any
+  spectra: _Spectra
+
+  def figures(self, state: training.TrainState) -> dict[str, float]:
+    """Numbers; spectra are kept."""
+    own = _network(state)
+    found, spectra, _ = look(self.run, self.images, *own, self.hyper)
+    self.spectra.keep(int(state.step), spectra)
+    numbers = found | self.run.probed(self.images, *own)
+    return {name: float(x) for name, x in numbers.items()}
+
+  def closely(
+    self, state: training.TrainState
+  ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Also the geometry, and what pictures show."""
+    own = _network(state)
+    geometry, shown = look_closely(self.run, self.images, *own, self.hyper)
+    numbers = {name: np.asarray(x) for name, x in self.figures(state).items()}
+    return geometry | numbers, shown
+
+
+def _drawn(
+  settings: Full, study: Study, images: Given, key: Array, hyper: Any
+) -> dict[str, Any]:
+  """Variables of a network before its training, the running statistics settled."""
+  # On one device, also where training takes statistics over all.
+  run = Run(settings, study.classes)
+  example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
+  variables = run.network.lazy_init(key, example)
+  params, begun = variables["params"], variables["batch_stats"]
+  settle = jax.jit(run.settled)
+  stats = settle(images, params, begun, jax.random.fold_in(key, 1), hyper)
+  return {**variables, "batch_stats": stats}
 
 
 def _one(
@@ -175,39 +199,14 @@ def _one(
   hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
   init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
   chain = optimizer(settings)
-  example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
-  variables = run.network.lazy_init(init_key, example)
-  # On one device, also where training takes statistics over all.
-  settle = jax.jit(Run(settings, study.classes).settled)
-  stats = settle(
-    images,
-    variables["params"],
-    variables["batch_stats"],
-    jax.random.fold_in(init_key, 1),
-    hyper,
-  )
-  variables = {**variables, "batch_stats": stats}
+  variables = _drawn(settings, study, images, init_key, hyper)
   # Far above any gap, which is at most the logarithm of the negatives.
   start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(step_key, chain, variables, start_gap)
-
-  @jax.jit
-  def look(images: Any, params: Any, stats: Any) -> tuple[Any, Any]:
-    measured, shown = run.measured(images, params, stats, hyper)
-    return measured | run.probed(images, params, stats), shown
-
-  spectra = _Spectra(folder.with_name(f"{folder.name}-spectra"))
-
-  def seen(state: training.TrainState) -> tuple[dict[str, float], dict[str, Any]]:
-    params = state.params["network"]
-    found, shown = look(images, params, state.batch_stats["network"])
-    kernel = params["projector"]["layer0"]["kernel"]
-    ranks, exact = on_host(settings, shown, kernel)
-    spectra.keep(int(state.step), exact)
-    numbers = {name: float(x) for name, x in found.items()}
-    return numbers | ranks, jax.tree.map(np.asarray, shown) | exact
-
-  start, first_shown = seen(state)
+  looks = _Looks(
+    run, images, hyper, _Spectra(folder.with_name(f"{folder.name}-spectra"))
+  )
+  start, first_shown = looks.closely(state)
   with training.Checkpoints(folder) as kept:
     result = training.fit(
       state,
@@ -217,13 +216,14 @@ def _one(
       ),
       _batches(study.train, batch_key, settings.batch, settings.steps),
       steps=settings.steps,
-      evaluate=lambda state: seen(state)[0],
+      evaluate=looks.figures,
       evaluate_every=settings.measure_every,
       checkpoints=kept,
       checkpoint_every=settings.measure_every,
       report_every=settings.measure_every,
     )
-  shown = seen(result.state)[1] | spectra.halfway(settings)
+  figures, shown = looks.closely(result.state)
+  shown |= looks.spectra.halfway(settings)
   rows = [*result.evaluations], [*result.curve]
   curves = {
     name: np.array([row[name] for row in part])
@@ -235,7 +235,5 @@ def _one(
   curves["least gap"] = np.full_like(
     curves["loss"], result.state.batch_stats["loss"]["least gap"]
   )
-  before = start | first_shown
-  own = result.state.params["network"], result.state.batch_stats["network"]
-  found = regions(run, images, *own)
-  return _Found(curves, {n: np.asarray(x) for n, x in before.items()}, shown, found)
+  found = regions(run, images, *_network(result.state))
+  return _Found(curves, start | first_shown, figures, shown, found)

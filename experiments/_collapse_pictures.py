@@ -1,13 +1,16 @@
 """Pictures of `projector_collapse`: SSL's figures 1, 3 to 7, 9 and 10."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments import _figure
-from experiments._collapse_full import HALFWAY
+from experiments._collapse_claims import LARGE
+from experiments._collapse_geometry import ALIGNMENT, LOCAL
 from experiments._collapse_runs import Trained
+from experiments._collapse_spectra import HALFWAY
 from experiments._collapse_toy import ANGLES
 from experiments._collapse_training import BINS
 from spherejax import plotting
@@ -22,6 +25,12 @@ _CURVES = {
   "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
   "unexplained": ("unexplained", "unexplained variance of displacements"),
 }
+_PROJECTORS = (
+  ("probe", "accuracy of a linear probe"),
+  ("rank of h", "rank of the features, share"),
+  (ALIGNMENT, "alignment of (local) maps"),
+  (LOCAL[1], "effective rank of (local) maps"),
+)
 _SPECTRA = {
   "spectrum h": "features",
   "spectrum augmented h": "features of augmented images",
@@ -30,7 +39,11 @@ _SPECTRA = {
 
 
 def draw(
-  found: Trained, config: Any, turned: list[dict[str, Any]], output: pathlib.Path
+  found: Trained,
+  deep: Mapping[str, Trained],
+  config: Any,
+  turned: list[dict[str, Any]],
+  output: pathlib.Path,
 ) -> list[str]:
   """Writes all pictures; their names."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
@@ -52,6 +65,8 @@ def draw(
   )
   drawn["spectra"] = spectra(found, names)
   drawn["distances"] = distances(found, names)
+  if deep:
+    drawn["projectors"] = projectors(found, names, deep)
   if turned:
     ranks = np.array([row["values"] for row in turned]).T
     drawn["rotations"] = plotting.training_curves(
@@ -66,24 +81,27 @@ def draw(
 
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
-  """Logarithms of singular values, all seeds, halfway too where they are kept."""
-  times = {", at first": found.start}
-  if f"{next(iter(_SPECTRA))}{HALFWAY}" in found.shown:
-    times[HALFWAY] = {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA}
-  times[", at the end"] = found.shown
-  figure = _figure.new_figure(11, 3.6 * len(times))
-  rows = figure.subplots(len(times), 3, squeeze=False)
+  """Logarithms of singular values over the largest, all seeds, at three times."""
+  times = {
+    "at first": found.start,
+    "halfway": {key: found.shown[f"{key}{HALFWAY}"] for key in _SPECTRA},
+    "at the end": found.shown,
+  }
+  figure = _figure.new_figure(9, 7)
+  rows = figure.subplots(len(times), 3, sharex="col", sharey="col")
   for row, (time, shown) in zip(rows, times.items(), strict=True):
-    for axes, (key, title) in zip(row, _SPECTRA.items(), strict=True):
+    for axes, key in zip(row, _SPECTRA, strict=True):
       for index, (name, runs) in enumerate(zip(names, shown[key], strict=True)):
         for number, values in enumerate(runs):
           label = name if number == 0 else None
-          axes.plot(values - runs.max(), color=f"C{index}", lw=1, label=label)
-      axes.set_title(f"{title}{time}")
-      axes.set_xlabel("singular value")
+          axes.plot(values - runs.max(), color=f"C{index}", lw=0.8, label=label)
       axes.grid(alpha=0.3)
-    row[0].set_ylabel("logarithm, over the largest")
-  figure.axes[0].legend()
+    row[0].set_ylabel(f"logarithm, {time}")
+  for axes, title in zip(rows[0], _SPECTRA.values(), strict=True):
+    axes.set_title(title)
+  for axes in rows[-1]:
+    axes.set_xlabel("singular value")
+  rows[0, 0].legend()
   return figure
 
 
@@ -97,4 +115,31 @@ def distances(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
   axes.set_xlabel("distance of the nearest negative in the encoder")
   axes.set_ylabel("share of images")
   axes.legend()
+  return figure
+
+
+def projectors(
+  linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
+) -> "matplotlib.figure.Figure":
+  """The study of depth and width: every seed a dot, their mean a line."""
+  places = {name: (own, 0) for name, own in deep.items()}
+  if LARGE in names:
+    places = {"linear": (linear, names.index(LARGE)), **places}
+  figure = _figure.new_figure(11, 3.2)
+  for axes, (key, title) in zip(figure.subplots(1, 4), _PROJECTORS, strict=True):
+    for place, (own, row) in enumerate(places.values()):
+      # The map of a linear projector is W, everywhere.
+      is_linear = key == LOCAL[1] and own is linear
+      values = own.at_end("effective rank" if is_linear else key)[row]
+      values = values[~own.collapsed[row]]
+      axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
+      axes.plot(
+        [place - 0.3, place + 0.3],
+        [values.mean() if len(values) else np.nan] * 2,
+        "k",
+        lw=1,
+      )
+    axes.set_xticks(range(len(places)), places, rotation=30)
+    axes.set_title(title, fontsize="medium")
+    axes.grid(alpha=0.3)
   return figure

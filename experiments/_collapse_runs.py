@@ -3,7 +3,7 @@
 import functools
 import operator
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _at_once, _finished
+from experiments import _at_once, _collapse_geometry, _collapse_spectra, _finished
 from experiments._collapse_sets import Study
 from experiments._collapse_toy import activation_patterns
-from experiments._collapse_training import Given, Projector, Run, Settings, State, cells
+from experiments._collapse_training import (
+  Given,
+  Projector,
+  Run,
+  Settings,
+  State,
+  cells,
+  kernel_of,
+)
 from spherejax import data, metrics, training
 
 
@@ -22,13 +30,14 @@ class Trained(NamedTuple):
   """Figures of all runs, [strengths, seeds, ...] each."""
 
   curves: dict[str, np.ndarray]  # [strengths, seeds, measurements]
-  start: dict[str, np.ndarray]  # before the first step
-  shown: dict[str, np.ndarray]  # spectra, distances, features at the end
+  start: dict[str, np.ndarray]  # before the first step, as `end` and `shown`
+  end: dict[str, np.ndarray]  # what there is no curve of
+  shown: dict[str, np.ndarray]  # spectra halfway and at the end, distances at the end
   regions: np.ndarray  # linear ones of the projector that features meet at the end
 
   def at_end(self, name: str) -> np.ndarray:
     """[strengths, seeds]."""
-    return self.curves[name][..., -1]
+    return self.end[name] if name in self.end else self.curves[name][..., -1]
 
   @property
   def collapsed(self) -> np.ndarray:
@@ -63,7 +72,9 @@ def train(
   folder: pathlib.Path,
 ) -> Trained:
   """All runs, or what was kept of them; FloatingPointError names what diverged."""
-  record = {"made with": _finished.digest((settings, dict(strengths), study.name))}
+  # With what is kept of a run, which is another thing in other versions.
+  made = settings, dict(strengths), study.name, State._fields
+  record = {"made with": _finished.digest(made)}
   path = folder / f"runs-{record['made with']}"
   done = _finished.restore(path, record)
   if done is None:
@@ -84,30 +95,74 @@ def train(
     if result.diverged.any():
       gone = dict(zip(strengths, result.diverged.tolist(), strict=True))
       raise FloatingPointError(f"runs diverged: {gone}")
-    arrays = {f"curve {name}": x for name, x in result.curves.items()}
-    arrays |= {f"start {name}": x for name, x in result.state.start.items()}
-    arrays |= {f"shown {name}": x for name, x in result.state.shown.items()}
-    arrays |= {"regions": _all_regions(run, images, result.state)}
-    done = _finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
+    done = _finished.Finished({}, _all_told(run, images, result, strengths.values()))
     _finished.keep(path, record, done)
-  parts: dict[str, dict[str, np.ndarray]] = {"curve": {}, "start": {}, "shown": {}}
+  parts: dict[str, dict[str, np.ndarray]] = {
+    kind: {} for kind in ("curves", "start", "end", "shown")
+  }
   for name, x in done.arrays.items():
     kind, _, rest = name.partition(" ")
     if kind in parts:
       parts[kind][rest] = x
-  regions = done.arrays["regions"]
-  return Trained(parts["curve"], parts["start"], parts["shown"], regions)
+  return Trained(**parts, regions=done.arrays["regions"])
 
 
-def _all_regions(run: Run, given: Given, state: State) -> np.ndarray:
-  """[strengths, seeds], linear regions of the projectors that training images meet."""
-  shape = state.taken.shape
+def _all_told(
+  run: Run,
+  given: Given,
+  result: training.SweepResult,
+  strengths: Iterable[data.ViewStrengths],
+) -> dict[str, np.ndarray]:
+  """The fields of `Trained`, a word before each name, of all runs of a sweep."""
+  state: State = result.state
+  columns = {name: jnp.float32(x) for name, x in cells(strengths).items()}
+  curves = {n: np.asarray(x) for n, x in result.curves.items()}
+  curves |= _collapse_spectra.of_weights(run.settings, state.kernels)
+  arrays = {f"curves {name}": x for name, x in curves.items()}
+  shape, found = state.taken.shape, []
+  for cell, seed in np.ndindex(shape):
+    own = jax.tree.map(operator.itemgetter((cell, seed)), state)
+    hyper = {name: x[cell] for name, x in columns.items()}
+    found.append(_told(run, given, own, hyper))
+  for name in found[0]:
+    rows = np.stack([one[name] for one in found])
+    arrays[name] = rows.reshape(*shape, *rows.shape[1:])
+  return arrays
 
-  def one(*place: int) -> int:
-    own = operator.itemgetter(place)
-    return regions(run, given, *jax.tree.map(own, (state.params, state.stats)))
 
-  return np.reshape([one(*place) for place in np.ndindex(shape)], shape)
+def _told(run: Run, given: Given, state: State, hyper: Any) -> dict[str, np.ndarray]:
+  """What of one run is looked at when it is over; a word before each name."""
+  end = state.params, state.stats
+  start, first = look_closely(run, given, *state.first, hyper)
+  figures, shown = look_closely(run, given, *end, hyper)
+  start |= {name: np.asarray(x) for name, x in state.before.items()}
+  halves = look(run, given, *state.half, hyper)[1]
+  shown |= {f"{name}{_collapse_spectra.HALFWAY}": x for name, x in halves.items()}
+  named = {"start": start | first, "end": figures, "shown": shown}
+  found = {
+    f"{kind} {name}": x for kind, part in named.items() for name, x in part.items()
+  }
+  return found | {"regions": np.asarray(regions(run, given, *end))}
+
+
+def look(
+  run: Run, given: Given, params: Any, stats: Any, hyper: Any
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Array]]:
+  """Figures and spectra of a network at one time, and what `Run.measured` shows."""
+  figures, shown = run.measured(given, params, stats, hyper)
+  kernel = kernel_of(params)
+  ranks, spectra = _collapse_spectra.of_features(shown, kernel)
+  found = {name: np.asarray(x) for name, x in figures.items()} | ranks
+  return found | _collapse_spectra.of_weights(run.settings, kernel), spectra, shown
+
+
+def look_closely(
+  run: Run, given: Given, params: Any, stats: Any, hyper: Any
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+  """Also the geometry among the figures; they, and what pictures show."""
+  figures, spectra, shown = look(run, given, params, stats, hyper)
+  geometry = _collapse_geometry.measured(run, given, params, stats, shown)
+  return figures | geometry, spectra | {"distances": np.asarray(shown["distances"])}
 
 
 def regions(run: Run, given: Given, params: Any, stats: Any) -> int:

@@ -44,7 +44,7 @@ class Settings:
   """Of the convolutions of conv; the first one has stride 2 for time alone."""
   projector: tuple[int, ...] = (32,)
   """Outputs of its layers; one is a linear projector."""
-  convolution: str = "patches"
+  convolution: Literal["patches", "native"] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   steps: int = 400
   """Of a training."""
@@ -69,6 +69,11 @@ class Settings:
   """Of singular values over the largest one, that a rank counts."""
   integer_crops: bool = False
   """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+
+  @property
+  def halfway(self) -> int:
+    """The step of the last measurement of the first half."""
+    return self.steps // 2 // self.measure_every * self.measure_every
 
 
 class Network(nn.Module):
@@ -108,6 +113,11 @@ class Projector(nn.Module):
     return x
 
 
+def kernel_of(params: Any) -> Array:
+  """[features, outputs], of the projector's first layer."""
+  return params["projector"]["layer0"]["kernel"]
+
+
 class Given(NamedTuple):
   """What lies on the device."""
 
@@ -132,8 +142,10 @@ class State(NamedTuple):
   opt_state: Any
   taken: Array  # steps
   probed: dict[str, Array]  # the newest accuracies
-  shown: dict[str, Array]  # the newest spectra and distances, and features
-  start: dict[str, Array]  # all measured before the first step
+  before: dict[str, Array]  # those before the first step
+  kernels: Array  # [measurements, features, outputs], of the projector's first layer
+  first: tuple[Any, Any]  # params and stats before the first step
+  half: tuple[Any, Any]  # at the last measurement of the first half
 
 
 def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
@@ -152,26 +164,6 @@ def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
   return {name: x for name, x in columns.items() if name != "blur" or any(x)}
 
 
-def spectral(
-  settings: Settings, features: Array, augmented: Array, kernel: Array
-) -> tuple[dict[str, Array], dict[str, Array]]:
-  """Ranks, and logarithms of singular values, of features and the first projection."""
-  spectra = {
-    "spectrum h": metrics.log_singular_values(features),
-    "spectrum augmented h": metrics.log_singular_values(augmented),
-    "spectrum W": metrics.log_singular_values(kernel),
-  }
-  found = {}
-  for name, x in (("h", features), ("augmented h", augmented)):
-    found[f"rank of {name}"] = metrics.relative_rank(x, threshold=1e-2) / x.shape[1]
-    found[f"effective rank of {name}"] = metrics.effective_rank(x)
-  if len(settings.projector) == 1:
-    threshold = settings.threshold
-    found["effective rank"] = metrics.effective_rank(kernel)
-    found["relative rank"] = metrics.relative_rank(kernel, threshold=threshold)
-  return found, spectra
-
-
 class Run:
   """The pure functions of a training; the strengths of augmentation are traced."""
 
@@ -184,23 +176,26 @@ class Run:
     )
 
   def init(self, given: Given, key: Array, hyper: Any) -> State:
-    """The network as it is drawn, measured."""
+    """The network as it is drawn, and what its features are worth."""
     images = jax.ShapeDtypeStruct((2, *given.train.shape[1:]), jnp.float32)
     variables = self.network.lazy_init(key, images)
     params = variables["params"]
     stats = self.settled(
       given, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
     )
-    measured, shown = self.measured(given, params, stats, hyper)
     probed = self.probed(given, params, stats)
+    shape = kernel_of(params).shape
+    measurements = self.settings.steps // self.settings.measure_every
     return State(
       params,
       stats,
       self.optimizer.init(params),
       jnp.int32(0),
       probed,
-      shown,
-      measured | probed | shown,
+      probed,
+      jnp.zeros((measurements, *shape)),
+      (params, stats),
+      (params, stats),
     )
 
   def batch(self, given: Given, key: Array) -> Array:
@@ -314,7 +309,7 @@ class Run:
   ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Geometry of features and projector on fixed views of fixed images.
 
-    Numbers, and what pictures need.
+    Numbers, and what is looked at later: distances, features, displacements.
     """
     count = min(self.settings.measured, len(given.train))
     views = self.views(jax.random.key(self.settings.seed), given.train[:count], hyper)
@@ -326,21 +321,22 @@ class Run:
     temperature = 1 / self.settings.inverse_temperature
     near = losses.info_nce_bound(f1, f2, temperature=temperature).nearest
     far = metrics.nearest_negative_distance(h1, h2, near).values
-    kernel = params["projector"]["layer0"]["kernel"]
-    ranks, spectra = spectral(self.settings, raw, h1, kernel)
-    shown = spectra | {
+    displacements = h2 - jnp.concatenate([h1, h2])[near]
+    shown = {
       "distances": metrics.distance_histogram(far, bins=BINS).shares,
-      "features": raw,
-      "augmented features": h1,
+      "features h": raw,
+      "features augmented h": h1,
+      "displacements": displacements,
     }
-    found = ranks | {
+    found = {
       "nearest distance": jnp.mean(far),
       "sharing": metrics.label_sharing(near, given.labels[:count]),
       "coarse sharing": metrics.label_sharing(near, given.coarse[:count]),
     }
     if len(self.settings.projector) == 1:
-      displacements = h2 - jnp.concatenate([h1, h2])[near]
-      found["unexplained"] = metrics.unexplained_variance(displacements, kernel)
+      found["unexplained"] = metrics.unexplained_variance(
+        displacements, kernel_of(params)
+      )
     return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
 
   @functools.partial(jax.jit, static_argnums=0, inline=True)
@@ -374,11 +370,16 @@ class Run:
     )
     least = jnp.min(terms.pop("least gap"))
     figures = {name: jnp.mean(x) for name, x in terms.items()} | {"least gap": least}
-    measured, shown = self.measured(given, state.params, state.stats, hyper)
+    measured, _ = self.measured(given, state.params, state.stats, hyper)
     probed = training.when(
       state.taken % self.settings.probe_every == 0,
       lambda _: self.probed(given, state.params, state.stats),
       state.probed,
     )
-    state = state._replace(probed=probed, shown=shown)
+    at = state.taken // self.settings.measure_every
+    own = state.params, state.stats
+    is_half = state.taken == self.settings.halfway
+    half = jax.tree.map(functools.partial(jnp.where, is_half), own, state.half)
+    kernels = state.kernels.at[at - 1].set(kernel_of(state.params))
+    state = state._replace(probed=probed, kernels=kernels, half=half)
     return state, figures | measured | probed

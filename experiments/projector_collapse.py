@@ -26,6 +26,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import jax
+
 from experiments import (
   _at_once,
   _cli,
@@ -145,6 +147,11 @@ def check(config: Config) -> None:
   for name in ("widths", "projector", "strides"):
     if min(getattr(config, name)) < 1:
       raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
+  if not 0 < config.threshold <= 1:
+    raise ValueError(f"threshold must be in (0, 1], got {config.threshold}")
+  for name in ("image_size", *(["toy_seeds"] if config.toys else [])):
+    if getattr(config, name) < 1:
+      raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
   if config.measured < 2:
     raise ValueError(f"measured must be at least 2 images, got {config.measured}")
   table = strengths_of(config)
@@ -153,18 +160,30 @@ def check(config: Config) -> None:
     raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
   if len(set(config.strengths)) < max(1, len(config.strengths)):
     raise ValueError(f"strengths must be different ones, got {config.strengths}")
+  _check_memory(config)
+
+
+def _check_memory(config: Config) -> None:
+  """Raises ValueError for projectors that cannot be held, with what they need."""
   features = 512 if config.encoder == "resnet18" else config.widths[-1]
   deep = [(widths_of(name), 1) for name in config.projectors]
   for widths, cells in ((config.projector, len(config.strengths)), *deep):
     runs = config.seeds * cells if config.at_once else 1
     weights = sum(a * b for a, b in itertools.pairwise((features, *widths)))
-    needed = _COPIES * 4 * weights * runs / 2**30
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+    needed, here = _COPIES * 4 * weights * runs / 2**30, _memory() / 2**30
     if needed > here:
       raise ValueError(
         f"projector {'-'.join(map(str, widths))} needs {needed:,.0f} GiB for {runs}"
         f" networks, more than the {here:,.0f} GiB of this machine"
       )
+
+
+def _memory() -> int:
+  """Bytes of the first device, or of the machine where it has none of its own."""
+  stats = jax.local_devices()[0].memory_stats() or {}
+  return stats.get("bytes_limit") or (
+    os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+  )
 
 
 def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:
@@ -243,7 +262,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
-    pictures=_collapse_pictures.draw(linear, config, turned, output),
+    pictures=_collapse_pictures.draw(linear, deep, config, turned, output),
   )
 
 

@@ -15,9 +15,11 @@ from experiments import (
   _cli,
   _collapse_claims,
   _collapse_full,
+  _collapse_geometry,
   _collapse_pictures,
   _collapse_runs,
   _collapse_sets,
+  _collapse_spectra,
   _collapse_toy,
   _collapse_training,
   _finished,
@@ -68,8 +70,37 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
     assert (tmp_path / picture).stat().st_size > 5000
   # A second run takes what the first one kept.
   monkeypatch.setattr(_collapse_runs, "Run", None)
+  strengths = {name: projector_collapse.GREY[name] for name in SMOKE.strengths}
+  study = _collapse_sets.digits()
+  found = projector_collapse.train(SMOKE, strengths, study, tmp_path / "kept")
+  check_the_spectra_are_of_their_times(found, SMOKE)
   again = projector_collapse.run(SMOKE, tmp_path, "smoke")
   assert again["rows"] == result["rows"]
+
+
+def check_the_spectra_are_of_their_times(found, config):
+  """The ranks of each time follow from the singular values that are drawn of it."""
+
+  def effective(logarithms):
+    values = np.exp(logarithms)
+    shares = values / values.sum(-1, keepdims=True)
+    return np.exp(-(shares * np.log(shares)).sum(-1))
+
+  curve = found.curves["effective rank"]
+  before = config.halfway // config.measure_every - 1
+  assert 0 <= before < curve.shape[-1] - 1
+  pairs = [
+    (found.shown[f"spectrum W{_collapse_spectra.HALFWAY}"], curve[..., before]),
+    (found.start["spectrum W"], found.start["effective rank"]),
+    (found.shown["spectrum W"], curve[..., -1]),
+    (found.start["spectrum h"], found.start["effective rank of h"]),
+    (found.shown["spectrum h"], found.at_end("effective rank of h")),
+  ]
+  for spectrum, rank in pairs:
+    np.testing.assert_allclose(effective(spectrum), rank, rtol=1e-6)
+  assert not np.allclose(curve[..., before], curve[..., -1], rtol=1e-4)
+  for name in ("effective rank", "sharing", "nearest distance", "unexplained"):
+    np.testing.assert_allclose(found.end[name], found.curves[name][..., -1], rtol=1e-3)
 
 
 def test_ranks_of_rotations_do_not_fall():
@@ -129,7 +160,7 @@ def test_measurements_against_a_loop():
   strengths = projector_collapse.GREY[LARGE]
   run, hyper = Run(settings, study.classes), of(strengths)
   state = jax.jit(run.init)(given, jax.random.key(1), hyper)
-  found = {name: float(x) for name, x in state.start.items() if x.ndim == 0}
+  found, _, _ = _collapse_runs.look(run, given, *state.first, hyper)
   images = np.float32(study.train[:24]) / 255
   variables = {"params": state.params, "batch_stats": state.stats}
   h, f = [], []
@@ -159,7 +190,7 @@ def test_measurements_against_a_loop():
   values = np.linalg.svd(kernel, compute_uv=False)
   shares = values / values.sum()
   rank = np.exp(-(shares * np.log(shares)).sum())
-  assert found["effective rank"] == pytest.approx(rank, rel=1e-4)
+  assert found["effective rank"] == pytest.approx(rank, rel=1e-6)
 
 
 def test_what_is_measured_first_is_normalised():
@@ -209,7 +240,15 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
   state = _collapse_training.State(
-    params, stats, run.optimizer.init(params), jnp.int32(0), {}, {}, {}
+    params,
+    stats,
+    run.optimizer.init(params),
+    jnp.int32(0),
+    {},
+    {},
+    jnp.zeros(0),
+    (params, stats),
+    (params, stats),
   )
   new, terms = jax.jit(run.one_step)(given, hyper, state, key)
   batch_key, view_key = jax.random.split(key)
@@ -286,10 +325,11 @@ def test_photographs_have_coarse_classes(tfds_dir):
 def trained(**curves):
   """Three strengths, two seeds, two measurements: 1 everywhere, but as given."""
   shape = 3, 2, 2
-  names = (*_collapse_claims._FIGURES,)
+  names = (*_collapse_claims._FIGURES, *_collapse_geometry.LOCAL)
   whole = {name: np.ones(shape) * np.array([1.0, 2.0]) for name in names}
   whole |= {name: np.broadcast_to(x, shape) * 1.0 for name, x in curves.items()}
-  return Trained(whole, {n: x[..., 0] for n, x in whole.items()}, {}, np.ones((3, 2)))
+  start = {n: x[..., 0] for n, x in whole.items()}
+  return Trained(whole, start, {}, {}, np.ones((3, 2)))
 
 
 def test_claims_have_the_direction_of_the_paper():
@@ -375,6 +415,10 @@ def test_collapsed_runs_do_not_count():
     ({"projector": (64, 32)}, r"projector must be linear.* got \(64, 32\)"),
     ({"strengths": (LARGE, LARGE)}, "strengths must be different ones, got .*large"),
     ({"strengths": ()}, r"strengths must be different ones, got \(\)"),
+    ({"threshold": 0.0}, r"threshold must be in \(0, 1\], got 0\.0"),
+    ({"threshold": 1.5}, r"threshold must be in \(0, 1\], got 1\.5"),
+    ({"toy_seeds": 0}, "toy_seeds must be at least 1, got 0"),
+    ({"image_size": 0}, "image_size must be at least 1, got 0"),
     ({"measured": 1}, "measured must be at least 2 images, got 1"),
     ({"widths": (0, 1, 1)}, r"widths must be at least 1, got \(0, 1, 1\)"),
     ({"inverse_temperature": 0.0}, r"inverse_temperature must be above 0, got 0\.0"),
@@ -391,6 +435,18 @@ def test_bad_input_is_named_before_anything_is_read(
   config = dataclasses.replace(SMOKE, **changes)
   with pytest.raises(ValueError, match=message):
     projector_collapse.run(config, tmp_path)
+
+
+def test_a_device_with_less_memory_than_the_machine(monkeypatch):
+  class Device:
+    def memory_stats(self):
+      return {"bytes_limit": 2**30}
+
+  monkeypatch.setattr(projector_collapse.jax, "local_devices", lambda: [Device()])
+  config = dataclasses.replace(SMOKE, projector=(10**8,))
+  with pytest.raises(ValueError, match=r"needs 48 GiB .* more than the 1 GiB"):
+    projector_collapse.check(config)
+  projector_collapse.check(SMOKE)
 
 
 def test_a_batch_is_of_different_images(tmp_path):
@@ -447,17 +503,21 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   # Spectra of all times: the first half ends where the first run was stopped.
   for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
     assert found.start[name].shape == found.shown[name].shape == (1, 1, *shape)
-    halfway = found.shown[f"{name}{_collapse_full.HALFWAY}"]
+    halfway = found.shown[f"{name}{_collapse_spectra.HALFWAY}"]
     np.testing.assert_array_equal(halfway, first.shown[name])
     assert not np.array_equal(halfway, found.shown[name])
   digest = _finished.digest((_cli.only(_collapse_full.Full, config), "noise"))
   kept = tmp_path / f"full-{digest}" / f"{LARGE}-0-spectra"
   assert {path.name for path in kept.glob("*.npz")} == {"0.npz", "2.npz", "4.npz"}
   figure = _collapse_pictures.spectra(found, (LARGE,))
-  titles = [axes.get_title() for axes in figure.axes]
-  assert len(titles) == 9
-  assert titles[::3] == ["features, at first", "features, halfway",
-                         "features, at the end"]  # fmt: skip
+  assert len(figure.axes) == 9
+  labels = [axes.get_ylabel() for axes in figure.axes[::3]]
+  assert labels == [
+    f"logarithm, {time}" for time in ("at first", "halfway", "at the end")
+  ]
+  for row, shown in ((0, found.start["spectrum W"]), (2, found.shown["spectrum W"])):
+    drawn = figure.axes[3 * row + 2].lines[0].get_ydata()
+    np.testing.assert_allclose(drawn, shown[0, 0] - shown.max())
 
 
 def test_reports_are_of_singular_values_in_float64():
@@ -465,15 +525,14 @@ def test_reports_are_of_singular_values_in_float64():
   drawn = np.random.default_rng(7)
   settings = dataclasses.replace(_collapse_full.Full(), projector=(6,))
   scales = np.geomspace(1, 1e-9, 8)
-  shown = {"features": drawn.normal(size=(24, 8)).astype(np.float32) * scales}
-  shown["augmented features"] = drawn.normal(size=(24, 8)).astype(np.float32)
-  kernel = drawn.normal(size=(8, 6)).astype(np.float32)
-  ranks, spectra = _collapse_full.on_host(settings, shown, jnp.asarray(kernel))
   matrices = {
-    "h": shown["features"],
-    "augmented h": shown["augmented features"],
-    "W": kernel,
+    "h": drawn.normal(size=(24, 8)).astype(np.float32) * scales,
+    "augmented h": drawn.normal(size=(24, 8)).astype(np.float32),
+    "W": drawn.normal(size=(8, 6)).astype(np.float32),
   }
+  shown = {f"features {name}": x for name, x in matrices.items()}
+  ranks, spectra = _collapse_spectra.of_features(shown, jnp.asarray(matrices["W"]))
+  ranks |= _collapse_spectra.of_weights(settings, jnp.asarray(matrices["W"]))
   for name, matrix in matrices.items():
     values = np.linalg.svd(np.float64(matrix), compute_uv=False)
     np.testing.assert_allclose(spectra[f"spectrum {name}"], np.log(values), rtol=1e-6)

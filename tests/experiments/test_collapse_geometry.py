@@ -1,0 +1,163 @@
+"""What a projector keeps of displacements and of changes, against loops in float64."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import ndimage
+
+from experiments import (
+  _collapse_geometry,
+  _collapse_runs,
+  _collapse_sets,
+  _collapse_spectra,
+  _collapse_training,
+)
+from experiments._collapse_geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
+from experiments._collapse_training import Run, Settings
+from spherejax import data
+
+
+def inside(weights, move):
+  """Share of a move in the column space of its weights."""
+  return np.sum((weights @ np.linalg.pinv(weights) @ move) ** 2) / np.sum(move**2)
+
+
+def effective(weights):
+  shares = np.linalg.svd(weights, compute_uv=False)
+  shares = shares / shares.sum()
+  return np.exp(-np.sum(shares * np.log(shares, where=shares > 0, out=0 * shares)))
+
+
+def local(widths, kernels, h, moves):
+  params = {f"layer{i}": {"kernel": x} for i, x in enumerate(kernels)}
+  with _collapse_spectra.on_host():
+    params, h, moves = jax.tree.map(_collapse_spectra.wide, (params, h, moves))
+    found = _collapse_geometry.local_maps(widths, params, h, moves, threshold=0.1)
+    return {name: float(x) for name, x in found.items()}
+
+
+def test_local_maps_of_two_hidden_layers():
+  drawn = np.random.default_rng(0)
+  kernels = [drawn.normal(size=shape) for shape in ((7, 5), (5, 4), (4, 3))]
+  h, moves = drawn.normal(size=(2, 20, 7))
+  aligned, ranks, entropies = [], [], []
+  for own, move in zip(h, moves, strict=True):
+    weights, x = np.eye(7), own
+    for number, kernel in enumerate(kernels):
+      if number:
+        active = x > 0
+        weights, x = weights * active, x * active
+      weights, x = weights @ kernel, x @ kernel
+    np.testing.assert_allclose(own @ weights, x, atol=1e-12)  # SSL eq. 11
+    values = np.linalg.svd(weights, compute_uv=False)
+    ranks.append(np.sum(values >= 0.1 * values[0]) if values[0] else 0)
+    aligned.append(inside(weights, move))
+    entropies.append(effective(weights) if values[0] else 0)
+  found = local((5, 4, 3), kernels, h, moves)
+  assert found[ALIGNMENT] == pytest.approx(np.mean(aligned), rel=1e-8)
+  assert found[LOCAL[0]] == pytest.approx(np.mean(ranks))
+  assert found[LOCAL[1]] == pytest.approx(np.mean(entropies), rel=1e-8)
+  assert 0.5 < np.mean(ranks) < 2.9  # or the masks would not matter
+  linear = local((5,), kernels[:1], h, moves)
+  expected = np.mean([inside(kernels[0], move) for move in moves])
+  assert linear == {ALIGNMENT: pytest.approx(expected, rel=1e-8)}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_overlaps_are_of_the_generator_of_the_first_half(noise):
+  drawn = np.random.default_rng(1)
+  dim, count = 5, 60
+  generator, kernel = drawn.normal(size=(dim, dim)), drawn.normal(size=(dim, 2))
+  h, scales = drawn.normal(size=(count, dim)), drawn.uniform(-0.4, 0.4, count)
+  moved = h + scales[:, None] * (h @ generator.T)
+  moved = moved + noise * drawn.normal(size=h.shape)
+  pairs = {"brightness": (moved, scales), "flip": (h @ generator.T, np.ones(count))}
+  found = _collapse_geometry.overlaps(kernel, h, pairs)
+  scaled = scales[:30, None] * h[:30]
+  fitted = np.linalg.lstsq(scaled, (moved - h)[:30], rcond=None)[0].T
+  pushed = h[30:] @ fitted.T
+  unseen = 1 - np.sum([inside(kernel, x) * (x @ x) for x in pushed]) / np.sum(pushed**2)
+  assert found[f"{OVERLAP}brightness"] == pytest.approx(unseen, rel=1e-7)
+  rest = (moved - h)[30:] - scales[30:, None] * pushed
+  explained = 1 - np.sum(rest**2) / np.sum((moved - h)[30:] ** 2)
+  assert found[f"{EXPLAINED}brightness"] == pytest.approx(explained, rel=1e-7)
+  assert found[f"{EXPLAINED}flip"] == pytest.approx(1)
+  assert (explained > 1 - 1e-9) == (noise == 0)
+  # A generator that does nothing but what the projector does not see.
+  null = np.linalg.svd(kernel.T)[2][2:]
+  hidden = h + scales[:, None] * (h @ null.T @ drawn.normal(size=(3, 3)) @ null)
+  (share,) = (
+    x
+    for name, x in _collapse_geometry.overlaps(
+      kernel, h, {"zoom": (hidden, scales)}
+    ).items()
+    if name.startswith(OVERLAP)
+  )
+  assert share == pytest.approx(1)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_changes_of_images(channels):
+  """Pixel by pixel; a zoom by SciPy's bilinear look-up."""
+  images = np.random.default_rng(2).uniform(size=(6, 8, 8, channels)).astype(np.float32)
+  found = _collapse_geometry.changed(jax.random.key(4), jnp.asarray(images))
+  colours = {"saturation", "flip"} if channels == 3 else set()
+  assert found.keys() == {"brightness", "contrast", "zoom"} | colours
+  signed, share = (np.asarray(found[name][1]) for name in ("brightness", "zoom"))
+  assert -0.4 <= signed.min() < 0 < signed.max() <= 0.4
+  assert 0 <= share.min() < share.max() <= 0.4
+  luma = images @ np.float32([0.299, 0.587, 0.114]) if channels == 3 else images[..., 0]
+  for i, x in enumerate(images):
+    bright = np.clip(x * (1 + signed[i]), 0, 1)
+    np.testing.assert_allclose(found["brightness"][0][i], bright, atol=1e-5)
+    mean = luma[i].mean()
+    far = np.clip(mean + (1 + signed[i]) * (x - mean), 0, 1)
+    np.testing.assert_allclose(found["contrast"][0][i], far, atol=1e-5)
+    grid = 3.5 + (np.arange(8) - 3.5) * (1 - share[i])
+    rows, columns = np.meshgrid(grid, grid, indexing="ij")
+    for channel in range(channels):
+      near = ndimage.map_coordinates(x[..., channel], (rows, columns), order=1)
+      np.testing.assert_allclose(found["zoom"][0][i, ..., channel], near, atol=1e-4)
+  if channels == 3:
+    grey = luma[..., None]
+    vivid = np.clip(grey + (1 + signed[:, None, None, None]) * (images - grey), 0, 1)
+    np.testing.assert_allclose(found["saturation"][0], vivid, atol=1e-5)
+    np.testing.assert_array_equal(found["flip"][0], images[:, :, ::-1])
+
+
+def test_a_network_is_measured_where_its_images_are():
+  """Features of other images, or other displacements, would show."""
+  settings = Settings(
+    widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
+  )
+  settings = dataclasses.replace(settings, measured=20)
+  study = _collapse_sets.digits()
+  given = _collapse_runs.given(study)
+  run = Run(settings, study.classes)
+  variables = jax.jit(run.network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
+  params, stats = variables["params"], variables["batch_stats"]
+  columns = _collapse_training.cells([data.view_strengths("small")])
+  hyper = {name: jnp.float32(x) for name, (x,) in columns.items()}
+  _, shown = run.measured(given, params, stats, hyper)
+  found = _collapse_geometry.measured(run, given, params, stats, shown)
+  kernel = np.asarray(params["projector"]["layer0"]["kernel"], np.float64)
+  moves = np.asarray(shown["displacements"], np.float64)
+  assert found[ALIGNMENT] == pytest.approx(
+    np.mean([inside(kernel, move) for move in moves]), rel=1e-5
+  )
+  # Eight pairs for each of eight dimensions, and as many to try.
+  images = jnp.float32(study.train[:128]) / 255
+  changes = _collapse_geometry.changed(jax.random.key(0), images)
+
+  @jax.jit
+  def features(x):
+    return run.network.apply(variables, given.seen(x))[0]
+
+  pairs = {name: (features(x), scale) for name, (x, scale) in changes.items()}
+  right = _collapse_geometry.overlaps(kernel, features(images), pairs)
+  assert right.keys() == found.keys() - {ALIGNMENT}
+  for name, x in right.items():
+    assert found[name] == pytest.approx(x, rel=1e-3, abs=1e-3), name
