@@ -10,9 +10,8 @@ SSL, figures 1, 3 to 7, 9, 10 and section 5.
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
-The encoder of the first has stride 2 in its first convolution already, for time; where
-time is no matter, --strides 1 2 1 looks at every pixel. Its crops are not rounded to
-whole pixels, those of full are.
+The encoder of the first has stride 2 in its first convolution already: with --strides
+1 2 1, which looks at every pixel, a step takes 4.6 times as long.
 
 The first needs tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.
@@ -85,7 +84,7 @@ class Config(_collapse_full.Full):
 
 
 PRESETS = {
-  "cpu": Config(),
+  "cpu": Config(integer_crops=True),
   "smoke": Config(
     images="digits",
     seeds=1,
