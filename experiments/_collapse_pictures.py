@@ -133,12 +133,8 @@ def projectors(
       values = own.at_end("effective rank" if is_linear else key)[row]
       values = values[~own.collapsed[row]]
       axes.plot(np.full(len(values), place), values, "o", color=f"C{place}", alpha=0.5)
-      axes.plot(
-        [place - 0.3, place + 0.3],
-        [values.mean() if len(values) else np.nan] * 2,
-        "k",
-        lw=1,
-      )
+      if len(values):
+        axes.hlines(values.mean(), place - 0.3, place + 0.3, "k", lw=1)
     axes.set_xticks(range(len(places)), places, rotation=30)
     axes.set_title(title, fontsize="medium")
     axes.grid(alpha=0.3)

@@ -403,6 +403,26 @@ def test_collapsed_runs_do_not_count():
   assert ("large, projector 9", "probe") not in figures
 
 
+def test_the_picture_of_depth_and_width_has_what_there_is():
+  """A linear projector's map is W itself; a collapsed run is no dot."""
+  one = np.zeros((3, 2, 2))
+  one[0, 0] = 1
+  ranks = np.array([[3.0], [4.0]])
+  linear = trained(**{"effective rank": ranks})
+  local = {_collapse_geometry.LOCAL[1]: ranks + 2}
+  deep = trained(invariance=-one, repulsion=one, **local)
+  figure = _collapse_pictures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
+  axes = figure.axes[-1]
+  assert [x.get_text() for x in axes.get_xticklabels()] == ["linear", "8-6"]
+  dots = [line.get_ydata().tolist() for line in axes.lines]
+  assert dots == [[3.0, 4.0], [6.0]]
+  alone = _collapse_pictures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
+  assert [x.get_text() for x in alone.get_xticklabels()] == ["8-6"]
+  gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
+  whole = deep._replace(curves=deep.curves | gone)
+  _collapse_pictures.projectors(linear, (SMALL,), {"8-6": whole})
+
+
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
