@@ -108,11 +108,6 @@ class Network(nn.Module):
 _FIRST = {"resnet50": "stem/", "inception_v3": "stem_1a/conv/"}
 
 
-def network(settings: Architecture, axis_name: str | None = None) -> Network:
-  """The network of the settings; BatchNorm over the axis."""
-  return Network(settings, axis_name)
-
-
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -145,4 +140,4 @@ def initial_variables(
 @functools.partial(jax.jit, static_argnames=("settings", "shapes"))
 def _initialize(key: Array, *, settings: Architecture, shapes: Shapes) -> Any:
   given = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-  return network(settings).lazy_init(key, *given)
+  return Network(settings).lazy_init(key, *given)

@@ -150,7 +150,7 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
   if augment:
     images = data.random_affine(key, images)
   labels = batch["label"]
-  features, changed = _class_network.network(settings, axis_name).apply(
+  features, changed = _class_network.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": stats["network"]},
     images,
     batch["size"],

@@ -23,7 +23,7 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
 
   def apply(variables: Any, rows: Any) -> Any:
     images = data.to_float(rows["image"])
-    return _class_network.network(settings).apply(variables, images, rows["size"])
+    return _class_network.Network(settings).apply(variables, images, rows["size"])
 
   return training.parallel_map(apply, batch_size=BATCH)
 

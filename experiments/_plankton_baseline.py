@@ -11,6 +11,7 @@ from jax import Array
 from experiments import (
   _class_network,
   _class_sets,
+  _class_training,
   _epochs,
   _plankton_settings,
   _plankton_training,
@@ -64,7 +65,7 @@ def train_baseline(
   state = training.create_state(step_key, optimizer, variables)
 
   def evaluate(state: training.TrainState) -> dict[str, float]:
-    logits = _plankton_training.raw(state.variables(), validation, own)
+    logits = _class_training.embed(state.variables(), validation, own)
     report(1)
     return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
 

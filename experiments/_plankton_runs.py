@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from experiments import (
+  _class_training,
   _finished,
   _plankton_baseline,
   _plankton_measures,
@@ -97,7 +98,7 @@ def baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
-  logits = _plankton_training.raw(trained.variables, images, trained.settings)
+  logits = _class_training.embed(trained.variables, images, trained.settings)
   judged = _plankton_measures.halves(images.labels, seen_key)[1]
   guesses, labels = logits.argmax(1), np.asarray(images.labels)
   counts = {}

@@ -34,7 +34,7 @@ def make_optimizer(
 
 def forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training, and the statistics after them."""
-  features, moved = _class_network.network(settings, axis_name).apply(
+  features, moved = _class_network.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
     sizes,
@@ -96,14 +96,9 @@ def triplet_batches(
   return begin
 
 
-def raw(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
-  """[count, dim], what the network gives."""
-  return _class_training.embed(variables, images, settings)
-
-
 def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
   """[count, dim], unit rows."""
-  rows = raw(variables, images, settings)
+  rows = _class_training.embed(variables, images, settings)
   lengths = np.linalg.norm(rows, axis=1, keepdims=True)
   return rows / np.where(lengths > 0, lengths, 1)
 
