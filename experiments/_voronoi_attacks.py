@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _voronoi_combined, _voronoi_curves, _voronoi_draws
+from experiments import _voronoi_combined, _voronoi_draws, _voronoi_linear
 from experiments._digits import CLASSES, Points
 from experiments._voronoi_draws import Figures, Part, Statements
 from spherejax import attacks, prototypes
@@ -47,11 +47,8 @@ def suite(
   norms: Sequence[str],
 ) -> Part:
   """Attacks of a linear classifier at one budget of each norm."""
-  weights, offset = _voronoi_curves.ridge(train.x, train.y)
-
-  def scores(x):
-    return x @ weights + offset[None]
-
+  weights, offset = _voronoi_linear.ridge(train.x, train.y)
+  scores = _voronoi_linear.scores(weights, offset)
   still, drawn = {}, {}
   for norm in norms:
     fixed: dict[str, Any] = {"epsilon": BUDGETS[norm], "norm": norm}
@@ -136,18 +133,15 @@ def _alone(attack, whole: attacks.AttackResult, points: Points, key) -> float:
 
 def least(train: Points, points: Points, steps: int, norms: Sequence[str]) -> Part:
   """Attacks of least norm of a linear classifier, against its least moves."""
-  weights, offset = _voronoi_curves.ridge(train.x, train.y)
-
-  def scores(x):
-    return x @ weights + offset[None]
-
+  weights, offset = _voronoi_linear.ridge(train.x, train.y)
+  scores = _voronoi_linear.scores(weights, offset)
   gaps = {}
   for norm in norms:
     deepfool = functools.partial(attacks.deepfool, steps=1, overshoot=0.0, **OPEN)
     fab = functools.partial(
       attacks.fab, steps=1, targets="all", bias=0.0, overshoot=1.00005
     )
-    open_moves = _voronoi_curves.least_linear_moves(weights, offset, *points, norm)
+    open_moves = _voronoi_linear.least_linear_moves(weights, offset, *points, norm)
     boxed = _least_in_box(weights, offset, points, norm)
     for name, attack, exact in (
       ("DeepFool", deepfool, open_moves),
@@ -156,7 +150,7 @@ def least(train: Points, points: Points, steps: int, norms: Sequence[str]) -> Pa
       attack = functools.partial(attack, scores, norm=norm)
       gaps[f"{name}, {norm}"] = _error(jax.jit(attack)(*points).norm, exact)
   first = max(gaps.values())
-  exact = _voronoi_curves.least_linear_moves(weights, offset, *points, "l2")
+  exact = _voronoi_linear.least_linear_moves(weights, offset, *points, "l2")
   last = _error(_towards_each(scores, points, steps), exact)
   gaps["Carlini-Wagner, l2"] = last
   return _voronoi_draws.once(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special
 
-from experiments import _voronoi_curves, _voronoi_draws
+from experiments import _voronoi_draws, _voronoi_linear
 from experiments._digits import CLASSES, Points
 from experiments._voronoi_draws import Figures, Part, Statements
 from spherejax import attacks, distances
@@ -22,7 +22,7 @@ FEW = 1000  # votes that choose a class, or decide on the border
 
 def combined(keys: Sequence[jax.Array], train: Points, points: Points) -> Part:
   """Robust accuracy in the combined ball, exactly, and under attack there."""
-  weights, offset = _voronoi_curves.ridge(train.x, train.y)
+  weights, offset = _voronoi_linear.ridge(train.x, train.y)
   robust = _robust(weights, offset, points)
   exact = {name: float(np.mean(kept)) for name, kept in robust.items()}
   name = "ridge, l1 0.5 and l-infinity 0.05, exactly"
@@ -57,7 +57,7 @@ def combined(keys: Sequence[jax.Array], train: Points, points: Points) -> Part:
   @jax.jit
   def attacked(x, y, key):
     return attacks.pgd(
-      lambda x: x @ weights + offset[None],
+      _voronoi_linear.scores(weights, offset),
       x,
       y,
       key=key,

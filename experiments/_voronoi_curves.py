@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _voronoi_draws
+from experiments import _voronoi_draws, _voronoi_linear
 from experiments._digits import CLASSES, Points
 from experiments._finished import Finished
 from experiments._voronoi_draws import Figures, Part, Statements
@@ -29,34 +29,6 @@ class Judged(NamedTuple):
   operands: tuple[Array, ...]
   scores: Callable[..., Array]
   decide: Callable[..., Array]
-
-
-def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
-  """Weights [dim, classes] and offsets of a regression on the classes' indicators."""
-  rows = np.c_[np.asarray(x, np.float64), np.ones(len(x))]
-  targets = np.eye(CLASSES)[np.asarray(labels)]
-  gram = rows.T @ rows + penalty * np.eye(rows.shape[1])
-  solved = np.linalg.solve(gram, rows.T @ targets)
-  return jnp.asarray(solved[:-1], jnp.float32), jnp.asarray(solved[-1], jnp.float32)
-
-
-def least_linear_moves(weights, offset, x, labels, norm: str) -> np.ndarray:
-  """min_k (z_y - z_k) / ||w_y - w_k|| in the dual norm; 0 of a mistake (no box)."""
-  w, x = np.asarray(weights, np.float64), np.asarray(x, np.float64)
-  y = np.asarray(labels)
-  z = x @ w + np.asarray(offset, np.float64)
-  order = {"l2": 2, "linf": 1, "l1": np.inf}[norm]
-  slopes = np.linalg.norm(w.T[:, None] - w.T[None], ord=order, axis=2)[y]
-  gaps = z[np.arange(len(y)), y][:, None] - z
-  with np.errstate(invalid="ignore", divide="ignore"):
-    moves = np.where(slopes > 0, gaps / slopes, np.inf)
-  return np.maximum(moves.min(1), 0)
-
-
-def accuracy(weights, offset, points: Points) -> float:
-  """Share of the points that the linear classifier has right."""
-  z = np.asarray(points.x) @ np.asarray(weights) + np.asarray(offset)
-  return float(np.mean(z.argmax(1) == np.asarray(points.y)))
 
 
 def classifier(name: str, sites, labels, norm: str) -> Judged:
@@ -78,7 +50,7 @@ def classifier(name: str, sites, labels, norm: str) -> Judged:
     return jnp.argmax(linear(weights, offset, x), axis=1)
 
   if name == LINEAR:
-    return Judged(ridge(sites, labels), linear, largest)
+    return Judged(_voronoi_linear.ridge(sites, labels), linear, largest)
   return Judged((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
 
 
@@ -221,7 +193,7 @@ def attacked_linear(task: Task, weights, offset) -> dict[str, np.ndarray]:
 
   def attack(given, rows):
     epsilon, weights, offset = given
-    seen = (lambda x: x @ weights + offset[None]), rows["x"], rows["y"]
+    seen = _voronoi_linear.scores(weights, offset), rows["x"], rows["y"]
     drawn: dict[str, Any] = {"key": key, "index": rows["index"], "steps": 20}
     found = {
       "FGSM": attacks.fgsm(*seen, epsilon=epsilon, **options),
@@ -315,14 +287,16 @@ def beside_linear(
   name: str, task: Task, tests: Points, curve: Curves
 ) -> tuple[Figures, Statements]:
   """The linear classifier's accuracies and its least moves, and attacks of it."""
-  weights, offset = ridge(*task.sites)
-  moves = least_linear_moves(weights, offset, *task.sites, task.norm)
+  weights, offset = _voronoi_linear.ridge(*task.sites)
+  moves = _voronoi_linear.least_linear_moves(weights, offset, *task.sites, task.norm)
   closed = np.array([np.mean(moves > budget) for budget in task.finite()])
   reached = attacked_linear(task, weights, offset)
-  natural = accuracy(weights, offset, task.sites)
+  natural = _voronoi_linear.accuracy(weights, offset, task.sites)
   figures: Figures = {
     (f"{name}, ridge", "accuracy of the sites"): natural,
-    (f"{name}, ridge", "accuracy of the test images"): accuracy(weights, offset, tests),
+    (f"{name}, ridge", "accuracy of the test images"): _voronoi_linear.accuracy(
+      weights, offset, tests
+    ),
   }
   beside = {"least moves": closed} | {f"no box, {k}": v for k, v in reached.items()}
   for measure, values in beside.items():

@@ -12,6 +12,7 @@ from experiments import (
   _voronoi_attacks,
   _voronoi_combined,
   _voronoi_curves,
+  _voronoi_linear,
   _voronoi_sets,
   _voronoi_statements,
   _voronoi_toy,
@@ -114,14 +115,14 @@ def test_attacks_agree_with_closed_forms():
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
   train, test = _digits.load(1297, 500)
-  weights, offset = _voronoi_curves.ridge(train.x, train.y)
+  weights, offset = _voronoi_linear.ridge(train.x, train.y)
   for points, share in ((train, 0.952), (test, 0.874)):
-    assert abs(_voronoi_curves.accuracy(weights, offset, points) - share) < 1e-3
+    assert abs(_voronoi_linear.accuracy(weights, offset, points) - share) < 1e-3
   for norm, budgets, expected in (
     ("l2", (0.1, 0.2, 0.3, 0.5), (0.911, 0.815, 0.637, 0.244)),
     ("linf", (0.02, 0.05, 0.1), (0.898, 0.635, 0.095)),
   ):
-    moves = _voronoi_curves.least_linear_moves(weights, offset, train.x, train.y, norm)
+    moves = _voronoi_linear.least_linear_moves(weights, offset, train.x, train.y, norm)
     found = [np.mean(moves > budget) for budget in budgets]
     np.testing.assert_allclose(found, expected, atol=1e-3)
   for norm, nearest, other in (
