@@ -24,7 +24,6 @@ import rich.table
 
 from benchmarks import _measure
 from spherejax import models
-from spherejax.models._weight_names import TABLES
 
 
 class Pair(NamedTuple):
@@ -74,10 +73,7 @@ def torch_module(path: str, network: nn.Module) -> str:
     path = re.sub(r"stem_(\w\w)", r"Conv2d_\1_3x3", path)
     return path.replace("norm", "bn").replace("/", ".")
   if isinstance(network, models.ResNet20):
-    path += "/"
-    for pattern, new in TABLES["ResNet20 of pre-activation blocks"]:
-      path = re.sub(pattern, new, path)
-    return path.removesuffix(".")
+    return _pre_activation_module(path)
   if not isinstance(network, models.SwinT):
     path = re.sub(r"stage(\d)_(\d+)", r"layer\1.\2", path)
     path = path.replace("shortcut_norm", "downsample.1")
@@ -89,6 +85,24 @@ def torch_module(path: str, network: nn.Module) -> str:
   path = re.sub(r"merge(\d)", lambda found: f"features.{2 * int(found[1]) - 2}", path)
   path = path.replace("attention/out", "attn.proj").replace("attention", "attn")
   return path.replace("dense1", "mlp.0").replace("dense2", "mlp.3").replace("/", ".")
+
+
+def _pre_activation_module(path: str) -> str:
+  """The same for `ResNet20`, whose modules are numbered in the order of their use."""
+  block, _, part = path.removesuffix("/BatchNorm_0").rpartition("/")
+  kind, _, number = part.rpartition("_")
+  place = int(number)
+  if kind == "_PreActivationBlock":
+    return f"layer{place // 3 + 1}.{place % 3}"
+  if not block:
+    return "conv1" if kind == "Convolution" else "bn"
+  # A block that widens has its shortcut's convolution first.
+  widens = block.endswith(("_3", "_6"))
+  if kind == "Convolution":
+    name = f"conv{place + 1 - widens}" if place or not widens else "shortcut.0"
+  else:
+    name = f"bn{place + 1}"
+  return f"{_pre_activation_module(block)}.{name}"
 
 
 def differences(
