@@ -1,6 +1,7 @@
 // The page of `embed --explore`. Bokeh draws the points, pans, zooms and says where the
-// pointer is; this file fills the panels and draws pictures over the points. Names of
-// classes and files may be hostile: they reach the page as text only.
+// pointer is; this file fills the panels and draws pictures over the points. While the map
+// moves nothing is painted: what is there moves along, and all is painted anew at rest.
+// Names of classes and files may be hostile: they reach the page as text only.
 "use strict";
 window.explorer = (() => {
   const TYPES = { int32: Int32Array, float32: Float32Array, uint8: Uint8Array };
@@ -14,6 +15,7 @@ window.explorer = (() => {
     dashes: [4, 3] };
   const UNKNOWN = { symbol: "?", text: "class not known", kind: "unknown",
     color: "#666", dashes: [1, 3] };
+  const REST = 120; // milliseconds without a move after which the map is painted anew
   const content = JSON.parse(document.getElementById("explore-data").textContent);
   const { names, classes, atlas, styles } = content;
   const count = names.length;
@@ -26,7 +28,10 @@ window.explorer = (() => {
   const shown = new Uint8Array(count).fill(1);
   const chosen = new Set(); // classes that the filter keeps; none: all
   let colors = labels, selected = -1, under = -1, waiting = false;
-  let bokeh, sheets, bounds; // models; all thumbnails, in several sizes; of the map
+  let bokeh, view; // models, and Bokeh's own view of the plot
+  let sheets, bounds; // all thumbnails, in several sizes; of the map
+  let painted, size; // the part of the map that is painted, and what symbols measure
+  let sketched = false, resting = 0; // whether the sketch is up to date; a timer
 
   function decoded({ dtype, bytes }) {
     const raw = Uint8Array.from(atob(bytes), (letter) => letter.charCodeAt(0));
@@ -194,7 +199,7 @@ window.explorer = (() => {
       node("h2", { textContent: `${k} nearest by distance` }), list, ...pooling(row));
     byId("panel").dataset.row = row;
     byId("panel").scrollTop = 0;
-    request();
+    requestMarks();
   }
 
   function hover(row) {
@@ -210,24 +215,28 @@ window.explorer = (() => {
       card.style.left = `${left}px`;
       card.style.top = `${Math.max(4, Math.min(y + 14, box.clientHeight - 130))}px`;
     }
-    if (row !== under) request();
+    if (row !== under) requestMarks();
     under = row;
   }
 
   // ------------------------------------------------------------------ map
 
-  // From images to pixels of the map, as it is now.
-  function places() {
+  // The part of the map that is shown.
+  function region() {
     const { x_range: across, y_range: up } = bokeh.plot;
+    return { left: across.start, right: across.end, top: up.end, bottom: up.start };
+  }
+
+  // From images to pixels, where that part of the map fills its box.
+  function places({ left, right, top, bottom } = region()) {
     const { clientWidth, clientHeight } = byId("map"), { x, y } = bokeh.source.data;
-    const left = across.start, width = clientWidth / (across.end - left);
-    const top = up.end, height = clientHeight / (top - up.start);
+    const width = clientWidth / (right - left), height = clientHeight / (top - bottom);
     return (row) => [(x[row] - left) * width, (top - y[row]) * height];
   }
 
   // The image whose symbol or picture lies there; of several the nearest; or -1.
   function hit({ sx, sy }) {
-    const place = places(), reach = bokeh.points.glyph.size.value / 2 + 2;
+    const place = places(), reach = size / 2 + 2;
     let best = -1, least = Infinity;
     for (let row = 0; row < count; row++) {
       if (!shown[row]) continue;
@@ -240,14 +249,22 @@ window.explorer = (() => {
     return best;
   }
 
-  function fit() {
+  // The part of the map that holds all images.
+  function whole() {
     const box = byId("map"), [left, right, bottom, top] = bounds;
     const unit = 1.08 * Math.max((right - left) / box.clientWidth,
       (top - bottom) / box.clientHeight); // of the map, for each pixel
     const across = unit * box.clientWidth / 2, up = unit * box.clientHeight / 2;
     const x = (left + right) / 2, y = (bottom + top) / 2;
-    bokeh.plot.x_range.setv({ start: x - across, end: x + across });
-    bokeh.plot.y_range.setv({ start: y - up, end: y + up });
+    return { left: x - across, right: x + across, top: y + up, bottom: y - up };
+  }
+
+  function fit() {
+    const { left, right, top, bottom } = whole();
+    bokeh.plot.x_range.setv({ start: left, end: right });
+    bokeh.plot.y_range.setv({ start: bottom, end: top });
+    sketched = false;
+    rest();
   }
 
   function side() {
@@ -259,12 +276,12 @@ window.explorer = (() => {
   }
 
   // Around a point a ring; a picture is drawn again, above the others.
-  function frame({ context, place, paint }, row, size, color, dashes = []) {
-    const [x, y] = place(row), reach = size / 2 + (paint ? 2 : 3);
-    if (paint) paint(row, x - size / 2, y - size / 2, size);
+  function frame({ context, place, paint }, row, reach, color, dashes = []) {
+    const [x, y] = place(row), half = reach / 2 + (paint ? 2 : 3);
+    if (paint) paint(row, x - reach / 2, y - reach / 2, reach);
     context.beginPath();
-    if (paint) context.rect(x - reach, y - reach, 2 * reach, 2 * reach);
-    else context.arc(x, y, reach, 0, 2 * Math.PI);
+    if (paint) context.rect(x - half, y - half, 2 * half, 2 * half);
+    else context.arc(x, y, half, 0, 2 * Math.PI);
     for (const [style, width, dash] of [["#fff", 6, []], [color, 3, dashes]]) {
       context.setLineDash(dash);
       context.strokeStyle = style;
@@ -273,7 +290,22 @@ window.explorer = (() => {
     }
   }
 
-  function drawPictures({ context, place, paint, width, height }, size) {
+  // A canvas over the map, empty.
+  function blank(id) {
+    const canvas = byId(id), context = canvas.getContext("2d");
+    const { clientWidth: width, clientHeight: height } = byId("map");
+    const scale = window.devicePixelRatio;
+    const across = Math.round(width * scale), down = Math.round(height * scale);
+    if (canvas.width !== across) canvas.width = across;
+    if (canvas.height !== down) canvas.height = down;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.clearRect(0, 0, width, height);
+    return { context, width, height };
+  }
+
+  function drawPictures() {
+    const { context, width, height } = blank("drawn"), place = places();
+    const paint = painter(context, size * window.devicePixelRatio);
     for (let row = 0; row < count; row++) {
       if (!shown[row]) continue;
       const [x, y] = place(row), left = x - size / 2, top = y - size / 2;
@@ -284,8 +316,25 @@ window.explorer = (() => {
     }
   }
 
-  function drawSelection(drawing, size) {
-    const { context, place } = drawing;
+  // All images as small squares: what a moving map shows around the part that is painted.
+  function drawSketch() {
+    sketched = true;
+    const { context } = blank("sketch"), place = places(whole());
+    const dot = content.point - 1;
+    for (let row = 0; row < count; row++) {
+      if (!shown[row]) continue;
+      const [x, y] = place(row);
+      context.fillStyle = styles[colors[row]].color;
+      context.fillRect(x - dot / 2, y - dot / 2, dot, dot);
+    }
+  }
+
+  // What is chosen and what is under the pointer; symbols there have so many pixels.
+  function drawMarks(reach) {
+    const { context } = blank("over"), place = places();
+    const paint = byId("pictures").checked
+      && painter(context, reach * window.devicePixelRatio);
+    const drawing = { context, paint, place };
     if (selected >= 0 && shown[selected]) {
       const others = neighbours.subarray(selected * k, (selected + 1) * k);
       const seen = Array.from(others).filter((other) => shown[other]).reverse();
@@ -301,37 +350,72 @@ window.explorer = (() => {
       }
       for (const other of seen) {
         const { color, dashes } = verdict(selected, other);
-        frame(drawing, other, size, color, dashes);
+        frame(drawing, other, reach, color, dashes);
       }
-      frame(drawing, selected, size + 6, "#111");
+      frame(drawing, selected, reach + 6, "#111");
     }
-    if (under >= 0 && shown[under]) frame(drawing, under, size + 3, "#111");
+    if (under >= 0 && shown[under]) frame(drawing, under, reach + 3, "#111");
   }
 
-  function draw() {
+  // Shows a part of the map that is painted on a canvas where it lies now.
+  function lay(canvas, from) {
+    const to = region(), { clientWidth, clientHeight } = byId("map");
+    const across = (from.right - from.left) / (to.right - to.left);
+    const down = (from.top - from.bottom) / (to.top - to.bottom);
+    const x = clientWidth * (from.left - to.left) / (to.right - to.left);
+    const y = clientHeight * (to.top - from.top) / (to.top - to.bottom);
+    canvas.style.transform = `translate(${x}px, ${y}px) scale(${across}, ${down})`;
+    return across;
+  }
+
+  function drawMoving() {
     waiting = false;
-    const canvas = byId("over"), context = canvas.getContext("2d");
-    const { clientWidth: width, clientHeight: height } = byId("map");
-    const scale = window.devicePixelRatio;
-    const across = Math.round(width * scale), down = Math.round(height * scale);
-    if (canvas.width !== across) canvas.width = across;
-    if (canvas.height !== down) canvas.height = down;
-    context.setTransform(scale, 0, 0, scale, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const pictures = byId("pictures").checked;
-    const size = pictures ? side() : content.point;
-    bokeh.points.glyph.setv({ size: { value: size },
-      fill_alpha: { value: pictures ? 0 : 0.8 } });
-    const paint = pictures && painter(context, size * scale);
-    const drawing = { context, paint, width, height, place: places() };
-    if (pictures) drawPictures(drawing, size);
-    drawSelection(drawing, size);
+    if (!bokeh.plot.hold_render) {
+      drawMarks(size);
+      return;
+    }
+    if (!sketched) drawSketch();
+    byId("sketch").hidden = false;
+    lay(byId("sketch"), whole());
+    const scale = lay(view.canvas.primary.el, painted);
+    lay(byId("drawn"), painted);
+    drawMarks(size * scale);
   }
 
-  function request() {
-    if (waiting || !sheets) return;
+  function requestMarks() {
+    if (waiting || !painted) return;
     waiting = true;
-    window.requestAnimationFrame(draw);
+    window.requestAnimationFrame(drawMoving);
+  }
+
+  function move() {
+    hover(-1);
+    if (painted) bokeh.plot.hold_render = true;
+    clearTimeout(resting);
+    resting = setTimeout(rest, REST);
+    requestMarks();
+  }
+
+  // Everything is painted in Bokeh's next frame.
+  function rest() {
+    clearTimeout(resting);
+    bokeh.plot.hold_render = false;
+    view.request_paint();
+  }
+
+  // After Bokeh has painted the points.
+  function draw() {
+    const pictures = byId("pictures").checked;
+    size = pictures ? side() : content.point;
+    painted = region();
+    for (const canvas of [view.canvas.primary.el, byId("drawn")]) {
+      canvas.style.transform = "";
+    }
+    byId("sketch").hidden = true;
+    byId("drawn").hidden = !pictures;
+    if (pictures) drawPictures();
+    drawMarks(size);
+    document.body.dataset.ready = "yes";
   }
 
   // ------------------------------------------------------------------ filter, colour
@@ -347,7 +431,8 @@ window.explorer = (() => {
     bokeh.filter.indices = rows.length === count ? null : rows;
     byId("count").textContent = `${rows.length} of ${count} images shown`;
     hover(-1);
-    request();
+    sketched = false;
+    rest();
   }
 
   function applyColors() {
@@ -355,7 +440,13 @@ window.explorer = (() => {
     bokeh.source.data.color = Array.from(colors, (index) => styles[index].color);
     bokeh.source.data.marker = Array.from(colors, (index) => styles[index].marker);
     bokeh.source.change.emit();
-    request();
+    sketched = false;
+    rest();
+  }
+
+  function applyPictures() {
+    bokeh.points.visible = !byId("pictures").checked;
+    rest();
   }
 
   function listClasses() {
@@ -391,6 +482,7 @@ window.explorer = (() => {
 
   async function start(models) {
     bokeh = models;
+    view = window.Bokeh.index.get_one(bokeh.plot);
     const { x, y } = bokeh.source.data;
     bounds = [Infinity, -Infinity, Infinity, -Infinity];
     for (let row = 0; row < count; row++) {
@@ -402,24 +494,24 @@ window.explorer = (() => {
     byId("subtitle").textContent = content.subtitle;
     listClasses();
     for (const range of [bokeh.plot.x_range, bokeh.plot.y_range]) {
-      range.change.connect(() => {
-        hover(-1);
-        request();
-      });
+      range.change.connect(move);
     }
-    new ResizeObserver(fit).observe(byId("map"));
     byId("map").addEventListener("mouseleave", () => hover(-1));
     byId("wrong").addEventListener("change", applyFilter);
     byId("color").addEventListener("change", applyColors);
-    byId("pictures").addEventListener("change", request);
+    byId("pictures").addEventListener("change", applyPictures);
     byId("fit").addEventListener("click", fit);
+    view.canvas.primary.el.style.transformOrigin = "0 0";
     applyFilter();
-    document.body.dataset.ready = "yes";
+    fit();
+    view.repainted.connect(draw);
+    new ResizeObserver(fit).observe(byId("map"));
   }
 
   return {
-    start, select,
+    start, select, rest,
     place: (row) => places()(row),
+    size: () => size,
     inspect: (event) => hover(hit(event)),
     tap: (event) => {
       const row = hit(event);
