@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import importlib.metadata
 import inspect
 import pathlib
 import re
@@ -111,6 +112,18 @@ def test_every_library_that_is_asked_for_is_in_the_lock_at_its_least_version():
     name = canonicalize_name(each.name)
     if name != "spherejax" and (each.marker is None or each.marker.evaluate()):
       assert each.specifier.contains(locked[name]), each
+
+
+def test_the_version_and_its_date_are_the_same_everywhere():
+  version = spherejax.__version__
+  assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+  assert importlib.metadata.version("spherejax") == version
+  citation = (ROOT / "CITATION.cff").read_text()
+  said = dict(re.findall(r"^(version|date-released): (.+)$", citation, re.MULTILINE))
+  changes = (ROOT / "CHANGELOG.md").read_text()
+  newest, date = re.search(r"^## (\S+) \((.+)\)$", changes, re.MULTILINE).groups()
+  assert newest == said["version"] == version
+  assert date == said.get("date-released", "unreleased")
 
 
 def test_nothing_is_marked_unfinished():
