@@ -63,7 +63,7 @@ def _of_digits(runs: Runs) -> list[dict[str, Any]]:
 def _of_problems(runs: Runs, config: Any) -> list[dict[str, Any]]:
   problems = [
     own
-    for name, found in runs.found.items()
+    for found in runs.found.values()
     if "problem" in found.curves
     for own in lengths(found)
   ]

@@ -56,9 +56,7 @@ def draw(runs: Runs, study: Study, config: Any, output: pathlib.Path) -> list[st
     drawn["retrieval"] = plotting.bars_with_intervals(
       {"unseen classes": bars}, ylabel="MAP@R"
     )
-  return [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  return _figure.save(drawn, output)
 
 
 def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":

@@ -45,10 +45,10 @@ def last(curve: np.ndarray) -> float:
   return float(curve[np.isfinite(curve)][-1])
 
 
-def lengths(found: Trained, cell: int = 0) -> list[list[int]]:
-  """Evaluations of every problem that ended, for each seed."""
+def lengths(found: Trained) -> list[list[int]]:
+  """Evaluations of every problem that ended, for each seed of the first cell."""
   made = []
-  for problems in found.curves["problem"][cell]:
+  for problems in found.curves["problem"][0]:
     known = problems[np.isfinite(problems)].astype(int)
     made.append(np.bincount(known)[1:-1].tolist())
   return made

@@ -75,9 +75,7 @@ def draw(
       ylabel="rank of the covariance",
       xlabel="range of angles, degrees",
     )
-  return [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  return _figure.save(drawn, output)
 
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":

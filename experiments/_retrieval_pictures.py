@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from experiments import _figure
 from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
 from experiments._retrieval_tables import FOLDS, GSP, Found, Name, score
@@ -35,9 +36,7 @@ def draw(
     best = max(own, key=lambda name: score(own[name])[0])
     if studies[group].images.dtype == np.uint8:
       drawn[f"sheet-{group}"] = sheet(found, best, studies[group])
-  return [
-    plotting.save(figure, output / f"{name}.png").name for name, figure in drawn.items()
-  ]
+  return _figure.save(drawn, output)
 
 
 def bars(group: str, found: Found) -> Any:
