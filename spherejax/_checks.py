@@ -5,8 +5,9 @@ numbers. A traced number is never inspected.
 """
 
 import numbers
+import os
 import reprlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -110,13 +111,15 @@ def between(
 
 
 def _known_numbers(name: str, value: object) -> np.ndarray:
-  """What is not traced, as numbers in a row; nothing of what are no numbers."""
-  if isinstance(value, (str, complex)):
-    raise TypeError(f"{name} must be a number, got {value!r}")
-  if isinstance(value, _Array | np.generic) and jnp.issubdtype(
-    value.dtype, jnp.complexfloating
-  ):
-    raise TypeError(f"{name} must be real numbers, got dtype {value.dtype}")
+  """What is not traced, as numbers in a row; raises TypeError for what are none."""
+  if isinstance(value, (list, tuple)):
+    parts = [_known_numbers(name, entry) for entry in value]
+    return np.concatenate(parts) if parts else np.empty(0)
+  dtype = getattr(value, "dtype", None)  # also of what only turns into an array
+  if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
+    raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
+  if dtype is not None and not _is_real(dtype):
+    raise TypeError(f"{name} must be real numbers, got dtype {dtype}")
   number = static_number(value)
   if number is not None:
     return np.array([number])
@@ -127,6 +130,30 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   if isinstance(value, (np.ndarray, jax.Array)) and not traced:
     return np.asarray(value, np.float64).ravel()
   return np.empty(0)
+
+
+def _is_real(dtype: Any) -> bool:
+  kinds = jnp.floating, jnp.integer, jnp.bool_
+  return any(jnp.issubdtype(dtype, kind) for kind in kinds)
+
+
+def numbers_of(name: str, value: object) -> np.ndarray:
+  """Real numbers on the host as float64; raises TypeError for anything else."""
+  dtype = getattr(value, "dtype", None)
+  shown = reprlib.repr(value) if dtype is None else f"dtype {dtype}"
+  try:
+    array = np.asarray(value)
+  except ValueError:  # rows of different lengths
+    array = np.empty(0, object)
+  if not _is_real(array.dtype):
+    raise TypeError(f"{name} must be real numbers, got {shown}")
+  return array.astype(np.float64)
+
+
+def number(name: str, value: object) -> None:
+  """Raises for what is no single number; NaN is one."""
+  _known_numbers(name, value)
+  single(name, value)
 
 
 def known_finite(name: str, value: object) -> None:
@@ -167,14 +194,14 @@ def counts(name: str, values: Sequence[int], low: int = 1) -> None:
 
 def sequence(name: str, value: object) -> None:
   """Raises TypeError unless `value` is a sequence; text, one of letters, is none."""
-  if isinstance(value, str) or not isinstance(value, Sequence | _Array):
+  if isinstance(value, (str, bytes)) or not isinstance(value, Sequence | _Array):
     raise TypeError(f"{name} must be a sequence, got {value!r}")
 
 
 def interval(name: str, value: Any) -> tuple[Any, Any]:
   """Both ends of a range; raises TypeError for anything but two."""
   several = isinstance(value, Sequence | _Array) and getattr(value, "ndim", 1) > 0
-  if isinstance(value, str) or not several or len(value) != 2:
+  if isinstance(value, (str, bytes)) or not several or len(value) != 2:
     raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
   return value[0], value[1]
 
@@ -186,17 +213,83 @@ def share(name: str, value: object) -> None:
   between(name, value, 0, 1)
 
 
-def limits(low: object, high: object) -> None:
-  """Raises for a known side of a box that is NaN or no number; inf may be."""
+def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
+  """Raises for a known side of a box that is NaN or no number; inf may be.
+
+  Also for one that does not broadcast to the expected shape.
+  """
   for name, side in (("low", low), ("high", high)):
     if np.isnan(_known_numbers(name, side)).any():
       raise ValueError(f"{name} must be a number, got nan")
+    if expected is not None and not _broadcasts(np.shape(side), tuple(expected)):
+      raise ValueError(
+        f"{name} must broadcast to {tuple(expected)}, got shape {np.shape(side)}"
+      )
+
+
+def _broadcasts(given: tuple[int, ...], expected: tuple[int, ...]) -> bool:
+  try:
+    return np.broadcast_shapes(given, expected) == expected
+  except ValueError:
+    return False
+
+
+def text(name: str, value: object) -> None:
+  """Raises TypeError unless `value` is text."""
+  if not isinstance(value, str):
+    raise TypeError(f"{name} must be text, got {reprlib.repr(value)}")
+
+
+def texts(name: str, values: Any) -> None:
+  """Raises TypeError unless `values` is a sequence of text."""
+  sequence(name, values)
+  for value in values:
+    text(name, value)
+
+
+def pair(name: str, value: Any) -> tuple[Any, Any]:
+  """Both parts of a pair; raises TypeError for anything but two."""
+  if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__"):
+    raise TypeError(f"{name} must be a pair, got {reprlib.repr(value)}")
+  if len(value) != 2:
+    raise TypeError(f"{name} must be a pair, got {len(value)} entries")
+  return value[0], value[1]
+
+
+def key(name: str, value: object) -> None:
+  """Raises TypeError unless `value` is a random key of jax."""
+  dtype = getattr(value, "dtype", None)
+  known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+  if not known and not (dtype == jnp.uint32 and isinstance(value, _Array)):
+    raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
+
+
+def floating_type(name: str, value: Any) -> None:
+  """Raises TypeError unless `value` names a floating dtype."""
+  try:
+    known = value is not None and jnp.issubdtype(np.dtype(value), jnp.floating)
+  except (TypeError, ValueError):
+    known = False
+  if not known:
+    raise TypeError(f"{name} must be a floating dtype, got {reprlib.repr(value)}")
 
 
 def function(name: str, value: object) -> None:
   """Raises TypeError unless `value` can be called."""
   if not callable(value):
     raise TypeError(f"{name} must be a function, got {value!r}")
+
+
+def mapping(name: str, value: object) -> None:
+  """Raises TypeError unless `value` is a mapping."""
+  if not isinstance(value, Mapping):
+    raise TypeError(f"{name} must be a mapping, got {reprlib.repr(value)}")
+
+
+def path(name: str, value: object) -> None:
+  """Raises TypeError unless `value` names a file or folder."""
+  if not isinstance(value, (str, os.PathLike)):
+    raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
 
 
 def instance(name: str, value: object, kind: type) -> None:
@@ -270,6 +363,11 @@ def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
   """
   known_finite(name, value)
   number = jnp.asarray(value, dtype)
-  if number.ndim:
-    raise ValueError(f"{name} must be a scalar, got shape {number.shape}")
+  single(name, number)
   return number
+
+
+def single(name: str, value: object) -> None:
+  """Raises ValueError for numbers along an axis."""
+  if np.ndim(value):  # pyright: ignore[reportArgumentType]
+    raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")

@@ -51,6 +51,8 @@ def uniform_ball(
     True
   """
   _checks.one_of("norm", norm, NORMS)
+  _checks.counts("shape", shape, 0)
+  _checks.floating_type("dtype", dtype)
   size = math.prod(shape)
   if norm == "linf":
     return jax.random.uniform(key, shape, dtype, -1, 1)
@@ -241,8 +243,8 @@ def seal(
     >>> bool(jnp.all(point - center <= 0.1))
     True
   """
-  _checks.limits(low, high)
   point, center = jnp.asarray(point), jnp.asarray(center)
+  _checks.limits(low, high, point.shape)
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
@@ -301,6 +303,7 @@ def round_inside(
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
+  _checks.floating_type("dtype", dtype)
   wide, middle = (jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, center))
   short = wide.astype(dtype)
   outside = jnp.abs(short.astype(wide.dtype) - middle) > jnp.abs(wide - middle)

@@ -94,6 +94,9 @@ def carlini_wagner(
   _checks.positive("learning_rate", learning_rate)
   _checks.positive("first_weight", first_weight)
   _checks.between("confidence", confidence, 0)
+  _checks.single("learning_rate", learning_rate)
+  _checks.single("first_weight", first_weight)
+  _checks.single("confidence", confidence)
   _box.finite_box(low, high)
   aim = Aim("margin")
   if targets is not None:

@@ -76,6 +76,7 @@ def deepfool(
   _checks.one_of("norm", norm, _ball.NORMS)
   _checks.count("steps", steps)
   _checks.between("overshoot", overshoot, 0)
+  _checks.single("overshoot", overshoot)
   nearest, seen = _minimal.begin(problem, Aim("margin"))
   one = jnp.ones_like(problem.labels)
   reach = 1 + jnp.asarray(overshoot, problem.clean.dtype)

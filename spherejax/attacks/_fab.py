@@ -100,6 +100,8 @@ def fab(
   _checks.count("restarts", restarts)
   _checks.between("bias", bias, 0, 1)
   _checks.between("overshoot", overshoot, 1)
+  _checks.single("bias", bias)
+  _checks.single("overshoot", overshoot)
   _checks.between("backward", backward, 0, 1, low_open=True, high_open=True)
   if restarts > 1 and key is None:
     raise ValueError("restarts need a key, got None")

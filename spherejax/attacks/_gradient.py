@@ -115,7 +115,8 @@ def pgd(
   _checks.count("restarts", restarts)
   _checks.one_of("mode", mode, _problem.MODES)
   _checks.share("share", share)
-  _checks.between("decay", decay, 0)
+  if decay is not None:
+    _checks.between("decay", decay, 0)
   if random_start and key is None:
     raise ValueError("random starts need a key, got None")
   if loss == "kl" and not random_start and not isinstance(logits_fn, Expectation):

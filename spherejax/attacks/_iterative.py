@@ -218,6 +218,7 @@ def mi_fgsm(
     Array([[0.45, 0.75]], dtype=float32)
   """
   _checks.between("decay", decay, 0)
+  _checks.single("decay", decay)
   return pgd(
     logits_fn,
     x,

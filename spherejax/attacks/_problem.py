@@ -158,9 +158,9 @@ def setup(
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
   keys = None
+  rows = jnp.arange(count) if index is None else jnp.asarray(index)
+  _checks.labels(rows, clean, "index")
   if key is not None:
-    rows = jnp.arange(count) if index is None else jnp.asarray(index)
-    _checks.labels(rows, clean, "index")
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
   elif isinstance(model, Expectation):
     raise ValueError("an Expectation needs a key, got None")
@@ -189,7 +189,7 @@ def ball(
   """The ball of an attack's arguments."""
   _checks.one_of("norm", norm, _ball.NORMS)
   if epsilon is None:
-    raise ValueError("epsilon must be given where no region is")
+    raise ValueError("epsilon must be given where no region is, got None")
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
   values = known(epsilon)
   if values is None or np.isinf(values).any():

@@ -97,6 +97,7 @@ def square(
   _checks.one_of("norm", norm, ("linf", "l2"))
   _checks.count("queries", queries, 0)
   _checks.between("share", share, 0, 1, low_open=True)
+  _checks.single("share", share)
   if key is None:
     raise ValueError("random windows need a key, got None")
   problem = _problem.setup(

@@ -65,6 +65,14 @@ def random_affine(
   _checks.positive("scale[0]", least)
   _checks.between("scale[1]", most, _checks.static_number(least) or 0)
 
+  for name, number in (
+    ("rotation", rotation),
+    ("translation", translation),
+    ("shear", shear),
+    ("flip", flip),
+  ):
+    _checks.single(name, number)
+
   limits = [rotation, shear, translation, *scale, flip]
   turns, slants, share, low, high, mirrored = (
     jnp.asarray(limit, jnp.float32) for limit in limits

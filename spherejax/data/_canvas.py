@@ -133,6 +133,7 @@ def map_images(images: Images, function: Callable[[np.ndarray], np.ndarray]) -> 
     >>> spherejax.data.map_images(digits, fit).images.shape
     (5, 12, 12, 1)
   """
+  _checks.instance("images", images, Images)
   _checks.function("function", function)
   read = functools.partial(_apply, images.images, function)
   lazy = _images.Lazy(read, np.arange(len(images)))

@@ -73,6 +73,8 @@ def normalize(
     Array([[[1., 2.]]], dtype=float32)
   """
   images = floating_images(images)
+  _checks.known_finite("mean", mean)
+  _checks.known_finite("std", std)
   mean = jnp.asarray(mean, images.dtype)
   std = jnp.asarray(std, images.dtype)
   channels = images.shape[-1:]
@@ -229,7 +231,7 @@ def mean_grey(image: Array, axis: int = -1) -> Array:
 
 def change(key: Key[Array, ""], strength: ArrayLike, dtype: jnp.dtype) -> Array:
   """A number in [-strength, strength]."""
-  return jnp.asarray(strength, dtype) * jax.random.uniform(
+  return _checks.scalar("strength", strength, dtype) * jax.random.uniform(
     key, (), dtype, minval=-1, maxval=1
   )
 

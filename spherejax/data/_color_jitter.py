@@ -169,6 +169,7 @@ def color_jitter(
   strengths = (brightness, contrast, saturation, hue)
   check_strengths("", strengths)
   _checks.between("probability", probability, 0, 1)
+  _checks.single("probability", probability)
   colourless = all(_checks.static_number(s) == 0 for s in (saturation, hue))
   if images.shape[-1] != 3 and not (images.shape[-1] == 1 and colourless):
     raise ValueError(
@@ -189,6 +190,7 @@ def check_strengths(prefix: str, strengths: tuple) -> None:
   names = ("brightness", "contrast", "saturation", "hue")
   for name, strength in zip(names, strengths, strict=True):
     _checks.between(f"{prefix}{name}", strength, 0, 0.5 if name == "hue" else 1)
+    _checks.single(f"{prefix}{name}", strength)
 
 
 def jitter_steps(

@@ -55,6 +55,7 @@ def sample_episode(
   numbers = {"num_ways": num_ways, "num_shots": num_shots, "num_queries": num_queries}
   for name, value in numbers.items():
     _checks.count(name, value)
+  _checks.instance("table", table, ClassTable)
   rows = num_shots + num_queries
   if not isinstance(table.counts, jax.core.Tracer):
     _enough(np.asarray(table.counts), num_ways, rows)

@@ -65,7 +65,7 @@ class Images:
   def __post_init__(self):
     count = len(self.images)
     if count == 0:
-      raise ValueError("the data set is empty: a data set needs at least one image")
+      raise ValueError("images must be at least one, got an empty data set")
     if isinstance(self.images, np.ndarray):
       _checks.rank("images", self.images, 4)
       if self.images.dtype != np.uint8:
@@ -250,6 +250,6 @@ def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.nd
 
 def channel_count(channels: int) -> int:
   """The number of channels, checked against those that can be decoded."""
-  if channels not in _MODES:
+  if channels not in tuple(_MODES):  # a value that has no hash is none of them either
     raise ValueError(f"channels must be one of {tuple(_MODES)}, got {channels!r}")
   return channels

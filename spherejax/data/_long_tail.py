@@ -49,7 +49,7 @@ def long_tail_counts(
     empty = int(np.argmin(counts))
     raise ValueError(
       f"imbalance {float(imbalance):g} leaves class {empty} of {num_classes} without "
-      f"an image: class 0 keeps {counts[0]}"
+      f"an image: largest must be more, got {float(largest):g}"
     )
   return counts
 

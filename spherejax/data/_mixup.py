@@ -68,6 +68,7 @@ def mixup(
       f"{targets.shape}"
     )
   _checks.positive("alpha", alpha)
+  _checks.single("alpha", alpha)
   share_key, partner_key = jax.random.split(key)
   share = jax.random.beta(share_key, alpha, alpha)
   partners = jax.random.permutation(partner_key, len(inputs))

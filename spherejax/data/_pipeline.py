@@ -74,6 +74,7 @@ def pipeline(
     >>> batch["image"].shape, batch["label"].shape
     ((32, 8, 8, 1), (32,))
   """
+  _checks.instance("images", images, Images)
   rows = _host_rows(len(images), plan, process_index, process_count)
   _checks.count("start", start, 0)
   _checks.count("workers", workers, 0)

@@ -266,6 +266,7 @@ def shuffled_indices(
   if batch_size > count:
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
+  _checks.integer("step", jnp.asarray(step))
   epoch, turn = jnp.divmod(jnp.asarray(step), steps_per_epoch)
   keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)

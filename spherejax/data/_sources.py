@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from spherejax import _checks
 from spherejax.data import _images
 from spherejax.data._images import Images
 
@@ -85,11 +86,14 @@ def load_folder(
     >>> images.images.shape, images.label_names
     ((2, 8, 8, 3), ('cat', 'dog'))
   """
+  _checks.path("path", path)
   path = pathlib.Path(path)
   if not path.is_dir():
     raise FileNotFoundError(
-      f"no image folder at {path}: expected one sub-folder of images for each class"
+      f"no image folder at {path}: path must hold one sub-folder of images a class"
     )
+  channels = _images.channel_count(channels)
+  size = None if size is None else _images.image_size(size)
   names = sorted(
     child.name
     for child in path.iterdir()
@@ -116,8 +120,8 @@ def load_folder(
     _read_file,
     folder=path,
     files=files,
-    channels=_images.channel_count(channels),
-    size=None if size is None else _images.image_size(size),
+    channels=channels,
+    size=size,
   )
   images = _images.Lazy(read, np.arange(len(files)))
   return Images(

@@ -107,6 +107,7 @@ def split_within_classes(
     (array([0, 1, 2]), array([3, 4, 5]))
   """
   labels = host_labels(labels)
+  _checks.sequence("fractions", fractions)
   order = np.arange(len(labels))
   if key is not None:
     order = np.asarray(jax.random.permutation(key, len(labels)))
@@ -132,7 +133,7 @@ def host_labels(labels: ArrayLike) -> np.ndarray:
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   if not len(labels):
-    raise ValueError("the data set is empty: labels has shape (0,)")
+    raise ValueError("labels must have an image's, got an empty data set")
   if labels.min() < 0:
     raise ValueError(
       f"labels must not be negative, got {labels.min()} at {int(np.argmin(labels))};"

@@ -80,6 +80,17 @@ def load_tfds(
     >>> train.images.shape, train.extra_names["coarse_label"][0]  # doctest: +SKIP
     ((1117, 32, 32, 3), 'aquatic_mammals')
   """
+  _checks.text("name", name)
+  _checks.text("split", split)
+  if label is not None:
+    _checks.text("label", label)
+  if extras is not None:
+    _checks.texts("extras", extras)
+  if data_dir is not None:
+    _checks.path("data_dir", data_dir)
+  if channels is not None:
+    channels = _images.channel_count(channels)
+  size = None if size is None else _images.image_size(size)
   folder = _set_folder(name, _data_folder(data_dir))
   # Imported after the folder is found: it takes a second.
   import tensorflow_datasets as tfds
@@ -108,7 +119,7 @@ def load_tfds(
     records=records if lazy else rows,
     source=source,
     channels=_images.channel_count(channels or features["image"].shape[-1]),
-    size=None if size is None else _images.image_size(size),
+    size=size,
   )
   images = _images.Lazy(read, np.arange(len(records)))
   return Images(

@@ -180,6 +180,7 @@ def random_blur(
   """
   images = _augment.floating_images(images)
   _checks.between("probability", probability, 0, 1)
+  _checks.single("probability", probability)
   low, high = _checks.interval("sigma", sigma)
   _checks.positive("sigma[0]", low)
   _checks.between("sigma[1]", high, _checks.static_number(low) or 0)

@@ -186,12 +186,15 @@ def k_nearest(
   _checks.one_of("norm", norm, NORMS)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
+  references = jnp.asarray(references)  # None would be the queries themselves
   wide, known, dtype = _pairs.rows(queries, references, ("queries", "references"))
   if k > len(known):
     raise ValueError(f"k must be at most the {len(known)} references, got {k}")
   left_out = jnp.full(len(wide), -1) if exclude is None else jnp.asarray(exclude)
   _checks.labels(left_out, wide, "exclude")
-  own, theirs = (None, None) if apart is None else map(jnp.asarray, apart)
+  own, theirs = (None, None)
+  if apart is not None:
+    own, theirs = map(jnp.asarray, _checks.pair("apart", apart))
   if own is not None and theirs is not None:
     _checks.labels(own, wide, "apart[0]")
     _checks.labels(theirs, known, "apart[1]")

@@ -154,6 +154,7 @@ def chordal_distances(
            [0.9428, 0.    ]])
   """
   _checks.positive("beta", beta)
+  _checks.single("beta", beta)
   apart = checked("distances", distances)
   return np.sqrt(2) * apart / (beta + apart)
 
@@ -183,6 +184,7 @@ def chordal_similarities(
            [0.5556, 1.    ]])
   """
   _checks.positive("beta", beta)
+  _checks.single("beta", beta)
   apart = checked("distances", distances)
   return 1 - (apart / (beta + apart)) ** 2
 

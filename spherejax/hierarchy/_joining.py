@@ -6,6 +6,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
+from spherejax import _checks
 from spherejax.hierarchy import _distances, _tree
 
 
@@ -136,6 +137,8 @@ def upgma(
 def _names(names: Sequence[str] | None, size: int) -> list[str]:
   if not size:
     raise ValueError("distances must have a class, got none")
+  if names is not None:
+    _checks.texts("names", names)
   called = [str(label) for label in range(size)] if names is None else list(names)
   if len(called) != size:
     raise ValueError(f"names must have {size} entries, got {len(called)}")

@@ -3,9 +3,11 @@
 import csv
 import os
 import pathlib
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spherejax import _checks
 from spherejax.hierarchy import _tree
 
 ROOT = "root"
@@ -64,14 +66,17 @@ def from_mapping(
 
 def _items(name: str, branch: Any) -> Iterator[tuple[str, Any]]:
   """Names below a node, and what is below them."""
-  if isinstance(branch, str) or not isinstance(branch, (Mapping, Sequence, type(None))):
+  text = isinstance(branch, (str, bytes))
+  if text or not isinstance(branch, (Mapping, Sequence, type(None))):
     raise ValueError(
-      f"below {name!r} must be a sequence of names, a mapping or None, got "
-      + (repr(branch) if isinstance(branch, str) else type(branch).__name__)
+      f"tree below {name!r} must be a sequence of names, a mapping or None, got "
+      + (repr(branch) if text else type(branch).__name__)
     )
   for child in branch or ():
     if not isinstance(child, str):
-      raise ValueError(f"names below {name!r} must be text, got {type(child).__name__}")
+      raise ValueError(
+        f"names of the tree below {name!r} must be text, got {type(child).__name__}"
+      )
   below = branch if isinstance(branch, Mapping) else dict.fromkeys(branch or ())
   if len(below) < len(branch or ()):
     raise ValueError(f"names below {name!r} must differ, got {branch!r}")
@@ -104,10 +109,15 @@ def from_paths(
     >>> tree.class_names
     ('cat', 'car', 'dog')
   """
+  _several("paths", paths)
+  if not isinstance(separator, str) or not separator:
+    raise TypeError(f"separator must be text, not empty, got {separator!r}")
   names, parents = [ROOT], [-1]
   nodes: dict[tuple[int, str], int] = {}
   classes: dict[int, None] = {}
   for given in paths:
+    if not isinstance(given, str):
+      _checks.texts("an entry of paths", given)
     path = tuple(given.split(separator) if isinstance(given, str) else given)
     if not path or not all(path):
       raise ValueError(f"a path must have no empty name, got {given!r}")
@@ -123,6 +133,12 @@ def from_paths(
   if not classes:
     raise ValueError("paths must hold a path, got none")
   return _tree.arrange(names, parents, list(classes), None)
+
+
+def _several(name: str, values: object) -> None:
+  """Raises TypeError for what is no iterable of entries, text among it."""
+  if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    raise TypeError(f"{name} must be an iterable, got {reprlib.repr(values)}")
 
 
 def from_edges(
@@ -150,8 +166,11 @@ def from_edges(
     >>> tree.names
     ('life', 'cat')
   """
+  _several("edges", edges)
   above: dict[str, str] = {}
-  for child, parent in edges:
+  for edge in edges:
+    child, parent = _checks.pair("an entry of edges", edge)
+    _checks.texts("an entry of edges", [child, parent])
     if not child:
       raise ValueError(f"a node must have a name, got an empty one below {parent!r}")
     if child in above and above[child] != parent:
@@ -161,6 +180,8 @@ def from_edges(
     if child in above:
       raise ValueError(f"node {child!r} occurs twice")
     above[child] = parent
+  if not above:
+    raise ValueError("edges must hold a row, got none")
   number = {name: node for node, name in enumerate(above)}
   for child, parent in above.items():
     if parent and parent not in number:
@@ -196,6 +217,7 @@ def from_csv(
     >>> spherejax.hierarchy.from_csv(path).class_names
     ('cat', 'dog')
   """
+  _checks.path("path", path)
   # Spreadsheets begin a file with a byte order mark.
   with pathlib.Path(path).open(newline="", encoding="utf-8-sig") as file:
     try:

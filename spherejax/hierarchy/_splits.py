@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from spherejax import _checks
 from spherejax.hierarchy import _tree
 
 Splits = frozenset[frozenset[int]]
@@ -65,6 +66,8 @@ def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -
     ...   spherejax.hierarchy.splits(given), spherejax.hierarchy.splits(other))
     2.0
   """
+  _checks.instance("first", first, frozenset)
+  _checks.instance("second", second, frozenset)
   only = float(len(first ^ second))
   if not normalize:
     return only
@@ -93,6 +96,8 @@ def split_recall(predicted: Splits, reference: Splits) -> float:
     ...   spherejax.hierarchy.splits(other), spherejax.hierarchy.splits(given))
     0.5
   """
+  _checks.instance("predicted", predicted, frozenset)
+  _checks.instance("reference", reference, frozenset)
   if not reference:
     return float("nan")
   return len(predicted & reference) / len(reference)

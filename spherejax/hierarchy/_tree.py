@@ -1,5 +1,6 @@
 """A tree of classes: its nodes, its checks, and what can be read off its shape."""
 
+import reprlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -70,8 +71,11 @@ def from_parents(
   """
   above = np.asarray(parents)
   _checks.rank("parents", above, 1)
+  _checks.not_empty("parents", above)
   above = above.astype(int) if not above.size else above
   _checks.integer("parents", above)
+  if names is not None:
+    _checks.texts("names", names)
   called = [str(node) for node in range(len(above))] if names is None else list(names)
   if len(called) != len(above):
     raise ValueError(f"names must have {len(above)} entries, got {len(called)}")
@@ -106,6 +110,7 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
     ('root', 'animal', 'dog')
   """
   _checks.instance("tree", tree, ClassTree)
+  _checks.texts("classes", classes)
   if not len(classes):
     raise ValueError("classes must hold a name, got none")
   chosen = _find(tree.names, tree.parents, classes)
@@ -285,11 +290,12 @@ def build(
         raise ValueError(f"leaves must have different names, got {names[node]!r} twice")
       seen.add(names[node])
   else:
+    _checks.texts("classes", classes)
     chosen = _find(names, parents, classes)
     for node in sorted(set(leaves) - set(chosen)):
       raise ValueError(
-        f"leaf {names[node]!r} must be a class; read the tree without classes and "
-        "`restrict` it to leave it out"
+        f"leaf {names[node]!r} must be a class, got {reprlib.repr(list(classes))}; "
+        "read the tree without classes and `restrict` it to leave it out"
       )
   return arrange(names, parents, chosen, lengths)
 

@@ -104,9 +104,9 @@ def adacos_update(
     Array(1.0986123, dtype=float32)
   """
   _checks.positive("least", least)
-  cosines, scale, least = jax.lax.stop_gradient((cosines, scale, least))
   batch = _classes.scores("cosines", cosines, labels, where)
   before = _checks.scalar("scale", scale, batch.values.dtype)
+  batch, before, least = jax.lax.stop_gradient((batch, before, least))
   floor = _checks.scalar("least", least, batch.values.dtype)
   log_b, rows = _log_mean_of_others(before * batch.values, batch.own, axis_name)
   angle = _median_angle(_arccos(_classes.own_score(batch)), batch.own, axis_name)
@@ -315,8 +315,8 @@ def dynamic_scale_update(
   _checks.instance("state", state, DynamicScale)
   _checks.one_of("geometry", geometry, GEOMETRIES)
   _checks.positive("learning_rate", learning_rate)
-  state, scores, rate = jax.lax.stop_gradient((state, scores, learning_rate))
   batch = _classes.scores("scores", scores, labels, where)
+  state, batch, rate = jax.lax.stop_gradient((state, batch, learning_rate))
   others = _classes.taking_part(batch, classes)
   batch = batch._replace(own=batch.own & others)
   values, own, dtype = batch.values, batch.own, batch.values.dtype

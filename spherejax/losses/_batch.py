@@ -266,6 +266,7 @@ def mined(block: Block, miner: Miner | None, **known: Any) -> Block:
   """
   if miner is None:
     return block
+  _checks.function("miner", miner)
   known = {name: value for name, value in known.items() if _takes(miner, name)}
   values = jax.lax.stop_gradient(block.values)
   chosen = miner(values, block.positives, block.negatives, **known)

@@ -294,7 +294,9 @@ def class_ranking_from_similarity(
     Array([0.6931472 , 0.81326175, 0.3132617 ], dtype=float32)
   """
   if (samples is None) != (key is None):
-    raise ValueError(f"samples and key must come together, got samples={samples}")
+    raise ValueError(
+      f"samples and key must come together, got samples={samples} and key={key}"
+    )
   similar, apart, kept, dtype = _square(
     "similarities", similarities, class_distances, where
   )

@@ -55,6 +55,7 @@ def memory_init(size: int, dim: int, *, dtype: DTypeLike = jnp.float32) -> Memor
   """
   _checks.count("size", size)
   _checks.count("dim", dim)
+  _checks.floating_type("dtype", dtype)
   none = jnp.zeros((), jnp.int32)
   return Memory(jnp.zeros((size, dim), dtype), jnp.zeros(size, int), none, none)
 
@@ -167,5 +168,9 @@ def memory_references(
     Array([1., 1.], dtype=float32)
   """
   _checks.instance("memory", memory, Memory)
+  if slots is not None:
+    slots = jnp.asarray(slots)
+    _checks.integer("slots", slots)
+    _checks.rank("slots", slots, 1)
   filled = jnp.arange(len(memory.labels)) < memory.filled
   return _batch.References(memory.embeddings, memory.labels, filled, slots)

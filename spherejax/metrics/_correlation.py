@@ -70,7 +70,7 @@ def correlation(
   from scipy import stats
 
   _checks.one_of("method", method, ("pearson", "spearman"))
-  x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
+  x, y = _checks.numbers_of("first", first), _checks.numbers_of("second", second)
   _checks.rank("first", x, 1)
   _checks.shape("second", y, x.shape, "first")
   n = len(x)

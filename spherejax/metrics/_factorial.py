@@ -60,10 +60,11 @@ def factorial_effects(
     >>> [(word, float(effect.value)) for word, effect in effects.items()]
     [(('mass',), 2.0), (('margin',), 1.0), (('mass', 'margin'), 1.0)]
   """
+  _checks.mapping("design", design)
   signs = {name: _signs(name, np.asarray(levels)) for name, levels in design.items()}
   if not signs:
     raise ValueError("design must name at least one factor, got none")
-  responses = np.asarray(responses, np.float64)
+  responses = _checks.numbers_of("responses", responses)
   runs = {name: len(column) for name, column in signs.items()}
   if responses.ndim == 0 or set(runs.values()) != {len(responses)}:
     raise ValueError(

@@ -58,7 +58,7 @@ def lie_action(
   batch, dim = vectors.shape
   _checks.shape("generator", generator, (dim, dim), f"vectors {vectors.shape}")
   dtype = _numerics.compute_dtype(jnp.promote_types(generator.dtype, vectors.dtype))
-  scales = jnp.asarray(scales, dtype)
+  scales = jnp.asarray(scales).astype(dtype)
   _checks.shape("scales", scales, (batch,), f"vectors {vectors.shape}")
   matrix, rows = generator.astype(dtype), vectors.astype(dtype)
   if linear:
@@ -128,7 +128,7 @@ def estimate_generator(
   before, after = first.astype(dtype), second.astype(dtype)
   moves = jnp.where(kept[:, None], after - before, 0)
   if scales is not None:
-    scales = jnp.asarray(scales, dtype)
+    scales = jnp.asarray(scales).astype(dtype)
     _checks.shape("scales", scales, (len(first),), "the views")
     before = scales[:, None] * before
   before = jnp.where(kept[:, None], before, 0)

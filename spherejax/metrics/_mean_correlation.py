@@ -280,8 +280,10 @@ def _by_column(learned: Array, given: Array, kept: Array) -> tuple[Array, Array]
 
 
 def _clip(z_clip: ArrayLike | None) -> ArrayLike:
+  if z_clip is None:
+    return 0.0
   _checks.between("z_clip", z_clip, 0, 1)
-  return 0.0 if z_clip is None else z_clip
+  return z_clip
 
 
 def _average(

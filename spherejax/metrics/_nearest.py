@@ -60,6 +60,7 @@ def nearest(
   _order.check(queries, references, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
+  _checks.not_empty("references", references)
   available = references.shape[0] - (exclude is not None)
   if k > available:
     raise ValueError(

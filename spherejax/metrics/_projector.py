@@ -166,6 +166,7 @@ def local_affine(
     Array([[1., 0.],
            [0., 0.]], dtype=float32)
   """
+  _checks.function("projector", projector)
   h = jnp.asarray(h)
   _checks.floating("h", h)
   _checks.rank("h", h, 1)
@@ -251,9 +252,9 @@ def column_space(
   """[dim, smaller side]: orthonormal columns that span those of the weights, and 0."""
   if 0 in weights.shape:
     raise ValueError(f"weights must have no empty axis, got shape {weights.shape}")
-  _checks.between("threshold", threshold, 0, 1, high_open=True)
   if threshold is None:
     threshold = max(weights.shape) * float(jnp.finfo(dtype).eps)
+  _checks.between("threshold", threshold, 0, 1, high_open=True)
   share = _checks.scalar("threshold", threshold, dtype)
   vectors, values, _ = _singular_values.thin_svd(weights.astype(dtype))
   # This way round, those of weights with NaN stay NaN.

@@ -128,7 +128,9 @@ def retrieval(
     other_kept = _host_mask("reference_where", reference_where, references)
 
   if own and exclude is not None:
-    raise ValueError("exclude needs references: queries leave themselves out without")
+    raise ValueError(
+      "exclude needs references, got None: queries leave themselves out without"
+    )
   plan = _plan.make_plan(
     labels,
     kept,

@@ -205,8 +205,8 @@ def best_accuracy(
   from scipy.sparse.csgraph import maximum_bipartite_matching
   from scipy.spatial.distance import cdist
 
-  x, y = np.asarray(points, np.float64), np.asarray(labels)
-  budgets = np.asarray(budgets, np.float64)
+  x, y = _checks.numbers_of("points", points), np.asarray(labels)
+  budgets = _checks.numbers_of("budgets", budgets)
   _checks.rank("points", x, 2)
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)

@@ -263,6 +263,7 @@ def reweight(
   features = jnp.asarray(features)
   _checks.floating("features", features)
   _checks.batched("features", features)
+  _checks.instance("principal", principal, PrincipalAxes)
   mean, axes, values = principal
   _checks.shape("features", features, (len(features), len(mean)), "the axes")
   if weights is not None:

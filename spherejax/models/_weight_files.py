@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from spherejax import _checks
 from spherejax.models import _weight_pickle
 
 # torch's types of storage, and how NumPy calls what lies in them.
@@ -70,6 +71,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     >>> spherejax.models.read_weights(path)
     {'fc.bias': array([1., 1.], dtype=float32)}
   """
+  _checks.path("path", path)
   path = pathlib.Path(path)
   with path.open("rb") as file:
     start = file.read(9)

@@ -69,6 +69,12 @@ def import_weights(
   """
   for name, value in (("ignore", ignore), ("fresh", fresh), ("names", names or ())):
     _checks.sequence(name, value)
+  for name, value in (("ignore", ignore), ("fresh", fresh)):
+    _checks.texts(name, value)
+  for name, value in (("variables", variables), ("weights", weights)):
+    _checks.mapping(name, value)
+    if not value:
+      raise ValueError(f"{name} must hold an array, got none")
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES

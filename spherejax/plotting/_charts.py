@@ -50,11 +50,19 @@ def training_curves(
     >>> [line.get_label() for line in figure.axes[0].lines]
     ['GAP', 'GSP']
   """
-  series = {name: np.asarray(values, np.float64) for name, values in curves.items()}
+  _checks.mapping("curves", curves)
+  series = {
+    name: _checks.numbers_of(f"curves[{name!r}]", values)
+    for name, values in curves.items()
+  }
   if not series:
     raise ValueError("curves must name at least one, got none")
   length = next(iter(series.values())).shape[-1:]
-  where = np.arange(1, *(n + 1 for n in length)) if steps is None else np.asarray(steps)
+  if steps is None:
+    where = np.arange(1, *(n + 1 for n in length))
+  else:
+    where = _checks.numbers_of("steps", steps)
+    _checks.rank("steps", where, 1)
   for name, values in series.items():
     _checks.rank(f"curves[{name!r}]", values, 2)
     _checks.shape(f"curves[{name!r}]", values, (len(values), len(where)), "steps")
@@ -127,6 +135,9 @@ def bars_with_intervals(
     >>> len(figure.axes[0].patches)
     2
   """
+  _checks.mapping("values", values)
+  for name, group in values.items():
+    _checks.mapping(f"values[{name!r}]", group)
   if not values or not all(values.values()):
     raise ValueError(f"values must hold groups of at least one method, got {values!r}")
   methods = list(dict.fromkeys(name for group in values.values() for name in group))
@@ -138,7 +149,7 @@ def bars_with_intervals(
     for at, group in enumerate(values.values()):
       if method not in group:
         continue
-      figures = np.asarray(group[method], np.float64)
+      figures = _checks.numbers_of(f"values[...][{method!r}]", group[method])
       interval = metrics.mean_interval(figures, confidence=confidence)
       middle = at + (i - (len(methods) - 1) / 2) * width
       axes.bar(

@@ -114,6 +114,10 @@ def save(
     >>> path.stat().st_size < 300_000
     True
   """
+  from matplotlib.figure import Figure
+
+  _checks.instance("figure", figure, Figure)
+  _checks.path("path", path)
   path = pathlib.Path(path)
   if path.suffix != ".png":
     raise ValueError(f"path must end in .png, got {str(path)!r}")

@@ -56,7 +56,9 @@ def heat_map(
     >>> [text.get_text() for text in figure.axes[0].texts]
     ['0.500', '0.600', '0.700', '0.400']
   """
-  figures = np.asarray(values, np.float64)
+  figures = _checks.numbers_of("values", values)
+  _checks.sequence("rows", rows)
+  _checks.sequence("columns", columns)
   _checks.rank("values", figures, 2)
   expected = (len(rows), len(columns))
   _checks.shape("values", figures, expected, "rows and columns")

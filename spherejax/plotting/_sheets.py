@@ -72,6 +72,7 @@ def retrieval_sheet(
     references = _figure.pictures("reference_images", reference_images)
   queries, retrieved, correct = map(np.asarray, (queries, retrieved, correct))
   _checks.rank("queries", queries, 1)
+  _checks.integer("queries", queries)
   _checks.rank("retrieved", retrieved, 2)
   _checks.shape("retrieved", retrieved, (len(queries), retrieved.shape[1]), "queries")
   _checks.mask(correct, retrieved.shape, "correct")
@@ -149,6 +150,7 @@ def weight_maps(
   images = _figure.pictures("images", images)
   if not len(images):
     raise ValueError(f"images must hold at least one picture, got shape {images.shape}")
+  _checks.mapping("weights", weights)
   if not weights:
     raise ValueError("weights must name at least one pooling, got none")
   maps = {

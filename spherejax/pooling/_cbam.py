@@ -70,12 +70,14 @@ def cbam(
     >>> spherejax.pooling.cbam(features, zero, zero, jnp.zeros((3, 3, 2)))
     Array([[0.5, 0.5]], dtype=float32)
   """
+  if normalize is not None:
+    _checks.function("normalize", normalize)
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   dtype, channels = tokens.dtype, tokens.shape[2]
-  reduce_kernel = jnp.asarray(reduce_kernel, dtype)
-  expand_kernel = jnp.asarray(expand_kernel, dtype)
-  spatial_kernel = jnp.asarray(spatial_kernel, dtype)
+  reduce_kernel = jnp.asarray(reduce_kernel).astype(dtype)
+  expand_kernel = jnp.asarray(expand_kernel).astype(dtype)
+  spatial_kernel = jnp.asarray(spatial_kernel).astype(dtype)
   _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel)
   hidden = reduce_kernel.shape[1]
   reduce_bias = _bias("reduce_bias", reduce_bias, hidden, dtype)
@@ -127,6 +129,6 @@ def _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel) -> No
 def _bias(name: str, bias: ArrayLike | None, size: int, dtype: jnp.dtype) -> Array:
   if bias is None:
     return jnp.zeros(size, dtype)
-  bias = jnp.asarray(bias, dtype)
+  bias = jnp.asarray(bias).astype(dtype)
   _checks.shape(name, bias, (size,))
   return bias

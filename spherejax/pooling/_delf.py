@@ -63,9 +63,9 @@ def delf(
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("reduction", reduction, ("sum", "mean"))
-  hidden_kernel = jnp.asarray(hidden_kernel, tokens.dtype)
-  hidden_bias = jnp.asarray(hidden_bias, tokens.dtype)
-  score_kernel = jnp.asarray(score_kernel, tokens.dtype)
+  hidden_kernel = jnp.asarray(hidden_kernel).astype(tokens.dtype)
+  hidden_bias = jnp.asarray(hidden_bias).astype(tokens.dtype)
+  score_kernel = jnp.asarray(score_kernel).astype(tokens.dtype)
   score_bias = _checks.scalar("score_bias", score_bias, tokens.dtype)
   _checks.rank("score_kernel", score_kernel, 1)
   width = score_kernel.shape

@@ -116,6 +116,8 @@ def gsop(
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("fuse", fuse, _FUSE)
+  if normalize is not None:
+    _checks.function("normalize", normalize)
   if channel is None and spatial is None:
     raise ValueError("gsop needs the channel or the spatial branch, got neither")
   cells = None
@@ -149,6 +151,7 @@ def _channel_branch(
   tokens: Array, kept: Array, params: GSoPBranch, centred: bool, norm: Normalize
 ) -> Array:
   """Tokens with each channel gated."""
+  _checks.instance("channel", params, GSoPBranch)
   p = _checked("channel", params, tokens, None, tokens.shape[2])
   y = _reduced(tokens, kept, p, "channel_map", norm)
   number = _tokens.count(kept, y.dtype)[:, None, None]
@@ -169,6 +172,7 @@ def _spatial_branch(
   norm: Normalize,
 ) -> Array:
   """Tokens with each position gated."""
+  _checks.instance("spatial", params, GSoPBranch)
   rows = tokens.shape[1] if cells is None else len(cells[0])
   p = _checked("spatial", params, tokens, rows, rows)
   y = _reduced(tokens, kept, p, "spatial_map", norm)
@@ -207,7 +211,7 @@ def _hidden(rows: Array, p: _Arrays) -> Array:
 
 
 def _gates(hidden: Array, p: _Arrays) -> Array:
-  flat = hidden.reshape(len(hidden), -1)
+  flat = hidden.reshape(len(hidden), hidden.shape[1] * hidden.shape[2])
   return jax.nn.sigmoid(_einsum("bh,hg->bg", flat, p.out_kernel) + p.out_bias[None])
 
 

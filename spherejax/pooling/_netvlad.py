@@ -77,7 +77,7 @@ def netvlad(
   blocks = jnp.einsum("bnk,bnd->bkd", assigned, tokens, precision=_HIGHEST)
   blocks -= jnp.sum(assigned, axis=1)[..., None] * points[None]
   blocks = _numerics.normalize(blocks)
-  pooled = _numerics.normalize(blocks.reshape(len(tokens), -1))
+  pooled = _numerics.normalize(blocks.reshape(len(tokens), points.size))
   return pooled.astype(features.dtype)
 
 

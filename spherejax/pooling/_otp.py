@@ -95,7 +95,9 @@ def otp(
     precision=jax.lax.Precision.HIGHEST,
   )
   pooled = costs.shape[2] ** 0.5 * blocks
-  return pooled.reshape(len(pooled), -1).astype(features.dtype)
+  return pooled.reshape(len(pooled), pooled.shape[1] * pooled.shape[2]).astype(
+    features.dtype
+  )
 
 
 def _kernel(tokens: Array, prototypes: ArrayLike, bandwidth: ArrayLike) -> Array:

@@ -66,6 +66,8 @@ def solar(
     >>> spherejax.pooling.solar(features, zero, zero, one, one, power=1.0)
     Array([[4.]], dtype=float32)
   """
+  if normalize is not None:
+    _checks.function("normalize", normalize)
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   query_kernel, key_kernel, value_kernel, output_kernel = _kernels(
@@ -102,7 +104,9 @@ def _kernels(
   tokens: Array, query: ArrayLike, key: ArrayLike, value: ArrayLike, output: ArrayLike
 ) -> list[Array]:
   """The four kernels in the type of the features, their shapes checked."""
-  arrays = [jnp.asarray(kernel, tokens.dtype) for kernel in (query, key, value, output)]
+  arrays = [
+    jnp.asarray(kernel).astype(tokens.dtype) for kernel in (query, key, value, output)
+  ]
   _checks.rank("query_kernel", arrays[0], 2)
   shape = (tokens.shape[2], arrays[0].shape[1])
   for name, array in zip(("query", "key", "value"), arrays[:3], strict=True):

@@ -225,6 +225,8 @@ def _place(
   base: np.ndarray, dim: int, key: Key[Array, ""] | None, rotate: bool
 ) -> Array:
   """Rows of length at most `dim` in `dim` coordinates, turned at random."""
+  if key is not None:
+    _checks.key("key", key)
   if not rotate:
     return jnp.asarray(np.pad(base, ((0, 0), (0, dim - base.shape[1]))))
   if key is None:

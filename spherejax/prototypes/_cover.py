@@ -184,9 +184,8 @@ def covering_curve(
   points = jnp.asarray(points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
+  _checks.not_empty("points", points)
   number = len(points)
-  if not number:
-    raise ValueError("points must have at least one row, got shape (0, ...)")
   kept = _checks.kept(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
   rows = jnp.where(kept[:, None], rows, 0)
@@ -244,8 +243,7 @@ def mean_covering_radius(
     raise TypeError("labels must not be traced: they decide the shapes of the classes")
   given = np.asarray(labels)
   _checks.labels(given, points)
-  if not len(given):
-    raise ValueError("points must have at least one row, got shape (0, ...)")
+  _checks.not_empty("points", points)
   _, own, counts = np.unique(given, return_inverse=True, return_counts=True)
   order = np.argsort(own, kind="stable")
   starts = np.cumsum(counts) - counts

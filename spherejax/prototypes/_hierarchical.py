@@ -84,6 +84,8 @@ def hierarchical_prototypes(
   """
   _checks.count("steps", steps)
   _checks.positive("learning_rate", learning_rate)
+  if key is not None:
+    _checks.key("key", key)
   cosines = _cosines(similarities)
   _checks.count("dim", dim)
   _checks.one_of("method", method, METHODS)
@@ -130,7 +132,7 @@ def hierarchical_prototypes(
 
 def _cosines(similarities: ArrayLike) -> np.ndarray:
   """The matrix in float64, or an error; rounding of single precision is evened out."""
-  given = np.asarray(similarities, np.float64)
+  given = _checks.numbers_of("similarities", similarities)
   _checks.rank("similarities", given, 2)
   _checks.shape("similarities", given, given.shape[:1] * 2, "its rows")
   _checks.not_empty("similarities", given)

@@ -178,6 +178,7 @@ def covering_radius(
   points, prototypes = jnp.asarray(points), jnp.asarray(prototypes)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
+  _checks.not_empty("points", points)
   kept = None if where is None else jnp.asarray(where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])

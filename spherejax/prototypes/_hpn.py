@@ -71,6 +71,7 @@ def hpn_prototypes(
   """
   _closed_forms.check_sizes(num_classes, dim)
   _checks.count("steps", steps)
+  _checks.key("key", key)
   near = None
   if vectors is not None:
     vectors = jnp.asarray(vectors)

@@ -73,7 +73,7 @@ def gaussian_potential_prototypes(
     return _closed_forms.simplex(key, num_classes, dim)
   rate = _PAPER_RATE * (num_classes if preset == "scaled" else 1)
   start = jax.random.uniform(key, (num_classes, dim), minval=-1.0)
-  return _descend(start, jnp.asarray(t, start.dtype), rate, steps)
+  return _descend(start, _checks.scalar("t", t, start.dtype), rate, steps)
 
 
 def annealed_prototypes(
@@ -123,6 +123,7 @@ def annealed_prototypes(
   _closed_forms.check_sizes(num_classes, dim)
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
+  _checks.key("key", key)
   if num_classes == 1 or dim == 1:
     return _closed_forms.simplex(key, num_classes, dim)
   ends = [_SHARPNESS[1]] * restarts + [_SHARPNESS[0]] * constant_run

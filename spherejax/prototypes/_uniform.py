@@ -63,6 +63,7 @@ def uniform_prototypes(
   """
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
+  _checks.key("key", key)
   _closed_forms.check_sizes(num_classes, dim)
   if num_classes <= dim + 1:
     return UniformPrototypes(_closed_forms.simplex(key, num_classes, dim), "simplex")

@@ -94,7 +94,7 @@ def linear_assignment(
   if start is None:
     earlier = ()
   else:
-    before, dual = jnp.asarray(start[0]), jnp.asarray(start[1])
+    before, dual = map(jnp.asarray, _checks.pair("start", start))
     _check_start(before, dual, costs.shape)
     dual = dual.astype(values.dtype)
     dual = jnp.where(jnp.isfinite(dual) & finite[..., None], dual, 0)
@@ -171,7 +171,7 @@ def host_linear_assignment(
     if duals:
       row_dual, column_dual = _assignment_host.duals(matrix, assignment)
   else:
-    before, dual = np.asarray(start[0]), np.asarray(start[1])
+    before, dual = map(np.asarray, _checks.pair("start", start))
     _check_start(before, dual, matrix.shape)
     assignment, row_dual, column_dual, augmentations = _assignment_host.solve_from(
       matrix, before, dual.astype(np.float64)

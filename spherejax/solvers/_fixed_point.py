@@ -78,9 +78,10 @@ def fixed_point(
     >>> point.value, point.converged
     (Array(0.73908556, dtype=float32), Array(True, dtype=bool))
   """
+  _checks.function("fn", fn)
   _checks.positive("tol", tol)
   _checks.count("max_steps", max_steps)
-  init = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), init)
+  init = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), init)
   init = jax.lax.stop_gradient(init)
   for leaf in jax.tree.leaves(init):
     _checks.floating("init", leaf)

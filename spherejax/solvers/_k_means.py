@@ -80,6 +80,7 @@ def k_means(
   _checks.rank("points", points, 2)
   _checks.not_empty("points", points)
   _checks.count("k", k)
+  _checks.key("key", key)
   _checks.count("max_steps", max_steps)
   _checks.count("block_size", block_size)
   kept = _checks.kept(where, points.shape[:1])

@@ -82,6 +82,7 @@ def newton(
     >>> root.value, root.converged
     (Array(1.4142135, dtype=float32), Array(True, dtype=bool))
   """
+  _checks.function("fn", fn)
   low, high = _checks.interval("bracket", bracket)
   _checks.positive("tol", tol)
   _checks.rank("tol", jnp.asarray(tol), 0)

@@ -79,7 +79,7 @@ def project_ball(
   _checks.shape("center", center, point.shape, "the point")
   _checks.one_of("norm", norm, NORMS)
   _checks.between("epsilon", epsilon, 0)
-  _checks.limits(low, high)
+  _checks.limits(low, high, point.shape)
   wide, middle = _numerics.upcast(point), _numerics.upcast(center)
   radius = _checks.scalar("epsilon", epsilon, wide.dtype)
   low, high = (jnp.asarray(bound, wide.dtype) for bound in (low, high))
@@ -143,7 +143,7 @@ def project_halfspace(
   _checks.floating("normal", normal)
   _checks.shape("normal", normal, point.shape, "the point")
   _checks.one_of("norm", norm, NORMS)
-  _checks.limits(low, high)
+  _checks.limits(low, high, point.shape)
   wide, direction = (
     jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, normal)
   )

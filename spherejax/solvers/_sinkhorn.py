@@ -144,6 +144,6 @@ def _marginal(
   """The marginal in its computing type, uniform if there is none."""
   if value is None:
     return jnp.full(shape, 1 / shape[-1], dtype)
-  marginal = jnp.asarray(value, dtype)
+  marginal = jnp.asarray(value).astype(dtype)
   _checks.shape(name, marginal, shape, "the costs")
   return marginal

@@ -1,5 +1,6 @@
 """Chance-constrained training: one problem after another, each about new proxies."""
 
+import reprlib
 from typing import Any, NamedTuple
 
 import jax
@@ -196,7 +197,19 @@ def ccp_observe(
   _checks.one_of("restart", restart, RESTARTS)
   if max_problems is not None:
     _checks.count("max_problems", max_problems)
+  _checks.single("margin", margin)
   stats = {} if batch_stats is None else batch_stats
+  for name, given, kept in (
+    ("params", params, state.best_params),
+    ("batch_stats", stats, state.best_stats),
+  ):
+    wanted = jax.tree.structure(kept)
+    if jax.tree.structure(given) != wanted:
+      raise ValueError(
+        f"{name} must have the structure of the state's, {wanted}, got "
+        f"{reprlib.repr(given)}"
+      )
+  _checks.number("score", score)
   score = jnp.asarray(score, jnp.float32)
   bar = jnp.where(state.evaluated, state.best + jnp.float32(margin), -jnp.inf)
   improved = score > bar

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from spherejax import _checks
 from spherejax.training._ccp import CCPState, Tree, ccp_observe, ccp_projection
 from spherejax.training._state import TrainState, check_optimizer
 
@@ -36,6 +37,7 @@ def ccp_state(state: TrainState) -> CCPState:
     >>> int(spherejax.training.ccp_state(state).problem)
     1
   """
+  _checks.instance("state", state, TrainState)
   found = [
     leaf
     for leaf in jax.tree.leaves(state.opt_state, is_leaf=_is_ccp)
@@ -110,6 +112,10 @@ def ccp_response(
     >>> int(spherejax.training.ccp_state(state).problem)
     2
   """
+  _checks.function("renew", renew)
+  _checks.text("metric", metric)
+  if fresh_moments is not None:
+    check_optimizer(fresh_moments, "fresh_moments")
   options: dict[str, Any] = {
     "weight": weight,
     "patience": patience,
@@ -185,6 +191,7 @@ def ccp_fresh_moments(
     {'loss': Array([0.], dtype=float32), 'network': Array([1.], dtype=float32)}
   """
   check_optimizer(optimizer)
+  _checks.mapping("params", params)
   first = optimizer.init(params)
   found, wanted = (
     jax.tree.structure(tree, is_leaf=_is_ccp) for tree in (opt_state, first)
@@ -192,7 +199,7 @@ def ccp_fresh_moments(
   if found != wanted:
     raise ValueError(
       "opt_state must have the structure of optimizer.init(params), of"
-      f" {wanted.num_leaves} leaves, got another one of {found.num_leaves}"
+      f" {wanted.num_leaves} leaves, got one of {found.num_leaves} leaves"
     )
 
   def choose(path: Any, old: Any, new: Any) -> Any:

@@ -8,6 +8,8 @@ import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from spherejax import _checks
+
 Column = ArrayLike | Sequence[Any]
 
 
@@ -69,6 +71,7 @@ def grid(values: Mapping[str, Column]) -> dict[str, np.ndarray]:
     >>> spherejax.training.grid({"mass": [0.2, 0.3], "margin": [0.5, 1.0]})
     {'mass': array([0.2, 0.2, 0.3, 0.3]), 'margin': array([0.5, 1. , 0.5, 1. ])}
   """
+  _checks.mapping("values", values)
   columns = {name: column(name, entries) for name, entries in values.items()}
   if not columns:
     raise ValueError("values must name at least one hyperparameter, got none")
@@ -115,6 +118,13 @@ def factorial(
     ... )
     {'a': array([1, 1, 2, 2]), 'b': array([1, 2, 1, 2]), 'c': array([7, 5, 5, 7])}
   """
+  _checks.mapping("levels", levels)
+  if not levels:
+    raise ValueError("levels must name at least one hyperparameter, got none")
+  _checks.sequence("relation", relation)
+  for word in relation:
+    if not isinstance(word, Sequence):
+      raise TypeError(f"a word of the relation must be names, got {word!r}")
   for name, pair in levels.items():
     if len(pair) != 2 or pair[0] == pair[1]:
       raise ValueError(f"levels[{name!r}] must be two different values, got {pair!r}")

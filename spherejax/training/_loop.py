@@ -134,7 +134,12 @@ def fit(
     ("report_every", report_every),
   ):
     _checks.count(name, value)
+  _checks.instance("state", state, TrainState)
   _checks.function("step", step)
+  _checks.function("batches", batches)
+  for name, value in (("evaluate", evaluate), ("respond", respond)):
+    if value is not None:
+      _checks.function(name, value)
   if monitor is not None:
     _monitor.check(monitor)
   if checkpoints is not None:

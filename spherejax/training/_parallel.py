@@ -1,6 +1,7 @@
 """Processes and devices: how rows and states are spread, how a step is mapped."""
 
 import functools
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,12 +22,22 @@ Devices = Sequence[Any] | None
 """This process's devices that take part; None for all."""
 
 
-def _local_devices(devices: Devices) -> list[Any]:
-  return list(jax.local_devices() if devices is None else devices)
+def local_devices(devices: Devices) -> list[Any]:
+  """The devices that take part; raises TypeError for what are none."""
+  if devices is None:
+    return jax.local_devices()
+  _checks.sequence("devices", devices)
+  known = [isinstance(device, jax.Device) for device in devices]
+  if not known or not all(known):
+    raise TypeError(
+      f"devices must be one or more of {jax.local_devices()}, got "
+      f"{reprlib.repr(devices)}"
+    )
+  return list(devices)
 
 
 def _sharding(devices: Devices) -> jax.NamedSharding:
-  mesh = jax.sharding.Mesh(np.array(_local_devices(devices)), (AXIS_NAME,))
+  mesh = jax.sharding.Mesh(np.array(local_devices(devices)), (AXIS_NAME,))
   return jax.NamedSharding(mesh, jax.P(AXIS_NAME))
 
 
@@ -63,6 +74,12 @@ def start_processes(
     ... )  # doctest: +SKIP
     0
   """
+  if coordinator_address is not None:
+    _checks.text("coordinator_address", coordinator_address)
+  if num_processes is not None:
+    _checks.count("num_processes", num_processes)
+  if process_id is not None:
+    _checks.count("process_id", process_id, 0)
   jax.distributed.initialize(coordinator_address, num_processes, process_id)
   return jax.process_index()
 
@@ -77,7 +94,8 @@ def process_rows(batch: Tree) -> Tree:
     Pytree of arrays [batch / processes, ...]: consecutive rows.
 
   Raises:
-    ValueError: the number of processes does not divide the batch.
+    ValueError: arrays of different lengths, or the number of processes does not
+      divide the batch.
 
   Cost: a view, for NumPy arrays.
 
@@ -89,16 +107,13 @@ def process_rows(batch: Tree) -> Tree:
     array([0, 1, 2, 3])
   """
   processes, index = jax.process_count(), jax.process_index()
-
-  def rows(leaf: Any) -> Any:
-    if leaf.shape[0] % processes:
-      raise ValueError(
-        f"a batch of {leaf.shape[0]} rows does not divide over {processes} processes"
-      )
-    size = leaf.shape[0] // processes
-    return leaf[index * size : (index + 1) * size]
-
-  return jax.tree.map(rows, batch)
+  count = _batch_size(batch)
+  if count % processes:
+    raise ValueError(
+      f"a batch of {count} rows does not divide over {processes} processes"
+    )
+  size = count // processes
+  return jax.tree.map(lambda leaf: leaf[index * size : (index + 1) * size], batch)
 
 
 def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
@@ -172,7 +187,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     >>> spherejax.training.shard(np.arange(4), devices=one).shape
     (1, 4)
   """
-  sharding, count = _sharding(devices), len(_local_devices(devices))
+  sharding, count = _sharding(devices), len(local_devices(devices))
   size = _batch_size(batch)
   if size % count or size == 0:
     raise ValueError(
@@ -206,7 +221,7 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
     >>> spherejax.training.replicate(jnp.ones(3), devices=one).shape
     (1, 3)
   """
-  sharding, local = _sharding(devices), _local_devices(devices)
+  sharding, local = _sharding(devices), local_devices(devices)
 
   def copies(leaf: Any) -> Array:
     row = jnp.asarray(leaf)[None]
@@ -226,6 +241,9 @@ def unreplicate(tree: Tree) -> Tree:
   Returns:
     Pytree of arrays [...], on one device.
 
+  Raises:
+    TypeError: a leaf that is no array of jax, or has no axis.
+
   Cost: no communication.
 
   Source: none.
@@ -236,7 +254,16 @@ def unreplicate(tree: Tree) -> Tree:
     >>> spherejax.training.unreplicate(tree).shape
     (3,)
   """
-  return jax.tree.map(lambda leaf: leaf.addressable_shards[0].data[0], tree)
+
+  def first(leaf: Any) -> Array:
+    if not isinstance(leaf, jax.Array) or not leaf.ndim:
+      raise TypeError(
+        "tree must hold arrays [devices, ...] of jax, as replicate makes them, got a "
+        f"{type(leaf).__name__} of shape {np.shape(leaf)}"
+      )
+    return leaf.addressable_shards[0].data[0]
+
+  return jax.tree.map(first, tree)
 
 
 def parallel_step(
@@ -268,6 +295,8 @@ def parallel_step(
     Array(1., dtype=float32)
   """
   _checks.function("step", step)
+  if devices is not None:
+    devices = local_devices(devices)
   mapped = functools.partial(step, axis_name=AXIS_NAME)
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)
 
@@ -310,7 +339,7 @@ def parallel_map(
   """
   _checks.function("fn", fn)
   _checks.count("batch_size", batch_size)
-  local = _local_devices(devices)
+  local = local_devices(devices)
   batch_size = -(-batch_size // len(local)) * len(local)
 
   def with_leaf(given: tuple[Tree, Array], rows: Tree) -> Tree:

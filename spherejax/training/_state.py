@@ -78,11 +78,13 @@ def create_state(
     0
   """
   check_optimizer(optimizer)
+  _checks.key("key", key)
   if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
     raise TypeError(f"key must be typed (jax.random.key), got dtype {key.dtype}")
   parts = {"network": network} | ({} if loss is None else {"loss": loss})
   for name, variables in parts.items():
-    unknown = sorted(set(variables) - {"params", "batch_stats"})
+    _checks.mapping(name, variables)
+    unknown = sorted(set(variables) - {"params", "batch_stats"}, key=str)
     if unknown:
       raise ValueError(
         f"{name} may have the collections 'params' and 'batch_stats', got {unknown}"
@@ -113,10 +115,10 @@ def _group_of(path: str, groups: Mapping[str, Any]) -> str:
   return max(matches, key=len)
 
 
-def check_optimizer(value: object) -> None:
+def check_optimizer(value: object, name: str = "optimizer") -> None:
   """Raises TypeError for what is no optax transformation."""
   if not (hasattr(value, "init") and hasattr(value, "update")):
-    raise TypeError(f"optimizer must be an optax transformation, got {value!r}")
+    raise TypeError(f"{name} must be an optax transformation, got {value!r}")
 
 
 def optimizer(
@@ -157,6 +159,9 @@ def optimizer(
     >>> params = {"network": {"w": jnp.ones(2)}, "loss": {"proxies": jnp.ones(2)}}
     >>> state = optimizer.init(params)
   """
+  _checks.mapping("groups", groups)
+  for name, group in groups.items():
+    check_optimizer(group, f"groups[{name!r}]")
   if not groups:
     raise ValueError("groups must name at least one optimizer, got none")
   clipping = []
@@ -176,7 +181,9 @@ def optimizer(
     )
     unused = sorted(set(groups) - set(jax.tree.leaves(named)))
     if unused:
-      raise ValueError(f"groups {unused} of the optimizer match no parameter")
+      raise ValueError(
+        f"groups {unused} of the optimizer match no parameter; each must, got {named}"
+      )
     return named
 
   return optax.chain(*clipping, optax.partition({**groups}, labels))

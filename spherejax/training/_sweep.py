@@ -161,6 +161,7 @@ def sweep(
     >>> result.diverged.any(axis=1)
     array([False, False,  True])
   """
+  _checks.key("key", key)
   for name, value in (("init", init), ("step", step), ("evaluate", evaluate)):
     _checks.function(name, value)
   if checkpoints is not None:
@@ -169,7 +170,7 @@ def sweep(
   plan = _plan(steps, evaluate_every, patience, mode)
   given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
   functions = given._replace(step=_traced_once(_as_partial(step)))
-  local = tuple(jax.local_devices() if devices is None else devices)
+  local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
   begin, advance = _programs(plan, local, batch_size)
@@ -206,6 +207,7 @@ def sweep(
 
 
 def _columns(cells: Mapping[str, _cells.Column]) -> dict[str, np.ndarray]:
+  _checks.mapping("cells", cells)
   columns = {name: _cells.column(name, values) for name, values in cells.items()}
   if not columns:
     raise ValueError("cells must name at least one hyperparameter, got none")
@@ -224,8 +226,7 @@ def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
     return np.arange(seeds, dtype=np.int32)
   if isinstance(seeds, str) or not isinstance(seeds, Sequence):
     raise TypeError(f"seeds must be a number of seeds or a sequence, got {seeds!r}")
-  for seed in seeds:
-    _checks.count("a seed", seed, 0)
+  _checks.counts("seeds", seeds, 0)
   if not len(seeds) or len(set(seeds)) != len(seeds):
     raise ValueError(f"seeds must be different numbers, got {list(seeds)}")
   return np.array(seeds, np.int32)

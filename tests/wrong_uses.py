@@ -1,0 +1,310 @@
+"""Wrong uses of a function, made from a valid call of it: one argument at a time.
+
+What a parameter may be is read from the value that the valid call gives it and from its
+annotation; what it may not be follows from that.
+"""
+
+import collections
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import pathlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import spherejax
+
+# One value of each kind: a parameter takes one of the kinds, or two of them.
+KINDS = {
+  "text": "abc",
+  "number": 3,
+  "nothing": None,
+  "list": ["abc", 3],
+  "mapping": {"abc": 3},
+  "function": len,
+  "complex": 1j,
+}
+# More of them for functions of one or two arguments.
+RARE = {"bytes": b"abc", "set": {"abc"}, "object": object()}
+# How jax refuses what is no array: it shows the value and says what is supported.
+OF_JAX = (
+  "is not a valid JAX array type. Only arrays of numeric types are supported by JAX.",
+  "None is not a valid value for jnp.array",
+  "is not a valid JAX type",
+)
+ALLOWED = "|".join(
+  (
+    r"must|expected|one of|only|needs?\b|is for|not supported|takes|divide over",
+    r"neither|cannot be read|damaged",
+  )  # files
+)
+
+
+class Use(NamedTuple):
+  """One argument replaced.
+
+  Attributes:
+    parameter: its name.
+    what: what is wrong.
+    value: the wrong value.
+    refused: whether it must be refused; some functions can make sense of the others.
+  """
+
+  parameter: str
+  what: str
+  value: Any
+  refused: bool
+
+
+def is_array(value):
+  return isinstance(value, (np.ndarray, jax.Array)) and not is_key(value)
+
+
+def is_key(value):
+  return isinstance(value, jax.Array) and jnp.issubdtype(
+    value.dtype, jax.dtypes.prng_key
+  )
+
+
+class Called(Exception):
+  """Ends an example at its first call, which is not made."""
+
+
+def known(leaf):
+  """A value for what is traced."""
+  if not isinstance(leaf, jax.core.Tracer):
+    return leaf
+  if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    return jax.random.key(0)
+  return np.ones(leaf.shape, leaf.dtype)
+
+
+def valid_call(room, name):
+  """The function and the arguments of its example's first call, None without one."""
+  module = importlib.import_module(f"spherejax.{room}")
+  function, calls = getattr(module, name), []
+
+  def recorded(*args, **kwargs):
+    calls.append((args, kwargs))
+    raise Called
+
+  names = {"jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax}
+  text = inspect.getdoc(function)
+  example = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+  setattr(module, name, recorded)
+  try:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Called):
+      for line in example.examples:
+        if line.options.get(doctest.SKIP):
+          continue
+        exec(compile(line.source, name, "single"), example.globs)
+  finally:
+    setattr(module, name, function)
+  if not calls:
+    return function, None
+  # Outside of the trace: a key may be split and used there.
+  with jax.ensure_compile_time_eval():
+    args, kwargs = jax.tree.map(known, calls[0])
+  return function, bound(function, args, kwargs)
+
+
+def bound(function, args, kwargs):
+  return inspect.signature(function).bind(*args, **kwargs)
+
+
+def may_be_nothing(parameter):
+  return parameter.default is None or "None" in str(parameter.annotation)
+
+
+def of_kinds(parameter, *fitting):
+  """A value of every kind that the parameter does not take."""
+  fitting = {*fitting, *(["nothing"] if may_be_nothing(parameter) else [])}
+  for kind, value in (KINDS | RARE).items():
+    if kind not in fitting:
+      yield kind, value, True
+
+
+def wrong_paths(parameter, value):
+  """The same of a file that is there, or of a folder."""
+  yield from of_kinds(parameter, "text")
+  path = pathlib.Path(value)
+  yield "missing", path.parent / "missing" / path.name, True
+  if path.is_file():
+    bad = pathlib.Path(tempfile.mkdtemp(dir=path.parent))
+    contents = {"empty": b"", "other bytes": b"\xff\x00\n", "text": b"abc\n"}
+    contents["truncated"] = path.read_bytes()[: path.stat().st_size // 2]
+    yield "folder", bad, True
+    for what, content in contents.items():
+      other = bad / f"{what}{path.suffix}"
+      other.write_bytes(content)
+      yield what, other, what != "truncated"
+
+
+def wrong_arrays(parameter, value, others):
+  """(what is wrong, the wrong value, whether it must be refused) of an array."""
+  x = np.asarray(value)
+  yield from of_kinds(parameter, "number", "complex")
+  if x.ndim:
+    yield "scalar", np.zeros((), x.dtype), True
+    yield "empty", x[:0], False
+    if len(x) > 1 and sum(len(other) == len(x) for other in others) > 1:
+      yield "row missing", x[:-1], False
+  yield "another type", x.astype(np.float32 if x.dtype == bool else complex), False
+  if np.issubdtype(x.dtype, np.integer):
+    yield "fractions", x.astype(np.float32), False
+
+
+def wrong_options(parameter, value):
+  """The same of what is no array."""
+  annotation = str(parameter.annotation)
+  if "PathLike" in annotation and value is not None:
+    yield from wrong_paths(parameter, value)
+  elif isinstance(value, str):
+    yield from of_kinds(parameter, "text")
+    yield "unknown name", "no such name", True
+    yield "empty", "", True
+  elif isinstance(value, bool):
+    return
+  elif isinstance(value, int):
+    yield from of_kinds(parameter, "number")
+    yield "not a number", float("nan"), True
+    yield "negative", -1, False
+    yield "nothing at all", 0, False
+    yield "fraction", 2.5, False
+  elif isinstance(value, float):
+    yield from of_kinds(parameter, "number", "list")
+    yield "not a number", float("nan"), True
+    yield "vector", np.ones(7, np.float32), False
+  elif value is None and "Bool" in annotation:  # a mask
+    yield from of_kinds(parameter, "number", "complex")
+    yield "numbers", np.ones(7, np.float32), True
+    yield "shape", np.ones((9, 9, 9), bool), True
+  elif value is None and annotation == "int | None":
+    yield from of_kinds(parameter, "number")
+    yield "not a number", float("nan"), True
+    yield "negative", -1, True
+    yield "fraction", 2.5, True
+  elif value is None and "Callable" in annotation:
+    yield from of_kinds(parameter, "function")
+  elif value is None and re.search(r"Array\b", annotation):
+    yield from of_kinds(parameter, "number", "complex", "list")
+  elif value is None and annotation == "str | None":
+    yield from of_kinds(parameter, "text")
+  elif is_key(value):
+    yield from of_kinds(parameter)
+    yield "numbers", np.ones(2, np.float32), True
+  elif callable(value):
+    yield from of_kinds(parameter, "function")
+  elif isinstance(value, tuple) and type(value) is not tuple:  # what another returns
+    yield from of_kinds(parameter)
+    yield "empty", (), True
+  elif isinstance(value, Mapping):
+    yield from of_kinds(parameter, "mapping")
+    yield "empty", {}, False
+  elif isinstance(value, Sequence):
+    yield from of_kinds(parameter, "list")
+    yield "empty", value[:0], False
+    yield "entry", [None, *value[1:]], False
+  elif value is not None:
+    yield from of_kinds(parameter)
+
+
+def wrong_uses(call, anything=()) -> Iterator[Use]:
+  """Every argument of a call replaced by what it cannot be, but for those named."""
+  given = call.arguments
+  arrays = [value for value in given.values() if is_array(value) and value.ndim]
+  parameters = [
+    parameter
+    for name, parameter in call.signature.parameters.items()
+    if name not in anything
+    and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+  ]
+  for parameter in parameters:
+    value, uses = given.get(parameter.name, parameter.default), ()
+    if is_array(value):
+      uses = wrong_arrays(parameter, value, arrays)
+    elif value is not parameter.empty:
+      uses = wrong_options(parameter, value)
+    for use in uses:
+      if use[0] not in RARE or len(parameters) < 3:
+        yield Use(parameter.name, *use)
+
+
+def failure(function: Callable[..., Any], call, use: Use) -> Exception | None:
+  """The error of a call with one argument replaced; None where there is none.
+
+  What may be accepted is only traced, unless the function needs its values.
+  """
+  arguments = {**call.arguments, use.parameter: use.value}
+  order = [name for name in call.signature.parameters if name in arguments]
+  wrong = inspect.BoundArguments(
+    call.signature, collections.OrderedDict({name: arguments[name] for name in order})
+  )
+
+  def run():
+    function(*wrong.args, **wrong.kwargs)
+
+  try:
+    with contextlib.redirect_stderr(io.StringIO()):
+      try:
+        run() if use.refused else jax.eval_shape(run)
+      except (jax.errors.JAXTypeError, jax.errors.JAXIndexError):
+        run()
+  except Exception as error:
+    return error
+  return None
+
+
+def is_clear(error: Exception, use: Use, call) -> bool:
+  """Whether the message names the argument, shows its value and says what may be.
+
+  What another argument makes wrong may be said of either of them.
+  """
+  said = str(error)
+  if isinstance(error, OSError):
+    return str(use.value) in said
+  if not isinstance(error, (ValueError, TypeError)):
+    return False
+  if any(sentence in said for sentence in OF_JAX):
+    return True
+  other = call.signature.parameters
+  names = [use.parameter] if use.refused and use.what != "scalar" else other
+  named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in names)
+  named |= isinstance(use.value, pathlib.Path) and str(use.value) in said
+  shown = any(text in said for text in shows(use.value))
+  for name, each in other.items():
+    given = call.arguments.get(name, each.default)
+    if isinstance(given, (str, int, float, type(None))):
+      shown |= re.search(rf"(got |=|loss ){re.escape(repr(given))}", said) is not None
+  return named and shown and re.search(ALLOWED, said) is not None
+
+
+def shows(value) -> Iterator[str]:
+  """How a message can show a value: itself, its type, shape, dtype or length."""
+  yield from (repr(value), str(value), type(value).__name__)
+  if isinstance(value, (list, tuple, set, Mapping)):
+    parts = [*value, *jax.tree.leaves(value)]
+    for part in parts if not isinstance(value, set) else value:
+      yield from shows(part)
+  with contextlib.suppress(ValueError):  # of lists in a list
+    x = np.asarray(value)
+    yield from (str(x.shape), str(x.dtype))
+    yield str(jax.dtypes.canonicalize_dtype(x.dtype))
+    if x.ndim:
+      n = len(x)
+      yield from (f" {n} ", f"({n},", f", {n})", f"got {n}")
+    if x.size == 0 or (isinstance(value, Mapping) and not value):
+      yield from ("empty", "got none", "got 0")
+    if x.dtype.kind in "fi":
+      yield from map("{:g}".format, x.flat[:1])
+  leaves = jax.tree.leaves(value)
+  yield from (str([np.shape(leaf) for leaf in leaves]), f"{len(leaves)} leaves")
+  yield from ("got both", "got only one", "got neither")
