@@ -264,6 +264,27 @@ def key(name: str, value: object) -> None:
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
 
 
+def devices(value: Any) -> list[Any]:
+  """The devices of a sequence as a list; raises TypeError for anything else."""
+  sequence("devices", value)
+  if not len(value) or not all(isinstance(entry, jax.Device) for entry in value):
+    known = jax.local_devices()
+    raise TypeError(f"devices must be some of {known}, got {reprlib.repr(value)}")
+  return list(value)
+
+
+def rows_of(batch: Any) -> int:
+  """How many rows a tree of arrays has; raises ValueError unless all have as many."""
+  shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+  sizes = {shape[:1] for shape in shapes}
+  if len(sizes) != 1 or () in sizes:
+    raise ValueError(
+      "arrays of a batch must have one first axis of the same length, got shapes "
+      f"{shapes}"
+    )
+  return sizes.pop()[0]
+
+
 def floating_type(name: str, value: Any) -> None:
   """Raises TypeError unless `value` names a floating dtype."""
   try:

@@ -83,7 +83,9 @@ def _tokens(text: str) -> list[tuple[str, int]]:
     place = match.end()
   signs = [token for token, _ in found]
   if ";" not in signs or signs.index(";") < len(signs) - 1:
-    raise ValueError(f"text must be one tree that ends with ;, got {text[-60:]!r}")
+    raise ValueError(
+      f"text must be one newick tree that ends with ;, got {text[-60:]!r}"
+    )
   return found
 
 

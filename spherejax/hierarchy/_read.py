@@ -181,7 +181,7 @@ def from_edges(
       raise ValueError(f"node {child!r} occurs twice")
     above[child] = parent
   if not above:
-    raise ValueError("edges must hold a row, got none")
+    raise ValueError("edges must have a node, got none")
   number = {name: node for node, name in enumerate(above)}
   for child, parent in above.items():
     if parent and parent not in number:

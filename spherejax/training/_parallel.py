@@ -1,7 +1,6 @@
 """Processes and devices: how rows and states are spread, how a step is mapped."""
 
 import functools
-import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,16 +23,7 @@ Devices = Sequence[Any] | None
 
 def local_devices(devices: Devices) -> list[Any]:
   """The devices that take part; raises TypeError for what are none."""
-  if devices is None:
-    return jax.local_devices()
-  _checks.sequence("devices", devices)
-  known = [isinstance(device, jax.Device) for device in devices]
-  if not known or not all(known):
-    raise TypeError(
-      f"devices must be one or more of {jax.local_devices()}, got "
-      f"{reprlib.repr(devices)}"
-    )
-  return list(devices)
+  return jax.local_devices() if devices is None else _checks.devices(devices)
 
 
 def _sharding(devices: Devices) -> jax.NamedSharding:
@@ -76,10 +66,8 @@ def start_processes(
   """
   if coordinator_address is not None:
     _checks.text("coordinator_address", coordinator_address)
-  if num_processes is not None:
-    _checks.count("num_processes", num_processes)
-  if process_id is not None:
-    _checks.count("process_id", process_id, 0)
+  _checks.count("num_processes", 1 if num_processes is None else num_processes)
+  _checks.count("process_id", 0 if process_id is None else process_id, 0)
   jax.distributed.initialize(coordinator_address, num_processes, process_id)
   return jax.process_index()
 
@@ -94,8 +82,7 @@ def process_rows(batch: Tree) -> Tree:
     Pytree of arrays [batch / processes, ...]: consecutive rows.
 
   Raises:
-    ValueError: arrays of different lengths, or the number of processes does not
-      divide the batch.
+    ValueError: arrays of several lengths, or ones that the processes do not divide.
 
   Cost: a view, for NumPy arrays.
 
@@ -107,12 +94,12 @@ def process_rows(batch: Tree) -> Tree:
     array([0, 1, 2, 3])
   """
   processes, index = jax.process_count(), jax.process_index()
-  count = _batch_size(batch)
-  if count % processes:
+  size, rest = divmod(_checks.rows_of(batch), processes)
+  if rest:
+    rows = size * processes + rest
     raise ValueError(
-      f"a batch of {count} rows does not divide over {processes} processes"
+      f"a batch of {rows} rows does not divide over {processes} processes"
     )
-  size = count // processes
   return jax.tree.map(lambda leaf: leaf[index * size : (index + 1) * size], batch)
 
 
@@ -142,7 +129,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
   """
   _checks.count("multiple", multiple)
-  size = _batch_size(batch)
+  size = _checks.rows_of(batch)
   if size == 0:
     raise ValueError("batch must have at least one row, got 0")
   rows = np.arange(-(-size // multiple) * multiple)
@@ -151,16 +138,6 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     return jax.tree.map(np.asarray, batch), where
   chosen = np.where(where, rows, 0)
   return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], batch), where
-
-
-def _batch_size(batch: Tree) -> int:
-  sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
-  if len(sizes) != 1 or () in sizes:
-    raise ValueError(
-      "arrays of a batch must have one first axis of the same length, got shapes "
-      f"{[np.shape(leaf) for leaf in jax.tree.leaves(batch)]}"
-    )
-  return sizes.pop()[0]
 
 
 def shard(batch: Tree, *, devices: Devices = None) -> Tree:
@@ -188,7 +165,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     (1, 4)
   """
   sharding, count = _sharding(devices), len(local_devices(devices))
-  size = _batch_size(batch)
+  size = _checks.rows_of(batch)
   if size % count or size == 0:
     raise ValueError(
       f"a batch of {size} rows does not divide over {count} devices; change its size "
@@ -241,9 +218,6 @@ def unreplicate(tree: Tree) -> Tree:
   Returns:
     Pytree of arrays [...], on one device.
 
-  Raises:
-    TypeError: a leaf that is no array of jax, or has no axis.
-
   Cost: no communication.
 
   Source: none.
@@ -257,10 +231,8 @@ def unreplicate(tree: Tree) -> Tree:
 
   def first(leaf: Any) -> Array:
     if not isinstance(leaf, jax.Array) or not leaf.ndim:
-      raise TypeError(
-        "tree must hold arrays [devices, ...] of jax, as replicate makes them, got a "
-        f"{type(leaf).__name__} of shape {np.shape(leaf)}"
-      )
+      kind = f"{type(leaf).__name__} of shape {np.shape(leaf)}"
+      raise TypeError(f"tree must hold what replicate makes, got a {kind}")
     return leaf.addressable_shards[0].data[0]
 
   return jax.tree.map(first, tree)
@@ -295,10 +267,9 @@ def parallel_step(
     Array(1., dtype=float32)
   """
   _checks.function("step", step)
-  if devices is not None:
-    devices = local_devices(devices)
   mapped = functools.partial(step, axis_name=AXIS_NAME)
-  return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)
+  taking_part = None if devices is None else _checks.devices(devices)
+  return jax.pmap(mapped, axis_name=AXIS_NAME, devices=taking_part, donate_argnums=0)
 
 
 def parallel_map(
@@ -348,7 +319,7 @@ def parallel_map(
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
   def apply(variables: Tree, rows: Tree) -> Tree:
-    size, rows = _batch_size(rows), jax.tree.map(np.asarray, rows)
+    size, rows = _checks.rows_of(rows), jax.tree.map(np.asarray, rows)
     parts = []
     for start in range(0, max(size, 1), batch_size):
       part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], rows)  # noqa: B023
