@@ -7,6 +7,7 @@ products also says which share of the device's measured rate it and ours reach.
 """
 
 import argparse
+import errno
 import functools
 import importlib.metadata
 import importlib.util
@@ -87,6 +88,8 @@ def parse(doc: str | None, *, cases: bool = True, timed: bool = True) -> Options
     parser.error(f"--repetitions must be at least 7, got {given.repetitions}")
   if given.json:  # hours before it is written
     try:
+      if given.json.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
       given.json.with_suffix(".partial").touch()
       given.json.with_suffix(".partial").unlink()
     except OSError as error:

@@ -31,8 +31,18 @@ def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
       parts.append(note.read_text())
     if results.is_file():
       title = "" if note.is_file() else f"## {name}\n\n"
-      parts.append(title + section(json.loads(results.read_text())))
+      parts.append(title + _section_of(results))
   return "\n".join(parts)
+
+
+def _section_of(results: pathlib.Path) -> str:
+  """What a file holds; ends with a message unless it is a result."""
+  try:
+    return section(json.loads(results.read_text()))
+  except Exception as error:  # what is missing shows in any way
+    raise SystemExit(
+      f"{results} is no result of a benchmark: {type(error).__name__}: {error}"
+    ) from error
 
 
 def section(content: Mapping[str, Any]) -> str:

@@ -2,8 +2,13 @@
 
 import copy
 import dataclasses
+import errno
 import importlib
+import os
 import pathlib
+import signal
+import sys
+import tempfile
 import typing
 
 import pytest
@@ -19,21 +24,52 @@ NAMES = sorted(
 )
 
 
+ENDS = {
+  "interrupted": (KeyboardInterrupt(), "stopped; "),
+  "no space": (
+    OSError(errno.ENOSPC, "No space left on device", "kept.npz"),
+    "OSError: [Errno 28] No space left on device: 'kept.npz'; ",
+  ),
+}
+# What stands where the results shall go, and the reason that is given.
+FOLDERS = {
+  "a file": "File exists",
+  "below a file": "Not a directory",
+  "read-only": "Read-only file system",
+  "full": "No space left on device",
+}
+
+
 def module(name):
   return importlib.import_module(f"experiments.{name}")
 
 
 def refusal(name, capsys, *arguments):
   """What the experiment says to such a command line, without a frame and breaks."""
-  presets = module(name).PRESETS
   with pytest.raises(SystemExit) as stopped:
-    _cli.parse(
-      presets, name=name, doc="", default=next(iter(presets)), arguments=arguments
-    )
+    run_main(name, *arguments)
   printed = "".join(capsys.readouterr())
   said = printed if isinstance(stopped.value.code, int) else str(stopped.value.code)
   assert stopped.value.code not in (0, None)
   return " ".join(said.replace("│", " ").split())
+
+
+def run_main(name, *arguments):
+  """Its command line; whatever comes after is replaced by the caller."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sys, "argv", [name, *map(str, arguments)])
+    patch.setattr(sys, "excepthook", sys.excepthook)
+    patch.setattr(_cli, "_compile_quickly", lambda *_: None)
+    patch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+      module(name).main()
+    except BaseException as error:
+      if not isinstance(error, SystemExit):  # what Python does with it
+        sys.excepthook(type(error), error, error.__traceback__)
+      raise
+    finally:
+      signal.signal(signal.SIGTERM, before)
 
 
 def option(field):
@@ -51,22 +87,44 @@ def fields_of(name, kind):
   ]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_command_line(name, capsys):
-  assert "'no such'" in refusal(name, capsys, "--preset", "no such")
-  assert "no-such-option" in refusal(name, capsys, "--no-such-option", "1")
-  assert "stray" in refusal(name, capsys, "stray")
-  assert "--output" in refusal(name, capsys, "--output")
-  wrong = {int: ("abc", "2.5"), float: ("abc",), typing.Literal: ("no such",)}
-  for kind, texts in wrong.items():
+# Command lines and what of them the answer must name.
+ALWAYS = {
+  "unknown preset": (("--preset", "no such"), ("--preset", "'no such'", "one of")),
+  "empty preset": (("--preset", ""), ("--preset", "''", "one of")),
+  "no preset": (("--preset",), ("--preset", "expected")),
+  "unknown option": (("--no-such-option", "1"), ("--no-such-option", "nrecognized")),
+  "stray word": (("stray",), ("stray", "nrecognized")),
+  "no output": (("--output",), ("--output", "Missing value")),
+}
+# The first option of a type, wrong texts for it and what the answer must say.
+BY_TYPE = {
+  int: (("abc", "int"), ("2.5", "int"), ("", "int"), ("-1", "must be")),
+  float: (("abc", "float"), ("nan", "at least"), ("-0.5", "at least")),
+  typing.Literal: (("no such", "nvalid choice"),),
+}
+
+
+def command_lines(name):
+  """(arguments, what the answer must name) of every wrong command line."""
+  yield from ALWAYS.values()
+  for kind, texts in BY_TYPE.items():
     for field in fields_of(name, kind)[:1]:
-      for text in texts:
-        said = refusal(name, capsys, option(field), text)
-        assert option(field) in said
-        assert text in said
-  for field in fields_of(name, float)[:1]:
-    said = refusal(name, capsys, option(field), "nan")
-    assert said == f"{option(field)} must be at least {said.split()[-3]} got nan"
+      for text, allowed in texts:
+        yield (f"{option(field)}={text}",), (option(field)[2:], text, allowed)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_command_line(name, capsys, monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  lines, first = list(command_lines(name)), next(iter(module(name).PRESETS))
+  for arguments, named in lines:
+    default = () if "--preset" in arguments else ("--preset", first)
+    said = refusal(name, capsys, *default, *arguments)
+    for text in named:
+      assert text in said, (arguments, said)
+  assert len(lines) + len(FOLDERS) + len(ENDS) >= 10
+  assert not list(tmp_path.iterdir())  # nothing was begun
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,11 +143,57 @@ def test_every_number_has_a_least_value(name):
     _cli._check_numbers(config, config)
 
 
-def test_output_that_is_no_folder(tmp_path):
-  (tmp_path / "file").write_text("")
-  with pytest.raises(SystemExit, match=r"--output .*file cannot be written to: "):
-    _cli._prepare(tmp_path / "file")
-  with pytest.raises(SystemExit, match=r"--output .*below cannot be written to: "):
-    _cli._prepare(tmp_path / "file" / "below")
-  _cli._prepare(tmp_path / "new" / "folder")
-  assert not list((tmp_path / "new" / "folder").iterdir())
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_output_that_cannot_be_written_to(name, folder, capsys, monkeypatch, tmp_path):
+  def refuse(**_):
+    number = {"read-only": errno.EROFS, "full": errno.ENOSPC}[folder]
+    raise OSError(number, os.strerror(number))
+
+  (tmp_path / "a file").write_text("")
+  output = tmp_path / ("a file/below" if folder == "below a file" else folder)
+  if folder in ("read-only", "full"):  # root may write anywhere
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  said = refusal(name, capsys, "--output", output)
+  assert said == f"--output {output} cannot be written to: {FOLDERS[folder]}"
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_ends_early(name, end, capsys, monkeypatch, tmp_path):
+  error, said = ENDS[end]
+
+  def run(*_):
+    raise error
+
+  monkeypatch.setattr(module(name), "run", run)
+  with pytest.raises(type(error)):
+    run_main(name, "--output", tmp_path)
+  told = capsys.readouterr().err
+  rest = "nothing is kept yet; the same command begins anew"
+  assert told == f"\n{said}{rest}\n"
+
+
+# What their smallest run reads.
+IMAGE_SETS = {
+  "class_hierarchy": "ndsb_plankton",
+  "few_shot": "omniglot",
+  "gap_prototypes": "cifar10",
+  "gsp_attributes": "cifar10",
+  "gsp_collage": "omniglot",
+  "gsp_screening": "omniglot",
+  "plankton": "ndsb_plankton",
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_SETS)
+def test_images_that_are_not_there(name, capsys, monkeypatch, tmp_path):
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
+  said = refusal(name, capsys, "--preset", "smoke", "--output", tmp_path / "new")
+  assert f"reads the image set {IMAGE_SETS[name]}" in said
+  assert f"TFDS_DATA_DIR={tmp_path / 'nowhere'} is not a folder" in said
+  monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+  said = refusal(name, capsys, "--preset", "smoke", "--output", tmp_path / "new")
+  assert IMAGE_SETS[name] in said
+  assert str(tmp_path) in said
