@@ -295,6 +295,13 @@ def floating_type(name: str, value: Any) -> None:
     raise TypeError(f"{name} must be a floating dtype, got {reprlib.repr(value)}")
 
 
+def initializer(module: Any, name: str) -> Any:
+  """The setting of a module that draws a parameter; raises unless it is a function."""
+  value = getattr(module, name)
+  function(name, value)
+  return value
+
+
 def function(name: str, value: object) -> None:
   """Raises TypeError unless `value` can be called."""
   if not callable(value):

@@ -124,5 +124,5 @@ def test_wrong_uses(name, unchecked, tmp_path):
       assert accepted, f"{use.what} in place of {use.parameter} is accepted"
     else:
       refusals += 1
-      assert wrong_uses.is_clear(error, use, call), (use, error)
+      assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
   assert (refusals < AT_LEAST) == (name in FEWER)

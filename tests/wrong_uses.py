@@ -263,7 +263,13 @@ def failure(function: Callable[..., Any], call, use: Use) -> Exception | None:
   return None
 
 
-def is_clear(error: Exception, use: Use, call) -> bool:
+def given(call) -> dict[str, Any]:
+  """Every parameter of a call and its value."""
+  parameters = call.signature.parameters.items()
+  return {name: call.arguments.get(name, each.default) for name, each in parameters}
+
+
+def is_clear(error: Exception, use: Use, arguments: Mapping[str, Any]) -> bool:
   """Whether the message names the argument, shows its value and says what may be.
 
   What another argument makes wrong may be said of either of them.
@@ -275,15 +281,13 @@ def is_clear(error: Exception, use: Use, call) -> bool:
     return False
   if any(sentence in said for sentence in OF_JAX):
     return True
-  other = call.signature.parameters
-  names = [use.parameter] if use.refused and use.what != "scalar" else other
+  names = [use.parameter] if use.refused and use.what != "scalar" else arguments
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in names)
   named |= isinstance(use.value, pathlib.Path) and str(use.value) in said
   shown = any(text in said for text in shows(use.value))
-  for name, each in other.items():
-    given = call.arguments.get(name, each.default)
-    if isinstance(given, (str, int, float, type(None))):
-      shown |= re.search(rf"(got |=|loss ){re.escape(repr(given))}", said) is not None
+  for other in arguments.values():
+    if isinstance(other, (str, int, float, type(None))):
+      shown |= re.search(rf"(got |=|loss ){re.escape(repr(other))}", said) is not None
   return named and shown and re.search(ALLOWED, said) is not None
 
 

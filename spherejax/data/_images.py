@@ -65,7 +65,7 @@ class Images:
   def __post_init__(self):
     count = len(self.images)
     if count == 0:
-      raise ValueError("images must be at least one, got an empty data set")
+      raise ValueError("the data set is empty: images must be one or more, got none")
     if isinstance(self.images, np.ndarray):
       _checks.rank("images", self.images, 4)
       if self.images.dtype != np.uint8:

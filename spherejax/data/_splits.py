@@ -133,7 +133,7 @@ def host_labels(labels: ArrayLike) -> np.ndarray:
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   if not len(labels):
-    raise ValueError("labels must have an image's, got an empty data set")
+    raise ValueError("the data set is empty: labels must have a row, got shape (0,)")
   if labels.min() < 0:
     raise ValueError(
       f"labels must not be negative, got {labels.min()} at {int(np.argmin(labels))};"

@@ -63,7 +63,7 @@ class OTP(nn.Module):
     _checks.count("num_prototypes", self.num_prototypes)
     prototypes = self.param(
       "prototypes",
-      self.init_prototypes,
+      _checks.initializer(self, "init_prototypes"),
       (self.num_prototypes, feature_channels(features)),
     )
     return pooling.otp(
@@ -127,8 +127,11 @@ class NetVLAD(nn.Module):
     """Pooled features [batch, num_centres * channels]."""
     _checks.count("num_centres", self.num_centres)
     shape = (self.num_centres, feature_channels(features))
-    centres = self.param("centres", self.init_centres, shape)
-    init_weights, init_biases = self.init_centres, nn.initializers.zeros
+    centres = self.param("centres", _checks.initializer(self, "init_centres"), shape)
+    init_weights, init_biases = (
+      _checks.initializer(self, "init_centres"),
+      nn.initializers.zeros,
+    )
     if self.sharpness is not None:
       start = pooling.netvlad_assignment(centres, sharpness=self.sharpness)
       init_weights, init_biases = (lambda *_, value=value: value for value in start)

@@ -211,12 +211,15 @@ class SOLAR(nn.Module):
     channels = feature_channels(features)
     inner = _reduced(channels, self.reduction)
     _checks.positive("power", self.power)
+    _checks.single("power", self.power)
     return pooling.solar(
       features,
       self.param("query_kernel", _GLOROT, (channels, inner)),
       self.param("key_kernel", _GLOROT, (channels, inner)),
       self.param("value_kernel", _GLOROT, (channels, inner)),
-      self.param("output_kernel", self.init_output, (inner, channels)),
+      self.param(
+        "output_kernel", _checks.initializer(self, "init_output"), (inner, channels)
+      ),
       power=self.param("power", nn.initializers.constant(self.power), ()),
       normalize=functools.partial(
         _kept_norm.batch_norm, train=train, axis_name=self.axis_name

@@ -24,7 +24,7 @@ def _proxies(module: Any, rows: Array) -> Array:
   """The parameter `proxies` [classes, dim] of a module."""
   _checks.count("num_classes", module.num_classes)
   shape = (module.num_classes, rows.shape[-1])
-  return module.param("proxies", module.init_proxies, shape)
+  return module.param("proxies", _checks.initializer(module, "init_proxies"), shape)
 
 
 class SquaredDistanceSoftmax(nn.Module):
@@ -175,6 +175,7 @@ class DistanceRatio(nn.Module):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     _checks.known_finite("init_log_exponent", self.init_log_exponent)
+    _checks.single("init_log_exponent", self.init_log_exponent)
     start = nn.initializers.constant(self.init_log_exponent)
     return losses.distance_ratio(
       squared_distances,

@@ -114,6 +114,7 @@ class EmbeddingHead(nn.Module):
     project = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
     )
+    _checks.function("pooling", self.pooling)
     options = {"train": train} if _takes_train(self.pooling) else {}
     local = project(features) if self.projection == "before" else features
     result = self.pooling(local, where=where, **options)

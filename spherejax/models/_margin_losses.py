@@ -170,7 +170,9 @@ class SubcentreArcFace(ClassWeights):
     _checks.count("num_classes", self.num_classes)
     _checks.count("per_class", self.per_class)
     shape = (self.num_classes, self.per_class, rows.shape[-1])
-    centres = self.param("weights", grouped(self.init_weights), shape)
+    centres = self.param(
+      "weights", grouped(_checks.initializer(self, "init_weights")), shape
+    )
     cosines = distances.pairwise_cosine(rows, centres.reshape(-1, shape[-1]))
     return losses.subcentre_arcface(
       cosines.reshape(-1, *shape[:2]),

@@ -98,7 +98,7 @@ class Margin(nn.Module):
     return losses.margin(
       embeddings,
       labels,
-      boundary=self.param("boundary", self.init_boundary, ()),
+      boundary=self.param("boundary", _checks.initializer(self, "init_boundary"), ()),
       class_boundaries=by_class,
       example_boundaries=by_example,
       margin=self.margin,

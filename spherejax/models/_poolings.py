@@ -50,6 +50,7 @@ class GeM(nn.Module):
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
     _checks.positive("power", self.power)
+    _checks.single("power", self.power)
     shape = jnp.shape(features)[-1:] if self.per_channel else ()
     power = self.param("power", nn.initializers.constant(self.power), shape)
     return pooling.gem(features, power=power, where=where)
@@ -114,7 +115,9 @@ class GSP(nn.Module):
     _checks.rank("features", features, 3, 4)
     _checks.count("num_prototypes", self.num_prototypes)
     prototypes = self.param(
-      "prototypes", self.init_prototypes, (self.num_prototypes, features.shape[-1])
+      "prototypes",
+      _checks.initializer(self, "init_prototypes"),
+      (self.num_prototypes, features.shape[-1]),
     )
     return pooling.gsp(
       features,

@@ -272,7 +272,9 @@ class SoftTriple(nn.Module):
     _checks.count("num_classes", self.num_classes)
     _checks.count("per_class", self.per_class)
     shape = (self.num_classes, self.per_class, embeddings.shape[-1])
-    centres = self.param("centres", grouped(self.init_centres), shape)
+    centres = self.param(
+      "centres", grouped(_checks.initializer(self, "init_centres")), shape
+    )
     return losses.soft_triple(
       embeddings,
       labels,
@@ -345,7 +347,7 @@ class Manifold(nn.Module):
     return losses.manifold(
       embeddings,
       labels,
-      self.param("proxies", self.init_proxies, shape),
+      self.param("proxies", _checks.initializer(self, "init_proxies"), shape),
       persistence=self.persistence,
       temperature=self.temperature,
       margin=self.margin,
@@ -361,6 +363,10 @@ def _proxies(module: ProxyAnchor | ProxyNCA | ProxyNCAPlusPlus, rows: Array) -> 
   _checks.count("per_class", module.per_class)
   dim = rows.shape[-1]
   if module.per_class == 1:
-    return module.param("proxies", module.init_proxies, (module.num_classes, dim))
+    return module.param(
+      "proxies", _checks.initializer(module, "init_proxies"), (module.num_classes, dim)
+    )
   shape = (module.num_classes, module.per_class, dim)
-  return module.param("proxies", grouped(module.init_proxies), shape)
+  return module.param(
+    "proxies", grouped(_checks.initializer(module, "init_proxies")), shape
+  )

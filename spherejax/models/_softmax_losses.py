@@ -53,7 +53,7 @@ class ClassWeights(nn.Module):
     """The parameter `weights` [num_classes, dim]."""
     _checks.count("num_classes", self.num_classes)
     shape = (self.num_classes, rows.shape[-1])
-    return self.param("weights", self.init_weights, shape)
+    return self.param("weights", _checks.initializer(self, "init_weights"), shape)
 
   def cosines(self, embeddings: ArrayLike, where: ArrayLike | None) -> Array:
     """[batch, num_classes]."""
@@ -100,6 +100,7 @@ class Softmax(ClassWeights):
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
     rows = embedding_rows(embeddings, where)
+    _checks.count("num_classes", self.num_classes)
     biases = self.param("biases", nn.initializers.zeros, (self.num_classes,))
     logits = distances.pairwise_dot(rows, self.weights(rows)) + biases[None]
     return losses.softmax(logits, labels, where=where)

@@ -72,7 +72,9 @@ class ZeroShotPrediction(nn.Module):
     _checks.count("num_classes", self.num_classes)
     _checks.count("dim", self.dim)
     table = self.param(
-      "label_embeddings", self.init_label_embeddings, (self.num_classes, self.dim)
+      "label_embeddings",
+      _checks.initializer(self, "init_label_embeddings"),
+      (self.num_classes, self.dim),
     )
     axis_name = None if self.is_initializing() else self.axis_name
     half_a, half_b = losses.split_by_class(labels, where=where, axis_name=axis_name)

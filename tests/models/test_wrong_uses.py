@@ -17,7 +17,8 @@ import pytest
 
 import spherejax
 from spherejax import models
-from tests.test_wrong_uses import Called, is_array, is_clear, wrong_options
+from tests import wrong_uses
+from tests.wrong_uses import Called, Use, is_array, is_clear
 
 MODULES = [
   name
@@ -25,8 +26,8 @@ MODULES = [
   if inspect.isclass(getattr(models, name))
   and issubclass(getattr(models, name), nn.Module)
 ]
-# Of the name of a device axis jax knows; what is no function Python does not call.
-NOT_OURS = ("axis_name", "class_axis_name", "init_", "parent", "name")
+# Of the name of a device axis jax knows.
+NOT_OURS = ("axis_name", "class_axis_name", "parent", "name")
 
 
 def example_init(module_class, monkeypatch):
@@ -61,19 +62,26 @@ def failure(module, args, kwargs):
 
 
 def wrong_settings(module):
-  """(setting, what is wrong, the wrong value, whether it must be refused)."""
+  """Every setting replaced by what it cannot be."""
   for field in dataclasses.fields(module):
     value = getattr(module, field.name)
-    if field.name.startswith(NOT_OURS) and field.name != "init_log_exponent":
+    if field.name in NOT_OURS:
       continue
     if isinstance(value, tuple):
-      yield field.name, "text", "abc", True
-      yield field.name, "number", 3, True
-      yield field.name, "zero", (0,) * len(value), True
-      yield field.name, "fraction", (2.5,) * len(value), True
-    else:
-      for use in wrong_options(value, ""):
-        yield field.name, *use
+      yield Use(field.name, "text", "abc", True)
+      yield Use(field.name, "number", 3, True)
+      yield Use(field.name, "zero", (0,) * len(value), True)
+      yield Use(field.name, "fraction", (2.5,) * len(value), True)
+      continue
+    parameter = inspect.Parameter(
+      field.name,
+      inspect.Parameter.KEYWORD_ONLY,
+      default=value,
+      annotation=field.type,
+    )
+    for use in wrong_uses.wrong_options(parameter, value):
+      if use[0] not in wrong_uses.RARE:
+        yield Use(field.name, *use)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -83,13 +91,15 @@ def test_wrong_settings(name, unchecked, monkeypatch):
     return
   module, args, kwargs = example_init(module_class, monkeypatch)
   assert failure(module, args, kwargs) is None
-  uses = list(wrong_settings(module))
-  for setting, what, value, refused in uses:
-    error = failure(module.clone(**{setting: value}), args, kwargs)
+  settings = {
+    field.name: getattr(module, field.name) for field in dataclasses.fields(module)
+  }
+  for use in wrong_settings(module):
+    error = failure(module.clone(**{use.parameter: use.value}), args, kwargs)
     if error is None:
-      assert not refused, f"{what} in place of {setting} is accepted"
+      assert not use.refused, f"{use.what} in place of {use.parameter} is accepted"
     else:
-      assert is_clear(error, value, [setting]), (setting, what, error)
+      assert is_clear(error, use, settings), (use, error)
   parameters = inspect.signature(module_class.__call__).parameters
   for number, value in enumerate(args):
     if not is_array(value):
@@ -98,4 +108,5 @@ def test_wrong_settings(name, unchecked, monkeypatch):
       changed = (*args[:number], wrong, *args[number + 1 :])
       error = failure(module, changed, kwargs)
       assert error is not None, f"{what} in place of argument {number} is accepted"
-      assert is_clear(error, wrong, parameters), (number, what, error)
+      use = Use("", what, wrong, False)
+      assert is_clear(error, use, dict.fromkeys(parameters)), (number, what, error)
