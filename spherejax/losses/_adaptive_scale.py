@@ -106,7 +106,8 @@ def adacos_update(
   _checks.positive("least", least)
   batch = _classes.scores("cosines", cosines, labels, where)
   before = _checks.scalar("scale", scale, batch.values.dtype)
-  batch, before, least = jax.lax.stop_gradient((batch, before, least))
+  values, before, least = jax.lax.stop_gradient((batch.values, before, least))
+  batch = batch._replace(values=values)
   floor = _checks.scalar("least", least, batch.values.dtype)
   log_b, rows = _log_mean_of_others(before * batch.values, batch.own, axis_name)
   angle = _median_angle(_arccos(_classes.own_score(batch)), batch.own, axis_name)
@@ -316,7 +317,9 @@ def dynamic_scale_update(
   _checks.one_of("geometry", geometry, GEOMETRIES)
   _checks.positive("learning_rate", learning_rate)
   batch = _classes.scores("scores", scores, labels, where)
-  state, batch, rate = jax.lax.stop_gradient((state, batch, learning_rate))
+  given = state, batch.values, learning_rate
+  state, values, rate = jax.lax.stop_gradient(given)
+  batch = batch._replace(values=values)
   others = _classes.taking_part(batch, classes)
   batch = batch._replace(own=batch.own & others)
   values, own, dtype = batch.values, batch.own, batch.values.dtype

@@ -233,7 +233,7 @@ def test_bad_input():
   points = np.zeros((3, 4), np.float32)
   with pytest.raises(ValueError, match="5"):
     prototypes.class_covering_radii(points, np.array([0, 1, 5]), pools)
-  with pytest.raises(ValueError, match="at least one row"):
+  with pytest.raises(ValueError, match="must have a row"):
     prototypes.covering_curve(points[:0])
   with pytest.raises(TypeError, match="labels must not be traced"):
     jax.jit(prototypes.mean_covering_radius)(points, np.array([0, 1, 1]))
