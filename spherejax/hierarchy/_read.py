@@ -110,8 +110,9 @@ def from_paths(
     ('cat', 'car', 'dog')
   """
   _several("paths", paths)
-  if not isinstance(separator, str) or not separator:
-    raise TypeError(f"separator must be text, not empty, got {separator!r}")
+  _checks.text("separator", separator)
+  if not separator:
+    raise ValueError("the separator of a path must have a letter, got ''")
   names, parents = [ROOT], [-1]
   nodes: dict[tuple[int, str], int] = {}
   classes: dict[int, None] = {}
