@@ -65,7 +65,7 @@ def _before(
 
 def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
   """What trainings with a linear projector tell; collapsed runs do not count."""
-  kept = ~found.collapsed.any(0)
+  kept = np.asarray(~found.collapsed.any(0))
   if not kept.any():
     return [claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
 

@@ -395,7 +395,7 @@ def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
   return number
 
 
-def single(name: str, value: object) -> None:
+def single(name: str, value: Any) -> None:
   """Raises ValueError for numbers along an axis."""
-  if np.ndim(value):  # pyright: ignore[reportArgumentType]
+  if np.ndim(value):
     raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
