@@ -125,5 +125,5 @@ def test_moments_of_proxies_begin_anew_with_a_problem(fresh):
 
 def test_a_state_of_another_optimiser_is_refused():
   params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
-  with pytest.raises(ValueError, match="of 0 leaves, got another one of 5"):
+  with pytest.raises(ValueError, match="of 0 leaves, got one of 5"):
     training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)
