@@ -126,9 +126,9 @@ def _closed_form_backward(sharpness, steps, saved, cotangent):
 closed_form_plan.defvjp(_closed_form_forward, _closed_form_backward)
 
 
-def closed_form(features, prototypes, *, sharpness: float) -> Array:
+def closed_form(features, prototypes, *, sharpness: float, steps: int = STEPS) -> Array:
   """The paper's iteration with the closed form of its gradient."""
-  plan: Any = closed_form_plan(costs_of(features, prototypes), sharpness, STEPS)
+  plan: Any = closed_form_plan(costs_of(features, prototypes), sharpness, steps)
   weights = jnp.sum(plan, axis=1) / MASS
   return jnp.einsum("bn,bnd->bd", weights, features)
 
