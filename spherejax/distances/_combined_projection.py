@@ -49,10 +49,7 @@ def project_combined(
     ...   jnp.array([2.0, 1.5, 0.0]), epsilon_1=2.0, epsilon_inf=1.0).round(4)
     Array([1.4      , 1.1999999, 0.       ], dtype=float32)
   """
-  x, dtype = _combined.operand(x)
-  radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
-  sizes, scale, units = _in_units(x, radii)
-  return (jnp.sign(x) * scale * _onto_combined(sizes, units)).astype(dtype)
+  return _projected(x, epsilon_1, epsilon_inf, _onto_combined)
 
 
 def project_hull(
@@ -88,10 +85,20 @@ def project_hull(
     ...   jnp.array([2.0, 1.5, 0.0]), epsilon_1=2.0, epsilon_inf=1.0).round(4)
     Array([1.25, 0.75, 0.  ], dtype=float32)
   """
+  return _projected(x, epsilon_1, epsilon_inf, _onto_hull)
+
+
+def _projected(
+  x: ArrayLike,
+  epsilon_1: ArrayLike,
+  epsilon_inf: ArrayLike,
+  onto: Callable[[Array, _combined.Radii], Array],
+) -> Array:
+  """Of vectors of any signs and scale, by a projection of sizes below 1."""
   x, dtype = _combined.operand(x)
   radii = _combined.radii_of(x.shape[-1], epsilon_1, epsilon_inf, x.dtype)
   sizes, scale, units = _in_units(x, radii)
-  return (jnp.sign(x) * scale * _onto_hull(sizes, units)).astype(dtype)
+  return (jnp.sign(x) * scale * onto(sizes, units)).astype(dtype)
 
 
 def _excess(sizes: Array, threshold: Array) -> Array:

@@ -155,7 +155,7 @@ def chordal_distances(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked("distances", distances)
+  apart = checked(distances)
   return np.sqrt(2) * apart / (beta + apart)
 
 
@@ -185,7 +185,7 @@ def chordal_similarities(
   """
   _checks.positive("beta", beta)
   _checks.single("beta", beta)
-  apart = checked("distances", distances)
+  apart = checked(distances)
   return 1 - (apart / (beta + apart)) ** 2
 
 
@@ -230,30 +230,30 @@ def confusion_distances(
   return np.stack([np.abs(rows - row[None]).sum(axis=1) for row in rows])
 
 
-def checked(name: str, distances: ArrayLike) -> np.ndarray:
+def checked(distances: ArrayLike) -> np.ndarray:
   """The matrix in float64; raises unless it is square, symmetric, 0 on its diagonal.
 
   Rounding of single precision is forgiven, and evened out.
   """
-  _checks.real(name, np.asarray(distances))
+  _checks.real("distances", np.asarray(distances))
   apart = np.asarray(distances, float)
-  _checks.rank(name, apart, 2)
-  _checks.shape(name, apart, apart.shape[:1] * 2, "its rows")
+  _checks.rank("distances", apart, 2)
+  _checks.shape("distances", apart, apart.shape[:1] * 2, "its rows")
   wrong = apart[~((apart >= 0) & np.isfinite(apart))]
   if wrong.size:
-    raise ValueError(f"{name} must be at least 0 and finite, got {wrong[0]:g}")
+    raise ValueError(f"distances must be at least 0 and finite, got {wrong[0]:g}")
   slack = 1e-5 * apart.max(initial=0)
   uneven = np.argwhere(np.abs(apart - apart.T) > slack)
   if uneven.size:
     i, j = uneven[0]
     raise ValueError(
-      f"{name} must be symmetric, got {apart[i, j]:g} from {i} to {j} and "
+      f"distances must be symmetric, got {apart[i, j]:g} from {i} to {j} and "
       f"{apart[j, i]:g} back"
     )
   inside = np.flatnonzero(np.diagonal(apart) > slack)
   if inside.size:
     i = inside[0]
-    raise ValueError(f"{name} must be 0 on the diagonal, got {apart[i, i]:g} at {i}")
+    raise ValueError(f"distances must be 0 on the diagonal, got {apart[i, i]:g} at {i}")
   even = (apart + apart.T) / 2
   np.fill_diagonal(even, 0)
   return even

@@ -50,7 +50,7 @@ def neighbor_joining(
     >>> spherejax.hierarchy.to_newick(tree)
     '(c:2.0,d:2.0,(a:1.0,b:2.0):3.0);'
   """
-  apart = _distances.checked("distances", distances)
+  apart = _distances.checked(distances)
   called = _names(names, len(apart))
   size = len(apart)
   nodes, parents = list(range(size)), [-1] * size
@@ -120,7 +120,7 @@ def upgma(
   from scipy.cluster import hierarchy
   from scipy.spatial import distance
 
-  apart = _distances.checked("distances", distances)
+  apart = _distances.checked(distances)
   called = _names(names, len(apart))
   size = len(apart)
   if size == 1:
