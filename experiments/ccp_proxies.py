@@ -14,11 +14,10 @@ The first two need mnist, the first one omniglot, too, prepared by tensorflow-da
 in TFDS_DATA_DIR.
 """
 
-import dataclasses
 import pathlib
 import sys
 import time
-from typing import Any, Literal
+from typing import Any
 
 import tqdm
 
@@ -26,129 +25,29 @@ from experiments import (
   _at_once,
   _ccp_claims,
   _ccp_pictures,
+  _ccp_plan,
   _ccp_tables,
   _cli,
   _report,
   _retrieval_pretraining,
   _retrieval_runs,
-  _retrieval_sets,
 )
+from experiments._ccp_plan import DIGITS, PRESETS, Config
 from experiments._ccp_tables import Runs
 from experiments._retrieval_losses import Method
 from experiments._retrieval_sets import Study
 from experiments._retrieval_settings import Settings
 
-DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
-
-
-@dataclasses.dataclass(frozen=True)
-class Config(Settings):
-  """Settings of the study; those of networks are of the characters."""
-
-  data: Literal["images", "gaussians"] = "images"
-  """Digits and characters, or points that are drawn."""
-  digit_seeds: int = 6
-  """Trainings of each kind with digits."""
-  digit_images: tuple[int, int] = (1000, 300)
-  """Of each digit, to train and to validate."""
-  digit_width: int = 16
-  """Channels of the first stage of the digits' network."""
-  losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
-  """Compared with proxies trained once."""
-  pretraining: int = 1000
-  """Steps of a classification of other characters, whose backbone the trainings with
-  characters begin with, as the thesis begins with ImageNet's; 0: none."""
-  proxies: int = 4
-  """Of each class."""
-  pool: int = 8
-  """Images of each class that new proxies are chosen among; if fewer than the proxies,
-  so many for each of them, and of 1 all are taken."""
-  large_pool: int = 16
-  """Of digits, and of the comparison of pools."""
-  weight: float = 2e-4
-  """Of the projection."""
-  other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
-  """Others that are compared with it."""
-  batches: tuple[int, ...] = (8, 64)
-  """Images of a step, compared with and without chance constraints."""
-
-
-PRESETS = {
-  "cpu": Config(),
-  "long": Config(steps=2400, pretraining=0, losses=(), other_weights=(), batches=()),
-  "smoke": Config(
-    data="gaussians",
-    backbone="mlp",
-    width=64,
-    dim=16,
-    image_size=4,
-    shift=0,
-    batch=12,
-    steps=300,
-    evaluate_every=10,
-    patience=40,
-    seeds=1,
-    digit_seeds=1,
-    pretraining=0,
-    losses=(),
-    other_weights=(),
-    batches=(),
-  ),
-}
-
-
-def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
-  """Embeddings in the plane, and their images."""
-  settings = _cli.only(Settings, config)
-  if config.data == "gaussians":
-    return settings, _retrieval_sets.gaussians(config.seed)
-  own = {"backbone": "resnet8", "width": config.digit_width, "dim": 2}
-  settings = dataclasses.replace(settings, seeds=config.digit_seeds, **own)
-  return settings, _retrieval_sets.mnist(config.image_size, *config.digit_images)
-
-
-def characters(config: Config) -> _retrieval_sets.Study:
-  """Images of what is tested on other classes."""
-  if config.data == "gaussians":
-    return _retrieval_sets.gaussians(config.seed)._replace(watched=False)
-  return _retrieval_sets.omniglot(config.image_size)
-
-
-def plan(
-  config: Config, shared: Settings
-) -> tuple[dict[str, Method], dict[str, tuple[Settings, Method]]]:
-  """Trainings with digits, and those with characters and their settings, by name.
-
-  The characters' settings are the shared ones but for what is compared.
-  """
-  number, large = config.proxies, config.large_pool
-  plane = {
-    name: Method("c2", kind, number, large)
-    for name, kind in zip(DIGITS, ("ccp", "proxy", "samples"), strict=True)
-  }
-  others: dict[str, tuple[Settings, Method]] = {}
-  for loss in config.losses:
-    for kind in ("plain", "proxy", "ccp"):
-      others[f"{loss} {kind}"] = shared, Method(loss, kind, number, config.pool)
-  if config.other_weights:
-    pools = [(m, b) for m in (1, number) for b in (m, large)]
-    for m, b in pools:
-      others[f"m = {m}, b = {b}"] = shared, Method("c2", "ccp", m, b)
-  for batch in config.batches:
-    own = dataclasses.replace(shared, batch=batch)
-    for kind in ("plain", "ccp"):
-      method = Method("c2", kind, number, config.pool)
-      others[f"batch {batch} {kind}"] = own, method
-  return plane, others
-
 
 def train(config: Config, output: pathlib.Path) -> Runs:
   """All trainings, or those that an earlier run has left to do."""
-  settings, study = digits(config)
-  sought = characters(config) if plan(config, settings)[1] else study
+  settings, study = _ccp_plan.digits(config)
+  sought = (
+    _ccp_plan.characters(config) if _ccp_plan.plan(config, settings)[1] else study
+  )
 
   def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, Study]]:
-    plane, others = plan(config, shared)
+    plane, others = _ccp_plan.plan(config, shared)
     planned = {name: (settings, method, study) for name, method in plane.items()}
     return planned | {name: (*pair, sought) for name, pair in others.items()}
 
@@ -179,28 +78,14 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   return Runs(found, settings, shared)
 
 
-def check(config: Config) -> None:
-  """Raises ValueError for settings that cannot work, before anything is read."""
-  every = ("steps", "evaluate_every")
-  _cli.check_parts(config.steps, config.evaluate_every, every)
-  _retrieval_pretraining.check(config, config.pretraining, config.data)
-  for batch in (config.batch, *config.batches):
-    _cli.check_parts(batch, config.per_class, ("batch", "per_class"))
-  if config.other_weights and "c2" not in config.losses:
-    raise ValueError(
-      f"other_weights {config.other_weights} are compared for c2, which losses must"
-      f" name, got {config.losses}"
-    )
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and what they show; returns figures and claims."""
   start = time.perf_counter()
-  check(config)
+  _ccp_plan.check(config)
   runs = train(config, output)
   costs = {}
   if config.losses:
-    costs = _ccp_tables.costs(runs, characters(config), config.losses, config)
+    costs = _ccp_tables.costs(runs, _ccp_plan.characters(config), config.losses, config)
   return _report.result(
     experiment="ccp_proxies",
     preset=preset,
@@ -208,7 +93,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     seconds=time.perf_counter() - start,
     rows=_ccp_tables.rows(runs, config, costs),
     claims=_ccp_claims.claims(runs, config, costs),
-    pictures=_ccp_pictures.draw(runs, digits(config)[1], config, output),
+    pictures=_ccp_pictures.draw(runs, _ccp_plan.digits(config)[1], config, output),
   )
 
 

@@ -24,22 +24,17 @@ import numpy as np
 import tqdm
 
 from experiments import (
+  _attribute_report,
   _cli,
-  _figure,
   _pooled_network,
-  _pooled_parts,
   _pooled_training,
   _report,
 )
 from experiments._attribute_prediction import (
-  CANDIDATES,
-  SHUFFLED,
   class_means,
   predict_classes,
 )
-from spherejax import data, plotting
-
-WITHOUT, WITH = "PNCA", "PNCA + ZSP"
+from experiments._attribute_report import WITH, WITHOUT
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,78 +96,6 @@ PRESETS = {
 }
 
 
-def table(figures: dict[tuple[str, str], list[float]]) -> list[dict[str, Any]]:
-  """The gain of ZSP beside the paper's, and every figure."""
-  rows = []
-  for metric in ("l2", "cosine"):
-    measure = f"accuracy, {metric}, 5 classes"
-    gain = np.subtract(figures[WITH, measure], figures[WITHOUT, measure])
-    # DML chapter 6 says more than 30 points, and not by which distance.
-    rows.append(_report.row(f"{WITH} - {WITHOUT}", measure, gain, paper=0.30))
-  return rows + [
-    _report.row(name, metric, values) for (name, metric), values in figures.items()
-  ]
-
-
-def make_claims(figures: dict[tuple[str, str], list[float]]) -> list[dict[str, Any]]:
-  """The statements of DML 5.3.3, as differences that should be positive."""
-  claims = []
-  for metric in ("l2", "cosine"):
-    measure = f"accuracy, {metric}, 5 classes"
-    own, other = (np.array(figures[name, measure]) for name in (WITH, WITHOUT))
-    claims += [
-      _report.claim(
-        f"attributes-zsp-{metric}",
-        f"accuracy on unseen classes, {metric}: with ZSP > without",
-        own - other,
-        paper="DML 5.3.3",
-      ),
-      _report.claim(
-        f"attributes-chance-{metric}",
-        f"accuracy on unseen classes, {metric}, with ZSP > 0.20 (chance)",
-        own - 0.2,
-        paper="DML 5.3.3",
-      ),
-    ]
-  return claims
-
-
-def draw(
-  figures: dict[tuple[str, str], list[float]],
-  last: dict[str, tuple[Any, Any, np.ndarray]],
-  tested: data.Images,
-  config: Config,
-  output: pathlib.Path,
-) -> list[str]:
-  """Accuracies of all seeds; attributes and dominant prototypes of the last one.
-
-  `last` has of each variant its state, what it made of the images, and attributes.
-  """
-  bars = {
-    f"{metric}, {candidates}": {
-      name: figures[name, f"accuracy, {metric}, {candidates}"]
-      for name in (WITHOUT, WITH, f"{WITH}, {SHUFFLED}")
-    }
-    for metric in ("l2", "cosine")
-    for candidates in CANDIDATES
-  }
-  drawn = {
-    "accuracy": plotting.bars_with_intervals(
-      bars, ylabel="share of classes told right"
-    ),
-    "attributes": _pooled_parts.class_attributes(
-      {name: attributes for name, (_, _, attributes) in last.items()},
-      tested.label_names,
-    ),
-    "dominant": _pooled_parts.dominant(
-      {name: (state, result) for name, (state, result, _) in last.items()},
-      tested,
-      config,
-    ),
-  }
-  return _figure.save(drawn, output)
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains both variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
@@ -213,9 +136,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=table(figures),
-    claims=make_claims(figures),
-    pictures=draw(figures, last, tested, config, output),
+    rows=_attribute_report.table(figures),
+    claims=_attribute_report.make_claims(figures),
+    pictures=_attribute_report.draw(figures, last, tested, config, output),
   )
 
 

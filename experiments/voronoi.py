@@ -19,13 +19,12 @@ drawn anew for each seed in the studies of attacks, certificates and trade-offs;
 has no randomness, and the curves of images with their one start, is made once.
 """
 
-import dataclasses
 import math
 import pathlib
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,80 +33,20 @@ import tqdm
 from experiments import (
   _cli,
   _figure,
-  _finished,
   _report,
   _voronoi_attacks,
   _voronoi_combined,
   _voronoi_curves,
   _voronoi_draws,
+  _voronoi_norms,
   _voronoi_sets,
   _voronoi_statements,
   _voronoi_toy,
 )
 from experiments._digits import Points
+from experiments._voronoi_config import PRESETS, Config
 from experiments._voronoi_sets import Images
 from spherejax import plotting
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-  """Settings of the study."""
-
-  images: Literal["digits", "cifar10", "mnist"] = "digits"
-  """The sites; of the last two all training images. Toy, closed forms: digits only."""
-  percent: int = 100
-  """Share of cifar10 or mnist that is read, in percent."""
-  seed: int = 0
-  """Of starts, noise and samples; the first one."""
-  seeds: int = 3
-  """Of the studies of attacks, certificates and trade-offs."""
-  train_images: int = 1297
-  """First digits: the sites, whose accuracy is measured."""
-  test_images: int = 500
-  """Last digits: on some attacks are compared, with all of them shifts are measured."""
-  shifted: tuple[Literal["cifar10", "mnist"], ...] = ("cifar10",)
-  """Images that are shifted beside the digits, where they are there."""
-  toy_norms: tuple[Literal["l2", "linf", "l1"], ...] = ("l2", "linf", "l1")
-  """Of cells and balls in the plane, and of the least distances of digits."""
-  norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
-  """Of cells and balls of images."""
-  classifiers: tuple[Literal["1-NN", "ridge"], ...] = ("1-NN", "ridge")
-  """What is attacked on images."""
-  steps: int = 40
-  """Of the attacks."""
-  neighbours: int = 32
-  """Sites about each that bound its cell during an attack."""
-  batch: int = 2000
-  """Sites that are attacked at once, over all devices."""
-  samples: int = 100_000
-  """Draws for the trade-offs."""
-  votes: int = 200_000
-  """For each smoothed point."""
-  suite_images: int = 200
-  """First test images, on which attacks are compared with closed forms; 0: none."""
-  suite_norms: tuple[Literal["linf", "l2", "l1"], ...] = ("linf", "l2", "l1")
-  """Of the attacks of one budget."""
-  suite_steps: int = 50
-  """Of these attacks."""
-
-
-PRESETS = {
-  "cpu": Config(),
-  "smoke": Config(
-    seeds=1,
-    train_images=100,
-    test_images=100,
-    shifted=(),
-    toy_norms=("l2",),
-    norms=("l2",),
-    classifiers=("ridge",),
-    steps=5,
-    samples=5000,
-    votes=5000,
-    suite_images=0,
-  ),
-  "full": Config(images="cifar10", seeds=1),
-}
 
 
 def shifted(names: Sequence[str]) -> list[_voronoi_draws.Part]:
@@ -148,54 +87,6 @@ def of_digits(config: Config, train: Images, test: Images) -> list[_voronoi_draw
   return [*parts, _voronoi_draws.once(figures, {}, "")]
 
 
-def remembering(
-  config: Config, folder: pathlib.Path, progress: tqdm.tqdm
-) -> _voronoi_curves.Remember:
-  """What an earlier run of the same command found is kept, and not made again."""
-  settings = {"made with": _finished.digest(config)}
-
-  def remember(name, make):
-    progress.set_postfix_str(name)
-    done = _finished.restore(folder / name, settings)
-    if done is None:
-      done = make()
-      _finished.keep(folder / name, settings, done)
-    progress.update()
-    return done
-
-  return remember
-
-
-def task_of(config: Config, sites: Points, norm: str) -> _voronoi_curves.Task:
-  """Which sites are attacked in one norm, and how."""
-  return _voronoi_curves.Task(
-    sites,
-    norm,
-    _voronoi_sets.BUDGETS[config.images][norm],
-    config.steps,
-    config.neighbours,
-    config.batch,
-    config.seed,
-  )
-
-
-def of_norm(
-  config: Config, sites: Points, tests: Points, norm: str, remember
-) -> tuple[_voronoi_draws.Part, dict[str, np.ndarray]]:
-  """Curves in one norm beside closed forms; rows and claims, and what to draw."""
-  task = task_of(config, sites, norm)
-  found = _voronoi_curves.curves(task, config.classifiers, remember)
-  figures, made = _voronoi_curves.study(config.images, task, tests, found)
-  rows, claims = _voronoi_draws.once(figures, made, _voronoi_curves.PAPER)
-  count = len(task.finite()) + 1
-  lines = {name: values[:count] for name, values in found.accuracy.items()}
-  if config.images == "digits" and norm == "l2":
-    exact, more = _voronoi_curves.exact_neighbour(task, found)
-    rows, claims = rows + more[0], claims + more[1]
-    lines["1-NN, SAA, exact"] = np.array([1.0, *exact])
-  return (rows, claims), lines
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All parts; returns figures and claims."""
   start = time.perf_counter()
@@ -214,9 +105,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   each = len(config.classifiers) + (_voronoi_curves.NEIGHBOUR in config.classifiers)
   total = sum(len(budgets[x]) * len(config.classifiers) + each for x in config.norms)
   with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
-    remember = remembering(config, output / "kept", progress)
+    remember = _voronoi_norms.remembering(config, output / "kept", progress)
     for norm in config.norms:
-      part, lines = of_norm(config, sites, tests, norm, remember)
+      part, lines = _voronoi_norms.of_norm(config, sites, tests, norm, remember)
       parts.append(part)
       drawn[f"curves-{norm}"] = plotting.training_curves(
         {name: values[None] for name, values in lines.items()},

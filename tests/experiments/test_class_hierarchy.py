@@ -13,6 +13,7 @@ from PIL import Image
 from experiments import (
   _article_trees,
   _class_claims,
+  _class_config,
   _class_exact,
   _class_measures,
   _class_network,
@@ -21,6 +22,7 @@ from experiments import (
   _class_runs,
   _class_sets,
   _class_settings,
+  _class_tables,
   _class_training,
   _cli,
   class_hierarchy,
@@ -68,7 +70,7 @@ def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
     assert (tmp_path / picture).stat().st_size <= 300_000
   # A second run takes what the first one kept.
   monkeypatch.setattr(_class_training, "train", None)
-  config = class_hierarchy.resolved(SMOKE)
+  config = _class_config.resolved(SMOKE)
   shared = _class_runs.Ground(None, None, None, None)
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     path = tmp_path / "trained" / "proxydr-0"
@@ -92,8 +94,8 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
   config = dataclasses.replace(
     class_hierarchy.PRESETS["full"], percent=6, width=4, dim=16, epochs=2, mds_steps=5
   )
-  assert class_hierarchy.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
-  config = class_hierarchy.resolved(config)
+  assert _class_config.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
+  config = _class_config.resolved(config)
   whole = _class_sets.load("cifar100", config.image_size, percent=config.percent)
   shared = _class_runs.ground(config, whole, 0)
   assert len(shared.study.train) // config.batch == 1  # a step an epoch
@@ -366,10 +368,10 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   controls = {"normalised pixels": {means: [0.2, 0.3]}}
 
   def printed(**changes):
-    config = class_hierarchy.resolved(
+    config = _class_config.resolved(
       dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
     )
-    rows = class_hierarchy.rows(runs_that_agree(), controls, None, config)
+    rows = _class_tables.rows(runs_that_agree(), controls, None, config)
     found = {(row["name"], row["metric"]): row["paper"] for row in rows}
     trained = found[f"rank correlation with {own}", "AHD@5"]
     return trained, found["normalised pixels", means]
@@ -456,7 +458,7 @@ def test_weights_are_for_the_network_that_has_them():
 def test_data_choose_the_articles_network(data, network, width, side, epochs):
   def resolved(**changes):
     config = dataclasses.replace(class_hierarchy.PRESETS["full"], data=data, **changes)
-    found = class_hierarchy.resolved(config)
+    found = _class_config.resolved(config)
     return found.network, found.width, found.image_size, found.epochs
 
   assert resolved() == (network, width, side, epochs)

@@ -6,7 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _attribute_prediction, _pooled_network, gsp_attributes
+from experiments import (
+  _attribute_prediction,
+  _attribute_report,
+  _pooled_network,
+  gsp_attributes,
+)
 from spherejax import plotting
 
 
@@ -46,14 +51,14 @@ def test_rows_and_claims_of_figures_that_are_known():
     ("PNCA", by_cosine): [0.4, 0.4],
     ("PNCA + ZSP", by_cosine): [0.3, 0.1],
   }
-  claims = gsp_attributes.make_claims(figures)
+  claims = _attribute_report.make_claims(figures)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
     "attributes-chance-l2": pytest.approx([0.3, 0.5]),
     "attributes-zsp-cosine": pytest.approx([-0.1, -0.3]),
     "attributes-chance-cosine": pytest.approx([0.1, -0.1]),
   }
-  first, second, *rows = gsp_attributes.table(figures)
+  first, second, *rows = _attribute_report.table(figures)
   assert first["name"] == second["name"] == "PNCA + ZSP - PNCA"
   assert (first["metric"], second["metric"]) == (by_l2, by_cosine)
   assert first["paper"] == second["paper"] == 0.3

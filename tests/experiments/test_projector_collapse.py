@@ -14,6 +14,7 @@ from scipy import ndimage
 from experiments import (
   _cli,
   _collapse_claims,
+  _collapse_config,
   _collapse_full,
   _collapse_geometry,
   _collapse_pictures,
@@ -30,7 +31,7 @@ from experiments._collapse_runs import Trained
 from experiments._collapse_training import Run, Settings
 from spherejax import data, losses, training
 
-STRONG = projector_collapse.COLOURED[LARGE]
+STRONG = _collapse_config.COLOURED[LARGE]
 TINY = Settings(
   widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
 )
@@ -70,7 +71,7 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
     assert (tmp_path / picture).stat().st_size > 5000
   # A second run takes what the first one kept.
   monkeypatch.setattr(_collapse_runs, "Run", None)
-  strengths = {name: projector_collapse.GREY[name] for name in SMOKE.strengths}
+  strengths = {name: _collapse_config.GREY[name] for name in SMOKE.strengths}
   study = _collapse_sets.digits()
   found = projector_collapse.train(SMOKE, strengths, study, tmp_path / "kept")
   check_the_spectra_are_of_their_times(found, SMOKE)
@@ -157,7 +158,7 @@ def test_measurements_against_a_loop():
   settings = dataclasses.replace(TINY, measured=24)
   study = _collapse_sets.digits()
   given = _collapse_runs.given(study)
-  strengths = projector_collapse.GREY[LARGE]
+  strengths = _collapse_config.GREY[LARGE]
   run, hyper = Run(settings, study.classes), of(strengths)
   state = jax.jit(run.init)(given, jax.random.key(1), hyper)
   found, _, _ = _collapse_runs.look(run, given, *state.first, hyper)
@@ -197,7 +198,7 @@ def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
   study = _collapse_sets.digits()
   given = _collapse_runs.given(study)
-  run, hyper = Run(TINY, study.classes), of(projector_collapse.GREY[LARGE])
+  run, hyper = Run(TINY, study.classes), of(_collapse_config.GREY[LARGE])
 
   @jax.jit
   def drawn(key):
@@ -236,7 +237,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
   )
   study = _collapse_sets.digits()
-  given, hyper = _collapse_runs.given(study), of(projector_collapse.GREY[LARGE])
+  given, hyper = _collapse_runs.given(study), of(_collapse_config.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
   state = _collapse_training.State(
@@ -277,7 +278,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
 @pytest.mark.parametrize("integer", [False, True])
 def test_views_are_of_the_strengths_asked_for(integer):
   """SimCLR's are blurred; the others have no column for that, which takes time."""
-  simclr = projector_collapse.COLOURED["simclr"]
+  simclr = _collapse_config.COLOURED["simclr"]
   columns = _collapse_training.cells([STRONG, simclr])
   assert columns["area"] == [0.08, 0.08]
   assert columns["blur"] == [0.0, 0.5]
@@ -293,7 +294,7 @@ def test_views_are_of_the_strengths_asked_for(integer):
   config = dataclasses.replace(
     projector_collapse.PRESETS["full"], strengths=("simclr",)
   )
-  projector_collapse.check(config)
+  _collapse_config.check(config)
   assert config.integer_crops
 
 
@@ -462,11 +463,11 @@ def test_a_device_with_less_memory_than_the_machine(monkeypatch):
     def memory_stats(self):
       return {"bytes_limit": 2**30}
 
-  monkeypatch.setattr(projector_collapse.jax, "local_devices", lambda: [Device()])
+  monkeypatch.setattr(_collapse_config.jax, "local_devices", lambda: [Device()])
   config = dataclasses.replace(SMOKE, projector=(10**8,))
   with pytest.raises(ValueError, match=r"needs 48 GiB .* more than the 1 GiB"):
-    projector_collapse.check(config)
-  projector_collapse.check(SMOKE)
+    _collapse_config.check(config)
+  _collapse_config.check(SMOKE)
 
 
 def test_a_batch_is_of_different_images(tmp_path):

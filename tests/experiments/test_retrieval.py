@@ -18,6 +18,7 @@ from experiments import (
   _retrieval_claims,
   _retrieval_losses,
   _retrieval_network,
+  _retrieval_plan,
   _retrieval_pretraining,
   _retrieval_runs,
   _retrieval_sets,
@@ -425,7 +426,7 @@ def test_claims_of_proxies():
 def test_claims_of_retrieval():
   config = retrieval.PRESETS["cpu"]
   found = {}
-  for i, name in enumerate(retrieval.plan(config)):
+  for i, name in enumerate(_retrieval_plan.plan(config)):
     found[name] = trained(0.2 + 0.05 * i)
   watched = {"test precision": [[0.1, 0.4, 0.6]] * 3}
   found[Name("characters", "c2")] = trained(0.2, watched)

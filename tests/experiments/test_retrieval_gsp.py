@@ -12,6 +12,7 @@ from experiments import (
   _retrieval_losses,
   _retrieval_network,
   _retrieval_pictures,
+  _retrieval_plan,
   _retrieval_runs,
   _retrieval_sets,
   _retrieval_settings,
@@ -134,20 +135,20 @@ def test_what_is_trained_with_the_sum():
   config = dataclasses.replace(
     retrieval.PRESETS["gsp"], gsp_methods=("c2", "proxy_nca", "c1+xbm", "c2+ccp")
   )
-  plan = retrieval.plan(config)
+  plan = _retrieval_plan.plan(config)
   names = {name.title: name for name in plan}
   assert set(names) == {
     "C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP", "ProxyNCA++", "ProxyNCA+++GSP+ZSP",
     "C1+XBM", "C1+XBM+GSP+ZSP", "C2+CCP", "C2+CCP+GSP+ZSP",
   }  # fmt: skip
-  cpu = retrieval.plan(retrieval.PRESETS["cpu"])
+  cpu = _retrieval_plan.plan(retrieval.PRESETS["cpu"])
   for name, method in plan.items():
     if name.loss != "c2" or name.kind != "plain":  # which watches the test images
       assert method == cpu.get(name._replace(parts=""), method)
   shared = _retrieval_settings.Settings(mass=0.3)
 
   def numbers(title):
-    own = retrieval.settings_of(config, shared, names[title], plan[names[title]])
+    own = _retrieval_plan.settings_of(config, shared, names[title], plan[names[title]])
     return own.pooling, own.mass, own.inverse_temperature, own.zero_shot
 
   assert numbers("C2")[::3] == ("gap", 0.0)
@@ -200,7 +201,7 @@ def test_no_zero_shot_prediction_without_attributes():
 def test_comparisons_that_compare_nothing_are_refused():
   config = retrieval.PRESETS["gsp"]
   with pytest.raises(ValueError, match=r"pooling must be gap, .* got gem"):
-    retrieval.check(dataclasses.replace(config, pooling="gem"))
+    _retrieval_plan.check(dataclasses.replace(config, pooling="gem"))
   with pytest.raises(ValueError, match=r"gsp_parts must be among .* got \['c2'\]"):
-    retrieval.check(dataclasses.replace(config, gsp_methods=("c1",)))
-  retrieval.check(config)
+    _retrieval_plan.check(dataclasses.replace(config, gsp_methods=("c1",)))
+  _retrieval_plan.check(config)

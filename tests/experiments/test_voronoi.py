@@ -13,6 +13,7 @@ from experiments import (
   _voronoi_combined,
   _voronoi_curves,
   _voronoi_linear,
+  _voronoi_norms,
   _voronoi_sets,
   _voronoi_statements,
   _voronoi_toy,
@@ -48,8 +49,8 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   monkeypatch.setattr(_voronoi_curves, "_adversaries", lambda task, own: None)
   sites = _voronoi_sets.load(SMOKE)[0].sites()
   with tqdm.tqdm(disable=True) as progress:
-    remember = voronoi.remembering(SMOKE, tmp_path / "kept", progress)
-    task = voronoi.task_of(SMOKE, sites, "l2")
+    remember = _voronoi_norms.remembering(SMOKE, tmp_path / "kept", progress)
+    task = _voronoi_norms.task_of(SMOKE, sites, "l2")
     again = _voronoi_curves.curves(task, SMOKE.classifiers, remember)
   for measure, values in again.accuracy.items():
     for budget, value in zip((0, *task.budgets), values, strict=False):
