@@ -48,7 +48,14 @@ class Config(Settings):
 
 PRESETS = {
   "cpu": Config(),
-  "long": Config(steps=2400, pretraining=0, losses=(), other_weights=(), batches=()),
+  "long": Config(
+    steps=2400,
+    digit_seeds=5,
+    pretraining=0,
+    losses=(),
+    other_weights=(),
+    batches=(),
+  ),
   "smoke": Config(
     data="gaussians",
     backbone="mlp",

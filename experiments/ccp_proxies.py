@@ -6,7 +6,7 @@ proxies that are never renewed; characters of unseen alphabets show what it is w
 against proxies trained once and over the weight of the projection, the number of
 proxies, the pools they come from and the batch. DML, chapter 3.
 
-    python -m experiments.ccp_proxies                  # 61 min on 2 cores
+    python -m experiments.ccp_proxies                  # 24 min on 2 cores
     python -m experiments.ccp_proxies --preset long    # digits, four times the steps
     python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
 
