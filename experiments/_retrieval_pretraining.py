@@ -15,6 +15,7 @@ from experiments._retrieval_settings import Settings
 from spherejax import data, training
 
 _BATCH = 64
+_RATE = 1e-3  # of Adam, whatever is trained afterwards
 _HELD = 2  # images of each character that are not trained on
 _EVALUATE_EVERY = 50  # steps
 
@@ -39,7 +40,7 @@ class _Training:
   def __init__(self, settings: Settings, classes: int):
     self.settings, self.classes = settings, classes
     self.network = _retrieval_network.Network(settings)
-    self.optimizer = optax.adam(settings.learning_rate)
+    self.optimizer = optax.adam(_RATE)
 
   def init(self, key: Array, hyper: Any) -> _State:
     del hyper
@@ -113,9 +114,7 @@ def check(settings: Settings, steps: int, images: str) -> None:
 def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
   """The settings with the folder of a pretrained network, which is made if missing."""
   begins = dataclasses.replace(settings, frozen_norm=False)
-  made_with = (
-    begins.architecture, settings.seed, settings.learning_rate, settings.shift, steps,
-  )  # fmt: skip
+  made_with = begins.architecture, settings.seed, _RATE, settings.shift, steps
   path = folder / f"pretrained-{_finished.digest(made_with)}"
   if _finished.restore(path, {}) is None:
     images, labels = _retrieval_sets.other_characters(settings.image_size)

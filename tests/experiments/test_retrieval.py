@@ -616,6 +616,8 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
     _retrieval_pretraining.check(settings, 70, "images")
   monkeypatch.setattr(_retrieval_sets, "other_characters", None)
   assert _retrieval_pretraining.train(settings, 100, tmp_path) == begun
+  slower = dataclasses.replace(settings, learning_rate=1e-4)  # of what comes after it
+  assert _retrieval_pretraining.train(slower, 100, tmp_path).weights == begun.weights
   with pytest.raises(TypeError):  # another seed has to be trained
     _retrieval_pretraining.train(dataclasses.replace(settings, seed=1), 100, tmp_path)
   key = jax.random.key(3)
