@@ -5,16 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments import (
-  _figure,
-  _pooled_network,
-  _pooled_parts,
-  _report,
-)
-from experiments._attribute_prediction import (
-  CANDIDATES,
-  SHUFFLED,
-)
+from experiments import _figure, _pooled_network, _pooled_parts, _report
+from experiments._attribute_prediction import CANDIDATES, SHUFFLED
 from spherejax import data, plotting
 
 WITHOUT, WITH = "PNCA", "PNCA + ZSP"

@@ -3,19 +3,15 @@
 import dataclasses
 from typing import Literal
 
-from experiments import (
-  _cli,
-  _retrieval_pretraining,
-  _retrieval_sets,
-)
+from experiments import _cli, _retrieval_pretraining, _retrieval_sets
 from experiments._retrieval_losses import Method
-from experiments._retrieval_settings import Settings
+from experiments._retrieval_settings import ProxySettings, Settings
 
 DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class Config(ProxySettings):
   """Settings of the study; those of networks are of the characters."""
 
   data: Literal["images", "gaussians"] = "images"
@@ -28,18 +24,8 @@ class Config(Settings):
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
   """Compared with proxies trained once."""
-  pretraining: int = 1000
-  """Steps of a classification of other characters, whose backbone the trainings with
-  characters begin with, as the thesis begins with ImageNet's; 0: none."""
-  proxies: int = 4
-  """Of each class."""
-  pool: int = 8
-  """Images of each class that new proxies are chosen among; if fewer than the proxies,
-  so many for each of them, and of 1 all are taken."""
   large_pool: int = 16
   """Of digits, and of the comparison of pools."""
-  weight: float = 2e-4
-  """Of the projection."""
   other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
   """Others that are compared with it."""
   batches: tuple[int, ...] = (8, 64)

@@ -3,12 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments import (
-  _class_exact,
-  _class_network,
-  _class_sets,
-  _class_settings,
-)
+from experiments import _class_exact, _class_network, _class_sets, _class_settings
 
 if TYPE_CHECKING:
   Name = str

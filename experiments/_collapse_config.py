@@ -8,10 +8,7 @@ from typing import Literal
 
 import jax
 
-from experiments import (
-  _cli,
-  _collapse_full,
-)
+from experiments import _cli, _collapse_full
 from experiments._collapse_claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
 from spherejax import data
 

@@ -3,11 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Literal
 
-from experiments import (
-  _dl2p_images,
-  _dl2p_methods,
-  _dl2p_tables,
-)
+from experiments import _dl2p_images, _dl2p_methods, _dl2p_tables
 
 if TYPE_CHECKING:
   Method = str

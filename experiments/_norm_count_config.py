@@ -4,11 +4,7 @@ import dataclasses
 import pathlib
 from typing import Literal
 
-from experiments import (
-  _norm_count_checks,
-  _norm_count_sets,
-  _norm_count_training,
-)
+from experiments import _norm_count_checks, _norm_count_sets, _norm_count_training
 
 Measure = Literal["slopes", "classifiers", "episodes", "angles"]
 Fill = Literal["zeros", "blur", "random"]

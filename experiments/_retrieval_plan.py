@@ -11,7 +11,7 @@ from experiments import (
   _retrieval_tables,
 )
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
-from experiments._retrieval_settings import Settings
+from experiments._retrieval_settings import ProxySettings, Settings
 from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
 
 _SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
@@ -22,7 +22,7 @@ else:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(Settings):
+class Config(ProxySettings):
   """Settings of the comparison."""
 
   data: Literal["images", "tiny_imagenet", "gaussians"] = "images"
@@ -40,18 +40,8 @@ class Config(Settings):
   """With chance-constrained proxies and without, on plankton."""
   plankton_size: int = 32
   """Side of the plankton's images."""
-  pretraining: int = 1000
-  """Steps of a classification of other characters, whose backbone all begin with, as
-  the thesis begins with ImageNet's; 0: they begin as they are drawn."""
   folds: int = 4
   """Networks whose embeddings are joined, each without another share of the classes."""
-  proxies: int = 4
-  """Of each class."""
-  pool: int = 8
-  """Images of each class that new proxies are chosen among; if fewer than the proxies,
-  so many for each of them, and of 1 all are taken."""
-  weight: float = 2e-4
-  """Of the projection onto the weights of the problem before."""
   gsp_methods: tuple[Summed, ...] = ()
   """Methods with generalized sum pooling and zero-shot prediction, and without."""
   gsp_parts: tuple[Summed, ...] = ()

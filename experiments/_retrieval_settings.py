@@ -60,3 +60,19 @@ class Settings(_retrieval_network.Architecture):
         f"zero_shot must be 0 for a pooling without attributes, got {self.zero_shot}"
         f" for {self.pooling!r}"
       )
+
+
+@dataclasses.dataclass(frozen=True)
+class ProxySettings(Settings):
+  """What the entry points have beside them, for the methods that they compare."""
+
+  proxies: int = 4
+  """Of each class."""
+  pool: int = 8
+  """Images of each class that new proxies are chosen among; if fewer than the proxies,
+  so many for each of them, and of 1 all are taken."""
+  weight: float = 2e-4
+  """Of the projection onto the weights of the problem before."""
+  pretraining: int = 1000
+  """Steps of a classification of other characters, whose backbone all but the digits'
+  trainings begin with, as the thesis's begin with ImageNet's; 0: as they are drawn."""

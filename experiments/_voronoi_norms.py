@@ -5,12 +5,7 @@ import pathlib
 import numpy as np
 import tqdm
 
-from experiments import (
-  _finished,
-  _voronoi_curves,
-  _voronoi_draws,
-  _voronoi_sets,
-)
+from experiments import _finished, _voronoi_curves, _voronoi_draws, _voronoi_sets
 from experiments._digits import Points
 from experiments._voronoi_config import Config
 

@@ -30,10 +30,7 @@ from experiments import (
   _pooled_training,
   _report,
 )
-from experiments._attribute_prediction import (
-  class_means,
-  predict_classes,
-)
+from experiments._attribute_prediction import class_means, predict_classes
 from experiments._attribute_report import WITH, WITHOUT
 
 
