@@ -54,6 +54,15 @@ class Config(_collapse_full.Full):
 
 PRESETS = {
   "cpu": Config(integer_crops=True),
+  "long": Config(
+    steps=1600,
+    measure_every=40,
+    probe_every=200,
+    integer_crops=True,
+    strengths=(LARGE, MODERATE, SMALL),
+    projectors=(),
+    toys=(),
+  ),
   "smoke": Config(
     images="digits",
     seeds=1,

@@ -7,13 +7,14 @@ displacements; deeper projectors, fixed features and rotations of a pixel stand 
 SSL, figures 1, 3 to 7, 9, 10 and section 5.
 
     python -m experiments.projector_collapse                    # 54 min on 2 cores
+    python -m experiments.projector_collapse --preset long      # four times the steps
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
 The encoder of the first has stride 2 in its first convolution already: with --strides
 1 2 1, which looks at every pixel, a step takes 4.6 times as long.
 
-The first needs tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
+The first two need tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.
 """
 
