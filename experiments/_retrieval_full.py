@@ -6,6 +6,7 @@ same command goes on where a run was stopped, and what is finished is read.
 
 import dataclasses
 import functools
+import hashlib
 import pathlib
 import shutil
 import time
@@ -43,6 +44,7 @@ PRESETS = {
   "table-3.1": FullConfig(methods=_TABLE_3_1),
   # Its small memories and few proxies have no figures in the text.
   "figure-3.4": FullConfig(
+    dataset="sop",  # and inshop
     methods=(
       *(name for name in _TABLE_3_1 if name != "soft_triple"),
       "c1+xbm+s",
@@ -53,29 +55,29 @@ PRESETS = {
       "triplet+ccp+s",
       "soft_triple+s",
       "soft_triple+l",
-    )
+    ),
   ),
   "figure-3.8": FullConfig(
     methods=tuple(
       f"{name}+b{batch}" for batch in (16, 32, 64, 128) for name in ("c2", "c2+ccp")
-    ),
-    protocol="ablation",
+    )
   ),
   "table-3.2": FullConfig(
     methods=("c1+ccp", "c2+ccp", "ms+ccp"), protocol="conventional"
   ),
   # Total steps, of products and clothes alone.
   "table-3.3": FullConfig(dataset="sop", methods=tuple(_retrieval_published.TABLE_3_3)),
-  "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional"),
+  "table-5.2": FullConfig(methods=("c1+xbm", "c1+xbm+gsp"), protocol="conventional534"),
   "table-5.3": FullConfig(
     methods=tuple(_retrieval_published.TABLE_5_3), protocol="fair534"
   ),
   "figure-5.12": FullConfig(
     methods=tuple(
-      f"{loss}+{name}" for loss in ("c2", "proxy_nca") for name in _poolings.TITLES
+      f"{loss}+{name}"
+      for loss in ("c2", "proxy_nca")
+      for name in (*_poolings.TITLES, *_poolings.WIDE)
     ),
     protocol="fair534",
-    repeats=1,
     zero_shot=0.0,  # poolings alone are compared
   ),
   "figure-3.5": FullConfig(
@@ -101,7 +103,7 @@ _FREE = (
 )  # fmt: skip
 
 
-WATCHED = "chosen by the test images"  # in the conventional protocol
+WATCHED = "chosen by the test images"  # in the conventional protocols
 
 
 class Found(NamedTuple):
@@ -158,7 +160,7 @@ class Comparison:
   @property
   def judged(self) -> bool:
     """Whether the protocol looks at what is sought."""
-    return self.config.protocol in ("fair", "fair534", "conventional")
+    return self.flattered or self.config.protocol in ("fair", "fair534")
 
   @property
   def flattered(self) -> bool:
@@ -216,7 +218,15 @@ class Comparison:
     )
     c, sizes = self.config, (len(self.sets.learned), len(self.sets.sought))
     source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
-    return _finished.digest((settings, own.method, source, sizes))
+    return _finished.digest((settings, own.method, source, sizes, self._weights))
+
+  @functools.cached_property
+  def _weights(self) -> str:
+    """Digest of the file of weights, which another one may take the place of."""
+    if self.config.weights == "none":
+      return ""
+    with open(self.config.weights, "rb") as file:
+      return hashlib.file_digest(file, "sha256").hexdigest()
 
   def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
     """A training, or what is kept of it."""
@@ -253,7 +263,7 @@ class Comparison:
       folder = self.output / f"model-{own.name}-{number + 1}{again}"
       shutil.rmtree(folder, ignore_errors=True)  # one of other settings
       _retrieval_network.keep(folder, model, trained.best["step"])
-      points = np.zeros((0, own.settings.dim), np.float32)
+      points = np.zeros((0, own.settings.embedding_dim), np.float32)
       if self.judged:
         points = _retrieval_full_batches.embed(
           own.settings, trained.variables, self.sought.images
@@ -276,7 +286,7 @@ class Comparison:
     One network's dimension has the average of the networks of each combination, the
     larger one their embeddings side by side.
     """
-    dim = own.settings.dim
+    dim = own.settings.embedding_dim
     if not self.judged:
       return {dim: [one.best for runs in found for one in runs]}
     record = {"made with": self.made_with(own), "models": list(self.models)}
@@ -303,7 +313,7 @@ class Comparison:
 
   def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
     """Of networks one by one; the best repeat, or averages of combinations."""
-    if self.config.protocol == "conventional":
+    if self.flattered:
       return [max(runs, key=lambda one: one[self.protocol.metric]) for runs in single]
     if len(single[0]) == 1:
       return [runs[0] for runs in single]
@@ -351,7 +361,10 @@ def comparison_text(
   for own in comparison.jobs:
     line = [own.title]
     for dim in dims:
-      values = judged[own.name][dim]
+      values = judged[own.name].get(dim)
+      if values is None:  # poolings differ in it
+        line.append("")
+        continue
       ours = [float(np.mean([one[m] for one in values])) for m in ("P@1", "MAP@R")]
       paper = comparison.cell(own, dim)
       theirs = "" if paper is None else f" ({text(paper[:2])})"

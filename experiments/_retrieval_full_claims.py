@@ -16,6 +16,7 @@ _PARTS = (
 _POOLED = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
 _TABLES = "DML, tables 3.1 and 5.1"
 _COMPONENTS = "DML, table 5.3"
+_ALTERNATING = "DML, figure 3.7"
 
 Judged = Mapping[str, Mapping[int, list[Any]]]
 """By method and dimension: measures of networks or combinations."""
@@ -62,6 +63,8 @@ def claims(judged: Judged) -> list[dict[str, Any]]:
     claim(key, f"MAP@R {words} > without", pairs, _TABLES)
   both = [(x, x.replace("ccp", "xbm")) for x in judged if _kind(x) == "ccp"]
   claim("retrieval-ccp-vs-xbm", "MAP@R with CCP > with a memory", both, _TABLES)
+  both = [(x, x.replace("ccp", "proxy")) for x in judged if _kind(x) == "ccp"]
+  claim("ccp-alternating", "MAP@R with CCP > with fixed proxies", both, _ALTERNATING)
   made += _of_batches(judged)
   for kind, key in _POOLED.items():
     pairs = [

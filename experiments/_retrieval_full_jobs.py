@@ -1,6 +1,7 @@
 """What a run of `retrieval` on photographs is asked for, and what it comes to."""
 
 import dataclasses
+import itertools
 import re
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +22,7 @@ MASS = 0.3  # of the features that it keeps
 ALONE, PREDICTION = "gsp_alone", "zsp"
 _POOLINGS = {
   **_poolings.TITLES,
+  **_poolings.WIDE,
   ALONE: "GSP without zero-shot prediction",
   PREDICTION: "zero-shot prediction",
 }
@@ -46,11 +48,12 @@ class FullConfig:
   skip_unreadable: bool = False
   """Leaves out pictures that cannot be read, instead of ending."""
   methods: tuple[str, ...] = ("c2", "c2+ccp")
-  """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), for the
-  first four +proxy, +xbm or +ccp, and the name of a pooling: c1+xbm+gsp. Of one method
-  alone +s or +l is the variant and +b16 the batch."""
-  protocol: Literal["fair", "fair534", "conventional", "ablation", "tuning"] = "fair"
-  """Of chapter 3, of section 5.3.4, and what is common elsewhere."""
+  """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), perhaps
+  +ccp, for the first four +proxy or +xbm, and the name of a pooling: c1+xbm+gsp. Of one
+  method alone +s or +l is the variant and +b16 the batch."""
+  protocol: _retrieval_full_protocols.Name = "fair"
+  """Of chapter 3, of section 5.3.4, what is common elsewhere, once or the best of three
+  trainings, and those of ablations and of hyperparameters."""
   folds: tuple[int, ...] = ()
   """Models of the protocol that are trained, from 1; none: all."""
   repeats: int = 0
@@ -64,7 +67,7 @@ class FullConfig:
   width: int = 64
   """Channels of its first convolution."""
   pooling: str = ""
-  """Of methods that name none: gap, in the conventional protocol gap_gmp."""
+  """Of methods that name none: gap, in the conventional protocols gap_gmp."""
   dim: int = 0
   """Of the embedding."""
   image_size: int = 227
@@ -109,6 +112,11 @@ class FullConfig:
   """Weights with which a problem begins."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
+  first_weight: float = 0.0
+  """Of the projection of the first problem, onto the initial weights; the thesis's text
+  has that of the others."""
+  max_problems: int = 0
+  """The last problem goes on to the end; 0: as many as there are."""
   first_centres: Literal["random", "origin"] = "random"
   """What the first proxies keep away from: random images, or the origin, as the
   released code has it."""
@@ -203,12 +211,14 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
   known = {*kinds, *poolings, *variants, *batches}
   unknown = [part for part in parts if part not in known]
   proxies_only = loss in _retrieval_losses.PROXY_LOSSES
-  twice = any(len(x) > 1 for x in (kinds, poolings, variants, batches))
-  if unknown or twice or (kinds and proxies_only):
+  ordered = (kinds, poolings, variants, batches)
+  twice = any(len(x) > 1 for x in ordered)
+  if unknown or twice or (proxies_only and {*kinds} - {"ccp"}):
     raise ValueError(
-      f"{name!r} must be a loss, for {', '.join(_retrieval_losses.PAIR_LOSSES)} one of"
-      f" {', '.join(_KINDS)}, and one pooling of {', '.join(_POOLINGS)}, perhaps with"
-      " +s or +l and +b16 for its variant and batch"
+      f"{name!r} must be a loss, perhaps with ccp, for"
+      f" {', '.join(_retrieval_losses.PAIR_LOSSES)} one of {', '.join(_KINDS)}, and one"
+      f" pooling of {', '.join(_POOLINGS)}, perhaps with +s or +l and +b16 for its"
+      " variant and batch"
     )
   if variants and not kinds and loss != "soft_triple":
     raise ValueError(
@@ -224,7 +234,8 @@ def job(config: FullConfig, own: Protocol, name: str) -> Job:
   title = method.name + (f"-{variant}" if variant else "")
   title += f"+{_POOLINGS[poolings[0]]}" if poolings else ""
   title += f", batch {own.batch}" if batches else ""
-  return Job(name.lower(), title, method, _settings(config, own, method, pooling))
+  name = "+".join([loss, *itertools.chain(*ordered)])
+  return Job(name, title, method, _settings(config, own, method, pooling))
 
 
 def _method(config: FullConfig, loss: str, kind: Any, variant: str | None) -> Method:
@@ -236,7 +247,7 @@ def _method(config: FullConfig, loss: str, kind: Any, variant: str | None) -> Me
   proxies = 1
   if loss == "soft_triple":
     proxies = config.proxies or published.centres[variant or published.soft_triple]
-  elif kind in ("proxy", "ccp"):
+  elif kind in ("proxy", "ccp") and loss in _retrieval_losses.PAIR_LOSSES:
     proxies = config.proxies or published.proxies[config.variant]
   return Method(
     loss,
@@ -255,8 +266,9 @@ def _settings(
   newer = config.protocol in ("fair534", "tuning")
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
-  # A batch of the conventional protocol may have more images than there are classes.
-  single = method.own_proxies and config.protocol != "conventional"
+  # A batch of the conventional protocols may have more images than there are classes.
+  usual = config.protocol in _retrieval_full_protocols.CONVENTIONAL
+  single = method.own_proxies and not usual
   mass = config.mass or (1.0 if pooling == PREDICTION else MASS)
   zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
   if pooling in (ALONE, PREDICTION):
@@ -266,6 +278,7 @@ def _settings(
     "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
     "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
+    "first_weight", "max_problems",
     "evaluation_batch", "cache_gib", "workers", "prefetch",
   )  # fmt: skip
   return Settings(

@@ -35,6 +35,9 @@ class Settings(_retrieval_network.Architecture):
   plateau: bool = False
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
+  first_weight: float = 0.0
+  max_problems: int = 0
+  """0: as many as there are."""
   restart: Literal["best", "last"] = "best"
   switch_patience: int = 3
   first_centres: Literal["random", "origin"] = "random"
@@ -154,7 +157,7 @@ def _remembered(
 ) -> tuple[losses.References, Array, Any]:
   """The memory as references, whether they count, and what is kept of it."""
   if method.kind != "xbm":
-    nothing = losses.memory_references(losses.memory_init(1, settings.dim))
+    nothing = losses.memory_references(losses.memory_init(1, settings.embedding_dim))
     return nothing, jnp.zeros((), bool), {}
   old = batch_stats["loss"]
   memory, remembered, remembers = _retrieval_losses.remember(
@@ -176,6 +179,6 @@ def references(
   """Proxies as what a pair loss compares the batch with."""
   if not method.refers_to_proxies:
     return None
-  rows = params["loss"]["proxies"].reshape(-1, settings.dim)
+  rows = params["loss"]["proxies"].reshape(-1, settings.embedding_dim)
   labels = jnp.repeat(jnp.arange(classes), method.proxies)
   return losses.References(rows, labels, jnp.ones(len(labels), bool), None)

@@ -6,6 +6,7 @@ same command goes on.
 """
 
 import dataclasses
+import itertools
 import math
 import pathlib
 import time
@@ -17,15 +18,39 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-from experiments import _figure, _report, _retrieval_full, _retrieval_full_sets
-from experiments._retrieval_full_jobs import FullConfig, hyperparameters
+from experiments import (
+  _figure,
+  _poolings,
+  _report,
+  _retrieval_full,
+  _retrieval_full_sets,
+)
+from experiments._retrieval_full_jobs import (
+  FullConfig,
+  Job,
+  hyperparameters,
+  job,
+  protocol_of,
+)
 from spherejax import plotting
 
-_FIELDS = (
-  "learning_rate", "weight_decay", "weight", "in_batch", "proxies", "pool", "memory",
-  "switch_patience", "prototypes", "mass", "inverse_temperature", "zero_shot", "batch",
-)  # fmt: skip
 _CANDIDATES = 1024
+
+
+def _fields(own: Job) -> tuple[str, ...]:
+  """Settings that a training of the method depends on."""
+  names = ["learning_rate", "weight_decay", "batch"]
+  if own.method.refers_to_proxies:
+    names += ["proxies", "pool", "in_batch"]
+  if own.method.renews:
+    names += ["weight", "switch_patience"]
+  if own.method.kind == "xbm":
+    names.append("memory")
+  if own.settings.pooling in _poolings.SUMMED:
+    names += ["prototypes", "mass", "inverse_temperature", "zero_shot"]
+  if own.method.loss == "soft_triple" and "proxies" not in names:
+    names.append("proxies")
+  return tuple(names)
 
 
 class Box:
@@ -48,7 +73,9 @@ class Box:
       if not low < high:
         raise ValueError(f"search of {name} must have low < high, got {low} and {high}")
     (method,) = config.methods
-    known = (*_FIELDS, *hyperparameters(config))
+    own = job(config, protocol_of(config), method)
+    self.fields = _fields(own)
+    known = (*self.fields, *hyperparameters(config))
     if unknown := [name for name in self.names if name not in known]:
       raise ValueError(
         f"search of {method} must be of {', '.join(known)}, got {unknown[0]!r}"
@@ -56,6 +83,8 @@ class Box:
     self.whole = np.array(
       [isinstance(getattr(config, name, 0.0), int) for name in self.names]
     )
+    # A batch has as many images of each of its classes.
+    self.units = [own.settings.per_class if x == "batch" else 1 for x in self.names]
     low, high = (np.array([x[i] for x in config.search], float) for i in (1, 2))
     self.log = (low > 0) & (high >= 30 * low)
     self.low, self.high = (
@@ -65,10 +94,11 @@ class Box:
   def numbers(self, point: np.ndarray) -> dict[str, float | int]:
     """The values of a point of the unit cube."""
     x = self.low + point * (self.high - self.low)
-    values = np.where(self.log, np.exp(x), x)
+    values = np.where(self.log, np.exp(np.where(self.log, x, 0.0)), x)
+    parts = zip(self.names, values, self.whole, self.units, strict=True)
     return {
-      name: round(value) if whole else float(value)
-      for name, value, whole in zip(self.names, values, self.whole, strict=True)
+      name: unit * round(value / unit) if whole else float(value)
+      for name, value, whole, unit in parts
     }
 
   def trained(self, point: np.ndarray) -> np.ndarray:
@@ -80,7 +110,7 @@ class Box:
   def config(self, config: FullConfig, point: np.ndarray) -> FullConfig:
     """The settings of a trial."""
     values = self.numbers(point)
-    fields: dict[str, Any] = {x: values.pop(x) for x in self.names if x in _FIELDS}
+    fields: dict[str, Any] = {x: values.pop(x) for x in self.names if x in self.fields}
     return dataclasses.replace(
       config, **fields, numbers=(*config.numbers, *values.items()), search=(), trials=0
     )
@@ -119,8 +149,12 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
   start = time.perf_counter()
   box = Box(config)
   (method,) = config.methods
-  sets: _retrieval_full_sets.Sets | None = None
   dims = len(box.names)
+  sets: _retrieval_full_sets.Sets | None = None
+  # What the ends of the numbers cannot be is said before the first trial.
+  for corner in itertools.product((0.0, 1.0), repeat=dims):
+    own = box.config(config, np.array(corner))
+    sets = _retrieval_full.Comparison(own, output, sets).sets
   points, scores = np.zeros((0, dims)), []
   for number in range(config.trials):
     means = np.array([x.mean() for x in scores])

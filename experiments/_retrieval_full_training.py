@@ -25,6 +25,7 @@ from experiments import (
   _retrieval_full_batches,
   _retrieval_full_objective,
   _retrieval_losses,
+  _retrieval_measures,
   _retrieval_network,
   _retrieval_optimizer,
 )
@@ -34,7 +35,7 @@ from experiments._retrieval_full_sets import Pictures
 from experiments._retrieval_losses import Method
 from spherejax import _checks, data, losses, prototypes, training
 
-_MARGIN = 1e-5  # by which an evaluation must be better
+_MARGIN = 100 * _retrieval_measures.MARGIN  # figures are percent
 
 
 class Trained(NamedTuple):
@@ -51,8 +52,11 @@ class Trained(NamedTuple):
 class Run:
   """What one training knows beside its state."""
 
-  def __init__(self, settings: Settings, method: Method, pictures: Pictures):
+  def __init__(
+    self, settings: Settings, method: Method, pictures: Pictures, renewal_key: Array
+  ):
     self.settings, self.method, self.pictures = settings, method, pictures
+    self.renewal_key = renewal_key
     self.table = data.class_table(
       pictures.labels, per_class=1, label_names=pictures.names
     )
@@ -75,7 +79,7 @@ class Run:
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Those that cover a pool better than random ones do."""
     random_key, pool_key = jax.random.split(key)
-    shape = (self.classes, self.method.proxies, self.settings.dim)
+    shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
     first = jnp.zeros(shape)
     if self.settings.first_centres == "random":
       first = self.pool(variables, random_key)[:, : self.method.proxies]
@@ -87,7 +91,7 @@ class Run:
     best = _retrieval_full_objective.variables(
       seen.best_params["network"], seen.best_stats
     )
-    key = jax.random.fold_in(state.key, state.step)
+    key = jax.random.fold_in(self.renewal_key, state.step)
     new = _renewed(self.pool(best, key), state.params["loss"]["proxies"])
     return {**state.params["loss"], "proxies": new}
 
@@ -123,27 +127,30 @@ class Run:
     if fresh:
       variables = self.with_prototypes(variables, prototype_key)
     params: dict[str, Any] = {}
-    if method.own_proxies:
-      params = _retrieval_losses.initial(method, loss_key, self.classes, settings.dim)
-    elif method.learns_proxies:
+    if method.refers_to_proxies:
       params["proxies"] = (
         self.first_proxies(variables, pool_key)
         if fresh
-        else jnp.zeros((self.classes, method.proxies, settings.dim))
+        else jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
+      )
+    elif method.own_proxies:
+      params = _retrieval_losses.initial(
+        method, loss_key, self.classes, settings.embedding_dim
       )
     if settings.zero_shot:
       params["zero_shot"] = _retrieval_losses.zero_shot_params(
-        label_key, settings.prototypes, self.classes, settings.dim
+        label_key, settings.prototypes, self.classes, settings.embedding_dim
       )
     stats = {}
     if method.kind == "xbm":
-      memory = losses.memory_init(settings.memory, settings.dim)
+      memory = losses.memory_init(settings.memory, settings.embedding_dim)
       stats = {"batch_stats": {"memory": memory, "taken": jnp.int32(0)}}
     chain = _retrieval_optimizer.optimizer(
       settings,
       method,
       variables.get("batch_stats", {}),
       zero_shot=settings.zero_shot > 0,
+      first_weight=settings.first_weight,
     )
     state = training.create_state(
       step_key, chain, variables, {"params": params, **stats}
@@ -163,8 +170,9 @@ class Run:
       metric=settings.metric,
       weight=settings.weight,
       patience=settings.switch_patience,
-      margin=100 * _MARGIN,
+      margin=_MARGIN,
       restart=settings.restart,
+      max_problems=settings.max_problems or None,
       fresh_moments=chain if settings.fresh_moments else None,
     )
 
@@ -267,14 +275,13 @@ def monitor(settings: Settings) -> training.Monitor:
       0.5,
       patience=4,
       rtol=0,
-      # Figures are percent.
-      atol=0.1,
+      atol=0.1,  # percent, too
       cooldown=2,
       min_scale=min(1e-6 / settings.learning_rate, 1.0),
     )
   return training.Monitor(
     settings.metric,
-    margin=100 * _MARGIN,
+    margin=_MARGIN,
     patience=settings.patience,
     plateau=plateau,
   )
@@ -290,8 +297,8 @@ def train(
   journal: Journal,
 ) -> Trained:
   """A network, from its newest checkpoint if there is one."""
-  run = Run(settings, method, pictures)
   data_key, start_key = jax.random.split(key)
+  run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
   with training.Checkpoints(folder) as kept:
     latest = kept.latest_step()
     state, chain = run.start(start_key, fresh=latest is None)

@@ -50,7 +50,7 @@ class Method:
   "plain" the batch itself; "xbm" also a memory of earlier batches; "proxy" proxies
   that are trained once; "ccp" proxies that are renewed from problem to problem;
   "samples" like it, with images in the place of proxies. Losses with proxies of their
-  own are "plain".
+  own are "plain", or "ccp".
   """
 
   loss: str
@@ -81,8 +81,13 @@ class Method:
 
   @property
   def refers_to_proxies(self) -> bool:
-    """Whether a pair loss has representatives of the classes."""
+    """Whether there are representatives of the classes that begin as embeddings."""
     return self.kind in ("proxy", "ccp", "samples")
+
+  @property
+  def draws_proxies(self) -> bool:
+    """Whether proxies of the loss's own begin anywhere."""
+    return self.own_proxies and not self.refers_to_proxies
 
   @property
   def renews(self) -> bool:
@@ -125,6 +130,8 @@ def _own(method: Method, x: Array, labels: Array, proxies: Array) -> Array:
   numbers = method.settings()
   if method.loss == "soft_triple":
     return losses.soft_triple(x, labels, proxies, **numbers)
+  if method.refers_to_proxies:
+    proxies = proxies[:, 0]  # one of each class
   if method.loss == "proxy_anchor":
     return losses.proxy_anchor(x, labels, proxies, **numbers)
   return losses.proxy_nca_plus_plus(x, labels, proxies, logit="cosine", **numbers)

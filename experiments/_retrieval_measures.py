@@ -5,6 +5,8 @@ import numpy as np
 
 from spherejax import distances, metrics
 
+MARGIN = 1e-5
+"""By which an evaluation must be better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
 
 

@@ -50,7 +50,7 @@ class Architecture:
   remat: bool = False
   """A network of photographs computes its maps again for the gradient: less memory."""
   pooling: str = "gap"
-  """How a map becomes a vector: one of `_poolings.TITLES`."""
+  """How a map becomes a vector: one of `_poolings.TITLES` or `_poolings.WIDE`."""
   prototypes: int = 64
   """Of generalized sum pooling."""
   mass: float = 0.3
@@ -77,6 +77,11 @@ class Architecture:
       _checks.count(name, getattr(self, name))
     if self.frozen_norm and self.backbone in ("resnet8", "mlp"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
+
+  @property
+  def embedding_dim(self) -> int:
+    """Numbers of an embedding: more than `dim` for poolings that are wide."""
+    return _poolings.embedding_dim(self.pooling, self.dim)
 
   @property
   def architecture(self) -> "Architecture":

@@ -69,26 +69,34 @@ def _decayed(params: Any) -> Any:
 
 
 def optimizer(
-  rates: Rates, method: Method, stats: Any, *, zero_shot: bool = False
+  rates: Rates,
+  method: Method,
+  stats: Any,
+  *,
+  zero_shot: bool = False,
+  first_weight: float = 0.0,
 ) -> optax.GradientTransformation:
   """Projection, weight decay, clipping, Adam: the order of the released code.
 
   `stats` are the network's after the step. The projection, where problems follow each
-  other, is the first of its states. Of losses that know proxies only, these and the
-  layer of the embedding learn alone until the first evaluation.
+  other, is the first of its states. Proxies that are drawn, those of losses that know
+  nothing else, learn faster than the network, and alone with the layer of the embedding
+  until the first evaluation.
   """
   adam = functools.partial(optax.adam, b2=rates.second_moment)
   groups = {"network": adam(rates.learning_rate)}
   if method.learns_proxies:
-    fast = rates.learning_rate * (rates.proxy_rate if method.own_proxies else 1)
+    fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
     groups["loss/proxies"] = adam(fast)
   if zero_shot:
     groups["loss/zero_shot"] = adam(rates.learning_rate)
-  parts = [training.ccp_projection(stats)] if method.renews else []
+  parts = []
+  if method.renews:
+    parts.append(training.ccp_projection(stats, first_weight=first_weight))
   parts += [
     optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
     training.optimizer(groups, max_norm=10.0, max_value=10.0),
   ]
-  if method.own_proxies:
+  if method.draws_proxies:
     parts.append(_head_first(rates.evaluate_every))
   return optax.chain(*parts)

@@ -309,13 +309,11 @@ TABLE_5_3 = {
 def cell(
   protocol: str, backbone: str, method: str, dataset: str, dim: int
 ) -> Cell | None:
-  """What the thesis has of a method in that protocol; its own runs before others'."""
+  """What the thesis has of a method in that protocol."""
   place = (method, dataset, dim)
-  if protocol == "conventional":
-    for table in (TABLE_5_2, TABLE_3_2):
-      if place in table.get(backbone, {}):
-        return table[backbone][place]
-    return None
+  conventional = {"conventional": TABLE_3_2, "conventional534": TABLE_5_2}
+  if protocol in conventional:
+    return conventional[protocol].get(backbone, {}).get(place)
   if backbone != "bn_inception":
     return None
   tables = {"fair": TABLE_3_1, "fair534": TABLE_5_1}

@@ -15,7 +15,7 @@ from jax import Array
 
 from experiments import _at_once, _finished, _retrieval_network, _retrieval_optimizer
 from experiments._retrieval_losses import Method
-from experiments._retrieval_measures import NAMES, measures
+from experiments._retrieval_measures import MARGIN, NAMES, measures
 from experiments._retrieval_sets import Study
 from experiments._retrieval_settings import Settings
 from experiments._retrieval_training import (
@@ -113,6 +113,7 @@ def train(
         steps=settings.steps // settings.evaluate_every,
         evaluate_every=1,
         patience=settings.patience,
+        margin=MARGIN,
         checkpoints=kept,
         batch_size=_at_once.convolutional(),
         progress=False,

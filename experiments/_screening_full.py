@@ -15,6 +15,7 @@ import numpy as np
 from experiments import (
   _report,
   _retrieval_full,
+  _retrieval_full_protocols,
   _retrieval_full_sets,
   _screening_design,
 )
@@ -41,7 +42,7 @@ BASELINE = {"C2": 39.77, "PNCA": 39.90}  # MAP@R without generalized sum pooling
 class FullScreening(FullConfig):
   """Settings of the trainings; what the design varies is not among them."""
 
-  protocol: Literal["fair", "fair534", "conventional", "ablation", "tuning"] = "tuning"
+  protocol: _retrieval_full_protocols.Name = "tuning"
   """Four fifths of the learned classes train, the last fifth validates."""
   losses: tuple[Literal["C2", "PNCA"], ...] = ("C2", "PNCA")
   """Losses to train with."""

@@ -79,6 +79,7 @@ def sweep(
   steps: int,
   evaluate_every: int,
   patience: int | None = None,
+  margin: float = 0.0,
   mode: str = "max",
   checkpoints: Checkpoints | None = None,
   devices: Sequence[Any] | None = None,
@@ -116,6 +117,7 @@ def sweep(
     evaluate_every: static. Steps between two evaluations.
     patience: static. A run stops after so many evaluations without a better one;
       None never stops.
+    margin: static, not negative. A score counts as better when it is better by more.
     mode: static. "max" or "min": which scores are better.
     checkpoints: where every evaluation is recorded; a sweep that was killed goes on
       from there. None records nothing.
@@ -133,8 +135,9 @@ def sweep(
     TypeError: a hyperparameter that cannot be vmapped: no number, or one that
       decides a shape or a branch. Run one sweep for each of its values.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a batch size below 1, a score that is no scalar, a checkpoint
-      of a sweep of other cells, seeds, steps, patience or mode or with another key.
+      `evaluate_every`, a negative margin, a batch size below 1, a score that is no
+      scalar, a checkpoint of a sweep of other cells, seeds, steps, patience, margin or
+      mode or with another key.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
   swept before. Memory of two states for every run. A stopped run costs as much as
@@ -167,7 +170,7 @@ def sweep(
   if checkpoints is not None:
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
-  plan = _plan(steps, evaluate_every, patience, mode)
+  plan = _plan(steps, evaluate_every, patience, margin, mode)
   given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
   functions = given._replace(step=_traced_once(_as_partial(step)))
   local = tuple(_parallel.local_devices(devices))
@@ -181,7 +184,7 @@ def sweep(
   real = functools.partial(_gather, count=number * len(numbers), devices=local)
   record = {"cells": {name: x.tolist() for name, x in columns.items()}}
   record |= {"seeds": numbers.tolist(), "steps": [steps, evaluate_every]}
-  record |= {"mode": mode, "patience": patience}
+  record |= {"mode": mode, "patience": patience, "margin": plan.margin}
   record |= {"key": np.asarray(jax.random.key_data(key)).tolist()}
   done = 0
   try:
@@ -233,7 +236,7 @@ def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
 
 
 def _plan(
-  steps: int, evaluate_every: int, patience: int | None, mode: str
+  steps: int, evaluate_every: int, patience: int | None, margin: float, mode: str
 ) -> _sweep_run.Plan:
   _checks.count("steps", steps)
   _checks.count("evaluate_every", evaluate_every)
@@ -243,9 +246,13 @@ def _plan(
     )
   if patience is not None:
     _checks.count("patience", patience)
+  _checks.between("margin", margin, 0)
+  _checks.single("margin", margin)
   _checks.one_of("mode", mode, ("max", "min"))
   sign = 1 if mode == "max" else -1
-  return _sweep_run.Plan(steps // evaluate_every, evaluate_every, patience, sign)
+  return _sweep_run.Plan(
+    steps // evaluate_every, evaluate_every, patience, float(margin), sign
+  )
 
 
 def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:

@@ -43,6 +43,7 @@ class Plan(NamedTuple):
   evaluations: int
   evaluate_every: int
   patience: int | None
+  margin: float
   sign: int
 
 
@@ -98,7 +99,7 @@ def advance(
   finite = jnp.isfinite(score) & _all_finite(means) & _still_finite(run.state, state)
   running = ~(run.stopped | run.diverged)
   going = running & finite
-  better = going & (plan.sign * score > run.best_score)
+  better = going & (plan.sign * score > run.best_score + plan.margin)
   stale = jnp.where(better, 0, run.stale + going)
   out_of_patience = going & (stale >= (plan.patience or jnp.inf))
 

@@ -52,13 +52,14 @@ def test_every_pair_belongs_to_its_claim():
 
 def test_small_variants_and_batches_have_their_claims():
   found = judged(
-    c1=10.0, c1_xbm=12.0, c1_ccp_s=13.0, c1_xbm_s=11.0,
+    c1=10.0, c1_xbm=12.0, c1_ccp_s=13.0, c1_xbm_s=11.0, c1_proxy_s=12.5,
     c2_b16=20.0, c2_b32=23.0, c2_ccp_b16=24.0, c2_ccp_b32=25.0,
   )  # fmt: skip
   claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found)}
   assert claims["retrieval-ccp-beats-baseline"]["values"] == [3.0, 4.0, 2.0]
   assert claims["retrieval-xbm"]["values"] == [2.0, 1.0]
   assert claims["retrieval-ccp-vs-xbm"]["values"] == [2.0]
+  assert claims["ccp-alternating"]["values"] == [0.5]
   assert claims["ccp-batch-size"]["values"] == [2.0]  # 3 without, 1 with
 
 
@@ -69,6 +70,8 @@ def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
   assert (made[2].method.proxies, made[2].settings.batch) == (1, 64)
   assert [own.method.proxies for own in made[3:]] == [1, 4]
   assert [own.title for own in made[1:3]] == ["C1+XBM-S", "C2+CCP-S, batch 64"]
+  (mixed,) = settings(methods=("C1+b16+GSP+s+xbm",), dataset="sop")
+  assert mixed.name == "c1+xbm+gsp+s+b16"
   for name in ("c1+s", "c1+xbm+s+l", "c1+b0", "c1+b16+b32"):
     with pytest.raises(ValueError, match="c1"):
       settings(methods=(name,))
@@ -82,6 +85,9 @@ def test_presets_of_figures_of_variants_and_batches():
   made = [_retrieval_full_jobs.job(large, own, name) for name in large.methods]
   found = {(one.method.kind, one.settings.batch) for one in made}
   assert found == {(k, b) for k in ("plain", "ccp") for b in (16, 32, 64, 128)}
+  # DML 3.3.2.3 trains as the fair evaluation does; figure 3.4 is of two sets.
+  assert (own.parts, own.models, own.patience) == (4, 4, 60)
+  assert small.dataset == "sop"
   assert {one.settings.per_class for one in made} == {4}
 
 

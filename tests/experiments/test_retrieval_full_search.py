@@ -55,7 +55,15 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
       {"search": (("wieght", 0.1, 1.0),)},
       "learning_rate, .* negative_margin, positive_margin, got 'wieght'",
     ),
-    ({"search": (("mass", 0.1, 1.0), ("mass", 0.1, 1.0))}, "each number once"),
+    ({"search": (("weight", 0.1, 1.0), ("weight", 0.1, 1.0))}, "each number once"),
+    (
+      {"search": (("mass", 0.1, 1.0),)},
+      "switch_patience, negative_margin, positive_margin, got 'mass'",
+    ),
+    (
+      {"search": (("weight", 0.1, 1.0),), "methods": ("c2",)},
+      "be of learning_rate, weight_decay, batch, negative_margin, .* got 'weight'",
+    ),
     ({"trials": 0}, "trials must be positive, got 0"),
     ({"protocol": "conventional"}, "validation classes alone.* got conventional"),
     ({"methods": ("c1", "c2")}, "of one method"),
@@ -65,6 +73,38 @@ def test_wrong_searches_end_before_training(changes, message, tmp_path):
   config = dataclasses.replace(PRESET, weights="none", **changes)
   with pytest.raises(ValueError, match=message):
     retrieval.run(config, tmp_path, "figure-3.5")
+
+
+def test_batches_of_a_search_have_whole_classes():
+  config = dataclasses.replace(PRESET, search=(("batch", 16, 128),))
+  box = _retrieval_full_search.Box(config)
+  values = [box.numbers(np.array([x]))["batch"] for x in np.linspace(0, 1, 57)]
+  assert {*values} == {*range(16, 129, 4)}
+  np.testing.assert_allclose(box.trained(np.array([0.31])), [(52 - 16) / 112])
+
+
+def test_what_the_ends_cannot_be_is_said_before_the_first_trial(tmp_path, monkeypatch):
+  seen = []
+
+  class Ends:
+    sets = "read once"
+
+    def __init__(self, config, output, sets):
+      seen.append((config.memory, config.batch, sets))
+      if config.memory > 900:
+        raise ValueError(f"a memory of {config.memory} embeddings is larger")
+
+    def train(self):
+      pytest.fail("a trial began")
+
+  monkeypatch.setattr(_retrieval_full, "Comparison", Ends)
+  search = (("batch", 8, 64), ("memory", 100, 1000))
+  config = dataclasses.replace(
+    PRESET, weights="none", methods=("c1+xbm",), search=search
+  )
+  with pytest.raises(ValueError, match="a memory of 1000 embeddings is larger"):
+    retrieval.run(config, tmp_path, "figure-3.5")
+  assert seen == [(100, 8, None), (1000, 8, "read once")]
 
 
 def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
@@ -77,7 +117,8 @@ def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
 
     def __init__(self, config, output, sets):
       self.config = config
-      seen.append((config.weight, config.proxies, output.name))
+      if output != tmp_path:  # the ends are looked at before
+        seen.append((config.weight, config.proxies, output.name))
 
     def train(self):
       score = self.config.proxies - (np.log10(self.config.weight) + 2) ** 2

@@ -178,7 +178,7 @@ SCRIPTS = [
 ]
 
 
-def play(scores, patience):
+def play(scores, patience, margin):
   """What becomes of one run: a loop over its evaluations."""
   best, best_at, stale, end = -INF, 0, 0, "steps"
   seen = [NAN] * len(scores)
@@ -188,7 +188,7 @@ def play(scores, patience):
       break
     seen[number - 1] = score
     last = number
-    if score > best:
+    if score > best + margin:
       best, best_at, stale = score, number, 0
     else:
       stale += 1
@@ -200,8 +200,10 @@ def play(scores, patience):
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
-@pytest.mark.parametrize("patience", [2, None])
-def test_stopping_and_best_states_follow_the_scores(mode, patience):
+@pytest.mark.parametrize(
+  ("patience", "margin"), [(2, 0.0), (None, 0.0), (2, 1.0), (None, 0.5)]
+)
+def test_stopping_and_best_states_follow_the_scores(mode, patience, margin):
   sign = 1 if mode == "max" else -1
   scripts = sign * np.array(SCRIPTS)
 
@@ -221,12 +223,13 @@ def test_stopping_and_best_states_follow_the_scores(mode, patience):
     steps=12,
     evaluate_every=2,
     patience=patience,
+    margin=margin,
     mode=mode,
     devices=ONE,
     progress=False,
   )
   for number, script in enumerate(np.array(SCRIPTS)):
-    seen, best, best_at, last, end = play(script, patience)
+    seen, best, best_at, last, end = play(script, patience, margin)
     np.testing.assert_array_equal(result.scores[number, 0], sign * np.array(seen))
     np.testing.assert_array_equal(result.best_score[number, 0], sign * best)
     assert result.best_step[number, 0] == 2 * best_at
@@ -269,6 +272,7 @@ def test_all_stop_before_the_end_and_resume(tmp_path):
   [
     ({"mode": "min"}, "of its mode it holds max, got min"),
     ({"patience": 2}, "of its patience it holds None, got 2"),
+    ({"margin": 0.5}, r"of its margin it holds 0\.0, got 0\.5"),
     ({"key": jax.random.key(8)}, r"of its key it holds \[0, 7\], got \[0, 8\]"),
   ],
 )
