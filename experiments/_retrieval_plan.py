@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments import (
   _cli,
-  _retrieval_full,
+  _retrieval_full_presets,
   _retrieval_pretraining,
   _retrieval_sets,
   _retrieval_tables,
@@ -100,7 +100,7 @@ PRESETS: dict[str, Any] = {
     second_losses=(),
     folds=0,
   ),
-  **_retrieval_full.PRESETS,
+  **_retrieval_full_presets.PRESETS,
 }
 
 

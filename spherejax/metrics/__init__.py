@@ -19,6 +19,7 @@ from spherejax.metrics._correlation import Correlation as Correlation
 from spherejax.metrics._correlation import correlation as correlation
 from spherejax.metrics._embedding_change import EmbeddingChange as EmbeddingChange
 from spherejax.metrics._embedding_change import embedding_change as embedding_change
+from spherejax.metrics._embedding_change import embedding_drift as embedding_drift
 from spherejax.metrics._factorial import Effect as Effect
 from spherejax.metrics._factorial import factorial_effects as factorial_effects
 from spherejax.metrics._generators import estimate_generator as estimate_generator
@@ -168,6 +169,7 @@ __all__ = [
   "distance_histogram",
   "effective_rank",
   "embedding_change",
+  "embedding_drift",
   "estimate_generator",
   "factorial_effects",
   "hierarchical_precision",

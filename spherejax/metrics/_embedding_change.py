@@ -1,11 +1,11 @@
-"""What one update of a network does to the embeddings of an episode."""
+"""What updates of a network do to embeddings."""
 
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
 
@@ -107,6 +107,54 @@ def embedding_change(
   dtype = jnp.asarray(before).dtype
   figures = [figure.astype(dtype) for figure in (norm_ratio, scaling, *means, *ratios)]
   return EmbeddingChange._make([*figures, jnp.sum(~defined, dtype=jnp.int32)])
+
+
+def embedding_drift(
+  before: Float[ArrayLike, "batch dim"],
+  after: Float[ArrayLike, "batch dim"],
+  *,
+  where: Bool[ArrayLike, " batch"] | None = None,
+) -> Float[Array, ""]:
+  """Mean squared distance that embeddings of the same images have moved.
+
+      mean_i |f(x_i; theta_t) - f(x_i; theta_{t - steps})|^2
+
+  A cross-batch memory (`losses.memory_update`) takes embeddings of earlier weights for
+  present ones; how far they are off, over as many steps as the memory is old, this says
+  of a few images that stay the same.
+
+  Args:
+    before: [batch, dim], floating; normalise it first where the loss does.
+    after: [batch, dim], floating, of the same images.
+    where: [batch], boolean, True keeps; masked rows may be NaN. None keeps all.
+
+  Returns:
+    Scalar, dtype of `before`; NaN where nothing is kept.
+
+  Raises:
+    TypeError: an array is not floating, where not boolean.
+    ValueError: shapes do not match.
+
+  Differentiable in: before, after. Cost: O(batch dim).
+
+  Source: Wang et al. 2020, "Cross-batch memory for embedding learning", its feature
+  drift.
+
+  Example:
+    >>> before = jnp.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> after = jnp.array([[3.0, 4.0], [1.0, 1.0]])
+    >>> spherejax.metrics.embedding_drift(before, after)
+    Array(13., dtype=float32)
+  """
+  old, new = jnp.asarray(before), jnp.asarray(after)
+  for name, array in (("before", old), ("after", new)):
+    _checks.floating(name, array)
+    _checks.rank(name, array, 2)
+  _checks.shape("after", new, old.shape, "before")
+  kept = _checks.kept(where, (len(old),))
+  wide = _numerics.upcast(old)
+  moved = jnp.where(kept[:, None], new.astype(wide.dtype) - wide, 0)
+  return (jnp.sum(moved**2) / jnp.sum(kept)).astype(old.dtype)
 
 
 def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:

@@ -20,6 +20,7 @@ from experiments import (
   _retrieval_full_batches,
   _retrieval_full_jobs,
   _retrieval_full_objective,
+  _retrieval_full_presets,
   _retrieval_full_protocols,
   _retrieval_full_sets,
   _retrieval_full_training,
@@ -470,7 +471,7 @@ def test_numbers_of_the_protocols():
     ("table-3.1", 13), ("table-3.2", 3), ("table-3.3", 10), ("table-5.1", 15),
     ("figure-5.12", 36),
   ):  # fmt: skip
-    preset = _retrieval_full.PRESETS[name]
+    preset = _retrieval_full_presets.PRESETS[name]
     made = [
       _retrieval_full_jobs.job(preset, _retrieval_full_jobs.protocol_of(preset), method)
       for method in preset.methods

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from experiments import (
-  _retrieval_full,
   _retrieval_full_claims,
   _retrieval_full_jobs,
+  _retrieval_full_presets,
 )
 from experiments._retrieval_full_jobs import FullConfig
 
@@ -78,9 +78,9 @@ def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
 
 
 def test_presets_of_figures_of_variants_and_batches():
-  small = _retrieval_full.PRESETS["figure-3.4"]
+  small = _retrieval_full_presets.PRESETS["figure-3.4"]
   assert {"c1+xbm", "c1+xbm+s", "c2+ccp+s", "soft_triple+s"} <= {*small.methods}
-  large = _retrieval_full.PRESETS["figure-3.8"]
+  large = _retrieval_full_presets.PRESETS["figure-3.8"]
   own = _retrieval_full_jobs.protocol_of(large)
   made = [_retrieval_full_jobs.job(large, own, name) for name in large.methods]
   found = {(one.method.kind, one.settings.batch) for one in made}

@@ -1,5 +1,6 @@
 """Diagnostics of an update against loops, and where they are known."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -117,3 +118,30 @@ def test_short_floats_and_errors(unchecked):
     room.embedding_change(BEFORE, AFTER, num_shots=5)
   with pytest.raises(ValueError, match="'middle'"):
     room.embedding_change(BEFORE, AFTER, num_shots=1, centre="middle")
+
+
+def test_drift_against_a_loop():
+  before, after = BEFORE.reshape(-1, 4), AFTER.reshape(-1, 4)
+  moved = [
+    sum((after[i, j] - before[i, j]) ** 2 for j in range(4)) for i in range(len(before))
+  ]
+  found = metrics.embedding_drift(before, after)
+  assert found == pytest.approx(sum(moved) / len(moved), rel=1e-5)
+  where = np.arange(len(before)) % 3 > 0
+  hidden = np.where(where[:, None], after, np.nan)
+  part = metrics.embedding_drift(before, hidden, where=where)
+  kept = [m for m, keep in zip(moved, where, strict=True) if keep]
+  assert part == pytest.approx(sum(kept) / len(kept), rel=1e-5)
+  slope = jax.grad(lambda x: room.embedding_drift(before, x, where=where))(hidden)
+  expected = np.where(where[:, None], 2 * (after - before) / where.sum(), 0)
+  np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-6)
+  assert np.isnan(metrics.embedding_drift(before, after, where=np.zeros(15, bool)))
+
+
+def test_the_drift_of_one_step_of_a_linear_network():
+  """A step of gradient descent moves f(x) = w x by the rate times gradient times x."""
+  x, w, gradient = RNG.normal(size=(7, 3)), RNG.normal(size=(3, 2)), np.ones((3, 2))
+  found = metrics.embedding_drift(x @ w, x @ (w - 0.1 * gradient))
+  assert found == pytest.approx(0.01 * 2 * np.mean(x.sum(1) ** 2), rel=1e-4)
+  halves = jnp.asarray(x @ w, jnp.bfloat16)
+  assert metrics.embedding_drift(halves, halves).dtype == jnp.bfloat16
