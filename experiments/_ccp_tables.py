@@ -55,13 +55,17 @@ def lengths(found: Trained) -> list[list[int]]:
 
 
 def at_end(found: Trained, name: str, problem: int) -> np.ndarray:
-  """[seeds], a figure at the last evaluation of a problem, or of the last problem."""
+  """[seeds], a figure at the last evaluation of a problem, or of the last problem.
+
+  NaN for a training of one problem, which no other can be compared with.
+  """
   ends = []
   for values, problems in zip(
     found.curves[name][0], found.curves["problem"][0], strict=True
   ):
-    own = problems == min(problem, np.nanmax(problems))
-    ends.append(values[own][-1])
+    number = np.nanmax(problems)
+    own = problems == min(problem, number)
+    ends.append(values[own][-1] if number > 1 else np.nan)
   return np.array(ends)
 
 
@@ -74,10 +78,11 @@ def moves(found: Trained, cell: int) -> np.ndarray:
 
 
 def radii(found: Trained, name: str) -> np.ndarray:
-  """[seeds], mean covering radius of the pools after picks of a kind."""
+  """[trainings that renewed], mean covering radius of pools after picks of a kind."""
   picked = found.curves["random"][0] > 0
-  number = np.maximum(picked.sum(1), 1)
-  return np.where(picked, found.curves[name][0], 0).sum(1) / number
+  renewed = picked.any(1)
+  sums = np.where(picked, found.curves[name][0], 0).sum(1)
+  return sums[renewed] / picked.sum(1)[renewed]
 
 
 def costs(runs: Runs, study: Study, losses: Sequence[str], config: Any) -> Costs:

@@ -27,6 +27,7 @@ _POOLINGS = {
   PREDICTION: "zero-shot prediction",
 }
 _KINDS = ("proxy", "xbm", "ccp")
+_WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
 _VARIANTS = {"s": "S", "l": "L"}  # of the memory or the proxies of one method
 _BATCH = re.compile(r"b([1-9][0-9]{0,4})")  # images of a step of one method
 
@@ -64,8 +65,8 @@ class FullConfig:
   """Network."""
   weights: str = ""
   """File of its ImageNet weights; none: it begins as it is drawn."""
-  width: int = 64
-  """Channels of its first convolution."""
+  width: int = 0
+  """Channels of its first convolution; 0: as it was published."""
   pooling: str = ""
   """Of methods that name none: gap, in the conventional protocols gap_gmp."""
   dim: int = 0
@@ -275,7 +276,7 @@ def _settings(
     zero_shot = 0.0 if pooling == ALONE else zero_shot
     pooling = "gsp"
   shared = (
-    "backbone", "width", "image_size", "shorter_side", "second_moment", "steps",
+    "backbone", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
     "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
     "first_weight", "max_problems",
@@ -283,6 +284,7 @@ def _settings(
   )  # fmt: skip
   return Settings(
     **{name: getattr(config, name) for name in shared},
+    width=config.width or _WIDTHS[config.backbone],
     weights="" if config.weights == "none" else config.weights,
     frozen_norm=(
       config.weights != "none" if config.frozen_norm is None else config.frozen_norm

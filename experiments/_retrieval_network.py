@@ -20,6 +20,7 @@ from spherejax import _checks, data, models, training
 SMALL = ("conv", "resnet8", "mlp")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_EVEN = ((0.5,) * 3, (0.5,) * 3)
 _CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
 _TRAIN = "a network must be trained again"
 # What the images decide is no option of a command line.
@@ -174,7 +175,7 @@ def _seen(a: Architecture, images: Array) -> Array:
     x = jnp.repeat(x, 3, axis=-1)
   if a.backbone == "bn_inception":
     return data.normalize(255 * x[..., ::-1], _CAFFE, (1.0, 1.0, 1.0))
-  return data.normalize(x, *_TORCH)
+  return data.normalize(x, *(_EVEN if a.backbone == "inception_v3" else _TORCH))
 
 
 def initial_variables(key: Array, architecture: Architecture) -> Any:

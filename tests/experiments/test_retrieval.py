@@ -352,6 +352,10 @@ def test_photographs_reach_each_network_as_its_weights_expect():
     _retrieval_network.Architecture(backbone="resnet50"), image
   )
   np.testing.assert_allclose(torch[0, 0, 0, 0], (1 - 0.485) / 0.229, rtol=1e-5)
+  even = _retrieval_network._seen(
+    _retrieval_network.Architecture(backbone="inception_v3"), image
+  )
+  np.testing.assert_allclose(even[0, 0, 0], [1, -1, 0.4 - 1], atol=1e-6)
 
 
 def trained(score, curves=None, first=1.0, cells=1):
@@ -377,7 +381,8 @@ def test_claims_of_proxies():
   curves = {
     "problem": problems, "spread": np.linspace(1, 0.4, 10) + zero,
     "radius": np.linspace(1, 0.5, 10) + zero, "cover": np.linspace(1, 0.5, 10) + zero,
-    "greedy": picks / 2, "random": picks, "moved": picks, "score": zero + 0.5,
+    "greedy": picks / 2, "random": picks, "moved": picks,
+    "score": np.linspace(0.3, 0.6, 10) + zero,
   }  # fmt: skip
   found = {name: trained(0.5, curves) for name in ("renewed", "trained once")}
   found["samples"] = trained(0.52, curves)
@@ -403,6 +408,7 @@ def test_claims_of_proxies():
   wanted = {
     "ccp-coalesce": [0.1],
     "ccp-covering": [1 / 3, 1 / 3],  # from the fourth evaluation to the last
+    "ccp-map-rises": [0.2],
     "ccp-proxies-stand-in": [0.01],
     "ccp-problem-length": [0.5, 1.5, 0.5],
     "ccp-greedy-covers": [1.0],
@@ -416,6 +422,20 @@ def test_claims_of_proxies():
     np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
   alternating = next(c for c in made if c["id"] == "ccp-alternating")
   assert alternating["n"] == 9
+  assert next(c for c in made if c["id"] == "ccp-greedy-covers")["n"] == 48
+
+  # A training of one problem has nothing to compare, and no picks.
+  one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
+  one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
+  found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
+  made = _ccp_claims.claims(runs, config, costs)
+  for claim in made:
+    if claim["id"] in ("ccp-covering", "ccp-map-rises"):
+      assert np.isnan(claim["values"]).tolist() == [False, False, True]
+      assert claim["verdict"] != "reproduced"
+  (greedy,) = (c for c in made if c["id"] == "ccp-greedy-covers")
+  assert greedy["n"] == 47
+  np.testing.assert_allclose(greedy["value"], (45 * 1.0 + 2 * 1.5) / 47)
   rows = _ccp_tables.rows(runs, config, costs)
   assert {row["name"] for row in rows} >= {
     "digits, renewed", "C2-Proxy", "C2+CCP, m = 1, b = 16", "C2, batch 8 ccp",

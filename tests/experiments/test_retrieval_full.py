@@ -823,9 +823,11 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
     run(methods=("c2", "C2"))
   with pytest.raises(ValueError, match="at least image_size = 32, or 0, got 20"):
     run(shorter_side=20)
-  for name in ("image_size", "width", "evaluation_batch", "prefetch"):
+  for name in ("image_size", "evaluation_batch", "prefetch"):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
       run(**{name: 0})
+  with pytest.raises(ValueError, match="width must be at least 1, got -1"):
+    run(width=-1)
   with pytest.raises(ValueError, match="checkpoint_every must be at least 1, got 0"):
     run(checkpoint_every=0)
   with pytest.raises(ValueError, match="switch_patience must be at least 1, got 0"):

@@ -118,6 +118,14 @@ def test_hyperparameters_go_to_the_losses_that_have_them():
   assert own.settings.weight_decay == 3e-4
 
 
+def test_networks_are_as_wide_as_published():
+  for backbone, width in (("bn_inception", 64), ("resnet50", 64), ("inception_v3", 32)):
+    (own,) = settings(methods=("c2",), backbone=backbone)
+    assert own.settings.width == width
+    (narrow,) = settings(methods=("c2",), backbone=backbone, width=8)
+    assert narrow.settings.width == 8
+
+
 def test_norms_stay_where_weights_were_read():
   for weights, frozen, expected in (
     ("weights.pth", None, True),
