@@ -20,6 +20,8 @@ class Config(ProxySettings):
   """Trainings of each kind with digits."""
   digit_images: tuple[int, int] = (1000, 300)
   """Of each digit, to train and to validate."""
+  digit_backbone: Literal["resnet8", "resnet20"] = "resnet8"
+  """Network of the digits: with one block a stage, or ResNetV2-20."""
   digit_width: int = 16
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
@@ -37,6 +39,20 @@ PRESETS = {
   "long": Config(
     steps=2400,
     digit_seeds=5,
+    pretraining=0,
+    losses=(),
+    other_weights=(),
+    batches=(),
+  ),
+  # DML 3.3.1 states network, dimension, proxies and pool; the rest is of 3.3.2.1, but
+  # for its rate, one for pretrained weights. The rarest digit has as many images.
+  "full": Config(
+    digit_backbone="resnet20",
+    digit_images=(5000, 421),
+    digit_seeds=5,
+    convolution="native",
+    steps=100_000,
+    patience=60,
     pretraining=0,
     losses=(),
     other_weights=(),
@@ -68,7 +84,7 @@ def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
   settings = _cli.only(Settings, config)
   if config.data == "gaussians":
     return settings, _retrieval_sets.gaussians(config.seed)
-  own = {"backbone": "resnet8", "width": config.digit_width, "dim": 2}
+  own = {"backbone": config.digit_backbone, "width": config.digit_width, "dim": 2}
   settings = dataclasses.replace(settings, seeds=config.digit_seeds, **own)
   return settings, _retrieval_sets.mnist(config.image_size, *config.digit_images)
 

@@ -17,7 +17,8 @@ from PIL import Image
 from experiments import _blocks, _cli, _finished, _photographs, _poolings, _report
 from spherejax import _checks, data, models, training
 
-SMALL = ("conv", "resnet8", "mlp")
+DIGITS = ("resnet8", "resnet20")
+SMALL = ("conv", *DIGITS, "mlp")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -32,10 +33,10 @@ class Architecture:
   """Network, and the images that it sees."""
 
   backbone: Literal[
-    "conv", "resnet8", "mlp", "bn_inception", "resnet50", "inception_v3"
+    "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3"
   ] = "conv"
-  """Four convolutions, a residual network for digits, two hidden layers, or a network
-  for photographs."""
+  """Four convolutions, a residual network for digits, small or as published, two hidden
+  layers, or a network for photographs."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, of the first
   convolution of the others."""
@@ -76,7 +77,7 @@ class Architecture:
   def __post_init__(self) -> None:
     for name in ("width", "dim", "image_size"):
       _checks.count(name, getattr(self, name))
-    if self.frozen_norm and self.backbone in ("resnet8", "mlp"):
+    if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
   @property
@@ -142,11 +143,12 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
       frozen_norm=a.frozen_norm,
       name="backbone",
     )
-  if a.backbone == "resnet8":
+  if a.backbone in DIGITS:
+    small = a.backbone == "resnet8"
     return models.ResNet20(
-      blocks=1,
+      blocks=1 if small else 3,
       widths=(a.width, 2 * a.width, 4 * a.width),
-      stem_stride=2,
+      stem_stride=2 if small else 1,
       axis_name=axis_name,
       convolution=a.convolution,
       name="backbone",

@@ -104,9 +104,10 @@ def check(settings: Settings, steps: int, images: str) -> None:
     raise ValueError(
       f"pretraining must be 0 for {images}: it is of characters, got {steps}"
     )
-  if steps and settings.backbone not in ("conv", "resnet8"):
+  known = ("conv", *_retrieval_network.DIGITS)
+  if steps and settings.backbone not in known:
     raise ValueError(
-      f"pretraining must be 0 but for conv and resnet8, got {steps} for"
+      f"pretraining must be 0 but for {', '.join(known)}, got {steps} for"
       f" {settings.backbone}"
     )
 

@@ -134,6 +134,12 @@ def mnist(size: int, train: int, held: int) -> Study:
   """Digits: of each the first images train and the next validate; all are sought."""
   learned = _class_sets.read("mnist", "train")
   labels = np.asarray(learned.labels)
+  fewest = int(np.bincount(labels).min())
+  if train + held > fewest:
+    raise ValueError(
+      f"digit_images must be at most {fewest} in all, of the rarest digit, got"
+      f" {train} and {held}"
+    )
   by_digit = [np.flatnonzero(labels == c)[: train + held] for c in range(10)]
   rows = np.concatenate(by_digit)
   sought = _class_sets.read("mnist", "test")

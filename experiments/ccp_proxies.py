@@ -9,9 +9,10 @@ proxies, the pools they come from and the batch. DML, chapter 3.
     python -m experiments.ccp_proxies                  # 24 min on 2 cores
     python -m experiments.ccp_proxies --preset long    # digits, 4x the steps: 43 min
     python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
+    python -m experiments.ccp_proxies --preset full    # accelerators
 
-The first two need mnist, the first one omniglot, too, prepared by tensorflow-datasets,
-in TFDS_DATA_DIR.
+The first two and the last need mnist, the first one omniglot, too, prepared by
+tensorflow-datasets, in TFDS_DATA_DIR. The last trains ResNetV2-20 with all digits.
 """
 
 import pathlib

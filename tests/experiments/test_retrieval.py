@@ -506,7 +506,7 @@ def test_bad_input(tmp_path):
       "got 4 of gaussians",
     ),
     (retrieval, {"data": "tiny_imagenet"}, "be 0 for tiny_imagenet.*, got 1000"),
-    (retrieval, {"backbone": "mlp"}, "conv and resnet8, got 1000 for mlp"),
+    (retrieval, {"backbone": "mlp"}, "conv, resnet8, resnet20, got 1000 for mlp"),
     (ccp_proxies, {"data": "gaussians"}, "be 0 for gaussians.*, got 1000"),
     (ccp_proxies, {"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
     (ccp_proxies, {"losses": ("ms",)}, "other_weights .* are compared for c2"),
