@@ -81,10 +81,17 @@ def test_a_mean_bounds_a_mean_and_not_the_worst(seed):
 
 
 def test_one_anchor_may_be_as_bad_as_all_are_good():
-  chance = np.zeros(100)
-  chance[0] = 0.9
-  assert chance.mean() == pytest.approx(0.009)
-  assert chance.max() > 50 * chance.mean()
+  # Ten samples at 0 and ninety of another class at twice the threshold, where one of a
+  # hundred anchors of the first class lies, too.
+  labels = np.repeat([0, 1], [10, 90])
+  points = 2 * BETA * labels[:, None].astype(float)
+  anchors = np.zeros((100, 1))
+  anchors[0] = 2 * BETA
+  values, violated = losses(points, labels, anchors, np.zeros(100, int))
+  chance, surrogate = violated.mean(1), values.mean() / ALPHA
+  assert chance.tolist() == [1.0] + 99 * [0.0]
+  assert surrogate == pytest.approx((BETA + ALPHA) / (100 * ALPHA))
+  assert chance.mean() <= surrogate < chance.max() / 28
 
 
 def test_norms_of_layers():
