@@ -206,7 +206,7 @@ def test_hyperparameters(column, dataset):
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_the_preset_of_table_5_2(dataset, backbone):
   config = dataclasses.replace(PRESETS["table-5.2"], dataset=dataset, backbone=backbone)
-  assert config.protocol == "conventional"
+  assert config.protocol == "conventional534"
   small = dataset in ("cub", "cars")
   residual = backbone == "resnet50"
   wanted = _retrieval_full_protocols.Protocol(
@@ -216,6 +216,9 @@ def test_the_preset_of_table_5_2(dataset, backbone):
     weight_decay=4e-4 if residual else 1e-4, plateau=True, pooling="gap_gmp",
   )  # fmt: skip
   assert _retrieval_full_jobs.protocol_of(config) == wanted
+  # Chapter 3 trains once.
+  once = dataclasses.replace(PRESETS["table-3.2"], dataset=dataset, backbone=backbone)
+  assert _retrieval_full_jobs.protocol_of(once) == wanted._replace(repeats=1)
   sizes = (128, 512) if residual else (512,)  # with --dim
   for dim in sizes:
     made = jobs("table-5.2", dataset=dataset, backbone=backbone, dim=dim)
@@ -233,7 +236,7 @@ def test_the_preset_of_table_5_2(dataset, backbone):
       assert settings.learning_rate == wanted.learning_rate
       assert settings.weight_decay == wanted.weight_decay
       # The thesis's own run, not that of the memory's paper in Table 3.2.
-      found = _retrieval_published.cell("conventional", backbone, name, dataset, dim)
+      found = _retrieval_published.cell(config.protocol, backbone, name, dataset, dim)
       assert found == _retrieval_published.TABLE_5_2[backbone][name, dataset, dim]
 
 
