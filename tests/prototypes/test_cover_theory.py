@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from spherejax import prototypes
+from spherejax.losses import contrastive_from_distance
 
 BETA, ALPHA = 0.5, 0.2
 RADII = jax.jit(prototypes.class_covering_radii)
@@ -81,17 +82,30 @@ def test_a_mean_bounds_a_mean_and_not_the_worst(seed):
 
 
 def test_one_anchor_may_be_as_bad_as_all_are_good():
-  # Ten samples at 0 and ninety of another class at twice the threshold, where one of a
-  # hundred anchors of the first class lies, too.
-  labels = np.repeat([0, 1], [10, 90])
-  points = 2 * BETA * labels[:, None].astype(float)
-  anchors = np.zeros((100, 1))
-  anchors[0] = 2 * BETA
-  values, violated = losses(points, labels, anchors, np.zeros(100, int))
+  """A mean below the bound leaves an anchor above it: eq. 3.2.6 is of the mean."""
+  points = np.array([[0.0]] * 9 + [[0.4]])
+  anchors = np.array([[0.6]] + [[0.2]] * 99)
+  same = np.zeros(100, int)
+  values, violated = losses(points, same[:10], anchors, same)
   chance, surrogate = violated.mean(1), values.mean() / ALPHA
-  assert chance.tolist() == [1.0] + 99 * [0.0]
-  assert surrogate == pytest.approx((BETA + ALPHA) / (100 * ALPHA))
-  assert chance.mean() <= surrogate < chance.max() / 28
+  assert chance[0] == 0.9
+  assert not chance[1:].any()
+  assert chance.mean() == pytest.approx(0.009)
+  assert surrogate == pytest.approx(0.0135)
+  assert chance.mean() <= surrogate < chance[0] <= len(anchors) * surrogate
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_generalised_loss_is_that_of_the_library(seed):
+  points, labels, anchors, own = instance(seed)
+  distance = np.linalg.norm(anchors[:, None] - points[None], axis=-1)
+  same = own[:, None] == labels[None]
+  found = contrastive_from_distance(
+    distance.astype(np.float32), same, ~same,
+    positive_margin=BETA - ALPHA, negative_margin=BETA + ALPHA, average="all",
+  )  # fmt: skip
+  wanted = losses(points, labels, anchors, own)[0].mean(1)
+  np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6)
 
 
 def test_norms_of_layers():

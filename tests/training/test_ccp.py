@@ -117,10 +117,36 @@ def test_a_quadratic_problem_ends_at_its_minimiser(weight):
   np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("rate", "weight"), [(0.3, 0.1), (1.0, 0.25), (0.5, 1.5)])
+def test_a_step_is_a_moving_average_of_shorter_steps(rate, weight, x64):
+  """DML 3.2.3: plain descent at the rate r moves to a mean of the anchor and a step."""
+  weight = float(np.float32(weight))  # as the state has it
+  random = np.random.default_rng(0)
+  anchor, w, gradient = random.normal(size=(3, 7))
+  chain = optax.chain(training.ccp_projection(first_weight=weight), optax.sgd(rate))
+  nothing = {"loss": jnp.zeros(0)}
+  state = chain.init({"network": jnp.asarray(anchor), **nothing})
+  params = {"network": jnp.asarray(w), **nothing}
+  grads = {"network": jnp.asarray(gradient), **nothing}
+  updates, _ = chain.update(grads, state, params)
+  found = optax.apply_updates(params, updates)["network"]
+  assert found.dtype == np.float64
+  share = rate * weight
+  step = w - rate / (1 - share) * gradient
+  wanted = (1 - share) * step + share * anchor
+  np.testing.assert_allclose(found, wanted, rtol=1e-14, atol=1e-14)
+  # As it is printed the step has the rate itself, which is off by this.
+  printed = (1 - share) * (w - rate * gradient) + share * anchor
+  np.testing.assert_allclose(
+    found - printed, -rate * share * gradient, rtol=1e-12, atol=1e-14
+  )
+
+
 @pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
 def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
   """Half-spaces a w <= b, the loss half of the squared violation: DML eq. 3.2.9."""
-  random = np.random.default_rng(1)
+  weight = float(np.float32(weight))  # as the state has it
+  random = np.random.default_rng(5)
   normals, feasible = random.normal(size=(4, 6)), random.normal(size=6)
   bounds = normals @ feasible + 0.1
 
@@ -145,17 +171,23 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
         lambda w, half: (problem(w, *half),) * 2, w, (normals, bounds)
       )
     )
-    w = jnp.asarray(feasible + 10 * random.normal(size=6))
+    w = feasible + np.linalg.pinv(normals) @ np.array([5.0, 8.0, 3.0, 6.0])
+    assert (normals @ w - bounds).min() > 1  # outside of each
+    moves = np.zeros(4, int)
     for _ in range(500):
       before, (w, path) = w, solve(w)
-      for a, b, after in zip(normals, bounds, np.asarray(path), strict=True):
+      path = np.asarray(path)
+      moves += np.abs(np.diff([before, *path], axis=0)).max(1) > 1e-9
+      for a, b, after in zip(normals, bounds, path, strict=True):
         exact = before - a * max(a @ before - b, 0) / (weight + a @ a)
-        np.testing.assert_allclose(after, exact, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(after, exact, rtol=1e-12, atol=1e-12)
         assert np.linalg.norm(after - feasible) <= (
-          np.linalg.norm(before - feasible) + 1e-9
+          np.linalg.norm(before - feasible) + 1e-13
         )
         before = after
-    assert (normals @ np.asarray(w) - bounds).max() < 1e-9
+    assert (normals @ np.asarray(w) - bounds).max() < 1e-12
+    assert moves.min() >= 1  # each half-space has been projected onto
+    assert moves.max() >= 7  # and one cycle was not enough
 
 
 def test_proxies_that_are_the_batch_give_its_loss_and_half_its_gradient():
