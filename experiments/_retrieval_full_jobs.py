@@ -121,6 +121,9 @@ class FullConfig:
   first_centres: Literal["random", "origin"] = "random"
   """What the first proxies keep away from: random images, or the origin, as the
   released code has it."""
+  pool_space: Literal["raw", "unit_ball"] = "raw"
+  """Where new proxies are far from old ones: among raw embeddings, as the released code
+  has it, or as the losses see them."""
   fresh_moments: bool = False
   """Adam begins anew for the proxies of every problem."""
   in_batch: float = 0.1
@@ -279,7 +282,7 @@ def _settings(
     "backbone", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
     "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
-    "first_weight", "max_problems",
+    "first_weight", "max_problems", "pool_space",
     "evaluation_batch", "cache_gib", "workers", "prefetch",
   )  # fmt: skip
   return Settings(

@@ -41,6 +41,7 @@ class Settings(_retrieval_network.Architecture):
   restart: Literal["best", "last"] = "best"
   switch_patience: int = 3
   first_centres: Literal["random", "origin"] = "random"
+  pool_space: Literal["raw", "unit_ball"] = "raw"
   fresh_moments: bool = False
   in_batch: float = 0.1
   memory: int = 0

@@ -83,7 +83,9 @@ class Run:
     first = jnp.zeros(shape)
     if self.settings.first_centres == "random":
       first = self.pool(variables, random_key)[:, : self.method.proxies]
-    return _renewed(self.pool(variables, pool_key), first)
+    return _renewed(
+      self.pool(variables, pool_key), first, space=self.settings.pool_space
+    )
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
@@ -92,7 +94,8 @@ class Run:
       seen.best_params["network"], seen.best_stats
     )
     key = jax.random.fold_in(self.renewal_key, state.step)
-    new = _renewed(self.pool(best, key), state.params["loss"]["proxies"])
+    old, space = state.params["loss"]["proxies"], self.settings.pool_space
+    new = _renewed(self.pool(best, key), old, space=space)
     return {**state.params["loss"], "proxies": new}
 
   def with_prototypes(self, variables: Any, key: Array) -> Any:
@@ -177,9 +180,9 @@ class Run:
     )
 
 
-@jax.jit
-def _renewed(pools: Array, old: Array) -> Array:
-  return prototypes.renew_proxies(pools, old)
+@functools.partial(jax.jit, static_argnames=("space",))
+def _renewed(pools: Array, old: Array, *, space: str) -> Array:
+  return prototypes.renew_proxies(pools, old, space=space)
 
 
 class Journal(NamedTuple):

@@ -8,8 +8,10 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _numerics, distances
 from spherejax.prototypes import _fixed
+
+SPACES = ("raw", "unit_ball")
 
 
 def renew_proxies(
@@ -17,6 +19,7 @@ def renew_proxies(
   proxies: Float[ArrayLike, "classes old dim"],
   *,
   num_proxies: int | None = None,
+  space: str = "raw",
   where: Bool[ArrayLike, "classes pool"] | None = None,
 ) -> Float[Array, "classes num_proxies dim"]:
   """New proxies of every class, from a pool where the old ones cover it least.
@@ -26,11 +29,12 @@ def renew_proxies(
 
   Args:
     pools: [classes, pool, dim], floating: embeddings of some images of each class
-      (`data.class_pools`). Raw ones, before any normalisation, are what the paper's
-      code compares; normalise pools and proxies to compare directions.
+      (`data.class_pools`), before any normalisation.
     proxies: [classes, old, dim], floating: the converged ones. One row of zeros for
       each class makes the longest embeddings the first picks.
     num_proxies: static, at most the pool. None takes as many as the old ones.
+    space: static. Where distances are taken: "raw", as the paper's code does, or
+      "unit_ball", as its losses do (`distances.unit_ball`). What is chosen stays raw.
     where: [classes, pool], boolean, True keeps; masked points may be NaN and are
       chosen when no other is left. None keeps all.
 
@@ -41,7 +45,7 @@ def renew_proxies(
 
   Raises:
     TypeError: pools or proxies not floating, where not boolean.
-    ValueError: shapes do not match, num_proxies above the pool.
+    ValueError: shapes do not match, num_proxies above the pool, an unknown `space`.
 
   Not differentiable. Cost: O(classes pool (old + num_proxies) dim) time.
 
@@ -67,11 +71,15 @@ def renew_proxies(
       f"num_proxies must be at most the pool's {pool} points, got {number}"
     )
   kept = _checks.kept(where, (classes, pool))
+  _checks.one_of("space", space, SPACES)
+  seen, centres = pools, proxies
+  if space == "unit_ball":
+    seen, centres = map(distances.unit_ball, (pools, proxies))
 
   def of_class(points: Array, old: Array, where: Array) -> Array:
     return _fixed.greedy_k_centre(points, number, initial=old, where=where).indices
 
-  rows = jax.vmap(of_class)(pools, proxies, kept)
+  rows = jax.vmap(of_class)(seen, centres, kept)
   return jax.lax.stop_gradient(jnp.take_along_axis(pools, rows[..., None], axis=1))
 
 

@@ -86,8 +86,8 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   )
   renewed, pools = _retrieval_full_training._renewed, []
 
-  def spied(points, old):
-    pools.append((points, old, renewed(points, old)))
+  def spied(points, old, space):
+    pools.append((points, old, renewed(points, old, space=space)))
     return pools[-1][2]
 
   monkeypatch.setattr(_retrieval_full_training, "_renewed", spied)

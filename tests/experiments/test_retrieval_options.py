@@ -90,7 +90,9 @@ def test_first_proxies_of_photographs_are_the_longest_too():
   run: _retrieval_full_training.Run = types.SimpleNamespace(  # pyright: ignore
     classes=2,
     method=Method("c2", "ccp", 2, 2),
-    settings=types.SimpleNamespace(embedding_dim=2, first_centres="origin"),
+    settings=types.SimpleNamespace(
+      embedding_dim=2, first_centres="origin", pool_space="raw"
+    ),
     pool=lambda variables, key: points,
   )
   first = _retrieval_full_training.Run.first_proxies

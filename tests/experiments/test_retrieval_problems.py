@@ -147,7 +147,8 @@ def test_what_a_problem_of_photographs_begins_with(
     pools.append((variables, key))
     return jax.random.normal(key, (run.classes, run.method.pool_size, 3))
 
-  def renew(points, old):
+  def renew(points, old, space):
+    assert space == "raw"
     renewed.append((points, old))
     return points[:, : old.shape[1]]
 

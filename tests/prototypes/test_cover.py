@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spherejax import prototypes
 
 RANDOM = np.random.default_rng(0)
-RENEW = jax.jit(prototypes.renew_proxies, static_argnames="num_proxies")
+RENEW = jax.jit(prototypes.renew_proxies, static_argnames=("num_proxies", "space"))
 CURVE = jax.jit(prototypes.covering_curve)
 
 
@@ -65,6 +65,25 @@ def test_new_proxies_of_special_pools():
   np.testing.assert_array_equal(longest[:, 0], pools[[0, 1], norms.argmax(1)])
   # A rotation moves what is chosen, and chooses nothing else.
   np.testing.assert_allclose(turned, np.asarray(plain) @ turn, rtol=1e-5, atol=1e-6)
+
+
+def test_directions_may_be_covered_instead_of_points():
+  pools = RANDOM.normal(size=(3, 7, 2)).astype(np.float32) * [
+    [[0.3], [5], [1], [9], [2], [0.1], [4]]
+  ]
+  old = 3 * RANDOM.normal(size=(3, 2, 2))
+  found = RENEW(pools, old, space="unit_ball")
+
+  def ball(points):
+    return points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1)
+
+  for own, before, new in zip(pools, old, found, strict=True):
+    rows = [int(np.abs(own - x[None]).max(1).argmin()) for x in np.asarray(new)]
+    np.testing.assert_allclose(own[rows], new, rtol=1e-6)  # raw
+    np.testing.assert_allclose(
+      ball(own)[rows], oracle_picks(ball(own), ball(before), 2), rtol=1e-6
+    )
+  assert not np.allclose(found, RENEW(pools, old))
 
 
 def test_masked_points_of_a_pool_come_last():
