@@ -5,6 +5,7 @@ import itertools
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 from experiments import (
@@ -124,6 +125,21 @@ def test_tables_3_3_and_5_3():
     None, 17.67, None, None,
   )  # fmt: skip
   assert cell("fair534", "bn_inception", "c2+gsp", "cub", 128).map_at_r == 21.53
+
+
+@pytest.mark.parametrize(
+  ("dataset", "classes", "images", "learned", "sought"),
+  [
+    ("sop", 22_634, 120_053, (11_318, 59_551), (11_316, 60_502)),
+    ("inshop", 7_982, 52_712, (3_997, 25_882), (3_985, 14_218 + 12_612)),
+    ("cars", 196, 16_185, (98, 8_054), (98, 8_131)),
+    ("cub", 200, 11_788, (100, 5_864), (100, 5_924)),
+  ],
+)
+def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, sought):
+  size = _retrieval_published.SIZES[dataset]
+  assert size == (classes, images, *learned)
+  assert np.add(learned, sought).tolist() == [classes, images]
 
 
 def jobs(preset, **changes):
