@@ -1,11 +1,11 @@
-"""Image sets are decoded once for the tests of an experiment."""
+"""Image sets are decoded once, networks in whose place others stood traced anew."""
 
 import functools
 import os
 
 import pytest
 
-from experiments import _class_sets
+from experiments import _class_sets, _retrieval_full_batches, _retrieval_network
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,6 +27,13 @@ def _decoded_once():
       ),
     )
     yield
+
+
+@pytest.fixture(autouse=True)
+def _traced_anew():
+  """What was traced with a stand-in for a backbone is not that of another test."""
+  _retrieval_network._initialize.clear_cache()
+  _retrieval_full_batches._embedding.cache_clear()
 
 
 @pytest.fixture
