@@ -39,7 +39,7 @@ def rows(
     changes = [figure for figure in linear.end if figure.startswith(OVERLAP)]
     explained = [figure for figure in linear.end if figure.startswith(EXPLAINED)]
     for figure in (*_FIGURES, *changes, *explained) if kept.any() else ():
-      made.append(_report.row(name, figure, linear.at_end(figure)[cell][kept]))
+      made.append(_report.row(name, figure, _told(linear, figure)[cell][kept]))
     made += _before(linear, name, cell, (*_STARTS, *changes))
     made.append(_report.row(name, "collapsed runs", linear.collapsed[cell]))
   for projector, found in deep.items():
@@ -48,10 +48,17 @@ def rows(
       regions = found.regions[0][kept]
       made.append(_report.row(name, "linear regions of the training images", regions))
       for figure in _DEEP:
-        made.append(_report.row(name, figure, found.at_end(figure)[0][kept]))
+        made.append(_report.row(name, figure, _told(found, figure)[0][kept]))
     made += _before(found, name, 0, (ALIGNMENT, *LOCAL))
     made.append(_report.row(name, "collapsed runs", found.collapsed[0]))
   return made
+
+
+def _told(found: Trained, figure: str) -> np.ndarray:
+  """[strengths, seeds], at the end; the least gap is that of all steps."""
+  if figure == "least gap":
+    return found.curves[figure].min(-1)
+  return found.at_end(figure)
 
 
 def _before(
@@ -63,11 +70,17 @@ def _before(
   ]
 
 
-def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
-  """What trainings with a linear projector tell; collapsed runs do not count."""
+def claims(
+  found: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
+) -> list[dict[str, Any]]:
+  """What trainings with a linear projector tell; collapsed runs do not count.
+
+  But for the bound, which is of all of them, and of deep projectors, too.
+  """
   kept = np.asarray(~found.collapsed.any(0))
+  below = _below(found, *deep.values())
   if not kept.any():
-    return [claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
+    return [below, claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
 
   def end(figure: str, name: str) -> np.ndarray:
     return found.at_end(figure)[names.index(name)][kept]
@@ -76,7 +89,9 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
     cell = names.index(name)
     return found.at_end(figure)[cell][kept] - found.start[figure][cell][kept]
 
-  made = _of_the_bound(found, kept)
+  text = "correlation of the loss and its bound over training > .5"
+  correlation = _correlations(found)[:, kept].min(0) - 0.5
+  made = [below, claim("S3", text, correlation, "figure 3")]
   some = [name for name in (LARGE, MODERATE, SMALL) if name in names]
   for less, more in itertools.pairwise(some):
     made.append(
@@ -91,24 +106,28 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
     ("S2", "probe", "accuracy of a probe of the features", "figure 1"),
     ("S5", "repulsion", "repulsion", "section 4"),
     ("S5", "invariance", "invariance", "section 4"),
+    ("S4", "sharing", "label sharing of the nearest negative", "figure 6"),
   )
   for name, figure, text, source in texts if {LARGE, SMALL} <= {*names} else ():
     difference = end(figure, LARGE) - end(figure, SMALL)
     made.append(claim(name, f"{text}: large > small", difference, source))
+  for more, less in itertools.pairwise(some) if len(some) > 2 else ():
+    text = f"accuracy of a probe of the features: {more} > {less}"
+    made.append(claim("S2", text, end("probe", more) - end("probe", less), "figure 1"))
   for name in some:
-    text = f"label sharing of the nearest negative grows, {name}"
-    made.append(claim("S4", text, grown("sharing", name), "figure 6"))
+    for figure, of in (("sharing", "label"), ("coarse sharing", "coarse label")):
+      text = f"{of} sharing of the nearest negative grows, {name}"
+      made.append(claim("S4", text, grown(figure, name), "figure 6"))
     text = f"unexplained variance falls, {name}"
     made.append(claim("S6", text, -grown("unexplained", name), "figure 7"))
-  ranks = [end("rank of h", name) for name in some]
-  made.append(
-    claim(
-      "S7",
-      "the features keep .9 of their rank for all strengths",
-      np.min(ranks, axis=0) - 0.9 + 1e-6,
-      "figures 4, 9",
-    )
-  )
+  for figure, of in (
+    ("rank of h", ""),
+    ("rank of augmented h", " of augmented images"),
+  ):
+    text = f"the features{of} keep .9 of their rank for all strengths"
+    if some:
+      least = np.min([end(figure, name) for name in some], axis=0) - 0.9 + 1e-6
+      made.append(claim("S7", text, least, "figures 4, 9"))
   for other in some[:-1] if SMALL in names else ():
     far = end("nearest distance", SMALL) - end("nearest distance", other)
     text = f"distance of the nearest negative: small > {other}"
@@ -120,22 +139,10 @@ def claims(found: Trained, names: tuple[str, ...]) -> list[dict[str, Any]]:
   return made
 
 
-def _of_the_bound(found: Trained, kept: np.ndarray) -> list[dict[str, Any]]:
-  return [
-    claim(
-      "S3",
-      "InfoNCE is at most its bound for every image of every step",
-      [found.curves["least gap"].min() + 1e-5],
-      "figure 3",
-      every=True,
-    ),
-    claim(
-      "S3",
-      "correlation of the loss and its bound over training > .5",
-      _correlations(found)[:, kept].min(0) - 0.5,
-      "figure 3",
-    ),
-  ]
+def _below(*found: Trained) -> dict[str, Any]:
+  least = min(one.curves["least gap"].min() for one in found)
+  text = "InfoNCE is at most its bound for every image of every step"
+  return claim("S3", text, [least + 1e-5], "figure 3", every=True)
 
 
 def _correlations(found: Trained) -> np.ndarray:

@@ -12,7 +12,6 @@ from experiments import _cli, _collapse_full
 from experiments._collapse_claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
 from spherejax import data
 
-_COPIES = 4  # of the weights: themselves, gradient, momentum, best so far
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
 COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # of its authors, with blur
@@ -43,7 +42,8 @@ class Config(_collapse_full.Full):
   ] = (LARGE, MODERATE, SMALL, CROP)
   """Augmentations, in this order."""
   projectors: tuple[str, ...] = ("64-32", "256-32", "64-64-32")
-  """Outputs of the layers of other projectors, trained with large augmentation."""
+  """Outputs of the layers of other projectors, deep ones too, trained with large
+  augmentation whatever `strengths` are."""
   toys: tuple[Literal["fixed_features", "depths", "rotations"], ...] = (
     "fixed_features", "depths", "rotations",
   )  # fmt: skip
@@ -113,6 +113,11 @@ def check(config: Config) -> None:
     raise ValueError(
       f"batch must be at least 2 images, got {config.batch}: one has no negatives"
     )
+  if config.at_once and config.synchronized:
+    raise ValueError(
+      "synchronized must be False for networks that are trained at once, each on one"
+      " device, got True"
+    )
   if not config.at_once and config.warm_up >= config.steps:
     raise ValueError(
       f"warm_up must be below steps = {config.steps}, got {config.warm_up}"
@@ -146,13 +151,23 @@ def _check_memory(config: Config) -> None:
   deep = [(widths_of(name), 1) for name in config.projectors]
   for widths, cells in ((config.projector, len(config.strengths)), *deep):
     runs = config.seeds * cells if config.at_once else 1
-    weights = sum(a * b for a, b in itertools.pairwise((features, *widths)))
-    needed, here = _COPIES * 4 * weights * runs / 2**30, _memory() / 2**30
+    needed, here = runs * needs(config, features, widths) / 2**30, _memory() / 2**30
     if needed > here:
       raise ValueError(
         f"projector {'-'.join(map(str, widths))} needs {needed:,.0f} GiB for {runs}"
         f" networks, more than the {here:,.0f} GiB of this machine"
       )
+
+
+def needs(config: Config, features: int, widths: tuple[int, ...]) -> int:
+  """Bytes that a projector takes in a training, in all of its copies."""
+  weights = [a * b for a, b in itertools.pairwise((features, *widths))]
+  if not config.at_once:
+    return 4 * 4 * sum(weights)  # themselves, gradient, momentum, best so far
+  # Present, momentum, first and halfway, of the last evaluation and of the best one,
+  # the gradient, and the first layer at every measurement, of both.
+  measured = 2 * (config.steps // config.measure_every) * weights[0]
+  return 4 * (9 * sum(weights) + measured)
 
 
 def _memory() -> int:

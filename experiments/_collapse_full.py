@@ -24,9 +24,11 @@ class Full(Settings):
   """What the trainings one after another need beside."""
 
   warm_up: int = 3900
-  """Steps in which the learning rate rises; a cosine follows."""
+  """Steps in which the learning rate rises, and a cosine follows, where networks are
+  not trained at once."""
   synchronized: bool = False
-  """Batch norms take their statistics over all devices, not those of one."""
+  """Batch norms take their statistics over all devices, not those of one; not of
+  networks that are trained at once."""
 
 
 def _is_weight(params: Any) -> Any:

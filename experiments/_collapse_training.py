@@ -62,11 +62,11 @@ class Settings:
   learning_rate: float = 0.2
   """Of SGD, or LARS, with momentum 0.9."""
   weight_decay: float = 1e-4
-  """In the gradient, of everything."""
+  """In the gradient, of everything; of LARS neither of norms nor of biases."""
   measured: int = 512
   """Training images that are measured, two fixed views of each."""
   threshold: float = 0.1
-  """Of singular values over the largest one, that a rank counts."""
+  """Of singular values over the largest one, that a rank of the projector counts."""
   integer_crops: bool = False
   """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
 

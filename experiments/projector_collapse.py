@@ -93,7 +93,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     linear, *others = map(one, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
   rows = _collapse_claims.rows(linear, config.strengths, deep)
-  claims = _collapse_claims.claims(linear, config.strengths)
+  claims = _collapse_claims.claims(linear, config.strengths, deep)
   turned = []
   for name in config.toys:
     found, told = _collapse_toy.TOYS[name](config.toy_seeds, config.seed)

@@ -340,7 +340,7 @@ def test_claims_have_the_direction_of_the_paper():
   names = (LARGE, MODERATE, SMALL)
 
   def verdicts(**curves):
-    found = _collapse_claims.claims(trained(**curves), names)
+    found = _collapse_claims.claims(trained(**curves), names, {})
     return {(c["id"], c["statement"]): c["verdict"] == "reproduced" for c in found}
 
   up = verdicts(**{"effective rank": three, "probe": three, "nearest distance": three})
@@ -353,18 +353,29 @@ def test_claims_have_the_direction_of_the_paper():
     assert all(up[key] is expected for key in own), name
     assert all(down[key] is not expected for key in own), name
   rises = np.array([0.0, 1.0])[None, None] + np.array([0, 1e-3])[None, :, None]
-  told = verdicts(sharing=rises, unexplained=-rises)
-  assert all(x for key, x in told.items() if key[0] in ("S4", "S6"))
-  told = verdicts(sharing=-rises, unexplained=rises)
+  shares = {"sharing": rises, "coarse sharing": rises}
+  told = verdicts(**shares, unexplained=-rises)
+  own = {key: x for key, x in told.items() if key[0] in ("S4", "S6")}
+  level = [x for key, x in own.items() if "large > small" in key[1]]
+  assert (len(own), level, sum(own.values())) == (10, [False], 9)
+  told = verdicts(**{name: -x for name, x in shares.items()}, unexplained=rises)
   assert not any(x for key, x in told.items() if key[0] in ("S4", "S6"))
   strong = np.array([3.0, 2.0, 1.0])[:, None, None] + rises * 1e-3
   for sign in (1, -1):
     told = verdicts(repulsion=sign * strong, invariance=sign * strong)
     own = [x for key, x in told.items() if key[0] == "S5"]
     assert own == [sign > 0] * 2
-  for rank in (0.95, 0.85):
-    told = verdicts(**{"rank of h": rank + rises * 1e-3})
-    assert [x for key, x in told.items() if key[0] == "S7"] == [rank > 0.9]
+  told = verdicts(sharing=strong)
+  assert [x for key, x in told.items() if "sharing" in key[1] and ">" in key[1]] == [
+    True
+  ]
+  told = verdicts(probe=strong)
+  assert [x for key, x in told.items() if key[0] == "S2"] == [True] * 3
+  for rank, augmented in ((0.95, 0.85), (0.85, 0.95)):
+    figures = {"rank of h": rank, "rank of augmented h": augmented}
+    told = verdicts(**{name: x + rises * 1e-3 for name, x in figures.items()})
+    own = [x for key, x in told.items() if key[0] == "S7"]
+    assert own == [rank > 0.9, augmented > 0.9]
   follows = verdicts(loss=rises, bound=2 * rises)
   against = verdicts(loss=rises, bound=-rises)
   for told, expected in ((follows, True), (against, False)):
@@ -374,11 +385,21 @@ def test_claims_have_the_direction_of_the_paper():
     found = _collapse_claims.claims(
       trained(**{"effective rank": crops[:, None, None] + rises * 1e-3}),
       (LARGE, MODERATE, _collapse_claims.CROP),
+      {},
     )
     (own,) = (c["verdict"] == "reproduced" for c in found if c["id"] == "S9")
     assert own is fewer
-  below = verdicts(**{"least gap": np.full((3, 2, 2), -0.1)})
+  gaps = {"least gap": np.full((3, 2, 2), -0.1)}
+  below = verdicts(**gaps)
   assert not next(x for key, x in below.items() if "at most its bound" in key[1])
+  # That of a deep projector counts, and so does one in the middle of a training.
+  gaps["least gap"][..., 1] = 1
+  made = _collapse_claims.claims(trained(), names, {"64-32": trained(**gaps)})
+  assert made[0]["id"] == "S3"
+  assert made[0]["verdict"] != "reproduced"
+  rows = _collapse_claims.rows(trained(**gaps), names, {})
+  least = [row["values"] for row in rows if row["metric"] == "least gap"]
+  assert least == [[-0.1, -0.1]] * 3
 
 
 def test_collapsed_runs_do_not_count():
@@ -386,8 +407,13 @@ def test_collapsed_runs_do_not_count():
   one[0, 0] = 1
   found = trained(invariance=-one, repulsion=one)
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
-  made = _collapse_claims.claims(found, (LARGE, MODERATE, SMALL))
+  made = _collapse_claims.claims(found, (LARGE, MODERATE, SMALL), {})
   assert {c["n"] for c in made if c["id"] == "S1"} == {1}
+  # The bound is of all runs, also where all of them collapsed.
+  every = np.ones((3, 2, 2))
+  gone = trained(invariance=-every, repulsion=every)
+  names = [c["id"] for c in _collapse_claims.claims(gone, (LARGE, MODERATE, SMALL), {})]
+  assert names == ["S3", "collapsed"]
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = found._replace(curves=found.curves | gone)
@@ -447,6 +473,7 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
     ({"projectors": ("abc",)}, "projectors must be widths like 64-32, got 'abc'"),
     ({"projectors": (f"{10**12}-32",)}, "projector 1000000000000-32 .* for 1 networks"),
     ({"at_once": False, "warm_up": 60}, "warm_up must be below steps = 60, got 60"),
+    ({"synchronized": True}, "synchronized must be False for networks .* at once"),
   ],
 )
 def test_bad_input_is_named_before_anything_is_read(
@@ -465,9 +492,29 @@ def test_a_device_with_less_memory_than_the_machine(monkeypatch):
 
   monkeypatch.setattr(_collapse_config.jax, "local_devices", lambda: [Device()])
   config = dataclasses.replace(SMOKE, projector=(10**8,))
-  with pytest.raises(ValueError, match=r"needs 48 GiB .* more than the 1 GiB"):
+  with pytest.raises(ValueError, match=r"needs 179 GiB .* more than the 1 GiB"):
     _collapse_config.check(config)
   _collapse_config.check(SMOKE)
+
+
+def test_what_a_projector_needs_is_what_a_training_holds():
+  config = dataclasses.replace(SMOKE, steps=120, measure_every=20)
+  made = _cli.only(Settings, config)
+  study = _collapse_sets.digits()
+  given = _collapse_runs.given(study)
+  hyper = of(_collapse_config.GREY[LARGE])
+  state = jax.eval_shape(
+    functools.partial(Run(made, study.classes).init, given), jax.random.key(0), hyper
+  )
+  of_projector = [
+    leaf
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+    if "projector" in jax.tree_util.keystr(path) or leaf is state.kernels
+  ]
+  held = 2 * sum(4 * leaf.size for leaf in of_projector)
+  gradient = 4 * state.params["projector"]["layer0"]["kernel"].size
+  needed = _collapse_config.needs(config, config.widths[-1], config.projector)
+  assert needed == held + gradient
 
 
 def test_a_batch_is_of_different_images(tmp_path):
@@ -476,14 +523,18 @@ def test_a_batch_is_of_different_images(tmp_path):
     projector_collapse.run(config, tmp_path)
 
 
-def test_one_strength_tells_what_it_can():
+@pytest.mark.parametrize(
+  "name", [LARGE, MODERATE, SMALL, "simclr", "large, crops alone"]
+)
+def test_one_strength_tells_what_it_can(name):
   found = trained()
   one = found._replace(
     curves={name: x[:1] for name, x in found.curves.items()},
     start={name: x[:1] for name, x in found.start.items()},
   )
-  told = {c["id"] for c in _collapse_claims.claims(one, (MODERATE,))}
-  assert told == {"S3", "S4", "S6", "S7"}
+  told = {c["id"] for c in _collapse_claims.claims(one, (name,), {})}
+  more = {"S4", "S6", "S7"} if name in (LARGE, MODERATE, SMALL) else set()
+  assert told == {"S3"} | more
 
 
 @pytest.mark.slow
