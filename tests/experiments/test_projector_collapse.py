@@ -621,7 +621,7 @@ def test_reports_are_of_singular_values_in_float64():
 
 @pytest.mark.parametrize("synchronized", [True, False])
 def test_statistics_of_two_devices(synchronized, monkeypatch):
-  """Synchronised they are those of the whole batch on one device."""
+  """Synchronised they, the loss, its bound and their gap are those of one device."""
   settings = dataclasses.replace(_collapse_full.Full(), synchronized=synchronized)
   made = []
 
@@ -644,20 +644,27 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
   stats |= {"loss": {"least gap": jnp.float32(1e9)}}
 
   def after(run, axis_name, images):
-    return _collapse_full.objective(
+    made = _collapse_full.objective(
       params, stats, {"image": images}, key=jax.random.key(0), axis_name=axis_name,
       run=run, images=given, hyper={},
-    ).batch_stats["network"]  # fmt: skip
+    )  # fmt: skip
+    figures = {"loss": made.loss, **made.metrics, **made.batch_stats["loss"]}
+    return made.batch_stats["network"], figures
 
   axis, devices = training.AXIS_NAME, jax.devices()[:2]
   spread = jax.pmap(functools.partial(after, run, axis), axis, devices=devices)
-  found = jax.tree.leaves(spread(images.reshape(2, 4, *images.shape[1:])))
-  right = jax.tree.leaves(jax.jit(functools.partial(after, whole, None))(images))
-  same = [
-    np.allclose(x, np.broadcast_to(y, x.shape), rtol=1e-4, atol=1e-5)
-    for x, y in zip(found, right, strict=True)
-  ]
-  assert all(same) if synchronized else not any(same)
+  found, figures = spread(images.reshape(2, 4, *images.shape[1:]))
+  right, expected = jax.jit(functools.partial(after, whole, None))(images)
+
+  def same(x, y):
+    return np.allclose(x, np.broadcast_to(y, x.shape), rtol=1e-4, atol=1e-5)
+
+  each = jax.tree.leaves(jax.tree.map(same, found, right))
+  assert all(each) if synchronized else not any(each)
+  assert {"loss", "bound", "invariance", "repulsion", "least gap"} == {*figures}
+  if synchronized:  # negatives are those of both devices
+    means = jax.tree.map(lambda x: x.mean(0), figures)  # each device has its share
+    assert all(jax.tree.leaves(jax.tree.map(same, means, expected)))
 
 
 def test_the_full_protocol_reads_cifar100(tfds_dir):
