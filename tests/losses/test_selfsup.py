@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from spherejax import losses as eager
@@ -136,6 +137,47 @@ def test_a_simplex_is_the_optimum(x64):
   optimum = -BETA - BETA / 5 + np.log(10)
   np.testing.assert_allclose(values["info_nce"], optimum, rtol=1e-12)
   np.testing.assert_allclose(values["repulsion"], -1 / 5, rtol=1e-12)
+
+
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_descent_ends_at_the_simplex(number, x64):
+  """The least value for as many points as one more than there are dimensions."""
+  dim = number - 1 if number > 2 else 2
+
+  def mean(views):
+    found = losses.info_nce(*views, temperature=1 / BETA)
+    return jnp.mean(found)
+
+  views = jnp.asarray(np.random.default_rng(number).normal(size=(2, number, dim)))
+  optimizer = optax.adam(optax.cosine_decay_schedule(0.1, 2000))
+
+  def step(carry, _):
+    views, state = carry
+    update, state = optimizer.update(jax.grad(mean)(views), state)
+    return (optax.apply_updates(views, update), state), None
+
+  start = views, optimizer.init(views)
+  views = jax.jit(lambda c: jax.lax.scan(step, c, None, length=2000)[0][0])(start)
+  optimum = -BETA - BETA / (number - 1) + np.log(2 * (number - 1))
+  assert float(mean(views)) == pytest.approx(optimum, abs=1e-6)
+  rows = np.asarray(views / jnp.linalg.norm(views, axis=-1, keepdims=True))
+  np.testing.assert_allclose(rows[0], rows[1], atol=1e-2)  # the views coincide
+
+
+def test_values_lie_between_the_worst_and_the_best():
+  random = np.random.default_rng(5)
+  extent = 2 * BETA
+  for number in (2, 3, 9):
+    middle = np.log(2 * (number - 1))
+    views = random.normal(size=(2, number, 3)).astype(np.float32)
+    values = np.asarray(losses.info_nce(*views, temperature=1 / BETA))
+    assert (np.abs(values - middle) < extent).all()
+  # Both are reached: by equal views with opposite negatives, and the other way.
+  x, y = np.array([[1.0, 0.0], [-1.0, 0.0]], np.float32), np.ones((2, 2), np.float32)
+  best = losses.info_nce(x, x, temperature=1 / BETA)
+  np.testing.assert_allclose(best, np.log(2) - extent, rtol=1e-6)
+  worst = losses.info_nce(y, y * [[-1.0], [1.0]], temperature=1 / BETA)
+  np.testing.assert_allclose(worst[0], np.log(2) + extent, rtol=1e-6)
 
 
 def test_a_negative_that_is_not_a_number_is_the_nearest():
