@@ -53,16 +53,18 @@ def draw(
     whole = np.concatenate(
       [found.start[curve][..., None], found.curves[curve]], axis=-1
     )
-    curves = dict(zip(names, whole, strict=True))
-    drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
+    if curves := _going(found, names, whole):
+      drawn[file] = plotting.training_curves(curves, steps=steps, ylabel=label)
   both = {
     f"{name}, {kind}": values
     for kind in ("loss", "bound")
-    for name, values in zip(names[:3], found.curves[kind], strict=False)
+    for name, values in _going(found, names, found.curves[kind]).items()
+    if name in names[:3]
   }
-  drawn["bound"] = plotting.training_curves(
-    both, steps=steps[1:], ylabel="InfoNCE and its bound"
-  )
+  if both:
+    drawn["bound"] = plotting.training_curves(
+      both, steps=steps[1:], ylabel="InfoNCE and its bound"
+    )
   drawn["spectra"] = spectra(found, names)
   drawn["distances"] = distances(found, names)
   if deep:
@@ -76,6 +78,14 @@ def draw(
       xlabel="range of angles, degrees",
     )
   return _figure.save(drawn, output)
+
+
+def _going(
+  found: Trained, names: tuple[str, ...], values: np.ndarray
+) -> dict[str, np.ndarray]:
+  """By strength, [seeds, ...] of the runs that did not collapse."""
+  rows = zip(names, values, ~found.collapsed, strict=True)
+  return {name: own[kept] for name, own, kept in rows if kept.any()}
 
 
 def spectra(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figure":
@@ -108,11 +118,13 @@ def distances(found: Trained, names: tuple[str, ...]) -> "matplotlib.figure.Figu
   figure = _figure.new_figure(6, 3.6)
   axes = figure.subplots()
   edges = np.linspace(0, 2, BINS + 1)
-  for name, shares in zip(names, found.shown["distances"], strict=True):
+  going = _going(found, names, found.shown["distances"])
+  for name, shares in going.items():
     axes.stairs(shares.mean(0), edges, label=name, lw=1.5)
   axes.set_xlabel("distance of the nearest negative in the encoder")
   axes.set_ylabel("share of images")
-  axes.legend()
+  if going:
+    axes.legend()
   return figure
 
 

@@ -449,6 +449,19 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
   whole = deep._replace(curves=deep.curves | gone)
   _collapse_pictures.projectors(linear, (SMALL,), {"8-6": whole})
 
+  # One of two runs of the first strength collapsed, and has no part in its mean.
+  shares = np.zeros((3, 2, _collapse_training.BINS))
+  shares[:, 0, 3], shares[:, 1, 7] = 1, 1
+  names = (LARGE, MODERATE, SMALL)
+  drawn = _collapse_pictures.distances(
+    deep._replace(shown={"distances": shares}), names
+  ).axes[0]
+  heights = [patch.get_data().values for patch in drawn.patches]
+  assert [h[3] for h in heights] == [0, 0.5, 0.5]
+  assert [h[7] for h in heights] == [1, 0.5, 0.5]
+  gone = whole._replace(shown={"distances": shares})
+  assert not _collapse_pictures.distances(gone, names).axes[0].patches
+
 
 @pytest.mark.parametrize(
   ("changes", "message"),
