@@ -1,0 +1,68 @@
+"""`retrieval --preset full` on noise of the size of its photographs, by BN-Inception.
+
+A narrow one: all of its layers, an eighth of their channels.
+"""
+
+import dataclasses
+import itertools
+import json
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from experiments import _retrieval_full, _retrieval_full_batches, _retrieval_network
+from experiments._retrieval_full_presets import PRESETS
+
+# Nothing is learned of noise, so that every second evaluation ends a problem.
+FULL = dataclasses.replace(
+  PRESETS["full"], weights="none", learned_classes=32, methods=("c2+ccp",), folds=(1,),
+  width=8, batch=16, proxies=2, pool=3, steps=8, evaluate_every=2, switch_patience=1,
+  patience=9, checkpoint_every=7, evaluation_batch=16, prefetch=2, frozen_norm=True,
+  learning_rate=1e-9,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory):
+  """Sixty-four classes of four pictures of 227 x 227."""
+  root = tmp_path_factory.mktemp("noise")
+  random = np.random.default_rng(0)
+  for name, number in itertools.product(range(64), range(4)):
+    (root / f"{name:02}").mkdir(exist_ok=True)
+    pixels = random.integers(0, 256, (227, 227, 3), np.uint8)
+    Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.jpg", quality=50)
+  return str(root)
+
+
+@pytest.mark.slow
+def test_the_full_preset_on_noise_resumes_in_its_second_problem(
+  noise, tmp_path, monkeypatch
+):
+  config = dataclasses.replace(FULL, folder=noise)
+  whole = _retrieval_full.run(config, tmp_path / "whole", "full")
+  text = (tmp_path / "whole" / "evaluations.jsonl").read_text()
+  problems = [json.loads(line)["problem"] for line in text.splitlines()]
+  assert problems == [1, 1, 2, 2]
+
+  score, seen = _retrieval_full_batches.score, []
+
+  def stopped(*arguments):
+    seen.append(arguments)
+    if len(seen) == 4:  # the newest checkpoint is that of step 7
+      raise KeyboardInterrupt
+    return score(*arguments)
+
+  monkeypatch.setattr(_retrieval_full_batches, "score", stopped)
+  with pytest.raises(KeyboardInterrupt):
+    _retrieval_full.run(config, tmp_path / "again", "full")
+  resumed = _retrieval_full.run(config, tmp_path / "again", "full")
+  assert len(seen) == 5
+  assert resumed["rows"] == whole["rows"]
+  assert (tmp_path / "again" / "evaluations.jsonl").read_text() == text
+  both = [
+    _retrieval_network.load(tmp_path / name / "model-c2+ccp-1").variables
+    for name in ("whole", "again")
+  ]
+  jax.tree.map(np.testing.assert_array_equal, *both)
