@@ -7,7 +7,7 @@ against proxies trained once and over the weight of the projection, the number o
 proxies, the pools they come from and the batch. DML, chapter 3.
 
     python -m experiments.ccp_proxies                  # 24 min on 2 cores
-    python -m experiments.ccp_proxies --preset long    # digits, 4x the steps: 43 min
+    python -m experiments.ccp_proxies --preset long    # digits, 4x the steps: 38 min
     python -m experiments.ccp_proxies --preset smoke   # seconds, needs no data
     python -m experiments.ccp_proxies --preset full    # accelerators
 
