@@ -120,14 +120,11 @@ def claims(
       made.append(claim("S4", text, grown(figure, name), "figure 6"))
     text = f"unexplained variance falls, {name}"
     made.append(claim("S6", text, -grown("unexplained", name), "figure 7"))
-  for figure, of in (
-    ("rank of h", ""),
-    ("rank of augmented h", " of augmented images"),
-  ):
+  ranks = (("rank of h", ""), ("rank of augmented h", " of augmented images"))
+  for figure, of in ranks if some else ():
     text = f"the features{of} keep .9 of their rank for all strengths"
-    if some:
-      least = np.min([end(figure, name) for name in some], axis=0) - 0.9 + 1e-6
-      made.append(claim("S7", text, least, "figures 4, 9"))
+    least = np.min([end(figure, name) for name in some], axis=0) - 0.9 + 1e-6
+    made.append(claim("S7", text, least, "figures 4, 9"))
   for other in some[:-1] if SMALL in names else ():
     far = end("nearest distance", SMALL) - end("nearest distance", other)
     text = f"distance of the nearest negative: small > {other}"

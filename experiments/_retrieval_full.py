@@ -28,6 +28,7 @@ from experiments import (
   _retrieval_published,
 )
 from experiments._retrieval_full_jobs import (
+  WIDTHS,
   FullConfig,
   Job,
   check_numbers,
@@ -39,8 +40,8 @@ from experiments._retrieval_full_protocols import Split
 # What the thesis's figures do not depend on, or what is compared by the protocol.
 _FREE = (
   "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
-  "backbone", "weights", "repeats", "batch", "evaluate_every", "patience", "dim",
-  "learning_rate", "weight_decay", "pooling", "remat", "checkpoint_every",
+  "backbone", "width", "weights", "repeats", "batch", "evaluate_every", "patience",
+  "dim", "learning_rate", "weight_decay", "pooling", "remat", "checkpoint_every",
   "evaluation_batch", "cache_gib", "workers", "prefetch",
 )  # fmt: skip
 
@@ -125,6 +126,7 @@ class Comparison:
       and len(self.models) == printed.models
       and len(self.sets.learned.names) == size.learned_classes
       and c.weights != "none"
+      and c.width in (0, WIDTHS[c.backbone])
       and same
     )
 

@@ -27,7 +27,7 @@ _POOLINGS = {
   PREDICTION: "zero-shot prediction",
 }
 _KINDS = ("proxy", "xbm", "ccp")
-_WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
+WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
 _VARIANTS = {"s": "S", "l": "L"}  # of the memory or the proxies of one method
 _BATCH = re.compile(r"b([1-9][0-9]{0,4})")  # images of a step of one method
 
@@ -287,7 +287,7 @@ def _settings(
   )  # fmt: skip
   return Settings(
     **{name: getattr(config, name) for name in shared},
-    width=config.width or _WIDTHS[config.backbone],
+    width=config.width or WIDTHS[config.backbone],
     weights="" if config.weights == "none" else config.weights,
     frozen_norm=(
       config.weights != "none" if config.frozen_norm is None else config.frozen_norm

@@ -26,6 +26,7 @@ from experiments import (
   _retrieval_full_sets,
 )
 from experiments._retrieval_full_jobs import (
+  ALONE,
   FullConfig,
   Job,
   hyperparameters,
@@ -39,18 +40,24 @@ _CANDIDATES = 1024
 
 def _fields(own: Job) -> tuple[str, ...]:
   """Settings that a training of the method depends on."""
-  names = ["learning_rate", "weight_decay", "batch"]
-  if own.method.refers_to_proxies:
-    names += ["proxies", "pool", "in_batch"]
-  if own.method.renews:
-    names += ["weight", "switch_patience"]
-  if own.method.kind == "xbm":
-    names.append("memory")
-  if own.settings.pooling in _poolings.SUMMED:
-    names += ["prototypes", "mass", "inverse_temperature", "zero_shot"]
-  if own.method.loss == "soft_triple" and "proxies" not in names:
-    names.append("proxies")
-  return tuple(names)
+  method, pair = own.method, not own.method.own_proxies
+  parts = (
+    (True, ("learning_rate", "weight_decay", "batch")),
+    (method.refers_to_proxies, ("pool",)),
+    (method.refers_to_proxies and pair, ("proxies", "in_batch")),
+    (method.loss == "soft_triple", ("proxies",)),
+    (method.renews, ("weight", "switch_patience")),
+    (method.kind == "xbm", ("memory",)),
+    (
+      own.settings.pooling in _poolings.SUMMED,
+      ("prototypes", "mass", "inverse_temperature"),
+    ),
+    (
+      own.settings.pooling in _poolings.SUMMED and ALONE not in own.name.split("+"),
+      ("zero_shot",),
+    ),
+  )
+  return tuple(name for has, names in parts if has for name in names)
 
 
 class Box:

@@ -12,7 +12,8 @@ proxies, the pools they come from and the batch. DML, chapter 3.
     python -m experiments.ccp_proxies --preset full    # accelerators
 
 The first two and the last need mnist, the first one omniglot, too, prepared by
-tensorflow-datasets, in TFDS_DATA_DIR. The last trains ResNetV2-20 with all digits.
+tensorflow-datasets, in TFDS_DATA_DIR. The last is of ResNetV2-20, with as many images
+of each digit as there are of the rarest, 5,421.
 """
 
 import pathlib

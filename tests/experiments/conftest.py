@@ -1,9 +1,12 @@
 """Image sets are decoded once, networks in whose place others stood traced anew."""
 
 import functools
+import itertools
 import os
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from experiments import _class_sets, _retrieval_full_batches, _retrieval_network
 
@@ -34,6 +37,22 @@ def _traced_anew():
   """What was traced with a stand-in for a backbone is not that of another test."""
   _retrieval_network._initialize.clear_cache()
   _retrieval_full_batches._embedding.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def noise_folder(tmp_path_factory):
+  """Writes pictures of noise, a folder for each class, of these shapes in each."""
+
+  def write(classes, shapes, suffix="png"):
+    root = tmp_path_factory.mktemp("noise")
+    random = np.random.default_rng(0)
+    for name, (number, shape) in itertools.product(range(classes), enumerate(shapes)):
+      (root / f"{name:02}").mkdir(exist_ok=True)
+      pixels = random.integers(0, 256, (*shape, 3), np.uint8)
+      Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.{suffix}")
+    return str(root)
+
+  return write
 
 
 @pytest.fixture

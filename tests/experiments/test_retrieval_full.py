@@ -59,15 +59,9 @@ SMALL = FullConfig(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-  """Sixteen classes of six pictures: noise, in several sizes."""
-  root = tmp_path_factory.mktemp("pictures")
-  random = np.random.default_rng(0)
-  for name, number in itertools.product(range(16), range(6)):
-    (root / f"{name:02}").mkdir(exist_ok=True)
-    pixels = random.integers(0, 256, (40 + number, 44, 3), np.uint8)
-    Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.png")
-  return str(root)
+def folder(noise_folder):
+  """Sixteen classes of six pictures, in several sizes."""
+  return noise_folder(16, [(40 + number, 44) for number in range(6)])
 
 
 def lines(output):
@@ -514,6 +508,9 @@ def test_folds_of_birds_and_cars(classes, ends):
     ({"restart": "last"}, False),
     ({"second_moment": 0.99}, False),
     ({"image_size": 64}, False),
+    ({"width": 64}, True),
+    ({"width": 32}, False),
+    ({"width": 64, "backbone": "inception_v3"}, False),
     ({"proxies": 2}, False),
     ({"mass": 0.5}, False),
     ({"bfloat16": True}, False),

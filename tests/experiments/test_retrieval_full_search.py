@@ -75,6 +75,29 @@ def test_wrong_searches_end_before_training(changes, message, tmp_path):
     retrieval.run(config, tmp_path, "figure-3.5")
 
 
+@pytest.mark.parametrize(
+  ("method", "has", "lacks"),
+  [
+    ("c2", {"batch"}, {"proxies", "pool", "weight", "memory", "mass"}),
+    ("c2+proxy", {"proxies", "pool", "in_batch"}, {"weight", "switch_patience"}),
+    ("c2+ccp", {"proxies", "in_batch", "weight", "switch_patience"}, {"memory"}),
+    ("c1+xbm", {"memory"}, {"proxies", "weight"}),
+    ("proxy_nca+ccp", {"pool", "weight"}, {"proxies", "in_batch"}),
+    ("soft_triple", {"proxies"}, {"pool", "in_batch"}),
+    ("soft_triple+ccp", {"proxies", "pool", "weight"}, {"in_batch"}),
+    ("c2+gsp", {"prototypes", "mass", "inverse_temperature", "zero_shot"}, {"pool"}),
+    ("c2+gsp_alone", {"prototypes", "mass"}, {"zero_shot"}),
+  ],
+)
+def test_a_search_is_of_what_its_method_depends_on(method, has, lacks):
+  search = (("learning_rate", 1e-6, 1e-4),)
+  box = _retrieval_full_search.Box(
+    dataclasses.replace(PRESET, methods=(method,), search=search)
+  )
+  assert has <= {*box.fields}
+  assert not lacks & {*box.fields}
+
+
 def test_batches_of_a_search_have_whole_classes():
   config = dataclasses.replace(PRESET, search=(("batch", 16, 128),))
   box = _retrieval_full_search.Box(config)

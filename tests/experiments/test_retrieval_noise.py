@@ -4,13 +4,11 @@ A narrow one: all of its layers, an eighth of their channels.
 """
 
 import dataclasses
-import itertools
 import json
 
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 from experiments import _retrieval_full, _retrieval_full_batches, _retrieval_network
 from experiments._retrieval_full_presets import PRESETS
@@ -24,23 +22,12 @@ FULL = dataclasses.replace(
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def noise(tmp_path_factory):
-  """Sixty-four classes of four pictures of 227 x 227."""
-  root = tmp_path_factory.mktemp("noise")
-  random = np.random.default_rng(0)
-  for name, number in itertools.product(range(64), range(4)):
-    (root / f"{name:02}").mkdir(exist_ok=True)
-    pixels = random.integers(0, 256, (227, 227, 3), np.uint8)
-    Image.fromarray(pixels).save(root / f"{name:02}" / f"{number}.jpg", quality=50)
-  return str(root)
-
-
 @pytest.mark.slow
 def test_the_full_preset_on_noise_resumes_in_its_second_problem(
-  noise, tmp_path, monkeypatch
+  noise_folder, tmp_path, monkeypatch
 ):
-  config = dataclasses.replace(FULL, folder=noise)
+  folder = noise_folder(64, [(227, 227)] * 4, "jpg")
+  config = dataclasses.replace(FULL, folder=folder)
   whole = _retrieval_full.run(config, tmp_path / "whole", "full")
   text = (tmp_path / "whole" / "evaluations.jsonl").read_text()
   problems = [json.loads(line)["problem"] for line in text.splitlines()]
