@@ -1,9 +1,12 @@
-"""`experiments.embed` over 5,000 pictures and 1,000 queries: does the network wait?
+"""Embedding 5,000 pictures, and training on them: does the network wait?
 
 JPEG files of 256 x 256 pixels, and a small network that sees them as 64 x 64. Ours is
-the whole experiment: it finds the files, looks at their headers, decodes and embeds,
-keeps the parts, finds the neighbours and draws the sheet. The floor decodes everything
-on one thread and then embeds it; its embeddings must be ours.
+the whole of `experiments.embed`, with 1,000 queries: it finds the files, looks at their
+headers, decodes and embeds, keeps the parts, finds the neighbours and draws the sheet.
+The floor decodes everything on one thread and then embeds it; its embeddings must be
+ours. In training, ours are steps of `experiments.retrieval`, whose pictures are decoded
+and cut ahead; the floor decodes and cuts all of them on one thread and then takes the
+steps, and the losses must be the same.
 
     python -m benchmarks.embed                  # minutes on 2 cores
     python -m benchmarks.embed --smoke          # seconds
@@ -11,11 +14,13 @@ on one thread and then embeds it; its embeddings must be ours.
 """
 
 import contextlib
+import functools
 import io
 import pathlib
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +29,18 @@ import rich.console
 from PIL import Image
 
 from benchmarks import _measure
-from experiments import _embed_parts, _embed_sources, _retrieval_network, embed
+from experiments import (
+  _embed_parts,
+  _embed_sources,
+  _retrieval_full_batches,
+  _retrieval_full_objective,
+  _retrieval_full_sets,
+  _retrieval_full_training,
+  _retrieval_losses,
+  _retrieval_network,
+  embed,
+)
+from spherejax import training
 
 AGREES = 1e-5
 SLOWER = 1.2
@@ -39,22 +55,25 @@ class Work(NamedTuple):
   images: int
   queries: int
   side: int
+  steps: int
 
 
-FULL, SMOKE = Work(5000, 1000, 256), Work(60, 20, 64)
+FULL, SMOKE = Work(5000, 1000, 256, 100), Work(96, 20, 64, 2)
+CLASSES = 12  # whose pictures lie in a folder each; the last one is not learned
 
 
 def write(work: Work, folder: pathlib.Path) -> embed.Config:
   """Pictures that cost as much to decode as photographs, and a network."""
   rng = np.random.default_rng(0)
   for name, count in (("images", work.images), ("queries", work.queries)):
-    (folder / name).mkdir()
     for number in range(count):
+      own = folder / name / f"{number % CLASSES:02}"
+      own.mkdir(parents=True, exist_ok=True)
       coarse = rng.integers(0, 256, (work.side // 8, work.side // 8, 3), np.uint8)
       smooth = Image.fromarray(coarse).resize((work.side, work.side))
       noise = rng.normal(scale=8, size=(work.side, work.side, 1))
       pixels = np.clip(np.asarray(smooth) + noise, 0, 255).astype(np.uint8)
-      Image.fromarray(pixels).save(folder / name / f"{number:05}.jpg", quality=90)
+      Image.fromarray(pixels).save(own / f"{number:05}.jpg", quality=90)
   variables = _retrieval_network.initial_variables(jax.random.key(0), ARCHITECTURE)
   model = _retrieval_network.Model(ARCHITECTURE, variables)
   _retrieval_network.keep(folder / "model", model, 0)
@@ -98,29 +117,118 @@ class Floor:
     return found[0]
 
 
+class Training:
+  """Steps on the same pictures, read ahead or before the first one."""
+
+  def __init__(self, folder: pathlib.Path, steps: int):
+    self.settings = _retrieval_full_objective.Settings(
+      **vars(ARCHITECTURE), steps=steps, prefetch=4
+    )
+    method = _retrieval_losses.Method("c2")
+    images = str(folder / "images")
+    pictures = _retrieval_full_sets.load("cub", images, CLASSES - 1, False).learned
+    key = jax.random.key(0)
+    run = _retrieval_full_training.Run(self.settings, method, pictures, key)
+    self.state, chain = run.start(key, fresh=True)
+    objective = functools.partial(
+      _retrieval_full_objective.objective,
+      settings=self.settings,
+      method=method,
+      classes=run.classes,
+    )
+    self.step = training.parallel_step(training.make_step(objective, chain))
+    self.begin = _retrieval_full_batches.batches(
+      self.settings, pictures, run.table, key
+    )
+    self.planned = _retrieval_full_batches.planned(
+      self.settings, pictures, run.table, key
+    )
+    self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
+
+  def train(self, batches: Iterable[dict[str, np.ndarray]]) -> np.ndarray:
+    """Losses of all steps."""
+    state, found = training.replicate(self.state), []
+    for batch in batches:
+      state, metrics = self.step(state, training.shard(batch))
+      found.append(metrics["loss"])
+    return np.array([float(training.unreplicate(loss)) for loss in found])
+
+  def ours(self) -> np.ndarray:
+    """As the experiment reads."""
+    return self.train(self.begin(0))
+
+  def floor(self) -> np.ndarray:
+    """One after another."""
+    start = time.perf_counter()
+    decoded = list(self._decoded())
+    middle = time.perf_counter()
+    found = self.train(decoded)
+    self.seconds["decode"].append(middle - start)
+    self.seconds["network"].append(time.perf_counter() - middle)
+    return found
+
+  def _decoded(self) -> Iterator[dict[str, np.ndarray]]:
+    (images,) = self.planned(0)
+    rows = np.arange(len(images)).reshape(-1, self.settings.batch)
+    for own in rows:
+      pixels = np.stack([images.images[i] for i in own])
+      yield {"image": pixels, "label": images.labels[own]}
+
+
+class Case(NamedTuple):
+  """A row of the table."""
+
+  name: str
+  ours: Callable[[], np.ndarray]
+  floor: Callable[[], np.ndarray]
+  agrees: float
+  seconds: dict[str, list[float]]
+  """Of the floor's parts, in every repetition."""
+
+
+def compare(case: Case, repetitions: int) -> dict[str, Any]:
+  """Ours beside the floor, and what the floor's parts take."""
+  contenders = {
+    _measure.OURS: _measure.Contender(case.ours, 0, compiled=False),
+    _measure.FLOOR: _measure.Contender(case.floor, case.agrees, compiled=False),
+  }
+  row: dict[str, Any] = _measure.compare(
+    case.name,
+    (),
+    contenders,
+    (_measure.Target(_measure.FLOOR, 1 / SLOWER),),
+    repetitions=repetitions,
+  )
+  parts = {name: statistics.median(times) for name, times in case.seconds.items()}
+  told = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in parts.items())
+  rich.console.Console().print(f"floor of {case.name}: {told}")
+  return row | {"floor_seconds": parts}
+
+
 def main() -> None:
   """The command line."""
-  options = _measure.parse(__doc__, cases=False)
+  options = _measure.parse(__doc__)
   work = SMOKE if options.smoke else FULL
+  rows: list[dict[str, Any]] = []
   with tempfile.TemporaryDirectory() as folder:
     config = write(work, pathlib.Path(folder))
-    floor = Floor(config)
-    row: dict[str, Any] = _measure.compare(
-      f"{work.images} images, {work.queries} queries",
-      (),
-      {
-        _measure.OURS: _measure.Contender(lambda: ours(config), 0, compiled=False),
-        "floor": _measure.Contender(floor, AGREES, compiled=False),
-      },
-      (_measure.Target("floor", 1 / SLOWER),),
-      repetitions=options.repetitions,
-    )
-  row["floor_seconds"] = {
-    name: statistics.median(times) for name, times in floor.seconds.items()
-  }
-  parts = ", ".join(f"{name} {s:.3g} s" for name, s in row["floor_seconds"].items())
-  rich.console.Console().print(f"floor: {parts}")
-  _measure.report("embed", [row], [], options)
+    floor, steps = Floor(config), Training(pathlib.Path(folder), work.steps)
+    for case in (
+      Case(
+        f"{work.images} images, {work.queries} queries",
+        functools.partial(ours, config),
+        floor,
+        AGREES,
+        floor.seconds,
+      ),
+      Case(
+        f"training, {work.steps} steps", steps.ours, steps.floor, 0.0, steps.seconds
+      ),
+    ):
+      if options.only in case.name:
+        rows.append(compare(case, options.repetitions))
+        _measure.save("embed", rows, [], options)
+  _measure.report("embed", rows, [], options)
 
 
 if __name__ == "__main__":

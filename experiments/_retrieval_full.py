@@ -57,6 +57,8 @@ class Found(NamedTuple):
   steps: int
   points: np.ndarray
   """Raw embeddings of what is sought; none where the protocol does not look at it."""
+  problems: Sequence[Mapping[str, float]] = ()
+  """The last evaluation of each."""
 
 
 class Comparison:
@@ -153,16 +155,24 @@ class Comparison:
     if not len(split.held):
       return self.sought
     held = self.sets.learned.of(split.held)
-    return _retrieval_full_batches.watched(self.jobs[0].settings, held)
+    return _retrieval_full_batches.watched(self.jobs[0].settings, held, covers=True)
 
   def made_with(self, own: Job) -> str:
     """What a training depends on; how fast pictures are read is not part of it."""
     settings = dataclasses.replace(
       own.settings, workers=0, prefetch=1, cache_gib=0.0, checkpoint_every=1
     )
-    c, sizes = self.config, (len(self.sets.learned), len(self.sets.sought))
+    c = self.config
     source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
-    return _finished.digest((settings, own.method, source, sizes, self._weights))
+    return _finished.digest((settings, own.method, source, self._images, self._weights))
+
+  @functools.cached_property
+  def _images(self) -> str:
+    """Digest of which pictures are of which class; the pictures are not read."""
+    both = (self.sets.learned, self.sets.sought)
+    names = [np.array(part.names) for part in both]
+    rows = [x for part in both for x in (part.rows, part.labels)]
+    return _finished.fingerprint([*names, *rows])
 
   @functools.cached_property
   def _weights(self) -> str:
@@ -213,10 +223,13 @@ class Comparison:
           own.settings, trained.variables, self.sought.images
         )
       figures = {"best": trained.best, "steps": trained.steps}
+      figures["problems"] = list(
+        {row["problem"]: row for row in trained.evaluations}.values()
+      )
       done = _finished.Finished(figures, {"points": points})
       _finished.keep(path, record, done)
       shutil.rmtree(checkpoints)  # a table would fill a disk with them
-    return Found(done.figures["best"], done.figures["steps"], done.arrays["points"])
+    return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
     """Of what is sought."""
@@ -337,6 +350,10 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
   judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
   output.mkdir(parents=True, exist_ok=True)
   (output / "comparison.txt").write_text(comparison_text(comparison, judged))
+  problems = {
+    name: [list(one.problems) for runs in every for one in runs]
+    for name, every in found.items()
+  }
   rows = []
   for own in comparison.jobs:
     steps = [one.steps for runs in found[own.name] for one in runs]
@@ -347,5 +364,5 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
-    claims=_retrieval_full_claims.claims(judged),
+    claims=_retrieval_full_claims.claims(judged, problems),
   )

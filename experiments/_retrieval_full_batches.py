@@ -18,13 +18,16 @@ from experiments import (
   _retrieval_full_objective,
   _retrieval_full_protocols,
   _retrieval_full_sets,
+  _retrieval_measures,
   _retrieval_network,
 )
 from experiments._retrieval_full_objective import Settings
 from experiments._retrieval_full_sets import Pictures
-from spherejax import data, training
+from spherejax import data, distances, training
 
 AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
+# As the text has them: pixels of an image whose shorter side has the most of them.
+SIDES, ASPECT_OF_SIDES = (40, 256), (3 / 4, 4 / 3)
 _ATTEMPTS = 10  # boxes that are drawn until one fits
 _PLANNED = 10_000  # steps whose images are drawn at once
 
@@ -34,43 +37,61 @@ class Watched(NamedTuple):
 
   images: data.Images
   queries: np.ndarray | None
+  covers: bool = False
+  """Whether is also measured how wide classes are, and how far apart."""
 
 
-def _random_box(random: np.random.Generator, width: int, height: int):
+def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
   """(left, top, right, bottom): the first box that fits, or the largest central one."""
-  shares = random.uniform(*AREA, _ATTEMPTS)
-  low, high = np.log(ASPECT)
+  if crop == "area":
+    aspect = ASPECT
+    areas = random.uniform(*AREA, _ATTEMPTS) * width * height
+  else:
+    aspect = ASPECT_OF_SIDES
+    areas = random.uniform(*SIDES, _ATTEMPTS) ** 2
+  low, high = np.log(aspect)
   ratios = np.exp(random.uniform(low, high, _ATTEMPTS))
   place = random.uniform(size=2)
-  wide = np.sqrt(shares * ratios * width * height)
-  high = np.sqrt(shares / ratios * width * height)
+  wide, high = np.sqrt(areas * ratios), np.sqrt(areas / ratios)
   fits = np.flatnonzero((wide <= width) & (high <= height))
   if len(fits):
     w, h = wide[fits[0]], high[fits[0]]
   else:
-    w, h = min(width, height * ASPECT[1]), min(height, width / ASPECT[0])
+    w, h = min(width, height * aspect[1]), min(height, width / aspect[0])
     place = np.full(2, 0.5)
   left, top = place[0] * (width - w), place[1] * (height - h)
   return left, top, left + w, top + h
 
 
 def random_crop(
-  image: np.ndarray, place: int, *, seeds: tuple[int, ...], first: int, size: int
+  image: np.ndarray,
+  place: int,
+  *,
+  seeds: tuple[int, ...],
+  first: int,
+  size: int,
+  crop: str,
 ) -> np.ndarray:
   """A random box of the image, resized, perhaps mirrored; drawn by its number."""
   random = np.random.default_rng([*seeds, first + place])
-  box = _random_box(random, image.shape[1], image.shape[0])
-  single = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR, box)
-  pixels = np.asarray(single)
+  single = Image.fromarray(image)
+  if crop == "sides":
+    factor = SIDES[1] / min(single.size)
+    wide, high = (round(factor * length) for length in single.size)
+    single = single.resize((wide, high), Image.Resampling.BILINEAR)
+  box = _random_box(random, *single.size, crop)
+  pixels = np.asarray(single.resize((size, size), Image.Resampling.BILINEAR, box))
   return pixels[:, ::-1] if random.uniform() < 0.5 else pixels
 
 
 def augmented(
-  pictures: Pictures, rows: np.ndarray, key: Array, size: int, first: int = 0
+  settings: Settings, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
 ) -> data.Images:
   """Some of them, cut at random; row i is number first + i of what the key draws."""
   seeds = tuple(int(x) for x in jax.random.key_data(key))
-  cut = functools.partial(random_crop, seeds=seeds, first=first, size=size)
+  cut = functools.partial(
+    random_crop, seeds=seeds, first=first, size=settings.image_size, crop=settings.crop
+  )
   return _retrieval_full_sets.shown(pictures.take(rows), cut)
 
 
@@ -82,16 +103,20 @@ def _centred(
 
 
 def watched(
-  settings: Settings, pictures: Pictures, queries: np.ndarray | None = None
+  settings: Settings,
+  pictures: Pictures,
+  queries: np.ndarray | None = None,
+  covers: bool = False,
 ) -> Watched:
   """Pictures as they are evaluated, held in memory where they fit."""
   centred = functools.partial(_centred, architecture=settings.architecture)
   images = _retrieval_full_sets.shown(pictures, centred)
   if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
-    return Watched(images, queries)
+    return Watched(images, queries, covers)
   parts = [batch["image"] for batch in _in_order(settings, images)]
   pixels = np.concatenate(parts)[: len(images)]
-  return Watched(data.Images(pixels, images.labels, images.label_names), queries)
+  held = data.Images(pixels, images.labels, images.label_names)
+  return Watched(held, queries, covers)
 
 
 def _in_order(settings: Settings, images: data.Images) -> Any:
@@ -123,10 +148,10 @@ def _plan(
   return jax.vmap(one)(steps)
 
 
-def batches(
+def planned(
   settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
-) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
-  """For `training.fit`: "image" and "label" from the first step asked for."""
+) -> Callable[[int], Iterator[data.Images]]:
+  """Images of all batches from a step on, one after another, some steps at once."""
   plan_key, crop_key = jax.random.split(key)
   draw = functools.partial(
     _plan,
@@ -136,14 +161,24 @@ def batches(
     per_class=settings.per_class,
   )
 
-  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+  def begin(first: int) -> Iterator[data.Images]:
     for start in range(first, settings.steps, _PLANNED):
       number = min(_PLANNED, settings.steps - start)
       rows = np.asarray(draw(jnp.arange(number) + start)).reshape(-1)
-      images = augmented(
-        pictures, rows, crop_key, settings.image_size, start * settings.batch
-      )
-      plan = data.ordered_plan(len(rows), batch_size=settings.batch)
+      yield augmented(settings, pictures, rows, crop_key, start * settings.batch)
+
+  return begin
+
+
+def batches(
+  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
+  """For `training.fit`: "image" and "label" from the first step asked for."""
+  parts = planned(settings, pictures, table, key)
+
+  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for images in parts(first):
+      plan = data.ordered_plan(len(images), batch_size=settings.batch)
       for read in data.pipeline(
         images, plan, workers=settings.workers, prefetch=settings.prefetch
       ):
@@ -175,7 +210,12 @@ def embed(settings: Settings, variables: Any, images: data.Images) -> np.ndarray
 
 
 def score(settings: Settings, variables: Any, seen: Watched) -> dict[str, float]:
-  """P@1, P@R and MAP@R."""
+  """P@1, P@R and MAP@R, perhaps with covers."""
   points = embed(settings, variables, seen.images)
   labels = np.asarray(seen.images.labels)
-  return _retrieval_full_protocols.measures(points, labels, seen.queries)
+  found = _retrieval_full_protocols.measures(points, labels, seen.queries)
+  if seen.covers:
+    x = distances.unit_ball(jnp.asarray(points))
+    wide = _retrieval_measures.covers(x, labels)
+    found |= {name: float(figure) for name, figure in wide.items()}
+  return found

@@ -7,6 +7,7 @@ import numpy as np
 
 from experiments import _report
 from experiments._retrieval_full_jobs import ALONE, PREDICTION
+from experiments._retrieval_measures import APART, RADIUS
 
 # Claim, what makes the first method of a pair, words for it.
 _PARTS = (
@@ -17,9 +18,13 @@ _POOLED = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
 _TABLES = "DML, tables 3.1 and 5.1"
 _COMPONENTS = "DML, table 5.3"
 _ALTERNATING = "DML, figure 3.7"
+_PROBLEMS = "DML, figure 3.3"
+_SHOWN = 3  # problems in that figure
 
 Judged = Mapping[str, Mapping[int, list[Any]]]
 """By method and dimension: measures of networks or combinations."""
+Problems = Mapping[str, list[list[Mapping[str, float]]]]
+"""By method, of each training: the last evaluation of every problem."""
 
 
 def _without(name: str, part: str) -> str:
@@ -47,8 +52,8 @@ def _value(judged: Judged, name: str, measure: str = "MAP@R") -> float:
   return float(np.mean([one[measure] for one in largest]))
 
 
-def claims(judged: Judged) -> list[dict[str, Any]]:
-  """Each holds where it does for every pair that was trained."""
+def claims(judged: Judged, problems: Problems) -> list[dict[str, Any]]:
+  """Each holds where it does for every pair, those of problems on average."""
   made = []
 
   def claim(key: str, text: str, pairs: list[tuple[str, str]], paper: str) -> None:
@@ -79,11 +84,40 @@ def claims(judged: Judged) -> list[dict[str, Any]]:
       if part in name.split("+"):
         parts += [(name, _without(name, part)), (name.replace(part, "gsp"), name)]
   claim("components", "MAP@R of a part > of none, of both > of one", parts, _COMPONENTS)
+  made += _of_problems(problems)
   return made + _of_networks(judged) + _of_measures(judged)
 
 
 def _claim(key: str, text: str, values: list[float], paper: str) -> dict[str, Any]:
   return _report.claim(key, text, values, paper=paper, every_seed=True)
+
+
+def _of_problems(problems: Problems) -> list[dict[str, Any]]:
+  """What changes over those of a training, where there is a second one."""
+  ends = [
+    (own[0], own[:_SHOWN][-1])
+    for every in problems.values()
+    for own in every
+    if len(own) > 1 and RADIUS in own[0]
+  ]
+  if not ends:
+    return []
+  to = f"from the end of problem 1 to that of {_SHOWN} or the last"
+  made = []
+  for key, text, change in (
+    (
+      "ccp-covering",
+      "covering radius of validation classes over their distance falls",
+      [a[RADIUS] / a[APART] - b[RADIUS] / b[APART] for a, b in ends],
+    ),
+    (
+      "ccp-map-rises",
+      "MAP@R of validation classes rises",
+      [b["MAP@R"] - a["MAP@R"] for a, b in ends],
+    ),
+  ):
+    made.append(_report.claim(key, f"{text}, {to}", change, paper=_PROBLEMS))
+  return made
 
 
 def _of_batches(judged: Judged) -> list[dict[str, Any]]:

@@ -75,6 +75,9 @@ class FullConfig:
   """Side of what the network sees."""
   shorter_side: int = 256
   """Of an image that is evaluated, before its centre is taken."""
+  crop: Literal["area", "sides"] = "area"
+  """Random boxes of training images: 0.16 to 1 of their area, as the tables were made,
+  or of sides of 40 to 256 once the shorter one is 256, as the text has it."""
   frozen_norm: bool | None = None
   """Batch-norm layers keep statistics and parameters; none: those of weights from a
   file do."""
@@ -134,7 +137,7 @@ class FullConfig:
   """Images of each class that new proxies are chosen among; if fewer than the proxies,
   so many for each of them, and of 1 all are taken."""
   memory: int = 0
-  """Embeddings in the cross-batch memory."""
+  """Batches in the cross-batch memory; the thesis counts them by 32 images."""
   memory_start: int = 1000
   """Steps before it is filled."""
   memory_use: Literal["full", "any"] = "full"
@@ -282,7 +285,7 @@ def _settings(
     "backbone", "image_size", "shorter_side", "second_moment", "steps",
     "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
     "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
-    "first_weight", "max_problems", "pool_space",
+    "first_weight", "max_problems", "pool_space", "crop",
     "evaluation_batch", "cache_gib", "workers", "prefetch",
   )  # fmt: skip
   return Settings(
@@ -307,5 +310,5 @@ def _settings(
     learning_rate=rate,
     weight_decay=own.weight_decay,
     plateau=own.plateau,
-    memory=config.memory or 32 * published.memory[config.variant],
+    memory=config.memory * own.batch or 32 * published.memory[config.variant],
   )

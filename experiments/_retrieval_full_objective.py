@@ -51,6 +51,8 @@ class Settings(_retrieval_network.Architecture):
   zero_shot: float = 0.0
   """Share of zero-shot prediction in the loss, for a pooling with attributes."""
   bfloat16: bool = False
+  crop: Literal["area", "sides"] = "area"
+  """Of a training image."""
   checkpoint_every: int = 500
   evaluation_batch: int = 256
   cache_gib: float = 8.0

@@ -71,9 +71,7 @@ class Run:
 
   def embed(self, variables: Any, rows: np.ndarray, key: Array) -> np.ndarray:
     """Raw, of training images that are cut at random, in inference mode."""
-    images = _retrieval_full_batches.augmented(
-      self.pictures, rows, key, self.settings.image_size
-    )
+    images = _retrieval_full_batches.augmented(self.settings, self.pictures, rows, key)
     return _retrieval_full_batches.embed(self.settings, variables, images)
 
   def first_proxies(self, variables: Any, key: Array) -> Array:
@@ -106,10 +104,10 @@ class Run:
       row_key, crop_key = jax.random.split(key)
       order = jax.random.permutation(row_key, len(self.pictures))
       images = _retrieval_full_batches.augmented(
+        self.settings,
         self.pictures,
         np.asarray(order)[: _poolings.AVERAGED],
         crop_key,
-        self.settings.image_size,
       )
       own = {**variables, "params": params}
       return _retrieval_full_batches.embed(averaging, own, images)

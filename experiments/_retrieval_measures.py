@@ -1,13 +1,16 @@
-"""P@1, P@R and MAP@R of `retrieval` and `ccp_proxies`."""
+"""P@1, P@R, MAP@R and covers of `retrieval` and `ccp_proxies`."""
+
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from spherejax import distances, metrics
+from spherejax import distances, metrics, prototypes
 
 MARGIN = 1e-5
 """By which an evaluation must be better."""
 NAMES = {"precision": "P@1", "r_precision": "P@R", "map_at_r": "MAP@R"}
+RADIUS, APART = "covering radius", "distance of classes"
 
 
 def measures(
@@ -29,4 +32,12 @@ def measures(
   return {
     name: float(metrics.mean_where(each, found.counted))
     for name, each in zip(NAMES, values, strict=True)
+  }
+
+
+def covers(points: Any, labels: np.ndarray) -> dict[str, Any]:
+  """How wide classes are, and how far apart, of embeddings in the unit ball."""
+  return {
+    RADIUS: prototypes.mean_covering_radius(points, labels),
+    APART: metrics.mean_interclass_distance(points, labels),
   }

@@ -280,8 +280,7 @@ class Run:
       proxies = state.params["loss"]["proxies"]
     proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
-    wide = prototypes.mean_covering_radius(held, self.study.held_labels)
-    apart = metrics.mean_interclass_distance(held, self.study.held_labels)
+    wide, apart = _retrieval_measures.covers(held, self.study.held_labels).values()
     return {"radius": jnp.mean(radii), "cover": wide / apart}
 
   def switched(self, given: Data, hyper: Any, state: State, key: Array):

@@ -54,7 +54,7 @@ SMALL = FullConfig(
   learned_classes=8, weights="none", frozen_norm=True, width=8, image_size=32,
   shorter_side=36, dim=6,
   batch=8, steps=6, evaluate_every=2, checkpoint_every=5, switch_patience=1, proxies=2,
-  pool=3, memory=16, memory_start=1, prototypes=4, evaluation_batch=16, prefetch=1,
+  pool=3, memory=2, memory_start=1, prototypes=4, evaluation_batch=16, prefetch=1,
 )  # fmt: skip
 
 
@@ -91,6 +91,14 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
     (1, 2, 1), (1, 4, 1), (1, 6, 2), (2, 2, 1), (2, 4, 1), (2, 6, 2),
   ]  # fmt: skip
   assert {"P@1", "P@R", "MAP@R", "method", "repeat"} < set(seen[0])
+  covers = {claim["id"]: claim["values"] for claim in whole["claims"]}["ccp-covering"]
+  for fold, fell in zip((1, 2), covers, strict=True):
+    # Of the validation classes, from step 4 to step 6.
+    wide = [
+      x["covering radius"] / x["distance of classes"] for x in seen if x["fold"] == fold
+    ]
+    assert fell == pytest.approx(wide[1] - wide[2])
+    assert 0 < min(wide) < max(wide) < 1
   # Of each fold before its first step, and where its second problem began.
   assert len(pools) == 4
   for points, old, new in pools:
@@ -631,7 +639,7 @@ def test_batches_follow_from_the_number_of_the_step():
 def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   random = np.random.default_rng(0)
   boxes = np.array(
-    [_retrieval_full_batches._random_box(random, 60, 40) for _ in range(2000)]
+    [_retrieval_full_batches._random_box(random, 60, 40, "area") for _ in range(2000)]
   )
   wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
   assert boxes.min() >= 0
@@ -642,20 +650,51 @@ def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   assert 0.8 < shares.max() <= 1
   assert ratios.min() >= 0.75 - 1e-9
   assert ratios.max() <= 1.33 + 1e-9
-  left, top, right, bottom = _retrieval_full_batches._random_box(random, 900, 3)
+  left, top, right, bottom = _retrieval_full_batches._random_box(random, 900, 3, "area")
   assert right - left == pytest.approx(3 * 1.33)
   assert (left + right) / 2 == pytest.approx(450)
   assert (top, bottom) == pytest.approx((0, 3))
   # A gradient from left to right: half of the crops are mirrored.
   image = np.tile(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
   crops = [
-    _retrieval_full_batches.random_crop(image, i, seeds=(5, 6), first=7, size=16)
+    _retrieval_full_batches.random_crop(
+      image, i, seeds=(5, 6), first=7, size=16, crop="area"
+    )
     for i in range(100)
   ]
   rising = [crop[0, -1, 0] > crop[0, 0, 0] for crop in crops]
   assert 30 < sum(rising) < 70
-  again = _retrieval_full_batches.random_crop(image, 8, seeds=(5, 6), first=0, size=16)
+  again = _retrieval_full_batches.random_crop(
+    image, 8, seeds=(5, 6), first=0, size=16, crop="area"
+  )
   np.testing.assert_array_equal(again, crops[1])
+
+
+def test_sides_of_boxes_are_of_an_image_whose_shorter_side_is_256():
+  random = np.random.default_rng(0)
+  boxes = np.array(
+    [
+      _retrieval_full_batches._random_box(random, 384, 256, "sides")
+      for _ in range(2000)
+    ]
+  )
+  wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
+  assert boxes.min() >= 0
+  assert (boxes[:, 2:] <= np.array([384, 256]) + 1e-9).all()
+  sides, ratios = np.sqrt(wide * high), wide / high
+  assert 40 <= sides.min() < 45
+  assert 245 < sides.max() <= 256
+  assert 0.75 - 1e-9 <= ratios.min() < 0.8
+  assert 1.3 < ratios.max() <= 4 / 3 + 1e-9
+  # Uniform sides, of which the widest fit less often.
+  assert np.mean(sides < 112) == pytest.approx(1 / 3, abs=0.05)
+  # A crop of a small image is at least 40 / 256 of its side wide: 10 of 64 columns.
+  image = np.tile(np.arange(0, 256, 4, dtype=np.uint8)[None, :, None], (64, 1, 3))
+  for i in range(200):
+    crop = _retrieval_full_batches.random_crop(
+      image, i, seeds=(5, 6), first=0, size=16, crop="sides"
+    )
+    assert np.ptp(crop[0, :, 0].astype(int)) > 25
 
 
 def test_the_first_classes_are_learned(folder):
@@ -844,11 +883,11 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
   with pytest.raises(ValueError, match="several classes of 4 images, got 6"):
     run(batch=6)
   with pytest.raises(
-    ValueError, match="a memory of 90 embeddings is larger than the 36"
+    ValueError, match="a memory of 48 embeddings is larger than the 36"
   ):
-    run(methods=("c1+xbm",), memory=90)
-  with pytest.raises(ValueError, match="must hold the 8 images of a batch, got 4"):
-    run(methods=("c1+xbm",), memory=4)
+    run(methods=("c1+xbm",), memory=6)
+  with pytest.raises(ValueError, match="must hold the 8 images of a batch, got -8"):
+    run(methods=("c1+xbm",), memory=-1)
   with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
     run(learned_classes=3)
   with pytest.raises(ValueError, match=r"folds must be among 1 to 4, got \(5,\)"):

@@ -28,7 +28,7 @@ def test_every_pair_belongs_to_its_claim():
     c1=10.0, c1_gsp=11.0, c1_xbm=13.0, c1_ccp=12.0, c1_xbm_gsp=13.5, c1_ccp_gsp=11.5,
     c2=14.0, c2_gsp=17.0, c2_gsp_alone=15.0, c2_zsp=14.5,
   )  # fmt: skip
-  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found)}
+  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found, {})}
   differences = {key: claim["values"] for key, claim in claims.items()}
   assert differences == {
     "retrieval-ccp-beats-baseline": [2.0, 0.5],  # of C1, and of C1 with GSP
@@ -46,7 +46,7 @@ def test_every_pair_belongs_to_its_claim():
   assert claims["ccp-gsp"]["verdict"] != "reproduced"
   assert "c1+ccp > c1+xbm" in claims["retrieval-ccp-vs-xbm"]["statement"]
   (alone,) = judged(c1=10.0).items()
-  (only,) = _retrieval_full_claims.claims(dict([alone]))
+  (only,) = _retrieval_full_claims.claims(dict([alone]), {})
   assert only["id"] == "retrieval-concatenation"
 
 
@@ -55,7 +55,7 @@ def test_small_variants_and_batches_have_their_claims():
     c1=10.0, c1_xbm=12.0, c1_ccp_s=13.0, c1_xbm_s=11.0, c1_proxy_s=12.5,
     c2_b16=20.0, c2_b32=23.0, c2_ccp_b16=24.0, c2_ccp_b32=25.0,
   )  # fmt: skip
-  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found)}
+  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found, {})}
   assert claims["retrieval-ccp-beats-baseline"]["values"] == [3.0, 4.0, 2.0]
   assert claims["retrieval-xbm"]["values"] == [2.0, 1.0]
   assert claims["retrieval-ccp-vs-xbm"]["values"] == [2.0]
@@ -63,10 +63,26 @@ def test_small_variants_and_batches_have_their_claims():
   assert claims["ccp-batch-size"]["values"] == [2.0]  # 3 without, 1 with
 
 
+def test_problems_of_a_training_are_compared_where_there_are_two():
+  def end(wide, apart, score):
+    return {"covering radius": wide, "distance of classes": apart, "MAP@R": score}
+
+  ends = [end(0.6, 1.0, 20.0), end(0.5, 1.0, 19.0), end(0.6, 1.5, 23.0), end(9, 1, 0)]
+  problems = {"c2": [[end(1, 1, 1)]], "c2+ccp": [ends, ends[:2], ends[:1]]}
+  found = _retrieval_full_claims.claims({}, problems)
+  assert [claim["id"] for claim in found] == ["ccp-covering", "ccp-map-rises"]
+  # Ratios of 0.6, 0.5 and 0.4: to the third problem, and to the second.
+  assert found[0]["values"] == pytest.approx([0.2, 0.1])
+  assert found[1]["values"] == [3.0, -1.0]
+  assert not _retrieval_full_claims.claims({}, {"c2+ccp": [ends[:1]]})
+
+
 def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
   methods = ("c1+xbm", "c1+xbm+s", "c2+ccp+s+b64", "soft_triple", "soft_triple+l")
   made = settings(methods=methods, dataset="sop")
   assert [own.settings.memory for own in made[:2]] == [44_800, 12_800]
+  (few,) = settings(methods=("c1+xbm+b64",), dataset="sop", memory=3)
+  assert few.settings.memory == 192  # batches, as they are
   assert (made[2].method.proxies, made[2].settings.batch) == (1, 64)
   assert [own.method.proxies for own in made[3:]] == [1, 4]
   assert [own.title for own in made[1:3]] == ["C1+XBM-S", "C2+CCP-S, batch 64"]
