@@ -12,11 +12,13 @@ import sys
 import tomllib
 import types
 from collections.abc import Mapping
+from typing import Any
 
 from experiments import _report
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 TRIED = DOCS / "results" / "tried.toml"
+DATA = DOCS / "results" / "data.toml"
 HEADER = """# Results
 
 Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
@@ -25,12 +27,18 @@ interval is above 0; a statement about every seed, or about exact numbers, when 
 its differences is, whatever their interval. A claim that did not come out says so, and
 what was tried for it.
 Figures are of small data sets on a CPU and are not comparable with published ones; the
-claim is what is tested. This page is made by `python -m experiments.results_page` from
+claim is what is tested. What stands for the papers' own is said with each experiment.
+This page is made by `python -m experiments.results_page` from
 the files in `docs/results/`.
 """
 
 Tried = Mapping[str, Mapping[str, str]]
 """By experiment and pattern of claims: what was tried where they did not come out."""
+
+
+Data = Mapping[str, str]
+"""By pattern of experiments: what they ran on. The first that matches counts."""
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def _title(content: dict) -> str:
@@ -72,7 +80,27 @@ def check_tried(results: list[dict], tried: Tried) -> None:
         raise SystemExit(f"{TRIED} has {title}: {pattern}, but no such claim is missed")
 
 
-def _claims(content: dict, tried: Tried) -> str:
+def _about(content: dict, data: Data) -> str:
+  """What an experiment ran on; empty where nothing says so."""
+  name = _title(content)
+  return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
+
+
+def check_data(results: list[dict], data: Data) -> None:
+  """Ends with a message unless each experiment is told of, and each line is shown."""
+  shown = set()
+  for content in results:
+    if not (text := _about(content, data)):
+      raise SystemExit(f"{DATA} must say what {_title(content)} ran on")
+    shown.add(text)
+  for pattern, text in data.items():
+    if text not in shown:
+      raise SystemExit(
+        f"{DATA} has {pattern}, but no such experiment stands on the page"
+      )
+
+
+def _claims(content: dict, tried: Tried, data: Data) -> str:
   name = _title(content)
   lines = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
@@ -80,14 +108,18 @@ def _claims(content: dict, tried: Tried) -> str:
     f"{_report.interval_text(claim['interval'])} | {claim['n']} | {claim['verdict']} |"
     for claim in content["claims"]
   ]
-  return (
+  head = (
     f"### {name}\n\n"
     f"`{content['command']}`: {content['seconds']:g} s on {content['cores']} cores "
     f"({content['device']}), jax {content['versions']['jax']}; "
     f"[all settings and values](results/{name}.json).\n\n"
+  )
+  table = (
     "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
-  ) + _attempts(content, tried)
+  )
+  about = _about(content, data)
+  return head + (f"{about}\n\n" if about else "") + table + _attempts(content, tried)
 
 
 def _figures(content: dict) -> str:
@@ -105,7 +137,7 @@ def _figures(content: dict) -> str:
   )
 
 
-def page(results: list[dict], tried: Tried = types.MappingProxyType({})) -> str:
+def page(results: list[dict], tried: Tried = _NONE, data: Data = _NONE) -> str:
   """The page's text: how many claims came out, each claim, each figure."""
   lines = []
   for content in results:
@@ -123,7 +155,7 @@ def page(results: list[dict], tried: Tried = types.MappingProxyType({})) -> str:
       HEADER,
       overview,
       "## Claims\n",
-      *(_claims(content, tried) for content in results),
+      *(_claims(content, tried, data) for content in results),
       "## Figures\n",
       *map(_figures, results),
     ]
@@ -150,7 +182,9 @@ def main() -> None:
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
   tried = tomllib.loads(TRIED.read_text(encoding="utf-8"))
   check_tried(results, tried)
-  text = page(results, tried)
+  data = tomllib.loads(DATA.read_text(encoding="utf-8"))
+  check_data(results, data)
+  text = page(results, tried, data)
   target = DOCS / "results.md"
   if not check:
     target.write_text(text, encoding="utf-8")

@@ -243,6 +243,17 @@ def test_the_results_page_says_what_did_not_come_out():
   for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
     with pytest.raises(SystemExit, match="no such claim is missed"):
       results_page.check_tried([more], odd)
+  data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
+  both = [content, content | {"preset": "large"}]
+  text = results_page.page(both, data=data)
+  first, second = text.split("### x-large\n")[:2]
+  assert "All of it." in first.split("### x\n")[1]
+  assert "Half of it." in second
+  with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
+    results_page.check_data(both, data)
+  results_page.check_data(both, {key: data[key] for key in ("x-*", "x*")})
+  with pytest.raises(SystemExit, match="must say what x-large ran on"):
+    results_page.check_data(both, {"x": "All of it."})
 
 
 def committed():
