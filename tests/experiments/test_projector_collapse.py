@@ -28,7 +28,7 @@ from experiments import (
 )
 from experiments._collapse_claims import LARGE, MODERATE, SMALL
 from experiments._collapse_runs import Trained
-from experiments._collapse_training import Run, Settings
+from experiments._collapse_training import Run, Settings, cells
 from spherejax import data, losses, training
 
 STRONG = _collapse_config.COLOURED[LARGE]
@@ -550,15 +550,19 @@ def test_one_strength_tells_what_it_can(name):
   assert told == {"S3"} | more
 
 
+def noise(count, side):
+  """Images of four classes in two groups."""
+  labels = np.arange(count) % 4
+  images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), np.uint8)
+  return _collapse_sets.Study(
+    "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
+  )
+
+
 @pytest.mark.slow
 def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   """LARS on all devices, stopped after its first measurement and taken up again."""
-  drawn = np.random.default_rng(0)
-  labels = np.arange(48) % 4
-  images = drawn.integers(0, 256, (48, 16, 16, 3), np.uint8)
-  study = _collapse_sets.Study(
-    "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
-  )
+  study = noise(count=48, side=16)
   monkeypatch.setattr(projector_collapse, "load", lambda _: study)
   config = dataclasses.replace(
     projector_collapse.PRESETS["full"], encoder="conv", widths=(4, 4, 8),
@@ -678,6 +682,39 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
   if synchronized:  # negatives are those of both devices
     means = jax.tree.map(lambda x: x.mean(0), figures)  # each device has its share
     assert all(jax.tree.leaves(jax.tree.map(same, means, expected)))
+
+
+@pytest.mark.slow
+def test_resnet18_takes_steps_by_lars():
+  """The published network and optimiser, on noise that is hardly augmented."""
+  settings = _cli.only(
+    _collapse_full.Full,
+    dataclasses.replace(projector_collapse.PRESETS["full"], steps=8, warm_up=1),
+  )
+  study = noise(count=8, side=16)
+  images, run = _collapse_runs.given(study), Run(settings, study.classes)
+  still = STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0)
+  hyper = {name: jnp.float32(x) for name, (x,) in cells([still]).items()}
+  chain = _collapse_full.optimizer(settings)
+  variables = run.network.init(jax.random.key(0), jnp.zeros((2, 16, 16, 3)))
+  gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
+  state = training.create_state(jax.random.key(1), chain, variables, gap)
+  objective = functools.partial(
+    _collapse_full.objective, run=run, images=images, hyper=hyper
+  )
+  step, found = jax.jit(training.make_step(objective, chain)), []
+  for _ in range(settings.steps):
+    state, metrics = step(state, {"image": study.train})
+    found.append(float(metrics["loss"]))
+    assert metrics["loss"] <= metrics["bound"] + 1e-5
+  assert found[-1] < found[0] - 0.1
+  # Norms and weights have moved; the running statistics, too.
+  for before, after in (
+    (variables["params"], state.params["network"]),
+    (variables["batch_stats"], state.batch_stats["network"]),
+  ):
+    same = jax.tree.map(np.array_equal, before, after)
+    assert not any(jax.tree.leaves(same)), same
 
 
 def test_the_full_protocol_reads_cifar100(tfds_dir):
