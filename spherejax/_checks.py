@@ -38,8 +38,7 @@ def floating(name: str, array: _Array) -> None:
 
 def real(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is floating or holds integers."""
-  kinds = jnp.floating, jnp.integer
-  if not any(jnp.issubdtype(array.dtype, kind) for kind in kinds):
+  if array.dtype == jnp.bool_ or not _is_real(array.dtype):
     raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}")
 
 
@@ -164,12 +163,12 @@ def known_finite(name: str, value: object) -> None:
     raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
 
 
-def at_least(name: str, value: object, low: float | int) -> None:
-  """Raises ValueError for a known number below `low` or NaN; inf may be."""
+def not_negative(name: str, value: object) -> None:
+  """Raises ValueError for a known number below 0 or NaN; inf may be."""
   known = _known_numbers(name, value)
-  wrong = known[~(known >= low)]
+  wrong = known[~(known >= 0)]
   if wrong.size:
-    raise ValueError(f"{name} must be at least {low:g}, got {wrong.min():g}")
+    raise ValueError(f"{name} must be at least 0, got {wrong.min():g}")
 
 
 def positive(name: str, value: object) -> None:
@@ -278,10 +277,8 @@ def rows_of(batch: Any) -> int:
   shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
   sizes = {shape[:1] for shape in shapes}
   if len(sizes) != 1 or () in sizes:
-    raise ValueError(
-      "arrays of a batch must have one first axis of the same length, got shapes "
-      f"{shapes}"
-    )
+    text = "arrays of a batch must have one first axis of the same length, got shapes"
+    raise ValueError(f"{text} {shapes}")
   return sizes.pop()[0]
 
 
@@ -306,6 +303,12 @@ def function(name: str, value: object) -> None:
   """Raises TypeError unless `value` can be called."""
   if not callable(value):
     raise TypeError(f"{name} must be a function, got {value!r}")
+
+
+def flag(name: str, value: object) -> None:
+  """Raises TypeError unless `value` is True or False."""
+  if not isinstance(value, (bool, np.bool_)):
+    raise TypeError(f"{name} must be True or False, got {reprlib.repr(value)}")
 
 
 def mapping(name: str, value: object) -> None:

@@ -39,7 +39,7 @@ def test_traced_numbers_pass_and_text_does_not():
 
 
 def test_what_is_no_real_number_is_named():
-  for check in (_checks.known_finite, lambda name, x: _checks.at_least(name, x, 0)):
+  for check in (_checks.known_finite, lambda name, x: _checks.not_negative(name, x)):
     with pytest.raises(TypeError, match="rate must be a number, got 1j"):
       check("rate", 1j)
     with pytest.raises(TypeError, match="rate must be real numbers, got dtype complex"):

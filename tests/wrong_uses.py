@@ -172,7 +172,7 @@ def wrong_options(parameter, value):
     yield "unknown name", "no such name", True
     yield "empty", "", True
   elif isinstance(value, bool):
-    return
+    yield from of_kinds(parameter)
   elif isinstance(value, int):
     yield from of_kinds(parameter, "number")
     yield "not a number", float("nan"), True

@@ -110,7 +110,7 @@ def apgd(
     AttackResult.
 
   Raises:
-    TypeError: as `pgd`.
+    TypeError: as `pgd`, larger_radii not boolean.
     ValueError: as `pgd`; fewer than 5 steps with `larger_radii`.
 
   Differentiable in: nothing. Cost: restarts x targets x (steps + 1) gradients, two more
@@ -129,6 +129,7 @@ def apgd(
     >>> attack(x, labels, jax.random.key(0)).x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
+  _checks.flag("larger_radii", larger_radii)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high
   )

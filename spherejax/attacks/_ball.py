@@ -188,7 +188,7 @@ def radii(
   values = known(epsilon)
   if values is not None:
     _checks.real(name, values)
-    _checks.at_least(name, values, 0)
+    _checks.not_negative(name, values)
     exact = values.astype(np.float64)
     rounded = exact.astype(dtype)
     epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)

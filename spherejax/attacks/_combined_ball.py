@@ -102,7 +102,7 @@ def combined_ball(
     region: 1 is its border.
 
   Raises:
-    TypeError: x not floating.
+    TypeError: x not floating, hull not boolean.
     ValueError: fewer than 2 entries, or, where known, radii out of order, x outside
       the box, or low > high.
 
@@ -119,6 +119,7 @@ def combined_ball(
     >>> attack(x, labels, jax.random.key(0)).norm.round(2)
     Array([1.], dtype=float32)
   """
+  _checks.flag("hull", hull)
   _checks.limits(low, high)
   samples = jnp.asarray(x)
   _checks.floating("x", samples)

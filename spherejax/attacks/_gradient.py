@@ -85,7 +85,7 @@ def pgd(
     not seen, and the result is undefined.
 
   Raises:
-    TypeError: x not floating, labels or targets not integers.
+    TypeError: x not floating, labels or targets not integers, random_start not boolean.
     ValueError: shapes do not match; an unknown name; share outside [0, 1];
       target_count below 1 or without "all"; "dlr" with too few classes; random starts
       without a key; "kl" without random starts; and, where the values are known: x
@@ -108,6 +108,7 @@ def pgd(
     >>> result.x_adv.round(2), result.success
     (Array([[0., 1.]], dtype=float32), Array([ True], dtype=bool))
   """
+  _checks.flag("random_start", random_start)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high
   )
@@ -125,7 +126,7 @@ def pgd(
   if step_size is None:
     size = 2.5 * region.epsilon / steps
   else:
-    _checks.at_least("step_size", step_size, 0)
+    _checks.not_negative("step_size", step_size)
     size = jnp.asarray(step_size, problem.clean.dtype)
     if size.ndim:
       _checks.shape("step_size", size, problem.labels.shape, "the batch")

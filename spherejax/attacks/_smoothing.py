@@ -238,6 +238,7 @@ def smoothed_certificate(
     sigma Phi^{-1}(alpha^(1/draws)).
 
   Raises:
+    TypeError: two_sided not boolean.
     ValueError: sigma not positive, alpha outside (0, 1), votes of different shapes.
 
   Differentiable in: nothing; runs on the host in float64. Cost: O(batch classes).
@@ -251,6 +252,7 @@ def smoothed_certificate(
     >>> found.label.tolist(), found.radius.round(3).tolist()
     ([0], [0.989])
   """
+  _checks.flag("two_sided", two_sided)
   from scipy.special import ndtri
 
   _checks.positive("sigma", sigma)

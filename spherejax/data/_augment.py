@@ -169,7 +169,7 @@ def random_resized_crop(
 
   Raises:
     ValueError: a size below 1; ranges that are not ascending or not positive.
-    TypeError: images not floating.
+    TypeError: images not floating, integer not boolean.
 
   Differentiable in: images. Cost: O(pixels (new height + new width)).
 
@@ -182,6 +182,7 @@ def random_resized_crop(
     >>> spherejax.data.random_resized_crop(jax.random.key(0), images, size=32).shape
     (8, 32, 32, 3)
   """
+  _checks.flag("integer", integer)
   images = floating_images(images)
   height, width = image_size(size)
   for name, ends, top in (("area", area, 1), ("aspect", aspect, jnp.inf)):

@@ -65,7 +65,7 @@ def image_grid(
     num_objects, label, and cells [rows, columns].
 
   Raises:
-    TypeError: images not floating, labels not integers.
+    TypeError: images not floating, labels not integers, single_label not boolean.
     ValueError: shapes do not match, no image, an unknown fill, a `min_count` above the
       number of cells.
 
@@ -84,6 +84,7 @@ def image_grid(
     >>> grids.image.shape, bool((grids.image.sum((1, 2, 3)) == pixels).all())
     ((100, 8, 8, 1), True)
   """
+  _checks.flag("single_label", single_label)
   images, labels = jnp.asarray(images), jnp.asarray(labels)
   _checks.floating("images", images)
   _checks.rank("images", images, 4)

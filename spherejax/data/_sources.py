@@ -67,6 +67,7 @@ def load_folder(
     to the folder. `images` is a list where sizes differ and `size` is None.
 
   Raises:
+    TypeError: lazy not boolean.
     FileNotFoundError: no such folder.
     ValueError: no sub-folder, one without an image, a file that is no image.
 
@@ -86,6 +87,7 @@ def load_folder(
     >>> images.images.shape, images.label_names
     ((2, 8, 8, 3), ('cat', 'dog'))
   """
+  _checks.flag("lazy", lazy)
   _checks.path("path", path)
   path = pathlib.Path(path)
   if not path.is_dir():

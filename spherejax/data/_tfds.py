@@ -68,7 +68,8 @@ def load_tfds(
     FileNotFoundError: no data folder, or the set is not in it.
     ValueError: unknown split or feature, an empty split, an unreadable image, a
       set in another file format.
-    TypeError: images of more than 8 bits, `label` not an integer feature.
+    TypeError: images of more than 8 bits, `label` not an integer feature, lazy not
+      boolean.
 
   Cost: one pass over the records, on two cores 0.1 ms for a record's labels and
   0.2 ms to decode 64x64 pixels.
@@ -80,6 +81,7 @@ def load_tfds(
     >>> train.images.shape, train.extra_names["coarse_label"][0]  # doctest: +SKIP
     ((1117, 32, 32, 3), 'aquatic_mammals')
   """
+  _checks.flag("lazy", lazy)
   _checks.text("name", name)
   _checks.text("split", split)
   if label is not None:

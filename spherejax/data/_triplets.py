@@ -49,6 +49,7 @@ def sample_triplets(
     class has two images, its indices mean nothing.
 
   Raises:
+    TypeError: distinct not boolean.
     ValueError: fewer than two classes; `distinct` and no class with two images (where
       the table is not traced).
 
@@ -66,6 +67,7 @@ def sample_triplets(
     >>> round(float((labels[drawn.anchor] == 1).mean()), 1)
     0.5
   """
+  _checks.flag("distinct", distinct)
   _checks.instance("table", table, ClassTable)
   _checks.count("batch_size", batch_size)
   number = len(table.counts)

@@ -111,7 +111,7 @@ def simclr_views(
   Raises:
     ValueError: images without a batch or of neither 1 nor 3 channels; a size below 1;
       a strength outside its range.
-    TypeError: images not floating.
+    TypeError: images not floating, integer not boolean.
 
   Differentiable in: images, the strengths of the jitter. Cost: O(pixels (new height +
   new width)).
@@ -124,6 +124,7 @@ def simclr_views(
     >>> spherejax.data.simclr_views(jax.random.key(0), images, size=24).shape
     (2, 8, 24, 24, 3)
   """
+  _checks.flag("integer", integer)
   _checks.instance("strengths", strengths, ViewStrengths)
   images = jnp.asarray(images)
   _checks.rank("images", images, 4)

@@ -260,7 +260,7 @@ def inscribed_radius(
     Scalar in the default type; epsilon_1 for l1 and epsilon_inf for l-infinity.
 
   Raises:
-    TypeError: dim that is no static integer.
+    TypeError: dim that is no static integer, hull not boolean.
     ValueError: dim below 2, an unknown norm, or static radii out of order.
 
   Differentiable in: both radii.
@@ -273,6 +273,7 @@ def inscribed_radius(
     ...   784, epsilon_1=1.0, epsilon_inf=0.1, norm="l2")
     Array(0.95197, dtype=float32)
   """
+  _checks.flag("hull", hull)
   _checks.count("dim", dim, 2)
   _checks.one_of("norm", norm, _lp.NORMS)
   radii = radii_of(dim, epsilon_1, epsilon_inf, jnp.result_type(float))

@@ -57,6 +57,9 @@ def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -
   Returns:
     At least 0; normalised in [0, 1], nan if neither tree has a split.
 
+  Raises:
+    TypeError: first or second no set of splits, normalize not boolean.
+
   Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees".
 
   Example:
@@ -66,6 +69,7 @@ def robinson_foulds(first: Splits, second: Splits, *, normalize: bool = False) -
     ...   spherejax.hierarchy.splits(given), spherejax.hierarchy.splits(other))
     2.0
   """
+  _checks.flag("normalize", normalize)
   _checks.instance("first", first, frozenset)
   _checks.instance("second", second, frozenset)
   only = float(len(first ^ second))

@@ -121,7 +121,7 @@ def arcface(
     scalar. Rows do not depend on each other.
 
   Raises:
-    TypeError: cosines are not floating, labels not integers.
+    TypeError: cosines are not floating, labels not integers, easy_margin not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), a known
       margin outside [-pi/2, pi/2], an unknown `tail`, or a static scale that is not
       positive.
@@ -137,6 +137,7 @@ def arcface(
     >>> spherejax.losses.arcface(cosines, labels, scale=1.0, margin=jnp.pi / 2)
     Array([0.6931472, 0.6931472], dtype=float32)
   """
+  _checks.flag("easy_margin", easy_margin)
   _checks.positive("scale", scale)
   batch = _classes.scores(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
@@ -202,7 +203,7 @@ def subcentre_arcface(
     scalar. Rows do not depend on each other.
 
   Raises:
-    TypeError: cosines are not floating, labels not integers.
+    TypeError: cosines are not floating, labels not integers, easy_margin not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), a known
       margin outside [-pi/2, pi/2], an unknown `tail`, or a static scale that is not
       positive.
@@ -216,6 +217,7 @@ def subcentre_arcface(
     >>> spherejax.losses.subcentre_arcface(cosines, labels, scale=1.0, margin=0.0)
     Array([0.3132617, 0.3132617], dtype=float32)
   """
+  _checks.flag("easy_margin", easy_margin)
   _checks.positive("scale", scale)
   batch = _classes.scores(
     "cosines", cosines, labels, where, axes=3, class_axis_name=class_axis_name

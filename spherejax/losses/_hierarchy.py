@@ -104,7 +104,8 @@ def hierarchical_cross_entropy(
     each other.
 
   Raises:
-    TypeError: logits are not floating, labels not integers, ancestors not boolean.
+    TypeError: logits are not floating, labels not integers, ancestors not boolean,
+      normalize_weights not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), a known tree
       without a root, with a class above another or a node above none, an unknown
       `discount`, or a static alpha below 0.
@@ -122,6 +123,7 @@ def hierarchical_cross_entropy(
     ... )
     Array([0.5009216, 0.6663421], dtype=float32)
   """
+  _checks.flag("normalize_weights", normalize_weights)
   _checks.one_of("discount", discount, DISCOUNTS)
   _checks.between("alpha", alpha, 0)
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)

@@ -69,7 +69,8 @@ def pnp(
     positive, and the divisor is the number of kept rows.
 
   Raises:
-    TypeError: embeddings are not floating, labels not integers.
+    TypeError: embeddings are not floating, labels not integers, include_self not
+      boolean.
     ValueError: shapes do not match, an unknown `penalty` or `normalize`, or a static
       number that is not positive.
 
@@ -84,6 +85,7 @@ def pnp(
     >>> spherejax.losses.pnp(x, jnp.array([0, 0, 1]))
     Array([1., 1., 0.], dtype=float32)
   """
+  _checks.flag("include_self", include_self)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   terms = _terms(
     penalty, temperature, steepness, exponent, include_self, batch.anchors.dtype

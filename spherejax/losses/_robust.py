@@ -167,7 +167,7 @@ def nearest_proxy_angles(
     [classes], dtype of `proxies`, radians in [0, pi]; pi for a single class.
 
   Raises:
-    TypeError: proxies are not floating.
+    TypeError: proxies are not floating, stop_gradient not boolean.
     ValueError: proxies are not a matrix.
 
   Differentiable in: proxies, with `stop_gradient=False`; of equally near proxies in
@@ -180,6 +180,7 @@ def nearest_proxy_angles(
     >>> spherejax.losses.nearest_proxy_angles(proxies)
     Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
   """
+  _checks.flag("stop_gradient", stop_gradient)
   proxies = jnp.asarray(proxies)
   _checks.floating("proxies", proxies)
   _checks.rank("proxies", proxies, 2)

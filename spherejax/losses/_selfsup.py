@@ -70,7 +70,7 @@ def info_nce(
     2 / temperature of log(2 (n - 1)).
 
   Raises:
-    TypeError: a view is not floating.
+    TypeError: a view is not floating, symmetric not boolean.
     ValueError: shapes do not match, an unknown `normalize`, block_size below 1, or a
       static temperature that is not positive.
 
@@ -84,6 +84,7 @@ def info_nce(
     >>> spherejax.losses.info_nce(x, x)
     Array([-1.3068528, -1.3068528], dtype=float32)
   """
+  _checks.flag("symmetric", symmetric)
   batch = _views.views(first, second, where, normalize)
   terms = _lead_of_negatives(temperature, batch.first.dtype)
   sides = _views.over_negatives(terms, batch, axis_name, block_size, both=symmetric)

@@ -57,7 +57,8 @@ def smooth_ap(
     has a positive, and the divisor is the number of kept rows.
 
   Raises:
-    TypeError: embeddings are not floating, labels not integers.
+    TypeError: embeddings are not floating, labels not integers, include_self not
+      boolean.
     ValueError: shapes do not match, an unknown `normalize`, or a static temperature
       that is not positive.
 
@@ -73,6 +74,7 @@ def smooth_ap(
     >>> spherejax.losses.smooth_ap(x, jnp.array([0, 0, 1]))
     Array([0.5, 0.5, 0. ], dtype=float32)
   """
+  _checks.flag("include_self", include_self)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   terms = _terms(temperature, include_self, batch.anchors.dtype)
   loss = _batch.over_pairs(terms, batch, _batch.dot, miner, block_size)

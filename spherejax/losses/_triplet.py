@@ -78,7 +78,8 @@ def triplet(
     positive or without a negative. `loss.mean()` is the paper's scalar.
 
   Raises:
-    TypeError: embeddings are not floating, labels not integers.
+    TypeError: embeddings are not floating, labels not integers, squared or soft not
+      boolean.
     ValueError: shapes do not match, or an unknown `mining`, `fallback`, `average` or
       `normalize`.
 
@@ -97,6 +98,8 @@ def triplet(
     >>> spherejax.losses.triplet(x, jnp.array([0, 0, 1]))
     Array([0.85467947, 1.2476369 , 0.        ], dtype=float32)
   """
+  _checks.flag("squared", squared)
+  _checks.flag("soft", soft)
   settings = _settings(margin, soft, mining, fallback, average)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   measure = _batch.squared_euclidean if squared else _batch.euclidean
@@ -299,7 +302,8 @@ def triplet_from_distance(
     [queries], dtype of `distances`; 0 for masked rows.
 
   Raises:
-    TypeError: distances are not floating, masks neither boolean nor floating.
+    TypeError: distances are not floating, masks neither boolean nor floating, soft not
+      boolean.
     ValueError: shapes do not match, or an unknown `mining`, `fallback` or `average`.
 
   Differentiable in: distances, margin; with `soft` or "batch_hard" in reverse mode
@@ -314,6 +318,7 @@ def triplet_from_distance(
     >>> spherejax.losses.triplet_from_distance(jnp.array([[0.5, 0.25]]), same, ~same)
     Array([0.3], dtype=float32)
   """
+  _checks.flag("soft", soft)
   settings = _settings(margin, soft, mining, fallback, average)
   block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
   if mining == "batch_hard":

@@ -55,6 +55,7 @@ def correlation(
     if not exact.
 
   Raises:
+    TypeError: exact not boolean.
     ValueError: shapes differ, an unknown method, or too many figures for `exact`.
 
   Differentiable in: nothing (runs on the host, in float64).
@@ -67,6 +68,7 @@ def correlation(
     >>> round(r.value, 4), round(r.p_value, 4)
     (-1.0, 0.0167)
   """
+  _checks.flag("exact", exact)
   from scipy import stats
 
   _checks.one_of("method", method, ("pearson", "spearman"))

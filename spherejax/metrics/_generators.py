@@ -37,7 +37,7 @@ def lie_action(
     scale_i G exceeds about 5e5.
 
   Raises:
-    TypeError: generator or vectors not floating.
+    TypeError: generator or vectors not floating, linear not boolean.
     ValueError: shapes do not match.
 
   Differentiable in: generator, vectors, scales. Cost: O(batch dim^3), one exponential
@@ -51,6 +51,7 @@ def lie_action(
     >>> spherejax.metrics.lie_action(turn, x, jnp.array([jnp.pi / 2])).round(3)
     Array([[-0.,  1.]], dtype=float32)
   """
+  _checks.flag("linear", linear)
   generator, vectors = jnp.asarray(generator), jnp.asarray(vectors)
   _checks.floating("generator", generator)
   _checks.floating("vectors", vectors)

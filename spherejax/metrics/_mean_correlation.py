@@ -60,7 +60,7 @@ def mean_correlation(
     NaN or infinite distance does not count.
 
   Raises:
-    TypeError: distances not floating, where not boolean.
+    TypeError: distances not floating, where not boolean, include_diagonal not boolean.
     ValueError: shapes do not match, or a static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
@@ -76,6 +76,7 @@ def mean_correlation(
     >>> spherejax.metrics.mean_correlation_ceiling(given)
     Array(0.99994713, dtype=float32)
   """
+  _checks.flag("include_diagonal", include_diagonal)
   learned, given, kept = _matrices(
     distances, class_distances, include_diagonal, where, "distances"
   )
@@ -107,7 +108,7 @@ def mean_correlation_ceiling(
     Scalar in the default type; NaN where every column is constant.
 
   Raises:
-    TypeError: where not boolean.
+    TypeError: where not boolean, include_diagonal not boolean.
     ValueError: shapes do not match, or a static z_clip outside [0, 1].
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
@@ -119,6 +120,7 @@ def mean_correlation_ceiling(
     >>> spherejax.metrics.mean_correlation_ceiling(given)
     Array(0.99994713, dtype=float32)
   """
+  _checks.flag("include_diagonal", include_diagonal)
   given = jnp.asarray(class_distances)
   _checks.real("class_distances", given)
   given = given.astype(jnp.result_type(float))
@@ -163,7 +165,8 @@ def distance_correlation(
     what counts as in `mean_correlation`.
 
   Raises:
-    TypeError: inputs or features not floating, rows not integers, where not boolean.
+    TypeError: inputs or features not floating, rows not integers, where not boolean,
+      include_diagonal not boolean.
     ValueError: shapes do not match, an unknown norm, known rows that are no points, or
       a static z_clip outside [0, 1].
 
@@ -176,6 +179,7 @@ def distance_correlation(
     >>> spherejax.metrics.distance_correlation(x, 2 - x).correlations
     Array([1., 1., 1., 1.], dtype=float32)
   """
+  _checks.flag("include_diagonal", include_diagonal)
   inputs, features = jnp.asarray(inputs), jnp.asarray(features)
   for name, array in (("inputs", inputs), ("features", features)):
     _checks.floating(name, array)

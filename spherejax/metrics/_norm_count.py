@@ -112,7 +112,8 @@ def norm_count_regression(
     Norms that are all equal have slopes 0 and p 1/2.
 
   Raises:
-    TypeError: norms not floating, counts not integers, where not boolean.
+    TypeError: norms not floating, counts not integers, where not boolean, standardize
+      not boolean.
     ValueError: shapes do not match, no row, or an unknown `covariance`.
 
   Differentiable in: nothing (figures of a test). Cost: O(n log n).
@@ -128,6 +129,7 @@ def norm_count_regression(
     >>> [round(float(s), 2) for s in found.slopes], bool(found.p_values.max() < 1e-4)
     ([0.99, 0.96, 0.93], True)
   """
+  _checks.flag("standardize", standardize)
   _checks.one_of("covariance", covariance, _COVARIANCES)
   values, counts, kept, dtype = _operands(norms, counts, where)
   finite = jnp.all(jnp.isfinite(values))

@@ -98,7 +98,8 @@ def class_moments_update(
     ClassMoments.
 
   Raises:
-    TypeError: features not floating, labels not integers, where not boolean.
+    TypeError: features not floating, labels not integers, where not boolean, normalize
+      not boolean.
     ValueError: shapes do not match, or a known label outside [0, classes).
 
   Differentiable in: features. Cost: O(batch dim).
@@ -112,6 +113,7 @@ def class_moments_update(
     ...   moments, jnp.array([[1.0], [3.0], [7.0]]), jnp.array([0, 0, 1])).scatter
     Array([2., 0.], dtype=float32)
   """
+  _checks.flag("normalize", normalize)
   _checks.instance("moments", moments, ClassMoments)
   classes, dim = moments.means.shape
   features, labels = jnp.asarray(features), jnp.asarray(labels)
@@ -310,6 +312,9 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
   Returns:
     Scalar; NaN with less than two classes, or without a pair.
 
+  Raises:
+    TypeError: moments no `ClassMoments`, pooled not boolean.
+
   Differentiable in: means and scatters. Cost: O(classes^2 dim).
 
   Source: DIST 2.4; Roth et al. 2020, "Revisiting training strategies and
@@ -323,6 +328,7 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
     >>> spherejax.metrics.pi_ratio(moments)
     Array(0.04, dtype=float32)
   """
+  _checks.flag("pooled", pooled)
   _checks.instance("moments", moments, ClassMoments)
   means = moments.means
   present = moments.counts > 0

@@ -210,7 +210,7 @@ def best_accuracy(
   _checks.rank("points", x, 2)
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)
-  _checks.at_least("budgets", budgets, 0)
+  _checks.not_negative("budgets", budgets)
   _checks.one_of("norm", norm, tuple(_METRICS))
   _checks.count("block_size", block_size)
   classes = np.unique(y)

@@ -152,7 +152,7 @@ def log_singular_values(
     the first in float32.
 
   Raises:
-    TypeError: matrix not floating, where not boolean.
+    TypeError: matrix not floating, where not boolean, centre not boolean.
     ValueError: fewer than two axes, an empty one, or shapes that do not match.
 
   Differentiable in: nothing. Cost: as `numerical_rank`.
@@ -163,6 +163,7 @@ def log_singular_values(
     >>> spherejax.metrics.log_singular_values(jnp.diag(jnp.array([1.0, 0.0])))
     Array([  0., -inf], dtype=float32)
   """
+  _checks.flag("centre", centre)
   matrix = jnp.asarray(matrix)
   values = _singular_values(matrix, where, centre)
   return _numerics.log(values).astype(matrix.dtype)

@@ -93,7 +93,7 @@ def triangle_update(
     FeatureTriangle.
 
   Raises:
-    TypeError: features not floating, where not boolean.
+    TypeError: features not floating, where not boolean, normalize not boolean.
     ValueError: shapes do not match.
 
   Differentiable in: nothing. Cost: O((batch + dim) dim^2).
@@ -107,6 +107,7 @@ def triangle_update(
     >>> abs(state.triangle[0])
     Array([3., 4.], dtype=float32)
   """
+  _checks.flag("normalize", normalize)
   _checks.instance("state", state, FeatureTriangle)
   features = jnp.asarray(features)
   dim = len(state.triangle)
@@ -246,7 +247,7 @@ def reweight(
     [batch, dim], dtype of `features`.
 
   Raises:
-    TypeError: features or weights not floating.
+    TypeError: features or weights not floating, keep_mean not boolean.
     ValueError: shapes do not match, or a known weight below 0.
 
   Differentiable in: features, exponent, weights. Cost: O(batch dim rank).
@@ -260,6 +261,7 @@ def reweight(
     Array([[-1.,  0.],
            [ 1.,  0.]], dtype=float32)
   """
+  _checks.flag("keep_mean", keep_mean)
   features = jnp.asarray(features)
   _checks.floating("features", features)
   _checks.batched("features", features)
@@ -269,7 +271,7 @@ def reweight(
   if weights is not None:
     weights = jnp.asarray(weights)
     _checks.floating("weights", weights)
-    _checks.at_least("weights", weights, 0)
+    _checks.not_negative("weights", weights)
     _checks.shape("weights", weights, values.shape, "the axes")
   kept = values > _NO_DIRECTION * values[0]
   shares = jnp.where(kept, values / jnp.where(kept, values[0], 1), 1)

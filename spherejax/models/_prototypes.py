@@ -48,7 +48,7 @@ def replace_prototypes(
     prototypes, the last of these stay as they were.
 
   Raises:
-    TypeError: points not floating, where not boolean.
+    TypeError: points not floating, where not boolean, project not boolean.
     ValueError: no parameter at `path`, points of another dimension, more prototypes
       than points, or than points that a known `where` keeps.
 
@@ -65,6 +65,7 @@ def replace_prototypes(
     {'GSP_0': {'prototypes': Array([[0.1],
            [0.9]], dtype=float32)}}
   """
+  _checks.flag("project", project)
   points = jnp.asarray(points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)

@@ -44,7 +44,7 @@ def crow(
     [batch, channels], dtype of `features`. 0 where nothing is kept or all is 0.
 
   Raises:
-    TypeError: features not floating, where not boolean.
+    TypeError: features not floating, where not boolean, soft not boolean.
     ValueError: features without 3 or 4 axes or without entries, shapes do not match,
       a static norm order or root not positive.
 
@@ -59,6 +59,7 @@ def crow(
     >>> spherejax.pooling.crow(jnp.array([[[4.0, 0.0], [0.0, 3.0]]]))
     Array([[2.479879, 1.610729]], dtype=float32)
   """
+  _checks.flag("soft", soft)
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.positive("norm_order", norm_order)

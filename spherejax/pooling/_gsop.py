@@ -92,8 +92,8 @@ def gsop(
     [batch, channels], dtype of `features`. 0 where nothing is kept.
 
   Raises:
-    TypeError: features or parameters not floating, where not boolean, size not a
-      static integer.
+    TypeError: features or parameters not floating, where not boolean, size not a static
+      integer, centred not boolean.
     ValueError: shapes do not match, no branch, unknown fuse, a size for features that
       are no map.
 
@@ -113,6 +113,7 @@ def gsop(
     >>> jax.jit(spherejax.pooling.gsop)(jnp.ones((1, 5, 3)), branch, None)  # half
     Array([[0.5, 0.5, 0.5]], dtype=float32)
   """
+  _checks.flag("centred", centred)
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("fuse", fuse, _FUSE)

@@ -49,7 +49,7 @@ def tsmk(
 
   Raises:
     TypeError: features, kernel or bias not floating, where not boolean, window not a
-      static integer.
+      static integer, stop_attention_gradient not boolean.
     ValueError: shapes do not match, even window, a window above 1 for tokens, unknown
       reduction.
 
@@ -64,6 +64,7 @@ def tsmk(
     >>> spherejax.pooling.tsmk(features, jnp.eye(2), jnp.zeros(2), window=1)
     Array([[ 7.5, 10.5]], dtype=float32)
   """
+  _checks.flag("stop_attention_gradient", stop_attention_gradient)
   features = jnp.asarray(features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.count("window", window)

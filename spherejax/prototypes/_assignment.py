@@ -60,7 +60,7 @@ def assign_prototypes(
     alignment.
 
   Raises:
-    TypeError: representatives or prototypes not floating.
+    TypeError: representatives or prototypes not floating, host not boolean.
     ValueError: shapes do not match, fewer prototypes than classes, or a known entry
       that is not finite. Of traced ones the cost is NaN and nothing is matched.
 
@@ -74,6 +74,7 @@ def assign_prototypes(
     >>> spherejax.prototypes.assign_prototypes(m, jnp.eye(2)).assignment
     Array([1, 0], dtype=int32)
   """
+  _checks.flag("host", host)
   m, p = _pair(representatives, prototypes)
   if len(m) > len(p):
     raise ValueError(f"{len(m)} classes need as many prototypes, got {len(p)}")
@@ -101,7 +102,7 @@ def assignment_init(
     AssignmentState with a change of 0.
 
   Raises:
-    TypeError: prototypes not floating.
+    TypeError: prototypes not floating, host not boolean.
     ValueError: fewer prototypes than classes.
 
   Not differentiable. Cost: that of `assign_prototypes`.
@@ -113,6 +114,7 @@ def assignment_init(
     >>> state.assignment
     Array([1, 0, 2, 3], dtype=int32)
   """
+  _checks.flag("host", host)
   p = jnp.asarray(prototypes)
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
@@ -150,7 +152,7 @@ def assignment_update(
     is NaN.
 
   Raises:
-    TypeError: prototypes not floating.
+    TypeError: prototypes not floating, host not boolean.
     ValueError: shapes do not match, or a known entry that is not finite.
 
   Not differentiable. Cost: that of `assign_prototypes`; after small movements one look
@@ -166,6 +168,7 @@ def assignment_update(
     >>> spherejax.prototypes.assignment_update(state, jnp.eye(2)).assignment
     Array([1, 0], dtype=int32)
   """
+  _checks.flag("host", host)
   _checks.instance("state", state, AssignmentState)
   moving, sums = state.representatives, state.sums
   rows = _moving.class_sums_directions(sums, moving.prototypes)

@@ -46,7 +46,8 @@ def simplex(
     class.
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key.
+    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+      boolean.
     ValueError: a size below 1, or dim below C - 1.
 
   Not differentiable. Cost: O(C^2 dim).
@@ -60,6 +61,7 @@ def simplex(
            [-0.5      ,  0.8660254],
            [-0.5      , -0.8660254]], dtype=float32)
   """
+  _checks.flag("rotate", rotate)
   check_sizes(num_classes, dim)
   if dim < num_classes - 1:
     raise ValueError(
@@ -98,7 +100,8 @@ def orthogonal_simplices(
     simplex are neighbours.
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key.
+    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+      boolean.
     ValueError: num_classes outside [dim + 1, 2 dim], or an unknown `split`.
 
   Not differentiable. Cost: O(C dim^2).
@@ -114,6 +117,7 @@ def orthogonal_simplices(
            [ 0.   ,  0.   ,  1.   ],
            [ 0.   ,  0.   , -1.   ]], dtype=float32)
   """
+  _checks.flag("rotate", rotate)
   check_sizes(num_classes, dim)
   _checks.one_of("split", split, SPLITS)
   if not dim < num_classes <= 2 * dim:
@@ -151,7 +155,8 @@ def cross_polytope(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes that are no static integers, `rotate` without a key.
+    TypeError: sizes that are no static integers, `rotate` without a key, rotate not
+      boolean.
     ValueError: a size below 1, or num_classes above 2 dim.
 
   Not differentiable. Cost: O(C dim^2).
@@ -164,6 +169,7 @@ def cross_polytope(
            [ 0.,  1.],
            [-1.,  0.]], dtype=float32)
   """
+  _checks.flag("rotate", rotate)
   check_sizes(num_classes, dim)
   if num_classes > 2 * dim:
     raise ValueError(
@@ -190,7 +196,8 @@ def circle(
     are neighbours in the list.
 
   Raises:
-    TypeError: a number that is no static integer, `rotate` without a key.
+    TypeError: a number that is no static integer, `rotate` without a key, rotate not
+      boolean.
     ValueError: num_classes below 1.
 
   Not differentiable. Cost: O(C).
@@ -204,6 +211,7 @@ def circle(
            [-1.,  0.],
            [ 0., -1.]], dtype=float32)
   """
+  _checks.flag("rotate", rotate)
   _checks.count("num_classes", num_classes)
   angles = 2 * np.pi * np.arange(num_classes) / num_classes
   return _place(np.stack([np.cos(angles), np.sin(angles)], axis=1), 2, key, rotate)

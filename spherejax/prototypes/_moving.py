@@ -174,7 +174,8 @@ def ema_update(
     of its class NaN, and no other.
 
   Raises:
-    TypeError: embeddings not floating, labels not integers, where not boolean.
+    TypeError: embeddings not floating, labels not integers, where not boolean,
+      start_at_first not boolean.
     ValueError: shapes do not match, a known label outside [0, classes), a static decay
       outside [0, 1], or an unknown `batch_mean`.
 
@@ -193,6 +194,7 @@ def ema_update(
            [0.        , 1.        ]], dtype=float32),
       seen=Array([ True, False], dtype=bool))
   """
+  _checks.flag("start_at_first", start_at_first)
   _checks.instance("state", state, MovingPrototypes)
   _checks.between("decay", decay, 0, 1)
   _checks.one_of("batch_mean", batch_mean, BATCH_MEANS)

@@ -106,7 +106,8 @@ def annealed_prototypes(
     [num_classes, dim], unit rows, float32 (float64 under x64).
 
   Raises:
-    TypeError: sizes, steps or restarts that are no static integers.
+    TypeError: sizes, steps or restarts that are no static integers, constant_run not
+      boolean.
     ValueError: one of them below 1, or more than 2 classes in one dimension.
 
   Not differentiable. Cost: O(runs steps C^2 dim) time, O(runs C^2) memory.
@@ -120,6 +121,7 @@ def annealed_prototypes(
     >>> round(float(spherejax.prototypes.prototype_quality(points).max), 2)
     0.21
   """
+  _checks.flag("constant_run", constant_run)
   _closed_forms.check_sizes(num_classes, dim)
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)

@@ -48,7 +48,8 @@ def uniform_prototypes(
     x64), and the name of their construction, which depends on the sizes alone.
 
   Raises:
-    TypeError: sizes, steps or restarts that are no static integers.
+    TypeError: sizes, steps or restarts that are no static integers, constant_run not
+      boolean.
     ValueError: one of them below 1, or more than 2 classes in one dimension.
 
   Not differentiable. Cost: that of the construction.
@@ -61,6 +62,7 @@ def uniform_prototypes(
     >>> found.prototypes.shape, found.construction
     ((100, 64), 'orthogonal_simplices')
   """
+  _checks.flag("constant_run", constant_run)
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
   _checks.key("key", key)

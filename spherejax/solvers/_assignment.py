@@ -69,7 +69,7 @@ def linear_assignment(
     the assignment is the identity, the cost NaN and the duals are 0.
 
   Raises:
-    TypeError: costs or duals not floating, assignment not integer.
+    TypeError: costs or duals not floating, assignment not integer, host not boolean.
     ValueError: more rows than columns, none, or shapes that do not match.
 
   Differentiable in: costs, for `cost` alone (the assignment is held).
@@ -84,6 +84,7 @@ def linear_assignment(
     >>> result.assignment, result.cost
     (Array([1, 0], dtype=int32), Array(3., dtype=float32))
   """
+  _checks.flag("host", host)
   costs = jnp.asarray(costs)
   _checks.floating("costs", costs)
   _check_sizes(costs.shape)
@@ -142,7 +143,7 @@ def host_linear_assignment(
     Assignment of NumPy arrays; costs and duals are float64.
 
   Raises:
-    TypeError: costs or duals not floating, assignment not integer.
+    TypeError: costs or duals not floating, assignment not integer, duals not boolean.
     ValueError: an entry that is not finite, more rows than columns, none, or shapes
       that do not match.
 
@@ -160,6 +161,7 @@ def host_linear_assignment(
     >>> solve(costs + 0.1, start=(result.assignment, result.column_dual)).augmentations
     array(0, dtype=int32)
   """
+  _checks.flag("duals", duals)
   matrix = np.asarray(costs)
   _checks.floating("costs", matrix)
   _checks.rank("costs", matrix, 2)

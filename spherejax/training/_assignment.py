@@ -57,7 +57,7 @@ def reassign(
     steps that make one.
 
   Raises:
-    TypeError: points not floating, steps_per_epoch not an integer.
+    TypeError: points not floating, steps_per_epoch not an integer, host not boolean.
     ValueError: steps_per_epoch below 1, a static updates_per_epoch not positive; on a
       call, a state without an assignment.
 
@@ -96,6 +96,7 @@ def reassign(
     >>> state.batch_stats["loss"]["assignment"].assignment
     Array([1, 0], dtype=int32)
   """
+  _checks.flag("host", host)
   _checks.function("step", step)
   _checks.count("steps_per_epoch", steps_per_epoch)
   _checks.positive("updates_per_epoch", updates_per_epoch)

@@ -92,6 +92,7 @@ def fit(
     run.
 
   Raises:
+    TypeError: progress not boolean.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
@@ -127,6 +128,7 @@ def fit(
     >>> result.state.params["network"]["w"].round(3)
     Array([1., 2.], dtype=float32)
   """
+  _checks.flag("progress", progress)
   for name, value in (
     ("steps", steps),
     ("evaluate_every", evaluate_every),

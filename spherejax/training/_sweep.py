@@ -132,8 +132,8 @@ def sweep(
     a `grid`, is the table of the ablation.
 
   Raises:
-    TypeError: a hyperparameter that cannot be vmapped: no number, or one that
-      decides a shape or a branch. Run one sweep for each of its values.
+    TypeError: a hyperparameter that cannot be vmapped: no number, or one that decides a
+      shape or a branch. Run one sweep for each of its values, progress not boolean.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
       `evaluate_every`, a negative margin, a batch size below 1, a score that is no
       scalar, a checkpoint of a sweep of other cells, seeds, steps, patience, margin or
@@ -164,6 +164,7 @@ def sweep(
     >>> result.diverged.any(axis=1)
     array([False, False,  True])
   """
+  _checks.flag("progress", progress)
   _checks.key("key", key)
   for name, value in (("init", init), ("step", step), ("evaluate", evaluate)):
     _checks.function(name, value)

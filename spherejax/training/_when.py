@@ -29,7 +29,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     Such a pytree.
 
   Raises:
-    TypeError: fn returns other shapes or types.
+    TypeError: due not boolean, fn no function, or it returns other shapes or types.
 
   Not differentiable in reverse mode. Cost: that of `fn` if it is due for one run.
 
@@ -40,9 +40,10 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     Array(2, dtype=int32)
   """
   _checks.function("fn", fn)
+  due = jnp.asarray(due)
+  _checks.boolean("due", due)
 
   def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
     return jnp.zeros_like(carry[0]), fn(carry[1])
 
-  start = (jnp.asarray(due), value)
-  return jax.lax.while_loop(lambda carry: carry[0], body, start)[1]
+  return jax.lax.while_loop(lambda carry: carry[0], body, (due, value))[1]

@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer, Real
 
-from spherejax import _numerics, attacks, distances
+from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
 from spherejax.voronoi import _cells, _margin
 
@@ -107,7 +107,8 @@ def voronoi_pgd(
     VoronoiResult(attack, cell_margin, complete).
 
   Raises:
-    TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`.
+    TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`, random_start
+      or exact not boolean.
     ValueError: as `attacks.pgd` and `voronoi_cells`.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
@@ -125,6 +126,8 @@ def voronoi_pgd(
     >>> result.attack.success, result.attack.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
+  _checks.flag("random_start", random_start)
+  _checks.flag("exact", exact)
   _problem.deterministic("voronoi_pgd", logits_fn)
   if loss == "kl":
     raise ValueError("loss must be 'ce', 'margin' or 'dlr', got 'kl'")

@@ -148,7 +148,7 @@ def confine(
     known, has no cell: its point returns to it, with a margin of 0.
 
   Raises:
-    TypeError: points not floating, indices or labels not integers.
+    TypeError: points not floating, indices or labels not integers, exact not boolean.
     ValueError: shapes do not match, no site, or a known index that is none.
 
   Differentiable in: nothing. Cost: from O(batch neighbours dim) to a few passes over
@@ -164,6 +164,7 @@ def confine(
     ...   jnp.array([[0.8]]), cells, jnp.array([0]), sites).points.round(3)
     Array([[0.5]], dtype=float32)
   """
+  _checks.flag("exact", exact)
   _checks.instance("cells", cells, _cells.VoronoiCells)
   points = jnp.asarray(points)
   flat, own, known, labels = _operands(points, own_index, sites, site_labels)
