@@ -16,9 +16,10 @@ HEADER = """# Benchmarks
 `python -m benchmarks.gsp`, say, runs one. Ours, the peers and the floor, the work that
 cannot be left out, are measured one after another in every repetition, after a warm-up
 each; a ratio is the median over the repetitions, theirs / ours. Compilation is not
-counted; of what compiles inside its call it is what the first call takes more. Results
-agree before a time counts. Where nothing else is said: two cores of an Intel Xeon at
-2.5 GHz, float32, jax 0.10.2 and torch 2.13 on two threads.
+counted; of what compiles inside its call it is by how much the first call is slower.
+Results agree before a time counts. All are in float32 on two cores, torch on two
+threads; each table names its machine, so compare ratios between tables, not
+milliseconds.
 """
 
 

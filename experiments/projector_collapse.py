@@ -6,7 +6,7 @@ loss, the nearest negatives and their labels, and what the projector does not se
 displacements; deeper projectors, fixed features and rotations of a pixel stand beside.
 SSL, figures 1, 3 to 7, 9, 10 and section 5.
 
-    python -m experiments.projector_collapse                    # 54 min on 2 cores
+    python -m experiments.projector_collapse                    # 38 min on 2 cores
     python -m experiments.projector_collapse --preset long      # four times the steps
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
