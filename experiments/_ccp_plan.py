@@ -79,6 +79,17 @@ PRESETS = {
 }
 
 
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  found: dict[str, tuple[str, ...]] = {}
+  if config.data == "gaussians":
+    names = ("digit_seeds", "digit_images", "digit_backbone", "digit_width")
+    found["with --data gaussians"] = names
+  if not (config.losses or config.other_weights or len(config.batches) > 1):
+    found["without trainings on characters"] = ("pretraining",)
+  return found
+
+
 def digits(config: Config) -> tuple[Settings, _retrieval_sets.Study]:
   """Embeddings in the plane, and their images."""
   settings = _cli.only(Settings, config)

@@ -100,3 +100,9 @@ def resolved(config: Config) -> Config:
     image_size=config.image_size or source.side,
     epochs=config.epochs or source.epochs,
   )
+
+
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  other = "percent" if config.data in _class_sets.FOLDERS else "folder"
+  return {f"with --data {config.data}": (other,)}

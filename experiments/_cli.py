@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import jax
@@ -19,6 +19,8 @@ from experiments import _ending
 
 _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
+Unused = Mapping[str, Sequence[str]]
+"""Settings that do nothing, by the reason: "without digits among --sets"."""
 
 
 class Arguments(NamedTuple):
@@ -37,10 +39,12 @@ def parse(
   default: str = "cpu",
   arguments: Sequence[str] | None = None,
   short: bool = False,
+  unused: Callable[[Any], Unused] = lambda _: {},
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`).
 
-  A short experiment compiles for as long as it trains.
+  A short experiment compiles for as long as it trains. An option that does nothing
+  beside the others, by `unused`, is an error.
   """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default=default)
@@ -73,9 +77,10 @@ def parse(
   )
   try:
     parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+    _check_numbers(parsed.config, config)
+    _check_used(parsed.config, config, unused(parsed.config))
   except ValueError as error:  # of settings that do not fit each other
     first.error(str(error))
-  _check_numbers(parsed.config, config)
   if arguments is None:
     _prepare(parsed.output)
     _ending.in_one_line(parsed.output)
@@ -96,6 +101,15 @@ def _check_numbers(config: Any, preset: Any) -> None:
       if isinstance(number, (int, float)) and not number >= least:
         option = f"--{field.name.replace('_', '-')}"
         raise SystemExit(f"{option} must be at least {least}, got {number}")
+
+
+def _check_used(config: Any, preset: Any, unused: Unused) -> None:
+  """Raises ValueError for a setting that was changed and does nothing."""
+  for reason, names in unused.items():
+    for name in names:
+      if (value := getattr(config, name)) != getattr(preset, name):
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(f"{option} does nothing {reason}: leave it out, got {value!r}")
 
 
 def _prepare(output: pathlib.Path) -> None:

@@ -96,6 +96,20 @@ PRESETS = {
 }
 
 
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  found: dict[str, tuple[str, ...]] = {}
+  alone = "warm_up" if config.at_once else "probe_every"
+  found[f"with --{'' if config.at_once else 'no-'}at-once"] = (alone,)
+  if config.images != "tiny_imagenet":
+    found[f"with --images {config.images}"] = ("image_size",)
+  if config.encoder == "resnet18":
+    found["with --encoder resnet18"] = ("widths", "strides")
+  if not config.toys:
+    found["without --toys"] = ("toy_seeds",)
+  return found
+
+
 def check(config: Config) -> None:
   """Raises ValueError for settings that cannot work, before anything is read."""
   every, probe = "measure_every", "probe_every"

@@ -117,3 +117,10 @@ def check(config: Config) -> None:
     )
   if any(not x > 0 for x in config.exponents):
     raise ValueError(f"exponents must be above 0, got {config.exponents}")
+
+
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  of = {"percent": "omniglot", "folder": "mini_imagenet"}
+  names = tuple(name for name, images in of.items() if images != config.images)
+  return {f"with --images {config.images}": names}

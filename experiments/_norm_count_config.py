@@ -123,3 +123,25 @@ def check(config: Config) -> None:
   for file in files:
     if not pathlib.Path(file).is_file():
       raise ValueError(f"there is no file of weights at {file}")
+
+
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  sets, found = set(config.sets), {}
+  if not sets & {"stl10", "voc"}:
+    names = ("supervised_weights", "simclr_weights", "resnet_blocks", "resnet_widths")
+    found["without stl10 or voc among --sets"] = names
+  if "stl10" not in sets:
+    found["without stl10 among --sets"] = ("stl10_split",)
+  if sets <= {"digits", "stl10"}:
+    found["without mnist or cifar10 among --sets"] = ("train_images", "reduced")
+  if "voc" not in sets:
+    names = ("voc_folder", "voc_split", "photograph_size")
+    found["without voc among --sets"] = names
+  if sets == {"voc"}:
+    names = ("theory", "fills", "rows", "columns", "min_count", "grids")
+    found["without a set of objects among --sets"] = names
+  if "episodes" not in config.measures:
+    names = ("episodes", "ways", "shots", "queries")
+    found["without episodes among --measures"] = names
+  return found

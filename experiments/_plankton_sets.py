@@ -83,6 +83,15 @@ def check(choice: Selection) -> None:
       )
 
 
+def unused(choice: Selection) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  other = "percent" if choice.data == "folder" else "folder"
+  found: dict[str, tuple[str, ...]] = {f"with --data {choice.data}": (other,)}
+  if choice.seen == "article":
+    found["with --seen article"] = ("seen_from", "unseen_from")
+  return found
+
+
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
   """One image on its canvas; the ground is white."""
   found = data.fit_canvas(image, canvas, fill=255, shrink=shrink)

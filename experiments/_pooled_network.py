@@ -7,7 +7,7 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import flax.linen as nn
 import jax
@@ -23,7 +23,8 @@ from spherejax import data, losses, models, training
 _AT_ONCE = 250  # images that are embedded
 
 # What the experiment itself varies or fixes is no option of its command line.
-Decided = Annotated[str, tyro.conf.Suppress]
+_T = TypeVar("_T")
+Decided = Annotated[_T, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Settings:
   """How convolutions are computed: patches (on a CPU) or native."""
   dim: int = 64
   """Dimension of the local features and of the embedding."""
-  pooling: Decided = "gap"
+  pooling: Decided[str] = "gap"
   """How a map becomes a vector: one of `_poolings.NAMES` or `_poolings.WIDE`."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
@@ -65,7 +66,7 @@ class Settings:
   """Classes in a batch at most."""
   per_class: int = 4
   """Images of each class in a batch."""
-  loss: Decided = "proxy_nca"
+  loss: Decided[str] = "proxy_nca"
   """Of the embeddings: contrastive (C2) or proxy_nca (ProxyNCA++)."""
   margin: float = 0.5
   """Distance beyond which C2 leaves different classes alone."""

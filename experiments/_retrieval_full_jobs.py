@@ -312,3 +312,43 @@ def _settings(
     plateau=own.plateau,
     memory=config.memory * own.batch or 32 * published.memory[config.variant],
   )
+
+
+def _depends(own: Job) -> dict[str, bool]:
+  """Whether the method depends on settings that only some methods have."""
+  method, pair = own.method, not own.method.own_proxies
+  summed = own.settings.pooling in _poolings.SUMMED
+  parts = (
+    (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
+    (
+      method.loss == "soft_triple" or (method.refers_to_proxies and pair),
+      ("proxies",),
+    ),
+    (method.refers_to_proxies and pair, ("in_batch",)),
+    (method.renews, ("weight", "switch_patience", "first_weight", "max_problems")),
+    (method.renews, ("restart", "fresh_moments")),
+    (method.kind == "xbm", ("memory", "memory_start", "memory_use")),
+    (summed, ("prototypes", "mass", "inverse_temperature")),
+    (summed and ALONE not in own.name.split("+"), ("zero_shot",)),
+  )
+  return {name: has for has, names in parts for name in names}
+
+
+def searched(own: Job) -> list[str]:
+  """Numbers of the method that may be searched, beside those of every training."""
+  numbers = {"zero_shot"} | {
+    field.name
+    for field in dataclasses.fields(FullConfig)
+    if type(field.default) in (int, float)
+  }
+  return [name for name, has in _depends(own).items() if has and name in numbers]
+
+
+def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:
+  """Settings that no method has."""
+  own = protocol_of(config)
+  methods = [_depends(job(config, own, name)) for name in config.methods]
+  if not methods:
+    return {}
+  names = [name for name in methods[0] if not any(x[name] for x in methods)]
+  return {f"with --methods {' '.join(config.methods)}": tuple(names)}

@@ -20,44 +20,20 @@ from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from experiments import (
   _figure,
-  _poolings,
   _report,
   _retrieval_full,
   _retrieval_full_sets,
 )
 from experiments._retrieval_full_jobs import (
-  ALONE,
   FullConfig,
-  Job,
   hyperparameters,
   job,
   protocol_of,
+  searched,
 )
 from spherejax import plotting
 
 _CANDIDATES = 1024
-
-
-def _fields(own: Job) -> tuple[str, ...]:
-  """Settings that a training of the method depends on."""
-  method, pair = own.method, not own.method.own_proxies
-  parts = (
-    (True, ("learning_rate", "weight_decay", "batch")),
-    (method.refers_to_proxies, ("pool",)),
-    (method.refers_to_proxies and pair, ("proxies", "in_batch")),
-    (method.loss == "soft_triple", ("proxies",)),
-    (method.renews, ("weight", "switch_patience")),
-    (method.kind == "xbm", ("memory",)),
-    (
-      own.settings.pooling in _poolings.SUMMED,
-      ("prototypes", "mass", "inverse_temperature"),
-    ),
-    (
-      own.settings.pooling in _poolings.SUMMED and ALONE not in own.name.split("+"),
-      ("zero_shot",),
-    ),
-  )
-  return tuple(name for has, names in parts if has for name in names)
 
 
 class Box:
@@ -81,7 +57,7 @@ class Box:
         raise ValueError(f"search of {name} must have low < high, got {low} and {high}")
     (method,) = config.methods
     own = job(config, protocol_of(config), method)
-    self.fields = _fields(own)
+    self.fields = ("learning_rate", "weight_decay", "batch", *searched(own))
     known = (*self.fields, *hyperparameters(config))
     if unknown := [name for name in self.names if name not in known]:
       raise ValueError(

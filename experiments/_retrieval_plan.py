@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments import (
   _cli,
+  _retrieval_full_jobs,
   _retrieval_full_presets,
   _retrieval_pretraining,
   _retrieval_sets,
   _retrieval_tables,
 )
+from experiments._retrieval_full_jobs import FullConfig
 from experiments._retrieval_losses import PAIR_LOSSES, PROXY_LOSSES, Method
 from experiments._retrieval_settings import ProxySettings, Settings
 from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
@@ -102,6 +104,21 @@ PRESETS: dict[str, Any] = {
   ),
   **_retrieval_full_presets.PRESETS,
 }
+
+
+def unused(config: Config | FullConfig) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  if isinstance(config, FullConfig):
+    return _retrieval_full_jobs.unused(config)
+  found: dict[str, tuple[str, ...]] = {}
+  if not config.gsp_methods:
+    names = ("prototypes", "mass", "inverse_temperature", "zero_shot_share")
+    found["without --gsp-methods"] = names
+  if not (config.memory_losses or any("xbm" in x for x in config.gsp_methods)):
+    found["without --memory-losses"] = ("memory_start", "memory_use")
+  if not config.second_losses:
+    found["without --second-losses"] = ("plankton_size",)
+  return found
 
 
 def plan(config: Config) -> dict[Name, Method]:

@@ -39,6 +39,9 @@ class Config(_pooled_network.Settings):
   """Inverse temperatures of the grid."""
   masses: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
   """Masses of the curve, which is of 64 prototypes."""
+  # Those of each cell take their place.
+  prototypes: _pooled_network.Decided[int] = 64
+  inverse_temperature: _pooled_network.Decided[float] = 0.5
   centre: tuple[float, float, float] = (0.3, 5.0, 0.1)
   """Mass, inverse temperature and weight where they are not varied."""
 

@@ -63,3 +63,14 @@ PRESETS = {
   ),
   "full": Config(images="cifar10", seeds=1),
 }
+
+
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  if config.images == "digits":
+    return {"with --images digits": ("percent",)}
+  names = (
+    "seeds", "train_images", "test_images", "shifted", "toy_norms", "samples", "votes",
+    "suite_images", "suite_norms", "suite_steps",
+  )  # fmt: skip
+  return {f"with --images {config.images}": names}

@@ -101,7 +101,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="ccp_proxies", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="ccp_proxies", doc=__doc__, unused=_ccp_plan.unused
+  )
   _report.write(run(config, output, preset), output)
 
 

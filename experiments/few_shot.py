@@ -35,7 +35,7 @@ from experiments import (
   _report,
 )
 from experiments._few_shot_episodes import check_classes
-from experiments._few_shot_settings import Config, Part, check, of_part
+from experiments._few_shot_settings import Config, Part, check, of_part, unused
 from experiments._few_shot_training import FIRST_LOG_EXPONENT, Trained, train
 
 PRESETS = {
@@ -142,7 +142,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="few_shot", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="few_shot", doc=__doc__, unused=unused
+  )
   _report.write(run(config, output, preset), output)
 
 

@@ -50,6 +50,11 @@ class Config(_pooled_network.Settings):
   """Test images of each class."""
   train_split: str = "train"
   """Images to train on."""
+  # Of poolings and losses that do not take part.
+  prototypes: _pooled_network.Decided[int] = 64
+  inverse_temperature: _pooled_network.Decided[float] = 0.5
+  margin: _pooled_network.Decided[float] = 0.5
+  zero_shot_scale: _pooled_network.Decided[float] = 1.0
 
   def __post_init__(self):
     super().__post_init__()

@@ -42,8 +42,10 @@ class Config(_pooled_network.Settings):
   """Runs of both variants."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
-  pooling: _pooled_network.Decided = "gsp"
+  pooling: _pooled_network.Decided[str] = "gsp"
   """How a map becomes a vector."""
+  margin: _pooled_network.Decided[float] = 0.5
+  """Of C2, which does not take part."""
   prototypes: int = 8
   """Prototypes of the pooling."""
   mass: float = 0.2

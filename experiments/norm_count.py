@@ -103,7 +103,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="norm_count", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="norm_count", doc=__doc__, unused=_norm_count_config.unused
+  )
   _report.write(run(config, output, preset), output)
 
 

@@ -170,7 +170,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="plankton", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="plankton", doc=__doc__, unused=_plankton_sets.unused
+  )
   _report.write(run(config, output, preset), output)
 
 

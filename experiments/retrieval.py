@@ -117,7 +117,9 @@ def run(
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="retrieval", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="retrieval", doc=__doc__, unused=_retrieval_plan.unused
+  )
   _report.write(run(config, output, preset), output)
 
 

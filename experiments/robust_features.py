@@ -131,6 +131,18 @@ PRESETS = {
 }
 
 
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  names = ("photographs",)
+  if config.images != "digits":
+    names = (
+      "train_images", "test_images", "hidden", "dim", "steps", "batch", "dims", "radii",
+      "proposals", "proposed_budget", "studies", "beside", "defences", "neighbours",
+      "combined", "noise", "votes", "scale", "learning_rate",
+    )  # fmt: skip
+  return {f"with --images {config.images}": names}
+
+
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and measures; returns figures and claims."""
   start = time.perf_counter()
@@ -164,7 +176,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="robust_features", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="robust_features", doc=__doc__, unused=unused
+  )
   _report.write(run(config, output, preset), output)
 
 

@@ -44,7 +44,7 @@ from experiments import (
   _voronoi_toy,
 )
 from experiments._digits import Points
-from experiments._voronoi_config import PRESETS, Config
+from experiments._voronoi_config import PRESETS, Config, unused
 from experiments._voronoi_sets import Images
 from spherejax import plotting
 
@@ -129,7 +129,9 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="voronoi", doc=__doc__)
+  preset, config, output = _cli.parse(
+    PRESETS, name="voronoi", doc=__doc__, unused=unused
+  )
   _report.write(run(config, output, preset), output)
 
 

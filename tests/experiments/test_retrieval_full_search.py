@@ -58,7 +58,7 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
     ({"search": (("weight", 0.1, 1.0), ("weight", 0.1, 1.0))}, "each number once"),
     (
       {"search": (("mass", 0.1, 1.0),)},
-      "switch_patience, negative_margin, positive_margin, got 'mass'",
+      "max_problems, negative_margin, positive_margin, got 'mass'",
     ),
     (
       {"search": (("weight", 0.1, 1.0),), "methods": ("c2",)},

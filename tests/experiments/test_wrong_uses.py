@@ -14,7 +14,7 @@ import typing
 import pytest
 
 import experiments
-from experiments import _cli
+from experiments import _cli, _report
 
 FOLDER = pathlib.Path(experiments.__file__).parent
 NAMES = sorted(
@@ -79,7 +79,8 @@ def option(field):
 def fields_of(name, kind):
   """The first fields of a type, in the default settings."""
   config = next(iter(module(name).PRESETS.values()))
-  types = typing.get_type_hints(type(config))
+  # Of fields that are no options the type is annotated.
+  types = typing.get_type_hints(type(config), include_extras=True)
   return [
     field
     for field in dataclasses.fields(config)
@@ -125,6 +126,87 @@ def test_command_line(name, capsys, monkeypatch, tmp_path):
       assert text in said, (arguments, said)
   assert len(lines) + len(FOLDERS) + len(ENDS) >= 10
   assert not list(tmp_path.iterdir())  # nothing was begun
+
+
+# Options that do nothing beside the others, and the preset and options beside them.
+UNUSED = {
+  "norm_count": (
+    ("cpu", ("--supervised-weights", "file"), "without stl10 or voc among --sets"),
+    ("voc", ("--grids", "10"), "without a set of objects"),
+    ("table-1", ("--shots", "1"), "without episodes among --measures"),
+    ("smoke", ("--train-images", "9"), "without mnist or cifar10"),
+  ),
+  "voronoi": (
+    ("cpu", ("--percent", "50"), "with --images digits"),
+    ("full", ("--seeds", "2", "--images", "mnist"), "with --images mnist"),
+  ),
+  "robust_features": (
+    ("cifar10", ("--studies", "defences"), "with --images cifar10"),
+    ("cpu", ("--photographs.percent", "50"), "with --images digits"),
+  ),
+  "plankton": (
+    ("cpu", ("--folder", "x"), "with --data ndsb_plankton"),
+    ("full", ("--percent", "50"), "with --data folder"),
+    ("full", ("--seen-from", "50"), "with --seen article"),
+  ),
+  "few_shot": (
+    ("full", ("--percent", "50"), "with --images cub"),
+    ("cpu", ("--folder", "x"), "with --images omniglot"),
+  ),
+  "class_hierarchy": (
+    ("cpu", ("--data", "nabirds", "--percent", "50"), "with --data nabirds"),
+    ("cpu", ("--folder", "x"), "with --data"),
+  ),
+  "ccp_proxies": (
+    ("smoke", ("--digit-seeds", "2"), "with --data gaussians"),
+    ("long", ("--pretraining", "2"), "without trainings on characters"),
+  ),
+  "projector_collapse": (
+    ("cpu", ("--warm-up", "9"), "with --at-once"),
+    ("full", ("--probe-every", "9"), "with --no-at-once"),
+    ("full", ("--widths", "9", "9", "9"), "with --encoder resnet18"),
+    ("smoke", ("--image-size", "9"), "with --images digits"),
+    ("long", ("--toy-seeds", "9"), "without --toys"),
+  ),
+  "retrieval": (
+    ("cpu", ("--mass", "0.5"), "without --gsp-methods"),
+    ("gsp", ("--plankton-size", "16"), "without --second-losses"),
+    ("smoke", ("--memory-losses", "--memory-start", "2"), "without --memory-losses"),
+    ("full", ("--memory", "3"), "with --methods c2 c2+ccp"),
+    ("full", ("--methods", "soft_triple", "--weight", "1"), "--methods soft_triple"),
+    ("full", ("--methods", "c1+xbm", "--zero-shot", "0.2"), "--methods c1+xbm"),
+  ),
+}
+
+
+@pytest.mark.parametrize(
+  ("name", "preset", "arguments", "reason"),
+  [(name, *case) for name, cases in UNUSED.items() for case in cases],
+)
+def test_an_option_that_does_nothing(
+  name, preset, arguments, reason, capsys, monkeypatch
+):
+  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  said = refusal(name, capsys, "--preset", preset, *arguments)
+  assert "does nothing" in said, said
+  assert reason in said, said
+  named = [x.partition(".")[0] for x in arguments if x.startswith("--")]
+  assert any(option in said for option in named), said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_presets_have_no_option_that_does_nothing(name, monkeypatch, tmp_path):
+  monkeypatch.chdir(tmp_path)
+  begun = []
+  monkeypatch.setattr(
+    module(name),
+    "run",
+    lambda *given: begun.append(given) or {"rows": [], "seconds": 0},
+  )
+  monkeypatch.setattr(_report, "write", lambda *_: None)
+  for preset in module(name).PRESETS:
+    run_main(name, "--preset", preset)
+  assert len(begun) == len(module(name).PRESETS)
 
 
 @pytest.mark.parametrize("name", NAMES)
