@@ -99,6 +99,14 @@ def incomplete_calls(call):
       yield name, {other: value for other, value in given.items() if other != name}
 
 
+def is_documented(error, doc):
+  """Whether the docstring says that errors of this kind are raised; jax's own are."""
+  if any(sentence in str(error) for sentence in wrong_uses.OF_JAX):
+    return True
+  said = doc.partition("Raises:")[2].partition("\n\n")[0]
+  return any(f"{kind.__name__}:" in said for kind in type(error).__mro__)
+
+
 def test_every_function_is_here():
   assert {name.partition(".")[0] for name in FUNCTIONS} == set(ROOMS)
   assert len(FUNCTIONS) > 380
@@ -125,4 +133,5 @@ def test_wrong_uses(name, unchecked, tmp_path):
     else:
       refusals += 1
       assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
+      assert is_documented(error, inspect.getdoc(function)), (use, error)
   assert (refusals < AT_LEAST) == (name in FEWER)

@@ -38,6 +38,7 @@ def uniform_ball(
     A point of that shape. |point|^n is uniform on [0, 1].
 
   Raises:
+    TypeError: key no key of jax.random, shape no integers, dtype not floating.
     ValueError: an unknown norm.
 
   Differentiable in: nothing. Cost: O(n).

@@ -134,6 +134,7 @@ def clopper_pearson(
     (lower, upper), NumPy arrays of float64; 0 and 1 at the ends and for no trials.
 
   Raises:
+    TypeError: counts no integers, alpha no number.
     ValueError: alpha outside (0, 1), counts outside [0, total].
 
   Differentiable in: nothing; runs on the host, in float64 whatever jax's types are:
@@ -178,6 +179,7 @@ def smoothed_prediction(
     [batch], NumPy int64; -1 abstains.
 
   Raises:
+    TypeError: votes no integers, alpha no number.
     ValueError: alpha outside (0, 1), votes no matrix.
 
   Differentiable in: nothing; runs on the host. Cost: O(batch classes).

@@ -70,6 +70,7 @@ def center_crop(
     [..., new height, new width, channels], dtype of `images`.
 
   Raises:
+    TypeError: size no integer.
     ValueError: a size larger than the images.
 
   Differentiable in: images. Cost: O(pixels).
@@ -107,6 +108,7 @@ def random_crop(
     [..., new height, new width, channels], dtype of `images`.
 
   Raises:
+    TypeError: key no key of jax.random, padding no integer.
     ValueError: a piece larger than the padded images, or without a pixel; a negative
       padding.
 
@@ -299,6 +301,7 @@ def random_flip(
     The shape and dtype of `images`.
 
   Raises:
+    TypeError: key no key of jax.random, probability no number.
     ValueError: a probability outside [0, 1].
 
   Differentiable in: images. Cost: O(pixels).

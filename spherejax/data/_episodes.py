@@ -37,6 +37,7 @@ def sample_episode(
     enough images, some indices are wrong.
 
   Raises:
+    TypeError: key no key of jax.random, table no `ClassTable`, a number no integer.
     ValueError: fewer than `num_ways` classes have num_shots + num_queries images (where
       the table is not traced); a number below 1.
 

@@ -118,6 +118,8 @@ def class_balanced_indices(
     a class has fewer than `per_class` images, some of its indices are wrong.
 
   Raises:
+    TypeError: key no key of jax.random, table no `ClassTable`, step or a number no
+      integer.
     ValueError: fewer classes than `num_classes`; a class with fewer images than
       `per_class` (where the table is not traced).
 
@@ -174,6 +176,7 @@ def class_pools(
     [classes, size], int32, rows of the images, in the order of the table's classes.
 
   Raises:
+    TypeError: key no key of jax.random, table no `ClassTable`, size no integer.
     TypeError, ValueError: size is no integer of at least 1.
 
   Cost: O(classes size^2), whatever the number of images.
@@ -244,6 +247,7 @@ def shuffled_indices(
     [batch_size], int32.
 
   Raises:
+    TypeError: key no key of jax.random, a number no integer.
     ValueError: `batch_size` not in [1, count].
 
   Cost: O(batch_size).
@@ -319,6 +323,7 @@ def ordered_plan(count: int, *, batch_size: int) -> Int[np.ndarray, "steps batch
     [ceil(count / batch_size), batch_size], int32: a plan for `pipeline`.
 
   Raises:
+    TypeError: count or batch_size no integer.
     ValueError: `count` or `batch_size` below 1.
 
   Cost: O(count).

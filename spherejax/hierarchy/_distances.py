@@ -21,6 +21,9 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
   Returns:
     [classes, classes], integer; 0 on the diagonal only. It is a metric.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Cost: O(classes^2 nodes).
 
   Source: DIST, article IV; Garnot and Landrieu 2021, "Leveraging class hierarchies
@@ -47,6 +50,9 @@ def additive_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes clas
 
   Returns:
     [classes, classes], float64.
+
+  Raises:
+    TypeError: tree no `ClassTree`.
 
   Cost: O(classes^2 nodes).
 
@@ -75,6 +81,9 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
 
   Returns:
     [classes, classes], integer. It is an ultrametric.
+
+  Raises:
+    TypeError: tree no `ClassTree`.
 
   Cost: the sum over the nodes of the squared number of classes below.
 
@@ -110,6 +119,9 @@ def lca_distances(tree: _tree.ClassTree) -> Float[np.ndarray, "classes classes"]
   Returns:
     [classes, classes], float64, in [0, 1]; zeros for a tree of one node.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Cost: the sum over the nodes of the squared number of classes below.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
@@ -144,6 +156,7 @@ def chordal_distances(
     [classes, classes], float64.
 
   Raises:
+    TypeError: distances or beta no numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
   Source: DIST, article IV.
@@ -174,6 +187,7 @@ def chordal_similarities(
     [classes, classes], float64.
 
   Raises:
+    TypeError: distances or beta no numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
   Source: DIST, article IV, eq. 14.
@@ -207,6 +221,7 @@ def confusion_distances(
     [classes, classes], float64, in [0, 2]; a tree may be joined from it.
 
   Raises:
+    TypeError: confusion no numbers.
     ValueError: a negative or infinite count.
 
   Source: Godbole 2002, "Exploiting confusion matrices for automatic generation of

@@ -37,6 +37,7 @@ def neighbor_joining(
     the lowest i, then j; the new node takes the place of i.
 
   Raises:
+    TypeError: distances no numbers, names no text.
     ValueError: not a matrix of distances, or names of another number.
 
   Cost: O(classes^3) on the host.
@@ -104,6 +105,7 @@ def upgma(
     ClassTree whose inner nodes have no names.
 
   Raises:
+    TypeError: distances no numbers, names no text.
     ValueError: not a matrix of distances, or names of another number.
 
   Cost: O(classes^2) on the host.

@@ -26,6 +26,7 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
     ClassTree. Lengths are 1 where the text gives none, names of inner nodes "".
 
   Raises:
+    TypeError: text is none.
     ValueError: text that is no tree, lengths of some edges only, a length that is no
       finite number, a leaf without a name; a class that is no node, names two nodes or
       occurs twice, a leaf that is no class.
@@ -127,6 +128,9 @@ def to_newick(tree: _tree.ClassTree) -> str:
   Returns:
     One line that ends with a semicolon. Lengths are written to the last digit, and
     left out where all are 1.
+
+  Raises:
+    TypeError: tree no `ClassTree`.
 
   Source: Olsen 1990, "Newick's 8:45 tree format standard".
 

@@ -31,6 +31,7 @@ def from_mapping(
     ClassTree; its root is called "root".
 
   Raises:
+    TypeError: classes no mapping, or of anything but names.
     ValueError: no name, one that is not text or is empty, a mapping within itself,
       something else than mappings, sequences and None; a class that is no node, names
       two nodes or occurs twice, a leaf that is no class.
@@ -100,6 +101,7 @@ def from_paths(
     ClassTree; its root is called "root", also where all paths begin alike.
 
   Raises:
+    TypeError: paths no sequence of names.
     ValueError: no path, the same path twice, or an empty name in a path.
 
   Source: none.
@@ -156,6 +158,7 @@ def from_edges(
     ClassTree.
 
   Raises:
+    TypeError: edges no pairs of names.
     ValueError: no row; none or several roots, a node with two parents or two rows, a
       parent that is no node, a cycle; a class that is no node or occurs twice, a leaf
       that is no class.
@@ -205,6 +208,8 @@ def from_csv(
     ClassTree.
 
   Raises:
+    TypeError: path no path.
+    OSError: it names no file that can be read.
     ValueError: no text in UTF-8, another header, a row that has not two fields or has
       one of more than 131,072 characters, and whatever `from_edges` refuses.
 

@@ -20,6 +20,9 @@ def splits(tree: _tree.ClassTree, *, tol: float | None = None) -> Splits:
   Returns:
     A frozenset with the side without class 0 of each split, as a frozenset of labels.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Cost: O(classes nodes).
 
   Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees".
@@ -90,6 +93,9 @@ def split_recall(predicted: Splits, reference: Splits) -> float:
 
   Returns:
     In [0, 1]; nan if the given tree has no split.
+
+  Raises:
+    TypeError: predicted or reference no set of splits.
 
   Source: Robinson and Foulds 1981, "Comparison of phylogenetic trees", for splits.
 

@@ -100,6 +100,7 @@ def restrict(tree: ClassTree, classes: Sequence[str]) -> ClassTree:
     ClassTree whose class c is `classes[c]`.
 
   Raises:
+    TypeError: tree no `ClassTree`, classes no names.
     ValueError: no class, a class that is no node, names two nodes or occurs twice.
 
   Source: none.
@@ -137,6 +138,9 @@ def as_leaves(tree: ClassTree) -> ClassTree:
   Returns:
     ClassTree with the same classes.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Source: none.
 
   Example:
@@ -171,6 +175,9 @@ def ancestors(tree: ClassTree) -> Bool[np.ndarray, "classes nodes"]:
   Returns:
     [classes, nodes], boolean; columns in the order of `tree.names`.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Cost: O(classes nodes).
 
   Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes".
@@ -197,6 +204,9 @@ def depths(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
   Returns:
     [nodes], integer; 0 for the root. `depths(tree)[tree.classes]` are the classes'.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Source: DIST 4.2.
 
   Example:
@@ -220,6 +230,9 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
   Returns:
     [nodes], integer; 0 for a leaf.
 
+  Raises:
+    TypeError: tree no `ClassTree`.
+
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
   retrieval". DIST 4.1 prints the shortest way; then distances by heights break the
   ultrametric inequality, and the root need not be the highest node.
@@ -238,9 +251,7 @@ def heights(tree: ClassTree) -> Int[np.ndarray, " nodes"]:
 
 
 def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
-  """Which classes are at or below one of the nodes of these names.
-
-  The complement of the lifeless branches is the mask of living classes, say.
+  """Which classes are at or below one of the nodes of these names: the lifeless, say.
 
   Args:
     tree: a ClassTree.
@@ -250,6 +261,7 @@ def classes_below(tree: ClassTree, *names: str) -> Bool[np.ndarray, " classes"]:
     [classes], boolean.
 
   Raises:
+    TypeError: tree no `ClassTree`.
     ValueError: a name that no node has.
 
   Source: none.

@@ -155,6 +155,10 @@ def memory_references(
   Returns:
     References for the argument `references` of a loss.
 
+  Raises:
+    TypeError: memory no `Memory`, slots no integers.
+    ValueError: slots of another rank.
+
   Differentiable in: nothing. Cost: O(size).
 
   Source: Wang et al. 2020, "Cross-batch memory for embedding learning", section 3.2.

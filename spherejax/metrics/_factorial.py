@@ -46,6 +46,7 @@ def factorial_effects(
     whose product is constant over the runs has no contrast and is left out.
 
   Raises:
+    TypeError: design or responses no numbers.
     ValueError: no factor, a factor that has not two levels, each in half of the
       runs, or lengths that differ.
 

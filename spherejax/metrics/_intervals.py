@@ -45,6 +45,7 @@ def mean_interval(
     A NaN among the values makes mean and ends NaN, so that no comparison holds.
 
   Raises:
+    TypeError: values or confidence no numbers.
     ValueError: values have not one axis, there is none, or confidence outside (0, 1).
 
   Differentiable in: nothing (runs on the host).
@@ -92,6 +93,7 @@ def paired_interval(
     Interval of the difference.
 
   Raises:
+    TypeError: first, second or confidence no numbers.
     ValueError: shapes differ, or as `mean_interval`.
 
   Differentiable in: nothing (runs on the host).

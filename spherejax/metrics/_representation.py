@@ -154,6 +154,9 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
   Returns:
     ClassMoments.
 
+  Raises:
+    TypeError: first or second no `ClassMoments`.
+
   Differentiable in: means and scatters. Cost: O(classes dim).
 
   Source: Chan, Golub, LeVeque 1983, "Algorithms for computing the sample variance".
@@ -254,6 +257,7 @@ def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
     ClassVariance(inter, intra, phi, r2); r2 is NaN for other norms than l2.
 
   Raises:
+    TypeError: moments no `ClassMoments`.
     ValueError: an unknown norm.
 
   Differentiable in: means and scatters. Cost: O(classes dim), for other norms

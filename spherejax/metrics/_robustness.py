@@ -187,6 +187,7 @@ def best_accuracy(
     [budgets], float64.
 
   Raises:
+    TypeError: points or budgets no numbers, labels no integers, block_size no integer.
     ValueError: more than two classes, shapes that do not match, a budget below 0, or
       an unknown norm.
 

@@ -53,6 +53,8 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     a torch file that share memory there do so here, and cannot be written to.
 
   Raises:
+    TypeError: path no path.
+    OSError: it names no file that can be read.
     FileNotFoundError: no such file.
     ValueError: neither kind of file, a truncated one, one that asks for anything but
       tensors (the message names it), or one without weights.

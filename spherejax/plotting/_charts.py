@@ -39,6 +39,7 @@ def training_curves(
     A matplotlib Figure.
 
   Raises:
+    TypeError: curves no mapping, steps no numbers.
     ValueError: no curve, or shapes that do not match.
 
   Source: none.
@@ -125,6 +126,7 @@ def bars_with_intervals(
     A matplotlib Figure.
 
   Raises:
+    TypeError: values no mapping, confidence no number.
     ValueError: no group, a group without a method, or figures that are not [seeds].
 
   Source: none.

@@ -101,6 +101,7 @@ def save(
     The path.
 
   Raises:
+    TypeError: figure no figure, path no path, max_bytes no integer.
     ValueError: another suffix, or no resolution down to 40 fits; then nothing is
       written.
 

@@ -44,6 +44,7 @@ def heat_map(
     A matplotlib Figure.
 
   Raises:
+    TypeError: values, rows or columns no numbers.
     ValueError: shapes that do not match, or no number to show.
 
   Source: none; after DML Fig. 5.10.

@@ -134,6 +134,7 @@ def weight_maps(
     A matplotlib Figure.
 
   Raises:
+    TypeError: weights no mapping.
     ValueError: shapes do not match, no picture, no map, or values outside their range.
 
   Source: the attention maps of DML 5.3.2, figure 5.5.

@@ -85,6 +85,7 @@ def ccp_projection(
     An optax transformation of {"network": ..., "loss": ...}.
 
   Raises:
+    TypeError: first_weight no number.
     ValueError: first_weight is negative; `update` without the parameters.
 
   Cost: one pass over the parameters; two copies of them in the state.
@@ -173,6 +174,7 @@ def ccp_observe(
     `CCPTurn`.
 
   Raises:
+    TypeError: state no `CCPState`, a number of another kind.
     ValueError: patience or max_problems below 1, another restart, a weight or margin
       that is negative (where static).
 

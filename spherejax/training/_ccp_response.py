@@ -22,6 +22,7 @@ def ccp_state(state: TrainState) -> CCPState:
     `CCPState`.
 
   Raises:
+    TypeError: state no `TrainState`.
     ValueError: there is none, or more than one.
 
   Cost: none.
@@ -88,6 +89,7 @@ def ccp_response(
     `(state, values) -> state`.
 
   Raises:
+    TypeError: renew no function, a number of another kind.
     ValueError: as `ccp_observe`; on a call, an evaluation without the metric, a state
       without `ccp_projection`.
 
@@ -176,6 +178,7 @@ def ccp_fresh_moments(
     A state of the same structure.
 
   Raises:
+    TypeError: optimizer no `optax.GradientTransformation`, params no mapping.
     ValueError: the state is not one of the optimizer for the parameters.
 
   Cost: that of the optimizer's first state.

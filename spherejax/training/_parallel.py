@@ -51,6 +51,7 @@ def start_processes(
     This process's number, from 0.
 
   Raises:
+    TypeError: coordinator_address no text, a number no integer.
     RuntimeError: jax was used before, or the others did not appear.
     ValueError: what is None cannot be found out.
 
@@ -117,6 +118,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     The padded pytree and a boolean mask [padded batch], True for real rows.
 
   Raises:
+    TypeError: multiple no integer.
     ValueError: arrays of different lengths, or no row.
 
   Cost: one copy when padding is needed.
@@ -151,6 +153,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     Pytree of arrays [devices, batch / devices, ...], one part on each device.
 
   Raises:
+    TypeError: devices no devices.
     ValueError: the number of devices does not divide the batch (`pad_rows` helps),
       or arrays have different lengths.
 
@@ -189,6 +192,9 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
   Returns:
     Pytree of arrays [devices, ...].
 
+  Raises:
+    TypeError: devices no devices.
+
   Cost: one transfer to each device.
 
   Source: none.
@@ -217,6 +223,9 @@ def unreplicate(tree: Tree) -> Tree:
 
   Returns:
     Pytree of arrays [...], on one device.
+
+  Raises:
+    TypeError: tree no arrays.
 
   Cost: no communication.
 
@@ -250,6 +259,9 @@ def parallel_step(
   Returns:
     Function of a replicated state and a sharded batch. It reuses the memory of the
     state that it is given, which must not be used again.
+
+  Raises:
+    TypeError: step no function, devices no devices.
 
   Cost: one compilation for each batch shape.
 
@@ -294,6 +306,7 @@ def parallel_map(
     run of several processes each process computes the rows that it is given.
 
   Raises:
+    TypeError: fn no function, batch_size no integer, devices no devices.
     ValueError: on a call, arrays of different lengths or no row.
 
   Cost: one compilation.

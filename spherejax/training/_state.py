@@ -144,6 +144,7 @@ def optimizer(
     An optax transformation of {"network": ..., "loss": ...}.
 
   Raises:
+    TypeError: groups no mapping, max_norm no number.
     ValueError: no group; a number that is not positive; at the first use, a
       parameter without a group or a group without a parameter.
 

@@ -68,6 +68,7 @@ def make_step(
     `jax.vmap(axis_name=...)`; `parallel_step` maps it over all devices.
 
   Raises:
+    TypeError: objective no function, optimizer no `optax.GradientTransformation`.
     ValueError: on a call, a loss that is no scalar, or a metric named as one of the
       step's own.
 
