@@ -11,7 +11,6 @@ import errno
 import functools
 import importlib.metadata
 import importlib.util
-import json
 import os
 import pathlib
 import platform
@@ -29,6 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 import rich.console
 import rich.table
+
+from experiments import _report
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
@@ -315,9 +316,7 @@ def save(
       "rows": rows,
       "missing": missing,
     }
-    temporary = options.json.with_suffix(".partial")
-    temporary.write_text(json.dumps(content, indent=1) + "\n")
-    temporary.replace(options.json)
+    _report.write_json(content, options.json)
 
 
 def _processor() -> str:

@@ -16,7 +16,7 @@ from experiments._retrieval_measures import NAMES
 from experiments._retrieval_runs import Trained
 from experiments._retrieval_sets import Study
 from experiments._retrieval_settings import Settings
-from experiments._retrieval_training import Data, Run, State
+from experiments._retrieval_training import Data, Run, State, on_device
 
 PLANE = ("renewed", "trained once", "samples")
 _REPEATS = 9  # of the steps that are timed
@@ -104,7 +104,7 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
   Without the evaluation, and one training after the other in every repeat.
   """
   study = runs[0].study
-  given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+  given = on_device(study)
   hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
   key = jax.random.key(0)
   programs, states = [], []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from experiments import _beside, _pooled_network
+from experiments import _beside, _class_sets
 from spherejax import data
 
 # The large scenes and the flora of CIFAR-100, as in the authors' released code.
@@ -53,7 +53,7 @@ def load(name: str, size: int, percent: int = 100) -> Source:
 
 def _cifar100(size: int, some: str) -> Source:
   """Five sub-classes in each of twenty super-classes, train and test together."""
-  found = _pooled_network.load("cifar100", f"train{some}+test{some}", size)
+  found = _class_sets.read("cifar100", f"train{some}+test{some}", size=size)
   names = found.extra_names["coarse_label"]
   shared = tuple(names.index(name) for name in CIFAR_SHARED)
   return Source(
@@ -66,7 +66,7 @@ def _omniglot(size: int, some: str) -> Source:
 
   Ink is 1 on 0.
   """
-  found = _pooled_network.load("omniglot", f"train{some}", size)
+  found = _class_sets.read("omniglot", f"train{some}", size=size)
   alphabets = np.unique(found.extras["alphabet"])[:20]
   kept = found[np.isin(found.extras["alphabet"], alphabets)]
   labels = np.searchsorted(alphabets, kept.extras["alphabet"]).astype(np.int32)
@@ -80,7 +80,7 @@ def _tiny_imagenet(size: int, some: str) -> Source:
   Four groups of large outdoor things are background, the first sixteen others in the
   order of the tree foreground.
   """
-  found = _pooled_network.load("tiny_imagenet", f"train{some}+test{some}", size)
+  found = _class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
   groups = _smallest_groups(_class_tree("tiny_imagenet"), 3)
   names = _column("tiny_imagenet", "names.csv", "wnid", "name")
   shared = [group for group in groups if names[group] in TINY_IMAGENET_SHARED]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import _class_sets, _pooled_network
+from experiments import _class_sets
 from spherejax import data, hierarchy
 
 _DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
@@ -80,7 +80,7 @@ def digits() -> Study:
 
 
 def _quarter(split: str, side: int) -> data.Images:
-  images = _pooled_network.load("tiny_imagenet", split, side)
+  images = _class_sets.read("tiny_imagenet", split, size=side)
   return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]
 
 

@@ -98,14 +98,6 @@ class Variant(NamedTuple):
 AVERAGE = Variant(1.0, 0.0)
 
 
-def load(name: str, split: str, size: int) -> data.Images:
-  """An image set brought to one size; ends with a message where it is missing."""
-  try:
-    return data.load_tfds(name, split, size=size)
-  except FileNotFoundError as error:
-    raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
-
-
 def recipe(
   settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
 ) -> _poolings.Recipe:

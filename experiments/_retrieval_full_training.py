@@ -240,21 +240,13 @@ def check(settings: Settings, method: Method, pictures: Pictures) -> None:
       f"a batch of {settings.batch} has {drawn} classes, but only"
       f" {len(pictures.names)} are learned"
     )
-  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
-    raise ValueError(
-      f"{method.name} needs at least one proxy and a pool of one image, got"
-      f" {method.proxies} and {method.pool}"
-    )
+  _retrieval_losses.check(method, settings.switch_patience)
   if 0 < settings.shorter_side < settings.image_size:
     raise ValueError(
       f"shorter_side must be at least image_size = {settings.image_size}, or 0, got"
       f" {settings.shorter_side}"
     )
   _retrieval_optimizer.check(settings)
-  if method.renews and settings.switch_patience < 1:
-    raise ValueError(
-      f"switch_patience must be at least 1, got {settings.switch_patience}"
-    )
   # The published memory of SOP is slightly larger than three quarters of its images.
   if method.kind == "xbm" and settings.memory > 1.25 * len(pictures):
     raise ValueError(

@@ -13,16 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments import _at_once, _finished, _retrieval_network, _retrieval_optimizer
+from experiments import (
+  _at_once,
+  _finished,
+  _retrieval_losses,
+  _retrieval_network,
+  _retrieval_optimizer,
+)
 from experiments._retrieval_losses import Method
 from experiments._retrieval_measures import MARGIN, NAMES, measures
 from experiments._retrieval_sets import Study
 from experiments._retrieval_settings import Settings
 from experiments._retrieval_training import (
-  Data,
   Run,
   State,
   network_variables,
+  on_device,
 )
 from spherejax import distances, training
 
@@ -58,15 +64,7 @@ def check(settings: Settings, method: Method, study: Study) -> None:
       f"a batch of {settings.batch} has {settings.batch // per_class} classes, but only"
       f" {classes} are learned"
     )
-  if method.refers_to_proxies and min(method.proxies, method.pool) < 1:
-    raise ValueError(
-      f"{method.name} needs at least one proxy and a pool of one image, got"
-      f" {method.proxies} and {method.pool}"
-    )
-  if method.renews and settings.switch_patience < 1:
-    raise ValueError(
-      f"switch_patience must be at least 1, got {settings.switch_patience}"
-    )
+  _retrieval_losses.check(method, settings.switch_patience)
   if method.kind == "xbm" and method.memory * classes > 1.25 * images:
     raise ValueError(
       f"a memory of {method.memory * classes} embeddings is larger than the {images}"
@@ -101,7 +99,7 @@ def train(
   done = _finished.restore(path, record)
   if done is None:
     run = Run(settings, method, study)
-    given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+    given = on_device(study)
     with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
       result = training.sweep(
         jax.random.key(settings.seed),
@@ -208,7 +206,7 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
   Their heads are drawn, and their backbones too where none was pretrained.
   """
   run = Run(settings, Method("c2"), study)
-  given = Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+  given = on_device(study)
   hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
   # The keys of a sweep, so these are the networks that were trained.
   seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)

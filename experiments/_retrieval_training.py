@@ -12,6 +12,7 @@ from jax import Array
 from experiments import (
   _poolings,
   _retrieval_losses,
+  _retrieval_measures,
   _retrieval_network,
   _retrieval_optimizer,
 )
@@ -50,6 +51,11 @@ class Data(NamedTuple):
   train: Array  # [folds, rows]
   held: Array  # [folds, rows]
   test: Array  # images
+
+
+def on_device(study: Study) -> Data:
+  """Its images, and which of them train and validate."""
+  return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
 
 
 class Run:

@@ -18,9 +18,9 @@ import tqdm
 from jax import Array
 
 from experiments import (
+  _class_sets,
   _epochs,
   _finished,
-  _pooled_network,
   _robust_structure,
   _robust_tables,
 )
@@ -74,7 +74,7 @@ class Network(nn.Module):
 def load(name: str, percent: int) -> tuple[data.Images, data.Images]:
   """Training and test images of 32 x 32."""
   train, test = (
-    _pooled_network.load(name, f"{split}[:{percent}%]", 32)
+    _class_sets.read(name, f"{split}[:{percent}%]", size=32)
     for split in ("train", "test")
   )
   return train, test

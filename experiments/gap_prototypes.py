@@ -22,6 +22,7 @@ import numpy as np
 import tqdm
 
 from experiments import (
+  _class_sets,
   _cli,
   _gap_study,
   _plane,
@@ -138,9 +139,9 @@ def make_claims(figures: dict[str, list[float]]) -> list[dict[str, Any]]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains and looks at every network; returns figures and claims."""
   start = time.perf_counter()
-  images = _pooled_network.load("cifar10", config.train_split, config.image_size)
+  images = _class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = choose(
-    _pooled_network.load("cifar10", "test", config.image_size), config.images
+    _class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
   figures = collections.defaultdict(list)
   radii, found = [], None

@@ -25,6 +25,7 @@ import tqdm
 
 from experiments import (
   _attribute_report,
+  _class_sets,
   _cli,
   _pooled_network,
   _pooled_training,
@@ -98,8 +99,8 @@ PRESETS = {
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains both variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
-  images = _pooled_network.load("cifar10", config.train_split, config.image_size)
-  tested = _pooled_network.load("cifar10", config.test_split, config.image_size)
+  images = _class_sets.read("cifar10", config.train_split, size=config.image_size)
+  tested = _class_sets.read("cifar10", config.test_split, size=config.image_size)
   variants = {
     WITHOUT: _pooled_network.Variant(config.mass, 0.0),
     WITH: _pooled_network.Variant(config.mass, config.zero_shot_weight),

@@ -141,6 +141,11 @@ def softplus(x: Array) -> Array:
   return keep(jax.nn.softplus(keep(x, some)), some)
 
 
+def product(x: Array, y: Array) -> Array:
+  """The matrix product without reduced-precision multiplications."""
+  return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
+
+
 def masked_sum(x: Array, where: Array, axis: int | None = -1) -> Array:
   """Sum over the kept entries; what is masked may be NaN."""
   return jnp.sum(keep(x, where), axis=axis)
@@ -185,7 +190,7 @@ def solve_definite(matrix: Array, right: Array) -> Array:
   zero = varying_zero(matrix, right)
   matrix, right = matrix + zero, right + zero
   return jax.lax.custom_linear_solve(
-    lambda x: jnp.matmul(matrix, x, precision=jax.lax.Precision.HIGHEST),
+    lambda x: product(matrix, x),
     right,
     lambda _, y: _by_cholesky(jax.lax.stop_gradient(matrix), y),
     symmetric=True,

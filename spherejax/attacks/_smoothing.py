@@ -240,7 +240,7 @@ def smoothed_certificate(
     sigma Phi^{-1}(alpha^(1/draws)).
 
   Raises:
-    TypeError: two_sided not boolean.
+    TypeError: votes no integers, a number of another kind, two_sided not boolean.
     ValueError: sigma not positive, alpha outside (0, 1), votes of different shapes.
 
   Differentiable in: nothing; runs on the host in float64. Cost: O(batch classes).

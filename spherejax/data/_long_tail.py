@@ -1,6 +1,5 @@
 """Image sets in which most classes have few images, cut out of balanced ones."""
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key
@@ -99,10 +98,7 @@ def long_tail(
     )
   mean = len(labels) / len(sizes)
   counts = long_tail_counts(len(sizes), mean if largest is None else largest, imbalance)
-  order = np.arange(len(labels))
-  if key is not None:
-    order = np.asarray(jax.random.permutation(key, len(labels)))
-  order = order[np.argsort(labels[order], kind="stable")]
+  order = _splits.by_class(labels, key)
   starts = np.cumsum(sizes) - sizes
   within = np.arange(len(labels)) - np.repeat(starts, sizes)
   return np.sort(order[within < np.repeat(counts, sizes)])

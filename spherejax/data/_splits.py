@@ -108,10 +108,7 @@ def split_within_classes(
   """
   labels = host_labels(labels)
   _checks.sequence("fractions", fractions)
-  order = np.arange(len(labels))
-  if key is not None:
-    order = np.asarray(jax.random.permutation(key, len(labels)))
-  order = order[np.argsort(labels[order], kind="stable")]
+  order = by_class(labels, key)
   sizes = np.unique(labels, return_counts=True)[1]
   parts = [[] for _ in fractions]
   for members in np.split(order, np.cumsum(sizes)[:-1]):
@@ -171,3 +168,11 @@ def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:
   if abs(total - 1) > SLACK:
     raise ValueError(f"fractions must sum to 1, got {tuple(fractions)}, in sum {total}")
   return np.floor(count * np.cumsum(fractions) + 0.5 + SLACK).astype(int)
+
+
+def by_class(labels: np.ndarray, key: Array | None) -> np.ndarray:
+  """Rows class by class, within each as they are, or with a key in a random order."""
+  order = np.arange(len(labels))
+  if key is not None:
+    order = np.asarray(jax.random.permutation(key, len(labels)))
+  return order[np.argsort(labels[order], kind="stable")]

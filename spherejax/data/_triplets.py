@@ -49,7 +49,8 @@ def sample_triplets(
     class has two images, its indices mean nothing.
 
   Raises:
-    TypeError: distinct not boolean.
+    TypeError: key no key of jax.random, table no `ClassTable`, a number no integer,
+      distinct not boolean.
     ValueError: fewer than two classes; `distinct` and no class with two images (where
       the table is not traced).
 

@@ -46,7 +46,7 @@ def rows(
 
 def product(x: Array, y: Array) -> Array:
   """X y^T without reduced-precision multiplications: [n, d], [m, d] -> [n, m]."""
-  return jnp.matmul(x, y.T, precision=jax.lax.Precision.HIGHEST)
+  return _numerics.product(x, y.T)
 
 
 def fill_diagonal(matrix: Array, value: Array | float | int) -> Array:

@@ -141,13 +141,15 @@ def _walks(
   everyone = _batch.gather(reached, axis_name)
   identity = jnp.eye(len(from_points), dtype=reached.dtype)
   rest = persistence * (
-    from_points[:, number:] + _matmul(from_points[:, :number], everyone)
+    from_points[:, number:] + _numerics.product(from_points[:, :number], everyone)
   )
   of_points = _numerics.solve_definite(identity - rest, identity)
-  to_points = _matmul(reached, of_points)
-  to_rows = inverse + _matmul(to_points, everyone.T)
+  to_points = _numerics.product(reached, of_points)
+  to_rows = inverse + _numerics.product(to_points, everyone.T)
   walks = jnp.concatenate([to_rows, to_points], axis=1)
-  of_points = jnp.concatenate([_matmul(of_points, everyone.T), of_points], axis=1)
+  of_points = jnp.concatenate(
+    [_numerics.product(of_points, everyone.T), of_points], axis=1
+  )
   return (1 - persistence) * walks, (1 - persistence) * of_points
 
 
@@ -176,8 +178,10 @@ def _inverse(matrix: Array, axis_name: str | None) -> Array:
 
     theirs = _of_device(matrix, device, axis_name)
     pivot = _numerics.solve_definite(columns(theirs), identity)
-    theirs = put(_matmul(pivot, theirs), pivot)
-    others = put(matrix, jnp.zeros_like(identity)) - _matmul(columns(matrix), theirs)
+    theirs = put(_numerics.product(pivot, theirs), pivot)
+    others = put(matrix, jnp.zeros_like(identity)) - _numerics.product(
+      columns(matrix), theirs
+    )
     return jnp.where(device == here, theirs, others)
 
   return jax.lax.fori_loop(0, jax.lax.axis_size(axis_name), eliminate, matrix)
@@ -195,10 +199,10 @@ def _(
 def _product(left: Array, right: Array, axis_name: str | None) -> Array:
   """[rows, columns] of a product of two that are spread by rows."""
   if axis_name is None:
-    return _matmul(left, right)
+    return _numerics.product(left, right)
   parts = jnp.split(left, jax.lax.axis_size(axis_name), axis=1)
   terms = [
-    _matmul(part, _of_device(right, device, axis_name))
+    _numerics.product(part, _of_device(right, device, axis_name))
     for device, part in enumerate(parts)
   ]
   return jnp.sum(jnp.stack(terms), axis=0)
@@ -208,10 +212,6 @@ def _of_device(array: Array, device: Array | int, axis_name: str) -> Array:
   """The array that one of the devices has."""
   mine = device == jax.lax.axis_index(axis_name)
   return jax.lax.psum(jnp.where(mine, array, 0), axis_name)
-
-
-def _matmul(left: Array, right: Array) -> Array:
-  return jnp.matmul(left, right, precision=jax.lax.Precision.HIGHEST)
 
 
 def _excess(scores: Array, own: Array, margin: Array) -> Array:

@@ -116,16 +116,11 @@ def _ridge(z: Array, y: Array, ridge: Array) -> Array:
   if not rows:
     return jnp.zeros((columns, y.shape[1]), y.dtype)
   wide = rows <= columns
-  gram = _product(z, z.T) if wide else _product(z.T, z)
+  gram = _numerics.product(z, z.T) if wide else _numerics.product(z.T, z)
   matrix = gram + ridge * jnp.eye(len(gram), dtype=z.dtype)
   if wide:
-    return _product(z.T, _numerics.solve_definite(matrix, y))
-  return _numerics.solve_definite(matrix, _product(z.T, y))
-
-
-def _product(x: Array, y: Array) -> Array:
-  """The matrix product without reduced-precision multiplications."""
-  return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)
+    return _numerics.product(z.T, _numerics.solve_definite(matrix, y))
+  return _numerics.solve_definite(matrix, _numerics.product(z.T, y))
 
 
 def zero_shot_prediction(
@@ -209,10 +204,10 @@ def zero_shot_prediction(
 
   def fit(z: Array, own: Array) -> Array:
     z, own = _batch.gather(z, axis_name), _batch.gather(own, axis_name)
-    return _ridge(z, _product(own.astype(z.dtype), embeddings), strength)
+    return _ridge(z, _numerics.product(own.astype(z.dtype), embeddings), strength)
 
   def predict(z: Array, own: Array, predictor: Array) -> Array:
-    scores = _product(_product(z, predictor), embeddings.T)
+    scores = _numerics.product(_numerics.product(z, predictor), embeddings.T)
     return _classes.cross_entropy(scores, own, multiplier)
 
   from_a, from_b = fit(z_a, own_a), fit(z_b, own_b)

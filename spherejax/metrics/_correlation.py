@@ -55,7 +55,7 @@ def correlation(
     if not exact.
 
   Raises:
-    TypeError: exact not boolean.
+    TypeError: first or second no numbers, exact not boolean.
     ValueError: shapes differ, an unknown method, or too many figures for `exact`.
 
   Differentiable in: nothing (runs on the host, in float64).

@@ -145,15 +145,17 @@ def norm_count_regression(
   scale = variances.scale
   if covariance == "estimated":
     scale = jnp.sum(kept * fit.residuals**2 / variances.of_rows) / freedom
-  slopes = _product(fit.slope_rows, fit.solution)
-  errors = jnp.sqrt(scale * jnp.sum(_product(fit.slope_rows, fit.root) ** 2, axis=1))
+  slopes = _numerics.product(fit.slope_rows, fit.solution)
+  errors = jnp.sqrt(
+    scale * jnp.sum(_numerics.product(fit.slope_rows, fit.root) ** 2, axis=1)
+  )
   # Without noise a slope of 0 is flat, and any other one certain.
   ratio = jnp.where(slopes == 0, 0, slopes / errors)
   if covariance == "estimated":
     log_p = _student.log_student_survival(ratio, freedom)
   else:
     log_p = _student.log_normal_survival(ratio)
-  turned = _product(fit.turn, fit.root)
+  turned = _numerics.product(fit.turn, fit.root)
   valid = (jnp.sum(groups.sizes > 0) >= 3) & (total > 3) & jnp.isfinite(scale)
   valid &= finite
 
@@ -161,8 +163,8 @@ def norm_count_regression(
     return jnp.where(valid, x, jnp.nan).astype(dtype)
 
   return NormCountRegression(
-    coefficients=figure(_product(fit.turn, fit.solution).at[0].add(origin)),
-    covariance=figure(scale * _product(turned, turned.T)),
+    coefficients=figure(_numerics.product(fit.turn, fit.solution).at[0].add(origin)),
+    covariance=figure(scale * _numerics.product(turned, turned.T)),
     points=figure(fit.points),
     slopes=figure(slopes),
     standard_errors=figure(errors),
@@ -232,10 +234,6 @@ def _operands(
   return jnp.where(kept, _numerics.upcast(norms), 0), counts, kept, norms.dtype
 
 
-def _product(first: Array, second: Array) -> Array:
-  return jnp.matmul(first, second, precision=jax.lax.Precision.HIGHEST)
-
-
 def _standardized(values: Array, kept: Array) -> Array:
   """Mean 0 and deviation 1 (ddof 1) over the kept rows; all 0 where they are equal."""
   # Equal values differ from one of them by exactly 0, from their mean by a rounding.
@@ -297,7 +295,7 @@ def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
   design = jnp.stack([jnp.ones_like(u), u, u**2])
   lengths = jnp.sqrt(weights)
   root, basis = _triangular_root(design * lengths[None])
-  solution = _product(root, _product(basis, values * lengths))
+  solution = _numerics.product(root, _numerics.product(basis, values * lengths))
   steps = jnp.array(_PLACES, values.dtype) * (most - least).astype(values.dtype)
   zero, one = jnp.zeros_like(spread), jnp.ones_like(spread)
   m = (middle + least.astype(values.dtype)) / spread
@@ -313,7 +311,7 @@ def _fit(values: Array, counts: Array, kept: Array, weights: Array) -> _Fit:
   return _Fit(
     solution,
     root,
-    values - _product(solution, design),
+    values - _numerics.product(solution, design),
     turn,
     steps + least.astype(values.dtype),
     rows,

@@ -80,7 +80,7 @@ def assign_prototypes(
     raise ValueError(f"{len(m)} classes need as many prototypes, got {len(p)}")
   _checks.known_finite("representatives", representatives)
   _checks.known_finite("prototypes", prototypes)
-  return solvers.linear_assignment(-_cosines(m, p), start=start, host=host)
+  return solvers.linear_assignment(-_numerics.product(m, p.T), start=start, host=host)
 
 
 def assignment_init(
@@ -296,7 +296,7 @@ def sibling_gap(
   own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
   pairs = jnp.triu(jnp.ones((len(groups), len(groups)), bool), 1)
   related = groups[:, None] == groups[None]
-  cosines = _cosines(own, own)
+  cosines = _numerics.product(own, own.T)
   siblings = jnp.mean(cosines, where=pairs & related)
   others = jnp.mean(cosines, where=pairs & ~related)
   return (siblings - others).astype(p.dtype)
@@ -312,10 +312,6 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
   _checks.shape("prototypes", p, (len(p), m.shape[1]), "the representatives")
   m, p = (jax.lax.stop_gradient(_numerics.upcast(rows)) for rows in (m, p))
   return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)
-
-
-def _cosines(m: Array, p: Array) -> Array:
-  return jnp.matmul(m, p.T, precision=jax.lax.Precision.HIGHEST)
 
 
 def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:

@@ -93,9 +93,9 @@ def repulsion(rows: Array, t: Array) -> Array:
   By hand, because the optimisers spend all their time here. Times 2 t, it is the
   gradient of `gaussian_potential`.
   """
-  score = _off_diagonal(2 * t * _product(rows, rows.T), -jnp.inf)
+  score = _off_diagonal(2 * t * _numerics.product(rows, rows.T), -jnp.inf)
   weights = jnp.exp(score - jnp.max(score))
-  pull = 2 * _product(weights, rows) / jnp.sum(weights)
+  pull = 2 * _numerics.product(weights, rows) / jnp.sum(weights)
   return along_sphere(rows, pull)
 
 
@@ -106,7 +106,7 @@ def along_sphere(rows: Array, gradient: Array) -> Array:
 
 def max_cosine(rows: Array) -> Array:
   """Largest cosine between two of at least two unit rows."""
-  return jnp.max(_off_diagonal(_product(rows, rows.T), -jnp.inf))
+  return jnp.max(_off_diagonal(_numerics.product(rows, rows.T), -jnp.inf))
 
 
 def _arguments(prototypes: ArrayLike, t: ArrayLike) -> tuple[Array, Array, jnp.dtype]:
@@ -137,7 +137,3 @@ def _log_mean(rows: Array, t: Array) -> Array:
 
 def _off_diagonal(matrix: Array, value: float) -> Array:
   return jnp.where(jnp.eye(len(matrix), dtype=bool), value, matrix)
-
-
-def _product(x: Array, y: Array) -> Array:
-  return jnp.matmul(x, y, precision=jax.lax.Precision.HIGHEST)

@@ -92,7 +92,8 @@ def fit(
     run.
 
   Raises:
-    TypeError: progress not boolean.
+    TypeError: state no `TrainState`, a function, number, monitor, device or checkpoints
+      of another kind, progress not boolean.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of

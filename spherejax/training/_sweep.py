@@ -132,12 +132,13 @@ def sweep(
     a `grid`, is the table of the ablation.
 
   Raises:
-    TypeError: a hyperparameter that cannot be vmapped: no number, or one that decides a
-      shape or a branch. Run one sweep for each of its values, progress not boolean.
+    TypeError: progress not boolean, or a hyperparameter that cannot be vmapped: no
+      number, or one that decides a shape or a branch. Run one sweep for each value.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
       `evaluate_every`, a negative margin, a batch size below 1, a score that is no
       scalar, a checkpoint of a sweep of other cells, seeds, steps, patience, margin or
       mode or with another key.
+    OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
   swept before. Memory of two states for every run. A stopped run costs as much as

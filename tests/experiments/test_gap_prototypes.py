@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import _gap_study, _pooled_network, _report, gap_prototypes
+from experiments import _class_sets, _gap_study, _report, gap_prototypes
 from spherejax import plotting
 
 
@@ -95,10 +95,10 @@ def test_claims_of_figures_that_are_known():
 def test_missing_images_are_named(monkeypatch, tmp_path):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="no image set 'cifar10' in"):
-    _pooled_network.load("cifar10", "train", 16)
+    _class_sets.read("cifar10", "train", size=16)
   monkeypatch.delenv("TFDS_DATA_DIR")
   with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
-    _pooled_network.load("cifar10", "train", 16)
+    _class_sets.read("cifar10", "train", size=16)
 
 
 def test_only_the_plane_is_drawn():
