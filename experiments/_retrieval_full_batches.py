@@ -38,7 +38,7 @@ class Watched(NamedTuple):
   images: data.Images
   queries: np.ndarray | None
   covers: bool = False
-  """Whether is also measured how wide classes are, and how far apart."""
+  """Whether the width of classes and their distance are measured, too."""
 
 
 def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
