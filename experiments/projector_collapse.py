@@ -7,7 +7,7 @@ displacements; deeper projectors, fixed features and rotations of a pixel stand 
 SSL, figures 1, 3 to 7, 9, 10 and section 5.
 
     python -m experiments.projector_collapse                    # 38 min on 2 cores
-    python -m experiments.projector_collapse --preset long      # four times the steps
+    python -m experiments.projector_collapse --preset long      # 1,600 steps, 43 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
