@@ -80,6 +80,7 @@ class CBAM(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
+    _checks.flag("use_bias", self.use_bias)
     channels = feature_channels(features)
     hidden = _reduced(channels, self.reduction)
     _checks.count("kernel_size", self.kernel_size)

@@ -189,6 +189,7 @@ class ConvNet(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
+    _checks.flag("frozen_norm", self.frozen_norm)
     x = as_images(images)
     _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))

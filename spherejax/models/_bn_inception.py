@@ -153,6 +153,8 @@ class BNInception(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
+    _checks.flag("frozen_norm", self.frozen_norm)
+    _checks.flag("remat", self.remat)
     x = as_images(images)
     _checks.count("width", self.width)
     if self.width < 2 or self.width % 2:

@@ -49,6 +49,7 @@ class GeM(nn.Module):
     where: Bool[ArrayLike, "batch *positions"] | None = None,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
+    _checks.flag("per_channel", self.per_channel)
     _checks.positive("power", self.power)
     _checks.single("power", self.power)
     shape = jnp.shape(features)[-1:] if self.per_channel else ()

@@ -135,6 +135,9 @@ class ResNet(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
+    _checks.flag("bottleneck", self.bottleneck)
+    _checks.flag("frozen_norm", self.frozen_norm)
+    _checks.flag("remat", self.remat)
     x = as_images(images)
     _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))

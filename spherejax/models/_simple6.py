@@ -7,6 +7,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float
 
+from spherejax import _checks
 from spherejax.models._backbones import as_images, halve, same_length
 from spherejax.models._convolution import Convolution
 
@@ -55,6 +56,7 @@ class Simple6(nn.Module):
     self, images: Float[ArrayLike, "batch height width channels"]
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
+    _checks.flag("use_bias", self.use_bias)
     x = as_images(images)
     same_length("widths", self.widths, "layers", 6)
     if min(x.shape[1:3]) < 4:

@@ -149,6 +149,7 @@ class NormFace(ClassWeights):
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
+    _checks.flag("learn_scale", self.learn_scale)
     cosines = self.cosines(embeddings, where)
     scale = self.scale
     if self.learn_scale:

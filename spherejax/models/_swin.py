@@ -206,6 +206,7 @@ class SwinT(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch rows columns features"]:
     """Feature maps of the images."""
+    _checks.flag("remat", self.remat)
     x = as_images(images)
     for name in ("width", "patch", "window"):
       _checks.count(name, getattr(self, name))
