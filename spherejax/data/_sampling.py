@@ -177,7 +177,7 @@ def class_pools(
 
   Raises:
     TypeError: key no key of jax.random, table no `ClassTable`, size no integer.
-    TypeError, ValueError: size is no integer of at least 1.
+    ValueError: size below 1.
 
   Cost: O(classes size^2), whatever the number of images.
 

@@ -67,7 +67,7 @@ def load_folder(
     to the folder. `images` is a list where sizes differ and `size` is None.
 
   Raises:
-    TypeError: folder no path, a number no integer, lazy not boolean.
+    TypeError: path no path, a number no integer, lazy not boolean.
     FileNotFoundError: no such folder.
     ValueError: no sub-folder, one without an image, a file that is no image.
 

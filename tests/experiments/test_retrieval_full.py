@@ -697,6 +697,28 @@ def test_sides_of_boxes_are_of_an_image_whose_shorter_side_is_256():
     assert np.ptp(crop[0, :, 0].astype(int)) > 25
 
 
+def test_covers_are_of_embeddings_in_the_unit_ball(monkeypatch):
+  points = np.float32([[3, 4], [0.3, 0.4], [0, 0.5], [5, 0], [0.6, 0]])
+  labels = np.array([0, 0, 0, 1, 1])
+  monkeypatch.setattr(_retrieval_full_batches, "embed", lambda *_: points)
+  images = data.Images(np.zeros((5, 1, 1, 3), np.uint8), labels, ("a", "b"))
+  seen = _retrieval_full_batches.Watched(images, None, covers=True)
+  found = _retrieval_full_batches.score(None, None, seen)
+  x = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1)
+  apart = np.linalg.norm(x[:, None] - x[None], axis=-1)
+  # The first centre is nearest to its farthest, the next ones are farthest from it: of
+  # three the radii are r_1, r_2 and 0, of two the distance and 0.
+  three = apart[:3, :3]
+  first = three.max(1).argmin()
+  left = np.setdiff1d(np.arange(3), [first, three[first].argmax()])
+  second = three[left].min(1, where=three[left] > 0, initial=9).max()
+  radius = ((three[first].max() + second) / 3 + apart[3, 4] / 2) / 2
+  assert found["covering radius"] == pytest.approx(radius, rel=1e-5)
+  assert found["distance of classes"] == pytest.approx(apart[:3, 3:].mean(), rel=1e-5)
+  plain = _retrieval_full_batches.score(None, None, seen._replace(covers=False))
+  assert set(found) - set(plain) == {"covering radius", "distance of classes"}
+
+
 def test_the_first_classes_are_learned(folder):
   sets = _retrieval_full_sets.load("cub", folder, 5, False)
   assert sets.learned.names == ("00", "01", "02", "03", "04")
