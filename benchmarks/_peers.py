@@ -24,6 +24,8 @@ class Peer(NamedTuple):
     triplets: whether the peer writes out all triplets.
     largest: batch above which the peer needs more than 12 GB.
     tolerance: how far the two may be apart in float64, relative.
+    rounded: the same in float32, where the peer's arccos and probabilities lose digits
+      at sharp scales.
     fixed_norms: whether the peer holds its weights at norm 1 instead of dividing by
       their norm, so that their gradients are not the same.
     call: of the peer's module, embeddings and labels, which some take otherwise.
@@ -39,6 +41,7 @@ class Peer(NamedTuple):
   triplets: bool = False
   largest: int = 1 << 30
   tolerance: float = 1e-9
+  rounded: float = 1e-2
   fixed_norms: bool = False
   call: Callable[[Any, Any, Any], Any] = lambda module, x, labels: module(x, labels)
 
@@ -249,6 +252,7 @@ PEERS = {
     "proxies",
     call=lambda module, x, labels: module(x, indices_tuple=labels),
     tolerance=1e-5,  # the peer inverts in float32
+    rounded=0.1,  # 2e-9 from its threshold, a term counts or not by the last bit
   ),
   "vicreg": Peer(
     _vicreg,

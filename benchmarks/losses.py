@@ -81,9 +81,8 @@ def compare(name: str, batch: int, has_peer: bool, repetitions: int) -> dict:
   if has_peer:
     module, weights = _peers.torch_loss(peer, int(labels.max()) + 1, DIM)
     if not slow:
-      # In float32 the peer's arccos and probabilities lose digits at sharp scales; in
-      # float64 the two agree to 1e-9 (tests/losses/test_peers.py).
-      tolerance = None if peer.differs else 1e-2
+      # In float64 the two agree to 1e-9 (tests/losses/test_peers.py).
+      tolerance = None if peer.differs else peer.rounded
       ways[PEER] = _measure.Contender(
         theirs(module, peer, embeddings, labels), tolerance, compiled=False
       )

@@ -25,7 +25,7 @@ _HERE = pathlib.Path(__file__).parent
 def render(
   points: np.ndarray, styles: Sequence[dict[str, str]], size: int, text: str
 ) -> str:
-  """The page of a map [images, 2]; `text` is the JSON that `_explore.js` reads."""
+  """The page of a map [images, 2]; `text` is the JSON that the scripts read."""
   return file_html(
     _document(points, styles, size),
     INLINE,
@@ -33,7 +33,8 @@ def render(
     template=(_HERE / "_explore.html").read_text(encoding="utf-8"),
     template_variables={
       "explore_data": text,
-      "explore_script": (_HERE / "_explore.js").read_text(encoding="utf-8"),
+      "images_script": (_HERE / "_explore_images.js").read_text(encoding="utf-8"),
+      "map_script": (_HERE / "_explore.js").read_text(encoding="utf-8"),
     },
     suppress_callback_warning=True,
   )

@@ -25,11 +25,10 @@ from experiments import (
   _cli,
   _embed_answers,
   _embed_digits,
+  _embed_jobs,
   _embed_parts,
-  _embed_sources,
   _explore,
   _report,
-  _retrieval_network,
 )
 from spherejax import _checks
 
@@ -78,12 +77,15 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   for name, least in (("neighbours", 1), ("batch", 1), ("part", 1), ("workers", 0)):
     _checks.count(name, getattr(config, name), least)
   config = _embed_digits.fill_in(config, output) if config.digits else config
-  jobs = _begin(config, output)
+  model = _embed_jobs.load(config.model, config.images)
+  asked = {"images": config.images, "queries": config.queries}
+  jobs = _embed_jobs.begin(model, asked, output, explore=config.explore)
+  _embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
   for what, job in jobs.items():
     jobs[what] = _embed_parts.finish(
       job, batch=config.batch, part=config.part, workers=config.workers
     )
-  _refuse_unreadable(jobs, config)
+  _embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
   found = {
     what: _embed_answers.collect(job, config.normalize) for what, job in jobs.items()
   }
@@ -127,56 +129,6 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   )
   _report.write_json(content, output / "results.json")
   return content
-
-
-def _begin(config: Config, output: pathlib.Path) -> dict[str, _embed_parts.Job]:
-  """All that can be said at once is said before the first image is embedded."""
-  model = _model(config)
-  jobs = {}
-  for what, text in {"images": config.images, "queries": config.queries}.items():
-    if text:
-      source = _embed_sources.find(text)
-      if source.text in map(str, (output.resolve(), *output.resolve().parents)):
-        raise SystemExit(f"--output {output} lies in {text}; choose another one")
-      folder = output / "parts" / what
-      if config.explore and what == "images":
-        _explore.check(source, model.architecture.image_size)
-      jobs[what] = _embed_parts.begin(source, model, folder, what)
-  _refuse_unreadable(jobs, config)
-  return jobs
-
-
-def _model(config: Config) -> _retrieval_network.Model:
-  missing = [f"--{name}" for name in ("model", "images") if not getattr(config, name)]
-  if missing:
-    raise SystemExit(
-      f"{' and '.join(missing)} missing: --model is a folder that `retrieval` wrote,"
-      " --images a folder or tfds:NAME/SPLIT; --preset smoke needs neither"
-    )
-  try:
-    return _retrieval_network.load(pathlib.Path(config.model))
-  except FileNotFoundError as error:
-    raise SystemExit(f"--model {config.model}: {error}") from error
-  except (ValueError, TypeError, RuntimeError) as error:
-    raise SystemExit(
-      f"--model {config.model} does not hold what it says: {error}"
-    ) from error
-
-
-def _refuse_unreadable(jobs: dict[str, _embed_parts.Job], config: Config) -> None:
-  for what, job in jobs.items():
-    if len(job.unreadable) == len(job.source) or (
-      job.unreadable and not config.skip_unreadable
-    ):
-      wrong = [
-        f"{job.source.names[row]} ({why})"
-        for row, why in sorted(job.unreadable.items())
-      ]
-      raise SystemExit(
-        f"{len(wrong)} of {len(job.source)} {what} cannot be read:"
-        f" {_embed_sources.listed(wrong)}. Repair or remove them, or leave the"
-        " unreadable ones of many out by --skip-unreadable; what is embedded stays"
-      )
 
 
 def main() -> None:

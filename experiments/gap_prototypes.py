@@ -24,6 +24,7 @@ import tqdm
 from experiments import (
   _class_sets,
   _cli,
+  _gap_claims,
   _gap_study,
   _plane,
   _pooled_network,
@@ -88,54 +89,6 @@ def choose(images: data.Images, count: int) -> data.Images:
   return images[np.concatenate(rows)]
 
 
-def make_claims(figures: dict[str, list[float]]) -> list[dict[str, Any]]:
-  """The statements of DML 4.3, as differences that should be positive."""
-  f = {name: np.array(values) for name, values in figures.items()}
-  radius, distance = f["covering radius"], f["distance of average and combination"]
-  falls = f["radius of 1 - radius of all"]
-  differ = f["variation between classes"] - f["variation between halves of a class"]
-  overlap = np.minimum(
-    f["class pairs with intersecting hulls"], f["prototypes of several classes"]
-  )
-  return [
-    _report.claim(
-      "pcc-bound",
-      "distance(GAP, PCC) < mean distance to the prototypes < covering radius, for "
-      "every image (least of both differences)",
-      np.minimum(f["least of error - distance"], f["least of radius - error"]),
-      paper="DML Prop. 4.2.1, corrected",
-      every_seed=True,
-    ),
-    _report.claim(
-      "pcc-tight",
-      "mean distance(GAP, PCC) < half the covering radius",
-      radius / 2 - distance,
-      paper="DML 4.3",
-    ),
-    _report.claim(
-      "hulls-overlap",
-      "class hulls intersect and classes share prototypes (the smaller number)",
-      overlap,
-      paper="DML Fig. 4.3",
-      every_seed=True,
-    ),
-    _report.claim(
-      "classes-differ",
-      "histograms of two classes differ more than those of halves of a class",
-      differ,
-      paper="DML 4.3",
-    ),
-    _report.claim(
-      "k-centre",
-      "the covering radius never rises with another prototype, and falls from the "
-      "first to the last",
-      np.where(f["largest rise of the radius"] <= 0, falls, -1),
-      paper="DML Algorithm 2",
-      every_seed=True,
-    ),
-  ]
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains and looks at every network; returns figures and claims."""
   start = time.perf_counter()
@@ -169,7 +122,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
-    claims=make_claims(figures),
+    claims=_gap_claims.make_claims(figures),
     pictures=pictures,
   )
 

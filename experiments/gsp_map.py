@@ -9,7 +9,6 @@ foreground; its smoothed form keeps them all and still leaves the background out
 """
 
 import dataclasses
-import itertools
 import pathlib
 import time
 from typing import Any
@@ -17,17 +16,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _cli, _figure, _report
-from spherejax import distances, plotting, pooling
+from experiments import _cli, _map_report, _report
+from experiments._map_report import LINEAR_PROGRAM, SOLUTIONS
+from spherejax import distances, pooling
 
-LINEAR_PROGRAM = float("inf")
 PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
-# Mass, and inverse temperatures from sharp to blurred.
-SOLUTIONS = {
-  0.2: (LINEAR_PROGRAM, 100.0, 20.0, 5.0, 0.5),
-  0.5: (LINEAR_PROGRAM, 20.0, 5.0),
-  0.8: (LINEAR_PROGRAM, 20.0, 5.0),
-}
 MEASURES = ("weight on the foreground", "foreground pixels in use", "effective number")
 
 
@@ -92,77 +85,6 @@ def measure(weights: np.ndarray, foreground: np.ndarray) -> dict[str, np.ndarray
   return dict(zip(MEASURES, figures, strict=True))
 
 
-def name(mass: float, beta: float) -> str:
-  sharpness = "linear program" if beta == LINEAR_PROGRAM else f"beta {beta:g}"
-  return f"mass {mass:g}, {sharpness}"
-
-
-def make_claims(weights: dict, figures: dict, foreground: np.ndarray) -> list[dict]:
-  """What figure 5.2 shows, as differences that should be positive."""
-  used = (weights[0.2, LINEAR_PROGRAM] > 1e-6).sum((1, 2))
-  smooth = weights[0.2, 5.0]
-  margin = smooth[:, foreground].min(1) - smooth[:, ~foreground].max(1)
-  numbers = [figures[0.2, beta]["effective number"] for beta in SOLUTIONS[0.2][1:]]
-  steps = [later - earlier for earlier, later in itertools.pairwise(numbers)]
-  claims = {
-    "toy-lp": (
-      "linear program at mass 0.2: exactly 20 pixels in use (1/2 less the difference)",
-      0.5 - abs(used - 20),
-    ),
-    "toy-smooth": (
-      "mass 0.2, beta 5: least foreground weight > largest background weight",
-      margin,
-    ),
-    "toy-smooth-number": (
-      "mass 0.2, beta 5: effective number > 45",
-      figures[0.2, 5.0]["effective number"] - 45,
-    ),
-    "toy-smooth-weight": (
-      "mass 0.2, beta 5: weight on the foreground > 0.98",
-      figures[0.2, 5.0]["weight on the foreground"] - 0.98,
-    ),
-    "toy-blur": (
-      "mass 0.2: effective number decreases with beta (least of the steps)",
-      np.min(steps, axis=0),
-    ),
-  }
-  return [
-    _report.claim(key, statement, values, paper="DML Fig. 5.2", every_seed=True)
-    for key, (statement, values) in claims.items()
-  ]
-
-
-def draw(
-  maps: np.ndarray,
-  foreground: np.ndarray,
-  weights: dict,
-  figures: dict,
-  output: pathlib.Path,
-) -> list[str]:
-  """Maps with their weights, and how many pixels share the weight."""
-  some = maps[:4]
-  fine = np.ones((1, 4, 4)) / 16  # pixels stay sharp
-  shown = {
-    name(0.2, beta): np.kron(weights[0.2, beta][: len(some)], fine)
-    for beta in SOLUTIONS[0.2]
-  }
-  betas = SOLUTIONS[0.2][1:]
-  curve = np.stack([figures[0.2, beta]["effective number"] for beta in betas], axis=1)
-  blur = plotting.training_curves(
-    {"mass 0.2": curve},
-    steps=betas,
-    xlabel="inverse temperature",
-    ylabel="effective number of pixels",
-  )
-  blur.axes[0].set_xscale("log")
-  blur.axes[0].axhline(foreground.sum(), color="black", linestyle=":")
-  blur.axes[0].annotate("pixels of the foreground", (10, foreground.sum() + 1.5))
-  sheet = plotting.weight_maps(
-    some, shown, names=[f"noise {i}" for i in range(len(some))]
-  )
-  return _figure.save({"weights": sheet, "blur": blur}, output)
-
-
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Solves all problems; returns figures and claims."""
   start = time.perf_counter()
@@ -175,12 +97,12 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   }
   figures = {pair: measure(values, foreground) for pair, values in weights.items()}
   rows = [
-    _report.row(name(*pair), metric, values)
+    _report.row(_map_report.name(*pair), metric, values)
     for pair, measured in figures.items()
     for metric, values in measured.items()
   ]
-  claims = make_claims(weights, figures, foreground)
-  pictures = draw(maps, foreground, weights, figures, output)
+  claims = _map_report.make_claims(weights, figures, foreground)
+  pictures = _map_report.draw(maps, foreground, weights, figures, output)
   return _report.result(
     experiment="gsp_map",
     preset=preset,

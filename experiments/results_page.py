@@ -5,7 +5,6 @@ python -m experiments.results_page --check   # fails when the page is stale
 """
 
 import argparse
-import fnmatch
 import json
 import pathlib
 import sys
@@ -14,11 +13,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import _report
+from experiments import _report, _results_notes
+from experiments._results_notes import DOCS, Data, Tried, title
 
-DOCS = pathlib.Path(__file__).parent.parent / "docs"
-TRIED = DOCS / "results" / "tried.toml"
-DATA = DOCS / "results" / "data.toml"
 HEADER = """# Results
 
 Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
@@ -32,19 +29,7 @@ This page is made by `python -m experiments.results_page` from
 the files in `docs/results/`.
 """
 
-Tried = Mapping[str, Mapping[str, str]]
-"""By experiment and pattern of claims: what was tried where they did not come out."""
-
-
-Data = Mapping[str, str]
-"""By pattern of experiments: what they ran on. The first that matches counts."""
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
-
-
-def _title(content: dict) -> str:
-  """The experiment, and its preset where that is not the usual one."""
-  usual = content["preset"] == "cpu"
-  return content["experiment"] + ("" if usual else f"-{content['preset']}")
 
 
 def _cell(text: str) -> str:
@@ -52,56 +37,8 @@ def _cell(text: str) -> str:
   return text.replace("|", r"\|")
 
 
-def _missed(content: dict) -> list[str]:
-  """Claims that did not come out."""
-  return [x["id"] for x in content["claims"] if x["verdict"] != "reproduced"]
-
-
-def _attempts(content: dict, tried: Tried) -> str:
-  """What was tried, for each missed claim; the other patterns say nothing."""
-  lines = []
-  for pattern, text in tried.get(_title(content), {}).items():
-    about = sorted({x for x in _missed(content) if fnmatch.fnmatchcase(x, pattern)})
-    lines.append(f"* {', '.join(f'`{name}`' for name in about)}: {text}")
-  return "\nTried:\n\n" + "\n".join(lines) + "\n" if lines else ""
-
-
-def check_tried(results: list[dict], tried: Tried) -> None:
-  """Ends with a message unless each missed claim, and no other, has its note."""
-  missed = {_title(content): _missed(content) for content in results}
-  for title, names in missed.items():
-    patterns = tried.get(title, {})
-    for name in names:
-      if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
-        raise SystemExit(f"{TRIED} must say what was tried for {title}: {name}")
-  for title, patterns in tried.items():
-    for pattern in patterns:
-      if not fnmatch.filter(missed.get(title, []), pattern):
-        raise SystemExit(f"{TRIED} has {title}: {pattern}, but no such claim is missed")
-
-
-def _about(content: dict, data: Data) -> str:
-  """What an experiment ran on; empty where nothing says so."""
-  name = _title(content)
-  return next((x for key, x in data.items() if fnmatch.fnmatchcase(name, key)), "")
-
-
-def check_data(results: list[dict], data: Data) -> None:
-  """Ends with a message unless each experiment is told of, and each line is shown."""
-  shown = set()
-  for content in results:
-    if not (text := _about(content, data)):
-      raise SystemExit(f"{DATA} must say what {_title(content)} ran on")
-    shown.add(text)
-  for pattern, text in data.items():
-    if text not in shown:
-      raise SystemExit(
-        f"{DATA} has {pattern}, but no such experiment stands on the page"
-      )
-
-
 def _claims(content: dict, tried: Tried, data: Data) -> str:
-  name = _title(content)
+  name = title(content)
   lines = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
     f"{_report.number_text(claim['value'])} | "
@@ -118,8 +55,13 @@ def _claims(content: dict, tried: Tried, data: Data) -> str:
     "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   )
-  about = _about(content, data)
-  return head + (f"{about}\n\n" if about else "") + table + _attempts(content, tried)
+  about = _results_notes.about(content, data)
+  return (
+    head
+    + (f"{about}\n\n" if about else "")
+    + table
+    + _results_notes.attempts(content, tried)
+  )
 
 
 def _figures(content: dict) -> str:
@@ -131,7 +73,7 @@ def _figures(content: dict) -> str:
     for row in content["rows"]
   ]
   return (
-    f"### Figures of {_title(content)}\n\n"
+    f"### Figures of {title(content)}\n\n"
     "| variant | measure | mean | 95 % interval | paper |\n"
     "| --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   )
@@ -143,8 +85,8 @@ def page(results: list[dict], tried: Tried = _NONE, data: Data = _NONE) -> str:
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
     lines.append(
-      f"| {_title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
-      f"| {', '.join(f'`{name}`' for name in _missed(content))} |"
+      f"| {title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
+      f"| {', '.join(f'`{name}`' for name in _results_notes.missed(content))} |"
     )
   overview = (
     "| experiment | claims reproduced | not reproduced at this scale |\n"
@@ -180,10 +122,10 @@ def main() -> None:
   parser.add_argument("--check", action="store_true", help="fail when it is stale")
   check = parser.parse_args().check
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
-  tried = tomllib.loads(TRIED.read_text(encoding="utf-8"))
-  check_tried(results, tried)
-  data = tomllib.loads(DATA.read_text(encoding="utf-8"))
-  check_data(results, data)
+  tried = tomllib.loads(_results_notes.TRIED.read_text(encoding="utf-8"))
+  _results_notes.check_tried(results, tried)
+  data = tomllib.loads(_results_notes.DATA.read_text(encoding="utf-8"))
+  _results_notes.check_data(results, data)
   text = page(results, tried, data)
   target = DOCS / "results.md"
   if not check:

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import _class_sets, _gap_study, _report, gap_prototypes
+from experiments import _class_sets, _gap_claims, _gap_study, _report, gap_prototypes
 from spherejax import plotting
 
 
@@ -82,7 +82,7 @@ def test_claims_of_figures_that_are_known():
     "radius of 1 - radius of all": [0.8, 0.9],
     "largest rise of the radius": [0.0, 0.1],
   }
-  claims = gap_prototypes.make_claims(figures)
+  claims = _gap_claims.make_claims(figures)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "pcc-bound": pytest.approx([0.1, -0.1]),
     "pcc-tight": pytest.approx([0.3, -0.05]),

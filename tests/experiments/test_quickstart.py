@@ -16,6 +16,7 @@ from experiments import (
   _cli,
   _collage_measures,
   _report,
+  _results_notes,
   quickstart,
   results_page,
 )
@@ -237,12 +238,12 @@ def test_the_results_page_says_what_did_not_come_out():
   more = content | {"claims": [*content["claims"], right]}
   tried = {"x": {"c*": "twice the steps."}}
   assert "* `c`: twice the steps." in results_page.page([more], tried)
-  results_page.check_tried([more], tried)
+  _results_notes.check_tried([more], tried)
   with pytest.raises(SystemExit, match="what was tried for x: c"):
-    results_page.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
+    _results_notes.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
   for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
     with pytest.raises(SystemExit, match="no such claim is missed"):
-      results_page.check_tried([more], odd)
+      _results_notes.check_tried([more], odd)
   data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
   both = [content, content | {"preset": "large"}]
   text = results_page.page(both, data=data)
@@ -250,10 +251,10 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "All of it." in first.split("### x\n")[1]
   assert "Half of it." in second
   with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
-    results_page.check_data(both, data)
-  results_page.check_data(both, {key: data[key] for key in ("x-*", "x*")})
+    _results_notes.check_data(both, data)
+  _results_notes.check_data(both, {key: data[key] for key in ("x-*", "x*")})
   with pytest.raises(SystemExit, match="must say what x-large ran on"):
-    results_page.check_data(both, {"x": "All of it."})
+    _results_notes.check_data(both, {"x": "All of it."})
 
 
 def committed():
@@ -275,7 +276,7 @@ def test_headers_say_how_long_the_committed_runs_took():
 
 
 def test_what_was_tried_names_presets_that_exist():
-  tried, known = tomllib.loads(results_page.TRIED.read_text()), committed()
+  tried, known = tomllib.loads(_results_notes.TRIED.read_text()), committed()
   named = []
   for title, notes in tried.items():
     module = importlib.import_module(f"experiments.{known[title]['experiment']}")

@@ -1,0 +1,58 @@
+"""What `embed` is asked for: a network, pictures and queries, and what it refuses."""
+
+import pathlib
+from collections.abc import Mapping
+
+from experiments import _embed_parts, _embed_sources, _explore, _retrieval_network
+
+
+def load(model: str, images: str) -> _retrieval_network.Model:
+  """The network in that folder; SystemExit says what is missing or does not fit."""
+  given = {"model": model, "images": images}
+  if missing := [f"--{name}" for name, text in given.items() if not text]:
+    raise SystemExit(
+      f"{' and '.join(missing)} missing: --model is a folder that `retrieval` wrote,"
+      " --images a folder or tfds:NAME/SPLIT; --preset smoke needs neither"
+    )
+  try:
+    return _retrieval_network.load(pathlib.Path(model))
+  except FileNotFoundError as error:
+    raise SystemExit(f"--model {model}: {error}") from error
+  except (ValueError, TypeError, RuntimeError) as error:
+    raise SystemExit(f"--model {model} does not hold what it says: {error}") from error
+
+
+def begin(
+  model: _retrieval_network.Model,
+  asked: Mapping[str, str],
+  output: pathlib.Path,
+  *,
+  explore: bool,
+) -> dict[str, _embed_parts.Job]:
+  """A job for each source that is named, by what it is for."""
+  jobs = {}
+  for what, text in asked.items():
+    if text:
+      source = _embed_sources.find(text)
+      if source.text in map(str, (output.resolve(), *output.resolve().parents)):
+        raise SystemExit(f"--output {output} lies in {text}; choose another one")
+      if explore and what == "images":
+        _explore.check(source, model.architecture.image_size)
+      folder = output / "parts" / what
+      jobs[what] = _embed_parts.begin(source, model, folder, what)
+  return jobs
+
+
+def refuse_unreadable(jobs: Mapping[str, _embed_parts.Job], skip: bool) -> None:
+  """SystemExit where pictures cannot be read, unless they, but not all, are skipped."""
+  for what, job in jobs.items():
+    if len(job.unreadable) == len(job.source) or (job.unreadable and not skip):
+      wrong = [
+        f"{job.source.names[row]} ({why})"
+        for row, why in sorted(job.unreadable.items())
+      ]
+      raise SystemExit(
+        f"{len(wrong)} of {len(job.source)} {what} cannot be read:"
+        f" {_embed_sources.listed(wrong)}. Repair or remove them, or leave the"
+        " unreadable ones of many out by --skip-unreadable; what is embedded stays"
+      )
