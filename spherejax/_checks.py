@@ -30,6 +30,15 @@ def static_number(value: object) -> float | None:
   return None
 
 
+def array(name: str, value: Any) -> jax.Array:
+  """The value as an array; raises TypeError for what is none."""
+  try:
+    return jnp.asarray(value)
+  except (TypeError, ValueError, OverflowError) as error:
+    text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
+    raise TypeError(text) from error
+
+
 def floating(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is floating."""
   if not jnp.issubdtype(array.dtype, jnp.floating):
@@ -263,25 +272,6 @@ def key(name: str, value: object) -> None:
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
 
 
-def devices(value: Any) -> list[Any]:
-  """The devices of a sequence as a list; raises TypeError for anything else."""
-  sequence("devices", value)
-  if not len(value) or not all(isinstance(entry, jax.Device) for entry in value):
-    known = jax.local_devices()
-    raise TypeError(f"devices must be some of {known}, got {reprlib.repr(value)}")
-  return list(value)
-
-
-def rows_of(batch: Any) -> int:
-  """How many rows a tree of arrays has; raises ValueError unless all have as many."""
-  shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
-  sizes = {shape[:1] for shape in shapes}
-  if len(sizes) != 1 or () in sizes:
-    text = "arrays of a batch must have one first axis of the same length, got shapes"
-    raise ValueError(f"{text} {shapes}")
-  return sizes.pop()[0]
-
-
 def floating_type(name: str, value: Any) -> None:
   """Raises TypeError unless `value` names a floating dtype."""
   try:
@@ -376,9 +366,9 @@ def kept(
     # Known while tracing, so that known labels are still checked.
     with jax.ensure_compile_time_eval():
       return jnp.ones(tuple(expected), bool)
-  array = jnp.asarray(where)
-  mask(array, expected, name)
-  return array
+  given = array(name, where)
+  mask(given, expected, name)
+  return given
 
 
 def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
@@ -393,9 +383,9 @@ def scalar(name: str, value: ArrayLike, dtype: jnp.dtype) -> jax.Array:
   Raises ValueError if it has axes, or is known and not finite.
   """
   known_finite(name, value)
-  number = jnp.asarray(value, dtype)
-  single(name, number)
-  return number
+  given = jnp.asarray(value, dtype)
+  single(name, given)
+  return given
 
 
 def single(name: str, value: Any) -> None:

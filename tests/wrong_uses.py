@@ -34,12 +34,6 @@ KINDS = {
 }
 # More of them for functions of one or two arguments.
 RARE = {"bytes": b"abc", "set": {"abc"}, "object": object()}
-# How jax refuses what is no array: it shows the value and says what is supported.
-OF_JAX = (
-  "is not a valid JAX array type. Only arrays of numeric types are supported by JAX.",
-  "None is not a valid value for jnp.array",
-  "is not a valid JAX type",
-)
 ALLOWED = "|".join(
   (
     r"must|expected|one of|only|needs?\b|is for|not supported|takes|divide over",
@@ -279,8 +273,6 @@ def is_clear(error: Exception, use: Use, arguments: Mapping[str, Any]) -> bool:
     return str(use.value) in said
   if not isinstance(error, (ValueError, TypeError)):
     return False
-  if any(sentence in said for sentence in OF_JAX):
-    return True
   names = [use.parameter] if use.refused and use.what != "scalar" else arguments
   named = any(re.search(rf"\b{re.escape(name)}\b", said) for name in names)
   named |= isinstance(use.value, pathlib.Path) and str(use.value) in said

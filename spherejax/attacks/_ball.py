@@ -100,7 +100,7 @@ def steepest_ascent(
     >>> spherejax.attacks.steepest_ascent(jnp.array([3.0, -4.0]), norm="l1")
     Array([ 0., -1.], dtype=float32)
   """
-  gradient = jnp.asarray(gradient)
+  gradient = _checks.array("gradient", gradient)
   _checks.floating("gradient", gradient)
   _checks.one_of("norm", norm, NORMS)
   _checks.between("count", count, 1)
@@ -111,7 +111,9 @@ def steepest_ascent(
   elif norm == "l2":
     step = _numerics.normalize(wide.ravel()).reshape(wide.shape)
   else:
-    chosen = largest(jnp.abs(wide).ravel(), jnp.asarray(count)).reshape(wide.shape)
+    chosen = largest(jnp.abs(wide).ravel(), _checks.array("count", count)).reshape(
+      wide.shape
+    )
     step = jnp.where(chosen, jnp.sign(wide), 0) / jnp.asarray(count, wide.dtype)
   return step.astype(gradient.dtype)
 
@@ -193,7 +195,7 @@ def radii(
     exact = values.astype(np.float64)
     rounded = exact.astype(dtype)
     epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)
-  radius = jax.lax.stop_gradient(jnp.asarray(epsilon, dtype))
+  radius = jax.lax.stop_gradient(_checks.array(name, epsilon).astype(dtype))
   if radius.ndim:
     _checks.shape(name, radius, shape, "the batch")
   return jnp.broadcast_to(radius, shape)
@@ -244,7 +246,7 @@ def seal(
     >>> bool(jnp.all(point - center <= 0.1))
     True
   """
-  point, center = jnp.asarray(point), jnp.asarray(center)
+  point, center = _checks.array("point", point), _checks.array("center", center)
   _checks.limits(low, high, point.shape)
   _checks.floating("point", point)
   _checks.floating("center", center)
@@ -300,7 +302,7 @@ def round_inside(
     >>> spherejax.attacks.round_inside(point, center, dtype=jnp.bfloat16)
     Array([1], dtype=bfloat16)
   """
-  point, center = jnp.asarray(point), jnp.asarray(center)
+  point, center = _checks.array("point", point), _checks.array("center", center)
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")

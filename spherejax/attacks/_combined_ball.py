@@ -121,7 +121,7 @@ def combined_ball(
   """
   _checks.flag("hull", hull)
   _checks.limits(low, high)
-  samples = jnp.asarray(x)
+  samples = _checks.array("x", x)
   _checks.floating("x", samples)
   _checks.batched("x", samples)
   clean = _numerics.flat_rows(_numerics.upcast(samples))

@@ -266,7 +266,7 @@ def diagnose(
   problem = _problem.setup(
     logits_fn, x, labels, key=keys[2], index=index, low=low, high=high
   )
-  broken = jnp.asarray(success)
+  broken = _checks.array("success", success)
   _checks.mask(broken, problem.labels.shape, "success")
   _checks.count("draws", draws, 0)
   region = _problem.ball(problem, epsilon, norm)

@@ -60,12 +60,12 @@ def attack_loss(
     >>> spherejax.attacks.attack_loss(logits, jnp.array([0]), loss="dlr")
     Array([-0.5], dtype=float32)
   """
-  logits, labels = jnp.asarray(logits), jnp.asarray(labels)
+  logits, labels = _checks.array("logits", logits), _checks.array("labels", labels)
   _checks.floating("logits", logits)
   _checks.rank("logits", logits, 2)
   _checks.labels(labels, logits)
   if targets is not None:
-    targets = jnp.asarray(targets)
+    targets = _checks.array("targets", targets)
     _checks.labels(targets, logits, "targets")
   check_classes(loss, logits.shape[1], targets is not None)
   _checks.known_labels(labels, logits.shape[1])
@@ -75,7 +75,7 @@ def attack_loss(
     raise ValueError(f'"kl" and no other loss takes a reference, got loss {loss!r}')
   wide = _numerics.upcast(logits)
   if reference is not None:
-    reference = _numerics.upcast(jnp.asarray(reference))
+    reference = _numerics.upcast(_checks.array("reference", reference))
     _checks.shape("reference", reference, wide.shape, "the logits")
   return of_scores(wide, labels, loss, targets, reference).astype(logits.dtype)
 

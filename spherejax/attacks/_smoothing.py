@@ -75,7 +75,7 @@ def smoothed_votes(
     Array([[20,  0]], dtype=int32)
   """
   _checks.function("logits_fn", logits_fn)
-  samples = jnp.asarray(x)
+  samples = _checks.array("x", x)
   _checks.floating("x", samples)
   _checks.batched("x", samples)
   _checks.positive("sigma", sigma)
@@ -83,7 +83,7 @@ def smoothed_votes(
   _checks.count("block_size", block_size)
   samples = _numerics.upcast(samples)
   deviation = _checks.scalar("sigma", sigma, samples.dtype)
-  rows = jnp.arange(len(samples)) if index is None else jnp.asarray(index)
+  rows = jnp.arange(len(samples)) if index is None else _checks.array("index", index)
   _checks.labels(rows, samples, "index")
   keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
   block = max(1, min(block_size, draws))

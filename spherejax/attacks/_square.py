@@ -92,7 +92,7 @@ def square(
     Array([ True], dtype=bool)
   """
   _problem.deterministic("square", logits_fn)
-  images = jnp.asarray(x)
+  images = _checks.array("x", x)
   _checks.rank("x", images, 4)
   _checks.one_of("norm", norm, ("linf", "l2"))
   _checks.count("queries", queries, 0)

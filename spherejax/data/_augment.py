@@ -337,7 +337,7 @@ def each(
 
 def some_images(images: ArrayLike) -> Array:
   """The images as an array of at least three axes."""
-  images = jnp.asarray(images)
+  images = _checks.array("images", images)
   if images.ndim < 3:
     raise ValueError(
       f"images must be [..., height, width, channels], got shape {images.shape}"

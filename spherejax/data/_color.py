@@ -37,7 +37,7 @@ def to_float(
     >>> spherejax.data.to_float(jnp.array([0, 255], jnp.uint8))
     Array([0., 1.], dtype=float32)
   """
-  images = jnp.asarray(images)
+  images = _checks.array("images", images)
   if jnp.issubdtype(images.dtype, jnp.floating):
     return images
   if images.dtype != jnp.uint8:

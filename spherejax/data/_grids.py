@@ -85,7 +85,7 @@ def image_grid(
     ((100, 8, 8, 1), True)
   """
   _checks.flag("single_label", single_label)
-  images, labels = jnp.asarray(images), jnp.asarray(labels)
+  images, labels = _checks.array("images", images), _checks.array("labels", labels)
   _checks.floating("images", images)
   _checks.rank("images", images, 4)
   _checks.not_empty("images", images)

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
@@ -58,7 +57,7 @@ def mixup(
     >>> mixed.inputs.shape, mixed.targets.sum(1)
     ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
   """
-  inputs, targets = jnp.asarray(inputs), jnp.asarray(targets)
+  inputs, targets = _checks.array("inputs", inputs), _checks.array("targets", targets)
   _checks.floating("inputs", inputs)
   _checks.floating("targets", targets)
   _checks.rank("targets", targets, 2)

@@ -151,7 +151,9 @@ def class_balanced_indices(
     )
   order, starts, counts = map(jnp.asarray, table)
   _checks.between("step", step, 0)
-  class_key, image_key = jax.random.split(jax.random.fold_in(key, jnp.asarray(step)))
+  class_key, image_key = jax.random.split(
+    jax.random.fold_in(key, _checks.array("step", step))
+  )
   classes = distinct(class_key, len(counts), num_classes)
   draw = jax.vmap(distinct, (0, 0, None))
   rows = draw(jax.random.split(image_key, num_classes), counts[classes], per_class)
@@ -270,8 +272,8 @@ def shuffled_indices(
   if batch_size > count:
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
-  _checks.integer("step", jnp.asarray(step))
-  epoch, turn = jnp.divmod(jnp.asarray(step), steps_per_epoch)
+  _checks.integer("step", _checks.array("step", step))
+  epoch, turn = jnp.divmod(_checks.array("step", step), steps_per_epoch)
   keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)
   return _permute(keys, positions.astype(jnp.uint32), count).astype(jnp.int32)

@@ -126,7 +126,7 @@ def simclr_views(
   """
   _checks.flag("integer", integer)
   _checks.instance("strengths", strengths, ViewStrengths)
-  images = jnp.asarray(images)
+  images = _checks.array("images", images)
   _checks.rank("images", images, 4)
   _checks.floating("images", images)
   if images.shape[-1] not in (1, 3):

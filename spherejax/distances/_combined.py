@@ -42,7 +42,7 @@ def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> R
 
 def operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:
   """The checked vectors in the type that is computed in, and their own type."""
-  array = jnp.asarray(x)
+  array = _checks.array(name, x)
   _checks.floating(name, array)
   if array.ndim == 0 or array.shape[-1] < 2:
     raise ValueError(

@@ -54,7 +54,7 @@ def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*b
     Array(7., dtype=float32)
   """
   _checks.one_of("norm", norm, NORMS)
-  x = jnp.asarray(x)
+  x = _checks.array("x", x)
   x, _, dtype = _pairs.operands(x, x)
   return _norm(x, norm).astype(dtype)
 
@@ -186,11 +186,15 @@ def k_nearest(
   _checks.one_of("norm", norm, NORMS)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
-  references = jnp.asarray(references)  # None would be the queries themselves
+  references = _checks.array(
+    "references", references
+  )  # None would be the queries themselves
   wide, known, dtype = _pairs.rows(queries, references, ("queries", "references"))
   if k > len(known):
     raise ValueError(f"k must be at most the {len(known)} references, got {k}")
-  left_out = jnp.full(len(wide), -1) if exclude is None else jnp.asarray(exclude)
+  left_out = (
+    jnp.full(len(wide), -1) if exclude is None else _checks.array("exclude", exclude)
+  )
   _checks.labels(left_out, wide, "exclude")
   own, theirs = (None, None)
   if apart is not None:

@@ -9,7 +9,7 @@ from spherejax import _checks, _numerics
 
 
 def _vectors(x: ArrayLike) -> Array:
-  array = jnp.asarray(x)
+  array = _checks.array("x", x)
   _checks.floating("x", array)
   if array.ndim == 0:
     raise ValueError("x must have a last axis of components, got shape ()")

@@ -14,7 +14,7 @@ def operands(
   x: ArrayLike, y: ArrayLike, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
   """Both operands of an elementwise form in their computing type, and the result's."""
-  x, y = jnp.asarray(x), jnp.asarray(y)
+  x, y = (_checks.array(*each) for each in zip(names, (x, y), strict=True))
   for name, array in zip(names, (x, y), strict=True):
     _checks.floating(name, array)
     if array.ndim == 0:
@@ -31,8 +31,8 @@ def rows(
   x: ArrayLike, y: ArrayLike | None, names: tuple[str, str] = ("x", "y")
 ) -> tuple[Array, Array, jnp.dtype]:
   """Both sets of rows in their computing type, and the type of the result."""
-  x = jnp.asarray(x)
-  y = x if y is None else jnp.asarray(y)
+  x = _checks.array(names[0], x)
+  y = x if y is None else _checks.array(names[1], y)
   for name, array in zip(names, (x, y), strict=True):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)

@@ -54,7 +54,7 @@ def distance_ratio(
     Array([[0.8, 0.2],
            [1. , 0. ]], dtype=float32)
   """
-  squares = jnp.asarray(squared_distances)
+  squares = _checks.array("squared_distances", squared_distances)
   _checks.floating("squared_distances", squares)
   if squares.ndim == 0:
     raise ValueError("squared_distances must have a last axis of classes, got shape ()")
@@ -65,7 +65,7 @@ def distance_ratio(
   if classes is None:
     kept = jnp.ones(wide.shape, bool)
   else:
-    kept = jnp.asarray(classes)
+    kept = _checks.array("classes", classes)
     row = kept.ndim == 1
     _checks.mask(kept, wide.shape[-1:] if row else wide.shape, "classes")
     kept = jnp.broadcast_to(

@@ -278,7 +278,7 @@ def sphereface(
     >>> spherejax.losses.sphereface(cosines, labels, jnp.ones(2))
     Array([0.3132617, 0.3132617], dtype=float32)
   """
-  cosines, lengths = jnp.asarray(cosines), jnp.asarray(norms)
+  cosines, lengths = _checks.array("cosines", cosines), _checks.array("norms", norms)
   _checks.rank("cosines", cosines, 2)
   _checks.shape("norms", lengths, cosines.shape[:1], "the cosines")
   return large_margin_softmax(
@@ -346,7 +346,7 @@ def large_margin_softmax(
   batch = _classes.scores(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
-  lengths = jnp.asarray(norms)
+  lengths = _checks.array("norms", norms)
   _checks.floating("norms", lengths)
   columns = 1 if lengths.shape[1:] == (1,) else batch.own.shape[1]
   _checks.shape("norms", lengths, (len(batch.own), columns), "the cosines")

@@ -161,7 +161,10 @@ def rows_and_labels(
   owner: str = "",
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked and normalised rows, their labels and mask, and their original type."""
-  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  embeddings, labels = (
+    _checks.array("embeddings", embeddings),
+    _checks.array("labels", labels),
+  )
   _checks.floating(f"{owner}embeddings", embeddings)
   _checks.rank(f"{owner}embeddings", embeddings, 2)
   _checks.not_empty(f"{owner}embeddings", embeddings)
@@ -302,14 +305,14 @@ def matrix(
     name: of the matrix, for messages.
     weights: whether masks may be weights.
   """
-  entries = jnp.asarray(values)
+  entries = _checks.array(name, values)
   _checks.floating(name, entries)
   _checks.rank(name, entries, 2)
   _checks.not_empty(name, entries)
   kept = keep_all(where, entries)
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
-    mask = jax.lax.stop_gradient(jnp.asarray(mask))
+    mask = jax.lax.stop_gradient(_checks.array(mask_name, mask))
     if not weights:
       _checks.boolean(mask_name, mask)
     _selection.check(mask_name, mask, entries.shape)

@@ -20,7 +20,7 @@ def _square(
   where: ArrayLike | None,
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """The matrix between classes, their distances, the mask, and the matrix's type."""
-  matrix = jnp.asarray(values)
+  matrix = _checks.array(name, values)
   _checks.floating(name, matrix)
   _checks.rank(name, matrix, 2)
   _checks.not_empty(name, matrix)
@@ -28,7 +28,7 @@ def _square(
   kept = _batch.keep_all(where, matrix)
   both = kept[:, None] & kept[None]
   wide = jnp.where(both, _numerics.upcast(matrix), 0)
-  apart = jnp.asarray(class_distances)
+  apart = _checks.array("class_distances", class_distances)
   _checks.real("class_distances", apart)
   _checks.shape("class_distances", apart, matrix.shape, name)
   apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
@@ -52,7 +52,7 @@ def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
 def _points(
   prototypes: ArrayLike, where: ArrayLike | None, normalize: str
 ) -> tuple[Array, jnp.dtype]:
-  points = jnp.asarray(prototypes)
+  points = _checks.array("prototypes", prototypes)
   _checks.floating("prototypes", points)
   _checks.rank("prototypes", points, 2)
   _checks.not_empty("prototypes", points)

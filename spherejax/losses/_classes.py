@@ -51,7 +51,7 @@ def scores(
   class_axis_name: str | None = None,
 ) -> Scores:
   """Checked scores of integer labels."""
-  entries, labels = jnp.asarray(values), jnp.asarray(labels)
+  entries, labels = _checks.array(name, values), _checks.array("labels", labels)
   _checks.floating(name, entries)
   _checks.rank(name, entries, axes)
   _checks.not_empty(name, entries)
@@ -90,7 +90,7 @@ def distributions(
   name: str, values: ArrayLike, targets: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, jnp.dtype]:
   """Checked scores and distributions, both zero in masked rows, and the type."""
-  entries, targets = jnp.asarray(values), jnp.asarray(targets)
+  entries, targets = _checks.array(name, values), _checks.array("targets", targets)
   _checks.floating(name, entries)
   _checks.rank(name, entries, 2)
   _checks.not_empty(name, entries)
@@ -104,7 +104,7 @@ def taking_part(scores: Scores, classes: ArrayLike | None) -> Array:
   """[batch, classes], boolean: the classes that take part; None for all."""
   if classes is None:
     return jnp.ones(scores.own.shape, bool)
-  kept = jnp.asarray(classes)
+  kept = _checks.array("classes", classes)
   shape = scores.own.shape[-1:] if kept.ndim == 1 else scores.own.shape
   _checks.mask(kept, shape, "classes")
   return jnp.broadcast_to(kept.reshape(-1, shape[-1]), scores.own.shape)
@@ -217,7 +217,7 @@ def highest(parts: Sequence[Array]) -> Array:
 
 def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -> Array:
   """Checked proxies of the rows' length and type; of rank 2 unless said otherwise."""
-  entries = jnp.asarray(array)
+  entries = _checks.array(name, array)
   _checks.floating(name, entries)
   _checks.rank(name, entries, *(ranks or (2,)))
   _checks.not_empty(name, entries)

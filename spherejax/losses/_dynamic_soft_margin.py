@@ -203,7 +203,7 @@ def dynamic_soft_margin_from_distance(
 
 
 def _history(histogram: ArrayLike) -> Array:
-  history = jnp.asarray(histogram)
+  history = _checks.array("histogram", histogram)
   _checks.floating("histogram", history)
   _checks.rank("histogram", history, 1)
   if history.shape[0] < 2:

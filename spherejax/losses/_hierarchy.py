@@ -21,7 +21,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   counted; to be called inside `jax.ensure_compile_time_eval`. The columns of the
   logits are the classes (axis 0) or the nodes (axis 1).
   """
-  tree = jnp.asarray(ancestors)
+  tree = _checks.array("ancestors", ancestors)
   _checks.boolean("ancestors", tree)
   _checks.rank("ancestors", tree, 2)
   expected = list(tree.shape)
@@ -132,7 +132,9 @@ def hierarchical_cross_entropy(
     tree, levels = _tree(ancestors, wide, 0)
     shared_by_class = _shared_nodes(tree)
     depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
-  shared = jnp.take(shared_by_class, jnp.asarray(labels), axis=0, mode="clip")
+  shared = jnp.take(
+    shared_by_class, _checks.array("labels", labels), axis=0, mode="clip"
+  )
 
   def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
     # From below: the classes of the node of this depth, then those that its parent
@@ -229,7 +231,7 @@ def conditional_softmax(
     ... )
     Array([1.3862944, 0.6931472], dtype=float32)
   """
-  logits, labels = jnp.asarray(logits), jnp.asarray(labels)
+  logits, labels = _checks.array("logits", logits), _checks.array("labels", labels)
   _checks.floating("logits", logits)
   _checks.rank("logits", logits, 2)
   _checks.not_empty("logits", logits)
@@ -288,7 +290,7 @@ def conditional_log_probabilities(
     >>> jnp.exp(found)
     Array([[0.25, 0.25, 0.5 ]], dtype=float32)
   """
-  logits = jnp.asarray(logits)
+  logits = _checks.array("logits", logits)
   _checks.floating("logits", logits)
   _checks.rank("logits", logits, 2)
   _checks.not_empty("logits", logits)
@@ -368,13 +370,13 @@ def soft_label_cross_entropy(
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    given = jax.lax.stop_gradient(jnp.asarray(class_distances))
+    given = jax.lax.stop_gradient(_checks.array("class_distances", class_distances))
     _checks.real("class_distances", given)
     _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
     _checks.between("class_distances", given, 0)
     apart = given.astype(wide.dtype)
     apart = _numerics.divide(apart, jnp.max(apart, initial=0))
-  from_own = jnp.take(apart, jnp.asarray(labels), axis=0, mode="clip")
+  from_own = jnp.take(apart, _checks.array("labels", labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)
   # Where a target underflows the class may be impossible: 0 log 0 = 0.
   wanted = targets > 0

@@ -88,7 +88,7 @@ def margin(
   dtype = batch.anchors.dtype
   centre = _checks.scalar("boundary", boundary, dtype)
   if class_boundaries is not None:
-    by_class = jnp.asarray(class_boundaries)
+    by_class = _checks.array("class_boundaries", class_boundaries)
     _checks.floating("class_boundaries", by_class)
     _checks.rank("class_boundaries", by_class, 1)
     own = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
@@ -98,7 +98,7 @@ def margin(
       batch = batch._replace(reference_where=_batch.gather(batch.where, axis_name))
     centre += _numerics.masked_sum(by_class.astype(dtype)[None], own)
   if example_boundaries is not None:
-    by_example = jnp.asarray(example_boundaries)
+    by_example = _checks.array("example_boundaries", example_boundaries)
     _checks.floating("example_boundaries", by_example)
     _checks.shape("example_boundaries", by_example, batch.labels.shape, "the labels")
     centre += jnp.where(batch.where, by_example.astype(dtype), 0)

@@ -104,7 +104,10 @@ def memory_update(
     Array([2, 0], dtype=int32)
   """
   _checks.instance("memory", memory, Memory)
-  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  embeddings, labels = (
+    _checks.array("embeddings", embeddings),
+    _checks.array("labels", labels),
+  )
   size, dim = memory.embeddings.shape
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
@@ -173,7 +176,7 @@ def memory_references(
   """
   _checks.instance("memory", memory, Memory)
   if slots is not None:
-    slots = jnp.asarray(slots)
+    slots = _checks.array("slots", slots)
     _checks.integer("slots", slots)
     _checks.rank("slots", slots, 1)
   filled = jnp.arange(len(memory.labels)) < memory.filled

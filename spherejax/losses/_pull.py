@@ -121,7 +121,7 @@ def _regression(
     values, own, dtype, _ = _classes.scores(name, products, labels, where)
     shares = own.astype(values.dtype)
   if weights is not None:
-    factors = jnp.asarray(weights)
+    factors = _checks.array("weights", weights)
     _checks.floating("weights", factors)
     _checks.shape("weights", factors, values.shape[1:], "the classes")
     shares *= jnp.where(own, factors.astype(values.dtype)[None], 0)
@@ -167,7 +167,7 @@ def inverse_frequency_weights(
     >>> spherejax.losses.inverse_frequency_weights(jnp.array([0, 0, 2]), 3)
     Array([0.75, 0.  , 1.5 ], dtype=float32)
   """
-  labels = jnp.asarray(labels)
+  labels = _checks.array("labels", labels)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.count("num_classes", num_classes)

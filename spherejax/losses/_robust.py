@@ -22,7 +22,7 @@ def _both(
 ) -> tuple[_classes.Scores, _classes.Scores]:
   """Scores of the clean and of the adversarial examples, of one shape."""
   first = _classes.scores(name, clean, labels, where)
-  attacked = jnp.asarray(adversarial)
+  attacked = _checks.array(f"adversarial_{name}", adversarial)
   # First, or a label of a class that is missing there would be blamed.
   _checks.shape(f"adversarial_{name}", attacked, first.values.shape, f"the {name}")
   return first, _classes.scores(f"adversarial_{name}", attacked, labels, where)
@@ -181,7 +181,7 @@ def nearest_proxy_angles(
     Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
   """
   _checks.flag("stop_gradient", stop_gradient)
-  proxies = jnp.asarray(proxies)
+  proxies = _checks.array("proxies", proxies)
   _checks.floating("proxies", proxies)
   _checks.rank("proxies", proxies, 2)
   if stop_gradient:
@@ -195,7 +195,7 @@ def nearest_proxy_angles(
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
   """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
-  angles = jnp.asarray(nearest_angles)
+  angles = _checks.array("nearest_angles", nearest_angles)
   _checks.floating("nearest_angles", angles)
   _checks.shape("nearest_angles", angles, scores.own.shape[1:], "the classes")
   wide = angles.astype(scores.values.dtype)

@@ -57,7 +57,7 @@ def multi_proxy(
   """
   _checks.one_of("reduction", reduction, REDUCTIONS)
   _checks.positive("temperature", temperature)
-  entries = jnp.asarray(similarities)
+  entries = _checks.array("similarities", similarities)
   _checks.floating("similarities", entries)
   if entries.ndim < 2 or entries.shape[-1] == 0:
     raise ValueError(
@@ -66,7 +66,7 @@ def multi_proxy(
     )
   wide = _numerics.upcast(entries)
   if where is not None:
-    kept = jnp.asarray(where)
+    kept = _checks.array("where", where)
     _checks.mask(kept, entries.shape[:-2])
     wide = jnp.where(kept[..., None, None], wide, 0)
   t = _checks.scalar("temperature", temperature, wide.dtype)

@@ -105,7 +105,7 @@ def uniformity(
     >>> spherejax.losses.uniformity(x)
     Array([-8., -8.], dtype=float32)
   """
-  embeddings = jnp.asarray(embeddings)
+  embeddings = _checks.array("embeddings", embeddings)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.not_empty("embeddings", embeddings)

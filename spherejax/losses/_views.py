@@ -29,7 +29,7 @@ def views(
   first: ArrayLike, second: ArrayLike, where: ArrayLike | None, normalize: str
 ) -> Views:
   """Checked and normalised rows of both views."""
-  first, second = jnp.asarray(first), jnp.asarray(second)
+  first, second = _checks.array("first", first), _checks.array("second", second)
   for name, array in (("first", first), ("second", second)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)

@@ -44,7 +44,7 @@ def split_by_class(
     >>> a
     Array([ True,  True,  True,  True, False], dtype=bool)
   """
-  labels = jnp.asarray(labels)
+  labels = _checks.array("labels", labels)
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   kept = _batch.keep_all(where, labels)
@@ -99,7 +99,10 @@ def ridge_attribute_embeddings(
     Array([[0.5, 0. ],
            [0. , 0.5]], dtype=float32)
   """
-  attributes, targets = jnp.asarray(attributes), jnp.asarray(targets)
+  attributes, targets = (
+    _checks.array("attributes", attributes),
+    _checks.array("targets", targets),
+  )
   for name, array in (("attributes", attributes), ("targets", targets)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)
@@ -187,7 +190,7 @@ def zero_shot_prediction(
     Array([1.5365921, 1.5365921, 1.5365921, 1.5365921], dtype=float32)
   """
   _checks.positive("ridge", ridge)
-  table = jnp.asarray(label_embeddings)
+  table = _checks.array("label_embeddings", label_embeddings)
   _checks.floating("label_embeddings", table)
   _checks.rank("label_embeddings", table, 2)
   _checks.not_empty("label_embeddings", table)
@@ -223,7 +226,8 @@ def _half(
   name: str,
 ) -> tuple[Array, Array, jnp.dtype]:
   """Checked attributes (0 in rows of no class) and the class mask of one half."""
-  z, labels = jnp.asarray(attributes), jnp.asarray(labels)
+  z = _checks.array(f"attributes_{name}", attributes)
+  labels = _checks.array(f"labels_{name}", labels)
   _checks.floating(f"attributes_{name}", z)
   _checks.rank(f"attributes_{name}", z, 2)
   _checks.labels(labels, z, f"labels_{name}")

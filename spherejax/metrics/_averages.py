@@ -35,7 +35,7 @@ def mean_where(
     ...                              jnp.array([True, True, False]))
     Array(1.5, dtype=float32)
   """
-  values, where = jnp.asarray(values), jnp.asarray(where)
+  values, where = _checks.array("values", values), _checks.array("where", where)
   _checks.floating("values", values)
   _checks.mask(where, values.shape)
   total = _numerics.masked_sum(_numerics.upcast(values), where, axis=None)
@@ -77,7 +77,7 @@ def class_balanced_mean(
     ...                                       jnp.array([7, 7, 7, 3]))
     Array(0.16666667, dtype=float32)
   """
-  values, labels = jnp.asarray(values), jnp.asarray(labels)
+  values, labels = _checks.array("values", values), _checks.array("labels", labels)
   _checks.rank("values", values, 1)
   _checks.floating("values", values)
   _checks.labels(labels, values)

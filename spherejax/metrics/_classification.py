@@ -73,7 +73,10 @@ def confusion_counts(
     Array([[1, 1],
            [0, 1]], dtype=int32)
   """
-  labels, predictions = jnp.asarray(labels), jnp.asarray(predictions)
+  labels, predictions = (
+    _checks.array("labels", labels),
+    _checks.array("predictions", predictions),
+  )
   _checks.count("num_classes", num_classes)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
@@ -177,7 +180,7 @@ def common_confusions(
 
 
 def _square(counts: ArrayLike) -> Array:
-  counts = jnp.asarray(counts)
+  counts = _checks.array("counts", counts)
   _checks.integer("counts", counts)
   _checks.rank("counts", counts, 2)
   _checks.shape("counts", counts, (len(counts), len(counts)))

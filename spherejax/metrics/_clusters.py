@@ -51,8 +51,11 @@ def cluster_radii(
     >>> spherejax.metrics.cluster_radii(x, jnp.array([0, 0, 1]), centroids)
     Array([2., 0.], dtype=float32)
   """
-  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
-  centroids = jnp.asarray(centroids)
+  embeddings, labels = (
+    _checks.array("embeddings", embeddings),
+    _checks.array("labels", labels),
+  )
+  centroids = _checks.array("centroids", centroids)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.floating("centroids", centroids)
@@ -104,7 +107,10 @@ def mean_interclass_distance(
     >>> spherejax.metrics.mean_interclass_distance(x, jnp.array([0, 0, 1]))
     Array(3., dtype=float32)
   """
-  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  embeddings, labels = (
+    _checks.array("embeddings", embeddings),
+    _checks.array("labels", labels),
+  )
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.labels(labels, embeddings)

@@ -104,7 +104,7 @@ def embedding_change(
   means = [_geometric_mean(logs, defined & mask) for mask in (own, ~own)]
   positive = jnp.where(scaling > 0, scaling, jnp.nan)
   ratios = (means[0] / positive, means[1] / positive, means[0] / means[1])
-  dtype = jnp.asarray(before).dtype
+  dtype = _checks.array("before", before).dtype
   figures = [figure.astype(dtype) for figure in (norm_ratio, scaling, *means, *ratios)]
   return EmbeddingChange._make([*figures, jnp.sum(~defined, dtype=jnp.int32)])
 
@@ -146,7 +146,7 @@ def embedding_drift(
     >>> spherejax.metrics.embedding_drift(before, after)
     Array(13., dtype=float32)
   """
-  old, new = jnp.asarray(before), jnp.asarray(after)
+  old, new = _checks.array("before", before), _checks.array("after", after)
   for name, array in (("before", old), ("after", new)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)
@@ -158,7 +158,7 @@ def embedding_drift(
 
 
 def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
-  old, new = jnp.asarray(before), jnp.asarray(after)
+  old, new = _checks.array("before", before), _checks.array("after", after)
   for name, array in (("before", old), ("after", new)):
     _checks.floating(name, array)
     _checks.rank(name, array, 3)

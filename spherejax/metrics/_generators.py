@@ -52,14 +52,17 @@ def lie_action(
     Array([[-0.,  1.]], dtype=float32)
   """
   _checks.flag("linear", linear)
-  generator, vectors = jnp.asarray(generator), jnp.asarray(vectors)
+  generator, vectors = (
+    _checks.array("generator", generator),
+    _checks.array("vectors", vectors),
+  )
   _checks.floating("generator", generator)
   _checks.floating("vectors", vectors)
   _checks.rank("vectors", vectors, 2)
   batch, dim = vectors.shape
   _checks.shape("generator", generator, (dim, dim), f"vectors {vectors.shape}")
   dtype = _numerics.compute_dtype(jnp.promote_types(generator.dtype, vectors.dtype))
-  scales = jnp.asarray(scales).astype(dtype)
+  scales = _checks.array("scales", scales).astype(dtype)
   _checks.shape("scales", scales, (batch,), f"vectors {vectors.shape}")
   matrix, rows = generator.astype(dtype), vectors.astype(dtype)
   if linear:
@@ -116,7 +119,7 @@ def estimate_generator(
     Array([[ 0. , -0.1],
            [ 0.1,  0. ]], dtype=float32)
   """
-  first, second = jnp.asarray(first), jnp.asarray(second)
+  first, second = _checks.array("first", first), _checks.array("second", second)
   _checks.floating("first", first)
   _checks.floating("second", second)
   _checks.rank("first", first, 2)
@@ -129,7 +132,7 @@ def estimate_generator(
   before, after = first.astype(dtype), second.astype(dtype)
   moves = jnp.where(kept[:, None], after - before, 0)
   if scales is not None:
-    scales = jnp.asarray(scales).astype(dtype)
+    scales = _checks.array("scales", scales).astype(dtype)
     _checks.shape("scales", scales, (len(first),), "the views")
     before = scales[:, None] * before
   before = jnp.where(kept[:, None], before, 0)
@@ -189,7 +192,10 @@ def kernel_overlap(
     >>> spherejax.metrics.kernel_overlap(turn, w)
     Array(1., dtype=float32)
   """
-  directions, weights = jnp.asarray(directions), jnp.asarray(weights)
+  directions, weights = (
+    _checks.array("directions", directions),
+    _checks.array("weights", weights),
+  )
   _checks.floating("directions", directions)
   _checks.rank("directions", directions, 2)
   _checks.rank("weights", weights, 2)

@@ -75,17 +75,17 @@ def hierarchical_similarity(
            [0.5      , 1.       ],
            [0.5      , 1.       ]], dtype=float32)
   """
-  embeddings = jnp.asarray(embeddings)
+  embeddings = _checks.array("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.floating("embeddings", embeddings)
   _checks.count("k", k)
   dtype = _numerics.compute_dtype(embeddings.dtype)
-  similar = jnp.asarray(class_similarities)
+  similar = _checks.array("class_similarities", class_similarities)
   _checks.real("class_similarities", similar)
   _checks.rank("class_similarities", similar, 2)
   classes = len(similar)
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
-  labels = jnp.asarray(labels)
+  labels = _checks.array("labels", labels)
   _checks.labels(labels, embeddings)
   _checks.known_labels(labels, classes)
   size = len(embeddings)
@@ -155,7 +155,7 @@ def average_hierarchical_similarity(
     >>> spherejax.metrics.average_hierarchical_similarity(jnp.array([1.0, 0.5, 0.75]))
     Array(0.6875, dtype=float32)
   """
-  values = jnp.asarray(values)
+  values = _checks.array("values", values)
   _checks.floating("values", values)
   if values.ndim < 1 or values.shape[-1] < 2:
     raise ValueError(f"values must have two ranks or more, got shape {values.shape}")

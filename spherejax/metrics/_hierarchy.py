@@ -235,7 +235,7 @@ def conditional_risk(
     >>> spherejax.metrics.conditional_risk(probabilities, distances)
     Array([[2.2, 2.2, 2.4]], dtype=float32)
   """
-  probabilities = jnp.asarray(probabilities)
+  probabilities = _checks.array("probabilities", probabilities)
   _checks.rank("probabilities", probabilities, 2)
   _checks.floating("probabilities", probabilities)
   wide = _numerics.upcast(probabilities)
@@ -245,14 +245,14 @@ def conditional_risk(
 
 
 def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array]:
-  scores = jnp.asarray(scores)
+  scores = _checks.array("scores", scores)
   _checks.rank("scores", scores, 2)
   _checks.floating("scores", scores)
   classes = scores.shape[1]
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  found = jnp.asarray(labels)
+  found = _checks.array("labels", labels)
   _checks.labels(found, scores)
   _checks.known_labels(found, classes)
   return scores, found
@@ -260,7 +260,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
   """The matrix in the type that scores are computed in."""
-  apart = jnp.asarray(class_distances)
+  apart = _checks.array("class_distances", class_distances)
   _checks.real("class_distances", apart)
   _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
   return apart.astype(_numerics.compute_dtype(scores.dtype))

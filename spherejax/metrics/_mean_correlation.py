@@ -81,7 +81,11 @@ def mean_correlation(
     distances, class_distances, include_diagonal, where, "distances"
   )
   return _correlate(
-    learned, given, kept, _clip(z_clip), dtype=jnp.asarray(distances).dtype
+    learned,
+    given,
+    kept,
+    _clip(z_clip),
+    dtype=_checks.array("distances", distances).dtype,
   )
 
 
@@ -121,7 +125,7 @@ def mean_correlation_ceiling(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  given = jnp.asarray(class_distances)
+  given = _checks.array("class_distances", class_distances)
   _checks.real("class_distances", given)
   given = given.astype(jnp.result_type(float))
   _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
@@ -180,14 +184,17 @@ def distance_correlation(
     Array([1., 1., 1., 1.], dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  inputs, features = jnp.asarray(inputs), jnp.asarray(features)
+  inputs, features = (
+    _checks.array("inputs", inputs),
+    _checks.array("features", features),
+  )
   for name, array in (("inputs", inputs), ("features", features)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
   kept = _checks.kept(where, (number,))
-  chosen = jnp.arange(number) if rows is None else jnp.asarray(rows)
+  chosen = jnp.arange(number) if rows is None else _checks.array("rows", rows)
   _checks.rank("rows", chosen, 1)
   _checks.integer("rows", chosen)
   _checks.known_labels(chosen, number, name="rows")
@@ -231,12 +238,12 @@ def _matrices(
   name: str,
 ) -> tuple[Array, Array, Array]:
   """Both matrices, and which of their entries take part."""
-  learned = jnp.asarray(distances)
+  learned = _checks.array(name, distances)
   _checks.rank(name, learned, 2)
   _checks.floating(name, learned)
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")
-  given = jnp.asarray(class_distances)
+  given = _checks.array("class_distances", class_distances)
   _checks.real("class_distances", given)
   _checks.shape("class_distances", given, learned.shape, name)
   rows = _checks.kept(where, (size,))

@@ -56,7 +56,10 @@ def nearest(
            [0, 2],
            [1, 0]], dtype=int32)
   """
-  queries, references = jnp.asarray(queries), jnp.asarray(references)
+  queries, references = (
+    _checks.array("queries", queries),
+    _checks.array("references", references),
+  )
   _order.check(queries, references, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
@@ -68,7 +71,7 @@ def nearest(
     )
   if exclude is None:
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
-  exclude = jnp.asarray(exclude)
+  exclude = _checks.array("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
   _checks.known_labels(exclude, len(references), exclude != -1, "exclude")
   return _nearest(

@@ -69,12 +69,12 @@ def nearest_negative_distance(
     >>> spherejax.metrics.nearest_negative_distance(x, x, jnp.array([3, 0])).values
     Array([1.4142135, 1.4142135], dtype=float32)
   """
-  first, second = jnp.asarray(first), jnp.asarray(second)
+  first, second = _checks.array("first", first), _checks.array("second", second)
   _checks.floating("first", first)
   _checks.floating("second", second)
   _checks.rank("first", first, 2)
   _checks.shape("second", second, first.shape, "first")
-  nearest = jnp.asarray(nearest)
+  nearest = _checks.array("nearest", nearest)
   _checks.labels(nearest, first, "nearest")
   kept = _checks.kept(where, (len(first),))
   counted, index = _negatives(nearest, kept)
@@ -118,7 +118,7 @@ def distance_histogram(
     >>> spherejax.metrics.distance_histogram(x, bins=2).shares
     Array([0.5, 0.5], dtype=float32)
   """
-  distances = jnp.asarray(distances)
+  distances = _checks.array("distances", distances)
   _checks.floating("distances", distances)
   _checks.rank("distances", distances, 1)
   _checks.count("bins", bins)
@@ -170,7 +170,7 @@ def label_sharing(
     >>> spherejax.metrics.label_sharing(jnp.array([1, 3, 4]), jnp.array([5, 5, 2]))
     Array(0.6666667, dtype=float32)
   """
-  nearest, labels = jnp.asarray(nearest), jnp.asarray(labels)
+  nearest, labels = _checks.array("nearest", nearest), _checks.array("labels", labels)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.labels(nearest, labels, "nearest")
@@ -216,7 +216,10 @@ def contrastive_collapse(
     ...   jnp.array([-0.7, -1.0]), jnp.array([1.0, 1.0]))
     Array([False,  True], dtype=bool)
   """
-  invariance, repulsion = jnp.asarray(invariance), jnp.asarray(repulsion)
+  invariance, repulsion = (
+    _checks.array("invariance", invariance),
+    _checks.array("repulsion", repulsion),
+  )
   _checks.floating("invariance", invariance)
   _checks.floating("repulsion", repulsion)
   _checks.shape("repulsion", repulsion, invariance.shape, "invariance")

@@ -225,7 +225,7 @@ def _operands(
   norms: ArrayLike, counts: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked norms, 0 where masked, their counts and mask, and their original type."""
-  norms, counts = jnp.asarray(norms), jnp.asarray(counts)
+  norms, counts = _checks.array("norms", norms), _checks.array("counts", counts)
   _checks.floating("norms", norms)
   _checks.rank("norms", norms, 1)
   _checks.not_empty("norms", norms)

@@ -67,7 +67,10 @@ def unexplained_variance(
     >>> spherejax.metrics.unexplained_variance(jnp.array([[3.0, 1.0]]), w)
     Array(0.1, dtype=float32)
   """
-  displacements, weights = jnp.asarray(displacements), jnp.asarray(weights)
+  displacements, weights = (
+    _checks.array("displacements", displacements),
+    _checks.array("weights", weights),
+  )
   _checks.rank("displacements", displacements, 2)
   _checks.rank("weights", weights, 2)
   rows = _kept_rows(displacements, weights, where)
@@ -117,12 +120,15 @@ def displacement_alignment(
     >>> spherejax.metrics.displacement_alignment(jnp.array([[3.0, 1.0]]), w)
     Array([0.9], dtype=float32)
   """
-  displacements, weights = jnp.asarray(displacements), jnp.asarray(weights)
+  displacements, weights = (
+    _checks.array("displacements", displacements),
+    _checks.array("weights", weights),
+  )
   _checks.rank("displacements", displacements, 2)
   _checks.rank("weights", weights, 3)
   _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))
   rows = _kept_rows(displacements, weights, where)
-  kept = jnp.ones(len(rows), bool) if where is None else jnp.asarray(where)
+  kept = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
   weights = jnp.where(kept[:, None, None], weights, 0)
 
   def inside(row: Array, own: Array) -> Array:
@@ -167,7 +173,7 @@ def local_affine(
            [0., 0.]], dtype=float32)
   """
   _checks.function("projector", projector)
-  h = jnp.asarray(h)
+  h = _checks.array("h", h)
   _checks.floating("h", h)
   _checks.rank("h", h, 1)
   value = jax.eval_shape(projector, h)
@@ -217,7 +223,7 @@ def count_regions(
     >>> spherejax.metrics.count_regions(h > 0)
     Array(2, dtype=int32)
   """
-  patterns = jnp.asarray(patterns)
+  patterns = _checks.array("patterns", patterns)
   _checks.boolean("patterns", patterns)
   _checks.rank("patterns", patterns, 2)
   batch, units = patterns.shape

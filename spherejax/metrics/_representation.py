@@ -116,7 +116,10 @@ def class_moments_update(
   _checks.flag("normalize", normalize)
   _checks.instance("moments", moments, ClassMoments)
   classes, dim = moments.means.shape
-  features, labels = jnp.asarray(features), jnp.asarray(labels)
+  features, labels = (
+    _checks.array("features", features),
+    _checks.array("labels", labels),
+  )
   _checks.floating("features", features)
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
@@ -223,7 +226,9 @@ def class_scatter(
     ...   jnp.zeros((1, 2)), jnp.array([[3.0, 4.0]]), jnp.array([0]), norm="linf")
     Array([16.], dtype=float32)
   """
-  means, features, labels = map(jnp.asarray, (means, features, labels))
+  means = _checks.array("means", means)
+  features = _checks.array("features", features)
+  labels = _checks.array("labels", labels)
   _checks.floating("means", means)
   _checks.floating("features", features)
   _checks.rank("means", means, 2)

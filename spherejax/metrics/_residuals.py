@@ -48,7 +48,10 @@ def class_residuals(
     Array([-1.,  1.,  0.], dtype=float32)
   """
   _checks.instance("moments", moments, ClassMoments)
-  features, labels = jnp.asarray(features), jnp.asarray(labels)
+  features, labels = (
+    _checks.array("features", features),
+    _checks.array("labels", labels),
+  )
   classes, dim = moments.means.shape
   _checks.floating("features", features)
   _checks.batched("features", features)
@@ -107,7 +110,9 @@ def augment_within_classes(
     ...   jax.random.key(0), x, residuals, labels, num_classes=1, scale=2.0)[:, 0]
     Array([2., 2.], dtype=float32)
   """
-  features, residuals, labels = map(jnp.asarray, (features, residuals, labels))
+  features = _checks.array("features", features)
+  residuals = _checks.array("residuals", residuals)
+  labels = _checks.array("labels", labels)
   for name, rows in (("features", features), ("residuals", residuals)):
     _checks.floating(name, rows)
     _checks.rank(name, rows, 2)

@@ -112,8 +112,10 @@ def retrieval(
   own = references is None
   if own != (reference_labels is None):
     raise ValueError("references and reference_labels go together, got only one")
-  queries = jnp.asarray(queries)
-  references = queries if references is None else jnp.asarray(references)
+  queries = _checks.array("queries", queries)
+  references = (
+    queries if references is None else _checks.array("references", references)
+  )
   _order.check(queries, references, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
@@ -200,7 +202,7 @@ def recall_at_k(
     >>> spherejax.metrics.recall_at_k(jnp.array([1, 3, 0]), k=2)
     Array([1., 0., 0.], dtype=float32)
   """
-  first_rank, k = jnp.asarray(first_rank), jnp.asarray(k)
+  first_rank, k = _checks.array("first_rank", first_rank), _checks.array("k", k)
   _checks.rank("first_rank", first_rank, 1)
   _checks.integer("first_rank", first_rank)
   _checks.integer("k", k)

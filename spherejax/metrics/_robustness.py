@@ -59,7 +59,7 @@ def accuracy_curve(
     >>> spherejax.metrics.accuracy_curve(broken)
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
-  success = jnp.asarray(success)
+  success = _checks.array("success", success)
   _checks.boolean("success", success)
   _checks.rank("success", success, 2)
   kept = _checks.kept(where, success.shape[1:])
@@ -101,7 +101,10 @@ def accuracy_curve_from_distances(
     ...   jnp.array([0.0, 0.3, 0.5]), jnp.array([0.0, 0.4]))
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
-  minimal, budgets = jnp.asarray(minimal), jnp.asarray(budgets)
+  minimal, budgets = (
+    _checks.array("minimal", minimal),
+    _checks.array("budgets", budgets),
+  )
   _checks.floating("minimal", minimal)
   _checks.rank("minimal", minimal, 1)
   _checks.rank("budgets", budgets, 1)
@@ -146,7 +149,7 @@ def separation(
     >>> spherejax.metrics.separation(x, jnp.array([0, 0, 1])).nearest_other_class
     Array([4., 3., 3.], dtype=float32)
   """
-  points, labels = jnp.asarray(points), jnp.asarray(labels)
+  points, labels = _checks.array("points", points), _checks.array("labels", labels)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.labels(labels, points)

@@ -49,7 +49,7 @@ def numerical_rank(
     Array(2, dtype=int32)
   """
   _checks.positive("threshold", threshold)
-  values = _singular_values(jnp.asarray(matrix), where)
+  values = _singular_values(_checks.array("matrix", matrix), where)
   return _number_from(values, _checks.scalar("threshold", threshold, values.dtype))
 
 
@@ -85,7 +85,7 @@ def relative_rank(
     Array(2, dtype=int32)
   """
   _checks.between("threshold", threshold, 0, 1, low_open=True)
-  values = _singular_values(jnp.asarray(matrix), where)
+  values = _singular_values(_checks.array("matrix", matrix), where)
   share = _checks.scalar("threshold", threshold, values.dtype)
   return _number_from(values, share * values[..., :1])
 
@@ -123,7 +123,7 @@ def effective_rank(
     >>> spherejax.metrics.effective_rank(jnp.diag(jnp.array([3.0, 1.0, 0.0])))
     Array(1.7547654, dtype=float32)
   """
-  matrix = jnp.asarray(matrix)
+  matrix = _checks.array("matrix", matrix)
   values = _singular_values(matrix, where)
   # By the largest first: the sum could overflow.
   shares = _numerics.divide(values, values[..., :1])
@@ -164,7 +164,7 @@ def log_singular_values(
     Array([  0., -inf], dtype=float32)
   """
   _checks.flag("centre", centre)
-  matrix = jnp.asarray(matrix)
+  matrix = _checks.array("matrix", matrix)
   values = _singular_values(matrix, where, centre)
   return _numerics.log(values).astype(matrix.dtype)
 

@@ -109,7 +109,7 @@ def triangle_update(
   """
   _checks.flag("normalize", normalize)
   _checks.instance("state", state, FeatureTriangle)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   dim = len(state.triangle)
   _checks.floating("features", features)
   _checks.batched("features", features)
@@ -208,7 +208,7 @@ def principal_axes(features: Float[ArrayLike, "batch dim"]) -> PrincipalAxes:
     >>> spherejax.metrics.principal_axes(x).mean
     Array([2., 0.], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   _checks.floating("features", features)
   _checks.rank("features", features, 2)
   _checks.not_empty("features", features)
@@ -262,14 +262,14 @@ def reweight(
            [ 1.,  0.]], dtype=float32)
   """
   _checks.flag("keep_mean", keep_mean)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   _checks.floating("features", features)
   _checks.batched("features", features)
   _checks.instance("principal", principal, PrincipalAxes)
   mean, axes, values = principal
   _checks.shape("features", features, (len(features), len(mean)), "the axes")
   if weights is not None:
-    weights = jnp.asarray(weights)
+    weights = _checks.array("weights", weights)
     _checks.floating("weights", weights)
     _checks.not_negative("weights", weights)
     _checks.shape("weights", weights, values.shape, "the axes")

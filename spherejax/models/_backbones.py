@@ -15,7 +15,7 @@ from spherejax.models._convolution import Convolution
 
 def as_images(images: ArrayLike) -> Array:
   """A floating array of four axes."""
-  array = jnp.asarray(images)
+  array = _checks.array("images", images)
   _checks.floating("images", array)
   _checks.rank("images", array, 4)
   return array

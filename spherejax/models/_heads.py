@@ -104,7 +104,7 @@ class EmbeddingHead(nn.Module):
     train: bool = False,
   ) -> HeadResult:
     """Embeddings, with pooling weights and attributes where there are any."""
-    features = jnp.asarray(features)
+    features = _checks.array("features", features)
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)

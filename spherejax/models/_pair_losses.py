@@ -89,7 +89,7 @@ class Margin(nn.Module):
           f"examples must say which of the {self.num_examples} training examples "
           "the rows are, got None"
         )
-      index = jnp.asarray(examples)
+      index = _checks.array("examples", examples)
       _checks.integer("examples", index)
       table = self.param(
         "example_boundaries", nn.initializers.zeros, (self.num_examples,)

@@ -111,7 +111,7 @@ class GSP(nn.Module):
     where: Bool[ArrayLike, "batch *positions"] | None = None,
   ) -> pooling.GSPResult:
     """Pooled features, weights and attributes."""
-    features = jnp.asarray(features)
+    features = _checks.array("features", features)
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("num_prototypes", self.num_prototypes)
@@ -133,7 +133,7 @@ class GSP(nn.Module):
 
 def feature_channels(features: ArrayLike) -> int:
   """Channels of a checked map."""
-  array = jnp.asarray(features)
+  array = _checks.array("features", features)
   _checks.floating("features", array)
   _checks.rank("features", array, 3, 4)
   return array.shape[-1]
@@ -143,7 +143,7 @@ def cleared(features: Array, where: ArrayLike | None) -> Array:
   """Features with what is masked 0, where NaN would reach a projection's gradient."""
   if where is None:
     return features
-  kept = jnp.asarray(where)
+  kept = _checks.array("where", where)
   _checks.mask(kept, features.shape[:-1])
   return jnp.where(kept[..., None], features, 0)
 
@@ -194,7 +194,7 @@ class GSPGMP(nn.Module):
     where: Bool[ArrayLike, "batch *positions"] | None = None,
   ) -> pooling.GSPResult:
     """Pooled features; weights and attributes of the sum."""
-    features = jnp.asarray(features)
+    features = _checks.array("features", features)
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)

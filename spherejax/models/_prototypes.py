@@ -66,10 +66,10 @@ def replace_prototypes(
            [0.9]], dtype=float32)}}
   """
   _checks.flag("project", project)
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
-  kept = None if where is None else jnp.asarray(where)
+  kept = None if where is None else _checks.array("where", where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])
   leaves, structure = jax.tree_util.tree_flatten_with_path(params)

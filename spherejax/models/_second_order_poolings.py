@@ -5,7 +5,6 @@ import math
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
@@ -78,7 +77,7 @@ class GSoP(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
-    features = jnp.asarray(features)
+    features = _checks.array("features", features)
     _checks.rank("features", features, 3, 4)
     for name in ("reduced", "hidden"):
       _checks.count(name, getattr(self, name))

@@ -18,12 +18,12 @@ def embedding_rows(
   embeddings: ArrayLike, where: ArrayLike | None, name: str = "embeddings"
 ) -> Array:
   """The checked embeddings; masked ones are zero, so that no parameter sees NaN."""
-  rows = jnp.asarray(embeddings)
+  rows = _checks.array(name, embeddings)
   _checks.floating(name, rows)
   _checks.rank(name, rows, 2)
   if where is None:
     return rows
-  kept = jnp.asarray(where)
+  kept = _checks.array("where", where)
   _checks.mask(kept, rows.shape[:1])
   return jnp.where(kept[:, None], rows, 0)
 

@@ -72,12 +72,12 @@ def cbam(
   """
   if normalize is not None:
     _checks.function("normalize", normalize)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   dtype, channels = tokens.dtype, tokens.shape[2]
-  reduce_kernel = jnp.asarray(reduce_kernel).astype(dtype)
-  expand_kernel = jnp.asarray(expand_kernel).astype(dtype)
-  spatial_kernel = jnp.asarray(spatial_kernel).astype(dtype)
+  reduce_kernel = _checks.array("reduce_kernel", reduce_kernel).astype(dtype)
+  expand_kernel = _checks.array("expand_kernel", expand_kernel).astype(dtype)
+  spatial_kernel = _checks.array("spatial_kernel", spatial_kernel).astype(dtype)
   _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel)
   hidden = reduce_kernel.shape[1]
   reduce_bias = _bias("reduce_bias", reduce_bias, hidden, dtype)
@@ -129,6 +129,6 @@ def _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel) -> No
 def _bias(name: str, bias: ArrayLike | None, size: int, dtype: jnp.dtype) -> Array:
   if bias is None:
     return jnp.zeros(size, dtype)
-  bias = jnp.asarray(bias).astype(dtype)
+  bias = _checks.array(name, bias).astype(dtype)
   _checks.shape(name, bias, (size,))
   return bias

@@ -6,7 +6,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from spherejax import _numerics, distances
+from spherejax import _checks, _numerics, distances
 from spherejax.pooling import _tokens
 
 
@@ -67,7 +67,7 @@ def dominant_prototypes(
     >>> spherejax.pooling.dominant_prototypes(features, jnp.eye(2))
     Array([[0, 0, 1]], dtype=int32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   nearest = jnp.argmin(to_prototypes(tokens, prototypes), axis=2).astype(jnp.int32)
   if kept is not None:

@@ -60,7 +60,7 @@ def crow(
     Array([[2.479879, 1.610729]], dtype=float32)
   """
   _checks.flag("soft", soft)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.positive("norm_order", norm_order)
   _checks.positive("root", root)

@@ -60,12 +60,12 @@ def delf(
     >>> spherejax.pooling.delf(features, jnp.zeros((2, 1)), ones, ones, -1.0)
     Array([[2.772589, 2.772589]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("reduction", reduction, ("sum", "mean"))
-  hidden_kernel = jnp.asarray(hidden_kernel).astype(tokens.dtype)
-  hidden_bias = jnp.asarray(hidden_bias).astype(tokens.dtype)
-  score_kernel = jnp.asarray(score_kernel).astype(tokens.dtype)
+  hidden_kernel = _checks.array("hidden_kernel", hidden_kernel).astype(tokens.dtype)
+  hidden_bias = _checks.array("hidden_bias", hidden_bias).astype(tokens.dtype)
+  score_kernel = _checks.array("score_kernel", score_kernel).astype(tokens.dtype)
   score_bias = _checks.scalar("score_bias", score_bias, tokens.dtype)
   _checks.rank("score_kernel", score_kernel, 1)
   width = score_kernel.shape

@@ -50,7 +50,7 @@ def gem(
     >>> spherejax.pooling.gem(jnp.array([[[1.0], [3.0]]]), power=2.0)
     Array([[2.236068]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.positive("power", power)
   power = jnp.asarray(power, tokens.dtype)

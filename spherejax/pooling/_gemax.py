@@ -51,7 +51,7 @@ def gemax(
     >>> spherejax.pooling.gemax(features, ridge=1e-6)
     Array([[0.5, 1. ]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.positive("ridge", ridge)
   ridge = _checks.scalar("ridge", ridge, tokens.dtype)

@@ -114,7 +114,7 @@ def gsop(
     Array([[0.5, 0.5, 0.5]], dtype=float32)
   """
   _checks.flag("centred", centred)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("fuse", fuse, _FUSE)
   if normalize is not None:

@@ -101,7 +101,7 @@ def gsp(
     >>> result.weights.round(2)
     Array([[0.5, 0.5, 0. , 0. ]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("solver", solver, _SOLVERS)
   _checks.count("steps", steps)

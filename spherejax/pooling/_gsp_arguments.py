@@ -29,14 +29,14 @@ class Images(NamedTuple):
 
 def from_costs(costs: ArrayLike, where: ArrayLike | None) -> Images:
   """Images from costs [..., prototypes, tokens] and a mask [..., tokens]."""
-  costs = jnp.asarray(costs)
+  costs = _checks.array("costs", costs)
   _checks.floating("costs", costs)
   if costs.ndim < 2 or 0 in costs.shape[-2:]:
     raise ValueError(f"costs must be [..., prototypes, tokens], got {costs.shape}")
   *batch, prototypes, tokens = costs.shape
   if where is None:
     where = jnp.ones((*batch, tokens), bool)
-  where = jnp.asarray(where)
+  where = _checks.array("where", where)
   _checks.mask(where, (*batch, tokens))
   images = math.prod(batch)
   kept = where.reshape(images, tokens)

@@ -1,10 +1,10 @@
 """Global average and maximum pooling."""
 
-import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
+from spherejax import _checks
 from spherejax.pooling import _tokens
 
 
@@ -37,7 +37,7 @@ def gap(
     >>> spherejax.pooling.gap(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
     Array([[2., 2.]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   return _tokens.mean(tokens, kept).astype(features.dtype)
 
@@ -73,7 +73,7 @@ def gmp(
     >>> spherejax.pooling.gmp(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
     Array([[3., 4.]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   return _tokens.maximum(tokens, kept).astype(features.dtype)
 
@@ -108,7 +108,7 @@ def gap_gmp(
     >>> spherejax.pooling.gap_gmp(jnp.array([[[1.0, 4.0], [3.0, 0.0]]]))
     Array([[5., 6.]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   return (_tokens.mean(tokens, kept) + _tokens.maximum(tokens, kept)).astype(
     features.dtype

@@ -59,10 +59,10 @@ def netvlad(
     >>> pool(features, centres, weights, biases)
     Array([[ 0.71,  0.00,  0.00, -0.71]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   points = _tokens.points("centres", centres, tokens)
-  rows, offsets = jnp.asarray(weights), jnp.asarray(biases)
+  rows, offsets = _checks.array("weights", weights), _checks.array("biases", biases)
   _checks.floating("weights", rows)
   _checks.shape("weights", rows, points.shape, "centres")
   _checks.floating("biases", offsets)
@@ -111,7 +111,7 @@ def netvlad_assignment(
     >>> biases
     Array([-0.5, -2. ], dtype=float32)
   """
-  centres = jnp.asarray(centres)
+  centres = _checks.array("centres", centres)
   _checks.floating("centres", centres)
   _checks.rank("centres", centres, 2)
   _checks.positive("sharpness", sharpness)

@@ -69,7 +69,7 @@ def otp(
     >>> jax.jit(spherejax.pooling.otp)(features, jnp.eye(2))
     Array([[0.668 , 0.039, 0.039, 0.668 ]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.one_of("cost", cost, _COSTS)
   _checks.positive("bandwidth", bandwidth)

@@ -68,7 +68,7 @@ def solar(
   """
   if normalize is not None:
     _checks.function("normalize", normalize)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   query_kernel, key_kernel, value_kernel, output_kernel = _kernels(
     tokens, query_kernel, key_kernel, value_kernel, output_kernel
@@ -104,8 +104,10 @@ def _kernels(
   tokens: Array, query: ArrayLike, key: ArrayLike, value: ArrayLike, output: ArrayLike
 ) -> list[Array]:
   """The four kernels in the type of the features, their shapes checked."""
+  kernels = {"query": query, "key": key, "value": value, "output": output}
   arrays = [
-    jnp.asarray(kernel).astype(tokens.dtype) for kernel in (query, key, value, output)
+    _checks.array(f"{name}_kernel", kernel).astype(tokens.dtype)
+    for name, kernel in kernels.items()
   ]
   _checks.rank("query_kernel", arrays[0], 2)
   shape = (tokens.shape[2], arrays[0].shape[1])

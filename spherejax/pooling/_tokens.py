@@ -14,7 +14,7 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
 
   Masked positions hold 0. A map [batch, height, width, dim] is flattened by rows.
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   _checks.floating("features", features)
   _checks.rank("features", features, 3, 4)
   if 0 in features.shape[1:]:
@@ -24,7 +24,7 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
   tokens = _numerics.upcast(features.reshape(batch, number, dim))
   if where is None:
     return tokens, None
-  where = jnp.asarray(where)
+  where = _checks.array("where", where)
   _checks.mask(where, (batch, *positions))
   kept = where.reshape(batch, number)
   return jnp.where(kept[..., None], tokens, 0), kept
@@ -37,7 +37,7 @@ def count(kept: Array, dtype: jnp.dtype) -> Array:
 
 def points(name: str, value: ArrayLike, tokens: Array) -> Array:
   """Points [m, dim] of the tokens' dimension and type; raises if they are not."""
-  array = jnp.asarray(value)
+  array = _checks.array(name, value)
   _checks.floating(name, array)
   dim = tokens.shape[-1]
   if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != dim:

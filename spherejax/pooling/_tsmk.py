@@ -65,7 +65,7 @@ def tsmk(
     Array([[ 7.5, 10.5]], dtype=float32)
   """
   _checks.flag("stop_attention_gradient", stop_attention_gradient)
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.count("window", window)
   _checks.one_of("reduction", reduction, _REDUCTIONS)
@@ -73,7 +73,7 @@ def tsmk(
     raise ValueError(f"window must be odd, got {window}")
   if window > 1:
     _checks.rank("features", features, 4)
-  kernel, bias = jnp.asarray(kernel), jnp.asarray(bias)
+  kernel, bias = _checks.array("kernel", kernel), _checks.array("bias", bias)
   _checks.floating("kernel", kernel)
   _checks.rank("kernel", kernel, 2)
   shape = (tokens.shape[2], kernel.shape[1])

@@ -53,7 +53,7 @@ def weldon(
     >>> spherejax.pooling.weldon(features, num_highest=2, num_lowest=1)
     Array([[5.]], dtype=float32)
   """
-  features = jnp.asarray(features)
+  features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.count("num_highest", num_highest)
   _checks.count("num_lowest", num_lowest, 0)

@@ -115,7 +115,7 @@ def assignment_init(
     Array([1, 0, 2, 3], dtype=int32)
   """
   _checks.flag("host", host)
-  p = jnp.asarray(prototypes)
+  p = _checks.array("prototypes", prototypes)
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
   classes = len(p) if num_classes is None else num_classes
@@ -210,7 +210,7 @@ def assignment_change(
     >>> spherejax.prototypes.assignment_change(jnp.array([0, 2, 1]), jnp.arange(3))
     Array(0.6666667, dtype=float32)
   """
-  new, old = jnp.asarray(assignment), jnp.asarray(before)
+  new, old = _checks.array("assignment", assignment), _checks.array("before", before)
   _checks.integer("assignment", new)
   _checks.integer("before", old)
   _checks.rank("assignment", new, 1)
@@ -251,7 +251,9 @@ def assignment_alignment(
   """
   m, p = _pair(representatives, prototypes)
   own = _own(p, assignment, len(m))
-  return jnp.mean(jnp.sum(m * own, axis=1)).astype(jnp.asarray(representatives).dtype)
+  return jnp.mean(jnp.sum(m * own, axis=1)).astype(
+    _checks.array("representatives", representatives).dtype
+  )
 
 
 def sibling_gap(
@@ -287,7 +289,10 @@ def sibling_gap(
     >>> spherejax.prototypes.sibling_gap(p, jnp.arange(4), superclasses)
     Array(0.5, dtype=float32)
   """
-  p, groups = jnp.asarray(prototypes), jnp.asarray(superclasses)
+  p, groups = (
+    _checks.array("prototypes", prototypes),
+    _checks.array("superclasses", superclasses),
+  )
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
   _checks.not_empty("prototypes", p)
@@ -304,7 +309,8 @@ def sibling_gap(
 
 def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Array]:
   """Both as unit rows."""
-  m, p = jnp.asarray(representatives), jnp.asarray(prototypes)
+  m = _checks.array("representatives", representatives)
+  p = _checks.array("prototypes", prototypes)
   for name, rows in (("representatives", m), ("prototypes", p)):
     _checks.floating(name, rows)
     _checks.rank(name, rows, 2)
@@ -316,7 +322,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
 
 def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
   """Each class's prototype."""
-  a = jnp.asarray(assignment)
+  a = _checks.array("assignment", assignment)
   _checks.integer("assignment", a)
   _checks.shape("assignment", a, (classes,), "the classes")
   _checks.known_labels(a, len(p), name="assignment")

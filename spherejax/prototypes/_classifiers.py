@@ -70,7 +70,8 @@ def nearest_neighbours(
     ...   jnp.array([[0.4], [0.6]]), sites, labels, num_classes=2)
     Array([0, 1], dtype=int32)
   """
-  points, sites, labels = map(jnp.asarray, (points, sites, labels))
+  points, sites = _checks.array("points", points), _checks.array("sites", sites)
+  labels = _checks.array("labels", labels)
   check_points(points, sites)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
@@ -255,7 +256,8 @@ def _labelled_sites(
   points: ArrayLike, sites: ArrayLike, labels: ArrayLike, num_classes: int
 ) -> tuple[Array, Array, Array]:
   """The checked points, sites and labels."""
-  points, sites, labels = map(jnp.asarray, (points, sites, labels))
+  points, sites = _checks.array("points", points), _checks.array("sites", sites)
+  labels = _checks.array("labels", labels)
   check_points(points, sites)
   _checks.labels(labels, sites)
   _checks.count("num_classes", num_classes)
@@ -308,8 +310,11 @@ def nearest_neighbour_radius(
     ...   jnp.array([0, 1]))
     Array([1.], dtype=float32)
   """
-  points, own = jnp.asarray(points), jnp.asarray(point_labels)
-  sites, labels = jnp.asarray(sites), jnp.asarray(labels)
+  points, own = (
+    _checks.array("points", points),
+    _checks.array("point_labels", point_labels),
+  )
+  sites, labels = _checks.array("sites", sites), _checks.array("labels", labels)
   check_points(points, sites)
   _checks.labels(own, points, "point_labels")
   _checks.labels(labels, sites)

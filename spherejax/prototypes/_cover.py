@@ -56,7 +56,7 @@ def renew_proxies(
     >>> spherejax.prototypes.renew_proxies(pools, jnp.array([[[0.5], [4.0]]])).ravel()
     Array([6., 5.], dtype=float32)
   """
-  pools, proxies = jnp.asarray(pools), jnp.asarray(proxies)
+  pools, proxies = _checks.array("pools", pools), _checks.array("proxies", proxies)
   _checks.floating("pools", pools)
   _checks.rank("pools", pools, 3)
   _checks.floating("proxies", proxies)
@@ -121,7 +121,8 @@ def class_covering_radii(
     >>> spherejax.prototypes.class_covering_radii(points, labels, centres)
     Array([1., 4.], dtype=float32)
   """
-  points, labels, centres = (jnp.asarray(x) for x in (points, labels, centres))
+  points, labels = _checks.array("points", points), _checks.array("labels", labels)
+  centres = _checks.array("centres", centres)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.floating("centres", centres)
@@ -189,7 +190,7 @@ def covering_curve(
     >>> spherejax.prototypes.covering_curve(points)
     Array([5., 1., 1., 0.], dtype=float32)
   """
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.not_empty("points", points)
@@ -244,7 +245,7 @@ def mean_covering_radius(
     >>> spherejax.prototypes.mean_covering_radius(points, jnp.array([0, 0, 1]))
     Array(0.5, dtype=float32)
   """
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   if isinstance(labels, jax.core.Tracer):
@@ -293,7 +294,7 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
     >>> spherejax.prototypes.proxy_spread(jnp.array([[[0.0], [2.0], [4.0]]]))
     Array(2.6666667, dtype=float32)
   """
-  proxies = jnp.asarray(proxies)
+  proxies = _checks.array("proxies", proxies)
   _checks.floating("proxies", proxies)
   _checks.rank("proxies", proxies, 3)
   classes, number, _ = proxies.shape

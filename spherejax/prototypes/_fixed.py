@@ -63,7 +63,7 @@ def greedy_k_centre(
     >>> spherejax.prototypes.greedy_k_centre(points, 2)
     KCentre(indices=Array([0, 3], dtype=int32), radii=Array([6., 1.], dtype=float32))
   """
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   number = len(points)
@@ -85,7 +85,7 @@ def greedy_k_centre(
     nearest = jnp.full(number, jnp.inf, rows.dtype)
     start = jnp.where(kept[first], first, jnp.argmax(kept))
   else:
-    initial = jnp.asarray(initial)
+    initial = _checks.array("initial", initial)
     _checks.floating("initial", initial)
     _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
     centres = jax.lax.stop_gradient(_numerics.upcast(initial)).astype(rows.dtype)

@@ -74,7 +74,10 @@ def prototype_histogram(
     >>> result.assignment
     Array([[0, 0, 1, 1]], dtype=int32)
   """
-  features, prototypes = jnp.asarray(features), jnp.asarray(prototypes)
+  features, prototypes = (
+    _checks.array("features", features),
+    _checks.array("prototypes", prototypes),
+  )
   parts = _parts(features, prototypes, weights, where)
   counted = parts.chosen[..., None] == jnp.arange(len(prototypes))[None, None]
   histogram = _numerics.masked_sum(parts.weights[..., None], counted, axis=1)
@@ -134,7 +137,10 @@ def prototype_convex_combination(
     >>> spherejax.prototypes.prototype_convex_combination(features, corners)
     Array([[0.5, 0. ]], dtype=float32)
   """
-  features, prototypes = jnp.asarray(features), jnp.asarray(prototypes)
+  features, prototypes = (
+    _checks.array("features", features),
+    _checks.array("prototypes", prototypes),
+  )
   parts = _parts(features, prototypes, weights, where)
   nearest = parts.prototypes[parts.chosen]
   return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
@@ -175,11 +181,14 @@ def covering_radius(
     >>> spherejax.prototypes.covering_radius(points, points[:3:2])
     Array(1., dtype=float32)
   """
-  points, prototypes = jnp.asarray(points), jnp.asarray(prototypes)
+  points, prototypes = (
+    _checks.array("points", points),
+    _checks.array("prototypes", prototypes),
+  )
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.not_empty("points", points)
-  kept = None if where is None else jnp.asarray(where)
+  kept = None if where is None else _checks.array("where", where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])
     kept = kept[None]
@@ -223,7 +232,8 @@ def _parts(
   tokens = _numerics.upcast(features.reshape(batch, number, dim))
   tokens = jnp.where(kept[..., None], tokens, 0)
   centres = prototypes.astype(tokens.dtype)
-  given = jnp.ones(layout, tokens.dtype) if weights is None else jnp.asarray(weights)
+  weights = jnp.ones(layout, tokens.dtype) if weights is None else weights
+  given = _checks.array("weights", weights)
   _checks.floating("weights", given)
   _checks.shape("weights", given, layout, f"the positions of {name}")
   raw = jnp.where(kept, given.reshape(batch, number).astype(tokens.dtype), 0)

@@ -74,7 +74,7 @@ def hpn_prototypes(
   _checks.key("key", key)
   near = None
   if vectors is not None:
-    vectors = jnp.asarray(vectors)
+    vectors = _checks.array("vectors", vectors)
     _checks.floating("vectors", vectors)
     _checks.rank("vectors", vectors, 2)
     expected = (num_classes, vectors.shape[1])
@@ -120,7 +120,7 @@ def vector_prototypes(
            [ 0.],
            [-1.]], dtype=float32)
   """
-  vectors = jnp.asarray(vectors)
+  vectors = _checks.array("vectors", vectors)
   _checks.floating("vectors", vectors)
   _checks.rank("vectors", vectors, 2)
   _checks.count("dim", dim)

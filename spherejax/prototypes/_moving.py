@@ -322,7 +322,7 @@ def class_sums_directions(
            [0., 1.]], dtype=float32)
   """
   _checks.instance("state", state, ClassSums)
-  previous = jnp.asarray(previous)
+  previous = _checks.array("previous", previous)
   _checks.floating("previous", previous)
   _checks.shape("previous", previous, state.sums.shape, "the sums")
   directions = _numerics.normalize(state.sums).astype(previous.dtype)
@@ -340,7 +340,8 @@ def _sums(
   dim: int | None = None,
 ) -> tuple[Array, Array, jnp.dtype]:
   """Sums [classes, dim] and counts [classes] over all devices, and the type."""
-  embeddings, labels = jnp.asarray(embeddings), jnp.asarray(labels)
+  embeddings = _checks.array("embeddings", embeddings)
+  labels = _checks.array("labels", labels)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   if dim is not None:

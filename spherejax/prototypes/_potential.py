@@ -110,7 +110,7 @@ def max_cosine(rows: Array) -> Array:
 
 
 def _arguments(prototypes: ArrayLike, t: ArrayLike) -> tuple[Array, Array, jnp.dtype]:
-  prototypes = jnp.asarray(prototypes)
+  prototypes = _checks.array("prototypes", prototypes)
   _checks.floating("prototypes", prototypes)
   _checks.rank("prototypes", prototypes, 2)
   _checks.positive("t", t)

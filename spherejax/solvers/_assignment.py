@@ -85,7 +85,7 @@ def linear_assignment(
     (Array([1, 0], dtype=int32), Array(3., dtype=float32))
   """
   _checks.flag("host", host)
-  costs = jnp.asarray(costs)
+  costs = _checks.array("costs", costs)
   _checks.floating("costs", costs)
   _check_sizes(costs.shape)
   *batch, rows, columns = costs.shape

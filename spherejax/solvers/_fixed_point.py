@@ -81,7 +81,9 @@ def fixed_point(
   _checks.function("fn", fn)
   _checks.positive("tol", tol)
   _checks.count("max_steps", max_steps)
-  init = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), init)
+  # Of a type of its own, as a loop needs it, also for a number.
+  init = jax.tree.map(lambda leaf: _checks.array("init", leaf), init)
+  init = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), init)
   init = jax.lax.stop_gradient(init)
   for leaf in jax.tree.leaves(init):
     _checks.floating("init", leaf)

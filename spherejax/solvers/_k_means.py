@@ -75,7 +75,7 @@ def k_means(
     >>> jnp.sort(result.centres[:, 0]), result.inertia
     (Array([ 0.5, 10.5], dtype=float32), Array(1., dtype=float32))
   """
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.not_empty("points", points)

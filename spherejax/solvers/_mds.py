@@ -80,7 +80,7 @@ def sphere_mds(
     >>> bool(result.stress < 1e-3)
     True
   """
-  distances = jnp.asarray(distances)
+  distances = _checks.array("distances", distances)
   _checks.rank("distances", distances, 2)
   _checks.floating("distances", distances)
   size = len(distances)
@@ -95,7 +95,7 @@ def sphere_mds(
   if key is not None:
     start = jax.random.normal(key, (size, dim), wide.dtype)
   else:
-    start = jnp.asarray(initial)
+    start = _checks.array("initial", initial)
     _checks.floating("initial", start)
     _checks.shape("initial", start, (size, dim), "the distances and dim")
     start = start.astype(wide.dtype)
@@ -104,7 +104,7 @@ def sphere_mds(
   return SphereMDSResult(
     points.astype(distances.dtype),
     stress.astype(distances.dtype),
-    jnp.asarray(steps),
+    _checks.array("steps", steps),
     converged,
   )
 

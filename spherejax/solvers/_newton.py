@@ -85,8 +85,10 @@ def newton(
   _checks.function("fn", fn)
   low, high = _checks.interval("bracket", bracket)
   _checks.positive("tol", tol)
-  _checks.rank("tol", jnp.asarray(tol), 0)
+  _checks.rank("tol", _checks.array("tol", tol), 0)
   _checks.count("max_steps", max_steps)
+  for bound in (low, high):
+    _checks.array("bracket", bound)
   first, last = _checks.static_number(low), _checks.static_number(high)
   if first is not None and last is not None and not first < last:
     raise ValueError(f"bracket must be in order, low < high, got ({low}, {high})")

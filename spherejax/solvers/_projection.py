@@ -73,7 +73,7 @@ def project_ball(
     >>> spherejax.solvers.project_ball(point, center, 1.0, norm="l1", high=0.75)
     Array([0.75, 0.25], dtype=float32)
   """
-  point, center = jnp.asarray(point), jnp.asarray(center)
+  point, center = _checks.array("point", point), _checks.array("center", center)
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
@@ -138,7 +138,7 @@ def project_halfspace(
     >>> move.value, move.distance
     (Array([0.5, 0.5], dtype=float32), Array(0.70710677, dtype=float32))
   """
-  point, normal = jnp.asarray(point), jnp.asarray(normal)
+  point, normal = _checks.array("point", point), _checks.array("normal", normal)
   _checks.floating("point", point)
   _checks.floating("normal", normal)
   _checks.shape("normal", normal, point.shape, "the point")

@@ -77,7 +77,7 @@ def sinkhorn(
     Array([[0.366 , 0.134],
            [0.134, 0.366 ]], dtype=float32)
   """
-  costs = jnp.asarray(costs)
+  costs = _checks.array("costs", costs)
   _checks.floating("costs", costs)
   if costs.ndim < 2 or 0 in costs.shape[-2:]:
     raise ValueError(f"costs must be [..., rows, columns], got {costs.shape}")
@@ -144,6 +144,6 @@ def _marginal(
   """The marginal in its computing type, uniform if there is none."""
   if value is None:
     return jnp.full(shape, 1 / shape[-1], dtype)
-  marginal = jnp.asarray(value).astype(dtype)
+  marginal = _checks.array(name, value).astype(dtype)
   _checks.shape(name, marginal, shape, "the costs")
   return marginal

@@ -83,7 +83,7 @@ def global_mean(
     ... )
     Array(3., dtype=float32)
   """
-  values = jnp.asarray(values)
+  values = _checks.array("values", values)
   _checks.floating("values", values)
   _checks.rank("values", values, 1)
   kept = _checks.kept(where, values.shape)

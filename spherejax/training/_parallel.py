@@ -1,6 +1,7 @@
 """Processes and devices: how rows and states are spread, how a step is mapped."""
 
 import functools
+import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,22 @@ Devices = Sequence[Any] | None
 
 def local_devices(devices: Devices) -> list[Any]:
   """The devices that take part; raises TypeError for what are none."""
-  return jax.local_devices() if devices is None else _checks.devices(devices)
+  known = jax.local_devices()
+  if devices is None:
+    return known
+  _checks.sequence("devices", devices)
+  if not len(devices) or not all(isinstance(entry, jax.Device) for entry in devices):
+    raise TypeError(f"devices must be some of {known}, got {reprlib.repr(devices)}")
+  return list(devices)
+
+
+def _rows_of(batch: Tree) -> int:
+  shapes = [np.shape(leaf) for leaf in jax.tree.leaves(batch)]
+  sizes = {shape[:1] for shape in shapes}
+  if len(sizes) != 1 or () in sizes:
+    text = "arrays of a batch must have one first axis of the same length, got shapes"
+    raise ValueError(f"{text} {shapes}")
+  return sizes.pop()[0]
 
 
 def _sharding(devices: Devices) -> jax.NamedSharding:
@@ -95,7 +111,7 @@ def process_rows(batch: Tree) -> Tree:
     array([0, 1, 2, 3])
   """
   processes, index = jax.process_count(), jax.process_index()
-  size, rest = divmod(_checks.rows_of(batch), processes)
+  size, rest = divmod(_rows_of(batch), processes)
   if rest:
     rows = size * processes + rest
     raise ValueError(
@@ -131,7 +147,7 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     (array([5, 6, 7, 5]), array([ True,  True,  True, False]))
   """
   _checks.count("multiple", multiple)
-  size = _checks.rows_of(batch)
+  size = _rows_of(batch)
   if size == 0:
     raise ValueError("batch must have at least one row, got 0")
   rows = np.arange(-(-size // multiple) * multiple)
@@ -168,7 +184,7 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
     (1, 4)
   """
   sharding, count = _sharding(devices), len(local_devices(devices))
-  size = _checks.rows_of(batch)
+  size = _rows_of(batch)
   if size % count or size == 0:
     raise ValueError(
       f"a batch of {size} rows does not divide over {count} devices; change its size "
@@ -280,7 +296,7 @@ def parallel_step(
   """
   _checks.function("step", step)
   mapped = functools.partial(step, axis_name=AXIS_NAME)
-  taking_part = None if devices is None else _checks.devices(devices)
+  taking_part = None if devices is None else local_devices(devices)
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=taking_part, donate_argnums=0)
 
 
@@ -332,7 +348,7 @@ def parallel_map(
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 
   def apply(variables: Tree, rows: Tree) -> Tree:
-    size, rows = _checks.rows_of(rows), jax.tree.map(np.asarray, rows)
+    size, rows = _rows_of(rows), jax.tree.map(np.asarray, rows)
     parts = []
     for start in range(0, max(size, 1), batch_size):
       part = jax.tree.map(lambda leaf: leaf[start : start + batch_size], rows)  # noqa: B023

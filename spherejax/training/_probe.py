@@ -35,7 +35,7 @@ class LinearProbe(NamedTuple):
     self, features: Float[ArrayLike, "batch dim"]
   ) -> Float[Array, "batch classes"]:
     """Scores of the classes, [batch, classes]."""
-    x = (jnp.asarray(features) - self.mean[None]) / self.scale[None]
+    x = (_checks.array("features", features) - self.mean[None]) / self.scale[None]
     return x @ self.weights + self.bias[None]
 
 
@@ -83,11 +83,11 @@ def linear_probe(
     >>> probe.weights.round(3)
     Array([[-0.521,  0.521]], dtype=float32)
   """
-  x = jnp.asarray(features)
+  x = _checks.array("features", features)
   _checks.floating("features", x)
   _checks.rank("features", x, 2)
   x = _numerics.upcast(x)
-  labels = jnp.asarray(labels)
+  labels = _checks.array("labels", labels)
   _checks.labels(labels, x)
   _checks.count("num_classes", num_classes, 2)
   _checks.count("steps", steps)

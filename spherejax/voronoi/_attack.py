@@ -173,8 +173,12 @@ def voronoi_pgd(
     exact=exact,
     block_size=block_size,
   )
-  labels = jnp.asarray(labels)
-  aims = None if isinstance(targets, str) or targets is None else jnp.asarray(targets)
+  labels = _checks.array("labels", labels)
+  aims = (
+    None
+    if isinstance(targets, str) or targets is None
+    else _checks.array("targets", targets)
+  )
   moved = jnp.any(_numerics.flat_rows(points != found.x_adv), axis=1)
   attack = jax.lax.cond(
     jnp.any(moved),

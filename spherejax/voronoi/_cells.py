@@ -226,7 +226,7 @@ def _widening(norm: str, ball: attacks.Ball) -> float:
 
 def flat(array: ArrayLike) -> Array:
   """[batch, n] in the computing type."""
-  array = jnp.asarray(array)
+  array = _checks.array("array", array)
   return _numerics.flat_rows(jax.lax.stop_gradient(_numerics.upcast(array)))
 
 
@@ -308,8 +308,12 @@ def voronoi_cells(
            [1.  ]], dtype=float32)
   """
   _checks.share("share", share)
-  x, own, sites = jnp.asarray(x), jnp.asarray(own_index), jnp.asarray(sites)
-  labels = None if site_labels is None else jnp.asarray(site_labels)
+  x, own, sites = (
+    _checks.array("x", x),
+    _checks.array("own_index", own_index),
+    _checks.array("sites", sites),
+  )
+  labels = None if site_labels is None else _checks.array("site_labels", site_labels)
   _sites.check(x, own, sites, labels, "x")
   _sites.check_rows(x, own, sites)
   _sites.check_different(sites, labels)

@@ -61,7 +61,7 @@ def cell_margin(
     >>> spherejax.voronoi.cell_margin(jnp.array([[0.25]]), jnp.array([0]), sites)
     Array([0.5], dtype=float32)
   """
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   flat, own, known, labels = _operands(points, own_index, sites, site_labels)
   ball = _sizes(norm)
   return _margin(flat, own, known, labels, ball, block_size)[0].astype(points.dtype)
@@ -74,8 +74,10 @@ def _operands(
   site_labels: ArrayLike | None,
 ) -> tuple[Array, Array, Array, Array | None]:
   """Checked points, rows of their sites, sites and labels; points and sites flat."""
-  own, sites = jnp.asarray(own_index), jnp.asarray(sites)
-  labels = None if site_labels is None else jnp.asarray(site_labels)
+  own, sites = _checks.array("own_index", own_index), _checks.array("sites", sites)
+  labels = None
+  if site_labels is not None:
+    labels = _checks.array("site_labels", site_labels)
   _sites.check(points, own, sites, labels, "points")
   flat = _cells.flat(points)
   return flat, own, _cells.flat(sites).astype(flat.dtype), labels
@@ -166,7 +168,7 @@ def confine(
   """
   _checks.flag("exact", exact)
   _checks.instance("cells", cells, _cells.VoronoiCells)
-  points = jnp.asarray(points)
+  points = _checks.array("points", points)
   flat, own, known, labels = _operands(points, own_index, sites, site_labels)
   clean = known[own]
   flat = cells.ball.seal(flat, clean)
