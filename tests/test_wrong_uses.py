@@ -8,6 +8,7 @@ clear.
 
 import inspect
 
+import jax.numpy as jnp
 import numpy as np
 import PIL.Image
 import pytest
@@ -74,6 +75,43 @@ OWN_CALLS = {
 }
 
 
+IMAGES = np.zeros((2, 3, 3, 1), np.uint8), np.array([0, 1]), ("cat", "dog")
+STATE = {"step": jnp.int32(3), "kernel": jnp.ones((2, 2))}
+
+
+def checkpoints(folder):
+  found = training.Checkpoints(folder)
+  found.save(STATE)
+  return found
+
+
+# Classes and methods of classes that are no Flax modules.
+OF_CLASSES = {
+  "Images": lambda _: (data.Images, (*IMAGES, {"n": np.ones(2)}, {"n": ("a",)})),
+  "Images.__getitem__": lambda _: (data.Images(*IMAGES).__getitem__, ([0, 1],)),
+  "Checkpoints": lambda folder: (training.Checkpoints, (folder,)),
+  "Checkpoints.save": lambda folder: (checkpoints(folder).save, (STATE, {"a": 1})),
+  "Checkpoints.save_best": lambda folder: (checkpoints(folder).save_best, (STATE, {})),
+  "Checkpoints.restore": lambda folder: (checkpoints(folder).restore, (STATE,)),
+  "Checkpoints.restore_best": lambda folder: (
+    checkpoints(folder).restore_best,
+    (STATE,),
+    {"step": 3},
+  ),
+}
+# States that are trees of arrays, or not, and records that JSON has no words for.
+WRONG_VALUES = {
+  "state": ({"step": 3}, {"kernel": jnp.ones(2)}, {"step": jnp.ones(2, int)}, {}),
+  "record": ({"a": jnp.ones(2)}, {"a": {1, 2}}),
+  "directory": (3, None, ["abc"], b"abc"),
+  "labels": (None, [0, 1], np.ones(2), np.array([0, 2])),
+  "images": ("abc", None, 3, np.zeros((2, 3, 3), np.uint8), np.zeros((2, 3, 3, 1))),
+  "label_names": ("abc", (1, 2), None, 3),
+  "extras": ({"n": [1, 2]}, {"n": np.ones(3)}, ["abc"], "abc"),
+  "extra_names": ({"n": 3}, {"n": (1,)}, "abc", 3),
+}
+
+
 def call_of(name, folder):
   """The function and a valid call of it."""
   if name in OWN_CALLS:
@@ -133,3 +171,23 @@ def test_wrong_uses(name, unchecked, tmp_path):
       assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
       assert is_documented(error, inspect.getdoc(function)), (use, error)
   assert (refusals < AT_LEAST) == (name in FEWER)
+
+
+@pytest.mark.parametrize("name", OF_CLASSES)
+def test_wrong_uses_of_classes(name, unchecked, tmp_path):
+  function, args, *kwargs = OF_CLASSES[name](tmp_path)
+  call = wrong_uses.bound(function, args, *kwargs or [{}])
+  by_hand = WRONG_VALUES.keys() & call.signature.parameters.keys()
+  uses = list(wrong_uses.wrong_uses(call, by_hand))
+  for parameter in sorted(by_hand):
+    for value in WRONG_VALUES[parameter]:
+      uses.append(wrong_uses.Use(parameter, "value", value, True))
+  refusals = 0
+  for use in uses:
+    error = wrong_uses.failure(function, call, use)
+    if error is None:
+      assert not use.refused, f"{use.value!r} in place of {use.parameter} is accepted"
+    else:
+      refusals += 1
+      assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
+  assert refusals >= 4

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import itertools
 import os
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,8 +43,8 @@ class Images:
   Raises:
     ValueError: no image, or one of a list without a pixel or of other axes; lengths
       differ; a label outside [-1, len(label_names)).
-    TypeError: labels are not integers, images are not uint8. Lazy ones are not looked
-      at.
+    TypeError: labels are not an array of integers, images not a sequence or not uint8
+      (lazy ones are not looked at), names not text, extras not arrays by name.
 
   Cost: indexing copies the chosen images; lazy ones are not read.
 
@@ -63,6 +64,7 @@ class Images:
   extra_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
+    _checks.sequence("images", self.images)
     count = len(self.images)
     if count == 0:
       raise ValueError("the data set is empty: images must be one or more, got none")
@@ -73,10 +75,17 @@ class Images:
     elif isinstance(self.images, (list, tuple)):
       for row, image in enumerate(self.images):
         checked(image, f"images[{row}]")
+    _checks.instance("labels", self.labels, np.ndarray)
     _checks.integer("labels", self.labels)
     _checks.shape("labels", self.labels, (count,), f"the {count} images")
+    _checks.texts("label_names", self.label_names)
+    _checks.mapping("extras", self.extras)
     for name, values in self.extras.items():
+      _checks.instance(f"extras[{name!r}]", values, np.ndarray)
       _checks.shape(f"extras[{name!r}]", values, (count,), f"the {count} images")
+    _checks.mapping("extra_names", self.extra_names)
+    for name, names in self.extra_names.items():
+      _checks.texts(f"extra_names[{name!r}]", names)
     wrong = (self.labels < -1) | (self.labels >= len(self.label_names))
     if wrong.any():
       row = int(np.argmax(wrong))
@@ -110,8 +119,8 @@ def _rows(index: Sequence[int] | np.ndarray | jax.Array) -> np.ndarray:
   rows = np.asarray(index)
   if rows.ndim != 1 or rows.dtype.kind not in "iub":
     raise TypeError(
-      "index images with a slice, an integer array or a boolean mask, got"
-      f" {rows.dtype} of shape {rows.shape}"
+      "index must be a slice, an integer array or a boolean mask, got"
+      f" {reprlib.repr(index)}"
     )
   return rows
 

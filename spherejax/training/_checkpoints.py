@@ -64,6 +64,7 @@ class Checkpoints:
 
   Raises:
     ValueError: keep below 1.
+    TypeError: directory is no path, keep no integer.
 
   Cost: a copy of the state on the host, and writing it. Saving waits until the
   checkpoint is complete.
@@ -85,6 +86,7 @@ class Checkpoints:
   """
 
   def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2):
+    _checks.path("directory", directory)
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
     _put_back(self.directory)
@@ -127,7 +129,9 @@ class Checkpoints:
     Raises:
       OSError: it could not be written (a full disk, say). The message names the
         newest checkpoint that exists; it and the others are untouched.
-      TypeError: the record holds what JSON cannot.
+      TypeError: the state is no tree of arrays, or the record no mapping of what
+        JSON can hold.
+      ValueError: the state has no integer named step at its top.
     """
     self._save("last", state, record)
     self._forget()
@@ -150,6 +154,7 @@ class Checkpoints:
       `Restored`; None when the run has no checkpoint yet.
 
     Raises:
+      TypeError: the state is no tree of arrays.
       ValueError: the checkpoint belongs to another network, loss or optimiser; the
         message names arrays that differ.
       RuntimeError: there are checkpoints and none of them can be read, or all were
@@ -172,6 +177,8 @@ class Checkpoints:
     """
     if step is None:
       return self._restore("best", state)
+    _manifest.check(state)
+    _checks.count("step", step, 0)
     for series in ("best", "last"):
       if step in self._series[series].all_steps():
         try:
@@ -192,6 +199,7 @@ class Checkpoints:
       manager.delete(step)
 
   def _save(self, series: str, state: State, record: Mapping[str, Any] | None) -> int:
+    _manifest.check(state, record)
     manager = self._series[series]
     arrays = _manifest.to_host(state)
     step = int(arrays["step"])
@@ -242,6 +250,7 @@ class Checkpoints:
       raise OSError(f"no space left on device: {needed} bytes needed, {free} free")
 
   def _restore(self, series: str, state: State) -> Restored | None:
+    _manifest.check(state)
     manager = self._series[series]
     steps = sorted(manager.all_steps(), reverse=True)
     for number, step in enumerate(steps):

@@ -3,12 +3,15 @@
 import hashlib
 import json
 import os
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from spherejax import _checks
 
 State = Any
 """A `TrainState`, or another pytree of arrays with a scalar named step at its top."""
@@ -20,6 +23,29 @@ def named_leaves(state: State) -> dict[str, Any]:
     jax.tree_util.keystr(path, simple=True, separator="."): leaf
     for path, leaf in jax.tree_util.tree_leaves_with_path(state)
   }
+
+
+def check(state: State, record: Mapping[str, Any] | None = None):
+  """Raises for what a checkpoint cannot hold."""
+  leaves = named_leaves(state)
+  for name, leaf in leaves.items():
+    if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
+      raise TypeError(
+        f"state must be a tree of arrays, got {reprlib.repr(leaf)} as {name or 'all'}"
+      )
+  step = leaves.get("step")
+  if step is None or step.shape or not jnp.issubdtype(step.dtype, jnp.integer):
+    shapes = {name: tuple(leaf.shape) for name, leaf in leaves.items()}
+    text = f"an integer named step at its top, got arrays of shapes {shapes}"
+    raise ValueError(f"state must have {text}")
+  if record is None:
+    return
+  _checks.mapping("record", record)
+  try:
+    json.dumps(dict(record))
+  except (TypeError, ValueError) as error:
+    text = f"record must hold JSON values only, got {reprlib.repr(record)}"
+    raise TypeError(f"{text}: {error}") from error
 
 
 def is_key(leaf: Any) -> bool:
