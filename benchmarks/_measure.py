@@ -10,7 +10,6 @@ import argparse
 import errno
 import functools
 import importlib.metadata
-import importlib.util
 import os
 import pathlib
 import platform
@@ -33,7 +32,13 @@ from experiments import _report
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
-LIBRARIES = ("jax", "numpy", "torch")
+# Distributions by what is imported of them.
+LIBRARIES = {
+  "spherejax": "spherejax", "jax": "jax", "numpy": "numpy", "torch": "torch",
+  "pytorch_metric_learning": "pytorch-metric-learning", "faiss": "faiss-cpu",
+  "ott": "ott-jax", "foolbox": "foolbox", "torchattacks": "torchattacks",
+  "easyfsl": "easyfsl", "kornia": "kornia", "torchvision": "torchvision",
+}  # fmt: skip
 _SHORTEST, _LONG = 0.03, 3.0  # seconds: what is measured, and what needs no warm-up
 _NOTHING = 1e-6  # losses below this underflow in some peers and count as 0
 
@@ -310,8 +315,8 @@ def save(
       "machine": f"{os.cpu_count()} cores of {_processor()}, {device}",
       "versions": {
         library: importlib.metadata.version(library)
-        for library in LIBRARIES
-        if importlib.util.find_spec(library)
+        for module, library in LIBRARIES.items()
+        if module in sys.modules
       },
       "rows": rows,
       "missing": missing,

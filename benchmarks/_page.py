@@ -17,7 +17,8 @@ HEADER = """# Benchmarks
 cannot be left out, are measured one after another in every repetition, after a warm-up
 each; a ratio is the median over the repetitions, theirs / ours. Compilation is not
 counted; of what compiles inside its call it is by how much the first call is slower.
-Results agree before a time counts. All are in float32 on two cores, torch on two
+Results agree before a time counts: "differs by" is the largest difference from ours,
+relative to the largest entry of its array. All are in float32 on two cores, torch on two
 threads; each table names its machine, so compare ratios between tables, not
 milliseconds.
 """
@@ -63,7 +64,7 @@ def _times(rows: list[dict[str, Any]]) -> str:
   for row in rows:
     for name, milliseconds in row["milliseconds"].items():
       target = next((t for t in row["targets"] if t["other"] == name), None)
-      ratio = row["ratio"].get(name)
+      ratio, difference = row["ratio"].get(name), row["difference"].get(name)
       cells = [
         row["case"] if name == OURS else "",
         name,
@@ -72,9 +73,11 @@ def _times(rows: list[dict[str, Any]]) -> str:
         "" if target is None else f"{target['ratio']:.3g}",
         "" if target is None else ("yes" if target["met"] else "**no**"),
         f"{row['compile_seconds'][name]:.1f}",
+        "" if name == OURS or difference is None else f"{difference:.0e}",
       ]
       lines.append(cells)
   heading = ["case", "", "ms", "theirs / ours", "at least", "met", "compilation, s"]
+  heading.append("differs by")
   return _markdown(heading, lines)
 
 

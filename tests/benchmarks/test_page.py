@@ -19,6 +19,7 @@ CONTENT = {
       "case": "n = 3 | 4",
       "milliseconds": {"ours": 1.234, "theirs": 20.0, "floor": 1.0},
       "compile_seconds": {"ours": 0.55, "theirs": 0.0, "floor": 0.1},
+      "difference": {"ours": 0.0, "theirs": 3e-7},
       "ratio": {"theirs": 16.2, "floor": 0.81},
       "peak_mib": 12.5,
       "found": {"ours": {"rate": [1.0, 0.25]}},
@@ -42,7 +43,7 @@ def test_notes_come_before_what_was_measured(tmp_path):
   note, table = text.index("Note."), text.index("`python -m benchmarks.a`")
   assert note < table < text.index("## b")
   assert "| n = 3 \\| 4 | ours | 1.23 |  |  |  | 0.6 |" in text
-  assert "|  | theirs | 20 | 16.20 | 20 | **no** | 0.0 |" in text
+  assert "|  | theirs | 20 | 16.20 | 20 | **no** | 0.0 | 3e-07 |" in text
   assert "|  | floor | 1 | 0.81 | 0.5 | yes | 0.1 |" in text
   assert "Left out: torch." in text
   assert "| n = 3 \\| 4 | peak mib | 12.5 |" in text
