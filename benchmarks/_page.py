@@ -18,8 +18,8 @@ cannot be left out, are measured one after another in every repetition, after a 
 each; a ratio is the median over the repetitions, theirs / ours. Compilation is not
 counted; of what compiles inside its call it is by how much the first call is slower.
 Results agree before a time counts: "differs by" is the largest difference from ours,
-relative to the largest entry of its array. All are in float32 on two cores, torch on two
-threads; each table names its machine, so compare ratios between tables, not
+relative to the largest entry of its array. All are in float32 on two cores, torch on
+two threads; each table names its machine, so compare ratios between tables, not
 milliseconds.
 """
 

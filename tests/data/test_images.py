@@ -50,7 +50,7 @@ def test_rows_keep_what_belongs_to_them(index, rows, as_list):
 @pytest.mark.usefixtures("unchecked")
 def test_a_single_integer_is_refused():
   images = data.from_arrays(pixels(), np.zeros(6, int))
-  with pytest.raises(TypeError, match="index must be .* got 2"):
+  with pytest.raises(TypeError, match=r"index must be .* got 2"):
     images[2]
 
 
