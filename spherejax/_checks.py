@@ -222,16 +222,26 @@ def share(name: str, value: object) -> None:
 
 
 def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
-  """Raises for a known side of a box that is NaN or no number; inf may be.
+  """Raises for a known side of a box that is NaN or no number, or low above high.
 
-  Also for one that does not broadcast to the expected shape.
+  Also for one that does not broadcast to the expected shape. A side may be inf.
   """
+  known = []
   for name, side in (("low", low), ("high", high)):
-    if np.isnan(_known_numbers(name, side)).any():
+    values = _known_numbers(name, side)
+    if np.isnan(values).any():
       raise ValueError(f"{name} must be a number, got nan")
     if expected is not None and not _broadcasts(np.shape(side), tuple(expected)):
       raise ValueError(
         f"{name} must broadcast to {tuple(expected)}, got shape {np.shape(side)}"
+      )
+    known.append(values.reshape(np.shape(side)) if values.size else values)
+  if all(values.size for values in known):
+    least, most = np.broadcast_arrays(*known)
+    wrong = least > most
+    if wrong.any():
+      raise ValueError(
+        f"low must be at most high, got {least[wrong][0]} > {most[wrong][0]}"
       )
 
 

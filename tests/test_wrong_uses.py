@@ -47,6 +47,8 @@ FREE_TEXT |= {"xlabel", "ylabel", "row_label", "column_label", "value_label"}
 # What makes sense although it is of another kind.
 ACCEPTED = {
   ("attacks.steepest_ascent", "scalar"),
+  ("losses.mine_multi_similarity", "negative"),  # fewer pairs
+  ("metrics.augment_within_classes", "negative"),  # mirrored
   ("solvers.fixed_point", "not a number"),
   ("training.ccp_observe", "not a number"),
   ("data.to_float", "scalar"),

@@ -40,6 +40,11 @@ ALLOWED = "|".join(
     r"neither|cannot be read|damaged",
   )  # files
 )
+# Numbers of either sign, and those that may have no end.
+ANY_SIGN = (
+  "margin|boundary|threshold|^(low|high|init|score|score_bias|offset|exponent)$"
+)
+UNBOUNDED = "low|high|init|score|epsilon|temperature"
 
 
 class Use(NamedTuple):
@@ -176,6 +181,8 @@ def wrong_options(parameter, value):
   elif isinstance(value, float):
     yield from of_kinds(parameter, "number", "list")
     yield "not a number", float("nan"), True
+    yield "negative", -1.0, not re.search(ANY_SIGN, parameter.name)
+    yield "infinite", float("inf"), not re.fullmatch(UNBOUNDED, parameter.name)
     yield "vector", np.ones(7, np.float32), False
   elif value is None and "Bool" in annotation:  # a mask
     yield from of_kinds(parameter, "number", "complex")

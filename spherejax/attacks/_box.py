@@ -18,10 +18,7 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
 
   Raises ValueError for low > high or an entry of x outside, where they are known.
   """
-  _checks.limits(low, high)
-  for name, side in (("low", low), ("high", high)):
-    if not _broadcasts(np.shape(side), x.shape):
-      raise ValueError(f"{name} must broadcast to {x.shape}, got {np.shape(side)}")
+  _checks.limits(low, high, x.shape)
   _check(x, low, high)
   clean = jax.lax.stop_gradient(x).astype(_numerics.compute_dtype(x.dtype))
   sides = []
@@ -34,11 +31,6 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
       side = sign * _upper(sign * clean, upper, x.dtype)
     sides.append(jnp.broadcast_to(side, x.shape))
   return sides[0], sides[1]
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-  pairs = zip(reversed(shape), reversed(to), strict=False)
-  return len(shape) <= len(to) and all(side in (1, whole) for side, whole in pairs)
 
 
 def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
@@ -54,10 +46,6 @@ def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndar
 def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
   points, least, most = known(x), known(low), known(high)
-  if least is not None and most is not None and np.any(least > most):
-    place = np.unravel_index(np.argmax(least > most), np.broadcast(least, most).shape)
-    least, most = np.broadcast_arrays(least, most)
-    raise ValueError(f"low must be at most high, got {least[place]} > {most[place]}")
   for name, bound, wrong in (
     ("at least low", least, np.less),
     ("at most high", most, np.greater),

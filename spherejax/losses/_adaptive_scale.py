@@ -89,7 +89,7 @@ def adacos_update(
   Raises:
     TypeError: cosines are not floating, labels not integers.
     ValueError: shapes do not match, a known label outside [0, classes), or a static
-      `least` that is not positive.
+      `least` or scale that is not positive.
 
   Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
 
@@ -104,6 +104,7 @@ def adacos_update(
     Array(1.0986123, dtype=float32)
   """
   _checks.positive("least", least)
+  _checks.positive("scale", scale)
   batch = _classes.scores("cosines", cosines, labels, where)
   before = _checks.scalar("scale", scale, batch.values.dtype)
   values, before, least = jax.lax.stop_gradient((batch.values, before, least))

@@ -38,10 +38,10 @@ def intra_pair_variance(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    positive_tolerance: share of the mean by which a positive may fall short of it,
-      may be traced.
-    negative_tolerance: share of the mean by which a negative may exceed it, may be
-      traced.
+    positive_tolerance: at least 0, share of the mean by which a positive may fall
+      short of it, may be traced.
+    negative_tolerance: at least 0, share of the mean by which a negative may exceed
+      it, may be traced.
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -58,7 +58,8 @@ def intra_pair_variance(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown `normalize`.
+    ValueError: shapes do not match, an unknown `normalize`, or a static tolerance
+      below 0.
 
   Differentiable in: embeddings, tolerances.
   Cost: O(batch^2 dim) time; in blocks every similarity is computed twice.
@@ -127,7 +128,9 @@ def _deviations(
   negative_tolerance: ArrayLike,
   dtype: jnp.dtype,
 ) -> Callable[[_batch.Block], tuple[Array, Array]]:
+  _checks.between("positive_tolerance", positive_tolerance, 0)
   low = _checks.scalar("positive_tolerance", positive_tolerance, dtype)
+  _checks.between("negative_tolerance", negative_tolerance, 0)
   high = _checks.scalar("negative_tolerance", negative_tolerance, dtype)
 
   def terms(block: _batch.Block) -> tuple[Array, Array]:
@@ -174,8 +177,8 @@ def intra_pair_variance_from_similarity(
     positives: [queries, references], boolean, or weights of the terms (in the means
       too), not differentiated.
     negatives: [queries, references], boolean or weights.
-    positive_tolerance: share of the mean, may be traced.
-    negative_tolerance: share of the mean, may be traced.
+    positive_tolerance: at least 0, share of the mean, may be traced.
+    negative_tolerance: at least 0, share of the mean, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
 
@@ -184,7 +187,7 @@ def intra_pair_variance_from_similarity(
 
   Raises:
     TypeError: similarities are not floating, masks neither boolean nor floating.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a static tolerance below 0.
 
   Differentiable in: similarities, tolerances. Cost: O(queries references).
 

@@ -50,7 +50,7 @@ def margin(
     class_boundaries: [classes], added for the class of the anchor. None adds nothing.
     example_boundaries: [batch], added for each anchor. None adds nothing.
     margin: unit of a distance, may be traced.
-    boundary_weight: weight of the mean boundary, may be traced. A positive one
+    boundary_weight: at least 0, of the mean boundary, may be traced. A positive one
       shrinks the boundaries: near-by negatives are then less repelled.
     form: "pairs" or "triplets". Static.
     normalize: "l2", "unit_ball" or "none". Static.
@@ -69,8 +69,8 @@ def margin(
 
   Raises:
     TypeError: embeddings or boundaries are not floating, labels not integers.
-    ValueError: shapes do not match, a known label outside [0, classes), or an unknown
-      `form` or `normalize`.
+    ValueError: shapes do not match, a known label outside [0, classes), an unknown
+      `form` or `normalize`, or a static weight below 0.
 
   Differentiable in: embeddings, boundaries, margin, boundary_weight (counts are
   constants). Where `boundary_weight` is 0, the boundary rests where as many positive
@@ -149,6 +149,7 @@ def _average(
 ) -> Array:
   sums, active, number = parts
   used = number > 0
+  _checks.between("boundary_weight", boundary_weight, 0)
   weight = _checks.scalar("boundary_weight", boundary_weight, sums.dtype)
   small = _batch.average_of_active(
     jnp.where(used, boundary, 0), used.astype(sums.dtype), where, axis_name
@@ -185,7 +186,7 @@ def margin_from_distance(
     negatives: [queries, references], boolean or weights.
     boundary: one for all, or [queries]; may be traced (b).
     margin: unit of a distance, may be traced.
-    boundary_weight: weight of the mean boundary, may be traced.
+    boundary_weight: at least 0, of the mean boundary, may be traced.
     form: "pairs" or "triplets". Static.
     where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
@@ -195,7 +196,7 @@ def margin_from_distance(
 
   Raises:
     TypeError: distances are not floating, masks neither boolean nor floating.
-    ValueError: shapes do not match, or an unknown `form`.
+    ValueError: shapes do not match, an unknown `form`, or a static weight below 0.
 
   Differentiable in: distances, boundary, margin, boundary_weight.
   Cost: O(queries references).

@@ -32,7 +32,7 @@ def n_pair(
   Args:
     embeddings: [batch, dim], floating.
     labels: [batch], integer. Only their equality matters.
-    norm_weight: weight of the squared norms, may be traced.
+    norm_weight: at least 0, of the squared norms, may be traced.
     normalize: "none" (the paper's), "l2" or "unit_ball". Static.
     where: [batch], boolean, True keeps. None keeps all.
     references: where the positives come from: of each class the first reference that
@@ -50,7 +50,7 @@ def n_pair(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown `normalize`.
+    ValueError: shapes do not match, an unknown `normalize`, or a static weight below 0.
 
   Differentiable in: embeddings, norm_weight.
   Cost: O(batch^2 dim / 4) time, whatever the number of classes.
@@ -64,6 +64,7 @@ def n_pair(
     Array([0.437488  , 0.        , 0.26328245, 0.        ], dtype=float32)
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
+  _checks.between("norm_weight", norm_weight, 0)
   weight = _checks.scalar("norm_weight", norm_weight, batch.anchors.dtype)
   pairs, positives, rows = _pairs(batch, references is None, axis_name)
 

@@ -42,8 +42,8 @@ def ranked_list(
     labels: [batch], integer. Only their equality matters.
     boundary: distance beyond which negatives should lie, may be traced.
     margin: how much closer positives should lie, may be traced.
-    positive_temperature: 0 weighs all positives alike, may be traced.
-    negative_temperature: 0 weighs all negatives alike, may be traced.
+    positive_temperature: at least 0, which weighs all alike; may be traced.
+    negative_temperature: at least 0, which weighs all alike; may be traced.
     balance: share of the negatives in [0, 1], may be traced.
     normalize: "l2", "unit_ball" or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -60,8 +60,8 @@ def ranked_list(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, an unknown `normalize`, or a static balance outside
-      [0, 1].
+    ValueError: shapes do not match, an unknown `normalize`, a static balance outside
+      [0, 1], or a static temperature below 0.
 
   Differentiable in: embeddings, boundary, margin, temperatures, balance.
   Cost: O(batch^2 dim) time.
@@ -92,7 +92,9 @@ def _terms(
   _checks.between("balance", balance, 0, 1)
   outer = _checks.scalar("boundary", boundary, dtype)
   inner = outer - _checks.scalar("margin", margin, dtype)
+  _checks.between("positive_temperature", positive_temperature, 0)
   pull = _checks.scalar("positive_temperature", positive_temperature, dtype)
+  _checks.between("negative_temperature", negative_temperature, 0)
   push = _checks.scalar("negative_temperature", negative_temperature, dtype)
   share = _checks.scalar("balance", balance, dtype)
 
@@ -143,8 +145,8 @@ def ranked_list_from_distance(
     negatives: [queries, references], boolean or weights.
     boundary: distance beyond which negatives should lie, may be traced.
     margin: how much closer positives should lie, may be traced.
-    positive_temperature: 0 weighs all positives alike, may be traced.
-    negative_temperature: 0 weighs all negatives alike, may be traced.
+    positive_temperature: at least 0, which weighs all alike; may be traced.
+    negative_temperature: at least 0, which weighs all alike; may be traced.
     balance: share of the negatives in [0, 1], may be traced.
     where: [queries], boolean, True keeps. None keeps all.
 
@@ -153,7 +155,8 @@ def ranked_list_from_distance(
 
   Raises:
     TypeError: distances are not floating, masks neither boolean nor floating.
-    ValueError: shapes do not match, or a static balance outside [0, 1].
+    ValueError: shapes do not match, a static balance outside [0, 1], or a static
+      temperature below 0.
 
   Differentiable in: distances, boundary, margin, temperatures, balance.
   Cost: O(queries references).

@@ -39,7 +39,7 @@ def signal_to_noise_contrastive(
     labels: [batch], integer. Only their equality matters.
     positive_margin: unit of D, may be traced.
     negative_margin: unit of D, at least `positive_margin`, may be traced.
-    mean_weight: weight of the pull of each row's mean towards zero, may be traced.
+    mean_weight: at least 0, of the pull of each row's mean to zero, may be traced.
     average: "nonzero" divides each part by its number of positive terms, "all" by
       the number of all pairs. Static.
     normalize: "l2", "unit_ball" or "none" (the paper's). Static.
@@ -57,8 +57,8 @@ def signal_to_noise_contrastive(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, an unknown `average` or `normalize`, or a static
-      `negative_margin` below a static `positive_margin`.
+    ValueError: shapes do not match, an unknown `average` or `normalize`, a static
+      `negative_margin` below a static `positive_margin`, or a static weight below 0.
 
   Differentiable in: embeddings, margins, mean_weight (counts are constants).
   Cost: O(batch^2 dim) time.
@@ -74,6 +74,7 @@ def signal_to_noise_contrastive(
   _checks.one_of("average", average, _contrastive.AVERAGES)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   dtype = batch.anchors.dtype
+  _checks.between("mean_weight", mean_weight, 0)
   weight = _checks.scalar("mean_weight", mean_weight, dtype)
   parts = _batch.over_pairs(
     _contrastive.hinge_sums(positive_margin, negative_margin, dtype),

@@ -45,8 +45,8 @@ def threshold_consistent_margin(
     labels: [batch], integer. Only their equality matters.
     positive_margin: unit of a cosine, may be traced.
     negative_margin: unit of a cosine, may be traced.
-    positive_weight: may be traced.
-    negative_weight: may be traced.
+    positive_weight: at least 0, may be traced.
+    negative_weight: at least 0, may be traced.
     normalize: "l2", "unit_ball" (S is then the dot product of the projected rows)
       or "none". Static.
     where: [batch], boolean, True keeps. None keeps all.
@@ -63,7 +63,7 @@ def threshold_consistent_margin(
 
   Raises:
     TypeError: embeddings are not floating, labels not integers.
-    ValueError: shapes do not match, or an unknown `normalize`.
+    ValueError: shapes do not match, an unknown `normalize`, or a static weight below 0.
 
   Differentiable in: embeddings, margins, weights (counts are constants).
   Cost: O(batch^2 dim) time.
@@ -106,7 +106,9 @@ def _weighted(
   axis_name: str | None,
 ) -> Array:
   pull, pulled, push, pushed = parts
+  _checks.between("positive_weight", positive_weight, 0)
   a = _checks.scalar("positive_weight", positive_weight, pull.dtype)
+  _checks.between("negative_weight", negative_weight, 0)
   b = _checks.scalar("negative_weight", negative_weight, pull.dtype)
   return a * _batch.average_of_active(
     pull, pulled, where, axis_name
@@ -141,8 +143,8 @@ def threshold_consistent_margin_from_similarity(
     negatives: [queries, references], boolean or weights.
     positive_margin: unit of a similarity, may be traced.
     negative_margin: unit of a similarity, may be traced.
-    positive_weight: may be traced.
-    negative_weight: may be traced.
+    positive_weight: at least 0, may be traced.
+    negative_weight: at least 0, may be traced.
     where: [queries], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which the queries are spread.
 
@@ -151,7 +153,7 @@ def threshold_consistent_margin_from_similarity(
 
   Raises:
     TypeError: similarities are not floating, masks neither boolean nor floating.
-    ValueError: shapes do not match.
+    ValueError: shapes do not match, or a static weight below 0.
 
   Differentiable in: similarities, margins, weights. Cost: O(queries references).
 

@@ -156,8 +156,8 @@ def zero_shot_prediction(
       be disjoint (`split_by_class`); otherwise the prediction is not zero-shot.
     label_embeddings: [classes, dim], floating, U, learned.
     ridge: positive, may be traced.
-    scale: multiplies the logits, may be traced. 1 in the paper's equation, 9.5 in
-      its released code.
+    scale: positive, multiplies the logits, may be traced. 1 in the paper's equation,
+      9.5 in its released code.
     where_a: [batch_a], boolean, True keeps. None keeps all.
     where_b: [batch_b], boolean, True keeps. None keeps all.
     axis_name: mapped axis over which both halves are spread; the regressions use
@@ -172,7 +172,7 @@ def zero_shot_prediction(
   Raises:
     TypeError: attributes or label embeddings are not floating, labels not integers.
     ValueError: shapes do not match, a known label outside [0, classes), or a static
-      ridge that is not positive.
+      ridge or scale that is not positive.
 
   Differentiable in: attributes (fit and prediction), label_embeddings (target and
   classifier), ridge, scale.
@@ -203,6 +203,7 @@ def zero_shot_prediction(
     )
   embeddings = _numerics.upcast(table).astype(z_a.dtype)
   strength = _checks.scalar("ridge", ridge, z_a.dtype)
+  _checks.positive("scale", scale)
   multiplier = _checks.scalar("scale", scale, z_a.dtype)
 
   def fit(z: Array, own: Array) -> Array:

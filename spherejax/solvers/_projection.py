@@ -58,8 +58,8 @@ def project_ball(
 
   Raises:
     TypeError: point or center not floating.
-    ValueError: shapes differ, epsilon no scalar, an unknown norm, or a static epsilon
-      below 0.
+    ValueError: shapes differ, epsilon no scalar, an unknown norm, a static epsilon
+      below 0, or a known low above high.
 
   Differentiable in: point, center, epsilon, low, high. Cost: O(entries) for each of a
   few steps, usually below 10.
@@ -125,7 +125,8 @@ def project_halfspace(
 
   Raises:
     TypeError: point or normal not floating.
-    ValueError: shapes differ, offset no scalar, or an unknown norm.
+    ValueError: shapes differ, offset no scalar, an unknown norm, or a known low above
+      high.
 
   Differentiable in: nothing. Cost: O(entries) for each of a few steps; one sort for l1.
 

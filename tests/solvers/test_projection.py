@@ -272,3 +272,14 @@ def test_wrong_arguments_are_named(unchecked):
     solvers.project_ball(x, x[:2], 1.0)
   with pytest.raises(TypeError, match=r"normal .* int32"):
     solvers.project_halfspace(x, jnp.ones(3, int), 1.0)
+
+
+def test_a_box_without_a_point_is_refused():
+  point, center = np.full(2, 0.5), np.zeros(2)
+  empty = {"low": np.array([0.0, 1.0]), "high": np.array([1.0, 0.5])}
+  for call in (
+    lambda: solvers.project_ball(point, center, 1.0, **empty),
+    lambda: solvers.project_halfspace(point, center, -1.0, **empty),
+  ):
+    with pytest.raises(ValueError, match=r"low must be at most high, got 1\.0 > 0\.5"):
+      call()
