@@ -15,6 +15,7 @@ from experiments import (
   _class_sets,
   _dl2p_methods,
   _dl2p_sets,
+  _finished,
 )
 from spherejax import data, hierarchy
 
@@ -95,43 +96,82 @@ def cut(
 
 
 def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
-  """Rows of the images that a file names, by the file names of the set."""
+  """Rows of the images that a file names, by the file names of the set.
+
+  ValueError names the file, and the line that is wrong.
+  """
   if "file_name" not in images.extras:
     raise ValueError(f"{listing} names images, but the set has no file names")
-  lines = [line.split() for line in listing.read_text().splitlines() if line.strip()]
-  wanted = {line[0].rsplit("/", 1)[-1] for line in lines}
-  rows = np.flatnonzero(np.isin(images.extras["file_name"], sorted(wanted)))
-  if len(rows) != len(wanted):
-    there = set(np.asarray(images.extras["file_name"])[rows].tolist())
-    missing = sorted(wanted - there)[0]
-    raise ValueError(f"{listing} names {missing!r}, which the set does not have")
-  return rows
+  lines = _named_images(listing)
+  names = np.asarray(images.extras["file_name"]).tolist()
+  there = set(names)
+  for name, line in lines.items():
+    if name not in there:
+      raise ValueError(
+        f"{listing}, line {line}, names {name!r}, which the set does not have"
+      )
+  return np.array([row for row, name in enumerate(names) if name in lines])
+
+
+def _named_images(listing: pathlib.Path) -> dict[str, int]:
+  """Names without their folders, and the lines that they are in."""
+  try:
+    text = listing.read_text(encoding="utf-8")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{listing} is no text in UTF-8: {error}") from error
+  found: dict[str, int] = {}
+  for number, line in enumerate(text.splitlines(), start=1):
+    fields = line.split()
+    if not fields:
+      continue
+    if len(fields) > 2 or not all(map(str.isdecimal, fields[1:])):
+      raise ValueError(
+        f"{listing}, line {number}: expected an image and the number of its class, or"
+        f" an image alone, got {line!r}"
+      )
+    name = fields[0].rsplit("/", 1)[-1]
+    if name in found:
+      raise ValueError(
+        f"{listing}, line {number}: {name!r} is listed already, in line {found[name]}"
+      )
+    found[name] = number
+  if not found:
+    raise ValueError(f"{listing} names no image")
+  return found
 
 
 def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
   """Vectors [classes, size] of the classes' names, or of a walk down their tree."""
   if path is not None:
-    return _stored_vectors(path, len(sets.train.label_names))
+    return jnp.asarray(stored_vectors(path, len(sets.train.label_names)))
   return _dl2p_methods.word_vectors(class_tree(sets), key)
 
 
 def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
   """The same for CIFAR-100, in any order and without its images."""
   if path is not None:
-    return _stored_vectors(path, 100)
+    return jnp.asarray(stored_vectors(path, 100))
   paths = _article_trees.paths(_article_trees.CIFAR_100)
   # The superclasses that stand beside the images, without the levels above them.
   tree = hierarchy.from_paths([each[-2:] for each in paths])
   return _dl2p_methods.word_vectors(tree, key)
 
 
-def _stored_vectors(path: pathlib.Path, classes: int) -> Array:
-  vectors = jnp.asarray(np.load(path), jnp.float32)
-  if vectors.ndim != 2 or len(vectors) != classes:
+def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
+  """Vectors [classes, size] of a file; ValueError names one that has others."""
+  stored = _finished.read_array(path, "vectors are an array that np.save wrote")
+  shape = stored.shape
+  fits = len(shape) == 2 and shape[0] == classes and shape[1] > 0
+  if not fits or stored.dtype.kind not in "fiu":
     raise ValueError(
       f"{path} must hold a vector for each of the {classes} classes, got shape "
-      f"{vectors.shape}"
+      f"{shape} of {stored.dtype}"
     )
+  with np.errstate(over="ignore"):  # what becomes infinite is refused
+    vectors = stored.astype(np.float32)
+  if not (finite := np.isfinite(vectors).all(axis=1)).all():
+    row = int(np.argmin(finite))
+    raise ValueError(f"{path}: vector {row} has numbers that float32 cannot hold")
   return vectors
 
 

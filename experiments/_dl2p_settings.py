@@ -72,8 +72,8 @@ class Full:
   evaluate_every: int = 10
   """Epochs between two evaluations."""
   listing: pathlib.Path | None = None
-  """File that names the training images to keep, one at the start of each line, as
-  ImageNet-LT's ImageNet_LT_train.txt does."""
+  """File that names the training images to keep, one a line, with or without the
+  number of its class after it, as ImageNet-LT's ImageNet_LT_train.txt does."""
   vectors: pathlib.Path | None = None
   """NumPy file of word vectors [classes, size]; without it the class tree's."""
 

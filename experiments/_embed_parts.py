@@ -6,7 +6,7 @@ import hashlib
 import json
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -43,20 +43,57 @@ def begin(
   """Looks up what the folder holds already, and at the headers of what is left.
 
   Says which pictures have changed since; SystemExit names what differs where the
-  folder's embeddings are another network's, or of other images.
+  folder's embeddings are another network's, or of other images, and ValueError a file
+  that is damaged.
   """
   described = json.loads(json.dumps(dataclasses.asdict(model.architecture)))
   settings = {"from": source.text, "network": described, "weights": _digest(model)}
   files = dict(zip(source.names, source.stamps, strict=True))
   if (folder / _LISTING).is_file():
-    listing = _finished.read_record(folder / _LISTING, "settings", "files")
-    _same(listing["settings"], settings, what, folder)
-    _tell_changes(listing["files"], files, what)
+    compare(folder, settings, files, what)
   _report.write_json({"settings": settings, "files": files}, folder / _LISTING)
+  done, unreadable = restore(folder, settings, files, model.architecture.embedding_dim)
+  left = [row for row in range(len(source)) if row not in done | unreadable]
+  unreadable |= _embed_sources.check_headers(source, left)
+  todo = np.array([row for row in left if row not in unreadable], np.int32)
+  return Job(source, model, folder, settings, done, unreadable, todo)
+
+
+def compare(
+  folder: pathlib.Path, settings: dict[str, Any], files: dict[str, str], what: str
+) -> None:
+  """What `begin` says and refuses, by the listing that an earlier run left."""
+  listing = _finished.read_record(
+    folder / _LISTING, "settings", "files", check=_check_listing
+  )
+  _same(listing["settings"], settings, what, folder)
+  _tell_changes(listing["files"], files, what)
+
+
+def _check_listing(listing: dict[str, Any]) -> None:
+  settings, files = listing["settings"], listing["files"]
+  kinds = {"from": str, "network": dict, "weights": str}
+  if not isinstance(settings, dict) or not all(
+    isinstance(settings.get(name), kind) for name, kind in kinds.items()
+  ):
+    raise ValueError("its settings must hold from, network and weights")
+  if not isinstance(files, dict) or not _are_texts(files.values()):
+    raise ValueError("its files must be names with a text each")
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+  return all(isinstance(value, str) for value in values)
+
+
+def restore(
+  folder: pathlib.Path, settings: dict[str, Any], files: dict[str, str], dim: int
+) -> tuple[dict[int, np.ndarray], dict[int, str]]:
+  """Embeddings by row, and why which rows are none, of the parts in a folder."""
   row_of = {file: row for row, file in enumerate(files.items())}
+  check = functools.partial(_check_part, dim=dim)
   done, unreadable = {}, {}
   for path in sorted(folder.glob("part-*.json")):
-    kept = _finished.restore(path.with_suffix(""), settings)
+    kept = _finished.restore(path.with_suffix(""), settings, check)
     if kept is None:
       continue
     for file, embedding in zip(
@@ -67,10 +104,26 @@ def begin(
     for name, stamp, why in kept.figures["unreadable"]:
       if (row := row_of.get((name, stamp))) is not None:
         unreadable[row] = why
-  left = [row for row in range(len(source)) if row not in done | unreadable]
-  unreadable |= _embed_sources.check_headers(source, left)
-  todo = np.array([row for row in left if row not in unreadable], np.int32)
-  return Job(source, model, folder, settings, done, unreadable, todo)
+  return done, unreadable
+
+
+def _check_part(part: _finished.Finished, dim: int) -> None:
+  for name, size in (("files", 2), ("unreadable", 3)):
+    entries = part.figures.get(name) if isinstance(part.figures, dict) else None
+    if not isinstance(entries, list) or not all(
+      isinstance(entry, list) and len(entry) == size and _are_texts(entry)
+      for entry in entries
+    ):
+      raise ValueError(f"its {name} must be lists of {size} texts")
+  expected = np.dtype(np.float32), (len(part.figures["files"]), dim)
+  embeddings = part.arrays.get("embeddings")
+  if embeddings is None:
+    raise ValueError("the arrays beside it have no embeddings")
+  if (embeddings.dtype, embeddings.shape) != expected:
+    raise ValueError(
+      f"the embeddings beside it must be {expected[0]} {expected[1]}, got"
+      f" {embeddings.dtype} {embeddings.shape}"
+    )
 
 
 def _digest(model: Model) -> str:
@@ -87,7 +140,7 @@ def _same(
   if before == now:
     return
   if before["from"] != now["from"]:
-    found = f"{what} from {before['from']}, not from {now['from']}"
+    found = f"{what} from {before['from']!r}, not from {now['from']!r}"
   else:
     old, new = before["network"], now["network"]
     fields = [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from experiments import _ending
 from spherejax import data
 from spherejax.data._images import FORMATS as FORMATS
 
@@ -148,7 +149,7 @@ class Prepared(Sequence):
     try:
       self.prepare(self.read(row))
     except Exception as error:
-      return _line(error)
+      return _ending.one_line(error)
     return ""
 
 
@@ -164,17 +165,13 @@ def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
         check_mode(image)
         image.verify()
     except Exception as error:
-      return _line(error)
+      return _ending.one_line(error)
     return ""
 
   rows = list(rows)
   with concurrent.futures.ThreadPoolExecutor() as pool:
     found = zip(rows, pool.map(check, rows), strict=True)
     return {row: why for row, why in found if why}
-
-
-def _line(error: Exception) -> str:
-  return " ".join(f"{error}".split()) or type(error).__name__
 
 
 def listed(names: Iterable[str]) -> str:

@@ -57,9 +57,9 @@ def in_one_line(output: pathlib.Path) -> None:
     elif sys.flags.dev_mode or not _is_told(error, trace):
       sys.__excepthook__(kind, error, trace)
     elif isinstance(error, OSError):
-      _say(f"{kind.__name__}: {error}; {rest()}")
+      _say(f"{kind.__name__}: {one_line(error)}; {rest()}")
     else:
-      _say(f"{kind.__name__}: {error}")
+      _say(f"{kind.__name__}: {one_line(error)}")
 
   def end(number: int, _: FrameType | None) -> NoReturn:
     _say(f"ended by {signal.Signals(number).name}; {rest()}")
@@ -67,6 +67,12 @@ def in_one_line(output: pathlib.Path) -> None:
 
   sys.excepthook = explain
   signal.signal(signal.SIGTERM, end)
+
+
+def one_line(error: BaseException) -> str:
+  """What an error says, without line breaks; its type if it says nothing."""
+  lines = (line.strip() for line in f"{error}".splitlines())
+  return " ".join(filter(None, lines)) or type(error).__name__
 
 
 def mean_loss(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments import _report
+from experiments import _ending, _report
 
 _REMEDY = "without it, it is made again"
 
@@ -37,10 +37,15 @@ class Finished(NamedTuple):
   arrays: dict[str, np.ndarray]
 
 
-def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
+def restore(
+  path: pathlib.Path,
+  settings: Mapping[str, Any],
+  check: Callable[[Finished], None] | None = None,
+) -> Finished | None:
   """What was kept under a path, if it was made with the same settings.
 
   ValueError names a file that is damaged: whether to lose it is the user's decision.
+  `check` raises for contents that are none of those that `keep` was given.
   """
   record, arrays = path.with_suffix(".json"), path.with_suffix(".npz")
   if not record.is_file() or not arrays.is_file():
@@ -48,24 +53,42 @@ def restore(path: pathlib.Path, settings: Mapping[str, Any]) -> Finished | None:
   kept = read_record(record, "settings", "figures")
   if kept["settings"] != json.loads(json.dumps(settings)):
     return None
-  return Finished(kept["figures"], _whole(arrays, _arrays))
+  done = Finished(kept["figures"], _whole(arrays, _arrays))
+  if check is not None:
+    _whole(record, lambda _: check(done))
+  return done
 
 
 def read_record(
-  path: pathlib.Path, *names: str, remedy: str = _REMEDY
+  path: pathlib.Path,
+  *names: str,
+  remedy: str = _REMEDY,
+  check: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
   """What `_report.write_json` wrote, which has these names at least.
 
-  ValueError names a file that is damaged, and what helps.
+  ValueError names a file that is damaged, and what helps; `check` raises for values
+  that were not written.
   """
 
   def read(path: pathlib.Path) -> dict[str, Any]:
     kept = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(kept, dict) or not set(names) <= kept.keys():
       raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
+    if check is not None:
+      check(kept)
     return kept
 
   return _whole(path, read, remedy)
+
+
+def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
+  """What `np.save` wrote, objects excepted.
+
+  ValueError names a file that is damaged, and what helps.
+  """
+  content = path.read_bytes()  # a file that is not there is not damaged
+  return _whole(path, lambda _: _array(content), remedy)
 
 
 def _whole(
@@ -74,7 +97,8 @@ def _whole(
   try:
     return read(path)
   except Exception as error:  # a damaged file can fail in any way
-    raise ValueError(f"{path} is damaged; {remedy}: {error}") from error
+    said = _ending.one_line(error)
+    raise ValueError(f"{path} is damaged; {remedy}: {said}") from error
 
 
 def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -80,7 +80,10 @@ def recipe(
 
 def embedding_dim(name: str, dim: int) -> int:
   """The embedding's dimension with that pooling, where the usual one is `dim`."""
-  return MANY_PROTOTYPES * dim if name in WIDE else dim
+  if name in WIDE:
+    return MANY_PROTOTYPES * dim
+  # Whole vectors, as many as there are prototypes.
+  return dim - dim % PROTOTYPES if name in ("otp", "netvlad") else dim
 
 
 def with_prototypes(

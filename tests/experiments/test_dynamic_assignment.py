@@ -239,7 +239,9 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   named = dataclasses.replace(
     images, extras={"file_name": np.array(["one.JPEG", *"x" * 31])}
   )
-  refuses("names 'two.JPEG', which", cut, named, named, listing=listing)
+  refuses("list.txt, line 3, names 'two.JPEG'", cut, named, named, listing=listing)
+  with pytest.raises(IsADirectoryError, match=f"{tmp_path}"):
+    cut(named, named, listing=tmp_path)
 
   settings = _dl2p_settings.Full
   plan = _dl2p_settings.plan

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pickle
 import shutil
+import signal
 import sys
 
 import jax
@@ -18,6 +19,7 @@ from experiments import (
   _embed_answers,
   _embed_parts,
   _embed_sources,
+  _ending,
   _retrieval_network,
   embed,
 )
@@ -502,10 +504,35 @@ def test_a_damaged_listing_is_named(model, pictures, tmp_path):
   embed.run(config, tmp_path)
   listing = tmp_path / "parts" / "images" / "listing.json"
   content = listing.read_text()
-  for damaged in (content[:40], "[]"):
+  unsettled = json.dumps(json.loads(content) | {"settings": []})
+  for damaged in (content[:40], "[]", unsettled):
     listing.write_text(damaged)
     with pytest.raises(ValueError, match=r"listing\.json is damaged; without it"):
       embed.run(config, tmp_path)
   listing.unlink()
   embed.run(config, tmp_path)
   assert listing.read_text() == content
+
+
+def test_a_damaged_part_ends_the_command_in_one_line(
+  model, pictures, tmp_path, monkeypatch, capsys
+):
+  embed.run(settings(model, pictures), tmp_path)
+  expected = (tmp_path / "embeddings.npy").read_bytes()
+  part = tmp_path / "parts" / "images" / "part-000001.json"
+  content = json.loads(part.read_text())
+  del content["figures"]["files"][0]
+  part.write_text(json.dumps(content))
+  monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+  monkeypatch.setattr(signal, "signal", lambda *_: None)
+  _ending.in_one_line(tmp_path)
+  wrong = r"must be float32 \(15, 6\), got float32 \(16, 6\)"
+  with pytest.raises(ValueError, match=wrong) as caught:
+    embed.run(settings(model, pictures), tmp_path)
+  sys.excepthook(caught.type, caught.value, caught.tb)
+  said = capsys.readouterr().err.splitlines()
+  assert said[-1].startswith(f"ValueError: {part} is damaged; without it, it is made")
+  assert not any("Traceback" in line for line in said)
+  part.unlink()
+  embed.run(settings(model, pictures), tmp_path)
+  assert (tmp_path / "embeddings.npy").read_bytes() == expected

@@ -64,6 +64,16 @@ def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
   assert capsys.readouterr().err == said
 
 
+def test_what_an_error_says_is_one_line(hook, capsys):
+  assert _ending.one_line(ValueError("a  b:\n\n  c\r\n")) == "a  b: c"
+  assert _ending.one_line(EOFError()) == "EOFError"
+  # Raised by a function of ours, with what a library says.
+  hook(caught(lambda: training.grid({"mass\nof": []})))
+  said = capsys.readouterr().err
+  assert said.count("\n") == 2
+  assert "Traceback" not in said
+
+
 def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
   (tmp_path / "kept").rmdir()
   (tmp_path / "results.json").write_text("{}")  # of an earlier run

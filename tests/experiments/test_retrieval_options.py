@@ -1,5 +1,6 @@
 """Choices in which the released codes of proxies and of the memory leave the texts."""
 
+import functools
 import types
 
 import jax
@@ -9,8 +10,10 @@ import optax
 import pytest
 
 from experiments import (
+  _poolings,
   _retrieval_full_training,
   _retrieval_losses,
+  _retrieval_network,
   _retrieval_sets,
   _retrieval_settings,
   _retrieval_training,
@@ -129,3 +132,20 @@ def test_a_state_of_another_optimiser_is_refused():
   params = {"network": jnp.ones(1), "loss": jnp.ones(1)}
   with pytest.raises(ValueError, match="of 0 leaves, got one of 5"):
     training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)
+
+
+@pytest.mark.parametrize("pooling", [*_poolings.TITLES, *_poolings.WIDE])
+def test_embeddings_have_the_dimension_that_is_said(pooling):
+  architecture = _retrieval_network.Architecture(
+    width=4, dim=20, image_size=32, pooling=pooling
+  )
+  begin = functools.partial(
+    _retrieval_network.initial_variables, architecture=architecture
+  )
+
+  def embed(key):
+    model = _retrieval_network.Model(architecture, begin(key))
+    return model.embed(jnp.zeros((2, 32, 32, 1), jnp.uint8))
+
+  found = jax.eval_shape(embed, jax.random.key(0))
+  assert found.shape == (2, architecture.embedding_dim)

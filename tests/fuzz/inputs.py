@@ -6,14 +6,20 @@ that a file merely claims. `FUZZ_EXAMPLES=20000 pytest -n 0 tests/fuzz` searches
 """
 
 import datetime
+import io
+import json
 import os
 import re
+import struct
 import sys
 import tracemalloc
 import warnings
+import zipfile
 
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
+from hypothesis.extra import numpy as arrays_of
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 _MEBIBYTE = 1 << 20
@@ -28,6 +34,16 @@ _STARTS = (
   "pickle.find_class",
   "socket.connect",
   "subprocess.Popen",
+)
+JSON = st.recursive(
+  st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+  lambda below: st.lists(below, max_size=3)
+  | st.dictionaries(st.text(max_size=5), below, max_size=3),
+  max_leaves=8,
+)  # fmt: skip
+ARRAYS = arrays_of.arrays(
+  arrays_of.scalar_dtypes() | arrays_of.unicode_string_dtypes(max_len=4),
+  arrays_of.array_shapes(min_dims=0, min_side=0, max_dims=3, max_side=3),
 )
 _watching = False
 _seen: list[str] = []
@@ -106,3 +122,62 @@ def damaged(draw, *files):
       after = draw(st.sampled_from(files))[end:]
     content = before + middle + after
   return content
+
+
+def places(content, path=()):
+  """Ways to everything within what JSON holds."""
+  yield path
+  if isinstance(content, (dict, list)):
+    items = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, below in items:
+      yield from places(below, (*path, key))
+
+
+def exchanged(content, path, value):
+  if not path:
+    return value
+  changed = content.copy()
+  changed[path[0]] = exchanged(content[path[0]], path[1:], value)
+  return changed
+
+
+def changed(record):
+  """Anything, a damaged JSON file, or one in which something else stands somewhere."""
+  content = json.loads(record)
+  return (
+    st.binary()
+    | damaged(record)
+    | st.tuples(st.sampled_from([*places(content)]), JSON).map(
+      lambda change: json.dumps(exchanged(content, *change)).encode()
+    )
+  )
+
+
+class Attack:
+  def __reduce__(self):
+    return exec, ("import os; os.system('true')",)
+
+
+def array_bytes(array):
+  file = io.BytesIO()
+  np.save(file, array, allow_pickle=False)
+  return file.getvalue()
+
+
+def array_file(header, content=b""):
+  text = repr(header).encode()
+  text += b" " * (-(len(text) + 11) % 64) + b"\n"
+  return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
+
+
+def archive(stored=zipfile.ZIP_STORED, **entries):
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, "w") as written:
+    for name, content in entries.items():
+      # With the same date every time.
+      written.writestr(zipfile.ZipInfo(f"{name}.npy"), content, stored)
+  return file.getvalue()
+
+
+def header(shape, dtype="<f8"):
+  return {"descr": dtype, "fortran_order": False, "shape": shape}

@@ -1,29 +1,20 @@
 """What experiments read back: kept runs, committed results, In-shop's list file."""
 
-import io
 import json
 import pathlib
 import pickle
-import struct
 import zipfile
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis.extra import numpy as arrays_of
 
 from experiments import _finished, _retrieval_full_sets, results_page
 from tests.fuzz import inputs
 
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = {"steps": 3, "made with": "0123456789abcdef"}
-JSON = st.recursive(
-  st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-  lambda below: st.lists(below, max_size=3)
-  | st.dictionaries(st.text(max_size=5), below, max_size=3),
-  max_leaves=8,
-)  # fmt: skip
 
 
 def kept(folder, figures=None, arrays=None):
@@ -53,15 +44,8 @@ def restored(path, record, arrays):
 
 @inputs.search(60)
 @hypothesis.given(
-  st.dictionaries(st.text(max_size=5), JSON, max_size=3),
-  st.dictionaries(
-    st.text("ab/. é", max_size=5),
-    arrays_of.arrays(
-      arrays_of.scalar_dtypes() | arrays_of.unicode_string_dtypes(max_len=4),
-      arrays_of.array_shapes(min_dims=0, min_side=0, max_dims=3, max_side=3),
-    ),
-    max_size=3,
-  ),
+  st.dictionaries(st.text(max_size=5), inputs.JSON, max_size=3),
+  st.dictionaries(st.text("ab/. é", max_size=5), inputs.ARRAYS, max_size=3),
 )
 def test_a_kept_run_comes_back(tmp_path, figures, arrays):
   path = kept(tmp_path, figures, arrays)
@@ -85,7 +69,9 @@ def test_damaged_kept_runs(tmp_path, data):
 
 
 @inputs.search(80)
-@hypothesis.given(st.fixed_dictionaries({}, optional={"settings": JSON}) | JSON)
+@hypothesis.given(
+  st.fixed_dictionaries({}, optional={"settings": inputs.JSON}) | inputs.JSON
+)
 @hypothesis.example({"settings": SETTINGS})
 @hypothesis.example([])
 def test_records_without_what_belongs_there(tmp_path, record):
@@ -94,50 +80,31 @@ def test_records_without_what_belongs_there(tmp_path, record):
   assert restored(path, json.dumps(record).encode(), arrays) is None
 
 
-class _Attack:
-  def __reduce__(self):
-    return exec, ("import os; os.system('true')",)
-
-
-def array_file(header, content=b""):
-  text = repr(header).encode()
-  text += b" " * (-(len(text) + 11) % 64) + b"\n"
-  return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
-
-
-def archive(stored=zipfile.ZIP_STORED, **entries):
-  file = io.BytesIO()
-  with zipfile.ZipFile(file, "w") as written:
-    for name, content in entries.items():
-      # With the same date every time.
-      written.writestr(zipfile.ZipInfo(f"{name}.npy"), content, stored)
-  return file.getvalue()
-
-
-def header(shape, dtype="<f8"):
-  return {"descr": dtype, "fortran_order": False, "shape": shape}
-
-
-OBJECTS = array_file(header((1,), "|O"), pickle.dumps(np.array([_Attack()], object)))
+OBJECTS = inputs.array_file(
+  inputs.header((1,), "|O"), pickle.dumps(np.array([inputs.Attack()], object))
+)
 
 
 HOSTILE = [
   OBJECTS,
-  pickle.dumps(_Attack()),
-  archive(a=OBJECTS),
-  archive(a=pickle.dumps(_Attack())),
-  archive(a=array_file(header((1,), [("x", "|O")]), OBJECTS)),
-  archive(a=array_file(header((1 << 27,)))),
-  archive(a=array_file(header((1 << 62,)))),
-  archive(a=array_file(header((-1,)), b"\0" * 8)),
-  archive(a=array_file(header((0, 1 << 70)))),
-  archive(a=array_file(header((1 << 40,), "|S0"))),
-  archive(a=array_file("[" * 5000 + "]" * 5000)),
-  archive(a=b"no array"),
-  archive(zipfile.ZIP_DEFLATED, a=array_file(header((10**6,)), b"\0" * (8 * 10**6))),
+  pickle.dumps(inputs.Attack()),
+  inputs.archive(a=OBJECTS),
+  inputs.archive(a=pickle.dumps(inputs.Attack())),
+  inputs.archive(a=inputs.array_file(inputs.header((1,), [("x", "|O")]), OBJECTS)),
+  inputs.archive(a=inputs.array_file(inputs.header((1 << 27,)))),
+  inputs.archive(a=inputs.array_file(inputs.header((1 << 62,)))),
+  inputs.archive(a=inputs.array_file(inputs.header((-1,)), b"\0" * 8)),
+  inputs.archive(a=inputs.array_file(inputs.header((0, 1 << 70)))),
+  inputs.archive(a=inputs.array_file(inputs.header((1 << 40,), "|S0"))),
+  inputs.archive(a=inputs.array_file("[" * 5000 + "]" * 5000)),
+  inputs.archive(a=b"no array"),
+  inputs.archive(
+    zipfile.ZIP_DEFLATED,
+    a=inputs.array_file(inputs.header((10**6,)), b"\0" * (8 * 10**6)),
+  ),
   b"",
   b"PK",
-  array_file(header((2,)), b"\0" * 16),
+  inputs.array_file(inputs.header((2,)), b"\0" * 16),
 ]
 
 
@@ -159,31 +126,8 @@ def test_hostile_records(tmp_path, record):
 RESULT = (results_page.DOCS / "results" / "quickstart.json").read_bytes()
 
 
-def places(content, path=()):
-  """Ways to everything within a result."""
-  yield path
-  if isinstance(content, (dict, list)):
-    items = content.items() if isinstance(content, dict) else enumerate(content)
-    for key, below in items:
-      yield from places(below, (*path, key))
-
-
-def exchanged(content, path, value):
-  if not path:
-    return value
-  changed = content.copy()
-  changed[path[0]] = exchanged(content[path[0]], path[1:], value)
-  return changed
-
-
 @inputs.search(150)
-@hypothesis.given(
-  st.binary()
-  | inputs.damaged(RESULT)
-  | st.tuples(st.sampled_from([*places(json.loads(RESULT))]), JSON).map(
-    lambda change: json.dumps(exchanged(json.loads(RESULT), *change)).encode()
-  )
-)
+@hypothesis.given(inputs.changed(RESULT))
 @hypothesis.example(b"[" * 10**5)
 @hypothesis.example(b"{}")
 @hypothesis.example(b"[]")
