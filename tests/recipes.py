@@ -32,6 +32,9 @@ class Export(NamedTuple):
   name: str
 
 
+WRITTEN = "docs/results.md"
+"""By a step about another file."""
+
 POOLING = {
   "tests/pooling/cases/lse.py": code('''
     """A smooth maximum, by loops."""
@@ -101,7 +104,7 @@ POOLING = {
         >>> spherejax.pooling.lse(jnp.array([[[0.0], [0.0]]]))
         Array([[0.]], dtype=float32)
       """
-      features = jnp.asarray(features)
+      features = _checks.array("features", features)
       tokens, kept = _tokens.flatten(features, where)
       _checks.positive("sharpness", sharpness)
       r = _checks.scalar("sharpness", sharpness, tokens.dtype)
@@ -316,9 +319,10 @@ ATTACK = {
         ... ).x_adv
         Array([[0.25, 0.75]], dtype=float32)
       """
-      _checks.batched("x", jnp.asarray(x))
+      _checks.batched("x", _checks.array("x", x))
       _checks.positive("stride", stride)
-      size = _checks.scalar("stride", stride, jnp.float32) * jnp.asarray(epsilon)
+      size = _checks.scalar("stride", stride, jnp.float32)
+      size *= _checks.array("epsilon", epsilon)
       return pgd(
         logits_fn,
         x,
@@ -426,7 +430,10 @@ EXPERIMENT = {
   "docs/results/mean_norms.json": Made(
     "experiments.mean_norms", "runs/mean_norms/cpu/results.json"
   ),
-  "docs/results.md": Made("experiments.results_page", "docs/results.md"),
+  "docs/results/data.toml": [
+    Insert('"quickstart" = ', '"mean_norms" = "Normal vectors, drawn."\n')
+  ],
+  WRITTEN: Made("experiments.results_page", WRITTEN),
   "docs/gallery.md": [
     Insert(
       "# Gallery",

@@ -41,9 +41,7 @@ ALLOWED = "|".join(
   )  # files
 )
 # Numbers of either sign, and those that may have no end.
-ANY_SIGN = (
-  "margin|boundary|threshold|^(low|high|init|score|score_bias|offset|exponent)$"
-)
+ANY_SIGN = "margin|boundary|threshold|bias|exponent|^(low|high|init|score|offset)$"
 UNBOUNDED = "low|high|init|score|epsilon|temperature"
 
 
