@@ -13,7 +13,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import _report, _results_notes
+from experiments import _cost_claims, _report, _results_notes
 from experiments._results_notes import DOCS, Data, Tried, title
 
 HEADER = """# Results
@@ -25,8 +25,9 @@ its differences is, whatever their interval. A claim that did not come out says 
 what was tried for it.
 Figures are of small data sets on a CPU and are not comparable with published ones; the
 claim is what is tested. What stands for the papers' own is said with each experiment.
-This page is made by `python -m experiments.results_page` from
-the files in `docs/results/`.
+Minutes are those of the machine that is named with each, of two cores; `--help` of each
+command has what shortens it, `--seeds` and `--steps` above all. This page is made by
+`python -m experiments.results_page` from the files in `docs/results/`.
 """
 
 _NONE: Mapping[str, Any] = types.MappingProxyType({})
@@ -79,18 +80,21 @@ def _figures(content: dict) -> str:
   )
 
 
-def page(results: list[dict], tried: Tried = _NONE, data: Data = _NONE) -> str:
+def page(
+  results: list[dict], tried: Tried = _NONE, data: Data = _NONE, cost: str = ""
+) -> str:
   """The page's text: how many claims came out, each claim, each figure."""
   lines = []
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
     lines.append(
       f"| {title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
+      f"| {content['seconds'] / 60:.1f} "
       f"| {', '.join(f'`{name}`' for name in _results_notes.missed(content))} |"
     )
   overview = (
-    "| experiment | claims reproduced | not reproduced at this scale |\n"
-    "| --- | --- | --- |\n" + "\n".join(lines) + "\n"
+    "| experiment | claims reproduced | minutes | not reproduced at this scale |\n"
+    "| --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   )
   return "\n".join(
     [
@@ -98,6 +102,7 @@ def page(results: list[dict], tried: Tried = _NONE, data: Data = _NONE) -> str:
       overview,
       "## Claims\n",
       *(_claims(content, tried, data) for content in results),
+      *([cost] if cost else []),
       "## Figures\n",
       *map(_figures, results),
     ]
@@ -126,7 +131,8 @@ def main() -> None:
   _results_notes.check_tried(results, tried)
   data = tomllib.loads(_results_notes.DATA.read_text(encoding="utf-8"))
   _results_notes.check_data(results, data)
-  text = page(results, tried, data)
+  cost = _cost_claims.section(DOCS / "benchmarks" / "gsp.json")
+  text = page(results, tried, data, cost)
   target = DOCS / "results.md"
   if not check:
     target.write_text(text, encoding="utf-8")

@@ -15,6 +15,7 @@ from experiments import (
   _beside,
   _cli,
   _collage_measures,
+  _cost_claims,
   _report,
   _results_notes,
   quickstart,
@@ -255,6 +256,28 @@ def test_the_results_page_says_what_did_not_come_out():
   _results_notes.check_data(both, {key: data[key] for key in ("x-*", "x*")})
   with pytest.raises(SystemExit, match="must say what x-large ran on"):
     _results_notes.check_data(both, {"x": "All of it."})
+
+
+def test_claims_about_cost_come_from_the_benchmark(tmp_path):
+  file = tmp_path / "gsp.json"
+  swept = {
+    "closed form, k = 200 / k = 10": 1.75,
+    "bytes a step, unrolled": [3072.0, 2048.0],
+    "change of a weight from k = 25 to 100": {"b = 5": 0.0},
+  }
+  ratio = {"unrolled": 3.0, "closed form": 1.5}
+  rows = [{"case": "cost-ours, b = 5, k = 15", "ratio": ratio}]
+  content = {"command": "python", "machine": "one core"}
+  file.write_text(json.dumps(content | {"rows": [*rows, {"case": "steps"} | swept]}))
+  text = _cost_claims.section(file)
+  assert re.search(r"`cost-flat` .* \| -0.25 \| not reproduced \|", text)
+  assert re.search(r"`cost-unrolled` .* \| 2 \| reproduced \|", text)
+  assert re.search(r"`k-enough` .* \| 1e-06 \| reproduced \|", text)
+  assert re.search(r"`cost-ours-5` .* 15 steps .* \| 0.5 \| reproduced \|", text)
+  assert text in results_page.page([], cost=text)
+  file.write_text(json.dumps(content | {"rows": rows}))
+  with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
+    _cost_claims.section(file)
 
 
 def committed():
