@@ -16,6 +16,7 @@ from experiments._ccp_tables import (
   radii,
   score,
 )
+from experiments._retrieval_losses import TITLES
 
 PAPER = "DML, chapter 3"
 
@@ -26,7 +27,7 @@ def claims(runs: Runs, config: Any, costs: Costs) -> list[dict[str, Any]]:
   made += _of_characters(runs, config)
   for loss, (longer, _) in costs.items():
     text = f"a step of {loss} takes at most 1.25 times as long with CCP"
-    made.append(_claim("ccp-cost", text, 1.25 - longer, "Table 3.3"))
+    made.append(_claim(f"ccp-cost-{TITLES[loss]}", text, 1.25 - longer, "Table 3.3"))
   return made
 
 
@@ -47,13 +48,13 @@ def _of_digits(runs: Runs) -> list[dict[str, Any]]:
       "figure 3.2",
     )
   ]
-  for curve, text in (
-    ("radius", "the proxies' covering radius of the training images falls"),
-    ("cover", "covering radius of the classes over their distance falls"),
+  for key, curve, text in (
+    ("images", "radius", "the proxies' covering radius of the training images falls"),
+    ("classes", "cover", "covering radius of the classes over their distance falls"),
   ):
     falls = at_end(renewed, curve, 1) - at_end(renewed, curve, 4)
     text += ", from the end of problem 1 to that of 4 or the last"
-    made.append(_claim("ccp-covering", text, falls, "figures 3.2, 3.3"))
+    made.append(_claim(f"ccp-covering-{key}", text, falls, "figures 3.2, 3.3"))
   rises = at_end(renewed, "score", 4) - at_end(renewed, "score", 1)
   text = "MAP@R of validation images rises, from the end of problem 1 to that of 4 or"
   made.append(_claim("ccp-map-rises", f"{text} the last", rises, "figures 3.2, 3.3"))
@@ -74,21 +75,21 @@ def _of_problems(runs: Runs, config: Any) -> list[dict[str, Any]]:
   shortest = min(ended, default=0) - config.switch_patience - 1
   made = [
     _claim(
-      "ccp-problem-length",
+      "ccp-problem-length-least",
       "every problem lasts for its first evaluation and the patience at least",
       [shortest + 0.5],
       "figure 3.7b",
       True,
     ),
     _claim(
-      "ccp-problem-length",
+      "ccp-problem-length-two",
       "every training has two problems at least",
       [min(map(len, problems)) - 0.5],
       "figure 3.7b",
       True,
     ),
     _claim(
-      "ccp-problem-length",
+      "ccp-problem-length-unequal",
       "problems are not of one length",
       [len(set(ended)) - 1.5],
       "figure 3.7b",
@@ -139,10 +140,10 @@ def _of_weights(runs: Runs, config: Any) -> list[dict[str, Any]]:
     made.append(_claim("ccp-lambda-drift", text, drift, "equation 3.2.11"))
     gain = score(found) - score(found, cell[0.0])
     text = f"MAP@R: weight {config.weight:g} >= 0"
-    made.append(_claim("ccp-lambda", text, gain, "figure 3.5"))
+    made.append(_claim("ccp-lambda-zero", text, gain, "figure 3.5"))
   gain = score(found) - score(found, cell[largest])
   text = f"MAP@R: weight {config.weight:g} > {largest:g}"
-  return [*made, _claim("ccp-lambda", text, gain, "figure 3.5")]
+  return [*made, _claim("ccp-lambda-largest", text, gain, "figure 3.5")]
 
 
 def _of_pools(runs: Runs, config: Any) -> list[dict[str, Any]]:
@@ -151,13 +152,13 @@ def _of_pools(runs: Runs, config: Any) -> list[dict[str, Any]]:
   single = score(runs.found["m = 1, b = 1"])
   return [
     _claim(
-      "ccp-proxies-per-class",
+      "ccp-proxies-per-class-number",
       f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
       large[m] - large[1],
       "figure 3.6",
     ),
     _claim(
-      "ccp-proxies-per-class",
+      "ccp-proxies-per-class-pool",
       f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
       0.005 - (large[1] - single),
       "figure 3.6",

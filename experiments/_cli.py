@@ -78,6 +78,7 @@ def parse(
   try:
     parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
     _check_numbers(parsed.config, config)
+    _check_names(parsed.config)
     _check_used(parsed.config, config, unused(parsed.config))
   except ValueError as error:  # of settings that do not fit each other
     first.error(str(error))
@@ -101,6 +102,16 @@ def _check_numbers(config: Any, preset: Any) -> None:
       if isinstance(number, (int, float)) and not number >= least:
         option = f"--{field.name.replace('_', '-')}"
         raise SystemExit(f"{option} must be at least {least}, got {number}")
+
+
+def _check_names(config: Any) -> None:
+  """No setting names one thing twice: it would be trained and told of twice."""
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)
+    if names and len({*value}) < len(value):
+      option = f"--{field.name.replace('_', '-')}"
+      raise SystemExit(f"{option} must name each once, got {' '.join(value)}")
 
 
 def _check_used(config: Any, preset: Any, unused: Unused) -> None:

@@ -1,7 +1,7 @@
 """Figures and claims of `projector_collapse`."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from experiments._collapse_toy import claim
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
+_PROBE = "accuracy of a probe of the features"
 _FIGURES = (
   "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
   "sharing", "coarse sharing", "unexplained", "nearest distance", "invariance",
@@ -91,44 +92,28 @@ def claims(
 
   text = "correlation of the loss and its bound over training > .5"
   correlation = _correlations(found)[:, kept].min(0) - 0.5
-  made = [below, claim("S3", text, correlation, "figure 3")]
+  made = [below, claim("S3-correlation", text, correlation, "figure 3")]
   some = [name for name in (LARGE, MODERATE, SMALL) if name in names]
-  for less, more in itertools.pairwise(some):
-    made.append(
-      claim(
-        "S1",
-        f"effective rank of W: {less} < {more} augmentation",
-        end("effective rank", more) - end("effective rank", less),
-        "figure 1",
-      )
-    )
-  texts = (
-    ("S2", "probe", "accuracy of a probe of the features", "figure 1"),
-    ("S5", "repulsion", "repulsion", "section 4"),
-    ("S5", "invariance", "invariance", "section 4"),
-    ("S4", "sharing", "label sharing of the nearest negative", "figure 6"),
-  )
-  for name, figure, text, source in texts if {LARGE, SMALL} <= {*names} else ():
-    difference = end(figure, LARGE) - end(figure, SMALL)
-    made.append(claim(name, f"{text}: large > small", difference, source))
-  for more, less in itertools.pairwise(some) if len(some) > 2 else ():
-    text = f"accuracy of a probe of the features: {more} > {less}"
-    made.append(claim("S2", text, end("probe", more) - end("probe", less), "figure 1"))
+  made += _compared(end, some)
   for name in some:
-    for figure, of in (("sharing", "label"), ("coarse sharing", "coarse label")):
-      text = f"{of} sharing of the nearest negative grows, {name}"
-      made.append(claim("S4", text, grown(figure, name), "figure 6"))
+    for key, kind in (("S4", ""), ("S4-coarse", "coarse ")):
+      text = f"{kind}label sharing of the nearest negative grows, {name}"
+      shared = grown(f"{kind}sharing", name)
+      made.append(claim(f"{key}-{name}", text, shared, "figure 6"))
     text = f"unexplained variance falls, {name}"
-    made.append(claim("S6", text, -grown("unexplained", name), "figure 7"))
-  ranks = (("rank of h", ""), ("rank of augmented h", " of augmented images"))
-  for figure, of in ranks if some else ():
+    made.append(claim(f"S6-{name}", text, -grown("unexplained", name), "figure 7"))
+  ranks = (
+    ("S7-features", "rank of h", ""),
+    ("S7-augmented", "rank of augmented h", " of augmented images"),
+  )
+  for key, figure, of in ranks if some else ():
     text = f"the features{of} keep .9 of their rank for all strengths"
     least = np.min([end(figure, name) for name in some], axis=0) - 0.9 + 1e-6
-    made.append(claim("S7", text, least, "figures 4, 9"))
+    made.append(claim(key, text, least, "figures 4, 9"))
   for other in some[:-1] if SMALL in names else ():
     far = end("nearest distance", SMALL) - end("nearest distance", other)
     text = f"distance of the nearest negative: small > {other}"
-    made.append(claim("S8", text, far, "figure 5"))
+    made.append(claim(f"S8-{SMALL}-{other}", text, far, "figure 5"))
   if {LARGE, CROP} <= {*names}:
     fewer = end("effective rank", CROP) - end("effective rank", LARGE)
     text = "effective rank of W: all augmentations < crops alone"
@@ -136,10 +121,40 @@ def claims(
   return made
 
 
+def _compared(
+  end: Callable[[str, str], np.ndarray], some: list[str]
+) -> list[dict[str, Any]]:
+  """What a stronger augmentation changes; `end` has a figure of a strength."""
+  made = []
+  for less, more in itertools.pairwise(some):
+    made.append(
+      claim(
+        f"S1-{less}-{more}",
+        f"effective rank of W: {less} < {more} augmentation",
+        end("effective rank", more) - end("effective rank", less),
+        "figure 1",
+      )
+    )
+  texts = (
+    ("S2-large-small", "probe", _PROBE, "figure 1"),
+    ("S5-repulsion", "repulsion", "repulsion", "section 4"),
+    ("S5-invariance", "invariance", "invariance", "section 4"),
+    ("S4-large-small", "sharing", "label sharing of the nearest negative", "figure 6"),
+  )
+  for name, figure, text, source in texts if {LARGE, SMALL} <= {*some} else ():
+    difference = end(figure, LARGE) - end(figure, SMALL)
+    made.append(claim(name, f"{text}: large > small", difference, source))
+  for more, less in itertools.pairwise(some) if len(some) > 2 else ():
+    apart = end("probe", more) - end("probe", less)
+    text = f"{_PROBE}: {more} > {less}"
+    made.append(claim(f"S2-{more}-{less}", text, apart, "figure 1"))
+  return made
+
+
 def _below(*found: Trained) -> dict[str, Any]:
   least = min(one.curves["least gap"].min() for one in found)
   text = "InfoNCE is at most its bound for every image of every step"
-  return claim("S3", text, [least + 1e-5], "figure 3", every=True)
+  return claim("S3-bound", text, [least + 1e-5], "figure 3", every=True)
 
 
 def _correlations(found: Trained) -> np.ndarray:

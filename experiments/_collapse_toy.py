@@ -76,18 +76,24 @@ def fixed_features(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
   many, least = DIRECTIONS[-1], DIRECTIONS[0]
   found = (
     (
+      "S10-strength",
       "the directions of stronger augmentations are kept less, each number of them and "
       "each step of strength",
       falls,
     ),
-    ("no more directions than fit in the kernel: < .1 is kept of strong ones", few),
-    ("more directions than fit: > .4 is kept", kept[many, high] - 0.4),
     (
+      "S10-few",
+      "no more directions than fit in the kernel: < .1 is kept of strong ones",
+      few,
+    ),
+    ("S10-many", "more directions than fit: > .4 is kept", kept[many, high] - 0.4),
+    (
+      "S10-rank",
       "effective rank of W is smaller for more directions",
       ranks[least, high] - ranks[many, high],
     ),
   )
-  return rows, [claim("S10", text, values, "Prop. 4.2") for text, values in found]
+  return rows, [claim(*each, "Prop. 4.2") for each in found]
 
 
 def turned(seed: int) -> np.ndarray:
@@ -161,17 +167,17 @@ def depths(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
   values = np.array(list(found.values()))
   grows = np.diff(values, axis=0)
   texts = (
-    "a hidden layer has more",
-    "a wider hidden layer has more",
-    "a second hidden layer has more",
+    ("S11-hidden", "a hidden layer has more"),
+    ("S11-wider", "a wider hidden layer has more"),
+    ("S11-second", "a second hidden layer has more"),
   )
   claims = [
-    claim("S11", f"{text} linear regions", more, "section 5", every=True)
-    for text, more in zip(texts, grows, strict=True)
+    claim(key, f"{text} linear regions", more, "section 5", every=True)
+    for (key, text), more in zip(texts, grows, strict=True)
   ]
   linear = [0.5 - abs(number - 1) for number in found[DEPTHS[0]]]
   text = "a linear projector has one region"
-  return rows, [*claims, claim("S11", text, linear, "section 5", every=True)]
+  return rows, [*claims, claim("S11-linear", text, linear, "section 5", every=True)]
 
 
 def claim(

@@ -91,7 +91,10 @@ PRESETS = {"cpu": Config(), "smoke": SMOKE, **_dl2p_tables.PRESETS}
 
 
 def check(config: Config) -> None:
-  """Raises ValueError for a method without the one whose prototypes it takes."""
+  """Raises ValueError for settings that do not fit each other."""
+  sets = [name for name, _ in config.images]
+  if len({*sets}) < len(sets):
+    raise ValueError(f"images must name each set once, got {sets}")
   for name in ("methods", "image_methods"):
     methods = getattr(config, name)
     if "Ours*" in methods and "PSC*" not in methods:

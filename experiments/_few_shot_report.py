@@ -111,14 +111,17 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
   """The statements of the article that fit the part."""
   gain = found.test[1].mean(-1) - found.test[0].mean(-1)
   made: dict[str, tuple[str, Sequence[float] | np.ndarray]] = {}
+  # Beside one support the article has five; other numbers are named.
+  more = "" if part.shots == 5 else f" {part.name}"
   faster = {
     at: found.validation[1, :, number] - found.validation[0, :, number]
     for at, number in shown_validations(config).items()
   }
   if part.representative == "nearest":
+    title = part.name if more else "1-NN"
     made |= {
-      f"F7-{at}": (
-        f"1-NN: validation accuracy after {at} episodes: DR > SD",
+      f"F7-{at}{more}": (
+        f"{title}: validation accuracy after {at} episodes: DR > SD",
         faster[at],
       )
       for at in faster
@@ -133,7 +136,7 @@ def claims(config: Config, part: Part, found: Trained) -> list[Any]:
     }
     made |= _of_updates(found)
   else:
-    made["F6"] = ("5-shot: test accuracy DR >= SD - .005", gain + 0.005)
+    made[f"F6{more}"] = (f"{part.name}: test accuracy DR >= SD - .005", gain + 0.005)
   made[f"F10 {part.name}"] = (
     f"{part.name}: the exponent of DR grows",
     found.series["exponent"][1, :, -1] - np.exp(FIRST_LOG_EXPONENT),

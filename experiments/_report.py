@@ -1,5 +1,6 @@
 """Results in one shape: rows with intervals, claims with verdicts, one JSON file."""
 
+import collections
 import dataclasses
 import importlib.metadata
 import json
@@ -82,7 +83,13 @@ def result(
   claims: list[dict[str, Any]],
   pictures: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """The whole result of a run, as it is written to `results.json`."""
+  """The whole result of a run, as it is written to `results.json`.
+
+  Raises ValueError for claims of one id, which no page and no note could tell apart.
+  """
+  counts = collections.Counter(entry["id"] for entry in claims)
+  if repeated := [name for name, count in counts.items() if count > 1]:
+    raise ValueError(f"every claim needs an id of its own, got twice: {repeated}")
   command = f"python -m experiments.{experiment}"
   command += "" if preset == "cpu" else f" --preset {preset}"
   versions = {name: importlib.metadata.version(name) for name in LIBRARIES}

@@ -1,11 +1,12 @@
 """What `retrieval` says about each claim of the tables."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments import _report
+from experiments._retrieval_losses import TITLES
 from experiments._retrieval_measures import NAMES
 from experiments._retrieval_tables import (
   BOTH,
@@ -40,19 +41,23 @@ def claims(
     made.append(_claim("retrieval-ccp-beats-baseline", text, gains))
   for loss in config.second_losses:
     text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
-    made.append(_claim("retrieval-ccp-second-set", text, gain(_SECOND, loss, "ccp")))
+    key = _of_loss("retrieval-ccp-second-set", loss, config.second_losses)
+    made.append(_claim(key, text, gain(_SECOND, loss, "ccp")))
   for loss in config.memory_losses:
     text = f"MAP@R: {loss} with a memory > plain"
-    made.append(_claim("retrieval-xbm", text, gain(first, loss, "xbm")))
+    key = _of_loss("retrieval-xbm", loss, config.memory_losses)
+    made.append(_claim(key, text, gain(first, loss, "xbm")))
     if loss in config.losses:
       text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
-      made.append(_claim("retrieval-ccp-vs-xbm", text, gain(first, loss, "ccp", "xbm")))
+      key = _of_loss("retrieval-ccp-vs-xbm", loss, config.memory_losses)
+      made.append(_claim(key, text, gain(first, loss, "ccp", "xbm")))
   if joined is not None:
     made += _of_folds(found, joined)
   for loss in config.proxy_losses:
     learned = score(found[Name(first, loss)]) - untrained[first]["map_at_r"]
     text = f"MAP@R of {loss}: the untrained network's and .1 more"
-    made.append(_claim("retrieval-proxy-losses", text, learned - 0.1))
+    key = f"retrieval-proxy-losses-{TITLES[loss]}"
+    made.append(_claim(key, text, learned - 0.1))
   made += [*_of_parts(found)]
   return made + _of_measures(found, first) + _of_protocols(found)
 
@@ -68,14 +73,19 @@ def _claim(
   return _report.claim(name, text, values, paper=paper, every_seed=every)
 
 
+def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
+  """A claim's id, with the loss where several have one."""
+  return key if len(losses) == 1 else f"{key}-{TITLES[loss]}"
+
+
 def _of_folds(found: Found, joined: Measures) -> list[dict[str, Any]]:
   """All folds together against their mean."""
   made = []
-  for measure in ("precision", "map_at_r"):
+  for key, measure in (("precision", "precision"), ("map", "map_at_r")):
     alone = found[Name(FOLDS, "c2")].test[measure].mean(0)
     text = f"{NAMES[measure]} of the embeddings side by side > mean of the folds"
     more = joined[measure] - alone
-    made.append(_claim("retrieval-concatenation", text, more, every=True))
+    made.append(_claim(f"retrieval-concatenation-{key}", text, more, every=True))
   return made
 
 
@@ -85,19 +95,22 @@ def _of_parts(found: Found) -> Iterator[dict[str, Any]]:
   def more(name: Name, other: str) -> np.ndarray:
     return score(found[name]) - score(found[name._replace(parts=other)])
 
-  ids = {"plain": "retrieval-gsp", "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
   for name in found:
     without = name._replace(parts="")
+    plain = f"retrieval-gsp-{without.title}"
+    ids = {"plain": plain, "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
+    components = f"components-{without.title}"
     text = f"MAP@R: {name.title} > "
     if name.parts:
       alone = name.parts in (GSP, ZSP)
-      key = "components" if alone else ids[name.kind]
+      key = f"{components}-{name.parts}" if alone else ids[name.kind]
       yield _claim(key, text + without.title, more(name, ""), POOLINGS)
     if name.parts == BOTH:
       for part in (GSP, ZSP):
         if name._replace(parts=part) in found:
           other = name._replace(parts=part).title
-          yield _claim("components", text + other, more(name, part), POOLINGS)
+          key = f"{components}-both-{part}"
+          yield _claim(key, text + other, more(name, part), POOLINGS)
 
 
 def _of_measures(found: Found, group: str) -> list[dict[str, Any]]:

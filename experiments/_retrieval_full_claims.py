@@ -122,7 +122,7 @@ def _of_problems(problems: Problems) -> list[dict[str, Any]]:
 
 def _of_batches(judged: Judged) -> list[dict[str, Any]]:
   """What a small batch loses, with chance-constrained proxies and without."""
-  made = []
+  words, apart = [], []
   plain = {name.rpartition("+b")[0] for name in judged if "+b" in name} - {""}
   for name in sorted(x for x in plain if _kind(x) == "ccp"):
     with_, without = (_batches(judged, x) for x in (name, _without(name, "ccp")))
@@ -132,10 +132,10 @@ def _of_batches(judged: Judged) -> list[dict[str, Any]]:
         _value(judged, own[large]) - _value(judged, own[small])
         for own in (without, with_)
       ]
-      text = f"MAP@R that a batch of {small} loses against {large}: less with CCP"
-      apart = [lost[0] - lost[1]]
-      made.append(_claim("ccp-batch-size", f"{text}, {name}", apart, "DML, figure 3.8"))
-  return made
+      words.append(f"{small} against {large}, {name}")
+      apart.append(lost[0] - lost[1])
+  text = f"MAP@R that a small batch loses: less with CCP: {', '.join(words)}"
+  return [_claim("ccp-batch-size", text, apart, "DML, figure 3.8")] if apart else []
 
 
 def _of_networks(judged: Judged) -> list[dict[str, Any]]:

@@ -63,5 +63,5 @@ def test_the_full_preset_makes_its_first_problems(tmp_path, tfds_dir, monkeypatc
   for name in ("renewed", "trained once", "samples"):
     assert 0 < figures[f"digits, {name}", "MAP@R"][0] < 1
   claims = {claim["id"]: claim for claim in content["claims"]}
-  assert {"ccp-coalesce", "ccp-covering", "ccp-map-rises"} <= {*claims}
+  assert {"ccp-coalesce", "ccp-covering-images", "ccp-map-rises"} <= {*claims}
   assert ccp_proxies.run(config, tmp_path, "full")["rows"] == content["rows"]

@@ -366,6 +366,11 @@ def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
   )
   with pytest.raises(ValueError, match=r"PSC\*, which image_methods must have, got"):
     dynamic_assignment.run(config, tmp_path)
+  twice = dataclasses.replace(
+    dynamic_assignment.PRESETS["smoke"], images=(("omniglot", 5), ("omniglot", 10))
+  )
+  with pytest.raises(ValueError, match="images must name each set once, got"):
+    dynamic_assignment.run(twice, tmp_path)
   with pytest.raises(SystemExit):
     _cli.parse(
       dynamic_assignment.PRESETS, name="dynamic_assignment", doc="",

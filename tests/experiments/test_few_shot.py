@@ -364,6 +364,24 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   assert "undefined" not in said["F4"]["statement"]
 
 
+def test_parts_have_claims_of_their_own():
+  """The article's with five supports by its names, others with their number."""
+  config = dataclasses.replace(
+    SETTINGS, episodes=100, check_every=50, validate_every=50
+  )
+  series = {"exponent": np.full((2, 2, 2), 9.0)}
+  found = _few_shot_training.Trained(np.zeros((2, 2, 2)), np.ones((2, 2, 8)), series)
+  parts = [Part(5, "mean"), Part(5, "nearest"), Part(10, "mean"), Part(1, "nearest")]
+  names = [
+    claim["id"]
+    for part in parts
+    for claim in _few_shot_report.claims(config, part, found)
+  ]
+  own = ("F6", "F7-50", "F7-100", "F6 10-shot", "F7-50 1-NN, 1-shot")
+  assert {*own} < {*names}
+  assert len({*names}) == len(names) == 10
+
+
 def test_papers_figures_of_the_exact_parts_are_printed_ones():
   rows, _ = _few_shot_toy.examples()
   assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]

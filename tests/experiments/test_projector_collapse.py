@@ -60,12 +60,8 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
     assert 1 <= figures[name, "effective rank"] <= 16
   # Stronger augmentations are harder to agree on, in the first steps already.
   assert figures[LARGE, "invariance"] > figures[SMALL, "invariance"] + 0.05
-  verdicts = {(c["id"], c["statement"]): c["verdict"] for c in result["claims"]}
-  exact = [
-    name for name in verdicts if name[0] == "S12" or "at most its bound" in name[1]
-  ]
-  assert len(exact) == 2
-  assert all(verdicts[name] == "reproduced" for name in exact)
+  verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
+  assert {verdicts[name] for name in ("S12", "S3-bound")} == {"reproduced"}
   assert (SMALL, "effective rank of h, before training") in figures
   for picture in result["pictures"]:
     assert (tmp_path / picture).stat().st_size > 5000
@@ -341,45 +337,55 @@ def test_claims_have_the_direction_of_the_paper():
 
   def verdicts(**curves):
     found = _collapse_claims.claims(trained(**curves), names, {})
-    return {(c["id"], c["statement"]): c["verdict"] == "reproduced" for c in found}
+    held = {c["id"]: c["verdict"] == "reproduced" for c in found}
+    assert len(held) == len(found)
+    return held
+
+  def of(name, held):
+    own = {key: x for key, x in held.items() if key.startswith(f"{name}-")}
+    assert own
+    return own
 
   up = verdicts(**{"effective rank": three, "probe": three, "nearest distance": three})
   down = verdicts(
     **{"effective rank": -three, "probe": -three, "nearest distance": -three}
   )
   for name, expected in (("S1", True), ("S8", True), ("S2", False)):
-    own = [key for key in up if key[0] == name]
-    assert own
-    assert all(up[key] is expected for key in own), name
-    assert all(down[key] is not expected for key in own), name
+    assert {*of(name, up).values()} == {expected}, name
+    assert {*of(name, down).values()} == {not expected}, name
   rises = np.array([0.0, 1.0])[None, None] + np.array([0, 1e-3])[None, :, None]
   shares = {"sharing": rises, "coarse sharing": rises}
   told = verdicts(**shares, unexplained=-rises)
-  own = {key: x for key, x in told.items() if key[0] in ("S4", "S6")}
-  level = [x for key, x in own.items() if "large > small" in key[1]]
-  assert (len(own), level, sum(own.values())) == (10, [False], 9)
-  told = verdicts(**{name: -x for name, x in shares.items()}, unexplained=rises)
-  assert not any(x for key, x in told.items() if key[0] in ("S4", "S6"))
+  own = of("S4", told) | of("S6", told)
+  assert {key for key, held in own.items() if not held} == {"S4-large-small"}
+  assert len(own) == 10
+  falls = {name: -x for name, x in shares.items()} | {"unexplained": rises}
+  told = verdicts(**falls)
+  assert not any((of("S4", told) | of("S6", told)).values())
+  for key, figure, sign in (
+    ("S4", "sharing", 1), ("S4-coarse", "coarse sharing", 1), ("S6", "unexplained", -1)
+  ):  # fmt: skip
+    told = verdicts(**falls | {figure: sign * rises})
+    held = {name for name, x in (of("S4", told) | of("S6", told)).items() if x}
+    assert held == {f"{key}-{name}" for name in names}
   strong = np.array([3.0, 2.0, 1.0])[:, None, None] + rises * 1e-3
   for sign in (1, -1):
     told = verdicts(repulsion=sign * strong, invariance=sign * strong)
-    own = [x for key, x in told.items() if key[0] == "S5"]
-    assert own == [sign > 0] * 2
-  told = verdicts(sharing=strong)
-  assert [x for key, x in told.items() if "sharing" in key[1] and ">" in key[1]] == [
-    True
-  ]
-  told = verdicts(probe=strong)
-  assert [x for key, x in told.items() if key[0] == "S2"] == [True] * 3
+    assert of("S5", told) == {
+      "S5-repulsion": sign > 0,
+      "S5-invariance": sign > 0,
+    }
+  assert verdicts(sharing=strong)["S4-large-small"]
+  assert [*of("S2", verdicts(probe=strong)).values()] == [True] * 3
   for rank, augmented in ((0.95, 0.85), (0.85, 0.95)):
     figures = {"rank of h": rank, "rank of augmented h": augmented}
     told = verdicts(**{name: x + rises * 1e-3 for name, x in figures.items()})
-    own = [x for key, x in told.items() if key[0] == "S7"]
-    assert own == [rank > 0.9, augmented > 0.9]
-  follows = verdicts(loss=rises, bound=2 * rises)
-  against = verdicts(loss=rises, bound=-rises)
-  for told, expected in ((follows, True), (against, False)):
-    assert [x for key, x in told.items() if "correlation" in key[1]] == [expected]
+    assert of("S7", told) == {
+      "S7-features": rank > 0.9,
+      "S7-augmented": augmented > 0.9,
+    }
+  assert verdicts(loss=rises, bound=2 * rises)["S3-correlation"]
+  assert not verdicts(loss=rises, bound=-rises)["S3-correlation"]
   for fewer in (True, False):
     crops = np.array([1.0, 2.0, 3.0] if fewer else [2.0, 2.0, 1.0])
     found = _collapse_claims.claims(
@@ -390,12 +396,11 @@ def test_claims_have_the_direction_of_the_paper():
     (own,) = (c["verdict"] == "reproduced" for c in found if c["id"] == "S9")
     assert own is fewer
   gaps = {"least gap": np.full((3, 2, 2), -0.1)}
-  below = verdicts(**gaps)
-  assert not next(x for key, x in below.items() if "at most its bound" in key[1])
+  assert not verdicts(**gaps)["S3-bound"]
   # That of a deep projector counts, and so does one in the middle of a training.
   gaps["least gap"][..., 1] = 1
   made = _collapse_claims.claims(trained(), names, {"64-32": trained(**gaps)})
-  assert made[0]["id"] == "S3"
+  assert made[0]["id"] == "S3-bound"
   assert made[0]["verdict"] != "reproduced"
   rows = _collapse_claims.rows(trained(**gaps), names, {})
   least = [row["values"] for row in rows if row["metric"] == "least gap"]
@@ -408,12 +413,12 @@ def test_collapsed_runs_do_not_count():
   found = trained(invariance=-one, repulsion=one)
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
   made = _collapse_claims.claims(found, (LARGE, MODERATE, SMALL), {})
-  assert {c["n"] for c in made if c["id"] == "S1"} == {1}
+  assert {c["n"] for c in made if c["id"].startswith("S1-")} == {1}
   # The bound is of all runs, also where all of them collapsed.
   every = np.ones((3, 2, 2))
   gone = trained(invariance=-every, repulsion=every)
   names = [c["id"] for c in _collapse_claims.claims(gone, (LARGE, MODERATE, SMALL), {})]
-  assert names == ["S3", "collapsed"]
+  assert names == ["S3-bound", "collapsed"]
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = found._replace(curves=found.curves | gone)
@@ -546,8 +551,10 @@ def test_one_strength_tells_what_it_can(name):
     start={name: x[:1] for name, x in found.start.items()},
   )
   told = {c["id"] for c in _collapse_claims.claims(one, (name,), {})}
-  more = {"S4", "S6", "S7"} if name in (LARGE, MODERATE, SMALL) else set()
-  assert told == {"S3"} | more
+  more = {f"S4-{name}", f"S4-coarse-{name}", f"S6-{name}"}
+  more |= {"S7-features", "S7-augmented"}
+  whole = name in (LARGE, MODERATE, SMALL)
+  assert told == {"S3-bound", "S3-correlation"} | (more if whole else set())
 
 
 def noise(count, side):

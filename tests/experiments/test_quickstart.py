@@ -285,6 +285,12 @@ def committed():
   return {file.stem: json.loads(file.read_text()) for file in files}
 
 
+def test_committed_claims_have_ids_of_their_own():
+  for name, content in committed().items():
+    ids = [claim["id"] for claim in content["claims"]]
+    assert len({*ids}) == len(ids), name
+
+
 def test_headers_say_how_long_the_committed_runs_took():
   units, said = {"s": 1, "min": 60, "h": 3600}, {}
   for name, content in committed().items():

@@ -1,8 +1,10 @@
 """What is printed of results, and how the paper's figures are told apart."""
 
+import dataclasses
+
 import pytest
 
-from experiments import _report
+from experiments import _cli, _report, quickstart
 
 
 def test_a_note_stands_beside_its_measure(tmp_path):
@@ -27,3 +29,35 @@ def test_a_table_says_what_the_papers_figures_are_of(paper, tmp_path):
   assert "0.375" in text
   assert ("0.17" in text) == (paper is not None)
   assert ("of its own images and networks" in text) == (paper is not None)
+
+
+def test_claims_of_one_id_are_no_result():
+  def result(*names):
+    return _report.result(
+      experiment="quickstart",
+      preset="smoke",
+      config=quickstart.PRESETS["smoke"],
+      seconds=1.0,
+      rows=[],
+      claims=[_report.claim(name, name, [0.1], paper="DML 1") for name in names],
+    )
+
+  with pytest.raises(ValueError, match=r"an id of its own, got twice: \['a', 'c'\]"):
+    result("a", "b", "c", "a", "c", "a")
+  assert [claim["id"] for claim in result("a", "b")["claims"]] == ["a", "b"]
+
+
+def test_no_setting_names_one_thing_twice():
+  @dataclasses.dataclass(frozen=True)
+  class Config:
+    losses: tuple[str, ...] = ("c1",)
+    widths: tuple[int, ...] = (4, 4)
+
+  def parse(*options):
+    arguments = ["--losses", *options]
+    presets = {"cpu": Config()}
+    return _cli.parse(presets, name="some", doc="", arguments=arguments).config
+
+  assert parse("c1", "c2") == Config(losses=("c1", "c2"))
+  with pytest.raises(SystemExit, match="--losses must name each once, got c1 c2 c1"):
+    parse("c1", "c2", "c1")

@@ -71,8 +71,8 @@ def test_the_smoke_preset_of_proxies(tmp_path):
     for x in ("first", "last")
   ]
   assert 0 < spread[1] < spread[0]
-  exact = [c for c in content["claims"] if c["id"] == "ccp-problem-length"]
-  assert exact[0]["verdict"] == "reproduced"
+  verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
+  assert verdicts["ccp-problem-length-least"] == "reproduced"
   assert len(content["pictures"]) == 3
 
 
@@ -402,27 +402,30 @@ def test_claims_of_proxies():
   runs = _ccp_tables.Runs(found, SMALL, SMALL)
   costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
   made = _ccp_claims.claims(runs, config, costs)
-  values = {}
-  for claim in made:
-    values.setdefault(claim["id"], []).append(claim["value"])
+  by_id = {claim["id"]: claim for claim in made}
+  assert len(by_id) == len(made)
   wanted = {
-    "ccp-coalesce": [0.1],
-    "ccp-covering": [1 / 3, 1 / 3],  # from the fourth evaluation to the last
-    "ccp-map-rises": [0.2],
-    "ccp-proxies-stand-in": [0.01],
-    "ccp-problem-length": [0.5, 1.5, 0.5],
-    "ccp-greedy-covers": [1.0],
-    "ccp-lambda-drift": [3.0],
-    "ccp-lambda": [0.02, 0.2],
-    "ccp-proxies-per-class": [0.106, 0.001],
-    "ccp-batch-size": [0.05],
-    "ccp-cost": [-0.25],
+    "ccp-coalesce": 0.1,
+    "ccp-covering-images": 1 / 3,  # from the fourth evaluation to the last
+    "ccp-covering-classes": 1 / 3,
+    "ccp-map-rises": 0.2,
+    "ccp-proxies-stand-in": 0.01,
+    "ccp-problem-length-least": 0.5,
+    "ccp-problem-length-two": 1.5,
+    "ccp-problem-length-unequal": 0.5,
+    "ccp-greedy-covers": 1.0,
+    "ccp-lambda-drift": 3.0,
+    "ccp-lambda-zero": 0.02,
+    "ccp-lambda-largest": 0.2,
+    "ccp-proxies-per-class-number": 0.106,
+    "ccp-proxies-per-class-pool": 0.001,
+    "ccp-batch-size": 0.05,
+    "ccp-cost-C2": -0.25,
   }
-  for name, numbers in wanted.items():
-    np.testing.assert_allclose(values[name], numbers, atol=1e-6, err_msg=name)
-  alternating = next(c for c in made if c["id"] == "ccp-alternating")
-  assert alternating["n"] == 9
-  assert next(c for c in made if c["id"] == "ccp-greedy-covers")["n"] == 48
+  for name, number in wanted.items():
+    assert by_id[name]["value"] == pytest.approx(number, abs=1e-6), name
+  assert by_id["ccp-alternating"]["n"] == 9
+  assert by_id["ccp-greedy-covers"]["n"] == 48
 
   # A training of one problem has nothing to compare, and no picks.
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
@@ -430,7 +433,7 @@ def test_claims_of_proxies():
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
   made = _ccp_claims.claims(runs, config, costs)
   for claim in made:
-    if claim["id"] in ("ccp-covering", "ccp-map-rises"):
+    if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):
       assert np.isnan(claim["values"]).tolist() == [False, False, True]
       assert claim["verdict"] != "reproduced"
   (greedy,) = (c for c in made if c["id"] == "ccp-greedy-covers")
@@ -463,21 +466,40 @@ def test_claims_of_retrieval():
   assert joined["precision"][1] == pytest.approx(right.mean())
   untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
   made = _retrieval_claims.claims(found, untrained, joined, config)
-  by_id = {}
-  for claim in made:
-    by_id.setdefault(claim["id"], []).append(claim)
-  assert by_id["retrieval-ccp-beats-baseline"][0]["n"] == 12
-  assert len(by_id["retrieval-proxy-losses"]) == 3
-  assert by_id["retrieval-protocol"][0]["value"] == pytest.approx(0.2)
-  means = [c["value"] for c in by_id["retrieval-concatenation"]]
-  assert means[0] == pytest.approx(np.mean(joined["precision"]) - 0.15)
+  by_id = {claim["id"]: claim for claim in made}
+  assert len(by_id) == len(made)
+  assert by_id["retrieval-ccp-beats-baseline"]["n"] == 12
+  for loss in ("ProxyAnchor", "ProxyNCA++", "SoftTriple"):
+    assert f"retrieval-proxy-losses-{loss}" in by_id
+  assert by_id["retrieval-protocol"]["value"] == pytest.approx(0.2)
+  for name, measure, mean in (
+    ("precision", "precision", 0.15),
+    ("map", "map_at_r", 0.3),
+  ):
+    more = by_id[f"retrieval-concatenation-{name}"]["value"]
+    assert more == pytest.approx(np.mean(joined[measure]) - mean)
   # The memory stands two places before, CCP one before it.
   order = [name for name in found if name.group == "characters"]
   gap = order.index(Name("characters", "c1", "ccp")) - order.index(
     Name("characters", "c1", "xbm")
   )
-  against = by_id["retrieval-ccp-vs-xbm"][0]["value"]
+  against = by_id["retrieval-ccp-vs-xbm"]["value"]
   assert against == pytest.approx(0.05 * gap)
+
+
+def test_claims_of_several_losses_have_ids_of_their_own():
+  losses = ("c1", "ms")
+  config = dataclasses.replace(
+    retrieval.PRESETS["cpu"], losses=losses, memory_losses=losses,
+    second_losses=losses, folds=0,
+  )  # fmt: skip
+  found = {name: trained(0.2) for name in _retrieval_plan.plan(config)}
+  untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
+  names = [c["id"] for c in _retrieval_claims.claims(found, untrained, None, config)]
+  assert len({*names}) == len(names)
+  for name in ("second-set", "vs-xbm"):
+    assert {f"retrieval-ccp-{name}-C1", f"retrieval-ccp-{name}-MS"} < {*names}
+  assert {"retrieval-xbm-C1", "retrieval-xbm-MS"} < {*names}
 
 
 def test_bad_input(tmp_path):

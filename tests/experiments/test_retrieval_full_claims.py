@@ -54,13 +54,20 @@ def test_small_variants_and_batches_have_their_claims():
   found = judged(
     c1=10.0, c1_xbm=12.0, c1_ccp_s=13.0, c1_xbm_s=11.0, c1_proxy_s=12.5,
     c2_b16=20.0, c2_b32=23.0, c2_ccp_b16=24.0, c2_ccp_b32=25.0,
+    ms_b8=20.0, ms_b32=24.0, ms_ccp_b8=24.0, ms_ccp_b32=24.5,
   )  # fmt: skip
-  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found, {})}
-  assert claims["retrieval-ccp-beats-baseline"]["values"] == [3.0, 4.0, 2.0]
+  made = _retrieval_full_claims.claims(found, {})
+  claims = {claim["id"]: claim for claim in made}
+  assert len(claims) == len(made)
+  beats = claims["retrieval-ccp-beats-baseline"]["values"]
+  assert beats == [3.0, 4.0, 2.0, 4.0, 0.5]
   assert claims["retrieval-xbm"]["values"] == [2.0, 1.0]
   assert claims["retrieval-ccp-vs-xbm"]["values"] == [2.0]
   assert claims["ccp-alternating"]["values"] == [0.5]
-  assert claims["ccp-batch-size"]["values"] == [2.0]  # 3 without, 1 with
+  # 3 without and 1 with, 4 without and 0.5 with.
+  assert claims["ccp-batch-size"]["values"] == [2.0, 3.5]
+  words = "16 against 32, c2+ccp, 8 against 32, ms+ccp"
+  assert words in claims["ccp-batch-size"]["statement"]
 
 
 def test_problems_of_a_training_are_compared_where_there_are_two():

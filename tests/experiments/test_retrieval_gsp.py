@@ -179,15 +179,15 @@ def test_claims_about_the_sum():
   assert len(axes.patches) == len(found)
   shown = {name.title for name in _retrieval_pictures.apart(found)}
   assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
-  made = {
-    (c["id"], c["statement"]): c["value"] for c in _retrieval_claims._of_parts(found)
-  }
+  claims = [*_retrieval_claims._of_parts(found)]
+  assert len({claim["id"] for claim in claims}) == len(claims)
+  made = {(c["id"], c["statement"]): c["value"] for c in claims}
   assert made == pytest.approx({
-    ("components", "MAP@R: C2+GSP > C2"): 0.3,
-    ("components", "MAP@R: C2+ZSP > C2"): -0.1,
-    ("retrieval-gsp", "MAP@R: C2+GSP+ZSP > C2"): 0.2,
-    ("components", "MAP@R: C2+GSP+ZSP > C2+GSP"): -0.1,
-    ("components", "MAP@R: C2+GSP+ZSP > C2+ZSP"): 0.3,
+    ("components-C2-GSP", "MAP@R: C2+GSP > C2"): 0.3,
+    ("components-C2-ZSP", "MAP@R: C2+ZSP > C2"): -0.1,
+    ("retrieval-gsp-C2", "MAP@R: C2+GSP+ZSP > C2"): 0.2,
+    ("components-C2-both-GSP", "MAP@R: C2+GSP+ZSP > C2+GSP"): -0.1,
+    ("components-C2-both-ZSP", "MAP@R: C2+GSP+ZSP > C2+ZSP"): 0.3,
     ("ccp-gsp", "MAP@R: C2+CCP+GSP+ZSP > C2+CCP"): -0.05,
     ("xbm-gsp", "MAP@R: C1+XBM+GSP+ZSP > C1+XBM"): 0.1,
   })  # fmt: skip

@@ -1,6 +1,5 @@
 """The tutorial on pytorch-metric-learning: its names exist, its two trainings agree."""
 
-import doctest
 import importlib
 import pathlib
 import re
@@ -10,12 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-PAGE = (
-  pathlib.Path(__file__)
-  .parents[2]
-  .joinpath("docs", "tutorials", "from_pytorch_metric_learning.md")
-)
-TEXT = PAGE.read_text()
+from tests import tutorials
+
+PAGE = "from_pytorch_metric_learning.md"
+TEXT = (tutorials.FOLDER / PAGE).read_text()
 PEER = "pytorch_metric_learning"
 
 
@@ -105,12 +102,9 @@ def test_pairs_of_names_are_those_of_the_other_tests():
 def test_both_trainings_have_the_same_losses():
   pytest.importorskip(PEER, reason="a peer of the extra `bench`")
   names = {"jax": jax, "jnp": jnp}
-  blocks = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
   # The data, their training, our training: as they stand on the page.
-  for block in blocks[:3]:
-    examples = doctest.DocTestParser().get_examples(block)
-    code = "".join(example.source for example in examples) or block
-    exec(compile(code, PAGE.name, "exec"), names)
+  for program in tutorials.programs(PAGE)[:3]:
+    exec(compile(program, PAGE, "exec"), names)
   ours, theirs = np.array(names["ours"]), np.array(names["theirs"])
   assert len(ours) == len(theirs) == 20
   assert np.ptp(theirs) > 0.1  # something is learned

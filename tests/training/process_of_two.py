@@ -1,14 +1,8 @@
 """One of two processes that train together, for a test that starts both."""
 
 import importlib.util
-import os
 import pathlib
 import sys
-
-if __name__ == "__main__":
-  # The last of two equal flags holds; the others are the tests'.
-  inherited = os.environ.get("XLA_FLAGS", "")
-  os.environ["XLA_FLAGS"] = f"{inherited} --xla_force_host_platform_device_count=2"
 
 import jax
 import numpy as np

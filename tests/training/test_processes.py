@@ -1,5 +1,6 @@
 """Two processes with two devices each train like one process with four."""
 
+import ast
 import importlib.util
 import os
 import pathlib
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from spherejax import training
+from tests import tutorials
 
 _folder = pathlib.Path(__file__).parent
 _spec = importlib.util.spec_from_file_location(
@@ -26,28 +28,23 @@ def free_port():
     return probe.getsockname()[1]
 
 
-def run_two(directory):
+def run_two(commands):
   """Both processes' exit codes and what they wrote to stderr."""
-  port = free_port()
   environment = os.environ | {
     "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
     "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
+    # The last of two equal flags holds; the others are the tests'.
+    "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
   }
   processes = [
     subprocess.Popen(
-      [
-        sys.executable,
-        str(_folder / "process_of_two.py"),
-        str(port),
-        str(number),
-        str(directory),
-      ],
+      [sys.executable, *map(str, command)],
       env=environment,
       stdout=subprocess.DEVNULL,
       stderr=subprocess.PIPE,
       text=True,
     )
-    for number in range(2)
+    for command in commands
   ]
   try:
     errors = [process.communicate(timeout=180)[1] for process in processes]
@@ -57,15 +54,25 @@ def run_two(directory):
   return [process.returncode for process in processes], "\n".join(errors)
 
 
-def test_two_processes_equal_one(tmp_path):
+def run_together(tmp_path, commands):
+  """The folder in which both of `commands(port, folder)` ended well."""
   # Another program may take the port between its choice and its use: once more then.
   for attempt in range(3):
     directory = tmp_path / str(attempt)
     directory.mkdir()
-    codes, errors = run_two(directory)
+    codes, errors = run_two(commands(free_port(), directory))
     if codes == [0, 0] or "address already in use" not in errors.lower():
       break
   assert codes == [0, 0], errors[-3000:]
+  return directory
+
+
+def test_two_processes_equal_one(tmp_path):
+  def commands(port, directory):
+    program = _folder / "process_of_two.py"
+    return [(program, port, number, directory) for number in range(2)]
+
+  directory = run_together(tmp_path, commands)
   with training.Checkpoints(tmp_path / "alone") as checkpoints:
     alone = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
   expected = resumable_run.arrays(alone.state)
@@ -75,3 +82,64 @@ def test_two_processes_equal_one(tmp_path):
       for name, value in expected.items():
         # The sums over devices are taken in another order in each of 15 steps.
         np.testing.assert_allclose(actual[name], value, rtol=1e-4, atol=1e-6)
+
+
+def definitions(programs):
+  """What examples define before anything touches a device, as one program."""
+  wanted = (ast.Import, ast.ImportFrom, ast.FunctionDef)
+  nodes = [
+    node
+    for program in programs
+    for node in ast.parse(program).body
+    if isinstance(node, wanted)
+    or (
+      isinstance(node, ast.Assign)
+      and ast.unparse(node.targets[0]) in ("optimizer", "step")
+    )
+  ]
+  return ast.unparse(ast.Module(nodes, []))
+
+
+def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
+  examples = tutorials.programs("devices_and_hosts.md")
+  (block,) = (program for program in examples if "start_processes(" in program)
+  defined = definitions(examples[:2])
+  counts = "[jax.process_count(), jax.device_count(), jax.local_device_count()]"
+  steps = 12
+
+  def commands(port, directory):
+    program = block
+    for there, here in (
+      ("10.0.0.1:1234", f"localhost:{port}"),
+      ("/shared/run", str(directory / "run")),
+      ("10_000", str(steps)),
+    ):
+      assert program.count(there) == 1
+      program = program.replace(there, here)
+    path = directory / "train.py"
+    kept = f"np.save(f'{directory}/counts{{process_id}}', {counts})"
+    path.write_text(f"import sys\n{defined}\n{program}\n{kept}\n")
+    return [(path, number) for number in range(2)]
+
+  directory = run_together(tmp_path, commands)
+  for number in range(2):
+    assert np.load(directory / f"counts{number}.npy").tolist() == [2, 4, 2]
+
+  names = {}
+  exec(compile(defined, "devices_and_hosts.md", "exec"), names)
+  alone = training.fit(
+    names["start"](), names["step"], names["batches"], steps=steps, progress=False
+  )
+  # One process with four devices reads what two with two have written.
+  with training.Checkpoints(directory / "run") as checkpoints:
+    assert checkpoints.latest_step() == steps
+    together = training.fit(
+      names["start"](), names["step"], lambda first: iter(()), steps=steps,
+      checkpoints=checkpoints, progress=False,
+    )  # fmt: skip
+  before, actual, expected = (
+    np.asarray(state.params["network"]["w"])
+    for state in (names["start"](), together.state, alone.state)
+  )
+  assert np.abs(expected - before).max() > 0.1
+  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-6)

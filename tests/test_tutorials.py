@@ -1,0 +1,45 @@
+"""Programs of the tutorials that no doctest runs."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+import spherejax
+from tests import tutorials
+
+
+def test_the_program_of_a_million_references_counts_as_by_hand(tmp_path):
+  (program,) = (
+    x for x in tutorials.programs("million_references.md") if "argparse" in x
+  )
+  kept = tmp_path / "kept.npz"
+  # What it asked and found, for a count without the library.
+  program += f"np.savez({str(kept)!r}, q=queries, r=references, l=labels, a=asked)\n"
+  path = tmp_path / "million.py"
+  path.write_text(program)
+  options = ("--references", "2000", "--queries", "50", "--block", "16")
+  ended = subprocess.run(
+    [sys.executable, path, *options],
+    env=os.environ | {"PYTHONPATH": str(pathlib.Path(spherejax.__file__).parents[1])},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=120,
+  )
+  said = [float(x) for x in re.findall(r"s, MAP@R (\d\.\d{3})$", ended.stdout, re.M)]
+  peak = float(re.search(r"^peak: (\d+\.\d) GiB$", ended.stdout, re.M)[1])
+  assert 0.1 <= peak < 2
+  with np.load(kept) as found:
+    scores = found["q"].astype(np.float64) @ found["r"].T
+    same = found["l"][found["a"]][:, None] == found["l"]
+  assert scores.shape == (50, 2000)
+  assert set(same.sum(1)) == {10}
+  first = np.take_along_axis(same, np.argsort(-scores, axis=1)[:, :10], axis=1)
+  precision = np.cumsum(first, axis=1) / np.arange(1, 11)
+  expected = (precision * first).mean()
+  assert expected < 0.999  # some are missed
+  np.testing.assert_allclose(said, [expected] * 2, atol=6e-4)
