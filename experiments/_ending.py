@@ -65,7 +65,7 @@ def in_one_line(output: pathlib.Path) -> None:
     _say(f"ended by {signal.Signals(number).name}; {rest()}")
     sys.exit(128 + number)
 
-  sys.excepthook = explain
+  sys.excepthook, sys.unraisablehook = explain, _drop_late
   signal.signal(signal.SIGTERM, end)
 
 
@@ -95,6 +95,18 @@ def mean_loss(
 def _say(message: str) -> None:
   # Below a progress bar that was not closed.
   print(f"\n{message}", file=sys.stderr)
+
+
+def _drop_late(args: "sys.UnraisableHookArgs") -> None:
+  """Says nothing of a part of a checkpoint that ended after another one had failed.
+
+  Threads of its reader or writer then call into a loop that is closed, and the error
+  that counts has been raised.
+  """
+  trace = args.exc_traceback
+  late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
+  if not (late and str(args.exc_value) == "Event loop is closed"):
+    sys.__unraisablehook__(args)
 
 
 def _is_told(error: BaseException, trace: TracebackType | None) -> bool:

@@ -28,6 +28,8 @@ _logger = logging.getLogger(__name__)
 _FORMAT, _UNSEALED = 2, 1
 
 _REPLACED = ".replaced"
+# Bytes that are written beside those of arrays: for each, and in a dozen files.
+_ARRAY, _FILES = 512, 2**16
 # What tensorstore says where another start, with more rights or memory, may succeed.
 _NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
 
@@ -216,13 +218,11 @@ class Checkpoints:
     others = set(threading.enumerate())
     try:
       self._check_space(arrays)
-      manager.save(
-        step,
-        args=ocp.args.Composite(
-          state=ocp.args.StandardSave(arrays), manifest=ocp.args.JsonSave(manifest)
-        ),
-        force=True,
+      state_and_manifest = ocp.args.Composite(
+        state=ocp.args.StandardSave(arrays), manifest=ocp.args.JsonSave(manifest)
       )
+      with _said_once():
+        manager.save(step, args=state_and_manifest, force=True)
     except Exception as error:
       _await_threads(others)
       _remove_partial(self.directory / series)
@@ -244,7 +244,7 @@ class Checkpoints:
 
   def _check_space(self, arrays: Mapping[str, np.ndarray]):
     """A full disk is better noticed before dozens of files are begun."""
-    needed = sum(array.nbytes for array in arrays.values())
+    needed = sum(array.nbytes + _ARRAY for array in arrays.values()) + _FILES
     free = shutil.disk_usage(self.directory).free
     if free < needed:
       raise OSError(f"no space left on device: {needed} bytes needed, {free} free")
@@ -360,6 +360,21 @@ def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
   ]
   restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
   return Restored(restored, manifest["record"])
+
+
+@contextlib.contextmanager
+def _said_once() -> Iterator[None]:
+  """Leaves out orbax's log of an error of one of its threads, which it raises too."""
+
+  def is_ours(record: logging.LogRecord) -> bool:
+    return "_SignalingThread" not in record.getMessage()
+
+  log = logging.getLogger("absl")
+  log.addFilter(is_ours)
+  try:
+    yield
+  finally:
+    log.removeFilter(is_ours)
 
 
 @contextlib.contextmanager

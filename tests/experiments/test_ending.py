@@ -1,10 +1,12 @@
 """A run that ends early says so in one line, and a defect shows where it is."""
 
+import asyncio
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -23,7 +25,8 @@ def kept(tmp_path):
 @pytest.fixture
 def hook(tmp_path, monkeypatch):
   """What Python calls with an error that nobody caught; puts all back afterwards."""
-  monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+  for name in ("excepthook", "unraisablehook"):
+    monkeypatch.setattr(sys, name, getattr(sys, name))
   before = signal.getsignal(signal.SIGTERM)
   _ending.in_one_line(tmp_path)
   yield lambda error: sys.excepthook(type(error), error, error.__traceback__)
@@ -85,6 +88,31 @@ def test_nothing_is_promised_where_nothing_is_kept(hook, capsys, tmp_path):
 def test_a_defect_shows_where_it_is(hook, capsys):
   hook(caught(lambda: np.zeros(2).reshape(3)))
   assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("hook")
+def test_late_parts_of_a_failed_checkpoint_say_nothing(capsys):
+  loop = asyncio.new_event_loop()
+  loop.close()
+  error = caught(lambda: loop.call_soon_threadsafe(print))
+  trace = error.__traceback__
+  fields = {
+    "exc_type": type(error),
+    "exc_value": error,
+    "err_msg": None,
+    "object": None,
+  }
+
+  def tell(trace):
+    sys.unraisablehook(types.SimpleNamespace(**fields, exc_traceback=trace))
+    return capsys.readouterr().err
+
+  assert "Event loop is closed" in tell(trace)  # a defect of ours
+  while trace.tb_frame.f_code.co_name != "call_soon_threadsafe":
+    trace = trace.tb_next
+  assert tell(trace) == ""
+  fields["exc_value"] = RuntimeError("another one")
+  assert "another one" in tell(trace)
 
 
 def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):

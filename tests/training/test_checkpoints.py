@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import pathlib
 import resource
 import shutil
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 import pytest
 
 from spherejax import training
@@ -315,6 +317,26 @@ def test_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     for save in (checkpoints.save, checkpoints.save_best):
       with pytest.raises(OSError, match=r"step 2 could .*that of step 1 is intact"):
         save(state_at(2))
+
+
+def test_a_failed_save_is_said_once(tmp_path, monkeypatch, caplog):
+  log = logging.getLogger("absl")
+
+  def fail(*_, **__):
+    log.error("[thread=write] _SignalingThread.run() raised an exception: disk is full")
+    log.error("something else")
+    raise ValueError("disk is full")
+
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with monkeypatch.context() as patched:
+      patched.setattr(ocp.CheckpointManager, "save", fail)
+      with pytest.raises(OSError, match=r"step 1 could not be .* disk is full"):
+        checkpoints.save(state_at(1))
+    checkpoints.save(state_at(1))
+  assert "something else" in caplog.text
+  assert "_SignalingThread" not in caplog.text
+  log.error("_SignalingThread of somebody else")
+  assert "_SignalingThread" in caplog.text
 
 
 def test_leftovers_of_a_killed_save_are_removed(tmp_path):
