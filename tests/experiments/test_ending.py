@@ -6,7 +6,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -96,23 +95,16 @@ def test_late_parts_of_a_failed_checkpoint_say_nothing(capsys):
   loop.close()
   error = caught(lambda: loop.call_soon_threadsafe(print))
   trace = error.__traceback__
-  fields = {
-    "exc_type": type(error),
-    "exc_value": error,
-    "err_msg": None,
-    "object": None,
-  }
 
-  def tell(trace):
-    sys.unraisablehook(types.SimpleNamespace(**fields, exc_traceback=trace))
+  def tell(error, trace):
+    sys.unraisablehook(sys.UnraisableHookArgs((type(error), error, trace, None, None)))
     return capsys.readouterr().err
 
-  assert "Event loop is closed" in tell(trace)  # a defect of ours
+  assert "Event loop is closed" in tell(error, trace)  # a defect of ours
   while trace.tb_frame.f_code.co_name != "call_soon_threadsafe":
     trace = trace.tb_next
-  assert tell(trace) == ""
-  fields["exc_value"] = RuntimeError("another one")
-  assert "another one" in tell(trace)
+  assert tell(error, trace) == ""
+  assert "another one" in tell(RuntimeError("another one"), trace)
 
 
 def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
