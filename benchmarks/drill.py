@@ -130,7 +130,9 @@ def last_line(log: pathlib.Path) -> tuple[str, bool]:
   others = [line for line in lines if line and not re.search(r"\d+%\||it/s", line)]
   warned = [line for line in lines if line.startswith("WARNING:spherejax")]
   said = next(reversed(warned or told or others), "")
-  return said, bool(said) and "Traceback (most recent call last)" not in text
+  if traced := "Traceback (most recent call last)" in text:
+    print(text[-4000:], file=sys.stderr)
+  return said, bool(said) and not traced
 
 
 def results(folder: pathlib.Path) -> dict[str, Any]:
@@ -177,7 +179,8 @@ def kills(names: Sequence[str], count: int, folder: pathlib.Path) -> Iterator[Dr
       kind = SIGNALS[(place + number) % len(SIGNALS)]
       output, moment = f"killed-{number}", seconds * rng.random()
       ended = room.run(command(output), (moment, kind))
-      while ended.code == 0:  # it was faster this time
+      # It was faster this time, and may have been leaving.
+      while ended.code == 0 or (room.folder / output / "results.json").exists():
         shutil.rmtree(room.folder / output)
         moment /= 2
         ended = room.run(command(output), (moment, kind))

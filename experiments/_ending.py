@@ -3,6 +3,7 @@
 Imports nothing that takes time: it is what an entry point loads first.
 """
 
+import _thread
 import os
 import pathlib
 import signal
@@ -65,7 +66,7 @@ def in_one_line(output: pathlib.Path) -> None:
     _say(f"ended by {signal.Signals(number).name}; {rest()}")
     sys.exit(128 + number)
 
-  sys.excepthook, sys.unraisablehook = explain, _drop_late
+  sys.excepthook, sys.unraisablehook = explain, _unraised
   signal.signal(signal.SIGTERM, end)
 
 
@@ -97,15 +98,18 @@ def _say(message: str) -> None:
   print(f"\n{message}", file=sys.stderr)
 
 
-def _drop_late(args: "sys.UnraisableHookArgs") -> None:
-  """Says nothing of a part of a checkpoint that ended after another one had failed.
+def _unraised(args: "sys.UnraisableHookArgs") -> None:
+  """What Python calls with an error that nobody can catch.
 
-  Threads of its reader or writer then call into a loop that is closed, and the error
-  that counts has been raised.
+  A Ctrl-C that arrives in a callback of C is given again. Nothing is said of a part of
+  a checkpoint that ended after another one had failed: threads of its reader or writer
+  then call into a loop that is closed, and the error that counts has been raised.
   """
   trace = args.exc_traceback
   late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
-  if not (late and str(args.exc_value) == "Event loop is closed"):
+  if issubclass(args.exc_type, KeyboardInterrupt):
+    _thread.interrupt_main()
+  elif not (late and str(args.exc_value) == "Event loop is closed"):
     sys.__unraisablehook__(args)
 
 

@@ -1,5 +1,6 @@
 """A run that ends early says so in one line, and a defect shows where it is."""
 
+import _thread
 import asyncio
 import os
 import pathlib
@@ -91,13 +92,15 @@ def test_a_defect_shows_where_it_is(hook, capsys):
 
 
 @pytest.mark.usefixtures("hook")
-def test_late_parts_of_a_failed_checkpoint_say_nothing(monkeypatch):
+def test_errors_that_nobody_can_catch(monkeypatch):
   loop, told = asyncio.new_event_loop(), []
   loop.close()
   monkeypatch.setattr(sys, "__unraisablehook__", told.append)
 
-  def is_told(error, trace):
-    args = types.SimpleNamespace(exc_value=error, exc_traceback=trace)
+  def is_told(error, trace=None):
+    args = types.SimpleNamespace(
+      exc_type=type(error), exc_value=error, exc_traceback=trace
+    )
     sys.unraisablehook(args)
     return args in told
 
@@ -108,6 +111,10 @@ def test_late_parts_of_a_failed_checkpoint_say_nothing(monkeypatch):
     trace = trace.tb_next
   assert not is_told(error, trace)
   assert is_told(RuntimeError("another one"), trace)
+  given_again = []
+  monkeypatch.setattr(_thread, "interrupt_main", lambda: given_again.append(True))
+  assert not is_told(KeyboardInterrupt())
+  assert given_again
 
 
 def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
