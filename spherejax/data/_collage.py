@@ -68,10 +68,8 @@ def collages(
     >>> result.images.shape, result.foreground.sum((1, 2))
     ((6, 16, 16, 1), Array([1, 1, 1, 1, 1, 1], dtype=int32))
   """
-  images, background = (
-    _checks.array("images", images),
-    _checks.array("background", background),
-  )
+  images = _checks.array("images", images)
+  background = _checks.array("background", background)
   labels = _checks.array("labels", labels)
   _checks.rank("images", images, 4)
   _checks.labels(labels, images)

@@ -272,8 +272,9 @@ def shuffled_indices(
   if batch_size > count:
     raise ValueError(f"batch_size must be at most the {count} images, got {batch_size}")
   steps_per_epoch = count // batch_size
-  _checks.integer("step", _checks.array("step", step))
-  epoch, turn = jnp.divmod(_checks.array("step", step), steps_per_epoch)
+  step = _checks.array("step", step)
+  _checks.integer("step", step)
+  epoch, turn = jnp.divmod(step, steps_per_epoch)
   keys = jax.random.bits(jax.random.fold_in(key, epoch), (_ROUNDS,), jnp.uint32)
   positions = turn * batch_size + jnp.arange(batch_size)
   return _permute(keys, positions.astype(jnp.uint32), count).astype(jnp.int32)

@@ -161,10 +161,8 @@ def rows_and_labels(
   owner: str = "",
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked and normalised rows, their labels and mask, and their original type."""
-  embeddings, labels = (
-    _checks.array("embeddings", embeddings),
-    _checks.array("labels", labels),
-  )
+  embeddings = _checks.array("embeddings", embeddings)
+  labels = _checks.array("labels", labels)
   _checks.floating(f"{owner}embeddings", embeddings)
   _checks.rank(f"{owner}embeddings", embeddings, 2)
   _checks.not_empty(f"{owner}embeddings", embeddings)

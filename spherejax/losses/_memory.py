@@ -104,10 +104,8 @@ def memory_update(
     Array([2, 0], dtype=int32)
   """
   _checks.instance("memory", memory, Memory)
-  embeddings, labels = (
-    _checks.array("embeddings", embeddings),
-    _checks.array("labels", labels),
-  )
+  embeddings = _checks.array("embeddings", embeddings)
+  labels = _checks.array("labels", labels)
   size, dim = memory.embeddings.shape
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)

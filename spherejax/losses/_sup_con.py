@@ -72,10 +72,8 @@ def sup_con(
     >>> spherejax.losses.sup_con(x, jnp.array([0, 0, 1]), temperature=1.0)
     Array([1.037488 , 1.1711006, 0.       ], dtype=float32)
   """
-  rows, classes = (
-    _checks.array("embeddings", embeddings),
-    _checks.array("labels", labels),
-  )
+  rows = _checks.array("embeddings", embeddings)
+  classes = _checks.array("labels", labels)
   _checks.floating("embeddings", rows)
   _checks.rank("embeddings", rows, 2, 3)
   _checks.labels(classes, rows)

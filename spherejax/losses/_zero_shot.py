@@ -99,10 +99,8 @@ def ridge_attribute_embeddings(
     Array([[0.5, 0. ],
            [0. , 0.5]], dtype=float32)
   """
-  attributes, targets = (
-    _checks.array("attributes", attributes),
-    _checks.array("targets", targets),
-  )
+  attributes = _checks.array("attributes", attributes)
+  targets = _checks.array("targets", targets)
   for name, array in (("attributes", attributes), ("targets", targets)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)

@@ -73,10 +73,8 @@ def confusion_counts(
     Array([[1, 1],
            [0, 1]], dtype=int32)
   """
-  labels, predictions = (
-    _checks.array("labels", labels),
-    _checks.array("predictions", predictions),
-  )
+  labels = _checks.array("labels", labels)
+  predictions = _checks.array("predictions", predictions)
   _checks.count("num_classes", num_classes)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)

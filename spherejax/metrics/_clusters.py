@@ -51,10 +51,8 @@ def cluster_radii(
     >>> spherejax.metrics.cluster_radii(x, jnp.array([0, 0, 1]), centroids)
     Array([2., 0.], dtype=float32)
   """
-  embeddings, labels = (
-    _checks.array("embeddings", embeddings),
-    _checks.array("labels", labels),
-  )
+  embeddings = _checks.array("embeddings", embeddings)
+  labels = _checks.array("labels", labels)
   centroids = _checks.array("centroids", centroids)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
@@ -107,10 +105,8 @@ def mean_interclass_distance(
     >>> spherejax.metrics.mean_interclass_distance(x, jnp.array([0, 0, 1]))
     Array(3., dtype=float32)
   """
-  embeddings, labels = (
-    _checks.array("embeddings", embeddings),
-    _checks.array("labels", labels),
-  )
+  embeddings = _checks.array("embeddings", embeddings)
+  labels = _checks.array("labels", labels)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.labels(labels, embeddings)

@@ -52,10 +52,8 @@ def lie_action(
     Array([[-0.,  1.]], dtype=float32)
   """
   _checks.flag("linear", linear)
-  generator, vectors = (
-    _checks.array("generator", generator),
-    _checks.array("vectors", vectors),
-  )
+  generator = _checks.array("generator", generator)
+  vectors = _checks.array("vectors", vectors)
   _checks.floating("generator", generator)
   _checks.floating("vectors", vectors)
   _checks.rank("vectors", vectors, 2)
@@ -192,10 +190,8 @@ def kernel_overlap(
     >>> spherejax.metrics.kernel_overlap(turn, w)
     Array(1., dtype=float32)
   """
-  directions, weights = (
-    _checks.array("directions", directions),
-    _checks.array("weights", weights),
-  )
+  directions = _checks.array("directions", directions)
+  weights = _checks.array("weights", weights)
   _checks.floating("directions", directions)
   _checks.rank("directions", directions, 2)
   _checks.rank("weights", weights, 2)

@@ -184,10 +184,8 @@ def distance_correlation(
     Array([1., 1., 1., 1.], dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  inputs, features = (
-    _checks.array("inputs", inputs),
-    _checks.array("features", features),
-  )
+  inputs = _checks.array("inputs", inputs)
+  features = _checks.array("features", features)
   for name, array in (("inputs", inputs), ("features", features)):
     _checks.floating(name, array)
     _checks.rank(name, array, 2)

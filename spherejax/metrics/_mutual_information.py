@@ -46,10 +46,8 @@ def normalized_mutual_information(
     >>> spherejax.metrics.normalized_mutual_information(labels, clusters)
     Array(0.3437, dtype=float32)
   """
-  labels, clusters = (
-    _checks.array("labels", labels),
-    _checks.array("clusters", clusters),
-  )
+  labels = _checks.array("labels", labels)
+  clusters = _checks.array("clusters", clusters)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.labels(clusters, labels, "clusters")

@@ -56,10 +56,8 @@ def nearest(
            [0, 2],
            [1, 0]], dtype=int32)
   """
-  queries, references = (
-    _checks.array("queries", queries),
-    _checks.array("references", references),
-  )
+  queries = _checks.array("queries", queries)
+  references = _checks.array("references", references)
   _order.check(queries, references, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)

@@ -216,10 +216,8 @@ def contrastive_collapse(
     ...   jnp.array([-0.7, -1.0]), jnp.array([1.0, 1.0]))
     Array([False,  True], dtype=bool)
   """
-  invariance, repulsion = (
-    _checks.array("invariance", invariance),
-    _checks.array("repulsion", repulsion),
-  )
+  invariance = _checks.array("invariance", invariance)
+  repulsion = _checks.array("repulsion", repulsion)
   _checks.floating("invariance", invariance)
   _checks.floating("repulsion", repulsion)
   _checks.shape("repulsion", repulsion, invariance.shape, "invariance")

@@ -67,10 +67,8 @@ def unexplained_variance(
     >>> spherejax.metrics.unexplained_variance(jnp.array([[3.0, 1.0]]), w)
     Array(0.1, dtype=float32)
   """
-  displacements, weights = (
-    _checks.array("displacements", displacements),
-    _checks.array("weights", weights),
-  )
+  displacements = _checks.array("displacements", displacements)
+  weights = _checks.array("weights", weights)
   _checks.rank("displacements", displacements, 2)
   _checks.rank("weights", weights, 2)
   rows = _kept_rows(displacements, weights, where)
@@ -120,10 +118,8 @@ def displacement_alignment(
     >>> spherejax.metrics.displacement_alignment(jnp.array([[3.0, 1.0]]), w)
     Array([0.9], dtype=float32)
   """
-  displacements, weights = (
-    _checks.array("displacements", displacements),
-    _checks.array("weights", weights),
-  )
+  displacements = _checks.array("displacements", displacements)
+  weights = _checks.array("weights", weights)
   _checks.rank("displacements", displacements, 2)
   _checks.rank("weights", weights, 3)
   _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))

@@ -116,10 +116,8 @@ def class_moments_update(
   _checks.flag("normalize", normalize)
   _checks.instance("moments", moments, ClassMoments)
   classes, dim = moments.means.shape
-  features, labels = (
-    _checks.array("features", features),
-    _checks.array("labels", labels),
-  )
+  features = _checks.array("features", features)
+  labels = _checks.array("labels", labels)
   _checks.floating("features", features)
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")

@@ -48,10 +48,8 @@ def class_residuals(
     Array([-1.,  1.,  0.], dtype=float32)
   """
   _checks.instance("moments", moments, ClassMoments)
-  features, labels = (
-    _checks.array("features", features),
-    _checks.array("labels", labels),
-  )
+  features = _checks.array("features", features)
+  labels = _checks.array("labels", labels)
   classes, dim = moments.means.shape
   _checks.floating("features", features)
   _checks.batched("features", features)

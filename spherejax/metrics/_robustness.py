@@ -101,10 +101,8 @@ def accuracy_curve_from_distances(
     ...   jnp.array([0.0, 0.3, 0.5]), jnp.array([0.0, 0.4]))
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
-  minimal, budgets = (
-    _checks.array("minimal", minimal),
-    _checks.array("budgets", budgets),
-  )
+  minimal = _checks.array("minimal", minimal)
+  budgets = _checks.array("budgets", budgets)
   _checks.floating("minimal", minimal)
   _checks.rank("minimal", minimal, 1)
   _checks.rank("budgets", budgets, 1)

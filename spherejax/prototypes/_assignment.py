@@ -289,10 +289,8 @@ def sibling_gap(
     >>> spherejax.prototypes.sibling_gap(p, jnp.arange(4), superclasses)
     Array(0.5, dtype=float32)
   """
-  p, groups = (
-    _checks.array("prototypes", prototypes),
-    _checks.array("superclasses", superclasses),
-  )
+  p = _checks.array("prototypes", prototypes)
+  groups = _checks.array("superclasses", superclasses)
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
   _checks.not_empty("prototypes", p)

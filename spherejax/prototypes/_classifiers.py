@@ -310,10 +310,8 @@ def nearest_neighbour_radius(
     ...   jnp.array([0, 1]))
     Array([1.], dtype=float32)
   """
-  points, own = (
-    _checks.array("points", points),
-    _checks.array("point_labels", point_labels),
-  )
+  points = _checks.array("points", points)
+  own = _checks.array("point_labels", point_labels)
   sites, labels = _checks.array("sites", sites), _checks.array("labels", labels)
   check_points(points, sites)
   _checks.labels(own, points, "point_labels")

@@ -51,10 +51,8 @@ def support_squared_distances(
     >>> spherejax.prototypes.support_squared_distances(jnp.array([[4.0]]), supports)
     Array([[9., 9.]], dtype=float32)
   """
-  queries, supports = (
-    _checks.array("queries", queries),
-    _checks.array("supports", supports),
-  )
+  queries = _checks.array("queries", queries)
+  supports = _checks.array("supports", supports)
   _check(queries, supports, representative)
   points = _numerics.upcast(queries)
   known = supports.astype(points.dtype)
@@ -114,10 +112,8 @@ def simple_shot(
     >>> spherejax.prototypes.simple_shot(query, supports, transform="l2")
     Array([1], dtype=int32)
   """
-  queries, supports = (
-    _checks.array("queries", queries),
-    _checks.array("supports", supports),
-  )
+  queries = _checks.array("queries", queries)
+  supports = _checks.array("supports", supports)
   _check(queries, supports, representative)
   points = _transformed(queries, transform, centre)
   known = _transformed(supports, transform, centre)
@@ -169,10 +165,8 @@ def episode_accuracies(
     >>> spherejax.prototypes.episode_accuracies(features, episodes, num_shots=1)
     Array([1.], dtype=float32)
   """
-  features, episodes = (
-    _checks.array("features", features),
-    _checks.array("episodes", episodes),
-  )
+  features = _checks.array("features", features)
+  episodes = _checks.array("episodes", episodes)
   _checks.floating("features", features)
   _checks.rank("features", features, 2)
   _checks.integer("episodes", episodes)

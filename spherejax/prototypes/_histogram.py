@@ -74,10 +74,8 @@ def prototype_histogram(
     >>> result.assignment
     Array([[0, 0, 1, 1]], dtype=int32)
   """
-  features, prototypes = (
-    _checks.array("features", features),
-    _checks.array("prototypes", prototypes),
-  )
+  features = _checks.array("features", features)
+  prototypes = _checks.array("prototypes", prototypes)
   parts = _parts(features, prototypes, weights, where)
   counted = parts.chosen[..., None] == jnp.arange(len(prototypes))[None, None]
   histogram = _numerics.masked_sum(parts.weights[..., None], counted, axis=1)
@@ -137,10 +135,8 @@ def prototype_convex_combination(
     >>> spherejax.prototypes.prototype_convex_combination(features, corners)
     Array([[0.5, 0. ]], dtype=float32)
   """
-  features, prototypes = (
-    _checks.array("features", features),
-    _checks.array("prototypes", prototypes),
-  )
+  features = _checks.array("features", features)
+  prototypes = _checks.array("prototypes", prototypes)
   parts = _parts(features, prototypes, weights, where)
   nearest = parts.prototypes[parts.chosen]
   return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
@@ -181,10 +177,8 @@ def covering_radius(
     >>> spherejax.prototypes.covering_radius(points, points[:3:2])
     Array(1., dtype=float32)
   """
-  points, prototypes = (
-    _checks.array("points", points),
-    _checks.array("prototypes", prototypes),
-  )
+  points = _checks.array("points", points)
+  prototypes = _checks.array("prototypes", prototypes)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.not_empty("points", points)

@@ -104,7 +104,7 @@ def sphere_mds(
   return SphereMDSResult(
     points.astype(distances.dtype),
     stress.astype(distances.dtype),
-    _checks.array("steps", steps),
+    jnp.asarray(steps),
     converged,
   )
 

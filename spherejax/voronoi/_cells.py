@@ -308,11 +308,9 @@ def voronoi_cells(
            [1.  ]], dtype=float32)
   """
   _checks.share("share", share)
-  x, own, sites = (
-    _checks.array("x", x),
-    _checks.array("own_index", own_index),
-    _checks.array("sites", sites),
-  )
+  x = _checks.array("x", x)
+  own = _checks.array("own_index", own_index)
+  sites = _checks.array("sites", sites)
   labels = None if site_labels is None else _checks.array("site_labels", site_labels)
   _sites.check(x, own, sites, labels, "x")
   _sites.check_rows(x, own, sites)
