@@ -8,12 +8,14 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
   from numpy.typing import ArrayLike
 
+_SOON = 0.05  # seconds
 _OURS = ("spherejax", "experiments")
 
 
@@ -101,14 +103,15 @@ def _say(message: str) -> None:
 def _unraised(args: "sys.UnraisableHookArgs") -> None:
   """What Python calls with an error that nobody can catch.
 
-  A Ctrl-C that arrives in a callback of C is given again. Nothing is said of a part of
-  a checkpoint that ended after another one had failed: threads of its reader or writer
-  then call into a loop that is closed, and the error that counts has been raised.
+  A Ctrl-C that arrives in a callback of C is given again, outside of it. Nothing is
+  said of a part of a checkpoint that ended after another one had failed: threads of its
+  reader or writer then call into a loop that is closed, and the error that counts has
+  been raised.
   """
   trace = args.exc_traceback
   late = trace is not None and trace.tb_frame.f_code.co_name == "call_soon_threadsafe"
   if issubclass(args.exc_type, KeyboardInterrupt):
-    _thread.interrupt_main()
+    threading.Timer(_SOON, _thread.interrupt_main).start()
   elif not (late and str(args.exc_value) == "Event loop is closed"):
     sys.__unraisablehook__(args)
 

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import types
 
 import numpy as np
@@ -111,10 +112,10 @@ def test_errors_that_nobody_can_catch(monkeypatch):
     trace = trace.tb_next
   assert not is_told(error, trace)
   assert is_told(RuntimeError("another one"), trace)
-  given_again = []
-  monkeypatch.setattr(_thread, "interrupt_main", lambda: given_again.append(True))
+  given_again = threading.Event()
+  monkeypatch.setattr(_thread, "interrupt_main", given_again.set)
   assert not is_told(KeyboardInterrupt())
-  assert given_again
+  assert given_again.wait(10)
 
 
 def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
