@@ -5,7 +5,7 @@ cut and a bit of them is flipped; a picture is damaged; a loss is not a number; 
 two processes dies. Each run must say what happened, the same command must go on, and
 its results must be those of the run that nothing happened to, bit for bit.
 
-    python -m benchmarks.drill            # 12 minutes on 2 cores
+    python -m benchmarks.drill            # a quarter of an hour on 2 cores
     python -m benchmarks.drill --smoke    # one minute: checkpoints that are damaged
     python -m benchmarks.drill --only disk --json FILE
 
