@@ -132,7 +132,9 @@ def test_sigterm_ends_with_its_code(hook, capsys, tmp_path):
 def test_a_run_that_ends_while_it_loads_says_so(name, tmp_path):
   """Before jax is there: here the signal comes from what stands in its place."""
   number = getattr(signal, name)
-  source = f"import os\nos.kill(os.getpid(), {number:d})\n"
+  # Where a shell began the tests in the background, Ctrl-C is ignored.
+  heed = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+  source = f"import os, signal\n{heed}\nos.kill(os.getpid(), {number:d})\n"
   (tmp_path / "jax.py").write_text(source)
   ended = subprocess.run(
     [sys.executable, "-m", "experiments.quickstart"],
