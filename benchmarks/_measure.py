@@ -307,6 +307,7 @@ def save(
   """Writes the rows so far as JSON, if that was asked for."""
   if options.json:
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    imported = {module.partition(".")[0] for module in sys.modules}
     arguments = [a for a in sys.argv[1:] if a not in ("--json", str(options.json))]
     content = {
       "benchmark": name,
@@ -316,7 +317,7 @@ def save(
       "versions": {
         library: importlib.metadata.version(library)
         for module, library in LIBRARIES.items()
-        if module in sys.modules
+        if module in imported
       },
       "rows": rows,
       "missing": missing,
