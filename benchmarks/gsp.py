@@ -23,6 +23,7 @@ import rich.console
 from jax import Array
 
 from benchmarks import _measure
+from experiments import _cost_claims
 from spherejax import distances, pooling
 
 SIZES = ((32, 49, 128, 64), (128, 49, 512, 128), (256, 64, 64, 64))
@@ -231,7 +232,7 @@ def steps_needed(arguments, sharpness: float) -> int:
 
 
 def by_steps(size: tuple[int, ...], repetitions: int) -> dict[str, Any]:
-  """Time and memory against the steps of the iteration, and the claims about both."""
+  """Time and memory against the steps of the iteration."""
   arguments = inputs(*size)
   pool = functools.partial(ours, sharpness=5.0)
   ways = {_measure.OURS: _measure.Contender(with_gradients(pool), 0)}
@@ -257,11 +258,6 @@ def by_steps(size: tuple[int, ...], repetitions: int) -> dict[str, Any]:
     f"closed form, k = {last} / k = {first}": float(growth),
     "bytes a step, unrolled": slope.tolist(),
     "change of a weight from k = 25 to 100": changes,
-    "claims": {
-      "cost-flat": bool(growth < 1.5),
-      "cost-unrolled": bool(slope.min() > 0),
-      "k-enough": max(changes.values()) < 1e-6,
-    },
   }
 
 
@@ -342,9 +338,9 @@ def main() -> None:
       console.print(f"done: {name}")
       _measure.save("gsp", rows, missing, options)
   _measure.report("gsp", rows, missing, options)
-  for row in rows:
-    if "claims" in row:
-      console.print(row["claims"])
+  if any(row["case"] == "steps" for row in rows):
+    for name, statement, difference in _cost_claims.claims(rows):
+      console.print(f"{name}: {statement}: {difference:.3g}", highlight=False)
 
 
 if __name__ == "__main__":

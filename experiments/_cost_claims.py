@@ -21,7 +21,7 @@ def section(file: pathlib.Path) -> str:
     lines = [
       f"| `{name}` | DML 5.3.4.4, figure 5.9 | {statement} | {difference:.3g} | "
       f"{'' if difference > 0 else 'not '}reproduced |"
-      for name, statement, difference in _claims(content["rows"])
+      for name, statement, difference in claims(content["rows"])
     ]
     head = (
       "### Cost of generalized sum pooling\n\n"
@@ -37,8 +37,8 @@ def section(file: pathlib.Path) -> str:
   )
 
 
-def _claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
-  """Name, statement and a difference that should be positive."""
+def claims(rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
+  """Name, statement and a difference that should be positive; of a whole run."""
   swept = next(row for row in rows if row["case"] == "steps")
   found = [
     (

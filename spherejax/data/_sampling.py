@@ -151,9 +151,8 @@ def class_balanced_indices(
     )
   order, starts, counts = map(jnp.asarray, table)
   _checks.between("step", step, 0)
-  class_key, image_key = jax.random.split(
-    jax.random.fold_in(key, _checks.array("step", step))
-  )
+  step_key = jax.random.fold_in(key, _checks.array("step", step))
+  class_key, image_key = jax.random.split(step_key)
   classes = distinct(class_key, len(counts), num_classes)
   draw = jax.vmap(distinct, (0, 0, None))
   rows = draw(jax.random.split(image_key, num_classes), counts[classes], per_class)

@@ -132,9 +132,7 @@ def hierarchical_cross_entropy(
     tree, levels = _tree(ancestors, wide, 0)
     shared_by_class = _shared_nodes(tree)
     depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
-  shared = jnp.take(
-    shared_by_class, _checks.array("labels", labels), axis=0, mode="clip"
-  )
+  shared = jnp.take(shared_by_class, jnp.asarray(labels), axis=0, mode="clip")
 
   def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
     # From below: the classes of the node of this depth, then those that its parent

@@ -81,11 +81,7 @@ def mean_correlation(
     distances, class_distances, include_diagonal, where, "distances"
   )
   return _correlate(
-    learned,
-    given,
-    kept,
-    _clip(z_clip),
-    dtype=_checks.array("distances", distances).dtype,
+    learned, given, kept, _clip(z_clip), dtype=jnp.asarray(distances).dtype
   )
 
 

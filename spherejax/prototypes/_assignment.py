@@ -251,9 +251,7 @@ def assignment_alignment(
   """
   m, p = _pair(representatives, prototypes)
   own = _own(p, assignment, len(m))
-  return jnp.mean(jnp.sum(m * own, axis=1)).astype(
-    _checks.array("representatives", representatives).dtype
-  )
+  return jnp.mean(jnp.sum(m * own, axis=1)).astype(jnp.asarray(representatives).dtype)
 
 
 def sibling_gap(
