@@ -36,6 +36,10 @@ def check(tree):
   assert np.isfinite(tree.lengths).all()
   assert hierarchy.depths(tree).max() == hierarchy.heights(tree)[0]
   text = hierarchy.to_newick(tree)
+  if len({tree.names[leaf] for leaf in leaves}) < len(leaves):  # told apart by paths
+    with pytest.raises(ValueError, match="leaves must have different names"):
+      hierarchy.from_newick(text)
+    return
   again = hierarchy.from_newick(text)
   assert hierarchy.to_newick(again) == text
   assert again.names == tree.names
@@ -122,6 +126,7 @@ def test_mapping(branch):
 
 @inputs.search(100)
 @hypothesis.given(st.lists(NAMES | st.lists(NAMES, max_size=4), max_size=5), NAMES)
+@hypothesis.example([["a"]], "")
 def test_paths(paths, separator):
   tree = inputs.attempt(
     lambda: hierarchy.from_paths(paths, separator=separator),
@@ -129,11 +134,10 @@ def test_paths(paths, separator):
     f"{NAMED}|separator",
   )
   parts = [
-    tuple(path.split(separator) if isinstance(path, str) else path)
+    tuple(path.split(separator or None) if isinstance(path, str) else path)
     for path in paths
-    if separator or not isinstance(path, str)
   ]
-  good = len(parts) == len(paths) == len(set(parts)) > 0
+  good = bool(separator) and len(parts) == len(set(parts)) > 0
   assert (tree is not None) == (good and all(path and all(path) for path in parts))
   if tree is not None:
     check(tree)
