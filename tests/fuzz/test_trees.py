@@ -53,6 +53,7 @@ def check(tree):
   | SIGNS
   | inputs.damaged("((cat:1,'a''b':2)animal:0.5,car:3e-1)r;", "((a,b)[x,y],(c)d);")
 )
+@hypothesis.example("((a),(a));")
 @hypothesis.example("(a:nan,b:1);")
 @hypothesis.example("(a:1e999,b:1);")
 @hypothesis.example("(a,b)r:x;")
@@ -61,7 +62,9 @@ def check(tree):
 @hypothesis.example("[" * DEEP)
 @hypothesis.example("[a]" * DEEP + "'")
 def test_newick(text):
-  tree = inputs.attempt(lambda: hierarchy.from_newick(text), ValueError, "newick")
+  tree = inputs.attempt(
+    lambda: hierarchy.from_newick(text), ValueError, "newick|leaves must have different"
+  )
   if tree is not None:
     check(tree)
 
