@@ -1,7 +1,6 @@
 """Distances of the norms l1, l2 and l-infinity, and nearest points by them."""
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -11,13 +10,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks, _numerics
-from spherejax.distances import _pairs
+from spherejax.distances import _order, _pairs
 
 NORMS = ("linf", "l2", "l1")
-
-# Points that a matrix product selects beyond those asked for: with so many, rounding
-# seldom leaves a doubt. Queries in doubt are looked at again.
-_SLACK = 8
 
 
 class Neighbours(NamedTuple):
@@ -150,9 +145,11 @@ def k_nearest(
 
       k smallest of ||x_i - y_j||_p over j,    in the order of (distance, j)
 
-  For l2 a matrix product selects eight more than k, whose distances are then computed
-  by differences. Where its rounding could hide a nearer one, and for l1 and l-infinity
-  always, all distances of the query are computed by differences.
+  For l2 a matrix product selects some more than k, which float64 differences then put
+  in order; where rounding of the product could hide a nearer one, all references of the
+  query. The order is that of the distances before they are rounded to float32. For l1
+  and l-infinity all distances are computed by differences, in the dtype of the points,
+  and the order is theirs.
 
   Args:
     queries: [queries, dim], floating.
@@ -173,7 +170,7 @@ def k_nearest(
     ValueError: shapes do not match, an unknown norm, or k above the references.
 
   Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
-  times as much for a query whose k-th neighbour has eight rivals within rounding.
+  times as much for a query whose k-th neighbour has 16 rivals within rounding.
 
   Source: DIST 3.6 (the sites that bound a Voronoi cell).
 
@@ -221,84 +218,40 @@ def _k_nearest(
   norm: str,
   block_size: int,
 ) -> Neighbours:
-  number = len(references)
-  count = min(k + _SLACK, number)
+  columns = jnp.arange(len(references), dtype=jnp.int32)
 
-  def masked(
-    values: Array, columns: Array, left_out: Array, own: Array | None
+  def keys_of(
+    query: Array, rows: Array, columns: Array, left_out: Array, own: Array | None
   ) -> Array:
+    keys = _norm(query[None] - rows, norm)
     banned = columns == left_out
     if theirs is not None:
       banned |= theirs[columns] == own
-    return jnp.where(banned | jnp.isnan(values), jnp.inf, values)
+    return jnp.where(banned | jnp.isnan(keys), jnp.inf, keys)
 
-  def ordered(keys: Array, indices: Array) -> Neighbours:
-    keys, indices = jax.lax.sort((keys, indices), num_keys=2)
-    return Neighbours(indices[:k].astype(jnp.int32), keys[:k])
-
-  def by_differences(query: Array, left_out: Array, own: Array | None) -> Neighbours:
-    keys = _norm(query[None] - references, norm)
-    keys = masked(keys, jnp.arange(number), left_out, own)
-    indices = jax.lax.top_k(-keys, k)[1]
-    return ordered(keys[indices], indices)
-
-  rows = queries, left_out, own
-  if norm != "l2":
-    # Small blocks stay in the cache where nothing is a product.
-    return jax.lax.map(
-      lambda row: by_differences(*row), rows, batch_size=min(block_size, 16)
+  if norm == "l2":
+    indices = _order.nearest(
+      queries,
+      references,
+      left_out,
+      own,
+      theirs,
+      k=k,
+      distance="squared_euclidean",
+      block_size=block_size,
     )
-  finite = jnp.all(jnp.isfinite(references), axis=1)
-  known = jnp.where(finite[:, None], references, 0)
-  # Nearer to the origin the products round less.
-  centre = jnp.sum(known, axis=0) / jnp.maximum(jnp.sum(finite), 1).astype(known.dtype)
-  shifted = jnp.where(finite[:, None], known - centre[None], 0)
-  squares = jnp.sum(shifted**2, axis=1)
-  # Of both the product and the differences, which decide in the end.
-  rounding = 2 * _numerics.rounding(known.shape[1], known.dtype)
+    rows = queries, references[indices], indices, left_out, own
+    return Neighbours(indices, jax.vmap(keys_of)(*rows))
 
-  def by_product(
-    query: Array, left_out: Array, own: Array | None
-  ) -> tuple[Neighbours, Array]:
-    """The nearest of the candidates, and whether another could be as near."""
-    moved = query - centre
-    # With the query's own square: no more than the squared distances, surely.
-    least = squares * (1 - rounding) - 2 * _pairs.product(moved[None], shifted)[0]
-    least = jnp.where(jnp.isfinite(least), least, -jnp.inf)
-    least = jnp.where(finite, least, jnp.inf)
-    least = masked(least, jnp.arange(number), left_out, own)
-    indices = jax.lax.top_k(-least, count)[1]
-    keys = _norm(query[None] - references[indices], norm)
-    keys = masked(keys, indices, left_out, own)
-    near = ordered(keys, indices)
-    # Not a slice of the selection, for which XLA would sort all.
-    last = jnp.max(least[indices])
-    rest = (1 - rounding) * jnp.sum(moved**2) + last
-    clear = near.distances[-1] ** 2 + jnp.finfo(known.dtype).tiny < rest
-    clear &= jnp.isfinite(rest)
-    return near, ~clear & (last < jnp.inf) & jnp.all(jnp.isfinite(query))
+  def search(query: Array, left_out: Array, own: Array | None) -> Neighbours:
+    keys = keys_of(query, references, columns, left_out, own)
+    indices = jax.lax.top_k(-keys, k)[1]
+    keys, indices = jax.lax.sort((keys[indices], indices), num_keys=2)
+    return Neighbours(indices.astype(jnp.int32), keys)
 
-  found, doubt = jax.lax.map(lambda row: by_product(*row), rows, batch_size=block_size)
-  if count == number or not len(queries):
-    return found
-  return _again(found, doubt, by_differences, rows)
-
-
-def _again(
-  found: Neighbours,
-  doubt: Array,
-  search: Callable[..., Neighbours],
-  rows: tuple[Array, Array, Array | None],
-) -> Neighbours:
-  """What was found, searched again where there is doubt."""
-  order, number = jnp.argsort(~doubt), jnp.sum(doubt)
-
-  def one(carry: tuple[Array, Neighbours]) -> tuple[Array, Neighbours]:
-    # One at a time, whose differences take the memory of the references.
-    count, found = carry
-    row = order[count]
-    new = search(*jax.tree.map(lambda v: v[row], rows))
-    return count + 1, jax.tree.map(lambda v, w: v.at[row].set(w), found, new)
-
-  start = jnp.zeros((), number.dtype)
-  return jax.lax.while_loop(lambda c: c[0] < number, one, (start, found))[1]
+  # Small blocks stay in the cache where nothing is a product.
+  return jax.lax.map(
+    lambda row: search(*row),
+    (queries, left_out, own),
+    batch_size=min(block_size, 16),
+  )

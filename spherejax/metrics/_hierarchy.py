@@ -11,7 +11,6 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
 from spherejax import _checks, _numerics
-from spherejax.metrics import _order
 
 
 class Severity(NamedTuple):
@@ -240,7 +239,7 @@ def conditional_risk(
   _checks.floating("probabilities", probabilities)
   wide = _numerics.upcast(probabilities)
   costs = _square(class_distances, probabilities)
-  risk = jnp.matmul(wide, costs.T, precision=_order.HIGHEST)
+  risk = _numerics.product(wide, costs.T)
   return risk.astype(probabilities.dtype)
 
 
@@ -269,9 +268,8 @@ def _square(class_distances: ArrayLike, scores: Array) -> Array:
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
   """[batch, k], the classes with the largest scores."""
-  wide = _numerics.upcast(scores)
-  keys = _order.keys(wide, jnp.zeros_like(wide), "dot")
-  return jax.lax.top_k(~keys, k)[1]
+  # Stable, so ties go to the lowest class; NaN is last, behind -inf.
+  return jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
 
 
 @jax.jit

@@ -7,70 +7,101 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax.metrics import _order, _plan
+from spherejax.distances import _order
+from spherejax.metrics import _plan
 
 TILE = 8  # relevant references counted in one pass over the row block
-# Sorting a row costs as much as this many passes of one relevant reference, times
-# log2 of the row's length (measured on a CPU for rows of 15,000).
+NEVER = jnp.iinfo(jnp.int32).max  # rank of what is never retrieved
+# Putting a row in order costs as much as this many passes of one relevant reference,
+# times log2 of the row's length (measured on a CPU for rows of 15,000).
 _SORT_COST = 64
+_PAIRS = 8  # undecided ranks looked at together
+_FEW = 32  # references in doubt around one relevant; with more the row is put in order
+_ROWS = 4  # rows put in order together
 
 
 class Rows(NamedTuple):
-  """A row block before its entries become keys.
+  """A row block, and what decides where its products cannot.
 
   Attributes:
-    product: [block, references].
-    query_square: [block].
-    reference_square: [references].
+    product: [block, references], NaN where the query leaves the reference out.
+    slack: [block], of the queries, as in `_order.Proposal`.
+    proposal: of all queries.
+    query: [block, dim], as they were given.
+    references: [references, dim], likewise.
     excluded: [references], boolean.
-    own: [block], index of the reference that is the query itself, or -1.
+    own: [block], index of the reference that the query leaves out, or -1.
   """
 
   product: Array
-  query_square: Array
-  reference_square: Array
+  slack: Array
+  proposal: _order.Proposal
+  query: Array
+  references: Array
   excluded: Array
   own: Array
 
 
-def row_keys(rows: Rows, distance: str) -> Array:
-  """[block, references]; excluded references are behind all others."""
-  square = rows.query_square[:, None] + rows.reference_square[None]
-  columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
-  excluded = rows.excluded[None] | (columns == rows.own[:, None])
-  last = _order.last_key(rows.product.dtype)
-  return jnp.where(excluded, last, _order.keys(rows.product, square, distance))
-
-
-def _keys_at(rows: Rows, index: Array, distance: str) -> Array:
-  """[block, k], keys of chosen references, none of them excluded."""
-  product = jnp.take_along_axis(rows.product, index, axis=1)
-  square = rows.query_square[:, None] + rows.reference_square[index]
-  return _order.keys(product, square, distance)
+def row_block(
+  proposal: _order.Proposal,
+  queries: Array,
+  references: Array,
+  excluded: Array,
+  block: _plan.Block,
+) -> Rows:
+  """The products of a block's queries, computed once and read by every count."""
+  query, own = jnp.asarray(block.query), jnp.asarray(block.own)
+  product = _order.products(proposal.queries[query], proposal.references)
+  rows = jnp.arange(len(query))
+  out = jnp.where(own < 0, product.shape[1], own)
+  # In place of a comparison of each column in every pass.
+  product = (
+    jax.lax.optimization_barrier(product).at[rows, out].set(jnp.nan, mode="drop")
+  )
+  return Rows(
+    jax.lax.optimization_barrier(product),
+    proposal.slack[query],
+    proposal,
+    queries[query],
+    references,
+    excluded,
+    own,
+  )
 
 
 def ranks(
   rows: Rows, block: _plan.Block, by_class: Array, most: int, distance: str
 ) -> Array:
-  """[block, most], rank from 1 of each relevant reference, the rest a large number."""
+  """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
+
+  Exact up to R, and for the nearest relevant reference: more the measures do not ask
+  for. `NEVER`, too, for a reference without a key.
+  """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]
   place = jnp.arange(most, dtype=jnp.int32)[None]
   member = start + place + (place >= skip)
   index = by_class[jnp.minimum(member, by_class.shape[0] - 1)]
-  chosen = _keys_at(rows, index, distance)
-  limit = _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
+  product = jnp.take_along_axis(rows.product, index, axis=1)
+  low = rows.proposal.low[index] - product - rows.slack[:, None]
+  high = rows.proposal.high[index] - product + rows.slack[:, None]
+  valid = (place < relevant[:, None]) & ~jnp.isnan(low)
   longest = jnp.max(relevant)
-  valid = place < relevant[:, None]
+  limit = _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
 
   def count() -> Array:
-    return _count_all(rows, chosen, index, longest, distance)
+    before, near = _count(rows, low, high, longest)
+    nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
+    wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
+    doubt = jnp.where(wanted, near - before, 0)
+    # Itself is one of them.
+    return _decide(rows, index, low, high, 1 + before, doubt - 1, distance)
 
   def sort() -> Array:
-    return _sort(row_keys(rows, distance), chosen, index, valid)
+    return _in_order(rows, jnp.arange(len(index)), index, distance)
 
   found = count() if most <= limit else jax.lax.cond(longest <= limit, count, sort)
-  return jnp.where(valid, found, jnp.iinfo(jnp.int32).max)
+  return jnp.where(valid, found, NEVER)
 
 
 def _columns(x: Array) -> tuple[Array, ...]:
@@ -93,55 +124,106 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
   return jnp.stack(counts, axis=1)
 
 
-def _count_all(
-  rows: Rows, chosen: Array, index: Array, longest: Array, distance: str
-) -> Array:
-  """Ranks by comparing each row with TILE relevant references at a time."""
-  columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
+def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
+  """How many references are surely before each relevant one, and not surely after.
 
-  def tile(i: Array, found: Array) -> Array:
-    keys = row_keys(rows, distance)
-    key = jax.lax.dynamic_slice_in_dim(chosen, i * TILE, TILE, axis=1)
-    place = jax.lax.dynamic_slice_in_dim(index, i * TILE, TILE, axis=1)
-    # Before (key, index): a smaller key, or an equal one at a lower index.
-    before = tuple(
-      keys < k + (columns < p).astype(keys.dtype)
-      for k, p in zip(_columns(key), _columns(place), strict=True)
+  By comparing each row with TILE relevant references at a time.
+  """
+
+  def tile(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+    least = rows.proposal.low[None] - rows.product
+    most = rows.proposal.high[None] - rows.product
+    slack = rows.slack[:, None]
+    part = [
+      jax.lax.dynamic_slice_in_dim(bound, i * TILE, TILE, axis=1)
+      for bound in (low - slack, high + slack)
+    ]
+    counts = _sum_all(
+      (
+        *(most < bound for bound in _columns(part[0])),
+        *(least <= bound for bound in _columns(part[1])),
+      )
     )
-    return jax.lax.dynamic_update_slice_in_dim(
-      found, 1 + _sum_all(before), i * TILE, axis=1
+    both = counts[:, :TILE], counts[:, TILE:]
+    return tuple(
+      jax.lax.dynamic_update_slice_in_dim(a, b, i * TILE, axis=1)
+      for a, b in zip(found, both, strict=True)
     )
 
   steps = (longest + TILE - 1) // TILE
-  return jax.lax.fori_loop(0, steps, tile, jnp.zeros(chosen.shape, jnp.int32))
+  zeros = jnp.zeros(low.shape, jnp.int32)
+  return jax.lax.fori_loop(0, steps, tile, (zeros, zeros))
 
 
-def _sort(keys: Array, chosen: Array, index: Array, valid: Array) -> Array:
-  """The same ranks from the sorted row; only what ties is compared.
+def _decide(
+  rows: Rows,
+  index: Array,
+  low: Array,
+  high: Array,
+  found: Array,
+  doubt: Array,
+  distance: str,
+) -> Array:
+  """The ranks, where `doubt` [block, most] counts references not decided yet."""
+  many = jnp.max(doubt, axis=1) > _FEW
+  few = (doubt > 0) & ~many[:, None]
+  size, most = doubt.shape
+  columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
-  Sorting the keys alone is several times faster than a stable sort that carries the
-  indices, and few distances tie.
-  """
-  ordered = jax.lax.sort(keys, dimension=1)
-  before = jax.vmap(jnp.searchsorted)(ordered, chosen).astype(jnp.int32)
-  following = jnp.minimum(before + 1, keys.shape[1] - 1)
-  tied = valid & (jnp.take_along_axis(ordered, following, axis=1) == chosen)
-  tied &= following > before
-  order = jnp.cumsum(tied, axis=1, dtype=jnp.int32)
-  columns = jnp.arange(keys.shape[1], dtype=jnp.int32)[None]
-  rows = jnp.arange(keys.shape[0], dtype=jnp.int32)[:, None]
+  def pairs(i: Array, found: Array) -> Array:
+    flat = jax.lax.dynamic_slice_in_dim(places, i * _PAIRS, _PAIRS)
+    row, place = flat // most, flat % most
+    chosen, left = index[row, place], doubt[row, place]
+    slack, product = rows.slack[row][:, None], rows.product[row]
+    near = rows.proposal.low[None] - product - slack <= high[row, place][:, None]
+    near &= ~(rows.proposal.high[None] - product + slack < low[row, place][:, None])
+    near &= columns != chosen[:, None]
+    query, reference = rows.query[row], rows.references[chosen]
 
-  def tile(i: Array, found: Array) -> Array:
-    # Places of the next TILE tied references of each row; beyond them, none.
-    wanted = i * TILE + 1 + jnp.arange(TILE, dtype=jnp.int32)
-    place = jax.vmap(jnp.searchsorted, (0, None))(order, wanted)
-    key = jnp.take_along_axis(chosen, place, axis=1, mode="clip")
-    column = jnp.take_along_axis(index, place, axis=1, mode="clip")
-    lower = tuple(
-      (keys == k) & (columns < p)
-      for k, p in zip(_columns(key), _columns(column), strict=True)
-    )
-    return found.at[rows, place].add(_sum_all(lower), mode="drop")
+    def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+      number, last, more = state
+      following = jnp.where(near & (columns > last[:, None]), columns, columns.shape[1])
+      last = jnp.min(following, axis=1)
+      other = rows.references[last]
+      closer = _order.is_before(query, other, reference, last < chosen, distance)
+      return number + 1, last, more + (closer & (number < left))
 
-  steps = (jnp.max(order[:, -1]) + TILE - 1) // TILE
-  return 1 + jax.lax.fori_loop(0, steps, tile, before)
+    start = jnp.int32(0), jnp.full(_PAIRS, -1, jnp.int32), jnp.zeros(_PAIRS, jnp.int32)
+    more = jax.lax.while_loop(lambda state: state[0] < jnp.max(left), one, start)[2]
+    return found.at[row, place].add(more, mode="drop")
+
+  places = _places(few.reshape(-1), _PAIRS)
+  groups = (jnp.sum(few) + _PAIRS - 1) // _PAIRS
+  found = jax.lax.fori_loop(0, groups, pairs, found)
+
+  def whole(i: Array, found: Array) -> Array:
+    row = jax.lax.dynamic_slice_in_dim(lines, i * _ROWS, _ROWS)
+    inside = jnp.minimum(row, size - 1)
+    ordered = _in_order(rows, inside, index[inside], distance)
+    return found.at[row].set(ordered, mode="drop")
+
+  lines = _places(many, _ROWS)
+  groups = (jnp.sum(many) + _ROWS - 1) // _ROWS
+  return jax.lax.fori_loop(0, groups, whole, found)
+
+
+def _places(where: Array, group: int) -> Array:
+  """Where it is True, ascending; then its length, up to whole groups."""
+  size = len(where)
+  return jnp.nonzero(where, size=-(-size // group) * group, fill_value=size)[0]
+
+
+def _in_order(rows: Rows, row: Array, index: Array, distance: str) -> Array:
+  """[rows, most], ranks of chosen references from rows put in exact order."""
+  count = rows.product.shape[1]
+  columns = jnp.arange(count, dtype=jnp.int32)
+
+  def one(line: tuple[Array, Array, Array]) -> Array:
+    query, own, chosen = line
+    out = rows.excluded | (columns == own)
+    order = _order.order(query, rows.references, out, distance)
+    rank = jnp.zeros(count, jnp.int32).at[order].set(columns + 1)
+    return rank[chosen]
+
+  lines = rows.query[row], rows.own[row], index
+  return jax.lax.map(one, lines, batch_size=_ROWS)

@@ -11,7 +11,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks
-from spherejax.metrics import _host_ranks, _order, _plan, _ranks
+from spherejax.distances import _order
+from spherejax.metrics import _host_ranks, _plan, _ranks
 
 
 class RetrievalResult(NamedTuple):
@@ -22,7 +23,8 @@ class RetrievalResult(NamedTuple):
     r_precision: [queries], share of relevant ones among the R nearest (P@R).
     map_at_r: [queries], precision averaged over the R nearest (MAP@R).
     first_rank: [queries], integer, rank of the nearest relevant reference from 1 on;
-      0 where `counted` is False. `recall_at_k` reads it.
+      0 where `counted` is False or no relevant reference has a distance from the query.
+      `recall_at_k` reads it.
     relevant: [queries], integer, R: references of the query's class, without itself.
     counted: [queries], boolean, True where the query is kept and R > 0. The other
       three measures are 0 where it is False; average with `mean_where`.
@@ -50,9 +52,8 @@ def retrieval(
 ) -> RetrievalResult:
   """P@1, R-precision and MAP@R of every query, by counting exact ranks.
 
-  References are ordered by increasing (distance, index): ties go to the lowest
-  index, NaN distances come last. rel(k) is 1 where the k-th is of the query's class,
-  R the number of such references.
+  References are ordered by increasing (distance, index): ties go to the lowest index.
+  rel(k) is 1 where the k-th is of the query's class, R the number of such references.
 
       P@1   = rel(1)
       P@R   = 1/R sum_{k <= R} rel(k)
@@ -60,9 +61,14 @@ def retrieval(
 
   Without `references` the queries are their own references, and query i leaves out
   reference i (by its index, never because it is close); with them, `exclude` says which
-  one a query leaves out, if any. The rank of a relevant
-  reference is one more than the number of references before it, so no list is cut
-  and a class may have any size.
+  one a query leaves out, if any. The rank of a relevant reference is one more than the
+  number of references before it, so no list is cut and a class may have any size.
+
+  The order is that of float64 differences of the rows (for "cosine" and "dot", of
+  float64 products): a product in the dtype of the rows gives bounds, and where those of
+  two references overlap both are compared again. Entries below the smallest normal
+  number count as 0. A reference with a NaN or infinite entry is never retrieved,
+  though it counts in R, and a query with one retrieves nothing: its measures are 0.
 
   Args:
     queries: [queries, dim], floating. May be traced.
@@ -73,7 +79,6 @@ def retrieval(
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
     block_size: static. Queries ranked at once; memory is block_size x references.
-      Values do not depend on it where the products are exact or nothing ties.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -93,9 +98,11 @@ def retrieval(
       without the other, `exclude` without them or no index, or an unknown distance.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
-  Cost: O(queries references (dim + R)) time; classes so large that comparing with
-  each relevant reference would dominate sort each row instead, on a CPU by NumPy where
-  nothing is traced. Compiled once for each shape and power of two above the largest R.
+  Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
+  with each relevant reference would dominate, the nearest references are sorted, on a
+  CPU by NumPy if nothing is traced. A query with dozens of references that the product
+  cannot tell from a relevant one is compared with all of them again, which takes dozens
+  of times as long. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML: its text puts P@R there, which
@@ -148,18 +155,20 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
-  queries, references = _order.centred(queries, references, distance, other_kept)
   large = _host_ranks.blocks(queries, references, plan)
-  score = functools.partial(_score_large, large) if large else _score
-  precision, r_precision, map_at_r, first = score(
-    queries,
-    references,
-    plan.blocks,
-    plan.by_class,
-    plan.excluded,
-    plan.position,
-    most=plan.most,
-    distance=distance,
+  precision, r_precision, map_at_r, first = (
+    _score_large(large, queries, references, plan, distance=distance)
+    if large
+    else _score(
+      queries,
+      references,
+      plan.blocks,
+      plan.by_class,
+      plan.excluded,
+      plan.position,
+      most=plan.most,
+      distance=distance,
+    )
   )
   return RetrievalResult(
     precision.astype(dtype),
@@ -261,12 +270,12 @@ def _score(
 ) -> tuple[Array, Array, Array, Array]:
   """P@1, P@R, MAP@R and first rank, each [queries]."""
   dtype = queries.dtype
-  queries, references, squares = _prepared(queries, references, distance=distance)
+  proposal = _order.propose(queries, references, distance, excluded)
 
   def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
-    rows = _row_block(queries, references, squares, block, excluded, distance)
+    rows = _ranks.row_block(proposal, queries, references, excluded, block)
     ranks = jnp.sort(_ranks.ranks(rows, block, by_class, most, distance), axis=1)
-    return _measures(ranks, jnp.asarray(block.relevant), queries.dtype)
+    return _measures(ranks, jnp.asarray(block.relevant), proposal.queries.dtype)
 
   # From blocks in the order of R back to the order of the queries.
   precision, r_precision, map_at_r, first = (
@@ -280,48 +289,20 @@ def _score(
   )
 
 
-@functools.partial(jax.jit, static_argnames=("distance",))
-def _prepared(
-  queries: Array, references: Array, *, distance: str
-) -> tuple[Array, Array, Array]:
-  """Both as they are multiplied, and the squares of the references."""
-  queries = _order.prepare(queries, distance)
-  references = _order.prepare(references, distance)
-  return queries, references, _order.squares(references, distance)
-
-
-def _row_block(
+@jax.jit
+def _values(
   queries: Array,
   references: Array,
-  squares: Array,
-  block: _plan.Block,
+  proposal: _order.Proposal,
   excluded: Array,
-  distance: str,
-) -> _ranks.Rows:
-  query = queries[block.query]
-  return _ranks.Rows(
-    # The row block is computed once and read by every count.
-    jax.lax.optimization_barrier(_order.products(query, references)),
-    _order.squares(query, distance),
-    squares,
-    excluded,
-    jnp.asarray(block.own),
-  )
-
-
-@functools.partial(jax.jit, static_argnames=("distance",))
-def _keys(
-  queries: Array,
-  references: Array,
-  squares: Array,
   block: _plan.Block,
-  excluded: Array,
-  *,
-  distance: str,
-) -> Array:
-  """[block, references], as `_score` compares them."""
-  rows = _row_block(queries, references, squares, block, excluded, distance)
-  return _ranks.row_keys(rows, distance)
+) -> tuple[Array, Array]:
+  """[block, references] keys, inf where there is none, and [block] what they err by."""
+  rows = _ranks.row_block(proposal, queries, references, excluded, block)
+  middle = (proposal.low + proposal.high) / 2
+  values = middle[None] - rows.product
+  spread = jnp.nanmax((proposal.high - proposal.low) / 2, initial=0)
+  return jnp.where(jnp.isnan(values), jnp.inf, values), rows.slack + spread
 
 
 @jax.ensure_compile_time_eval()  # inside of somebody's jit too
@@ -329,38 +310,38 @@ def _score_large(
   large: int,
   queries: Array,
   references: Array,
-  blocks: _plan.Block,
-  by_class: np.ndarray,
-  excluded: np.ndarray,
-  position: np.ndarray,
+  plan: _plan.Plan,
   *,
-  most: int,
   distance: str,
 ) -> tuple[Array, Array, Array, Array]:
-  """As `_score`; the rows of the first blocks are sorted on the host."""
-  prepared = _prepared(queries, references, distance=distance)
+  """As `_score`; the rows of the first blocks are ranked on the host."""
+  proposal = _order.propose(queries, references, distance, plan.excluded)
+  ranker = _host_ranks.Ranker(
+    *(np.asarray(x, np.float32) for x in (queries, references)), plan, distance
+  )
   found = []
   for number in range(large):
-    block = _plan.Block(*(part[number] for part in blocks))
-    keys = _keys(*prepared, block, excluded, distance=distance)
-    ranks = _host_ranks.ranks(np.asarray(keys), block, by_class, most)
+    block = _plan.Block(*(part[number] for part in plan.blocks))
+    values, error = _values(queries, references, proposal, plan.excluded, block)
+    ranks = ranker.ranks(np.asarray(values), np.asarray(error), block, plan.most)
     found.append(_measured(ranks, block.relevant, dtype=queries.dtype))
   columns = [jnp.concatenate(column) for column in zip(*found, strict=True)]
-  if large < len(blocks.query):
-    rest = _plan.Block(*(part[large:] for part in blocks))
-    every = np.arange(rest.query.size, dtype=np.int32)
+  if large < len(plan.blocks.query):
+    rest = _plan.Block(*(part[large:] for part in plan.blocks))
     others = _score(
       queries,
       references,
       rest,
-      by_class,
-      excluded,
-      every,
+      plan.by_class,
+      plan.excluded,
+      np.arange(rest.query.size, dtype=np.int32),
       most=_plan.bound(np.asarray(rest.relevant), _ranks.TILE),
       distance=distance,
     )
     columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
-  precision, r_precision, map_at_r, first = (column[position] for column in columns)
+  precision, r_precision, map_at_r, first = (
+    column[plan.position] for column in columns
+  )
   return precision, r_precision, map_at_r, first
 
 
@@ -381,7 +362,7 @@ def _measures(
   some = relevant > 0
   count = jnp.where(some, relevant, 1).astype(dtype)
   hits = jnp.sum(retrieved, axis=1, dtype=jnp.int32).astype(dtype)
-  first = jnp.where(some, ranks[:, 0], 0)
+  first = jnp.where(ranks[:, 0] < _ranks.NEVER, ranks[:, 0], 0)
   return (
     (first == 1).astype(dtype),
     hits / count,

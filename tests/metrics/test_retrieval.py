@@ -25,11 +25,16 @@ def oracle(queries, labels, references=None, other_labels=None, distance=None):
     for j in range(len(references)):
       if own and i == j:
         continue
-      apart = (distance or squared)(queries[i], references[j])
-      listed.append((np.isnan(apart), 0 if np.isnan(apart) else apart, j))
+      known = np.isfinite(queries[i]).all() and np.isfinite(references[j]).all()
+      apart = (distance or squared)(queries[i], references[j]) if known else 0
+      listed.append((not known, apart, j))
     listed.sort()
-    relevant = [int(other_labels[j]) == int(labels[i]) for _, _, j in listed]
-    total = sum(relevant)
+    same = [int(other_labels[j]) == int(labels[i]) for _, _, j in listed]
+    total = sum(same)
+    # What is not finite is never retrieved.
+    relevant = [
+      hit and not last for hit, (last, _, _) in zip(same, listed, strict=True)
+    ]
     if not total:
       rows.append((0, 0, 0, 0, 0))
       continue
@@ -39,7 +44,7 @@ def oracle(queries, labels, references=None, other_labels=None, distance=None):
         float(relevant[0]),
         sum(relevant[:total]) / total,
         sum(p for p, hit in zip(precision, relevant, strict=False) if hit) / total,
-        1 + relevant.index(True),
+        1 + relevant.index(True) if any(relevant) else 0,
         total,
       )
     )
@@ -128,13 +133,13 @@ def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypa
 
 def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch):
   ranked = []
-  plain = _host_ranks.ranks
+  plain = _host_ranks.Ranker.ranks
 
-  def watched(keys, block, *others):
+  def watched(self, values, error, block, most):
     ranked.append(block.relevant.max())
-    return plain(keys, block, *others)
+    return plain(self, values, error, block, most)
 
-  monkeypatch.setattr(_host_ranks, "ranks", watched)
+  monkeypatch.setattr(_host_ranks.Ranker, "ranks", watched)
   x = tied(0, ROWS)[0]
   y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
   compared = metrics.retrieval(x, y, block_size=7)
@@ -292,32 +297,25 @@ def test_masked_references_are_deleted():
   assert_equal(result, oracle(x, y, r[keep], yr[keep]))
 
 
-def test_nan_distances_rank_last_and_before_nothing():
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_rows_that_are_not_finite_are_never_retrieved(value):
   x, y = tied(31, ROWS)
-  x[::5] = np.nan
+  x[::5, 1] = value
   assert_equal(metrics.retrieval(x, y), oracle(x, y))
-  # An infinite distance is still before NaN, whatever the indices.
-  references = np.array([[np.nan], [-np.inf], [1]], np.float32)
-  result = metrics.retrieval(
-    np.ones((1, 1), np.float32),
-    np.array([1]),
-    references,
-    np.array([0, 1, 2]),
-    distance="dot",
-  )
-  assert result.first_rank[0] == 2
 
 
-def test_a_masked_reference_is_behind_nan():
-  references = np.full((2, 1), np.nan, np.float32)
+@pytest.mark.parametrize("distance", ["squared_euclidean", "cosine", "dot"])
+def test_a_dead_network_retrieves_nothing(distance):
+  """Ties to the lowest index would give it the share of the first class."""
+  labels = np.repeat([0, 1], [18, 2])
   result = metrics.retrieval(
-    np.zeros((1, 1), np.float32),
-    np.array([4]),
-    references,
-    np.array([3, 4]),
-    reference_where=np.array([False, True]),
+    np.full((20, 3), np.nan, np.float32), labels, distance=distance
   )
-  assert result.first_rank[0] == 1
+  assert result.counted.all()
+  np.testing.assert_array_equal(result.relevant, np.repeat([17, 1], [18, 2]))
+  for values in (result.precision_at_1, result.r_precision, result.map_at_r):
+    np.testing.assert_array_equal(values, 0)
+  np.testing.assert_array_equal(metrics.recall_at_k(result.first_rank, k=20), 0)
 
 
 # Edges ------------------------------------------------------------------------

@@ -1,0 +1,231 @@
+"""The exact order of references around queries, at the cost of one matrix product.
+
+A product of float32 rows rounds: `|y|^2 / 2 - x.y` orders references around x up to a
+known error. So the product only proposes: it gives a lower and an upper bound of each
+key, and where those of two references overlap, both are compared again by float64
+differences (or products) of the rows as they were given. A reference has no key, and
+stands behind all others, when its row or the query is not finite.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import _checks, _numerics
+
+DISTANCES = ("squared_euclidean", "cosine", "dot")
+_CENTRAL = 31  # references whose median is the origin
+_GROUP = 8  # rows in exact order at once
+_MORE = 16  # references proposed beyond those that are asked for
+
+
+def check(queries: Array, references: Array, distance: str) -> None:
+  """Raises unless both are floating matrices of one width and the name is known."""
+  _checks.rank("queries", queries, 2)
+  _checks.floating("queries", queries)
+  _checks.rank("references", references, 2)
+  _checks.floating("references", references)
+  if references.shape[1] != queries.shape[1]:
+    raise ValueError(
+      f"references must have the {queries.shape[1]} columns of queries "
+      f"{queries.shape}, got shape {references.shape}"
+    )
+  _checks.one_of("distance", distance, DISTANCES)
+
+
+class Proposal(NamedTuple):
+  """Rows to multiply, and how far their products can be trusted.
+
+  With p = queries @ references.T, the key of reference j for query i lies in
+  [low_j - p_ij - slack_i, high_j - p_ij + slack_i], up to a constant of the query.
+
+  Attributes:
+    queries: [queries, dim].
+    references: [references, dim].
+    low: [references], NaN where a reference takes no part.
+    high: [references], likewise.
+    slack: [queries], NaN where the query has no order.
+  """
+
+  queries: Array
+  references: Array
+  low: Array
+  high: Array
+  slack: Array
+
+
+@functools.partial(jax.jit, static_argnames="distance")
+def propose(
+  queries: Array, references: Array, distance: str, excluded: Array | None = None
+) -> Proposal:
+  """Both scaled by powers of two, for Euclidean distances around one origin.
+
+  `excluded` [references] says which references take no part.
+  """
+  queries, references = _numerics.upcast(queries), _numerics.upcast(references)
+  dtype = jnp.result_type(queries, references)
+  queries, references = queries.astype(dtype), references.astype(dtype)
+  usable = jnp.all(jnp.isfinite(references), axis=1)
+  if excluded is not None:
+    usable &= ~excluded
+  asked = jnp.all(jnp.isfinite(queries), axis=1)
+  queries = jnp.where(asked[:, None], queries, 0)
+  references = jnp.where(usable[:, None], references, 0)
+  info, dim = jnp.finfo(dtype), queries.shape[1]
+  # Of a sum of dim products in any order, of squares, of centring and what follows.
+  error = (dim + 16) * float(info.eps) / 2
+  if distance == "squared_euclidean":
+    size = jnp.maximum(_largest(queries), _largest(references))
+    queries, references = _scaled(queries, size), _scaled(references, size)
+    if len(references):
+      # Far from it squares of lengths would drown what sets points apart. It is one of
+      # the entries, so that products of whole numbers stay exact.
+      middle = jnp.sort(references[:_CENTRAL], axis=0)[len(references[:_CENTRAL]) // 2]
+      queries, references = queries - middle[None], references - middle[None]
+    base = jnp.sum(references**2, axis=1) / 2
+    spread, slack = base, jnp.sum(queries**2, axis=1) / 2
+  else:
+    queries = _numerics.normalize(queries)
+    references = (
+      _numerics.normalize(references)
+      if distance == "cosine"
+      else _scaled(references, _largest(references))
+    )
+    base, slack = jnp.zeros_like(references[:, 0]), jnp.zeros_like(queries[:, 0])
+    spread = jnp.sqrt(jnp.sum(references**2, axis=1))
+  # What became 0 in scaling or in a product was at most this.
+  least = dim * float(info.smallest_normal) * 2**6
+  spread, slack = error * spread, error * slack + least
+  return Proposal(
+    queries,
+    references,
+    jnp.where(usable, base - spread, jnp.nan),
+    jnp.where(usable, base + spread, jnp.nan),
+    jnp.where(asked, slack, jnp.nan),
+  )
+
+
+def _largest(x: Array) -> Array:
+  return jnp.max(jnp.abs(x), initial=0)
+
+
+def _scaled(x: Array, size: Array) -> Array:
+  """Multiplies by the power of two that brings `size` into [1/2, 1)."""
+  exponent = jnp.frexp(size)[1]
+  half = exponent // 2  # one factor alone might not be a number
+  one = jnp.ones((), x.dtype)
+  return x * jnp.ldexp(one, -half) * jnp.ldexp(one, half - exponent)
+
+
+def products(queries: Array, references: Array) -> Array:
+  """[block, references]; all that is compared must come from ONE product."""
+  return _numerics.product(queries, references.T)
+
+
+def _exact(queries: Array, references: Array, distance: str) -> Array:
+  """[..., ] float64 keys of broadcast rows; call with 64-bit types switched on."""
+  x, y = queries.astype(jnp.float64), references.astype(jnp.float64)
+  if distance == "squared_euclidean":
+    return jnp.sum((x - y) ** 2, axis=-1)
+  product = -jnp.sum(x * y, axis=-1)
+  if distance == "dot":
+    return product
+  return _numerics.divide(product, jnp.sqrt(jnp.sum(y**2, axis=-1)))
+
+
+def is_before(
+  queries: Array, first: Array, second: Array, lower: Array, distance: str
+) -> Array:
+  """[rows], whether the first row is nearer than the second; `lower` settles ties."""
+  with jax.enable_x64(True):
+    both = jnp.stack([first, second], axis=1)
+    keys = _exact(queries[:, None], both, distance)
+    return (keys[:, 0] < keys[:, 1]) | ((keys[:, 0] == keys[:, 1]) & lower)
+
+
+def order(query: Array, references: Array, excluded: Array, distance: str) -> Array:
+  """[references], their indices in exact order around one query.
+
+  Excluded ones are last, before them those without a key, both by their indices.
+  """
+  with jax.enable_x64(True):
+    keys = _exact(query[None], references, distance)
+    usable = jnp.isfinite(query).all() & jnp.isfinite(references).all(axis=1)
+    keys = jnp.where(excluded, jnp.nan, jnp.where(usable, keys, jnp.inf))
+    columns = jnp.arange(len(references), dtype=jnp.int32)
+    return jax.lax.sort((keys, columns), num_keys=2)[1]
+
+
+@functools.partial(jax.jit, static_argnames=("k", "distance", "block_size"))
+def nearest(
+  queries: Array,
+  references: Array,
+  left_out: Array,
+  own: Array | None = None,
+  theirs: Array | None = None,
+  *,
+  k: int,
+  distance: str,
+  block_size: int,
+) -> Array:
+  """[queries, k], the nearest references in exact order, then those without a key.
+
+  A query leaves out the reference `left_out`, or none for -1, and those of its label
+  `own` among `theirs`; they come last.
+  """
+  proposal = propose(queries, references, distance)
+  number = len(references)
+  columns = jnp.arange(number, dtype=jnp.int32)
+  without = float(jnp.finfo(proposal.queries.dtype).max)
+
+  def banned(left_out: Array, own: Array | None) -> Array:
+    out = columns == left_out
+    return out if theirs is None else out | (theirs == own)
+
+  def propose_row(
+    query: Array, row: Array, slack: Array, left_out: Array, own: Array | None
+  ) -> tuple[Array, Array]:
+    """The nearest of the candidates, and whether another could be as near."""
+    product = products(row[None], proposal.references)[0]
+    low = proposal.low - product - slack
+    low = jnp.where(jnp.isnan(low), without, low)
+    low = jnp.where(banned(left_out, own), jnp.inf, low)
+    least, among = jax.lax.top_k(-low, min(k + _MORE, number))
+    with jax.enable_x64(True):
+      keys = _exact(query[None], references[among], distance)
+      keys = jnp.where(least > -without, keys, -least.astype(keys.dtype))
+      found = jax.lax.sort((keys, among), num_keys=2)[1][:k]
+    last = found[-1]
+    above = proposal.high[last] - product[last] + slack
+    # Not a slice of the selection, for which XLA would sort all.
+    clear = (above < jnp.max(-least)) | (low[last] >= without)
+    return found, ~clear
+
+  def in_order(query: Array, left_out: Array, own: Array | None) -> Array:
+    return order(query, references, banned(left_out, own), distance)[:k]
+
+  rows = queries, proposal.queries, proposal.slack, left_out, own
+  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+  if k + _MORE >= number or not len(queries):
+    return found
+  return _again(found, doubt, in_order, (queries, left_out, own))
+
+
+def _again(
+  found: Array, doubt: Array, search: Callable[..., Array], rows: tuple
+) -> Array:
+  """What was found, searched again where there is doubt."""
+  places, number = jnp.argsort(~doubt), jnp.sum(doubt)
+
+  def one(state: tuple[Array, Array]) -> tuple[Array, Array]:
+    # One at a time, whose differences take the memory of the references.
+    count, found = state
+    row = places[count]
+    return count + 1, found.at[row].set(search(*jax.tree.map(lambda v: v[row], rows)))
+
+  start = jnp.zeros((), number.dtype)
+  return jax.lax.while_loop(lambda state: state[0] < number, one, (start, found))[1]

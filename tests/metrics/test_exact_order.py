@@ -1,0 +1,193 @@
+"""Ranks are those of float64 differences, where a float32 product cannot tell."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import distances, metrics
+from spherejax.distances import _order
+from spherejax.metrics import _host_ranks, _ranks, _retrieval
+
+ROWS, DIM = 200, 16
+
+
+def _hard(name):
+  random = np.random.default_rng(0)
+  x = random.normal(size=(ROWS, DIM))
+  group = random.integers(0, 4, ROWS)
+  towns = np.tile([[52.52, 13.4], [48.14, 11.58]], (1, DIM // 2))
+  return {
+    "ordinary": lambda: x,
+    "far groups of close points": lambda: (
+      1e4 * random.normal(size=(4, DIM))[group] + 0.01 * x
+    ),
+    "places in two towns": lambda: towns[group % 2] + 1e-4 * x,
+    "a common offset": lambda: 1e4 + x,
+    "tiny": lambda: 1e-25 * x,
+    "large": lambda: 1e18 * x,
+    "near the largest number": lambda: 5e37 * x,
+    "one huge column": lambda: x * np.where(np.arange(DIM) == 3, 1e4, 1),
+    "one huge column of two values": lambda: np.where(
+      np.arange(DIM) == 3, 1e4 * (group[:, None] % 2), x
+    ),
+    "rows of all sizes": lambda: x * 10.0 ** random.integers(-6, 6, (ROWS, 1)),
+    "duplicates": lambda: x[random.integers(0, 12, ROWS)],
+    "whole numbers": lambda: random.integers(0, 2, (ROWS, DIM)),
+    "all the same": lambda: np.full((ROWS, DIM), 0.3),
+    "some not finite": lambda: np.where(
+      (np.arange(ROWS) % 9 == 0)[:, None],
+      np.where(group[:, None] > 1, np.nan, np.inf),
+      x,
+    ),
+  }[name]().astype(np.float32)
+
+
+NAMES = [
+  "ordinary",
+  "far groups of close points",
+  "places in two towns",
+  "a common offset",
+  "tiny",
+  "large",
+  "near the largest number",
+  "one huge column",
+  "one huge column of two values",
+  "rows of all sizes",
+  "duplicates",
+  "whole numbers",
+  "all the same",
+  "some not finite",
+]
+
+
+@functools.cache
+def _true(name):
+  """[rows, rows - 1], the others in exact order; which rows are finite."""
+  x = _hard(name).astype(np.float64)
+  finite = np.isfinite(x).all(1)
+  with np.errstate(invalid="ignore"):
+    keys = ((x[:, None] - x[None]) ** 2).sum(2)
+  keys[~(finite[:, None] & finite[None])] = np.inf
+  np.fill_diagonal(keys, np.nan)
+  return np.argsort(keys, axis=1, kind="stable")[:, :-1], finite
+
+
+def _assert_right(result, name, labels):
+  order, finite = _true(name)
+  relevant = labels[order] == labels[:, None]
+  total = relevant.sum(1)
+  relevant &= finite[order] & finite[:, None]
+  first = np.where(relevant.any(1), 1 + relevant.argmax(1), 0)
+  np.testing.assert_array_equal(result.first_rank, first)
+  among = np.arange(ROWS - 1)[None] < total[:, None]
+  hits = (relevant & among).sum(1)
+  np.testing.assert_allclose(result.r_precision, hits / np.maximum(total, 1), rtol=1e-6)
+  precision = relevant.cumsum(1) / np.arange(1, ROWS)
+  mean = (precision * (relevant & among)).sum(1) / np.maximum(total, 1)
+  np.testing.assert_allclose(result.map_at_r, mean, rtol=1e-5)
+
+
+@pytest.fixture(params=["counted", "in order", "on the host"])
+def way(request, monkeypatch):
+  """The three ways to the same ranks."""
+  _retrieval._score.clear_cache()
+  monkeypatch.setattr(_host_ranks, "_SORT_COST", 1000)
+  if request.param == "in order":
+    monkeypatch.setattr(_ranks, "_SORT_COST", 0)
+  if request.param == "on the host":
+    monkeypatch.setattr(_host_ranks, "_SORT_COST", 0)
+  yield request.param
+  _retrieval._score.clear_cache()
+
+
+def test_retrieval_is_exact(way):
+  labels = np.random.default_rng(1).integers(0, ROWS // 8, ROWS)
+  for name in NAMES:
+    _assert_right(metrics.retrieval(_hard(name), labels), name, labels)
+
+
+@pytest.mark.parametrize("k", [1, 5, ROWS - 1])
+def test_nearest_is_exact(k):
+  rows = np.arange(ROWS)
+  for name in NAMES:
+    order, _ = _true(name)
+    found = metrics.nearest(_hard(name), _hard(name), k=k, exclude=rows)
+    np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
+    near = distances.k_nearest(_hard(name), _hard(name), k=k, exclude=rows)
+    np.testing.assert_array_equal(near.indices, order[:, :k], err_msg=name)
+
+
+def test_the_smallest_input():
+  x = np.array([0, 1, 2.5, 20_000, 20_001, 20_002.5], np.float32)[:, None]
+  found = metrics.nearest(x, x, k=1, exclude=np.arange(6))
+  assert found[:, 0].tolist() == [1, 0, 1, 4, 3, 4]
+
+
+@pytest.mark.parametrize("distance", ["cosine", "dot"])
+def test_similarities_are_exact(distance, way):
+  """Products of integers are exact in float64, and so are their ties."""
+  random = np.random.default_rng(2)
+  x = random.integers(-3000, 3000, (60, 4)) + random.integers(0, 2, (60, 1)) * 10**6
+  x, labels = x.astype(np.float32), random.integers(0, 8, 60)
+  wide = x.astype(np.float64)
+  keys = -wide @ wide.T
+  if distance == "cosine":
+    keys /= np.linalg.norm(wide, axis=1)
+  keys = np.where(np.eye(60, dtype=bool), np.inf, keys)
+  order = np.argsort(keys, axis=1, kind="stable")[:, :-1]
+  hits = labels[order] == labels[:, None]
+  result = metrics.retrieval(x, labels, distance=distance)
+  first = np.where(hits.any(1), 1 + hits.argmax(1), 0)
+  np.testing.assert_array_equal(result.first_rank, first)
+  found = metrics.nearest(x, x, k=9, exclude=np.arange(60), distance=distance)
+  np.testing.assert_array_equal(found, order[:, :9])
+
+
+@pytest.mark.parametrize("distance", _order.DISTANCES)
+def test_bounds_hold(distance):
+  """Each key lies between its bounds, for every kind of input."""
+  for name in NAMES:
+    x = _hard(name)
+    proposal = _order.propose(jnp.asarray(x), jnp.asarray(x), distance)
+    # In the units of the proposal, in which all was scaled by powers of two.
+    y, q = (np.float64(v) for v in (proposal.references, proposal.queries))
+    product = np.float64(_order.products(proposal.queries, proposal.references))
+    low = np.float64(proposal.low) - product - np.float64(proposal.slack)[:, None]
+    high = np.float64(proposal.high) - product + np.float64(proposal.slack)[:, None]
+    key = -q @ y.T
+    if distance == "squared_euclidean":
+      key = key + (y**2).sum(1) / 2
+    known = ~np.isnan(low)
+    finite = np.isfinite(x).all(1)
+    np.testing.assert_array_equal(known, finite[:, None] & finite[None])
+    assert np.all((low <= key)[known]), name
+    assert np.all((key <= high)[known]), name
+    # And no wider than rounding asks for.
+    width = (high - low)[known].max()
+    size = max((y**2).sum(1).max(), (q**2).sum(1).max())
+    assert width <= 4 * (DIM + 16) * np.finfo(np.float32).eps * max(size, 1), name
+
+
+def test_ordinary_embeddings_are_seldom_looked_at_again():
+  """The second look would else cost more than the product."""
+  random = np.random.default_rng(0)
+  labels = np.repeat(np.arange(400), 5)
+  x = 0.7 * random.normal(size=(400, 64))[labels] + random.normal(size=(2000, 64))
+  x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+  doubts = []
+  plain = _ranks._decide
+
+  def watched(rows, index, low, high, found, doubt, distance):
+    jax.debug.callback(lambda d: doubts.append(np.asarray(d) > 0), doubt)
+    return plain(rows, index, low, high, found, doubt, distance)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(_ranks, "_decide", watched)
+    _retrieval._score.clear_cache()
+    jax.block_until_ready(metrics.retrieval(x, labels))
+    jax.effects_barrier()
+    _retrieval._score.clear_cache()
+  assert np.mean(np.concatenate(doubts).any(1)) < 0.02
