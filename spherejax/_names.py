@@ -25,7 +25,7 @@ _SPELT = {
 }
 _DROPPED = {
   *("loss", "losses", "attack", "sampler", "pool", "pooling", "score", "function"),
-  *("layer", "module"),
+  *("layer", "method", "module"),
 }
 """Last words that our names do without."""
 
@@ -39,7 +39,7 @@ _KIN = {
 _OTHERS = {
   "attacks.apgd": "auto_pgd auto_projected_gradient_descent",
   "attacks.bim": "basic_iterative i_fgsm iterative_fgsm",
-  "attacks.carlini_wagner": "cw carlini",
+  "attacks.carlini_wagner": "cw carlini carlini_l2",
   "attacks.ensemble": "auto auto_attack aa",
   "attacks.fab": "fast_adaptive_boundary",
   "attacks.fgsm": "fast_gradient fast_gradient_sign fgm",
@@ -58,6 +58,7 @@ _OTHERS = {
   "distances.cosine": "cosine_similarity",
   "distances.k_nearest": "knn k_neighbours k_nearest_neighbours",
   "distances.l2_normalize": "normalize unit_norm",
+  "distances.lp_norm": "norm l1_norm l2_norm linf_norm",
   "distances.pairwise_cosine": "cosine_similarity",
   "distances.pairwise_dot": "dot_product_similarity",
   "distances.pairwise_euclidean": "cdist pdist pairwise_distances lp_distance"
@@ -157,8 +158,10 @@ def _key(name: str) -> str:
 
 def _keys(name: str) -> list[str]:
   """Forms of a guess, the nearest to what was written first."""
-  # Without foolbox's norms and the dimensions of torch's layers.
-  words = _words(re.sub(r"^L(?:inf|[012])(?=[A-Z])|[123]d$", "", name))
+  # Without the norms of attacks and the dimensions of torch's layers.
+  words = _words(
+    re.sub(r"^L(?:inf|[012])(?=[A-Z])|[Ll](?:inf|[012])$|[123]d$", "", name)
+  )
   forms = [_key(name), "".join(words)]
   if words[-1:] == ["miner"]:
     forms.append("".join(["mine", *words[:-1]]))
@@ -240,7 +243,10 @@ def meant(room: str, name: str) -> tuple[str, ...]:
 
 
 def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
-  """Our names whose key is the most like the shortest of the keys, or the longest."""
+  """Our names that begin with the shortest of the keys, or are the most like one."""
+  longer = [one for one in among if one.startswith(keys[-1])] if keys[-1][3:] else []
+  if longer:
+    return [target for key in longer for target in _ours()[key]]
   for key in (keys[-1], keys[0]):
     near = difflib.get_close_matches(key, among, 1, cutoff)
     if near:

@@ -21,6 +21,7 @@ GUESSES = {
   "losses": {
     "losses.angular": "AngularLoss",
     "losses.arcface": "ArcFaceLoss arc_face additive_angular_margin",
+    "losses.barlow_twins": "BarlowTwinsLoss Barlow",
     "losses.circle": "CircleLoss",
     "losses.contrastive": "ContrastiveLoss contrastive_loss contrastve C2",
     "losses.cosface": "CosFaceLoss",
@@ -54,11 +55,11 @@ GUESSES = {
   },
   "attacks": {
     "attacks.bim": "LinfBasicIterativeAttack",
-    "attacks.carlini_wagner": "L2CarliniWagnerAttack CW",
+    "attacks.carlini_wagner": "L2CarliniWagnerAttack CW CarliniL2Method",
     "attacks.deepfool": "L2DeepFoolAttack DeepFool",
     "attacks.ensemble": "AutoAttack",
-    "attacks.fgsm": "LinfFastGradientAttack FGSM",
-    "attacks.pgd": "LinfPGD L2PGD PGDAttack LinfProjectedGradientDescentAttack pdg",
+    "attacks.fgsm": "LinfFastGradientAttack FGSM FastGradientMethod",
+    "attacks.pgd": "LinfPGD PGDAttack LinfProjectedGradientDescentAttack pdg PGDL2",
     "voronoi.voronoi_pgd": "voronoi_pgd",
   },
   "metrics": {
