@@ -113,9 +113,10 @@ _OTHERS = {
   " mean_average_precision mean_average_precision_at_r accuracy_calculator",
   "models.NormFace": "normalized_softmax norm_softmax",
   "models.Softmax": "cross_entropy softmax_cross_entropy",
-  "pooling.gap": "global_average adaptive_average average_pool mean_pool",
+  "pooling.gap": "global_average adaptive_average average_pool mean_pool"
+  " average_pooling mean_pooling",
   "pooling.gem": "ge_mean generalized_mean",
-  "pooling.gmp": "global_max adaptive_max max_pool",
+  "pooling.gmp": "global_max adaptive_max max_pool max_pooling",
   "prototypes.assign_prototypes": "dl2p",
   "prototypes.class_means": "nearest_centroid centroids prototypes",
   "prototypes.ema_update": "ema exponential_moving_average",
@@ -238,15 +239,15 @@ def meant(room: str, name: str) -> tuple[str, ...]:
   found = here(exact) or exact
   if not found:
     own = [key for key, targets in ours.items() if here(targets)]
-    found = here(_alike(keys, own, 0.66 if len(name) < 5 else 0.72))
+    longer = [key for key in own if key.startswith(keys[-1])] if keys[-1][3:] else []
+    found = here([target for key in longer for target in ours[key]]) or here(
+      _alike(keys, own, 0.66 if len(name) < 5 else 0.72)
+    )
   return tuple(dict.fromkeys(found or _alike(keys, list(ours), 0.85)))[:3]
 
 
 def _alike(keys: list[str], among: list[str], cutoff: float) -> list[str]:
-  """Our names that begin with the shortest of the keys, or are the most like one."""
-  longer = [one for one in among if one.startswith(keys[-1])] if keys[-1][3:] else []
-  if longer:
-    return [target for key in longer for target in _ours()[key]]
+  """Our names whose key is the most like the shortest of the keys, or the longest."""
   for key in (keys[-1], keys[0]):
     near = difflib.get_close_matches(key, among, 1, cutoff)
     if near:
