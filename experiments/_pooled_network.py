@@ -73,8 +73,8 @@ class Settings:
   temperature: float = 1 / 9
   """Of ProxyNCA++, divides squared distances."""
   zero_shot_scale: float = 1.0
-  """Multiplies the logits of zero-shot prediction: 1 in DML eq. 5.2.4, 9.5 in the
-  authors' released code."""
+  """Multiplies the logits of zero-shot prediction: 1 is DML eq. 5.2.4; the authors'
+  released code has 9.5."""
   learning_rate: float = 1e-3
   """Learning rate of Adam."""
   proxy_rate: float = 100.0

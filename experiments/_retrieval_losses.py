@@ -219,7 +219,7 @@ def with_zero_shot(
   axis_name: str | None = None,
   average: Callable[[Array], Array] = jnp.mean,
 ) -> Array:
-  """The loss, and zero-shot prediction from a pooling's attributes (DML 5.2.5)."""
+  """The loss, and zero-shot prediction from a pooling's attributes (DML eq. 5.2.5)."""
   module = models.ZeroShotPrediction(
     *params["label_embeddings"].shape, axis_name=axis_name
   )

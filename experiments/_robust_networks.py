@@ -37,7 +37,7 @@ class Settings:
   learning_rate: float = 1e-3
   """Of Adam."""
   clean_weight: float = 0.5
-  """Share of the clean images in the loss (DIST 3.7)."""
+  """Share of the clean images in the loss (DIST eq. 3.7)."""
   attack_steps: int = 7
   """Steps of the attack in training, each of 2.5 budget / steps."""
   judge_steps: int = 40

@@ -1,4 +1,4 @@
-"""A linear classifier in the combined ball, and under noise (DIST appendix A, 3.2)."""
+"""A linear classifier in the combined ball, and under noise (DIST 3.2, appendix A)."""
 
 import functools
 from collections.abc import Sequence

@@ -31,7 +31,10 @@ __all__ = ["__version__", *_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll
 def __getattr__(name: str) -> types.ModuleType:
   if name in _ROOMS:
     return importlib.import_module(f"spherejax.{name}")
-  raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
+  if name.startswith("_"):
+    raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
+  # By its path: `from spherejax import _names` would ask here for it.
+  raise importlib.import_module("spherejax._names").unknown(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ Every point that is returned lies in its region in exact arithmetic. What a samp
 depends on no other sample of its batch.
 """
 
+from spherejax import _names
 from spherejax.attacks._auto import apgd as apgd
 from spherejax.attacks._ball import round_inside as round_inside
 from spherejax.attacks._ball import seal as seal
@@ -34,6 +35,8 @@ from spherejax.attacks._smoothing import smoothed_certificate as smoothed_certif
 from spherejax.attacks._smoothing import smoothed_prediction as smoothed_prediction
 from spherejax.attacks._smoothing import smoothed_votes as smoothed_votes
 from spherejax.attacks._square import square as square
+
+_names.suggest(__name__)
 
 __all__ = [
   "AttackResult",

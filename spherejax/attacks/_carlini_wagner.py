@@ -73,7 +73,7 @@ def carlini_wagner(
   one evaluation of x.
 
   Source: Carlini and Wagner 2017, "Towards evaluating the robustness of neural
-  networks"; DIST 3.4 and 3.5. Success is decided by the class, since at a tie the
+  networks"; DIST eqs. 3.4 and 3.5. Success is decided by the class, since at a tie the
   objective is 0 whatever the class is.
 
   Example:

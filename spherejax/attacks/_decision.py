@@ -35,8 +35,9 @@ def with_decision(
 
   Differentiable as `logits_fn`. Cost: that of both.
 
-  Source: the k-NN judge of DIST article III; smooth scores as in Sitawarin and Wagner
-  2020, "Minimum-norm adversarial examples on KNN and KNN-based models".
+  Source: the nearest-neighbour classifier of DIST III theorem 1; smooth scores as in
+  Sitawarin and Wagner 2020, "Minimum-norm adversarial examples on KNN and KNN-based
+  models".
 
   Example:
     >>> scores, decide = lambda x: jnp.hstack([x, -x]), lambda x: jnp.int32(x[:, 0] < 2)

@@ -58,7 +58,7 @@ def deepfool(
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.3. To each step 1e-6 of the lead is added.
+  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

@@ -97,7 +97,7 @@ def pgd(
   mode "evaluate".
 
   Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial
-  attacks"; DIST 3.2.
+  attacks"; DIST 3.1.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

@@ -56,7 +56,7 @@ def bim(
 
   Differentiable in: nothing. Cost: steps gradients and 1 or 2 evaluations.
 
-  Source: DIST 3.2; Kurakin et al. 2017, "Adversarial machine learning at scale".
+  Source: DIST eq. 3.2; Kurakin et al. 2017, "Adversarial machine learning at scale".
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])

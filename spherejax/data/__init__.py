@@ -4,6 +4,7 @@ Readers turn a tensorflow-datasets set, a folder or arrays into `Images`; sample
 say which of them are in the batch of a step; augmentations are functions of a key.
 """
 
+from spherejax import _names
 from spherejax.data._affine import random_affine as random_affine
 from spherejax.data._augment import center_crop as center_crop
 from spherejax.data._augment import random_crop as random_crop
@@ -49,6 +50,8 @@ from spherejax.data._views import ViewStrengths as ViewStrengths
 from spherejax.data._views import random_blur as random_blur
 from spherejax.data._views import simclr_views as simclr_views
 from spherejax.data._views import view_strengths as view_strengths
+
+_names.suggest(__name__)
 
 __all__ = [
   "ClassTable",

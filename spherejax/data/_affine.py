@@ -48,8 +48,8 @@ def random_affine(
 
   Differentiable in: images. Cost: four reads a pixel.
 
-  Source: DIST, article IV (rotation 15 degrees, translation 0.1, scale 0.9 to 1.1,
-  shear 10 degrees, mirror images). Bilinear.
+  Source: DIST IV (rotation 15 degrees, translation 0.1, scale 0.9 to 1.1, shear 10
+  degrees, mirror images). Bilinear.
 
   Example:
     >>> images = jnp.ones([8, 32, 32, 3])

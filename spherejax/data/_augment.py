@@ -177,7 +177,7 @@ def random_resized_crop(
 
   Source: Szegedy et al. 2015, "Going deeper with convolutions", section 6, with the
   rounding and the ten attempts of torchvision's RandomResizedCrop; the defaults are
-  those of DML's retrieval experiments (0.16 = (40 / 256) rounded up).
+  those of DML 3.3.2.1 (0.16 = (40 / 256) rounded up).
 
   Example:
     >>> images = jnp.ones([8, 64, 48, 3])

@@ -46,8 +46,8 @@ def fit_canvas(
 
   Cost: O(height width + side^2), on the host.
 
-  Source: DIST, article I, 2.1 (299 pixels, padded and never enlarged; its released
-  conversion enlarges small images).
+  Source: DIST I 2.1 (299 pixels, padded and never enlarged; its released conversion
+  enlarges small images).
 
   Example:
     >>> import numpy as np

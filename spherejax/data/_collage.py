@@ -58,7 +58,7 @@ def collages(
   Differentiable in: images, background. Cost: O(collage pixels) time and memory,
   and a permutation of the pool for each time that it is used up.
 
-  Source: DML section 5.3.2 (grid 2).
+  Source: DML 5.3.2 (grid 2).
 
   Example:
     >>> digits = spherejax.data.load_digits()

@@ -43,8 +43,7 @@ def sample_episode(
 
   Cost: O(classes + num_ways^2 + num_ways rows^2), whatever the number of images.
 
-  Source: Vinyals et al. 2016, "Matching networks for one shot learning"; DIST, article
-  II, 3.1.
+  Source: Vinyals et al. 2016, "Matching networks for one shot learning"; DIST II 3.1.
 
   Example:
     >>> table = spherejax.data.class_table(jnp.repeat(jnp.arange(3), 4), per_class=2)

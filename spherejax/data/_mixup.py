@@ -49,7 +49,8 @@ def mixup(
 
   Differentiable in: inputs, targets. Cost: O(inputs).
 
-  Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization"; DL2P 4.1.
+  Source: Zhang et al. 2018, "mixup: beyond empirical risk minimization"; DL2P 7.1 and
+  7.2.
 
   Example:
     >>> x, q = jnp.zeros((4, 8, 8, 3)), jnp.eye(4)

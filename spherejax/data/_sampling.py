@@ -182,7 +182,7 @@ def class_pools(
 
   Cost: O(classes size^2), whatever the number of images.
 
-  Source: DML Algorithm 2 (the pools of b samples of each class).
+  Source: DML algorithm 2 (the pools of b samples of each class).
 
   Example:
     >>> table = spherejax.data.class_table(jnp.array([1, 0, 1, 1]), per_class=1)

@@ -56,7 +56,7 @@ def sample_triplets(
 
   Cost: O(batch_size log classes + classes), whatever the number of images.
 
-  Source: DIST, article I, 2.3. The released generator draws with `distinct=False`.
+  Source: DIST I 2.3. The released generator draws with `distinct=False`.
 
   Example:
     >>> labels = jnp.array([0] * 50 + [1] * 2)

@@ -5,6 +5,7 @@ Elementwise forms take two arrays of one shape [..., dim]; pairwise forms take
 at zero vectors and at coincident points.
 """
 
+from spherejax import _names
 from spherejax.distances._angular import angle as angle
 from spherejax.distances._angular import chordal as chordal
 from spherejax.distances._angular import cosine as cosine
@@ -49,6 +50,8 @@ from spherejax.distances._poincare import poincare_exp as poincare_exp
 from spherejax.distances._poincare import poincare_log as poincare_log
 from spherejax.distances._poincare import poincare_project as poincare_project
 from spherejax.distances._ratio import distance_ratio as distance_ratio
+
+_names.suggest(__name__)
 
 __all__ = [
   "Neighbours",

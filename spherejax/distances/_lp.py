@@ -42,7 +42,7 @@ def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*b
 
   Differentiable in: x; derivative 0 at 0.
 
-  Source: DIST 1.1.
+  Source: DIST chapter 1.
 
   Example:
     >>> spherejax.distances.lp_norm(jnp.array([3.0, -4.0]), norm="l1")
@@ -110,7 +110,7 @@ def pairwise_lp(
   Differentiable in: x, y; derivative 0 where the distance is 0. Cost: O(n m dim) time,
   without matrix products.
 
-  Source: DIST 1.1.
+  Source: DIST chapter 1.
 
   Example:
     >>> x = jnp.array([[3.0, 0.0], [0.0, 4.0]])
@@ -172,7 +172,7 @@ def k_nearest(
   Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
   times as much for a query whose k-th neighbour has 16 rivals within rounding.
 
-  Source: DIST 3.6 (the sites that bound a Voronoi cell).
+  Source: DIST III 2 (the sites that bound a Voronoi cell).
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [3.0]])

@@ -46,7 +46,7 @@ def distance_ratio(
   Differentiable in: squared_distances, exponent, offset; derivatives are 0 in a row
   with a distance of zero. Cost: O(size).
 
-  Source: DIST 2.2; "Distance-ratio-based formulation for metric learning", eq. 5.
+  Source: DIST II eq. 5.
 
   Example:
     >>> squares = jnp.array([[1.0, 4.0], [0.0, 4.0]])

@@ -4,6 +4,7 @@ Everything here runs on the host with NumPy and gives arrays that losses, protot
 measures take.
 """
 
+from spherejax import _names
 from spherejax.hierarchy._distances import additive_distances as additive_distances
 from spherejax.hierarchy._distances import chordal_distances as chordal_distances
 from spherejax.hierarchy._distances import chordal_similarities as chordal_similarities
@@ -30,6 +31,8 @@ from spherejax.hierarchy._tree import depths as depths
 from spherejax.hierarchy._tree import from_parents as from_parents
 from spherejax.hierarchy._tree import heights as heights
 from spherejax.hierarchy._tree import restrict as restrict
+
+_names.suggest(__name__)
 
 __all__ = [
   "ClassTree",

@@ -26,8 +26,8 @@ def path_distances(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
 
   Cost: O(classes^2 nodes).
 
-  Source: DIST, article IV; Garnot and Landrieu 2021, "Leveraging class hierarchies
-  with metric-guided prototype learning".
+  Source: DIST IV; Garnot and Landrieu 2021, "Leveraging class hierarchies with
+  metric-guided prototype learning".
 
   Example:
     >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
@@ -88,7 +88,7 @@ def lca_heights(tree: _tree.ClassTree) -> Int[np.ndarray, "classes classes"]:
   Cost: the sum over the nodes of the squared number of classes below.
 
   Source: Bertinetto et al. 2020, "Making better mistakes", as the severity of a
-  mistake; DIST 4.2.
+  mistake; DIST 4.1.
 
   Example:
     >>> tree = spherejax.hierarchy.from_mapping({"animal": ["cat", "dog"], "car": None})
@@ -159,7 +159,7 @@ def chordal_distances(
     TypeError: distances or beta no numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
-  Source: DIST, article IV.
+  Source: DIST IV eq. 13, whose D_T has these entries.
 
   Example:
     >>> spherejax.hierarchy.chordal_distances(jnp.array([[0, 2], [2, 0]])).round(4)
@@ -190,7 +190,7 @@ def chordal_similarities(
     TypeError: distances or beta no numbers.
     ValueError: not a square matrix of distances, or beta that is not positive.
 
-  Source: DIST, article IV, eq. 14.
+  Source: DIST IV eq. 14.
 
   Example:
     >>> spherejax.hierarchy.chordal_similarities(jnp.array([[0, 2], [2, 0]])).round(4)

@@ -5,6 +5,7 @@ The label forms take embeddings and integer labels; the matrix forms, named
 positive and negative pairs.
 """
 
+from spherejax import _names
 from spherejax.losses._adaptive_scale import DynamicScale as DynamicScale
 from spherejax.losses._adaptive_scale import adacos_scale as adacos_scale
 from spherejax.losses._adaptive_scale import adacos_update as adacos_update
@@ -179,6 +180,8 @@ from spherejax.losses._zero_shot import (
 )
 from spherejax.losses._zero_shot import split_by_class as split_by_class
 from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_prediction
+
+_names.suggest(__name__)
 
 __all__ = [
   "DynamicScale",

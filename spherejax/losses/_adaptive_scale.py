@@ -43,7 +43,8 @@ def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
 
   Differentiable in: nothing.
 
-  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits".
+  Source: DIST 2.2 and eq. 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine
+  logits".
 
   Example:
     >>> round(spherejax.losses.adacos_scale(100), 4)
@@ -93,9 +94,9 @@ def adacos_update(
 
   Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
 
-  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits",
-  eq. 15. The median of an even number of angles is the mean of the two in the middle;
-  the bound is ours.
+  Source: DIST 2.2 and eq. 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine
+  logits", eq. 15. The median of an even number of angles is the mean of the two in the
+  middle; the bound is ours.
 
   Example:
     >>> cosines, labels = jnp.eye(4), jnp.arange(4)
@@ -204,7 +205,7 @@ def dynamic_scale_init(num_classes: int, *, geometry: str = "cosine") -> Dynamic
 
   Differentiable in: nothing. Cost: a bisection on the host.
 
-  Source: DIST, article IV, supplement 1, with the chord's own constants.
+  Source: DIST IV eq. 10 and appendix S1, with the chord's own constants.
 
   Example:
     >>> state = spherejax.losses.dynamic_scale_init(10, geometry="chordal")
@@ -301,7 +302,7 @@ def dynamic_scale_update(
 
   Differentiable in: nothing (gradients are stopped). Cost: O(batch classes).
 
-  Source: DIST, article IV, supplement 1. For chords psi is taken in the chord, as the
+  Source: DIST IV eq. 10 and appendix S1. For chords psi is taken in the chord, as the
   released code does; there, B is computed with the square root of the scale as its
   exponent, here with the scale.
 

@@ -271,7 +271,7 @@ def sphereface(
 
   Differentiable in: cosines, norms, annealing. Cost: O(batch classes).
 
-  Source: DIST 2.2; Liu et al. 2017, "SphereFace", eq. 7.
+  Source: DIST II appendix E; Liu et al. 2017, "SphereFace", eq. 7.
 
   Example:
     >>> cosines, labels = jnp.eye(2), jnp.array([0, 1])

@@ -70,10 +70,10 @@ def contrastive(
   Differentiable in: embeddings, margins (counts are constants).
   Cost: O(batch^2 dim) time.
 
-  Source: DML 1.1 and 2.1.3; Hadsell et al. 2006, "Dimensionality reduction by
-  learning an invariant mapping". Equation 1.1.1 averages over all pairs; the
-  reported results use the average over nonzero terms. Equation 2.1.1 counts the
-  distance of a positive pair twice; the intended form is used here.
+  Source: DML 1.1 and eqs. 2.1.1, 2.1.3; Hadsell et al. 2006, "Dimensionality reduction
+  by learning an invariant mapping". DML eq. 1.1.1 averages over all pairs; the reported
+  results use the average over nonzero terms. DML eq. 2.1.1 counts the distance of a
+  positive pair twice; the intended form is used here.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -178,7 +178,7 @@ def contrastive_from_distance(
 
   Differentiable in: distances, margins. Cost: O(queries references).
 
-  Source: DML 1.1 and 2.1.3.
+  Source: DML 1.1 and eqs. 2.1.1, 2.1.3.
 
   Example:
     >>> same = jnp.array([[True, False]])
@@ -235,9 +235,9 @@ def cosine_contrastive(
 
   Differentiable in: embeddings, margin. Cost: O(batch^2 dim) time.
 
-  Source: DML 3.3 (C1); Wang et al. 2020, "Cross-batch memory for embedding learning".
-  Differs from its released code: an example is left out of its own pairs by index,
-  not by a threshold on the similarity, and the margin stays in the value.
+  Source: DML 3.3.2.1 (C1); Wang et al. 2020, "Cross-batch memory for embedding
+  learning". Differs from its released code: an example is left out of its own pairs by
+  index, not by a threshold on the similarity, and the margin stays in the value.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -294,7 +294,7 @@ def cosine_contrastive_from_similarity(
 
   Differentiable in: similarities, margin. Cost: O(queries references).
 
-  Source: DML 3.3 (C1).
+  Source: DML 3.3.2.1 (C1).
 
   Example:
     >>> same = jnp.array([[True, False]])

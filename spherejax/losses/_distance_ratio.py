@@ -183,7 +183,7 @@ def distance_ratio(
 
   Differentiable in: squared_distances, exponent, offset. Cost: O(batch classes).
 
-  Source: DIST 2.2; "Distance-ratio-based formulation for metric learning", eq. 5.
+  Source: DIST II eq. 5.
 
   Example:
     >>> squares = jnp.array([[1.0, 4.0], [0.0, 4.0]])
@@ -261,7 +261,7 @@ def proxy_distance_ratio(
   keep small ones; their derivatives are matrix products but for the nearest proxy of
   each row.
 
-  Source: DIST, article IV, eq. 8.
+  Source: DIST IV eq. 8.
 
   Example:
     >>> x, proxies = jnp.eye(2), jnp.array([[1.0, 0.0], [0.6, 0.8]])

@@ -355,8 +355,9 @@ def soft_label_cross_entropy(
   Differentiable in: logits, beta. Cost: O(batch classes).
 
   Source: DIST 4.2; Bertinetto et al. 2020, "Making better mistakes", eq. 5, beta
-  from 4 to 30. DIST prints a denominator that sums over the true classes; it sums
-  over the classes of one row.
+  from 4 to 30. Differs from DIST, whose distances are not divided by their maximum: its
+  beta is beta / max d here. There the denominator sums over the true classes, here over
+  those of one row; see errata.
 
   Example:
     >>> spherejax.losses.soft_label_cross_entropy(

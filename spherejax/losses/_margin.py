@@ -77,7 +77,7 @@ def margin(
   as negative pairs are active. Cost: O(batch^2 dim) time.
 
   Source: Wu et al. 2017, "Sampling matters in deep embedding learning", section 4.2;
-  DML 2.1.3.
+  DML eq. 2.1.3.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

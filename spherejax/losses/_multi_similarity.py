@@ -61,8 +61,8 @@ def multi_similarity(
   Differentiable in: embeddings, scales, threshold.
   Cost: O(batch^2 dim) time.
 
-  Source: DML 2.1.3; Wang et al. 2019, "Multi-similarity loss with general pair
-  weighting for deep metric learning", eq. 15. All pairs count, as in DML.
+  Source: DML 2.1.1 and 3.3.2.1; Wang et al. 2019, "Multi-similarity loss with general
+  pair weighting for deep metric learning", eq. 15. All pairs count, as in DML.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])

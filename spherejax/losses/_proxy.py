@@ -62,8 +62,8 @@ def proxy_anchor(
   Differentiable in: embeddings, proxies, scale, margin.
   Cost: O(batch classes per_class dim).
 
-  Source: DML 2.1.4; Kim et al. 2020, "Proxy Anchor loss for deep metric learning",
-  eq. 4.
+  Source: DML 2.1.3; Kim et al. 2020, "Proxy Anchor loss for deep metric learning", eq.
+  4.
 
   Example:
     >>> x, proxies = jnp.eye(2), jnp.array([[1.0, 0.0], [0.6, 0.8]])

@@ -79,7 +79,7 @@ def proxy_nca(
   Differentiable in: embeddings, proxies, scale.
   Cost: O(batch classes per_class dim).
 
-  Source: DML 2.1.4; Movshovitz-Attias et al. 2017, "No fuss distance metric learning
+  Source: DML 2.1.3; Movshovitz-Attias et al. 2017, "No fuss distance metric learning
   using proxies", eq. 4.
 
   Example:
@@ -150,8 +150,8 @@ def proxy_nca_plus_plus(
   Differentiable in: embeddings, proxies, temperature.
   Cost: O(batch classes per_class dim).
 
-  Source: DML 2.1.4; Teh et al. 2020, "ProxyNCA++". DML's temperatures 0.1 and 0.11
-  are those of logit="cosine".
+  Source: DML 2.1.3; Teh et al. 2020, "ProxyNCA++". The temperatures 0.1 and 0.11 of DML
+  3.3.2.1 and 5.3.4.1 are those of logit="cosine".
 
   Example:
     >>> spherejax.losses.proxy_nca_plus_plus(

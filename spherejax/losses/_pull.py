@@ -161,7 +161,7 @@ def inverse_frequency_weights(
 
   Differentiable in: nothing. Cost: O(batch classes).
 
-  Source: DL2P ("inverse ratio of samples per class").
+  Source: DL2P 7.2 ("the inverse ratio of the number of samples per class").
 
   Example:
     >>> spherejax.losses.inverse_frequency_weights(jnp.array([0, 0, 2]), 3)
@@ -204,8 +204,8 @@ def correlation(
 
   Differentiable in: cosines. Cost: O(batch classes).
 
-  Source: DIST, article IV, eq. 11; Barz and Denzler 2019, "Hierarchy-based image
-  embeddings for semantic image retrieval", who add 0.1 times `softmax`.
+  Source: DIST IV eq. 11; Barz and Denzler 2019, "Hierarchy-based image embeddings for
+  semantic image retrieval", who add 0.1 times `softmax`.
 
   Example:
     >>> spherejax.losses.correlation(jnp.array([[0.5, -0.5]]), jnp.array([0]))
@@ -243,7 +243,7 @@ def hyperspherical(
 
   Differentiable in: cosines. Cost: O(batch classes).
 
-  Source: DIST 2.3; Mettes et al. 2019, "Hyperspherical prototype networks".
+  Source: DIST 4.2; Mettes et al. 2019, "Hyperspherical prototype networks".
 
   Example:
     >>> spherejax.losses.hyperspherical(jnp.array([[0.5, -0.5]]), jnp.array([0]))

@@ -67,7 +67,7 @@ def adversarial_training(
 
   Differentiable in: both logits, clean_weight. Cost: O(batch classes).
 
-  Source: DIST 3.7, whose second line lacks both logarithms; Goodfellow et al. 2015,
+  Source: DIST eq. 3.7, whose second line lacks both logarithms; Goodfellow et al. 2015,
   "Explaining and harnessing adversarial examples"; Madry et al. 2018, "Towards deep
   learning models resistant to adversarial attacks".
 
@@ -123,8 +123,8 @@ def trades(
 
   Differentiable in: both logits, weight. Cost: O(batch classes).
 
-  Source: Zhang et al. 2019, "Theoretically principled trade-off between robustness
-  and accuracy", eq. 5, whose released code has "kl"; DIST 6.1, which lacks the
+  Source: Zhang et al. 2019, "Theoretically principled trade-off between robustness and
+  accuracy", eq. 5, whose released code has "kl"; DIST 3.2, whose second line lacks the
   logarithm of the first term.
 
   Example:

@@ -133,7 +133,7 @@ def nt_xent(
   Differentiable in: both views, temperature. Cost: O(batch^2 dim) time.
 
   Source: Chen et al. 2020, "A simple framework for contrastive learning of visual
-  representations", eq. 1; SSL.
+  representations", eq. 1; SSL 2.
 
   Example:
     >>> x = jnp.eye(2)
@@ -211,8 +211,8 @@ def info_nce_bound(
 
   Differentiable in: both views, temperature. Cost: O(batch^2 dim) time.
 
-  Source: SSL proposition 3.1, eqs. 3-5. Its table 1 looks for the nearest negative
-  with products that are not normalised; the bound then fails.
+  Source: SSL proposition 3.1, eqs. 3-5. SSL table 1 looks for the nearest negative with
+  products that are not normalised; the bound then fails.
 
   Example:
     >>> x = jnp.eye(2)

@@ -48,7 +48,7 @@ def multi_proxy(
   Differentiable in: similarities ("max": the lowest index among equal ones),
   temperature. Cost: O(size).
 
-  Source: DML 3.3; Qian et al. 2019, "SoftTriple loss", eq. 5 ("soft").
+  Source: DML 3.3.2.1; Qian et al. 2019, "SoftTriple loss", eq. 5 ("soft").
 
   Example:
     >>> similarities = jnp.array([[1.0, 0.0], [0.5, 0.5]])
@@ -136,9 +136,9 @@ def soft_triple(
   derivative 0 of a distance between equal centres.
   Cost: O(batch classes per_class dim + classes per_class^2 dim).
 
-  Source: DML 2.1.4 and 3.3; Qian et al. 2019, "SoftTriple loss: deep metric learning
-  without triplet sampling", eq. 5-9. The original adds 1e-5 below the root of the
-  distance; the derivative at 0 is defined here instead.
+  Source: DML 2.1.3 and 3.3.2.1; Qian et al. 2019, "SoftTriple loss: deep metric
+  learning without triplet sampling", eq. 5-9. The original adds 1e-5 below the root of
+  the distance; the derivative at 0 is defined here instead.
 
   Example:
     >>> x, labels, centres = jnp.eye(2), jnp.array([0, 1]), jnp.eye(2)[:, None]

@@ -44,8 +44,8 @@ def softmax(
 
   Differentiable in: logits, distributions. Cost: O(batch classes).
 
-  Source: DIST 2.1. For the label smoothing of Szegedy et al. 2016, "Rethinking the
-  Inception architecture", give q = (1 - e) onehot(y) + e / classes.
+  Source: DIST eqs. 1.2 to 1.5. For the label smoothing of Szegedy et al. 2016,
+  "Rethinking the Inception architecture", give q = (1 - e) onehot(y) + e / classes.
 
   Example:
     >>> spherejax.losses.softmax(jnp.eye(2), jnp.array([0, 1]))
@@ -99,7 +99,7 @@ def normface(
 
   Differentiable in: cosines, scale. Cost: O(batch classes).
 
-  Source: DIST 2.2-2.3; Wang et al. 2017, "NormFace".
+  Source: DIST eqs. 2.2 and 2.3; Wang et al. 2017, "NormFace".
 
   Example:
     >>> spherejax.losses.normface(jnp.eye(2), jnp.array([0, 1]), scale=1.0)

@@ -48,7 +48,7 @@ def alignment(
   Cost: O(batch dim).
 
   Source: Wang and Isola 2020, "Understanding contrastive representation learning
-  through alignment and uniformity on the hypersphere"; SSL.
+  through alignment and uniformity on the hypersphere".
 
   Example:
     >>> spherejax.losses.alignment(jnp.eye(2), jnp.array([[1.0, 0.0], [1.0, 0.0]]))
@@ -98,7 +98,7 @@ def uniformity(
   Differentiable in: embeddings, scale. Cost: O(batch^2 dim) time.
 
   Source: Wang and Isola 2020, "Understanding contrastive representation learning
-  through alignment and uniformity on the hypersphere"; SSL.
+  through alignment and uniformity on the hypersphere".
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [-1.0, 0.0]])
@@ -197,8 +197,8 @@ def vicreg(
 
   Differentiable in: both views, weights. Cost: O(batch dim^2).
 
-  Source: Bardes et al. 2022, "VICReg: variance-invariance-covariance regularization
-  for self-supervised learning", eqs. 1-6; SSL.
+  Source: Bardes et al. 2022, "VICReg: variance-invariance-covariance regularization for
+  self-supervised learning", eqs. 1-6.
 
   Example:
     >>> x = jnp.array([[2.0, 0.0], [0.0, 2.0]])
@@ -266,7 +266,7 @@ def barlow_twins(
   Differentiable in: both views, redundancy_weight. Cost: O(batch dim^2).
 
   Source: Zbontar et al. 2021, "Barlow twins: self-supervised learning via redundancy
-  reduction", eqs. 1 and 2; SSL.
+  reduction", eqs. 1 and 2.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0]])

@@ -90,8 +90,8 @@ def triplet(
   once for each positive, whichever is less, `soft` and "semihard_one" pass over them.
   "batch_hard" differentiates 2 batch pairs only.
 
-  Source: DML 2.1.2; Schroff et al. 2015, "FaceNet"; Hermans et al. 2017, "In defense
-  of the triplet loss" (batch hard, soft).
+  Source: DML eq. 2.1.2; Schroff et al. 2015, "FaceNet"; Hermans et al. 2017, "In
+  defense of the triplet loss" (batch hard, soft).
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
@@ -311,7 +311,7 @@ def triplet_from_distance(
   with `soft`, "semihard_one" or weights O(queries references) for each positive of a
   query.
 
-  Source: DML 2.1.2; Schroff et al. 2015, "FaceNet".
+  Source: DML eq. 2.1.2; Schroff et al. 2015, "FaceNet".
 
   Example:
     >>> same = jnp.array([[True, False]])

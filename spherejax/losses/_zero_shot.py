@@ -177,8 +177,8 @@ def zero_shot_prediction(
   Cost: that of two `ridge_attribute_embeddings` and O(batch classes dim), where batch
   counts both halves.
 
-  Source: DML 5.2.3, equation 5.2.4. The equation prints log(1 + sum over all
-  classes), which counts the target twice; this is the cross-entropy it names.
+  Source: DML 5.2.3, eq. 5.2.4, which prints log(1 + sum over all classes), which counts
+  the target twice; this is the cross-entropy it names.
 
   Example:
     >>> z, u = jnp.eye(2), jnp.eye(4)

@@ -4,6 +4,7 @@ Measures are per query with a boolean of which queries count; averaging is a sep
 step, so that values may be weighted, grouped or compared first.
 """
 
+from spherejax import _names
 from spherejax.metrics._averages import class_balanced_mean as class_balanced_mean
 from spherejax.metrics._averages import mean_where as mean_where
 from spherejax.metrics._classification import ClassScores as ClassScores
@@ -121,6 +122,8 @@ from spherejax.metrics._spectrum import reweight as reweight
 from spherejax.metrics._spectrum import spectrum as spectrum
 from spherejax.metrics._spectrum import triangle_init as triangle_init
 from spherejax.metrics._spectrum import triangle_update as triangle_update
+
+_names.suggest(__name__)
 
 __all__ = [
   "ClassMoments",

@@ -109,7 +109,7 @@ def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
 
   Differentiable in: nothing. Cost: O(classes^2).
 
-  Source: van Rijsbergen 1979, "Information retrieval", chapter 7; DIST, article I.
+  Source: van Rijsbergen 1979, "Information retrieval", chapter 7; DIST I 3.4.
 
   Example:
     >>> spherejax.metrics.class_scores(jnp.array([[1, 1], [0, 2]])).f1
@@ -151,7 +151,7 @@ def common_confusions(
 
   Differentiable in: nothing. Cost: O(classes^2).
 
-  Source: DIST, article I, tables 1 and 2.
+  Source: DIST I tables 1 and 2.
 
   Example:
     >>> counts = jnp.array([[8, 2, 0], [5, 4, 1], [0, 0, 0]])

@@ -44,7 +44,7 @@ def cluster_radii(
   Differentiable in: embeddings, centroids; derivative 0 of a distance of 0.
   Cost: O(batch dim).
 
-  Source: DIST, article I, 3.2.
+  Source: DIST I 3.2.
 
   Example:
     >>> x, centroids = jnp.array([[0.0], [4.0], [5.0]]), jnp.array([[1.0], [5.0]])

@@ -60,7 +60,7 @@ def correlation(
 
   Differentiable in: nothing (runs on the host, in float64).
 
-  Source: DIST Table 5.6, which has the t distribution throughout.
+  Source: DIST table 5.6, which has the t distribution throughout.
 
   Example:
     >>> r = spherejax.metrics.correlation(

@@ -75,8 +75,8 @@ def embedding_change(
 
   Differentiable in: nothing that should be trained. Cost: O(queries ways dim).
 
-  Source: DIST, article II, appendix C. There p_y has no index of time: both times must
-  be its own, or a mere scaling would not have the ratios 1.
+  Source: DIST II appendix C. There p_y has no index of time: both times must be its
+  own, or a mere scaling would not have the ratios 1.
 
   Example:
     >>> before = jnp.array([[[0.0], [2.0]], [[6.0], [5.0]]])

@@ -53,7 +53,7 @@ def factorial_effects(
   Differentiable in: nothing (runs on the host, in float64).
 
   Source: Box, Hunter, Hunter 2005, "Statistics for experimenters", chapters 5 and 6;
-  DML Table 5.4.
+  DML table 5.4.
 
   Example:
     >>> design = {"mass": [0.3, 0.7, 0.3, 0.7], "margin": [0.5, 0.5, 1.0, 1.0]}

@@ -63,7 +63,7 @@ def hierarchical_similarity(
   memory beyond the blocks.
 
   Source: Barz and Denzler 2019, "Hierarchy-based image embeddings for semantic image
-  retrieval", eq. 8; DIST, article IV.
+  retrieval", eq. 8; DIST IV eq. 15.
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.2], [0.0, 1.0]])
@@ -148,8 +148,8 @@ def average_hierarchical_similarity(
 
   Differentiable in: values. Cost: one read.
 
-  Source: DIST, article IV, K = 250, in its released code; Barz and Denzler 2019 divide
-  by K.
+  Source: DIST IV eq. 15, K = 250, in its released code; Barz and Denzler 2019 divide by
+  K.
 
   Example:
     >>> spherejax.metrics.average_hierarchical_similarity(jnp.array([1.0, 0.5, 0.75]))

@@ -84,8 +84,8 @@ def average_hierarchical_distance(
 
   Differentiable in: class_distances. Cost: O(batch classes log classes).
 
-  Source: DIST, article IV (of path distances, over all examples); Garnot and Landrieu
-  2021, "Leveraging class hierarchies with metric-guided prototype learning" (k = 1).
+  Source: DIST IV (of path distances, over all examples); Garnot and Landrieu 2021,
+  "Leveraging class hierarchies with metric-guided prototype learning" (k = 1).
 
   Example:
     >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])
@@ -179,8 +179,7 @@ def hierarchical_precision(
 
   Differentiable in: nothing. Cost: O(batch classes log classes).
 
-  Source: DIST, article IV; Frome et al. 2013, "DeViSE: a deep visual-semantic embedding
-  model".
+  Source: DIST IV; Frome et al. 2013, "DeViSE: a deep visual-semantic embedding model".
 
   Example:
     >>> distances = jnp.array([[0, 2, 4], [2, 0, 4], [4, 4, 0]])

@@ -65,7 +65,7 @@ def mean_correlation(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: DIST, article IV. Differs from it: the clipping.
+  Source: DIST IV. Differs from it: the clipping.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])
@@ -113,7 +113,7 @@ def mean_correlation_ceiling(
 
   Differentiable in: nothing. Cost: O(classes^2 log classes).
 
-  Source: none; the proxies that DIST, article IV, lays out after its trees reach it.
+  Source: none; the proxies that DIST IV lays out after its trees reach it.
 
   Example:
     >>> given = jnp.array([[0, 1, 2], [1, 0, 2], [2, 2, 0]])

@@ -209,7 +209,7 @@ def contrastive_collapse(
 
   Differentiable in: nothing. Cost: one read.
 
-  Source: SSL section 3 (both terms of its bound); the threshold is ours.
+  Source: SSL 3 (both terms of its bound); the threshold is ours.
 
   Example:
     >>> spherejax.metrics.contrastive_collapse(

@@ -119,7 +119,7 @@ def norm_count_regression(
   Differentiable in: nothing (figures of a test). Cost: O(n log n).
 
   Source: NCH eqs. 19 to 22. Standardised norms and weights by the variances of each
-  count are inferred from its tables 1 and 3.
+  count are inferred from NCH tables 1 and 3.
 
   Example:
     >>> counts = jnp.array([1, 1, 2, 2, 3, 3, 4, 4])

@@ -59,8 +59,8 @@ def unexplained_variance(
   Differentiable in: nothing. Cost: O(dim outputs min(dim, outputs)
   + batch dim min(dim, outputs)).
 
-  Source: SSL eq. 10. Its eq. 9 takes W W^T for Q Q^T, which is no projection unless
-  the columns of W are orthonormal.
+  Source: SSL eq. 10. SSL eq. 9 takes W W^T for Q Q^T, which is no projection unless the
+  columns of W are orthonormal.
 
   Example:
     >>> w = jnp.array([[2.0], [0.0]])

@@ -217,7 +217,7 @@ def class_scatter(
 
   Differentiable in: means, features. Cost: O(batch dim).
 
-  Source: DIST 2.4, Table 5.3.
+  Source: DIST 2.4, table 5.3.
 
   Example:
     >>> spherejax.metrics.class_scatter(
@@ -266,8 +266,8 @@ def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
   Differentiable in: means and scatters. Cost: O(classes dim), for other norms
   O(classes^2 dim).
 
-  Source: DIST eq. 2.6, whose outer sum must run to C (tables 5.4 and 5.5 do), and
-  tables 5.3 to 5.5.
+  Source: DIST eqs. 2.6, 2.7, 2.10 and 2.11 and tables 5.3 to 5.5. The outer sum of
+  D_inter must run to C, as in these tables.
 
   Example:
     >>> moments = spherejax.metrics.class_moments_init(2, 1)
@@ -324,7 +324,7 @@ def pi_ratio(moments: ClassMoments, *, pooled: bool = True) -> Float[Array, ""]:
 
   Differentiable in: means and scatters. Cost: O(classes^2 dim).
 
-  Source: DIST 2.4; Roth et al. 2020, "Revisiting training strategies and
+  Source: DIST eq. 2.8; Roth et al. 2020, "Revisiting training strategies and
   generalization performance in deep metric learning".
 
   Example:

@@ -52,7 +52,7 @@ def accuracy_curve(
 
   Differentiable in: nothing. Cost: one read.
 
-  Source: DIST eq. 3.6 and article III, definitions 1 to 4.
+  Source: DIST eq. 3.6; DIST III definitions 1 to 4.
 
   Example:
     >>> broken = jnp.array([[False, True, False], [True, False, False]])
@@ -94,7 +94,7 @@ def accuracy_curve_from_distances(
 
   Differentiable in: nothing. Cost: O(batch budgets).
 
-  Source: DIST eq. 3.3 and 3.6.
+  Source: DIST eqs. 3.3 and 3.6.
 
   Example:
     >>> spherejax.metrics.accuracy_curve_from_distances(
@@ -140,7 +140,7 @@ def separation(
 
   Differentiable in: nothing. Cost: O(n^2 dim).
 
-  Source: DIST, article III, observation 1 and lemma 1.
+  Source: DIST III observation 1 and lemma 1.
 
   Example:
     >>> x = jnp.array([[0.0], [1.0], [4.0]])
@@ -195,8 +195,8 @@ def best_accuracy(
   Differentiable in: nothing (runs on the host, in float64). Cost: O(n^2 dim), and a
   matching for each budget.
 
-  Source: DIST, article III (balls of different classes that overlap); König 1931;
-  Hopcroft and Karp 1973.
+  Source: DIST III 1.3 (balls of different classes that overlap); König 1931; Hopcroft
+  and Karp 1973.
 
   Example:
     >>> x = np.array([[0.0], [1.0], [1.5]], np.float32)

@@ -117,7 +117,7 @@ def effective_rank(
   Differentiable in: nothing. Cost: as `numerical_rank`.
 
   Source: Roy & Vetterli 2007, "The effective rank: a measure of effective
-  dimensionality"; SSL for projectors.
+  dimensionality"; SSL figure 1 for the ranks of projectors.
 
   Example:
     >>> spherejax.metrics.effective_rank(jnp.diag(jnp.array([3.0, 1.0, 0.0])))

@@ -149,9 +149,10 @@ def spectrum(
 
   Differentiable in: nothing. Cost: O(dim^3).
 
-  Source: DIST 2.4 and tables 5.4, 5.5; Roth et al. 2020, "Revisiting training
-  strategies and generalization performance in deep metric learning" (rho, and the
-  d - 1 components). Differs from both: the 1e-4.
+  Source: DIST eq. 2.9 and tables 5.4, 5.5; Roth et al. 2020, "Revisiting training
+  strategies and generalization performance in deep metric learning" (rho, and the d - 1
+  components). Differs from DIST eq. 2.9, which has all d components: `components=dim`.
+  Differs from both: the 1e-4; see errata.
 
   Example:
     >>> state = spherejax.metrics.triangle_init(3)

@@ -1,5 +1,6 @@
 """Flax modules that own parameters: networks, heads, poolings, losses."""
 
+from spherejax import _names
 from spherejax.models._aggregation_poolings import OTP as OTP
 from spherejax.models._aggregation_poolings import TSMK as TSMK
 from spherejax.models._aggregation_poolings import NetVLAD as NetVLAD
@@ -53,6 +54,8 @@ from spherejax.models._swin import SwinT as SwinT
 from spherejax.models._weight_files import read_weights as read_weights
 from spherejax.models._weight_import import import_weights as import_weights
 from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPrediction
+
+_names.suggest(__name__)
 
 __all__ = [
   "CBAM",

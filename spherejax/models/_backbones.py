@@ -163,7 +163,7 @@ class ConvNet(nn.Module):
   Differentiable in: parameters, images. Cost: nine multiplications a weight pair
   and position.
 
-  Source: none; the convolutional embedding of DML in its smallest form.
+  Source: none; the convolutional embedding of DML 3.2.4 in its smallest form.
 
   Example:
     >>> network = spherejax.models.ConvNet(widths=(8, 8), strides=(1, 2))
@@ -232,8 +232,8 @@ class Conv4(nn.Module):
   Differentiable in: parameters, images. Cost: 0.1 billion multiplications
   for an 84x84 image.
 
-  Source: DIST Article II; Snell et al. 2017, "Prototypical networks for few-shot
-  learning"; Chen et al. 2019, "A closer look at few-shot classification".
+  Source: DIST II 3.1; Snell et al. 2017, "Prototypical networks for few-shot learning";
+  Chen et al. 2019, "A closer look at few-shot classification".
 
   Example:
     >>> network = spherejax.models.Conv4(width=8)

@@ -207,8 +207,8 @@ class ProxyDistanceRatio(nn.Module):
 
   Differentiable in: proxies, embeddings. Cost: O(batch classes dim).
 
-  Source: DIST, article IV, eq. 8; the proxies start uniformly on the sphere, as in its
-  released code.
+  Source: DIST IV eq. 8; the proxies start uniformly on the sphere, as in its released
+  code.
 
   Example:
     >>> module = spherejax.models.ProxyDistanceRatio(num_classes=3)

@@ -168,7 +168,7 @@ class InceptionV3(nn.Module):
   299x299 image; 21.8 million parameters.
 
   Source: Szegedy et al. 2016, "Rethinking the Inception architecture for computer
-  vision", table 1, with the blocks of the released network; DIST, articles I and IV.
+  vision", table 1, with the blocks of the released network; DIST I 2.2; DIST IV.
 
   Example:
     >>> network = spherejax.models.InceptionV3()

@@ -206,7 +206,7 @@ class SphereFace(ClassWeights):
   Differentiable in: class weights, embeddings, annealing.
   Cost: O(batch classes dim).
 
-  Source: DIST 2.2; Liu et al. 2017, "SphereFace".
+  Source: DIST II appendix E; Liu et al. 2017, "SphereFace".
 
   Example:
     >>> module = spherejax.models.SphereFace(num_classes=3)

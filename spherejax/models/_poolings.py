@@ -172,7 +172,7 @@ class GSPGMP(nn.Module):
   Differentiable in: all parameters, features. Cost: O(batch tokens dim (channels +
   num_prototypes)).
 
-  Source: DML 5.3.5, GSP+GMP of Fig. 5.12(b); the projections as in the authors'
+  Source: DML 5.3.5 and figure 5.12(b), GSP+GMP; the projections as in the authors'
   implementation.
 
   Example:

@@ -54,7 +54,7 @@ def replace_prototypes(
 
   Not differentiable. Cost: O(n k dim).
 
-  Source: DML 4.3 and Algorithm 2; when and from what is that of the authors'
+  Source: DML 4.3 and algorithm 2; when and from what is that of the authors'
   implementation.
 
   Example:

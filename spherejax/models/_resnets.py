@@ -201,8 +201,8 @@ class ResNet50(ResNet):
   Attributes, call, errors, derivatives: those of `ResNet`. Cost: 4.1 billion
   multiplications for a 224x224 image; 23.5 million parameters.
 
-  Source: He et al. 2016, "Deep residual learning for image recognition", table 1;
-  DL2P table 3, DIST Article IV. The stride is at the 3x3 convolution.
+  Source: He et al. 2016, "Deep residual learning for image recognition", table 1; DL2P
+  table 3; DIST IV. The stride is at the 3x3 convolution.
 
   Example:
     >>> network = spherejax.models.ResNet50(frozen_norm=True)
@@ -243,8 +243,8 @@ class ResNet32(ResNet):
   Attributes, call, errors, derivatives: those of `ResNet`. Cost: 69 million
   multiplications for a 32x32 image; 0.46 million parameters.
 
-  Source: He et al. 2016, "Deep residual learning for image recognition", section
-  4.2 (shortcuts without parameters); DL2P, the networks of its tables 1, 4 and 6.
+  Source: He et al. 2016, "Deep residual learning for image recognition", section 4.2
+  (shortcuts without parameters); DL2P tables 1, 4 and 6.
 
   Example:
     >>> network = spherejax.models.ResNet32()

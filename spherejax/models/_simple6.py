@@ -36,8 +36,8 @@ class Simple6(nn.Module):
   Differentiable in: parameters, images. Cost: 29 million multiplications for a 28x28
   image; 0.3 million parameters.
 
-  Source: NCH 4.1, which names layers and poolings; whether a pooling follows the sixth
-  layer is not said (here: none), and neither are the widths.
+  Source: NCH 4.1, which does not say the widths. Differs from the paper, where the
+  largest are taken after every second layer, so after the sixth too; see errata.
 
   Example:
     >>> network = spherejax.models.Simple6()

@@ -80,7 +80,7 @@ class Softmax(ClassWeights):
 
   Differentiable in: weights, biases, embeddings. Cost: O(batch classes dim).
 
-  Source: DIST 2.1.
+  Source: DIST eq. 2.1.
 
   Example:
     >>> module = spherejax.models.Softmax(num_classes=3)
@@ -127,7 +127,7 @@ class NormFace(ClassWeights):
 
   Differentiable in: class weights, scale, embeddings. Cost: O(batch classes dim).
 
-  Source: DIST 2.2; Wang et al. 2017, "NormFace".
+  Source: DIST eqs. 2.2 and 2.3; Wang et al. 2017, "NormFace".
 
   Example:
     >>> module = spherejax.models.NormFace(num_classes=3)
@@ -183,7 +183,8 @@ class AdaCos(ClassWeights):
 
   Differentiable in: class weights, embeddings. Cost: O(batch classes dim).
 
-  Source: DIST 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine logits".
+  Source: DIST 2.2 and eq. 2.5; Zhang et al. 2019, "AdaCos: adaptively scaling cosine
+  logits".
 
   Example:
     >>> module = spherejax.models.AdaCos(num_classes=3)

@@ -58,7 +58,7 @@ def import_weights(
 
   Differentiable in: nothing. Cost: one copy of the weights.
 
-  Source: none. DIST Article IV: a newly initialised first convolution.
+  Source: none. DIST IV, in its released code: a newly initialised first convolution.
 
   Example:
     >>> variables = {"params": {"stem": {"kernel": jnp.zeros((3, 3, 1, 2))}}}

@@ -3,6 +3,7 @@
 Every function returns a matplotlib Figure that needs no display; `save` writes it.
 """
 
+from spherejax import _names
 from spherejax.plotting._charts import bars_with_intervals as bars_with_intervals
 from spherejax.plotting._charts import training_curves as training_curves
 from spherejax.plotting._class_tree import class_tree as class_tree
@@ -11,6 +12,8 @@ from spherejax.plotting._heat_map import heat_map as heat_map
 from spherejax.plotting._plane import class_hulls as class_hulls
 from spherejax.plotting._sheets import retrieval_sheet as retrieval_sheet
 from spherejax.plotting._sheets import weight_maps as weight_maps
+
+_names.suggest(__name__)
 
 __all__ = [
   "bars_with_intervals",

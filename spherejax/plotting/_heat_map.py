@@ -47,7 +47,7 @@ def heat_map(
     TypeError: values, rows or columns no numbers.
     ValueError: shapes that do not match, or no number to show.
 
-  Source: none; after DML Fig. 5.10.
+  Source: none; after DML figure 5.10.
 
   Example:
     >>> figure = spherejax.plotting.heat_map(

@@ -43,7 +43,7 @@ def class_hulls(
     ValueError: no panel, points that are not [points, 2], names in `dots` and
       `others` that are no panel, or dots of more classes than the panel has.
 
-  Source: none; after DML Fig. 5.4.
+  Source: none; after DML figure 5.4.
 
   Example:
     >>> triangle = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]

@@ -57,7 +57,7 @@ def retrieval_sheet(
       outside [0, 1].
     TypeError: indices not integer, `correct` not boolean.
 
-  Source: the retrieval figures of DML chapter 5.
+  Source: none.
 
   Example:
     >>> figure = spherejax.plotting.retrieval_sheet(
@@ -137,7 +137,7 @@ def weight_maps(
     TypeError: weights no mapping.
     ValueError: shapes do not match, no picture, no map, or values outside their range.
 
-  Source: the attention maps of DML 5.3.2, figure 5.5.
+  Source: the attention maps of DML 5.3.2 and figure 5.5.
 
   Example:
     >>> figure = spherejax.plotting.weight_maps(

@@ -4,6 +4,7 @@ Features are [batch, tokens, dim] or [batch, height, width, dim]; a mask over th
 positions leaves out those that are not there.
 """
 
+from spherejax import _names
 from spherejax.pooling._cbam import cbam as cbam
 from spherejax.pooling._costs import dominant_prototypes as dominant_prototypes
 from spherejax.pooling._crow import crow as crow
@@ -28,6 +29,8 @@ from spherejax.pooling._otp import otp as otp
 from spherejax.pooling._solar import solar as solar
 from spherejax.pooling._tsmk import tsmk as tsmk
 from spherejax.pooling._weldon import weldon as weldon
+
+_names.suggest(__name__)
 
 __all__ = [
   "GSPResult",

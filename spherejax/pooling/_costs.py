@@ -60,7 +60,7 @@ def dominant_prototypes(
 
   Not differentiable. Cost: O(batch tokens prototypes dim), one matrix product.
 
-  Source: DML 5.2.2 and 4.2.5, whose histogram counts these.
+  Source: DML 5.2.2 and eq. 4.2.5, whose histogram counts these.
 
   Example:
     >>> features = jnp.array([[[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]])

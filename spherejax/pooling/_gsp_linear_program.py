@@ -42,8 +42,8 @@ def gsp_linear_program(
   piecewise constant in the costs, with derivative 0. Cost: O(prototypes tokens) and
   one sort of the tokens.
 
-  Source: DML eq. 5.2.2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for
-  metric learning".
+  Source: DML 5.2.1, problem P1; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling
+  for metric learning".
 
   Example:
     >>> costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])

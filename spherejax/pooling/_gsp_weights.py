@@ -105,10 +105,10 @@ def gsp_weights(
   O(prototypes tokens), and O(tokens) for each of some 3 to 30 steps; memory of the
   backward pass does not depend on the steps.
 
-  Source: DML eq. 5.2.6; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling for
-  metric learning". Differs from the paper: solved by a safeguarded Newton iteration
-  on the mass constraint instead of 100 fixed-point steps; the derivative printed as
-  Proposition 5.2.2 misplaces a factor.
+  Source: DML 5.2.2, problem P2; Gurbuz, Sener, Alatan 2023, "Generalized sum pooling
+  for metric learning". Differs from the paper: solved by a safeguarded Newton iteration
+  on the mass constraint instead of 100 fixed-point steps; DML
+  proposition 5.2.2 misplaces a factor of the derivative.
 
   Example:
     >>> costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])
@@ -172,7 +172,7 @@ def gsp_fixed_point(
   Differentiable in: costs, mass, inverse_temperature, through the steps. Cost:
   O(prototypes tokens + steps tokens); the backward pass stores every step.
 
-  Source: DML Proposition 5.2.1.
+  Source: DML proposition 5.2.1.
 
   Example:
     >>> costs = jnp.array([[0.4, 0.1, 0.9, 0.2]])

@@ -1,5 +1,6 @@
 """Representatives of classes and of local features."""
 
+from spherejax import _names
 from spherejax.prototypes._assignment import AssignmentState as AssignmentState
 from spherejax.prototypes._assignment import assign_prototypes as assign_prototypes
 from spherejax.prototypes._assignment import (
@@ -74,6 +75,8 @@ from spherejax.prototypes._quality import rankin_bound as rankin_bound
 from spherejax.prototypes._quality import welch_bound as welch_bound
 from spherejax.prototypes._uniform import UniformPrototypes as UniformPrototypes
 from spherejax.prototypes._uniform import uniform_prototypes as uniform_prototypes
+
+_names.suggest(__name__)
 
 __all__ = [
   "AssignmentState",

@@ -107,7 +107,7 @@ def assignment_init(
 
   Not differentiable. Cost: that of `assign_prototypes`.
 
-  Source: DL2P Algorithm 1.
+  Source: DL2P algorithm 1.
 
   Example:
     >>> state = spherejax.prototypes.assignment_init(jax.random.key(0), jnp.eye(4))
@@ -158,7 +158,7 @@ def assignment_update(
   Not differentiable. Cost: that of `assign_prototypes`; after small movements one look
   at all costs.
 
-  Source: DL2P Algorithm 1.
+  Source: DL2P algorithm 1.
 
   Example:
     >>> state = spherejax.prototypes.assignment_init(jax.random.key(0), jnp.eye(2))
@@ -279,7 +279,7 @@ def sibling_gap(
 
   Not differentiated. Cost: O(classes^2 dim).
 
-  Source: ours; DL2P claims that related classes get prototypes near each other.
+  Source: ours; DL2P 3.1 claims that related classes get prototypes near each other.
 
   Example:
     >>> p = jnp.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])

@@ -61,8 +61,8 @@ def nearest_neighbours(
 
   Differentiable in: nothing; see `neighbour_logits`. Cost: O(batch sites dim).
 
-  Source: DIST 5.4 and its article I, 2.4 (`ties="label"`); Cover and Hart 1967,
-  "Nearest neighbor pattern classification".
+  Source: DIST 5.2; DIST I 2.4 (`ties="label"`); Cover and Hart 1967, "Nearest neighbor
+  pattern classification".
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0], [1.5]]), jnp.array([0, 1, 1])
@@ -158,8 +158,8 @@ def neighbour_logits(
   Differentiable in: points, sites, sharpness; m is held constant. Cost: O(batch sites
   dim) time, O(batch sites) memory.
 
-  Source: DIST 5.4 names the classifiers; the scores are own, for k = 1 as in
-  Sitawarin and Wagner 2019, "On the robustness of deep k-nearest neighbors".
+  Source: DIST 5.2 names the classifiers; the scores are own, for k = 1 as in Sitawarin
+  and Wagner 2019, "On the robustness of deep k-nearest neighbors".
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0]]), jnp.array([0, 1])
@@ -232,7 +232,7 @@ def nearest_neighbour_scores(
   Differentiable in: points, sites. Cost: O(batch sites dim) time, O(batch sites)
   memory.
 
-  Source: DIST 5.4 names the classifier; own.
+  Source: DIST 5.2 names the classifier; own.
 
   Example:
     >>> sites, labels = jnp.array([[0.0], [1.0]]), jnp.array([0, 1])
@@ -301,8 +301,8 @@ def nearest_neighbour_radius(
 
   Differentiable in: nothing. Cost: O(batch sites dim).
 
-  Source: DIST, article III, lemma 1 (its argument); Yang et al. 2020, "A closer look at
-  accuracy vs. robustness".
+  Source: DIST III lemma 1 (its argument); Yang et al. 2020, "A closer look at accuracy
+  vs. robustness".
 
   Example:
     >>> spherejax.prototypes.nearest_neighbour_radius(

@@ -49,7 +49,7 @@ def renew_proxies(
 
   Not differentiable. Cost: O(classes pool (old + num_proxies) dim) time.
 
-  Source: DML Algorithm 2.
+  Source: DML algorithm 2.
 
   Example:
     >>> pools = jnp.array([[[0.0], [1.0], [5.0], [6.0]]])
@@ -113,7 +113,7 @@ def class_covering_radii(
   Differentiable in: points, centres, the first among equals; derivative 0 at distance
   0. Cost: O(n m dim).
 
-  Source: DML Proposition 3.2.2 and Corollary 3.2.2.1, read for each class; see errata.
+  Source: DML proposition 3.2.2 and corollary 3.2.2.1, read for each class; see errata.
 
   Example:
     >>> points, labels = jnp.array([[0.0], [1.0], [9.0]]), jnp.array([0, 0, 1])
@@ -182,8 +182,8 @@ def covering_curve(
 
   Not differentiable. Cost: O(n^2 dim) time, O(n) memory beyond the points.
 
-  Source: DML figure 3.3; its "minimum cover" is NP-hard, the greedy one is within a
-  factor of 2 (Gonzalez 1985).
+  Source: DML figure 3.3; the "minimum cover" there is NP-hard, the greedy one is within
+  a factor of 2 (Gonzalez 1985).
 
   Example:
     >>> points = jnp.array([[0.0], [1.0], [5.0], [6.0]])

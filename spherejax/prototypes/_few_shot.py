@@ -43,8 +43,8 @@ def support_squared_distances(
   Differentiable in: queries, supports. Cost: O(queries ways dim), "nearest" times
   shots.
 
-  Source: DIST, article II, eq. 2 and appendix D; Snell et al. 2017, "Prototypical
-  networks for few-shot learning".
+  Source: DIST II eq. 2 and appendix D; Snell et al. 2017, "Prototypical networks for
+  few-shot learning".
 
   Example:
     >>> supports = jnp.array([[[0.0], [2.0]], [[5.0], [9.0]]])
@@ -102,7 +102,7 @@ def simple_shot(
   Differentiable in: nothing. Cost: O(queries ways dim), "nearest" times shots.
 
   Source: Wang et al. 2019, "SimpleShot: revisiting nearest-neighbor classification for
-  few-shot learning"; NCH, 4.3.
+  few-shot learning"; NCH 4.1.
 
   Example:
     >>> supports = jnp.array([[[1.0, 0.0]], [[0.0, 9.0]]])
@@ -157,7 +157,7 @@ def episode_accuracies(
   Differentiable in: nothing. Cost: O(episodes ways rows ways dim), and the rows are
   read once.
 
-  Source: DIST, article II, 3.1; NCH, 4.3; Wang et al. 2019, "SimpleShot".
+  Source: DIST II 3.1; NCH 4.1; Wang et al. 2019, "SimpleShot".
 
   Example:
     >>> features = jnp.array([[0.0], [1.0], [7.0], [9.0]])

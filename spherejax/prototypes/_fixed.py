@@ -55,7 +55,7 @@ def greedy_k_centre(
   Not differentiable; `covering_radius` is. Cost: O(n k dim) time, O(n) memory beyond
   the points.
 
-  Source: DML Algorithm 2; Gonzalez 1985, "Clustering to minimize the maximum
+  Source: DML algorithm 2; Gonzalez 1985, "Clustering to minimize the maximum
   intercluster distance".
 
   Example:

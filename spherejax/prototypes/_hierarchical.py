@@ -68,7 +68,7 @@ def hierarchical_prototypes(
   Differentiable in: nothing. Cost: O(classes^3) on the host; "stress" O(steps
   classes^2 dim).
 
-  Source: DIST, article IV ("stress"); Barz and Denzler 2019, "Hierarchy-based image
+  Source: DIST IV eq. 13 ("stress"); Barz and Denzler 2019, "Hierarchy-based image
   embeddings for semantic image retrieval" ("cholesky"); Torgerson 1952,
   "Multidimensional scaling" ("classical").
 

@@ -126,7 +126,7 @@ def prototype_convex_combination(
   Differentiable in: prototypes, weights (piecewise constant in the features). Cost:
   that of `prototype_histogram`.
 
-  Source: DML 4.2, proposition 4.2.1 and figure 4.4. Differs from the paper, whose
+  Source: DML 4.2.2, proposition 4.2.1 and figure 4.4. Differs from the paper, whose
   bound is |pcc - gap|^2 <= covering radius: that is false beyond a radius of 1.
 
   Example:
@@ -169,7 +169,7 @@ def covering_radius(
   0. Cost: O(n prototypes dim) time, one prototype after another: memory of a few
   numbers a point.
 
-  Source: DML 4.2; Sener, Savarese 2018, "Active learning for convolutional neural
+  Source: DML 4.2.2; Sener, Savarese 2018, "Active learning for convolutional neural
   networks: a core-set approach", where it bounds the loss of a choice of points.
 
   Example:

@@ -60,7 +60,7 @@ def hpn_prototypes(
   Not differentiable. Cost: O(steps C^2 dim) time, with drawn triplets O(C^2) memory.
 
   Source: Mettes et al. 2019, "Hyperspherical prototype networks", eqs. 4 and 6; DL2P
-  4.1. The released code ranks otherwise: by nearest neighbours and far pairs.
+  4.2. The released code ranks otherwise: by nearest neighbours and far pairs.
 
   Example:
     >>> points = spherejax.prototypes.hpn_prototypes(
@@ -110,7 +110,7 @@ def vector_prototypes(
 
   Not differentiable. Cost: O(classes size min(classes, size)).
 
-  Source: DL2P 4.1, the baseline by word vectors; Mettes et al. 2019. Neither says how
+  Source: DL2P 4.2, the baseline by word vectors; Mettes et al. 2019. Neither says how
   vectors are shortened.
 
   Example:

@@ -82,7 +82,8 @@ def class_means(
 
   Not differentiable. Cost: O(batch num_classes dim).
 
-  Source: DIST 2.4; Snell et al. 2017, "Prototypical networks for few-shot learning".
+  Source: DIST eq. 2.4; Snell et al. 2017, "Prototypical networks for few-shot
+  learning".
 
   Example:
     >>> x = jnp.array([[2.0, 0.0], [0.0, 1.0], [5.0, 0.0]])
@@ -123,7 +124,7 @@ def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototype
 
   Not differentiable. Cost: O(num_classes dim).
 
-  Source: DL2P Algorithm 1.
+  Source: DL2P algorithm 1.
 
   Example:
     >>> spherejax.prototypes.ema_init(jax.random.key(0), 3, 2).seen
@@ -181,9 +182,9 @@ def ema_update(
 
   Not differentiable. Cost: O(batch classes dim).
 
-  Source: DL2P Algorithm 1 (decay 0.9 and "mean"); DIST 2.2 and eq. 9 of its fourth
-  article (decay 0.999, "direction" and `start_at_first`, as in the released code).
-  DL2P's released code keeps one of several embeddings of a class; here all count.
+  Source: DL2P algorithm 1 (decay 0.9 and "mean"); DIST 2.2; DIST IV eqs. 9 and 12
+  (decay 0.999, "direction" and `start_at_first`, as in the released code). DL2P's
+  released code keeps one of several embeddings of a class; here all count.
 
   Example:
     >>> state = spherejax.prototypes.ema_init(jax.random.key(0), 2, 2)
@@ -233,7 +234,7 @@ def class_sums_init(num_classes: int, dim: int) -> ClassSums:
 
   Not differentiable. Cost: O(num_classes dim).
 
-  Source: DL2P 3.3.
+  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
 
   Example:
     >>> spherejax.prototypes.class_sums_init(3, 2).counts
@@ -274,7 +275,7 @@ def class_sums_update(
 
   Not differentiable. Cost: O(batch classes dim).
 
-  Source: DL2P 3.3.
+  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
 
   Example:
     >>> state = spherejax.prototypes.class_sums_init(2, 2)
@@ -310,7 +311,7 @@ def class_sums_directions(
 
   Not differentiable. Cost: O(classes dim).
 
-  Source: DL2P 3.3.
+  Source: DL2P 3.2.3, which averages with momentum; sums over an epoch are ours.
 
   Example:
     >>> state = spherejax.prototypes.class_sums_init(2, 2)

@@ -50,7 +50,7 @@ def nearest_neighbour_distance(
   Differentiable in: nothing (runs on the host, in float64). Cost: some programmes with
   as many constraints as sites of the class, for each point: for sets of hundreds.
 
-  Source: DIST 5.4 names the classifier; the programmes as in Wang et al. 2019,
+  Source: DIST 5.2 names the classifier; the programmes as in Wang et al. 2019,
   "Evaluating the robustness of nearest neighbor classifiers: a primal-dual
   perspective"; for l2 by Lawson and Hanson 1974, "Solving least squares problems",
   chapter 23.

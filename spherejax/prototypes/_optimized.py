@@ -56,7 +56,7 @@ def gaussian_potential_prototypes(
 
   Not differentiable. Cost: O(steps C^2 dim) time, O(C^2) memory.
 
-  Source: DL2P eqs. 3-5 and 4.1; Wang and Isola 2020.
+  Source: DL2P 4.1 and eqs. 3-5; Wang and Isola 2020.
 
   Example:
     >>> points = spherejax.prototypes.gaussian_potential_prototypes(
@@ -112,7 +112,7 @@ def annealed_prototypes(
 
   Not differentiable. Cost: O(runs steps C^2 dim) time, O(runs C^2) memory.
 
-  Source: DL2P 4.1 has one t; the annealing is ours. Adam: Kingma and Ba 2015.
+  Source: DL2P eq. 3 has one t; the annealing is ours. Adam: Kingma and Ba 2015.
 
   Example:
     >>> points = spherejax.prototypes.annealed_prototypes(

@@ -38,7 +38,7 @@ def gaussian_potential(
 
   Differentiable in: prototypes, t. Cost: O(classes^2 dim).
 
-  Source: DL2P eq. 5; Wang and Isola 2020, "Understanding contrastive representation
+  Source: DL2P eqs. 3-5; Wang and Isola 2020, "Understanding contrastive representation
   learning through alignment and uniformity on the hypersphere", section 4.1.2.
 
   Example:

@@ -43,7 +43,7 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
 
   Differentiable in: prototypes; of equal pairs the first. Cost: O(classes^2 dim).
 
-  Source: DL2P Table 7, which has 0 on the diagonal and so no largest cosine below 0;
+  Source: DL2P table 7, which has 0 on the diagonal and so no largest cosine below 0;
   here a prototype is not compared with itself.
 
   Example:

@@ -54,7 +54,7 @@ def uniform_prototypes(
 
   Not differentiable. Cost: that of the construction.
 
-  Source: DL2P 3.2; Rankin 1955. Differs from the paper, which descends
+  Source: DL2P 3.2.1; Rankin 1955. Differs from the paper, which descends
   `gaussian_potential` for all sizes: where a best set is known, it is taken.
 
   Example:

@@ -5,6 +5,7 @@ differentiated through its steps; clusters and scaling of distances have none. A
 assignment's duals certify it.
 """
 
+from spherejax import _names
 from spherejax.solvers._assignment import Assignment as Assignment
 from spherejax.solvers._assignment import (
   host_linear_assignment as host_linear_assignment,
@@ -26,6 +27,8 @@ from spherejax.solvers._projection import project_ball as project_ball
 from spherejax.solvers._projection import project_halfspace as project_halfspace
 from spherejax.solvers._sinkhorn import SinkhornResult as SinkhornResult
 from spherejax.solvers._sinkhorn import sinkhorn as sinkhorn
+
+_names.suggest(__name__)
 
 __all__ = [
   "Assignment",

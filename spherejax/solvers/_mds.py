@@ -70,8 +70,8 @@ def sphere_mds(
 
   Differentiable in: nothing. Cost: O(steps n^2 dim) time, one compilation a shape.
 
-  Source: DIST, article IV ("MDS"): 1000 steps at 1e-3, and the points stay fixed when
-  a network is trained towards them.
+  Source: DIST IV eq. 13 ("MDS"): 1000 steps at 1e-3, and the points stay fixed when a
+  network is trained towards them.
 
   Example:
     >>> distances = jnp.sqrt(2.0) * (1 - jnp.eye(3))  # of orthogonal points

@@ -1,5 +1,6 @@
 """Train state, steps over all devices, checkpoints, the training loop and sweeps."""
 
+from spherejax import _names
 from spherejax.training._assignment import reassign as reassign
 from spherejax.training._ccp import CCPState as CCPState
 from spherejax.training._ccp import CCPTurn as CCPTurn
@@ -36,6 +37,8 @@ from spherejax.training._step import make_step as make_step
 from spherejax.training._sweep import SweepResult as SweepResult
 from spherejax.training._sweep import sweep as sweep
 from spherejax.training._when import when as when
+
+_names.suggest(__name__)
 
 __all__ = [
   "AXIS_NAME",

@@ -63,8 +63,8 @@ def reassign(
 
   Cost: that of `prototypes.assignment_update` in every n-th step.
 
-  Source: DL2P Algorithm 1; the order of evaluation and matching is that of the
-  authors' implementation.
+  Source: DL2P algorithm 1; the order of evaluation and matching is that of the authors'
+  implementation.
 
   Example:
     >>> import optax

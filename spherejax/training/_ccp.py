@@ -90,7 +90,7 @@ def ccp_projection(
 
   Cost: one pass over the parameters; two copies of them in the state.
 
-  Source: DML eq. 3.2.11 and Algorithm 1, which prints the difference with the wrong
+  Source: DML eq. 3.2.11 and algorithm 1, which prints the difference with the wrong
   sign; see errata.
 
   Example:
@@ -180,7 +180,7 @@ def ccp_observe(
 
   Cost: one pass over the parameters.
 
-  Source: DML Algorithm 1; patience, margin and the first problem's weight are those
+  Source: DML algorithm 1; patience, margin and the first problem's weight are those
   of the released code.
 
   Example:

@@ -95,7 +95,7 @@ def ccp_response(
 
   Cost: that of `renew`, once a problem.
 
-  Source: DML Algorithms 1 and 2.
+  Source: DML algorithms 1 and 2.
 
   Example:
     >>> import optax
@@ -183,7 +183,7 @@ def ccp_fresh_moments(
 
   Cost: that of the optimizer's first state.
 
-  Source: none; DML keeps the moments.
+  Source: none; nothing in DML algorithm 1 resets the moments.
 
   Example:
     >>> import optax

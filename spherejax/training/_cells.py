@@ -110,7 +110,7 @@ def factorial(
   Cost: none.
 
   Source: Box, Hunter, Hunter 2005, "Statistics for experimenters", chapter 6; the
-  screening of DML Table 5.4 has the relation m, mu, beta, lambda.
+  screening of DML table 5.4 has the relation m, mu, beta, lambda.
 
   Example:
     >>> spherejax.training.factorial(

@@ -74,8 +74,7 @@ def linear_probe(
 
   Not meant to be differentiated. Cost: O(steps batch dim classes).
 
-  Source: the usual protocol of linear evaluation; SSL, figure 1, does not state its
-  own.
+  Source: the usual protocol of linear evaluation; SSL figure 1 does not state its own.
 
   Example:
     >>> x, labels = jnp.array([[-1.0], [1.0]]), jnp.array([0, 1])

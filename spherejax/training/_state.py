@@ -150,7 +150,8 @@ def optimizer(
 
   Cost: that of the groups.
 
-  Source: DML 3.3 (clipping, proxies at 100 times the rate); `optax.partition`.
+  Source: DML 3.3.2.1 (proxies at 100 times the rate) and its released code (clipping);
+  `optax.partition`.
 
   Example:
     >>> import optax

@@ -4,6 +4,7 @@ A point may be moved as far as the nearest training point stays its own. Cells d
 overlap, so that no classifier is asked for two answers at one place.
 """
 
+from spherejax import _names
 from spherejax.voronoi._attack import VoronoiResult as VoronoiResult
 from spherejax.voronoi._attack import voronoi_pgd as voronoi_pgd
 from spherejax.voronoi._cells import VoronoiCells as VoronoiCells
@@ -13,6 +14,8 @@ from spherejax.voronoi._margin import cell_margin as cell_margin
 from spherejax.voronoi._margin import confine as confine
 from spherejax.voronoi._sites import Sites as Sites
 from spherejax.voronoi._sites import merge_sites as merge_sites
+
+_names.suggest(__name__)
 
 __all__ = [
   "Confined",

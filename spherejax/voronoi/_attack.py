@@ -114,8 +114,8 @@ def voronoi_pgd(
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
   others where more sites bind than were kept.
 
-  Source: DIST, article III, definitions 3 and 4; Khoury and Hadfield-Menell 2019,
-  "Adversarial training with Voronoi constraints".
+  Source: DIST III definitions 3 and 4; Khoury and Hadfield-Menell 2019, "Adversarial
+  training with Voronoi constraints".
 
   Example:
     >>> sites, labels = jnp.array([[0.1], [0.5], [0.9]]), jnp.array([0, 1, 1])

@@ -295,9 +295,9 @@ def voronoi_cells(
   Differentiable in: nothing. Cost: O(batch sites dim) once, O(batch neighbours dim)
   memory.
 
-  Source: DIST, article III, definitions 3 and 4 and lemma 1; the projection by Boyle
-  and Dykstra 1986, "A method for finding projections onto the intersection of convex
-  sets in Hilbert spaces".
+  Source: DIST III definitions 3 and 4 and lemma 1; the projection by Boyle and Dykstra
+  1986, "A method for finding projections onto the intersection of convex sets in
+  Hilbert spaces".
 
   Example:
     >>> sites = jnp.array([[0.0], [0.5], [1.0]])

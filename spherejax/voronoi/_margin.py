@@ -54,7 +54,7 @@ def cell_margin(
 
   Differentiable in: nothing. Cost: O(batch sites dim).
 
-  Source: DIST, article III, definition 3.
+  Source: DIST III definition 3.
 
   Example:
     >>> sites = jnp.array([[0.0], [1.0]])
@@ -156,8 +156,7 @@ def confine(
   Differentiable in: nothing. Cost: from O(batch neighbours dim) to a few passes over
   the sites.
 
-  Source: DIST, article III, definition 3; cells are star-shaped around their sites in
-  every norm.
+  Source: DIST III definition 3; cells are star-shaped around their sites in every norm.
 
   Example:
     >>> sites = jnp.array([[0.0], [1.0]])

@@ -51,7 +51,7 @@ def merge_sites(
 
   Differentiable in: nothing (runs on the host). Cost: O(n entries).
 
-  Source: DIST, article III (its data are different points).
+  Source: DIST III 1.1 (its data are a set, so different points).
 
   Example:
     >>> x, y = np.array([[0.0], [1.0], [0.0]], np.float32), np.array([5, 6, 5])

@@ -164,6 +164,15 @@ def test_soft_labels_are_the_optimum_and_harden(x64):
   np.testing.assert_allclose(least, -(q * np.log(q)).sum(1), rtol=1e-12)
 
 
+def test_soft_labels_divide_the_distances_by_the_largest(x64):
+  printed = np.exp(-0.7 * APART)
+  printed /= printed.sum(1, keepdims=True)
+  expected = -(printed * np.asarray(jax.nn.log_softmax(LOGITS, axis=1))).sum(1)
+  for beta, same in [(0.7 * APART.max(), True), (0.7, False)]:
+    found = losses.soft_label_cross_entropy(LOGITS, EVERY, APART, beta=beta)
+    assert np.allclose(found, expected, rtol=1e-6) == same
+
+
 def test_distortion_closed_form_scale_and_optimum(x64):
   points = POINTS.astype(float)
   distances = np.sqrt(((points[:, None] - points[None]) ** 2).sum(-1))

@@ -213,7 +213,7 @@ def test_not_a_number_is_not_repaired(name):
 
 
 def test_a_distant_positive_pair_counts_once(x64):
-  """DML 2.1.1 as printed adds d and [d - margin]+ of a positive pair."""
+  """DML eq. 2.1.1 as printed adds d and [d - margin]+ of a positive pair."""
   distance, margin = np.array([[1.0, 0.2]]), 0.5
   kept = np.array([[True, False]])
   form = losses.contrastive_from_distance

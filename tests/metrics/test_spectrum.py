@@ -47,6 +47,14 @@ def test_spectrum(components, power):
   assert found.density == density
 
 
+def test_rho_of_all_components_is_the_printed_one():
+  shares = np.linalg.svd(FEATURES.astype(np.float64), compute_uv=False)
+  shares /= shares.sum()
+  printed = (np.log(1 / DIM / shares) / DIM).sum()
+  np.testing.assert_allclose(measure(FEATURES, ALL, DIM).rho, printed, rtol=2e-4)
+  assert measure(FEATURES, ALL).rho < printed - 0.1
+
+
 def test_spectrum_of_few_rows_of_flat_and_of_collapsed_features():
   few = np.arange(60) < 5
   found = measure(FEATURES, few)

@@ -49,6 +49,13 @@ def test_six_layers(use_bias, x64):
     np.testing.assert_allclose(doubled, 2 * expected, rtol=1e-10, atol=1e-10)
 
 
+def test_nothing_is_pooled_after_the_sixth_layer():
+  network = models.Simple6(WIDTHS)
+  images = jnp.zeros((1, 16, 8, 1))
+  shape = jax.eval_shape(network.init_with_output, jax.random.key(0), images)[0].shape
+  assert shape == (1, 4, 2, 6)  # two halvings, not three
+
+
 def test_wrong_arguments():
   network = models.Simple6(WIDTHS)
   key = jax.random.key(0)

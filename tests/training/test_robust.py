@@ -40,7 +40,7 @@ def attacked(variables, x):
 
 
 def objective(params, batch_stats, batch, *, key, axis_name):
-  """DIST 3.7 with the attack of running statistics, one pass over both halves."""
+  """DIST eq. 3.7 with the attack of running statistics, one pass over both halves."""
   frozen = {"params": params["network"], "batch_stats": batch_stats["network"]}
   x = batch + 0.01 * jax.random.normal(key, batch.shape)
   x = jnp.clip(x, 0, 1)
