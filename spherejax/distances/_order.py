@@ -19,8 +19,6 @@ from spherejax import _checks, _numerics
 
 DISTANCES = ("squared_euclidean", "cosine", "dot")
 _CENTRAL = 31  # references whose median is the origin
-_GROUP = 8  # rows in exact order at once
-_MORE = 16  # references proposed beyond those that are asked for
 
 
 def check(queries: Array, references: Array, distance: str) -> None:
@@ -160,7 +158,7 @@ def order(query: Array, references: Array, excluded: Array, distance: str) -> Ar
     return jax.lax.sort((keys, columns), num_keys=2)[1]
 
 
-@functools.partial(jax.jit, static_argnames=("k", "distance", "block_size"))
+@functools.partial(jax.jit, static_argnames=("k", "more", "distance", "block_size"))
 def nearest(
   queries: Array,
   references: Array,
@@ -169,13 +167,14 @@ def nearest(
   theirs: Array | None = None,
   *,
   k: int,
+  more: int = 16,
   distance: str,
   block_size: int,
 ) -> Array:
   """[queries, k], the nearest references in exact order, then those without a key.
 
   A query leaves out the reference `left_out`, or none for -1, and those of its label
-  `own` among `theirs`; they come last.
+  `own` among `theirs`; they come last. The product proposes `more` than k.
   """
   proposal = propose(queries, references, distance)
   number = len(references)
@@ -194,7 +193,7 @@ def nearest(
     low = proposal.low - product - slack
     low = jnp.where(jnp.isnan(low), without, low)
     low = jnp.where(banned(left_out, own), jnp.inf, low)
-    least, among = jax.lax.top_k(-low, min(k + _MORE, number))
+    least, among = jax.lax.top_k(-low, min(k + more, number))
     with jax.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
       keys = jnp.where(least > -without, keys, -least.astype(keys.dtype))
@@ -210,7 +209,7 @@ def nearest(
 
   rows = queries, proposal.queries, proposal.slack, left_out, own
   found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
-  if k + _MORE >= number or not len(queries):
+  if k + more >= number or not len(queries):
     return found
   return _again(found, doubt, in_order, (queries, left_out, own))
 

@@ -144,10 +144,10 @@ def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, 
         *(least <= bound for bound in _columns(part[1])),
       )
     )
-    both = counts[:, :TILE], counts[:, TILE:]
-    return tuple(
-      jax.lax.dynamic_update_slice_in_dim(a, b, i * TILE, axis=1)
-      for a, b in zip(found, both, strict=True)
+    place = jnp.int32(0), i * TILE
+    return (
+      jax.lax.dynamic_update_slice(found[0], counts[:, :TILE], place),
+      jax.lax.dynamic_update_slice(found[1], counts[:, TILE:], place),
     )
 
   steps = (longest + TILE - 1) // TILE

@@ -316,9 +316,8 @@ def _score_large(
 ) -> tuple[Array, Array, Array, Array]:
   """As `_score`; the rows of the first blocks are ranked on the host."""
   proposal = _order.propose(queries, references, distance, plan.excluded)
-  ranker = _host_ranks.Ranker(
-    *(np.asarray(x, np.float32) for x in (queries, references)), plan, distance
-  )
+  given, known = (np.asarray(x, np.float32) for x in (queries, references))
+  ranker = _host_ranks.Ranker(given, known, plan, distance)
   found = []
   for number in range(large):
     block = _plan.Block(*(part[number] for part in plan.blocks))

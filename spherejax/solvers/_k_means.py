@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Key
 
 from spherejax import _checks, _numerics
+from spherejax.distances import _order
 
 
 class KMeansResult(NamedTuple):
@@ -42,10 +43,10 @@ def k_means(
 
   The first centre is a point at random, each further one a point with probability
   proportional to its squared distance from the nearest centre so far. Then every point
-  goes to its nearest centre, ties to the lowest one, and centres to the means, until no
-  point changes its cluster. A cluster that is empty takes the point that is farthest
-  from the mean of its own one; where all points lie on their means, as with fewer
-  different points than clusters, it stays empty.
+  goes to its nearest centre, as exactly as in `metrics.nearest`, and centres to the
+  means, until no point changes its cluster. A cluster that is empty takes the point that
+  is farthest from the mean of its own one; where all points lie on their means, as with
+  fewer different points than clusters, it stays empty.
 
   Args:
     points: [n, dim], floating; for cosines normalise them before.
@@ -101,16 +102,19 @@ def _cluster(
   # From one of them, so that points far from the origin keep their digits.
   origin = points[jnp.argmax(kept)]
   points = jnp.where(kept[:, None], points - origin[None], 0)
+  nothing = jnp.full(len(points), -1, jnp.int32)
 
   def nearest(centres: Array) -> Array:
-    squares = jnp.sum(centres**2, axis=1)
-
-    def cluster(row: Array) -> Array:
-      product = jnp.matmul(centres, row, precision=jax.lax.Precision.HIGHEST)
-      return jnp.argmin(squares - 2 * product).astype(jnp.int32)
-
-    size = min(block_size, len(points))
-    return jnp.where(kept, jax.lax.map(cluster, points, batch_size=size), -1)
+    found = _order.nearest(
+      points,
+      centres,
+      nothing,
+      k=1,
+      more=1,
+      distance="squared_euclidean",
+      block_size=min(block_size, len(points)),
+    )
+    return jnp.where(kept, found[:, 0], -1)
 
   def step(state: tuple[Array, Array, Array, Array]):
     centres, before, _, steps = state

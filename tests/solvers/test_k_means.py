@@ -166,3 +166,17 @@ def test_bad_input(unchecked):
   ):
     with pytest.raises(error, match=message):
       solvers.k_means(**{"points": points, "k": 2, "key": key, **arguments})
+
+
+def test_clusters_of_far_groups_are_those_of_differences():
+  """Two towns: squares of coordinates would leave nothing of the streets."""
+  random = np.random.default_rng(0)
+  towns = np.array([[5252.0, 1340.0], [4814.0, 1158.0]])[np.arange(300) % 2]
+  x = (towns + 0.01 * random.normal(size=(300, 2))).astype(np.float32)
+  found = solvers.k_means(x, 12, key=jax.random.key(0))
+  centres = np.asarray(found.centres, np.float64)
+  apart = ((x[:, None].astype(np.float64) - centres[None]) ** 2).sum(2)
+  own = np.take_along_axis(apart, np.asarray(found.assignment)[:, None], 1)[:, 0]
+  # Centres are float32 numbers of this size, in whose steps they may differ.
+  step = np.spacing(np.float32(5252))
+  assert np.all(np.sqrt(own) <= np.sqrt(apart.min(1)) + 2 * step)
