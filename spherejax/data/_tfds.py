@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spherejax import _checks
-from spherejax.data import _images
+from spherejax.data import _files, _images
 from spherejax.data._images import Images
 
 _PREPARE = (
@@ -39,6 +39,10 @@ def load_tfds(
   Any set with a feature `image` that was prepared with
   `file_format="array_record"` will do. The order is that of the files, which
   tensorflow-datasets mixes once and for all.
+
+  Images are read as `load_folder` reads them: upright, as their metadata say.
+  tensorflow-datasets itself ignores these metadata; boxes and masks among the extras
+  stay as they are stored.
 
   Args:
     name: the set's folder: `"cifar100"`, with its configuration where there is
@@ -271,4 +275,4 @@ def _read_record(
   except RuntimeError as error:
     raise ValueError(f"cannot read record {row} {source}: {error}") from error
   name = f"of record {row} {source}"
-  return _images.decode(image, name=name, channels=channels, size=size)
+  return _files.decode(image, name=name, channels=channels, size=size)

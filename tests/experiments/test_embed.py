@@ -429,7 +429,7 @@ def test_hidden_files_and_others_are_passed_over(tmp_path):
   shutil.copy(folder / "0" / "000.png", folder / "deep" / "er" / "x.PNG")
   source = _embed_sources.find(str(folder))
   assert source.names == ("0/000.png", "1/001.jpg", "2/002.bmp", "deep/er/x.PNG")
-  assert source.labels == ("0", "1", "2", "deep/er")
+  assert source.labels == ("0", "1", "2", "deep")
 
 
 def test_a_prepared_set(model, tmp_path, tfds_dir):
