@@ -170,9 +170,9 @@ def test_damaged_files(tmp_path, content):
 
 CODES = [bytes([code]) for code in b"()]}.0Q2Nabdehqrstu\x85\x86\x87\x93\x94"]
 PIECES = st.binary(max_size=3) | st.sampled_from(
-  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS]
-  + [NEGATED, TYPED, NEGATED.replace(text("neg"), text("conj")), b"}", b"\x88"]
-)
+  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS,
+   NEGATED, TYPED, NEGATED.replace(text("neg"), text("conj")), b"}", b"\x88"]
+)  # fmt: skip
 
 
 @inputs.search(300)

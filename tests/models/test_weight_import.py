@@ -274,5 +274,5 @@ def test_weights_of_a_wrapped_network_of_another_kind(variables):
 def test_complex_weights_are_refused(variables):
   weights = draw(RESNET_SHAPES)
   weights["bn1.weight"] = weights["bn1.weight"] + 1j
-  with pytest.raises(ValueError, match="must be real, got complex64 at .bn1"):
+  with pytest.raises(ValueError, match="must be real, got complex64 at 'bn1"):
     models.import_weights(variables, weights)
