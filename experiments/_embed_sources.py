@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -58,13 +59,18 @@ def _listed(
 ) -> Source:
   return Source(
     str(text),
-    tuple(map(str, files)),
+    tuple(_shown(str(file)) for file in files),
     # The class is the sub-folder, at whatever depth below it the image lies.
-    tuple(file.parts[0] if len(file.parts) > 1 else "" for file in files),
+    tuple(_shown(file.parts[0]) if len(file.parts) > 1 else "" for file in files),
     tuple(_stamp(root / file) for file in files),
     functools.partial(_read_file, root, tuple(map(str, files))),
     root,
   )
+
+
+def _shown(name: str) -> str:
+  """A name that tables and figures can hold, also of one that is not in UTF-8."""
+  return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _stamp(file: pathlib.Path) -> str:

@@ -231,6 +231,15 @@ def test_newick_says_what_is_not_closed(text, match):
     hierarchy.from_newick(text)
 
 
+@pytest.mark.parametrize(
+  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "%4", "~"]
+)
+def test_any_name_of_a_csv_file(tmp_path, name):
+  (tmp_path / name).mkdir()
+  (tmp_path / name / name).write_text("child,parent\nlife,\ncat,life\n")
+  assert hierarchy.from_csv(tmp_path / name / name).names == ("life", "cat")
+
+
 def test_newick_keeps_the_order_of_siblings_only():
   tree = hierarchy.from_parents([-1, 0, 3, 0, 1])
   assert tree.names == ("0", "1", "3", "2", "4")

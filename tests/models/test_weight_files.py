@@ -387,3 +387,15 @@ def test_damaged_and_other_files(file, tmp_path):
     fails("weights.safetensors is truncated or damaged", safe)
   with pytest.raises(FileNotFoundError):
     models.read_weights(tmp_path / "nowhere.pt")
+
+
+@pytest.mark.parametrize(
+  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "%4", "~"]
+)
+def test_any_name_of_the_file(tmp_path, name):
+  folder = tmp_path / name
+  folder.mkdir()
+  safetensors.numpy.save_file({"a": np.ones(2)}, folder / name)
+  assert list(models.read_weights(folder / name)) == ["a"]
+  write(folder / name, mapping(b=tensor((2,), (1,))))
+  assert list(models.read_weights(folder / name)) == ["b"]
