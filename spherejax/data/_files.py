@@ -36,9 +36,10 @@ def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
   An image is a file with an image suffix in upper or lower case, at any depth. The
   class of an image is the sub-folder of `folder` that holds it, directly or deeper;
   images beside the sub-folders have no class. Hidden files and folders, whose names
-  begin with a dot, are passed over; so are the files `._x.png` that macOS writes.
-  Links are followed, but not back into a folder that holds them. A link that leads
-  nowhere is listed, so that reading it fails with its name.
+  begin with a dot, are passed over, as are the files `._x.png` and the folder
+  `__MACOSX` that archives of macOS bring. Links are followed, but not back into a
+  folder that holds them. A link that leads nowhere is listed, so that reading it fails
+  with its name.
 
   Returns:
     Paths in alphabetical order, compared name by name from the folder on.
@@ -51,13 +52,27 @@ def in_folder(folder: pathlib.Path) -> list[pathlib.PurePosixPath]:
     if real in above:  # a link led back
       continue
     for path in place.iterdir():
-      if path.name.startswith("."):
+      if _is_hidden(path):
         continue
       if path.is_dir():
         left.append((path, (*above, real)))
       elif path.suffix.lower() in SUFFIXES and (path.is_file() or _is_lost(path)):
         found.append(pathlib.PurePosixPath(path.relative_to(folder)))
   return sorted(found, key=lambda path: path.parts)
+
+
+def sub_folders(folder: pathlib.Path) -> list[str]:
+  """Names of the sub-folders that can hold images, in alphabetical order."""
+  real = os.path.realpath(folder)
+  return sorted(
+    path.name
+    for path in folder.iterdir()
+    if path.is_dir() and not _is_hidden(path) and os.path.realpath(path) != real
+  )
+
+
+def _is_hidden(path: pathlib.Path) -> bool:
+  return path.name.startswith(".") or path.name == "__MACOSX"
 
 
 def _is_lost(path: pathlib.Path) -> bool:

@@ -51,9 +51,9 @@ def load_folder(
   Classes are the sub-folders in alphabetical order. The images of a class are the
   files with an image suffix (upper or lower case) in its sub-folder, at any depth, in
   alphabetical order too; so the same folder gives the same data everywhere. Passed
-  over are hidden files and folders (their names begin with a dot), files with other
-  suffixes, and images beside the sub-folders, which have no class. Links are followed,
-  but not back into a folder that holds them.
+  over are hidden files and folders (their names begin with a dot, and `__MACOSX`),
+  files with other suffixes, and images beside the sub-folders, which have no class.
+  Links are followed, but not back into a folder that holds them.
 
   An image is its first frame, upright as its metadata say (EXIF or XMP, unless they
   are damaged), without transparency unless `channels` is 4; colour profiles are not
@@ -107,11 +107,7 @@ def load_folder(
     )
   channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)
-  names = sorted(
-    child.name
-    for child in path.iterdir()
-    if child.is_dir() and not child.name.startswith(".")
-  )
+  names = _files.sub_folders(path)
   if not names:
     raise ValueError(
       f"the data set is empty: {path} has no sub-folder; expected one for each class"

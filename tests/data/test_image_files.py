@@ -314,6 +314,7 @@ def folder(tmp_path):
   for name in (
     "ant/._a.png", "ant/.DS_Store", "ant/Thumbs.db", "bee/notes.txt", "bee/png",
     "bee/a.png.part", ".hidden/a.png", "ant/.hidden/a.png", "bee/a.svg", "bee/.png",
+    "__MACOSX/ant/._a.png", "__MACOSX/b.png",
   ):  # fmt: skip
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_bytes(b"no image")
@@ -347,6 +348,7 @@ def test_links(folder, tmp_path):
   os.symlink(tmp_path / "elsewhere" / "z.png", folder / "ant" / "z.png")
   os.symlink(folder, folder / "ant" / "loop")
   os.symlink(folder / "bee", folder / "bee" / "loop")
+  os.symlink(folder, folder / "loop")
   more = [("ant/linked/z.png", "ant"), ("ant/z.png", "ant"), ("cat/z.png", "cat")]
   assert both(folder) == sorted([*NAMES, *more])
   # A file that cannot be read, not one that is not there.
