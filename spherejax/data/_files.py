@@ -91,7 +91,8 @@ def decode(
 
   The rule of every reader: the first frame, turned as its metadata say (EXIF or XMP,
   unless they are damaged), without its transparency unless `channels` is 4. A colour
-  profile is not applied. `channels` None is 1 for grey images and 3 for others.
+  profile is not applied. `channels` None is 1 for grey images without transparency
+  and 3 for others.
   """
   try:
     return _pixels(file, channels, size)
@@ -108,7 +109,7 @@ def _pixels(
     image.load()  # first: what comes after the pixels can say how they stand
     turn = _turn(image)
     if channels is None:
-      channels = 1 if image.mode in _GREY else 3
+      channels = 1 if image.mode in ("1", "L") else 3
     if image.mode not in _GREY:  # other colours and palettes: not all become grey
       clear = channels == 4 or "transparency" in image.info
       image = image.convert("RGBA" if clear else "RGB")
