@@ -158,8 +158,11 @@ def upright_size(file: str | os.PathLike) -> tuple[int, int]:
   """(width, height) of what `decode` returns, mostly without decoding."""
   from PIL import Image
 
-  with _open(file) as image:
-    (width, height), turn = image.size, _turn(image)
+  try:
+    with _open(file) as image:
+      (width, height), turn = image.size, _turn(image)
+  except Exception as error:  # whatever a decoder raises
+    raise UnreadableError(f"{_REFUSAL}{file}: {error}") from error
   across = (
     Image.Transpose.TRANSPOSE,
     Image.Transpose.ROTATE_270,

@@ -343,6 +343,8 @@ class _Archive:
   """Tensors of a zip file: their pickle, and the storages beside it."""
 
   def __init__(self, archive: zipfile.ZipFile, size: int):
+    if len(set(archive.namelist())) < len(archive.namelist()):
+      raise ValueError("it has several entries of one name")  # readers differ then
     names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
     if len(names) != 1:
       raise ValueError(

@@ -180,6 +180,9 @@ def test_the_size_of_a_turned_picture_is_known_from_its_header(tmp_path):
   sizes = _plankton_sets._sizes(images, choice)
   for values in sizes.values():
     assert len(set(values.tolist())) == 1
+  (tmp_path / "3" / "a.jpg").write_bytes(b"no image")
+  with pytest.raises(ValueError, match=r"cannot read the image .*3/a\.jpg"):
+    _plankton_sets._sizes(images, choice)
 
 
 def faded(mode="RGBA"):

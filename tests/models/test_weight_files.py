@@ -366,6 +366,10 @@ def test_damaged_and_other_files(file, tmp_path):
     "damaged: data.pkl is compressed", write(file, state, None, zipfile.ZIP_DEFLATED)
   )
   fails("damaged", write(file, state[:-20]))
+  write(file, state)
+  with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Dup"):
+    archive.writestr("archive/data/0", np.ones(12, "<f4").tobytes())
+  fails("several entries of one name")
   with zipfile.ZipFile(file, "w") as archive:
     archive.writestr("word/document.xml", "text")
   fails("0 entries data.pkl")
