@@ -89,9 +89,9 @@ def decode(
 ) -> np.ndarray:
   """Pixels of an image file or its bytes, upright, averaged over boxes to `size`.
 
-  The rule of every reader: the first frame, turned as its metadata say (EXIF or XMP,
-  unless they are damaged), without its transparency unless `channels` is 4. A colour
-  profile is not applied. `channels` None is 1 for grey images without transparency
+  Every reader decodes by this rule: it takes the first frame, turns it as the metadata
+  say (EXIF or XMP, unless they are damaged), drops transparency unless `channels` is 4
+  and applies no colour profile. `channels` None is 1 for grey images without transparency
   and 3 for others.
   """
   try:

@@ -48,16 +48,16 @@ def load_folder(
 ) -> Images:
   """Images from a folder that holds one sub-folder for each class.
 
-  Classes are the sub-folders in alphabetical order. The images of a class are the
-  files with an image suffix (upper or lower case) in its sub-folder, at any depth, in
-  alphabetical order too; so the same folder gives the same data everywhere. Passed
-  over are hidden files and folders (their names begin with a dot, and `__MACOSX`),
-  files with other suffixes, and images beside the sub-folders, which have no class.
-  Links are followed, but not back into a folder that holds them.
+  Classes are the sub-folders in alphabetical order. A class has every file with an
+  image suffix (upper or lower case) in its sub-folder, at any depth, in alphabetical
+  order too; so the same folder gives the same data everywhere. The reader skips hidden
+  files and folders (a leading dot, and `__MACOSX`), files with other suffixes, and
+  images beside the sub-folders, which have no class. It follows links, but not back
+  into a folder that holds them.
 
-  An image is its first frame, upright as its metadata say (EXIF or XMP, unless they
-  are damaged), without transparency unless `channels` is 4; colour profiles are not
-  applied.
+  The reader takes the first frame of an image and turns it upright as the metadata say
+  (EXIF or XMP, unless they are damaged). It drops transparency unless `channels` is 4,
+  and applies no colour profile.
 
   Args:
     path: the folder.
