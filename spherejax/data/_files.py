@@ -91,8 +91,8 @@ def decode(
 
   Every reader decodes by this rule: it takes the first frame, turns it as the metadata
   say (EXIF or XMP, unless they are damaged), drops transparency unless `channels` is 4
-  and applies no colour profile. `channels` None is 1 for grey images without transparency
-  and 3 for others.
+  and applies no colour profile. `channels` None is 1 for grey images without
+  transparency and 3 for others.
   """
   try:
     return _pixels(file, channels, size)
