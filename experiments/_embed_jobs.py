@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Mapping
 
 from experiments import _embed_parts, _embed_sources, _explore, _retrieval_network
+from spherejax.data import _files
 
 
 def load(model: str, images: str) -> _retrieval_network.Model:
@@ -53,6 +54,6 @@ def refuse_unreadable(jobs: Mapping[str, _embed_parts.Job], skip: bool) -> None:
       ]
       raise SystemExit(
         f"{len(wrong)} of {len(job.source)} {what} cannot be read:"
-        f" {_embed_sources.listed(wrong)}. Repair or remove them, or leave the"
+        f" {_files.listed(wrong)}. Repair or remove them, or leave the"
         " unreadable ones of many out by --skip-unreadable; what is embedded stays"
       )

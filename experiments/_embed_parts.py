@@ -17,6 +17,7 @@ from jax import Array
 from experiments import _embed_sources, _finished, _report
 from experiments._retrieval_network import Architecture, Model
 from spherejax import data, training
+from spherejax.data import _files
 
 _LISTING = "listing.json"
 
@@ -162,7 +163,7 @@ def _tell_changes(before: dict[str, str], now: dict[str, str], what: str) -> Non
   }
   for change, names in changes.items():
     if names:
-      shown = _embed_sources.listed(names)
+      shown = _files.listed(names)
       print(f"{what}, {change} since: {len(names)} ({shown})", file=sys.stderr)
 
 

@@ -4,20 +4,18 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from experiments import _ending
 from spherejax import data
-from spherejax.data._images import FORMATS as FORMATS
+from spherejax.data import _files
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 PREPARED = "tfds:"
-_NAMED = 5  # files that a message names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,50 +45,44 @@ def find(text: str) -> Source:
     return _prepared(text)
   path = pathlib.Path(text).resolve()
   if path.is_file():
-    return _files(path, path.parent, [path])
+    return _listed(path, path.parent, [pathlib.PurePosixPath(path.name)])
   if not path.is_dir():
     raise SystemExit(f"no image file or folder at {text}")
-  found = sorted(
-    (
-      file
-      for file in path.rglob("*")
-      if file.suffix.lower() in SUFFIXES
-      and not any(part.startswith(".") for part in file.relative_to(path).parts)
-      and file.is_file()
-    ),
-    key=lambda file: file.relative_to(path).parts,
-  )
-  if not found:
-    raise SystemExit(f"the folder {text} holds no image ({', '.join(SUFFIXES)})")
-  return _files(path, path, found)
+  files = _files.in_folder(path)
+  if not files:
+    raise SystemExit(f"the folder {text} holds no image ({', '.join(_files.SUFFIXES)})")
+  return _listed(path, path, files)
 
 
-def _files(text: pathlib.Path, root: pathlib.Path, files: list[pathlib.Path]) -> Source:
-  names = tuple(file.relative_to(root).as_posix() for file in files)
-  # The class is the sub-folder, "." for none.
-  labels = (pathlib.PurePosixPath(name).parent.as_posix() for name in names)
-  stats = [file.stat() for file in files]
+def _listed(
+  text: pathlib.Path, root: pathlib.Path, files: list[pathlib.PurePosixPath]
+) -> Source:
   return Source(
     str(text),
-    names,
-    tuple("" if label == "." else label for label in labels),
-    tuple(f"{stat.st_size} {stat.st_mtime_ns}" for stat in stats),
-    functools.partial(_read_file, root, names),
+    tuple(_shown(str(file)) for file in files),
+    # The class is the sub-folder, at whatever depth below it the image lies.
+    tuple(_shown(file.parts[0]) if len(file.parts) > 1 else "" for file in files),
+    tuple(_stamp(root / file) for file in files),
+    functools.partial(_read_file, root, tuple(map(str, files))),
     root,
   )
 
 
+def _shown(name: str) -> str:
+  """A name that tables and figures can hold, also of one that is not in UTF-8."""
+  return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _stamp(file: pathlib.Path) -> str:
+  try:
+    stat = file.stat()
+  except OSError:  # a link that leads nowhere
+    return ""
+  return f"{stat.st_size} {stat.st_mtime_ns}"
+
+
 def _read_file(root: pathlib.Path, names: Sequence[str], row: int) -> np.ndarray:
-  with Image.open(root / names[row], formats=FORMATS) as image:
-    check_mode(image)
-    pixels = np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"))
-  return pixels if pixels.ndim == 3 else pixels[..., None]
-
-
-def check_mode(image: Image.Image) -> None:
-  """Raises for what 8 bits a channel cannot hold: a conversion would clip it."""
-  if image.mode[0] in "IF":
-    raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
+  return _files.decode(root / names[row], name=names[row], channels=None, size=None)
 
 
 def _prepared(text: str) -> Source:
@@ -146,11 +138,17 @@ class Prepared(Sequence):
 
   def reason(self, row: int) -> str:
     """Why a picture cannot be read; "" if it can, this time."""
-    try:
-      self.prepare(self.read(row))
-    except Exception as error:
-      return _ending.one_line(error)
-    return ""
+    return _reason(lambda row: self.prepare(self.read(row)), row)
+
+
+def _reason(read: Callable[[int], Any], row: int) -> str:
+  """Why it raises, without the name of the file; "" if it does not."""
+  try:
+    read(row)
+  except Exception as error:  # whatever a decoder raises
+    named = isinstance(error, _files.UnreadableError)
+    return _ending.one_line(error.__cause__ or error if named else error)
+  return ""
 
 
 def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
@@ -161,21 +159,12 @@ def check_headers(source: Source, rows: Iterable[int]) -> dict[int, str]:
 
   def check(row: int) -> str:
     try:
-      with Image.open(root / source.names[row], formats=FORMATS) as image:
-        check_mode(image)
-        image.verify()
-    except Exception as error:
-      return _ending.one_line(error)
+      _files.check_header(root / source.names[row])
+    except Exception:  # whatever a decoder raises
+      return _reason(source.read, row)  # the decoder has the last word
     return ""
 
   rows = list(rows)
   with concurrent.futures.ThreadPoolExecutor() as pool:
     found = zip(rows, pool.map(check, rows), strict=True)
     return {row: why for row, why in found if why}
-
-
-def listed(names: Iterable[str]) -> str:
-  """The first names, and how many there are besides."""
-  names = list(names)
-  more = len(names) - _NAMED
-  return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from spherejax import data
+from spherejax.data import _files
 
 Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
 
@@ -103,6 +104,6 @@ def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]
     classes = [str(name.text) for name in tree.iterfind("object/name")]
     found.append(np.array([names.setdefault(name, len(names)) for name in classes]))
     picture = root / "JPEGImages" / f"{file.stem}.jpg"
-    with Image.open(picture, formats=("JPEG",)) as image:
-      images.append(np.asarray(image.convert("RGB").resize((side, side))))
+    pixels = _files.decode(picture, name=str(picture), channels=3, size=None)
+    images.append(np.asarray(Image.fromarray(pixels).resize((side, side))))
   return np.stack(images), found

@@ -1,6 +1,5 @@
 """Photographs of many sizes as arrays of one, read a few at a time."""
 
-import concurrent.futures
 import dataclasses
 from collections.abc import Callable
 
@@ -8,6 +7,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from spherejax import data
+from spherejax.data import _images
 
 
 def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
@@ -48,8 +48,10 @@ def _picture(image: np.ndarray) -> Image.Image:
 def collected(
   images: data.Images, function: Callable[[np.ndarray], np.ndarray]
 ) -> data.Images:
-  """The set with every image replaced; each is read when its turn comes."""
+  """The set with every image replaced; each is read when its turn comes.
+
+  Raises for all images at once that cannot be read.
+  """
   source = images.images
-  with concurrent.futures.ThreadPoolExecutor() as pool:
-    found = pool.map(lambda row: function(source[row]), range(len(images)))
-    return dataclasses.replace(images, images=np.stack(list(found)))
+  lazy = _images.Lazy(lambda row: function(source[row]), np.arange(len(images)))
+  return dataclasses.replace(images, images=_images.collect(lazy))

@@ -8,11 +8,10 @@ from typing import Literal, NamedTuple
 
 import jax
 import numpy as np
-from PIL import Image
 
 from experiments import _class_sets, _plankton_published
 from spherejax import _checks, data, hierarchy
-from spherejax.data._images import FORMATS
+from spherejax.data import _files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +121,7 @@ def _sizes(images: data.Images, choice: Selection) -> dict[str, np.ndarray]:
   """Logarithms of width and height; of files only the beginning is read."""
   if choice.data == "folder":
     root = pathlib.Path(choice.folder)
-    sizes = []
-    for file in images.extras["file"]:
-      with Image.open(root / file, formats=FORMATS) as opened:
-        sizes.append(opened.size)
+    sizes = [_files.upright_size(root / file) for file in images.extras["file"]]
   else:
     sizes = [image.shape[1::-1] for image in images.images]
   return _class_sets.size_extras(np.array(sizes))

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tqdm
-from PIL import Image
 
-from experiments import _embed_sources, _retrieval_published
+from experiments import _retrieval_published
 from spherejax import data
+from spherejax.data import _files
 
 LISTING = "list_eval_partition.txt"
 _FIELDS = "image_name item_id evaluation_status"
@@ -196,7 +196,7 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
   unreadable = _broken(pictures)
   if not unreadable:
     return pictures
-  named = _embed_sources.listed(unreadable.values())
+  named = _files.listed(unreadable.values())
   if not skip:
     raise SystemExit(
       f"{len(unreadable)} of {len(pictures)} pictures cannot be read: {named};"
@@ -282,12 +282,7 @@ class _Files(Sequence):
 
   def __getitem__(self, row: Any) -> Any:
     path = self.folder / self.names[row]
-    try:
-      with Image.open(path, formats=_embed_sources.FORMATS) as image:
-        _embed_sources.check_mode(image)
-        return np.asarray(image.convert("RGB"))
-    except Exception as error:  # whatever a decoder raises
-      raise ValueError(f"cannot read the image {path}: {error}") from error
+    return _files.decode(path, name=str(path), channels=3, size=None)
 
 
 def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:

@@ -1,11 +1,9 @@
-"""The record that every reader returns, and how one image file is decoded."""
+"""The record that every reader returns, and how its images are collected."""
 
 import dataclasses
-import io
 import itertools
-import os
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,12 +12,11 @@ from jax.typing import ArrayLike
 from jaxtyping import Int, Shaped
 
 from spherejax import _checks
+from spherejax.data import _files
 
-# Of the suffixes that are read. Pillow knows more, and starts Ghostscript for some.
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # Images that a thread decodes at a time.
 _CHUNK = 64
-_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_CHANNELS = (1, 3, 4)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -207,58 +204,86 @@ def image_size(size: int | tuple[int, int]) -> tuple[int, int]:
   return int(height), int(width)
 
 
-def decode(
-  file: str | os.PathLike | bytes,
-  *,
-  name: str,
-  channels: int,
-  size: tuple[int, int] | None,
-) -> np.ndarray:
-  """Pixels of an image file or its bytes, averaged over boxes to `size`."""
-  from PIL import Image
-
-  try:
-    with Image.open(
-      io.BytesIO(file) if isinstance(file, bytes) else file, formats=FORMATS
-    ) as image:
-      if image.mode[0] in "IF":
-        raise ValueError(f"mode {image.mode} has more than 8 bits a channel")
-      image = image.convert(_MODES[channels])
-      if size is not None and image.size != (size[1], size[0]):
-        image = image.resize((size[1], size[0]), Image.Resampling.BOX)
-      pixels = np.asarray(image)
-  except Exception as error:  # whatever a decoder raises
-    raise ValueError(f"cannot read the image {name}: {error}") from error
-  return pixels if pixels.ndim == 3 else pixels[..., None]
-
-
 def collect(lazy: Lazy) -> np.ndarray | list[np.ndarray]:
-  """All images, decoded: one array, or a list where sizes differ."""
+  """All images, decoded: one array, or a list where sizes differ.
+
+  Raises for all images at once that cannot be read.
+  """
+  images, unreadable = collect_readable(lazy)
+  refuse(unreadable.values(), len(lazy))
+  return images
+
+
+def collect_readable(
+  lazy: Lazy,
+) -> tuple[np.ndarray | list[np.ndarray], dict[int, _files.UnreadableError]]:
+  """As `collect`, of the images that can be read, and the errors of the other rows."""
   from concurrent import futures
 
   # Pillow releases the interpreter while it decodes. Chunks, for small images are
   # decoded faster than they are handed to a thread.
   starts = range(0, len(lazy), _CHUNK)
+  unreadable: dict[int, _files.UnreadableError] = {}
+
+  def readable(rows: Iterator[np.ndarray | _files.UnreadableError]):
+    for row, image in enumerate(rows):
+      if isinstance(image, _files.UnreadableError):
+        unreadable[row] = image
+      else:
+        yield image
+
   with futures.ThreadPoolExecutor() as pool:
-    chunks = pool.map(lambda start: list(lazy[start : start + _CHUNK]), starts)
-    return _in_one(itertools.chain.from_iterable(chunks), len(lazy))
+    chunks = pool.map(lambda start: _attempt(lazy[start : start + _CHUNK]), starts)
+    images = readable(itertools.chain.from_iterable(chunks))
+    return _in_one(images, len(lazy)), unreadable
+
+
+def unreadable(lazy: Lazy) -> dict[int, _files.UnreadableError]:
+  """The errors of rows whose images cannot be read; no image is kept."""
+  first_pixel = Lazy(lambda row: lazy.read(row)[:1, :1], lazy.rows)
+  return collect_readable(first_pixel)[1]
+
+
+def _attempt(lazy: Lazy) -> list[np.ndarray | _files.UnreadableError]:
+  found: list[np.ndarray | _files.UnreadableError] = []
+  for row in range(len(lazy)):
+    try:
+      found.append(lazy[row])
+    except _files.UnreadableError as error:
+      found.append(error)
+  return found
+
+
+def refuse(
+  errors: Collection[_files.UnreadableError], count: int, remedy: str = ""
+) -> None:
+  """Raises for images that cannot be read, with the reasons of all of them."""
+  if len(errors) == 1:
+    (error,) = errors
+    raise _files.UnreadableError(f"{error}{remedy}") from error
+  if errors:
+    reasons = _files.listed(error.why for error in errors)
+    raise _files.UnreadableError(
+      f"cannot read {len(errors)} of {count} images: {reasons}{remedy}"
+    )
 
 
 def _in_one(images: Iterator[np.ndarray], count: int) -> np.ndarray | list[np.ndarray]:
   """One array, filled while they come, or a list from the first that differs."""
   first = list(itertools.islice(images, _CHUNK))
-  if len({image.shape for image in first}) > 1:
+  if len({image.shape for image in first}) != 1:
     return [*first, *images]
-  whole = np.empty((count, *first[0].shape), np.uint8)
-  for row, image in enumerate(itertools.chain(first, images)):
+  whole, row = np.empty((count, *first[0].shape), np.uint8), 0
+  for image in itertools.chain(first, images):
     if image.shape != first[0].shape:
       return [*map(np.copy, whole[:row]), image, *images]
     whole[row] = image
-  return whole
+    row += 1
+  return whole[:row]
 
 
 def channel_count(channels: int) -> int:
   """The number of channels, checked against those that can be decoded."""
-  if channels not in tuple(_MODES):  # a value that has no hash is none of them either
-    raise ValueError(f"channels must be one of {tuple(_MODES)}, got {channels!r}")
+  if channels not in _CHANNELS:
+    raise ValueError(f"channels must be one of {_CHANNELS}, got {channels!r}")
   return channels

@@ -7,10 +7,8 @@ import pathlib
 import numpy as np
 
 from spherejax import _checks
-from spherejax.data import _images
+from spherejax.data import _files, _images
 from spherejax.data._images import Images
-
-_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
 
 def load_digits() -> Images:
@@ -46,12 +44,20 @@ def load_folder(
   size: int | tuple[int, int] | None = None,
   channels: int = 3,
   lazy: bool = False,
+  skip_unreadable: bool = False,
 ) -> Images:
   """Images from a folder that holds one sub-folder for each class.
 
-  Classes are the sub-folders in alphabetical order, images the files in them, in
-  alphabetical order too; so the same folder gives the same data everywhere. Files
-  without an image suffix and hidden folders are passed over.
+  Classes are the sub-folders in alphabetical order. A class has every file with an
+  image suffix (upper or lower case) in its sub-folder, at any depth, in alphabetical
+  order too; so the same folder gives the same data everywhere. The reader skips hidden
+  files and folders (a leading dot, and `__MACOSX`), files with other suffixes, and
+  images beside the sub-folders, which have no class. It follows links, but not back
+  into a folder that holds them.
+
+  The reader takes the first frame of an image and turns it upright as the metadata say
+  (EXIF or XMP, unless they are damaged). It drops transparency unless `channels` is 4,
+  and applies no colour profile.
 
   Args:
     path: the folder.
@@ -61,15 +67,19 @@ def load_folder(
       sizes.
     channels: static. 1 (grey), 3 (RGB) or 4 (RGBA); images are converted.
     lazy: static. True decodes an image when it is asked for, with every use.
+    skip_unreadable: static. True leaves out images that cannot be read, instead of
+      raising; with `lazy`, all images are decoded once to find them.
 
   Returns:
     `Images`, named by the sub-folders; `extras["file"]` holds the paths relative
     to the folder. `images` is a list where sizes differ and `size` is None.
 
   Raises:
-    TypeError: path no path, a number no integer, lazy not boolean.
+    TypeError: path no path, a number no integer, lazy or skip_unreadable not boolean.
     FileNotFoundError: no such folder.
-    ValueError: no sub-folder, one without an image, a file that is no image.
+    ValueError: no sub-folder, some without a (readable) image, files that are no
+      images or have more than 8 bits a channel; the message lists all of them. With
+      `lazy`, a file that is no image raises when it is asked for.
 
   Cost: one pass over the folder; without `lazy`, all images are decoded, by a pool
   of min(32, cores + 4) threads.
@@ -88,6 +98,7 @@ def load_folder(
     ((2, 8, 8, 3), ('cat', 'dog'))
   """
   _checks.flag("lazy", lazy)
+  _checks.flag("skip_unreadable", skip_unreadable)
   _checks.path("path", path)
   path = pathlib.Path(path)
   if not path.is_dir():
@@ -96,42 +107,51 @@ def load_folder(
     )
   channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)
-  names = sorted(
-    child.name
-    for child in path.iterdir()
-    if child.is_dir() and not child.name.startswith(".")
-  )
+  names = _files.sub_folders(path)
   if not names:
     raise ValueError(
       f"the data set is empty: {path} has no sub-folder; expected one for each class"
     )
-  files, labels = [], []
-  for label, name in enumerate(names):
-    found = sorted(
-      file.name
-      for file in (path / name).iterdir()
-      if file.suffix.lower() in _SUFFIXES and file.is_file()
-    )
-    if not found:
-      raise ValueError(
-        f"the class folder {path / name} holds no image ({', '.join(_SUFFIXES)})"
-      )
-    files += [f"{name}/{file}" for file in found]
-    labels += [label] * len(found)
+  paths = [file for file in _files.in_folder(path) if len(file.parts) > 1]
+  label = {name: number for number, name in enumerate(names)}
+  files = np.array([str(file) for file in paths])
+  labels = np.array([label[file.parts[0]] for file in paths], np.int32)
+  _check_classes(path, names, labels, f"image ({', '.join(_files.SUFFIXES)})")
   read = functools.partial(
-    _read_file,
-    folder=path,
-    files=files,
-    channels=channels,
-    size=size,
+    _read_file, folder=path, files=files.tolist(), channels=channels, size=size
   )
   images = _images.Lazy(read, np.arange(len(files)))
+  pixels, unreadable = images, {}
+  if not lazy:
+    pixels, unreadable = _images.collect_readable(images)
+  elif skip_unreadable:
+    unreadable = _images.unreadable(images)
+  if not skip_unreadable:
+    remedy = "; repair or remove what cannot be read, or pass skip_unreadable=True"
+    _images.refuse(unreadable.values(), len(files), remedy)
+  kept = np.setdiff1d(np.arange(len(files)), list(unreadable))
+  _check_classes(path, names, labels[kept], "image that can be read")
   return Images(
-    images=images if lazy else _images.collect(images),
-    labels=np.asarray(labels, np.int32),
+    images=images[kept] if lazy else pixels,
+    labels=labels[kept],
     label_names=tuple(names),
-    extras={"file": np.asarray(files)},
+    extras={"file": files[kept]},
   )
+
+
+def _check_classes(
+  folder: pathlib.Path, names: list[str], labels: np.ndarray, what: str
+) -> None:
+  """Raises unless each class has an image, for their numbers would mean others."""
+  counts = np.bincount(labels, minlength=len(names))
+  empty = [str(folder / names[number]) for number in np.flatnonzero(counts == 0)]
+  if empty:
+    is_one = len(empty) == 1
+    raise ValueError(
+      f"the class {'folder' if is_one else 'folders'} {_files.listed(empty)}"
+      f" {'holds' if is_one else 'hold'} no {what}; add images, or remove"
+      f" {'it' if is_one else 'them'}"
+    )
 
 
 def _read_file(
@@ -143,4 +163,4 @@ def _read_file(
   size: tuple[int, int] | None,
 ) -> np.ndarray:
   file = folder / files[row]
-  return _images.decode(file, name=str(file), channels=channels, size=size)
+  return _files.decode(file, name=str(file), channels=channels, size=size)

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 
 from spherejax import _checks
-from spherejax.data import _images
+from spherejax.data import _files, _images
 from spherejax.data._images import Images
 
-_PREPARE = (
-  'python -c "import tensorflow_datasets as tfds;'
-  " tfds.builder('cifar100', data_dir=DIR, file_format='array_record')"
-  '.download_and_prepare()"'
-)
 _INFO = "dataset_info.json"
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # Records asked for at once while the labels are read.
 _CHUNK = 512
 
@@ -39,6 +35,10 @@ def load_tfds(
   Any set with a feature `image` that was prepared with
   `file_format="array_record"` will do. The order is that of the files, which
   tensorflow-datasets mixes once and for all.
+
+  Images are read as `load_folder` reads them: upright, as their metadata say.
+  tensorflow-datasets itself ignores these metadata; boxes and masks among the extras
+  stay as they are stored.
 
   Args:
     name: the set's folder: `"cifar100"`, with its configuration where there is
@@ -66,8 +66,8 @@ def load_tfds(
 
   Raises:
     FileNotFoundError: no data folder, or the set is not in it.
-    ValueError: unknown split or feature, an empty split, an unreadable image, a
-      set in another file format.
+    ValueError: unknown split or feature, an empty split or a range outside of it,
+      unreadable images (all are named), a set in another file format or damaged.
     TypeError: images of more than 8 bits, `label` not an integer feature, lazy not
       boolean.
 
@@ -93,11 +93,17 @@ def load_tfds(
   if channels is not None:
     channels = _images.channel_count(channels)
   size = None if size is None else _images.image_size(size)
-  folder = _set_folder(name, _data_folder(data_dir))
+  folder = _set_folder(name, _data_folder(name, data_dir))
   # Imported after the folder is found: it takes a second.
   import tensorflow_datasets as tfds
 
-  builder = tfds.builder_from_directory(str(folder))
+  try:
+    builder = tfds.builder_from_directory(str(folder))
+  except Exception as error:  # whatever files without sense raise
+    raise ValueError(
+      f"the description of {name!r} in {folder} is damaged ({error}); prepare it again"
+      f" by\n  {_prepare(name)}"
+    ) from error
   features: Any = builder.info.features
   _check_image(name, features)
   others = sorted(key for key in features if key != "image")
@@ -137,7 +143,18 @@ def load_tfds(
   )
 
 
-def _data_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
+def _prepare(name: str) -> str:
+  """The command that prepares the set, as tensorflow-datasets calls it."""
+  place, _, last = name.rpartition("/")
+  called = f"{place}:{last}" if place and _VERSION.fullmatch(last) else name
+  return (
+    'python -c "import tensorflow_datasets as tfds;'
+    f" tfds.builder({called!r}, data_dir='DIR', file_format='array_record')"
+    '.download_and_prepare()"'
+  )
+
+
+def _data_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
   """The folder of prepared sets; an error that says how to get one."""
   folder = os.environ.get("TFDS_DATA_DIR", "") if data_dir is None else data_dir
   if folder and pathlib.Path(folder).is_dir():
@@ -149,14 +166,16 @@ def _data_folder(data_dir: str | os.PathLike | None) -> pathlib.Path:
   else:
     problem = "the environment variable TFDS_DATA_DIR is not set"
   raise FileNotFoundError(
-    f"{problem}. Prepare a set once, where TensorFlow is installed, by\n  {_PREPARE}\n"
-    "and set TFDS_DATA_DIR=DIR, or pass data_dir"
+    f"{problem}. Prepare {name!r} once, where TensorFlow is installed, by\n"
+    f"  {_prepare(name)}\n"
+    "(docs/data.md says how where tensorflow-datasets does not know the set) and set"
+    " TFDS_DATA_DIR=DIR, or pass data_dir"
   )
 
 
 def _version(folder: pathlib.Path) -> tuple[int, ...]:
   """(1, 20, 3) for the folder of a prepared version 1.20.3, () for others."""
-  found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", folder.name)
+  found = _VERSION.fullmatch(folder.name)
   if found is None or not (folder / _INFO).is_file():
     return ()
   return tuple(map(int, found.groups()))
@@ -176,8 +195,10 @@ def _set_folder(name: str, root: pathlib.Path) -> pathlib.Path:
     for path in root.glob(f"{depth}/{_INFO}")
     if _version(path.parent)
   }
+  remedy = f"; prepare it by {_prepare(name)}" if name else ""
   raise FileNotFoundError(
-    f"no image set {name!r} in {root}; there are: {', '.join(sorted(there)) or 'none'}"
+    f"no image set {name!r} in {root}{remedy}; there are:"
+    f" {', '.join(sorted(there)) or 'none'}"
   )
 
 
@@ -198,13 +219,7 @@ def _check_image(name: str, features: Any):
 
 def _records(builder: Any, name: str, split: str, decoders: dict[str, Any]) -> Any:
   """Random access to the split's records."""
-  splits = ", ".join(sorted(builder.info.splits))
-  try:
-    count = builder.info.splits[split].num_examples
-  except ValueError as error:
-    raise ValueError(
-      f"{name!r} has no split {split!r}; its splits are: {splits}"
-    ) from error
+  count = sum(_count(builder, name, part.strip()) for part in split.split("+"))
   if count == 0:
     raise ValueError(f"the data set is empty: split {split!r} of {name!r}")
   try:
@@ -212,8 +227,29 @@ def _records(builder: Any, name: str, split: str, decoders: dict[str, Any]) -> A
   except NotImplementedError as error:
     raise ValueError(
       f"{name!r} is not prepared as array_record, the format that is read without"
-      f" TensorFlow. Prepare it by\n  {_PREPARE}"
+      f" TensorFlow. Prepare it by\n  {_prepare(name)}"
     ) from error
+
+
+def _count(builder: Any, name: str, part: str) -> int:
+  """Number of images in a split or a range of one; raises where there is no such."""
+  whole = part.partition("[")[0]
+  if part != "all" and whole not in builder.info.splits:
+    raise ValueError(
+      f"{name!r} has no split {whole!r}; its splits are:"
+      f" {', '.join(sorted(builder.info.splits))}"
+    )
+  size = builder.info.splits[whole].num_examples
+  try:
+    count = builder.info.splits[part].num_examples
+  except Exception as error:  # whatever the package raises
+    raise ValueError(
+      f"split must be a range within the {size} images of {whole!r} of {name!r}, such"
+      f" as '{whole}[:{min(size, 100)}]' or '{whole}[50%:]', got {part!r}"
+    ) from error
+  if count < 0:
+    raise ValueError(f"split must not end before it begins, got {part!r} of {name!r}")
+  return count
 
 
 def _rows(records: Any, keys: list[str], source: str) -> list[dict[str, Any]]:
@@ -236,7 +272,7 @@ def _rows(records: Any, keys: list[str], source: str) -> list[dict[str, Any]]:
 def _column(values: list) -> np.ndarray:
   """Text and numbers as such, anything else as objects."""
   if isinstance(values[0], bytes):
-    return np.asarray([value.decode() for value in values])
+    return np.asarray([value.decode(errors="backslashreplace") for value in values])
   if np.ndim(values[0]) == 0 and not isinstance(values[0], dict):
     return np.asarray(values)
   column = np.empty(len(values), object)
@@ -271,4 +307,4 @@ def _read_record(
   except RuntimeError as error:
     raise ValueError(f"cannot read record {row} {source}: {error}") from error
   name = f"of record {row} {source}"
-  return _images.decode(image, name=name, channels=channels, size=size)
+  return _files.decode(image, name=name, channels=channels, size=size)

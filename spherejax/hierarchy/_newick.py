@@ -8,6 +8,7 @@ from spherejax import _checks
 from spherejax.hierarchy import _tree
 
 _TOKEN = re.compile(r"\s*(?:\[[^\]]*\]\s*)*([(),:;]|'(?:[^']|'')*'|[^\s(),:;\[\]']+|$)")
+_SKIPPED = re.compile(r"\s*(?:\[[^\]]*\]\s*)*")
 _PLAIN = re.compile(r"[A-Za-z0-9.+_-]+")
 
 
@@ -50,7 +51,12 @@ def from_newick(text: str, *, classes: Sequence[str] | None = None) -> _tree.Cla
         raise ValueError(f"newick has ( after {last!r}, {here}")
       node = _add(names, parents, given, node)
     elif token in "),;" and (parents[node] < 0) != (token == ";"):
-      raise ValueError(f"newick has unbalanced parentheses, {here}")
+      wrong = {
+        ")": "one ) is too many",
+        ",": "this comma must stand within a pair of them",
+        ";": f"the text must close {_open(parents, node)} more by ) before the ;",
+      }[token]
+      raise ValueError(f"newick has unbalanced parentheses, {here}: {wrong}")
     elif token == ",":
       node = _add(names, parents, given, parents[node])
     elif token == ")":
@@ -77,17 +83,40 @@ def _tokens(text: str) -> list[tuple[str, int]]:
   while True:
     match = _TOKEN.match(text, place)
     if match is None:
-      raise ValueError(f"newick must be readable, got {text[place : place + 20]!r}")
+      raise ValueError(_unclosed(text, place))
     if not match[1]:
       break
     found.append((match[1], match.start(1)))
     place = match.end()
   signs = [token for token, _ in found]
   if ";" not in signs or signs.index(";") < len(signs) - 1:
+    count = signs.count(";")
+    remedy = "add the ; at its end" if not count else "read one tree at a time"
     raise ValueError(
-      f"text must be one newick tree that ends with ;, got {text[-60:]!r}"
+      f"text must be one newick tree that ends with ;, got {count} of them in"
+      f" {text[-60:]!r}; {remedy}"
     )
   return found
+
+
+def _unclosed(text: str, place: int) -> str:
+  """What is wrong at a place where no sign, name or comment is whole."""
+  start = _SKIPPED.match(text, place)
+  place = place if start is None else start.end()
+  kinds = {
+    "'": "a quote that the text does not close by another '",
+    "[": "a comment that the text does not close by ]",
+    "]": "the end of a comment that the text does not begin by [",
+  }
+  return f"newick has {kinds[text[place]]}, at {place} of {text[:60]!r}"
+
+
+def _open(parents: list[int], node: int) -> int:
+  """Number of parentheses that are open around a node."""
+  count = 0
+  while parents[node] >= 0:
+    node, count = parents[node], count + 1
+  return count
 
 
 def _add(names: list[str], parents: list[int], given: list[str], parent: int) -> int:
@@ -120,7 +149,9 @@ def to_newick(tree: _tree.ClassTree) -> str:
   """The tree as text in the Newick format, with its lengths.
 
   `from_newick(text, classes=tree.class_names)` reads the same tree from it, if the
-  names of the classes differ. Classes that stand above others are named as inner nodes.
+  names of the classes differ. Its nodes of one depth stand in the order of their
+  parents, for the format keeps the order of siblings only. Classes that stand above
+  others are named as inner nodes.
 
   Args:
     tree: a ClassTree.

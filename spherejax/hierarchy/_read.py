@@ -229,7 +229,9 @@ def from_csv(
     try:
       rows = list(csv.reader(file))
     except (csv.Error, UnicodeDecodeError) as error:
-      raise ValueError(f"{path} cannot be read: {error}") from error
+      raise ValueError(
+        f"{path} cannot be read as CSV in UTF-8: {error}; save it as such"
+      ) from error
   if not rows or rows[0] != ["child", "parent"]:
     raise ValueError(
       f"{path} must begin with child,parent, got {','.join(rows[0]) if rows else ''!r}"

@@ -1,7 +1,8 @@
 """Parameters of our networks from arrays with other people's names."""
 
+import collections
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from spherejax import _checks
-from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES
+from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES, unwrapped
 
 _HEADS = ("fc.", "head.", "linear.", "last_linear.", "classifier.", "AuxLogits.")
 
@@ -30,7 +31,9 @@ def import_weights(
   turned from torch's order of axes into ours, and a row [1, n] is taken for a vector
   [n] as Caffe's conversions have it. Knows the names that torchvision, timm and the
   authors' code give the parameters of `ResNet`, `InceptionV3`, `BNInception` (those of
-  pretrained-models.pytorch) and `SwinT`, and takes those that fit.
+  pretrained-models.pytorch) and `SwinT`, and takes those that fit. A prefix of wrappers
+  that all names have is taken off ("module.", "_orig_mod.", "model.", "backbone.",
+  "encoder.", also one within another); one that only some have is named in the error.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
@@ -75,12 +78,20 @@ def import_weights(
     _checks.mapping(name, value)
     if not value:
       raise ValueError(f"{name} must hold an array, got none")
+  _checks.texts("names of weights", list(weights))
   flat, structure = jax.tree.flatten_with_path(dict(variables))
   paths = ["/".join(str(entry.key) for entry in path[1:]) for path, _ in flat]
   tables = {"names": tuple(names)} if names is not None else TABLES
-  title, found = max(
-    ((title, _translate(paths, table)) for title, table in tables.items()),
-    key=lambda option: sum(name in weights for name in option[1]),
+  given = {title: _translate(paths, table) for title, table in tables.items()}
+  bare = dict(zip(unwrapped(weights), weights, strict=True))
+  title, found, files = max(
+    (
+      (title, own, files)
+      for title, translated in given.items()
+      for own in (unwrapped(translated), translated)
+      for files in (bare, {name: name for name in weights})
+    ),
+    key=lambda option: sum(name in option[2] for name in option[1]),
   )
   _once(paths, found)
   kept = [path.startswith(tuple(fresh)) for path in paths]
@@ -90,21 +101,26 @@ def import_weights(
       if isinstance(leaf, jax.ShapeDtypeStruct):
         raise ValueError(f"fresh needs the values of {path}, got its shape only")
       leaves.append(leaf)
-    elif name not in weights:
+    elif name not in files:
       missing.append(f"{path} ({name})")
     else:
-      array = _oriented(path, np.asarray(weights[name]), len(leaf.shape))
+      array = np.asarray(weights[files[name]])
+      if array.dtype.kind == "c":
+        raise ValueError(f"weights must be real, got {array.dtype} at {name!r}")
+      array = _oriented(path, array, len(leaf.shape))
       if array.shape != leaf.shape:
         shapes.append(f"{path} {leaf.shape} ({name} gives {array.shape})")
       leaves.append(array)
   unused = [
     name
-    for name in weights
+    for name, file in files.items()
     if name not in set(found)
     and not name.startswith(tuple(ignore))
+    and not file.startswith(tuple(ignore))
     and name.rpartition(".")[2] not in BUFFERS
   ]
-  _complain(title, missing, unused, shapes)
+  hint = _hint(given.values(), files, len(found) - len(missing)) if missing else ""
+  _complain(title, missing, unused, shapes, hint)
   return jax.tree.unflatten(
     structure,
     [
@@ -140,8 +156,30 @@ def _once(paths: Sequence[str], found: Sequence[str]) -> None:
     taken[name] = path
 
 
+def _hint(known: Iterable[Sequence[str]], names: Iterable[str], fitting: int) -> str:
+  """A prefix behind which more of the network lies than without it, as a sentence."""
+  wanted = [set(translated) for translated in known]
+  behind = collections.Counter(
+    (table, name[: place.end()])
+    for name in names
+    for place in re.finditer(r"\.", name)
+    for table, own in enumerate(wanted)
+    if name[place.end() :] in own
+  )
+  (_, prefix), count = max(
+    behind.items(), key=lambda item: item[1], default=((0, ""), 0)
+  )
+  if count <= fitting:
+    return ""
+  return (
+    f"; {count} of the weights fit behind the prefix {prefix!r}: give"
+    f" {{name.removeprefix({prefix!r}): array for name, array in weights.items()"
+    f" if name.startswith({prefix!r})}}"
+  )
+
+
 def _complain(
-  title: str, missing: list[str], unused: list[str], shapes: list[str]
+  title: str, missing: list[str], unused: list[str], shapes: list[str], hint: str
 ) -> None:
   problems = [
     f"{len(items)} {what}: {', '.join(items[:6])}{', ...' if items[6:] else ''}"
@@ -153,4 +191,4 @@ def _complain(
     if items
   ]
   if problems:
-    raise ValueError(f"weights do not fit ({title}); " + "; ".join(problems))
+    raise ValueError(f"weights do not fit ({title}); {'; '.join(problems)}{hint}")

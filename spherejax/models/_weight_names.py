@@ -5,6 +5,8 @@ of ours such as "stage1_0/norm1/scale" and ending in the file's name. The names 
 leaves, which are the same everywhere, are in `LEAVES`.
 """
 
+from collections.abc import Iterable
+
 # Ours, within a module, to torch's; parameters of other names stay what they are.
 LEAVES = {
   "kernel": "weight",
@@ -15,6 +17,10 @@ LEAVES = {
 
 # What files hold besides parameters: counters, and indices that follow from sizes.
 BUFFERS = ("num_batches_tracked", "relative_position_index", "attn_mask")
+
+# What wrappers put before all names: training on several devices, compiled modules,
+# and classes that hold the network.
+_WRAPPERS = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
 
 _RESNET = (
   (r"^stem/", "conv1."),
@@ -99,3 +105,16 @@ TABLES = {
     *_TIMM_SWIN,
   ),
 }
+
+
+def unwrapped(names: Iterable[str]) -> list[str]:
+  """The names without the wrappers' prefixes that all of them have, one in another."""
+  names = list(names)
+  while names:
+    prefix = next((p for p in _WRAPPERS if names[0].startswith(p)), None)
+    if prefix is None or not all(
+      name.startswith(prefix) and name != prefix for name in names
+    ):
+      break
+    names = [name.removeprefix(prefix) for name in names]
+  return names

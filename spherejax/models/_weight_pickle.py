@@ -105,7 +105,8 @@ class Reader:
 
   def _global(self, path: str) -> None:
     if path not in self._known:
-      raise RefusedError(f"it asks for {path.replace(' ', '.', 1)}, which is no tensor")
+      name = path.replace(" ", ".", 1)
+      raise RefusedError(f"it asks for {name}, which is no plain tensor")
     self._push(self._known[path])
 
   def _stack_global(self, _: Any) -> None:

@@ -1,5 +1,6 @@
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -270,3 +271,62 @@ def test_the_room_imports_no_reader():
     "assert not names, names"
   )
   subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.data
+def test_ranges_outside_of_a_split(copy):
+  def fails(split, match):
+    with pytest.raises(ValueError, match=match):
+      data.load_tfds("stl10", split, data_dir=copy)
+
+  for split in ("[:99999999]", "[247:]", "[:-247]", "[:150%]", "[a:b]", "[5]", "["):
+    whole = f"unlabelled{split}"
+    fails(whole, rf"split must be a range within the 246 .*, got '{re.escape(whole)}'")
+  fails("unlabelled[:2]+unlabelled[:300]", r"a range within the 246 .*\[:300\]'")
+  # The negative count of one must not be hidden by the other.
+  for split in ("[10:5]", "[10%:5%]", "[-5:-10]"):
+    for whole in (f"unlabelled{split}", f"unlabelled[:50] + unlabelled{split}"):
+      fails(whole, rf"not end before it begins, got 'unlabelled{re.escape(split)}'")
+  for split, what in (
+    ("[:5]", ""),
+    ("unlabelled+", ""),
+    ("dev[:3]", "dev"),
+    ("all[:3]", "all"),
+  ):
+    fails(split, f"'stl10' has no split '{what}'; its splits are: unlabelled$")
+  assert (
+    len(data.load_tfds("stl10", "unlabelled[:2] + unlabelled[-3:]", data_dir=copy)) == 5
+  )
+
+
+@pytest.mark.parametrize("name", [*SETS, "cifar100/3.0.2", "voc/2007/4.0.0"])
+def test_a_missing_set_is_prepared_by_its_own_command(monkeypatch, tmp_path, name):
+  called = {"cifar100/3.0.2": "cifar100:3.0.2", "voc/2007/4.0.0": "voc/2007:4.0.0"}
+  command = f"tfds.builder('{called.get(name, name)}', data_dir='DIR', file_format="
+  with pytest.raises(FileNotFoundError, match=re.escape(command)):
+    data.load_tfds(name, "train", data_dir=tmp_path)
+  with pytest.raises(FileNotFoundError, match=re.escape(command)):
+    data.load_tfds(name, "train", data_dir=tmp_path / "nowhere")
+  monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+  with pytest.raises(FileNotFoundError, match=re.escape(command)):
+    data.load_tfds(name, "train")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("file", ["dataset_info.json", "features.json"])
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"no json"])
+def test_damaged_descriptions(copy, file, content):
+  (copy / "stl10/1.0.0" / file).write_bytes(content)
+  with pytest.raises(ValueError, match=r"of 'stl10' in .*1\.0\.0 is damaged \("):
+    data.load_tfds("stl10", "unlabelled", data_dir=copy)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "a@4", "%4"]
+)
+def test_any_name_of_the_folder(tfds_dir, tmp_path, name):
+  shutil.copytree(tfds_dir / "stl10", tmp_path / name / "stl10")
+  found = data.load_tfds("stl10", "unlabelled[:3]", data_dir=tmp_path / name)
+  expected = data.load_tfds("stl10", "unlabelled[:3]", data_dir=tfds_dir)
+  np.testing.assert_array_equal(found.images, expected.images)

@@ -429,7 +429,22 @@ def test_hidden_files_and_others_are_passed_over(tmp_path):
   shutil.copy(folder / "0" / "000.png", folder / "deep" / "er" / "x.PNG")
   source = _embed_sources.find(str(folder))
   assert source.names == ("0/000.png", "1/001.jpg", "2/002.bmp", "deep/er/x.PNG")
-  assert source.labels == ("0", "1", "2", "deep/er")
+  assert source.labels == ("0", "1", "2", "deep")
+
+
+def test_any_names_of_files_and_folders(model, tmp_path):
+  root = write_pictures(tmp_path / "p [1]*?" / ("x" * 200), 10)
+  names = ["a\nb", 'a,"b', "[x]*?", "back\\slash", "ü ß", "=1+1", os.fsdecode(b"a\xff")]
+  for name in names:
+    (root / name).mkdir()
+    shutil.copy(root / "0" / "000.png", root / name / f"{name}.png")
+  config = settings(model, root, queries=str(root), explore=True)
+  embed.run(config, tmp_path / "output [*]")
+  files = read_table(tmp_path / "output [*]" / "files.csv")
+  assert len(files) == 17
+  shown = {*names[:-1], "a\\xff"}
+  assert {f["label"] for f in files} >= shown
+  assert {f["path"] for f in files} >= {f"{name}/{name}.png" for name in shown}
 
 
 def test_a_prepared_set(model, tmp_path, tfds_dir):

@@ -441,6 +441,10 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
   wide = Image.open(tmp_path / "test" / "class 0" / "0.png")
   small = np.asarray(wide.resize((46, 23), Image.Resampling.BILINEAR))
   np.testing.assert_array_equal(found.test.images[0], small[1:21, 13:33])
+  for number in range(2):
+    (tmp_path / "val" / f"class {number}" / "0.png").write_bytes(b"no image")
+  with pytest.raises(ValueError, match=r"2 of 2 images: .*class 0.*, .*class 1"):
+    _few_shot_sets.mini_imagenet(20, tmp_path)
 
 
 def test_bad_settings(tmp_path, monkeypatch):

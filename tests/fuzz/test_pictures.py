@@ -40,7 +40,21 @@ def png(width, height, *chunks):
   )
 
 
+def turned(kind, orientation=6, **options):
+  exif = Image.Exif()
+  exif[0x0112], exif[0x010E] = orientation, "a camera"
+  return encoded(kind, exif=exif, **options)
+
+
+TURNED = [
+  turned("JPEG"),
+  turned("PNG"),
+  turned("TIFF", 8),
+  turned("WEBP"),
+  turned("MPO"),
+]
 FILES = [
+  *TURNED,
   encoded("BMP"),
   encoded("GIF", "P"),
   encoded("JPEG"),
@@ -88,6 +102,8 @@ def attempt(folder, content):
   for each in pixels:
     assert each is None or (each.dtype == np.uint8 and each.ndim == 3)
   assert len({each is None for each in pixels}) == 1
+  shapes = {each.shape[:2] for each in (pixels[0], *pixels[2:]) if each is not None}
+  assert len(shapes) <= 1  # upright in all of them
   # What embeds pictures never fails for one, but marks it and says why.
   assert framed.shape == (10, 11, 3)
   return pixels[0]
@@ -105,6 +121,67 @@ def test_the_whole_files_are_read(tmp_path):
 @hypothesis.example(POSTSCRIPT)
 def test_damaged_files(tmp_path, content):
   attempt(tmp_path, content)
+
+
+@inputs.search(150)
+@hypothesis.given(st.sampled_from(TURNED), st.data())
+def test_damaged_metadata(tmp_path, whole, data):
+  """Bytes of the metadata alone: the pixels are there, and come, turned or not."""
+  start = whole.index(b"a camera") - 60
+  place = data.draw(st.integers(max(start, 40), start + 70))
+  content = whole[:place] + data.draw(st.binary(min_size=1, max_size=4))
+  pixels = attempt(tmp_path, content + whole[len(content) :])
+  if pixels is not None:
+    assert pixels.shape in ((9, 11, 3), (11, 9, 3))
+
+
+NAMES = st.text(
+  st.characters(exclude_characters="/\0", codec="utf-8") | st.sampled_from("[]*?."),
+  min_size=1,
+  max_size=8,
+).filter(lambda name: name not in (".", "..") and len(name.encode()) < 200)
+CONTENTS = st.sampled_from([encoded("PNG"), encoded("JPEG"), b"no image", b""])
+
+
+@inputs.search(100)
+@hypothesis.given(
+  st.dictionaries(
+    st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+    | st.sampled_from(["a/._b", "a/b/c", "._a/b", "a/[b]"]),
+    st.tuples(st.sampled_from([".png", ".JPG", "", ".txt"]), CONTENTS),
+    max_size=5,
+  ),
+  st.booleans(),
+)
+def test_folders(tmp_path_factory, files, skip):
+  """`load_folder` and `embed` see the same files and classes, whatever they are."""
+  folder = tmp_path_factory.mktemp("[a]*") / "pictures"
+  folder.mkdir()
+  for name, (suffix, content) in files.items():
+    path = folder / (name + suffix)
+    try:
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(content)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+      continue  # of the same name as a folder
+  images = inputs.attempt(
+    lambda: data.load_folder(folder, skip_unreadable=skip), ValueError, "pictures"
+  )
+  source = inputs.attempt(
+    lambda: _embed_sources.find(str(folder)), SystemExit, "holds no image"
+  )
+  if images is None:
+    return
+  assert source is not None
+  bad = _embed_sources.check_headers(source, range(len(source)))
+  assert skip or not any(source.labels[row] for row in bad)
+  found = [
+    pair
+    for row, pair in enumerate(zip(source.names, source.labels, strict=True))
+    if row not in bad and pair[1]
+  ]
+  names = [images.label_names[label] for label in images.labels]
+  assert found == list(zip(images.extras["file"].tolist(), names, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,20 @@ STORAGE = several(
 )
 
 
-def tensor(shape=b"K\x03K\x04\x86", strides=b"K\x04K\x01\x86", offset=b"K\x00"):
-  rebuild = found("torch._utils _rebuild_tensor_v2")
-  rest = offset + shape + strides + b"\x89" + ORDERED
+def tensor(
+  shape=b"K\x03K\x04\x86",
+  strides=b"K\x04K\x01\x86",
+  offset=b"K\x00",
+  more=b"",
+  version=b"2",
+):
+  rebuild = found("torch._utils _rebuild_tensor_v2").replace(b"2", version)
+  rest = offset + shape + strides + b"\x89" + ORDERED + more
   return rebuild + several(STORAGE + b"Q", rest) + b"R"
+
+
+NEGATED = tensor(more=b"}" + text("neg") + b"\x88s")
+TYPED = tensor(more=found("torch uint16"), version=b"3")
 
 
 GOOD = ORDERED + b"(" + text("w") + tensor() + text("b") + tensor() + b"u"
@@ -160,14 +170,15 @@ def test_damaged_files(tmp_path, content):
 
 CODES = [bytes([code]) for code in b"()]}.0Q2Nabdehqrstu\x85\x86\x87\x93\x94"]
 PIECES = st.binary(max_size=3) | st.sampled_from(
-  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS]
-)
+  [*CODES, tensor(), STORAGE, ORDERED, GOOD, text("state_dict"), text("w"), *ATTACKS,
+   NEGATED, TYPED, NEGATED.replace(text("neg"), text("conj")), b"}", b"\x88"]
+)  # fmt: skip
 
 
 @inputs.search(300)
 @hypothesis.given(
   st.lists(PIECES, max_size=12).map(b"".join)
-  | inputs.damaged(GOOD, *ATTACKS)
+  | inputs.damaged(GOOD, b"}" + text("w") + NEGATED + b"s", TYPED, *ATTACKS)
   | st.tuples(st.sampled_from([b"\x96", b"\x8e", b"\x8d", b"\x95"]), LENGTHS).map(
     lambda pair: pair[0] + struct.pack("<Q", pair[1])
   )
@@ -218,6 +229,23 @@ def test_entries_that_share_their_bytes(tmp_path):
     "<HHII", tail, 8, 2 + count, 2 + count, end + len(copies) - first, first
   )
   assert attempt(tmp_path, whole[:end] + copies + bytes(tail)) is None
+
+
+def test_numbers_are_negated_once_for_all_tensors(tmp_path):
+  """Else each of a few bytes would take the memory of its storage."""
+  count = 1 << 20
+  many = NEGATED.replace(b"K\x0c", b"J" + struct.pack("<I", count))
+  pickled = b"".join(text(f"w{i}") + many for i in range(300))
+  whole = torch_file(
+    b"\x80\x02}(" + pickled + b"u.", {"data/0": np.ones(count, "<f4").tobytes()}
+  )
+  path = tmp_path / "weights.bin"
+  path.write_bytes(whole)
+  weights = inputs.attempt_within(
+    len(whole) // 30, lambda: models.read_weights(path), (), ""
+  )
+  assert len(weights) == 300
+  np.testing.assert_array_equal(weights["w7"], np.full((3, 4), -1))
 
 
 DTYPES = ("F32", "BOOL", "F16", "BF16", "I64", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0")

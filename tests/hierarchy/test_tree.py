@@ -211,6 +211,45 @@ def test_newick_keeps_names_and_lengths_of_deep_trees():
 
 
 @pytest.mark.parametrize(
+  ("text", "match"),
+  [
+    ("((a,b),c", "ends with ;, got 0 of them in '.*'; add the ;"),
+    ("(a,b)", "ends with ;, got 0 of them"),
+    ("", "ends with ;, got 0 of them"),
+    ("(a,b);(c,d);", "ends with ;, got 2 of them in '.*'; read one tree at a time"),
+    ("((a,b),c;", r"unbalanced parentheses, at 8 of .*: .* close 1 more by \) before"),
+    ("(((a,b;", r"unbalanced parentheses, at 6 of .*: .* close 3 more by \) before"),
+    ("(a,b));", r"unbalanced parentheses, at 5 of .*: one \) is too many"),
+    ("a,b;", "unbalanced parentheses, at 1 of .*: this comma must stand within"),
+    ("(a, 'b);", "a quote that the text does not close by another ', at 4 of "),
+    ("(a [x,b);", r"a comment that the text does not close by \], at 3 of "),
+    ("(a,b] );", r"the end of a comment that the text does not begin by \[, at 4"),
+  ],
+)
+def test_newick_says_what_is_not_closed(text, match):
+  with pytest.raises(ValueError, match=match):
+    hierarchy.from_newick(text)
+
+
+@pytest.mark.parametrize(
+  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "%4", "~"]
+)
+def test_any_name_of_a_csv_file(tmp_path, name):
+  (tmp_path / name).mkdir()
+  (tmp_path / name / name).write_text("child,parent\nlife,\ncat,life\n")
+  assert hierarchy.from_csv(tmp_path / name / name).names == ("life", "cat")
+
+
+def test_newick_keeps_the_order_of_siblings_only():
+  tree = hierarchy.from_parents([-1, 0, 3, 0, 1])
+  assert tree.names == ("0", "1", "3", "2", "4")
+  again = hierarchy.from_newick(hierarchy.to_newick(tree), classes=tree.class_names)
+  assert again.names == ("0", "1", "3", "4", "2")
+  assert again.class_names == tree.class_names
+  assert shape(again) == shape(tree)
+
+
+@pytest.mark.parametrize(
   "text",
   ["", "(a,b)", "(a,b));", "((a,b);", "a,b;", "(a,b);c;", "(a,,b);", "(a b,c);",
    "(a)(b);", "(a:1,b);", "(a:1,b:x);", "(a:,b:1);", "(a:1:2,b:1);", "('a,b);"],

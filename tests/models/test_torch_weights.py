@@ -123,6 +123,85 @@ def test_reads_what_torch_writes(tmp_path):
   assert np.shares_memory(found["whole"], found["columns"])
 
 
+def variants():
+  """Every way in which torch writes a tensor otherwise than number by number."""
+  base = torch.arange(1, 25, dtype=torch.float32).reshape(4, 6)
+  complex_ = torch.complex(base, -2 * base)
+  parameter = torch.nn.Parameter(base)
+  parameter.axis = 3
+  grown = base.clone().requires_grad_()
+  return {
+    "negated": torch._neg_view(base),
+    "negated part": torch._neg_view(base)[1:, ::2].T,
+    "conjugated": complex_.conj(),
+    "imaginary of conjugated": complex_.conj().imag,
+    "conjugated transpose": complex_.mH,
+    "negated and conjugated": torch._neg_view(complex_.conj()),
+    "complex": complex_.to(torch.complex128),
+    "parameter with attributes": parameter,
+    "negated parameter": torch.nn.Parameter(torch._neg_view(base)),
+    "of a gradient": 2 * grown.detach(),
+    "buffer": torch.nn.Buffer(base),
+    "permuted": base.reshape(2, 2, 6).permute(2, 0, 1),
+    "channels last": torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "expanded row": base[:1].expand(1, 6),
+    "empty": base[:0],
+    "view of bits": base.view(torch.int32).clone(),
+    **{
+      str(dtype): torch.tensor([[1, 0, 3]]).to(dtype)[:, 1:]
+      for dtype in (
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+        torch.float8_e4m3fn,
+        torch.float8_e5m2,
+        torch.bfloat16,
+      )
+    },
+    "expanded": base[0, :1].expand(1000),
+    "quantised": torch.quantize_per_tensor(base, 0.1, 3, torch.qint8),
+    "sparse": base.to_sparse(),
+    "sparse rows": base.to_sparse_csr(),
+    "meta": base.to("meta"),
+    "attributes": _with_attribute(base.clone()),
+    "complex of two halves": torch.zeros(2, dtype=torch.complex32),
+    "nested": torch.nested.nested_tensor([base[0], base[1, :2]]),
+    "subclass": base.as_subclass(Marked),
+  }
+
+
+class Marked(torch.Tensor):
+  """A subclass of tensors."""
+
+
+def _with_attribute(tensor):
+  tensor.axis = 3
+  return tensor
+
+
+REFUSED = {
+  "expanded", "quantised", "sparse", "sparse rows", "meta", "attributes",
+  "complex of two halves", "nested", "subclass", "buffer",
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, on what is in development
+def test_every_kind_of_tensor_is_right_or_refused(tmp_path):
+  file = tmp_path / "file.pt"
+  for name, tensor in variants().items():
+    torch.save({"weight": tensor}, file)
+    if name in REFUSED:
+      with pytest.raises(ValueError, match=r"file\.pt is (refused|truncated or dam)"):
+        models.read_weights(file)
+      continue
+    array = models.read_weights(file)["weight"]
+    assert str(array.dtype) == str(tensor.dtype).removeprefix("torch."), name
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if array.dtype.name.startswith(("float8", "bfloat")):
+      array, plain = array.astype(np.float32), plain.float()
+    np.testing.assert_array_equal(array, plain.numpy(), err_msg=name)
+
+
 def test_refuses_other_things_that_torch_writes(tmp_path):
   file = tmp_path / "file.pt"
   torch.save(torch.nn.Linear(2, 2), file)

@@ -1,5 +1,6 @@
 """Files of weights, torch's written here opcode by opcode: good, damaged, hostile."""
 
+import json
 import pickle
 import zipfile
 
@@ -45,10 +46,19 @@ def storage(key="0", kind="FloatStorage", count=12, tag="storage"):
   return several(text(tag), kind, text(key), text("cpu"), number(count)) + b"Q"
 
 
-def tensor(shape, strides, offset=0, memory=None):
+def tensor(shape, strides, offset=0, memory=None, dtype=None, **metadata):
   shapes = (several(*map(number, numbers)) for numbers in (shape, strides))
   memory = storage() if memory is None else memory
-  return called(REBUILD, memory, number(offset), *shapes, b"\x89", ORDERED)
+  rest = [] if dtype is None else [found("torch", dtype)]
+  if metadata:
+    rest.append(mapping(**metadata))
+  rebuild = REBUILD if dtype is None else REBUILD.replace(b"v2", b"v3")
+  return called(rebuild, memory, number(offset), *shapes, b"\x89", ORDERED, *rest)
+
+
+def untyped(key, size):
+  kind = found("torch.storage", "UntypedStorage")
+  return several(text("storage"), kind, text(key), text("cpu"), number(size)) + b"Q"
 
 
 def write(path, content, entries=None, compression=zipfile.ZIP_STORED):
@@ -123,6 +133,127 @@ def test_types_and_orders_of_bytes(file, order):
   for kind, dtype in kinds.items():
     assert weights[kind].dtype == dtype
     np.testing.assert_array_equal(weights[kind], values.astype(dtype))
+
+
+TRUE, FALSE = b"\x88", b"\x89"
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_what_torch_put_off_is_done(file, order):
+  """Negated and conjugated tensors, whose memory holds the numbers from before."""
+  real = np.array([1, -2, 0, 3], np.float32)
+  whole = np.array([1 + 2j, 3 - 1j], np.complex64)
+  swap = (lambda data: data) if order == "little" else np.ndarray.byteswap
+  content = mapping(
+    minus=tensor((2,), (2,), 1, storage(count=4), neg=TRUE),
+    plus=tensor((4,), (1,), memory=storage(count=4), neg=FALSE, conj=FALSE),
+    turned=tensor((2,), (1,), memory=storage("1", "ComplexFloatStorage", 2), conj=TRUE),
+    both=tensor(
+      (2,), (1,), memory=storage("1", "ComplexFloatStorage", 2), conj=TRUE, neg=TRUE
+    ),
+    plain=tensor((2,), (1,), memory=storage("1", "ComplexFloatStorage", 2)),
+    count=tensor((3,), (1,), memory=storage("2", "LongStorage", 3), neg=TRUE),
+  )
+  entries = {"0": swap(real), "1": swap(whole), "2": swap(np.array([1, -2, 2**40]))}
+  weights = models.read_weights(
+    write(file, content, entries | {"byteorder": order.encode()})
+  )
+  expected = {
+    "minus": -real[1::2],
+    "plus": real,
+    "turned": whole.conj(),
+    "both": -whole.conj(),
+    "plain": whole,
+    "count": -np.array([1, -2, 2**40]),
+  }
+  for name, array in expected.items():
+    assert weights[name].dtype == array.dtype
+    np.testing.assert_array_equal(weights[name], array)
+
+
+@pytest.mark.parametrize("order", ["little", "big"])
+def test_types_without_a_storage_of_their_own(file, order):
+  values = np.array([1, 0, 3, 2])
+  names = (
+    "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+  )  # fmt: skip
+  entries, tensors = {"byteorder": order.encode()}, {}
+  for key, name in enumerate(names):
+    data = values.astype(getattr(jnp, name))
+    entries[str(key)] = data if order == "little" else data.byteswap()
+    memory = untyped(str(key), data.nbytes)
+    tensors[name] = tensor((3,), (1,), 1, memory, dtype=name)
+  weights = models.read_weights(write(file, mapping(**tensors), entries))
+  for name in names:
+    assert weights[name].dtype == getattr(jnp, name)
+    np.testing.assert_array_equal(weights[name], values[1:].astype(getattr(jnp, name)))
+
+
+OTHERS = (
+  "_rebuild_qtensor", "_rebuild_sparse_tensor", "_rebuild_sparse_csr_tensor",
+  "_rebuild_nested_tensor", "_rebuild_meta_tensor_no_storage",
+  "_rebuild_device_tensor_from_numpy", "_rebuild_wrapper_subclass",
+  "_rebuild_device_tensor_from_cpu_tensor", "_rebuild_tensor",
+)  # fmt: skip
+
+
+def test_what_is_not_understood_is_refused_by_name(file, unchecked):
+  def refused(content, match, entries=None):
+    with pytest.raises(ValueError, match=match):
+      models.read_weights(write(file, mapping(weight=content), entries))
+
+  for name in OTHERS:
+    content = called(found("torch._utils", name), storage())
+    refused(content, rf"asks for torch\._utils\.{name}, which is no plain tensor")
+  content = called(found("torch._tensor", "_rebuild_from_type_v2"), REBUILD)
+  refused(content, r"asks for torch\._tensor\._rebuild_from_type_v2")
+  refused(storage(kind="QInt8Storage"), r"asks for torch\.QInt8Storage")
+  refused(tensor((2,), (1,), scale=number(3)), "unknown metadata, {'scale': 3}")
+  refused(tensor((2,), (1,), neg=number(1)), "unknown metadata, {'neg': 1}")
+  memory = untyped("0", 48)
+  refused(tensor((2,), (1,), memory=memory), "tensor without a type")
+  refused(tensor((2,), (1,), memory=memory, dtype="complex32"), r"torch\.complex32")
+  refused(tensor((2,), (1,), memory=memory, dtype="FloatStorage"), "FloatStorage")
+  refused(tensor((7,), (1,), memory=memory, dtype="uint64"), "its storage of 6")
+  refused(tensor((2,), (1,), memory=untyped("0", 49)), "has 48 of 49 numbers")
+  two = (
+    b"(" + tensor((2,), (1,)) + tensor((2,), (1,), memory=storage(kind="IntStorage"))
+  )
+  refused(two + b"t", "storage 0 has two types, FloatStorage and IntStorage")
+  entries = {"0": np.arange(12, dtype="<f4"), "byteorder": b"middle"}
+  refused(tensor((2,), (1,)), "order of bytes is b'middle'", entries)
+
+
+def test_attributes_of_a_parameter_change_nothing(file):
+  rebuild = found("torch._utils", "_rebuild_parameter_with_state")
+  state = mapping(axis=number(3))
+  matrix = tensor((3,), (1,), neg=TRUE)
+  content = mapping(weight=called(rebuild, matrix, TRUE, ORDERED, state))
+  weights = models.read_weights(write(file, content))
+  np.testing.assert_array_equal(weights["weight"], [0, -1, -2])
+
+
+def safe_file(path, dtype, size):
+  entry = {"dtype": dtype, "shape": [4], "data_offsets": [0, size]}
+  header = json.dumps({"__metadata__": {"format": "pt"}, "weight": entry}).encode()
+  path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(size)))
+  return path
+
+
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"])
+def test_small_floats_of_safetensors(file, dtype):
+  weights = models.read_weights(safe_file(file, dtype, 4))
+  bits = np.arange(4, dtype=np.uint8)
+  np.testing.assert_array_equal(weights["weight"].view(np.uint8), bits)
+  least = 2.0 ** {"F8_E4M3": -9, "F8_E4M3FNUZ": -10, "F8_E5M2": -16}.get(dtype, -17)
+  np.testing.assert_array_equal(weights["weight"].astype(float), bits * least)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("F4", 2), ("F6_E2M3", 3), ("I4", 2)])
+def test_types_of_safetensors_that_numpy_lacks(file, dtype, size):
+  with pytest.raises(ValueError, match=dtype):
+    models.read_weights(safe_file(file, dtype, size))
 
 
 @pytest.mark.parametrize("place", ["state_dict", "model", "model_state_dict"])
@@ -235,6 +366,10 @@ def test_damaged_and_other_files(file, tmp_path):
     "damaged: data.pkl is compressed", write(file, state, None, zipfile.ZIP_DEFLATED)
   )
   fails("damaged", write(file, state[:-20]))
+  write(file, state)
+  with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Dup"):
+    archive.writestr("archive/data/0", np.ones(12, "<f4").tobytes())
+  fails("several entries of one name")
   with zipfile.ZipFile(file, "w") as archive:
     archive.writestr("word/document.xml", "text")
   fails("0 entries data.pkl")
@@ -256,3 +391,15 @@ def test_damaged_and_other_files(file, tmp_path):
     fails("weights.safetensors is truncated or damaged", safe)
   with pytest.raises(FileNotFoundError):
     models.read_weights(tmp_path / "nowhere.pt")
+
+
+@pytest.mark.parametrize(
+  "name", ["a [1]*?", "b\\c", "ü ß", "{a}", "x" * 200, "%4", "~"]
+)
+def test_any_name_of_the_file(tmp_path, name):
+  folder = tmp_path / name
+  folder.mkdir()
+  safetensors.numpy.save_file({"a": np.ones(2)}, folder / name)
+  assert list(models.read_weights(folder / name)) == ["a"]
+  write(folder / name, mapping(b=tensor((2,), (1,))))
+  assert list(models.read_weights(folder / name)) == ["b"]

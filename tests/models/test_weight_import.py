@@ -1,11 +1,15 @@
 """Parameters from arrays with torch's names, written out by hand."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from spherejax import models
+from spherejax.models import _weight_names
 
 IMAGES = np.zeros((1, 16, 16, 3), np.float32)
 RESNET = models.ResNet(blocks=(1, 1), widths=(2, 4), strides=(1, 2))
@@ -210,3 +214,65 @@ def test_what_stays_needs_values():
     ValueError, match="fresh needs the values of stem/kernel, got its"
   ):
     models.import_weights(shapes_of(RESNET), draw(RESNET_SHAPES), fresh=("stem/",))
+
+
+PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
+
+
+@pytest.mark.parametrize(
+  "prefix", [*PREFIXES, "module._orig_mod.", "_orig_mod.model.backbone.", "model." * 3]
+)
+def test_prefixes_of_wrappers_are_taken_off(variables, tmp_path, prefix):
+  weights = draw(RESNET_SHAPES)
+  wrapped = {prefix + name: array for name, array in weights.items()}
+  expected = models.import_weights(variables, weights)
+  equal = np.testing.assert_array_equal
+  jax.tree.map(equal, models.import_weights(variables, wrapped), expected)
+  file = tmp_path / "weights"
+  safetensors.numpy.save_file(wrapped, file)
+  assert set(models.read_weights(file)) == set(weights)
+  # Whoever names the wrapper has to be understood, too, whatever is taken off already.
+  names = _weight_names.TABLES["ResNet of torchvision and timm"]
+  for given in (wrapped, weights):
+    for table in ([*names, ("^", prefix)], names):
+      found = models.import_weights(variables, given, names=table)
+      jax.tree.map(equal, found, expected)
+  ignore = [f"{prefix}fc."]
+  jax.tree.map(
+    equal, models.import_weights(variables, wrapped, ignore=ignore), expected
+  )
+
+
+@pytest.mark.parametrize("prefix", [*PREFIXES, "student.net.", "0."])
+def test_a_prefix_of_some_names_is_named(variables, prefix):
+  weights = draw(RESNET_SHAPES)
+  some = {
+    name if name.startswith("fc.") else prefix + name: array
+    for name, array in weights.items()
+  }
+  with pytest.raises(ValueError, match="do not fit") as caught:
+    models.import_weights(variables, some)
+  behind = re.search(r"30 of the weights fit behind the prefix '(.*?)': give (.*)\Z",
+                     str(caught.value))  # fmt: skip
+  assert behind is not None, caught.value
+  assert behind[1] == prefix
+  given = eval(behind[2], {"weights": some})  # what the message says helps
+  jax.tree.map(
+    np.testing.assert_array_equal,
+    models.import_weights(variables, given),
+    models.import_weights(variables, weights),
+  )
+
+
+def test_weights_of_a_wrapped_network_of_another_kind(variables):
+  swin = {"student.patch_embed.proj.weight": np.zeros((4, 3, 4, 4))}
+  with pytest.raises(ValueError, match="do not fit") as caught:
+    models.import_weights(variables, swin)
+  assert "prefix" not in str(caught.value)
+
+
+def test_complex_weights_are_refused(variables):
+  weights = draw(RESNET_SHAPES)
+  weights["bn1.weight"] = weights["bn1.weight"] + 1j
+  with pytest.raises(ValueError, match="must be real, got complex64 at 'bn1"):
+    models.import_weights(variables, weights)

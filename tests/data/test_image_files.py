@@ -1,0 +1,413 @@
+"""Odd image files and folders: every reader takes the same, or refuses the same."""
+
+import io
+import os
+import shutil
+import struct
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from experiments import _embed_sources, _plankton_sets, _retrieval_full_sets
+from spherejax import data
+from spherejax.data import _files, _tfds
+
+# A letter that no turn and no reflection leaves as it is, in colours.
+UPRIGHT = np.zeros((24, 16, 3), np.uint8)
+UPRIGHT[2:22, 3:6] = 255, 0, 0
+UPRIGHT[2:6, 3:13] = 0, 255, 0
+UPRIGHT[10:13, 3:9] = 0, 0, 255
+# What a camera stores: the orientation says how it has to be turned back.
+STORED = {
+  1: UPRIGHT,
+  2: UPRIGHT[:, ::-1],
+  3: UPRIGHT[::-1, ::-1],
+  4: UPRIGHT[::-1],
+  5: UPRIGHT.transpose(1, 0, 2),
+  6: UPRIGHT.transpose(1, 0, 2)[::-1],
+  7: UPRIGHT.transpose(1, 0, 2)[::-1, ::-1],
+  8: UPRIGHT.transpose(1, 0, 2)[:, ::-1],
+}
+# Baseline files that are stored without loss, and one with it.
+KINDS = {
+  "png": {},
+  "tiff": {},
+  "tif": {"compression": "tiff_lzw"},
+  "webp": {"lossless": True},
+  "jpg": {"quality": 95, "subsampling": 0},
+  "JPEG": {"quality": 95, "subsampling": 0, "progressive": True},
+}
+
+
+def exif(orientation):
+  content = Image.Exif()
+  content[0x0112] = orientation
+  return content
+
+
+def encoded(image, kind, **options):
+  file = io.BytesIO()
+  image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+  image.save(file, kind, **options)
+  return file.getvalue()
+
+
+def chunk(name, body):
+  return (
+    struct.pack(">I", len(body))
+    + name
+    + body
+    + struct.pack(">I", zlib.crc32(name + body))
+  )
+
+
+def read_everywhere(folder, content, name="a.png"):
+  """Pixels [height, width, 3] that every reader gives, or the words of its refusal."""
+  path = folder / "one" / name
+  shutil.rmtree(path.parent, ignore_errors=True)
+  path.parent.mkdir()
+  path.write_bytes(content)
+  shown = _embed_sources.find(str(folder))
+  inside = {"source": "of it", "channels": 3, "size": None}
+  readers = [
+    lambda: data.load_folder(folder).images[0],
+    lambda: data.load_folder(folder, lazy=True).images[0],
+    lambda: shown.read(0),
+    lambda: _retrieval_full_sets._Files(folder, (f"one/{name}",))[0],
+    lambda: _tfds._read_record(0, records=[{"image": content}], **inside),
+  ]
+  found = []
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of Pillow, on files that it then refuses
+    for read in readers:
+      try:
+        pixels = read()
+        found.append(np.broadcast_to(pixels, (*pixels.shape[:2], 3)))
+      except ValueError as error:
+        assert "cannot read the image" in str(error)  # noqa: PT017
+        found.append(None)
+    headers = _embed_sources.check_headers(shown, [0])
+    if found[0] is not None:
+      assert _files.upright_size(path) == found[0].shape[1::-1]
+  for pixels in found[1:]:
+    assert (pixels is None) == (found[0] is None)
+    if pixels is not None:
+      np.testing.assert_array_equal(pixels, found[0])
+  # The look at the headers refuses nothing that can be read.
+  assert found[0] is None or not headers
+  return found[0]
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("suffix", KINDS)
+def test_every_orientation_is_read_upright(tmp_path, suffix, orientation):
+  kind = {"jpg": "JPEG", "tif": "TIFF"}.get(suffix, suffix)
+  content = encoded(STORED[orientation], kind, exif=exif(orientation), **KINDS[suffix])
+  pixels = read_everywhere(tmp_path, content, f"a.{suffix}")
+  assert pixels.shape == UPRIGHT.shape
+  assert np.abs(pixels.astype(int) - UPRIGHT).mean() < (9 if kind == "JPEG" else 0.01)
+  resized = data.load_folder(tmp_path, size=(12, 8), channels=1).images[0]
+  assert resized.shape == (12, 8, 1)
+  bright = resized[..., 0].mean(0)
+  assert bright[:4].sum() > bright[4:].sum()  # the stem of the letter is on the left
+
+
+def test_orientation_by_other_metadata(tmp_path):
+  stored = Image.fromarray(STORED[6])
+  # In EXIF behind the pixels of a PNG, and as text, as older programs write it.
+  whole = encoded(stored, "PNG")
+  block = exif(6).tobytes().removeprefix(b"Exif\0\0")
+  end = whole.index(b"IEND") - 4
+  late = whole[:end] + chunk(b"eXIf", block) + whole[end:]
+  raw = b"\nexif\n%8d\n" % (len(block) + 6) + (b"Exif\0\0" + block).hex().encode()
+  text = chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(raw + b"\n"))
+  xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/" tiff:Orientation="6"/>'
+  for content in (
+    late,
+    whole[:33] + text + whole[33:],
+    encoded(stored, "WEBP", lossless=True, xmp=xmp),
+    encoded(stored, "JPEG", quality=95, xmp=xmp),
+    encoded(stored, "MPO", quality=95, exif=exif(6), save_all=True),
+    encoded(stored.convert("P"), "PNG", exif=exif(6)),
+    encoded(stored.convert("L"), "PNG", exif=exif(6)),
+    encoded(stored.convert("CMYK"), "JPEG", exif=exif(6)),
+  ):
+    assert read_everywhere(tmp_path, content).shape == UPRIGHT.shape
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 255, 65535])
+def test_orientations_that_say_nothing(tmp_path, orientation):
+  content = encoded(UPRIGHT, "PNG", exif=exif(orientation))
+  np.testing.assert_array_equal(read_everywhere(tmp_path, content), UPRIGHT)
+
+
+@pytest.mark.parametrize(
+  "block",
+  [
+    b"",
+    b"Exif\0\0",
+    b"Exif\0\0MM",
+    b"Exif\0\0no TIFF at all",
+    b"Exif\0\0MM\0*\xff\xff\xff\xff",
+    b"Exif\0\0II*\0\x08\0\0\0\xff\xff",
+    b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x07\0\xff\xff\xff\x7f\0\0\0\0",
+    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x05\0\0\0\x01\0\0\0\0\0\0\0\0",
+    b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x02\0\0\0\x02x\0\0\0\0\0\0\0",
+  ],
+)
+def test_damaged_metadata_leave_the_pixels_as_they_are(tmp_path, block):
+  body = b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block
+  whole = encoded(UPRIGHT, "JPEG", quality=95)
+  pixels = read_everywhere(tmp_path, whole[:2] + body + whole[2:], "a.jpg")
+  np.testing.assert_array_equal(pixels, read_everywhere(tmp_path, whole, "a.jpg"))
+  whole = encoded(UPRIGHT, "PNG")
+  block = chunk(b"eXIf", block.removeprefix(b"Exif\0\0"))
+  pixels = read_everywhere(tmp_path, whole[:33] + block + whole[33:])
+  np.testing.assert_array_equal(pixels, UPRIGHT)
+
+
+def test_the_size_of_a_turned_picture_is_known_from_its_header(tmp_path):
+  for number, orientation in enumerate(STORED):
+    (tmp_path / f"{number}").mkdir()
+    Image.fromarray(STORED[orientation]).save(
+      tmp_path / f"{number}" / "a.jpg", exif=exif(orientation)
+    )
+  images = data.load_folder(tmp_path, lazy=True)
+  choice = _plankton_sets.Selection(data="folder", folder=str(tmp_path))
+  sizes = _plankton_sets._sizes(images, choice)
+  for values in sizes.values():
+    assert len(set(values.tolist())) == 1
+  (tmp_path / "3" / "a.jpg").write_bytes(b"no image")
+  with pytest.raises(ValueError, match=r"cannot read the image .*3/a\.jpg"):
+    _plankton_sets._sizes(images, choice)
+
+
+def faded(mode="RGBA"):
+  """Transparent on the right; what lies there is coloured all the same."""
+  image = Image.fromarray(UPRIGHT).convert(mode)
+  image.putalpha(Image.fromarray(np.tile(np.arange(16, dtype=np.uint8) * 17, (24, 1))))
+  return image
+
+
+def with_palette(**options):
+  return encoded(Image.fromarray(UPRIGHT).convert("P", palette=1), "PNG", **options)
+
+
+def animated(kind):
+  frames = [Image.fromarray(STORED[way]) for way in (1, 2, 3)]
+  return encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+
+
+GREY = np.asarray(Image.fromarray(UPRIGHT).convert("L"))
+PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+RGB = np.broadcast_to(GREY[..., None], UPRIGHT.shape)
+LOSSLESS = {
+  "RGBA": (encoded(faded(), "PNG"), UPRIGHT),
+  "LA": (encoded(faded("L"), "PNG"), RGB),
+  "palette, bytes of transparency": (with_palette(transparency=bytes(range(200))), 0),
+  "palette, one transparent": (with_palette(transparency=3), 0),
+  "RGB, one transparent": (encoded(UPRIGHT, "PNG", transparency=(255, 0, 0)), UPRIGHT),
+  "grey, one transparent": (encoded(GREY, "PNG", transparency=0), RGB),
+  "1 bit": (encoded(Image.fromarray(GREY).convert("1", dither=0), "PNG"), None),
+  "1x1": (encoded(UPRIGHT[:1, :1], "PNG"), UPRIGHT[:1, :1]),
+  "a row": (encoded(UPRIGHT[2:3], "PNG"), UPRIGHT[2:3]),
+  "profile": (encoded(UPRIGHT, "PNG", icc_profile=PROFILE), UPRIGHT),
+  "BMP": (encoded(UPRIGHT, "BMP"), UPRIGHT),
+  "PPM": (encoded(UPRIGHT, "PPM"), UPRIGHT),
+  "animated PNG": (animated("PNG"), UPRIGHT),
+  "animated GIF": (animated("GIF"), None),
+  "frames of a TIFF": (animated("TIFF"), UPRIGHT),
+  "TIFF, planes": (encoded(UPRIGHT, "TIFF", tiffinfo={284: 1}), UPRIGHT),
+  "TIFF, alpha": (encoded(faded(), "TIFF"), UPRIGHT),
+  "TIFF, CMYK": (encoded(Image.fromarray(UPRIGHT).convert("CMYK"), "TIFF"), UPRIGHT),
+  "TIFF, LAB": (encoded(Image.new("LAB", (4, 4)), "TIFF"), None),
+  "WebP, alpha": (encoded(faded(), "WEBP", lossless=True, exact=True), UPRIGHT),
+  "CMYK": (encoded(Image.fromarray(UPRIGHT).convert("CMYK"), "JPEG"), None),
+  "JPEG, progressive": (encoded(UPRIGHT, "JPEG", progressive=True), None),
+  "MPO": (animated("MPO"), None),
+}
+
+
+@pytest.mark.parametrize("case", LOSSLESS)
+def test_odd_files_that_every_reader_takes(tmp_path, case):
+  content, expected = LOSSLESS[case]
+  # The suffix tells nothing: what the file is, its first bytes say.
+  for name in ("a.png", "a.JPG", "a.Webp"):
+    pixels = read_everywhere(tmp_path, content, name)
+    assert pixels is not None
+  if expected is not None and np.ndim(expected):
+    np.testing.assert_array_equal(pixels, expected)
+  with warnings.catch_warnings():
+    warnings.simplefilter("error")  # and none of Pillow's warnings reaches the user
+    for channels in (1, 3, 4):
+      found = data.load_folder(tmp_path, channels=channels).images
+      assert found.shape[-1] == channels
+
+
+def test_transparency_is_kept_where_it_is_asked_for(tmp_path):
+  for case in ("RGBA", "LA"):
+    read_everywhere(tmp_path, LOSSLESS[case][0])
+    alpha = data.load_folder(tmp_path, channels=4).images[0, 0, :, 3]
+    np.testing.assert_array_equal(alpha, np.arange(16) * 17)
+  read_everywhere(tmp_path, LOSSLESS["RGB, one transparent"][0])
+  alpha = data.load_folder(tmp_path, channels=4).images[0, ..., 3]
+  np.testing.assert_array_equal(alpha == 0, (UPRIGHT == (255, 0, 0)).all(-1))
+
+
+WHOLE = encoded(np.random.default_rng(0).integers(0, 255, (40, 40, 3), np.uint8), "PNG")
+REFUSED = {
+  "16-bit grey": encoded(np.full((4, 4), 40_000, np.uint16), "PNG"),
+  "float": encoded(np.ones((4, 4), np.float32), "TIFF"),
+  "32 bits": encoded(np.ones((4, 4), np.int32), "TIFF"),
+  "truncated": WHOLE[: len(WHOLE) // 2],
+  "truncated header": WHOLE[:20],
+  "zero bytes": b"",
+  "text": b"no image",
+  "zeros": bytes(1000),
+  "a huge header": WHOLE[:8]
+  + chunk(b"IHDR", struct.pack(">IIBBBBB", 2**30, 2**30, 8, 2, 0, 0, 0))
+  + WHOLE[33:],
+  "vector": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
+  "an icon": encoded(UPRIGHT, "ICO"),  # Pillow would read it
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_odd_files_that_every_reader_refuses(tmp_path, case):
+  for name in ("a.png", "a.tif"):
+    assert read_everywhere(tmp_path, REFUSED[case], name) is None
+
+
+def test_a_wrong_checksum_of_what_is_not_pixels(tmp_path):
+  note = chunk(b"tEXt", b"a\0b")[:-1] + b"?"
+  whole = encoded(UPRIGHT, "PNG")
+  for at in (33, len(whole) - 12):
+    read_everywhere(tmp_path, whole[:at] + note + whole[at:])
+
+
+def both(folder, **options):
+  """Files with their classes, as `load_folder` and as `embed` find them."""
+  images = data.load_folder(folder, lazy=True, **options)
+  own = [
+    (str(file), images.label_names[label])
+    for file, label in zip(images.extras["file"], images.labels, strict=True)
+  ]
+  source = _embed_sources.find(str(folder))
+  named = [
+    pair for pair in zip(source.names, source.labels, strict=True) if pair[1] != ""
+  ]
+  assert own == named
+  return own
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Two classes, and all that lies about in folders."""
+  root = tmp_path / "pictures [of] 50 % *?"
+  good = encoded(UPRIGHT, "PNG")
+  for name in (
+    "ant/a.png", "ant/b.JPG", "ant/deeper/c.png", "ant/deeper/still/a.PNG",
+    "bee/a.png", "bee/ß ü [1]*?.tiff", "bee/back\\slash.png", "bee/a.b.webp",
+  ):  # fmt: skip
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_bytes(good)
+  for name in (
+    "ant/._a.png", "ant/.DS_Store", "ant/Thumbs.db", "bee/notes.txt", "bee/png",
+    "bee/a.png.part", ".hidden/a.png", "ant/.hidden/a.png", "bee/a.svg", "bee/.png",
+    "__MACOSX/ant/._a.png", "__MACOSX/b.png",
+  ):  # fmt: skip
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_bytes(b"no image")
+  (root / "stray.png").write_bytes(good)
+  return root
+
+
+NAMES = [
+  ("ant/a.png", "ant"),
+  ("ant/b.JPG", "ant"),
+  ("ant/deeper/c.png", "ant"),
+  ("ant/deeper/still/a.PNG", "ant"),
+  ("bee/a.b.webp", "bee"),
+  ("bee/a.png", "bee"),
+  ("bee/back\\slash.png", "bee"),
+  ("bee/ß ü [1]*?.tiff", "bee"),
+]
+
+
+def test_one_rule_for_the_files_of_a_folder(folder):
+  assert both(folder) == NAMES
+  assert data.load_folder(folder).images.shape == (8, *UPRIGHT.shape)
+  assert "stray.png" in _embed_sources.find(str(folder)).names
+
+
+def test_links(folder, tmp_path):
+  (tmp_path / "elsewhere").mkdir()
+  (tmp_path / "elsewhere" / "z.png").write_bytes(encoded(UPRIGHT, "PNG"))
+  os.symlink(tmp_path / "elsewhere", folder / "cat")
+  os.symlink(tmp_path / "elsewhere", folder / "ant" / "linked")
+  os.symlink(tmp_path / "elsewhere" / "z.png", folder / "ant" / "z.png")
+  os.symlink(folder, folder / "ant" / "loop")
+  os.symlink(folder / "bee", folder / "bee" / "loop")
+  os.symlink(folder, folder / "loop")
+  more = [("ant/linked/z.png", "ant"), ("ant/z.png", "ant"), ("cat/z.png", "cat")]
+  assert both(folder) == sorted([*NAMES, *more])
+  # A file that cannot be read, not one that is not there.
+  os.symlink(tmp_path / "nowhere", folder / "ant" / "lost.png")
+  os.symlink("itself.png", folder / "ant" / "itself.png")
+  (folder / "ant" / "folder.png").mkdir()
+  with pytest.raises(ValueError, match=r"2 of 13 images: .*itself\.png.*lost\.png"):
+    data.load_folder(folder)
+  source = _embed_sources.find(str(folder))
+  found = _embed_sources.check_headers(source, range(len(source)))
+  assert {source.names[row] for row in found} == {"ant/itself.png", "ant/lost.png"}
+  kept = data.load_folder(folder, skip_unreadable=True)
+  assert len(kept) == 11
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_all_bad_files_are_named_at_once_or_left_out(folder, lazy):
+  bad = ["ant/a.png", "ant/deeper/c.png", "bee/a.b.webp"]
+  for name in bad:
+    (folder / name).write_bytes(b"no image")
+  with pytest.raises(ValueError, match="cannot read 3 of 8 images: ") as caught:
+    data.load_folder(folder)
+  assert all(f"{folder / name}: cannot identify" in str(caught.value) for name in bad)
+  assert "skip_unreadable=True" in str(caught.value)
+  kept = data.load_folder(folder, lazy=lazy, skip_unreadable=True)
+  assert list(kept.extras["file"]) == [name for name, _ in NAMES if name not in bad]
+  assert kept.labels.tolist() == [0, 0, 1, 1, 1]
+  for image in kept.images:
+    np.testing.assert_array_equal(image, UPRIGHT)
+  (folder / "ant/b.JPG").write_bytes(b"no image")
+  (folder / "ant/deeper/still/a.PNG").write_bytes(encoded(UPRIGHT[:9], "PNG"))
+  kept = data.load_folder(folder, lazy=lazy, skip_unreadable=True)
+  assert [len(image) for image in kept.images] == [9, 24, 24, 24]
+  (folder / "ant/deeper/still/a.PNG").unlink()
+  with pytest.raises(ValueError, match=r"class folder .*ant holds no image that can"):
+    data.load_folder(folder, lazy=lazy, skip_unreadable=True)
+
+
+def test_all_classes_without_an_image_are_named(folder):
+  (folder / "cat").mkdir()
+  (folder / "dog" / "deeper").mkdir(parents=True)
+  (folder / "dog" / "._x.png").write_bytes(b"")
+  with pytest.raises(ValueError, match=r"folders .*cat, .*dog hold no image \(\.bmp"):
+    data.load_folder(folder)
+  # Where classes are not numbered there is nothing to refuse.
+  assert set(_embed_sources.find(str(folder)).labels) == {"", "ant", "bee"}
+
+
+def test_many_bad_files_among_many(tmp_path):
+  (tmp_path / "one").mkdir()
+  good = encoded(UPRIGHT, "PNG")
+  for number in range(150):  # more than a thread decodes at a time
+    content = good if number % 3 == 2 else b"no image"
+    (tmp_path / "one" / f"{number:03}.png").write_bytes(content)
+  with pytest.raises(ValueError, match=r"100 of 150 images: .* and 80 more; repair"):
+    data.load_folder(tmp_path)
+  kept = data.load_folder(tmp_path, skip_unreadable=True)
+  assert kept.images.shape == (50, *UPRIGHT.shape)
+  assert kept.extras["file"][0] == "one/002.png"
