@@ -179,11 +179,14 @@ def _begin(start: Array, size: Array, checked: Array, track: Track) -> _Climb:
 
 
 def _arrive(
-  problem: Problem, aim: Aim, climb: _Climb, step: Array, mode: str
+  problem: Problem, aim: Aim, climb: _Climb, step: Array, steps: int, mode: str
 ) -> tuple[_Climb, Array]:
   """Evaluates the point, and takes it where it is the best."""
   seen, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
-  track = _track.keep(climb.track, climb.point, seen, mode=mode, gradient=gradient)
+  late = _track.late(step, steps)
+  track = _track.keep(
+    climb.track, climb.point, seen, mode=mode, gradient=gradient, late=late
+  )
   better = seen.loss > climb.best.loss
   new = _Best(climb.point, seen.loss, gradient)
   best = _Best(*(where(better, a, b) for a, b in zip(new, climb.best, strict=True)))
@@ -208,7 +211,7 @@ def _climb_momentum(
 
   def advance(climb, now):
     step, window, first = now
-    climb, gradient = _arrive(problem, aim, climb, step, mode)
+    climb, gradient = _arrive(problem, aim, climb, step, steps, mode)
     best = climb.best
     few = climb.rises < _RISES * window
     stuck = ~climb.halved & (best.loss == climb.checked) & ~first
@@ -250,7 +253,7 @@ def _climb_l1(
   every = max(int(0.04 * steps), 1)
 
   def advance(climb, step):
-    climb, gradient = _arrive(problem, aim, climb, step, mode)
+    climb, gradient = _arrive(problem, aim, climb, step, steps, mode)
     best = climb.best
     check = (step > 0) & (step % every == 0)
     moved = jnp.sum(best.point != problem.clean, axis=1).astype(climb.checked.dtype)

@@ -147,7 +147,12 @@ def _descend(
     norms = _minimal.distance(problem, points, "l2")
     nearest = _minimal.count(nearest, jnp.all(ascent == 0, axis=1), running)
     nearest = _minimal.keep(
-      nearest, points, norms, seen._replace(success=success), running
+      nearest,
+      points,
+      norms,
+      seen._replace(success=success),
+      running,
+      _track.late(count, steps),
     )
     pull = jnp.where(seen.margin < confidence, weight, 0)[:, None] * ascent
     slope = (2 * (points - problem.clean) - pull) * half * (1 - bent**2)

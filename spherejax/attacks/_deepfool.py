@@ -8,10 +8,9 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks
 from spherejax.attacks import _ball, _minimal, _problem, _track
 from spherejax.attacks._problem import AttackResult
-from spherejax.attacks._region import steps_of
 from spherejax.attacks._track import Aim, where
 
 _BEYOND = 1e-6  # past the border, of the lead or absolutely
@@ -30,11 +29,12 @@ def deepfool(
 ) -> AttackResult:
   """DeepFool: an approximately least move across the nearest border.
 
-      f_k = z_k - z_y,   l = argmin_k |f_k| / |grad f_k|_q
-      r <- r + |f_l| / |grad f_l|_q s(grad f_l),   x_i = clip(x + (1 + overshoot) r)
+      d_k = argmin |d|_p  with  f_k + <grad f_k, d> = 0  and  low <= x_i + d <= high,
+      f_k = z_k - z_y,    l = argmin_k |d_k|_p
+      r <- r + d_l,       x_{i+1} = clip(x + (1 + overshoot) r)
 
-  until the decision changes. With affine logits, no overshoot and no active box the
-  first step is the least move.
+  until the decision changes. With affine logits and no overshoot the first step is the
+  least move, also where the box binds.
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
@@ -47,7 +47,8 @@ def deepfool(
     high: largest value; likewise.
 
   Returns:
-    AttackResult; where nothing was found x itself, with norm inf.
+    AttackResult; where nothing was found x itself, with norm inf. `converged` is
+    `success`: the search ends by itself where it crosses a border.
 
   Raises:
     TypeError: x not floating, labels not integers, or an `Expectation`.
@@ -58,7 +59,8 @@ def deepfool(
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added.
+  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added. Differs from
+  the paper: steps end in the box, whose faces the paper's run against.
 
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
@@ -78,18 +80,17 @@ def deepfool(
   _checks.between("overshoot", overshoot, 0)
   _checks.single("overshoot", overshoot)
   nearest, seen = _minimal.begin(problem, Aim("margin"))
-  one = jnp.ones_like(problem.labels)
   reach = 1 + jnp.asarray(overshoot, problem.clean.dtype)
 
   def advance(state):
     step, points, total, running, nearest = state
     z, gradients = _minimal.jacobian(problem, points)
-    lead, slope = _minimal.nearest_plane(z, gradients, problem.labels, norm)
+    lead, slope = _minimal.nearest_plane(z, gradients, points, problem, norm)
     zero = jnp.all(slope == 0, axis=1)
     nearest = _minimal.count(nearest, zero, running)
-    beyond = jnp.abs(lead) + _BEYOND * jnp.maximum(1, jnp.abs(lead))
-    size = _numerics.divide(beyond, _minimal.dual_size(slope, norm))
-    total = total + size[:, None] * steps_of(slope, norm, one)
+    more = _BEYOND * jnp.maximum(1, jnp.abs(lead))
+    beyond = lead + jnp.where(lead > 0, more, -more)
+    total = total + _minimal.to_plane(points, beyond, slope, problem, norm).value
     moved = jnp.clip(problem.clean + reach * total, problem.low, problem.high)
     points = where(running, moved, points)
     seen = _track.value(problem, Aim("margin"), points)

@@ -164,6 +164,7 @@ def _in_turn(
     jnp.ones_like(problem.labels, jnp.int32),
     none,
     seen.saturated.astype(none.dtype),
+    seen.success,
   )
   stage = jnp.where(seen.success, 0, -1).astype(jnp.int32)
 

@@ -14,7 +14,6 @@ from spherejax.attacks._attempts import Targets
 from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim, where
-from spherejax.solvers import project_halfspace
 
 
 def fab(
@@ -155,7 +154,7 @@ def _border(
   """Lead [batch] of a wrong class and its gradient [batch, n]."""
   if aim.targets is None:
     z, gradients = _minimal.jacobian(problem, points)
-    return _minimal.nearest_plane(z, gradients, problem.labels, norm)
+    return _minimal.nearest_plane(z, gradients, points, problem, norm)
   # The plane between the target and the label, whichever decisions count.
   pair = aim._replace(leave=True)
   seen, gradient = _track.value_and_gradient(problem, pair, points)
@@ -176,24 +175,19 @@ def _approach(
   bias, overshoot, backward = numbers
   clean = problem.clean
 
-  def to_plane(lead, slope, low, high):
-    """The least move onto the plane lead + <slope, move> = 0, from either side."""
-    side = jnp.where(lead > 0, -1, 1)
-    move = project_halfspace(
-      jnp.zeros_like(slope), side * slope, side * lead, norm=norm, low=low, high=high
-    )
-    return move.value, jnp.where(
-      move.feasible, move.distance, _ball.safe_norm(move.value, norm)
-    )
+  def to_plane(start, lead, slope):
+    """The least move within the box, and its size where the plane is not met too."""
+    move = _minimal.to_plane(start, lead, slope, problem, norm)
+    size = _ball.sizes(move.value, norm)
+    return move.value, jnp.where(move.feasible, move.distance, size)
 
-  def advance(carry, _):
+  def advance(carry, step):
     points, nearest = carry
     lead, slope = _border(problem, aim, points, norm)
     lead = jnp.where(jnp.isfinite(lead), lead, 0)
     there = lead + jnp.sum(slope * (clean - points), axis=1)
-    moves = jax.vmap(to_plane)
-    near, first = moves(lead, slope, problem.low - points, problem.high - points)
-    back, second = moves(there, slope, problem.low - clean, problem.high - clean)
+    near, first = to_plane(points, lead, slope)
+    back, second = to_plane(clean, there, slope)
     share = jnp.minimum(_numerics.divide(first, first + second), bias)[:, None]
     ahead = (1 - share) * (points + overshoot * near)
     ahead = ahead + share * (clean + overshoot * back)
@@ -201,10 +195,11 @@ def _approach(
     seen = _track.value(problem, aim, ahead)
     norms = _minimal.distance(problem, ahead, norm)
     nearest = _minimal.count(nearest, jnp.all(slope == 0, axis=1), running)
-    nearest = _minimal.keep(nearest, ahead, norms, seen, running)
+    late = _track.late(step + 1, steps)
+    nearest = _minimal.keep(nearest, ahead, norms, seen, running, late)
     returned = clean + backward * (ahead - clean)
     returned = jnp.clip(returned, problem.low, problem.high)
     return (where(seen.success, returned, ahead), nearest), None
 
-  (_, nearest), _ = jax.lax.scan(advance, (start, nearest), length=steps)
+  (_, nearest), _ = jax.lax.scan(advance, (start, nearest), jnp.arange(steps))
   return nearest

@@ -158,7 +158,8 @@ def _ascend(
   def advance(carry, step):
     points, velocity, track = carry
     seen, gradient = _track.value_and_gradient(problem, aim, points, step)
-    track = _track.keep(track, points, seen, mode=mode, gradient=gradient)
+    late = _track.late(step, steps)
+    track = _track.keep(track, points, seen, mode=mode, gradient=gradient, late=late)
     if velocity is None:
       direction = gradient
     else:

@@ -9,7 +9,8 @@ from jax import Array
 from spherejax import _numerics
 from spherejax.attacks import _ball, _losses, _track
 from spherejax.attacks._problem import AttackResult, Problem
-from spherejax.attacks._track import Aim, Seen, where
+from spherejax.attacks._track import SETTLED, Aim, Seen, where
+from spherejax.solvers import HalfspaceResult, project_halfspace
 
 
 class Nearest(NamedTuple):
@@ -23,6 +24,8 @@ class Nearest(NamedTuple):
   zeros: Array
   evaluations: Array
   saturated: Array
+  early: Array
+  """The least norm of a success before the last quarter of an attempt's steps."""
 
 
 def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
@@ -33,7 +36,15 @@ def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
   one = none + 1
   return (
     Nearest(
-      problem.clean, norm, seen.margin, one, none, none, one, one * seen.saturated
+      problem.clean,
+      norm,
+      seen.margin,
+      one,
+      none,
+      none,
+      one,
+      one * seen.saturated,
+      norm,
     ),
     seen,
   )
@@ -50,9 +61,12 @@ def keep(
   norms: Array,
   seen: Seen,
   running: Array,
+  late: Array | bool = False,
 ) -> Nearest:
   """Takes the points that are successes and nearer, where the attack still runs."""
-  nearer = running & seen.success & (norms < nearest.norm)
+  reached = running & seen.success
+  nearer = reached & (norms < nearest.norm)
+  before = reached & ~jnp.asarray(late)
   return nearest._replace(
     point=where(nearer, points, nearest.point),
     norm=jnp.where(nearer, norms, nearest.norm),
@@ -60,6 +74,7 @@ def keep(
     queries=nearest.queries + running,
     evaluations=nearest.evaluations + running,
     saturated=nearest.saturated + (running & seen.saturated),
+    early=jnp.where(before, jnp.minimum(norms, nearest.early), nearest.early),
   )
 
 
@@ -89,21 +104,45 @@ def dual_size(gradients: Array, norm: str) -> Array:
   return _numerics.norm(gradients)
 
 
-def nearest_plane(
-  z: Array, gradients: Array, own: Array, norm: str
-) -> tuple[Array, Array]:
-  """Lead [batch] and its gradient [batch, n] of the nearest linear border.
+def to_plane(
+  points: Array, lead: Array, slope: Array, problem: Problem, norm: str
+) -> HalfspaceResult:
+  """Least moves [batch, n] onto lead + <slope, move> = 0 in the box, from either side.
 
-  Of the classes other than `own`, whose leads are linear by their gradients.
+  The value is the move, not the point.
   """
+
+  def one(lead, slope, low, high):
+    side = jnp.where(lead > 0, -1, 1)
+    return project_halfspace(
+      jnp.zeros_like(slope), side * slope, side * lead, norm=norm, low=low, high=high
+    )
+
+  return jax.vmap(one)(lead, slope, problem.low - points, problem.high - points)
+
+
+def nearest_plane(
+  z: Array, gradients: Array, points: Array, problem: Problem, norm: str
+) -> tuple[Array, Array]:
+  """Lead [batch] and its gradient [batch, n] of the linear border nearest in the box.
+
+  Of the classes other than the label, whose leads are linear by their gradients. Where
+  the box meets no border, that of the one which is nearest without the box.
+  """
+  own = problem.labels
   mine = _losses.chosen(z, own)
   leads = z - _losses.pick(z, own)[:, None]
   base = jnp.sum(jnp.where(mine.T[:, :, None], gradients, 0), axis=0)
   slopes = gradients - base[None]
   sizes = dual_size(slopes, norm).T
   usable = ~mine & (sizes > 0)
-  ratio = jnp.abs(leads) / jnp.where(usable, sizes, 1)
-  nearest = jnp.argmin(jnp.where(usable, ratio, jnp.inf), axis=1)
+  ratio = jnp.where(usable, jnp.abs(leads) / jnp.where(usable, sizes, 1), jnp.inf)
+  inside = jax.vmap(lambda lead, slope: to_plane(points, lead, slope, problem, norm))(
+    leads.T, slopes
+  )
+  reach = jnp.where(usable, inside.distance.T, jnp.inf)  # inf where the box ends first
+  met = jnp.any(jnp.isfinite(reach), axis=1, keepdims=True)
+  nearest = jnp.argmin(jnp.where(met, reach, ratio), axis=1)
   there = _losses.chosen(z, nearest)
   slope = jnp.sum(jnp.where(there.T[:, :, None], slopes, 0), axis=0)
   found = jnp.any(usable, axis=1)
@@ -122,4 +161,5 @@ def finish(problem: Problem, nearest: Nearest) -> AttackResult:
     nearest.queries,
     _track.share(nearest.zeros, nearest.gradients, dtype),
     _track.share(nearest.saturated, nearest.evaluations, dtype),
+    success & (nearest.norm >= (1 - SETTLED) * nearest.early),
   )

@@ -43,6 +43,11 @@ class AttackResult(NamedTuple):
   """Share of the gradients that were zero or not finite in every entry."""
   saturated: Float[Array, " batch"]
   """Share of the evaluations where the probability of the label is 1 in float32."""
+  converged: Bool[Array, " batch"]
+  """Whether more steps promise no more. Of a fixed budget: a success, or no gradient
+  was lacking throughout and the last quarter of the steps raised the loss by less than
+  0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
+  less than 0.1 %. Never a proof: another start may find what this one did not."""
 
 
 class Expectation(NamedTuple):

@@ -113,13 +113,14 @@ def square(
   clean = _track.value(problem, aim, problem.clean)
   track = _track.first_track(problem)
   start = _move(problem, region, begin, problem.clean, -1)
-  track = _take(problem, aim, track, start, ~clean.success)
+  track = _take(problem, aim, track, start, ~clean.success, jnp.asarray(False))
 
   def advance(state):
     step, track = state
     points = _move(problem, region, move, track.point, step, sides[step])
     running = ~clean.success & ~track.success
-    return step + 1, _take(problem, aim, track, points, running)
+    late = _track.late(step + 1, queries)
+    return step + 1, _take(problem, aim, track, points, running, late)
 
   def unfinished(state):
     return (state[0] < queries) & jnp.any(~clean.success & ~state[1].success)
@@ -130,11 +131,11 @@ def square(
 
 
 def _take(
-  problem: Problem, aim: Aim, track: Track, points: Array, running: Array
+  problem: Problem, aim: Aim, track: Track, points: Array, running: Array, late: Array
 ) -> Track:
   """Takes the points where the attack still runs and the margin is larger."""
   seen = _track.value(problem, aim, points)
-  taken = _track.keep(track, points, seen, mode="evaluate")
+  taken = _track.keep(track, points, seen, mode="evaluate", late=late)
   return Track(*(where(running, a, b) for a, b in zip(taken, track, strict=True)))
 
 

@@ -12,6 +12,8 @@ from spherejax import _numerics
 from spherejax.attacks import _losses
 from spherejax.attacks._problem import AttackResult, Expectation, Problem
 
+SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may still bring
+
 
 class Aim(NamedTuple):
   """What the attack makes large."""
@@ -45,6 +47,13 @@ class Track(NamedTuple):
   zeros: Array
   evaluations: Array
   saturated: Array
+  early: Array
+  """The largest loss before the last quarter of an attempt's steps."""
+
+
+def late(step: Array | int, steps: int) -> Array:
+  """Whether a point after so many of all steps belongs to their last quarter."""
+  return jnp.asarray(4 * step > 3 * steps)
 
 
 def assess(z: Array, loss: Array, labels: Array, aim: Aim) -> Seen:
@@ -120,7 +129,7 @@ def first_track(problem: Problem) -> Track:
   batch, dtype = problem.labels.shape, problem.clean.dtype
   lowest, none = jnp.full(batch, -jnp.inf, dtype), jnp.zeros(batch, jnp.int32)
   failed = jnp.zeros(batch, bool)
-  return Track(problem.clean, lowest, lowest, failed, none, none, none, none)
+  return Track(problem.clean, lowest, lowest, failed, none, none, none, none, lowest)
 
 
 def keep(
@@ -131,8 +140,9 @@ def keep(
   mode: str,
   gradient: Array | None = None,
   final: bool = False,
+  late: Array | bool = True,
 ) -> Track:
-  """Takes the points where they are better, and counts.
+  """Takes the points where they are better, and counts; `late` as of the function.
 
   Better is a success, and among equals a larger loss; for training the loss alone, or
   nothing but a final point.
@@ -162,6 +172,7 @@ def keep(
     zeros,
     track.evaluations + 1,
     track.saturated + seen.saturated,
+    jnp.where(late, track.early, jnp.maximum(seen.loss, track.early)),
   )
 
 
@@ -193,6 +204,8 @@ def finish(
     loss, margin = (
       jnp.where(done, a, b) for a, b in ((clean.loss, loss), (clean.margin, margin))
     )
+  rising = loss > track.early + SETTLED * jnp.abs(track.early)
+  blind = (track.zeros == track.gradients) & (track.gradients > 0)
   norm = size(point, problem.clean)
   return AttackResult(
     jax.lax.stop_gradient(point).reshape(problem.shape),
@@ -203,6 +216,7 @@ def finish(
     queries,
     share(track.zeros, track.gradients, norm.dtype),
     share(track.saturated, track.evaluations, norm.dtype),
+    success | ~(rising | blind),
   )
 
 

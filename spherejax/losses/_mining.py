@@ -197,7 +197,9 @@ def mine_batch_hard(
       keep p = argmax_{p positive} D_ip and n = argmin_{n negative} D_in
 
   Ties go to the lowest index; an anchor without a positive or without a negative keeps
-  nothing. With the triplet loss `mining="batch_hard"` is the same and costs less.
+  nothing. Entries are compared as they are given: a matrix from a product orders pairs
+  within its rounding by chance, one by `method="difference"` does not. With the triplet
+  loss `mining="batch_hard"` is the same and costs less.
 
   Args:
     matrix: [queries, references], floating.

@@ -211,10 +211,11 @@ def nearest_neighbour_scores(
       z_y = max_{i: y_i = y} 2 <x - c, s_i - c> - |s_i - c|^2
           = |x - c|^2 - min_{i: y_i = y} |x - s_i|^2,    c the mean of the sites
 
-  The decision is that of `nearest_neighbours`, and where the nearest sites stay the
-  same the border of two classes is the plane of zero lead: attacks of least norm, which
-  linearise, reach `nearest_neighbour_distance`, where the smooth `neighbour_logits`
-  leave them beyond it.
+  The decision is that of `nearest_neighbours`, up to the rounding of one product:
+  squared distances that differ by less than about (4 + sqrt(dim)) eps |x - c|^2 are
+  told apart by chance. Where the nearest sites stay the same the border of two classes
+  is the plane of zero lead: attacks of least norm, which linearise, reach
+  `nearest_neighbour_distance`, where the smooth `neighbour_logits` leave them beyond.
 
   Args:
     points: [batch, dim], floating.

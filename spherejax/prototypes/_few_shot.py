@@ -82,6 +82,10 @@ def simple_shot(
       class = argmin_y ||x_i - mean_k x_yk||,   the lowest among equals
 
   The mean is not normalised again: with several supports this is no cosine classifier.
+  Distances come from a matrix product around the mean of the supports. Classes whose
+  squared distances from a query differ by less than about (4 + sqrt(dim)) eps times the
+  squared distance of the query from that mean are told apart by rounding;
+  `support_squared_distances` takes differences.
 
   Args:
     queries: [queries, dim], floating.

@@ -44,8 +44,8 @@ def k_means(
   The first centre is a point at random, each further one a point with probability
   proportional to its squared distance from the nearest centre so far. Then every point
   goes to its nearest centre, as exactly as in `metrics.nearest`, and centres to the
-  means, until no point changes its cluster. A cluster that is empty takes the point that
-  is farthest from the mean of its own one; where all points lie on their means, as with
+  means, until no point changes its cluster. A cluster that is empty takes the point
+  farthest from the mean of its own one; where all points lie on their means, as with
   fewer different points than clusters, it stays empty.
 
   Args:

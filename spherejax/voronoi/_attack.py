@@ -216,4 +216,7 @@ def _again(
     margin=jnp.where(moved, margin, found.margin),
     norm=jnp.where(moved, size, found.norm),
     queries=found.queries + moved,
+    converged=jnp.where(
+      moved, success | (found.converged & ~found.success), found.converged
+    ),
   )
