@@ -16,6 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from spherejax._arrays import array as array
+from spherejax._arrays import integers as integers
+from spherejax._arrays import names as names
+from spherejax._arrays import whole as whole
+
 _Array = jax.Array | np.ndarray
 
 
@@ -28,15 +33,6 @@ def static_number(value: object) -> float | None:
   ):
     return float(value)  # pyright: ignore[reportArgumentType]
   return None
-
-
-def array(name: str, value: Any) -> jax.Array:
-  """The value as an array; raises TypeError for what is none."""
-  try:
-    return jnp.asarray(value)
-  except (TypeError, ValueError, OverflowError) as error:
-    text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
-    raise TypeError(text) from error
 
 
 def floating(name: str, array: _Array) -> None:

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from spherejax import _checks
 from spherejax.attacks import _problem
 from spherejax.attacks._problem import Problem
 from spherejax.attacks._track import Aim
 
-Targets = Int[ArrayLike, " batch"] | str | None
+Targets = Integer[ArrayLike, " batch"] | str | None
 """None to leave the labels, a class for each sample, or "all"."""
 
 _Found = TypeVar("_Found")

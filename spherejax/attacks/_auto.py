@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks import _attempts, _gradient, _problem, _track
@@ -56,7 +56,7 @@ class _Climb(NamedTuple):
 def apgd(
   logits_fn: Model,
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
@@ -70,7 +70,7 @@ def apgd(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """Auto-PGD: momentum, and steps that halve when the loss stops rising.
 

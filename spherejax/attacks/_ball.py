@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 
@@ -71,7 +71,7 @@ def steepest_ascent(
   gradient: Float[ArrayLike, "*shape"],
   *,
   norm: str = "l2",
-  count: Int[ArrayLike, ""] = 1,
+  count: Integer[ArrayLike, ""] = 1,
 ) -> Float[Array, "*shape"]:
   """The direction of norm 1 along which a gradient promises most.
 

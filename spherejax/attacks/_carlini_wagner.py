@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _box, _minimal, _problem, _track
@@ -28,9 +28,9 @@ class _Search(NamedTuple):
 def carlini_wagner(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
-  targets: Int[ArrayLike, " batch"] | None = None,
+  targets: Integer[ArrayLike, " batch"] | None = None,
   steps: int = 1000,
   learning_rate: Real[ArrayLike, ""] = 0.01,
   rounds: int = 9,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks import _ball, _minimal, _problem, _track
@@ -19,7 +19,7 @@ _BEYOND = 1e-6  # past the border, of the lead or absolutely
 def deepfool(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   norm: str = "l2",
   steps: int = 50,

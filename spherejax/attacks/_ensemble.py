@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Int, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks import _auto, _box, _fab, _gradient, _problem, _square, _track
@@ -43,7 +43,7 @@ class Diagnosis(NamedTuple):
 def ensemble(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
@@ -53,7 +53,7 @@ def ensemble(
   target_count: int = 9,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> EnsembleResult:
   """Four attacks after another, each on the samples that are not broken yet.
 
@@ -204,7 +204,7 @@ def _in_turn(
 def diagnose(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   success: Bool[ArrayLike, " batch"],
   *,
   key: Array,
@@ -214,7 +214,7 @@ def diagnose(
   draws: int = 100,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Diagnosis:
   """Whether an attack's failures are the model's strength or the attack's weakness.
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _attempts, _ball, _minimal, _problem, _track
@@ -19,7 +19,7 @@ from spherejax.attacks._track import Aim, where
 def fab(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   key: Array | None = None,
   norm: str = "l2",
@@ -33,7 +33,7 @@ def fab(
   backward: Real[ArrayLike, ""] = 0.9,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The fast adaptive boundary attack: a nearest wrong point in any of three norms.
 

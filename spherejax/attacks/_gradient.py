@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _attempts, _losses, _problem, _track
@@ -19,7 +19,7 @@ from spherejax.attacks._track import Aim, Track
 def pgd(
   logits_fn: Model,
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   key: Array | None,
   epsilon: Real[ArrayLike, "..."] | None = None,
@@ -36,7 +36,7 @@ def pgd(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
   region: Region | None = None,
 ) -> AttackResult:
   """Projected gradient ascent in a norm ball, from random starts.

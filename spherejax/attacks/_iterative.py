@@ -2,7 +2,7 @@
 
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks._attempts import Targets
@@ -13,7 +13,7 @@ from spherejax.attacks._problem import AttackResult, Model
 def bim(
   logits_fn: Model,
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   epsilon: Real[ArrayLike, "..."],
   key: Array | None = None,
@@ -25,7 +25,7 @@ def bim(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The basic iterative method: projected gradient ascent from the sample itself.
 
@@ -88,7 +88,7 @@ def bim(
 def fgsm(
   logits_fn: Model,
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   epsilon: Real[ArrayLike, "..."],
   key: Array | None = None,
@@ -98,7 +98,7 @@ def fgsm(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The fast gradient method: one step of the size of the ball.
 
@@ -161,7 +161,7 @@ def fgsm(
 def mi_fgsm(
   logits_fn: Model,
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   epsilon: Real[ArrayLike, "..."],
   key: Array | None = None,
@@ -174,7 +174,7 @@ def mi_fgsm(
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The momentum iterative method: BIM along an accumulated gradient.
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Float, Integer
 
 from spherejax import _checks, _numerics
 
@@ -14,10 +14,10 @@ _FLOOR = 1e-12  # of the scale that the logits ratio divides by
 
 def attack_loss(
   logits: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   loss: str = "ce",
-  targets: Int[ArrayLike, " batch"] | None = None,
+  targets: Integer[ArrayLike, " batch"] | None = None,
   reference: Float[ArrayLike, "batch classes"] | None = None,
 ) -> Float[Array, " batch"]:
   """What an attack makes large, away from the labels or towards targets.
@@ -60,12 +60,12 @@ def attack_loss(
     >>> spherejax.attacks.attack_loss(logits, jnp.array([0]), loss="dlr")
     Array([-0.5], dtype=float32)
   """
-  logits, labels = _checks.array("logits", logits), _checks.array("labels", labels)
+  logits, labels = _checks.array("logits", logits), _checks.integers("labels", labels)
   _checks.floating("logits", logits)
   _checks.rank("logits", logits, 2)
   _checks.labels(labels, logits)
   if targets is not None:
-    targets = _checks.array("targets", targets)
+    targets = _checks.integers("targets", targets)
     _checks.labels(targets, logits, "targets")
   check_classes(loss, logits.shape[1], targets is not None)
   _checks.known_labels(labels, logits.shape[1])

@@ -151,7 +151,7 @@ def setup(
   """Checks what every attack gets, and flattens it."""
   if not isinstance(model, Expectation):
     _checks.function("logits_fn", model)
-  clean, labels = _checks.array("x", x), _checks.array("labels", labels)
+  clean, labels = _checks.array("x", x), _checks.integers("labels", labels)
   _checks.floating("x", clean)
   _checks.batched("x", clean)
   _checks.labels(labels, clean)
@@ -163,7 +163,7 @@ def setup(
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
   keys = None
-  rows = jnp.arange(count) if index is None else _checks.array("index", index)
+  rows = jnp.arange(count) if index is None else _checks.integers("index", index)
   _checks.labels(rows, clean, "index")
   if key is not None:
     keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
@@ -208,7 +208,7 @@ def ball(
 
 def targets_of(problem: Problem, targets: ArrayLike) -> Array:
   """Checked targets [batch]."""
-  aims = _checks.array("targets", targets)
+  aims = _checks.integers("targets", targets)
   _checks.labels(aims, problem.clean, "targets")
   values, labels = known(aims), known(problem.labels)
   if values is not None:

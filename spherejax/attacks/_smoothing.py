@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Int, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _problem
@@ -34,7 +34,7 @@ def smoothed_votes(
   sigma: Real[ArrayLike, ""],
   draws: int,
   block_size: int = 100,
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> Int[Array, "batch classes"]:
   """How often each class is decided for under normal noise.
 
@@ -83,7 +83,7 @@ def smoothed_votes(
   _checks.count("block_size", block_size)
   samples = _numerics.upcast(samples)
   deviation = _checks.scalar("sigma", sigma, samples.dtype)
-  rows = jnp.arange(len(samples)) if index is None else _checks.array("index", index)
+  rows = jnp.arange(len(samples)) if index is None else _checks.integers("index", index)
   _checks.labels(rows, samples, "index")
   keys = jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
   block = max(1, min(block_size, draws))
@@ -113,8 +113,8 @@ def smoothed_votes(
 
 
 def clopper_pearson(
-  count: Int[ArrayLike, "..."],
-  total: Int[ArrayLike, "..."],
+  count: Integer[ArrayLike, "..."],
+  total: Integer[ArrayLike, "..."],
   *,
   alpha: float = 0.001,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +164,7 @@ def clopper_pearson(
 
 
 def smoothed_prediction(
-  votes: Int[ArrayLike, "batch classes"], *, alpha: float = 0.001
+  votes: Integer[ArrayLike, "batch classes"], *, alpha: float = 0.001
 ) -> np.ndarray:
   """The class of the smoothed model, or -1 where the votes do not tell.
 
@@ -210,8 +210,8 @@ def smoothed_prediction(
 
 
 def smoothed_certificate(
-  selection: Int[ArrayLike, "batch classes"],
-  votes: Int[ArrayLike, "batch classes"],
+  selection: Integer[ArrayLike, "batch classes"],
+  votes: Integer[ArrayLike, "batch classes"],
   *,
   sigma: float,
   alpha: float = 0.001,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _problem, _track
@@ -33,17 +33,17 @@ def window_sides(queries: int, height: int, width: int, share: float, norm: str)
 def square(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch height width channels"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
   norm: str = "linf",
   queries: int = 5000,
   share: float = 0.8,
-  targets: Int[ArrayLike, " batch"] | None = None,
+  targets: Integer[ArrayLike, " batch"] | None = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The square attack: random windows of an image, kept when the margin grows.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
-from jaxtyping import Array, Bool, Int, Key, Shaped
+from jaxtyping import Array, Bool, Int, Integer, Key, Shaped
 
 from spherejax import _checks
 
@@ -26,7 +26,7 @@ class Collages(NamedTuple):
 def collages(
   key: Key[Array, ""],
   images: Shaped[ArrayLike, "count height width channels"],
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   background: Shaped[ArrayLike, "pool height width channels"],
   *,
   grid: int = 2,
@@ -70,7 +70,7 @@ def collages(
   """
   images = _checks.array("images", images)
   background = _checks.array("background", background)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.rank("images", images, 4)
   _checks.labels(labels, images)
   expected = (*background.shape[:1], *images.shape[1:])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int, Integer, Key
 
 from spherejax import _checks
 
@@ -30,7 +30,7 @@ class ImageGrid(NamedTuple):
 def image_grid(
   key: Key[Array, ""],
   images: Float[ArrayLike, "n height width channels"],
-  labels: Int[ArrayLike, " n"],
+  labels: Integer[ArrayLike, " n"],
   *,
   rows: int = 4,
   columns: int = 4,
@@ -85,7 +85,7 @@ def image_grid(
     ((100, 8, 8, 1), True)
   """
   _checks.flag("single_label", single_label)
-  images, labels = _checks.array("images", images), _checks.array("labels", labels)
+  images, labels = _checks.array("images", images), _checks.integers("labels", labels)
   _checks.floating("images", images)
   _checks.rank("images", images, 4)
   _checks.not_empty("images", images)

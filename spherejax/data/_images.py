@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Int, Shaped
+from jaxtyping import Integer, Shaped
 
 from spherejax import _checks
 from spherejax.data import _files
@@ -17,6 +17,8 @@ from spherejax.data import _files
 # Images that a thread decodes at a time.
 _CHUNK = 64
 _CHANNELS = (1, 3, 4)
+# Names that are made of numbers, one for each number up to the largest label.
+_MOST_NUMBERS = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class Images:
 
   # Any: to look at the type of an element would decode it.
   images: Shaped[np.ndarray, "count height width channels"] | Sequence[Any]
-  labels: Int[np.ndarray, " count"]
+  labels: Integer[np.ndarray, " count"]
   label_names: tuple[str, ...]
   extras: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
   extra_names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -83,14 +85,7 @@ class Images:
     _checks.mapping("extra_names", self.extra_names)
     for name, names in self.extra_names.items():
       _checks.texts(f"extra_names[{name!r}]", names)
-    wrong = (self.labels < -1) | (self.labels >= len(self.label_names))
-    if wrong.any():
-      row = int(np.argmax(wrong))
-      raise ValueError(
-        f"labels must be in [0, {len(self.label_names)}), one for each of the"
-        f" {len(self.label_names)} label names, or -1 for none; label {row} is"
-        f" {self.labels[row]}"
-      )
+    _check_named(self.labels, len(self.label_names))
 
   def __len__(self) -> int:
     return len(self.images)
@@ -108,6 +103,17 @@ class Images:
       images=chosen,
       labels=self.labels[rows],
       extras={name: values[rows] for name, values in self.extras.items()},
+    )
+
+
+def _check_named(labels: np.ndarray, names: int) -> None:
+  """Raises ValueError for a label without a name that is not -1."""
+  wrong = (labels < -1) | (labels >= names)
+  if wrong.any():
+    row = int(np.argmax(wrong))
+    raise ValueError(
+      f"labels must be in [0, {names}), one for each of the {names} label names, or -1"
+      f" for none; label {row} is {labels[row]}"
     )
 
 
@@ -143,7 +149,7 @@ class Lazy(Sequence):
 
 def from_arrays(
   images: Shaped[ArrayLike, "count height width *channels"],
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   *,
   label_names: Sequence[str] | None = None,
 ) -> Images:
@@ -153,7 +159,9 @@ def from_arrays(
     images: uint8, [count, height, width, channels], or without the last axis for
       greyscale, which then gets one channel.
     labels: [count], integer, -1 for an image without a label.
-    label_names: static. The name of each label; None numbers them.
+    label_names: static. The name of each label; None names label 7 "7". Labels above
+      a million are then numbered anew, in their order, so that those that occur have
+      names and no others: pass names where two sets must agree.
 
   Returns:
     `Images` with int32 labels. The pixels are not copied.
@@ -176,12 +184,26 @@ def from_arrays(
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   if label_names is None:
-    label_names = [str(label) for label in range(labels.max(initial=-1) + 1)]
+    labels, label_names = named(labels)
+  label_names = tuple(label_names)
+  _check_named(labels, len(label_names))  # before they are cut to 32 bits
   return Images(
     images=images if images.ndim == 4 else images[..., None],
     labels=labels.astype(np.int32),
-    label_names=tuple(label_names),
+    label_names=label_names,
   )
+
+
+def named(labels: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+  """Labels with numbers as names; of large ones, those that occur, numbered anew."""
+  count = int(labels.max()) + 1 if labels.size else 0
+  if count <= _MOST_NUMBERS:
+    return labels, tuple(map(str, range(count)))
+  classes, numbers = np.unique(labels, return_inverse=True)
+  classes, unlabelled = classes[classes >= 0], labels < 0
+  numbers -= numbers[~unlabelled].min()
+  numbers[unlabelled] = labels[unlabelled]
+  return numbers, tuple(map(str, classes))
 
 
 def checked(image: np.ndarray, name: str) -> np.ndarray:

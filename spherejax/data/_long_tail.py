@@ -2,7 +2,7 @@
 
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int, Integer, Key
 
 from spherejax import _checks
 from spherejax.data import _splits
@@ -54,7 +54,7 @@ def long_tail_counts(
 
 
 def long_tail(
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   imbalance: float | int,
   *,
   largest: float | int | None = None,
@@ -90,11 +90,11 @@ def long_tail(
     array([0, 1, 2, 3, 4, 5])
   """
   labels = _splits.host_labels(labels)
-  sizes = np.bincount(labels)
-  if not sizes.all():
+  classes, sizes = np.unique(labels, return_counts=True)
+  if len(classes) <= classes[-1]:
+    missing = int(np.argmax(classes != np.arange(len(classes), dtype=classes.dtype)))
     raise ValueError(
-      f"every class up to {len(sizes) - 1} must have an image, class "
-      f"{int(np.argmin(sizes))} has none"
+      f"every class up to {classes[-1]} must have an image, class {missing} has none"
     )
   mean = len(labels) / len(sizes)
   counts = long_tail_counts(len(sizes), mean if largest is None else largest, imbalance)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from spherejax import _checks
 from spherejax.data._images import Images
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def pipeline(
   images: Images,
-  plan: Int[ArrayLike, "steps batch"],
+  plan: Integer[ArrayLike, "steps batch"],
   *,
   start: int = 0,
   process_index: int | None = None,

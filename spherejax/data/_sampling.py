@@ -13,7 +13,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Int, Key, UInt32
+from jaxtyping import Array, Int, Integer, Key, UInt32
 
 from spherejax import _checks
 from spherejax.data import _splits
@@ -39,7 +39,7 @@ class ClassTable(NamedTuple):
 
 
 def class_table(
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   *,
   per_class: int,
   label_names: Sequence[str] = (),
@@ -94,7 +94,7 @@ def class_table(
 def class_balanced_indices(
   key: Key[Array, ""],
   table: ClassTable,
-  step: Int[ArrayLike, ""],
+  step: Integer[ArrayLike, ""],
   *,
   num_classes: int,
   per_class: int,
@@ -227,7 +227,7 @@ def distinct(
 def shuffled_indices(
   key: Key[Array, ""],
   count: int,
-  step: Int[ArrayLike, ""],
+  step: Integer[ArrayLike, ""],
   *,
   batch_size: int,
 ) -> Int[Array, " batch_size"]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Int, Integer, Key
 
 from spherejax import _checks
 
@@ -14,7 +14,7 @@ SLACK = 1e-6
 
 
 def split_classes(
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   *,
   groups: Sequence[Sequence[int]] | None = None,
   fractions: Sequence[float] = (0.5, 0.5),
@@ -61,7 +61,8 @@ def split_classes(
     return _by_groups(labels, groups)
   classes = np.unique(labels)
   if key is not None:
-    classes = np.asarray(jax.random.permutation(key, classes))
+    # Not of the labels themselves, which JAX may cut to 32 bits.
+    classes = classes[np.asarray(jax.random.permutation(key, len(classes)))]
   ends = _ends(len(classes), fractions)
   if (np.diff(ends, prepend=0) == 0).any():
     raise ValueError(
@@ -73,7 +74,7 @@ def split_classes(
 
 
 def split_within_classes(
-  labels: Int[ArrayLike, " count"],
+  labels: Integer[ArrayLike, " count"],
   *,
   fractions: Sequence[float] = (0.5, 0.5),
   key: Key[Array, ""] | None = None,
@@ -156,7 +157,10 @@ def _by_groups(
         raise ValueError(
           f"class {label} is in groups[{owner[label]}] and in groups[{position}]"
         )
-  return tuple(np.flatnonzero(np.isin(labels, list(group))) for group in groups)
+  return tuple(
+    np.flatnonzero(np.isin(labels, np.array(list(map(int, group)), labels.dtype)))
+    for group in groups
+  )
 
 
 def _ends(count: int, fractions: Sequence[float]) -> np.ndarray:

@@ -288,10 +288,10 @@ def _labels(
     there = ", ".join(sorted(key for key in features if key != "image"))
     raise ValueError(f"{name!r} has no feature {label!r} for label; there are: {there}")
   _checks.integer(f"label={label!r}", columns[label])
-  labels = columns[label].astype(np.int32)
   if hasattr(features[label], "names"):
-    return labels, tuple(features[label].names)
-  return labels, tuple(str(value) for value in range(labels.max() + 1))
+    return columns[label].astype(np.int32), tuple(features[label].names)
+  labels, names = _images.named(columns[label])
+  return labels.astype(np.int32), names
 
 
 def _read_record(

@@ -190,12 +190,13 @@ def k_nearest(
   if k > len(known):
     raise ValueError(f"k must be at most the {len(known)} references, got {k}")
   left_out = (
-    jnp.full(len(wide), -1) if exclude is None else _checks.array("exclude", exclude)
+    jnp.full(len(wide), -1) if exclude is None else _checks.integers("exclude", exclude)
   )
   _checks.labels(left_out, wide, "exclude")
   own, theirs = (None, None)
   if apart is not None:
-    own, theirs = map(jnp.asarray, _checks.pair("apart", apart))
+    own, theirs = _checks.pair("apart", apart)
+    own, theirs = _checks.names(("apart[0]", own), ("apart[1]", theirs))
   if own is not None and theirs is not None:
     _checks.labels(own, wide, "apart[0]")
     _checks.labels(theirs, known, "apart[1]")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks
 
@@ -38,7 +38,7 @@ class ClassTree(NamedTuple):
 
 
 def from_parents(
-  parents: Int[ArrayLike, " nodes"] | Sequence[int],
+  parents: Integer[ArrayLike, " nodes"] | Sequence[int],
   *,
   names: Sequence[str] | None = None,
   classes: Sequence[str] | None = None,

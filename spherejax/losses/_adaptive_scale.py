@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _classes
@@ -61,7 +61,7 @@ def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
 def adacos_update(
   scale: Real[ArrayLike, ""],
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   least: Real[ArrayLike, ""] = 0.01,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -253,7 +253,7 @@ def _first_scale(num_classes: int, geometry: str) -> float:
 def dynamic_scale_update(
   state: DynamicScale,
   scores: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   geometry: str = "cosine",
   learning_rate: Real[ArrayLike, ""] = 1e-4,

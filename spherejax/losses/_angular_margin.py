@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _classes, _turned
@@ -15,7 +15,7 @@ TAILS = ("linear", "continuous")
 
 def cosface(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.35,
@@ -79,7 +79,7 @@ def _shifted(cosine: Array, margin: Array, tail: str) -> Array:
 
 def arcface(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.5,
@@ -167,7 +167,7 @@ def _arcface(
 
 def subcentre_arcface(
   cosines: Float[ArrayLike, "batch classes centres"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.5,
@@ -231,7 +231,7 @@ def subcentre_arcface(
 
 def sphereface(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   norms: Float[ArrayLike, " batch"],
   *,
   margin: int = 4,
@@ -294,7 +294,7 @@ def sphereface(
 
 def large_margin_softmax(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   norms: Float[ArrayLike, "batch classes"] | Float[ArrayLike, "batch 1"],
   *,
   margin: int = 4,

@@ -162,7 +162,7 @@ def rows_and_labels(
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked and normalised rows, their labels and mask, and their original type."""
   embeddings = _checks.array("embeddings", embeddings)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers(f"{owner}labels", labels)
   _checks.floating(f"{owner}embeddings", embeddings)
   _checks.rank(f"{owner}embeddings", embeddings, 2)
   _checks.not_empty(f"{owner}embeddings", embeddings)
@@ -170,6 +170,19 @@ def rows_and_labels(
   kept = keep_all(where, embeddings, f"{owner}where")
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
   return normalize_rows(rows, normalize), labels, kept, embeddings.dtype
+
+
+def same_names(
+  labels: ArrayLike, references: References | None
+) -> tuple[Array, References | None]:
+  """Labels of which only equality matters, those of the references among them."""
+  if references is None:
+    return _checks.names(("labels", labels))[0], None
+  _checks.instance("references", references, References)
+  own, others = _checks.names(
+    ("labels", labels), ("references.labels", references.labels)
+  )
+  return own, references._replace(labels=others)
 
 
 def batch_of(
@@ -181,6 +194,7 @@ def batch_of(
   axis_name: str | None,
 ) -> Batch:
   """A labelled batch against itself on all devices, or against given references."""
+  labels, references = same_names(labels, references)
   anchors, labels, kept, dtype = rows_and_labels(embeddings, labels, where, normalize)
   batch = anchors.shape[0]
   position = first_row(batch, axis_name) + jnp.arange(batch, dtype=jnp.int32)
@@ -190,7 +204,6 @@ def batch_of(
     )
     own = anchors, labels, position, position, kept
     return Batch(*own, rows, reference_labels, reference_kept, dtype)
-  _checks.instance("references", references, References)
   rows, reference_labels, reference_kept, _ = rows_and_labels(
     references.embeddings, references.labels, references.where, normalize, "references."
   )
@@ -201,10 +214,9 @@ def batch_of(
     )
   itself = jnp.full(batch, -1, jnp.int32)
   if references.itself is not None:
-    itself = jnp.asarray(references.itself)
+    itself = _checks.integers("references.itself", references.itself)
     _checks.labels(itself, anchors, "references.itself")
     _checks.known_labels(itself, len(rows), kept, "references.itself", low=-1)
-    itself = itself.astype(jnp.int32)  # a narrow type cannot count all references
   rows = rows.astype(anchors.dtype)
   own = anchors, labels, itself, position, kept
   return Batch(*own, rows, reference_labels, reference_kept, dtype)

@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _blocks
 
-Targets = Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
+Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
 
 Margin = Real[ArrayLike, ""] | Real[ArrayLike, " classes"]
@@ -51,7 +51,7 @@ def scores(
   class_axis_name: str | None = None,
 ) -> Scores:
   """Checked scores of integer labels."""
-  entries, labels = _checks.array(name, values), _checks.array("labels", labels)
+  entries, labels = _checks.array(name, values), _checks.integers("labels", labels)
   _checks.floating(name, entries)
   _checks.rank(name, entries, axes)
   _checks.not_empty(name, entries)

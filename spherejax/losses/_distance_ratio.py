@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, distances
 from spherejax.losses import _batch, _blocks, _classes, _differences
@@ -31,7 +31,7 @@ def _closeness_softmax(
 
 def squared_distance_softmax(
   squared_distances: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
   classes: _classes.Chosen | None = None,
@@ -90,7 +90,7 @@ def squared_distance_softmax(
 
 def distance_softmax(
   distances: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
   classes: _classes.Chosen | None = None,
@@ -140,7 +140,7 @@ def distance_softmax(
 
 def distance_ratio(
   squared_distances: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   exponent: Real[ArrayLike, ""],
   offset: Real[ArrayLike, ""] = 0.0,
@@ -221,7 +221,7 @@ def distance_ratio(
 
 def proxy_distance_ratio(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   proxies: Float[ArrayLike, "classes dim"],
   *,
   exponent: Real[ArrayLike, ""] = 10.0,

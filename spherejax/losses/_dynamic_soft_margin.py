@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _histograms, _selection
@@ -15,7 +15,7 @@ LIMIT = 2.0
 
 def dynamic_soft_margin(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   histogram: Float[ArrayLike, " bins"],
   *,
   momentum: Real[ArrayLike, ""] = 0.01,

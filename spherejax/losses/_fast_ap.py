@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _histograms, _selection
@@ -16,7 +16,7 @@ _HIGHEST = 4.0
 
 def fast_ap(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   bins: int = 10,
   normalize: str = "l2",

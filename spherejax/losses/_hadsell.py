@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
@@ -14,7 +14,7 @@ from spherejax.losses import _batch, _selection
 
 def hadsell_contrastive(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   margin: Real[ArrayLike, ""] = 1.0,
   normalize: str = "l2",

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _classes
@@ -63,7 +63,7 @@ def _discount(
 
 def hierarchical_cross_entropy(
   logits: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   ancestors: Bool[ArrayLike, "classes nodes"],
   *,
   alpha: Real[ArrayLike, ""] = 0.1,
@@ -132,7 +132,9 @@ def hierarchical_cross_entropy(
     tree, levels = _tree(ancestors, wide, 0)
     shared_by_class = _shared_nodes(tree)
     depths = jnp.sum(tree, axis=1, dtype=jnp.int32) - 1
-  shared = jnp.take(shared_by_class, jnp.asarray(labels), axis=0, mode="clip")
+  shared = jnp.take(
+    shared_by_class, _checks.integers("labels", labels), axis=0, mode="clip"
+  )
 
   def descend(carry: tuple[Array, Array], level: Array) -> tuple[tuple, None]:
     # From below: the classes of the node of this depth, then those that its parent
@@ -185,7 +187,7 @@ def _steps(tree: Array) -> Array:
 
 def conditional_softmax(
   logits: Float[ArrayLike, "batch nodes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   ancestors: Bool[ArrayLike, "classes nodes"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -229,7 +231,7 @@ def conditional_softmax(
     ... )
     Array([1.3862944, 0.6931472], dtype=float32)
   """
-  logits, labels = _checks.array("logits", logits), _checks.array("labels", labels)
+  logits, labels = _checks.array("logits", logits), _checks.integers("labels", labels)
   _checks.floating("logits", logits)
   _checks.rank("logits", logits, 2)
   _checks.not_empty("logits", logits)
@@ -320,7 +322,7 @@ def conditional_log_probabilities(
 
 def soft_label_cross_entropy(
   logits: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   beta: Real[ArrayLike, ""] = 10.0,
@@ -375,7 +377,7 @@ def soft_label_cross_entropy(
     _checks.between("class_distances", given, 0)
     apart = given.astype(wide.dtype)
     apart = _numerics.divide(apart, jnp.max(apart, initial=0))
-  from_own = jnp.take(apart, _checks.array("labels", labels), axis=0, mode="clip")
+  from_own = jnp.take(apart, _checks.integers("labels", labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)
   # Where a target underflows the class may be impossible: 0 log 0 = 0.
   wanted = targets > 0

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
@@ -15,7 +15,7 @@ from spherejax.losses import _batch, _selection
 
 def intra_pair_variance(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   positive_tolerance: Real[ArrayLike, ""] = 0.01,
   negative_tolerance: Real[ArrayLike, ""] = 0.01,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks
 from spherejax.losses import _batch
@@ -63,7 +63,7 @@ def memory_init(size: int, dim: int, *, dtype: DTypeLike = jnp.float32) -> Memor
 def memory_update(
   memory: Memory,
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
@@ -105,7 +105,7 @@ def memory_update(
   """
   _checks.instance("memory", memory, Memory)
   embeddings = _checks.array("embeddings", embeddings)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   size, dim = memory.embeddings.shape
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
@@ -144,7 +144,7 @@ def memory_update(
 
 
 def memory_references(
-  memory: Memory, *, slots: Int[ArrayLike, " batch"] | None = None
+  memory: Memory, *, slots: Integer[ArrayLike, " batch"] | None = None
 ) -> _batch.References:
   """A memory as what a loss compares a batch with.
 
@@ -174,7 +174,7 @@ def memory_references(
   """
   _checks.instance("memory", memory, Memory)
   if slots is not None:
-    slots = _checks.array("slots", slots)
+    slots = _checks.integers("slots", slots)
     _checks.integer("slots", slots)
     _checks.rank("slots", slots, 1)
   filled = jnp.arange(len(memory.labels)) < memory.filled

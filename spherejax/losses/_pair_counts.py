@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
@@ -27,7 +27,7 @@ class PairCounts(NamedTuple):
 
 def pair_counts(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   of: str = "distance",
   normalize: str = "l2",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _positives, _selection, _smooth_ap
@@ -15,7 +15,7 @@ PENALTIES = ("O", "Iu", "Ib", "Ds", "Dq")
 
 def pnp(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   penalty: str = "O",
   temperature: Real[ArrayLike, ""] = 0.01,

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _blocks, _classes
@@ -11,7 +11,7 @@ from spherejax.losses import _batch, _blocks, _classes
 
 def proxy_anchor(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   proxies: Float[ArrayLike, "classes *per_class dim"],
   *,
   scale: Real[ArrayLike, ""] = 32.0,

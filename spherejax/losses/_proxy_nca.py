@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _classes
@@ -38,7 +38,7 @@ def _closeness(rows: Array, table: Array, logit: str, scale: Array) -> Array:
 
 def proxy_nca(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   proxies: Float[ArrayLike, "classes *per_class dim"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
@@ -106,7 +106,7 @@ def proxy_nca(
 
 def proxy_nca_plus_plus(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   proxies: Float[ArrayLike, "classes *per_class dim"],
   *,
   temperature: Real[ArrayLike, ""] = 1 / 9,

@@ -6,7 +6,7 @@ They need prototypes that are apart by construction: fixed ones, on the sphere.
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _classes
@@ -132,7 +132,7 @@ def _regression(
 
 
 def inverse_frequency_weights(
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   num_classes: int,
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -167,7 +167,7 @@ def inverse_frequency_weights(
     >>> spherejax.losses.inverse_frequency_weights(jnp.array([0, 0, 2]), 3)
     Array([0.75, 0.  , 1.5 ], dtype=float32)
   """
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.count("num_classes", num_classes)
@@ -180,7 +180,7 @@ def inverse_frequency_weights(
 
 def correlation(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
@@ -217,7 +217,7 @@ def correlation(
 
 def hyperspherical(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:

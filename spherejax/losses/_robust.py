@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _classes, _extremes, _turned
@@ -36,7 +36,7 @@ def _mix(clean: Array, adversarial: Array, weight: ArrayLike) -> Array:
 def adversarial_training(
   logits: Float[ArrayLike, "batch classes"],
   adversarial_logits: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   clean_weight: Real[ArrayLike, ""] = 0.5,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -86,7 +86,7 @@ def adversarial_training(
 def trades(
   logits: Float[ArrayLike, "batch classes"],
   adversarial_logits: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   weight: Real[ArrayLike, ""] = 6.0,
   divergence: str = "ce",
@@ -205,7 +205,7 @@ def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
 def proxy_cap(
   cosines: Float[ArrayLike, "batch classes"],
   adversarial_cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   nearest_angles: Float[ArrayLike, " classes"],
   *,
   clean_weight: Real[ArrayLike, ""] = 0.5,
@@ -267,7 +267,7 @@ def proxy_cap(
 def normface_negative_margin(
   cosines: Float[ArrayLike, "batch classes"],
   adversarial_cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   nearest_angles: Float[ArrayLike, " classes"],
   *,
   clean_weight: Real[ArrayLike, ""] = 0.5,

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Key, Real
+from jaxtyping import Float, Integer, Key, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _mining, _positives, _selection
@@ -23,7 +23,7 @@ def mine_distance_weighted(
   limit: Real[ArrayLike, ""] = 1.4,
   fallback: str = "skip",
   of: str = "distance",
-  rows: Int[ArrayLike, " queries"] | None = None,
+  rows: Integer[ArrayLike, " queries"] | None = None,
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Negatives drawn evenly over distances: one for every positive of an anchor.
 
@@ -100,7 +100,7 @@ def mine_distance_weighted(
 def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
   """[count], a key of its own for each row."""
   _checks.key("key", key)
-  index = jnp.arange(count) if rows is None else _checks.array("rows", rows)
+  index = jnp.arange(count) if rows is None else _checks.integers("rows", rows)
   _checks.integer("rows", index)
   _checks.shape("rows", index, (count,), "the rows of the matrix")
   return jax.vmap(lambda row: jax.random.fold_in(jnp.asarray(key), row))(index)
@@ -139,7 +139,7 @@ def mine_uniform_histogram(
   bins: int = 100,
   positives_per_bin: int = 10,
   negatives_per_bin: int = 10,
-  rows: Int[ArrayLike, " queries"] | None = None,
+  rows: Integer[ArrayLike, " queries"] | None = None,
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs of every anchor drawn evenly over the range of their distances.
 

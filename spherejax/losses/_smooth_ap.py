@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _positives, _selection
@@ -14,7 +14,7 @@ from spherejax.losses import _batch, _extremes, _positives, _selection
 
 def smooth_ap(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   temperature: Real[ArrayLike, ""] = 0.01,
   include_self: bool = False,

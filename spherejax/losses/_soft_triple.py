@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _classes
@@ -88,7 +88,7 @@ def _reduce(parts: list[Array], reduction: str, t: Array) -> Array:
 
 def soft_triple(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   centres: Float[ArrayLike, "classes per_class dim"],
   *,
   scale: Real[ArrayLike, ""] = 20.0,

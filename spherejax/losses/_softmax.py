@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _classes
@@ -65,7 +65,7 @@ def softmax(
 
 def normface(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -118,7 +118,7 @@ def normface(
 
 def p2s_grad(
   cosines: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
@@ -15,7 +15,7 @@ AVERAGES = ("out", "in")
 
 def sup_con(
   embeddings: Float[ArrayLike, "batch *views dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   temperature: Real[ArrayLike, ""] = 0.1,
   average: str = "out",
@@ -73,7 +73,7 @@ def sup_con(
     Array([1.037488 , 1.1711006, 0.       ], dtype=float32)
   """
   rows = _checks.array("embeddings", embeddings)
-  classes = _checks.array("labels", labels)
+  classes, references = _batch.same_names(labels, references)
   _checks.floating("embeddings", rows)
   _checks.rank("embeddings", rows, 2, 3)
   _checks.labels(classes, rows)

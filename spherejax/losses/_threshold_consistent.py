@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
@@ -15,7 +15,7 @@ _Parts = tuple[Array, Array, Array, Array]
 
 def threshold_consistent_margin(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   positive_margin: Real[ArrayLike, ""] = 0.9,
   negative_margin: Real[ArrayLike, ""] = 0.5,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection, _turned
@@ -16,7 +16,7 @@ _NOISE = 16
 
 def tuplet_margin(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: Real[ArrayLike, ""] = 0.1,

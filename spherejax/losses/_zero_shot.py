@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _classes
 
 
 def split_by_class(
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
@@ -44,7 +44,7 @@ def split_by_class(
     >>> a
     Array([ True,  True,  True,  True, False], dtype=bool)
   """
-  labels = _checks.array("labels", labels)
+  (labels,) = _checks.names(("labels", labels))
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   kept = _batch.keep_all(where, labels)
@@ -126,9 +126,9 @@ def _ridge(z: Array, y: Array, ridge: Array) -> Array:
 
 def zero_shot_prediction(
   attributes_a: Float[ArrayLike, "batch_a prototypes"],
-  labels_a: Int[ArrayLike, " batch_a"],
+  labels_a: Integer[ArrayLike, " batch_a"],
   attributes_b: Float[ArrayLike, "batch_b prototypes"],
-  labels_b: Int[ArrayLike, " batch_b"],
+  labels_b: Integer[ArrayLike, " batch_b"],
   label_embeddings: Float[ArrayLike, "classes dim"],
   *,
   ridge: Real[ArrayLike, ""] = 0.05,
@@ -226,7 +226,7 @@ def _half(
 ) -> tuple[Array, Array, jnp.dtype]:
   """Checked attributes (0 in rows of no class) and the class mask of one half."""
   z = _checks.array(f"attributes_{name}", attributes)
-  labels = _checks.array(f"labels_{name}", labels)
+  labels = _checks.integers(f"labels_{name}", labels)
   _checks.floating(f"attributes_{name}", z)
   _checks.rank(f"attributes_{name}", z, 2)
   _checks.labels(labels, z, f"labels_{name}")

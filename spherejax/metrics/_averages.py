@@ -77,7 +77,8 @@ def class_balanced_mean(
     ...                                       jnp.array([7, 7, 7, 3]))
     Array(0.16666667, dtype=float32)
   """
-  values, labels = _checks.array("values", values), _checks.array("labels", labels)
+  values = _checks.array("values", values)
+  (labels,) = _checks.names(("labels", labels))
   _checks.rank("values", values, 1)
   _checks.floating("values", values)
   _checks.labels(labels, values)

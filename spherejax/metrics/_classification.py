@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
@@ -47,7 +48,7 @@ def confusion_counts(
 
       counts_ab = #{i: y_i = a, predicted_i = b}
 
-  Counts of several blocks add up.
+  Counts of several blocks add up; beyond 2^31 of them add them in NumPy's int64.
 
   Args:
     labels: [batch], integer in [0, num_classes).
@@ -73,8 +74,8 @@ def confusion_counts(
     Array([[1, 1],
            [0, 1]], dtype=int32)
   """
-  labels = _checks.array("labels", labels)
-  predictions = _checks.array("predictions", predictions)
+  labels = _checks.integers("labels", labels)
+  predictions = _checks.integers("predictions", predictions)
   _checks.count("num_classes", num_classes)
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
@@ -82,11 +83,11 @@ def confusion_counts(
   kept = _checks.kept(where, labels.shape)
   for name, array in (("labels", labels), ("predictions", predictions)):
     kept &= _checks.inside(array, num_classes, kept, name)
-  labels, predictions = labels.astype(jnp.int32), predictions.astype(jnp.int32)
-  cells = jnp.where(kept, labels * num_classes + predictions, num_classes**2)
-  ones = jnp.ones(len(labels), jnp.int32)
-  flat = jax.ops.segment_sum(ones, cells, num_classes**2)
-  return flat.reshape(num_classes, num_classes)
+  counts = jnp.zeros((num_classes, num_classes), jnp.int32)
+  # Not by the number of the cell, which may need more than 32 bits.
+  return counts.at[jnp.where(kept, labels, num_classes), predictions].add(
+    1, mode="drop"
+  )
 
 
 def class_scores(counts: Integer[ArrayLike, "classes classes"]) -> ClassScores:
@@ -178,17 +179,17 @@ def common_confusions(
 
 
 def _square(counts: ArrayLike) -> Array:
-  counts = _checks.array("counts", counts)
-  _checks.integer("counts", counts)
-  _checks.rank("counts", counts, 2)
-  _checks.shape("counts", counts, (len(counts), len(counts)))
-  _checks.not_empty("counts", counts)
-  return counts
+  """Checked counts as floats: a sum of integers may need more than 32 bits."""
+  given = counts if isinstance(counts, jax.Array) else np.asarray(counts)
+  _checks.integer("counts", given)
+  _checks.rank("counts", given, 2)
+  _checks.shape("counts", given, (len(given), len(given)))
+  _checks.not_empty("counts", given)
+  return jnp.asarray(given.astype(jnp.result_type(float)))
 
 
 def _share(part: Array, whole: Array) -> Array:
   """Their quotient, NaN where the whole is 0."""
-  dtype = jnp.result_type(float)
   some = jnp.broadcast_to(whole > 0, part.shape)
-  below = jnp.broadcast_to(jnp.maximum(whole, 1), part.shape).astype(dtype)
-  return jnp.where(some, part.astype(dtype) / below, jnp.nan)
+  below = jnp.broadcast_to(jnp.maximum(whole, 1), part.shape)
+  return jnp.where(some, part / below, jnp.nan)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics
 
@@ -13,7 +13,7 @@ _ROWS = 16  # compared with all others at once
 
 def cluster_radii(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   centroids: Float[ArrayLike, "classes dim"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -52,7 +52,7 @@ def cluster_radii(
     Array([2., 0.], dtype=float32)
   """
   embeddings = _checks.array("embeddings", embeddings)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   centroids = _checks.array("centroids", centroids)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
@@ -75,7 +75,7 @@ def cluster_radii(
 
 def mean_interclass_distance(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
@@ -106,7 +106,7 @@ def mean_interclass_distance(
     Array(3., dtype=float32)
   """
   embeddings = _checks.array("embeddings", embeddings)
-  labels = _checks.array("labels", labels)
+  (labels,) = _checks.names(("labels", labels))
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   _checks.labels(labels, embeddings)

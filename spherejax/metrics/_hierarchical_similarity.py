@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.metrics import _nearest
@@ -23,7 +23,7 @@ class HierarchicalSimilarity(NamedTuple):
 
 def hierarchical_similarity(
   embeddings: Float[ArrayLike, "queries dim"],
-  labels: Int[ArrayLike, " queries"],
+  labels: Integer[ArrayLike, " queries"],
   class_similarities: Real[ArrayLike, "classes classes"],
   *,
   k: int = 250,
@@ -85,7 +85,7 @@ def hierarchical_similarity(
   _checks.rank("class_similarities", similar, 2)
   classes = len(similar)
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, embeddings)
   _checks.known_labels(labels, classes)
   size = len(embeddings)

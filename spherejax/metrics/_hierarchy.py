@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 
@@ -24,7 +24,7 @@ class Severity(NamedTuple):
 
 def top_k(
   scores: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   k: int = 1,
 ) -> Float[Array, " batch"]:
@@ -58,7 +58,7 @@ def top_k(
 
 def average_hierarchical_distance(
   scores: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   k: int = 1,
@@ -102,7 +102,7 @@ def average_hierarchical_distance(
 
 def severity(
   scores: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
 ) -> Severity:
   """How far a prediction is from the truth, and whether it is a mistake.
@@ -146,7 +146,7 @@ def severity(
 
 def hierarchical_precision(
   scores: Float[ArrayLike, "batch classes"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   k: int,
@@ -250,7 +250,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
   _checks.count("k", k)
   if k > classes:
     raise ValueError(f"k must be at most the {classes} classes, got {k}")
-  found = _checks.array("labels", labels)
+  found = _checks.integers("labels", labels)
   _checks.labels(found, scores)
   _checks.known_labels(found, classes)
   return scores, found

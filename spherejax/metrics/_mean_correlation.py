@@ -188,7 +188,7 @@ def distance_correlation(
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
   kept = _checks.kept(where, (number,))
-  chosen = jnp.arange(number) if rows is None else _checks.array("rows", rows)
+  chosen = jnp.arange(number) if rows is None else _checks.integers("rows", rows)
   _checks.rank("rows", chosen, 1)
   _checks.integer("rows", chosen)
   _checks.known_labels(chosen, number, name="rows")

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks
 
 
 def normalized_mutual_information(
-  labels: Int[ArrayLike, " n"],
-  clusters: Int[ArrayLike, " n"],
+  labels: Integer[ArrayLike, " n"],
+  clusters: Integer[ArrayLike, " n"],
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
@@ -46,8 +46,8 @@ def normalized_mutual_information(
     >>> spherejax.metrics.normalized_mutual_information(labels, clusters)
     Array(0.3437, dtype=float32)
   """
-  labels = _checks.array("labels", labels)
-  clusters = _checks.array("clusters", clusters)
+  (labels,) = _checks.names(("labels", labels))
+  (clusters,) = _checks.names(("clusters", clusters))
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.labels(clusters, labels, "clusters")

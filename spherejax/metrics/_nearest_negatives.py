@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 
@@ -33,7 +33,7 @@ class DistanceHistogram(NamedTuple):
 def nearest_negative_distance(
   first: Float[ArrayLike, "batch dim"],
   second: Float[ArrayLike, "batch dim"],
-  nearest: Int[ArrayLike, " batch"],
+  nearest: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> NegativeDistances:
@@ -74,7 +74,7 @@ def nearest_negative_distance(
   _checks.floating("second", second)
   _checks.rank("first", first, 2)
   _checks.shape("second", second, first.shape, "first")
-  nearest = _checks.array("nearest", nearest)
+  nearest = _checks.integers("nearest", nearest)
   _checks.labels(nearest, first, "nearest")
   kept = _checks.kept(where, (len(first),))
   counted, index = _negatives(nearest, kept)
@@ -136,8 +136,8 @@ def distance_histogram(
 
 
 def label_sharing(
-  nearest: Int[ArrayLike, " batch"],
-  labels: Int[ArrayLike, " batch"],
+  nearest: Integer[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, ""]:
@@ -170,7 +170,8 @@ def label_sharing(
     >>> spherejax.metrics.label_sharing(jnp.array([1, 3, 4]), jnp.array([5, 5, 2]))
     Array(0.6666667, dtype=float32)
   """
-  nearest, labels = _checks.array("nearest", nearest), _checks.array("labels", labels)
+  nearest = _checks.integers("nearest", nearest)
+  (labels,) = _checks.names(("labels", labels))
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.labels(nearest, labels, "nearest")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks, _numerics
 from spherejax.metrics import _student
@@ -77,7 +77,7 @@ class _Fit(NamedTuple):
 
 def norm_count_regression(
   norms: Float[ArrayLike, " n"],
-  counts: Int[ArrayLike, " n"],
+  counts: Integer[ArrayLike, " n"],
   *,
   covariance: str = "estimated",
   standardize: bool = True,
@@ -179,7 +179,7 @@ def norm_count_regression(
 
 def norm_count_correlation(
   norms: Float[ArrayLike, " n"],
-  counts: Int[ArrayLike, " n"],
+  counts: Integer[ArrayLike, " n"],
   *,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> Float[Array, ""]:
@@ -225,7 +225,7 @@ def _operands(
   norms: ArrayLike, counts: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked norms, 0 where masked, their counts and mask, and their original type."""
-  norms, counts = _checks.array("norms", norms), _checks.array("counts", counts)
+  norms, counts = _checks.array("norms", norms), _checks.integers("counts", counts)
   _checks.floating("norms", norms)
   _checks.rank("norms", norms, 1)
   _checks.not_empty("norms", norms)

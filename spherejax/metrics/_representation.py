@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks, _numerics, distances
 
@@ -71,7 +71,7 @@ def class_moments_init(num_classes: int, dim: int) -> ClassMoments:
 def class_moments_update(
   moments: ClassMoments,
   features: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   normalize: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -117,7 +117,7 @@ def class_moments_update(
   _checks.instance("moments", moments, ClassMoments)
   classes, dim = moments.means.shape
   features = _checks.array("features", features)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.floating("features", features)
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
@@ -187,7 +187,7 @@ def class_moments_merge(first: ClassMoments, second: ClassMoments) -> ClassMomen
 def class_scatter(
   means: Float[ArrayLike, "classes dim"],
   features: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   norm: str,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -226,7 +226,7 @@ def class_scatter(
   """
   means = _checks.array("means", means)
   features = _checks.array("features", features)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.floating("means", means)
   _checks.floating("features", features)
   _checks.rank("means", means, 2)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.metrics._representation import ClassMoments
@@ -14,7 +14,7 @@ KINDS = ("residual", "normal")
 
 def class_residuals(
   features: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   moments: ClassMoments,
 ) -> Float[Array, "batch dim"]:
   """What is left of features without the mean of their class.
@@ -49,7 +49,7 @@ def class_residuals(
   """
   _checks.instance("moments", moments, ClassMoments)
   features = _checks.array("features", features)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   classes, dim = moments.means.shape
   _checks.floating("features", features)
   _checks.batched("features", features)
@@ -65,7 +65,7 @@ def augment_within_classes(
   key: Array,
   features: Float[ArrayLike, "batch dim"],
   residuals: Float[ArrayLike, "n dim"],
-  labels: Int[ArrayLike, " n"],
+  labels: Integer[ArrayLike, " n"],
   *,
   num_classes: int,
   scale: Real[ArrayLike, ""] = 1.0,
@@ -110,7 +110,7 @@ def augment_within_classes(
   """
   features = _checks.array("features", features)
   residuals = _checks.array("residuals", residuals)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   for name, rows in (("features", features), ("residuals", residuals)):
     _checks.floating(name, rows)
     _checks.rank(name, rows, 2)

@@ -147,7 +147,8 @@ def separation(
     >>> spherejax.metrics.separation(x, jnp.array([0, 0, 1])).nearest_other_class
     Array([4., 3., 3.], dtype=float32)
   """
-  points, labels = _checks.array("points", points), _checks.array("labels", labels)
+  points = _checks.array("points", points)
+  (labels,) = _checks.names(("labels", labels))
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
   _checks.labels(labels, points)

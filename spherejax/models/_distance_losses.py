@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, losses
 from spherejax.losses import _differences
@@ -65,7 +65,7 @@ class SquaredDistanceSoftmax(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -117,7 +117,7 @@ class DistanceSoftmax(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -166,7 +166,7 @@ class DistanceRatio(nn.Module):
   def __call__(
     self,
     squared_distances: Float[ArrayLike, "batch classes"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     classes: Bool[ArrayLike, " classes"]
     | Bool[ArrayLike, "batch classes"]
@@ -228,7 +228,7 @@ class ProxyDistanceRatio(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:

@@ -3,7 +3,7 @@
 import flax.linen as nn
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances, losses
 from spherejax.models._softmax_losses import (
@@ -50,7 +50,7 @@ class CosFace(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -102,7 +102,7 @@ class ArcFace(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -161,7 +161,7 @@ class SubcentreArcFace(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -222,7 +222,7 @@ class SphereFace(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     annealing: Real[ArrayLike, ""] = 0.0,
     where: Bool[ArrayLike, " batch"] | None = None,
@@ -277,7 +277,7 @@ class LargeMarginSoftmax(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     annealing: Real[ArrayLike, ""] = 0.0,
     where: Bool[ArrayLike, " batch"] | None = None,

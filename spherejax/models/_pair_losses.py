@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, losses
 
@@ -69,9 +69,9 @@ class Margin(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
-    examples: Int[ArrayLike, " batch"] | None = None,
+    examples: Integer[ArrayLike, " batch"] | None = None,
     where: Bool[ArrayLike, " batch"] | None = None,
     references: losses.References | None = None,
   ) -> Float[Array, " batch"]:
@@ -89,7 +89,7 @@ class Margin(nn.Module):
           f"examples must say which of the {self.num_examples} training examples "
           "the rows are, got None"
         )
-      index = _checks.array("examples", examples)
+      index = _checks.integers("examples", examples)
       _checks.integer("examples", index)
       table = self.param(
         "example_boundaries", nn.initializers.zeros, (self.num_examples,)

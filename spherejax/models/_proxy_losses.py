@@ -4,7 +4,7 @@ import flax.linen as nn
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, losses
 from spherejax.models._softmax_losses import embedding_rows, grouped, unit_rows
@@ -60,7 +60,7 @@ class ProxyAnchor(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -126,7 +126,7 @@ class ProxyNCA(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -192,7 +192,7 @@ class ProxyNCAPlusPlus(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -263,7 +263,7 @@ class SoftTriple(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -336,7 +336,7 @@ class Manifold(nn.Module):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:

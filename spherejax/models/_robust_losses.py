@@ -6,7 +6,7 @@ from typing import ClassVar
 import flax.linen as nn
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, distances, losses
 from spherejax.models._softmax_losses import ClassWeights, embedding_rows
@@ -27,7 +27,7 @@ class _NearProxies(ClassWeights):
     self,
     embeddings: Float[ArrayLike, "batch dim"],
     adversarial_embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, distances, losses
 
@@ -94,7 +94,7 @@ class Softmax(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"],
+    labels: Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -144,7 +144,7 @@ class NormFace(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -202,7 +202,7 @@ class AdaCos(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
@@ -256,7 +256,7 @@ class P2SGrad(ClassWeights):
   def __call__(
     self,
     embeddings: Float[ArrayLike, "batch dim"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax.typing import Initializer
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, losses
 
@@ -61,7 +61,7 @@ class ZeroShotPrediction(nn.Module):
   def __call__(
     self,
     attributes: Float[ArrayLike, "batch prototypes"],
-    labels: Int[ArrayLike, " batch"],
+    labels: Integer[ArrayLike, " batch"],
     *,
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from spherejax import _checks, hierarchy
 from spherejax.plotting import _figure
@@ -20,7 +20,7 @@ _LETTER = 0.068  # inches of a letter of a leaf's name, at most
 def class_tree(
   tree: hierarchy.ClassTree,
   *,
-  groups: Int[ArrayLike, " classes"] | None = None,
+  groups: Integer[ArrayLike, " classes"] | None = None,
   max_depth: int | None = None,
   title: str = "",
 ) -> "matplotlib.figure.Figure":

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Int, Integer, Key
 
 from spherejax import _checks, _numerics, solvers
 from spherejax.prototypes import _moving
@@ -35,7 +35,7 @@ def assign_prototypes(
   representatives: Float[ArrayLike, "classes dim"],
   prototypes: Float[ArrayLike, "prototypes dim"],
   *,
-  start: tuple[Int[ArrayLike, " classes"], Float[ArrayLike, " prototypes"]]
+  start: tuple[Integer[ArrayLike, " classes"], Float[ArrayLike, " prototypes"]]
   | None = None,
   host: bool = False,
 ) -> solvers.Assignment:
@@ -187,7 +187,7 @@ def assignment_update(
 
 
 def assignment_change(
-  assignment: Int[ArrayLike, " classes"], before: Int[ArrayLike, " classes"]
+  assignment: Integer[ArrayLike, " classes"], before: Integer[ArrayLike, " classes"]
 ) -> Float[Array, ""]:
   """Share of the classes whose prototype is another one than before.
 
@@ -210,7 +210,10 @@ def assignment_change(
     >>> spherejax.prototypes.assignment_change(jnp.array([0, 2, 1]), jnp.arange(3))
     Array(0.6666667, dtype=float32)
   """
-  new, old = _checks.array("assignment", assignment), _checks.array("before", before)
+  new, old = (
+    _checks.integers("assignment", assignment),
+    _checks.integers("before", before),
+  )
   _checks.integer("assignment", new)
   _checks.integer("before", old)
   _checks.rank("assignment", new, 1)
@@ -221,7 +224,7 @@ def assignment_change(
 def assignment_alignment(
   representatives: Float[ArrayLike, "classes dim"],
   prototypes: Float[ArrayLike, "prototypes dim"],
-  assignment: Int[ArrayLike, " classes"],
+  assignment: Integer[ArrayLike, " classes"],
 ) -> Float[Array, ""]:
   """Mean cosine between the classes' representatives and their prototypes.
 
@@ -256,8 +259,8 @@ def assignment_alignment(
 
 def sibling_gap(
   prototypes: Float[ArrayLike, "prototypes dim"],
-  assignment: Int[ArrayLike, " classes"],
-  superclasses: Int[ArrayLike, " classes"],
+  assignment: Integer[ArrayLike, " classes"],
+  superclasses: Integer[ArrayLike, " classes"],
 ) -> Float[Array, ""]:
   """How much nearer the prototypes of related classes lie than those of others.
 
@@ -288,7 +291,7 @@ def sibling_gap(
     Array(0.5, dtype=float32)
   """
   p = _checks.array("prototypes", prototypes)
-  groups = _checks.array("superclasses", superclasses)
+  (groups,) = _checks.names(("superclasses", superclasses))
   _checks.floating("prototypes", p)
   _checks.rank("prototypes", p, 2)
   _checks.not_empty("prototypes", p)
@@ -318,7 +321,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
 
 def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
   """Each class's prototype."""
-  a = _checks.array("assignment", assignment)
+  a = _checks.integers("assignment", assignment)
   _checks.integer("assignment", a)
   _checks.shape("assignment", a, (classes,), "the classes")
   _checks.known_labels(a, len(p), name="assignment")

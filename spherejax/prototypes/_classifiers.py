@@ -71,7 +71,7 @@ def nearest_neighbours(
     Array([0, 1], dtype=int32)
   """
   points, sites = _checks.array("points", points), _checks.array("sites", sites)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   check_points(points, sites)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
@@ -258,7 +258,7 @@ def _labelled_sites(
 ) -> tuple[Array, Array, Array]:
   """The checked points, sites and labels."""
   points, sites = _checks.array("points", points), _checks.array("sites", sites)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   check_points(points, sites)
   _checks.labels(labels, sites)
   _checks.count("num_classes", num_classes)
@@ -311,9 +311,8 @@ def nearest_neighbour_radius(
     ...   jnp.array([0, 1]))
     Array([1.], dtype=float32)
   """
-  points = _checks.array("points", points)
-  own = _checks.array("point_labels", point_labels)
-  sites, labels = _checks.array("sites", sites), _checks.array("labels", labels)
+  points, sites = _checks.array("points", points), _checks.array("sites", sites)
+  own, labels = _checks.names(("point_labels", point_labels), ("labels", labels))
   check_points(points, sites)
   _checks.labels(own, points, "point_labels")
   _checks.labels(labels, sites)

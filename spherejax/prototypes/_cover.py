@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics, distances
 from spherejax.prototypes import _fixed
@@ -85,7 +85,7 @@ def renew_proxies(
 
 def class_covering_radii(
   points: Float[ArrayLike, "n dim"],
-  labels: Int[ArrayLike, " n"],
+  labels: Integer[ArrayLike, " n"],
   centres: Float[ArrayLike, "classes m dim"],
   *,
   where: Bool[ArrayLike, " n"] | None = None,
@@ -121,7 +121,7 @@ def class_covering_radii(
     >>> spherejax.prototypes.class_covering_radii(points, labels, centres)
     Array([1., 4.], dtype=float32)
   """
-  points, labels = _checks.array("points", points), _checks.array("labels", labels)
+  points, labels = _checks.array("points", points), _checks.integers("labels", labels)
   centres = _checks.array("centres", centres)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
@@ -215,7 +215,7 @@ def covering_curve(
 
 
 def mean_covering_radius(
-  points: Float[ArrayLike, "n dim"], labels: Int[ArrayLike, " n"]
+  points: Float[ArrayLike, "n dim"], labels: Integer[ArrayLike, " n"]
 ) -> Float[Array, ""]:
   """Average covering radius of the classes, over all numbers of centres.
 

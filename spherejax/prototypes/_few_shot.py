@@ -170,7 +170,7 @@ def episode_accuracies(
     Array([1.], dtype=float32)
   """
   features = _checks.array("features", features)
-  episodes = _checks.array("episodes", episodes)
+  episodes = _checks.integers("episodes", episodes)
   _checks.floating("features", features)
   _checks.rank("features", features, 2)
   _checks.integer("episodes", episodes)

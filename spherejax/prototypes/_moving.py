@@ -7,7 +7,7 @@ import jax.core
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Key, Real
+from jaxtyping import Bool, Float, Int, Integer, Key, Real
 
 from spherejax import _checks, _numerics
 
@@ -47,7 +47,7 @@ class ClassSums(NamedTuple):
 
 def class_means(
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   num_classes: int,
   *,
   normalize: str = "l2",
@@ -139,7 +139,7 @@ def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototype
 def ema_update(
   state: MovingPrototypes,
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   decay: Real[ArrayLike, ""] = 0.9,
   batch_mean: str = "mean",
@@ -248,7 +248,7 @@ def class_sums_init(num_classes: int, dim: int) -> ClassSums:
 def class_sums_update(
   state: ClassSums,
   embeddings: Float[ArrayLike, "batch dim"],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   *,
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
@@ -342,7 +342,7 @@ def _sums(
 ) -> tuple[Array, Array, jnp.dtype]:
   """Sums [classes, dim] and counts [classes] over all devices, and the type."""
   embeddings = _checks.array("embeddings", embeddings)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.floating("embeddings", embeddings)
   _checks.rank("embeddings", embeddings, 2)
   if dim is not None:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks, _numerics
 from spherejax.solvers import _assignment_host, _assignment_paths
@@ -40,7 +40,7 @@ _solve_from = _assignment_paths.batched(_assignment_paths.solve_from)
 def linear_assignment(
   costs: Float[ArrayLike, "*batch rows columns"],
   *,
-  start: tuple[Int[ArrayLike, "*batch rows"], Float[ArrayLike, "*batch columns"]]
+  start: tuple[Integer[ArrayLike, "*batch rows"], Float[ArrayLike, "*batch columns"]]
   | None = None,
   host: bool = False,
 ) -> Assignment:
@@ -124,7 +124,7 @@ def linear_assignment(
 def host_linear_assignment(
   costs: Float[ArrayLike, "rows columns"],
   *,
-  start: tuple[Int[ArrayLike, " rows"], Float[ArrayLike, " columns"]] | None = None,
+  start: tuple[Integer[ArrayLike, " rows"], Float[ArrayLike, " columns"]] | None = None,
   duals: bool = False,
 ) -> Assignment:
   """Assigns every row a column of its own at least total cost, on the host.

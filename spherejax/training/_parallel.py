@@ -171,7 +171,8 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
   Raises:
     TypeError: devices no devices.
     ValueError: the number of devices does not divide the batch (`pad_rows` helps),
-      or arrays have different lengths.
+      arrays have different lengths, or an integer does not fit into 32 bits while
+      JAX's 64-bit types are off.
 
   Cost: one transfer to each device.
 
@@ -191,11 +192,12 @@ def shard(batch: Tree, *, devices: Devices = None) -> Tree:
       "or pad it with training.pad_rows and pass the mask on as `where`"
     )
 
-  def split(leaf: Any) -> Array:
+  def split(path: Any, leaf: Any) -> Array:
+    _checks.whole(f"batch{jax.tree_util.keystr(path)}", leaf)
     parts = np.reshape(leaf, (count, size // count, *np.shape(leaf)[1:]))
     return jax.device_put(parts, sharding)
 
-  return jax.tree.map(split, batch)
+  return jax.tree_util.tree_map_with_path(split, batch)
 
 
 def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
@@ -210,6 +212,7 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
 
   Raises:
     TypeError: devices no devices.
+    ValueError: an integer does not fit into 32 bits while JAX's 64-bit types are off.
 
   Cost: one transfer to each device.
 
@@ -222,13 +225,14 @@ def replicate(tree: Tree, *, devices: Devices = None) -> Tree:
   """
   sharding, local = _sharding(devices), local_devices(devices)
 
-  def copies(leaf: Any) -> Array:
+  def copies(path: Any, leaf: Any) -> Array:
+    _checks.whole(f"tree{jax.tree_util.keystr(path)}", leaf)
     row = jnp.asarray(leaf)[None]
     parts = [jax.device_put(row, device) for device in local]
     shape = (len(local), *row.shape[1:])
     return jax.make_array_from_single_device_arrays(shape, sharding, parts)
 
-  return jax.tree.map(copies, tree)
+  return jax.tree_util.tree_map_with_path(copies, tree)
 
 
 def unreplicate(tree: Tree) -> Tree:

@@ -86,7 +86,7 @@ def linear_probe(
   _checks.floating("features", x)
   _checks.rank("features", x, 2)
   x = _numerics.upcast(x)
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, x)
   _checks.count("num_classes", num_classes, 2)
   _checks.count("steps", steps)

@@ -232,8 +232,8 @@ def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
   if isinstance(seeds, str) or not isinstance(seeds, Sequence):
     raise TypeError(f"seeds must be a number of seeds or a sequence, got {seeds!r}")
   _checks.counts("seeds", seeds, 0)
-  if not len(seeds) or len(set(seeds)) != len(seeds):
-    raise ValueError(f"seeds must be different numbers, got {list(seeds)}")
+  if not len(seeds) or len(set(seeds)) != len(seeds) or max(seeds) >= 2**31:
+    raise ValueError(f"seeds must be different numbers below 2**31, got {list(seeds)}")
   return np.array(seeds, np.int32)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Integer, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
@@ -31,7 +31,7 @@ class VoronoiResult(NamedTuple):
 def voronoi_pgd(
   logits_fn: Callable[[Array], Array],
   x: Float[ArrayLike, "batch ..."],
-  labels: Int[ArrayLike, " batch"],
+  labels: Integer[ArrayLike, " batch"],
   own_index: Integer[ArrayLike, " batch"],
   sites: Float[ArrayLike, "sites ..."],
   *,
@@ -47,13 +47,13 @@ def voronoi_pgd(
   restarts: int = 1,
   random_start: bool = True,
   loss: str = "ce",
-  targets: Int[ArrayLike, " batch"] | str | None = None,
+  targets: Integer[ArrayLike, " batch"] | str | None = None,
   share: float = 0.05,
   sweeps: int = 20,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   mode: str = "evaluate",
-  index: Int[ArrayLike, " batch"] | None = None,
+  index: Integer[ArrayLike, " batch"] | None = None,
   exact: bool = True,
   block_size: int = 128,
 ) -> VoronoiResult:
@@ -173,11 +173,11 @@ def voronoi_pgd(
     exact=exact,
     block_size=block_size,
   )
-  labels = _checks.array("labels", labels)
+  labels = _checks.integers("labels", labels)
   aims = (
     None
     if isinstance(targets, str) or targets is None
-    else _checks.array("targets", targets)
+    else _checks.integers("targets", targets)
   )
   moved = jnp.any(_numerics.flat_rows(points != found.x_adv), axis=1)
   attack = jax.lax.cond(

@@ -309,9 +309,11 @@ def voronoi_cells(
   """
   _checks.share("share", share)
   x = _checks.array("x", x)
-  own = _checks.array("own_index", own_index)
+  own = _checks.integers("own_index", own_index)
   sites = _checks.array("sites", sites)
-  labels = None if site_labels is None else _checks.array("site_labels", site_labels)
+  labels = (
+    None if site_labels is None else _checks.names(("site_labels", site_labels))[0]
+  )
   _sites.check(x, own, sites, labels, "x")
   _sites.check_rows(x, own, sites)
   _sites.check_different(sites, labels)

@@ -74,10 +74,10 @@ def _operands(
   site_labels: ArrayLike | None,
 ) -> tuple[Array, Array, Array, Array | None]:
   """Checked points, rows of their sites, sites and labels; points and sites flat."""
-  own, sites = _checks.array("own_index", own_index), _checks.array("sites", sites)
+  own, sites = _checks.integers("own_index", own_index), _checks.array("sites", sites)
   labels = None
   if site_labels is not None:
-    labels = _checks.array("site_labels", site_labels)
+    (labels,) = _checks.names(("site_labels", site_labels))
   _sites.check(points, own, sites, labels, "points")
   flat = _cells.flat(points)
   return flat, own, _cells.flat(sites).astype(flat.dtype), labels

@@ -97,3 +97,32 @@ def test_images_are_gathered_into_one_array_unless_one_differs(odd):
   assert len(found) == 200
   for one, expected in zip(found, every, strict=True):
     np.testing.assert_array_equal(one, expected)
+
+
+@pytest.mark.parametrize(
+  "dtype", ["int8", "uint8", "uint16", "uint32", "int64", "uint64"]
+)
+def test_labels_of_every_integer_type(dtype):
+  labels = np.array([2, 0, 1, 0, 2, 1])
+  images = data.from_arrays(pixels(), labels.astype(dtype))
+  assert images.labels.dtype == np.int32
+  np.testing.assert_array_equal(images.labels, labels)
+  assert images.label_names == ("0", "1", "2")
+
+
+@pytest.mark.parametrize("far", [10**9, 2**32, 2**62])
+def test_large_labels_have_names_for_those_that_occur_only(far):
+  labels = np.array([far, 7, -1, far, far + 1, 7])
+  images = data.from_arrays(pixels(), labels)
+  np.testing.assert_array_equal(images.labels, [1, 0, -1, 1, 2, 0])
+  assert images.label_names == ("7", str(far), str(far + 1))
+  known = [images.label_names[label] for label in images.labels if label >= 0]
+  assert known == [str(label) for label in labels if label >= 0]
+  with pytest.raises(ValueError, match=r"label 2 is -9"):
+    data.from_arrays(pixels(), np.where(labels == -1, -9, labels))
+
+
+def test_a_label_is_compared_with_the_names_before_it_is_cut_to_32_bits():
+  labels = np.array([0, 1, 2**32, 0, 0, 0])
+  with pytest.raises(ValueError, match="label 2 is 4294967296"):
+    data.from_arrays(pixels(), labels, label_names="ab")

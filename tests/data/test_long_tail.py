@@ -120,3 +120,8 @@ def test_mixup_refuses_wrong_arguments(unchecked):
     data.mixup(key, targets, targets, alpha=0)
   with pytest.raises(ValueError, match=r"each of the inputs \(2, 2\), got \(3, 3\)"):
     data.mixup(key, targets, np.eye(3, dtype=np.float32))
+
+
+def test_a_large_label_takes_no_memory():
+  with pytest.raises(ValueError, match=r"up to 1000000000000 .* class 2 has none"):
+    data.long_tail(np.array([0, 1, 10**12]), 0.5)

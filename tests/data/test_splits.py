@@ -143,3 +143,18 @@ def test_a_part_without_images_is_refused():
     ValueError, match="classes of at most 2 images leave a part empty"
   ):
     data.split_within_classes(np.array([0, 0, 1]), fractions=(0.9, 0.1))
+
+
+def test_classes_of_64_bits_are_split_as_small_ones():
+  small = np.array([0, 1, 2, 3, 0, 3, 2])
+  large = small + 2**40
+  key = jax.random.key(0)
+  for labels in (large, large.astype(np.uint64) + np.uint64(2**63)):
+    for keys in (None, key):
+      found = data.split_classes(labels, key=keys)
+      for part, expected in zip(
+        found, data.split_classes(small, key=keys), strict=True
+      ):
+        np.testing.assert_array_equal(part, expected)
+    groups = [[int(labels[2])], [int(labels[0])]]
+    np.testing.assert_array_equal(data.split_classes(labels, groups=groups)[0], [2, 6])

@@ -397,8 +397,10 @@ def test_errors(unchecked):
     small(cells={"rate": 1.0})
   with pytest.raises(ValueError, match="multiple of evaluate_every = 3, got 7"):
     small(cells=cells, steps=7, evaluate_every=3)
-  with pytest.raises(ValueError, match=r"different numbers, got \[1, 1\]"):
+  with pytest.raises(ValueError, match=r"different numbers below .* got \[1, 1\]"):
     small(cells=cells, seeds=[1, 1])
+  with pytest.raises(ValueError, match=r"below 2\*\*31, got \[4294967296\]"):
+    small(cells=cells, seeds=[2**32])
   with pytest.raises(ValueError, match="mode must be one of 'max', 'min', got 'up'"):
     small(cells=cells, mode="up")
   with pytest.raises(ValueError, match="patience must be at least 1, got 0"):

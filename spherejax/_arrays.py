@@ -1,0 +1,116 @@
+"""Arguments as arrays of JAX, and no integer cut on the way.
+
+JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
+traced or already an array of JAX has lost its upper bits before it comes here.
+"""
+
+import reprlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+
+
+def array(name: str, value: Any) -> jax.Array:
+  """The value as an array.
+
+  Raises TypeError for what is none, ValueError for an integer that would be cut.
+  """
+  whole(name, value)
+  try:
+    return jnp.asarray(value)
+  except (TypeError, ValueError, OverflowError) as error:
+    text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
+    raise TypeError(text) from error
+
+
+def whole(name: str, value: Any) -> None:
+  """Raises ValueError for an integer on the host that JAX would cut."""
+  for part in _wide_integers(value):
+    _raise_outside(name, part, jax.dtypes.canonicalize_dtype(part.dtype))
+
+
+def integers(name: str, value: Any) -> jax.Array:
+  """The value as an array; integers are int32, or int64 where they are and JAX has it.
+
+  A narrow or unsigned type has no room for -1, for the number of classes, for a sum.
+  Raises as `array`, and ValueError for known unsigned integers that do not fit. Traced
+  ones keep their bits: they turn negative, and different ones stay different.
+  """
+  given = array(name, value)
+  dtype = given.dtype
+  if not jnp.issubdtype(dtype, jnp.integer) or dtype in (jnp.int32, jnp.int64):
+    return given
+  signed = jnp.dtype(jnp.int32) if dtype.itemsize < 4 else jnp.result_type(int)
+  for part in _wide_integers(_known(given)):
+    _raise_outside(name, part, signed)
+  return given.astype(signed)
+
+
+def names(*given: tuple[str, Any]) -> list[jax.Array]:
+  """Arrays of labels of which only equality matters, as `integers` returns them.
+
+  If a label needs more bits than JAX has, all are numbered anew together; -1 stays -1.
+  """
+  values = _numbered([value for _, value in given])
+  return [integers(name, value) for (name, _), value in zip(given, values, strict=True)]
+
+
+def _numbered(values: Sequence[Any]) -> Sequence[Any]:
+  limits = jnp.iinfo(jnp.result_type(int))
+  hosts = [_known(value) for value in values]
+  wide = [part for host in hosts for part in _wide_integers(host)]
+  if not any(_outside(part, limits).any() for part in wide):
+    return values
+  arrays = [np.asarray(host) for host in hosts if host is not None]
+  if len(arrays) < len(values) or any(x.dtype.kind not in "iu" for x in arrays):
+    return values  # traced or no integers: refused where it is converted
+  if np.result_type(*arrays).kind == "f":  # int64 beside uint64
+    arrays = [x.astype(object) for x in arrays]
+  flat = np.concatenate([x.ravel() for x in arrays])
+  numbers = np.where(flat == -1, -1, np.unique(flat, return_inverse=True)[1])
+  parts = np.split(numbers, np.cumsum([x.size for x in arrays])[:-1])
+  return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
+
+
+def _known(value: Any) -> Any:
+  """The value, an array of JAX as one of NumPy; None where it is not all known here."""
+  if not isinstance(value, jax.Array):
+    return value
+  if isinstance(value, jax.core.Tracer) or not value.is_fully_addressable:
+    return None
+  return np.asarray(value)
+
+
+def _wide_integers(value: Any) -> list[np.ndarray]:
+  """Those integers of a value on the host that int32 may not hold."""
+  if isinstance(value, (list, tuple)):
+    leaves = jax.tree.leaves(value)
+    if any(isinstance(leaf, jax.Array) for leaf in leaves):
+      return [part for leaf in leaves for part in _wide_integers(leaf)]
+  elif isinstance(value, jax.Array) or not (
+    isinstance(value, int) or hasattr(value, "__array__")
+  ):
+    return []
+  try:
+    known = np.asarray(value).ravel()
+  except (TypeError, ValueError, RuntimeError):  # named where it is converted
+    return []
+  wide = known.dtype.kind in "iu" and jnp.iinfo(known.dtype).max > 2**31 - 1
+  return [known] if wide else []
+
+
+def _outside(known: np.ndarray, limits: Any) -> np.ndarray:
+  return (known < limits.min) | (known > limits.max)
+
+
+def _raise_outside(name: str, known: np.ndarray, dtype: Any) -> None:
+  outside = _outside(known, jnp.iinfo(dtype))
+  if outside.any():
+    raise ValueError(
+      f"{name} must fit into {dtype}, got {known[outside][0]}; number them anew with"
+      " np.unique(..., return_inverse=True)[1], or enable JAX's 64-bit types"
+    )
