@@ -318,9 +318,12 @@ def mapping(name: str, value: object) -> None:
 
 
 def path(name: str, value: object) -> None:
-  """Raises TypeError unless `value` names a file or folder."""
-  if not isinstance(value, (str, os.PathLike)):
+  """Raises unless `value` names a file or folder, as text."""
+  given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+  if not isinstance(given, str):
     raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
+  if "\0" in given:
+    raise ValueError(f"{name} must be a path without a null character, got {given!r}")
 
 
 def instance(name: str, value: object, kind: type) -> None:
