@@ -275,11 +275,17 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
 
 
 def key(name: str, value: object) -> None:
-  """Raises TypeError unless `value` is a random key of jax."""
+  """Raises unless `value` is a single random key of jax."""
   dtype = getattr(value, "dtype", None)
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
   if not known and not (dtype == jnp.uint32 and isinstance(value, _Array)):
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
+  single = ((),) if known else ((2,), (4,))  # the untyped ones are 2 or 4 numbers
+  if np.shape(value) not in single:
+    raise ValueError(
+      f"{name} must be a single key of jax.random, got shape {np.shape(value)}; "
+      "jax.vmap gives a function one key after the other"
+    )
 
 
 def floating_type(name: str, value: Any) -> None:

@@ -13,8 +13,9 @@ from spherejax import _checks
 class Monitor(NamedTuple):
   """What `fit` does with the results of the evaluations.
 
-  The best evaluation decides which state is kept as the best. Patience counts
-  evaluations, not steps.
+  The best evaluation decides which state is kept as the best. A result that is NaN or
+  infinite is never better than another, nor the best one. Patience counts evaluations,
+  not steps.
 
   Attributes:
     metric: name of the metric in what `evaluate` returns.
@@ -88,14 +89,16 @@ def observe(
   """The state after an evaluation, and whether it was the best so far."""
   sign = -1 if monitor.mode == "max" else 1
   bar = math.inf if state.best is None else sign * state.best - monitor.margin
-  improved = sign * value < bar
+  finite = math.isfinite(value)  # else an infinity would be the best for ever
+  improved = finite and sign * value < bar
   if improved:
     state = state._replace(best=value, best_step=step, stale=0)
   else:
     state = state._replace(stale=state.stale + 1)
   if monitor.plateau is not None:
     before = _plateau_state(state.plateau)
-    _, after = monitor.plateau.update({}, before, value=jnp.float32(sign * value))
+    seen = jnp.float32(sign * value if finite else math.nan)
+    _, after = monitor.plateau.update({}, before, value=seen)
     state = state._replace(plateau=_numbers(after))
   return state, improved
 

@@ -1,6 +1,5 @@
 """Processes and devices: how rows and states are spread, how a step is mapped."""
 
-import functools
 import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from spherejax import _checks
+from spherejax.training import _returned
 
 AXIS_NAME = "batch"
 """The mapped device axis of every training step."""
@@ -277,7 +277,8 @@ def parallel_step(
     state that it is given, which must not be used again.
 
   Raises:
-    TypeError: step no function, devices no devices.
+    TypeError: step no function, devices no devices; on a call, a step that returns
+      no pair of trees of arrays.
 
   Cost: one compilation for each batch shape.
 
@@ -295,7 +296,11 @@ def parallel_step(
     Array(1., dtype=float32)
   """
   _checks.function("step", step)
-  mapped = functools.partial(step, axis_name=AXIS_NAME)
+
+  def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
+    state, metrics = _returned.pair(step(state, batch, axis_name=AXIS_NAME))
+    return _returned.tree("step", state), _returned.tree("step", metrics)
+
   taking_part = None if devices is None else local_devices(devices)
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=taking_part, donate_argnums=0)
 

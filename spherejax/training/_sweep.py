@@ -132,12 +132,14 @@ def sweep(
     a `grid`, is the table of the ablation.
 
   Raises:
-    TypeError: progress not boolean, or a hyperparameter that cannot be vmapped: no
-      number, or one that decides a shape or a branch. Run one sweep for each value.
+    TypeError: progress not boolean; a hyperparameter that cannot be vmapped: no
+      number, or one that decides a shape or a branch (run one sweep for each value);
+      a function that returns something else, or a state that is not like the one
+      before.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a negative margin, a batch size below 1, a score that is no
-      scalar, a checkpoint of a sweep of other cells, seeds, steps, patience, margin or
-      mode or with another key.
+      `evaluate_every`, a negative margin, a batch size below 1, a score or metric
+      that is no scalar, a checkpoint of a sweep of other cells, seeds, steps, patience,
+      margin or mode or with another key.
     OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
@@ -264,7 +266,11 @@ def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
 
 @functools.lru_cache(maxsize=16)
 def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-  return jax.jit(fn, inline=True)
+  @functools.wraps(fn)
+  def checked(*args: Any, **kwargs: Any) -> tuple[Tree, Tree]:
+    return _sweep_run.step_checked(fn(*args, **kwargs))
+
+  return jax.jit(checked, inline=True)
 
 
 def _traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
