@@ -16,6 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from spherejax._host import host as host
+from spherejax._host import is_real
+from spherejax._host import numbers_of as numbers_of
+
 _Array = jax.Array | np.ndarray
 
 
@@ -47,7 +51,7 @@ def floating(name: str, array: _Array) -> None:
 
 def real(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is floating or holds integers."""
-  if array.dtype == jnp.bool_ or not _is_real(array.dtype):
+  if array.dtype == jnp.bool_ or not is_real(array.dtype):
     raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}")
 
 
@@ -126,7 +130,7 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   dtype = getattr(value, "dtype", None)  # also of what only turns into an array
   if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
     raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
-  if dtype is not None and not _is_real(dtype):
+  if dtype is not None and not is_real(dtype):
     raise TypeError(f"{name} must be real numbers, got dtype {dtype}")
   number = static_number(value)
   if number is not None:
@@ -138,24 +142,6 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   if isinstance(value, (np.ndarray, jax.Array)) and not traced:
     return np.asarray(value, np.float64).ravel()
   return np.empty(0)
-
-
-def _is_real(dtype: Any) -> bool:
-  kinds = jnp.floating, jnp.integer, jnp.bool_
-  return any(jnp.issubdtype(dtype, kind) for kind in kinds)
-
-
-def numbers_of(name: str, value: object) -> np.ndarray:
-  """Real numbers on the host as float64; raises TypeError for anything else."""
-  dtype = getattr(value, "dtype", None)
-  shown = reprlib.repr(value) if dtype is None else f"dtype {dtype}"
-  try:
-    array = np.asarray(value)
-  except ValueError:  # rows of different lengths
-    array = np.empty(0, object)
-  if not _is_real(array.dtype):
-    raise TypeError(f"{name} must be real numbers, got {shown}")
-  return array.astype(np.float64)
 
 
 def number(name: str, value: object) -> None:
@@ -274,7 +260,7 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
   return value[0], value[1]
 
 
-def key(name: str, value: object) -> None:
+def key(name: str, value: Any) -> None:
   """Raises unless `value` is a single random key of jax."""
   dtype = getattr(value, "dtype", None)
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

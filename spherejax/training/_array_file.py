@@ -38,11 +38,11 @@ class Handler(ocp.AsyncCheckpointHandler):
 
   def save(self, directory: os.PathLike[str], args: Save):
     """Not called: the manager takes `async_save`, and waits."""
-    raise NotImplementedError
+    raise RuntimeError("the arrays of a checkpoint are written by async_save")
 
   def restore(self, directory: os.PathLike[str], args: Any = None):
     """Not called: `read` needs the manifest, and no orbax."""
-    raise NotImplementedError
+    raise RuntimeError("the arrays of a checkpoint are read by read")
 
 
 async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):

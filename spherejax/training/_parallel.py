@@ -1,5 +1,6 @@
 """Processes and devices: how rows and states are spread, how a step is mapped."""
 
+import functools
 import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -152,10 +153,11 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     raise ValueError("batch must have at least one row, got 0")
   rows = np.arange(-(-size // multiple) * multiple)
   where = rows < size
+  batch = jax.tree.map(functools.partial(_checks.host, "batch"), batch)
   if where.all():
-    return jax.tree.map(np.asarray, batch), where
+    return batch, where
   chosen = np.where(where, rows, 0)
-  return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], batch), where
+  return jax.tree.map(lambda leaf: leaf[chosen], batch), where
 
 
 def shard(batch: Tree, *, devices: Devices = None) -> Tree:

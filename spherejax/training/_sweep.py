@@ -175,8 +175,8 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
-  functions = given._replace(step=_traced_once(_as_partial(step)))
+  given = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
+  functions = given._replace(step=_sweep_run.traced_once(_sweep_run.as_partial(step)))
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
@@ -257,25 +257,6 @@ def _plan(
   return _sweep_run.Plan(
     steps // evaluate_every, evaluate_every, patience, float(margin), sign
   )
-
-
-def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
-  """A pytree: the function is structure, arrays bound to it are leaves."""
-  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
-
-
-@functools.lru_cache(maxsize=16)
-def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-  @functools.wraps(fn)
-  def checked(*args: Any, **kwargs: Any) -> tuple[Tree, Tree]:
-    return _sweep_run.step_checked(fn(*args, **kwargs))
-
-  return jax.jit(checked, inline=True)
-
-
-def _traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
-  """For what it reports and for what it does; in a program it is no other."""
-  return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
 
 
 @functools.lru_cache(maxsize=16)

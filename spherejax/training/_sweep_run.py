@@ -39,6 +39,25 @@ class Functions(NamedTuple):
   evaluate: Callable[..., Array]
 
 
+def as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
+  """A pytree: the function is structure, arrays bound to it are leaves."""
+  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
+
+
+@functools.lru_cache(maxsize=16)
+def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+  @functools.wraps(fn)
+  def checked(*args: Any, **kwargs: Any) -> tuple[Tree, Tree]:
+    return step_checked(fn(*args, **kwargs))
+
+  return jax.jit(checked, inline=True)
+
+
+def traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
+  """For what it reports and for what it does; in a program it is no other."""
+  return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
+
+
 class Plan(NamedTuple):
   """What is fixed when the program is compiled."""
 
