@@ -54,8 +54,13 @@ def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
 def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
   """One checkpoint, verified."""
   manifest = _read_manifest(series, step)
-  stored = manifest["arrays"]
   directory = series.directory / str(step)
+  if manifest["format"] > FORMAT:  # it is whole, so it is not put aside
+    raise ValueError(
+      f"the checkpoint {directory} has layout {manifest['format']}, and this version "
+      f"reads those up to {FORMAT}: install a newer one"
+    )
+  stored = manifest["arrays"]
   _manifest.check_same(directory, stored, _manifest.describe(state))
   with _damage_named():
     if _array_file.exists(directory / "state"):

@@ -98,9 +98,9 @@ def fit(
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
-      another model, or of a run whose monitor had another metric or mode, or a
-      plateau where this one has none; a monitor without an evaluation or for a
-      metric that is not there.
+      another model, of a run with another key, or of one whose monitor had another
+      metric or mode, or a plateau where this one has none; a monitor without an
+      evaluation or for a metric that is not there.
     OSError: a checkpoint could not be written; earlier ones are intact.
     RuntimeError: another process of the run ended; no checkpoint can be read.
 
@@ -211,10 +211,11 @@ class _Run:
     best, record = state, {"curve": [], "evaluations": []}
     restored = None if checkpoints is None else checkpoints.restore(state)
     if checkpoints is not None and restored is not None:
+      _check_key(state, restored.state, checkpoints)
       state = restored.state
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
-      _check_monitor(record, monitor, checkpoints)
+      _monitor.check_record(record, monitor, checkpoints.directory)
       seen = MonitorState(**record["seen"])
       if seen.best_step is not None:
         best, seen = _restored_best(state, seen, checkpoints)
@@ -320,7 +321,7 @@ class _Run:
       "curve": self.curve,
       "evaluations": self.evaluations,
       "seen": self.seen._asdict(),
-      "monitor": _watched(self.monitor),
+      "monitor": _monitor.watched(self.monitor),
     }
 
   def _check_parameters(self, state: TrainState):
@@ -361,24 +362,16 @@ class _Run:
       ) from error
 
 
-def _watched(monitor: Monitor | None) -> dict[str, Any] | None:
-  """What of a monitor the numbers that it has seen depend on, as JSON values."""
-  if monitor is None:
-    return None
-  plateau = monitor.plateau is not None
-  return {"metric": monitor.metric, "mode": monitor.mode, "plateau": plateau}
-
-
-def _check_monitor(
-  record: Mapping[str, Any], monitor: Monitor | None, checkpoints: Checkpoints
-):
-  """Raises where a checkpoint's monitor saw other numbers than this one would."""
-  now = _watched(monitor)
-  stored = record.get("monitor", now)  # older checkpoints do not name it
+def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints):
+  """Raises for a checkpoint of another seed, which would be taken for this one."""
+  now, stored = (
+    np.asarray(jax.random.key_data(each.key)).tolist() for each in (state, restored)
+  )
   if stored != now:
     raise ValueError(
-      f"the checkpoint in {checkpoints.directory} belongs to a run with another "
-      f"monitor: {stored}, got {now}"
+      f"the checkpoint in {checkpoints.directory} belongs to a run with another key "
+      f"(another seed): {stored}, got {now}; go on with the same one, or write to "
+      "another folder"
     )
 
 

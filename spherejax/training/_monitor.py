@@ -1,6 +1,8 @@
 """Which evaluation was the best, when to stop, when to lower the learning rate."""
 
 import math
+import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -111,6 +113,27 @@ def should_stop(monitor: Monitor, state: MonitorState) -> bool:
 def learning_rate_scale(state: MonitorState) -> float:
   """The factor on the learning rate, 1 without a plateau rule."""
   return state.plateau[0] if state.plateau else 1.0
+
+
+def watched(monitor: Monitor | None) -> dict[str, Any] | None:
+  """What of a monitor the numbers that it has seen depend on, as JSON values."""
+  if monitor is None:
+    return None
+  plateau = monitor.plateau is not None
+  return {"metric": monitor.metric, "mode": monitor.mode, "plateau": plateau}
+
+
+def check_record(
+  record: Mapping[str, Any], monitor: Monitor | None, directory: os.PathLike[str]
+):
+  """Raises where a checkpoint's monitor saw other numbers than this one would."""
+  now = watched(monitor)
+  stored = record.get("monitor", now)  # older checkpoints do not name it
+  if stored != now:
+    raise ValueError(
+      f"the checkpoint in {os.fspath(directory)} belongs to a run with another "
+      f"monitor: {stored}, got {now}"
+    )
 
 
 def _numbers(state: Any) -> tuple[int | float, ...]:

@@ -229,3 +229,16 @@ def test_checkpoints_in_files_of_tensorstore_are_read(tmp_path):
 def test_the_bytes_of_an_array_are_those_of_its_entries():
   x = np.arange(6, dtype=np.int16).reshape(2, 3).T
   assert _array_file.raw(x).tobytes() == x.tobytes()
+
+
+def test_a_layout_of_a_later_version_is_left_where_it_is(tmp_path):
+  state = {"step": jnp.int32(3)}
+  with training.Checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(state)
+  path = tmp_path / "last" / "3" / "manifest" / "metadata"
+  manifest = json.loads(path.read_text()) | {"format": 99}
+  path.write_text(json.dumps(manifest | {"seal": _manifest.seal(manifest)}))
+  with training.Checkpoints(tmp_path) as checkpoints:
+    with pytest.raises(ValueError, match=r"has layout 99.*install a newer one"):
+      checkpoints.restore(state)
+    assert checkpoints.latest_step() == 3
