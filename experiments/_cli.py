@@ -6,6 +6,7 @@ option; a misspelt one is an error with a suggestion.
 
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import tempfile
@@ -15,10 +16,11 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import jax
 import tyro
 
-from experiments import _ending
+from experiments import _ending, _report
 
 _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
+_NONE = object()
 Unused = Mapping[str, Sequence[str]]
 """Settings that do nothing, by the reason: "without digits among --sets"."""
 
@@ -40,11 +42,14 @@ def parse(
   arguments: Sequence[str] | None = None,
   short: bool = False,
   unused: Callable[[Any], Unused] = lambda _: {},
+  resolved: Callable[[Any], Any] = lambda config: config,
 ) -> Arguments:
   """Preset, settings and output folder from the command line (or `arguments`).
 
   A short experiment compiles for as long as it trains. An option that does nothing
-  beside the others, by `unused`, is an error.
+  beside the others, by `unused`, is an error. Results of other settings are not
+  replaced without `--overwrite`; `resolved` fills in what settings leave open, where
+  the results hold them so.
   """
   first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
   first.add_argument("--preset", default=default)
@@ -69,6 +74,15 @@ def parse(
         pathlib.Path("runs") / name / preset,
       ),
       (
+        "overwrite",
+        Annotated[
+          bool,
+          tyro.conf.arg(help="Replaces results of other settings in that folder."),
+          tyro.conf.FlagCreatePairsOff,
+        ],
+        False,
+      ),
+      (
         "config",
         Annotated[type(config), tyro.conf.arg(name="")],
         dataclasses.field(default=config),
@@ -84,6 +98,8 @@ def parse(
     first.error(str(error))
   if arguments is None:
     _prepare(parsed.output)
+    if not parsed.overwrite:
+      _keep_results(name, resolved(parsed.config), parsed.output)
     _ending.in_one_line(parsed.output)
   if parsed.preset == "smoke":
     _compile_quickly(0, "--xla_llvm_disable_expensive_passes=true")
@@ -132,6 +148,37 @@ def _prepare(output: pathlib.Path) -> None:
   except OSError as error:
     reason = error.strerror or error
     raise SystemExit(f"--output {output} cannot be written to: {reason}") from error
+
+
+def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
+  """Raises SystemExit where the folder has results that this run would replace."""
+  path = output / "results.json"
+  if not path.exists():
+    return
+  try:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    experiment, before = kept["experiment"], dict(kept["settings"])
+  except (OSError, ValueError, TypeError, KeyError):
+    experiment, before = None, {}
+  if experiment != name:
+    what = (
+      f"results of {experiment}" if experiment else "a results.json of another kind"
+    )
+  else:
+    now = json.loads(json.dumps(_report.standard(dataclasses.asdict(config))))
+    names = [x for x in before | now if before.get(x, _NONE) != now.get(x, _NONE)]
+    if not names:
+      return
+    changes = [
+      f"{x} was {before.get(x, 'not there')}, is {now.get(x, 'not there')}"
+      for x in names[:3]
+    ]
+    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+    what = f"results of other settings ({'; '.join(changes)}{more})"
+  raise SystemExit(
+    f"--output {output} holds {what}: choose another folder, or replace them by "
+    "--overwrite"
+  )
 
 
 def _compile_quickly(level: int, *flags: str) -> None:

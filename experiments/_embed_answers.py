@@ -94,7 +94,10 @@ def write_table(
   """A table, whole or not at all."""
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_suffix(".partial")
-  with temporary.open("w", newline="", encoding="utf-8") as file:
+  # A file name may hold bytes that are no UTF-8; they stay as they are.
+  with temporary.open(
+    "w", newline="", encoding="utf-8", errors="surrogateescape"
+  ) as file:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
@@ -166,5 +169,6 @@ def _pictures(found: Embedded, places: Iterable[int]) -> np.ndarray:
 
 
 def _short(name: str) -> str:
+  name = name.encode(errors="replace").decode()  # fonts have no halves of letters
   text = name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
   return text.replace("$", r"\$")  # which would begin a formula

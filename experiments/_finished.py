@@ -47,7 +47,7 @@ def restore(
   ValueError names a file that is damaged: whether to lose it is the user's decision.
   `check` raises for contents that are none of those that `keep` was given.
   """
-  record, arrays = path.with_suffix(".json"), path.with_suffix(".npz")
+  record, arrays = _files(path)
   if not record.is_file() or not arrays.is_file():
     return None
   kept = read_record(record, "settings", "figures")
@@ -132,7 +132,12 @@ def _array(content: bytes) -> np.ndarray:
 def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> None:
   """Writes the arrays, then the file whose presence says that they are complete."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.with_suffix(".json").unlink(missing_ok=True)
-  np.savez(path.with_suffix(".npz"), allow_pickle=False, **done.arrays)
-  content = {"settings": settings, "figures": done.figures}
-  _report.write_json(content, path.with_suffix(".json"))
+  record, arrays = _files(path)
+  record.unlink(missing_ok=True)
+  np.savez(arrays, allow_pickle=False, **done.arrays)
+  _report.write_json({"settings": settings, "figures": done.figures}, record)
+
+
+def _files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+  """Record and arrays: behind the whole name, which a number with a point may end."""
+  return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")

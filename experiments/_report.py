@@ -139,7 +139,7 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
 
 def write(content: dict[str, Any], output: pathlib.Path) -> None:
   """Writes `results.json` and `table.txt` and prints the table."""
-  content = _standard(content)
+  content = standard(content)
   write_json(content, output / "results.json")
   with (output / "table.txt").open("w") as file:
     for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
@@ -151,12 +151,12 @@ def write(content: dict[str, Any], output: pathlib.Path) -> None:
       )
 
 
-def _standard(content: Any) -> Any:
+def standard(content: Any) -> Any:
   """With None for what is no number: JSON has no NaN and no infinity."""
   if isinstance(content, dict):
-    return {name: _standard(value) for name, value in content.items()}
+    return {name: standard(value) for name, value in content.items()}
   if isinstance(content, (list, tuple)):
-    return [_standard(value) for value in content]
+    return [standard(value) for value in content]
   return None if isinstance(content, float) and not np.isfinite(content) else content
 
 

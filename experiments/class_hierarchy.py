@@ -110,7 +110,11 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 def main() -> None:
   """The command line."""
   preset, config, output = _cli.parse(
-    PRESETS, name="class_hierarchy", doc=__doc__, unused=_class_config.unused
+    PRESETS,
+    name="class_hierarchy",
+    doc=__doc__,
+    unused=_class_config.unused,
+    resolved=_class_config.resolved,
   )
   _report.write(run(config, output, preset), output)
 

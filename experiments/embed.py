@@ -76,6 +76,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   start = time.perf_counter()
   for name, least in (("neighbours", 1), ("batch", 1), ("part", 1), ("workers", 0)):
     _checks.count(name, getattr(config, name), least)
+  reported = config
   config = _embed_digits.fill_in(config, output) if config.digits else config
   model = _embed_jobs.load(config.model, config.images)
   asked = {"images": config.images, "queries": config.queries}
@@ -121,7 +122,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   content = _report.result(
     experiment="embed",
     preset=preset,
-    config=config,
+    config=reported,
     seconds=time.perf_counter() - start,
     rows=[_report.row("all", name, [value]) for name, value in figures.items()],
     claims=[],

@@ -1,4 +1,4 @@
-"""Arguments as arrays of JAX, and no integer cut on the way.
+"""Arguments as arrays of JAX, no integer cut on the way, or of NumPy on the host.
 
 JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
 traced or already an array of JAX has lost its upper bits before it comes here.
@@ -57,6 +57,35 @@ def names(*given: tuple[str, Any]) -> list[jax.Array]:
   """
   values = _numbered([value for _, value in given])
   return [integers(name, value) for (name, _), value in zip(given, values, strict=True)]
+
+
+def host(name: str, value: Any) -> np.ndarray:
+  """The value as an array of NumPy; raises TypeError for a traced one."""
+  if isinstance(value, jax.core.Tracer):
+    raise TypeError(
+      f"{name} must be concrete, got a traced {value.dtype}{list(value.shape)}: inside "
+      "jit, vmap or a sweep so is even a slice of a known array of jax; convert or "
+      f"slice it outside, with numpy: np.asarray({name})"
+    )
+  return np.asarray(value)
+
+
+def numbers_of(name: str, value: object) -> np.ndarray:
+  """Real numbers on the host as float64; raises TypeError for anything else."""
+  dtype = getattr(value, "dtype", None)
+  shown = reprlib.repr(value) if dtype is None else f"dtype {dtype}"
+  try:
+    array = host(name, value)
+  except ValueError:  # rows of different lengths
+    array = np.empty(0, object)
+  if not is_real(array.dtype):
+    raise TypeError(f"{name} must be real numbers, got {shown}")
+  return array.astype(np.float64)
+
+
+def is_real(dtype: Any) -> bool:
+  kinds = jnp.floating, jnp.integer, jnp.bool_
+  return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def _numbered(values: Sequence[Any]) -> Sequence[Any]:

@@ -17,8 +17,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from spherejax._arrays import array as array
+from spherejax._arrays import host as host
 from spherejax._arrays import integers as integers
+from spherejax._arrays import is_real
 from spherejax._arrays import names as names
+from spherejax._arrays import numbers_of as numbers_of
 from spherejax._arrays import whole as whole
 
 _Array = jax.Array | np.ndarray
@@ -43,7 +46,7 @@ def floating(name: str, array: _Array) -> None:
 
 def real(name: str, array: _Array) -> None:
   """Raises TypeError unless `array` is floating or holds integers."""
-  if array.dtype == jnp.bool_ or not _is_real(array.dtype):
+  if array.dtype == jnp.bool_ or not is_real(array.dtype):
     raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}")
 
 
@@ -122,7 +125,7 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   dtype = getattr(value, "dtype", None)  # also of what only turns into an array
   if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
     raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
-  if dtype is not None and not _is_real(dtype):
+  if dtype is not None and not is_real(dtype):
     raise TypeError(f"{name} must be real numbers, got dtype {dtype}")
   number = static_number(value)
   if number is not None:
@@ -134,24 +137,6 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   if isinstance(value, (np.ndarray, jax.Array)) and not traced:
     return np.asarray(value, np.float64).ravel()
   return np.empty(0)
-
-
-def _is_real(dtype: Any) -> bool:
-  kinds = jnp.floating, jnp.integer, jnp.bool_
-  return any(jnp.issubdtype(dtype, kind) for kind in kinds)
-
-
-def numbers_of(name: str, value: object) -> np.ndarray:
-  """Real numbers on the host as float64; raises TypeError for anything else."""
-  dtype = getattr(value, "dtype", None)
-  shown = reprlib.repr(value) if dtype is None else f"dtype {dtype}"
-  try:
-    array = np.asarray(value)
-  except ValueError:  # rows of different lengths
-    array = np.empty(0, object)
-  if not _is_real(array.dtype):
-    raise TypeError(f"{name} must be real numbers, got {shown}")
-  return array.astype(np.float64)
 
 
 def number(name: str, value: object) -> None:
@@ -270,12 +255,18 @@ def pair(name: str, value: Any) -> tuple[Any, Any]:
   return value[0], value[1]
 
 
-def key(name: str, value: object) -> None:
-  """Raises TypeError unless `value` is a random key of jax."""
+def key(name: str, value: Any) -> None:
+  """Raises unless `value` is a single random key of jax."""
   dtype = getattr(value, "dtype", None)
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
   if not known and not (dtype == jnp.uint32 and isinstance(value, _Array)):
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
+  single = ((),) if known else ((2,), (4,))  # the untyped ones are 2 or 4 numbers
+  if np.shape(value) not in single:
+    raise ValueError(
+      f"{name} must be a single key of jax.random, got shape {np.shape(value)}; "
+      "jax.vmap gives a function one key after the other"
+    )
 
 
 def floating_type(name: str, value: Any) -> None:
@@ -314,9 +305,12 @@ def mapping(name: str, value: object) -> None:
 
 
 def path(name: str, value: object) -> None:
-  """Raises TypeError unless `value` names a file or folder."""
-  if not isinstance(value, (str, os.PathLike)):
+  """Raises unless `value` names a file or folder, as text."""
+  given = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+  if not isinstance(given, str):
     raise TypeError(f"{name} must be a path, got {reprlib.repr(value)}")
+  if "\0" in given:
+    raise ValueError(f"{name} must be a path without a null character, got {given!r}")
 
 
 def instance(name: str, value: object, kind: type) -> None:

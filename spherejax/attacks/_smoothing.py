@@ -279,7 +279,7 @@ def smoothed_certificate(
 
 
 def _counts(name: str, votes: ArrayLike) -> np.ndarray:
-  counts = np.asarray(votes)
+  counts = _checks.host(name, votes)
   _checks.integer(name, counts)
   _checks.rank(name, counts, 2)
   return counts.astype(np.int64)

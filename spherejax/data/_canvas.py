@@ -61,7 +61,7 @@ def fit_canvas(
     array([[128, 128],
            [128, 128]], dtype=uint8)
   """
-  image = np.asarray(image)
+  image = _checks.host("image", image)
   if image.dtype != np.uint8:
     raise TypeError(f"image must be uint8, got dtype {image.dtype}")
   _checks.rank("image", image, 2, 3)

@@ -179,7 +179,7 @@ def from_arrays(
     >>> spherejax.data.from_arrays(pixels, jnp.array([0, 1, 1])).label_names
     ('0', '1')
   """
-  images, labels = np.asarray(images), np.asarray(labels)
+  images, labels = _checks.host("images", images), _checks.host("labels", labels)
   _checks.rank("images", images, 3, 4)
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)

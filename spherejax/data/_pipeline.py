@@ -99,7 +99,7 @@ def _host_rows(
   count: int, plan: ArrayLike, process_index: int | None, process_count: int | None
 ) -> np.ndarray:
   """The part of the plan that this host reads."""
-  plan = np.asarray(plan)
+  plan = _checks.host("plan", plan)
   _checks.integer("plan", plan)
   _checks.rank("plan", plan, 2)
   if plan.size and (plan.min() < 0 or plan.max() >= count):

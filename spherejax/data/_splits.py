@@ -127,7 +127,7 @@ def split_within_classes(
 
 def host_labels(labels: ArrayLike) -> np.ndarray:
   """The labels as a NumPy array, checked."""
-  labels = np.asarray(labels)
+  labels = _checks.host("labels", labels)
   _checks.integer("labels", labels)
   _checks.rank("labels", labels, 1)
   if not len(labels):

@@ -232,7 +232,7 @@ def confusion_distances(
     array([[0. , 0.5],
            [0.5, 0. ]])
   """
-  _checks.real("confusion", np.asarray(confusion))
+  _checks.real("confusion", _checks.host("confusion", confusion))
   counts = np.asarray(confusion, float)
   _checks.rank("confusion", counts, 2)
   _checks.not_empty("confusion", counts)
@@ -250,7 +250,7 @@ def checked(distances: ArrayLike) -> np.ndarray:
 
   Rounding of single precision is forgiven, and evened out.
   """
-  _checks.real("distances", np.asarray(distances))
+  _checks.real("distances", _checks.host("distances", distances))
   apart = np.asarray(distances, float)
   _checks.rank("distances", apart, 2)
   _checks.shape("distances", apart, apart.shape[:1] * 2, "its rows")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, core
+from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
@@ -221,8 +221,7 @@ def recall_at_k(
 
 def _host_labels(name: str, values: ArrayLike, rows: Array) -> np.ndarray:
   """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
-  _reject_traced(name, values)
-  values = np.asarray(values)
+  values = _checks.host(name, values)
   _checks.labels(values, rows, name)
   return values
 
@@ -230,8 +229,7 @@ def _host_labels(name: str, values: ArrayLike, rows: Array) -> np.ndarray:
 def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
   if values is None:
     return np.ones(rows.shape[0], bool)
-  _reject_traced(name, values)
-  values = np.asarray(values)
+  values = _checks.host(name, values)
   _checks.mask(values, rows.shape[:1], name)
   return values
 
@@ -246,14 +244,6 @@ def _host_exclude(
   if wrong.size:
     raise ValueError(f"exclude must be in [-1, {count}), got {wrong[0]}")
   return rows
-
-
-def _reject_traced(name: str, values: object) -> None:
-  if isinstance(values, core.Tracer):
-    raise TypeError(
-      f"{name} must be concrete, got {values}: close over it instead of "
-      "passing it through jit or vmap (the embeddings may be traced)"
-    )
 
 
 @functools.partial(jax.jit, static_argnames=("most", "distance"))

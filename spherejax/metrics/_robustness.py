@@ -208,7 +208,7 @@ def best_accuracy(
   from scipy.sparse.csgraph import maximum_bipartite_matching
   from scipy.spatial.distance import cdist
 
-  x, y = _checks.numbers_of("points", points), np.asarray(labels)
+  x, y = _checks.numbers_of("points", points), _checks.host("labels", labels)
   budgets = _checks.numbers_of("budgets", budgets)
   _checks.rank("points", x, 2)
   _checks.labels(y, x)

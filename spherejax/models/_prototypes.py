@@ -74,8 +74,11 @@ def replace_prototypes(
     _checks.mask(kept, points.shape[:1])
   leaves, structure = jax.tree_util.tree_flatten_with_path(params)
   names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in leaves]
-  if path not in names:
-    raise ValueError(f"path must be one of {names}, got {path!r}")
+  if names.count(path) != 1:
+    often = (
+      "" if path not in names else f", {names.count(path)} parameters of that name"
+    )
+    raise ValueError(f"path must be one of {names}, got {path!r}{often}")
   old = jnp.asarray(leaves[names.index(path)][1])
   _checks.rank(f"the parameter {path!r}", old, 2)
   _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")

@@ -70,7 +70,9 @@ def retrieval_sheet(
   references = images
   if reference_images is not None:
     references = _figure.pictures("reference_images", reference_images)
-  queries, retrieved, correct = map(np.asarray, (queries, retrieved, correct))
+  queries = _checks.host("queries", queries)
+  retrieved = _checks.host("retrieved", retrieved)
+  correct = _checks.host("correct", correct)
   _checks.rank("queries", queries, 1)
   _checks.integer("queries", queries)
   _checks.rank("retrieved", retrieved, 2)
@@ -204,7 +206,7 @@ def _indices(name: str, indices: np.ndarray, rows: int) -> None:
 
 
 def _relative(name: str, values: ArrayLike, count: int) -> np.ndarray:
-  weights = np.asarray(values, np.float32)
+  weights = _checks.host(f"weights[{name!r}]", values).astype(np.float32)
   _checks.rank(f"weights[{name!r}]", weights, 3)
   _checks.shape(f"weights[{name!r}]", weights, (count, *weights.shape[1:]), "images")
   if not np.all(weights >= 0):

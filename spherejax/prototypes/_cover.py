@@ -248,9 +248,7 @@ def mean_covering_radius(
   points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
-  if isinstance(labels, jax.core.Tracer):
-    raise TypeError("labels must not be traced: they decide the shapes of the classes")
-  given = np.asarray(labels)
+  given = _checks.host("labels", labels)  # they decide the shapes of the classes
   _checks.labels(given, points)
   _checks.not_empty("points", points)
   _, own, counts = np.unique(given, return_inverse=True, return_counts=True)

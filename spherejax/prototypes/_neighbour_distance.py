@@ -63,7 +63,8 @@ def nearest_neighbour_distance(
   _checks.limits(low, high)
   for name, side in (("low", low), ("high", high)):
     _checks.rank(name, np.asarray(side), 0)
-  x, own, s, y = map(np.asarray, (points, point_labels, sites, labels))
+  x, own = _checks.host("points", points), _checks.host("point_labels", point_labels)
+  s, y = _checks.host("sites", sites), _checks.host("labels", labels)
   _classifiers.check_points(x, s)
   _checks.labels(own, x, "point_labels")
   _checks.labels(y, s)

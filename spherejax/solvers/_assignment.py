@@ -162,7 +162,7 @@ def host_linear_assignment(
     array(0, dtype=int32)
   """
   _checks.flag("duals", duals)
-  matrix = np.asarray(costs)
+  matrix = _checks.host("costs", costs)
   _checks.floating("costs", matrix)
   _checks.rank("costs", matrix, 2)
   _check_sizes(matrix.shape)

@@ -46,7 +46,7 @@ def host_nonnegative_least_squares(
   """
   from scipy.optimize import lsq_linear, nnls
 
-  given, right = np.asarray(matrix), np.asarray(target)
+  given, right = _checks.host("matrix", matrix), _checks.host("target", target)
   for name, array, rank in (("matrix", given, 2), ("target", right, 1)):
     _checks.floating(name, array)
     _checks.rank(name, array, rank)

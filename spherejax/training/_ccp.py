@@ -214,7 +214,7 @@ def ccp_observe(
   _checks.number("score", score)
   score = jnp.asarray(score, jnp.float32)
   bar = jnp.where(state.evaluated, state.best + jnp.float32(margin), -jnp.inf)
-  improved = score > bar
+  improved = jnp.isfinite(score) & (score > bar)  # infinity would stay the best
   best_params = optax.tree.where(improved, params, state.best_params)
   best_stats = optax.tree.where(improved, stats, state.best_stats)
   stale = jnp.where(improved, 0, state.stale + 1)

@@ -15,6 +15,7 @@ Column = ArrayLike | Sequence[Any]
 
 def column(name: str, values: Column) -> np.ndarray:
   """The values as [cells, ...] numbers; what is no number cannot be vmapped."""
+  _checks.text("the name of a hyperparameter", name)
   entries = np.asarray(values)
   if entries.dtype.kind not in "biuf" and entries.dtype.name != "bfloat16":
     known = entries.ravel().tolist()

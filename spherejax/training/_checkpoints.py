@@ -8,46 +8,24 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
 from spherejax import _checks
-from spherejax.training import _manifest
+from spherejax.training import _array_file, _checkpoint_files, _manifest
+from spherejax.training._checkpoint_files import Restored, UnreadableError
 from spherejax.training._manifest import State
 
 _logger = logging.getLogger(__name__)
 
 
-# Also written into each checkpoint: a later layout can tell which one it reads. The
-# first one had no seal over what stands beside the arrays.
-_FORMAT, _UNSEALED = 2, 1
-
 _REPLACED = ".replaced"
 # Bytes that are written beside those of arrays: for each, and in a dozen files.
 _ARRAY, _FILES = 512, 2**16
-# What tensorstore says where another start, with more rights or memory, may succeed.
-_NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
-
-
-class Restored(NamedTuple):
-  """What `Checkpoints.restore` found.
-
-  Attributes:
-    state: the train state, on the default device.
-    record: what was stored beside it.
-  """
-
-  state: State
-  record: dict[str, Any]
-
-
-class _UnreadableError(Exception):
-  """A checkpoint whose files are damaged or missing."""
 
 
 class Checkpoints:
@@ -55,21 +33,23 @@ class Checkpoints:
 
   A checkpoint is written under a temporary name and renamed when it is complete, so
   a process killed while writing leaves the earlier ones as they were. Checksums over
-  all arrays and over what stands beside them are stored with it and compared on
-  reading. The folder `last` holds the newest `keep` checkpoints, `best` the best one
-  and what was the best when each of those was written.
+  all arrays and over what stands beside them are stored with it. They are compared on
+  reading, and already after writing: an earlier checkpoint is removed only when the
+  new one has been read back. The folder `last` holds the newest `keep` checkpoints,
+  `best` the best one and what was the best when each of those was written.
 
   Args:
-    directory: folder of the run; made if missing.
+    directory: folder of the run, of any name; made if missing.
     keep: static. Number of newest checkpoints to keep, at least 2 if a damaged one
       is to have one before it.
 
   Raises:
-    ValueError: keep below 1.
+    ValueError: keep below 1, a name that is no UTF-8.
     TypeError: directory is no path, keep no integer.
+    OSError: directory is a file, or cannot be made.
 
-  Cost: a copy of the state on the host, and writing it. Saving waits until the
-  checkpoint is complete.
+  Cost: a copy of the state on the host, writing it, and reading it back. Saving waits
+  until the checkpoint is complete.
 
   Source: `orbax.checkpoint.CheckpointManager`.
 
@@ -91,10 +71,14 @@ class Checkpoints:
     _checks.path("directory", directory)
     _checks.count("keep", keep)
     self.directory = pathlib.Path(directory).absolute()
+    self._keep = keep
+    _make(self.directory)
     _put_back(self.directory)
+    for series in ("last", "best"):
+      _remove_partial(self.directory / series)
     self._series = {
-      "last": _manager(self.directory / "last", keep),
-      "best": _manager(self.directory / "best", None),
+      series: _checkpoint_files.manager(self.directory / series)
+      for series in ("last", "best")
     }
 
   def __enter__(self) -> "Checkpoints":
@@ -129,11 +113,13 @@ class Checkpoints:
       record: what else a resumed run must know, as JSON values.
 
     Raises:
-      OSError: it could not be written (a full disk, say). The message names the
-        newest checkpoint that exists; it and the others are untouched.
-      TypeError: the state is no tree of arrays, or the record no mapping of what
-        JSON can hold.
-      ValueError: the state has no integer named step at its top.
+      OSError: it could not be written, or not be read back (a full disk, say). The
+        message names the newest checkpoint that exists; it and the others are
+        untouched.
+      TypeError: the state is no tree of arrays of numbers, or the record no mapping of
+        what JSON can hold.
+      ValueError: the state has no integer named step at its top, or one below 0; two
+        of its arrays, or two entries of a mapping in the record, have one name.
     """
     self._save("last", state, record)
     self._forget()
@@ -153,7 +139,8 @@ class Checkpoints:
       state: of the shapes to be restored; arrays, or `jax.eval_shape` of them.
 
     Returns:
-      `Restored`; None when the run has no checkpoint yet.
+      `Restored`; None when the run has no checkpoint yet. Arrays of 64 bits are NumPy's
+      unless x64 is enabled: jax would cut them.
 
     Raises:
       TypeError: the state is no tree of arrays.
@@ -184,13 +171,19 @@ class Checkpoints:
     for series in ("best", "last"):
       if step in self._series[series].all_steps():
         try:
-          return _read(self._series[series], step, state)
-        except _UnreadableError as error:
+          return _checkpoint_files.read(self._series[series], step, state)
+        except UnreadableError as error:
           self._put_aside(series, step, error)
     return None
 
   def _forget(self, after: int | None = None):
-    """Removes best checkpoints that no run goes back to, and all after a step."""
+    """Removes all but the newest checkpoints, and best ones that no run goes back to.
+
+    With a step, also all best ones after it.
+    """
+    last = self._series["last"]
+    for step in sorted(last.all_steps())[: -self._keep]:
+      last.delete(step)
     manager = self._series["best"]
     best = manager.all_steps()
     kept = [step for step in best if after is None or step <= after]
@@ -205,27 +198,33 @@ class Checkpoints:
     manager = self._series[series]
     arrays = _manifest.to_host(state)
     step = int(arrays["step"])
+    if step < 0:
+      raise ValueError(f"the step of state must be at least 0, got {step}")
     manifest = {
-      "format": _FORMAT,
+      "format": _checkpoint_files.FORMAT,
       "arrays": _manifest.describe(state),
-      "checksum": _manifest.checksum(arrays),
+      "checksum": _manifest.checksum(sorted(arrays.items())),
       "record": dict(record or {}),
     }
     manifest["seal"] = _manifest.seal(manifest)
     if step in manager.all_steps():  # the same step again, by a run that went back
       _rename(self.directory / series / str(step), self._replaced(series, step))
       manager.reload()
-    others = set(threading.enumerate())
+    others, written = set(threading.enumerate()), False
     try:
       self._check_space(arrays)
       state_and_manifest = ocp.args.Composite(
-        state=ocp.args.StandardSave(arrays), manifest=ocp.args.JsonSave(manifest)
+        state=_array_file.Save(arrays), manifest=ocp.args.JsonSave(manifest)
       )
       with _said_once():
         manager.save(step, args=state_and_manifest, force=True)
+      written = True
+      _checkpoint_files.read_back(manager, step, manifest["seal"])
     except Exception as error:
       _await_threads(others)
       _remove_partial(self.directory / series)
+      if written and jax.process_index() == 0:  # but not what was to be written
+        shutil.rmtree(self.directory / series / str(step), ignore_errors=True)
       _put_back(self.directory)
       manager.reload()
       steps = [step for each in self._series.values() for step in each.all_steps()]
@@ -255,8 +254,8 @@ class Checkpoints:
     steps = sorted(manager.all_steps(), reverse=True)
     for number, step in enumerate(steps):
       try:
-        return _read(manager, step, state)
-      except _UnreadableError as error:
+        return _checkpoint_files.read(manager, step, state)
+      except UnreadableError as error:
         rest = steps[number + 1 :]
         following = f"trying step {rest[0]}" if rest else "none is left"
         self._put_aside(series, step, error, f"; {following}")
@@ -297,8 +296,8 @@ def _put_back(directory: pathlib.Path):
   """Checkpoints that were to be replaced: back in place where nothing replaced them."""
   if jax.process_index() != 0:
     return
-  for replaced in directory.glob(f"*{_REPLACED}"):
-    series, step = replaced.name.removesuffix(_REPLACED).split("-")
+  for replaced in directory.glob(f"*-*{_REPLACED}"):
+    series, _, step = replaced.name.removesuffix(_REPLACED).partition("-")
     target = directory / series / step
     if target.exists():
       shutil.rmtree(replaced, ignore_errors=True)
@@ -320,46 +319,18 @@ def _await_threads(others: set[threading.Thread]):
       thread.join(timeout=10)
 
 
-def _manager(directory: pathlib.Path, keep: int | None) -> ocp.CheckpointManager:
-  _remove_partial(directory)
-  return ocp.CheckpointManager(
-    directory,
-    item_names=("state", "manifest"),
-    options=ocp.CheckpointManagerOptions(
-      max_to_keep=keep,
-      enable_async_checkpointing=False,
-    ),
-  )
-
-
-def _read(manager: ocp.CheckpointManager, step: int, state: State) -> Restored:
-  """One checkpoint, verified."""
-  with _damage_named():
-    args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
-    manifest = dict(manager.restore(step, args=args)["manifest"])
-    stored, seal = manifest["arrays"], manifest.pop("seal", None)
-    if seal is None and manifest["format"] != _UNSEALED:
-      raise _UnreadableError("its seal is missing")
-    if seal is not None and seal != _manifest.seal(manifest):
-      raise _UnreadableError("what stands beside its arrays is not what was written")
-  _manifest.check_same(manager.directory / str(step), stored, _manifest.describe(state))
-  target = {
-    name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
-    for name, entry in stored.items()
-  }
-  with _damage_named():
-    args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
-    arrays = manager.restore(step, args=args)["state"]
-  if _manifest.checksum(arrays) != manifest["checksum"]:
-    raise _UnreadableError("its checksum differs")
-  leaves = [
-    jax.random.wrap_key_data(arrays[name], impl=stored[name]["key"])
-    if _manifest.is_key(leaf)
-    else jnp.asarray(arrays[name])
-    for name, leaf in _manifest.named_leaves(state).items()
-  ]
-  restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
-  return Restored(restored, manifest["record"])
+def _make(directory: pathlib.Path):
+  """Makes the folder; what it cannot be is better known before the training."""
+  shown = repr(os.fspath(directory))
+  try:
+    os.fspath(directory).encode()
+  except UnicodeEncodeError as error:  # orbax keeps paths as text
+    raise ValueError(f"directory must have a name in UTF-8, got {shown}") from error
+  try:
+    directory.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    reason = f"directory {shown} cannot be made: {error.strerror or error}"
+    raise type(error)(error.errno, reason) from error
 
 
 @contextlib.contextmanager
@@ -375,16 +346,3 @@ def _said_once() -> Iterator[None]:
     yield
   finally:
     log.removeFilter(is_ours)
-
-
-@contextlib.contextmanager
-def _damage_named() -> Iterator[None]:
-  """Whatever fails in here is damage, but for a lack of memory or of rights."""
-  try:
-    yield
-  except (MemoryError, PermissionError, _UnreadableError):
-    raise
-  except Exception as error:
-    if any(code in str(error) for code in _NO_DAMAGE):
-      raise
-    raise _UnreadableError(str(error)) from error

@@ -12,7 +12,7 @@ import numpy as np
 import tqdm
 
 from spherejax import _checks
-from spherejax.training import _monitor, _parallel
+from spherejax.training import _monitor, _parallel, _returned
 from spherejax.training._checkpoints import Checkpoints
 from spherejax.training._monitor import Monitor, MonitorState
 from spherejax.training._state import TrainState
@@ -28,7 +28,8 @@ class FitResult(NamedTuple):
 
   Attributes:
     state: after the last step.
-    best: the state of the best evaluation; the last one without a monitor.
+    best: the state of the best evaluation; the last one without a monitor, the first
+      one if the monitor saw no finite number.
     curve: one dict a report: "step", and the means of the step's metrics since the
       report before.
     evaluations: one dict an evaluation: "step", and what `evaluate` returned.
@@ -93,13 +94,13 @@ def fit(
 
   Raises:
     TypeError: state no `TrainState`, a function, number, monitor, device or checkpoints
-      of another kind, progress not boolean.
+      of another kind, progress not boolean; a function that returns something else.
     FloatingPointError: a loss, gradient norm or parameter is not finite; the message
       names the step and the last checkpoint before it.
     ValueError: batches ran out; the devices do not divide a batch; a checkpoint of
-      another model, or of a run whose monitor had another metric or mode, or a
-      plateau where this one has none; a monitor without an evaluation or for a
-      metric that is not there.
+      another model, of a run with another key, or of one whose monitor had another
+      metric or mode, or a plateau where this one has none; a monitor without an
+      evaluation or for a metric that is not there.
     OSError: a checkpoint could not be written; earlier ones are intact.
     RuntimeError: another process of the run ended; no checkpoint can be read.
 
@@ -153,7 +154,7 @@ def fit(
   run = _Run.start(state, monitor, evaluate, respond, checkpoints, devices)
   mapped = _parallel.parallel_step(step, devices=devices)
   first = run.step
-  rows = iter(()) if first >= steps else iter(batches(first))
+  rows = iter(()) if first >= steps else _returned.batches(batches(first))
   hidden = not progress or jax.process_index() != 0
   bar = tqdm.tqdm(total=steps, initial=first, disable=hidden, unit="step")
   with bar, run.lost_process_explained():
@@ -163,6 +164,7 @@ def fit(
         raise ValueError(f"batches ran out after step {run.step} of {steps}")
       part = _parallel.shard(batch, devices=devices)
       run.replicated, metrics = mapped(run.replicated, part)
+      _checks.instance("the state that step returns", run.replicated, TrainState)
       run.advance(metrics)
       bar.update()
       evaluating = run.due(evaluate_every, steps) and evaluate is not None
@@ -191,7 +193,7 @@ class _Run:
   respond: Respond | None
   checkpoints: Checkpoints | None
   devices: Sequence[Any] | None
-  pending: list[dict[str, jax.Array]] = dataclasses.field(default_factory=list)
+  pending: list[Any] = dataclasses.field(default_factory=list)
 
   @classmethod
   def start(
@@ -205,13 +207,15 @@ class _Run:
   ) -> "_Run":
     """A run at the given state, or at its newest checkpoint."""
     seen = MonitorState() if monitor is None else _monitor.start(monitor)
+    # Without an evaluation of a finite number, the best state is the first one.
     best, record = state, {"curve": [], "evaluations": []}
     restored = None if checkpoints is None else checkpoints.restore(state)
     if checkpoints is not None and restored is not None:
-      best = state = restored.state
+      _check_key(state, restored.state, checkpoints)
+      state = restored.state
       record = restored.record
       _logger.info("resuming at step %d from %s", state.step, checkpoints.directory)
-      _check_monitor(record, monitor, checkpoints)
+      _monitor.check_record(record, monitor, checkpoints.directory)
       seen = MonitorState(**record["seen"])
       if seen.best_step is not None:
         best, seen = _restored_best(state, seen, checkpoints)
@@ -238,13 +242,14 @@ class _Run:
     """Whether something happens after this step."""
     return self.step % every == 0 or self.step == steps
 
-  def advance(self, metrics: dict[str, jax.Array]):
+  def advance(self, metrics: Any):
     """Counts a step; its metrics stay on the devices until the next report."""
     self.step += 1
     self.pending.append(metrics)
 
   def report(self) -> dict[str, float]:
     """Means since the report before; raises if one of the losses is not finite."""
+    _returned.reported(self.pending)
     rows = [
       {
         name: float(np.asarray(value.addressable_shards[0].data).reshape(()))
@@ -266,13 +271,14 @@ class _Run:
     if self.evaluate is None:
       return {}
     state = _parallel.unreplicate(self.replicated)
-    values = {name: float(value) for name, value in self.evaluate(state).items()}
+    values = _returned.numbers("evaluate", self.evaluate(state))
     self.evaluations.append({"step": self.step} | values)
     if self.monitor is not None:
       self._watch(self.monitor, state, values)
     if self.respond is not None and not self.stopped:
       before = _parallel.unreplicate(self.replicated)
       after = self.respond(before, values)
+      _checks.instance("what respond returns", after, TrainState)
       if after is not before:
         self.replicated = _parallel.replicate(after, devices=self.devices)
     return values
@@ -315,7 +321,7 @@ class _Run:
       "curve": self.curve,
       "evaluations": self.evaluations,
       "seen": self.seen._asdict(),
-      "monitor": _watched(self.monitor),
+      "monitor": _monitor.watched(self.monitor),
     }
 
   def _check_parameters(self, state: TrainState):
@@ -356,24 +362,16 @@ class _Run:
       ) from error
 
 
-def _watched(monitor: Monitor | None) -> dict[str, Any] | None:
-  """What of a monitor the numbers that it has seen depend on, as JSON values."""
-  if monitor is None:
-    return None
-  plateau = monitor.plateau is not None
-  return {"metric": monitor.metric, "mode": monitor.mode, "plateau": plateau}
-
-
-def _check_monitor(
-  record: Mapping[str, Any], monitor: Monitor | None, checkpoints: Checkpoints
-):
-  """Raises where a checkpoint's monitor saw other numbers than this one would."""
-  now = _watched(monitor)
-  stored = record.get("monitor", now)  # older checkpoints do not name it
+def _check_key(state: TrainState, restored: TrainState, checkpoints: Checkpoints):
+  """Raises for a checkpoint of another seed, which would be taken for this one."""
+  now, stored = (
+    np.asarray(jax.random.key_data(each.key)).tolist() for each in (state, restored)
+  )
   if stored != now:
     raise ValueError(
-      f"the checkpoint in {checkpoints.directory} belongs to a run with another "
-      f"monitor: {stored}, got {now}"
+      f"the checkpoint in {checkpoints.directory} belongs to a run with another key "
+      f"(another seed): {stored}, got {now}; go on with the same one, or write to "
+      "another folder"
     )
 
 

@@ -1,10 +1,12 @@
 """What a checkpoint holds: arrays by name, their shapes, types and checksums."""
 
+import collections
+import functools
 import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -12,17 +14,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from spherejax import _checks
+from spherejax.training import _array_file
 
 State = Any
 """A `TrainState`, or another pytree of arrays with a scalar named step at its top."""
 
 
 def named_leaves(state: State) -> dict[str, Any]:
-  """Leaves by path, in the order of the tree."""
-  return {
-    jax.tree_util.keystr(path, simple=True, separator="."): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-  }
+  """Leaves by path, in the order of the tree.
+
+  Raises ValueError for two leaves of which no name tells one from the other.
+  """
+  leaves = jax.tree_util.tree_leaves_with_path(state)
+  plain = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+  counts = collections.Counter(plain)
+  # {"a": {"b": ...}, "a.b": ...} has a.b twice; the names of all others stay short.
+  names = [
+    name if counts[name] == 1 else jax.tree_util.keystr(path)
+    for name, (path, _) in zip(plain, leaves, strict=True)
+  ]
+  if repeated := [
+    name for name, count in collections.Counter(names).items() if count > 1
+  ]:
+    raise ValueError(
+      f"state must have a name of its own for each array, got {repeated[0]!r} twice; "
+      "rename an entry"
+    )
+  return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
 
 
 def check(state: State, record: Mapping[str, Any] | None = None):
@@ -31,8 +49,10 @@ def check(state: State, record: Mapping[str, Any] | None = None):
   for name, leaf in leaves.items():
     if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
       raise TypeError(
-        f"state must be a tree of arrays, got {reprlib.repr(leaf)} as {name or 'all'}"
+        f"state must be a tree of arrays, got {reprlib.repr(leaf)} as {name or 'all'}; "
+        "np.asarray(...) makes a number one"
       )
+    _check_type(name, leaf)
   step = leaves.get("step")
   if step is None or step.shape or not jnp.issubdtype(step.dtype, jnp.integer):
     shapes = {name: tuple(leaf.shape) for name, leaf in leaves.items()}
@@ -46,6 +66,35 @@ def check(state: State, record: Mapping[str, Any] | None = None):
   except (TypeError, ValueError) as error:
     text = f"record must hold JSON values only, got {reprlib.repr(record)}"
     raise TypeError(f"{text}: {error}") from error
+  _check_names(record)
+
+
+def _check_type(name: str, leaf: Any):
+  """Raises TypeError for an array of text, objects and whatever has no plain bytes."""
+  if is_key(leaf):
+    if leaf.dtype not in _key_names():
+      raise TypeError(f"state must hold keys of jax's own kinds, got {leaf.dtype}")
+    return
+  dtype = np.dtype(leaf.dtype)
+  numeric = jnp.issubdtype(dtype, jnp.number) or dtype == jnp.bool_
+  if not numeric or dtype.char in "mgG":  # time spans, and what differs by machine
+    raise TypeError(f"state must hold arrays of numbers, got {dtype} as {name}")
+
+
+def _check_names(record: Any):
+  """Raises ValueError for names that JSON makes the same: 1 and "1"."""
+  if isinstance(record, Mapping):
+    # As JSON writes them: a name that is no text becomes its literal.
+    names = [key if isinstance(key, str) else json.dumps(key) for key in record]
+    if repeated := [name for name, n in collections.Counter(names).items() if n > 1]:
+      raise ValueError(
+        f"record must not have two names that JSON writes as {repeated[0]!r}, got "
+        f"{reprlib.repr(list(record))}"
+      )
+    record = list(record.values())
+  if isinstance(record, (list, tuple)):
+    for value in record:
+      _check_names(value)
 
 
 def is_key(leaf: Any) -> bool:
@@ -58,39 +107,57 @@ def describe(state: State) -> dict[str, dict[str, Any]]:
 
   def entry(leaf: Any) -> dict[str, Any]:
     stored = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else leaf
-    key = {"key": _key_name(leaf)} if is_key(leaf) else {}
+    key = {"key": _key_names()[leaf.dtype]} if is_key(leaf) else {}
     return {"shape": list(stored.shape), "dtype": np.dtype(stored.dtype).name} | key
 
   return {name: entry(leaf) for name, leaf in named_leaves(state).items()}
 
 
-def _key_name(leaf: Any) -> str:
-  names = {
+@functools.cache
+def _key_names() -> dict[Any, str]:
+  return {
     jax.random.key(0, impl=name).dtype: name
     for name in ("threefry2x32", "rbg", "unsafe_rbg")
   }
-  return names[leaf.dtype]
 
 
 def to_host(state: State) -> dict[str, np.ndarray]:
-  """Copies that a later step, which reuses the state's memory, does not change."""
-  return {
-    name: np.array(jax.random.key_data(leaf) if is_key(leaf) else leaf)
-    for name, leaf in named_leaves(state).items()
-  }
+  """Copies that a later step, which reuses the state's memory, does not change.
+
+  In the byte order of this machine, which the name of a type does not tell.
+  """
+
+  def copied(leaf: Any) -> np.ndarray:
+    array = np.array(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+  return {name: copied(leaf) for name, leaf in named_leaves(state).items()}
 
 
-def checksum(arrays: Mapping[str, np.ndarray]) -> str:
+def from_host(array: np.ndarray, like: Any, key: str | None) -> Any:
+  """What `to_host` stored: a key, an array on the device, or one of NumPy.
+
+  NumPy keeps what jax would cut, 64 bits without x64.
+  """
+  if is_key(like):
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=key)
+  whole = jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype
+  return jnp.asarray(array) if whole else array
+
+
+def checksum(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
+  """Checksum of names and arrays, in the order of the names."""
   digest = hashlib.blake2b(digest_size=16)
-  for name in sorted(arrays):
-    digest.update(name.encode())
-    digest.update(np.ascontiguousarray(arrays[name]).view(np.uint8).data)
+  for name, array in arrays:
+    digest.update(name.encode(errors="surrogatepass"))
+    digest.update(_array_file.raw(array).data)
   return digest.hexdigest()
 
 
 def seal(manifest: Mapping[str, Any]) -> str:
   """Checksum of what stands beside the arrays, as it is read back from JSON."""
-  plain = json.loads(json.dumps(manifest))  # names that are numbers become text
+  beside = {name: value for name, value in manifest.items() if name != "seal"}
+  plain = json.loads(json.dumps(beside))  # names that are numbers become text
   text = json.dumps(plain, sort_keys=True)
   return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 

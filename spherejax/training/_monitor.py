@@ -1,6 +1,8 @@
 """Which evaluation was the best, when to stop, when to lower the learning rate."""
 
 import math
+import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -13,8 +15,9 @@ from spherejax import _checks
 class Monitor(NamedTuple):
   """What `fit` does with the results of the evaluations.
 
-  The best evaluation decides which state is kept as the best. Patience counts
-  evaluations, not steps.
+  The best evaluation decides which state is kept as the best. A result that is NaN or
+  infinite is never better than another, nor the best one. Patience counts evaluations,
+  not steps.
 
   Attributes:
     metric: name of the metric in what `evaluate` returns.
@@ -88,14 +91,16 @@ def observe(
   """The state after an evaluation, and whether it was the best so far."""
   sign = -1 if monitor.mode == "max" else 1
   bar = math.inf if state.best is None else sign * state.best - monitor.margin
-  improved = sign * value < bar
+  finite = math.isfinite(value)  # else an infinity would be the best for ever
+  improved = finite and sign * value < bar
   if improved:
     state = state._replace(best=value, best_step=step, stale=0)
   else:
     state = state._replace(stale=state.stale + 1)
   if monitor.plateau is not None:
     before = _plateau_state(state.plateau)
-    _, after = monitor.plateau.update({}, before, value=jnp.float32(sign * value))
+    seen = jnp.float32(sign * value if finite else math.nan)
+    _, after = monitor.plateau.update({}, before, value=seen)
     state = state._replace(plateau=_numbers(after))
   return state, improved
 
@@ -108,6 +113,27 @@ def should_stop(monitor: Monitor, state: MonitorState) -> bool:
 def learning_rate_scale(state: MonitorState) -> float:
   """The factor on the learning rate, 1 without a plateau rule."""
   return state.plateau[0] if state.plateau else 1.0
+
+
+def watched(monitor: Monitor | None) -> dict[str, Any] | None:
+  """What of a monitor the numbers that it has seen depend on, as JSON values."""
+  if monitor is None:
+    return None
+  plateau = monitor.plateau is not None
+  return {"metric": monitor.metric, "mode": monitor.mode, "plateau": plateau}
+
+
+def check_record(
+  record: Mapping[str, Any], monitor: Monitor | None, directory: os.PathLike[str]
+):
+  """Raises where a checkpoint's monitor saw other numbers than this one would."""
+  now = watched(monitor)
+  stored = record.get("monitor", now)  # older checkpoints do not name it
+  if stored != now:
+    raise ValueError(
+      f"the checkpoint in {os.fspath(directory)} belongs to a run with another "
+      f"monitor: {stored}, got {now}"
+    )
 
 
 def _numbers(state: Any) -> tuple[int | float, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from spherejax import _checks
+from spherejax.training import _returned
 
 AXIS_NAME = "batch"
 """The mapped device axis of every training step."""
@@ -152,10 +153,11 @@ def pad_rows(batch: Tree, multiple: int) -> tuple[Tree, np.ndarray]:
     raise ValueError("batch must have at least one row, got 0")
   rows = np.arange(-(-size // multiple) * multiple)
   where = rows < size
+  batch = jax.tree.map(functools.partial(_checks.host, "batch"), batch)
   if where.all():
-    return jax.tree.map(np.asarray, batch), where
+    return batch, where
   chosen = np.where(where, rows, 0)
-  return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], batch), where
+  return jax.tree.map(lambda leaf: leaf[chosen], batch), where
 
 
 def shard(batch: Tree, *, devices: Devices = None) -> Tree:
@@ -281,7 +283,8 @@ def parallel_step(
     state that it is given, which must not be used again.
 
   Raises:
-    TypeError: step no function, devices no devices.
+    TypeError: step no function, devices no devices; on a call, a step that returns
+      no pair of trees of arrays.
 
   Cost: one compilation for each batch shape.
 
@@ -299,7 +302,11 @@ def parallel_step(
     Array(1., dtype=float32)
   """
   _checks.function("step", step)
-  mapped = functools.partial(step, axis_name=AXIS_NAME)
+
+  def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
+    state, metrics = _returned.pair(step(state, batch, axis_name=AXIS_NAME))
+    return _returned.tree("step", state), _returned.tree("step", metrics)
+
   taking_part = None if devices is None else local_devices(devices)
   return jax.pmap(mapped, axis_name=AXIS_NAME, devices=taking_part, donate_argnums=0)
 

@@ -1,5 +1,6 @@
 """What a training step takes and returns, and its optimiser."""
 
+import collections
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,11 @@ import optax
 from jax import Array
 
 from spherejax import _checks
+
+_APART = (
+  "pass both parts apart, create_state(key, optimizer, network=variables, "
+  "loss=loss_variables)"
+)
 
 
 class TrainState(flax.struct.PyTreeNode):
@@ -60,8 +66,8 @@ def create_state(
 
   Raises:
     TypeError: a key of the old untyped kind.
-    ValueError: a collection other than "params" and "batch_stats"; a parameter
-      that no group of the optimiser names.
+    ValueError: a collection other than "params" and "batch_stats"; a parameter that no
+      group of the optimiser names, or a group without a parameter.
 
   Cost: memory of the optimiser's state.
 
@@ -86,8 +92,12 @@ def create_state(
     _checks.mapping(name, variables)
     unknown = sorted(set(variables) - {"params", "batch_stats"}, key=str)
     if unknown:
+      apart = (
+        _APART if {"network", "loss"} & {*unknown} else "{'params': ...} holds them"
+      )
       raise ValueError(
-        f"{name} may have the collections 'params' and 'batch_stats', got {unknown}"
+        f"{name} may have the collections 'params' and 'batch_stats', got {unknown}; "
+        f"{apart}"
       )
   params = {name: variables.get("params", {}) for name, variables in parts.items()}
   return TrainState(
@@ -113,6 +123,17 @@ def _group_of(path: str, groups: Mapping[str, Any]) -> str:
       f"{sorted(groups)}"
     )
   return max(matches, key=len)
+
+
+def _check_paths(params: Any):
+  """Raises ValueError for two parameters of one path: {"a": {"b": ...}, "a/b": ...}."""
+  leaves = jax.tree_util.tree_leaves_with_path(params)
+  paths = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in leaves]
+  if repeated := [x for x, n in collections.Counter(paths).items() if n > 1]:
+    raise ValueError(
+      f"params must have one parameter of each path, got {repeated[0]!r} twice; a name "
+      "must not hold '/'"
+    )
 
 
 def check_optimizer(value: object, name: str = "optimizer") -> None:
@@ -146,7 +167,8 @@ def optimizer(
   Raises:
     TypeError: groups no mapping, max_norm no number.
     ValueError: no group; a number that is not positive; at the first use, a
-      parameter without a group or a group without a parameter.
+      parameter without a group or a group without a parameter, or two parameters of
+      one path.
 
   Cost: that of the groups.
 
@@ -175,6 +197,7 @@ def optimizer(
     clipping.append(optax.clip(max_value))
 
   def labels(params: Any) -> Any:
+    _check_paths(params)
     named = jax.tree_util.tree_map_with_path(
       lambda path, _: _group_of(
         jax.tree_util.keystr(path, simple=True, separator="/"), groups
@@ -183,8 +206,10 @@ def optimizer(
     )
     unused = sorted(set(groups) - set(jax.tree.leaves(named)))
     if unused:
+      without_loss = isinstance(params, Mapping) and "loss" not in params
       raise ValueError(
         f"groups {unused} of the optimizer match no parameter; each must, got {named}"
+        + (f"; {_APART}" if without_loss else "")
       )
     return named
 

@@ -9,7 +9,7 @@ import optax
 from jax import Array
 
 from spherejax import _checks
-from spherejax.training import _collectives
+from spherejax.training import _collectives, _returned
 from spherejax.training._state import TrainState, check_optimizer
 
 
@@ -43,6 +43,39 @@ def _real(metric: Array) -> Array:
   return metric if floating else metric.astype(jnp.float32)
 
 
+def _checked(outcome: Any, stats: Any) -> Outcome:
+  """An outcome of arrays; raises for what a step cannot use."""
+  if not isinstance(outcome, Outcome):
+    raise TypeError(
+      f"objective must return a training.Outcome, got a {type(outcome).__name__}; "
+      "training.Outcome(loss) is one"
+    )
+  loss = _checks.array("the loss of the objective", outcome.loss)
+  _checks.floating("the loss of the objective", loss)
+  if loss.shape:
+    raise ValueError(
+      f"the objective's loss must be a scalar, got shape {loss.shape}; "
+      "training.global_mean averages one value per example"
+    )
+  metrics = {} if outcome.metrics is None else outcome.metrics
+  _checks.mapping("the metrics of the objective", metrics)
+  own = ["gradient_norm", "loss"]
+  if {*own, "step"} & metrics.keys():  # the last one in what is reported
+    raise ValueError(
+      f"metrics must not be named {own} or 'step', got {sorted(metrics, key=str)}"
+    )
+  metrics = _returned.tree("objective", dict(metrics))
+  _returned.scalars("the objective", metrics)
+  if outcome.batch_stats is not None:
+    found, wanted = map(jax.tree.structure, (outcome.batch_stats, stats))
+    if found != wanted:
+      raise ValueError(
+        f"batch_stats of the objective must be laid out as the state's, {wanted}, got "
+        f"{found}; dict(batch_stats, network=...) keeps the rest"
+      )
+  return Outcome(loss, outcome.batch_stats, metrics)
+
+
 def make_step(
   objective: Callable[..., Outcome], optimizer: optax.GradientTransformation
 ) -> Callable[..., tuple[TrainState, dict[str, Array]]]:
@@ -68,9 +101,10 @@ def make_step(
     `jax.vmap(axis_name=...)`; `parallel_step` maps it over all devices.
 
   Raises:
-    TypeError: objective no function, optimizer no `optax.GradientTransformation`.
-    ValueError: on a call, a loss that is no scalar, or a metric named as one of the
-      step's own.
+    TypeError: objective no function, optimizer no `optax.GradientTransformation`; on a
+      call, an objective that returns no `Outcome`, or a loss that is not floating.
+    ValueError: on a call, a loss or metric that is no scalar, a metric named as one of
+      the step's own or "step", statistics that are laid out otherwise.
 
   Cost: one value and gradient of the objective.
 
@@ -105,24 +139,16 @@ def make_step(
 
     def scalar(params: Any) -> tuple[Array, Outcome]:
       outcome = objective(params, stats, batch, key=key, axis_name=axis_name)
-      if jnp.shape(outcome.loss) != ():
-        raise ValueError(
-          f"the objective's loss must be a scalar, got shape {outcome.loss.shape}; "
-          "training.global_mean averages one value per example"
-        )
+      outcome = _checked(outcome, stats)
       return outcome.loss, outcome
 
     (loss, outcome), grads = jax.value_and_grad(scalar, has_aux=True)(params)
     new_stats = stats if outcome.batch_stats is None else outcome.batch_stats
-    reported = {name: _real(x) for name, x in (outcome.metrics or {}).items()}
+    reported = {name: _real(x) for name, x in outcome.metrics.items()}
     loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
     own = {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
-    if own.keys() & reported.keys():
-      raise ValueError(
-        f"metrics must not be named {sorted(own)}, got {sorted(reported)}"
-      )
     updates, opt_state = optimizer.update(
       grads, state.opt_state, state.params, value=loss
     )

@@ -132,12 +132,14 @@ def sweep(
     a `grid`, is the table of the ablation.
 
   Raises:
-    TypeError: progress not boolean, or a hyperparameter that cannot be vmapped: no
-      number, or one that decides a shape or a branch. Run one sweep for each value.
+    TypeError: progress not boolean; a hyperparameter that cannot be vmapped: no
+      number, or one that decides a shape or a branch (run one sweep for each value);
+      a function that returns something else, or a state that is not like the one
+      before.
     ValueError: columns of different lengths, no seed, `steps` no multiple of
-      `evaluate_every`, a negative margin, a batch size below 1, a score that is no
-      scalar, a checkpoint of a sweep of other cells, seeds, steps, patience, margin or
-      mode or with another key.
+      `evaluate_every`, a negative margin, a batch size below 1, a score or metric
+      that is no scalar, a checkpoint of a sweep of other cells, seeds, steps, patience,
+      margin or mode or with another key.
     OSError, RuntimeError: of checkpoints, as `fit`.
 
   Cost: one compilation for each shape of the arrays, and for functions that were not
@@ -173,8 +175,8 @@ def sweep(
     _checks.instance("checkpoints", checkpoints, Checkpoints)
   columns, numbers = _columns(cells), _seeds(seeds)
   plan = _plan(steps, evaluate_every, patience, margin, mode)
-  given = _sweep_run.Functions(*map(_as_partial, (init, step, evaluate)))
-  functions = given._replace(step=_traced_once(_as_partial(step)))
+  given = _sweep_run.Functions(*map(_sweep_run.as_partial, (init, step, evaluate)))
+  functions = given._replace(step=_sweep_run.traced_once(_sweep_run.as_partial(step)))
   local = tuple(_parallel.local_devices(devices))
   if batch_size is not None:
     _checks.count("batch_size", batch_size)
@@ -255,21 +257,6 @@ def _plan(
   return _sweep_run.Plan(
     steps // evaluate_every, evaluate_every, patience, float(margin), sign
   )
-
-
-def _as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
-  """A pytree: the function is structure, arrays bound to it are leaves."""
-  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
-
-
-@functools.lru_cache(maxsize=16)
-def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
-  return jax.jit(fn, inline=True)
-
-
-def _traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
-  """For what it reports and for what it does; in a program it is no other."""
-  return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
 
 
 @functools.lru_cache(maxsize=16)

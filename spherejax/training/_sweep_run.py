@@ -10,6 +10,8 @@ import numpy as np
 import optax
 from jax import Array
 
+from spherejax.training import _returned
+
 Tree = Any
 """Any pytree of arrays."""
 
@@ -37,6 +39,25 @@ class Functions(NamedTuple):
   evaluate: Callable[..., Array]
 
 
+def as_partial(fn: Callable[..., Any]) -> jax.tree_util.Partial:
+  """A pytree: the function is structure, arrays bound to it are leaves."""
+  return fn if isinstance(fn, jax.tree_util.Partial) else jax.tree_util.Partial(fn)
+
+
+@functools.lru_cache(maxsize=16)
+def _inlined(fn: Callable[..., Any]) -> Callable[..., Any]:
+  @functools.wraps(fn)
+  def checked(*args: Any, **kwargs: Any) -> tuple[Tree, Tree]:
+    return step_checked(fn(*args, **kwargs))
+
+  return jax.jit(checked, inline=True)
+
+
+def traced_once(step: jax.tree_util.Partial) -> jax.tree_util.Partial:
+  """For what it reports and for what it does; in a program it is no other."""
+  return jax.tree_util.Partial(_inlined(step.func), *step.args, **step.keywords)
+
+
 class Plan(NamedTuple):
   """What is fixed when the program is compiled."""
 
@@ -52,11 +73,14 @@ def begin(
 ) -> Run:
   """One run before its first step."""
   init_key, step_key, _ = _keys(key, seed)
-  state = jax.tree.map(_strong, functions.init(init_key, hyper))
+  state = _returned.tree("init", functions.init(init_key, hyper))
+  state = jax.tree.map(_strong, state)
   # What is known of `hyper` stays so: `reject_static` needs it.
-  reported = jax.eval_shape(
-    lambda state, key: functions.step(state, key, hyper)[1], state, step_key
+  after, reported = jax.eval_shape(
+    lambda state, key: step_checked(functions.step(state, key, hyper)), state, step_key
   )
+  _returned.alike("step", after, state)
+  _returned.scalars("step", reported)
   zero = jnp.zeros((), jnp.int32)
   unknown = jnp.full(plan.evaluations, jnp.nan, jnp.float32)
   return Run(
@@ -86,14 +110,12 @@ def advance(
   _, step_key, evaluate_key = _keys(key, seed)
 
   def one_step(state: Tree, taken: Array) -> tuple[Tree, Tree]:
-    return functions.step(state, jax.random.fold_in(step_key, taken), hyper)
+    key = jax.random.fold_in(step_key, taken)
+    return step_checked(functions.step(state, key, hyper))
 
   taken = run.taken + jnp.arange(plan.evaluate_every, dtype=jnp.int32)
   state, reported = jax.lax.scan(one_step, run.state, taken)
-  score = jnp.asarray(functions.evaluate(state, evaluate_key, hyper))
-  if score.shape:
-    raise ValueError(f"evaluate must return a scalar, got shape {score.shape}")
-  score = score.astype(jnp.float32)
+  score = _returned.score(functions.evaluate(state, evaluate_key, hyper))
   means = jax.tree.map(lambda x: jnp.mean(x.astype(jnp.float32), axis=0), reported)
 
   finite = jnp.isfinite(score) & _all_finite(means) & _still_finite(run.state, state)
@@ -120,9 +142,14 @@ def advance(
   )
 
 
-def _strong(leaf: Any) -> Array:
+def step_checked(result: Any) -> tuple[Tree, Tree]:
+  """What `step` returned, as arrays; before jit, which has words of its own for it."""
+  state, metrics = _returned.pair(result)
+  return _returned.tree("step", state), _returned.tree("step", metrics)
+
+
+def _strong(leaf: Array) -> Array:
   """An array of a type that steps keep: that of a Python number is weak."""
-  leaf = jnp.asarray(leaf)
   return jnp.asarray(leaf, leaf.dtype)
 
 

@@ -58,7 +58,7 @@ def merge_sites(
     >>> spherejax.voronoi.merge_sites(x, y).rows
     array([0, 1, 0])
   """
-  x, y = np.asarray(points), np.asarray(labels)
+  x, y = _checks.host("points", points), _checks.host("labels", labels)
   _checks.floating("points", x)
   _checks.batched("points", x)
   _checks.labels(y, x)

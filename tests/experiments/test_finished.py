@@ -43,3 +43,16 @@ def test_a_fingerprint_depends_on_values_shapes_and_types():
   assert len(set(found)) == len(found)
   by_columns = np.asfortranarray(x.reshape(2, 3))
   assert _finished.fingerprint([by_columns]) == found[2]
+
+
+def test_names_that_end_in_numbers_with_points_are_kept_apart(tmp_path):
+  paths = [
+    tmp_path / name for name in ("margin-0.5", "margin-0.7", "margin-0", "a.b.c")
+  ]
+  for number, path in enumerate(paths):
+    _finished.keep(path, {}, _finished.Finished({"x": number}, {"y": np.ones(number)}))
+  for number, path in enumerate(paths):
+    done = _finished.restore(path, {})
+    assert done is not None
+    assert done.figures == {"x": number}
+    assert len(done.arrays["y"]) == number

@@ -254,5 +254,5 @@ def test_bad_input():
     prototypes.class_covering_radii(points, np.array([0, 1, 5]), pools)
   with pytest.raises(ValueError, match="must have a row"):
     prototypes.covering_curve(points[:0])
-  with pytest.raises(TypeError, match="labels must not be traced"):
+  with pytest.raises(TypeError, match="labels must be concrete"):
     jax.jit(prototypes.mean_covering_radius)(points, np.array([0, 1, 1]))

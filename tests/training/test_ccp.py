@@ -46,6 +46,9 @@ def test_decisions_at_the_margin_without_a_score_and_at_the_last_problem():
   lost = scripted([np.nan] * 5 + [0.1] + [np.nan] * 2, patience=2)
   assert [bool(t.switched) for t in lost] == [False] * 7 + [True]
   assert [float(t.params["network"]) for t in lost] == [1, 2, 3, 4, 5, 6, 7, 6]
+  # Infinity is no score either: nothing could be better.
+  infinite = scripted([0.1, np.inf, -np.inf, 0.2, np.inf], patience=3)
+  assert [float(t.state.best) for t in infinite] == pytest.approx([0.1] * 3 + [0.2] * 2)
   ended = scripted([1, 1, 1, 1, 1, 1], patience=1, max_problems=2)
   assert [int(t.state.problem) for t in ended] == [1, 2, 2, 2, 2, 2]
 

@@ -385,3 +385,61 @@ def test_bar_goes_to_stderr(capsys):
   assert "loss=" in err
   fit_linear(progress=False)
   assert capsys.readouterr().err == ""
+
+
+def test_another_seed_in_the_same_folder_is_refused(tmp_path):
+  optimizer = optax.sgd(0.1)
+
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
+
+  def run(seed):
+    variables = {"params": {"w": jnp.zeros(2)}}
+    with training.Checkpoints(tmp_path) as checkpoints:
+      return training.fit(
+        training.create_state(jax.random.key(seed), optimizer, variables),
+        training.make_step(objective, optimizer),
+        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
+        steps=1,
+        checkpoints=checkpoints,
+        progress=False,
+        devices=jax.local_devices()[:1],
+      )
+
+  first = run(0)
+  assert_same_bits(run(0), first)
+  with pytest.raises(ValueError, match=r"another key \(another seed\): \[0, 0\], got"):
+    run(1)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_without_a_finite_evaluation_the_first_state_is_the_best(tmp_path, bad):
+  """Of a run that was stopped and resumed, too."""
+
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
+
+  def run(steps):
+    optimizer = optax.sgd(0.1)
+    state = training.create_state(
+      jax.random.key(0), optimizer, {"params": {"w": jnp.zeros(2)}}
+    )
+    with training.Checkpoints(tmp_path) as checkpoints:
+      return training.fit(
+        state,
+        training.make_step(objective, optimizer),
+        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
+        steps=steps,
+        evaluate=lambda state: {"score": bad},
+        evaluate_every=1,
+        monitor=training.Monitor("score"),
+        checkpoints=checkpoints,
+        progress=False,
+        devices=jax.local_devices()[:1],
+      )
+
+  for steps in (2, 4):
+    result = run(steps)
+    assert result.state.step == steps
+    assert result.best.step == 0
+    np.testing.assert_array_equal(result.best.params["network"]["w"], [0, 0])

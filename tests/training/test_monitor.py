@@ -111,3 +111,35 @@ def test_settings_that_cannot_work():
   with pytest.raises(ValueError, match="patience must be at least 1, got 0"):
     _monitor.check(training.Monitor("score", patience=0))
   assert jnp.isfinite(_monitor.learning_rate_scale(_monitor.MonitorState()))
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("order", ["first", "between", "last"])
+def test_what_is_no_finite_number_is_never_the_best(mode, bad, order):
+  values = [0.1, 0.3, 0.2] if mode == "max" else [-0.1, -0.3, -0.2]
+  values.insert({"first": 0, "between": 2, "last": 3}[order], bad)
+  rule = optax.contrib.reduce_on_plateau(0.5, patience=9, rtol=0, atol=1e-3)
+  monitor = training.Monitor("score", mode=mode, plateau=rule)
+  state = _monitor.start(monitor)
+  for index, value in enumerate(values):
+    state, improved = _monitor.observe(monitor, state, index, value)
+    assert not (improved and value == bad)
+  best = next(i for i, value in enumerate(values) if abs(value) == 0.3)
+  assert (state.best, state.best_step) == (values[best], best)
+  assert _monitor.learning_rate_scale(state) == 1
+  # The rule, too, waits for a value better than 0.3, and not than infinity.
+  assert abs(state.plateau[1]) == np.float32(0.3)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nothing_is_the_best_of_no_finite_number(bad):
+  monitor = training.Monitor("score", patience=3)
+  state = _monitor.start(monitor)
+  for index in range(3):
+    assert not _monitor.should_stop(monitor, state)
+    state, improved = _monitor.observe(monitor, state, index, bad)
+    assert not improved
+  assert state.best is None
+  assert state.best_step is None
+  assert _monitor.should_stop(monitor, state)

@@ -1,0 +1,87 @@
+"""The arrays of a checkpoint in one file: the bytes of each, in the order of names.
+
+Names, shapes and types stand in the manifest beside it. A plain file takes any folder
+name, any type and arrays without entries, of which tensorstore refuses some.
+"""
+
+import dataclasses
+import io
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint import future
+
+_NAME = "arrays"
+
+
+@dataclasses.dataclass
+class Save(ocp.args.CheckpointArgs):
+  """What orbax hands to the handler."""
+
+  arrays: Mapping[str, np.ndarray]
+
+
+class Handler(ocp.AsyncCheckpointHandler):
+  """Writes the file as a part of one of orbax's checkpoints."""
+
+  async def async_save(
+    self, directory: os.PathLike[str], args: Save
+  ) -> list[future.Future]:
+    """Begins to write, as orbax's own handlers do: an error reaches all of them."""
+    writing = _write(pathlib.Path(directory) / _NAME, args.arrays)
+    return [future.CommitFutureAwaitingContractedSignals(writing, name=_NAME)]
+
+  def save(self, directory: os.PathLike[str], args: Save):
+    """Not called: the manager takes `async_save`, and waits."""
+    raise RuntimeError("the arrays of a checkpoint are written by async_save")
+
+  def restore(self, directory: os.PathLike[str], args: Any = None):
+    """Not called: `read` needs the manifest, and no orbax."""
+    raise RuntimeError("the arrays of a checkpoint are read by read")
+
+
+async def _write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]):
+  """By the first process, which has all of the arrays."""
+  if jax.process_index() != 0:
+    return
+  with path.open("xb") as file:
+    for name in sorted(arrays):
+      file.write(raw(arrays[name]).data)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def exists(directory: os.PathLike[str]) -> bool:
+  """Whether a checkpoint's arrays are in this form; older ones are tensorstore's."""
+  return (pathlib.Path(directory) / _NAME).exists()
+
+
+def read(
+  directory: os.PathLike[str], entries: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Names and arrays, of the shapes and types that the manifest's entries name.
+
+  Raises ValueError for a file that is longer or shorter than these.
+  """
+  with (pathlib.Path(directory) / _NAME).open("rb") as file:
+    for name in sorted(entries):
+      yield name, _next(file, name, entries[name])
+    if file.read(1):
+      raise ValueError("the file of its arrays is too long")
+
+
+def _next(file: io.BufferedReader, name: str, entry: Mapping[str, Any]) -> np.ndarray:
+  array = np.empty(entry["shape"], np.dtype(entry["dtype"]))
+  if file.readinto(raw(array).data) != array.nbytes:
+    raise ValueError(f"the file of its arrays ends within {name}")
+  return array
+
+
+def raw(array: np.ndarray) -> np.ndarray:
+  """The bytes of an array, [bytes]; of a contiguous one they are the same memory."""
+  return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -1,0 +1,126 @@
+"""One checkpoint on the disk: opened, read, verified."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from spherejax.training import _array_file, _manifest
+from spherejax.training._manifest import State
+
+# Also written into each checkpoint: a later layout can tell which one it reads. The
+# first one had no seal over what stands beside the arrays, the second one kept these in
+# tensorstore's files.
+FORMAT, _UNSEALED = 3, 1
+
+# What tensorstore says where another start, with more rights or memory, may succeed.
+_NO_DAMAGE = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED")
+
+
+class Restored(NamedTuple):
+  """What `Checkpoints.restore` found.
+
+  Attributes:
+    state: the train state, on the default device.
+    record: what was stored beside it.
+  """
+
+  state: State
+  record: dict[str, Any]
+
+
+class UnreadableError(Exception):
+  """A checkpoint whose files are damaged or missing."""
+
+
+def manager(directory: pathlib.Path) -> ocp.CheckpointManager:
+  """Where a series of checkpoints is written and listed."""
+  registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
+  registry.add("state", _array_file.Save, _array_file.Handler())
+  registry.add("state", ocp.args.StandardRestore, ocp.StandardCheckpointHandler())
+  for kind in (ocp.args.JsonSave, ocp.args.JsonRestore):
+    registry.add("manifest", kind, ocp.JsonCheckpointHandler())
+  # Which ones to keep is decided here, when the new one has been read back.
+  options = ocp.CheckpointManagerOptions(
+    max_to_keep=None, enable_async_checkpointing=False
+  )
+  return ocp.CheckpointManager(directory, handler_registry=registry, options=options)
+
+
+def read(series: ocp.CheckpointManager, step: int, state: State) -> Restored:
+  """One checkpoint, verified."""
+  manifest = _read_manifest(series, step)
+  directory = series.directory / str(step)
+  if manifest["format"] > FORMAT:  # it is whole, so it is not put aside
+    raise ValueError(
+      f"the checkpoint {directory} has layout {manifest['format']}, and this version "
+      f"reads those up to {FORMAT}: install a newer one"
+    )
+  stored = manifest["arrays"]
+  _manifest.check_same(directory, stored, _manifest.describe(state))
+  with _damage_named():
+    if _array_file.exists(directory / "state"):
+      arrays = dict(_array_file.read(directory / "state", stored))
+    else:
+      arrays = _read_tensorstore(series, step, stored)
+  if _manifest.checksum(sorted(arrays.items())) != manifest["checksum"]:
+    raise UnreadableError("its checksum differs")
+  leaves = [
+    _manifest.from_host(arrays[name], leaf, stored[name].get("key"))
+    for name, leaf in _manifest.named_leaves(state).items()
+  ]
+  restored = jax.tree.unflatten(jax.tree.structure(state), leaves)
+  return Restored(restored, manifest["record"])
+
+
+def _read_manifest(series: ocp.CheckpointManager, step: int) -> dict[str, Any]:
+  with _damage_named():
+    args = ocp.args.Composite(manifest=ocp.args.JsonRestore())
+    manifest = dict(series.restore(step, args=args)["manifest"])
+    seal = manifest.get("seal")
+    if seal is None and manifest["format"] != _UNSEALED:
+      raise UnreadableError("its seal is missing")
+    if seal is not None and seal != _manifest.seal(manifest):
+      raise UnreadableError("what stands beside its arrays is not what was written")
+  return manifest
+
+
+def _read_tensorstore(
+  series: ocp.CheckpointManager, step: int, stored: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+  """The arrays of the second layout."""
+  target = {
+    name: np.empty(entry["shape"], np.dtype(entry["dtype"]))
+    for name, entry in stored.items()
+  }
+  args = ocp.args.Composite(state=ocp.args.StandardRestore(target))
+  return series.restore(step, args=args)["state"]
+
+
+def read_back(series: ocp.CheckpointManager, step: int, seal: str):
+  """Raises when a checkpoint cannot be opened, or holds something else."""
+  manifest = _read_manifest(series, step)
+  if manifest["seal"] != seal:
+    raise UnreadableError("what stands beside its arrays is not what was written")
+  if jax.process_index() == 0:  # which wrote the arrays; one at a time is in memory
+    state = series.directory / str(step) / "state"
+    found = _manifest.checksum(_array_file.read(state, manifest["arrays"]))
+    if found != manifest["checksum"]:
+      raise UnreadableError("its checksum differs")
+
+
+@contextlib.contextmanager
+def _damage_named() -> Iterator[None]:
+  """Whatever fails in here is damage, but for a lack of memory or of rights."""
+  try:
+    yield
+  except (MemoryError, PermissionError, UnreadableError):
+    raise
+  except Exception as error:
+    if any(code in str(error) for code in _NO_DAMAGE):
+      raise
+    raise UnreadableError(str(error)) from error

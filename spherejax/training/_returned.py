@@ -1,0 +1,142 @@
+"""Checks of what a user's function returns, while it is traced.
+
+Without them jax would name its own insides: "scan body output must be a pair".
+"""
+
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from spherejax import _checks
+
+
+def pair(result: Any, name: str = "step") -> tuple[Any, Any]:
+  """A state and metrics; raises TypeError for anything else."""
+  # A NamedTuple is a state, or one that is returned alone.
+  if type(result) not in (tuple, list) or len(result) != 2:
+    raise TypeError(
+      f"{name} must return (state, metrics), got {_shown(result)}; return state, {{}} "
+      "where nothing is reported"
+    )
+  return result[0], result[1]
+
+
+def tree(name: str, result: Any) -> Any:
+  """The tree with arrays as leaves; raises TypeError where it holds anything else."""
+  try:
+    leaves, structure = jax.tree_util.tree_flatten_with_path(result)
+  except ValueError as error:  # names that cannot be sorted
+    raise TypeError(
+      f"{name} must return a tree with names of one kind, got {reprlib.repr(result)}"
+    ) from error
+  arrays = []
+  for path, leaf in leaves:
+    try:
+      arrays.append(_whole(leaf))
+    except (TypeError, ValueError, OverflowError) as error:
+      at = jax.tree_util.keystr(path)
+      place = f" as {at}" if at else ""
+      raise TypeError(
+        f"{name} must return arrays of numbers, got {reprlib.repr(leaf)}{place}"
+      ) from error
+  return jax.tree.unflatten(structure, arrays)
+
+
+def _whole(leaf: Any) -> Array:
+  """The leaf as an array; raises OverflowError for an integer that would be cut."""
+  array = jnp.asarray(leaf)
+  host = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "iu"
+  if host and (leaf.astype(array.dtype) != leaf).any():
+    raise OverflowError(f"{leaf.dtype} beyond {array.dtype}")
+  return array
+
+
+def alike(name: str, result: Any, before: Any):
+  """Raises TypeError for a state of another structure, shape or type."""
+  found, wanted = jax.tree.structure(result), jax.tree.structure(before)
+  if found != wanted:
+    raise TypeError(
+      f"{name} must return a state like the one that it is given, of structure "
+      f"{wanted}, got {found}"
+    )
+  olds = jax.tree_util.tree_leaves_with_path(before)
+  for (path, old), new in zip(olds, jax.tree.leaves(result), strict=True):
+    if (new.shape, new.dtype) != (old.shape, old.dtype):
+      raise TypeError(
+        f"{name} must return a state like the one that it is given: "
+        f"state{jax.tree_util.keystr(path)} is {old.dtype}{list(old.shape)} before "
+        f"and {new.dtype}{list(new.shape)} after it"
+      )
+
+
+def scalars(name: str, metrics: Any):
+  """Raises ValueError for a metric with axes."""
+  for path, leaf in jax.tree_util.tree_leaves_with_path(metrics):
+    if leaf.shape:
+      raise ValueError(
+        f"metrics of {name} must be scalars, got shape {leaf.shape} as "
+        f"metrics{jax.tree_util.keystr(path)}"
+      )
+
+
+def score(result: Any) -> Array:
+  """What `evaluate` returns, float32; raises for what is no real number."""
+  value = tree("evaluate", result)
+  if not isinstance(value, jax.Array) or jnp.iscomplexobj(value):
+    raise TypeError(f"evaluate must return a real number, got {_shown(result)}")
+  if value.shape:
+    raise ValueError(f"evaluate must return a scalar, got shape {value.shape}")
+  return value.astype(jnp.float32)
+
+
+def numbers(name: str, result: Any) -> dict[str, float]:
+  """Numbers by name, on the host; raises for anything else."""
+  if not isinstance(result, Mapping):
+    raise TypeError(f"{name} must return numbers by name, got {_shown(result)}")
+  found = {}
+  for key, value in result.items():
+    _checks.text(f"the name of a number that {name} returns", key)
+    if key == "step":
+      raise ValueError(
+        f"{name} must not return a number named 'step': the step is noted beside them"
+      )
+    what = f"{key!r} that {name} returns"
+    _checks.single(what, _checks.numbers_of(what, value))
+    found[key] = float(value)
+  return found
+
+
+def batches(result: Any) -> Iterator[Any]:
+  """An iterator over what `batches` returns; raises TypeError for what has none."""
+  if not isinstance(result, Iterable) or isinstance(result, (str, Mapping)):
+    raise TypeError(
+      f"batches must return an iterable of batches, got {_shown(result)}; a generator "
+      "function is one that does"
+    )
+  return iter(result)
+
+
+def reported(metrics: Sequence[Any]):
+  """Raises ValueError where `step` does not report what `fit` looks at."""
+  wanted = {"loss", "gradient_norm"}
+  for found in metrics[:1]:
+    if not isinstance(found, Mapping) or not found.keys() >= wanted:
+      raise ValueError(
+        "step must report loss and gradient_norm, as that of make_step does, got "
+        f"{reprlib.repr(found)}"
+      )
+
+
+def _shown(result: Any) -> str:
+  """Its type, and the shapes of its arrays."""
+  if isinstance(result, (jax.Array, np.ndarray)):
+    return f"{result.dtype}{list(result.shape)}"
+  if isinstance(result, (tuple, list)):
+    return f"a {type(result).__name__} of {len(result)}"
+  plain = result is None or isinstance(result, (str, int, float, complex))
+  return reprlib.repr(result) if plain else f"a {type(result).__name__}"

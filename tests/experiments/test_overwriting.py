@@ -1,0 +1,106 @@
+"""No entry point replaces the results of other settings unless it is told to."""
+
+import dataclasses
+import importlib
+import json
+import pathlib
+import signal
+import sys
+
+import pytest
+
+import experiments
+from experiments import _cli, _report
+
+FOLDER = pathlib.Path(experiments.__file__).parent
+NAMES = sorted(
+  path.stem
+  for path in FOLDER.glob("[a-z]*.py")
+  if hasattr(importlib.import_module(f"experiments.{path.stem}"), "PRESETS")
+)
+
+
+@pytest.fixture
+def started(monkeypatch):
+  """Calls an entry point whose run is a stand-in; how often that has run."""
+  monkeypatch.setattr(_cli, "_compile_quickly", lambda *_: None)
+  monkeypatch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+  monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+  monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+  before, runs = signal.getsignal(signal.SIGTERM), []
+
+  def start(name, output, *arguments):
+    module = importlib.import_module(f"experiments.{name}")
+
+    def run(config, output, preset):
+      runs.append(config)
+      filled = getattr(module, "_class_config", None)
+      content = _report.result(
+        experiment=name,
+        preset=preset,
+        config=filled.resolved(config) if filled else config,
+        seconds=1.0,
+        rows=[],
+        claims=[],
+      )
+      if name == "embed":  # which prints what it has written
+        _report.write_json(content, output / "results.json")
+      return content
+
+    monkeypatch.setattr(module, "run", run)
+    words = [name, "--preset", "smoke", "--output", str(output), *arguments]
+    monkeypatch.setattr(sys, "argv", words)
+    module.main()
+
+  yield start, runs
+  signal.signal(signal.SIGTERM, before)
+
+
+def other_setting(name):
+  """An option that changes a setting that every preset has."""
+  module = importlib.import_module(f"experiments.{name}")
+  config = module.PRESETS["smoke"]
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    if field.name in ("seed", "seeds", "neighbours"):
+      return field.name, f"--{field.name}={value + 1}"
+  raise AssertionError(f"{name} has no seed")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_of_other_settings(name, tmp_path, started):
+  start, runs = started
+  setting, option = other_setting(name)
+  output = tmp_path / "runs [1,2]*"
+  start(name, output)
+  start(name, output)  # the same command may run again
+  assert len(runs) == 2
+  before = (output / "results.json").read_bytes()
+  with pytest.raises(SystemExit, match=rf"other settings \({setting} was .*--overwrit"):
+    start(name, output, option)
+  assert len(runs) == 2
+  assert (output / "results.json").read_bytes() == before
+  start(name, tmp_path / "another", option)
+  start(name, output, option, "--overwrite")
+  assert json.loads((output / "results.json").read_text()) != json.loads(before)
+
+
+@pytest.mark.parametrize(
+  ("content", "what"),
+  [
+    ('{"experiment": "gsp_map", "settings": {}}', "results of gsp_map"),
+    ("[1, 2]", "a results.json of another kind"),
+    ("not JSON", "a results.json of another kind"),
+    ('{"experiment": "quickstart", "settings": 1}', "a results.json of another kind"),
+    ('{"experiment": "quickstart", "settings": {}}', "and [0-9]+ more"),
+  ],
+)
+def test_results_of_something_else(content, what, tmp_path, started):
+  start, runs = started
+  (tmp_path / "results.json").write_text(content)
+  with pytest.raises(SystemExit, match=rf"holds .*{what}.*--overwrite"):
+    start("quickstart", tmp_path)
+  assert not runs
+  start("quickstart", tmp_path, "--overwrite")
+  start("quickstart", tmp_path)
+  assert len(runs) == 2

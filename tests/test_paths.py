@@ -1,0 +1,169 @@
+"""A folder may have any name: no path is taken as a pattern, an option or an address.
+
+Every public function that takes a path has a row that writes and reads there.
+"""
+
+import importlib
+import inspect
+import os
+import pathlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+from PIL import Image
+
+import spherejax
+from spherejax import data, hierarchy, models, plotting, training
+
+NAMES = [
+  "margins=[1,2]",
+  "[!a]",
+  "*",
+  "a?b",
+  "back\\slash",
+  "{a,b}",
+  "two words ",
+  "Größe und Maß",
+  "e\N{COMBINING ACUTE ACCENT}",
+  "new\nline",
+  "-dash",
+  "~",
+  "~root",
+  "$HOME",
+  "100%25",
+  "#hash",
+  "http:",
+  "gs:",
+  "a;b&c|d",
+  'it\'s "quoted"',
+  "x" * 200,
+  "...",
+  "1",
+  "step.orbax-checkpoint-tmp",
+]
+
+
+def checkpoints(folder):
+  state = {"step": jnp.int32(3), "w": jnp.arange(4.0)}
+  with training.Checkpoints(folder) as kept:
+    kept.save(state, {"note": "a"})
+    kept.save_best(state)
+  with training.Checkpoints(folder) as kept:
+    assert kept.restore(state).record == {"note": "a"}
+    np.testing.assert_array_equal(kept.restore_best(state).state["w"], state["w"])
+  assert (pathlib.Path(folder) / "last" / "3").is_dir()
+
+
+def figure(folder):
+  drawn = plotting.training_curves({"a": [[3.0, 2.0]]}, ylabel="loss")
+  path = plotting.save(drawn, pathlib.Path(folder) / "curve [1].png", max_bytes=99_999)
+  assert path.read_bytes()[1:4] == b"PNG"
+
+
+def tree(folder):
+  path = pathlib.Path(folder) / "tree [1]*.csv"
+  path.write_text("child,parent\nlife,\ncat,life\ndog,life\n")
+  assert hierarchy.from_csv(path).class_names == ("cat", "dog")
+
+
+def weights(folder):
+  path = pathlib.Path(folder) / "weights [1]*.safetensors"
+  safetensors.numpy.save_file({"a": np.arange(3.0)}, path)
+  np.testing.assert_array_equal(models.read_weights(str(path))["a"], np.arange(3.0))
+
+
+def images(folder):
+  for name in ("cat [1]*", "dog"):
+    (pathlib.Path(folder) / name).mkdir()
+    Image.new("RGB", (4, 4)).save(pathlib.Path(folder) / name / "a [1]?.png")
+  found = data.load_folder(folder, size=4)
+  assert found.label_names == ("cat [1]*", "dog")
+  assert found.images.shape == (2, 4, 4, 3)
+
+
+ROWS = {
+  "data.load_folder": images,
+  "hierarchy.from_csv": tree,
+  "models.read_weights": weights,
+  "plotting.save": figure,
+  "training.Checkpoints": checkpoints,
+}
+
+
+def rooms():
+  package = pathlib.Path(spherejax.__file__).parent
+  for folder in sorted(package.glob("*/__init__.py")):
+    yield importlib.import_module(f"spherejax.{folder.parent.name}")
+
+
+def test_every_function_that_takes_a_path_has_a_row():
+  found = {
+    f"{room.__name__.removeprefix('spherejax.')}.{name}"
+    for room in rooms()
+    for name in room.__all__
+    if callable(thing := getattr(room, name)) and takes_a_path(thing)
+  }
+  assert found == {*ROWS, "data.load_tfds"}  # which needs a prepared set, below
+
+
+def takes_a_path(thing):
+  try:
+    parameters = inspect.signature(thing).parameters.values()
+  except ValueError:  # a type of NumPy's, say
+    return False
+  return any("Path" in str(parameter.annotation) for parameter in parameters)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_folders_of_any_name(name, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  beside = tmp_path / "a1b"  # what some of the names would match
+  beside.mkdir()
+  for number, (row, use) in enumerate(ROWS.items()):
+    folder = tmp_path / str(number) / name
+    folder.mkdir(parents=True)
+    use(folder)
+    assert list(folder.iterdir()), row
+  assert not list(beside.iterdir())
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_relative_nested_and_linked_folders(row, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for folder in ("[a]", "-b/", "~/c/[d]/", "./*/../*/e"):
+    os.makedirs(folder)
+    ROWS[row](folder)
+  (tmp_path / "link [1]").symlink_to(tmp_path / "made", target_is_directory=True)
+  (tmp_path / "made").mkdir()
+  ROWS[row]("link [1]")
+  assert list((tmp_path / "made").iterdir())
+  assert sorted(os.listdir()) == ["*", "-b", "[a]", "link [1]", "made", "~"]
+
+
+@pytest.mark.parametrize("name", ["margins=[1,2]", "*", "a?b", "back\\slash", "-x y"])
+def test_prepared_sets_in_folders_of_any_name(name, tfds_dir, tmp_path):
+  (tmp_path / name).symlink_to(tfds_dir, target_is_directory=True)
+  found = data.load_tfds("cifar100", "test[:2]", data_dir=tmp_path / name)
+  assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+  ("wrong", "kind", "message"),
+  [
+    ("a\0b", ValueError, "without a null character"),
+    ("\udcff", ValueError, "must have a name in UTF-8"),
+    ("x" * 300, OSError, "cannot be made: File name too long"),
+    ("file", OSError, "cannot be made: File exists"),
+    ("file/below", OSError, "cannot be made: Not a directory"),
+  ],
+)
+def test_what_is_no_folder_is_refused_before_anything_is_saved(
+  wrong, kind, message, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "file").write_text("")
+  with pytest.raises(kind, match=message):
+    training.Checkpoints(wrong)
+  assert [path.name for path in tmp_path.iterdir()] == ["file"]
