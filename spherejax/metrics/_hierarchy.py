@@ -32,7 +32,8 @@ def top_k(
 
   Args:
     scores: [batch, classes], floating: logits, probabilities, cosines, or the negative
-      of distances or of `conditional_risk`. Ties go to the lowest class, NaN is last.
+      of distances or of `conditional_risk`. Ties go to the lowest class; a NaN is last
+      and no prediction.
     labels: [batch], integer in [0, classes).
     k: static, at most the number of classes.
 
@@ -70,13 +71,15 @@ def average_hierarchical_distance(
   For k = 1, where the right class counts with 0, it is the average hierarchical cost.
 
   Args:
-    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
+      no prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
 
   Returns:
-    [batch], dtype of `scores`; average with `mean`. NaN for a traced label outside.
+    [batch], dtype of `scores`; average with `mean`. NaN for a traced label outside
+    and where one of the k scores is NaN.
 
   Raises:
     TypeError: scores not floating, labels not integers, k not a static integer.
@@ -113,14 +116,15 @@ def severity(
   AHD@1 is that times the error rate.
 
   Args:
-    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
+      no prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes]: `hierarchy.lca_heights` as in the paper, or
       `hierarchy.path_distances`.
 
   Returns:
     Severity(distances, mistaken), [batch] each, in the dtype of `scores`. NaN for a
-    traced label outside.
+    traced label outside and for a row of NaN, which is a mistake.
 
   Raises:
     TypeError: scores not floating, labels not integers.
@@ -161,7 +165,8 @@ def hierarchical_precision(
   last: there may be more than k.
 
   Args:
-    scores: [batch, classes], floating. Ties go to the lowest class, NaN is last.
+    scores: [batch, classes], floating. Ties go to the lowest class; a NaN is last and
+      no prediction.
     labels: [batch], integer in [0, classes).
     class_distances: [classes, classes], such as `hierarchy.path_distances`.
     k: static, at most the number of classes.
@@ -266,9 +271,11 @@ def _square(class_distances: ArrayLike, scores: Array) -> Array:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _largest(scores: Array, k: int) -> Array:
-  """[batch, k], the classes with the largest scores."""
+  """[batch, k], the classes with the largest scores; no class in place of a NaN."""
   # Stable, so ties go to the lowest class; NaN is last, behind -inf.
-  return jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
+  first = jnp.argsort(-_numerics.upcast(scores), axis=1, stable=True)[:, :k]
+  known = ~jnp.isnan(jnp.take_along_axis(scores, first, axis=1))
+  return jnp.where(known, first, scores.shape[1])
 
 
 @jax.jit
@@ -286,7 +293,7 @@ def _rows(apart: Array, labels: Array) -> Array:
 @jax.jit
 def _distances_of(first: Array, labels: Array, apart: Array) -> Array:
   """[batch, k], how far the predicted classes are from the true one."""
-  return jnp.take_along_axis(_rows(apart, labels), first, axis=1)
+  return jnp.take_along_axis(_rows(apart, labels), first, axis=1, mode="fill")
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
@@ -294,6 +301,6 @@ def _share_near(scores: Array, labels: Array, apart: Array, k: int, rank: int) -
   """[batch], how many of the first k are as near as the class of this rank."""
   rows = _rows(apart, labels)
   radius = jnp.sort(rows, axis=1)[:, rank - 1, None]
-  near = jnp.take_along_axis(rows, _largest(scores, k), axis=1) <= radius
+  near = _distances_of(_largest(scores, k), labels, apart) <= radius
   share = jnp.mean(near.astype(rows.dtype), axis=1)
   return jnp.where(jnp.isnan(radius[:, 0]), jnp.nan, share).astype(scores.dtype)

@@ -96,7 +96,7 @@ def simple_shot(
     representative: "mean", or "nearest" for the nearest support (1-NN). Static.
 
   Returns:
-    [queries], int32, in [0, ways).
+    [queries], int32, in [0, ways); -1 for a query that is not finite.
 
   Raises:
     TypeError: an array is not floating.
@@ -202,6 +202,7 @@ def episode_accuracies(
 def _nearest_class(points: Array, supports: Array, representative: str) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
+  -1 for a query that is not finite.
   Without the queries' own norms, and near the prototypes' mean, products round little.
   """
   known = supports
@@ -214,7 +215,8 @@ def _nearest_class(points: Array, supports: Array, representative: str) -> Array
   near = jnp.matmul(points - middle[None], away.T, precision=jax.lax.Precision.HIGHEST)
   closeness = near - jnp.sum(away**2, axis=1)[None] / 2
   closeness = closeness.reshape(len(points), ways, shots)
-  return jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)
+  chosen = jnp.argmax(jnp.max(closeness, axis=2), axis=1).astype(jnp.int32)
+  return jnp.where(jnp.all(jnp.isfinite(points), axis=1), chosen, -1)
 
 
 def _transformed(features: Array, transform: str, centre: ArrayLike | None) -> Array:
