@@ -12,7 +12,7 @@ from spherejax import _checks, _numerics
 from spherejax.attacks import _attempts, _losses, _problem, _track
 from spherejax.attacks._attempts import Targets
 from spherejax.attacks._problem import AttackResult, Expectation, Model, Problem
-from spherejax.attacks._region import Region
+from spherejax.attacks._region import Paced, Region
 from spherejax.attacks._track import Aim, Track
 
 
@@ -123,7 +123,9 @@ def pgd(
   if loss == "kl" and not random_start and not isinstance(logits_fn, Expectation):
     raise ValueError('"kl" has no slope at x: it needs random starts')
   region = _problem.region_of(problem, epsilon, norm, share, region)
-  if step_size is None:
+  if step_size is None and isinstance(region, Paced):
+    size = region.paces(steps)
+  elif step_size is None:
     size = 2.5 * region.epsilon / steps
   else:
     _checks.not_negative("step_size", step_size)
@@ -155,7 +157,8 @@ def _ascend(
 ) -> Track:
   """One start of PGD."""
 
-  def advance(carry, step):
+  def advance(carry, now):
+    step, size = now
     points, velocity, track = carry
     seen, gradient = _track.value_and_gradient(problem, aim, points, step)
     late = _track.late(step, steps)
@@ -170,7 +173,8 @@ def _ascend(
 
   velocity = None if decay is None else jnp.zeros_like(start)
   carry = (start, velocity, track)
-  (points, _, track), _ = jax.lax.scan(advance, carry, jnp.arange(steps))
+  sizes = jnp.broadcast_to(size, (steps, *problem.labels.shape))
+  (points, _, track), _ = jax.lax.scan(advance, carry, (jnp.arange(steps), sizes))
   seen = _track.value(problem, aim, points, steps)
   return _track.keep(track, points, seen, mode=mode, final=True)
 

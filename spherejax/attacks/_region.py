@@ -39,6 +39,15 @@ class Region(Protocol):
     ...
 
 
+@runtime_checkable
+class Paced(Region, Protocol):
+  """A region that has sizes of steps of its own, for `pgd` without a `step_size`."""
+
+  def paces(self, steps: int) -> Array:
+    """[steps, batch]: the sizes."""
+    ...
+
+
 class Ball(NamedTuple):
   """A norm ball around each sample, cut by a box."""
 

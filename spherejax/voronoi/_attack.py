@@ -15,6 +15,9 @@ from spherejax.attacks import _problem
 from spherejax.voronoi import _cells, _margin
 
 
+RESTARTS = 20  # by default: a cell has several corners where a loss is largest
+
+
 class VoronoiResult(NamedTuple):
   """What `voronoi_pgd` returns."""
 
@@ -44,7 +47,7 @@ def voronoi_pgd(
   site_labels: Integer[ArrayLike, " sites"] | None = None,
   steps: int = 40,
   step_size: Real[ArrayLike, "..."] | None = None,
-  restarts: int = 1,
+  restarts: int | None = None,
   random_start: bool = True,
   loss: str = "ce",
   targets: Integer[ArrayLike, " batch"] | str | None = None,
@@ -147,6 +150,8 @@ def voronoi_pgd(
     sweeps=sweeps,
     block_size=block_size,
   )
+  if restarts is None:
+    restarts = RESTARTS if random_start and mode == "evaluate" else 1
   found = attacks.pgd(
     logits_fn,
     x,

@@ -19,6 +19,7 @@ from spherejax.voronoi import _clearance, _sites
 
 # A sweep that moves a point by less than this share ends its projection.
 _SETTLED = 1e-3
+_FALL = 0.8  # of the sizes of steps, from one to the next at least
 _ROWS = 16  # samples that are projected at once
 _PASSES = 2  # over the half-spaces in one sweep
 
@@ -37,6 +38,10 @@ class VoronoiCells(NamedTuple):
   """Of the cells: "linf", "l2" or "l1"."""
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
+  closest: Array
+  """[batch]: distance to the nearest other site in the ball's norm; inf without one."""
+  reach: Array
+  """[batch]: finite, how far from the site ball and box let a point be."""
   towards: Array
   """[batch, neighbours, entries]: from the site to the near others."""
   products: Array
@@ -57,9 +62,22 @@ class VoronoiCells(NamedTuple):
     return jnp.isinf(self.horizon) | (self.horizon > reach)
 
   def start(self, keys: Array, clean: Array) -> Array:
-    """Draws from the ball, drawn back into the cell along the ray."""
+    """Draws from the ball, drawn back into the cell along the ray.
+
+    Where another site can bind every second one, at random, is instead a uniform share
+    of the way to the end of the cell in its direction, which may be far.
+    """
     drawn = self.ball._replace(epsilon=self.epsilon).start(keys, clean)
-    return self._into(drawn - clean, drawn - clean, clean, 0)
+    near = self._into(drawn - clean, drawn - clean, clean, 0)
+    split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
+    ahead = self.ball._replace(epsilon=self.reach).start(split[:, 0], clean) - clean
+    size = self.ball.size(clean + ahead, clean)
+    ahead *= _numerics.divide(2 * self.reach, size)[:, None]
+    ahead = jnp.clip(ahead, self.ball.low - clean, self.ball.high - clean)
+    share = jax.vmap(jax.random.uniform)(split[:, 1])[:, None]
+    far = clean + share * (self._into(ahead, ahead, clean, 0) - clean)
+    coin = jax.vmap(jax.random.bernoulli)(split[:, 2]) & ~self._free
+    return jnp.where(coin[:, None], self.ball.seal(far, clean), near)
 
   def project(self, points: Array, clean: Array) -> Array:
     """Onto ball and box exactly; in l2 then onto the cell; then back along the ray.
@@ -70,6 +88,25 @@ class VoronoiCells(NamedTuple):
     points = jnp.where(jnp.isfinite(points), points, clean)
     onto = self.ball.project(points, clean)
     return self._into(points - clean, onto - clean, clean, self.sweeps)
+
+  def paces(self, steps: int) -> Array:
+    """Sizes of steps, [steps, batch]: those of a ball where no other site can bind.
+
+    Where one can, the cell may end near the site on one side and far on another: from
+    half the reach down to a hundredth of the nearest distance, at most a fifth less
+    from step to step.
+    """
+    constant = 2.5 * self.ball.epsilon / steps
+    first = self.reach / 2
+    last = jnp.minimum(self.closest, self.reach) / 100
+    rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))
+    shrinking = first * jnp.maximum(rate, _FALL) ** jnp.arange(steps)[:, None]
+    return jnp.where(self._free, constant, shrinking)
+
+  @property
+  def _free(self) -> Array:
+    """[batch]: whether the ball is finite, and no other site can bind in it."""
+    return jnp.isfinite(self.ball.epsilon) & (self.ball.epsilon <= self.closest / 2)
 
   def ascend(self, gradients: Array) -> Array:
     """The steepest directions of the ball's norm."""
@@ -362,11 +399,16 @@ def voronoi_cells(
   finite = jnp.minimum(closest, widest)
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)
+  corner = attacks.Ball.size(ball, jnp.maximum(clean - least, most - clean), 0 * clean)
+  others = jnp.max(jnp.where(jnp.isinf(found), 0, found), axis=1, initial=0)
+  reach = jnp.minimum(radius, jnp.where(jnp.isinf(corner), others, corner))
   bound = 2 * _widening(norm, ball) * radius
   return VoronoiCells(
     ball,
     norm,
     jnp.where(jnp.isinf(radius), finite, radius),
+    closest,
+    reach,
     towards,
     jnp.einsum(
       "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"
