@@ -126,7 +126,9 @@ def products(queries: Array, references: Array) -> Array:
 
 def _exact(queries: Array, references: Array, distance: str) -> Array:
   """[..., ] float64 keys of broadcast rows; call with 64-bit types switched on."""
-  x, y = queries.astype(jnp.float64), references.astype(jnp.float64)
+  # An order has no derivative.
+  x, y = jax.lax.stop_gradient((queries, references))
+  x, y = x.astype(jnp.float64), y.astype(jnp.float64)
   if distance == "squared_euclidean":
     return jnp.sum((x - y) ** 2, axis=-1)
   product = -jnp.sum(x * y, axis=-1)

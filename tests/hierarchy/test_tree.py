@@ -269,6 +269,8 @@ def test_trees_of_the_image_sets(tfds_dir):
     inner = len(tree.names) - len(tree.classes)
     found[path.parts[-3]] = (len(tree.classes), inner, depth.min(), depth.max())
   assert found == {
+    "cars196": (196, 10, 2, 2),
+    "cub_birds100": (100, 44, 3, 3),
     "cifar10": (10, 9, 3, 3),
     "cifar100": (100, 21, 2, 2),
     "ndsb_plankton": (121, 45, 2, 6),
