@@ -14,7 +14,6 @@ from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
 from spherejax.voronoi import _cells, _margin
 
-
 RESTARTS = 20  # by default: a cell has several corners where a loss is largest
 
 
