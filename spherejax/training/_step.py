@@ -10,7 +10,7 @@ from jax import Array
 
 from spherejax import _checks
 from spherejax.training import _collectives
-from spherejax.training._state import TrainState, check_optimizer
+from spherejax.training._state import TrainState, check_optimizer, global_norm
 
 
 class Outcome(NamedTuple):
@@ -118,7 +118,7 @@ def make_step(
     loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
-    own = {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
+    own = {"loss": loss, "gradient_norm": global_norm(grads)}
     if own.keys() & reported.keys():
       raise ValueError(
         f"metrics must not be named {sorted(own)}, got {sorted(reported)}"
