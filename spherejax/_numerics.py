@@ -79,22 +79,43 @@ def divide(numerator: Array, denominator: Array) -> Array:
   return keep(numerator / keep(denominator, nonzero, 1), nonzero)
 
 
-def _largest_size(x: Array, axis: int) -> Array:
-  """Largest absolute entry, 1 for a zero vector; not differentiated."""
+def largest_size(x: Array, axis: int) -> Array:
+  """Largest absolute entry, 1 for a zero vector; not differentiated.
+
+  At most what has a reciprocal, by which compilers multiply.
+  """
   largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True, initial=0)
+  largest = jnp.minimum(largest, 1 / float(jnp.finfo(x.dtype).tiny))
   return jax.lax.stop_gradient(jnp.where(largest == 0, 1, largest))
+
+
+def shrinking(*arrays: Array, least: float = 2.0**-46) -> Array:
+  """A power of two whose product with the arrays has finite sums of squares.
+
+  1 for arrays of usual size, of which the product changes no bit, and not below
+  `least`, so that usual rows beside huge ones do not vanish. Not differentiated.
+  """
+  dtype = jnp.result_type(*arrays)
+  count = sum(array.size for array in arrays)
+  bound = (float(jnp.finfo(dtype).max) / (8 * max(count, 1))) ** 0.5
+  sizes = [
+    jnp.max(jnp.abs(array), initial=0, where=jnp.isfinite(array)) for array in arrays
+  ]
+  excess = jnp.maximum(functools.reduce(jnp.maximum, sizes) / bound, 1)
+  power = jnp.ldexp(jnp.ones((), dtype), -jnp.ceil(jnp.log2(excess)).astype(jnp.int32))
+  return jax.lax.stop_gradient(jnp.maximum(power, least))
 
 
 def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
   """Euclidean norm with derivative 0 at 0; neither overflows nor underflows."""
-  size = _largest_size(x, axis)
+  size = largest_size(x, axis)
   scaled = sqrt(jnp.sum((x / size) ** 2, axis=axis, keepdims=True)) * size
   return scaled if keepdims else jnp.squeeze(scaled, axis)
 
 
 def normalize(x: Array) -> Array:
   """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
-  scaled = x / _largest_size(x, -1)
+  scaled = x / largest_size(x, -1)
   return divide(scaled, norm(scaled, keepdims=True))
 
 

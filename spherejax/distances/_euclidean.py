@@ -157,6 +157,5 @@ def pairwise_euclidean(
   """
   self_call = y is None
   x, y, dtype = _pairs.rows(x, y)
-  squares = _pairs.squared_distances(x, y, method, block_size)
-  squares = _pairs.fill_diagonal(squares, 0) if self_call else squares
-  return _numerics.sqrt(squares).astype(dtype)
+  apart = _pairs.euclidean_distances(x, y, method, block_size)
+  return (_pairs.fill_diagonal(apart, 0) if self_call else apart).astype(dtype)

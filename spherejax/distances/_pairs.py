@@ -66,6 +66,21 @@ def _squared_norms(rows: Array) -> Array:
 
 def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
+  power = _numerics.shrinking(x, y)
+  grow = 1 / power  # two divisions would become one, by a square that may be 0
+  return _squares(x * power, y * power, method, block_size) * grow * grow
+
+
+def euclidean_distances(
+  x: Array, y: Array, method: str, block_size: int | None
+) -> Array:
+  """|x_i - y_j|, also where the square is infinite."""
+  power = _numerics.shrinking(x, y)
+  squares = _squares(x * power, y * power, method, block_size)
+  return _numerics.sqrt(squares) / power
+
+
+def _squares(x: Array, y: Array, method: str, block_size: int | None) -> Array:
   _checks.one_of("method", method, METHODS)
   if block_size is not None:
     _checks.count("block_size", block_size)
@@ -76,7 +91,8 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
     # that duplicates have distance 0 and gradient 0 whatever the order in which the
     # product is summed.
     noise = _numerics.rounding(x.shape[1], x.dtype) * norms
-    return _numerics.keep(squares, ~(squares <= noise))  # NaN stays NaN
+    # NaN stays NaN, and inf inf.
+    return _numerics.keep(squares, ~((squares <= noise) & (noise < jnp.inf)))
 
   def from_row(row: Array) -> Array:
     return jnp.sum((row[None] - y) ** 2, axis=-1)

@@ -356,7 +356,7 @@ def squared_euclidean(anchors: Array, references: Array) -> Array:
 
 def euclidean(anchors: Array, references: Array) -> Array:
   """Distances of all pairs; derivative 0 where a distance is 0."""
-  return _numerics.sqrt(squared_euclidean(anchors, references))
+  return distances.pairwise_euclidean(anchors, references)
 
 
 MEASURES = {

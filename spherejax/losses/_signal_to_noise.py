@@ -93,6 +93,9 @@ def signal_to_noise_contrastive(
 
 
 def _noise_to_signal(anchors: Array, references: Array) -> Array:
+  # The quotient is that of smaller rows, whose squares are finite.
+  power = _numerics.shrinking(anchors, references)
+  anchors, references = power * anchors, power * references
   x, y = (
     rows - jnp.mean(rows, axis=1, keepdims=True) for rows in (anchors, references)
   )
@@ -100,5 +103,5 @@ def _noise_to_signal(anchors: Array, references: Array) -> Array:
   # What is left of equal entries by the rounding of their mean is no signal.
   rounding = (16 * jnp.finfo(x.dtype).eps) ** 2
   silent = signal <= rounding * jnp.sum(anchors**2, axis=1, keepdims=True)
-  signal = jnp.where(silent, 0, signal)
+  signal = jnp.where(silent & jnp.isfinite(signal), 0, signal)
   return _numerics.divide(_batch.squared_euclidean(x, y), signal)

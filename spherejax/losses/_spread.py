@@ -279,11 +279,14 @@ def barlow_twins(
   number = _batch.number(batch.where[:, None], axis_name, batch.first.dtype)
 
   def standardised(rows: Array) -> Array:
+    power = _numerics.shrinking(rows)
+    rows *= power if axis_name is None else jax.lax.pmin(power, axis_name)
     centred, mean = _centred(rows, batch.where, number, axis_name)
     variance = _numerics.divide(_sum_of_rows(centred**2, axis_name), number)
     # Equal entries differ from their mean by its rounding: they do not vary.
     noise = (16 * jnp.finfo(rows.dtype).eps * mean) ** 2
-    spread = _numerics.sqrt(jnp.where(variance <= noise, 0, variance))
+    constant = (variance <= noise) & jnp.isfinite(variance)
+    spread = _numerics.sqrt(jnp.where(constant, 0, variance))
     return _numerics.divide(centred, spread[None])
 
   u, v = standardised(batch.first), standardised(batch.second)

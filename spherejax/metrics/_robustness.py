@@ -132,7 +132,7 @@ def separation(
     block_size: static. Points at once; memory is block_size x n.
 
   Returns:
-    Separation(nearest, nearest_other_class).
+    Separation(nearest, nearest_other_class); NaN for a point that is not finite.
 
   Raises:
     TypeError: points not floating, labels not integers.
@@ -159,7 +159,10 @@ def separation(
   other = distances.k_nearest(
     points, points, k=1, norm=norm, apart=(labels, labels), block_size=block_size
   )
-  return Separation(nearest.distances[:, 0], other.distances[:, 0])
+  known = jnp.all(jnp.isfinite(points), axis=1)
+  return Separation(
+    *(jnp.where(known, found.distances[:, 0], jnp.nan) for found in (nearest, other))
+  )
 
 
 def best_accuracy(
@@ -190,8 +193,8 @@ def best_accuracy(
 
   Raises:
     TypeError: points or budgets no numbers, labels no integers, block_size no integer.
-    ValueError: more than two classes, shapes that do not match, a budget below 0, or
-      an unknown norm.
+    ValueError: more than two classes, shapes that do not match, a point that is not
+      finite, a budget below 0, or an unknown norm.
 
   Differentiable in: nothing (runs on the host, in float64). Cost: O(n^2 dim), and a
   matching for each budget.
@@ -211,6 +214,7 @@ def best_accuracy(
   x, y = _checks.numbers_of("points", points), _checks.host("labels", labels)
   budgets = _checks.numbers_of("budgets", budgets)
   _checks.rank("points", x, 2)
+  _checks.known_finite("points", x)
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)
   _checks.not_negative("budgets", budgets)

@@ -171,7 +171,7 @@ def spectrum(
     raise ValueError(f"power must be 1 or 2, got {power!r}")
   values = jnp.linalg.svd(state.triangle, compute_uv=False)
   noise = dim**0.5 * jnp.finfo(values.dtype).eps * values[0]
-  values = jnp.where(values > noise, values, 0)[:components]
+  values = jnp.where(values <= noise, 0, values)[:components]  # NaN stays NaN
   number = jnp.minimum(components, state.rows)
   used = jnp.arange(components) < number
   values = jnp.where(used, values, 0)

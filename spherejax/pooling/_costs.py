@@ -9,6 +9,9 @@ from jaxtyping import Bool, Float, Int
 from spherejax import _checks, _numerics, distances
 from spherejax.pooling import _tokens
 
+# A token with a larger entry is divided by it before it is squared.
+_FAR = 2.0**40
+
 
 def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   """Distances in the unit ball: [batch, n, dim], [m, dim] -> [batch, n, m].
@@ -19,6 +22,9 @@ def to_prototypes(tokens: Array, prototypes: ArrayLike) -> Array:
   prototypes = _tokens.points("prototypes", prototypes, tokens)
   batch, number, dim = tokens.shape
   rows = tokens.reshape(batch * number, dim)
+  # Far outside of the ball the length does not count, whose square might be infinite.
+  largest = _numerics.largest_size(rows, 1)
+  rows = jnp.where(largest > _FAR, rows / largest, rows)
   squares = jnp.sum(rows**2, axis=1, keepdims=True)
   outside = squares > 1
   scale = jnp.where(outside, jax.lax.rsqrt(jnp.where(outside, squares, 1)), 1)

@@ -52,7 +52,7 @@ def nearest_neighbours(
     block_size: static. Points at once; memory is block_size x sites.
 
   Returns:
-    [batch], int32; -1 without a kept site, and for a point that is not finite.
+    [batch], int32; -1 for a point that is not finite, and without a kept site.
 
   Raises:
     TypeError: points or sites not floating, labels not integers, where not boolean.
@@ -87,7 +87,8 @@ def nearest_neighbours(
     points, sites, k=k, norm=norm, apart=apart, block_size=block_size
   )
   voted = jnp.where(kept, labels, -1)[found.indices].astype(jnp.int32)
-  voted = jnp.where(jnp.isfinite(found.distances), voted, -1)
+  # Where one of the two is NaN there is no neighbour.
+  voted = jnp.where(jnp.isinf(found.distances), -1, voted)
   if k == 1:
     return voted[:, 0]
   votes, totals = _ballots(voted, found.distances, num_classes)

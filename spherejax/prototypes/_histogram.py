@@ -139,6 +139,9 @@ def prototype_convex_combination(
   prototypes = _checks.array("prototypes", prototypes)
   parts = _parts(features, prototypes, weights, where)
   nearest = parts.prototypes[parts.chosen]
+  # Of a feature that is no number none is the nearest.
+  unknown = jnp.any(jnp.isnan(parts.tokens), axis=2, keepdims=True)
+  nearest = jnp.where(unknown, jnp.nan, nearest)
   return jnp.sum(parts.weights[..., None] * nearest, axis=1).astype(features.dtype)
 
 
@@ -240,7 +243,10 @@ def _nearest(tokens: Array, prototypes: Array) -> Array:
 
   By differences, so that a feature that is a prototype is found whatever its norm.
   """
-  tokens, prototypes = map(jax.lax.stop_gradient, (tokens, prototypes))
+  power = _numerics.shrinking(tokens, prototypes)
+  tokens, prototypes = (
+    jax.lax.stop_gradient(power * rows) for rows in (tokens, prototypes)
+  )
 
   def closer(carry, indexed):
     least, chosen = carry

@@ -144,7 +144,8 @@ def _principal_parts(rows: Array) -> Array:
   parts = jnp.matmul(rows, axes.T, precision=jax.lax.Precision.HIGHEST)
   # Coordinates that are rounding noise would become directions when normalised.
   noise = max(rows.shape) * jnp.finfo(rows.dtype).eps * jnp.max(sizes, initial=0)
-  return jnp.where((sizes > noise)[None] & (jnp.abs(parts) > noise), parts, 0)
+  flat = (sizes <= noise)[None] | (jnp.abs(parts) <= noise)  # NaN stays NaN
+  return jnp.where(flat, 0, parts)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 4))

@@ -97,7 +97,7 @@ def linear_probe(
   share = kept.astype(x.dtype) / jnp.maximum(kept.sum(), 1)
   x = jnp.where(kept[:, None], x, 0)
   mean = share @ x
-  deviation = jnp.sqrt(share @ (x - mean[None]) ** 2)
+  deviation = _numerics.norm(jnp.sqrt(share)[:, None] * (x - mean[None]), axis=0)
   # Of a feature that is the same everywhere rounding alone is left.
   varies = deviation > 100 * jnp.finfo(x.dtype).eps * jnp.abs(mean)
   scale = jnp.where(varies, deviation, 1)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from spherejax import _checks
+from spherejax import _checks, _numerics
 
 _APART = (
   "pass both parts apart, create_state(key, optimizer, network=variables, "
@@ -142,6 +142,36 @@ def check_optimizer(value: object, name: str = "optimizer") -> None:
     raise TypeError(f"{name} must be an optax transformation, got {value!r}")
 
 
+def global_norm(tree: Any) -> Array:
+  """Euclidean norm of all arrays of a tree together; finite where it can be."""
+  power, size = _scaled_norm(tree)
+  return size / power
+
+
+def _scaled_norm(tree: Any) -> tuple[Array, Array]:
+  """A power of two, and the norm of its product with the tree."""
+  leaves = [_numerics.upcast(leaf) for leaf in jax.tree.leaves(tree)]
+  leaves = leaves or [jnp.zeros(())]
+  power = _numerics.shrinking(*leaves, least=0.0)
+  return power, optax.tree.norm([power * leaf for leaf in leaves])
+
+
+def _clip_by_norm(max_norm: float | int) -> optax.GradientTransformation:
+  """`optax.clip_by_global_norm` for entries whose squares overflow, too."""
+
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    power, size = _scaled_norm(updates)
+    small = size / power < max_norm
+
+    def clipped(leaf: Array) -> Array:
+      scaled = power * _numerics.upcast(leaf) / size * max_norm
+      return jnp.where(small, leaf, scaled.astype(leaf.dtype))
+
+    return jax.tree.map(clipped, updates), state
+
+  return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+
+
 def optimizer(
   groups: Mapping[str, optax.GradientTransformation],
   *,
@@ -191,7 +221,7 @@ def optimizer(
   clipping = []
   if max_norm is not None:
     _checks.positive("max_norm", max_norm)
-    clipping.append(optax.clip_by_global_norm(max_norm))
+    clipping.append(_clip_by_norm(max_norm))
   if max_value is not None:
     _checks.positive("max_value", max_value)
     clipping.append(optax.clip(max_value))

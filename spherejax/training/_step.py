@@ -10,7 +10,7 @@ from jax import Array
 
 from spherejax import _checks
 from spherejax.training import _collectives, _returned
-from spherejax.training._state import TrainState, check_optimizer
+from spherejax.training._state import TrainState, check_optimizer, global_norm
 
 
 class Outcome(NamedTuple):
@@ -148,7 +148,7 @@ def make_step(
     loss, grads, new_stats, reported = _collectives.device_mean(
       (loss, grads, new_stats, reported), axis_name
     )
-    own = {"loss": loss, "gradient_norm": optax.tree.norm(grads)}
+    own = {"loss": loss, "gradient_norm": global_norm(grads)}
     updates, opt_state = optimizer.update(
       grads, state.opt_state, state.params, value=loss
     )

@@ -257,6 +257,46 @@ def test_rows_that_are_not_numbers_stay_so():
   np.testing.assert_allclose(normalized[1], [0.6, 0.8], rtol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["gram", "difference"])
+@pytest.mark.parametrize("size", [1.0, 1e19, 1e20, 1e28])
+def test_distances_of_rows_whose_squares_overflow(size, method):
+  x = np.array([[1, 0], [-1, 0], [0.5, 1], [1, 0]]) * size
+  exact = np.linalg.norm(x[:, None] - x[None], axis=2)
+  x = x.astype(np.float32)
+  for y in (None, x):
+    found = distances.pairwise_euclidean(x, y, method=method)
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
+    squares = distances.pairwise_squared_euclidean(x, y, method=method)
+    largest = float(np.finfo(np.float32).max)
+    expected = np.where(exact**2 > largest, np.inf, exact**2)
+    np.testing.assert_allclose(squares, expected, rtol=1e-5)
+  slopes = jax.grad(lambda x, y: distances.pairwise_euclidean(x, y).sum())(
+    x[:1], x[1:2]
+  )
+  np.testing.assert_allclose(slopes, [[1, 0]], rtol=1e-6)
+  assert distances.euclidean(x[0], x[1]) == pytest.approx(2 * size, rel=1e-6)
+
+
+def test_usual_rows_beside_a_huge_one_keep_their_distances():
+  x = jnp.array([[3e38, 1.0], [-3e38, 1.0], [1.0, 2.0], [1.0, 2.0], [4.0, 6.0]])
+  found = distances.pairwise_euclidean(x)
+  assert (found[:2, 2:] == jnp.inf).all()
+  np.testing.assert_allclose(
+    found[2:, 2:], [[0, 0, 5], [0, 0, 5], [5, 5, 0]], rtol=1e-6
+  )
+  # The norm alone is right up to the largest number.
+  assert distances.euclidean(x[0] / 2, x[1] / 2) == pytest.approx(3e38, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["gram", "difference"])
+def test_a_row_that_is_no_number_is_at_no_distance_from_others_only(method):
+  x = jnp.array([[jnp.nan, 0.0], [3e20, 0.0], [0.0, 4e20], [jnp.inf, 1.0]])
+  found = distances.pairwise_euclidean(x, x, method=method)
+  assert np.isnan(found[0]).all()
+  assert found[1, 2] == pytest.approx(5e20, rel=1e-6)
+  assert not np.isfinite(found[3, :3]).any()
+
+
 def test_normalisation_variants(x64):
   x = rows(5, 4) * 3
   x[2] = 0

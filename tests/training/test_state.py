@@ -102,3 +102,27 @@ def test_state_that_cannot_be_made():
     training.create_state(
       jax.random.key(0), optimizer, network, {"params": PARAMS["loss"]}
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("size", [1e-3, 3.0, 1e3, 2e19, 3e38])
+def test_large_finite_gradients_are_scaled_to_the_norm(size, dtype):
+  if size > float(jnp.finfo(dtype).max):
+    return
+  gradients = {"network": jnp.array([size, 0, -size], dtype)}
+  optimizer = training.optimizer({"network": optax.sgd(1.0)}, max_norm=1.0)
+  update, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
+  assert update["network"].dtype == dtype
+  length = min(size, 0.5**0.5)
+  found = np.asarray(update["network"], np.float32)
+  np.testing.assert_allclose(found, [-length, 0, length], rtol=1e-2)
+
+
+def test_clipping_of_usual_gradients_is_that_of_optax():
+  gradients = {"network": jnp.array([0.3, -7.0, 1e4]), "loss": jnp.array([[1e-5, 2.0]])}
+  groups = {"network": optax.identity(), "loss": optax.identity()}
+  optimizer = training.optimizer(groups, max_norm=0.7)
+  update, _ = optimizer.update(gradients, optimizer.init(gradients), gradients)
+  clip = optax.clip_by_global_norm(0.7)
+  expected, _ = clip.update(gradients, clip.init(gradients))
+  jax.tree.map(np.testing.assert_array_equal, update, expected)

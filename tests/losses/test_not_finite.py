@@ -1,0 +1,87 @@
+"""What is not finite, or whose squares are not, is never a loss of 0."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import losses, metrics, pooling, prototypes
+
+LABELS = np.array([0, 0, 1, 1])
+PROXIES = np.eye(2, dtype=np.float32)
+
+
+def call(name, rows, **options):
+  """The loss of labelled rows, against two proxies where it takes some."""
+  function = getattr(losses, name)
+  names = inspect.signature(function).parameters
+  if "histogram" in names:
+    options["histogram"] = jnp.zeros(5)
+  if "proxies" in names:
+    options["proxies"] = PROXIES
+  if "centres" in names:
+    options["centres"] = PROXIES[:, None]
+  result = function(rows, LABELS, **options)
+  return np.asarray(jax.tree.leaves(result)[0])
+
+
+def names(*wanted):
+  parameters = {
+    name: inspect.signature(getattr(losses, name)).parameters
+    for name in losses.__all__
+    if inspect.isfunction(getattr(losses, name))
+  }
+  return [
+    name
+    for name, found in parameters.items()
+    if name not in ("memory_update", "pair_counts") and set(wanted) <= found.keys()
+  ]
+
+
+@pytest.mark.parametrize("name", names("embeddings", "labels", "where"))
+def test_the_loss_of_a_row_that_is_no_number_is_none(name):
+  rows = jnp.array([[jnp.nan, 0], [-1, 0], [0, 1], [0.3, 1]])
+  assert np.isnan(call(name, rows)[0])
+
+
+@pytest.mark.parametrize(
+  "name", names("embeddings", "labels", "normalize", "references")
+)
+def test_far_rows_of_one_class_are_no_small_loss(name):
+  # Of one class at two ends, those of the other class beside each other between them.
+  rows = jnp.array([[1.0, 0], [-1, 0], [0, 1e-3], [0, 2e-3]])
+  usual = call(name, 100 * rows, normalize="none")
+  found = call(name, 1e20 * rows, normalize="none")
+  assert not ((found[:2] == 0) & (usual[:2] != 0)).any()
+
+
+def test_tokens_whose_squares_overflow_are_directions():
+  tokens = jnp.array([[[1e20, 0], [0, 3e38], [1, 1], [0.5, 0]]])
+  points = jnp.array([[1.0, 0], [0.0, 1], [0.2, 0.1]])
+  given = {"mass": 0.4, "inverse_temperature": 4.0}
+  found = pooling.gsp(tokens.at[:, :2].divide(1e10), points, **given)
+  shares = pooling.dominant_prototypes(tokens, points)
+  np.testing.assert_array_equal(shares, [[0, 1, 0, 2]])
+  assert np.isfinite(found).all()
+
+
+def test_what_is_no_number_has_no_good_score():
+  points, labels = jnp.array([[jnp.nan], [1.0], [2.0], [4.0]]), np.array([0, 0, 1, 1])
+  found = metrics.separation(points, labels)
+  np.testing.assert_array_equal(found.nearest, [np.nan, 1, 1, 2])
+  np.testing.assert_array_equal(found.nearest_other_class, [np.nan, 1, 1, 3])
+  with pytest.raises(ValueError, match="points must be finite, got nan"):
+    metrics.best_accuracy(np.asarray(points), labels, np.array([0.1]))
+  for k in (1, 2):
+    found = prototypes.nearest_neighbours(
+      points, points[1:], labels[1:], num_classes=2, k=k
+    )
+    assert found[0] == -1
+    assert (found[1:] >= 0).all()
+  state = metrics.triangle_update(metrics.triangle_init(1), points)
+  assert np.isnan(metrics.spectrum(state).values).all()
+  pooled = prototypes.prototype_convex_combination(points[None], points[1:])
+  assert np.isnan(pooled).all()
+  assert np.isnan(prototypes.vector_prototypes(jnp.full((3, 3), jnp.nan), dim=2)).all()
