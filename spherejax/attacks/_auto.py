@@ -129,6 +129,7 @@ def apgd(
     >>> attack(x, labels, jax.random.key(0)).x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
+  _checks.key("key", key)
   _checks.flag("larger_radii", larger_radii)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high

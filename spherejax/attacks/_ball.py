@@ -51,6 +51,7 @@ def uniform_ball(
     >>> bool(jnp.sum(jnp.abs(draw)) < 1)
     True
   """
+  _checks.key("key", key)
   _checks.one_of("norm", norm, NORMS)
   _checks.counts("shape", shape, 0)
   _checks.floating_type("dtype", dtype)

@@ -100,6 +100,7 @@ def ensemble(
     >>> attack(x, labels, jax.random.key(0)).stage
     Array([ 1, -1,  0], dtype=int32)
   """
+  _checks.key("key", key)
   _problem.deterministic("ensemble", logits_fn)
   _checks.count("target_count", target_count)
   _checks.count("queries", queries, 0)
@@ -259,6 +260,7 @@ def diagnose(
     >>> found.stronger, found.unbounded
     (Array([ True], dtype=bool), Array([ True], dtype=bool))
   """
+  _checks.key("key", key)
   _problem.deterministic("diagnose", logits_fn)
   if key is None:
     raise ValueError("random starts need a key, got None")

@@ -90,6 +90,8 @@ def fab(
     >>> result.norm.round(3), result.success
     (Array([0.3], dtype=float32), Array([ True], dtype=bool))
   """
+  if key is not None:
+    _checks.key("key", key)
   _problem.deterministic("fab", logits_fn)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high

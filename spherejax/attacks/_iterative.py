@@ -66,6 +66,8 @@ def bim(
     >>> attack(x, labels).x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
+  if key is not None:
+    _checks.key("key", key)
   return pgd(
     logits_fn,
     x,
@@ -138,6 +140,8 @@ def fgsm(
     >>> attack(x, labels).x_adv.round(2)
     Array([[0.45, 1.  ]], dtype=float32)
   """
+  if key is not None:
+    _checks.key("key", key)
   return pgd(
     logits_fn,
     x,
@@ -217,6 +221,8 @@ def mi_fgsm(
     >>> attack(x, labels).x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
+  if key is not None:
+    _checks.key("key", key)
   _checks.between("decay", decay, 0)
   _checks.single("decay", decay)
   return pgd(

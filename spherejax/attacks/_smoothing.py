@@ -74,6 +74,7 @@ def smoothed_votes(
     >>> votes
     Array([[20,  0]], dtype=int32)
   """
+  _checks.key("key", key)
   _checks.function("logits_fn", logits_fn)
   samples = _checks.array("x", x)
   _checks.floating("x", samples)

@@ -91,6 +91,7 @@ def square(
     >>> attack(x, labels, jax.random.key(0)).success
     Array([ True], dtype=bool)
   """
+  _checks.key("key", key)
   _problem.deterministic("square", logits_fn)
   images = _checks.array("x", x)
   _checks.rank("x", images, 4)

@@ -56,6 +56,7 @@ def random_affine(
     >>> spherejax.data.random_affine(jax.random.key(0), images).shape
     (8, 32, 32, 3)
   """
+  _checks.key("key", key)
   images = _augment.floating_images(images)
   _checks.between("rotation", rotation, 0)
   _checks.between("translation", translation, 0, 1)

@@ -122,6 +122,7 @@ def random_crop(
     >>> spherejax.data.random_crop(jax.random.key(0), images, padding=4).shape
     (8, 32, 32, 3)
   """
+  _checks.key("key", key)
   images = some_images(images)
   _checks.count("padding", padding, 0)
   size = (images.shape[-3], images.shape[-2]) if size is None else size
@@ -184,6 +185,7 @@ def random_resized_crop(
     >>> spherejax.data.random_resized_crop(jax.random.key(0), images, size=32).shape
     (8, 32, 32, 3)
   """
+  _checks.key("key", key)
   _checks.flag("integer", integer)
   images = floating_images(images)
   height, width = image_size(size)
@@ -314,6 +316,7 @@ def random_flip(
     >>> spherejax.data.random_flip(jax.random.key(0), image, probability=1).ravel()
     Array([2., 1., 0.], dtype=float32)
   """
+  _checks.key("key", key)
   images = some_images(images)
   _checks.between("probability", probability, 0, 1)
 

@@ -68,6 +68,7 @@ def collages(
     >>> result.images.shape, result.foreground.sum((1, 2))
     ((6, 16, 16, 1), Array([1, 1, 1, 1, 1, 1], dtype=int32))
   """
+  _checks.key("key", key)
   images = _checks.array("images", images)
   background = _checks.array("background", background)
   labels = _checks.integers("labels", labels)

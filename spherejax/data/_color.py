@@ -115,6 +115,7 @@ def random_brightness(
     >>> spherejax.data.random_brightness(jax.random.key(0), image, strength=0)
     Array([[[0.5]]], dtype=float32)
   """
+  _checks.key("key", key)
   images = floating_images(images)
   _checks.between("strength", strength, 0, 1)
 
@@ -156,6 +157,7 @@ def random_contrast(
     >>> spherejax.data.random_contrast(jax.random.key(0), image, strength=0).ravel()
     Array([0., 1.], dtype=float32)
   """
+  _checks.key("key", key)
   images = floating_images(images)
   _checks.between("strength", strength, 0, 1)
 
@@ -202,6 +204,7 @@ def random_grayscale(
     >>> spherejax.data.random_grayscale(jax.random.key(0), red, probability=1).ravel()
     Array([0.299, 0.299, 0.299], dtype=float32)
   """
+  _checks.key("key", key)
   images = floating_images(images)
   _checks.between("probability", probability, 0, 1)
   if images.shape[-1] not in (1, 3):

@@ -66,6 +66,7 @@ def random_saturation(
     >>> spherejax.data.random_saturation(jax.random.key(0), grey).ravel()
     Array([0.5, 0.5, 0.5], dtype=float32)
   """
+  _checks.key("key", key)
   images = _colour_images(images)
   _checks.between("strength", strength, 0, 1)
 
@@ -112,6 +113,7 @@ def random_hue(
     >>> spherejax.data.random_hue(jax.random.key(0), red, strength=0).ravel()
     Array([1., 0., 0.], dtype=float32)
   """
+  _checks.key("key", key)
   images = _colour_images(images)
   _checks.between("strength", strength, 0, 0.5)
 
@@ -165,6 +167,7 @@ def color_jitter(
     >>> spherejax.data.color_jitter(jax.random.key(0), images).shape
     (8, 32, 32, 3)
   """
+  _checks.key("key", key)
   images = floating_images(images)
   strengths = (brightness, contrast, saturation, hue)
   check_strengths("", strengths)

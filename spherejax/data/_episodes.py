@@ -52,6 +52,7 @@ def sample_episode(
     ...   key, table, num_ways=2, num_shots=1, num_queries=3))(keys).shape
     (1000, 2, 4)
   """
+  _checks.key("key", key)
   numbers = {"num_ways": num_ways, "num_shots": num_shots, "num_queries": num_queries}
   for name, value in numbers.items():
     _checks.count(name, value)

@@ -84,6 +84,7 @@ def image_grid(
     >>> grids.image.shape, bool((grids.image.sum((1, 2, 3)) == pixels).all())
     ((100, 8, 8, 1), True)
   """
+  _checks.key("key", key)
   _checks.flag("single_label", single_label)
   images, labels = _checks.array("images", images), _checks.integers("labels", labels)
   _checks.floating("images", images)

@@ -89,6 +89,8 @@ def long_tail(
     >>> spherejax.data.long_tail(labels, 0.5)
     array([0, 1, 2, 3, 4, 5])
   """
+  if key is not None:
+    _checks.key("key", key)
   labels = _splits.host_labels(labels)
   classes, sizes = np.unique(labels, return_counts=True)
   if len(classes) <= classes[-1]:

@@ -58,6 +58,7 @@ def mixup(
     >>> mixed.inputs.shape, mixed.targets.sum(1)
     ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
   """
+  _checks.key("key", key)
   inputs, targets = _checks.array("inputs", inputs), _checks.array("targets", targets)
   _checks.floating("inputs", inputs)
   _checks.floating("targets", targets)

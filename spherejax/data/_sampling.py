@@ -135,6 +135,7 @@ def class_balanced_indices(
     ... ).shape
     (4,)
   """
+  _checks.key("key", key)
   _checks.instance("table", table, ClassTable)
   _checks.count("num_classes", num_classes)
   _checks.count("per_class", per_class)
@@ -191,6 +192,7 @@ def class_pools(
     Array([[1, 1, 1],
            [0, 2, 3]], dtype=int32)
   """
+  _checks.key("key", key)
   _checks.instance("table", table, ClassTable)
   _checks.count("size", size)
   order, starts, counts = map(jnp.asarray, table)
@@ -266,6 +268,7 @@ def shuffled_indices(
     >>> jnp.sort(epoch.ravel())
     Array([0, 1, 2, 3, 4, 5], dtype=int32)
   """
+  _checks.key("key", key)
   _checks.count("count", count)
   _checks.count("batch_size", batch_size)
   if batch_size > count:

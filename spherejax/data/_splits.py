@@ -54,6 +54,8 @@ def split_classes(
     >>> spherejax.data.split_classes(jnp.array([0, 1, 2, 2]), groups=[[2], [0]])
     (array([2, 3]), array([0]))
   """
+  if key is not None:
+    _checks.key("key", key)
   labels = host_labels(labels)
   if groups is not None:
     if key is not None:
@@ -107,6 +109,8 @@ def split_within_classes(
     >>> spherejax.data.split_within_classes(jnp.array([0, 0, 1, 1, 0, 0]))
     (array([0, 1, 2]), array([3, 4, 5]))
   """
+  if key is not None:
+    _checks.key("key", key)
   labels = host_labels(labels)
   _checks.sequence("fractions", fractions)
   order = by_class(labels, key)

@@ -68,6 +68,7 @@ def sample_triplets(
     >>> round(float((labels[drawn.anchor] == 1).mean()), 1)
     0.5
   """
+  _checks.key("key", key)
   _checks.flag("distinct", distinct)
   _checks.instance("table", table, ClassTable)
   _checks.count("batch_size", batch_size)

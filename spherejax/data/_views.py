@@ -124,6 +124,7 @@ def simclr_views(
     >>> spherejax.data.simclr_views(jax.random.key(0), images, size=24).shape
     (2, 8, 24, 24, 3)
   """
+  _checks.key("key", key)
   _checks.flag("integer", integer)
   _checks.instance("strengths", strengths, ViewStrengths)
   images = _checks.array("images", images)
@@ -179,6 +180,7 @@ def random_blur(
     >>> spherejax.data.random_blur(jax.random.key(0), images).shape
     (2, 8, 8, 3)
   """
+  _checks.key("key", key)
   images = _augment.floating_images(images)
   _checks.between("probability", probability, 0, 1)
   _checks.single("probability", probability)

@@ -217,6 +217,8 @@ def class_ranking(
     >>> spherejax.losses.class_ranking(jnp.eye(3), line)
     Array([0.6931472, 0.6931472, 0.6931472], dtype=float32)
   """
+  if key is not None:
+    _checks.key("key", key)
   points, dtype = _points(prototypes, where, normalize)
   loss = class_ranking_from_similarity(
     _distances.pairwise_dot(points),
@@ -293,6 +295,8 @@ def class_ranking_from_similarity(
     >>> spherejax.losses.class_ranking_from_similarity(s, line)
     Array([0.6931472 , 0.81326175, 0.3132617 ], dtype=float32)
   """
+  if key is not None:
+    _checks.key("key", key)
   if (samples is None) != (key is None):
     raise ValueError(
       f"samples and key must come together, got samples={samples} and key={key}"

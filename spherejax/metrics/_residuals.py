@@ -108,6 +108,7 @@ def augment_within_classes(
     ...   jax.random.key(0), x, residuals, labels, num_classes=1, scale=2.0)[:, 0]
     Array([2., 2.], dtype=float32)
   """
+  _checks.key("key", key)
   features = _checks.array("features", features)
   residuals = _checks.array("residuals", residuals)
   labels = _checks.integers("labels", labels)

@@ -114,6 +114,7 @@ def assignment_init(
     >>> state.assignment
     Array([1, 0, 2, 3], dtype=int32)
   """
+  _checks.key("key", key)
   _checks.flag("host", host)
   p = _checks.array("prototypes", prototypes)
   _checks.floating("prototypes", p)

@@ -130,6 +130,7 @@ def ema_init(key: Key[Array, ""], num_classes: int, dim: int) -> MovingPrototype
     >>> spherejax.prototypes.ema_init(jax.random.key(0), 3, 2).seen
     Array([False, False, False], dtype=bool)
   """
+  _checks.key("key", key)
   _checks.count("num_classes", num_classes)
   _checks.count("dim", dim)
   rows = _numerics.normalize(jax.random.normal(key, (num_classes, dim)))

@@ -65,6 +65,7 @@ def gaussian_potential_prototypes(
     >>> float(spherejax.prototypes.prototype_quality(points).max) < 1e-3
     True
   """
+  _checks.key("key", key)
   _closed_forms.check_sizes(num_classes, dim)
   _checks.count("steps", steps)
   _checks.one_of("preset", preset, PRESETS)

@@ -80,6 +80,8 @@ def sphere_mds(
     >>> bool(result.stress < 1e-3)
     True
   """
+  if key is not None:
+    _checks.key("key", key)
   distances = _checks.array("distances", distances)
   _checks.rank("distances", distances, 2)
   _checks.floating("distances", distances)
