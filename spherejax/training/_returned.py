@@ -37,23 +37,14 @@ def tree(name: str, result: Any) -> Any:
   arrays = []
   for path, leaf in leaves:
     try:
-      arrays.append(_whole(leaf))
-    except (TypeError, ValueError, OverflowError) as error:
+      arrays.append(_checks.array(name, leaf))
+    except (TypeError, ValueError) as error:
       at = jax.tree_util.keystr(path)
       place = f" as {at}" if at else ""
       raise TypeError(
         f"{name} must return arrays of numbers, got {reprlib.repr(leaf)}{place}"
       ) from error
   return jax.tree.unflatten(structure, arrays)
-
-
-def _whole(leaf: Any) -> Array:
-  """The leaf as an array; raises OverflowError for an integer that would be cut."""
-  array = jnp.asarray(leaf)
-  host = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "iu"
-  if host and (leaf.astype(array.dtype) != leaf).any():
-    raise OverflowError(f"{leaf.dtype} beyond {array.dtype}")
-  return array
 
 
 def alike(name: str, result: Any, before: Any):
