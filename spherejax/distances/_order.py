@@ -47,6 +47,8 @@ class Proposal(NamedTuple):
     low: [references], NaN where a reference takes no part.
     high: [references], likewise.
     slack: [queries], NaN where the query has no order.
+    certain: boolean: all entries are whole numbers of one unit, so small that products
+      and keys are exact; low and high are the key then.
   """
 
   queries: Array
@@ -54,13 +56,14 @@ class Proposal(NamedTuple):
   low: Array
   high: Array
   slack: Array
+  certain: Array
 
 
 @functools.partial(jax.jit, static_argnames="distance")
 def propose(
   queries: Array, references: Array, distance: str, excluded: Array | None = None
 ) -> Proposal:
-  """Both scaled by powers of two, for Euclidean distances around one origin.
+  """Scales both by powers of two, for Euclidean distances around one origin.
 
   `excluded` [references] says which references take no part.
   """
@@ -73,37 +76,67 @@ def propose(
   asked = jnp.all(jnp.isfinite(queries), axis=1)
   queries = jnp.where(asked[:, None], queries, 0)
   references = jnp.where(usable[:, None], references, 0)
+  if distance == "squared_euclidean":
+    x, y, certain = _around_one_origin(queries, references, asked, usable)
+    base = spread = jnp.sum(y**2, axis=1) / 2
+    slack = jnp.sum(x**2, axis=1) / 2
+  else:
+    x, y, certain = _in_unit_balls(queries, references, distance)
+    spread = _numerics.norm(y)
+    base, slack = jnp.zeros_like(spread), jnp.zeros_like(x[:, 0])
   info, dim = jnp.finfo(dtype), queries.shape[1]
   # Of a sum of dim products in any order, of squares, of centring and what follows.
-  error = (dim + 16) * float(info.eps) / 2
-  if distance == "squared_euclidean":
-    size = jnp.maximum(_largest(queries), _largest(references))
-    queries, references = _scaled(queries, size), _scaled(references, size)
-    if len(references):
-      # Far from it squares of lengths would drown what sets points apart. It is one of
-      # the entries, so that products of whole numbers stay exact.
-      middle = jnp.sort(references[:_CENTRAL], axis=0)[len(references[:_CENTRAL]) // 2]
-      queries, references = queries - middle[None], references - middle[None]
-    base = jnp.sum(references**2, axis=1) / 2
-    spread, slack = base, jnp.sum(queries**2, axis=1) / 2
-  else:
-    queries = _numerics.normalize(queries)
-    references = (
-      _numerics.normalize(references)
-      if distance == "cosine"
-      else _scaled(references, _largest(references))
-    )
-    base, slack = jnp.zeros_like(references[:, 0]), jnp.zeros_like(queries[:, 0])
-    spread = jnp.sqrt(jnp.sum(references**2, axis=1))
+  error = jnp.where(certain, 0, jnp.asarray((dim + 16) * float(info.eps) / 2, dtype))
   # What became 0 in scaling or in a product was at most this.
-  least = dim * float(info.smallest_normal) * 2**6
-  spread, slack = error * spread, error * slack + least
+  least = jnp.asarray(dim * float(info.smallest_normal) * 64, dtype)
+  slack = error * slack + jnp.where(certain, 0, least)
   return Proposal(
-    queries,
-    references,
-    jnp.where(usable, base - spread, jnp.nan),
-    jnp.where(usable, base + spread, jnp.nan),
+    x,
+    y,
+    jnp.where(usable, base - error * spread, jnp.nan),
+    jnp.where(usable, base + error * spread, jnp.nan),
     jnp.where(asked, slack, jnp.nan),
+    certain,
+  )
+
+
+def _around_one_origin(
+  queries: Array, references: Array, asked: Array, usable: Array
+) -> tuple[Array, Array, Array]:
+  """Both from an origin among the references, and whether all is exact.
+
+  Far from it squares of lengths would drown what sets points apart.
+  """
+  size = jnp.maximum(_largest(queries), _largest(references))
+  scaled = [_scaled(rows, size) for rows in (queries, references)]
+  some = scaled[1][:_CENTRAL]
+  # An entry of a row, so that whole numbers stay whole.
+  middle = jnp.sort(some, axis=0)[len(some) // 2][None]
+  x = jnp.where(asked[:, None], scaled[0] - middle, 0)
+  y = jnp.where(usable[:, None], scaled[1] - middle, 0)
+  largest = jnp.maximum(_largest(x), _largest(y))
+  # Of finer units the differences may round.
+  unit = jnp.maximum(_unit(largest, x.shape[1]), jnp.finfo(x.dtype).eps)
+  certain = _is_whole(scaled[0], queries, unit) & _is_whole(scaled[1], references, unit)
+  return x, y, certain | (largest == 0)
+
+
+def _in_unit_balls(
+  queries: Array, references: Array, distance: str
+) -> tuple[Array, Array, Array]:
+  """Both of lengths that do not leave the range, and whether all is exact."""
+  x = _scaled(queries, _numerics.norm(queries, keepdims=True))
+  if distance == "cosine":
+    return x, _numerics.normalize(references), jnp.bool_(False)
+  y = _scaled(references, _largest(references))
+  units = [
+    _unit(size, x.shape[1])
+    for size in (jnp.max(jnp.abs(x), axis=1, keepdims=True, initial=0), _largest(y))
+  ]
+  return (
+    x,
+    y,
+    _is_whole(x, queries, units[0]) & _is_whole(y, references, units[1]),
   )
 
 
@@ -117,6 +150,20 @@ def _scaled(x: Array, size: Array) -> Array:
   half = exponent // 2  # one factor alone might not be a number
   one = jnp.ones((), x.dtype)
   return x * jnp.ldexp(one, -half) * jnp.ldexp(one, half - exponent)
+
+
+def _unit(size: Array, dim: int) -> Array:
+  """A power of two: sums of dim products of its multiples up to `size` are exact."""
+  bits = (jnp.finfo(size.dtype).nmant - 1) // 2
+  exponent = jnp.frexp(size * dim**0.5)[1]
+  return jnp.ldexp(jnp.ones((), size.dtype), exponent - bits)
+
+
+def _is_whole(scaled: Array, given: Array, unit: Array) -> Array:
+  """Whether all are multiples of the unit, and none became 0 when it was scaled."""
+  return jnp.all(
+    (jnp.round(scaled / unit) * unit == scaled) & ((scaled != 0) == (given != 0))
+  )
 
 
 def products(queries: Array, references: Array) -> Array:
@@ -153,11 +200,35 @@ def order(query: Array, references: Array, excluded: Array, distance: str) -> Ar
   Excluded ones are last, before them those without a key, both by their indices.
   """
   with jax.enable_x64(True):
-    keys = _exact(query[None], references, distance)
-    usable = jnp.isfinite(query).all() & jnp.isfinite(references).all(axis=1)
-    keys = jnp.where(excluded, jnp.nan, jnp.where(usable, keys, jnp.inf))
-    columns = jnp.arange(len(references), dtype=jnp.int32)
-    return jax.lax.sort((keys, columns), num_keys=2)[1]
+    keys = _exact_row(query, references, excluded, distance)
+    return jax.lax.sort((keys, _columns(references)), num_keys=2)[1]
+
+
+def ranks(
+  query: Array, references: Array, excluded: Array, chosen: Array, distance: str
+) -> Array:
+  """[chosen], ranks from 1 of some references in the exact order around one query."""
+  with jax.enable_x64(True):
+    keys = _exact_row(query, references, excluded, distance)
+    columns = _columns(references)
+
+    def rank(index: Array) -> Array:
+      before = (keys < keys[index]) | ((keys == keys[index]) & (columns < index))
+      return 1 + jnp.sum(before, dtype=jnp.int32)
+
+    return jax.lax.map(rank, chosen)
+
+
+def _exact_row(
+  query: Array, references: Array, excluded: Array, distance: str
+) -> Array:
+  keys = _exact(query[None], references, distance)
+  usable = jnp.isfinite(query).all() & jnp.isfinite(references).all(axis=1)
+  return jnp.where(excluded, jnp.nan, jnp.where(usable, keys, jnp.inf))
+
+
+def _columns(references: Array) -> Array:
+  return jnp.arange(len(references), dtype=jnp.int32)
 
 
 @functools.partial(jax.jit, static_argnames=("k", "more", "distance", "block_size"))
@@ -180,7 +251,7 @@ def nearest(
   """
   proposal = propose(queries, references, distance)
   number = len(references)
-  columns = jnp.arange(number, dtype=jnp.int32)
+  columns = _columns(references)
   without = float(jnp.finfo(proposal.queries.dtype).max)
 
   def banned(left_out: Array, own: Array | None) -> Array:
@@ -203,7 +274,7 @@ def nearest(
     last = found[-1]
     above = proposal.high[last] - product[last] + slack
     # Not a slice of the selection, for which XLA would sort all.
-    clear = (above < jnp.max(-least)) | (low[last] >= without)
+    clear = (above < jnp.max(-least)) | (low[last] >= without) | proposal.certain
     return found, ~clear
 
   def in_order(query: Array, left_out: Array, own: Array | None) -> Array:

@@ -99,9 +99,10 @@ class Ranker:
       members = self._by_class[query.start + place + (place >= query.skip)]
       columns = _ordered(values, float(values[members].min()) + 2 * error)
       relevant = self._is_relevant(columns, query)
-    keys = values.take(columns)
     apart = np.ones(len(columns), bool)
-    np.greater(keys[1:] - keys[:-1], 2 * error, out=apart[:-1])
+    if error:  # exact keys are in order, ties too
+      keys = values.take(columns)
+      np.greater(keys[1:] - keys[:-1], 2 * error, out=apart[:-1])
     return columns, relevant, apart
 
   def _is_relevant(self, columns: np.ndarray, query: _plan.Block) -> np.ndarray:

@@ -87,10 +87,14 @@ def ranks(
   high = rows.proposal.high[index] - product + rows.slack[:, None]
   valid = (place < relevant[:, None]) & ~jnp.isnan(low)
   longest = jnp.max(relevant)
-  limit = _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
+  limit = _limit(rows)
 
   def count() -> Array:
-    before, near = _count(rows, low, high, longest)
+    before, near = jax.lax.cond(
+      rows.proposal.certain,
+      lambda: _count_exactly(rows, low, index, longest),
+      lambda: _count(rows, low, high, longest),
+    )
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
     doubt = jnp.where(wanted, near - before, 0)
@@ -102,6 +106,11 @@ def ranks(
 
   found = count() if most <= limit else jax.lax.cond(longest <= limit, count, sort)
   return jnp.where(valid, found, NEVER)
+
+
+def _limit(rows: Rows) -> int:
+  """With more relevant references of a query than so many, its row is sorted."""
+  return _SORT_COST * math.ceil(math.log2(rows.product.shape[1] + 1))
 
 
 def _columns(x: Array) -> tuple[Array, ...]:
@@ -153,6 +162,29 @@ def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, 
   steps = (longest + TILE - 1) // TILE
   zeros = jnp.zeros(low.shape, jnp.int32)
   return jax.lax.fori_loop(0, steps, tile, (zeros, zeros))
+
+
+def _count_exactly(
+  rows: Rows, key: Array, index: Array, longest: Array
+) -> tuple[Array, Array]:
+  """As `_count`, where the keys are exact: ties go to the lowest index."""
+  columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
+
+  def tile(i: Array, found: Array) -> Array:
+    keys = rows.proposal.low[None] - rows.product
+    bounds = jax.lax.dynamic_slice_in_dim(key, i * TILE, TILE, axis=1)
+    places = jax.lax.dynamic_slice_in_dim(index, i * TILE, TILE, axis=1)
+    counts = _sum_all(
+      tuple(
+        (keys < bound) | ((keys == bound) & (columns < place))
+        for bound, place in zip(_columns(bounds), _columns(places), strict=True)
+      )
+    )
+    return jax.lax.dynamic_update_slice(found, counts, (jnp.int32(0), i * TILE))
+
+  steps = (longest + TILE - 1) // TILE
+  before = jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
+  return before, before + 1
 
 
 def _decide(
@@ -221,6 +253,8 @@ def _in_order(rows: Rows, row: Array, index: Array, distance: str) -> Array:
   def one(line: tuple[Array, Array, Array]) -> Array:
     query, own, chosen = line
     out = rows.excluded | (columns == own)
+    if index.shape[1] <= _limit(rows):
+      return _order.ranks(query, rows.references, out, chosen, distance)
     order = _order.order(query, rows.references, out, distance)
     rank = jnp.zeros(count, jnp.int32).at[order].set(columns + 1)
     return rank[chosen]

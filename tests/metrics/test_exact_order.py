@@ -36,6 +36,10 @@ def _hard(name):
     "rows of all sizes": lambda: x * 10.0 ** random.integers(-6, 6, (ROWS, 1)),
     "duplicates": lambda: x[random.integers(0, 12, ROWS)],
     "whole numbers": lambda: random.integers(0, 2, (ROWS, DIM)),
+    "whole numbers far away": lambda: 2.0**20 + random.integers(0, 3, (ROWS, DIM)),
+    "whole numbers and what is lost beside them": lambda: np.where(
+      np.arange(DIM) == 3, 2.0**126 * (group[:, None] % 2), 1e-3 * x
+    ),
     "all the same": lambda: np.full((ROWS, DIM), 0.3),
     "some not finite": lambda: np.where(
       (np.arange(ROWS) % 9 == 0)[:, None],
@@ -58,6 +62,8 @@ NAMES = [
   "rows of all sizes",
   "duplicates",
   "whole numbers",
+  "whole numbers far away",
+  "whole numbers and what is lost beside them",
   "all the same",
   "some not finite",
 ]
@@ -169,6 +175,25 @@ def test_bounds_hold(distance):
     width = (high - low)[known].max()
     size = max((y**2).sum(1).max(), (q**2).sum(1).max())
     assert width <= 4 * (DIM + 16) * np.finfo(np.float32).eps * max(size, 1), name
+
+
+@pytest.mark.parametrize("distance", _order.DISTANCES)
+def test_whole_numbers_need_no_second_look(distance):
+  """Binary codes, pixels and collapsed networks, where nearly all distances tie."""
+
+  def certain(x):
+    return bool(_order.propose(jnp.asarray(x), jnp.asarray(x), distance).certain)
+
+  exact = distance != "cosine"
+  for name in ("whole numbers", "whole numbers far away"):
+    # Without an origin nearby, the squares of the far ones round.
+    near = distance == "squared_euclidean" or name == "whole numbers"
+    assert certain(_hard(name)) == (exact and near), name
+    assert certain(_hard(name) * np.float32(2.0**-70)) == (exact and near), name
+  assert certain(_hard("all the same")) == (distance == "squared_euclidean")
+  for name in set(NAMES) - {"whole numbers", "whole numbers far away", "all the same"}:
+    assert not certain(_hard(name)), name
+  assert not certain(_hard("whole numbers") * np.float32(0.1) + np.float32(1e-7))
 
 
 def test_ordinary_embeddings_are_seldom_looked_at_again():
