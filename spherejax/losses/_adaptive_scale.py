@@ -75,6 +75,7 @@ def adacos_update(
   Args:
     scale: the scale so far; `adacos_scale` at the start.
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     least: bound from below, positive, may be traced. Few classes with cosines near

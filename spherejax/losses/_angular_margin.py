@@ -29,6 +29,7 @@ def cosface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
@@ -104,6 +105,7 @@ def arcface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
@@ -186,7 +188,8 @@ def subcentre_arcface(
 
   Args:
     cosines: [batch, classes, centres], floating. Among equal ones the lowest index
-      takes the gradient.
+      takes the gradient. Known ones must be in [-1, 1] up to rounding; traced ones
+      are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced.
@@ -250,6 +253,7 @@ def sphereface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     norms: [batch], floating, lengths |x_i| of the embeddings.
@@ -311,6 +315,7 @@ def large_margin_softmax(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     norms: [batch, classes], floating, |x_i| |w_c|; or [batch, 1] where all weights

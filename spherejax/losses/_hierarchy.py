@@ -86,7 +86,8 @@ def hierarchical_cross_entropy(
   and does the opposite.
 
   Args:
-    logits: [batch, classes], floating.
+    logits: [batch, classes], floating; not probabilities.
+      Known rows that look like some are warned of; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     ancestors: [classes, nodes], boolean: the node is the class or above it. One
@@ -337,7 +338,8 @@ def soft_label_cross_entropy(
   smoothing. The least value is the entropy of q_i, at the probabilities q_i.
 
   Args:
-    logits: [batch, classes], floating.
+    logits: [batch, classes], floating; not probabilities.
+      Known rows that look like some are warned of; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     class_distances: [classes, classes], floating or integer, at least 0, row y the

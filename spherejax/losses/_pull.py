@@ -31,6 +31,7 @@ def pull(
   Args:
     cosines: [batch, classes], floating, with the prototypes in the order of the
       labels; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes), where a traced label outside makes a
       masked row; or [batch, classes], floating, for mixed or smoothed labels.
     weights: [classes], floating, such as `inverse_frequency_weights`. None for 1.
@@ -190,6 +191,7 @@ def correlation(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     where: [batch], boolean, True keeps. None keeps all.
@@ -229,6 +231,7 @@ def hyperspherical(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     where: [batch], boolean, True keeps. None keeps all.

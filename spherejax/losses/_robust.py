@@ -49,7 +49,9 @@ def adversarial_training(
 
   Args:
     logits: [batch, classes], floating, of the clean examples.
-    adversarial_logits: [batch, classes], floating, of the attacked ones.
+    adversarial_logits: [batch, classes], floating, of the attacked ones; neither are
+      probabilities. Known rows that look like some are warned of; traced ones are not
+      checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     clean_weight: a in [0, 1), may be traced. 0.5 is Goodfellow's mix; with 0 the
@@ -104,7 +106,9 @@ def trades(
 
   Args:
     logits: [batch, classes], floating, of the clean examples.
-    adversarial_logits: [batch, classes], floating, of the attacked ones.
+    adversarial_logits: [batch, classes], floating, of the attacked ones; neither are
+      probabilities. Known rows that look like some are warned of; traced ones are not
+      checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     weight: at least 0, may be traced. The inverse of the paper's lambda.
@@ -224,6 +228,7 @@ def proxy_cap(
   Args:
     cosines: [batch, classes], floating, of the clean examples with the proxies.
     adversarial_cosines: [batch, classes], floating, of the attacked ones.
+      Known cosines must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.
@@ -285,6 +290,7 @@ def normface_negative_margin(
   Args:
     cosines: [batch, classes], floating, of the clean examples with the proxies.
     adversarial_cosines: [batch, classes], floating, of the attacked ones.
+      Known cosines must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     nearest_angles: [classes], radians; `nearest_proxy_angles` of the proxies.

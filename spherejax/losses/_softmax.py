@@ -25,7 +25,8 @@ def softmax(
   labels, mixed examples and teachers.
 
   Args:
-    logits: [batch, classes], floating and finite.
+    logits: [batch, classes], floating and finite; not probabilities.
+      Known rows that look like some are warned of; traced ones are not checked.
     labels: [batch], integer in [0, classes), where a traced label outside makes a
       masked row; or [batch, classes], floating, used as they are: rows that should
       sum to 1 must.
@@ -81,6 +82,7 @@ def normface(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     scale: positive, multiplies; may be traced and learned.
@@ -132,6 +134,7 @@ def p2s_grad(
 
   Args:
     cosines: [batch, classes], floating; `distances.pairwise_cosine` makes them.
+      Known ones must be in [-1, 1] up to rounding; traced ones are not checked.
     labels: [batch], integer in [0, classes). A traced label outside makes a masked
       row.
     where: [batch], boolean, True keeps. None keeps all.

@@ -169,7 +169,7 @@ def _clip_by_norm(max_norm: float | int) -> optax.GradientTransformation:
 
     return jax.tree.map(clipped, updates), state
 
-  return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+  return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def optimizer(

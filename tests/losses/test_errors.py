@@ -4,6 +4,7 @@ import functools
 import inspect
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -366,3 +367,56 @@ def test_an_empty_half_of_a_batch_has_no_loss():
   empty_half = jax.jit(losses.zero_shot_prediction)(nothing, none, X, Y, PROXIES)
   np.testing.assert_allclose(empty_half, np.full(4, np.log(3)), rtol=1e-6)
   assert all(half.shape == (0,) for half in losses.split_by_class(none))
+
+
+WITH_COSINES = [
+  name
+  for name in losses.__all__
+  if "cosines" in getattr(getattr(losses, name), "__annotations__", {})
+]
+
+
+def of_cosines(name, cosines):
+  """A loss of three rows of cosines, and of what else it takes."""
+  function = getattr(losses, name)
+  names = inspect.signature(function).parameters
+  labels, more = jnp.array([0, 1, 1]), {}
+  if name == "subcentre_arcface":
+    cosines = cosines[..., None]
+  if "adversarial_cosines" in names:
+    more["adversarial_cosines"] = 0.5 * jnp.eye(3)[:, :2]
+  if "nearest_angles" in names:
+    more["nearest_angles"] = jnp.ones(2)
+  if "norms" in names:
+    more["norms"] = jnp.ones((3, 2) if name == "large_margin_softmax" else 3)
+  if name == "adacos_update":
+    return function(losses.adacos_scale(3), cosines, labels)
+  return function(cosines, labels=labels, **more)
+
+
+@pytest.mark.parametrize("name", WITH_COSINES)
+def test_known_cosines_beyond_one_are_refused(name, unchecked):
+  cosines = jnp.array([[0.1, 0.2], [-0.3, 1], [0.5, -1]])
+  for dtype, rounding in (("float32", 1e-6), ("bfloat16", 1e-2), ("float16", 2e-3)):
+    usual = (cosines * (1 + rounding)).astype(dtype)
+    of_cosines(name, usual)
+    with pytest.raises(ValueError, match=r"cosines must be in \[-1, 1\], got -5"):
+      of_cosines(name, usual.at[1, 0].set(-5))
+  of_cosines(name, cosines.at[0, 0].set(jnp.nan))
+  # What is traced is taken as it comes.
+  jax.jit(lambda x: of_cosines(name, x))(5 * cosines)
+
+
+@pytest.mark.parametrize("labels", [jnp.array([0, 1, 1]), jnp.full((3, 3), 1 / 3)])
+def test_known_probabilities_are_no_logits(labels):
+  logits = jnp.array([[2.0, -1, 0], [0, 0, 0], [1, 3, 2]])
+  for dtype in ("float32", "bfloat16"):
+    for usual in (logits, jnp.eye(3), jax.nn.log_softmax(logits), jnp.abs(logits)):
+      losses.softmax(usual.astype(dtype), labels)
+    probabilities = jax.nn.softmax(logits).astype(dtype)
+    with pytest.warns(UserWarning, match="logits look like probabilities"):
+      losses.softmax(probabilities, labels)
+    where = jnp.array([True, False, True])
+    with pytest.warns(UserWarning, match="logits look like probabilities"):
+      losses.softmax(probabilities.at[1].set(9), labels, where=where)
+    jax.jit(losses.softmax)(probabilities, labels)

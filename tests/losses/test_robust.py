@@ -161,6 +161,9 @@ def test_the_printed_margin_accepts_what_the_cap_refuses(x64):
 )
 def test_wrong_calls(name, angles):
   loss = getattr(eager, name)
+  clean, attacked = LOGITS, ATTACKED
+  if angles:  # cosines
+    clean, attacked = clean / 4, attacked / 4
 
   def raises(error, message, *arguments, **options):
     with pytest.raises(error, match=message):
@@ -170,39 +173,39 @@ def test_wrong_calls(name, angles):
     TypeError,
     "must be floating, got dtype int32",
     jnp.ones((4, 3), int),
-    ATTACKED,
+    attacked,
     LABELS,
   )
   raises(
     ValueError,
     r"adversarial_.*\(4, 3\).*got \(4, 2\)",
-    LOGITS,
-    ATTACKED[:, :2],
+    clean,
+    attacked[:, :2],
     LABELS,
   )
-  raises(ValueError, r"\[0, 3\), got 3", LOGITS, ATTACKED, LABELS + 1)
-  raises(TypeError, "labels must be integers", LOGITS, ATTACKED, LABELS.astype(float))
+  raises(ValueError, r"\[0, 3\), got 3", clean, attacked, LABELS + 1)
+  raises(TypeError, "labels must be integers", clean, attacked, LABELS.astype(float))
   raises(
     ValueError,
     r"where .*\(4,\), got \(3,\)",
-    LOGITS,
-    ATTACKED,
+    clean,
+    attacked,
     LABELS,
     where=np.ones(3, bool),
   )
   if name == "trades":
-    raises(ValueError, "divergence .*'js'", LOGITS, ATTACKED, LABELS, divergence="js")
-    raises(ValueError, "weight .*got -1", LOGITS, ATTACKED, LABELS, weight=-1)
+    raises(ValueError, "divergence .*'js'", clean, attacked, LABELS, divergence="js")
+    raises(ValueError, "weight .*got -1", clean, attacked, LABELS, weight=-1)
   else:
     raises(
       ValueError,
       r"clean_weight .*\[0, 1\), got 1",
-      LOGITS,
-      ATTACKED,
+      clean,
+      attacked,
       LABELS,
       clean_weight=1,
     )
   if angles:
-    raises(ValueError, "scale .*got 0", LOGITS, ATTACKED, LABELS, scale=0)
+    raises(ValueError, "scale .*got 0", clean, attacked, LABELS, scale=0)
     with pytest.raises(ValueError, match=r"nearest_angles .*\(3,\).*got \(4,\)"):
-      loss(LOGITS, ATTACKED, LABELS, np.ones(4, np.float32))
+      loss(clean, attacked, LABELS, np.ones(4, np.float32))
