@@ -108,7 +108,8 @@ def pgd(
     >>> result.x_adv.round(2), result.success
     (Array([[0., 1.]], dtype=float32), Array([ True], dtype=bool))
   """
-  _checks.key("key", key)
+  if key is not None:
+    _checks.key("key", key)
   _checks.flag("random_start", random_start)
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high

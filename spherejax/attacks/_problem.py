@@ -129,7 +129,7 @@ class Problem(NamedTuple):
 
 def logits(logits_fn: Callable[[Array], Array], x: Array) -> Array:
   """Checked scores of a model, in the type of the points."""
-  scores = jnp.asarray(logits_fn(x))
+  scores = _checks.array("what logits_fn returns", logits_fn(x))
   _checks.floating("logits", scores)
   if scores.ndim != 2 or len(scores) != len(x):
     raise ValueError(

@@ -283,8 +283,11 @@ def mined(block: Block, miner: Miner | None, **known: Any) -> Block:
   known = {name: value for name, value in known.items() if _takes(miner, name)}
   values = jax.lax.stop_gradient(block.values)
   chosen = miner(values, block.positives, block.negatives, **known)
-  for name, given in zip(("positives", "negatives"), chosen, strict=True):
-    _selection.check(f"the miner's {name}", given, block.values.shape)
+  pair = _checks.pair("what the miner returns", chosen)
+  names = "the miner's positives", "the miner's negatives"
+  chosen = [_checks.array(name, x) for name, x in zip(names, pair, strict=True)]
+  for name, x in zip(names, chosen, strict=True):
+    _selection.check(name, x, block.values.shape)
   positives, negatives = map(jax.lax.stop_gradient, chosen)
   return block._replace(positives=positives, negatives=negatives)
 

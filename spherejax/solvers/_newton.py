@@ -97,7 +97,7 @@ def newton(
     jax.lax.stop_gradient(jnp.asarray(x, dtype)) for x in (low, high, tol)
   )
 
-  height = jax.eval_shape(fn, low)
+  height = jax.eval_shape(lambda x: _checks.array("what fn returns", fn(x)), low)
   if height.shape != ():
     raise ValueError(f"fn must return a scalar, got shape {height.shape}")
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from spherejax import _checks
+from spherejax.training import _returned
 from spherejax.training._ccp import CCPState, Tree, ccp_observe, ccp_projection
 from spherejax.training._state import TrainState, check_optimizer
 
@@ -151,7 +152,8 @@ def ccp_response(
     )
     if not turn.switched:
       return state
-    renewed = jax.tree.map(jnp.asarray, renew(state))
+    renewed = _returned.tree("renew", renew(state))
+    _returned.alike("renew", renewed, state.params["loss"], 'params["loss"]')
     state = state.replace(params={**state.params, "loss": renewed})
     if fresh_moments is None:
       return state

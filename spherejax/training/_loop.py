@@ -209,7 +209,8 @@ class _Run:
     seen = MonitorState() if monitor is None else _monitor.start(monitor)
     # Without an evaluation of a finite number, the best state is the first one.
     best, record = state, {"curve": [], "evaluations": []}
-    restored = None if checkpoints is None else checkpoints.restore(state)
+    like = jax.eval_shape(lambda: state)  # of the types that the devices will hold
+    restored = None if checkpoints is None else checkpoints.restore(like)
     if checkpoints is not None and restored is not None:
       _check_key(state, restored.state, checkpoints)
       state = restored.state

@@ -333,8 +333,10 @@ def parallel_map(
     run of several processes each process computes the rows that it is given.
 
   Raises:
-    TypeError: fn no function, batch_size no integer, devices no devices.
-    ValueError: on a call, arrays of different lengths or no row.
+    TypeError: fn no function, batch_size no integer, devices no devices; on a call, a
+      function that returns no arrays.
+    ValueError: on a call, arrays of different lengths or no row, or a result that has
+      not one row for each.
 
   Cost: one compilation.
 
@@ -354,7 +356,7 @@ def parallel_map(
   batch_size = -(-batch_size // len(local)) * len(local)
 
   def with_leaf(given: tuple[Tree, Array], rows: Tree) -> Tree:
-    return fn(given[0], rows)
+    return _returned.rows("fn", fn(given[0], rows), _rows_of(rows))
 
   mapped = jax.pmap(with_leaf, axis_name=AXIS_NAME, in_axes=(None, 0), devices=local)
 

@@ -47,20 +47,20 @@ def tree(name: str, result: Any) -> Any:
   return jax.tree.unflatten(structure, arrays)
 
 
-def alike(name: str, result: Any, before: Any):
-  """Raises TypeError for a state of another structure, shape or type."""
+def alike(name: str, result: Any, before: Any, what: str = "state"):
+  """Raises TypeError for a tree of another structure, shape or type."""
   found, wanted = jax.tree.structure(result), jax.tree.structure(before)
   if found != wanted:
     raise TypeError(
-      f"{name} must return a state like the one that it is given, of structure "
+      f"{name} must return a {what} like the one that it is given, of structure "
       f"{wanted}, got {found}"
     )
   olds = jax.tree_util.tree_leaves_with_path(before)
   for (path, old), new in zip(olds, jax.tree.leaves(result), strict=True):
     if (new.shape, new.dtype) != (old.shape, old.dtype):
       raise TypeError(
-        f"{name} must return a state like the one that it is given: "
-        f"state{jax.tree_util.keystr(path)} is {old.dtype}{list(old.shape)} before "
+        f"{name} must return a {what} like the one that it is given: "
+        f"{what}{jax.tree_util.keystr(path)} is {old.dtype}{list(old.shape)} before "
         f"and {new.dtype}{list(new.shape)} after it"
       )
 
@@ -73,6 +73,19 @@ def scalars(name: str, metrics: Any):
         f"metrics of {name} must be scalars, got shape {leaf.shape} as "
         f"metrics{jax.tree_util.keystr(path)}"
       )
+
+
+def rows(name: str, result: Any, count: int) -> Any:
+  """A tree of arrays [count, ...]; raises for anything else."""
+  result = tree(name, result)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(result):
+    if leaf.shape[:1] != (count,):
+      at = jax.tree_util.keystr(path)
+      raise ValueError(
+        f"{name} must return a row for each of the {count} rows that it is given, got "
+        f"shape {leaf.shape}{' as ' if at else ''}{at}"
+      )
+  return result
 
 
 def score(result: Any) -> Array:

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool
 
 from spherejax import _checks
+from spherejax.training import _returned
 
 _Tree = TypeVar("_Tree")
 
@@ -44,6 +45,8 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
   _checks.boolean("due", due)
 
   def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
-    return jnp.zeros_like(carry[0]), fn(carry[1])
+    after = _returned.tree("fn", fn(carry[1]))
+    _returned.alike("fn", after, carry[1], "value")
+    return jnp.zeros_like(carry[0]), after
 
   return jax.lax.while_loop(lambda carry: carry[0], body, (due, value))[1]

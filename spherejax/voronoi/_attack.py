@@ -128,7 +128,8 @@ def voronoi_pgd(
     >>> result.attack.success, result.attack.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
-  _checks.key("key", key)
+  if key is not None:
+    _checks.key("key", key)
   _checks.flag("random_start", random_start)
   _checks.flag("exact", exact)
   _problem.deterministic("voronoi_pgd", logits_fn)

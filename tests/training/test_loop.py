@@ -387,6 +387,35 @@ def test_bar_goes_to_stderr(capsys):
   assert capsys.readouterr().err == ""
 
 
+def test_a_state_of_numpy_goes_on_from_what_the_devices_held(tmp_path):
+  """Types of 64 bits among it, of which the devices hold 32."""
+  optimizer = optax.sgd(0.1)
+
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    return training.Outcome(jnp.mean((batch @ params["network"]["w"] - 1) ** 2))
+
+  def run(steps):
+    variables = {
+      "params": {"w": np.zeros(2)},
+      "batch_stats": {"count": np.int64(3), "mean": np.float64(0.5)},
+    }
+    with training.Checkpoints(tmp_path) as checkpoints:
+      return training.fit(
+        training.create_state(jax.random.key(0), optimizer, variables),
+        training.make_step(objective, optimizer),
+        lambda first: itertools.repeat(np.ones((4, 2), np.float32)),
+        steps=steps,
+        checkpoints=checkpoints,
+        progress=False,
+        devices=jax.local_devices()[:1],
+      )
+
+  assert run(1).state.step == 1
+  result = run(2)
+  assert result.state.step == 2
+  assert result.state.batch_stats["network"]["count"] == 3
+
+
 def test_another_seed_in_the_same_folder_is_refused(tmp_path):
   optimizer = optax.sgd(0.1)
 

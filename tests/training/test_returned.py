@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from spherejax import training
+from spherejax import attacks, losses, solvers, training
 
 OPTIMIZER = optax.sgd(0.1)
 Outcome = training.Outcome
@@ -243,3 +243,79 @@ def test_two_parameters_of_one_path():
   optimizer = training.optimizer({"network": OPTIMIZER})
   with pytest.raises(ValueError, match="'network/a/b' twice"):
     training.create_state(jax.random.key(0), optimizer, {"params": params})
+
+
+WHEN = {
+  "nothing": (None, "fn must return a value like the one that it is given, of struct"),
+  "text": ("text", "fn must return arrays of numbers, got 'text'"),
+  "a vector": (jnp.ones(3), r"float32\[\] before and float32\[3\] after"),
+  "another type": (jnp.int32(3), r"float32\[\] before and int32\[\] after"),
+}
+
+
+@pytest.mark.parametrize("what", WHEN)
+def test_when(what):
+  wrong, message = WHEN[what]
+  with pytest.raises(TypeError, match=message):
+    training.when(True, lambda x: wrong, jnp.float32(1))
+
+
+@pytest.mark.parametrize(
+  ("wrong", "message"),
+  [
+    ("text", "fn must return arrays of numbers, got 'text'"),
+    (jnp.float32(1), r"a row for each of the 2 rows that it is given, got shape \(\)"),
+    ({"a": jnp.ones(3)}, r"got shape \(3,\) as \['a'\]"),
+  ],
+)
+def test_parallel_map(wrong, message):
+  one = jax.local_devices()[:1]
+  mapped = training.parallel_map(lambda factor, rows: wrong, batch_size=2, devices=one)
+  with pytest.raises((TypeError, ValueError), match=message):
+    mapped(jnp.float32(1), np.arange(4.0, dtype=np.float32))
+
+
+@pytest.mark.parametrize(
+  ("wrong", "message"),
+  [
+    (None, r'renew must return a params\["loss"\] like the one that it is given'),
+    ("text", "renew must return arrays of numbers, got 'text'"),
+    ({"proxies": jnp.ones((2, 2))}, r"float32\[3, 2\] before and float32\[2, 2\]"),
+  ],
+)
+def test_renew(wrong, message):
+  respond = training.ccp_response(lambda state: wrong, metric="score", patience=1)
+  optimizer = optax.chain(training.ccp_projection(), OPTIMIZER)
+  state = training.create_state(
+    jax.random.key(0),
+    optimizer,
+    {"params": {"w": jnp.ones(2)}},
+    {"params": {"proxies": jnp.ones((3, 2))}},
+  )
+  state = respond(state, {"score": 0.5})
+  with pytest.raises(TypeError, match=message):
+    respond(state, {"score": 0.5})
+
+
+@pytest.mark.parametrize(
+  "wrong", [None, "text", jnp.ones(3), (None, None), ("text", "more")]
+)
+def test_miners(wrong):
+  with pytest.raises((TypeError, ValueError), match=r"the miner('s| returns)"):
+    losses.triplet(jnp.eye(4), jnp.array([0, 0, 1, 1]), miner=lambda *_: wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, "text", {"a": 1}])
+def test_logits_and_functions_with_a_root(wrong):
+  with pytest.raises((TypeError, ValueError), match="what logits_fn returns must be"):
+    attacks.pgd(
+      lambda x: wrong,
+      jnp.ones((2, 4)),
+      jnp.array([0, 1]),
+      key=jax.random.key(0),
+      epsilon=0.1,
+      norm="linf",
+      steps=1,
+    )
+  with pytest.raises(TypeError, match="what fn returns must be an array of numbers"):
+    solvers.newton(lambda x: wrong, (0.0, 1.0))
