@@ -1,5 +1,7 @@
 """The box of values that an input may have."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,3 +71,33 @@ def finite_box(low: ArrayLike, high: ArrayLike) -> None:
     values = known(bound)
     if values is not None and not np.isfinite(values).all():
       raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
+
+
+def check_radius(
+  epsilon: ArrayLike,
+  low: ArrayLike | None,
+  high: ArrayLike | None,
+  shape: tuple[int, ...],
+  norm: str,
+) -> None:
+  """Raises for a known radius that no two points of a known box are apart: of pixels.
+
+  An infinite one is no mistake, it asks for all of the box.
+  """
+  radius, least, most = known(epsilon), known(low), known(high)
+  if radius is None or least is None or most is None or 0 in shape:
+    return
+  order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
+  entries = math.prod(shape[1:])
+  span = np.asarray(most.astype(np.float64) - least.astype(np.float64))
+  if span.ndim:
+    rows = np.broadcast_to(span, shape).reshape(-1, entries)
+    extent = float(np.linalg.norm(rows, order, axis=1).max())
+  else:
+    extent = float(span) * entries ** (1 / order)
+  wide = radius[np.isfinite(radius) & (radius > extent * (1 + 1e-5))]
+  if wide.size:
+    raise ValueError(
+      f"epsilon must be at most {extent:g}, the extent of the box in {norm}, or inf,"
+      f" got {wide.flat[0]:g}; give it, low and high in the scale of x"
+    )

@@ -23,6 +23,15 @@ class EnsembleResult(NamedTuple):
   are those of all attacks it went through, the shares the largest of any."""
   stage: Int[Array, " batch"]
   """Which attack broke it, from 1; 0 for a wrong decision at x; -1 for none."""
+  x_adv = _problem.passed_on("result", "x_adv")
+  success = _problem.passed_on("result", "success")
+  loss = _problem.passed_on("result", "loss")
+  margin = _problem.passed_on("result", "margin")
+  norm = _problem.passed_on("result", "norm")
+  queries = _problem.passed_on("result", "queries")
+  zero_gradients = _problem.passed_on("result", "zero_gradients")
+  saturated = _problem.passed_on("result", "saturated")
+  converged = _problem.passed_on("result", "converged")
 
 
 class Diagnosis(NamedTuple):
@@ -109,7 +118,7 @@ def ensemble(
   )
   region = _problem.ball(problem, epsilon, norm)
   box = {"low": low, "high": high, "index": index}
-  fixed = {"epsilon": region.epsilon, "norm": norm, **box}
+  fixed = {"epsilon": epsilon, "norm": norm, **box}
   wide = norm == "l1" and steps >= _auto.WIDE_STEPS
   all_rivals = {"targets": "all", "target_count": target_count}
   loss = "dlr" if problem.classes >= 4 else "margin"
@@ -279,7 +288,7 @@ def diagnose(
     x,
     labels,
     key=keys[0],
-    epsilon=region.epsilon,
+    epsilon=epsilon,
     norm=norm,
     loss="margin",
     steps=steps,

@@ -1,6 +1,7 @@
 """The contract of every attack: what goes in, what is evaluated, what is kept."""
 
 import math
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from spherejax import _checks, _numerics
 from spherejax.attacks import _ball, _losses
 from spherejax.attacks._ball import known
-from spherejax.attacks._box import box
+from spherejax.attacks._box import box, check_radius
 from spherejax.attacks._region import Ball, Region
 
 MODES = ("evaluate", "train", "last")
@@ -48,6 +49,11 @@ class AttackResult(NamedTuple):
   was lacking throughout and the last quarter of the steps raised the loss by less than
   0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
   less than 0.1 %. Never a proof: another start may find what this one did not."""
+
+
+def passed_on(attack: str, name: str) -> property:
+  """What an `AttackResult` that is a field says, for a result that has it inside."""
+  return property(operator.attrgetter(f"{attack}.{name}"), doc=f"As of `{attack}`.")
 
 
 class Expectation(NamedTuple):
@@ -93,8 +99,8 @@ class Problem(NamedTuple):
   high: Array
   keys: Array | None
   classes: int
-  bounded: bool = True
-  """False where a side of the box is known to be infinite."""
+  sides: tuple[np.ndarray | None, ...] = ()
+  """The lower and the upper side of the box as given, where they are known."""
 
   def scores(self, points: Array) -> Array:
     """Logits [batch, classes] of the model itself."""
@@ -157,8 +163,7 @@ def setup(
   _checks.labels(labels, clean)
   _checks.limits(low, high)
   dtype = _numerics.compute_dtype(clean.dtype)
-  sides = [known(side) for side in (low, high)]
-  bounded = all(side is None or bool(np.isfinite(side).all()) for side in sides)
+  sides = known(low), known(high)
   low, high = box(clean, low, high)
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
@@ -171,7 +176,7 @@ def setup(
     raise ValueError("an Expectation needs a key, got None")
   clean = jax.lax.stop_gradient(clean).astype(dtype)
   clean, low, high = (v.reshape(count, size) for v in (clean, low, high))
-  problem = Problem(model, shape, clean, labels, low, high, keys, 0, bounded)
+  problem = Problem(model, shape, clean, labels, low, high, keys, 0, sides)
   problem = problem._replace(
     classes=jax.eval_shape(lambda: _classes(problem)).shape[-1]
   )
@@ -196,9 +201,11 @@ def ball(
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is, got None")
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
+  check_radius(epsilon, *problem.sides, problem.shape, norm)
   values = known(epsilon)
   if values is None or np.isinf(values).any():
-    if values is not None and not problem.bounded:
+    bounded = all(side is None or np.isfinite(side).all() for side in problem.sides)
+    if values is not None and not bounded:
       raise ValueError("epsilon must be finite where the box is not, got inf")
     # Wide enough to bind nowhere: of an infinite step nothing would be left.
     far = jnp.maximum(problem.clean - problem.low, problem.high - problem.clean)

@@ -28,6 +28,15 @@ class VoronoiResult(NamedTuple):
   complete: Bool[Array, " batch"]
   """Whether no site that can bind was left out of the projection. The points are in
   their cells also where one was; the attack may be weaker."""
+  x_adv = _problem.passed_on("attack", "x_adv")
+  success = _problem.passed_on("attack", "success")
+  loss = _problem.passed_on("attack", "loss")
+  margin = _problem.passed_on("attack", "margin")
+  norm = _problem.passed_on("attack", "norm")
+  queries = _problem.passed_on("attack", "queries")
+  zero_gradients = _problem.passed_on("attack", "zero_gradients")
+  saturated = _problem.passed_on("attack", "saturated")
+  converged = _problem.passed_on("attack", "converged")
 
 
 def voronoi_pgd(
@@ -88,9 +97,12 @@ def voronoi_pgd(
     nearest: as in `voronoi_cells`.
     site_labels: as in `voronoi_cells`: sites of the own label do not bound.
     steps: static.
-    step_size: one number or [batch], may be traced. None is 2.5 epsilon / steps, for
-      an infinite epsilon 2.5 times the distance to the nearest other site / steps.
-    restarts: as in `attacks.pgd`. Static.
+    step_size: one number or [batch], may be traced. None follows the cell: where no
+      other site can bind 2.5 epsilon / steps, else from half of how far ball and box
+      reach down to a hundredth of the distance to the nearest other site.
+    restarts: as in `attacks.pgd`. None is 20 in the mode "evaluate" with random starts,
+      else 1: a cell has several corners, and the loss its largest value in any of them.
+      Fewer cost less and find less. Static.
     random_start: as in `attacks.pgd`. Static.
     loss: as in `attacks.pgd`, but "kl". Static.
     targets: as in `attacks.pgd`.
@@ -112,6 +124,11 @@ def voronoi_pgd(
     TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`, random_start
       or exact not boolean.
     ValueError: as `attacks.pgd` and `voronoi_cells`.
+
+  Verified on: an exact grid of the plane, epsilon inf, the defaults: 40 random networks
+  of two hidden layers with 12 sites each, in l2, where both break the same sites. In l1
+  and l-infinity, where points go back along the ray alone, 13 of some 220 sites that
+  the grid breaks were missed: there use more `restarts`. For images a bound, as ever.
 
   Differentiable in: nothing. Cost: that of `attacks.pgd` and two passes over the sites;
   others where more sites bind than were kept.

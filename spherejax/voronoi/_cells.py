@@ -12,7 +12,7 @@ from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks._ball import radii
-from spherejax.attacks._box import box
+from spherejax.attacks._box import box, check_radius
 from spherejax.distances._lp import NORMS
 from spherejax.solvers import project_ball
 from spherejax.voronoi import _clearance, _sites
@@ -100,8 +100,9 @@ class VoronoiCells(NamedTuple):
     first = self.reach / 2
     last = jnp.minimum(self.closest, self.reach) / 100
     rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))
-    shrinking = first * jnp.maximum(rate, _FALL) ** jnp.arange(steps)[:, None]
-    return jnp.where(self._free, constant, shrinking)
+    falls = jnp.maximum(rate, _FALL)[None] ** jnp.arange(steps)[:, None]
+    shrinking = first[None] * falls
+    return jnp.where(self._free[None], constant[None], shrinking)
 
   @property
   def _free(self) -> Array:
@@ -363,6 +364,7 @@ def voronoi_cells(
   known = known.astype(clean.dtype)
   least, most = (side.reshape(clean.shape) for side in box(x, low, high))
   radius = radii(epsilon, own.shape, clean.dtype)
+  check_radius(epsilon, low, high, x.shape, ball_norm)
   if nearest is None:
     nearest = distances.k_nearest(
       clean,

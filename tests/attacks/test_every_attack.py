@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from spherejax import attacks
+from spherejax import attacks, voronoi
 
 RANDOM = np.random.default_rng(0)
 SHAPE, CLASSES = (4, 4, 3), 5
@@ -540,6 +540,56 @@ def test_bad_input_is_named(unchecked):
   broken, given = np.zeros(4, bool), {"key": KEY, "epsilon": 0.1, "high": np.inf}
   with pytest.raises(ValueError, match="high must be finite, got inf"):
     attacks.diagnose(network, x, labels, broken, **given)
+
+
+def test_a_radius_beyond_the_box_is_refused():
+  """8 for 8/255; in l1 and l2 the box is wider, and infinity asks for all of it."""
+  x, labels = images(4)
+  for norm, extent in (("linf", 1.0), ("l2", SIZE**0.5), ("l1", float(SIZE))):
+    for run in (attacks.fgsm, functools.partial(attacks.apgd, key=KEY)):
+      with pytest.raises(ValueError, match=r"epsilon must be at most .* got 50"):
+        run(network, x, labels, epsilon=50.0, norm=norm)
+    for epsilon in (extent, np.inf):
+      attacks.fgsm(network, x, labels, epsilon=epsilon, norm=norm)
+  with pytest.raises(ValueError, match=r"at most 1, the extent .* got 8;"):
+    attacks.fgsm(network, x, labels, epsilon=np.array([0.1, 8, 0, 0]))
+  attacks.fgsm(network, 255 * x, labels, epsilon=8.0, high=255.0)
+  attacks.fgsm(network, x, labels, epsilon=8.0, high=np.inf)
+  attacks.fgsm(network, x, labels, epsilon=2.0, high=np.full(SHAPE, 2.0))
+
+
+def test_results_say_whether_more_steps_promise_more():
+  """A climb that goes on has not converged; nor one that saw no gradient."""
+  x, labels = np.full((3, 2), 0.5, np.float32), np.zeros(3, int)
+
+  @jax.jit
+  def runs(epsilon):
+    def slope(x):  # rises along the first entry, to a border at 0.9
+      return jnp.stack([0.9 - x[:, 0], jnp.zeros(len(x))], axis=1)
+
+    def flat(x):
+      return jnp.stack([jnp.ones(len(x)), jnp.zeros(len(x))], axis=1) + 0 * x
+
+    common = {"epsilon": epsilon, "loss": "margin"}
+    short = attacks.bim(slope, x, labels, step_size=1e-3, **common)
+    far = attacks.bim(slope, x, labels, **common)
+    return short, far, attacks.bim(flat, x, labels, **common)
+
+  short, far, flat = runs(np.float32([0.2, 0.3, 0.45]))
+  np.testing.assert_array_equal(short.success, False)
+  np.testing.assert_array_equal(short.converged, False)
+  np.testing.assert_array_equal(far.success, [False, False, True])
+  np.testing.assert_array_equal(far.converged, True)
+  np.testing.assert_array_equal(flat.converged, False)
+
+
+def test_results_with_an_attack_inside_have_all_it_has():
+  for result in (attacks.EnsembleResult, voronoi.VoronoiResult):
+    assert set(attacks.AttackResult._fields) <= set(dir(result))
+  found = attacks.AttackResult(*range(len(attacks.AttackResult._fields)))
+  for name in attacks.AttackResult._fields:
+    assert getattr(attacks.EnsembleResult(found, 0), name) == getattr(found, name)
+    assert getattr(voronoi.VoronoiResult(found, 0, 0), name) == getattr(found, name)
 
 
 def test_known_budgets_are_rounded_down():

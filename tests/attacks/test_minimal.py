@@ -31,19 +31,24 @@ def unboxed(b, k, norm):
 
 def boxed(b, k, norm):
   """Least move to class k before the label's, in [0, 1], with no other class."""
-  x, slope = X[b].astype(np.float64), (W[:, k] - W[:, Y[b]]).astype(np.float64)
-  missing = -slope @ x
+  slope = (W[:, k] - W[:, Y[b]]).astype(np.float64)
+  return boxed_move(X[b], slope, slope @ X[b], norm)
+
+
+def boxed_move(x, slope, lead, norm):
+  """Least move in [0, 1] from a lead below 0 to one of 0."""
+  x, slope, missing = x.astype(np.float64), slope.astype(np.float64), -lead
   room = np.where(slope > 0, 1 - x, x)
   if np.abs(slope) @ room < missing:
     return np.inf
   if norm == "l1":
     return linprog(
-      np.ones(SIZE),
+      np.ones(len(x)),
       A_ub=[-np.abs(slope)],
       b_ub=[-missing],
       bounds=[(0, r) for r in room],
     ).fun
-  rate = np.ones(SIZE) if norm == "linf" else np.abs(slope)
+  rate = np.ones(len(x)) if norm == "linf" else np.abs(slope)
   low, high = 0.0, 1e6
   for _ in range(200):
     middle = (low + high) / 2
@@ -100,6 +105,66 @@ def test_linear_models_are_crossed_at_the_least_distance(norm):
     check(found, norm)
   assert np.all(deepfool.queries[RIGHT] <= 4)
   np.testing.assert_array_equal(deepfool.queries[-1], 1)
+
+
+def on_faces(seed, size, classes):
+  """Affine models of samples of which half of the entries are on faces of the box."""
+  random = np.random.default_rng(seed)
+  weights = random.normal(size=(size, classes)).astype(np.float32)
+  x = random.random((32, size))
+  x = np.where(random.random(x.shape) < 0.5, np.round(x), x).astype(np.float32)
+  offset = random.normal(size=classes) * 0.3 * size**0.5 - x.mean(0) @ weights
+  offset = offset.astype(np.float32)
+  return weights, offset, x, np.argmax(x.astype(np.float64) @ weights + offset, axis=1)
+
+
+@pytest.mark.parametrize("norm", DUAL)
+def test_binding_boxes_cost_no_steps(norm):
+  """With 50 and 100 steps as with 1,000, of models of 3 classes; and at any scale."""
+  weights, offset, x, y = on_faces(0, 4, 3)
+  leads = x.astype(np.float64) @ weights + offset
+  least = np.array(
+    [
+      min(
+        boxed_move(x[b], weights[:, k] - weights[:, y[b]], z[k] - z[y[b]], norm)
+        for k in range(3)
+        if k != y[b]
+      )
+      for b, z in enumerate(leads)
+    ]
+  )
+  free = min(unboxed_gap(x, weights, offset, y, norm) / least)
+  assert free < 0.8  # the box binds
+
+  @jax.jit
+  @jax.vmap
+  def runs(scale):
+    def model(x):
+      return scale * (x @ weights + offset[None])
+
+    return {
+      "deepfool": attacks.deepfool(model, x, y, norm=norm),
+      "fab": attacks.fab(model, x, y, norm=norm),
+    }
+
+  found = runs(np.float32([1, 1e-25, 2e19]))
+  for name, tolerance in (("deepfool", 0.021), ("fab", 0.01)):
+    assert np.all(found[name].converged), name
+    least_of_all = np.broadcast_to(least, (3, len(x)))
+    excess = np.asarray(found[name].norm) / least_of_all - 1
+    assert excess.max() < tolerance, (name, np.argwhere(excess >= tolerance))
+    assert excess.min() > -1e-4, name
+
+
+def unboxed_gap(x, weights, offset, y, norm):
+  """Least moves without a box."""
+  z = x.astype(np.float64) @ weights + offset
+  own = np.arange(weights.shape[1]) == y[:, None]
+  sizes = np.linalg.norm(
+    weights[:, None] - weights[:, y][..., None], DUAL[norm], axis=0
+  )
+  lead = z[np.arange(len(x)), y][:, None] - z
+  return np.where(own, np.inf, lead / np.where(own, 1, sizes)).min(1)
 
 
 def test_carlini_wagner_finds_the_least_l2_move():
@@ -279,6 +344,7 @@ def test_zero_gradients_stop_and_restarts_go_on():
     assert np.all(np.isinf(found.norm))
     np.testing.assert_array_equal(found.x_adv, x)
     np.testing.assert_array_equal(found.zero_gradients, 1)
+    assert not np.any(found.converged)
   np.testing.assert_array_equal(deepfool.queries, 2)
   assert np.all(restarted.success)
   assert np.all(restarted.norm <= 0.31)

@@ -49,6 +49,7 @@ def compiled(rows, epsilon, by_sites, sites, site_labels, norm):
     neighbours=4,
     site_labels=site_labels,
     steps=10,
+    restarts=1,
     sweeps=5,
     index=rows,
     block_size=16,
