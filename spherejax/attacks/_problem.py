@@ -201,7 +201,8 @@ def ball(
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is, got None")
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
-  check_radius(epsilon, *problem.sides, problem.shape, norm)
+  low, high = problem.sides
+  check_radius(epsilon, low, high, problem.shape, norm)
   values = known(epsilon)
   if values is None or np.isinf(values).any():
     bounded = all(side is None or np.isfinite(side).all() for side in problem.sides)

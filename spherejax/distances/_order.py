@@ -18,6 +18,7 @@ from jax import Array
 from spherejax import _checks, _numerics
 
 DISTANCES = ("squared_euclidean", "cosine", "dot")
+_MORE = 16  # references proposed beyond those that are asked for
 _CENTRAL = 31  # references whose median is the origin
 
 
@@ -231,7 +232,7 @@ def _columns(references: Array) -> Array:
   return jnp.arange(len(references), dtype=jnp.int32)
 
 
-@functools.partial(jax.jit, static_argnames=("k", "more", "distance", "block_size"))
+@functools.partial(jax.jit, static_argnames=("k", "distance", "block_size"))
 def nearest(
   queries: Array,
   references: Array,
@@ -240,14 +241,13 @@ def nearest(
   theirs: Array | None = None,
   *,
   k: int,
-  more: int = 16,
   distance: str,
   block_size: int,
 ) -> Array:
   """[queries, k], the nearest references in exact order, then those without a key.
 
   A query leaves out the reference `left_out`, or none for -1, and those of its label
-  `own` among `theirs`; they come last. The product proposes `more` than k.
+  `own` among `theirs`; they come last.
   """
   proposal = propose(queries, references, distance)
   number = len(references)
@@ -266,7 +266,7 @@ def nearest(
     low = proposal.low - product - slack
     low = jnp.where(jnp.isnan(low), without, low)
     low = jnp.where(banned(left_out, own), jnp.inf, low)
-    least, among = jax.lax.top_k(-low, min(k + more, number))
+    least, among = jax.lax.top_k(-low, min(k + _MORE, number))
     with jax.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
       keys = jnp.where(least > -without, keys, -least.astype(keys.dtype))
@@ -282,9 +282,36 @@ def nearest(
 
   rows = queries, proposal.queries, proposal.slack, left_out, own
   found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
-  if k + more >= number or not len(queries):
+  if k + _MORE >= number or not len(queries):
     return found
   return _again(found, doubt, in_order, (queries, left_out, own))
+
+
+def closest(queries: Array, references: Array, *, block_size: int) -> Array:
+  """[queries], the nearest reference of each by Euclidean distances.
+
+  As `nearest` with k = 1, for few references: nothing is selected but the least.
+  """
+  proposal = propose(queries, references, "squared_euclidean")
+  columns = _columns(references)
+  none = jnp.zeros(len(references), bool)
+
+  def propose_row(row: Array, slack: Array) -> tuple[Array, Array]:
+    """The nearest by its bound, and whether another could be as near."""
+    product = products(row[None], proposal.references)[0]
+    high, low = proposal.high - product, proposal.low - product
+    first = jnp.argmin(jnp.where(jnp.isnan(high), jnp.inf, high)).astype(jnp.int32)
+    others = jnp.where((columns == first) | jnp.isnan(low), jnp.inf, low)
+    clear = high[first] + 2 * slack < jnp.min(others)
+    return first, ~(clear | proposal.certain | jnp.isnan(slack))
+
+  rows = proposal.queries, proposal.slack
+  found, doubt = jax.lax.map(lambda row: propose_row(*row), rows, batch_size=block_size)
+
+  def in_order(query: Array) -> Array:
+    return order(query, references, none, "squared_euclidean")[0]
+
+  return _again(found, doubt, in_order, (queries,))
 
 
 def _again(

@@ -102,19 +102,10 @@ def _cluster(
   # From one of them, so that points far from the origin keep their digits.
   origin = points[jnp.argmax(kept)]
   points = jnp.where(kept[:, None], points - origin[None], 0)
-  nothing = jnp.full(len(points), -1, jnp.int32)
 
   def nearest(centres: Array) -> Array:
-    found = _order.nearest(
-      points,
-      centres,
-      nothing,
-      k=1,
-      more=1,
-      distance="squared_euclidean",
-      block_size=min(block_size, len(points)),
-    )
-    return jnp.where(kept, found[:, 0], -1)
+    size = min(block_size, len(points))
+    return jnp.where(kept, _order.closest(points, centres, block_size=size), -1)
 
   def step(state: tuple[Array, Array, Array, Array]):
     centres, before, _, steps = state
