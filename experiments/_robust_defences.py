@@ -151,6 +151,7 @@ def side_by_side(
       key=key,
       nearest=nearest,
       steps=config.judge_steps,
+      restarts=1,
     )
     return 1 - jnp.mean(found.attack.success)
 

@@ -155,6 +155,7 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
       nearest=distances.Neighbours(**rows["near"]),
       neighbours=rows["near"]["indices"].shape[1],
       index=rows["index"],
+      restarts=1,  # as in the balls
       **options,
     )
     wrong = own.decide(*operands, found.attack.x_adv) != rows["y"]

@@ -87,12 +87,16 @@ def ensemble(
     index: [batch], the samples' numbers, for the keys.
 
   Returns:
-    EnsembleResult(result, stage). The share of `(stage < 0) | (stage > s)` is the
+    EnsembleResult(result, stage), with what `result` has as its own too: `success` and
+    the others. The share of `(stage < 0) | (stage > s)` is the
     accuracy after attack s; it never rises.
 
   Raises:
     TypeError: as `pgd`, or an `Expectation`.
     ValueError: as `pgd`.
+
+  Verified on: its parts, see each. `converged` is that of the attack whose point is
+  returned.
 
   Differentiable in: nothing. Cost: (1 + 2 target_count) x steps gradients and about
   target_count x steps + queries evaluations.

@@ -99,7 +99,7 @@ class Problem(NamedTuple):
   high: Array
   keys: Array | None
   classes: int
-  sides: tuple[np.ndarray | None, ...] = ()
+  sides: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
   """The lower and the upper side of the box as given, where they are known."""
 
   def scores(self, points: Array) -> Array:

@@ -77,6 +77,9 @@ def square(
       and, where known, epsilon below 0, or inf in an infinite box, x outside the box,
       labels or targets out of range.
 
+  Verified on: no exact answer; that its moves are the paper's and the margin never
+  falls. `converged` is often false: a random search improves while it goes on.
+
   Differentiable in: nothing; the model need not be either. Cost: queries evaluations.
 
   Source: Andriushchenko et al. 2020, "Square attack: a query-efficient black-box

@@ -118,7 +118,7 @@ def voronoi_pgd(
       sites.
 
   Returns:
-    VoronoiResult(attack, cell_margin, complete).
+    VoronoiResult(attack, cell_margin, complete), with what `attack` has as its own too.
 
   Raises:
     TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`, random_start

@@ -15,11 +15,10 @@ from spherejax.attacks._ball import radii
 from spherejax.attacks._box import box, check_radius
 from spherejax.distances._lp import NORMS
 from spherejax.solvers import project_ball
-from spherejax.voronoi import _clearance, _sites
+from spherejax.voronoi import _clearance, _pace, _sites
 
 # A sweep that moves a point by less than this share ends its projection.
 _SETTLED = 1e-3
-_FALL = 0.8  # of the sizes of steps, from one to the next at least
 _ROWS = 16  # samples that are projected at once
 _PASSES = 2  # over the half-spaces in one sweep
 
@@ -76,7 +75,9 @@ class VoronoiCells(NamedTuple):
     ahead = jnp.clip(ahead, self.ball.low - clean, self.ball.high - clean)
     share = jax.vmap(jax.random.uniform)(split[:, 1])[:, None]
     far = clean + share * (self._into(ahead, ahead, clean, 0) - clean)
-    coin = jax.vmap(jax.random.bernoulli)(split[:, 2]) & ~self._free
+    coin = jax.vmap(jax.random.bernoulli)(split[:, 2]) & ~_pace.free(
+      self.ball.epsilon, self.closest
+    )
     return jnp.where(coin[:, None], self.ball.seal(far, clean), near)
 
   def project(self, points: Array, clean: Array) -> Array:
@@ -90,24 +91,8 @@ class VoronoiCells(NamedTuple):
     return self._into(points - clean, onto - clean, clean, self.sweeps)
 
   def paces(self, steps: int) -> Array:
-    """Sizes of steps, [steps, batch]: those of a ball where no other site can bind.
-
-    Where one can, the cell may end near the site on one side and far on another: from
-    half the reach down to a hundredth of the nearest distance, at most a fifth less
-    from step to step.
-    """
-    constant = 2.5 * self.ball.epsilon / steps
-    first = self.reach / 2
-    last = jnp.minimum(self.closest, self.reach) / 100
-    rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))
-    falls = jnp.maximum(rate, _FALL)[None] ** jnp.arange(steps)[:, None]
-    shrinking = first[None] * falls
-    return jnp.where(self._free[None], constant[None], shrinking)
-
-  @property
-  def _free(self) -> Array:
-    """[batch]: whether the ball is finite, and no other site can bind in it."""
-    return jnp.isfinite(self.ball.epsilon) & (self.ball.epsilon <= self.closest / 2)
+    """Sizes of steps, [steps, batch], that follow the reach of the cell."""
+    return _pace.sizes(self.ball.epsilon, self.closest, self.reach, steps)
 
   def ascend(self, gradients: Array) -> Array:
     """The steepest directions of the ball's norm."""
@@ -302,7 +287,8 @@ def voronoi_cells(
       `site_labels`: see `merge_sites`. Of traced ones a site that is given twice has
       no cell, and its points stay.
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf leaves cell
-      and box.
+      and box. A known one that is finite and beyond the extent of a known box is an
+      error.
     norm: q, of the cells: "linf", "l2" or "l1". Static.
     ball_norm: p, of the ball and the steps, likewise. None is `norm`. Static.
     neighbours: static. Nearest sites that are kept for each sample. With fewer than can
@@ -401,16 +387,13 @@ def voronoi_cells(
   finite = jnp.minimum(closest, widest)
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)
-  corner = attacks.Ball.size(ball, jnp.maximum(clean - least, most - clean), 0 * clean)
-  others = jnp.max(jnp.where(jnp.isinf(found), 0, found), axis=1, initial=0)
-  reach = jnp.minimum(radius, jnp.where(jnp.isinf(corner), others, corner))
   bound = 2 * _widening(norm, ball) * radius
   return VoronoiCells(
     ball,
     norm,
     jnp.where(jnp.isinf(radius), finite, radius),
     closest,
-    reach,
+    _pace.reach(ball, clean, found),
     towards,
     jnp.einsum(
       "bkn,bln->bkl", towards[:, :count], towards[:, :count], precision="highest"

@@ -1,0 +1,39 @@
+"""How far the points of a cell may be, and sizes of steps that go so far."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from spherejax import attacks
+
+_FALL = 0.8  # of the sizes of steps, from one to the next at least
+
+
+def reach(ball: attacks.Ball, clean: Array, neighbours: Array) -> Array:
+  """[batch]: how far ball and box let a point be; finite.
+
+  In an infinite box, whose cells end, that of the farthest site known.
+  """
+  far = jnp.maximum(clean - ball.low, ball.high - clean)
+  corner = ball.size(far, jnp.zeros_like(far))
+  known = jnp.where(jnp.isinf(neighbours), 0, neighbours)
+  others = jnp.max(known, axis=1, initial=0)
+  return jnp.minimum(ball.epsilon, jnp.where(jnp.isinf(corner), others, corner))
+
+
+def free(radius: Array, closest: Array) -> Array:
+  """[batch]: whether the ball is finite, and no other site can bind in it."""
+  return jnp.isfinite(radius) & (radius <= closest / 2)
+
+
+def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
+  """Sizes of steps, [steps, batch]: those of a ball where no other site can bind.
+
+  Where one can, the cell may end near the site on one side and far on another: from
+  half the reach down to a hundredth of the nearest distance, at most a fifth less from
+  step to step.
+  """
+  first, last = reach / 2, jnp.minimum(closest, reach) / 100
+  rate = (last / jnp.where(first > 0, first, 1)) ** (1 / max(steps - 1, 1))
+  falls = jnp.maximum(rate, _FALL)[None] ** jnp.arange(steps)[:, None]
+  constant = 2.5 * radius / steps
+  return jnp.where(free(radius, closest)[None], constant[None], first[None] * falls)
