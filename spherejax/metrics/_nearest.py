@@ -68,7 +68,7 @@ def nearest(
     )
   if exclude is None:
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
-  exclude = _checks.array("exclude", exclude)
+  exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
   _checks.known_labels(exclude, len(references), exclude != -1, "exclude")
   return _order.nearest(
