@@ -53,7 +53,8 @@ def hierarchical_similarity(
   Returns:
     HierarchicalSimilarity(values, counted), values in [0, 1] and in the dtype of
     `embeddings`. HS@50, say, is `mean_where(values[:, 49], counted)`; a query whose
-    best sum is still 0 has the value 0 there.
+    best sum is still 0 has the value 0 there. An example with a NaN or infinite entry
+    finds nothing, and is nothing that another one finds.
 
   Raises:
     TypeError: embeddings not floating, labels not integers.
@@ -102,14 +103,15 @@ def hierarchical_similarity(
     distance=distance,
     block_size=block_size,
   )
-  values = _curves(order, labels, similar.astype(dtype))
+  finite = jnp.all(jnp.isfinite(embeddings), axis=1)
+  values = _curves(order, labels, similar.astype(dtype), finite)
   # Beyond the whole list nothing changes.
   values = jnp.pad(values, ((0, 0), (0, k - length)), mode="edge")
   return HierarchicalSimilarity(values.astype(embeddings.dtype), jnp.ones(size, bool))
 
 
 @jax.jit
-def _curves(order: Array, labels: Array, similar: Array) -> Array:
+def _curves(order: Array, labels: Array, similar: Array, finite: Array) -> Array:
   """[queries, k], sums over the first k as shares of the best sums."""
   length = order.shape[1]
   counts = jnp.bincount(labels, length=len(similar)).astype(jnp.int32)
@@ -124,7 +126,9 @@ def _curves(order: Array, labels: Array, similar: Array) -> Array:
     return jnp.cumsum(row[falling][jnp.minimum(place, len(row) - 1)])
 
   ideal = jax.vmap(best)(similar, jnp.arange(len(similar), dtype=jnp.int32))
-  reached = jnp.cumsum(similar[labels[:, None], labels[order]], axis=1)
+  known = finite[:, None] & finite[order]
+  found = jnp.where(known, similar[labels[:, None], labels[order]], 0)
+  reached = jnp.cumsum(found, axis=1)
   return _numerics.divide(reached, ideal[labels])
 
 

@@ -42,6 +42,9 @@ SCORES = {
   "r_precision": _retrieval("r_precision"),
   "map_at_r": _retrieval("map_at_r"),
   "recall": _recall,
+  "hierarchical_similarity": lambda x, z: metrics.hierarchical_similarity(
+    x, LABELS, 2 - APART
+  ).values[:, -1],
   "top_k": lambda x, z: metrics.top_k(z, LABELS),
   "top_k, 2": lambda x, z: metrics.top_k(z, LABELS, k=2),
   "hierarchical_precision": lambda x, z: metrics.hierarchical_precision(
