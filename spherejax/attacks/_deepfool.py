@@ -13,7 +13,7 @@ from spherejax.attacks import _ball, _minimal, _problem, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
 
-_BEYOND = 1e-6  # past the border, of the lead or, in the input, absolutely
+_BEYOND = 1e-6  # past the border: of the lead, or absolutely unless slopes are small
 
 
 def deepfool(
@@ -59,9 +59,9 @@ def deepfool(
   all of them.
 
   Source: Moosavi-Dezfooli et al. 2016, "DeepFool: a simple and accurate method to fool
-  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead, or of the unit of
-  the input, is added. Differs from the paper: steps end in the box, whose faces the
-  paper's run against.
+  deep neural networks"; DIST 3.1. To each step 1e-6 of the lead is added, and no
+  less than that of the slope or of 1. Differs from the paper: steps end in the box,
+  whose faces the paper's run against.
 
   Verified on: 256 samples of affine models of 3 and 10 classes, half of the entries on
   faces of the box, where the defaults cross at (1 + overshoot) times the least move or
@@ -93,7 +93,8 @@ def deepfool(
     lead, slope = _minimal.nearest_plane(z, gradients, points, problem, norm)
     zero = jnp.all(slope == 0, axis=1)
     nearest = _minimal.count(nearest, zero, running)
-    more = _BEYOND * jnp.maximum(jnp.abs(lead), _minimal.dual_size(slope, norm))
+    least = jnp.minimum(1, _minimal.dual_size(slope, norm))
+    more = _BEYOND * jnp.maximum(jnp.abs(lead), least)
     beyond = lead + jnp.where(lead > 0, more, -more)
     total = total + _minimal.to_plane(points, beyond, slope, problem, norm).value
     moved = jnp.clip(problem.clean + reach * total, problem.low, problem.high)
