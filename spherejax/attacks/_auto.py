@@ -141,8 +141,6 @@ def apgd(
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
   _checks.one_of("mode", mode, _problem.MODES)
-  if key is None:
-    raise ValueError("random starts need a key, got None")
   if larger_radii and steps < WIDE_STEPS:
     raise ValueError(
       f"steps must be at least {WIDE_STEPS} with larger_radii, got {steps}"

@@ -275,8 +275,6 @@ def diagnose(
   """
   _checks.key("key", key)
   _problem.deterministic("diagnose", logits_fn)
-  if key is None:
-    raise ValueError("random starts need a key, got None")
   _box.finite_box(low, high)
   keys = jax.random.split(key, 3)
   problem = _problem.setup(

@@ -102,8 +102,6 @@ def square(
   _checks.count("queries", queries, 0)
   _checks.between("share", share, 0, 1, low_open=True)
   _checks.single("share", share)
-  if key is None:
-    raise ValueError("random windows need a key, got None")
   problem = _problem.setup(
     logits_fn, images, labels, key=key, index=index, low=low, high=high
   )

@@ -64,18 +64,14 @@ class Ranker:
     """
     found = np.full((len(values), most), _ranks.NEVER, np.int32)
     block = _plan.Block(*map(np.asarray, block))
-    lines = [_plan.Block(*line) for line in zip(*block, strict=True)]
 
     def some(rows: np.ndarray) -> None:
-      near = [self._near(values[row], float(error[row]), lines[row]) for row in rows]
-      lengths = [len(columns) for columns, _, _ in near]
-      columns, relevant, apart = map(np.concatenate, zip(*near, strict=True))
-      query = np.repeat(block.query[rows], lengths)
-      self._settle(columns, relevant, apart[:-1], query)
-      stops = np.cumsum(lengths)[:-1]
-      for row, part in zip(rows, np.split(relevant, stops), strict=True):
-        ranks = np.flatnonzero(part) + 1
-        found[row, : len(ranks)] = ranks
+      part = _plan.Block(*(field[rows] for field in block))
+      row, relevant = self._near(values[rows], 2 * error[rows], part)
+      hits = np.flatnonzero(relevant)
+      own, every = row[hits], np.arange(len(rows))
+      place = np.arange(len(hits)) - np.searchsorted(own, every)[own]
+      found[rows[own], place] = hits - np.searchsorted(row, every)[own] + 1
 
     asked = np.flatnonzero(block.relevant)
     cores = min(os.cpu_count() or 1, len(asked))
@@ -84,53 +80,72 @@ class Ranker:
     return found
 
   def _near(
-    self, values: np.ndarray, error: float, query: _plan.Block
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    self, values: np.ndarray, slack: np.ndarray, part: _plan.Block
+  ) -> tuple[np.ndarray, np.ndarray]:
     """What may be among the R nearest, or not behind the nearest relevant one.
 
-    Columns by their keys, whether each is relevant, and whether the following one is
-    surely behind it.
+    The row of each and whether it is relevant, in exact order within the rows.
     """
-    number = int(query.relevant)
-    columns = _ordered(values, _least(values, number) + 2 * error)
-    relevant = self._is_relevant(columns, query)
-    if not relevant.any():
-      place = np.arange(number)
-      members = self._by_class[query.start + place + (place >= query.skip)]
-      columns = _ordered(values, float(values[members].min()) + 2 * error)
-      relevant = self._is_relevant(columns, query)
-    apart = np.ones(len(columns), bool)
-    if error:  # exact keys are in order, ties too
-      keys = values.take(columns)
-      np.greater(keys[1:] - keys[:-1], 2 * error, out=apart[:-1])
-    return columns, relevant, apart
+    limit = _limits(values, part.relevant)
+    row, columns, relevant = self._up_to(values, limit + slack, part)
+    without = np.setdiff1d(np.arange(len(values)), row[relevant])
+    if without.size:
+      for i in without:
+        place = np.arange(part.relevant[i])
+        members = self._by_class[part.start[i] + place + (place >= part.skip[i])]
+        limit[i] = values[i, members].min()
+      row, columns, relevant = self._up_to(values, limit + slack, part)
+    if slack.any():  # exact keys are in order, ties too
+      keys = values.ravel().take(row * values.shape[1] + columns)
+      close = (keys[1:] - keys[:-1] <= slack[row[1:]]) & (row[1:] == row[:-1])
+      self._settle(part.query[row], columns, relevant, close)
+    return row, relevant
 
-  def _is_relevant(self, columns: np.ndarray, query: _plan.Block) -> np.ndarray:
-    place = self._place.take(columns) - query.start
+  def _up_to(
+    self, values: np.ndarray, limit: np.ndarray, part: _plan.Block
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and relevance of the keys up to each row's limit, in their order.
+
+    The lower column of equals is first.
+    """
+    limit = np.minimum(limit, np.finfo(values.dtype).max)
+    below = values <= limit[:, None]
+    counts = np.count_nonzero(below, axis=1)
+    row = np.repeat(np.arange(len(values)), counts)
+    flat = np.flatnonzero(below)
+    bits = (values.ravel().take(flat) + np.float32(0)).view(np.int32)  # -0 ties with 0
+    # A negative float's magnitude bits grow as the float falls: flip them.
+    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
+    ordered |= flat - row * values.shape[1]
+    stops = np.cumsum(counts)
+    for start, stop in zip(stops - counts, stops, strict=True):
+      ordered[start:stop].sort()
+    columns = ordered & 0xFFFFFFFF
+    place = self._place.take(columns) - part.start[row]
     # One class less the query itself, which has no key.
-    stop = query.relevant + (query.skip <= query.relevant)
-    return (place >= 0) & (place < stop)
+    count = part.relevant + (part.skip <= part.relevant)
+    return row, columns, (place >= 0) & (place < count[row])
 
   def _settle(
     self,
+    queries: np.ndarray,
     columns: np.ndarray,
     relevant: np.ndarray,
-    apart: np.ndarray,
-    query: np.ndarray,
+    close: np.ndarray,
   ) -> None:
     """Puts what is relevant into exact order where neighbours are not surely apart."""
-    mixed = np.flatnonzero(~apart & (relevant[1:] != relevant[:-1]))
+    mixed = np.flatnonzero(close & (relevant[1:] != relevant[:-1]))
     if not mixed.size:
       return
     # Runs of neighbours that are not surely apart, those that hold both kinds.
-    ends = np.concatenate([[-1], np.flatnonzero(apart), [len(apart)]])
+    ends = np.concatenate([[-1], np.flatnonzero(~close), [len(close)]])
     run = np.unique(np.searchsorted(ends, mixed))
     start, length = ends[run - 1] + 1, ends[run] - ends[run - 1]
     run = np.repeat(np.arange(len(run)), length)
     place = np.arange(len(run)) + (start - np.cumsum(length) + length)[run]
     keys = np.concatenate(
       [
-        self._exact(query[part], columns[part])
+        self._exact(queries[part], columns[part])
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]
     )
@@ -139,11 +154,11 @@ class Ranker:
 
   def _exact(self, queries: np.ndarray, references: np.ndarray) -> np.ndarray:
     """[pairs] float64 keys, as `_order` has them."""
-    x = self._queries[queries].astype(np.float64)
-    y = self._references[references].astype(np.float64)
+    x, y = self._queries[queries], self._references[references]
     if self._distance == "squared_euclidean":
-      y -= x
-      return np.einsum("ij,ij->i", y, y)
+      away = np.subtract(x, y, dtype=np.float64)
+      return np.einsum("ij,ij->i", away, away)
+    x, y = x.astype(np.float64), y.astype(np.float64)
     product = -np.einsum("ij,ij->i", y, x)
     if self._distance == "dot":
       return product
@@ -151,24 +166,16 @@ class Ranker:
     return np.divide(product, length, out=np.zeros_like(length), where=length != 0)
 
 
-def _ordered(values: np.ndarray, limit: float) -> np.ndarray:
-  """Columns of the values up to the limit, ascending; the lower one of equals first."""
-  columns = np.flatnonzero(values <= min(limit, np.finfo(values.dtype).max))
-  bits = (values.take(columns) + np.float32(0)).view(np.int32)  # -0 ties with 0
-  # A negative float's magnitude bits grow as the float falls: flip them.
-  ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
-  ordered |= columns
-  ordered.sort()
-  return ordered & 0xFFFFFFFF
+def _limits(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+  """[rows], keys that at least `numbers` [rows] of each row do not exceed.
 
-
-def _least(values: np.ndarray, number: int) -> float:
-  """At least the value that `number` are not above; of an eighth as a rule."""
-  some = values[::_SAMPLE]
-  expected = number / _SAMPLE
-  place = int(expected + 2 * math.sqrt(expected))
-  if place < len(some):
-    limit = np.partition(some, place)[place]
-    if np.count_nonzero(values <= limit) >= number:
-      return float(limit)
-  return float(np.partition(values, number - 1)[number - 1])
+  Of a sample as a rule, which is quicker than to look for the very one.
+  """
+  some = values[:, ::_SAMPLE]
+  expected = numbers.max() / _SAMPLE
+  place = min(int(expected + 2 * math.sqrt(expected)), some.shape[1] - 1)
+  limit = np.partition(some, place, axis=1)[:, place]
+  short = np.count_nonzero(values <= limit[:, None], axis=1) < numbers
+  for i in np.flatnonzero(short):
+    limit[i] = np.partition(values[i], numbers[i] - 1)[numbers[i] - 1]
+  return limit
