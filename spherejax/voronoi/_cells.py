@@ -374,13 +374,9 @@ def voronoi_cells(
   towards = jnp.where(
     jnp.isinf(found)[..., None], 0, known[nearest.indices] - clean[:, None]
   )
-  closest = first
-  if ball_norm != norm:
-    place = jnp.argmin(found, axis=1)[:, None, None]
-    sizes = distances.lp_norm(
-      jnp.take_along_axis(towards, place, 1)[:, 0], norm=ball_norm
-    )
-    closest = jnp.where(jnp.isinf(first), first, sizes)
+  closest = (
+    _pace.nearest_size(found, towards, ball_norm) if ball_norm != norm else first
+  )
   _sites.check_finite_cells(
     jnp.isinf(radius) & jnp.isinf(widest), clean, own, known, labels, norm
   )

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax import attacks
+from spherejax import attacks, distances
 
 _FALL = 0.8  # of the sizes of steps, from one to the next at least
 
@@ -37,3 +37,10 @@ def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
   falls = jnp.maximum(rate, _FALL)[None] ** jnp.arange(steps)[:, None]
   constant = 2.5 * radius / steps
   return jnp.where(free(radius, closest)[None], constant[None], first[None] * falls)
+
+
+def nearest_size(found: Array, towards: Array, norm: str) -> Array:
+  """[batch], how far the nearest site is in another norm; inf without one."""
+  place = jnp.argmin(found, axis=1)[:, None, None]
+  sizes = distances.lp_norm(jnp.take_along_axis(towards, place, 1)[:, 0], norm=norm)
+  return jnp.where(jnp.isinf(jnp.min(found, axis=1, initial=jnp.inf)), jnp.inf, sizes)
