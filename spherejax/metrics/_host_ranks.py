@@ -86,19 +86,20 @@ class Ranker:
 
     The row of each and whether it is relevant, in exact order within the rows.
     """
-    limit = _limits(values, part.relevant)
+    queries, numbers = np.asarray(part.query), np.asarray(part.relevant)
+    limit = _limits(values, numbers)
     row, columns, relevant = self._up_to(values, limit + slack, part)
     without = np.setdiff1d(np.arange(len(values)), row[relevant])
     if without.size:
       for i in without:
-        place = np.arange(part.relevant[i])
+        place = np.arange(numbers[i])
         members = self._by_class[part.start[i] + place + (place >= part.skip[i])]
         limit[i] = values[i, members].min()
       row, columns, relevant = self._up_to(values, limit + slack, part)
     if slack.any():  # exact keys are in order, ties too
       keys = values.ravel().take(row * values.shape[1] + columns)
       close = (keys[1:] - keys[:-1] <= slack[row[1:]]) & (row[1:] == row[:-1])
-      self._settle(part.query[row], columns, relevant, close)
+      self._settle(queries[row], columns, relevant, close)
     return row, relevant
 
   def _up_to(
