@@ -92,7 +92,7 @@ class Ranker:
     without = np.setdiff1d(np.arange(len(values)), row[relevant])
     if without.size:
       for i in without:
-        place = np.arange(numbers[i])
+        place = np.arange(int(numbers[i]))
         members = self._by_class[part.start[i] + place + (place >= part.skip[i])]
         limit[i] = values[i, members].min()
       row, columns, relevant = self._up_to(values, limit + slack, part)
