@@ -174,8 +174,9 @@ def products(queries: Array, references: Array) -> Array:
 
 def _exact(queries: Array, references: Array, distance: str) -> Array:
   """[..., ] float64 keys of broadcast rows; call with 64-bit types switched on."""
-  # An order has no derivative.
-  x, y = jax.lax.stop_gradient((queries, references))
+  # An order has no derivative. Without the barrier XLA keeps all references in float64
+  # while a loop goes over the queries.
+  x, y = jax.lax.optimization_barrier(jax.lax.stop_gradient((queries, references)))
   x, y = x.astype(jnp.float64), y.astype(jnp.float64)
   if distance == "squared_euclidean":
     return jnp.sum((x - y) ** 2, axis=-1)
