@@ -36,8 +36,6 @@ from spherejax.attacks._smoothing import smoothed_prediction as smoothed_predict
 from spherejax.attacks._smoothing import smoothed_votes as smoothed_votes
 from spherejax.attacks._square import square as square
 
-_names.suggest(__name__)
-
 __all__ = [
   "AttackResult",
   "Ball",
@@ -70,3 +68,5 @@ __all__ = [
   "uniform_ball",
   "with_decision",
 ]
+
+_names.suggest(__name__)

@@ -51,8 +51,6 @@ from spherejax.data._views import random_blur as random_blur
 from spherejax.data._views import simclr_views as simclr_views
 from spherejax.data._views import view_strengths as view_strengths
 
-_names.suggest(__name__)
-
 __all__ = [
   "ClassTable",
   "Collages",
@@ -100,3 +98,5 @@ __all__ = [
   "to_float",
   "view_strengths",
 ]
+
+_names.suggest(__name__)

@@ -51,8 +51,6 @@ from spherejax.distances._poincare import poincare_log as poincare_log
 from spherejax.distances._poincare import poincare_project as poincare_project
 from spherejax.distances._ratio import distance_ratio as distance_ratio
 
-_names.suggest(__name__)
-
 __all__ = [
   "Neighbours",
   "angle",
@@ -91,3 +89,5 @@ __all__ = [
   "squared_euclidean",
   "unit_ball",
 ]
+
+_names.suggest(__name__)

@@ -32,8 +32,6 @@ from spherejax.hierarchy._tree import from_parents as from_parents
 from spherejax.hierarchy._tree import heights as heights
 from spherejax.hierarchy._tree import restrict as restrict
 
-_names.suggest(__name__)
-
 __all__ = [
   "ClassTree",
   "additive_distances",
@@ -62,3 +60,5 @@ __all__ = [
   "to_newick",
   "upgma",
 ]
+
+_names.suggest(__name__)

@@ -181,8 +181,6 @@ from spherejax.losses._zero_shot import (
 from spherejax.losses._zero_shot import split_by_class as split_by_class
 from spherejax.losses._zero_shot import zero_shot_prediction as zero_shot_prediction
 
-_names.suggest(__name__)
-
 __all__ = [
   "DynamicScale",
   "InfoNCEBound",
@@ -299,3 +297,5 @@ __all__ = [
   "vicreg",
   "zero_shot_prediction",
 ]
+
+_names.suggest(__name__)

@@ -123,8 +123,6 @@ from spherejax.metrics._spectrum import spectrum as spectrum
 from spherejax.metrics._spectrum import triangle_init as triangle_init
 from spherejax.metrics._spectrum import triangle_update as triangle_update
 
-_names.suggest(__name__)
-
 __all__ = [
   "ClassMoments",
   "ClassScores",
@@ -208,3 +206,5 @@ __all__ = [
   "triangle_update",
   "unexplained_variance",
 ]
+
+_names.suggest(__name__)

@@ -55,8 +55,6 @@ from spherejax.models._weight_files import read_weights as read_weights
 from spherejax.models._weight_import import import_weights as import_weights
 from spherejax.models._zero_shot_losses import ZeroShotPrediction as ZeroShotPrediction
 
-_names.suggest(__name__)
-
 __all__ = [
   "CBAM",
   "GSP",
@@ -108,3 +106,5 @@ __all__ = [
   "read_weights",
   "replace_prototypes",
 ]
+
+_names.suggest(__name__)

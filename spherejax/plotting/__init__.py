@@ -13,8 +13,6 @@ from spherejax.plotting._plane import class_hulls as class_hulls
 from spherejax.plotting._sheets import retrieval_sheet as retrieval_sheet
 from spherejax.plotting._sheets import weight_maps as weight_maps
 
-_names.suggest(__name__)
-
 __all__ = [
   "bars_with_intervals",
   "class_hulls",
@@ -25,3 +23,5 @@ __all__ = [
   "training_curves",
   "weight_maps",
 ]
+
+_names.suggest(__name__)

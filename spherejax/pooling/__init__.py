@@ -30,8 +30,6 @@ from spherejax.pooling._solar import solar as solar
 from spherejax.pooling._tsmk import tsmk as tsmk
 from spherejax.pooling._weldon import weldon as weldon
 
-_names.suggest(__name__)
-
 __all__ = [
   "GSPResult",
   "GSoPBranch",
@@ -56,3 +54,5 @@ __all__ = [
   "tsmk",
   "weldon",
 ]
+
+_names.suggest(__name__)

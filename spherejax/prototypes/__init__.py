@@ -76,8 +76,6 @@ from spherejax.prototypes._quality import welch_bound as welch_bound
 from spherejax.prototypes._uniform import UniformPrototypes as UniformPrototypes
 from spherejax.prototypes._uniform import uniform_prototypes as uniform_prototypes
 
-_names.suggest(__name__)
-
 __all__ = [
   "AssignmentState",
   "ClassMeans",
@@ -134,3 +132,5 @@ __all__ = [
   "vector_prototypes",
   "welch_bound",
 ]
+
+_names.suggest(__name__)

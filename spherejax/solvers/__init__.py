@@ -28,8 +28,6 @@ from spherejax.solvers._projection import project_halfspace as project_halfspace
 from spherejax.solvers._sinkhorn import SinkhornResult as SinkhornResult
 from spherejax.solvers._sinkhorn import sinkhorn as sinkhorn
 
-_names.suggest(__name__)
-
 __all__ = [
   "Assignment",
   "FixedPointResult",
@@ -49,3 +47,5 @@ __all__ = [
   "sinkhorn",
   "sphere_mds",
 ]
+
+_names.suggest(__name__)

@@ -38,8 +38,6 @@ from spherejax.training._sweep import SweepResult as SweepResult
 from spherejax.training._sweep import sweep as sweep
 from spherejax.training._when import when as when
 
-_names.suggest(__name__)
-
 __all__ = [
   "AXIS_NAME",
   "CCPState",
@@ -78,3 +76,5 @@ __all__ = [
   "unreplicate",
   "when",
 ]
+
+_names.suggest(__name__)

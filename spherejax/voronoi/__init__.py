@@ -15,8 +15,6 @@ from spherejax.voronoi._margin import confine as confine
 from spherejax.voronoi._sites import Sites as Sites
 from spherejax.voronoi._sites import merge_sites as merge_sites
 
-_names.suggest(__name__)
-
 __all__ = [
   "Confined",
   "Sites",
@@ -28,3 +26,5 @@ __all__ = [
   "voronoi_cells",
   "voronoi_pgd",
 ]
+
+_names.suggest(__name__)
