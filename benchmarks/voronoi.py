@@ -28,6 +28,7 @@ DIM, CLASSES, WIDTH, LATENT = 784, 10, 256, 12
 SITES, IMAGES, PEER_IMAGES = 60_000, 1000, 100
 STEPS = 40
 EPSILON = 3.0  # most images have a few sites within twice that
+STEP_SIZE = 2.5 * EPSILON / STEPS
 NEIGHBOURS = 32
 BLOCK = 125
 MEMORY = 2**31
@@ -73,6 +74,7 @@ def attack(
     epsilon=EPSILON,
     neighbours=NEIGHBOURS,
     steps=STEPS,
+    step_size=STEP_SIZE,
     sweeps=sweeps,
     exact=exact,
     mode="last",
@@ -95,7 +97,7 @@ def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:
   def step(_, points: jax.Array) -> jax.Array:
     gradient = jax.grad(loss)(points)
     size = jnp.linalg.norm(gradient, axis=1, keepdims=True)
-    delta = points + 2.5 * EPSILON / STEPS * gradient / jnp.maximum(size, 1e-30) - x
+    delta = points + STEP_SIZE * gradient / jnp.maximum(size, 1e-30) - x
     # Onto ball and box: the multiple that has the right norm once it is clipped.
     low, high = jnp.zeros((len(x), 1)), jnp.ones((len(x), 1))
     for _ in range(40):
