@@ -84,6 +84,7 @@ def numbers_of(name: str, value: object) -> np.ndarray:
 
 
 def is_real(dtype: Any) -> bool:
+  """Whether a dtype holds real numbers, or booleans."""
   kinds = jnp.floating, jnp.integer, jnp.bool_
   return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 

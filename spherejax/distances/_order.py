@@ -126,7 +126,8 @@ def _in_unit_balls(
   queries: Array, references: Array, distance: str
 ) -> tuple[Array, Array, Array]:
   """Both of lengths that do not leave the range, and whether all is exact."""
-  x = _scaled(queries, _numerics.norm(queries, keepdims=True))
+  x = _scaled(queries, jnp.max(jnp.abs(queries), axis=1, keepdims=True, initial=0))
+  x = _scaled(x, _numerics.norm(x, keepdims=True))
   if distance == "cosine":
     return x, _numerics.normalize(references), jnp.bool_(False)
   y = _scaled(references, _largest(references))
@@ -173,7 +174,7 @@ def products(queries: Array, references: Array) -> Array:
 
 
 def _exact(queries: Array, references: Array, distance: str) -> Array:
-  """[..., ] float64 keys of broadcast rows; call with 64-bit types switched on."""
+  """[...] float64 keys of broadcast rows; call with 64-bit types switched on."""
   # An order has no derivative. Without the barrier XLA keeps all references in float64
   # while a loop goes over the queries.
   x, y = jax.lax.optimization_barrier(jax.lax.stop_gradient((queries, references)))
@@ -189,7 +190,7 @@ def _exact(queries: Array, references: Array, distance: str) -> Array:
 def is_before(
   queries: Array, first: Array, second: Array, lower: Array, distance: str
 ) -> Array:
-  """[rows], whether the first row is nearer than the second; `lower` settles ties."""
+  """[rows], whether `first` is nearer than `second`; `lower` settles ties."""
   with jax.enable_x64(True):
     both = jnp.stack([first, second], axis=1)
     keys = _exact(queries[:, None], both, distance)
@@ -270,7 +271,9 @@ def nearest(
     least, among = jax.lax.top_k(-low, min(k + _MORE, number))
     with jax.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
-      keys = jnp.where(least > -without, keys, -least.astype(keys.dtype))
+      # A key of float64 may exceed all of float32: those without one are behind it.
+      behind = jnp.where(jnp.isinf(least), jnp.nan, jnp.inf)
+      keys = jnp.where(least > -without, keys, behind)
       found = jax.lax.sort((keys, among), num_keys=2)[1][:k]
     last = found[-1]
     above = proposal.high[last] - product[last] + slack

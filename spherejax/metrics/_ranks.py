@@ -205,11 +205,16 @@ def _decide(
   def pairs(i: Array, found: Array) -> Array:
     flat = jax.lax.dynamic_slice_in_dim(places, i * _PAIRS, _PAIRS)
     row, place = flat // most, flat % most
-    chosen, left = index[row, place], doubt[row, place]
-    slack, product = rows.slack[row][:, None], rows.product[row]
+    chosen, slack = index[row, place], rows.slack[row][:, None]
+    product = rows.product[row]
+    # Counted anew, so that what is surely before and what is near are two sets that
+    # rounding cannot mix.
+    before = rows.proposal.high[None] - product + slack < low[row, place][:, None]
     near = rows.proposal.low[None] - product - slack <= high[row, place][:, None]
-    near &= ~(rows.proposal.high[None] - product + slack < low[row, place][:, None])
-    near &= columns != chosen[:, None]
+    near &= ~before & (columns != chosen[:, None])
+    left = jnp.sum(near, axis=1, dtype=jnp.int32)
+    left = jnp.where(flat < size * most, left, 0)
+    surely = jnp.sum(before, axis=1, dtype=jnp.int32)
     query, reference = rows.query[row], rows.references[chosen]
 
     def one(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -222,7 +227,7 @@ def _decide(
 
     start = jnp.int32(0), jnp.full(_PAIRS, -1, jnp.int32), jnp.zeros(_PAIRS, jnp.int32)
     more = jax.lax.while_loop(lambda state: state[0] < jnp.max(left), one, start)[2]
-    return found.at[row, place].add(more, mode="drop")
+    return found.at[row, place].set(1 + surely + more, mode="drop")
 
   places = _places(few.reshape(-1), _PAIRS)
   groups = (jnp.sum(few) + _PAIRS - 1) // _PAIRS

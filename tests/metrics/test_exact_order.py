@@ -41,6 +41,9 @@ def _hard(name):
       np.arange(DIM) == 3, 2.0**126 * (group[:, None] % 2), 1e-3 * x
     ),
     "all the same": lambda: np.full((ROWS, DIM), 0.3),
+    "large, some not finite": lambda: np.where(
+      (np.arange(ROWS) % 9 == 0)[:, None], np.nan, 1e25 * x
+    ),
     "some not finite": lambda: np.where(
       (np.arange(ROWS) % 9 == 0)[:, None],
       np.where(group[:, None] > 1, np.nan, np.inf),
@@ -65,6 +68,7 @@ NAMES = [
   "whole numbers far away",
   "whole numbers and what is lost beside them",
   "all the same",
+  "large, some not finite",
   "some not finite",
 ]
 
