@@ -13,6 +13,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
+from spherejax import _compiled
+
 
 def array(name: str, value: Any) -> jax.Array:
   """The value as an array.
@@ -45,9 +47,8 @@ def integers(name: str, value: Any) -> jax.Array:
   if not jnp.issubdtype(dtype, jnp.integer) or dtype in (jnp.int32, jnp.int64):
     return given
   signed = jnp.dtype(jnp.int32) if dtype.itemsize < 4 else jnp.result_type(int)
-  for part in _wide_integers(_known(given)):
-    _raise_outside(name, part, signed)
-  return given.astype(signed)
+  _fits(name, given, signed)
+  return _compiled.same(given.astype(signed), given)
 
 
 def names(*given: tuple[str, Any]) -> list[jax.Array]:
@@ -55,7 +56,10 @@ def names(*given: tuple[str, Any]) -> list[jax.Array]:
 
   If a label needs more bits than JAX has, all are numbered anew together; -1 stays -1.
   """
-  values = _numbered([value for _, value in given])
+  values = [value for _, value in given]
+  if _compiled.peek(_need_numbers, *values):
+    _compiled.leave()
+    values = _numbered(values)
   return [integers(name, value) for (name, _), value in zip(given, values, strict=True)]
 
 
@@ -89,12 +93,15 @@ def is_real(dtype: Any) -> bool:
   return any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
-def _numbered(values: Sequence[Any]) -> Sequence[Any]:
+def _need_numbers(*values: Any) -> bool:
+  """Whether a known label needs more bits than JAX has."""
   limits = jnp.iinfo(jnp.result_type(int))
+  wide = [part for value in values for part in _wide_integers(_known(value))]
+  return any(_outside(part, limits).any() for part in wide)
+
+
+def _numbered(values: Sequence[Any]) -> Sequence[Any]:
   hosts = [_known(value) for value in values]
-  wide = [part for host in hosts for part in _wide_integers(host)]
-  if not any(_outside(part, limits).any() for part in wide):
-    return values
   arrays = [np.asarray(host) for host in hosts if host is not None]
   if len(arrays) < len(values) or any(x.dtype.kind not in "iu" for x in arrays):
     return values  # traced or no integers: refused where it is converted
@@ -131,6 +138,12 @@ def _wide_integers(value: Any) -> list[np.ndarray]:
     return []
   wide = known.dtype.kind in "iu" and jnp.iinfo(known.dtype).max > 2**31 - 1
   return [known] if wide else []
+
+
+@_compiled.check
+def _fits(name: str, value: Any, dtype: Any) -> None:
+  for part in _wide_integers(_known(value)):
+    _raise_outside(name, part, dtype)
 
 
 def _outside(known: np.ndarray, limits: Any) -> np.ndarray:

@@ -1,12 +1,14 @@
 """Argument checks at trace time, each with the offending value in its message.
 
-They look at what is static: ranks, shapes, dtypes, names and Python or NumPy
-numbers. A traced number is never inspected.
+They look at what is static: ranks, shapes, dtypes, names, and at values where these are
+known. A traced number is never inspected.
 """
 
 import numbers
 import os
 import reprlib
+import sys
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
+from spherejax import _compiled
 from spherejax._arrays import array as array
 from spherejax._arrays import host as host
 from spherejax._arrays import integers as integers
@@ -24,6 +27,7 @@ from spherejax._arrays import names as names
 from spherejax._arrays import numbers_of as numbers_of
 from spherejax._arrays import whole as whole
 
+_INNER = "spherejax", "jax", "jaxtyping", "beartype", "functools"
 _Array = jax.Array | np.ndarray
 
 
@@ -92,11 +96,12 @@ def shape(
     )
 
 
+@_compiled.check
 def between(
   name: str,
   value: object,
-  low: float | int = -np.inf,
-  high: float | int = np.inf,
+  low: ArrayLike = -np.inf,
+  high: ArrayLike = np.inf,
   *,
   low_open: bool = False,
   high_open: bool = False,
@@ -105,6 +110,9 @@ def between(
 
   Of an array that is known every entry. Raises TypeError for text and complex numbers.
   """
+  # A traced end bounds nothing here.
+  low = -np.inf if isinstance(low, jax.core.Tracer) else low
+  high = np.inf if isinstance(high, jax.core.Tracer) else high
   known = _known_numbers(name, value)
   above = known > low if low_open else known >= low
   below = known < high if high_open else known <= high
@@ -139,12 +147,14 @@ def _known_numbers(name: str, value: object) -> np.ndarray:
   return np.empty(0)
 
 
+@_compiled.check
 def number(name: str, value: object) -> None:
   """Raises for what is no single number; NaN is one."""
   _known_numbers(name, value)
   single(name, value)
 
 
+@_compiled.check
 def known_finite(name: str, value: object) -> None:
   """Raises ValueError for a known number that is not finite."""
   known = _known_numbers(name, value)
@@ -153,6 +163,7 @@ def known_finite(name: str, value: object) -> None:
     raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
 
 
+@_compiled.check
 def not_negative(name: str, value: object) -> None:
   """Raises ValueError for a known number below 0 or NaN; inf may be."""
   known = _known_numbers(name, value)
@@ -202,6 +213,7 @@ def share(name: str, value: object) -> None:
   between(name, value, 0, 1)
 
 
+@_compiled.check
 def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
   """Raises for a known side of a box that is NaN or no number, or low above high.
 
@@ -332,6 +344,7 @@ def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
   shape(name, array, batch.shape[:1], f"the {batch.shape[0]} rows of {batch.shape}")
 
 
+@_compiled.check
 def known_labels(
   array: jax.Array,
   classes: int,
@@ -392,3 +405,11 @@ def single(name: str, value: Any) -> None:
   """Raises ValueError for numbers along an axis."""
   if np.ndim(value):
     raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
+
+
+def warn(message: str) -> None:
+  """Warns, at the line that called us."""
+  frame, level = sys._getframe(1), 2
+  while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
+    frame, level = frame.f_back, level + 1
+  warnings.warn(message, stacklevel=level - 1)

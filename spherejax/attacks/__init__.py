@@ -4,7 +4,7 @@ Every point that is returned lies in its region in exact arithmetic. What a samp
 depends on no other sample of its batch.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.attacks._auto import apgd as apgd
 from spherejax.attacks._ball import round_inside as round_inside
 from spherejax.attacks._ball import seal as seal
@@ -69,4 +69,5 @@ __all__ = [
   "with_decision",
 ]
 
+_compiled.room(__name__)
 _names.suggest(__name__)

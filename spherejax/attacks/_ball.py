@@ -1,16 +1,16 @@
 """Norm balls: uniform draws, steepest directions, and points that are surely inside."""
 
+import functools
 import math
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float, Integer, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 
 NORMS = ("linf", "l2", "l1")
 
@@ -174,11 +174,11 @@ def toward(start: Array, delta: Array) -> Array:
   return jnp.where(sure | (delta == 0), end, jnp.nextafter(end, start))
 
 
-def known(value: ArrayLike | None) -> np.ndarray | None:
-  """The values, where they are known at trace time."""
-  if value is None or isinstance(value, jax.core.Tracer):
-    return None
-  return np.asarray(value)
+def _down(dtype: DTypeLike, value: ArrayLike) -> tuple[np.ndarray]:
+  """The values in that type, none larger than it was."""
+  exact = np.asarray(value).astype(np.float64)
+  near = exact.astype(dtype)
+  return (np.where(near > exact, np.nextafter(near, 0, dtype=dtype), near),)
 
 
 def radii(
@@ -189,13 +189,9 @@ def radii(
   A point within the radius is then also within the number that was given, of which
   float32 may have no more than the next larger: 0.1 for one.
   """
-  values = known(epsilon)
-  if values is not None:
-    _checks.real(name, values)
-    _checks.not_negative(name, values)
-    exact = values.astype(np.float64)
-    rounded = exact.astype(dtype)
-    epsilon = np.where(rounded > exact, np.nextafter(rounded, 0, dtype=dtype), rounded)
+  _checks.not_negative(name, epsilon)
+  rounded = _compiled.derived(functools.partial(_down, dtype), epsilon)
+  epsilon = epsilon if rounded is None else rounded[0]
   radius = jax.lax.stop_gradient(_checks.array(name, epsilon).astype(dtype))
   if radius.ndim:
     _checks.shape(name, radius, shape, "the batch")

@@ -1,15 +1,16 @@
 """The box of values that an input may have."""
 
+import functools
 import math
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 
-from spherejax import _checks, _numerics
-from spherejax.attacks._ball import known
+from spherejax import _checks, _compiled, _numerics
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
@@ -25,29 +26,33 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
   clean = jax.lax.stop_gradient(x).astype(_numerics.compute_dtype(x.dtype))
   sides = []
   for sign, bound in ((-1, low), (1, high)):
-    values = known(bound)
-    if values is None:
+    upper = functools.partial(_upper, sign, clean.dtype, x.dtype)
+    known = _compiled.derived(upper, bound)
+    if known is None:
       side = jax.lax.stop_gradient(jnp.asarray(bound, clean.dtype))
     else:
-      upper = np.asarray(sign * values.astype(np.float64))
-      side = sign * _upper(sign * clean, upper, x.dtype)
+      side, nearest = known
+      # An entry that is the nearest number to the bound, and above it, stays.
+      there = sign * clean
+      side = sign * jnp.where((there > side) & (there <= nearest), there, side)
     sides.append(jnp.broadcast_to(side, x.shape))
   return sides[0], sides[1]
 
 
-def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndarray:
-  """An upper side in the type of `clean`, rounded down, or the entry that is above."""
-  side = bound.astype(clean.dtype)
-  side = np.where(side > bound, np.nextafter(side, side.dtype.type(-np.inf)), side)
-  nearest = bound.astype(dtype).astype(clean.dtype)
-  if np.all(nearest <= side):
-    return side
-  return jnp.where((clean > side) & (clean <= nearest), clean, side)
+def _upper(
+  sign: int, wide: jnp.dtype, dtype: jnp.dtype, bound: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+  """A side as an upper one: rounded down in type `wide`, and to the nearest `dtype`."""
+  exact = np.asarray(sign * np.asarray(bound).astype(np.float64))
+  side = exact.astype(wide)
+  side = np.where(side > exact, np.nextafter(side, side.dtype.type(-np.inf)), side)
+  return side, exact.astype(dtype).astype(wide)
 
 
+@_compiled.check
 def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
-  points, least, most = known(x), known(low), known(high)
+  points, least, most = _known(x), _known(low), _known(high)
   for name, bound, wrong in (
     ("at least low", least, np.less),
     ("at most high", most, np.greater),
@@ -67,12 +72,11 @@ def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
 def finite_box(low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known side that is not finite."""
   _checks.limits(low, high)
-  for name, bound in (("low", low), ("high", high)):
-    values = known(bound)
-    if values is not None and not np.isfinite(values).all():
-      raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
+  _checks.known_finite("low", low)
+  _checks.known_finite("high", high)
 
 
+@_compiled.check
 def check_radius(
   epsilon: ArrayLike,
   low: ArrayLike | None,
@@ -84,7 +88,7 @@ def check_radius(
 
   An infinite one is no mistake, it asks for all of the box.
   """
-  radius, least, most = known(epsilon), known(low), known(high)
+  radius, least, most = _known(epsilon), _known(low), _known(high)
   if radius is None or least is None or most is None or 0 in shape:
     return
   order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
@@ -101,3 +105,10 @@ def check_radius(
       f"epsilon must be at most {extent:g}, the extent of the box in {norm}, or inf,"
       f" got {wide.flat[0]:g}; give it, low and high in the scale of x"
     )
+
+
+def _known(value: ArrayLike | None) -> np.ndarray | None:
+  """The values, where they are known."""
+  if value is None or isinstance(value, jax.core.Tracer):
+    return None
+  return np.asarray(value)

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.attacks import _ball, _losses
-from spherejax.attacks._ball import known
 from spherejax.attacks._box import box, check_radius
 from spherejax.attacks._region import Ball, Region
 
@@ -99,7 +97,7 @@ class Problem(NamedTuple):
   high: Array
   keys: Array | None
   classes: int
-  sides: tuple[np.ndarray | None, np.ndarray | None] = (None, None)
+  sides: tuple[ArrayLike | None, ArrayLike | None] = (None, None)
   """The lower and the upper side of the box as given, where they are known."""
 
   def scores(self, points: Array) -> Array:
@@ -163,7 +161,7 @@ def setup(
   _checks.labels(labels, clean)
   _checks.limits(low, high)
   dtype = _numerics.compute_dtype(clean.dtype)
-  sides = known(low), known(high)
+  sides = low, high
   low, high = box(clean, low, high)
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
@@ -203,10 +201,10 @@ def ball(
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
   low, high = problem.sides
   check_radius(epsilon, low, high, problem.shape, norm)
-  values = known(epsilon)
-  if values is None or np.isinf(values).any():
-    bounded = all(side is None or np.isfinite(side).all() for side in problem.sides)
-    if values is not None and not bounded:
+  finite = _compiled.known(_all_finite, epsilon)
+  if not finite:
+    bounded = [_compiled.known(_all_finite, side) for side in problem.sides]
+    if finite is not None and False in bounded:
       raise ValueError("epsilon must be finite where the box is not, got inf")
     # Wide enough to bind nowhere: of an infinite step nothing would be left.
     far = jnp.maximum(problem.clean - problem.low, problem.high - problem.clean)
@@ -218,15 +216,20 @@ def targets_of(problem: Problem, targets: ArrayLike) -> Array:
   """Checked targets [batch]."""
   aims = _checks.integers("targets", targets)
   _checks.labels(aims, problem.clean, "targets")
-  values, labels = known(aims), known(problem.labels)
-  if values is not None:
-    wrong = values[(values < 0) | (values >= problem.classes)]
-    if wrong.size:
-      raise ValueError(f"targets must be in [0, {problem.classes}), got {wrong[0]}")
-    if labels is not None and np.any(values == labels):
-      row = int(np.argmax(values == labels))
-      raise ValueError(f"targets must differ from labels, both {labels[row]} at {row}")
+  _checks.known_labels(aims, problem.classes, name="targets")
+  _compiled.known(_check_different, aims, problem.labels)
   return aims
+
+
+def _check_different(targets: Array, labels: Array) -> None:
+  aims, known = np.asarray(targets), np.asarray(labels)
+  if np.any(aims == known):
+    row = int(np.argmax(aims == known))
+    raise ValueError(f"targets must differ from labels, both {known[row]} at {row}")
+
+
+def _all_finite(value: ArrayLike | None) -> bool:
+  return value is None or bool(np.isfinite(np.asarray(value)).all())
 
 
 def rivals(scores: Array, labels: Array) -> Array:

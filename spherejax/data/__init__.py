@@ -4,7 +4,7 @@ Readers turn a tensorflow-datasets set, a folder or arrays into `Images`; sample
 say which of them are in the batch of a step; augmentations are functions of a key.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.data._affine import random_affine as random_affine
 from spherejax.data._augment import center_crop as center_crop
 from spherejax.data._augment import random_crop as random_crop
@@ -99,4 +99,5 @@ __all__ = [
   "view_strengths",
 ]
 
+_compiled.room(__name__, host=("class_table",))
 _names.suggest(__name__)

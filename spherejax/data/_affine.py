@@ -64,7 +64,7 @@ def random_affine(
   _checks.between("flip", flip, 0, 1)
   least, most = _checks.interval("scale", scale)
   _checks.positive("scale[0]", least)
-  _checks.between("scale[1]", most, _checks.static_number(least) or 0)
+  _checks.between("scale[1]", most, least)
 
   for name, number in (
     ("rotation", rotation),

@@ -193,7 +193,7 @@ def random_resized_crop(
     low, high = _checks.interval(name, ends)
     _checks.between(f"{name}[0]", low, 0, top, low_open=True, high_open=top > 1)
     _checks.between(f"{name}[1]", high, 0, top, low_open=True, high_open=top > 1)
-    _checks.between(f"{name}[1]", high, _checks.static_number(low) or 0)
+    _checks.between(f"{name}[1]", high, low)
 
   def crop(key, image):
     box = random_box(key, image.shape[0], image.shape[1], area, aspect, integer)

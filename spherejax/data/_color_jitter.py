@@ -9,7 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.data._augment import each, floating_images
 from spherejax.data._color import change, grey, mean_grey
 
@@ -173,7 +173,7 @@ def color_jitter(
   check_strengths("", strengths)
   _checks.between("probability", probability, 0, 1)
   _checks.single("probability", probability)
-  colourless = all(_checks.static_number(s) == 0 for s in (saturation, hue))
+  colourless = all(_compiled.known(is_zero, s) for s in (saturation, hue))
   if images.shape[-1] != 3 and not (images.shape[-1] == 1 and colourless):
     raise ValueError(
       "color_jitter must have images of 3 channels, RGB, or of 1 with saturation=0 and "
@@ -186,6 +186,11 @@ def color_jitter(
     return _images(jitter_planes(planes, steps), image)
 
   return each(jitter, key, images)
+
+
+def is_zero(strength: ArrayLike) -> bool:
+  """Whether a known strength changes nothing."""
+  return not np.any(np.asarray(strength))
 
 
 def check_strengths(prefix: str, strengths: tuple) -> None:

@@ -1,12 +1,14 @@
 """Episodes of few-shot learning: pure functions of a key."""
 
+import functools
+
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key
 
-from spherejax import _checks
+from spherejax import _checks, _compiled
 from spherejax.data._sampling import ClassTable, distinct
 
 
@@ -58,8 +60,7 @@ def sample_episode(
     _checks.count(name, value)
   _checks.instance("table", table, ClassTable)
   rows = num_shots + num_queries
-  if not isinstance(table.counts, jax.core.Tracer):
-    _enough(np.asarray(table.counts), num_ways, rows)
+  _compiled.known(functools.partial(_enough, num_ways, rows), table.counts)
   order, starts, counts = map(jnp.asarray, table)
   enough = counts >= rows
   class_key, image_key = jax.random.split(key)
@@ -71,7 +72,8 @@ def sample_episode(
   return order[starts[classes][:, None] + chosen]
 
 
-def _enough(counts: np.ndarray, num_ways: int, rows: int) -> None:
+def _enough(num_ways: int, rows: int, table_counts: ArrayLike) -> None:
+  counts = np.asarray(table_counts)
   large = int(np.sum(counts >= rows))
   if large < num_ways:
     smallest = int(np.argmin(counts))

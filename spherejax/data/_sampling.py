@@ -5,17 +5,17 @@ step, and one expression serves a jitted loop over images in memory and, mapped
 over the steps, the plan of a host pipeline.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Integer, Key, UInt32
 
-from spherejax import _checks
+from spherejax import _checks, _compiled
 from spherejax.data import _splits
 
 # Rounds of the index cipher; four are the least for a Feistel network to look
@@ -144,12 +144,7 @@ def class_balanced_indices(
       f"num_classes must be at most the {len(table.counts)} classes that have"
       f" images, got {num_classes}"
     )
-  traced = isinstance(table.counts, jax.core.Tracer)
-  if not traced and (fewest := int(np.min(table.counts))) < per_class:
-    raise ValueError(
-      f"per_class must be at most the {fewest} images of the smallest class, got"
-      f" {per_class}"
-    )
+  _compiled.known(functools.partial(_check_fewest, per_class), table.counts)
   order, starts, counts = map(jnp.asarray, table)
   _checks.between("step", step, 0)
   step_key = jax.random.fold_in(key, _checks.array("step", step))
@@ -158,6 +153,15 @@ def class_balanced_indices(
   draw = jax.vmap(distinct, (0, 0, None))
   rows = draw(jax.random.split(image_key, num_classes), counts[classes], per_class)
   return order[starts[classes][:, None] + rows].reshape(-1)
+
+
+def _check_fewest(per_class: int, counts: ArrayLike) -> None:
+  fewest = int(np.min(np.asarray(counts)))
+  if fewest < per_class:
+    raise ValueError(
+      f"per_class must be at most the {fewest} images of the smallest class, got"
+      f" {per_class}"
+    )
 
 
 def class_pools(

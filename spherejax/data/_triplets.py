@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Int, Key
 
-from spherejax import _checks
+from spherejax import _checks, _compiled
 from spherejax.data._sampling import ClassTable
 
 
@@ -75,12 +75,8 @@ def sample_triplets(
   number = len(table.counts)
   if number < 2:
     raise ValueError(f"triplets need at least two classes with images, got {number}")
-  traced = isinstance(table.counts, jax.core.Tracer)
-  if distinct and not traced and int(np.max(table.counts)) < 2:
-    raise ValueError(
-      f"distinct triplets need a class with two images, but each of the {number}"
-      " classes has one"
-    )
+  if distinct:
+    _compiled.known(_check_pairs, table.counts)
   order, starts, counts = map(jnp.asarray, table)
   keys = iter(jax.random.split(key, 5))
 
@@ -104,6 +100,15 @@ def sample_triplets(
     own,
     other,
   )
+
+
+def _check_pairs(table_counts: ArrayLike) -> None:
+  counts = np.asarray(table_counts)
+  if np.max(counts) < 2:
+    raise ValueError(
+      f"distinct triplets need a class with two images, but each of the {len(counts)}"
+      " classes has one"
+    )
 
 
 def _without(left_out: Array, rank: Array) -> Array:

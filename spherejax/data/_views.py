@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Float, Key, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.data import _augment, _color, _color_jitter
 from spherejax.data._images import image_size
 
@@ -186,7 +186,8 @@ def random_blur(
   _checks.single("probability", probability)
   low, high = _checks.interval("sigma", sigma)
   _checks.positive("sigma[0]", low)
-  _checks.between("sigma[1]", high, _checks.static_number(low) or 0)
+  _checks.positive("sigma[1]", high)
+  _checks.between("sigma[1]", high, low)
   if min(images.shape[-3:-1]) < 2:
     raise ValueError(f"images must have sides of at least 2, got shape {images.shape}")
 
@@ -203,7 +204,7 @@ def _check(strengths: ViewStrengths) -> None:
   low, high = strengths.scale
   _checks.between("strengths.scale[0]", low, 0, 1, low_open=True)
   _checks.between("strengths.scale[1]", high, 0, 1, low_open=True)
-  _checks.between("strengths.scale[1]", high, _checks.static_number(low) or 0, 1)
+  _checks.between("strengths.scale[1]", high, low, 1)
   _color_jitter.check_strengths("strengths.", strengths[2:6])
   for name in ("flip", "jitter", "grayscale", "blur"):
     _checks.between(f"strengths.{name}", getattr(strengths, name), 0, 1)
@@ -231,7 +232,7 @@ def _view(
   if image.shape[-1] == 3:
     chosen = jax.random.uniform(grey_key) < strengths.grayscale
     planes = jnp.where(chosen, _color.grey(planes, axis=-2), planes)
-  if _checks.static_number(strengths.blur) != 0 and min(size) > 1:
+  if not _compiled.known(_color_jitter.is_zero, strengths.blur) and min(size) > 1:
     planes = _blur(blur_key, planes, strengths.blur, _SIGMA)
   return jnp.clip(planes, 0, 1).transpose(2, 0, 1).astype(image.dtype)
 

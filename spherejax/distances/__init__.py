@@ -5,7 +5,7 @@ Elementwise forms take two arrays of one shape [..., dim]; pairwise forms take
 at zero vectors and at coincident points.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.distances._angular import angle as angle
 from spherejax.distances._angular import chordal as chordal
 from spherejax.distances._angular import cosine as cosine
@@ -90,4 +90,5 @@ __all__ = [
   "unit_ball",
 ]
 
+_compiled.room(__name__)
 _names.suggest(__name__)

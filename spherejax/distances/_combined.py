@@ -3,6 +3,7 @@
 All functions work along the last axis and take both radii.
 """
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.distances import _lp
 
 
@@ -29,15 +30,19 @@ def radii_of(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike, dtype) -> R
   """The checked radii and what follows of them."""
   _checks.positive("epsilon_1", epsilon_1)
   _checks.positive("epsilon_inf", epsilon_inf)
+  _compiled.known(functools.partial(_check_ratio, dim), epsilon_1, epsilon_inf)
+  one = _checks.scalar("epsilon_1", epsilon_1, dtype)
+  top = _checks.scalar("epsilon_inf", epsilon_inf, dtype)
+  ratio = one / top
+  return Radii(one, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
+
+
+def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None:
   first, last = _checks.static_number(epsilon_1), _checks.static_number(epsilon_inf)
   if first is not None and last is not None and not 1 < first / last < dim:
     raise ValueError(
       f"epsilon_1 / epsilon_inf must be in (1, {dim}), got {first:g} / {last:g}"
     )
-  one = _checks.scalar("epsilon_1", epsilon_1, dtype)
-  top = _checks.scalar("epsilon_inf", epsilon_inf, dtype)
-  ratio = one / top
-  return Radii(one, top, ratio, jnp.floor(ratio), (ratio - 1) / (dim - 1))
 
 
 def operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:

@@ -5,7 +5,7 @@ The label forms take embeddings and integer labels; the matrix forms, named
 positive and negative pairs.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.losses._adaptive_scale import DynamicScale as DynamicScale
 from spherejax.losses._adaptive_scale import adacos_scale as adacos_scale
 from spherejax.losses._adaptive_scale import adacos_update as adacos_update
@@ -298,4 +298,5 @@ __all__ = [
   "zero_shot_prediction",
 ]
 
+_compiled.room(__name__)
 _names.suggest(__name__)

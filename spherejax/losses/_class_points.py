@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Key, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax import distances as _distances
 from spherejax.losses import _batch, _blocks
 
@@ -36,9 +36,7 @@ def _square(
 
 
 def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
-  """Raises for two classes at distance 0, when distances and mask are known."""
-  if isinstance(class_distances, jax.core.Tracer) or isinstance(where, jax.core.Tracer):
-    return
+  """Raises for two classes at distance 0."""
   known = np.asarray(class_distances)
   kept = np.ones(len(known), bool) if where is None else np.asarray(where)
   others = known[~np.eye(len(known), dtype=bool) & kept[:, None] & kept[None]]
@@ -155,7 +153,7 @@ def distortion_from_distance(
   if scale is not None:
     _checks.positive("scale", scale)
   apart, wanted, kept, dtype = _square("distances", distances, class_distances, where)
-  _check_apart(class_distances, where)
+  _compiled.known(_check_apart, class_distances, where)
   pairs = ~jnp.eye(len(apart), dtype=bool) & (wanted > 0)
   ratios = _numerics.divide(jnp.where(pairs, apart, 0), wanted)
   if scale is None:

@@ -6,7 +6,6 @@ classes is summed over the devices too, and all devices return the same losses.
 """
 
 import functools
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.losses import _batch, _blocks
 
 Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
@@ -65,8 +64,8 @@ def scores(
   _checks.labels(labels, entries)
   kept, here = _batch.keep_all(where, entries), entries.shape[1]
   number = 1 if class_axis_name is None else jax.lax.axis_size(class_axis_name)
-  kept &= _checks.inside(labels, number * here, kept)
-  _check_kind(name, entries, kept)
+  kept, given = kept & _checks.inside(labels, number * here, kept), kept
+  _compiled.known(functools.partial(_check_kind, name), entries, given)
   first = _batch.first_row(here, class_axis_name)
   own = (labels[:, None] == first + jnp.arange(here)[None]) & kept[:, None]
   values = jnp.where(kept.reshape(-1, *[1] * (axes - 1)), _numerics.upcast(entries), 0)
@@ -74,34 +73,29 @@ def scores(
 
 
 def _check_kind(name: str, entries: Array, where: Array) -> None:
-  """Raises for known cosines that are none, and warns of logits that are no logits."""
-  known = not any(isinstance(array, jax.core.Tracer) for array in (entries, where))
-  if not (known and entries.is_fully_addressable and where.is_fully_addressable):
-    return
-  with jax.ensure_compile_time_eval():
-    rows = _numerics.upcast(entries).reshape(len(entries), -1)
-    rows = jnp.where(where[:, None], rows, jnp.nan)
-    if name.endswith("cosines"):
-      beyond = jnp.abs(rows) > _MOST_COSINE
-      if jnp.any(beyond):
-        raise ValueError(
-          f"{name} must be in [-1, 1], got {rows[beyond][0]:g}; distances."
-          "pairwise_cosine makes them of embeddings and proxies"
-        )
-    elif name.endswith("logits") and _are_probabilities(rows[where]):
-      warnings.warn(
-        f"{name} look like probabilities: every row is in [0, 1] with the sum 1; pass"
-        " what comes before the softmax, or their logarithm",
-        stacklevel=4,
+  """Raises for cosines that are none, and warns of logits that are no logits."""
+  rows = np.asarray(entries)[np.asarray(where)]
+  rows = rows.reshape(len(rows), -1).astype(np.promote_types(rows.dtype, np.float32))
+  if name.endswith("cosines"):
+    beyond = rows[np.abs(rows) > _MOST_COSINE]
+    if beyond.size:
+      raise ValueError(
+        f"{name} must be in [-1, 1], got {beyond[0]:g}; distances."
+        "pairwise_cosine makes them of embeddings and proxies"
       )
+  elif name.endswith("logits") and _are_probabilities(rows):
+    _checks.warn(
+      f"{name} look like probabilities: every row is in [0, 1] with the sum 1; pass"
+      " what comes before the softmax, or their logarithm"
+    )
 
 
-def _are_probabilities(rows: Array) -> bool:
+def _are_probabilities(rows: np.ndarray) -> bool:
   if not rows.size:
     return False
-  sums = jnp.abs(jnp.sum(rows, axis=1) - 1) < _SUM_SLACK
-  mixed = jnp.max(rows, axis=1) < 1 - _SUM_SLACK  # the rows of a unit matrix are not
-  return bool(jnp.all(sums) & jnp.all(rows >= 0) & jnp.any(mixed))
+  sums = np.abs(np.sum(rows, axis=1) - 1) < _SUM_SLACK
+  mixed = np.max(rows, axis=1) < 1 - _SUM_SLACK  # the rows of a unit matrix are not
+  return bool(np.all(sums) & np.all(rows >= 0) & np.any(mixed))
 
 
 def over_classes(parts: Array, axis_name: str | None) -> Array:
@@ -135,7 +129,7 @@ def distributions(
   _checks.not_empty(name, entries)
   _checks.shape("labels", targets, entries.shape, f"the {name}")
   kept = _batch.keep_all(where, entries)
-  _check_kind(name, entries, kept)
+  _compiled.known(functools.partial(_check_kind, name), entries, kept)
   kept = kept[:, None]
   wide = jnp.where(kept, _numerics.upcast(entries), 0)
   return wide, jnp.where(kept, targets.astype(wide.dtype), 0), entries.dtype

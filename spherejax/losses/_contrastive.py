@@ -108,9 +108,7 @@ def hinge_sums(
   """Sums of the hinges of each row, and how many of them are active."""
   near = _checks.scalar("positive_margin", positive_margin, dtype)
   far = _checks.scalar("negative_margin", negative_margin, dtype)
-  least = _checks.static_number(positive_margin)
-  if least is not None:
-    _checks.between("negative_margin", negative_margin, least)
+  _checks.between("negative_margin", negative_margin, positive_margin)
 
   def terms(block: _batch.Block) -> _Hinges:
     return _Hinges(

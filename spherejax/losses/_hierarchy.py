@@ -1,14 +1,13 @@
 """Losses of classification in a tree of classes, or with distances of classes."""
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.losses import _batch, _classes
 
 DISCOUNTS = ("depth", "height")
@@ -17,8 +16,8 @@ DISCOUNTS = ("depth", "height")
 def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   """The checked matrix and the number of its levels, at most one a node.
 
-  A matrix that is known at trace time is checked entry by entry, and its levels are
-  counted; to be called inside `jax.ensure_compile_time_eval`. The columns of the
+  A matrix that is known is checked entry by entry, and its levels are counted; to be
+  called inside `jax.ensure_compile_time_eval`. The columns of the
   logits are the classes (axis 0) or the nodes (axis 1).
   """
   tree = _checks.array("ancestors", ancestors)
@@ -27,9 +26,13 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   expected = list(tree.shape)
   expected[axis] = logits.shape[1]
   _checks.shape("ancestors", tree, expected, f"the columns of logits {logits.shape}")
-  if isinstance(tree, jax.core.Tracer):
-    return tree, tree.shape[1]
-  known = np.asarray(tree)
+  levels = _compiled.known(_levels, tree)
+  return tree, tree.shape[1] if levels is None else levels
+
+
+def _levels(ancestors: Array) -> int:
+  """How many nodes are above a class at most; raises for what is no tree."""
+  known = np.asarray(ancestors)
   if not known.all(axis=0).any():
     raise ValueError("ancestors must have a root above all classes, got none")
   empty = np.flatnonzero(~known.any(axis=0))
@@ -42,7 +45,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
     raise ValueError(
       f"classes must be leaves of the tree, got {inner[0]} above another"
     )
-  return tree, int(size.max(initial=0))
+  return int(size.max(initial=0))
 
 
 def _shared_nodes(tree: Array) -> Array:

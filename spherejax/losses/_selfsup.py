@@ -4,20 +4,25 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 from spherejax.losses import _batch, _extremes, _views
 
 
 def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
   """A temperature that is positive, or infinite where all candidates weigh the same."""
-  if _checks.static_number(temperature) == jnp.inf:
+  if _compiled.known(_is_infinite, temperature):
     return jnp.asarray(jnp.inf, dtype)
   _checks.positive("temperature", temperature)
   return _checks.scalar("temperature", temperature, dtype)
+
+
+def _is_infinite(value: ArrayLike) -> bool:
+  return bool(np.all(np.isinf(np.asarray(value, np.float64))))
 
 
 def _lead_of_negatives(

@@ -4,7 +4,7 @@ Measures are per query with a boolean of which queries count; averaging is a sep
 step, so that values may be weighted, grouped or compared first.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.metrics._averages import class_balanced_mean as class_balanced_mean
 from spherejax.metrics._averages import mean_where as mean_where
 from spherejax.metrics._classification import ClassScores as ClassScores
@@ -207,4 +207,5 @@ __all__ = [
   "unexplained_variance",
 ]
 
+_compiled.room(__name__, host=("retrieval",))
 _names.suggest(__name__)

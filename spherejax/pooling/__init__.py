@@ -4,7 +4,7 @@ Features are [batch, tokens, dim] or [batch, height, width, dim]; a mask over th
 positions leaves out those that are not there.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.pooling._cbam import cbam as cbam
 from spherejax.pooling._costs import dominant_prototypes as dominant_prototypes
 from spherejax.pooling._crow import crow as crow
@@ -55,4 +55,5 @@ __all__ = [
   "weldon",
 ]
 
+_compiled.room(__name__)
 _names.suggest(__name__)

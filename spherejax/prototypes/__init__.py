@@ -1,6 +1,6 @@
 """Representatives of classes and of local features."""
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.prototypes._assignment import AssignmentState as AssignmentState
 from spherejax.prototypes._assignment import assign_prototypes as assign_prototypes
 from spherejax.prototypes._assignment import (
@@ -133,4 +133,5 @@ __all__ = [
   "welch_bound",
 ]
 
+_compiled.room(__name__, host=("hierarchical_prototypes", "mean_covering_radius"))
 _names.suggest(__name__)

@@ -5,7 +5,7 @@ differentiated through its steps; clusters and scaling of distances have none. A
 assignment's duals certify it.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.solvers._assignment import Assignment as Assignment
 from spherejax.solvers._assignment import (
   host_linear_assignment as host_linear_assignment,
@@ -48,4 +48,5 @@ __all__ = [
   "sphere_mds",
 ]
 
+_compiled.room(__name__, host=("host_linear_assignment",))
 _names.suggest(__name__)

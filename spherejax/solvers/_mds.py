@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Key, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 
 # A square that keeps the root of a zero distance smooth.
 _SMOOTHING = 1e-12
@@ -87,7 +87,7 @@ def sphere_mds(
   _checks.floating("distances", distances)
   size = len(distances)
   _checks.shape("distances", distances, (size, size), "its rows")
-  _check_chords(distances)
+  _compiled.known(_check_chords, distances)
   _checks.count("dim", dim)
   _checks.count("steps", steps, 0)
   _checks.positive("learning_rate", learning_rate)
@@ -112,8 +112,6 @@ def sphere_mds(
 
 
 def _check_chords(distances: Array) -> None:
-  if isinstance(distances, jax.core.Tracer):
-    return
   known = np.asarray(distances, np.float64)
   wrong = known[~((known >= 0) & (known <= 2 + 1e-5))]
   if wrong.size:

@@ -9,7 +9,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Real
 
-from spherejax import _checks
+from spherejax import _checks, _compiled
 
 
 class RootResult(NamedTuple):
@@ -89,9 +89,7 @@ def newton(
   _checks.count("max_steps", max_steps)
   for bound in (low, high):
     _checks.array("bracket", bound)
-  first, last = _checks.static_number(low), _checks.static_number(high)
-  if first is not None and last is not None and not first < last:
-    raise ValueError(f"bracket must be in order, low < high, got ({low}, {high})")
+  _compiled.known(_check_order, low, high)
   dtype = jnp.result_type(low, high, float)
   low, high, tol = (
     jax.lax.stop_gradient(jnp.asarray(x, dtype)) for x in (low, high, tol)
@@ -116,6 +114,12 @@ def newton(
   residual = jax.lax.stop_gradient(jnp.abs(height))
   steps = jax.lax.stop_gradient(steps).astype(jnp.int32)
   return RootResult(value, residual, steps, residual <= tol)
+
+
+def _check_order(low: ArrayLike, high: ArrayLike) -> None:
+  first, last = _checks.static_number(low), _checks.static_number(high)
+  if first is not None and last is not None and not first < last:
+    raise ValueError(f"bracket must be in order, low < high, got ({low}, {high})")
 
 
 def _search(

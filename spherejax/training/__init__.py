@@ -1,6 +1,6 @@
 """Train state, steps over all devices, checkpoints, the training loop and sweeps."""
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.training._assignment import reassign as reassign
 from spherejax.training._ccp import CCPState as CCPState
 from spherejax.training._ccp import CCPTurn as CCPTurn
@@ -77,4 +77,5 @@ __all__ = [
   "when",
 ]
 
+_compiled.room(__name__, host=("ccp_fresh_moments", "ccp_observe", "ccp_state"))
 _names.suggest(__name__)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from spherejax import _checks
+from spherejax import _captured, _checks
 from spherejax.training import _returned
 
 AXIS_NAME = "batch"
@@ -303,12 +303,24 @@ def parallel_step(
   """
   _checks.function("step", step)
 
+  taking_part = None if devices is None else tuple(local_devices(devices))
+  try:
+    return _parallel(_captured.keyed(step), taking_part)
+  except _captured.Unknown:
+    return _parallel.__wrapped__(_captured.Keyed(None, step), taking_part)
+
+
+@functools.lru_cache(16)
+def _parallel(
+  keyed: _captured.Keyed, devices: tuple[jax.Device, ...] | None
+) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
+  """Another one for the same step would compile it again."""
+
   def mapped(state: Tree, batch: Tree) -> tuple[Tree, Tree]:
-    state, metrics = _returned.pair(step(state, batch, axis_name=AXIS_NAME))
+    state, metrics = _returned.pair(keyed.value(state, batch, axis_name=AXIS_NAME))
     return _returned.tree("step", state), _returned.tree("step", metrics)
 
-  taking_part = None if devices is None else local_devices(devices)
-  return jax.pmap(mapped, axis_name=AXIS_NAME, devices=taking_part, donate_argnums=0)
+  return jax.pmap(mapped, axis_name=AXIS_NAME, devices=devices, donate_argnums=0)
 
 
 def parallel_map(

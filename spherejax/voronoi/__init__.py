@@ -4,7 +4,7 @@ A point may be moved as far as the nearest training point stays its own. Cells d
 overlap, so that no classifier is asked for two answers at one place.
 """
 
-from spherejax import _names
+from spherejax import _compiled, _names
 from spherejax.voronoi._attack import VoronoiResult as VoronoiResult
 from spherejax.voronoi._attack import voronoi_pgd as voronoi_pgd
 from spherejax.voronoi._cells import VoronoiCells as VoronoiCells
@@ -27,4 +27,5 @@ __all__ = [
   "voronoi_pgd",
 ]
 
+_compiled.room(__name__)
 _names.suggest(__name__)

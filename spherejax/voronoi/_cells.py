@@ -1,5 +1,6 @@
 """Voronoi cells cut by norm balls and a box, as a region for any attack."""
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
-from spherejax import _checks, _numerics, attacks, distances
+from spherejax import _checks, _compiled, _numerics, attacks, distances
 from spherejax.attacks._ball import radii
 from spherejax.attacks._box import box, check_radius
 from spherejax.distances._lp import NORMS
@@ -339,8 +340,8 @@ def voronoi_cells(
     None if site_labels is None else _checks.names(("site_labels", site_labels))[0]
   )
   _sites.check(x, own, sites, labels, "x")
-  _sites.check_rows(x, own, sites)
-  _sites.check_different(sites, labels)
+  _compiled.known(_sites.check_rows, x, own, sites)
+  _compiled.known(_sites.check_different, sites, labels)
   _checks.one_of("norm", norm, NORMS)
   ball_norm = norm if ball_norm is None else ball_norm
   _checks.one_of("ball_norm", ball_norm, NORMS)
@@ -377,9 +378,8 @@ def voronoi_cells(
   closest = (
     _pace.nearest_size(found, towards, ball_norm) if ball_norm != norm else first
   )
-  _sites.check_finite_cells(
-    jnp.isinf(radius) & jnp.isinf(widest), clean, own, known, labels, norm
-  )
+  cells = functools.partial(_sites.check_finite_cells, norm)
+  _compiled.known(cells, epsilon, low, high, x, own, sites, labels)
   finite = jnp.minimum(closest, widest)
   count = towards.shape[1] if norm == "l2" else 0
   ball = attacks.Ball(ball_norm, radius, least, most, share)

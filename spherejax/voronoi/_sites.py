@@ -3,8 +3,6 @@
 import math
 from typing import NamedTuple
 
-import jax
-import jax.core
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -97,9 +95,7 @@ def _first_rows(points: np.ndarray) -> np.ndarray:
 
 
 def check_different(sites: Array, labels: Array | None) -> None:
-  """Raises for known sites that are equal, and not known to be of one class."""
-  if any(isinstance(a, jax.core.Tracer) for a in (sites, labels)):
-    return
+  """Raises for sites that are equal, and not known to be of one class."""
   points = np.asarray(sites)
   _finite("sites", points)
   first = _first_rows(points)
@@ -135,9 +131,7 @@ def check(
 
 
 def check_rows(x: Array, own_index: Array, sites: Array) -> None:
-  """Raises for a known row of x that is not its site."""
-  if any(isinstance(a, jax.core.Tracer) for a in (x, own_index, sites)):
-    return
+  """Raises for a row of x that is not its site."""
   own = np.asarray(own_index)
   same = np.asarray(sites)[own] == np.asarray(x)
   same = same.all(tuple(range(1, same.ndim)))
@@ -147,21 +141,27 @@ def check_rows(x: Array, own_index: Array, sites: Array) -> None:
 
 
 def check_finite_cells(
-  asked: Array,
+  norm: str,
+  epsilon: ArrayLike,
+  low: ArrayLike,
+  high: ArrayLike,
   x: Array,
   own_index: Array,
   sites: Array,
   labels: Array | None,
-  norm: str,
 ) -> None:
-  """Raises for a known sample that is asked for, and whose cell is not finite.
+  """Raises for a sample of infinite radius, in an infinite box and cell.
 
   Which cells of l1 and l-infinity are finite is not decided: none counts as it.
   """
-  operands = asked, x, own_index, sites, labels
-  if any(isinstance(a, jax.core.Tracer) for a in operands):
+  box = np.broadcast_to(np.isinf(np.subtract(high, low)), x.shape)
+  asked = np.isinf(np.asarray(epsilon)) & box.any(tuple(range(1, x.ndim)))
+  if not asked.any():
     return
-  points, known = (np.asarray(a, np.float64) for a in (x, sites))
+  points, known = (
+    np.asarray(a, np.float64).reshape(len(a), math.prod(a.shape[1:]))
+    for a in (x, sites)
+  )
   own = np.asarray(own_index)
   names = np.arange(len(known)) if labels is None else np.asarray(labels)
   for row in np.flatnonzero(asked):

@@ -1,0 +1,122 @@
+"""What a function holds, so that a program made of it is used for nothing else.
+
+A program keeps what its function read when it was traced: variables of a network that
+a lambda holds, a global name. Two functions are one only if both come from one piece of
+code and hold the same objects.
+"""
+
+import functools
+import types
+from typing import Any, NamedTuple
+
+import jax
+import jax.core
+import numpy as np
+
+_DEPTH = 3
+"""Functions that functions call, so far from the first one."""
+
+
+class Unknown(Exception):
+  """No key tells this value from others."""
+
+
+class _Same:
+  """An object, equal to itself only."""
+
+  __slots__ = ("value",)
+
+  def __init__(self, value: Any):
+    self.value = value
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, _Same) and self.value is other.value
+
+  def __hash__(self) -> int:
+    return id(self.value)
+
+
+class Keyed(NamedTuple):
+  """A value with a key: equal are those whose keys are."""
+
+  key: Any
+  value: Any
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, Keyed) and self.key == other.key
+
+  def __hash__(self) -> int:
+    return hash(self.key)
+
+
+def keyed(value: Any) -> Keyed:
+  """The value, equal to others that may share a program with it.
+
+  Raises `Unknown` where nothing tells it from others.
+  """
+  return Keyed(_key(value), value)
+
+
+def _key(value: Any) -> Any:
+  if isinstance(value, tuple | list):
+    return type(value), tuple(map(_key, value))
+  if callable(value) and not isinstance(value, type):
+    return _function(value, None, _DEPTH)
+  try:
+    hash(value)
+  except TypeError as error:
+    raise Unknown from error
+  return type(value), value
+
+
+def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
+  if isinstance(value, functools.partial):
+    held = *value.args, *value.keywords.values()
+    inner = _function(value.func, home, depth)
+    return tuple(value.keywords), inner, *(_held(x, home, depth) for x in held)
+  if isinstance(value, types.MethodType):
+    return value.__func__, *_object(value.__self__)
+  if not isinstance(value, types.FunctionType):
+    return _object(value)
+  # Functions of other modules are taken for constant.
+  home = value.__globals__ if home is None else home
+  if depth == 0 or value.__globals__ is not home:
+    return (_Same(value),)
+  held = [value.__defaults__, value.__kwdefaults__]
+  for cell in value.__closure__ or ():
+    try:
+      held.append(cell.cell_contents)
+    except ValueError:  # of what is being defined
+      continue
+  held += [home[name] for name in sorted(_names(value.__code__)) if name in home]
+  return _Same(value.__code__), *(_held(x, home, depth - 1) for x in held)
+
+
+@functools.lru_cache(1024)
+def _names(code: types.CodeType) -> frozenset[str]:
+  """Names that a function and the functions in it may read of its module."""
+  inner = (_names(c) for c in code.co_consts if isinstance(c, types.CodeType))
+  return frozenset(code.co_names).union(*inner)
+
+
+def _held(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
+  if isinstance(value, types.ModuleType | type):
+    return _Same(value)
+  if isinstance(value, types.FunctionType | types.MethodType | functools.partial):
+    return _function(value, home, depth)
+  return _object(value)
+
+
+def _object(value: Any) -> tuple[Any, ...]:
+  """The object, its attributes and the arrays in it."""
+  if value is None or isinstance(
+    value, int | float | complex | str | bytes | np.generic
+  ):
+    return type(value), value
+  parts = [value, *getattr(value, "__dict__", {}).values()]
+  leaves = [leaf for part in parts for leaf in jax.tree.leaves(part)]
+  if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    raise Unknown
+  # Containers are made anew, by `vars` for one, where what is in them is the same.
+  container = not any(leaf is value for leaf in leaves)
+  return container or _Same(value), *map(_Same, leaves)

@@ -1,0 +1,414 @@
+"""Public functions as compiled programs, where nobody else compiles them.
+
+Called by itself a function of JAX dispatches each operation on its own and compiles
+its loops again at every call. Here it is compiled as a whole, once for each set of
+shapes, types and static arguments; inside of somebody's jit it is just called.
+
+What a function says of known values (labels out of range, a negative radius) it says
+while it is traced, when all values look unknown. `peek` shows its checks the values,
+and repeats them at every later call, before the program runs.
+"""
+
+import collections
+import functools
+import inspect
+import sys
+import threading
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.core
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from spherejax import _captured
+
+_MOST = 512
+"""Programs that one function keeps, the last used ones."""
+_MOST_WITH_FUNCTIONS = 16
+"""Likewise where they hold functions of the user, and what these hold."""
+
+_PROBE = np.zeros((), np.float32)
+with jax.ensure_compile_time_eval():
+  _OUTSIDE = get_opaque_trace_state()
+
+
+def room(module: str, *, host: Collection[str] = ()) -> None:
+  """Compiles the exported functions of a room that return arrays of JAX.
+
+  To be called at the end of its `__init__`; type checkers see the functions themselves.
+
+  Args:
+    module: its full name.
+    host: functions that work on the host, and compile what they need.
+  """
+  names = vars(sys.modules[module])
+  for name in names["__all__"]:
+    function = names[name]
+    if not isinstance(function, types.FunctionType) or name in host:
+      continue
+    if _holds_arrays(inspect.signature(function).return_annotation):
+      # Pickle looks for a function where it says that it was defined.
+      place = vars(sys.modules[function.__module__])
+      place[name] = names[name] = _compiled(function)
+
+
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+  parameters = inspect.signature(function).parameters
+  traced = {name: _holds_arrays(p.annotation) for name, p in parameters.items()}
+  defaults = {
+    name: p.default for name, p in parameters.items() if p.default is not p.empty
+  }
+  positional = [n for n, p in parameters.items() if p.kind is not p.KEYWORD_ONLY]
+  programs = _Programs(function)
+
+  @functools.wraps(function)
+  def call(*args: Any, **kwargs: Any) -> Any:
+    given = dict(zip(positional, args, strict=False))
+    if (
+      len(args) > len(positional)
+      or given.keys() & kwargs.keys()
+      or not kwargs.keys() <= traced.keys()
+      or _is_inside()
+    ):
+      return function(*args, **kwargs)
+    given = defaults | given | kwargs
+    data: list[Any] = []
+    try:
+      parts = {name: _take(x, traced[name], data, name) for name, x in given.items()}
+    except _captured.Unknown:
+      return function(*args, **kwargs)
+    return programs.run(parts, data)
+
+  return call
+
+
+def _holds_arrays(annotation: Any) -> bool:
+  """Whether an annotation names arrays of JAX, and not only of NumPy."""
+  annotation = getattr(annotation, "array_type", annotation)  # jaxtyping's
+  if isinstance(annotation, typing.TypeVar):
+    return True
+  if isinstance(annotation, type):
+    fields = annotation.__annotations__ if _is_record(annotation) else {}
+    return annotation is jax.Array or any(map(_holds_arrays, fields.values()))
+  if typing.get_origin(annotation) is collections.abc.Callable:
+    return False
+  return any(map(_holds_arrays, typing.get_args(annotation)))
+
+
+def _is_record(kind: type) -> bool:
+  return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _is_inside() -> bool:
+  """Whether somebody compiles what is called here."""
+  if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+    return True
+  # Under grad and vmap alone an array stays one.
+  outside = get_opaque_trace_state() == _OUTSIDE
+  return not outside and isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
+
+
+# --- Arguments: their data, and what is static of them ---
+
+
+class _Data(NamedTuple):
+  """In the place of an array or number."""
+
+  shape: tuple[int, ...]
+  dtype: Any
+  weak: bool
+
+
+class _Node(NamedTuple):
+  """Several of them."""
+
+  tree: Any
+  parts: tuple[Any, ...]
+
+
+def _take(value: Any, traced: bool, data: list[Any], name: str) -> Any:
+  """Puts the arrays and numbers of an argument into `data`; returns what is left."""
+  if isinstance(value, jax.Array | np.ndarray | np.generic):
+    if traced:
+      return _taken(value, data)
+    if not isinstance(value, np.generic):
+      raise _captured.Unknown
+  if traced and isinstance(value, (bool, int, float, complex)):
+    return _taken(value, data)
+  if isinstance(value, jax.tree_util.Partial):
+    traced = True
+  elif value is None or isinstance(value, str) or not traced or callable(value):
+    return _captured.keyed(value)
+  if isinstance(value, tuple):
+    hints = type(value).__annotations__ if _is_record(type(value)) else {}
+    fields = zip(getattr(value, "_fields", range(len(value))), value, strict=True)
+    parts = [
+      _take(part, hints.get(field) not in (int, float, str, bool), data, name)
+      for field, part in fields
+    ]
+    return _Node(type(value), tuple(parts))
+  if hasattr(value, "__jax_array__"):
+    return _taken(jnp.asarray(value), data)
+  leaves, tree = jax.tree.flatten(value)
+  if isinstance(value, list) or any(leaf is value for leaf in leaves):
+    raise _captured.Unknown  # the function says what is wrong with it
+  try:
+    hash(tree)
+  except TypeError as error:
+    raise TypeError(f"{name} must hold functions with a hash: {error}") from error
+  return _Node(tree, tuple(_take(leaf, True, data, name) for leaf in leaves))
+
+
+def _taken(value: Any, data: list[Any]) -> _Data:
+  dtype = getattr(value, "dtype", None)
+  if not isinstance(value, jax.Array):
+    known = np.asarray(value)
+    if known.dtype.kind in "OUSM":
+      raise _captured.Unknown
+    dtype, narrow = known.dtype, jax.dtypes.canonicalize_dtype(known.dtype)
+    # What JAX would cut without a word the function refuses, or numbers anew.
+    if narrow != dtype and dtype.kind in "iu" and known.size:
+      limits = jnp.iinfo(narrow)
+      if known.min() < limits.min or known.max() > limits.max:
+        raise _captured.Unknown
+  data.append(value)
+  weak = isinstance(value, int | float | complex) and not isinstance(value, np.generic)
+  return _Data(np.shape(value), dtype, getattr(value, "weak_type", weak))
+
+
+def _put(part: Any, data: Iterator[Any]) -> Any:
+  """The argument that `_take` took apart, with other data."""
+  if isinstance(part, _Data):
+    return next(data)
+  if isinstance(part, _captured.Keyed):
+    return part.value
+  values = [_put(inner, data) for inner in part.parts]
+  if not isinstance(part.tree, type):
+    return jax.tree.unflatten(part.tree, values)
+  return part.tree(*values) if _is_record(part.tree) else tuple(values)
+
+
+# --- Programs, and what their functions want to know of the values ---
+
+
+class _Tracing(threading.local):
+  """The program that this thread traces, if any."""
+
+  program: "_Program | None" = None
+
+
+_tracing = _Tracing()
+
+
+def peek(check: Callable[..., Any], *args: Any) -> Any:
+  """Returns check(*args), with the values in the place of a program's arguments.
+
+  What somebody else traces stays traced: `check` has to pass over it. What it returns
+  decides about the program: None, a number or a name.
+  """
+  program = _tracing.program
+  return check(*args) if program is None else program.peek(check, args)
+
+
+def check(function: Callable[..., Any]) -> Callable[..., Any]:
+  """A function of arguments by place that `peek` calls."""
+
+  @functools.wraps(function)
+  def checked(*args: Any, **kwargs: Any) -> Any:
+    if _tracing.program is None:
+      return function(*args, **kwargs)
+    return _tracing.program.peek(functools.partial(function, **kwargs), args)
+
+  return checked
+
+
+def known(check: Callable[..., Any], *args: Any) -> Any:
+  """As `peek`, and None where anything is traced, or in parts on other hosts."""
+  return peek(functools.partial(_if_known, check), *args)
+
+
+def _if_known(check: Callable[..., Any], *args: Any) -> Any:
+  for arg in args:
+    if isinstance(arg, jax.core.Tracer):
+      return None
+    if isinstance(arg, jax.Array) and not arg.is_fully_addressable:
+      return None
+  return check(*args)
+
+
+def derived(compute: Callable[..., Any], *args: Any) -> Any:
+  """Returns compute(*args), arrays of NumPy made of known values; else None.
+
+  For what needs more digits than JAX has, or only the host can do: in a program it is
+  computed before each call, and is data as the arguments are.
+  """
+  program = _tracing.program
+  function = functools.partial(_if_known, compute)
+  return function(*args) if program is None else program.derive(function, args)
+
+
+def leave() -> None:
+  """Has the function that is traced for a program called as it is."""
+  if _tracing.program is not None:
+    raise _captured.Unknown
+
+
+def same(new: Any, old: Any) -> Any:
+  """Returns `new`, having told `peek` that its values are those of `old`."""
+  program = _tracing.program
+  if program is not None:
+    program.tell(new, old)
+  return new
+
+
+class _Peek(NamedTuple):
+  """A check and what it returned; `places` are those of arguments that are data."""
+
+  check: Callable[..., Any]
+  args: tuple[Any, ...]
+  places: tuple[int | None, ...]
+  returned: Any
+
+  def again(self, data: list[Any]) -> Any:
+    """What it returns of other data."""
+    pairs = zip(self.args, self.places, strict=True)
+    return self.check(*(arg if place is None else data[place] for arg, place in pairs))
+
+
+_OTHER = object()
+
+
+class _Again(Exception):
+  """The function is to be traced with one more array of data."""
+
+
+class _Program:
+  """One compiled program for calls that differ in their data."""
+
+  def __init__(self, function: Callable[..., Any], parts: dict[str, Any]):
+    self._function, self._parts = function, parts
+    self._peeks: list[_Peek] = []
+    self._derived: list[_Peek] = []
+
+    def run(data: list[Any], derived: list[Any]) -> list[Any]:
+      return self._body(data, derived)
+
+    run.__name__ = run.__qualname__ = function.__name__  # for profiles
+    self._run = jax.jit(run)
+    self._first: list[Any] | None = None
+
+  def first(self, data: list[Any]) -> Any:
+    """Traces, compiles and runs."""
+    self._first = data
+    try:
+      while True:
+        self._peeks.clear()
+        try:
+          results = self._run(data, [one.returned for one in self._derived])
+          return self._complete(results)
+        except _Again:
+          continue
+    finally:
+      self._first = None
+
+  def again(self, data: list[Any]) -> Any:
+    """Runs if the checks return what they returned, and otherwise returns `_OTHER`."""
+    for one in self._peeks:
+      if one.again(data) != one.returned:
+        return _OTHER
+    return self._complete(self._run(data, [one.again(data) for one in self._derived]))
+
+  def peek(self, check: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """As the function of this name; keeps the check."""
+    found, lasting = self._looked(check, args)
+    if lasting:
+      self._peeks.append(found)
+    return found.returned
+
+  def derive(self, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """As `derived`."""
+    found, lasting = self._looked(compute, args)
+    if not lasting:
+      return found.returned
+    if self.peek(lambda *values: compute(*values) is None, args):
+      return None
+    self._number += 1
+    if self._number > len(self._derived):
+      self._derived.append(found)
+      raise _Again
+    return self._tracers[self._number - 1]
+
+  def _looked(
+    self, check: Callable[..., Any], args: tuple[Any, ...]
+  ) -> tuple[_Peek, bool]:
+    """What a check returns, and whether it can be asked again."""
+    assert self._first is not None
+    places = tuple(self._place.get(id(arg)) for arg in args)
+    rest = tuple(a if at is None else None for a, at in zip(args, places, strict=True))
+    found = _Peek(check, rest, places, None)
+    found = found._replace(returned=found.again(self._first))
+    here = any(place is not None for place in places)
+    return found, here and not any(isinstance(x, jax.core.Tracer) for x in rest)
+
+  def tell(self, new: Any, old: Any) -> None:
+    """As `same`."""
+    if id(old) in self._place:
+      self._place[id(new)] = self._place[id(old)]
+      self._alive.append(new)
+
+  def _body(self, data: list[Any], derived: list[Any]) -> list[Any]:
+    outer = _tracing.program
+    # No first call: traced again for other settings of JAX.
+    if self._first is not None:
+      _tracing.program = self
+    self._place = {id(leaf): place for place, leaf in enumerate(data)}
+    self._alive = list(data)  # no id is used twice
+    self._tracers, self._number = derived, 0
+    rest = iter(data)
+    given = {name: _put(part, rest) for name, part in self._parts.items()}
+    try:
+      returned = self._function(**given)
+    finally:
+      _tracing.program = outer
+      self._place, self._alive, self._tracers = {}, [], []
+    leaves, self._tree = jax.tree.flatten(returned)
+    self._fixed = [None if isinstance(x, jax.Array) else (x,) for x in leaves]
+    return [x for x in leaves if isinstance(x, jax.Array)]
+
+  def _complete(self, results: list[Any]) -> Any:
+    arrays = iter(results)
+    leaves = [next(arrays) if fixed is None else fixed[0] for fixed in self._fixed]
+    return jax.tree.unflatten(self._tree, leaves)
+
+
+class _Programs:
+  """The programs of one function."""
+
+  def __init__(self, function: Callable[..., Any]):
+    self._function = function
+    self._plain = functools.lru_cache(_MOST)(self._none_yet)
+    self._with_functions = functools.lru_cache(_MOST_WITH_FUNCTIONS)(self._none_yet)
+
+  @staticmethod
+  def _none_yet(wide: Any, parts: Any) -> list[_Program]:
+    return []
+
+  def run(self, parts: dict[str, Any], data: list[Any]) -> Any:
+    """The result of a call, by a program that is there or by a new one."""
+    held = [part.value for part in parts.values() if isinstance(part, _captured.Keyed)]
+    of = self._with_functions if any(map(callable, held)) else self._plain
+    wide = jax.dtypes.canonicalize_dtype(np.float64)
+    programs = of(wide, tuple(parts.items()))
+    for program in programs:
+      result = program.again(data)
+      if result is not _OTHER:
+        return result
+    program = _Program(self._function, parts)
+    result = program.first(data)
+    programs.append(program)
+    return result
