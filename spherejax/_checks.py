@@ -412,4 +412,4 @@ def warn(message: str) -> None:
   frame, level = sys._getframe(1), 2
   while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
     frame, level = frame.f_back, level + 1
-  warnings.warn(message, stacklevel=level - 1)
+  warnings.warn(message, stacklevel=level)

@@ -79,7 +79,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     given = defaults | given | kwargs
     data: list[Any] = []
     try:
-      parts = {name: _take(x, traced[name], data, name) for name, x in given.items()}
+      parts = {name: _take(x, traced[name], data) for name, x in given.items()}
     except _captured.Unknown:
       return function(*args, **kwargs)
     return programs.run(parts, data)
@@ -131,7 +131,7 @@ class _Node(NamedTuple):
   parts: tuple[Any, ...]
 
 
-def _take(value: Any, traced: bool, data: list[Any], name: str) -> Any:
+def _take(value: Any, traced: bool, data: list[Any]) -> Any:
   """Puts the arrays and numbers of an argument into `data`; returns what is left."""
   if isinstance(value, jax.Array | np.ndarray | np.generic):
     if traced:
@@ -148,7 +148,7 @@ def _take(value: Any, traced: bool, data: list[Any], name: str) -> Any:
     hints = type(value).__annotations__ if _is_record(type(value)) else {}
     fields = zip(getattr(value, "_fields", range(len(value))), value, strict=True)
     parts = [
-      _take(part, hints.get(field) not in (int, float, str, bool), data, name)
+      _take(part, hints.get(field) not in (int, float, str, bool), data)
       for field, part in fields
     ]
     return _Node(type(value), tuple(parts))
@@ -157,11 +157,7 @@ def _take(value: Any, traced: bool, data: list[Any], name: str) -> Any:
   leaves, tree = jax.tree.flatten(value)
   if isinstance(value, list) or any(leaf is value for leaf in leaves):
     raise _captured.Unknown  # the function says what is wrong with it
-  try:
-    hash(tree)
-  except TypeError as error:
-    raise TypeError(f"{name} must hold functions with a hash: {error}") from error
-  return _Node(tree, tuple(_take(leaf, True, data, name) for leaf in leaves))
+  return _Node(tree, tuple(_take(leaf, True, data) for leaf in leaves))
 
 
 def _taken(value: Any, data: list[Any]) -> _Data:
@@ -216,15 +212,21 @@ def peek(check: Callable[..., Any], *args: Any) -> Any:
 
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
-  """A function of arguments by place that `peek` calls."""
+  """A function that `peek` calls."""
 
   @functools.wraps(function)
   def checked(*args: Any, **kwargs: Any) -> Any:
     if _tracing.program is None:
       return function(*args, **kwargs)
-    return _tracing.program.peek(functools.partial(function, **kwargs), args)
+    named = functools.partial(_named, function, tuple(kwargs))
+    return _tracing.program.peek(named, (*args, *kwargs.values()))
 
   return checked
+
+
+def _named(function: Callable[..., Any], names: tuple[str, ...], *args: Any) -> Any:
+  first = len(args) - len(names)
+  return function(*args[:first], **dict(zip(names, args[first:], strict=True)))
 
 
 def known(check: Callable[..., Any], *args: Any) -> Any:

@@ -1,0 +1,275 @@
+"""Calls without jit: what they compile again, and how much longer they take.
+
+Every public function with the arguments of its documented example, three times, and its
+gradient where its documentation names one. Functions of batches are timed once more on
+batches of 256 beside the same call under jit.
+
+    python -m benchmarks.calls
+    python -m benchmarks.calls --smoke        # one function a room
+    python -m benchmarks.calls --only losses. --json FILE
+"""
+
+import contextlib
+import doctest
+import functools
+import importlib
+import inspect
+import io
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+import rich.table
+
+import spherejax
+from benchmarks import _measure
+
+ROOMS = (
+  "distances", "solvers", "hierarchy", "metrics", "prototypes", "pooling", "losses",
+  "attacks", "voronoi", "data", "training",
+)  # fmt: skip
+TIMED = "distances", "metrics", "pooling", "losses"
+BATCH = 256
+MOST_RATIO, MOST_MORE = 2.0, 1e-3
+"""Times what jit takes, or seconds more: one of the two has to hold."""
+ELSEWHERE = {
+  "data.load_tfds": "needs prepared data",
+  "training.start_processes": "has to be the first call of a process",
+}
+"""Functions whose example cannot be run three times here, and why."""
+
+_AXES = "batch", "queries", "references", "n", "m"
+
+
+class Call(NamedTuple):
+  """A call as a documentation shows it; equal arguments are the same objects."""
+
+  function: Callable[..., Any]
+  args: tuple[Any, ...]
+  kwargs: dict[str, Any]
+
+  def __call__(self) -> Any:
+    """What the function returns."""
+    return jax.block_until_ready(self.function(*self.args, **self.kwargs))
+
+
+class _Found(Exception):
+  pass
+
+
+def functions() -> Iterator[str]:
+  """Names of all exported functions, "room.name"."""
+  for room in ROOMS:
+    module = importlib.import_module(f"spherejax.{room}")
+    for name in module.__all__:
+      if inspect.isfunction(getattr(module, name)):
+        yield f"{room}.{name}"
+
+
+def documented(function: str) -> Call:
+  """The last call of a function in the example of its documentation."""
+  room_name, name = function.split(".")
+  room = importlib.import_module(f"spherejax.{room_name}")
+  original = getattr(room, name)
+  parsed = doctest.DocTestParser().get_examples(inspect.getdoc(original) or "")
+  calls = []
+
+  @functools.wraps(original)
+  def spy(*args: Any, **kwargs: Any) -> Any:
+    calls.append(Call(original, args, kwargs))
+    return original(*args, **kwargs)
+
+  names = {"jax": jax, "jnp": jnp, "spherejax": spherejax}
+  setattr(room, name, spy)
+  try:
+    with contextlib.redirect_stdout(io.StringIO()):
+      exec("".join(example.source for example in parsed), names)
+  finally:
+    setattr(room, name, original)
+  if not calls:
+    raise LookupError(f"the example of {function} does not call it")
+  return calls[-1]
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[float]]:
+  """Seconds of every program that is compiled inside."""
+  found: list[float] = []
+
+  def listen(event: str, seconds: float, **_: Any) -> None:
+    if event.endswith("backend_compile_duration"):
+      found.append(seconds)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  try:
+    yield found
+  finally:
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def compiled_in(call: Callable[[], Any], times: int = 3) -> list[int]:
+  """Numbers of programs that each of several calls compiles."""
+  numbers = []
+  for _ in range(times):
+    with compilations() as found:
+      call()
+    numbers.append(len(found))
+  return numbers
+
+
+def is_data(leaf: Any) -> bool:
+  """Whether jit would trace it: arrays and floats."""
+  return isinstance(leaf, float | np.ndarray | np.generic | jax.Array)
+
+
+def is_floating(leaf: Any) -> bool:
+  """Whether a gradient may be asked for."""
+  return is_data(leaf) and jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[Any]]:
+  """A call as a function of those leaves of its arguments, and the leaves."""
+  leaves, tree = jax.tree.flatten((call.args, call.kwargs))
+  chosen = [which(leaf) for leaf in leaves]
+
+  def function(data: list[Any]) -> Any:
+    rest = iter(data)
+    filled = [
+      next(rest) if is_chosen else leaf
+      for leaf, is_chosen in zip(leaves, chosen, strict=True)
+    ]
+    args, kwargs = jax.tree.unflatten(tree, filled)
+    return call.function(*args, **kwargs)
+
+  return function, [x for x, is_chosen in zip(leaves, chosen, strict=True) if is_chosen]
+
+
+def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
+  """The gradient of the sum of a call's results; None where none is documented."""
+  if "Differentiable in:" not in (inspect.getdoc(call.function) or ""):
+    return None
+  function, data = of_data(call, is_floating)
+
+  def total(data: list[Any]) -> jax.Array:
+    return sum(
+      (jnp.sum(leaf) for leaf in jax.tree.leaves(function(data)) if is_floating(leaf)),
+      start=jnp.zeros(()),
+    )
+
+  return (jax.grad(total), [jnp.asarray(x) for x in data]) if data else None
+
+
+def larger(call: Call) -> Call | None:
+  """The call with its batch grown to 256; None where it has none or cannot."""
+  signature = inspect.signature(call.function)
+  given = signature.bind(*call.args, **call.kwargs)
+  grown = False
+  for name, value in given.arguments.items():
+    axes = _axes(signature.parameters[name].annotation)
+    if not isinstance(value, jax.Array | np.ndarray) or len(axes) != np.ndim(value):
+      continue
+    value = np.asarray(value)
+    for axis, title in enumerate(axes):
+      if title in _AXES and value.shape[axis] < BATCH:
+        value = np.take(value, np.arange(BATCH) % value.shape[axis], axis)
+        grown = True
+    given.arguments[name] = jnp.asarray(value)
+  result = Call(call.function, given.args, given.kwargs)
+  try:
+    result()
+  except (ValueError, TypeError):
+    return None
+  return result if grown else None
+
+
+def _axes(annotation: Any) -> list[str]:
+  """Names of the axes of the first kind of array that is allowed."""
+  for part in (annotation, *getattr(annotation, "__args__", ())):
+    if hasattr(part, "dim_str"):
+      return part.dim_str.split()
+  return []
+
+
+def measured(function: str, repetitions: int) -> dict[str, Any]:
+  """Compilations by call, and times on a batch of 256 beside jit's."""
+  start = time.perf_counter()
+  with compilations() as first:
+    call = documented(function)
+  row: dict[str, Any] = {"function": function, "example s": time.perf_counter() - start}
+  row["compilations"] = [len(first), *compiled_in(call, 2)]
+  found = gradient(call)
+  if found:
+    row["of the gradient"] = compiled_in(lambda: found[0](found[1]))
+  big = larger(call) if function.split(".")[0] in TIMED else None
+  if big:
+    plain, data = of_data(big, is_data)
+    row |= _times("", big, jax.jit(plain), data, repetitions)
+    found = gradient(big)
+    if found:
+      eager, data = found
+      row |= _times("gradient ", lambda: eager(data), jax.jit(eager), data, repetitions)
+  return row
+
+
+def _times(
+  what: str, call: Callable[[], Any], compiled: Callable, data: list[Any], number: int
+) -> dict[str, Any]:
+  pairs = []
+  for _ in range(number + 1):
+    ours = min(_seconds(call) for _ in range(3))
+    theirs = min(_seconds(lambda: compiled(data)) for _ in range(3))
+    pairs.append((ours, theirs))
+  ours, theirs = (
+    1e3 * statistics.median(side) for side in zip(*pairs[1:], strict=True)
+  )
+  met = ours <= MOST_RATIO * theirs or ours - theirs <= 1e3 * MOST_MORE
+  return {f"{what}ms": ours, f"{what}ms under jit": theirs, f"{what}met": met}
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+  start = time.perf_counter()
+  jax.block_until_ready(call())
+  return time.perf_counter() - start
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__)
+  chosen = [
+    name for name in functions() if options.only in name and name not in ELSEWHERE
+  ]
+  if options.smoke:
+    chosen = list({name.split(".")[0]: name for name in reversed(chosen)}.values())
+  rows: list[dict[str, Any]] = []
+  for name in chosen:
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore")
+      rows.append(measured(name, options.repetitions))
+    _measure.save("calls", rows, [], options)
+  _measure.require(rows, options)
+  columns = list(dict.fromkeys(key for row in rows for key in row))
+  table = rich.table.Table(*columns, title="calls without jit")
+  for row in rows:
+    table.add_row(*(_cell(row.get(column, "")) for column in columns))
+  console = rich.console.Console()
+  console.print(table, width=max(console.width, 140))
+  again = [r["function"] for r in rows if r["compilations"][-1]]
+  slow = [
+    r["function"] for r in rows if not (r.get("met", 1) and r.get("gradient met", 1))
+  ]
+  console.print(f"{len(rows)} functions; the third call compiles: {again or 'none'}")
+  console.print(f"slower than the target: {slow or 'none'}")
+
+
+def _cell(value: Any) -> str:
+  return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+  main()

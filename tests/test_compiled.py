@@ -1,0 +1,342 @@
+"""Public functions outside of jit: compiled once, and as they are inside of it."""
+
+import concurrent.futures
+import functools
+import inspect
+import pickle
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import spherejax
+from benchmarks import calls
+from spherejax import attacks, losses, pooling, prototypes, solvers
+
+
+def normal(seed, *shape):
+  return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
+
+
+X, LABELS = normal(0, 8, 4), jnp.arange(8) % 3
+SAME = LABELS[:, None] == LABELS[None]
+FUNCTIONS = [name for name in calls.functions() if name not in calls.ELSEWHERE]
+
+
+def plain(function):
+  return inspect.unwrap(function)
+
+
+def count(call):
+  with calls.compilations() as found:
+    result = call()
+  return len(found), result
+
+
+# --- The sweep ---
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_documented_calls_compile_once(name):
+  call = calls.documented(name)
+  assert calls.compiled_in(call, 2)[-1] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_of_documented_calls_compile_once(name):
+  found = calls.gradient(calls.documented(name))
+  if found is None:
+    pytest.skip("its documentation names nothing to differentiate in")
+  gradient, data = found
+  assert calls.compiled_in(lambda: gradient(data))[-1] == 0
+
+
+# --- Nothing else changes ---
+
+
+SAMPLE = [
+  (losses.triplet, (X, LABELS), {}),
+  (losses.nt_xent, (X, X + 1), {"temperature": 0.2}),
+  (losses.softmax, (X, LABELS), {}),
+  (pooling.gsp_weights, (jnp.abs(X),), {"mass": 0.4, "inverse_temperature": 4}),
+  (spherejax.distances.pairwise_cosine, (X,), {}),
+  (solvers.linear_assignment, (jnp.abs(X.T),), {}),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), SAMPLE)
+def test_results_are_those_of_the_function_itself(function, args, kwargs):
+  ours, own = (
+    function(*args, **kwargs),
+    jax.jit(functools.partial(plain(function), **kwargs))(*args),
+  )
+  assert jax.tree.structure(ours) == jax.tree.structure(own)
+  for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(own), strict=True):
+    assert (a.dtype, a.weak_type, a.shape) == (b.dtype, b.weak_type, b.shape)
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), SAMPLE)
+def test_inside_of_jit_it_is_the_function_itself(function, args, kwargs):
+  def jaxpr(function):
+    return str(jax.make_jaxpr(functools.partial(function, **kwargs))(*args))
+
+  assert jaxpr(function) == jaxpr(plain(function))
+  many = [jnp.stack([arg, arg]) for arg in args]
+  ours, own = (
+    str(jax.make_jaxpr(jax.vmap(functools.partial(f, **kwargs)))(*many))
+    for f in (function, plain(function))
+  )
+  assert ours == own
+
+
+def test_inside_of_a_gradient_of_jit_it_is_the_function_itself():
+  def jaxpr(function):
+    return str(jax.make_jaxpr(jax.grad(lambda x: function(x, LABELS).sum()))(X))
+
+  assert jaxpr(losses.contrastive) == jaxpr(plain(losses.contrastive))
+
+
+@pytest.mark.parametrize("transform", [jax.grad, jax.vmap])
+def test_transforms_outside_of_jit_compile_once(transform):
+  def call():
+    if transform is jax.grad:
+      return jax.grad(lambda x: losses.multi_similarity(x, LABELS).sum())(X)
+    return jax.vmap(lambda m: losses.contrastive(X, LABELS, negative_margin=m))(
+      jnp.array([0.5, 1.0])
+    )
+
+  first = call()
+  compiled, second = count(call)
+  assert compiled == 0
+  np.testing.assert_array_equal(first, second)
+
+
+def test_numbers_do_not_compile_again():
+  def call(margin):
+    return losses.triplet(X, LABELS, margin=margin)
+
+  call(0.05)
+  for margin in (0.2, 0.7):
+    compiled, found = count(lambda margin=margin: call(margin))
+    assert compiled == 0
+    expected = plain(losses.triplet)(X, LABELS, margin=margin)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_settings_of_jax_hold():
+  with jax.enable_x64(True):
+    wide = losses.contrastive(np.asarray(X, np.float64), LABELS)
+  assert wide.dtype == jnp.float64
+  assert losses.contrastive(X, LABELS).dtype == jnp.float32
+  with jax.disable_jit():
+    np.testing.assert_allclose(
+      losses.contrastive(X, LABELS), plain(losses.contrastive)(X, LABELS), rtol=1e-6
+    )
+
+
+def test_functions_can_be_pickled():
+  assert pickle.loads(pickle.dumps(losses.triplet)) is losses.triplet
+
+
+def test_threads_share_programs():
+  def call(number):
+    return losses.circle(X[: 4 + number % 3], LABELS[: 4 + number % 3])
+
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    found = list(pool.map(call, range(12)))
+  for number, values in enumerate(found):
+    np.testing.assert_array_equal(values, call(number))
+
+
+# --- What a function says of values it says at every call ---
+
+
+def wrong_uses():
+  good = losses.softmax, (X, LABELS), {}
+  yield good, {"labels": LABELS.at[3].set(7)}, r"labels must be in \[0, 4\), got 7"
+  good = losses.contrastive, (X, LABELS), {"negative_margin": 1.0}
+  yield good, {"negative_margin": -1.0}, "negative_margin must be .* got -1"
+  yield good, {"negative_margin": jnp.nan}, "negative_margin must be .* got nan"
+  good = losses.nt_xent, (X, X), {"temperature": 0.5}
+  yield good, {"temperature": 0.0}, "temperature must be .* got 0"
+  good = prototypes.class_means, (X, LABELS), {"num_classes": 3}
+  yield good, {"labels": LABELS + 1}, r"labels must be in \[0, 3\), got 3"
+  good = losses.mine_distance_weighted, (
+    jnp.abs(X @ X.T), SAME, ~SAME
+  ), {"key": jax.random.key(0), "dim": 4, "cutoff": 0.5, "limit": 1.4}  # fmt: skip
+  yield good, {"cutoff": 1.5}, "cutoff must be .* got 1.5"
+  good = attacks.pgd, (logits, jnp.zeros((2, 4)), jnp.array([0, 1])), ATTACK
+  yield good, {"epsilon": -0.1}, "epsilon must be .* got -0.1"
+  yield good, {"x": jnp.full((2, 4), 2.0)}, "x must be at most high = 1"
+  yield good, {"labels": jnp.array([0, 9])}, r"labels must be in \[0, 3\), got 9"
+
+
+WEIGHTS = normal(1, 4, 3)
+ATTACK = {
+  "key": jax.random.key(0),
+  "epsilon": 0.1,
+  "steps": 2,
+  "low": -1.0,
+  "high": 1.0,
+  "norm": "linf",
+}
+
+
+def logits(x):
+  return x @ WEIGHTS
+
+
+@pytest.mark.parametrize("case", list(wrong_uses()), ids=lambda case: case[2][:24])
+def test_errors_come_at_later_calls_too(case):
+  (function, args, kwargs), wrong, message = case
+  given = inspect.signature(function).bind(*args, **kwargs).arguments
+  function(**given)
+  for _ in range(2):
+    with calls.compilations() as compiled, pytest.raises(ValueError, match=message):
+      function(**given | wrong)
+    assert not compiled
+
+
+def test_warnings_come_at_later_calls_too():
+  shares = jax.nn.softmax(X)
+  for _ in range(2):
+    with warnings.catch_warnings(record=True) as found:
+      warnings.simplefilter("always")
+      losses.softmax(shares, LABELS)
+    assert ["look like probabilities" in str(one.message) for one in found] == [True]
+    assert found[0].filename == __file__
+
+
+def test_a_value_that_decides_about_the_program_is_asked_for_again():
+  for temperature in (0.5, np.inf, 2.0, np.inf):
+    ours = losses.info_nce(X, X + 1, temperature=temperature)
+    own = plain(losses.info_nce)(X, X + 1, temperature=temperature)
+    np.testing.assert_allclose(ours, own, rtol=1e-5)
+
+
+def test_labels_of_64_bits_stay_different():
+  wide = np.array([2**40, 2**40, 1, 1], np.int64)
+  ours = losses.contrastive(X[:4], wide)
+  np.testing.assert_array_equal(ours, losses.contrastive(X[:4], np.array([0, 0, 1, 1])))
+
+
+def test_radii_keep_the_digits_that_float32_does_not_have():
+  x = jnp.zeros((2, 4))
+  for epsilon in (0.1, 0.3, 0.7):  # float32 has larger numbers for two of them
+    found = attacks.fgsm(logits, x, jnp.array([0, 1]), epsilon=epsilon, low=-1, high=1)
+    assert np.abs(np.asarray(found.x_adv, np.float64)).max() <= epsilon
+
+
+# --- Functions that are given ---
+
+
+def attack(function):
+  return attacks.pgd(function, jnp.zeros((2, 4)), jnp.array([0, 1]), **ATTACK).x_adv
+
+
+def test_an_attack_compiles_once_for_a_function_and_its_numbers():
+  attack(logits)
+  assert count(lambda: attack(logits))[0] == 0
+  other = ATTACK | {"epsilon": 0.3, "step_size": 0.01}
+  with calls.compilations() as compiled:
+    attacks.pgd(
+      logits, jnp.zeros((2, 4)), jnp.array([0, 1]), **ATTACK | {"step_size": 0.02}
+    )
+  compiled.clear()
+  with calls.compilations() as compiled:
+    attacks.pgd(logits, jnp.zeros((2, 4)), jnp.array([0, 1]), **other)
+  assert not compiled
+
+
+class Model:
+  def __init__(self, weights):
+    self.weights = weights
+    self.nested = {"weights": weights}
+
+  def predict(self, x):
+    return x @ self.weights
+
+  def nestedly(self, x):
+    return x @ self.nested["weights"]
+
+  __call__ = predict
+
+
+def held(kind, weights):
+  """A function that reads weights in one of several ways, and how to change them."""
+  if kind == "cell":
+    return (lambda x: x @ weights), None
+  model = Model(weights)
+
+  def change(new):
+    model.weights = model.nested["weights"] = new
+
+  return {
+    "method": model.predict,
+    "nested": model.nestedly,
+    "object": model,
+    "object in a cell": lambda x: model(x),
+    "method in a cell": lambda x: model.predict(x),
+    "partial": functools.partial(lambda model, x: model(x), model),
+  }[kind], change
+
+
+KINDS = [
+  "method",
+  "nested",
+  "object",
+  "object in a cell",
+  "method in a cell",
+  "partial",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_function_whose_weights_change_is_another_one(kind):
+  function, change = held(kind, WEIGHTS)
+  before = attack(function)
+  np.testing.assert_array_equal(before, attack(logits))
+  assert count(lambda: attack(function))[0] == 0
+  change(-WEIGHTS)
+  np.testing.assert_array_equal(attack(function), -before)
+
+
+def test_a_global_name_that_changes_makes_another_function(monkeypatch):
+  before = attack(logits)
+  monkeypatch.setitem(globals(), "WEIGHTS", -WEIGHTS)
+  np.testing.assert_array_equal(attack(logits), -before)
+
+
+def test_lambdas_of_one_line_that_hold_the_same_are_one_function():
+  compiled = [count(lambda: attack(held("cell", WEIGHTS)[0]))[0] for _ in range(3)]
+  assert compiled[1:] == [0, 0]
+  other = attack(held("cell", -WEIGHTS)[0])
+  np.testing.assert_array_equal(other, -attack(held("cell", WEIGHTS)[0]))
+
+
+def test_variables_of_a_partial_are_data():
+  def apply(weights, x):
+    return x @ weights
+
+  def call(weights):
+    return attack(jax.tree_util.Partial(apply, weights))
+
+  before = call(WEIGHTS)
+  compiled, after = count(lambda: call(-WEIGHTS))
+  assert compiled == 0
+  np.testing.assert_array_equal(after, -before)
+
+
+def test_a_root_has_the_gradient_of_what_its_function_holds():
+  def root(a):
+    return solvers.newton(lambda x: x**2 - a, (0.0, 4.0)).value
+
+  assert root(4.0) == pytest.approx(2)
+  assert root(9.0) == pytest.approx(3)
+  assert jax.grad(root)(4.0) == pytest.approx(0.25)
