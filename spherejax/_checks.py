@@ -7,7 +7,8 @@ numbers. A traced number is never inspected.
 import numbers
 import os
 import reprlib
-from collections.abc import Collection, Mapping, Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -319,10 +320,11 @@ def instance(name: str, value: object, kind: type) -> None:
     raise TypeError(f"{name} must be a {kind.__name__}, got {reprlib.repr(value)}")
 
 
-def one_of(name: str, value: object, allowed: Collection[str]) -> None:
-  """Raises ValueError unless `value` is one of the allowed names."""
-  if value not in tuple(allowed):  # a value that has no hash is none of them either
-    names = ", ".join(repr(option) for option in allowed)
+def one_of(name: str, value: object, allowed: Any) -> None:
+  """Raises ValueError unless `value` is one of the names of a Literal, or of a list."""
+  options = typing.get_args(allowed) or tuple(allowed)
+  if value not in options:  # a value that has no hash is none of them either
+    names = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
 

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from spherejax import _checks, _numerics
 from spherejax.attacks._ball import known
+from spherejax.distances._lp import Norm
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
@@ -78,7 +79,7 @@ def check_radius(
   low: ArrayLike | None,
   high: ArrayLike | None,
   shape: tuple[int, ...],
-  norm: str,
+  norm: Norm,
 ) -> None:
   """Raises for a known radius that no two points of a known box are apart: of pixels.
 

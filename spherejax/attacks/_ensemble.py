@@ -13,6 +13,7 @@ from spherejax import _checks
 from spherejax.attacks import _auto, _box, _fab, _gradient, _problem, _square, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
+from spherejax.distances._lp import Norm
 
 
 class EnsembleResult(NamedTuple):
@@ -56,7 +57,7 @@ def ensemble(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 100,
   queries: int = 5000,
   target_count: int = 9,
@@ -223,7 +224,7 @@ def diagnose(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 100,
   draws: int = 100,
   low: Real[ArrayLike, "..."] = 0.0,

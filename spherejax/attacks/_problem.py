@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.core
@@ -18,8 +18,9 @@ from spherejax.attacks import _ball, _losses
 from spherejax.attacks._ball import known
 from spherejax.attacks._box import box, check_radius
 from spherejax.attacks._region import Ball, Region
+from spherejax.distances._lp import Norm
 
-MODES = ("evaluate", "train", "last")
+Mode = Literal["evaluate", "train", "last"]
 # Of the keys of views: beyond the numbers of restarts, and of what starts are split by.
 _VIEWS = 2**32 - 1
 
@@ -194,10 +195,10 @@ def _classes(problem: Problem) -> Array:
 
 
 def ball(
-  problem: Problem, epsilon: ArrayLike | None, norm: str, share: float = 0.0
+  problem: Problem, epsilon: ArrayLike | None, norm: Norm, share: float = 0.0
 ) -> Ball:
   """The ball of an attack's arguments."""
-  _checks.one_of("norm", norm, _ball.NORMS)
+  _checks.one_of("norm", norm, Norm)
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is, got None")
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
@@ -240,7 +241,7 @@ def rivals(scores: Array, labels: Array) -> Array:
 def region_of(
   problem: Problem,
   epsilon: ArrayLike | None,
-  norm: str,
+  norm: Norm,
   share: float,
   region: Region | None,
 ) -> Region:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,12 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
+from spherejax.attacks._attempts import Targets
+from spherejax.attacks._problem import Mode
+from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _margin
 
+Loss = Literal["ce", "margin", "dlr"]  # "kl" is of no use here
 RESTARTS = 20  # by default: a cell has several corners where a loss is largest
 
 
@@ -48,8 +52,8 @@ def voronoi_pgd(
   *,
   key: Array | None,
   epsilon: Real[ArrayLike, "..."] = math.inf,
-  norm: str = "l2",
-  ball_norm: str | None = None,
+  norm: Norm = "l2",
+  ball_norm: Norm | None = None,
   neighbours: int = 32,
   nearest: distances.Neighbours | None = None,
   site_labels: Integer[ArrayLike, " sites"] | None = None,
@@ -57,13 +61,13 @@ def voronoi_pgd(
   step_size: Real[ArrayLike, "..."] | None = None,
   restarts: int | None = None,
   random_start: bool = True,
-  loss: str = "ce",
-  targets: Integer[ArrayLike, " batch"] | str | None = None,
+  loss: Loss = "ce",
+  targets: Targets = None,
   share: float = 0.05,
   sweeps: int = 20,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
   exact: bool = True,
   block_size: int = 128,
@@ -150,8 +154,7 @@ def voronoi_pgd(
   _checks.flag("random_start", random_start)
   _checks.flag("exact", exact)
   _problem.deterministic("voronoi_pgd", logits_fn)
-  if loss == "kl":
-    raise ValueError("loss must be 'ce', 'margin' or 'dlr', got 'kl'")
+  _checks.one_of("loss", loss, Loss)
   cells = _cells.voronoi_cells(
     x,
     own_index,
@@ -221,7 +224,7 @@ def _again(
   clean: Array,
   labels: Array,
   aims: Array | None,
-  loss: str,
+  loss: Loss,
   cells: _cells.VoronoiCells,
 ) -> attacks.AttackResult:
   """The result at points that were brought back."""

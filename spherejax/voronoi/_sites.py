@@ -1,7 +1,7 @@
 """Training points as sites: each place once, with one class; and checks of them."""
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.core
@@ -11,8 +11,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks
+from spherejax.distances._lp import Norm
 
-CONFLICTS = ("error", "drop")
+Conflicts = Literal["error", "drop"]
 
 
 class Sites(NamedTuple):
@@ -29,7 +30,7 @@ def merge_sites(
   points: Float[ArrayLike, "n ..."],
   labels: Integer[ArrayLike, " n"],
   *,
-  conflicts: str = "error",
+  conflicts: Conflicts = "error",
 ) -> Sites:
   """Sites of a training set: equal points of one class become one.
 
@@ -62,7 +63,7 @@ def merge_sites(
   _checks.floating("points", x)
   _checks.batched("points", x)
   _checks.labels(y, x)
-  _checks.one_of("conflicts", conflicts, CONFLICTS)
+  _checks.one_of("conflicts", conflicts, Conflicts)
   _finite("points", x)
   first = _first_rows(x)
   wrong = y != y[first]
@@ -152,7 +153,7 @@ def check_finite_cells(
   own_index: Array,
   sites: Array,
   labels: Array | None,
-  norm: str,
+  norm: Norm,
 ) -> None:
   """Raises for a known sample that is asked for, and whose cell is not finite.
 
