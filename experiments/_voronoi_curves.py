@@ -159,7 +159,7 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
       restarts=1,  # as in the balls
       **options,
     )
-    wrong = own.decide(*operands, found.attack.x_adv) != rows["y"]
+    wrong = own.decide(*operands, found.x_adv) != rows["y"]
     return {"VAA": wrong, "margin": found.cell_margin}
 
   def in_balls(given, rows):

@@ -70,7 +70,7 @@ def _moved(scores, key, epsilon, norm: Norm = "l2") -> attacks.AttackResult:
     restarts=4,
     low=-SIDE,
     high=SIDE,
-  ).attack
+  )
 
 
 def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:

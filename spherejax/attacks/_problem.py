@@ -1,9 +1,8 @@
 """The contract of every attack: what goes in, what is evaluated, what is kept."""
 
 import math
-import operator
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.core
@@ -26,7 +25,10 @@ _VIEWS = 2**32 - 1
 
 
 class AttackResult(NamedTuple):
-  """Attacked points and what is known about them, one row a sample."""
+  """What every attack returns: points and what is known of them, one row a sample.
+
+  The last three fields belong to one attack each and are None for the others.
+  """
 
   x_adv: Float[Array, "batch ..."]
   """The points, in the region in exact arithmetic, also where the attack failed."""
@@ -50,11 +52,26 @@ class AttackResult(NamedTuple):
   was lacking throughout and the last quarter of the steps raised the loss by less than
   0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
   less than 0.1 %. Never a proof: another start may find what this one did not."""
+  stage: Any = None
+  """From `ensemble`, [batch], integer: which attack broke the sample, from 1; 0 for a
+  wrong decision at x; -1 for none."""
+  cell_margin: Any = None
+  """From `voronoi_pgd`, [batch], floating: distance to the nearest other site less that
+  to the own; above 0, or 0 at a site that is given twice."""
+  complete: Any = None
+  """From `voronoi_pgd`, [batch], boolean: whether no site that can bind was left out of
+  the projection. The points are in their cells also where one was; the attack may be
+  weaker."""
 
+  @property
+  def result(self) -> "AttackResult":
+    """The result itself, where `ensemble` once put the fields of all attacks."""
+    return self
 
-def passed_on(attack: str, name: str) -> property:
-  """What an `AttackResult` that is a field says, for a result that has it inside."""
-  return property(operator.attrgetter(f"{attack}.{name}"), doc=f"As of `{attack}`.")
+  @property
+  def attack(self) -> "AttackResult":
+    """The result itself, where `voronoi_pgd` once put the fields of all attacks."""
+    return self
 
 
 class Expectation(NamedTuple):

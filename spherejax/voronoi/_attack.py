@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Integer, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
@@ -19,28 +19,6 @@ from spherejax.voronoi import _cells, _margin
 
 Loss = Literal["ce", "margin", "dlr"]  # "kl" is of no use here
 RESTARTS = 20  # by default: a cell has several corners where a loss is largest
-
-
-class VoronoiResult(NamedTuple):
-  """What `voronoi_pgd` returns."""
-
-  attack: attacks.AttackResult
-  """The points and what is known about them, as of any attack."""
-  cell_margin: Float[Array, " batch"]
-  """Distance to the nearest other site less that to the own; above 0, or 0 at a site
-  that is given twice."""
-  complete: Bool[Array, " batch"]
-  """Whether no site that can bind was left out of the projection. The points are in
-  their cells also where one was; the attack may be weaker."""
-  x_adv = _problem.passed_on("attack", "x_adv")
-  success = _problem.passed_on("attack", "success")
-  loss = _problem.passed_on("attack", "loss")
-  margin = _problem.passed_on("attack", "margin")
-  norm = _problem.passed_on("attack", "norm")
-  queries = _problem.passed_on("attack", "queries")
-  zero_gradients = _problem.passed_on("attack", "zero_gradients")
-  saturated = _problem.passed_on("attack", "saturated")
-  converged = _problem.passed_on("attack", "converged")
 
 
 def voronoi_pgd(
@@ -71,7 +49,7 @@ def voronoi_pgd(
   index: Integer[ArrayLike, " batch"] | None = None,
   exact: bool = True,
   block_size: int = 128,
-) -> VoronoiResult:
+) -> attacks.AttackResult:
   """The Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
 
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
@@ -122,7 +100,7 @@ def voronoi_pgd(
       sites.
 
   Returns:
-    VoronoiResult(attack, cell_margin, complete), with what `attack` has as its own too.
+    `attacks.AttackResult` with `cell_margin` and `complete`.
 
   Raises:
     TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`, random_start
@@ -146,7 +124,7 @@ def voronoi_pgd(
     >>> result = spherejax.voronoi.voronoi_pgd(
     ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0),
     ...   norm="linf")
-    >>> result.attack.success, result.attack.x_adv[0].round(2)
+    >>> result.success, result.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
   if key is not None:
@@ -213,7 +191,7 @@ def voronoi_pgd(
     ),
     lambda: found,
   )
-  return VoronoiResult(attack, margin, cells.complete)
+  return attack._replace(cell_margin=margin, complete=cells.complete)
 
 
 def _again(
