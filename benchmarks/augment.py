@@ -31,6 +31,7 @@ from benchmarks import _measure
 from experiments import _collapse_training
 from experiments._collapse_training import Settings
 from spherejax import data, losses
+from spherejax.data._views import Views
 
 SIDE, BATCH, STEP_BATCH, SMOKE_BATCH = 32, 512, 128, 32
 TEMPERATURE = 0.5
@@ -113,7 +114,7 @@ def floor(key: jax.Array, pictures: jax.Array) -> jax.Array:
   return scale * pictures[None]
 
 
-def views(name: str, batch: int, repetitions: int) -> dict[str, Any]:
+def views(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   """Ours, the peers and the floor."""
   strengths = data.view_strengths(name)
   ours = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
@@ -141,7 +142,7 @@ def views(name: str, batch: int, repetitions: int) -> dict[str, Any]:
   )
 
 
-def step(name: str, batch: int, repetitions: int) -> dict[str, Any]:
+def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   """A training step that draws its views, beside one whose views are given."""
   strengths = data.view_strengths(name)
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)

@@ -26,6 +26,7 @@ import rich.console
 
 from benchmarks import _measure
 from spherejax import data, prototypes
+from spherejax.prototypes._few_shot import Transform
 
 CLASSES, PER_CLASS, DIM = 20, 600, 640  # as many as mini-ImageNet's test classes
 WAYS, QUERIES = 5, 15
@@ -55,7 +56,7 @@ def draw(episodes: int, shots: int) -> jax.Array:
   return sample(jax.random.split(jax.random.key(shots), episodes))
 
 
-def easyfsl(shots: int, transform: str, rows: np.ndarray) -> Any:
+def easyfsl(shots: int, transform: Transform, rows: np.ndarray) -> Any:
   """The peer as a function of features and episodes; None where it is missing."""
   found = importlib.util.find_spec("easyfsl")
   if found is None or found.origin is None or not importlib.util.find_spec("torch"):
@@ -92,7 +93,7 @@ def floor(rows: jax.Array, episodes: jax.Array) -> jax.Array:
 
 
 def compare(
-  name: str, shots: int, transform: str, number: int, peer: bool, repetitions: int
+  name: str, shots: int, transform: Transform, number: int, peer: bool, repetitions: int
 ) -> dict[str, Any]:
   """Ours on a number of episodes against the floor, and the peer."""
   rows = features()

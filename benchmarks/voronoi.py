@@ -79,7 +79,7 @@ def attack(
     exact=exact,
     mode="last",
     block_size=BLOCK,
-  ).attack.x_adv
+  ).x_adv
 
 
 def dense(x: jax.Array, own: jax.Array, sites: jax.Array) -> jax.Array:

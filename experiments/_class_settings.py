@@ -15,6 +15,7 @@ from jax import Array
 
 from experiments import _class_network
 from spherejax import data, distances, losses, models, prototypes, training
+from spherejax.losses._adaptive_scale import Geometry
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
 # Of softmax's weights, with products of about 1. The article says "normal" alone; with
@@ -39,7 +40,7 @@ class Setting(NamedTuple):
   dynamic: bool = False
 
   @property
-  def geometry(self) -> str:
+  def geometry(self) -> Geometry:
     """What the scale multiplies."""
     return "chordal" if self.loss == "ProxyDR" else "cosine"
 

@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 
 from experiments import _cli, _few_shot_published
 from spherejax import _checks
+from spherejax.models._convolution import Method
+from spherejax.prototypes._few_shot import Representative
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Settings:
   """Network."""
   width: int = 32
   """Channels of Conv4."""
-  convolution: str = "patches"
+  convolution: Method = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   image_size: int = 28
   """Side of an image as the network sees it."""
@@ -53,7 +55,7 @@ class Part(NamedTuple):
   """A kind of training."""
 
   shots: int
-  representative: str
+  representative: Representative
 
   @property
   def name(self) -> str:

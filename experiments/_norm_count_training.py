@@ -15,6 +15,7 @@ from jax import Array
 from experiments import _at_once, _finished
 from experiments._norm_count_sets import Objects
 from spherejax import data, distances, losses, models, pooling, prototypes, training
+from spherejax.models import _convolution
 
 Method = Literal["supervised", "SimCLR", "grids"]
 
@@ -29,7 +30,7 @@ class Settings:
   """Networks of each training, each with grids of its own."""
   widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
   """Channels of the six layers."""
-  convolution: str = "patches"
+  convolution: _convolution.Method = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   epochs: int = 12
   """Passes over the objects, by cross-entropy."""
@@ -96,7 +97,9 @@ class Points(NamedTuple):
     return data.normalize(images, self.mean, self.std)
 
 
-def embed(settings: Settings, convolution: str) -> Callable[[Any, Array], Array]:
+def embed(
+  settings: Settings, convolution: _convolution.Method
+) -> Callable[[Any, Array], Array]:
   """Backbone's parameters and images to features."""
   network = models.Simple6(settings.widths, convolution=convolution)
 

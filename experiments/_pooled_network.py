@@ -19,6 +19,9 @@ from jax import Array
 
 from experiments import _cli, _poolings
 from spherejax import data, losses, models, training
+from spherejax.losses._batch import Normalization
+from spherejax.models._backbones import Norm
+from spherejax.models._convolution import Method
 
 _AT_ONCE = 250  # images that are embedded
 
@@ -43,9 +46,9 @@ class Settings:
   """Stride of each stage."""
   stem_stride: int = 2
   """Stride of the first convolution."""
-  norm: str = "group"
+  norm: Norm = "group"
   """Normalisation inside the network: group or batch."""
-  convolution: str = "patches"
+  convolution: Method = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   dim: int = 64
   """Dimension of the local features and of the embedding."""
@@ -55,7 +58,7 @@ class Settings:
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5
   """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
-  normalization: str = "l2"
+  normalization: Normalization = "l2"
   """Of the embedding: l2 or unit_ball."""
   steps: int = 400
   """Training steps; 0 leaves the network as it was drawn."""

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from spherejax import models, pooling
+from spherejax.models._heads import Projection
 
 TITLES = {
   "gap": "GAP", "gmp": "GMP", "gap_gmp": "GAP+GMP", "cbam": "CBAM", "crow": "CroW",
@@ -44,7 +45,7 @@ class Recipe(NamedTuple):
   """
 
   pool: Callable[..., Any]
-  projection: str
+  projection: Projection
   dim: int
   prototypes: str = ""
   averages: Callable[[Array], Array] = lambda pooled: pooled

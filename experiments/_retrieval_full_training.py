@@ -34,6 +34,7 @@ from experiments._retrieval_full_objective import Settings
 from experiments._retrieval_full_sets import Pictures
 from experiments._retrieval_losses import Method
 from spherejax import _checks, data, losses, prototypes, training
+from spherejax.prototypes._cover import Space
 
 _MARGIN = 100 * _retrieval_measures.MARGIN  # figures are percent
 
@@ -179,7 +180,7 @@ class Run:
 
 
 @functools.partial(jax.jit, static_argnames=("space",))
-def _renewed(pools: Array, old: Array, *, space: str) -> Array:
+def _renewed(pools: Array, old: Array, *, space: Space) -> Array:
   return prototypes.renew_proxies(pools, old, space=space)
 
 

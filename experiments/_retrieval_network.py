@@ -16,6 +16,7 @@ from PIL import Image
 
 from experiments import _blocks, _cli, _finished, _photographs, _poolings, _report
 from spherejax import _checks, data, models, training
+from spherejax.models._convolution import Method
 
 DIGITS = ("resnet8", "resnet20")
 SMALL = ("conv", *DIGITS, "mlp")
@@ -42,7 +43,7 @@ class Architecture:
   convolution of the others."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
   """Of the convolutions of conv."""
-  convolution: str = "patches"
+  convolution: Method = "patches"
   """How small networks compute convolutions: patches (on a CPU) or native."""
   weights: str = ""
   """File of ImageNet's weights for a network of photographs; for the other ones the

@@ -83,7 +83,7 @@ def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
         sweeps=0,
         mode="train",
         exact=False,
-      ).attack.x_adv
+      ).x_adv
 
     return attack
 
@@ -139,7 +139,7 @@ def side_by_side(
       norm="l2",
       steps=config.judge_steps,
     )
-    return 1 - jnp.mean(found.result.success)
+    return 1 - jnp.mean(found.success)
 
   def within_cells(train, nearest, params):
     found = voronoi.voronoi_pgd(
@@ -153,7 +153,7 @@ def side_by_side(
       steps=config.judge_steps,
       restarts=1,
     )
-    return 1 - jnp.mean(found.attack.success)
+    return 1 - jnp.mean(found.success)
 
   budgets = (config.proposed_budget / 2, config.proposed_budget)
   judged = _robust_networks.over_models(within_ball)

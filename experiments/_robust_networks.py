@@ -16,6 +16,8 @@ from jax import Array
 from experiments import _finished
 from experiments._digits import Points
 from spherejax import attacks, distances, losses, training
+from spherejax.attacks import _losses
+from spherejax.distances._lp import Norm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Defence(NamedTuple):
   """How a network is trained."""
 
   loss: Loss
-  norm: str = "l2"
+  norm: Norm = "l2"
   cosine: bool = False
   low: float = 0.0
   high: float = 1.0
@@ -101,7 +103,9 @@ def adversarial(settings: Settings) -> Loss:
   )
 
 
-def within_ball(settings: Settings, defence: Defence, loss: str = "ce") -> Attack:
+def within_ball(
+  settings: Settings, defence: Defence, loss: _losses.Loss = "ce"
+) -> Attack:
   """PGD for training."""
 
   def attack(scores, points, rows, key, epsilon):

@@ -26,6 +26,7 @@ from experiments import (
 )
 from experiments._digits import Points
 from spherejax import attacks, data, losses, models, training
+from spherejax.distances._lp import Norm
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
 LEVELS = 255  # of a pixel
@@ -135,7 +136,7 @@ def train(
   network: Network,
   images: data.Images,
   *,
-  norm: str,
+  norm: Norm,
   budget: float,
   seed: int,
   folder: pathlib.Path,
@@ -200,7 +201,7 @@ def look(config, own: Points, state, classes: int) -> dict[str, float]:
 
 
 @functools.cache
-def _judge(settings: Photographs, classes: int, norm: str, steps: int, seed: int):
+def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
   network = Network(settings, classes)
 
   def right(variables, rows):
@@ -224,7 +225,7 @@ def _judge(settings: Photographs, classes: int, norm: str, steps: int, seed: int
 
 
 def judge(
-  config, tested: Points, state, *, classes: int, norm: str, budget: float
+  config, tested: Points, state, *, classes: int, norm: Norm, budget: float
 ) -> dict[str, float]:
   """Shares of the test images that are right, and right under attack."""
   count = len(tested.y)

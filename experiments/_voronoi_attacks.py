@@ -100,7 +100,7 @@ def suite(
 
 
 def _ensemble(scores, steps, fixed, x, y, *, key) -> attacks.AttackResult:
-  return attacks.ensemble(scores, x, y, key=key, steps=steps, **fixed).result
+  return attacks.ensemble(scores, x, y, key=key, steps=steps, **fixed)
 
 
 def _right(result: attacks.AttackResult) -> float:

@@ -15,6 +15,7 @@ from experiments._digits import CLASSES, Points
 from experiments._finished import Finished
 from experiments._voronoi_draws import Figures, Part, Statements
 from spherejax import attacks, distances, metrics, prototypes, training, voronoi
+from spherejax.distances._lp import Norm
 
 PAPER = "DIST, article III"
 NEIGHBOUR, LINEAR = "1-NN", "ridge"
@@ -31,7 +32,7 @@ class Judged(NamedTuple):
   decide: Callable[..., Array]
 
 
-def classifier(name: str, sites, labels, norm: str) -> Judged:
+def classifier(name: str, sites, labels, norm: Norm) -> Judged:
   """The nearest neighbour, or a linear classifier."""
   options: dict[str, Any] = {"num_classes": CLASSES, "norm": norm}
 
@@ -58,7 +59,7 @@ class Task(NamedTuple):
   """Which sites are attacked, and how."""
 
   sites: Points
-  norm: str
+  norm: Norm
   budgets: tuple[float, ...]
   steps: int
   neighbours: int
@@ -158,7 +159,7 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
       restarts=1,  # as in the balls
       **options,
     )
-    wrong = own.decide(*operands, found.attack.x_adv) != rows["y"]
+    wrong = own.decide(*operands, found.x_adv) != rows["y"]
     return {"VAA": wrong, "margin": found.cell_margin}
 
   def in_balls(given, rows):
@@ -255,7 +256,7 @@ def exact_neighbour(task: Task, found: Curves) -> tuple[np.ndarray, Part]:
   return exact, _voronoi_draws.once(figures, made, PAPER)
 
 
-def apart(name: str, sites: Points, norm: str) -> tuple[metrics.Separation, Figures]:
+def apart(name: str, sites: Points, norm: Norm) -> tuple[metrics.Separation, Figures]:
   """How far the sites are from each other and from other classes."""
   found = metrics.separation(*sites, norm=norm)
   least = np.min(found.nearest), np.min(found.nearest_other_class)

@@ -8,6 +8,7 @@ import tqdm
 from experiments import _finished, _voronoi_curves, _voronoi_draws, _voronoi_sets
 from experiments._digits import Points
 from experiments._voronoi_config import Config
+from spherejax.distances._lp import Norm
 
 
 def remembering(
@@ -28,7 +29,7 @@ def remembering(
   return remember
 
 
-def task_of(config: Config, sites: Points, norm: str) -> _voronoi_curves.Task:
+def task_of(config: Config, sites: Points, norm: Norm) -> _voronoi_curves.Task:
   """Which sites are attacked in one norm, and how."""
   return _voronoi_curves.Task(
     sites,
@@ -42,7 +43,7 @@ def task_of(config: Config, sites: Points, norm: str) -> _voronoi_curves.Task:
 
 
 def of_norm(
-  config: Config, sites: Points, tests: Points, norm: str, remember
+  config: Config, sites: Points, tests: Points, norm: Norm, remember
 ) -> tuple[_voronoi_draws.Part, dict[str, np.ndarray]]:
   """Curves in one norm beside closed forms; rows and claims, and what to draw."""
   task = task_of(config, sites, norm)

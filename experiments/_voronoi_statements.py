@@ -10,6 +10,7 @@ from experiments import _voronoi_draws
 from experiments._digits import Points
 from experiments._voronoi_draws import Figures, Part, Statements
 from spherejax import distances, metrics
+from spherejax.distances._lp import Norm
 
 SHARE = 0.95
 PAIRS = {"odd or even": (), "3 or 8": (3, 8)}
@@ -35,7 +36,8 @@ def shifts(name: str, x: np.ndarray, y: np.ndarray) -> Part:
   step, flat = (v.reshape(len(x), -1) for v in (moved - x, x))
   figures: Figures = {}
   shares = {}
-  for norm, order in (("l2", 2), ("linf", np.inf)):
+  orders: dict[Norm, float] = {"l2": 2, "linf": np.inf}
+  for norm, order in orders.items():
     own = np.linalg.norm(step, order, axis=1)
     other = distances.k_nearest(flat, flat, k=1, norm=norm, apart=(y, y)).distances
     other = np.asarray(other)[:, 0]

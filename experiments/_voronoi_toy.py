@@ -11,6 +11,7 @@ import numpy as np
 from experiments import _figure, _voronoi_draws
 from experiments._voronoi_draws import Figures, Part, Statements
 from spherejax import attacks, metrics, prototypes, voronoi
+from spherejax.distances._lp import Norm
 
 if TYPE_CHECKING:
   import matplotlib.figure
@@ -40,7 +41,7 @@ COLORS = ("tab:blue", "tab:orange", "dimgray", "white")  # A, B, both, none
 
 
 @functools.cache
-def _attacked(norm: str):
+def _attacked(norm: Norm):
   """Attacked sites, of a budget: of the nearest neighbour, or of a constant answer."""
 
   @jax.jit
@@ -54,7 +55,7 @@ def _attacked(norm: str):
   return attacked
 
 
-def _moved(scores, key, epsilon, norm: str = "l2") -> attacks.AttackResult:
+def _moved(scores, key, epsilon, norm: Norm = "l2") -> attacks.AttackResult:
   """All sites, attacked within their cells."""
   return voronoi.voronoi_pgd(
     scores,
@@ -69,10 +70,10 @@ def _moved(scores, key, epsilon, norm: str = "l2") -> attacks.AttackResult:
     restarts=4,
     low=-SIDE,
     high=SIDE,
-  ).attack
+  )
 
 
-def nearest_neighbour_survives(key: jax.Array, norm: str) -> np.ndarray:
+def nearest_neighbour_survives(key: jax.Array, norm: Norm) -> np.ndarray:
   """VAA of the nearest neighbour at each budget."""
   broken = []
   for budget in BUDGETS:
@@ -117,7 +118,7 @@ def _grid() -> np.ndarray:
   return np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
 
 
-def _apart(points: np.ndarray, sites: np.ndarray, norm: str) -> np.ndarray:
+def _apart(points: np.ndarray, sites: np.ndarray, norm: Norm) -> np.ndarray:
   """[points, sites]: distances; of multiples of one number equal where they are."""
   away = np.abs(points[:, None] - sites[None])
   if norm == "l2":
@@ -125,7 +126,7 @@ def _apart(points: np.ndarray, sites: np.ndarray, norm: str) -> np.ndarray:
   return away.sum(-1) if norm == "l1" else away.max(-1)
 
 
-def tied(norm: str) -> float:
+def tied(norm: Norm) -> float:
   """Share of 601 x 601 points of [-6, 6]^2 that are as near to two sites."""
   axis = np.arange(-300, 301)
   grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
@@ -133,7 +134,7 @@ def tied(norm: str) -> float:
   return float(np.mean((away == away.min(1, keepdims=True)).sum(1) > 1))
 
 
-def tied_accuracy(norm: str) -> float:
+def tied_accuracy(norm: Norm) -> float:
   """SAA of 1-NN at 0.5, where balls meet: what is tied goes to the first class."""
   grid = _grid()
   found = prototypes.nearest_neighbours(grid, SITES, LABELS, num_classes=2, norm=norm)
@@ -141,7 +142,7 @@ def tied_accuracy(norm: str) -> float:
   return float(1 - np.mean((wrong & (_apart(grid, SITES, norm) <= 0.5)).any(0)))
 
 
-def least_distances(norm: str) -> np.ndarray:
+def least_distances(norm: Norm) -> np.ndarray:
   """[2, sites], lower and upper bounds of what changes the nearest neighbour's answer.
 
   Half of what parts a site from the other class, and the nearest of the points of a
@@ -194,7 +195,7 @@ def _in_l2(
   }
 
 
-def rows_and_claims(key: jax.Array, norms: Sequence[str]) -> Part:
+def rows_and_claims(key: jax.Array, norms: Sequence[Norm]) -> Part:
   """Accuracies of the nearest neighbour, and the best that there is."""
   if not norms:
     return [], []

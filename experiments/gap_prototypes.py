@@ -32,6 +32,7 @@ from experiments import (
   _report,
 )
 from spherejax import data
+from spherejax.losses._batch import Normalization
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Config(_pooled_network.Settings):
   """Networks, each trained from another start."""
   dim: int = 2
   """Dimension of the local features and of the embedding; the plane is drawn."""
-  normalization: str = "unit_ball"
+  normalization: Normalization = "unit_ball"
   """Of the embedding: l2 or unit_ball."""
   steps: int = 600
   """Training steps; 0 leaves the network as it was drawn."""

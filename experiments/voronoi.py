@@ -109,11 +109,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for norm in config.norms:
       part, lines = _voronoi_norms.of_norm(config, sites, tests, norm, remember)
       parts.append(part)
-      drawn[f"curves-{norm}"] = plotting.training_curves(
-        {name: values[None] for name, values in lines.items()},
-        steps=[0.0, *(x for x in budgets[norm] if math.isfinite(x))],
+      drawn[f"curves-{norm}"] = plotting.robust_accuracy(
+        lines,
+        [0.0, *(x for x in budgets[norm] if math.isfinite(x))],
         xlabel=f"{norm} budget",
-        ylabel="accuracy under attack",
       )
   pictures = _figure.save(drawn, output)
   return _report.result(

@@ -4,12 +4,12 @@ Each room is a sub-package and is imported when it is first used, so that
 ``import spherejax`` needs neither flax nor matplotlib nor tensorflow-datasets.
 """
 
-import importlib
-import types
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
-_ROOMS = (
+__all__ = [
+  "__version__",
   "attacks",
   "data",
   "distances",
@@ -23,19 +23,33 @@ _ROOMS = (
   "solvers",
   "training",
   "voronoi",
-)
+]
 
-__all__ = ["__version__", *_ROOMS]  # pyright: ignore[reportUnsupportedDunderAll]
+if TYPE_CHECKING:
+  # For editors; and without `__getattr__`, which would stand for every name.
+  from spherejax import attacks as attacks
+  from spherejax import data as data
+  from spherejax import distances as distances
+  from spherejax import hierarchy as hierarchy
+  from spherejax import losses as losses
+  from spherejax import metrics as metrics
+  from spherejax import models as models
+  from spherejax import plotting as plotting
+  from spherejax import pooling as pooling
+  from spherejax import prototypes as prototypes
+  from spherejax import solvers as solvers
+  from spherejax import training as training
+  from spherejax import voronoi as voronoi
+else:
+  import importlib
 
+  def __getattr__(name):
+    if name in __all__:
+      return importlib.import_module(f"spherejax.{name}")
+    if name.startswith("_"):
+      raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
+    # By its path: `from spherejax import _names` would ask here for it.
+    raise importlib.import_module("spherejax._names").unknown(__name__, name)
 
-def __getattr__(name: str) -> types.ModuleType:
-  if name in _ROOMS:
-    return importlib.import_module(f"spherejax.{name}")
-  if name.startswith("_"):
-    raise AttributeError(f"module 'spherejax' has no attribute {name!r}")
-  # By its path: `from spherejax import _names` would ask here for it.
-  raise importlib.import_module("spherejax._names").unknown(__name__, name)
-
-
-def __dir__() -> list[str]:
-  return sorted(__all__)
+  def __dir__():
+    return sorted(__all__)

@@ -8,8 +8,9 @@ import numbers
 import os
 import reprlib
 import sys
+import typing
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -331,10 +332,11 @@ def instance(name: str, value: object, kind: type) -> None:
     raise TypeError(f"{name} must be a {kind.__name__}, got {reprlib.repr(value)}")
 
 
-def one_of(name: str, value: object, allowed: Collection[str]) -> None:
-  """Raises ValueError unless `value` is one of the allowed names."""
-  if value not in tuple(allowed):  # a value that has no hash is none of them either
-    names = ", ".join(repr(option) for option in allowed)
+def one_of(name: str, value: object, allowed: Any) -> None:
+  """Raises ValueError unless `value` is one of the names of a Literal, or of a list."""
+  options = typing.get_args(allowed) or tuple(allowed)
+  if value not in options:  # a value that has no hash is none of them either
+    names = ", ".join(repr(option) for option in options)
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
 

@@ -37,6 +37,7 @@ _KIN = {
 """Rooms where the same method has a function and a module."""
 
 _OTHERS = {
+  "attacks.Expectation": "eot eotpgd expectation_over_transformation",
   "attacks.apgd": "auto_pgd auto_projected_gradient_descent",
   "attacks.bim": "basic_iterative i_fgsm iterative_fgsm",
   "attacks.carlini_wagner": "cw carlini carlini_l2",
@@ -96,7 +97,7 @@ _OTHERS = {
   "losses.triplet": "triplet_margin triplet_semi_hard triplet_hard centroid_triplet"
   " batch_hard_triplet triplet_margin_with_distance",
   "losses.zero_shot_prediction": "zsp zero_shot",
-  "metrics.accuracy_curve": "saa vaa robust_accuracy",
+  "metrics.accuracy_curve": "saa vaa",
   "metrics.average_hierarchical_distance": "ahd",
   "metrics.average_hierarchical_similarity": "ahs",
   "metrics.class_scores": "accuracy f1 recall precision classification_report",

@@ -274,6 +274,7 @@ ATTACK = {
     from spherejax import _checks
     from spherejax.attacks._gradient import pgd
     from spherejax.attacks._problem import AttackResult, Model
+    from spherejax.distances._lp import Norm
 
 
     def one_step(
@@ -284,7 +285,7 @@ ATTACK = {
       key: Array | None,
       epsilon: Real[ArrayLike, "..."],
       stride: Real[ArrayLike, ""] = 1.25,
-      norm: str = "linf",
+      norm: Norm = "linf",
       index: Int[ArrayLike, " batch"] | None = None,
     ) -> AttackResult:
       """One step from a random start.

@@ -54,6 +54,7 @@ GUESSES = {
     "attacks.pgd": "LinfPGD",
   },
   "attacks": {
+    "attacks.Expectation": "EOTPGD",
     "attacks.bim": "LinfBasicIterativeAttack",
     "attacks.carlini_wagner": "L2CarliniWagnerAttack CW CarliniL2Method",
     "attacks.deepfool": "L2DeepFoolAttack DeepFool",

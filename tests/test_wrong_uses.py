@@ -163,8 +163,10 @@ def test_wrong_uses(name, unchecked, tmp_path):
     with pytest.raises(TypeError, match=f"missing .*'{parameter}'"):
       function(**others)
     refusals += 1
+  listed = {}
   for use in uses_of(name, call):
     error = wrong_uses.failure(function, call, use)
+    listed |= wrong_uses.listed(error, use.parameter)
     if error is None:
       accepted = not use.refused or (name, use.what) in ACCEPTED
       assert accepted, f"{use.what} in place of {use.parameter} is accepted"
@@ -173,6 +175,9 @@ def test_wrong_uses(name, unchecked, tmp_path):
       assert wrong_uses.is_clear(error, use, wrong_uses.given(call)), (use, error)
       assert is_documented(error, inspect.getdoc(function)), (use, error)
   assert (refusals < AT_LEAST) == (name in FEWER)
+  # An editor offers the names that are allowed, and no others.
+  kinds = {each.name: each.annotation for each in call.signature.parameters.values()}
+  assert listed == wrong_uses.named(kinds)
 
 
 @pytest.mark.parametrize("name", OF_CLASSES)

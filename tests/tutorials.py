@@ -7,8 +7,8 @@ import re
 FOLDER = pathlib.Path(__file__).parents[1] / "docs" / "tutorials"
 
 
-def programs(page: str) -> list[str]:
-  """The blocks of Python of a page, of examples what stands after the prompts."""
+def programs(page: str | pathlib.Path) -> list[str]:
+  """The blocks of Python of a tutorial or a file; of examples what follows prompts."""
   text = (FOLDER / page).read_text()
   made = []
   for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):

@@ -13,6 +13,7 @@ import io
 import pathlib
 import re
 import tempfile
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -121,6 +122,24 @@ def may_be_nothing(parameter):
   return parameter.default is None or "None" in str(parameter.annotation)
 
 
+def choices(annotation) -> tuple[str, ...]:
+  """The names of the Literal in an annotation, none where it has none."""
+  if typing.get_origin(annotation) is typing.Literal:
+    return typing.get_args(annotation)
+  return tuple(n for part in typing.get_args(annotation) for n in choices(part))
+
+
+def named(annotations: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+  """The choices of each parameter that has some."""
+  return {name: choices(kind) for name, kind in annotations.items() if choices(kind)}
+
+
+def listed(error: Exception | None, parameter: str) -> dict[str, tuple[str, ...]]:
+  """The names that a message has for what the parameter may be, if it has any."""
+  found = re.match(rf"{parameter} must be one of ('.*'), got", str(error))
+  return {parameter: tuple(re.findall("'(.*?)'", found[1]))} if found else {}
+
+
 def of_kinds(parameter, *fitting):
   """A value of every kind that the parameter does not take."""
   fitting = {*fitting, *(["nothing"] if may_be_nothing(parameter) else [])}
@@ -161,10 +180,12 @@ def wrong_arrays(parameter, value, others):
 
 def wrong_options(parameter, value):
   """The same of what is no array."""
-  annotation = str(parameter.annotation)
+  annotation, names = str(parameter.annotation), choices(parameter.annotation)
   if "PathLike" in annotation and value is not None:
     yield from wrong_paths(parameter, value)
-  elif isinstance(value, str):
+  elif isinstance(value, str) or (
+    value is None and names and "Array" not in annotation
+  ):
     yield from of_kinds(parameter, "text")
     yield "unknown name", "no such name", True
     yield "empty", "", True

@@ -16,7 +16,6 @@ from spherejax.attacks._combined_ball import combined_ball as combined_ball
 from spherejax.attacks._decision import with_decision as with_decision
 from spherejax.attacks._deepfool import deepfool as deepfool
 from spherejax.attacks._ensemble import Diagnosis as Diagnosis
-from spherejax.attacks._ensemble import EnsembleResult as EnsembleResult
 from spherejax.attacks._ensemble import diagnose as diagnose
 from spherejax.attacks._ensemble import ensemble as ensemble
 from spherejax.attacks._fab import fab as fab
@@ -26,6 +25,7 @@ from spherejax.attacks._iterative import fgsm as fgsm
 from spherejax.attacks._iterative import mi_fgsm as mi_fgsm
 from spherejax.attacks._losses import attack_loss as attack_loss
 from spherejax.attacks._problem import AttackResult as AttackResult
+from spherejax.attacks._problem import AttackResult as EnsembleResult
 from spherejax.attacks._problem import Expectation as Expectation
 from spherejax.attacks._region import Ball as Ball
 from spherejax.attacks._region import Region as Region

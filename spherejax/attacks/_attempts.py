@@ -1,7 +1,7 @@
 """Targets and restarts: what the attempts of an attack aim at, one after another."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,21 +11,23 @@ from jaxtyping import Integer
 
 from spherejax import _checks
 from spherejax.attacks import _problem
+from spherejax.attacks._losses import Loss
 from spherejax.attacks._problem import Problem
 from spherejax.attacks._track import Aim
 
-Targets = Integer[ArrayLike, " batch"] | str | None
+Rivals = Literal["all"]
+Targets = Integer[ArrayLike, " batch"] | Rivals | None
 """None to leave the labels, a class for each sample, or "all"."""
 
 _Found = TypeVar("_Found")
 
 
 def aim_of(
-  problem: Problem, loss: str, targets: Targets, target_count: int | None
+  problem: Problem, loss: Loss, targets: Targets, target_count: int | None
 ) -> Aim:
   """What an attack makes large; to leave the label towards "all", the target later."""
   if isinstance(targets, str):
-    _checks.one_of("targets", targets, ("all",))
+    _checks.one_of("targets", targets, Rivals)
     if target_count is not None:
       _checks.count("target_count", target_count)
     return Aim(loss, leave=True)

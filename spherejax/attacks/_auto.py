@@ -12,9 +12,11 @@ from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks import _attempts, _gradient, _problem, _track
-from spherejax.attacks._problem import AttackResult, Model, Problem
+from spherejax.attacks._losses import Loss
+from spherejax.attacks._problem import AttackResult, Mode, Model, Problem
 from spherejax.attacks._region import Ball, steps_of
 from spherejax.attacks._track import Aim, Track, where
+from spherejax.distances._lp import Norm
 
 _PERCENT = (22, 41, 57, 70, 80, 87, 93, 99)
 _RISES = 0.75  # of the steps between two checkpoints have to raise the loss
@@ -60,16 +62,16 @@ def apgd(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 100,
   restarts: int = 1,
-  loss: str = "ce",
+  loss: Loss = "ce",
   targets: _attempts.Targets = None,
   target_count: int | None = None,
   larger_radii: bool = False,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """Auto-PGD: momentum, and steps that halve when the loss stops rising.
@@ -140,7 +142,7 @@ def apgd(
   )
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
-  _checks.one_of("mode", mode, _problem.MODES)
+  _checks.one_of("mode", mode, Mode)
   if larger_radii and steps < WIDE_STEPS:
     raise ValueError(
       f"steps must be at least {WIDE_STEPS} with larger_radii, got {steps}"
@@ -182,7 +184,7 @@ def _begin(start: Array, size: Array, checked: Array, track: Track) -> _Climb:
 
 
 def _arrive(
-  problem: Problem, aim: Aim, climb: _Climb, step: Array, steps: int, mode: str
+  problem: Problem, aim: Aim, climb: _Climb, step: Array, steps: int, mode: Mode
 ) -> tuple[_Climb, Array]:
   """Evaluates the point, and takes it where it is the best."""
   seen, gradient = _track.value_and_gradient(problem, aim, climb.point, step)
@@ -205,7 +207,7 @@ def _climb_momentum(
   start: Array,
   track: Track,
   steps: int,
-  mode: str,
+  mode: Mode,
 ) -> _Climb:
   marks = checkpoints(steps)
   windows = np.zeros(steps + 1, np.int32)
@@ -250,7 +252,7 @@ def _climb_l1(
   start: Array,
   track: Track,
   steps: int,
-  mode: str,
+  mode: Mode,
 ) -> _Climb:
   entries = start.shape[1]
   every = max(int(0.04 * steps), 1)

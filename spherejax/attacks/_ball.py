@@ -11,15 +11,14 @@ from jax.typing import ArrayLike, DTypeLike
 from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _compiled, _numerics
-
-NORMS = ("linf", "l2", "l1")
+from spherejax.distances._lp import Norm
 
 
 def uniform_ball(
   key: Array,
   shape: tuple[int, ...],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   dtype: DTypeLike = jnp.float32,
 ) -> Float[Array, "..."]:
   """A uniform draw from the unit ball of a norm.
@@ -52,7 +51,7 @@ def uniform_ball(
     True
   """
   _checks.key("key", key)
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.counts("shape", shape, 0)
   _checks.floating_type("dtype", dtype)
   size = math.prod(shape)
@@ -71,7 +70,7 @@ def uniform_ball(
 def steepest_ascent(
   gradient: Float[ArrayLike, "*shape"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   count: Integer[ArrayLike, ""] = 1,
 ) -> Float[Array, "*shape"]:
   """The direction of norm 1 along which a gradient promises most.
@@ -103,7 +102,7 @@ def steepest_ascent(
   """
   gradient = _checks.array("gradient", gradient)
   _checks.floating("gradient", gradient)
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.between("count", count, 1)
   wide = jax.lax.stop_gradient(_numerics.upcast(gradient))
   wide = jnp.where(jnp.isfinite(wide), wide, 0)
@@ -140,7 +139,7 @@ def largest(sizes: Array, count: Array) -> Array:
   return above | (equal & (jnp.cumsum(equal) <= count - jnp.sum(above)))
 
 
-def safe_norm(delta: Array, norm: str) -> Array:
+def safe_norm(delta: Array, norm: Norm) -> Array:
   """The norm, with a relative error of at most (log2 n + 8) units of rounding.
 
   Halves are added until one number is left, an order that no compiler changes.
@@ -161,7 +160,7 @@ def safe_norm(delta: Array, norm: str) -> Array:
   return total * scale
 
 
-def sizes(moves: Array, norm: str) -> Array:
+def sizes(moves: Array, norm: Norm) -> Array:
   """[batch]: the norms of moves [batch, n]."""
   return jax.vmap(lambda move: safe_norm(move, norm))(moves)
 
@@ -203,7 +202,7 @@ def seal(
   center: Float[ArrayLike, "*shape"],
   epsilon: Real[ArrayLike, ""],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   low: Real[ArrayLike, "..."] = -jnp.inf,
   high: Real[ArrayLike, "..."] = jnp.inf,
 ) -> Float[Array, "*shape"]:
@@ -248,7 +247,7 @@ def seal(
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.between("epsilon", epsilon, 0)
   wide, middle = (jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, center))
   radius = radii(epsilon, (), wide.dtype)

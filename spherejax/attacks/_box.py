@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from spherejax import _checks, _compiled, _numerics
+from spherejax.distances._lp import Norm
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
@@ -82,7 +83,7 @@ def check_radius(
   low: ArrayLike | None,
   high: ArrayLike | None,
   shape: tuple[int, ...],
-  norm: str,
+  norm: Norm,
 ) -> None:
   """Raises for a known radius that no two points of a known box are apart: of pixels.
 

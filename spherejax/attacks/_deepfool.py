@@ -9,9 +9,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks
-from spherejax.attacks import _ball, _minimal, _problem, _track
+from spherejax.attacks import _minimal, _problem, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
+from spherejax.distances._lp import Norm
 
 _BEYOND = 1e-6  # past the border: of the lead, or absolutely unless slopes are small
 
@@ -21,7 +22,7 @@ def deepfool(
   x: Float[ArrayLike, "batch ..."],
   labels: Integer[ArrayLike, " batch"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   steps: int = 50,
   overshoot: Real[ArrayLike, ""] = 0.02,
   low: Real[ArrayLike, "..."] = 0.0,
@@ -80,7 +81,7 @@ def deepfool(
   problem = _problem.setup(
     logits_fn, x, labels, key=None, index=None, low=low, high=high
   )
-  _checks.one_of("norm", norm, _ball.NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.count("steps", steps)
   _checks.between("overshoot", overshoot, 0)
   _checks.single("overshoot", overshoot)

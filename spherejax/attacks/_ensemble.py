@@ -1,5 +1,6 @@
 """Several attacks after another on what is not broken yet, and checks of an attack."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -7,31 +8,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Int, Integer, Real
+from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.attacks import _auto, _box, _fab, _gradient, _problem, _square, _track
 from spherejax.attacks._problem import AttackResult
 from spherejax.attacks._track import Aim, where
-
-
-class EnsembleResult(NamedTuple):
-  """What several attacks together found."""
-
-  result: AttackResult
-  """Of the first attack that broke the sample, else of the largest margin. The queries
-  are those of all attacks it went through, the shares the largest of any."""
-  stage: Int[Array, " batch"]
-  """Which attack broke it, from 1; 0 for a wrong decision at x; -1 for none."""
-  x_adv = _problem.passed_on("result", "x_adv")
-  success = _problem.passed_on("result", "success")
-  loss = _problem.passed_on("result", "loss")
-  margin = _problem.passed_on("result", "margin")
-  norm = _problem.passed_on("result", "norm")
-  queries = _problem.passed_on("result", "queries")
-  zero_gradients = _problem.passed_on("result", "zero_gradients")
-  saturated = _problem.passed_on("result", "saturated")
-  converged = _problem.passed_on("result", "converged")
+from spherejax.distances._lp import Norm
 
 
 class Diagnosis(NamedTuple):
@@ -56,14 +39,14 @@ def ensemble(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 100,
   queries: int = 5000,
   target_count: int = 9,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
   index: Integer[ArrayLike, " batch"] | None = None,
-) -> EnsembleResult:
+) -> AttackResult:
   """Four attacks after another, each on the samples that are not broken yet.
 
   `apgd` on the cross-entropy, `apgd` towards the rival classes on the difference of
@@ -87,9 +70,10 @@ def ensemble(
     index: [batch], the samples' numbers, for the keys.
 
   Returns:
-    EnsembleResult(result, stage), with what `result` has as its own too: `success` and
-    the others. The share of `(stage < 0) | (stage > s)` is the
-    accuracy after attack s; it never rises.
+    AttackResult of the first attack that broke the sample, else of the largest margin,
+    with `stage`. The queries are those of all attacks that the sample went through, the
+    shares the largest of any. The share of `(stage < 0) | (stage > s)` is the accuracy
+    after attack s; it never rises.
 
   Raises:
     TypeError: as `pgd`, or an `Expectation`.
@@ -166,7 +150,7 @@ def _in_turn(
   problem: _problem.Problem,
   stages: list[Callable[[Array], AttackResult]],
   key: Array,
-) -> EnsembleResult:
+) -> AttackResult:
   seen = _track.value(problem, Aim("margin"), problem.clean)
   none = jnp.zeros_like(seen.loss)
   result = AttackResult(
@@ -187,9 +171,7 @@ def _in_turn(
     found = attempt(jax.random.fold_in(key, number))
     open_ = stage < 0
     better = open_ & (found.success | (found.margin > result.margin))
-    taken = AttackResult(
-      *(where(better, a, b) for a, b in zip(found, result, strict=True))
-    )
+    taken = jax.tree.map(functools.partial(where, better), found, result)
     spent = result.queries + jnp.where(open_, found.queries, 0)
     zeros, saturated = (
       jnp.where(open_, jnp.maximum(a, b), b)
@@ -212,7 +194,7 @@ def _in_turn(
       carry,
     )
   result, stage = carry
-  return EnsembleResult(result, stage)
+  return result._replace(stage=stage)
 
 
 def diagnose(
@@ -223,7 +205,7 @@ def diagnose(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 100,
   draws: int = 100,
   low: Real[ArrayLike, "..."] = 0.0,

@@ -14,6 +14,7 @@ from spherejax.attacks._attempts import Targets
 from spherejax.attacks._minimal import Nearest
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import Aim, where
+from spherejax.distances._lp import Norm
 
 
 def fab(
@@ -22,7 +23,7 @@ def fab(
   labels: Integer[ArrayLike, " batch"],
   *,
   key: Array | None = None,
-  norm: str = "l2",
+  norm: Norm = "l2",
   steps: int = 100,
   restarts: int = 1,
   epsilon: Real[ArrayLike, "..."] | None = None,
@@ -99,7 +100,7 @@ def fab(
   problem = _problem.setup(
     logits_fn, x, labels, key=key, index=index, low=low, high=high
   )
-  _checks.one_of("norm", norm, _ball.NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
   _checks.between("bias", bias, 0, 1)
@@ -135,7 +136,7 @@ def _restart(
   problem: Problem,
   nearest: Nearest,
   radius: Array | float,
-  norm: str,
+  norm: Norm,
   number: Array,
   restarts: int,
 ) -> Array:
@@ -154,7 +155,7 @@ def _restart(
 
 
 def _border(
-  problem: Problem, aim: Aim, points: Array, norm: str
+  problem: Problem, aim: Aim, points: Array, norm: Norm
 ) -> tuple[Array, Array]:
   """Lead [batch] of a wrong class and its gradient [batch, n]."""
   if aim.targets is None:
@@ -172,7 +173,7 @@ def _approach(
   start: Array,
   nearest: Nearest,
   running: Array,
-  norm: str,
+  norm: Norm,
   steps: int,
   numbers: list[Array],
 ) -> Nearest:

@@ -11,9 +11,11 @@ from jaxtyping import Float, Integer, Real
 from spherejax import _checks, _numerics
 from spherejax.attacks import _attempts, _losses, _problem, _track
 from spherejax.attacks._attempts import Targets
-from spherejax.attacks._problem import AttackResult, Expectation, Model, Problem
+from spherejax.attacks._losses import Loss
+from spherejax.attacks._problem import AttackResult, Expectation, Mode, Model, Problem
 from spherejax.attacks._region import Paced, Region
 from spherejax.attacks._track import Aim, Track
+from spherejax.distances._lp import Norm
 
 
 def pgd(
@@ -23,19 +25,19 @@ def pgd(
   *,
   key: Array | None,
   epsilon: Real[ArrayLike, "..."] | None = None,
-  norm: str = "linf",
+  norm: Norm = "linf",
   steps: int = 40,
   step_size: Real[ArrayLike, "..."] | None = None,
   restarts: int = 1,
   random_start: bool = True,
-  loss: str = "ce",
+  loss: Loss = "ce",
   targets: Targets = None,
   target_count: int | None = None,
   share: float = 0.05,
   decay: Real[ArrayLike, ""] | None = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
   region: Region | None = None,
 ) -> AttackResult:
@@ -123,7 +125,7 @@ def pgd(
   )
   _checks.count("steps", steps)
   _checks.count("restarts", restarts)
-  _checks.one_of("mode", mode, _problem.MODES)
+  _checks.one_of("mode", mode, Mode)
   _checks.share("share", share)
   if decay is not None:
     _checks.between("decay", decay, 0)
@@ -162,7 +164,7 @@ def _ascend(
   steps: int,
   size: Array,
   decay: ArrayLike | None,
-  mode: str,
+  mode: Mode,
 ) -> Track:
   """One start of PGD."""
 
@@ -193,10 +195,10 @@ def attack_all(
   region: Region,
   run: Callable[[Aim, Array | None, Track], Track],
   restarts: int,
-  loss: str,
+  loss: Loss,
   targets: Targets,
   target_count: int | None,
-  mode: str,
+  mode: Mode,
 ) -> AttackResult:
   """Runs every restart against every target, and keeps the best of each sample."""
   _losses.check_classes(loss, problem.classes, targets is not None)

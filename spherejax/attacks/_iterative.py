@@ -7,7 +7,9 @@ from jaxtyping import Float, Integer, Real
 from spherejax import _checks
 from spherejax.attacks._attempts import Targets
 from spherejax.attacks._gradient import pgd
-from spherejax.attacks._problem import AttackResult, Model
+from spherejax.attacks._losses import Loss
+from spherejax.attacks._problem import AttackResult, Mode, Model
+from spherejax.distances._lp import Norm
 
 
 def bim(
@@ -18,13 +20,13 @@ def bim(
   epsilon: Real[ArrayLike, "..."],
   key: Array | None = None,
   steps: int = 10,
-  norm: str = "linf",
+  norm: Norm = "linf",
   step_size: Real[ArrayLike, "..."] | None = None,
-  loss: str = "ce",
+  loss: Loss = "ce",
   targets: Targets = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The basic iterative method: projected gradient ascent from the sample itself.
@@ -98,12 +100,12 @@ def fgsm(
   *,
   epsilon: Real[ArrayLike, "..."],
   key: Array | None = None,
-  norm: str = "linf",
-  loss: str = "ce",
+  norm: Norm = "linf",
+  loss: Loss = "ce",
   targets: Targets = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The fast gradient method: one step of the size of the ball.
@@ -179,13 +181,13 @@ def mi_fgsm(
   key: Array | None = None,
   steps: int = 10,
   decay: Real[ArrayLike, ""] = 1.0,
-  norm: str = "linf",
+  norm: Norm = "linf",
   step_size: Real[ArrayLike, "..."] | None = None,
-  loss: str = "ce",
+  loss: Loss = "ce",
   targets: Targets = None,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
 ) -> AttackResult:
   """The momentum iterative method: BIM along an accumulated gradient.

@@ -1,5 +1,7 @@
 """What attacks ascend: one number for each sample, from scores of the classes."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,7 +10,7 @@ from jaxtyping import Float, Integer
 
 from spherejax import _checks, _numerics
 
-LOSSES = ("ce", "margin", "dlr", "kl")
+Loss = Literal["ce", "margin", "dlr", "kl"]
 _FLOOR = 1e-12  # of the scale that the logits ratio divides by
 
 
@@ -16,7 +18,7 @@ def attack_loss(
   logits: Float[ArrayLike, "batch classes"],
   labels: Integer[ArrayLike, " batch"],
   *,
-  loss: str = "ce",
+  loss: Loss = "ce",
   targets: Integer[ArrayLike, " batch"] | None = None,
   reference: Float[ArrayLike, "batch classes"] | None = None,
 ) -> Float[Array, " batch"]:
@@ -80,9 +82,9 @@ def attack_loss(
   return of_scores(wide, labels, loss, targets, reference).astype(logits.dtype)
 
 
-def check_classes(loss: str, classes: int, targeted: bool) -> None:
+def check_classes(loss: Loss, classes: int, targeted: bool) -> None:
   """Raises for a loss that so many classes, or targets, do not have."""
-  _checks.one_of("loss", loss, LOSSES)
+  _checks.one_of("loss", loss, Loss)
   needed = 4 if targeted else 3
   if loss == "dlr" and classes < needed:
     aim = " with targets" if targeted else ""
@@ -94,7 +96,7 @@ def check_classes(loss: str, classes: int, targeted: bool) -> None:
 def of_scores(
   z: Array,
   labels: Array,
-  loss: str,
+  loss: Loss,
   targets: Array | None = None,
   reference: Array | None = None,
   *,

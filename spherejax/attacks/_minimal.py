@@ -10,6 +10,7 @@ from spherejax import _numerics
 from spherejax.attacks import _ball, _losses, _track
 from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._track import SETTLED, Aim, Seen, where
+from spherejax.distances._lp import Norm
 from spherejax.solvers import HalfspaceResult, project_halfspace
 
 
@@ -50,7 +51,7 @@ def begin(problem: Problem, aim: Aim) -> tuple[Nearest, Seen]:
   )
 
 
-def distance(problem: Problem, points: Array, norm: str) -> Array:
+def distance(problem: Problem, points: Array, norm: Norm) -> Array:
   """[batch]: how far points are from the samples."""
   return _ball.sizes(points - problem.clean, norm)
 
@@ -94,7 +95,7 @@ def jacobian(problem: Problem, points: Array) -> tuple[Array, Array]:
   return z, jnp.where(jnp.isfinite(gradients), gradients, 0)
 
 
-def dual_size(gradients: Array, norm: str) -> Array:
+def dual_size(gradients: Array, norm: Norm) -> Array:
   """The dual norm over the last axis."""
   sizes = jnp.abs(gradients)
   if norm == "linf":
@@ -105,7 +106,7 @@ def dual_size(gradients: Array, norm: str) -> Array:
 
 
 def to_plane(
-  points: Array, lead: Array, slope: Array, problem: Problem, norm: str
+  points: Array, lead: Array, slope: Array, problem: Problem, norm: Norm
 ) -> HalfspaceResult:
   """Least moves [batch, n] onto lead + <slope, move> = 0 in the box, from either side.
 
@@ -122,7 +123,7 @@ def to_plane(
 
 
 def nearest_plane(
-  z: Array, gradients: Array, points: Array, problem: Problem, norm: str
+  z: Array, gradients: Array, points: Array, problem: Problem, norm: Norm
 ) -> tuple[Array, Array]:
   """Lead [batch] and its gradient [batch, n] of the linear border nearest in the box.
 

@@ -1,9 +1,8 @@
 """The contract of every attack: what goes in, what is evaluated, what is kept."""
 
 import math
-import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +15,18 @@ from spherejax import _checks, _compiled, _numerics
 from spherejax.attacks import _ball, _losses
 from spherejax.attacks._box import box, check_radius
 from spherejax.attacks._region import Ball, Region
+from spherejax.distances._lp import Norm
 
-MODES = ("evaluate", "train", "last")
+Mode = Literal["evaluate", "train", "last"]
 # Of the keys of views: beyond the numbers of restarts, and of what starts are split by.
 _VIEWS = 2**32 - 1
 
 
 class AttackResult(NamedTuple):
-  """Attacked points and what is known about them, one row a sample."""
+  """What every attack returns: points and what is known of them, one row a sample.
+
+  The last three fields belong to one attack each and are None for the others.
+  """
 
   x_adv: Float[Array, "batch ..."]
   """The points, in the region in exact arithmetic, also where the attack failed."""
@@ -47,11 +50,26 @@ class AttackResult(NamedTuple):
   was lacking throughout and the last quarter of the steps raised the loss by less than
   0.1 %. Of least norm: a success that the last quarter of the steps brought nearer by
   less than 0.1 %. Never a proof: another start may find what this one did not."""
+  stage: Any = None
+  """From `ensemble`, [batch], integer: which attack broke the sample, from 1; 0 for a
+  wrong decision at x; -1 for none."""
+  cell_margin: Any = None
+  """From `voronoi_pgd`, [batch], floating: distance to the nearest other site less that
+  to the own; above 0, or 0 at a site that is given twice."""
+  complete: Any = None
+  """From `voronoi_pgd`, [batch], boolean: whether no site that can bind was left out of
+  the projection. The points are in their cells also where one was; the attack may be
+  weaker."""
 
+  @property
+  def result(self) -> "AttackResult":
+    """The result itself, where `ensemble` once put the fields of all attacks."""
+    return self
 
-def passed_on(attack: str, name: str) -> property:
-  """What an `AttackResult` that is a field says, for a result that has it inside."""
-  return property(operator.attrgetter(f"{attack}.{name}"), doc=f"As of `{attack}`.")
+  @property
+  def attack(self) -> "AttackResult":
+    """The result itself, where `voronoi_pgd` once put the fields of all attacks."""
+    return self
 
 
 class Expectation(NamedTuple):
@@ -192,10 +210,10 @@ def _classes(problem: Problem) -> Array:
 
 
 def ball(
-  problem: Problem, epsilon: ArrayLike | None, norm: str, share: float = 0.0
+  problem: Problem, epsilon: ArrayLike | None, norm: Norm, share: float = 0.0
 ) -> Ball:
   """The ball of an attack's arguments."""
-  _checks.one_of("norm", norm, _ball.NORMS)
+  _checks.one_of("norm", norm, Norm)
   if epsilon is None:
     raise ValueError("epsilon must be given where no region is, got None")
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
@@ -243,7 +261,7 @@ def rivals(scores: Array, labels: Array) -> Array:
 def region_of(
   problem: Problem,
   epsilon: ArrayLike | None,
-  norm: str,
+  norm: Norm,
   share: float,
   region: Region | None,
 ) -> Region:

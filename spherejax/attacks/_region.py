@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from spherejax.attacks import _ball
+from spherejax.distances._lp import Norm
 from spherejax.solvers import project_ball
 
 
@@ -51,7 +52,7 @@ class Paced(Region, Protocol):
 class Ball(NamedTuple):
   """A norm ball around each sample, cut by a box."""
 
-  norm: str
+  norm: Norm
   """"linf", "l2" or "l1"."""
   epsilon: Array
   """[batch], finite."""
@@ -99,7 +100,7 @@ class Ball(NamedTuple):
     return _ball.sizes(points - clean, self.norm)
 
 
-def steps_of(gradients: Array, norm: str, count: Array) -> Array:
+def steps_of(gradients: Array, norm: Norm, count: Array) -> Array:
   """The steepest directions; for l1 on `count` [batch] entries of each."""
 
   def step(gradient, count):

@@ -1,6 +1,7 @@
 """The square attack: random search over windows of an image, without gradients."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,12 @@ from spherejax.attacks._problem import AttackResult, Problem
 from spherejax.attacks._region import Ball
 from spherejax.attacks._track import Aim, Track, where
 
+SquareNorm = Literal["linf", "l2"]
+
 _HALVED_AFTER = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)  # of 10,000 queries
 
 
-def window_sides(queries: int, height: int, width: int, share: float, norm: str):
+def window_sides(queries: int, height: int, width: int, share: float, norm: SquareNorm):
   """The side of the window at each query, odd for l2."""
   place = np.arange(queries) * 10_000 // queries
   part = share / 2.0 ** np.searchsorted(_HALVED_AFTER, place, side="left")
@@ -37,7 +40,7 @@ def square(
   *,
   key: Array,
   epsilon: Real[ArrayLike, "..."],
-  norm: str = "linf",
+  norm: SquareNorm = "linf",
   queries: int = 5000,
   share: float = 0.8,
   targets: Integer[ArrayLike, " batch"] | None = None,
@@ -98,7 +101,7 @@ def square(
   _problem.deterministic("square", logits_fn)
   images = _checks.array("x", x)
   _checks.rank("x", images, 4)
-  _checks.one_of("norm", norm, ("linf", "l2"))
+  _checks.one_of("norm", norm, SquareNorm)
   _checks.count("queries", queries, 0)
   _checks.between("share", share, 0, 1, low_open=True)
   _checks.single("share", share)

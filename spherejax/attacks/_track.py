@@ -10,7 +10,8 @@ from jax import Array
 
 from spherejax import _numerics
 from spherejax.attacks import _losses
-from spherejax.attacks._problem import AttackResult, Expectation, Problem
+from spherejax.attacks._losses import Loss
+from spherejax.attacks._problem import AttackResult, Expectation, Mode, Problem
 
 SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may still bring
 
@@ -18,7 +19,7 @@ SETTLED = 1e-3  # of a loss or a norm: what a last quarter of the steps may stil
 class Aim(NamedTuple):
   """What the attack makes large."""
 
-  loss: str
+  loss: Loss
   targets: Array | None = None
   """[batch]; None to leave the labels."""
   reference: Array | None = None
@@ -137,7 +138,7 @@ def keep(
   points: Array,
   seen: Seen,
   *,
-  mode: str,
+  mode: Mode,
   gradient: Array | None = None,
   final: bool = False,
   late: Array | bool = True,

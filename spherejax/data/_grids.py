@@ -1,6 +1,6 @@
 """Images of many objects: a grid with some of its cells filled."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Float, Int, Integer, Key
 
 from spherejax import _checks
 
-_FILLS = ("zeros", "random", "blur")
+Fill = Literal["zeros", "random", "blur"]
 
 
 class ImageGrid(NamedTuple):
@@ -34,7 +34,7 @@ def image_grid(
   *,
   rows: int = 4,
   columns: int = 4,
-  fill: str = "zeros",
+  fill: Fill = "zeros",
   single_label: bool = False,
   min_count: int = 1,
 ) -> ImageGrid:
@@ -93,7 +93,7 @@ def image_grid(
   _checks.labels(labels, images)
   _checks.count("rows", rows)
   _checks.count("columns", columns)
-  _checks.one_of("fill", fill, _FILLS)
+  _checks.one_of("fill", fill, Fill)
   _checks.count("min_count", min_count, 0)
   cells = rows * columns
   if min_count > cells:
@@ -136,7 +136,7 @@ def _draw(
   return drawn, ascending[start].astype(jnp.int32)
 
 
-def _background(key: Array, images: Array, size: tuple[int, int], fill: str) -> Array:
+def _background(key: Array, images: Array, size: tuple[int, int], fill: Fill) -> Array:
   """[big height, big width, channels] below the objects."""
   shape = (*size, images.shape[-1])
   if fill == "zeros":

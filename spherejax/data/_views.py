@@ -1,6 +1,6 @@
 """Two random views of each image, the input of self-supervised learning."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,8 @@ from jaxtyping import Array, Float, Key, Real
 from spherejax import _checks, _compiled, _numerics
 from spherejax.data import _augment, _color, _color_jitter
 from spherejax.data._images import image_size
+
+Views = Literal["simclr", "large", "moderate", "small"]
 
 _ASPECT = (3 / 4, 4 / 3)
 _SIGMA = (0.1, 2.0)  # SimCLR appendix A
@@ -51,7 +53,7 @@ _TABLE = {
 }
 
 
-def view_strengths(name: str) -> ViewStrengths:
+def view_strengths(name: Views) -> ViewStrengths:
   """The strengths of a paper, to be changed by `_replace`.
 
   Args:
@@ -72,7 +74,7 @@ def view_strengths(name: str) -> ViewStrengths:
     >>> spherejax.data.view_strengths("moderate").scale
     (0.5, 1.0)
   """
-  _checks.one_of("name", name, ("simclr", *_TABLE))
+  _checks.one_of("name", name, Views)
   if name == "simclr":
     return ViewStrengths()
   scale, flip, s = _TABLE[name]

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from spherejax import _numerics
 from spherejax.distances import _pairs
+from spherejax.distances._pairs import Method
 
 
 def dot(
@@ -288,7 +289,7 @@ def pairwise_chordal(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  method: str = "gram",
+  method: Method = "gram",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
   """Euclidean distances of the normalised rows, all pairs.
@@ -335,7 +336,7 @@ def pairwise_angle(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  method: str = "gram",
+  method: Method = "gram",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
   """Angles between all pairs of rows.

@@ -14,6 +14,7 @@ from jaxtyping import Float, Real
 
 from spherejax import _checks, _compiled, _numerics
 from spherejax.distances import _lp
+from spherejax.distances._lp import Norm
 
 
 class Radii(NamedTuple):
@@ -243,7 +244,7 @@ def inscribed_radius(
   *,
   epsilon_1: Real[ArrayLike, ""],
   epsilon_inf: Real[ArrayLike, ""],
-  norm: str,
+  norm: Norm,
   hull: bool = False,
 ) -> Float[Array, ""]:
   """Radius of the largest ball of a norm in the combined ball, or in the hull.
@@ -280,7 +281,7 @@ def inscribed_radius(
   """
   _checks.flag("hull", hull)
   _checks.count("dim", dim, 2)
-  _checks.one_of("norm", norm, _lp.NORMS)
+  _checks.one_of("norm", norm, Norm)
   radii = radii_of(dim, epsilon_1, epsilon_inf, jnp.result_type(float))
   if norm != "l2":
     return radii.one if norm == "l1" else radii.top

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from spherejax import _numerics
 from spherejax.distances import _pairs
+from spherejax.distances._pairs import Method
 
 
 def squared_euclidean(
@@ -74,7 +75,7 @@ def pairwise_squared_euclidean(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  method: str = "gram",
+  method: Method = "gram",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
   """Squared Euclidean distances of all pairs of rows.
@@ -120,7 +121,7 @@ def pairwise_euclidean(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  method: str = "gram",
+  method: Method = "gram",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
   """Euclidean distances of all pairs of rows.

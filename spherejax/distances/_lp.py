@@ -1,7 +1,7 @@
 """Distances of the norms l1, l2 and l-infinity, and nearest points by them."""
 
 import functools
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Integer
 from spherejax import _checks, _numerics
 from spherejax.distances import _order, _pairs
 
-NORMS = ("linf", "l2", "l1")
+Norm = Literal["linf", "l2", "l1"]
 
 
 class Neighbours(NamedTuple):
@@ -24,7 +24,7 @@ class Neighbours(NamedTuple):
   """By differences; inf where a query has fewer than k references that are finite."""
 
 
-def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*batch"]:
+def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: Norm) -> Float[Array, "*batch"]:
   """The l1, l2 or l-infinity norm of vectors.
 
       (sum_i |x_i|^p)^(1/p),    max_i |x_i| for p = inf
@@ -48,13 +48,13 @@ def lp_norm(x: Float[ArrayLike, "*batch dim"], *, norm: str) -> Float[Array, "*b
     >>> spherejax.distances.lp_norm(jnp.array([3.0, -4.0]), norm="l1")
     Array(7., dtype=float32)
   """
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   x = _checks.array("x", x)
   x, _, dtype = _pairs.operands(x, x)
   return _norm(x, norm).astype(dtype)
 
 
-def _norm(x: Array, norm: str) -> Array:
+def _norm(x: Array, norm: Norm) -> Array:
   if norm == "l2":
     return _numerics.norm(x, -1)
   if norm == "l1":
@@ -83,7 +83,7 @@ def pairwise_lp(
   x: Float[ArrayLike, "n dim"],
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
-  norm: str,
+  norm: Norm,
   block_size: int = 2,
 ) -> Float[Array, "n m"]:
   """Distances of all pairs of rows in the l1, l2 or l-infinity norm, by differences.
@@ -118,7 +118,7 @@ def pairwise_lp(
     Array([[0., 7.],
            [7., 0.]], dtype=float32)
   """
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.count("block_size", block_size)
   x, y, dtype = _pairs.rows(x, y)
   distances = jax.lax.map(
@@ -135,7 +135,7 @@ def k_nearest(
   references: Float[ArrayLike, "references dim"],
   *,
   k: int,
-  norm: str = "l2",
+  norm: Norm = "l2",
   exclude: Integer[ArrayLike, " queries"] | None = None,
   apart: tuple[Integer[ArrayLike, " queries"], Integer[ArrayLike, " references"]]
   | None = None,
@@ -180,7 +180,7 @@ def k_nearest(
     Neighbours(indices=Array([[1], [0], [1]], dtype=int32),
       distances=Array([[1.], [1.], [2.]], dtype=float32))
   """
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
   references = _checks.array(
@@ -216,7 +216,7 @@ def _k_nearest(
   theirs: Array | None,
   *,
   k: int,
-  norm: str,
+  norm: Norm,
   block_size: int,
 ) -> Neighbours:
   columns = jnp.arange(len(references), dtype=jnp.int32)

@@ -9,7 +9,7 @@ stands behind all others, when its row or the query is not finite.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ from jax import Array
 
 from spherejax import _checks, _numerics
 
-DISTANCES = ("squared_euclidean", "cosine", "dot")
+Distance = Literal["squared_euclidean", "cosine", "dot"]
 _MORE = 16  # references proposed beyond those that are asked for
 _CENTRAL = 31  # references whose median is the origin
 
 
-def check(queries: Array, references: Array, distance: str) -> None:
+def check(queries: Array, references: Array, distance: Distance) -> None:
   """Raises unless both are floating matrices of one width and the name is known."""
   _checks.rank("queries", queries, 2)
   _checks.floating("queries", queries)
@@ -33,7 +33,7 @@ def check(queries: Array, references: Array, distance: str) -> None:
       f"references must have the {queries.shape[1]} columns of queries "
       f"{queries.shape}, got shape {references.shape}"
     )
-  _checks.one_of("distance", distance, DISTANCES)
+  _checks.one_of("distance", distance, Distance)
 
 
 class Proposal(NamedTuple):
@@ -62,7 +62,7 @@ class Proposal(NamedTuple):
 
 @functools.partial(jax.jit, static_argnames="distance")
 def propose(
-  queries: Array, references: Array, distance: str, excluded: Array | None = None
+  queries: Array, references: Array, distance: Distance, excluded: Array | None = None
 ) -> Proposal:
   """Scales both by powers of two, for Euclidean distances around one origin.
 
@@ -123,7 +123,7 @@ def _around_one_origin(
 
 
 def _in_unit_balls(
-  queries: Array, references: Array, distance: str
+  queries: Array, references: Array, distance: Distance
 ) -> tuple[Array, Array, Array]:
   """Both of lengths that do not leave the range, and whether all is exact."""
   x = _scaled(queries, jnp.max(jnp.abs(queries), axis=1, keepdims=True, initial=0))
@@ -173,7 +173,7 @@ def products(queries: Array, references: Array) -> Array:
   return _numerics.product(queries, references.T)
 
 
-def _exact(queries: Array, references: Array, distance: str) -> Array:
+def _exact(queries: Array, references: Array, distance: Distance) -> Array:
   """[...] float64 keys of broadcast rows; call with 64-bit types switched on."""
   # An order has no derivative. Without the barrier XLA keeps all references in float64
   # while a loop goes over the queries.
@@ -188,7 +188,7 @@ def _exact(queries: Array, references: Array, distance: str) -> Array:
 
 
 def is_before(
-  queries: Array, first: Array, second: Array, lower: Array, distance: str
+  queries: Array, first: Array, second: Array, lower: Array, distance: Distance
 ) -> Array:
   """[rows], whether `first` is nearer than `second`; `lower` settles ties."""
   with jax.enable_x64(True):
@@ -197,7 +197,9 @@ def is_before(
     return (keys[:, 0] < keys[:, 1]) | ((keys[:, 0] == keys[:, 1]) & lower)
 
 
-def order(query: Array, references: Array, excluded: Array, distance: str) -> Array:
+def order(
+  query: Array, references: Array, excluded: Array, distance: Distance
+) -> Array:
   """[references], their indices in exact order around one query.
 
   Excluded ones are last, before them those without a key, both by their indices.
@@ -208,7 +210,7 @@ def order(query: Array, references: Array, excluded: Array, distance: str) -> Ar
 
 
 def ranks(
-  query: Array, references: Array, excluded: Array, chosen: Array, distance: str
+  query: Array, references: Array, excluded: Array, chosen: Array, distance: Distance
 ) -> Array:
   """[chosen], ranks from 1 of some references in the exact order around one query."""
   with jax.enable_x64(True):
@@ -223,7 +225,7 @@ def ranks(
 
 
 def _exact_row(
-  query: Array, references: Array, excluded: Array, distance: str
+  query: Array, references: Array, excluded: Array, distance: Distance
 ) -> Array:
   keys = _exact(query[None], references, distance)
   usable = jnp.isfinite(query).all() & jnp.isfinite(references).all(axis=1)
@@ -243,7 +245,7 @@ def nearest(
   theirs: Array | None = None,
   *,
   k: int,
-  distance: str,
+  distance: Distance,
   block_size: int,
 ) -> Array:
   """[queries, k], the nearest references in exact order, then those without a key.

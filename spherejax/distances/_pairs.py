@@ -1,5 +1,7 @@
 """What all pairwise forms share: checks, types, the diagonal, row blocks."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -7,7 +9,7 @@ from jax.typing import ArrayLike
 
 from spherejax import _checks, _numerics
 
-METHODS = ("gram", "difference")
+Method = Literal["gram", "difference"]
 
 
 def operands(
@@ -64,7 +66,9 @@ def _squared_norms(rows: Array) -> Array:
   return _numerics.keep(norms, ~(norms < 0))
 
 
-def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -> Array:
+def squared_distances(
+  x: Array, y: Array, method: Method, block_size: int | None
+) -> Array:
   """|x_i - y_j|^2, from the matrix product or from explicit differences."""
   power = _numerics.shrinking(x, y)
   grow = 1 / power  # two divisions would become one, by a square that may be 0
@@ -72,7 +76,7 @@ def squared_distances(x: Array, y: Array, method: str, block_size: int | None) -
 
 
 def euclidean_distances(
-  x: Array, y: Array, method: str, block_size: int | None
+  x: Array, y: Array, method: Method, block_size: int | None
 ) -> Array:
   """|x_i - y_j|, also where the square is infinite."""
   power = _numerics.shrinking(x, y)
@@ -80,8 +84,8 @@ def euclidean_distances(
   return _numerics.sqrt(squares) / power
 
 
-def _squares(x: Array, y: Array, method: str, block_size: int | None) -> Array:
-  _checks.one_of("method", method, METHODS)
+def _squares(x: Array, y: Array, method: Method, block_size: int | None) -> Array:
+  _checks.one_of("method", method, Method)
   if block_size is not None:
     _checks.count("block_size", block_size)
   if method == "gram":

@@ -9,6 +9,7 @@ from jaxtyping import Float, Real
 
 from spherejax import _checks, _numerics
 from spherejax.distances import _pairs
+from spherejax.distances._pairs import Method
 
 
 def _curvature(curvature: ArrayLike, dtype: jnp.dtype) -> Array:
@@ -75,7 +76,7 @@ def pairwise_poincare(
   y: Float[ArrayLike, "m dim"] | None = None,
   *,
   curvature: Real[ArrayLike, ""] = 1.0,
-  method: str = "difference",
+  method: Method = "difference",
   block_size: int | None = None,
 ) -> Float[Array, "n m"]:
   """Geodesic distances of all pairs of points of the Poincaré ball.

@@ -6,7 +6,7 @@ part in the gradient: a step updates the scale and then uses it.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _classes
 
-GEOMETRIES = ("cosine", "chordal", "angular")
+Geometry = Literal["cosine", "chordal", "angular"]
 
 
 def adacos_scale(num_classes: int, *, least: float | None = None) -> float:
@@ -166,7 +166,7 @@ class DynamicScale(NamedTuple):
 
 
 def _curvature(
-  scale: Array, log_b: Array, angle: Array, geometry: str
+  scale: Array, log_b: Array, angle: Array, geometry: Geometry
 ) -> tuple[Array, Array]:
   """Curvature of the probability at `angle` over a positive factor, and its slope.
 
@@ -185,7 +185,9 @@ def _curvature(
   return value, scale * slope
 
 
-def dynamic_scale_init(num_classes: int, *, geometry: str = "cosine") -> DynamicScale:
+def dynamic_scale_init(
+  num_classes: int, *, geometry: Geometry = "cosine"
+) -> DynamicScale:
   """Scale at which the probability has no curvature, an own angle of pi/4 assumed.
 
   All other classes are taken to be at a right angle. Below 23 classes cosines have no
@@ -214,13 +216,13 @@ def dynamic_scale_init(num_classes: int, *, geometry: str = "cosine") -> Dynamic
     4.343
   """
   _checks.count("num_classes", num_classes, 2)
-  _checks.one_of("geometry", geometry, GEOMETRIES)
+  _checks.one_of("geometry", geometry, Geometry)
   zero = jnp.zeros(())
   log_scale = jnp.full((), math.log(_first_scale(num_classes, geometry)))
   return DynamicScale(log_scale, zero, zero, jnp.zeros((), jnp.int32))
 
 
-def _first_scale(num_classes: int, geometry: str) -> float:
+def _first_scale(num_classes: int, geometry: Geometry) -> float:
   """Largest root of the curvature at pi/4, in float64 on the host."""
   others = math.log(num_classes - 1)
 
@@ -256,7 +258,7 @@ def dynamic_scale_update(
   scores: Float[ArrayLike, "batch classes"],
   labels: Integer[ArrayLike, " batch"],
   *,
-  geometry: str = "cosine",
+  geometry: Geometry = "cosine",
   learning_rate: Real[ArrayLike, ""] = 1e-4,
   classes: _classes.Chosen | None = None,
   where: Bool[ArrayLike, " batch"] | None = None,
@@ -317,7 +319,7 @@ def dynamic_scale_update(
     1
   """
   _checks.instance("state", state, DynamicScale)
-  _checks.one_of("geometry", geometry, GEOMETRIES)
+  _checks.one_of("geometry", geometry, Geometry)
   _checks.positive("learning_rate", learning_rate)
   batch = _classes.scores("scores", scores, labels, where)
   given = state, batch.values, learning_rate

@@ -1,6 +1,7 @@
 """The angular loss: each positive pair against all negatives, by one angle."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,8 +10,9 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _positives, _selection
+from spherejax.losses._batch import Normalization
 
-FORMS = ("log", "hinge")
+Form = Literal["log", "hinge"]
 
 
 def angular(
@@ -18,8 +20,8 @@ def angular(
   labels: Integer[ArrayLike, " batch"],
   *,
   angle: Real[ArrayLike, ""] = 0.7853981633974483,
-  form: str = "log",
-  normalize: str = "l2",
+  form: Form = "log",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -76,7 +78,7 @@ def angular(
     Array([5.6036916, 5.6036916, 0.       ], dtype=float32)
   """
   _checks.between("angle", angle, 0, jnp.pi / 2, low_open=True, high_open=True)
-  _checks.one_of("form", form, FORMS)
+  _checks.one_of("form", form, Form)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   t = jnp.tan(_checks.scalar("angle", angle, batch.anchors.dtype)) ** 2
   # The whole matrix of a batch with itself has the rows of the positives as well.

@@ -1,6 +1,7 @@
 """Softmax losses that demand more than the right class: margins on the angle."""
 
 import math
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,7 +11,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from spherejax import _checks
 from spherejax.losses import _classes, _turned
 
-TAILS = ("linear", "continuous")
+Tail = Literal["linear", "continuous"]
 
 
 def cosface(
@@ -68,7 +69,7 @@ def cosface(
   return loss.astype(batch.dtype)
 
 
-def _shifted(cosine: Array, margin: Array, tail: str) -> Array:
+def _shifted(cosine: Array, margin: Array, tail: Tail) -> Array:
   """cos(angle + margin), continued so that it decreases with the angle."""
   cos, sin = jnp.cos(margin), jnp.sin(margin)
   turned = _turned.turned(cosine, margin)
@@ -84,7 +85,7 @@ def arcface(
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.5,
-  tail: str = "linear",
+  tail: Tail = "linear",
   easy_margin: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,
@@ -151,10 +152,10 @@ def _arcface(
   batch: _classes.Scores,
   scale: ArrayLike,
   margin: ArrayLike,
-  tail: str,
+  tail: Tail,
   easy_margin: bool,
 ) -> Array:
-  _checks.one_of("tail", tail, TAILS)
+  _checks.one_of("tail", tail, Tail)
   margins = _classes.own_margin(batch, margin, -math.pi / 2, math.pi / 2)
   cosine = _classes.own_score(batch)
   target = _shifted(cosine, margins, tail)
@@ -173,7 +174,7 @@ def subcentre_arcface(
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: _classes.Margin = 0.5,
-  tail: str = "linear",
+  tail: Tail = "linear",
   easy_margin: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
   class_axis_name: str | None = None,

@@ -8,7 +8,7 @@ devices say about a row as a reference.
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.core
@@ -19,13 +19,14 @@ from jax.typing import ArrayLike
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _blocks, _selection
 
-NORMALIZATIONS = ("l2", "unit_ball", "none")
+Normalization = Literal["l2", "unit_ball", "none"]
+Measure = Literal["distance", "squared_distance", "similarity"]
 
 Miner = Callable[..., tuple[Array, Array]]
 """Of a matrix, its positives and its negatives: those of them that count, or weights.
 
 A miner treats each row by itself. One that takes keywords `of` or `rows` is given what
-the matrix holds (one of `MEASURES`), and which rows of the batch it is made of.
+the matrix holds (a `Measure`), and which rows of the batch it is made of.
 """
 
 
@@ -140,9 +141,9 @@ def number(where: Array, axis_name: str | None, dtype: jnp.dtype) -> Array:
   return total(jnp.sum(per_row), axis_name)
 
 
-def normalize_rows(rows: Array, normalization: str) -> Array:
+def normalize_rows(rows: Array, normalization: Normalization) -> Array:
   """Rows on the unit sphere, inside the unit ball, or as they are."""
-  _checks.one_of("normalize", normalization, NORMALIZATIONS)
+  _checks.one_of("normalize", normalization, Normalization)
   if normalization == "l2":
     return distances.l2_normalize(rows)
   return distances.unit_ball(rows) if normalization == "unit_ball" else rows
@@ -157,7 +158,7 @@ def rows_and_labels(
   embeddings: ArrayLike,
   labels: ArrayLike,
   where: ArrayLike | None,
-  normalize: str,
+  normalize: Normalization,
   owner: str = "",
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked and normalised rows, their labels and mask, and their original type."""
@@ -189,7 +190,7 @@ def batch_of(
   embeddings: ArrayLike,
   labels: ArrayLike,
   where: ArrayLike | None,
-  normalize: str,
+  normalize: Normalization,
   references: References | None,
   axis_name: str | None,
 ) -> Batch:
@@ -362,7 +363,7 @@ def euclidean(anchors: Array, references: Array) -> Array:
   return distances.pairwise_euclidean(anchors, references)
 
 
-MEASURES = {
+MEASURES: dict[Measure, Callable[[Array, Array], Array]] = {
   "distance": euclidean,
   "squared_distance": squared_euclidean,
   "similarity": dot,

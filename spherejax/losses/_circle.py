@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def circle(
@@ -18,7 +19,7 @@ def circle(
   *,
   margin: Real[ArrayLike, ""] = 0.4,
   scale: Real[ArrayLike, ""] = 80.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Key, Real
 from spherejax import _checks, _compiled, _numerics
 from spherejax import distances as _distances
 from spherejax.losses import _batch, _blocks
+from spherejax.losses._batch import Normalization
 
 
 def _square(
@@ -48,7 +49,7 @@ def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
 
 
 def _points(
-  prototypes: ArrayLike, where: ArrayLike | None, normalize: str
+  prototypes: ArrayLike, where: ArrayLike | None, normalize: Normalization
 ) -> tuple[Array, jnp.dtype]:
   points = _checks.array("prototypes", prototypes)
   _checks.floating("prototypes", points)
@@ -64,7 +65,7 @@ def distortion(
   class_distances: Real[ArrayLike, "classes classes"],
   *,
   scale: Real[ArrayLike, ""] | None = None,
-  normalize: str = "none",
+  normalize: Normalization = "none",
   where: Bool[ArrayLike, " classes"] | None = None,
 ) -> Float[Array, " classes"]:
   """Distortion of given class distances by the Euclidean distances of prototypes.
@@ -170,7 +171,7 @@ def class_ranking(
   prototypes: Float[ArrayLike, "classes dim"],
   class_distances: Real[ArrayLike, "classes classes"],
   *,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   samples: int | None = None,
   key: Key[Array, ""] | None = None,
   where: Bool[ArrayLike, " classes"] | None = None,

@@ -1,7 +1,7 @@
 """Contrastive losses: hinges on the distances or the cosines of pairs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
-AVERAGES = ("nonzero", "all")
+Average = Literal["nonzero", "all"]
 
 
 def contrastive(
@@ -20,8 +21,8 @@ def contrastive(
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
-  average: str = "nonzero",
-  normalize: str = "l2",
+  average: Average = "nonzero",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -80,7 +81,7 @@ def contrastive(
     >>> spherejax.losses.contrastive(x, jnp.array([0, 0, 1]))
     Array([2.2004998 , 2.3969786 , 0.35483795], dtype=float32)
   """
-  _checks.one_of("average", average, AVERAGES)
+  _checks.one_of("average", average, Average)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   parts = _batch.over_pairs(
     hinge_sums(positive_margin, negative_margin, batch.anchors.dtype),
@@ -120,7 +121,7 @@ def hinge_sums(
 
 
 def averaged(
-  parts: _Hinges, where: Array, number: Array, average: str, axis_name: str | None
+  parts: _Hinges, where: Array, number: Array, average: Average, axis_name: str | None
 ) -> Array:
   """Shares of the mean over the active terms of each part, or over all pairs.
 
@@ -140,7 +141,7 @@ def contrastive_from_distance(
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
-  average: str = "nonzero",
+  average: Average = "nonzero",
   where: Bool[ArrayLike, " queries"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " queries"]:
@@ -183,7 +184,7 @@ def contrastive_from_distance(
     >>> spherejax.losses.contrastive_from_distance(jnp.array([[0.3, 0.6]]), same, ~same)
     Array([0.7], dtype=float32)
   """
-  _checks.one_of("average", average, AVERAGES)
+  _checks.one_of("average", average, Average)
   block, dtype = _batch.matrix(distances, positives, negatives, where, "distances")
   terms = hinge_sums(positive_margin, negative_margin, block.values.dtype)
   number = jnp.asarray(block.values.shape[1])
@@ -196,7 +197,7 @@ def cosine_contrastive(
   labels: Integer[ArrayLike, " batch"],
   *,
   margin: Real[ArrayLike, ""] = 0.5,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

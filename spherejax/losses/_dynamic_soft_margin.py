@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _histograms, _selection
+from spherejax.losses._batch import Normalization
 
 LIMIT = 2.0
 """Largest difference of two distances on the unit sphere."""
@@ -19,7 +20,7 @@ def dynamic_soft_margin(
   histogram: Float[ArrayLike, " bins"],
   *,
   momentum: Real[ArrayLike, ""] = 0.01,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

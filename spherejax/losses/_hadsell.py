@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def hadsell_contrastive(
@@ -17,7 +18,7 @@ def hadsell_contrastive(
   labels: Integer[ArrayLike, " batch"],
   *,
   margin: Real[ArrayLike, ""] = 1.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

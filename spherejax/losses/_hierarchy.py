@@ -1,5 +1,7 @@
 """Losses of classification in a tree of classes, or with distances of classes."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from spherejax import _checks, _compiled, _numerics
 from spherejax.losses import _batch, _classes
 
-DISCOUNTS = ("depth", "height")
+Discount = Literal["depth", "height"]
 
 
 def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
@@ -55,7 +57,7 @@ def _shared_nodes(tree: Array) -> Array:
 
 
 def _discount(
-  shared: Array, depths: Array, level: Array, alpha: Array, discount: str
+  shared: Array, depths: Array, level: Array, alpha: Array, discount: Discount
 ) -> Array:
   """[rows]: weight of the node of this depth on the path of each row's class."""
   if discount == "depth":
@@ -70,7 +72,7 @@ def hierarchical_cross_entropy(
   ancestors: Bool[ArrayLike, "classes nodes"],
   *,
   alpha: Real[ArrayLike, ""] = 0.1,
-  discount: str = "depth",
+  discount: Discount = "depth",
   normalize_weights: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
@@ -128,7 +130,7 @@ def hierarchical_cross_entropy(
     Array([0.5009216, 0.6663421], dtype=float32)
   """
   _checks.flag("normalize_weights", normalize_weights)
-  _checks.one_of("discount", discount, DISCOUNTS)
+  _checks.one_of("discount", discount, Discount)
   _checks.between("alpha", alpha, 0)
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   rate = _checks.scalar("alpha", alpha, wide.dtype)

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _histograms, _selection
+from spherejax.losses._batch import Normalization
 
 
 def histogram(
@@ -16,7 +17,7 @@ def histogram(
   labels: Integer[ArrayLike, " batch"],
   *,
   bins: int = 100,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

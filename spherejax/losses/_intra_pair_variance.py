@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def intra_pair_variance(
@@ -19,7 +20,7 @@ def intra_pair_variance(
   *,
   positive_tolerance: Real[ArrayLike, ""] = 0.01,
   negative_tolerance: Real[ArrayLike, ""] = 0.01,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

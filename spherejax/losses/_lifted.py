@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def lifted_structure(
@@ -18,7 +19,7 @@ def lifted_structure(
   labels: Integer[ArrayLike, " batch"],
   *,
   margin: Real[ArrayLike, ""] = 1.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -176,7 +177,7 @@ def generalized_lifted_structure(
   *,
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

@@ -1,6 +1,7 @@
 """The margin loss: one boundary between near and far, learned."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,8 +10,9 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
-FORMS = ("pairs", "triplets")
+Form = Literal["pairs", "triplets"]
 
 
 def margin(
@@ -22,8 +24,8 @@ def margin(
   example_boundaries: Float[ArrayLike, " batch"] | None = None,
   margin: Real[ArrayLike, ""] = 0.2,
   boundary_weight: Real[ArrayLike, ""] = 0.0,
-  form: str = "pairs",
-  normalize: str = "l2",
+  form: Form = "pairs",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -119,10 +121,10 @@ def margin(
 
 
 def _margin_terms(
-  margin: ArrayLike, form: str, dtype: jnp.dtype
+  margin: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block, Array], tuple[Array, Array, Array]]:
   """Of each row: sums of the hinges, how many are active, and how many there are."""
-  _checks.one_of("form", form, FORMS)
+  _checks.one_of("form", form, Form)
   m = _checks.scalar("margin", margin, dtype)
 
   def terms(block: _batch.Block, boundary: Array) -> tuple[Array, Array, Array]:
@@ -165,7 +167,7 @@ def margin_from_distance(
   boundary: Real[ArrayLike, ""] | Float[ArrayLike, " queries"] = 1.2,
   margin: Real[ArrayLike, ""] = 0.2,
   boundary_weight: Real[ArrayLike, ""] = 0.0,
-  form: str = "pairs",
+  form: Form = "pairs",
   where: Bool[ArrayLike, " queries"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " queries"]:

@@ -4,6 +4,8 @@ A miner looks at one row at a time, so that neither blocks nor devices change wh
 keeps. Losses give it what their matrix holds (`of`). Nothing is differentiated.
 """
 
+from typing import Literal
+
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -11,24 +13,26 @@ from jaxtyping import Float, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _extremes, _selection, _triplet_counts
+from spherejax.losses._batch import Measure
+from spherejax.losses._triplet_counts import Kind
 
-STRATEGIES = ("hard", "semihard", "easy", "all")
+Strategy = Literal["hard", "semihard", "easy", "all"]
 
 
 def operands(
   matrix: ArrayLike,
   positives: ArrayLike,
   negatives: ArrayLike,
-  of: str,
+  of: Measure,
 ) -> tuple[Array, Array, Array]:
   """The checked matrix with smaller entries closer, and its masks."""
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, Measure)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   values = -block.values if of == "similarity" else block.values
   return values, block.positives, block.negatives
 
 
-def squared_distances(matrix: Array, of: str) -> Array:
+def squared_distances(matrix: Array, of: Measure) -> Array:
   """Squared distances of unit vectors, or of any where distances are given."""
   if of == "similarity":
     return jnp.maximum(2 - 2 * matrix, 0)
@@ -41,7 +45,7 @@ def mine_multi_similarity(
   negatives: _selection.Selection,
   *,
   epsilon: Real[ArrayLike, ""] = 0.1,
-  of: str = "similarity",
+  of: Measure = "similarity",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs that are not clearly better than the worst of the other kind.
 
@@ -92,7 +96,7 @@ def mine_pair_margin(
   *,
   positive_margin: Real[ArrayLike, ""] = 0.2,
   negative_margin: Real[ArrayLike, ""] = 0.8,
-  of: str = "distance",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Positives farther than one margin, negatives closer than another.
 
@@ -141,8 +145,8 @@ def mine_triplet_margin(
   negatives: _selection.Selection,
   *,
   margin: Real[ArrayLike, ""] = 0.2,
-  kind: str = "all",
-  of: str = "distance",
+  kind: Kind = "all",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs, weighted by how many triplets that violate a margin they belong to.
 
@@ -179,7 +183,7 @@ def mine_triplet_margin(
     >>> spherejax.losses.mine_triplet_margin(d, same, ~same)[0]
     Array([[0., 1., 0., 0.]], dtype=float32)
   """
-  _checks.one_of("kind", kind, _triplet_counts.KINDS)
+  _checks.one_of("kind", kind, Kind)
   d, positives, negatives = operands(matrix, positives, negatives, of)
   m = _checks.scalar("margin", margin, d.dtype)
   return _triplet_counts.count_triplets(d, m, positives, negatives, kind, False)
@@ -190,7 +194,7 @@ def mine_batch_hard(
   positives: _selection.Selection,
   negatives: _selection.Selection,
   *,
-  of: str = "distance",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """The farthest positive and the closest negative of every anchor.
 
@@ -235,9 +239,9 @@ def mine_batch_easy_hard(
   positives: _selection.Selection,
   negatives: _selection.Selection,
   *,
-  positive: str = "easy",
-  negative: str = "semihard",
-  of: str = "distance",
+  positive: Strategy = "easy",
+  negative: Strategy = "semihard",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """One positive and one negative of every anchor, easy or hard.
 
@@ -276,8 +280,8 @@ def mine_batch_easy_hard(
     >>> spherejax.losses.mine_batch_easy_hard(d, same, ~same)[1]
     Array([[False, False, False,  True]], dtype=bool)
   """
-  _checks.one_of("positive", positive, STRATEGIES)
-  _checks.one_of("negative", negative, STRATEGIES)
+  _checks.one_of("positive", positive, Strategy)
+  _checks.one_of("negative", negative, Strategy)
   if "semihard" in (positive, negative) and {positive, negative} <= {"semihard", "all"}:
     raise ValueError(
       f"positive and negative must not be {positive!r} and {negative!r}: "
@@ -312,7 +316,7 @@ def mine_hardest_fraction(
   negatives: _selection.Selection,
   *,
   fraction: Real[ArrayLike, ""] = 0.5,
-  of: str = "distance",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """The farthest share of every anchor's positives and the closest of its negatives.
 

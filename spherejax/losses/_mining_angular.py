@@ -9,6 +9,7 @@ from jaxtyping import Float, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _mining, _selection, _triplet_counts
+from spherejax.losses._batch import Measure
 
 
 def mine_angular(
@@ -19,7 +20,7 @@ def mine_angular(
   among: Float[ArrayLike, "references references"] | None = None,
   points: Float[ArrayLike, "references dim"] | None = None,
   angle: Real[ArrayLike, ""] = 0.35,
-  of: str = "distance",
+  of: Measure = "distance",
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Pairs, weighted by how many triplets with a wide angle they belong to.
 
@@ -64,7 +65,7 @@ def mine_angular(
            [0., 0., 1.],
            [0., 0., 0.]], dtype=float32)
   """
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, Measure)
   _checks.between("angle", angle, 0, math.pi / 2, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   tangent = jnp.tan(_checks.scalar("angle", angle, block.values.dtype))

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def multi_similarity(
@@ -18,7 +19,7 @@ def multi_similarity(
   positive_scale: Real[ArrayLike, ""] = 2.0,
   negative_scale: Real[ArrayLike, ""] = 50.0,
   threshold: Real[ArrayLike, ""] = 0.5,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _selection
+from spherejax.losses._batch import Normalization
 
 
 def n_pair(
@@ -14,7 +15,7 @@ def n_pair(
   labels: Integer[ArrayLike, " batch"],
   *,
   norm_weight: Real[ArrayLike, ""] = 0.0,
-  normalize: str = "none",
+  normalize: Normalization = "none",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

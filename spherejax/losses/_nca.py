@@ -1,6 +1,7 @@
 """Neighbourhood components analysis: a stochastic neighbour of the right class."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,9 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
-FORMS = ("log", "probability")
+Form = Literal["log", "probability"]
 
 
 def nca(
@@ -19,8 +21,8 @@ def nca(
   labels: Integer[ArrayLike, " batch"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
-  form: str = "log",
-  normalize: str = "l2",
+  form: Form = "log",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -76,9 +78,9 @@ def nca(
 
 
 def _nca(
-  scale: ArrayLike, form: str, dtype: jnp.dtype
+  scale: ArrayLike, form: Form, dtype: jnp.dtype
 ) -> Callable[[_batch.Block], Array]:
-  _checks.one_of("form", form, FORMS)
+  _checks.one_of("form", form, Form)
   _checks.positive("scale", scale)
   s = _checks.scalar("scale", scale, dtype)
 
@@ -100,7 +102,7 @@ def nca_from_distance(
   negatives: _selection.Selection,
   *,
   scale: Real[ArrayLike, ""] = 1.0,
-  form: str = "log",
+  form: Form = "log",
   where: Bool[ArrayLike, " queries"] | None = None,
 ) -> Float[Array, " queries"]:
   """Neighbourhood components analysis from a matrix of squared distances.

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Integer
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Measure, Normalization
 
 
 class PairCounts(NamedTuple):
@@ -29,8 +30,8 @@ def pair_counts(
   embeddings: Float[ArrayLike, "batch dim"],
   labels: Integer[ArrayLike, " batch"],
   *,
-  of: str = "distance",
-  normalize: str = "l2",
+  of: Measure = "distance",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -74,7 +75,7 @@ def pair_counts(
     >>> spherejax.losses.pair_counts(x, jnp.array([0, 0, 1]), miner=mine).negatives
     Array([0., 1., 1.], dtype=float32)
   """
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, Measure)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
 
   def terms(block: _batch.Block) -> PairCounts:

@@ -1,6 +1,7 @@
 """PNP: only the negatives ranked before a positive are penalised."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,20 +10,21 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _positives, _selection, _smooth_ap
+from spherejax.losses._batch import Normalization
 
-PENALTIES = ("O", "Iu", "Ib", "Ds", "Dq")
+Penalty = Literal["O", "Iu", "Ib", "Ds", "Dq"]
 
 
 def pnp(
   embeddings: Float[ArrayLike, "batch dim"],
   labels: Integer[ArrayLike, " batch"],
   *,
-  penalty: str = "O",
+  penalty: Penalty = "O",
   temperature: Real[ArrayLike, ""] = 0.01,
   steepness: Real[ArrayLike, ""] = 2.0,
   exponent: Real[ArrayLike, ""] = 1.0,
   include_self: bool = False,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -95,14 +97,14 @@ def pnp(
 
 
 def _terms(
-  penalty: str,
+  penalty: Penalty,
   temperature: ArrayLike,
   steepness: ArrayLike,
   exponent: ArrayLike,
   include_self: bool,
   dtype: jnp.dtype,
 ) -> Callable[[_batch.Block], Array]:
-  _checks.one_of("penalty", penalty, PENALTIES)
+  _checks.one_of("penalty", penalty, Penalty)
   names = ("temperature", "steepness", "exponent")
   numbers = []
   for name, value in zip(names, (temperature, steepness, exponent), strict=True):
@@ -145,7 +147,7 @@ def pnp_from_similarity(
   positives: Bool[ArrayLike, "queries references"],
   negatives: Bool[ArrayLike, "queries references"],
   *,
-  penalty: str = "O",
+  penalty: Penalty = "O",
   temperature: Real[ArrayLike, ""] = 0.01,
   steepness: Real[ArrayLike, ""] = 2.0,
   exponent: Real[ArrayLike, ""] = 1.0,

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _blocks, _classes
+from spherejax.losses._batch import Normalization
 
 
 def proxy_anchor(
@@ -16,7 +17,7 @@ def proxy_anchor(
   *,
   scale: Real[ArrayLike, ""] = 32.0,
   margin: Real[ArrayLike, ""] = 0.1,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,

@@ -1,5 +1,7 @@
 """ProxyNCA and ProxyNCA++: an example chooses among the proxies of the classes."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,18 +10,19 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _classes
+from spherejax.losses._batch import Normalization
 
-LOGITS = ("squared_euclidean", "cosine")
+Logit = Literal["squared_euclidean", "cosine"]
 
 
-def _table(proxies: ArrayLike, rows: Array, normalize: str) -> Array:
+def _table(proxies: ArrayLike, rows: Array, normalize: Normalization) -> Array:
   """[classes, dim] or [classes, per_class, dim], checked and normalised."""
   table = _classes.proxies(proxies, rows, 2, 3)
   columns = _batch.normalize_rows(table.reshape(-1, table.shape[-1]), normalize)
   return columns.reshape(table.shape)
 
 
-def _closeness(rows: Array, table: Array, logit: str, scale: Array) -> Array:
+def _closeness(rows: Array, table: Array, logit: Logit, scale: Array) -> Array:
   """[rows, classes]: closeness to each class, to be multiplied by the scale.
 
   The exponentials exp(scale closeness) of a class's proxies are summed.
@@ -42,7 +45,7 @@ def proxy_nca(
   proxies: Float[ArrayLike, "classes *per_class dim"],
   *,
   scale: Real[ArrayLike, ""] = 1.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
@@ -110,8 +113,8 @@ def proxy_nca_plus_plus(
   proxies: Float[ArrayLike, "classes *per_class dim"],
   *,
   temperature: Real[ArrayLike, ""] = 1 / 9,
-  logit: str = "squared_euclidean",
-  normalize: str = "l2",
+  logit: Logit = "squared_euclidean",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:
@@ -160,7 +163,7 @@ def proxy_nca_plus_plus(
     Array([0.3132617, 0.3132617], dtype=float32)
   """
   _checks.positive("temperature", temperature)
-  _checks.one_of("logit", logit, LOGITS)
+  _checks.one_of("logit", logit, Logit)
   rows, labels, kept, dtype = _batch.rows_and_labels(
     embeddings, labels, where, normalize
   )

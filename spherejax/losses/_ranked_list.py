@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 
 def ranked_list(
@@ -21,7 +22,7 @@ def ranked_list(
   positive_temperature: Real[ArrayLike, ""] = 0.0,
   negative_temperature: Real[ArrayLike, ""] = 10.0,
   balance: Real[ArrayLike, ""] = 0.5,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

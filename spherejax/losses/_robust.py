@@ -1,5 +1,7 @@
 """Losses of training against adversarial examples, from two sets of scores."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,7 +11,7 @@ from jaxtyping import Bool, Float, Integer, Real
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _classes, _extremes, _turned
 
-DIVERGENCES = ("ce", "kl")
+Divergence = Literal["ce", "kl"]
 SLACK = 1e-6  # radians by which an angle stays below half of that to the next proxy
 
 
@@ -91,7 +93,7 @@ def trades(
   labels: Integer[ArrayLike, " batch"],
   *,
   weight: Real[ArrayLike, ""] = 6.0,
-  divergence: str = "ce",
+  divergence: Divergence = "ce",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
   """TRADES: cross-entropy plus how far an attack moves the prediction.
@@ -136,7 +138,7 @@ def trades(
     >>> spherejax.losses.trades(clean, attacked, jnp.array([0]), weight=1.0)
     Array([0.8200752], dtype=float32)
   """
-  _checks.one_of("divergence", divergence, DIVERGENCES)
+  _checks.one_of("divergence", divergence, Divergence)
   _checks.between("weight", weight, 0)
   clean, attacked = _both("logits", logits, adversarial_logits, labels, where)
   log_p = _numerics.log_softmax(clean.values)

@@ -1,5 +1,7 @@
 """Miners that draw: each row of a batch has its own key, whatever block it is in."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +10,9 @@ from jaxtyping import Float, Integer, Key, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _mining, _positives, _selection
+from spherejax.losses._batch import Measure
 
-FALLBACKS = ("skip", "uniform")
+Fallback = Literal["skip", "uniform"]
 
 
 def mine_distance_weighted(
@@ -21,8 +24,8 @@ def mine_distance_weighted(
   dim: int,
   cutoff: Real[ArrayLike, ""] = 0.5,
   limit: Real[ArrayLike, ""] = 1.4,
-  fallback: str = "skip",
-  of: str = "distance",
+  fallback: Fallback = "skip",
+  of: Measure = "distance",
   rows: Integer[ArrayLike, " queries"] | None = None,
 ) -> tuple[_selection.Selected, _selection.Selected]:
   """Negatives drawn evenly over distances: one for every positive of an anchor.
@@ -69,9 +72,9 @@ def mine_distance_weighted(
     >>> spherejax.losses.mine_distance_weighted(d, same, ~same, key=key, dim=8)[1]
     Array([[0., 0., 2., 0.]], dtype=float32)
   """
-  _checks.one_of("fallback", fallback, FALLBACKS)
+  _checks.one_of("fallback", fallback, Fallback)
   _checks.count("dim", dim, 2)
-  _checks.one_of("of", of, _batch.MEASURES)
+  _checks.one_of("of", of, Measure)
   _checks.between("limit", limit, 0, 2, low_open=True, high_open=True)
   _checks.between("cutoff", cutoff, 0, 2, low_open=True, high_open=True)
   _checks.between("cutoff", cutoff, high=limit, high_open=True)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, _compiled, _numerics
 from spherejax.losses import _batch, _extremes, _views
+from spherejax.losses._batch import Normalization
 
 
 def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
@@ -43,7 +44,7 @@ def info_nce(
   *,
   temperature: Real[ArrayLike, ""] = 0.5,
   symmetric: bool = False,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,
@@ -102,7 +103,7 @@ def nt_xent(
   second: Float[ArrayLike, "batch dim"],
   *,
   temperature: Real[ArrayLike, ""] = 0.5,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,
@@ -178,7 +179,7 @@ def info_nce_bound(
   second: Float[ArrayLike, "batch dim"],
   *,
   temperature: Real[ArrayLike, ""] = 0.5,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,
@@ -257,7 +258,7 @@ def info_nce_invariance(
   first: Float[ArrayLike, "batch dim"],
   second: Float[ArrayLike, "batch dim"],
   *,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
   """Invariance term of the bound of InfoNCE: views of an example agree.
@@ -295,7 +296,7 @@ def info_nce_repulsion(
   first: Float[ArrayLike, "batch dim"],
   second: Float[ArrayLike, "batch dim"],
   *,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,

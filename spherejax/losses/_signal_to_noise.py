@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _contrastive
+from spherejax.losses._batch import Normalization
+from spherejax.losses._contrastive import Average
 
 
 def signal_to_noise_contrastive(
@@ -17,8 +19,8 @@ def signal_to_noise_contrastive(
   positive_margin: Real[ArrayLike, ""] = 0.0,
   negative_margin: Real[ArrayLike, ""] = 1.0,
   mean_weight: Real[ArrayLike, ""] = 0.0,
-  average: str = "nonzero",
-  normalize: str = "l2",
+  average: Average = "nonzero",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -71,7 +73,7 @@ def signal_to_noise_contrastive(
     >>> spherejax.losses.signal_to_noise_contrastive(x, jnp.array([0, 0, 1]))
     Array([6.  , 7.08, 0.  ], dtype=float32)
   """
-  _checks.one_of("average", average, _contrastive.AVERAGES)
+  _checks.one_of("average", average, Average)
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   dtype = batch.anchors.dtype
   _checks.between("mean_weight", mean_weight, 0)

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _positives, _selection
+from spherejax.losses._batch import Normalization
 
 
 def smooth_ap(
@@ -18,7 +19,7 @@ def smooth_ap(
   *,
   temperature: Real[ArrayLike, ""] = 0.01,
   include_self: bool = False,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

@@ -1,6 +1,7 @@
 """Several proxies a class: how their similarities become one, and SoftTriple."""
 
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,15 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _classes
+from spherejax.losses._batch import Normalization
 
-REDUCTIONS = ("soft", "max", "logsumexp")
+Reduction = Literal["soft", "max", "logsumexp"]
 
 
 def multi_proxy(
   similarities: Float[ArrayLike, "*batch classes per_class"],
   *,
-  reduction: str = "soft",
+  reduction: Reduction = "soft",
   temperature: Real[ArrayLike, ""] = 0.1,
   where: Bool[ArrayLike, "*batch"] | None = None,
 ) -> Float[Array, "*batch classes"]:
@@ -55,7 +57,7 @@ def multi_proxy(
     >>> spherejax.losses.multi_proxy(similarities, reduction="max")
     Array([1. , 0.5], dtype=float32)
   """
-  _checks.one_of("reduction", reduction, REDUCTIONS)
+  _checks.one_of("reduction", reduction, Reduction)
   _checks.positive("temperature", temperature)
   entries = _checks.array("similarities", similarities)
   _checks.floating("similarities", entries)
@@ -74,7 +76,7 @@ def multi_proxy(
   return _reduce(parts, reduction, t).astype(entries.dtype)
 
 
-def _reduce(parts: list[Array], reduction: str, t: Array) -> Array:
+def _reduce(parts: list[Array], reduction: Reduction, t: Array) -> Array:
   """One similarity from those to each proxy, entry by entry."""
   if reduction == "max":
     return _classes.highest(parts)
@@ -95,7 +97,7 @@ def soft_triple(
   temperature: Real[ArrayLike, ""] = 0.1,
   margin: Real[ArrayLike, ""] = 0.01,
   regularization: Real[ArrayLike, ""] = 0.2,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
 ) -> Float[Array, " batch"]:

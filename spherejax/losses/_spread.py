@@ -1,5 +1,7 @@
 """Self-supervised losses without pairs of negatives: alignment, spread, statistics."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +10,9 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, _numerics, distances
 from spherejax.losses import _batch, _blocks, _views
+from spherejax.losses._batch import Normalization
 
-REDUCTIONS = ("paper", "code")
+Reduction = Literal["paper", "code"]
 
 
 def alignment(
@@ -17,7 +20,7 @@ def alignment(
   second: Float[ArrayLike, "batch dim"],
   *,
   exponent: Real[ArrayLike, ""] = 2.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " batch"]:
   """Alignment: distance of the two views of an example, to a power.
@@ -65,7 +68,7 @@ def uniformity(
   embeddings: Float[ArrayLike, "batch dim"],
   *,
   scale: Real[ArrayLike, ""] = 2.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   block_size: int | None = None,
   axis_name: str | None = None,
@@ -161,7 +164,7 @@ def vicreg(
   invariance_weight: Real[ArrayLike, ""] = 25.0,
   variance_weight: Real[ArrayLike, ""] = 25.0,
   covariance_weight: Real[ArrayLike, ""] = 1.0,
-  reduction: str = "paper",
+  reduction: Reduction = "paper",
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " batch"]:
@@ -205,7 +208,7 @@ def vicreg(
     >>> spherejax.losses.vicreg(x, x)
     Array([8., 8.], dtype=float32)
   """
-  _checks.one_of("reduction", reduction, REDUCTIONS)
+  _checks.one_of("reduction", reduction, Reduction)
   batch = _views.views(first, second, where, "none")
   weights = []
   for name, weight in (

@@ -1,6 +1,7 @@
 """Supervised contrastive loss: all rows of a class are positives."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,8 +10,9 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
-AVERAGES = ("out", "in")
+Average = Literal["out", "in"]
 
 
 def sup_con(
@@ -18,8 +20,8 @@ def sup_con(
   labels: Integer[ArrayLike, " batch"],
   *,
   temperature: Real[ArrayLike, ""] = 0.1,
-  average: str = "out",
-  normalize: str = "l2",
+  average: Average = "out",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -93,9 +95,9 @@ def sup_con(
 
 
 def _sup_con(
-  temperature: ArrayLike, average: str, dtype: jnp.dtype
+  temperature: ArrayLike, average: Average, dtype: jnp.dtype
 ) -> Callable[[_batch.Block], Array]:
-  _checks.one_of("average", average, AVERAGES)
+  _checks.one_of("average", average, Average)
   _checks.positive("temperature", temperature)
   t = _checks.scalar("temperature", temperature, dtype)
 
@@ -127,7 +129,7 @@ def sup_con_from_similarity(
   negatives: _selection.Selection,
   *,
   temperature: Real[ArrayLike, ""] = 0.1,
-  average: str = "out",
+  average: Average = "out",
   where: Bool[ArrayLike, " queries"] | None = None,
 ) -> Float[Array, " queries"]:
   """Supervised contrastive loss from a matrix of similarities.

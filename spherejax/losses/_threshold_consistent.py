@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 from spherejax.losses import _batch, _selection
+from spherejax.losses._batch import Normalization
 
 _Parts = tuple[Array, Array, Array, Array]
 
@@ -21,7 +22,7 @@ def threshold_consistent_margin(
   negative_margin: Real[ArrayLike, ""] = 0.5,
   positive_weight: Real[ArrayLike, ""] = 1.0,
   negative_weight: Real[ArrayLike, ""] = 1.0,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

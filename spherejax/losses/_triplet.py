@@ -1,7 +1,7 @@
 """The triplet loss: over all triplets without forming them, or over mined ones."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,11 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _extremes, _positives, _selection, _triplet_counts
+from spherejax.losses._batch import Normalization
+from spherejax.losses._contrastive import Average
 
-AVERAGES = ("nonzero", "all")
-MINING = ("all", "violating", "hard", "semihard", "semihard_one", "batch_hard")
-FALLBACKS = ("skip", "easiest")
+Mining = Literal["all", "violating", "hard", "semihard", "semihard_one", "batch_hard"]
+Fallback = Literal["skip", "easiest"]
 
 
 def triplet(
@@ -24,10 +25,10 @@ def triplet(
   margin: Real[ArrayLike, ""] = 0.05,
   squared: bool = False,
   soft: bool = False,
-  mining: str = "all",
-  fallback: str = "skip",
-  average: str = "nonzero",
-  normalize: str = "l2",
+  mining: Mining = "all",
+  fallback: Fallback = "skip",
+  average: Average = "nonzero",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,
@@ -123,7 +124,7 @@ class _Settings(NamedTuple):
   margin: ArrayLike
   soft: bool
   kind: str
-  average: str
+  average: Average
 
   def scalar(self, dtype: jnp.dtype) -> Array:
     return _checks.scalar("margin", self.margin, dtype)
@@ -190,11 +191,11 @@ class _Settings(NamedTuple):
 
 
 def _settings(
-  margin: ArrayLike, soft: bool, mining: str, fallback: str, average: str
+  margin: ArrayLike, soft: bool, mining: Mining, fallback: Fallback, average: Average
 ) -> _Settings:
-  _checks.one_of("average", average, AVERAGES)
-  _checks.one_of("mining", mining, MINING)
-  _checks.one_of("fallback", fallback, FALLBACKS)
+  _checks.one_of("average", average, Average)
+  _checks.one_of("mining", mining, Mining)
+  _checks.one_of("fallback", fallback, Fallback)
   kind = mining
   if mining == "semihard_one" and fallback == "easiest":
     kind = "semihard_one or easiest"
@@ -269,9 +270,9 @@ def triplet_from_distance(
   *,
   margin: Real[ArrayLike, ""] = 0.05,
   soft: bool = False,
-  mining: str = "all",
-  fallback: str = "skip",
-  average: str = "nonzero",
+  mining: Mining = "all",
+  fallback: Fallback = "skip",
+  average: Average = "nonzero",
   where: Bool[ArrayLike, " queries"] | None = None,
   axis_name: str | None = None,
 ) -> Float[Array, " queries"]:

@@ -1,6 +1,7 @@
 """How many triplets each pair belongs to, without forming triplets."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax import Array
 
 from spherejax.losses import _batch, _extremes, _positives, _selection
 
-KINDS = ("all", "hard", "semihard", "easy")
+Kind = Literal["all", "hard", "semihard", "easy"]
 NEAREST = ("semihard_one", "semihard_one or easiest")
 
 # Up to so many positives in a row, one pass over the matrix for each is faster than
@@ -34,7 +35,7 @@ def count_triplets(
     margin: scalar.
     positives: [rows, references], boolean or weights.
     negatives: [rows, references], boolean or weights.
-    kind: one of `KINDS` or `NEAREST`, or "violating". Static.
+    kind: a `Kind`, one of `NEAREST`, or "violating". Static.
     strict: whether triplets on and beyond the margin do not count. Static.
   """
   values, margin = map(jax.lax.stop_gradient, (values, margin))
@@ -65,7 +66,7 @@ def is_counted(
     near: [rows, 1], distance of the positive.
     limit: [rows, 1], that plus the margin.
     negatives: [rows, references], boolean.
-    kind: one of `KINDS` or `NEAREST`, or "violating".
+    kind: a `Kind`, one of `NEAREST`, or "violating".
     strict: see above.
   """
   # Written with the opposite of every comparison, so that NaN counts.

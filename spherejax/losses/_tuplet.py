@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _selection, _turned
+from spherejax.losses._batch import Normalization
 
 # Below this multiple of the rounding error, 1 - cosine^2 says nothing about the angle.
 _NOISE = 16
@@ -20,7 +21,7 @@ def tuplet_margin(
   *,
   scale: Real[ArrayLike, ""] = 64.0,
   margin: Real[ArrayLike, ""] = 0.1,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   references: _batch.References | None = None,
   miner: _batch.Miner | None = None,

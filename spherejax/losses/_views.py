@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 
 from spherejax import _checks, _numerics
 from spherejax.losses import _batch, _blocks
+from spherejax.losses._batch import Normalization
 
 
 class Views(NamedTuple):
@@ -26,7 +27,7 @@ class Views(NamedTuple):
 
 
 def views(
-  first: ArrayLike, second: ArrayLike, where: ArrayLike | None, normalize: str
+  first: ArrayLike, second: ArrayLike, where: ArrayLike | None, normalize: Normalization
 ) -> Views:
   """Checked and normalised rows of both views."""
   first, second = _checks.array("first", first), _checks.array("second", second)

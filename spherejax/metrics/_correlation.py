@@ -3,13 +3,15 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Real
 
 from spherejax import _checks
+
+Method = Literal["pearson", "spearman"]
 
 _MOST = 8  # figures whose permutations are all tried
 _SAME = 1e-12  # correlations that differ by less are equal
@@ -33,7 +35,7 @@ def correlation(
   first: Real[ArrayLike, " n"] | Sequence[float | int],
   second: Real[ArrayLike, " n"] | Sequence[float | int],
   *,
-  method: str = "pearson",
+  method: Method = "pearson",
   exact: bool = False,
 ) -> Correlation:
   """Pearson's or Spearman's correlation of paired figures, with its p-value.
@@ -71,7 +73,7 @@ def correlation(
   _checks.flag("exact", exact)
   from scipy import stats
 
-  _checks.one_of("method", method, ("pearson", "spearman"))
+  _checks.one_of("method", method, Method)
   x, y = _checks.numbers_of("first", first), _checks.numbers_of("second", second)
   _checks.rank("first", x, 1)
   _checks.shape("second", y, x.shape, "first")

@@ -1,6 +1,6 @@
 """What updates of a network do to embeddings."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
 
-CENTRES = ("points", "features")
-REPRESENTATIVES = ("mean", "nearest")
+Centre = Literal["points", "features"]
+Representative = Literal["mean", "nearest"]
 
 
 class EmbeddingChange(NamedTuple):
@@ -45,8 +45,8 @@ def embedding_change(
   after: Float[ArrayLike, "ways rows dim"],
   *,
   num_shots: int,
-  centre: str = "points",
-  representative: str = "mean",
+  centre: Centre = "points",
+  representative: Representative = "mean",
 ) -> EmbeddingChange:
   """How an update moved an episode: its scale, towards own classes, from others.
 
@@ -85,8 +85,8 @@ def embedding_change(
     (Array(2., dtype=float32), Array(1., dtype=float32), Array(0., dtype=float32))
   """
   old, new = _pair(before, after, num_shots)
-  _checks.one_of("centre", centre, CENTRES)
-  _checks.one_of("representative", representative, REPRESENTATIVES)
+  _checks.one_of("centre", centre, Centre)
+  _checks.one_of("representative", representative, Representative)
   origin = (0, 1) if centre == "points" else 2
   x, y = (points - jnp.mean(points, origin, keepdims=True) for points in (old, new))
   moved = y - x
@@ -178,7 +178,7 @@ def _size(x: Array) -> Array:
 
 
 def _distances(
-  old: Array, new: Array, num_shots: int, representative: str
+  old: Array, new: Array, num_shots: int, representative: Representative
 ) -> list[Array]:
   """[ways, queries, ways] twice: of each query to each class, before and after."""
   pairs = []

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics
+from spherejax.distances._order import Distance
 from spherejax.metrics import _nearest
 
 
@@ -27,7 +28,7 @@ def hierarchical_similarity(
   class_similarities: Real[ArrayLike, "classes classes"],
   *,
   k: int = 250,
-  distance: str = "cosine",
+  distance: Distance = "cosine",
   block_size: int = 128,
 ) -> HierarchicalSimilarity:
   """Similarity of the k nearest to the query, over the best possible (HS@1 ... HS@k).

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, core
 
+from spherejax.distances._order import Distance
 from spherejax.metrics import _plan, _ranks
 
 # Ranking a row here costs as much as comparing it with this many relevant references,
@@ -46,7 +47,11 @@ class Ranker:
   """
 
   def __init__(
-    self, queries: np.ndarray, references: np.ndarray, plan: _plan.Plan, distance: str
+    self,
+    queries: np.ndarray,
+    references: np.ndarray,
+    plan: _plan.Plan,
+    distance: Distance,
   ):
     self._queries, self._references = queries, references
     self._by_class, self._distance = plan.by_class, distance

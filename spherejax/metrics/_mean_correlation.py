@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances
+from spherejax.distances._lp import Norm
 
 
 class MeanCorrelation(NamedTuple):
@@ -133,7 +134,7 @@ def distance_correlation(
   inputs: Float[ArrayLike, "n dim"],
   features: Float[ArrayLike, "n channels"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   include_diagonal: bool = True,
   z_clip: Real[ArrayLike, ""] | None = 1e-6,
   rows: Integer[ArrayLike, " rows"] | None = None,

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks
 from spherejax.distances import _order
+from spherejax.distances._order import Distance
 
 
 def nearest(
@@ -15,7 +16,7 @@ def nearest(
   *,
   k: int,
   exclude: Integer[ArrayLike, " queries"] | None = None,
-  distance: str = "squared_euclidean",
+  distance: Distance = "squared_euclidean",
   block_size: int = 128,
 ) -> Int[Array, "queries k"]:
   """Indices of the k nearest references of each query, nearest first.

@@ -1,6 +1,6 @@
 """Does the norm grow with the number of objects? Regression, slopes and their tests."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from spherejax import _checks, _numerics
 from spherejax.metrics import _student
 
-_COVARIANCES = ("estimated", "known")
+Covariance = Literal["estimated", "known"]
 _PLACES = (0.25, 0.5, 0.75)
 
 
@@ -79,7 +79,7 @@ def norm_count_regression(
   norms: Float[ArrayLike, " n"],
   counts: Integer[ArrayLike, " n"],
   *,
-  covariance: str = "estimated",
+  covariance: Covariance = "estimated",
   standardize: bool = True,
   where: Bool[ArrayLike, " n"] | None = None,
 ) -> NormCountRegression:
@@ -130,7 +130,7 @@ def norm_count_regression(
     ([0.99, 0.96, 0.93], True)
   """
   _checks.flag("standardize", standardize)
-  _checks.one_of("covariance", covariance, _COVARIANCES)
+  _checks.one_of("covariance", covariance, Covariance)
   values, counts, kept, dtype = _operands(norms, counts, where)
   finite = jnp.all(jnp.isfinite(values))
   # From one norm, so that equal ones are 0 exactly.

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from spherejax.distances import _order
+from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
 
 TILE = 8  # relevant references counted in one pass over the row block
@@ -70,7 +71,7 @@ def row_block(
 
 
 def ranks(
-  rows: Rows, block: _plan.Block, by_class: Array, most: int, distance: str
+  rows: Rows, block: _plan.Block, by_class: Array, most: int, distance: Distance
 ) -> Array:
   """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
 
@@ -194,7 +195,7 @@ def _decide(
   high: Array,
   found: Array,
   doubt: Array,
-  distance: str,
+  distance: Distance,
 ) -> Array:
   """The ranks, where `doubt` [block, most] counts references not decided yet."""
   many = jnp.max(doubt, axis=1) > _FEW
@@ -250,7 +251,7 @@ def _places(where: Array, group: int) -> Array:
   return jnp.nonzero(where, size=-(-size // group) * group, fill_value=size)[0]
 
 
-def _in_order(rows: Rows, row: Array, index: Array, distance: str) -> Array:
+def _in_order(rows: Rows, row: Array, index: Array, distance: Distance) -> Array:
   """[rows, most], ranks of chosen references from rows put in exact order."""
   count = rows.product.shape[1]
   columns = jnp.arange(count, dtype=jnp.int32)

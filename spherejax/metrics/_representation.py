@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks, _numerics, distances
+from spherejax.distances._lp import Norm
 
 
 class ClassMoments(NamedTuple):
@@ -189,7 +190,7 @@ def class_scatter(
   features: Float[ArrayLike, "batch dim"],
   labels: Integer[ArrayLike, " batch"],
   *,
-  norm: str,
+  norm: Norm,
   where: Bool[ArrayLike, " batch"] | None = None,
 ) -> Float[Array, " classes"]:
   """Sums of squared distances from given class means, in another norm.
@@ -241,7 +242,7 @@ def class_scatter(
   return jax.ops.segment_sum(squares, jnp.where(kept, labels, len(means)), len(means))
 
 
-def class_variance(moments: ClassMoments, *, norm: str = "l2") -> ClassVariance:
+def class_variance(moments: ClassMoments, *, norm: Norm = "l2") -> ClassVariance:
   """Variances between and within classes, their ratio, and the share explained.
 
       D_inter = 1/(C (C - 1)) sum_{j != k} d(mu_j, mu_k)^2

@@ -1,5 +1,7 @@
 """Deviations of features from their class's mean, and features with those of others."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,7 +11,7 @@ from jaxtyping import Float, Integer, Real
 from spherejax import _checks, _numerics
 from spherejax.metrics._representation import ClassMoments
 
-KINDS = ("residual", "normal")
+Kind = Literal["residual", "normal"]
 
 
 def class_residuals(
@@ -69,7 +71,7 @@ def augment_within_classes(
   *,
   num_classes: int,
   scale: Real[ArrayLike, ""] = 1.0,
-  kind: str = "residual",
+  kind: Kind = "residual",
 ) -> Float[Array, "batch dim"]:
   """Features moved as features of all classes deviate from their means.
 
@@ -121,7 +123,7 @@ def augment_within_classes(
   _checks.labels(labels, residuals)
   _checks.count("num_classes", num_classes)
   _checks.known_labels(labels, num_classes)
-  _checks.one_of("kind", kind, KINDS)
+  _checks.one_of("kind", kind, Kind)
   wide = _numerics.upcast(features)
   known = residuals.astype(wide.dtype)
   if kind == "residual":

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks
 from spherejax.distances import _order
+from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
 
 
@@ -44,7 +45,7 @@ def retrieval(
   references: Float[ArrayLike, "references dim"] | None = None,
   reference_labels: Integer[ArrayLike, " references"] | None = None,
   *,
-  distance: str = "squared_euclidean",
+  distance: Distance = "squared_euclidean",
   block_size: int = 128,
   where: Bool[ArrayLike, " queries"] | None = None,
   reference_where: Bool[ArrayLike, " references"] | None = None,
@@ -256,7 +257,7 @@ def _score(
   position: Array,
   *,
   most: int,
-  distance: str,
+  distance: Distance,
 ) -> tuple[Array, Array, Array, Array]:
   """P@1, P@R, MAP@R and first rank, each [queries]."""
   dtype = queries.dtype
@@ -302,7 +303,7 @@ def _score_large(
   references: Array,
   plan: _plan.Plan,
   *,
-  distance: str,
+  distance: Distance,
 ) -> tuple[Array, Array, Array, Array]:
   """As `_score`; the rows of the first blocks are ranked on the host."""
   proposal = _order.propose(queries, references, distance, plan.excluded)

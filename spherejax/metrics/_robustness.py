@@ -9,8 +9,13 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, distances
+from spherejax.distances._lp import Norm
 
-_METRICS = {"l1": "cityblock", "l2": "euclidean", "linf": "chebyshev"}  # SciPy's names
+_METRICS: dict[Norm, str] = {
+  "l1": "cityblock",
+  "l2": "euclidean",
+  "linf": "chebyshev",
+}  # SciPy's names
 
 
 class Separation(NamedTuple):
@@ -115,7 +120,7 @@ def separation(
   points: Float[ArrayLike, "n dim"],
   labels: Integer[ArrayLike, " n"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   block_size: int = 128,
 ) -> Separation:
   """Distances of the points of a set to the nearest other and to other classes.
@@ -170,7 +175,7 @@ def best_accuracy(
   labels: Integer[ArrayLike, " n"],
   budgets: Real[ArrayLike, " budgets"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   block_size: int = 512,
 ) -> Float[np.ndarray, " budgets"]:
   """The largest standard adversarial accuracy that any classifier of two classes has.
@@ -218,7 +223,7 @@ def best_accuracy(
   _checks.labels(y, x)
   _checks.rank("budgets", budgets, 1)
   _checks.not_negative("budgets", budgets)
-  _checks.one_of("norm", norm, tuple(_METRICS))
+  _checks.one_of("norm", norm, Norm)
   _checks.count("block_size", block_size)
   classes = np.unique(y)
   if len(classes) > 2:

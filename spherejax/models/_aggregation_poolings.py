@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
 from spherejax.models._poolings import feature_channels
+from spherejax.pooling._otp import Cost
+from spherejax.pooling._tokens import Reduction
 
 
 class OTP(nn.Module):
@@ -48,7 +50,7 @@ class OTP(nn.Module):
   num_prototypes: int = 8
   inverse_temperature: Real[ArrayLike, ""] = 2.0
   steps: int = 10
-  cost: str = "distance"
+  cost: Cost = "distance"
   bandwidth: Real[ArrayLike, ""] = 1.0
   init_prototypes: Initializer = nn.initializers.glorot_uniform()
 
@@ -180,7 +182,7 @@ class TSMK(nn.Module):
   dim: int = 128
   window: int = 3
   stop_attention_gradient: bool = True
-  reduction: str = "mean"
+  reduction: Reduction = "mean"
 
   @nn.compact
   def __call__(

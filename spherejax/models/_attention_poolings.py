@@ -10,7 +10,9 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
 from spherejax.models import _kept_norm
+from spherejax.models._kept_norm import Norm
 from spherejax.models._poolings import feature_channels
+from spherejax.pooling._tokens import Reduction
 
 _GLOROT = nn.initializers.glorot_uniform()
 
@@ -68,7 +70,7 @@ class CBAM(nn.Module):
   reduction: int = 16
   kernel_size: int = 7
   use_bias: bool = True
-  norm: str = "batch"
+  norm: Norm = "batch"
   axis_name: str | None = None
 
   @nn.compact
@@ -84,7 +86,7 @@ class CBAM(nn.Module):
     channels = feature_channels(features)
     hidden = _reduced(channels, self.reduction)
     _checks.count("kernel_size", self.kernel_size)
-    _checks.one_of("norm", self.norm, ("batch", "none"))
+    _checks.one_of("norm", self.norm, Norm)
     zeros = nn.initializers.zeros
     biases = {}
     if self.use_bias:
@@ -134,7 +136,7 @@ class DeLF(nn.Module):
   """
 
   hidden: int = 512
-  reduction: str = "sum"
+  reduction: Reduction = "sum"
 
   @nn.compact
   def __call__(

@@ -1,6 +1,7 @@
 """Small convolutional networks that turn images into feature maps."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -10,7 +11,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from spherejax import _checks, _numerics
-from spherejax.models._convolution import Convolution
+from spherejax.models._convolution import Convolution, Method
+
+Norm = Literal["batch", "group"]
 
 
 def as_images(images: ArrayLike) -> Array:
@@ -106,7 +109,7 @@ class _HalvedBatchNorm(nn.Module):
 class _Normalization(nn.Module):
   """BatchNorm or GroupNorm over the channels, chosen by name; 2x2 maxima after it."""
 
-  kind: str
+  kind: Norm
   groups: int
   axis_name: str | None
   halve: bool = False
@@ -114,7 +117,7 @@ class _Normalization(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
-    _checks.one_of("norm", self.kind, ("batch", "group"))
+    _checks.one_of("norm", self.kind, Norm)
     _checks.count("groups", self.groups)
     if self.kind == "group":
       if x.shape[-1] % self.groups:
@@ -175,10 +178,10 @@ class ConvNet(nn.Module):
 
   widths: Sequence[int] = (16, 32, 32)
   strides: Sequence[int] = (1, 2, 1)
-  norm: str = "group"
+  norm: Norm = "group"
   groups: int = 8
   axis_name: str | None = None
-  convolution: str = "native"
+  convolution: Method = "native"
   frozen_norm: bool = False
 
   @nn.compact
@@ -244,10 +247,10 @@ class Conv4(nn.Module):
   """
 
   width: int = 64
-  norm: str = "batch"
+  norm: Norm = "batch"
   groups: int = 8
   axis_name: str | None = None
-  convolution: str = "native"
+  convolution: Method = "native"
 
   @nn.compact
   def __call__(
@@ -275,10 +278,10 @@ class _PreActivationBlock(nn.Module):
 
   width: int
   stride: int
-  norm: str
+  norm: Norm
   groups: int
   axis_name: str | None
-  convolution: str
+  convolution: Method
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
@@ -343,10 +346,10 @@ class ResNet20(nn.Module):
   widths: Sequence[int] = (16, 32, 64)
   strides: Sequence[int] = (1, 2, 2)
   stem_stride: int = 1
-  norm: str = "batch"
+  norm: Norm = "batch"
   groups: int = 8
   axis_name: str | None = None
-  convolution: str = "native"
+  convolution: Method = "native"
 
   @nn.compact
   def __call__(

@@ -1,5 +1,7 @@
 """One convolution with two ways of computing it."""
 
+from typing import Literal
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ from jax import Array
 
 from spherejax import _checks
 
-METHODS = ("native", "patches")
+Method = Literal["native", "patches"]
 
 # Variance 2 / (k^2 channels_out) for a k x k convolution (He et al. 2015, eq. 14).
 kernel_init = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -26,11 +28,11 @@ class Convolution(nn.Module):
   size: int = 3
   stride: int = 1
   use_bias: bool = False
-  method: str = "native"
+  method: Method = "native"
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    _checks.one_of("convolution", self.method, METHODS)
+    _checks.one_of("convolution", self.method, Method)
     shape = (self.size, self.size, x.shape[-1], self.width)
     kernel = self.param("kernel", kernel_init, shape).astype(x.dtype)
     convolve = _from_patches if self.method == "patches" else _native

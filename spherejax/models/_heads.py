@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
 from spherejax import _checks, distances, pooling
+from spherejax.losses._batch import Normalization
 from spherejax.models import _poolings
 
 
@@ -33,7 +34,9 @@ class HeadResult(NamedTuple):
   attributes: Array | None
 
 
-_NORMALIZATIONS = {
+Projection = Literal["before", "after", "none"]
+
+_NORMALIZATIONS: dict[Normalization, Callable[[Array], Array]] = {
   "l2": distances.l2_normalize,
   "unit_ball": distances.unit_ball,
   "none": jnp.asarray,
@@ -92,8 +95,8 @@ class EmbeddingHead(nn.Module):
 
   dim: int
   pooling: Callable[..., Any] = pooling.gap
-  normalization: str = "l2"
-  projection: str = "before"
+  normalization: Normalization = "l2"
+  projection: Projection = "before"
 
   @nn.compact
   def __call__(
@@ -108,8 +111,8 @@ class EmbeddingHead(nn.Module):
     _checks.floating("features", features)
     _checks.rank("features", features, 3, 4)
     _checks.count("dim", self.dim)
-    _checks.one_of("normalization", self.normalization, tuple(_NORMALIZATIONS))
-    _checks.one_of("projection", self.projection, ("before", "after", "none"))
+    _checks.one_of("normalization", self.normalization, Normalization)
+    _checks.one_of("projection", self.projection, Projection)
     features = _poolings.cleared(features, where)
     project = nn.Dense(
       self.dim, use_bias=False, kernel_init=nn.initializers.glorot_uniform()

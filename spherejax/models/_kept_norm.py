@@ -1,8 +1,12 @@
 """Batch normalisation inside a pooling, of the positions that are kept."""
 
+from typing import Literal
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
+
+Norm = Literal["batch", "none"]
 
 
 def batch_norm(

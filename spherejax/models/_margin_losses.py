@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, _numerics, distances, losses
+from spherejax.losses._angular_margin import Tail
 from spherejax.models._softmax_losses import (
   ClassWeights,
   embedding_rows,
@@ -95,7 +96,7 @@ class ArcFace(ClassWeights):
 
   scale: Real[ArrayLike, ""] = 64.0
   margin: Real[ArrayLike, ""] | Real[ArrayLike, " classes"] = 0.5
-  tail: str = "linear"
+  tail: Tail = "linear"
   easy_margin: bool = False
 
   @nn.compact
@@ -154,7 +155,7 @@ class SubcentreArcFace(ClassWeights):
   per_class: int = 3
   scale: Real[ArrayLike, ""] = 64.0
   margin: Real[ArrayLike, ""] | Real[ArrayLike, " classes"] = 0.5
-  tail: str = "linear"
+  tail: Tail = "linear"
   easy_margin: bool = False
 
   @nn.compact

@@ -10,6 +10,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, losses
+from spherejax.losses._batch import Normalization
+from spherejax.losses._margin import Form
 
 
 class Margin(nn.Module):
@@ -58,8 +60,8 @@ class Margin(nn.Module):
   num_examples: int | None = None
   margin: Real[ArrayLike, ""] = 0.2
   boundary_weight: Real[ArrayLike, ""] = 0.0
-  form: str = "pairs"
-  normalize: str = "l2"
+  form: Form = "pairs"
+  normalize: Normalization = "l2"
   miner: Callable[..., tuple[Array, Array]] | None = None
   block_size: int | None = None
   axis_name: str | None = None

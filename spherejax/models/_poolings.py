@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, pooling
+from spherejax.pooling._gsp import Solver
 
 
 class GeM(nn.Module):
@@ -99,7 +100,7 @@ class GSP(nn.Module):
   num_prototypes: int = 64
   mass: Real[ArrayLike, ""] = 0.3
   inverse_temperature: Real[ArrayLike, ""] = 5.0
-  solver: str = "newton"
+  solver: Solver = "newton"
   steps: int = 100
   init_prototypes: Initializer = nn.initializers.glorot_uniform()
 

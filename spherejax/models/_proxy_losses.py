@@ -7,6 +7,8 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks, losses
+from spherejax.losses._batch import Normalization
+from spherejax.losses._proxy_nca import Logit
 from spherejax.models._softmax_losses import embedding_rows, grouped, unit_rows
 
 
@@ -50,7 +52,7 @@ class ProxyAnchor(nn.Module):
   num_classes: int
   scale: Real[ArrayLike, ""] = 32.0
   margin: Real[ArrayLike, ""] = 0.1
-  normalize: str = "l2"
+  normalize: Normalization = "l2"
   axis_name: str | None = None
   init_proxies: Initializer = nn.initializers.he_normal()
   per_class: int = 1
@@ -117,7 +119,7 @@ class ProxyNCA(nn.Module):
 
   num_classes: int
   scale: Real[ArrayLike, ""] = 1.0
-  normalize: str = "l2"
+  normalize: Normalization = "l2"
   init_proxies: Initializer = nn.initializers.normal(0.125)
   per_class: int = 1
   block_size: int | None = None
@@ -182,8 +184,8 @@ class ProxyNCAPlusPlus(nn.Module):
 
   num_classes: int
   temperature: Real[ArrayLike, ""] = 1 / 9
-  logit: str = "squared_euclidean"
-  normalize: str = "l2"
+  logit: Logit = "squared_euclidean"
+  normalize: Normalization = "l2"
   init_proxies: Initializer = nn.initializers.normal(0.125)
   per_class: int = 1
   block_size: int | None = None
@@ -255,7 +257,7 @@ class SoftTriple(nn.Module):
   temperature: Real[ArrayLike, ""] = 0.1
   margin: Real[ArrayLike, ""] = 0.01
   regularization: Real[ArrayLike, ""] = 0.2
-  normalize: str = "l2"
+  normalize: Normalization = "l2"
   init_centres: Initializer = unit_rows
   block_size: int | None = None
 

@@ -1,6 +1,7 @@
 """Residual networks with the activation after the sum: of photographs, of CIFAR."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -10,10 +11,10 @@ from jaxtyping import Float
 
 from spherejax import _checks
 from spherejax.models._backbones import as_images, batch_norm, same_length
-from spherejax.models._convolution import Convolution
+from spherejax.models._convolution import Convolution, Method
 
-_STEMS = ("photograph", "small")
-_SHORTCUTS = ("projection", "projection_3x3", "padding")
+Stem = Literal["photograph", "small"]
+Shortcut = Literal["projection", "projection_3x3", "padding"]
 
 
 class _Block(nn.Module):
@@ -22,10 +23,10 @@ class _Block(nn.Module):
   width: int
   stride: int
   bottleneck: bool
-  shortcut: str
+  shortcut: Shortcut
   frozen_norm: bool
   axis_name: str | None
-  convolution: str
+  convolution: Method
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
@@ -120,12 +121,12 @@ class ResNet(nn.Module):
   widths: Sequence[int] = (64, 128, 256, 512)
   strides: Sequence[int] = (1, 2, 2, 2)
   bottleneck: bool = False
-  stem: str = "photograph"
-  shortcut: str = "projection"
+  stem: Stem = "photograph"
+  shortcut: Shortcut = "projection"
   frozen_norm: bool = False
   axis_name: str | None = None
   remat: bool = False
-  convolution: str = "native"
+  convolution: Method = "native"
 
   @nn.compact
   def __call__(
@@ -142,8 +143,8 @@ class ResNet(nn.Module):
     _checks.counts("widths", self.widths)
     same_length("strides", self.strides, "widths", len(self.widths))
     same_length("blocks", self.blocks, "widths", len(self.widths))
-    _checks.one_of("stem", self.stem, _STEMS)
-    _checks.one_of("shortcut", self.shortcut, _SHORTCUTS)
+    _checks.one_of("stem", self.stem, Stem)
+    _checks.one_of("shortcut", self.shortcut, Shortcut)
     if self.shortcut == "padding" and list(self.widths) != sorted(self.widths):
       raise ValueError(f'shortcut "padding" needs widths that grow, got {self.widths}')
     size, stride = (7, 2) if self.stem == "photograph" else (3, 1)
@@ -257,5 +258,5 @@ class ResNet32(ResNet):
   blocks: Sequence[int] = (5, 5, 5)
   widths: Sequence[int] = (16, 32, 64)
   strides: Sequence[int] = (1, 2, 2)
-  stem: str = "small"
-  shortcut: str = "padding"
+  stem: Stem = "small"
+  shortcut: Shortcut = "padding"

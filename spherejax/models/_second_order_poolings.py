@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Literal
 
 import flax.linen as nn
 import jax
@@ -11,9 +12,10 @@ from jaxtyping import Bool, Float
 
 from spherejax import _checks, pooling
 from spherejax.models import _kept_norm
+from spherejax.models._kept_norm import Norm
+from spherejax.pooling._gsop import Fuse
 
-_NORMS = ("batch", "none")
-_BRANCHES = ("both", "channel", "spatial")
+Branches = Literal["both", "channel", "spatial"]
 
 
 class GSoP(nn.Module):
@@ -61,11 +63,11 @@ class GSoP(nn.Module):
 
   reduced: int = 128
   hidden: int = 4
-  branches: str = "both"
-  fuse: str = "max"
+  branches: Branches = "both"
+  fuse: Fuse = "max"
   centred: bool = True
   size: int | None = None
-  norm: str = "batch"
+  norm: Norm = "batch"
   axis_name: str | None = None
 
   @nn.compact
@@ -81,8 +83,8 @@ class GSoP(nn.Module):
     _checks.rank("features", features, 3, 4)
     for name in ("reduced", "hidden"):
       _checks.count(name, getattr(self, name))
-    _checks.one_of("norm", self.norm, _NORMS)
-    _checks.one_of("branches", self.branches, _BRANCHES)
+    _checks.one_of("norm", self.norm, Norm)
+    _checks.one_of("branches", self.branches, Branches)
     if self.size is not None:
       _checks.count("size", self.size)
     *positions, channels = features.shape[1:]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from spherejax import _checks
 from spherejax.models._backbones import as_images, halve, same_length
-from spherejax.models._convolution import Convolution
+from spherejax.models._convolution import Convolution, Method
 
 
 class Simple6(nn.Module):
@@ -49,7 +49,7 @@ class Simple6(nn.Module):
 
   widths: Sequence[int] = (32, 32, 64, 64, 128, 128)
   use_bias: bool = True
-  convolution: str = "native"
+  convolution: Method = "native"
 
   @nn.compact
   def __call__(

@@ -10,6 +10,7 @@ from spherejax.plotting._class_tree import class_tree as class_tree
 from spherejax.plotting._figure import save as save
 from spherejax.plotting._heat_map import heat_map as heat_map
 from spherejax.plotting._plane import class_hulls as class_hulls
+from spherejax.plotting._robust_accuracy import robust_accuracy as robust_accuracy
 from spherejax.plotting._sheets import retrieval_sheet as retrieval_sheet
 from spherejax.plotting._sheets import weight_maps as weight_maps
 
@@ -19,6 +20,7 @@ __all__ = [
   "class_tree",
   "heat_map",
   "retrieval_sheet",
+  "robust_accuracy",
   "save",
   "training_curves",
   "weight_maps",

@@ -73,26 +73,9 @@ def training_curves(
   for i, (name, values) in enumerate(series.items()):
     known = np.isfinite(values).any(axis=0)
     at, shown = where[known], np.ma.masked_invalid(values[:, known])
-    few = len(at) <= 30
-    axes.plot(
-      at,
-      shown.mean(axis=0),
-      color=_figure.color(i),
-      marker=_figure.MARKERS[i % len(_figure.MARKERS)] if few else None,
-      linestyle=_figure.DASHES[_figure.turn(i) % len(_figure.DASHES)],
-      markersize=4,
-      linewidth=1.8 if few else 1.2,
-      label=name,
-    )
-    if len(values) > 1:
-      axes.fill_between(
-        at,
-        shown.min(axis=0),
-        shown.max(axis=0),
-        color=_figure.color(i),
-        alpha=0.25 if len(series) <= len(_figure.PALETTE) else 0.1,
-        linewidth=0,
-      )
+    band = (shown.min(axis=0), shown.max(axis=0)) if len(values) > 1 else None
+    pale = len(series) > len(_figure.PALETTE)
+    _figure.line(axes, i, name, at, shown.mean(axis=0), band, pale=pale)
   axes.set(xlabel=xlabel, ylabel=ylabel)
   axes.margins(x=0.02)
   _figure.soften(axes)
@@ -100,7 +83,7 @@ def training_curves(
   note = (
     f"band: range of {' or '.join(map(str, seeds))} seeds" if max(seeds) > 1 else ""
   )
-  _legend(figure, note)
+  _figure.legend(figure, note)
   if title:
     axes.set_title(title, fontsize=12, loc="left")
   return figure
@@ -172,21 +155,10 @@ def bars_with_intervals(
   axes.set_ylabel(ylabel)
   _figure.soften(axes)
   axes.axhline(0, color=_figure.INK, linewidth=0.8)
-  _legend(figure, f"whisker: {confidence:.0%} interval\ndot: one seed")
+  _figure.legend(figure, f"whisker: {confidence:.0%} interval\ndot: one seed")
   if title:
     axes.set_title(title, fontsize=12, loc="left")
   return figure
-
-
-def _legend(figure: "matplotlib.figure.Figure", note: str) -> None:
-  figure.legend(
-    loc="outside right upper",
-    frameon=False,
-    fontsize=9,
-    title=note or None,
-    title_fontsize=8,
-    alignment="left",
-  )
 
 
 def _seeds(

@@ -81,6 +81,45 @@ def soften(axes: "matplotlib.axes.Axes") -> None:
   axes.set_axisbelow(True)
 
 
+def line(
+  axes: "matplotlib.axes.Axes",
+  index: int,
+  name: str,
+  at: np.ndarray,
+  values: np.ndarray,
+  band: tuple[np.ndarray, np.ndarray] | None = None,
+  *,
+  pale: bool = False,
+) -> None:
+  """Draws the index-th curve of a chart, with a band from low to high around it."""
+  few = len(at) <= 30
+  axes.plot(
+    at,
+    values,
+    color=color(index),
+    marker=MARKERS[index % len(MARKERS)] if few else None,
+    linestyle=DASHES[turn(index) % len(DASHES)],
+    markersize=4,
+    linewidth=1.8 if few else 1.2,
+    label=name,
+  )
+  if band is not None:
+    alpha = 0.1 if pale else 0.25
+    axes.fill_between(at, *band, color=color(index), alpha=alpha, linewidth=0)
+
+
+def legend(figure: "matplotlib.figure.Figure", note: str = "") -> None:
+  """Names the curves or bars beside the chart, under a note."""
+  figure.legend(
+    loc="outside right upper",
+    frameon=False,
+    fontsize=9,
+    title=note or None,
+    title_fontsize=8,
+    alignment="left",
+  )
+
+
 def save(
   figure: "matplotlib.figure.Figure",
   path: str | pathlib.Path,

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
+from spherejax.pooling._tokens import Reduction
 
 _HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -19,7 +20,7 @@ def delf(
   score_kernel: Float[ArrayLike, " hidden"],
   score_bias: Real[ArrayLike, ""],
   *,
-  reduction: str = "sum",
+  reduction: Reduction = "sum",
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
   """Sum of the features, each with a weight that a small network reads off it (DeLF).
@@ -62,7 +63,7 @@ def delf(
   """
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
-  _checks.one_of("reduction", reduction, ("sum", "mean"))
+  _checks.one_of("reduction", reduction, Reduction)
   hidden_kernel = _checks.array("hidden_kernel", hidden_kernel).astype(tokens.dtype)
   hidden_bias = _checks.array("hidden_bias", hidden_bias).astype(tokens.dtype)
   score_kernel = _checks.array("score_kernel", score_kernel).astype(tokens.dtype)

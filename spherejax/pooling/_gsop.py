@@ -1,7 +1,7 @@
 """Second-order pooling: attention from the covariances of a feature map."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
 
-_FUSE = ("max", "sum")
+Fuse = Literal["max", "sum"]
 
 
 class GSoPBranch(NamedTuple):
@@ -52,7 +52,7 @@ def gsop(
   channel: GSoPBranch | None,
   spatial: GSoPBranch | None,
   *,
-  fuse: str = "max",
+  fuse: Fuse = "max",
   centred: bool = True,
   size: int | None = None,
   normalize: Normalize | None = None,
@@ -116,7 +116,7 @@ def gsop(
   _checks.flag("centred", centred)
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
-  _checks.one_of("fuse", fuse, _FUSE)
+  _checks.one_of("fuse", fuse, Fuse)
   if normalize is not None:
     _checks.function("normalize", normalize)
   if channel is None and spatial is None:

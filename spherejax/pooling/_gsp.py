@@ -1,6 +1,6 @@
 """Generalized sum pooling: a learned choice of which features to average."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from spherejax import _checks
 from spherejax.pooling import _costs, _gsp_arguments, _gsp_weights, _tokens
 
 _HIGHEST = jax.lax.Precision.HIGHEST
-_SOLVERS = ("newton", "fixed_point")
+Solver = Literal["newton", "fixed_point"]
 
 
 class GSPResult(NamedTuple):
@@ -40,7 +40,7 @@ def gsp(
   *,
   mass: Real[ArrayLike, " batch"] | Real[ArrayLike, ""] = 0.3,
   inverse_temperature: Real[ArrayLike, " batch"] | Real[ArrayLike, ""] = 5.0,
-  solver: str = "newton",
+  solver: Solver = "newton",
   steps: int = 100,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> GSPResult:
@@ -103,7 +103,7 @@ def gsp(
   """
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
-  _checks.one_of("solver", solver, _SOLVERS)
+  _checks.one_of("solver", solver, Solver)
   _checks.count("steps", steps)
   batch = (tokens.shape[0],)
   plan = _gsp_weights.transport(

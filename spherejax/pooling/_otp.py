@@ -1,5 +1,7 @@
 """Optimal-transport pooling: an average of the features for each prototype."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -9,7 +11,7 @@ from jaxtyping import Bool, Float, Real
 from spherejax import _checks, distances, solvers
 from spherejax.pooling import _costs, _tokens
 
-_COSTS = ("distance", "gaussian")
+Cost = Literal["distance", "gaussian"]
 
 
 def otp(
@@ -18,7 +20,7 @@ def otp(
   *,
   inverse_temperature: Real[ArrayLike, " batch"] | Real[ArrayLike, ""] = 2.0,
   steps: int = 10,
-  cost: str = "distance",
+  cost: Cost = "distance",
   bandwidth: Real[ArrayLike, ""] = 1.0,
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch prototypes*dim"]:
@@ -71,7 +73,7 @@ def otp(
   """
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
-  _checks.one_of("cost", cost, _COSTS)
+  _checks.one_of("cost", cost, Cost)
   _checks.positive("bandwidth", bandwidth)
   _checks.count("steps", steps, 0)
   if cost == "distance":

@@ -1,12 +1,15 @@
 """What all poolings share: one axis of positions, and the mask over it."""
 
 import math
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from spherejax import _checks, _numerics
+
+Reduction = Literal["mean", "sum"]
 
 
 def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array | None]:

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float
 
 from spherejax import _checks, _numerics
 from spherejax.pooling import _tokens
-
-_REDUCTIONS = ("mean", "sum")
+from spherejax.pooling._tokens import Reduction
 
 
 def tsmk(
@@ -20,7 +19,7 @@ def tsmk(
   *,
   window: int = 3,
   stop_attention_gradient: bool = True,
-  reduction: str = "mean",
+  reduction: Reduction = "mean",
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch dim"]:
   """Smoothed and projected features, weighted by the norms of the raw ones.
@@ -68,7 +67,7 @@ def tsmk(
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   _checks.count("window", window)
-  _checks.one_of("reduction", reduction, _REDUCTIONS)
+  _checks.one_of("reduction", reduction, Reduction)
   if window % 2 == 0:
     raise ValueError(f"window must be odd, got {window}")
   if window > 1:

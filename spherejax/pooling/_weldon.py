@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 
 from spherejax import _checks
 from spherejax.pooling import _tokens
+from spherejax.pooling._tokens import Reduction
 
 
 def weldon(
@@ -15,7 +16,7 @@ def weldon(
   *,
   num_highest: int = 3,
   num_lowest: int = 3,
-  reduction: str = "mean",
+  reduction: Reduction = "mean",
   where: Bool[ArrayLike, "batch *positions"] | None = None,
 ) -> Float[Array, "batch channels"]:
   """Mean of the highest plus mean of the lowest values of each channel (WELDON).
@@ -57,7 +58,7 @@ def weldon(
   tokens, kept = _tokens.flatten(features, where)
   _checks.count("num_highest", num_highest)
   _checks.count("num_lowest", num_lowest, 0)
-  _checks.one_of("reduction", reduction, ("mean", "sum"))
+  _checks.one_of("reduction", reduction, Reduction)
   kept = jnp.ones(tokens.shape[:2], bool) if kept is None else kept
   mean = reduction == "mean"
   pooled = _highest(tokens, kept, num_highest, mean)

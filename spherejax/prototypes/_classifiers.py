@@ -4,6 +4,8 @@ The decision judges, the scores guide an attacker: they are two functions, becau
 decision has no gradient and the scores have the wrong ties.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +14,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer, Real
 
 from spherejax import _checks, _numerics, distances
+from spherejax.distances._lp import Norm
 
-TIES = ("nearest", "label")
+Ties = Literal["nearest", "label"]
 _LARGE = 1e30  # stands for the distance of no neighbour; finite
 
 
@@ -24,8 +27,8 @@ def nearest_neighbours(
   *,
   num_classes: int,
   k: int = 1,
-  ties: str = "nearest",
-  norm: str = "l2",
+  ties: Ties = "nearest",
+  norm: Norm = "l2",
   where: Bool[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Int[Array, " batch"]:
@@ -75,7 +78,7 @@ def nearest_neighbours(
   check_points(points, sites)
   _checks.count("num_classes", num_classes)
   _checks.labels(labels, sites)
-  _checks.one_of("ties", ties, TIES)
+  _checks.one_of("ties", ties, Ties)
   kept = _checks.kept(where, labels.shape)
   _checks.known_labels(labels, num_classes, kept)
   apart = None
@@ -125,7 +128,7 @@ def neighbour_logits(
   num_classes: int,
   k: int = 1,
   sharpness: Real[ArrayLike, ""] = 20.0,
-  norm: str = "l2",
+  norm: Norm = "l2",
 ) -> Float[Array, "batch classes"]:
   """Scores of classes by near sites, smooth, for attacks on `nearest_neighbours`.
 
@@ -274,7 +277,7 @@ def nearest_neighbour_radius(
   sites: Float[ArrayLike, "sites dim"],
   labels: Integer[ArrayLike, " sites"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   block_size: int = 128,
 ) -> Float[Array, " batch"]:
   """A radius in which the nearest neighbour classifier is surely right.

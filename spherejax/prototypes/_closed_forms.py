@@ -1,6 +1,7 @@
 """Prototypes on the sphere that are as far apart as possible, by formula."""
 
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from jaxtyping import Float, Key
 
 from spherejax import _checks
 
-SPLITS = ("balanced", "one_large")
+Split = Literal["balanced", "one_large"]
 
 
 def check_sizes(num_classes: int, dim: int) -> None:
@@ -76,7 +77,7 @@ def orthogonal_simplices(
   num_classes: int,
   dim: int,
   *,
-  split: str = "balanced",
+  split: Split = "balanced",
   rotate: bool = True,
 ) -> Float[Array, "num_classes dim"]:
   """Simplices in orthogonal subspaces: no two prototypes less than 90 degrees apart.
@@ -119,7 +120,7 @@ def orthogonal_simplices(
   """
   _checks.flag("rotate", rotate)
   check_sizes(num_classes, dim)
-  _checks.one_of("split", split, SPLITS)
+  _checks.one_of("split", split, Split)
   if not dim < num_classes <= 2 * dim:
     raise ValueError(
       f"num_classes must be in [{dim + 1}, {2 * dim}] for dim = {dim}, "

@@ -1,5 +1,7 @@
 """How well a few points cover each class, and new ones that cover it better."""
 
+from typing import Literal
+
 import jax
 import jax.core
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from jaxtyping import Bool, Float, Integer
 from spherejax import _checks, _numerics, distances
 from spherejax.prototypes import _fixed
 
-SPACES = ("raw", "unit_ball")
+Space = Literal["raw", "unit_ball"]
 
 
 def renew_proxies(
@@ -19,7 +21,7 @@ def renew_proxies(
   proxies: Float[ArrayLike, "classes old dim"],
   *,
   num_proxies: int | None = None,
-  space: str = "raw",
+  space: Space = "raw",
   where: Bool[ArrayLike, "classes pool"] | None = None,
 ) -> Float[Array, "classes num_proxies dim"]:
   """New proxies of every class, from a pool where the old ones cover it least.
@@ -71,7 +73,7 @@ def renew_proxies(
       f"num_proxies must be at most the pool's {pool} points, got {number}"
     )
   kept = _checks.kept(where, (classes, pool))
-  _checks.one_of("space", space, SPACES)
+  _checks.one_of("space", space, Space)
   seen, centres = pools, proxies
   if space == "unit_ball":
     seen, centres = map(distances.unit_ball, (pools, proxies))

@@ -1,5 +1,7 @@
 """Classification of queries by a few supports of each class (few-shot learning)."""
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,15 +10,15 @@ from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks, _numerics, distances
 
-REPRESENTATIVES = ("mean", "nearest")
-TRANSFORMS = ("none", "l2", "centred_l2")
+Representative = Literal["mean", "nearest"]
+Transform = Literal["none", "l2", "centred_l2"]
 
 
 def support_squared_distances(
   queries: Float[ArrayLike, "queries dim"],
   supports: Float[ArrayLike, "ways shots dim"],
   *,
-  representative: str = "mean",
+  representative: Representative = "mean",
 ) -> Float[Array, "queries ways"]:
   """Squared distances of queries to classes that are given by their supports.
 
@@ -72,9 +74,9 @@ def simple_shot(
   queries: Float[ArrayLike, "queries dim"],
   supports: Float[ArrayLike, "ways shots dim"],
   *,
-  transform: str = "none",
+  transform: Transform = "none",
   centre: Float[ArrayLike, " dim"] | None = None,
-  representative: str = "mean",
+  representative: Representative = "mean",
 ) -> Int[Array, " queries"]:
   """The nearest class of each query, by transformed features (SimpleShot).
 
@@ -129,9 +131,9 @@ def episode_accuracies(
   episodes: Integer[ArrayLike, "episodes ways rows"],
   *,
   num_shots: int,
-  transform: str = "none",
+  transform: Transform = "none",
   centre: Float[ArrayLike, " dim"] | None = None,
-  representative: str = "mean",
+  representative: Representative = "mean",
   block_size: int = 8,
 ) -> Float[Array, " episodes"]:
   """The share of queries that `simple_shot` classifies rightly, for many episodes.
@@ -177,7 +179,7 @@ def episode_accuracies(
   _checks.rank("episodes", episodes, 3)
   _checks.count("num_shots", num_shots)
   _checks.count("block_size", block_size)
-  _checks.one_of("representative", representative, REPRESENTATIVES)
+  _checks.one_of("representative", representative, Representative)
   if num_shots >= episodes.shape[2]:
     raise ValueError(
       f"num_shots must leave a query of the {episodes.shape[2]} rows of a class in"
@@ -199,7 +201,9 @@ def episode_accuracies(
   return found.astype(features.dtype)
 
 
-def _nearest_class(points: Array, supports: Array, representative: str) -> Array:
+def _nearest_class(
+  points: Array, supports: Array, representative: Representative
+) -> Array:
   """[queries], int32: argmax of (z - c).(p_y - c) - |p_y - c|^2 / 2, c the mean of all.
 
   -1 for a query that is not finite.
@@ -219,8 +223,10 @@ def _nearest_class(points: Array, supports: Array, representative: str) -> Array
   return jnp.where(jnp.all(jnp.isfinite(points), axis=1), chosen, -1)
 
 
-def _transformed(features: Array, transform: str, centre: ArrayLike | None) -> Array:
-  _checks.one_of("transform", transform, TRANSFORMS)
+def _transformed(
+  features: Array, transform: Transform, centre: ArrayLike | None
+) -> Array:
+  _checks.one_of("transform", transform, Transform)
   if (transform == "centred_l2") != (centre is not None):
     raise ValueError(
       "centre must be given for transform='centred_l2' and for no other, got"
@@ -235,7 +241,7 @@ def _transformed(features: Array, transform: str, centre: ArrayLike | None) -> A
   return rows if transform == "none" else distances.l2_normalize(rows)
 
 
-def _check(queries: Array, supports: Array, representative: str) -> None:
+def _check(queries: Array, supports: Array, representative: Representative) -> None:
   for name, array, axes in (("queries", queries, 2), ("supports", supports, 3)):
     _checks.floating(name, array)
     _checks.rank(name, array, axes)
@@ -246,4 +252,4 @@ def _check(queries: Array, supports: Array, representative: str) -> None:
       f"supports must have the {queries.shape[-1]} columns of queries {queries.shape},"
       f" got shape {supports.shape}"
     )
-  _checks.one_of("representative", representative, REPRESENTATIVES)
+  _checks.one_of("representative", representative, Representative)

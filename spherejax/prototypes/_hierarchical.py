@@ -1,6 +1,6 @@
 """Fixed prototypes laid out after similarities of the classes, such as a tree's."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Key, Real
 
 from spherejax import _checks, solvers
 
-METHODS = ("cholesky", "spectral", "classical", "stress")
+Method = Literal["cholesky", "spectral", "classical", "stress"]
 
 
 class HierarchicalPrototypes(NamedTuple):
@@ -28,7 +28,7 @@ def hierarchical_prototypes(
   similarities: Real[ArrayLike, "classes classes"],
   dim: int,
   *,
-  method: str = "stress",
+  method: Method = "stress",
   key: Key[ArrayLike, ""] | None = None,
   steps: int = 1000,
   learning_rate: float = 1e-3,
@@ -88,7 +88,7 @@ def hierarchical_prototypes(
     _checks.key("key", key)
   cosines = _cosines(similarities)
   _checks.count("dim", dim)
-  _checks.one_of("method", method, METHODS)
+  _checks.one_of("method", method, Method)
   chords = np.sqrt(2 - 2 * cosines)
   if method == "stress":
     if key is None:

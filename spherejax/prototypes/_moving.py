@@ -1,6 +1,6 @@
 """Representatives of classes that follow the embeddings, without a gradient."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.core
@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Int, Integer, Key, Real
 
 from spherejax import _checks, _numerics
 
-NORMALIZATIONS = ("l2", "none")
-BATCH_MEANS = ("mean", "direction")
+Normalization = Literal["l2", "none"]
+BatchMean = Literal["mean", "direction"]
 
 
 class ClassMeans(NamedTuple):
@@ -50,7 +50,7 @@ def class_means(
   labels: Integer[ArrayLike, " batch"],
   num_classes: int,
   *,
-  normalize: str = "l2",
+  normalize: Normalization = "l2",
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
 ) -> ClassMeans:
@@ -93,7 +93,7 @@ def class_means(
            [1.        , 0.        ],
            [0.        , 0.        ]], dtype=float32), Array([2, 1, 0], dtype=int32))
   """
-  _checks.one_of("normalize", normalize, NORMALIZATIONS)
+  _checks.one_of("normalize", normalize, Normalization)
   on_sphere = normalize == "l2"
   sums, counts, dtype = _sums(
     embeddings, labels, num_classes, on_sphere, where, axis_name
@@ -143,7 +143,7 @@ def ema_update(
   labels: Integer[ArrayLike, " batch"],
   *,
   decay: Real[ArrayLike, ""] = 0.9,
-  batch_mean: str = "mean",
+  batch_mean: BatchMean = "mean",
   start_at_first: bool = False,
   where: Bool[ArrayLike, " batch"] | None = None,
   axis_name: str | None = None,
@@ -199,7 +199,7 @@ def ema_update(
   _checks.flag("start_at_first", start_at_first)
   _checks.instance("state", state, MovingPrototypes)
   _checks.between("decay", decay, 0, 1)
-  _checks.one_of("batch_mean", batch_mean, BATCH_MEANS)
+  _checks.one_of("batch_mean", batch_mean, BatchMean)
   old = state.prototypes
   sums, counts, _ = _sums(
     embeddings, labels, len(old), True, where, axis_name, old.shape[1]

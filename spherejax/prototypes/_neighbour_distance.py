@@ -5,7 +5,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
 from spherejax import _checks, solvers
-from spherejax.distances._lp import NORMS
+from spherejax.distances._lp import Norm
 from spherejax.prototypes import _classifiers
 
 _SLACK = 1e-9  # of a constraint, relative to its size
@@ -17,7 +17,7 @@ def nearest_neighbour_distance(
   sites: Float[ArrayLike, "sites dim"],
   labels: Integer[ArrayLike, " sites"],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   low: float | int = -np.inf,
   high: float | int = np.inf,
 ) -> Float[np.ndarray, " batch"]:
@@ -68,7 +68,7 @@ def nearest_neighbour_distance(
   _classifiers.check_points(x, s)
   _checks.labels(own, x, "point_labels")
   _checks.labels(y, s)
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   x, s = x.astype(np.float64), s.astype(np.float64)
   return np.array(
     [
@@ -82,7 +82,7 @@ def _least(
   x: np.ndarray,
   own: np.ndarray,
   others: np.ndarray,
-  norm: str,
+  norm: Norm,
   low: float | int,
   high: float | int,
 ) -> float:
@@ -110,7 +110,7 @@ def _least(
 
 
 def _programme(
-  matrix: np.ndarray, limit: np.ndarray, low: np.ndarray, high: np.ndarray, norm: str
+  matrix: np.ndarray, limit: np.ndarray, low: np.ndarray, high: np.ndarray, norm: Norm
 ) -> float:
   """Least norm of d with matrix d <= limit and low <= d <= high."""
   from scipy.optimize import linprog

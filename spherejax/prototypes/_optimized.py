@@ -1,6 +1,7 @@
 """Prototypes on the sphere that push each other apart, by descent."""
 
 import functools
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from jaxtyping import Float, Key, Real
 from spherejax import _checks, _numerics
 from spherejax.prototypes import _closed_forms, _potential
 
-PRESETS = ("scaled", "paper")
+Preset = Literal["scaled", "paper"]
 
 # The annealed descent: inverse squared widths, and Adam's rates.
 _SHARPNESS = (2.0, 1000.0)
@@ -26,7 +27,7 @@ def gaussian_potential_prototypes(
   *,
   t: Real[ArrayLike, ""] = 2.0,
   steps: int = 1000,
-  preset: str = "scaled",
+  preset: Preset = "scaled",
 ) -> Float[Array, "num_classes dim"]:
   """Descent of the Gaussian potential from random prototypes, as DL2P makes its own.
 
@@ -68,7 +69,7 @@ def gaussian_potential_prototypes(
   _checks.key("key", key)
   _closed_forms.check_sizes(num_classes, dim)
   _checks.count("steps", steps)
-  _checks.one_of("preset", preset, PRESETS)
+  _checks.one_of("preset", preset, Preset)
   _checks.positive("t", t)
   if num_classes == 1 or dim == 1:
     return _closed_forms.simplex(key, num_classes, dim)

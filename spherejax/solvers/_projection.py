@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Real
 
 from spherejax import _checks, _numerics, distances
-from spherejax.distances._lp import NORMS
+from spherejax.distances._lp import Norm
 from spherejax.solvers._newton import newton
 
 
@@ -34,7 +34,7 @@ def project_ball(
   center: Float[ArrayLike, "*shape"],
   epsilon: Real[ArrayLike, ""],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   low: Real[ArrayLike, "..."] = -jnp.inf,
   high: Real[ArrayLike, "..."] = jnp.inf,
 ) -> Float[Array, "*shape"]:
@@ -77,7 +77,7 @@ def project_ball(
   _checks.floating("point", point)
   _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.between("epsilon", epsilon, 0)
   _checks.limits(low, high, point.shape)
   wide, middle = _numerics.upcast(point), _numerics.upcast(center)
@@ -103,7 +103,7 @@ def project_halfspace(
   normal: Float[ArrayLike, "*shape"],
   offset: Real[ArrayLike, ""],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   low: Real[ArrayLike, "..."] = -jnp.inf,
   high: Real[ArrayLike, "..."] = jnp.inf,
 ) -> HalfspaceResult:
@@ -143,7 +143,7 @@ def project_halfspace(
   _checks.floating("point", point)
   _checks.floating("normal", normal)
   _checks.shape("normal", normal, point.shape, "the point")
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   _checks.limits(low, high, point.shape)
   wide, direction = (
     jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, normal)
@@ -225,7 +225,7 @@ def _shrink_l1(size: Array, room: Array, radius: Array) -> Array:
 
 
 def _least_move(
-  gain: Array, room: Array, reach: Array, missing: Array, norm: str
+  gain: Array, room: Array, reach: Array, missing: Array, norm: Norm
 ) -> Array:
   """The move in [0, room] of least norm with sum gain move = missing."""
   if norm == "linf":

@@ -1,7 +1,7 @@
 """Chance-constrained training: one problem after another, each about new proxies."""
 
 import reprlib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Integer, Real
 
 from spherejax import _checks
 
-RESTARTS = ("best", "last")
+Restart = Literal["best", "last"]
 
 Tree = Any
 """Any pytree of arrays."""
@@ -141,7 +141,7 @@ def ccp_observe(
   weight: Real[ArrayLike, ""] = 2e-4,
   patience: int = 3,
   margin: Real[ArrayLike, ""] = 1e-5,
-  restart: str = "best",
+  restart: Restart = "best",
   max_problems: int | None = None,
   batch_stats: Tree = None,
 ) -> CCPTurn:
@@ -196,7 +196,7 @@ def ccp_observe(
   _checks.between("weight", weight, 0)
   _checks.between("margin", margin, 0)
   _checks.count("patience", patience)
-  _checks.one_of("restart", restart, RESTARTS)
+  _checks.one_of("restart", restart, Restart)
   if max_problems is not None:
     _checks.count("max_problems", max_problems)
   _checks.single("margin", margin)

@@ -9,7 +9,7 @@ import optax
 
 from spherejax import _checks
 from spherejax.training import _returned
-from spherejax.training._ccp import CCPState, Tree, ccp_observe, ccp_projection
+from spherejax.training._ccp import CCPState, Restart, Tree, ccp_observe, ccp_projection
 from spherejax.training._state import TrainState, check_optimizer
 
 
@@ -59,7 +59,7 @@ def ccp_response(
   weight: float = 2e-4,
   patience: int = 3,
   margin: float = 1e-5,
-  restart: str = "best",
+  restart: Restart = "best",
   max_problems: int | None = None,
   fresh_moments: optax.GradientTransformation | None = None,
 ) -> Callable[[TrainState, Mapping[str, float]], TrainState]:

@@ -3,13 +3,15 @@
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import optax
 from optax import contrib
 
 from spherejax import _checks
+
+Mode = Literal["max", "min"]
 
 
 class Monitor(NamedTuple):
@@ -40,7 +42,7 @@ class Monitor(NamedTuple):
   """
 
   metric: str
-  mode: str = "max"
+  mode: Mode = "max"
   margin: float = 0.0
   patience: int | None = None
   plateau: optax.GradientTransformationExtraArgs | None = None
@@ -60,7 +62,7 @@ class MonitorState(NamedTuple):
 def check(monitor: Monitor):
   """Raises for settings that cannot work."""
   _checks.instance("monitor", monitor, Monitor)
-  _checks.one_of("mode", monitor.mode, ("max", "min"))
+  _checks.one_of("mode", monitor.mode, Mode)
   _checks.between("margin", monitor.margin, 0)
   if monitor.patience is not None:
     _checks.count("patience", monitor.patience)

@@ -13,6 +13,7 @@ from jax import Array
 from spherejax import _checks, metrics
 from spherejax.training import _cells, _parallel, _sweep_run
 from spherejax.training._checkpoints import Checkpoints
+from spherejax.training._monitor import Mode
 
 Tree = Any
 """Any pytree of arrays."""
@@ -80,7 +81,7 @@ def sweep(
   evaluate_every: int,
   patience: int | None = None,
   margin: float = 0.0,
-  mode: str = "max",
+  mode: Mode = "max",
   checkpoints: Checkpoints | None = None,
   devices: Sequence[Any] | None = None,
   batch_size: int | None = None,
@@ -240,7 +241,7 @@ def _seeds(seeds: int | Sequence[int]) -> np.ndarray:
 
 
 def _plan(
-  steps: int, evaluate_every: int, patience: int | None, margin: float, mode: str
+  steps: int, evaluate_every: int, patience: int | None, margin: float, mode: Mode
 ) -> _sweep_run.Plan:
   _checks.count("steps", steps)
   _checks.count("evaluate_every", evaluate_every)
@@ -252,7 +253,7 @@ def _plan(
     _checks.count("patience", patience)
   _checks.between("margin", margin, 0)
   _checks.single("margin", margin)
-  _checks.one_of("mode", mode, ("max", "min"))
+  _checks.one_of("mode", mode, Mode)
   sign = 1 if mode == "max" else -1
   return _sweep_run.Plan(
     steps // evaluate_every, evaluate_every, patience, float(margin), sign

@@ -5,7 +5,7 @@ overlap, so that no classifier is asked for two answers at one place.
 """
 
 from spherejax import _compiled, _names
-from spherejax.voronoi._attack import VoronoiResult as VoronoiResult
+from spherejax.attacks import AttackResult as VoronoiResult
 from spherejax.voronoi._attack import voronoi_pgd as voronoi_pgd
 from spherejax.voronoi._cells import VoronoiCells as VoronoiCells
 from spherejax.voronoi._cells import voronoi_cells as voronoi_cells

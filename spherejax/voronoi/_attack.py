@@ -2,41 +2,23 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
-from jaxtyping import Bool, Float, Integer, Real
+from jaxtyping import Float, Integer, Real
 
 from spherejax import _checks, _numerics, attacks, distances
 from spherejax.attacks import _problem
+from spherejax.attacks._attempts import Targets
+from spherejax.attacks._problem import Mode
+from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _margin
 
+Loss = Literal["ce", "margin", "dlr"]  # "kl" is of no use here
 RESTARTS = 20  # by default: a cell has several corners where a loss is largest
-
-
-class VoronoiResult(NamedTuple):
-  """What `voronoi_pgd` returns."""
-
-  attack: attacks.AttackResult
-  """The points and what is known about them, as of any attack."""
-  cell_margin: Float[Array, " batch"]
-  """Distance to the nearest other site less that to the own; above 0, or 0 at a site
-  that is given twice."""
-  complete: Bool[Array, " batch"]
-  """Whether no site that can bind was left out of the projection. The points are in
-  their cells also where one was; the attack may be weaker."""
-  x_adv = _problem.passed_on("attack", "x_adv")
-  success = _problem.passed_on("attack", "success")
-  loss = _problem.passed_on("attack", "loss")
-  margin = _problem.passed_on("attack", "margin")
-  norm = _problem.passed_on("attack", "norm")
-  queries = _problem.passed_on("attack", "queries")
-  zero_gradients = _problem.passed_on("attack", "zero_gradients")
-  saturated = _problem.passed_on("attack", "saturated")
-  converged = _problem.passed_on("attack", "converged")
 
 
 def voronoi_pgd(
@@ -48,8 +30,8 @@ def voronoi_pgd(
   *,
   key: Array | None,
   epsilon: Real[ArrayLike, "..."] = math.inf,
-  norm: str = "l2",
-  ball_norm: str | None = None,
+  norm: Norm = "l2",
+  ball_norm: Norm | None = None,
   neighbours: int = 32,
   nearest: distances.Neighbours | None = None,
   site_labels: Integer[ArrayLike, " sites"] | None = None,
@@ -57,17 +39,17 @@ def voronoi_pgd(
   step_size: Real[ArrayLike, "..."] | None = None,
   restarts: int | None = None,
   random_start: bool = True,
-  loss: str = "ce",
-  targets: Integer[ArrayLike, " batch"] | str | None = None,
+  loss: Loss = "ce",
+  targets: Targets = None,
   share: float = 0.05,
   sweeps: int = 20,
   low: Real[ArrayLike, "..."] = 0.0,
   high: Real[ArrayLike, "..."] = 1.0,
-  mode: str = "evaluate",
+  mode: Mode = "evaluate",
   index: Integer[ArrayLike, " batch"] | None = None,
   exact: bool = True,
   block_size: int = 128,
-) -> VoronoiResult:
+) -> attacks.AttackResult:
   """The Voronoi-epsilon adversary: gradient ascent within ball, box and own cell.
 
       x_{i+1} = P(x_i + step_size s(grad loss(x_i))),
@@ -118,7 +100,7 @@ def voronoi_pgd(
       sites.
 
   Returns:
-    VoronoiResult(attack, cell_margin, complete), with what `attack` has as its own too.
+    `attacks.AttackResult` with `cell_margin` and `complete`.
 
   Raises:
     TypeError: as `attacks.pgd` and `voronoi_cells`, or an `Expectation`, random_start
@@ -142,7 +124,7 @@ def voronoi_pgd(
     >>> result = spherejax.voronoi.voronoi_pgd(
     ...   logits_fn, sites, labels, jnp.arange(3), sites, key=jax.random.key(0),
     ...   norm="linf")
-    >>> result.attack.success, result.attack.x_adv[0].round(2)
+    >>> result.success, result.x_adv[0].round(2)
     (Array([ True, False, False], dtype=bool), Array([0.3], dtype=float32))
   """
   if key is not None:
@@ -150,8 +132,7 @@ def voronoi_pgd(
   _checks.flag("random_start", random_start)
   _checks.flag("exact", exact)
   _problem.deterministic("voronoi_pgd", logits_fn)
-  if loss == "kl":
-    raise ValueError("loss must be 'ce', 'margin' or 'dlr', got 'kl'")
+  _checks.one_of("loss", loss, Loss)
   cells = _cells.voronoi_cells(
     x,
     own_index,
@@ -210,7 +191,7 @@ def voronoi_pgd(
     ),
     lambda: found,
   )
-  return VoronoiResult(attack, margin, cells.complete)
+  return attack._replace(cell_margin=margin, complete=cells.complete)
 
 
 def _again(
@@ -221,7 +202,7 @@ def _again(
   clean: Array,
   labels: Array,
   aims: Array | None,
-  loss: str,
+  loss: Loss,
   cells: _cells.VoronoiCells,
 ) -> attacks.AttackResult:
   """The result at points that were brought back."""

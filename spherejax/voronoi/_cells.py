@@ -14,7 +14,7 @@ from jaxtyping import Float, Integer, Real
 from spherejax import _checks, _compiled, _numerics, attacks, distances
 from spherejax.attacks._ball import radii
 from spherejax.attacks._box import box, check_radius
-from spherejax.distances._lp import NORMS
+from spherejax.distances._lp import Norm
 from spherejax.solvers import project_ball
 from spherejax.voronoi import _clearance, _pace, _sites
 
@@ -34,7 +34,7 @@ class VoronoiCells(NamedTuple):
 
   ball: attacks.Ball
   """The ball and the box; its radius may be inf."""
-  norm: str
+  norm: Norm
   """Of the cells: "linf", "l2" or "l1"."""
   epsilon: Array
   """[batch]: a finite radius, for starts and steps."""
@@ -242,7 +242,7 @@ class VoronoiCells(NamedTuple):
     return end[1], end[2]
 
 
-def _widening(norm: str, ball: attacks.Ball) -> float:
+def _widening(norm: Norm, ball: attacks.Ball) -> float:
   """How much larger the cells' norm of a move can be than the ball's."""
   inverse = {"linf": 0.0, "l2": 0.5, "l1": 1.0}
   return ball.low.shape[1] ** max(0.0, inverse[norm] - inverse[ball.norm])
@@ -260,8 +260,8 @@ def voronoi_cells(
   sites: Float[ArrayLike, "sites ..."],
   *,
   epsilon: Real[ArrayLike, "..."] = math.inf,
-  norm: str = "l2",
-  ball_norm: str | None = None,
+  norm: Norm = "l2",
+  ball_norm: Norm | None = None,
   neighbours: int = 32,
   nearest: distances.Neighbours | None = None,
   site_labels: Integer[ArrayLike, " sites"] | None = None,
@@ -342,9 +342,9 @@ def voronoi_cells(
   _sites.check(x, own, sites, labels, "x")
   _compiled.known(_sites.check_rows, x, own, sites)
   _compiled.known(_sites.check_different, sites, labels)
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   ball_norm = norm if ball_norm is None else ball_norm
-  _checks.one_of("ball_norm", ball_norm, NORMS)
+  _checks.one_of("ball_norm", ball_norm, Norm)
   _checks.count("neighbours", neighbours)
   _checks.count("sweeps", sweeps, 0)
   clean, known = flat(x), flat(sites)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from spherejax import _numerics, distances
+from spherejax.distances._lp import Norm
 
 # Kept from the boundary, in float32: of the distance to the nearest other site, and of
 # the distance moved. Above the rounding of both distances.
@@ -16,7 +17,7 @@ _STEP = 1e-6
 
 
 def stay(
-  delta: Array, towards: Array, present: Array, nearest: Array, norm: str
+  delta: Array, towards: Array, present: Array, nearest: Array, norm: Norm
 ) -> Array:
   """[batch]: the largest share in [0, 1] of a move that stays clear of the boundary.
 

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Integer
 
 from spherejax import _checks, attacks, distances
-from spherejax.distances._lp import NORMS
+from spherejax.distances._lp import Norm
 from spherejax.voronoi import _cells, _clearance, _sites
 
 _ROUNDS = 40  # sites that a point is brought back from before it returns to its own
@@ -28,7 +28,7 @@ def cell_margin(
   own_index: Integer[ArrayLike, " batch"],
   sites: Float[ArrayLike, "sites ..."],
   *,
-  norm: str = "l2",
+  norm: Norm = "l2",
   site_labels: Integer[ArrayLike, " sites"] | None = None,
   block_size: int = 128,
 ) -> Float[Array, " batch"]:
@@ -83,9 +83,9 @@ def _operands(
   return flat, own, _cells.flat(sites).astype(flat.dtype), labels
 
 
-def _sizes(norm: str) -> attacks.Ball:
+def _sizes(norm: Norm) -> attacks.Ball:
   """A ball for its norms alone, which sum in a fixed order."""
-  _checks.one_of("norm", norm, NORMS)
+  _checks.one_of("norm", norm, Norm)
   nothing = jnp.zeros(())
   return attacks.Ball(norm, nothing, nothing, nothing)
 

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from spherejax import attacks, distances
+from spherejax.distances._lp import Norm
 
 _FALL = 0.8  # of the sizes of steps, from one to the next at least
 
@@ -39,7 +40,7 @@ def sizes(radius: Array, closest: Array, reach: Array, steps: int) -> Array:
   return jnp.where(free(radius, closest)[None], constant[None], first[None] * falls)
 
 
-def nearest_size(found: Array, towards: Array, norm: str) -> Array:
+def nearest_size(found: Array, towards: Array, norm: Norm) -> Array:
   """[batch], how far the nearest site is in another norm; inf without one."""
   place = jnp.argmin(found, axis=1)[:, None, None]
   sizes = distances.lp_norm(jnp.take_along_axis(towards, place, 1)[:, 0], norm=norm)

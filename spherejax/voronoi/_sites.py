@@ -1,7 +1,7 @@
 """Training points as sites: each place once, with one class; and checks of them."""
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jax import Array
@@ -9,8 +9,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks
+from spherejax.distances._lp import Norm
 
-CONFLICTS = ("error", "drop")
+Conflicts = Literal["error", "drop"]
 
 
 class Sites(NamedTuple):
@@ -27,7 +28,7 @@ def merge_sites(
   points: Float[ArrayLike, "n ..."],
   labels: Integer[ArrayLike, " n"],
   *,
-  conflicts: str = "error",
+  conflicts: Conflicts = "error",
 ) -> Sites:
   """Sites of a training set: equal points of one class become one.
 
@@ -60,7 +61,7 @@ def merge_sites(
   _checks.floating("points", x)
   _checks.batched("points", x)
   _checks.labels(y, x)
-  _checks.one_of("conflicts", conflicts, CONFLICTS)
+  _checks.one_of("conflicts", conflicts, Conflicts)
   _finite("points", x)
   first = _first_rows(x)
   wrong = y != y[first]
@@ -141,7 +142,7 @@ def check_rows(x: Array, own_index: Array, sites: Array) -> None:
 
 
 def check_finite_cells(
-  norm: str,
+  norm: Norm,
   epsilon: ArrayLike,
   low: ArrayLike,
   high: ArrayLike,

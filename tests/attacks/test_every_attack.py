@@ -1,6 +1,7 @@
 """What holds for every attack: regions, independence of the batch, edges, bad input."""
 
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +67,7 @@ def without_key(function):
 
 def found_by_ensemble(fn, x, y, **more):
   few = {"steps": 3, "queries": 3, "target_count": 2}
-  return attacks.ensemble(fn, x, y, **few, **more).result
+  return attacks.ensemble(fn, x, y, **few, **more)
 
 
 BUDGETED = {
@@ -582,13 +583,63 @@ def test_results_say_whether_more_steps_promise_more():
   np.testing.assert_array_equal(flat.converged, False)
 
 
-def test_results_with_an_attack_inside_have_all_it_has():
-  for result in (attacks.EnsembleResult, voronoi.VoronoiResult):
-    assert set(attacks.AttackResult._fields) <= set(dir(result))
-  found = attacks.AttackResult(*range(len(attacks.AttackResult._fields)))
-  for name in attacks.AttackResult._fields:
-    assert getattr(attacks.EnsembleResult(found, 0), name) == getattr(found, name)
-    assert getattr(voronoi.VoronoiResult(found, 0, 0), name) == getattr(found, name)
+RESULTS = {
+  "x_adv": ((4, *SHAPE), "float32"),
+  "success": ((4,), "bool"),
+  "loss": ((4,), "float32"),
+  "margin": ((4,), "float32"),
+  "norm": ((4,), "float32"),
+  "queries": ((4,), "int32"),
+  "zero_gradients": ((4,), "float32"),
+  "saturated": ((4,), "float32"),
+  "converged": ((4,), "bool"),
+}
+OWN = {
+  "ensemble": {"stage": ((4,), "int32")},
+  "voronoi_pgd": {"cell_margin": ((4,), "float32"), "complete": ((4,), "bool")},
+}
+ATTACKS = {
+  name: function
+  for room in (attacks, voronoi)
+  for name in room.__all__
+  if (function := getattr(room, name)) and not isinstance(function, type)
+  if inspect.signature(function).return_annotation is attacks.AttackResult
+}
+
+
+def test_every_attack_is_here():
+  assert {*BUDGETED, *MINIMAL, "bim", "voronoi_pgd"} == set(ATTACKS)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_every_attack_returns_a_result_of_one_shape(name):
+  """The same fields, shapes and types, and so under jit, vmap and in bfloat16."""
+  x, labels = images(4)
+  options = inspect.signature(ATTACKS[name]).parameters
+  given = {"labels": labels, "key": KEY, "epsilon": 0.1, "steps": 2, "queries": 2}
+  given["own_index"] = np.arange(4)
+
+  def attack(x):
+    known = {"x": x, "sites": x, **given}.items()
+    taken = {option: value for option, value in known if option in options}
+    return ATTACKS[name](network, **taken)
+
+  def kinds(found):
+    known = {field: each for field, each in found._asdict().items() if each is not None}
+    return {field: (each.shape, each.dtype.name) for field, each in known.items()}
+
+  expected = RESULTS | OWN.get(name, {})
+  assert kinds(jax.eval_shape(jax.jit(attack), x)) == expected
+  stacked = {k: ((2, *shape), dtype) for k, (shape, dtype) in expected.items()}
+  short = np.stack([x, x]).astype(jnp.bfloat16)
+  assert kinds(jax.eval_shape(jax.vmap(attack), short)) == stacked
+  assert "AttackResult" in inspect.getdoc(ATTACKS[name]).partition("Returns:")[2]
+
+
+def test_results_have_their_earlier_names():
+  found = attacks.AttackResult(*range(len(RESULTS)))
+  assert found.result is found.attack is found
+  assert attacks.EnsembleResult is voronoi.VoronoiResult is attacks.AttackResult
 
 
 def test_known_budgets_are_rounded_down():

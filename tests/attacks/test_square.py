@@ -145,17 +145,17 @@ def test_ensemble_goes_on_with_what_is_left():
     stage = np.asarray(found.stage)
     assert stage[0] == 0
     assert stage[3] == -1
-    np.testing.assert_array_equal(found.result.success, stage >= 0)
-    assert found.result.queries[0] == 1
+    np.testing.assert_array_equal(found.success, stage >= 0)
+    assert found.queries[0] == 1
     accuracy = [np.mean((stage < 0) | (stage > s)) for s in range(5)]
     assert np.all(np.diff(accuracy) <= 0)
-    moved = np.abs(np.asarray(found.result.x_adv, np.float64) - X).max((1, 2, 3))
+    moved = np.abs(np.asarray(found.x_adv, np.float64) - X).max((1, 2, 3))
     assert np.all(moved <= epsilon)
-    decided = np.argmax(model(np.asarray(found.result.x_adv)), axis=1)
-    np.testing.assert_array_equal(decided != labels, found.result.success)
+    decided = np.argmax(model(np.asarray(found.x_adv)), axis=1)
+    np.testing.assert_array_equal(decided != labels, found.success)
   assert plain.stage[1] == plain.stage[5] == 1
-  assert plain.result.queries[1] == 1 + 8
-  assert plain.result.queries[3] > 1 + 8 + 150
+  assert plain.queries[1] == 1 + 8
+  assert plain.queries[3] > 1 + 8 + 150
   assert np.any(flat.stage == 4)
-  assert np.all(flat.result.zero_gradients[1:] == 1)
-  assert np.all(plain.result.zero_gradients[1:] < 0.5)
+  assert np.all(flat.zero_gradients[1:] == 1)
+  assert np.all(plain.zero_gradients[1:] < 0.5)

@@ -174,7 +174,7 @@ def test_blur_draws_its_width_and_whether():
   assert abs(middle - 0.5) < 3 * 0.5 / np.sqrt((sigma > 0.5).sum())
 
 
-def test_strengths_by_name():
+def test_strengths_by_name(unchecked):
   table = {
     "large": ((0.08, 1), 0.5, 0.4, 0.4, 0.4, 0.1, 0.8, 0.2, 0),
     "moderate": ((0.5, 1), 0.5, 0.2, 0.2, 0.2, 0.05, 0.8, 0.2, 0),

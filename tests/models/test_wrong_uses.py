@@ -94,12 +94,16 @@ def test_wrong_settings(name, unchecked, monkeypatch):
   settings = {
     field.name: getattr(module, field.name) for field in dataclasses.fields(module)
   }
+  listed = {}
   for use in wrong_settings(module):
     error = failure(module.clone(**{use.parameter: use.value}), args, kwargs)
+    listed |= wrong_uses.listed(error, use.parameter)
     if error is None:
       assert not use.refused, f"{use.what} in place of {use.parameter} is accepted"
     else:
       assert is_clear(error, use, settings), (use, error)
+  fields = {field.name: field.type for field in dataclasses.fields(module)}
+  assert listed == wrong_uses.named(fields)
   parameters = inspect.signature(module_class.__call__).parameters
   for number, value in enumerate(args):
     if not is_array(value):

@@ -355,7 +355,7 @@ def test_a_layer_called_loss_keeps_its_moments():
   np.testing.assert_array_equal(trace["loss"]["proxies"], 0)
 
 
-def test_bad_input():
+def test_bad_input(unchecked):
   with pytest.raises(ValueError, match="patience"):
     training.ccp_response(renew, metric="score", patience=0)
   with pytest.raises(ValueError, match="restart must be one of"):

@@ -156,8 +156,8 @@ def test_an_empty_batch_has_an_empty_result(norm):
     return result, voronoi.cell_margin(x, rows, SITES, norm=norm)
 
   result, margin = jax.eval_shape(run, x)
-  assert result.attack.x_adv.shape == (0, DIM)
-  assert result.attack.success.shape == (0,)
+  assert result.x_adv.shape == (0, DIM)
+  assert result.success.shape == (0,)
   assert result.cell_margin.shape == result.complete.shape == margin.shape == (0,)
   # What is known is checked, and nothing of it is wrong.
   nearest = distances.Neighbours(np.zeros((0, 1), int), np.zeros((0, 1), np.float32))
@@ -169,9 +169,9 @@ def test_an_empty_batch_has_an_empty_result(norm):
 def test_it_is_the_plain_attack_in_small_balls(norm):
   near = np.sort(lengths(SITES[:, None] - SITES[None], norm), axis=1)[:, 1]
   epsilon = (0.49 * near).astype(np.float32)
-  result = attack(OWN, epsilon, False, norm).attack
+  result = attack(OWN, epsilon, False, norm)
   # Sites of one label bound nothing.
-  others = [attack(OWN, epsilon, False, norm, site_labels=0 * OWN).attack]
+  others = [attack(OWN, epsilon, False, norm, site_labels=0 * OWN)]
   if norm == "linf":
     plain = jax.jit(
       lambda x: attacks.pgd(net, x, LABELS, key=KEY, epsilon=epsilon, steps=10)
@@ -188,13 +188,13 @@ def test_a_sample_does_not_depend_on_the_others():
     result = attack(OWN, epsilon, False, norm)
     order = RANDOM.permutation(NUMBER)
     again = attack(order, epsilon, False, norm)
-    np.testing.assert_array_equal(again.attack.x_adv, result.attack.x_adv[order])
+    np.testing.assert_array_equal(again.x_adv, result.x_adv[order])
     np.testing.assert_array_equal(again.cell_margin, result.cell_margin[order])
     few = np.full(NUMBER, 5)  # one sample alone, and so of any batch
     few[1::2] = 7
     again = attack(few, epsilon, False, norm)
-    np.testing.assert_array_equal(again.attack.x_adv, result.attack.x_adv[few])
-    np.testing.assert_array_equal(again.attack.success, result.attack.success[few])
+    np.testing.assert_array_equal(again.x_adv, result.x_adv[few])
+    np.testing.assert_array_equal(again.success, result.success[few])
 
 
 def exact_projection(point, site, others, radius):
@@ -378,7 +378,7 @@ def test_a_site_of_two_classes_has_no_cell(norm):
   result = attack(OWN, FREE, False, norm, sites, labels)
   twice = np.isin(OWN, (5, 7))
   np.testing.assert_array_equal(result.cell_margin[twice], 0)
-  np.testing.assert_array_equal(result.attack.x_adv[twice], sites[twice])
+  np.testing.assert_array_equal(result.x_adv[twice], sites[twice])
   assert (result.cell_margin[~twice] > 0).all()
   # Of one class they are one site, of unknown classes they are refused.
   labels[7] = 0
