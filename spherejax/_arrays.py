@@ -1,7 +1,8 @@
 """Arguments as arrays of JAX, no integer cut on the way, or of NumPy on the host.
 
 JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
-traced or already an array of JAX has lost its upper bits before it comes here.
+traced or already an array of JAX has lost its upper bits before it comes here. What
+turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that array.
 """
 
 import reprlib
@@ -14,11 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 
 
+def unwrapped(value: Any) -> Any:
+  """The array that a container turns into; any other value as it is."""
+  # Traced arrays have the method, too.
+  if isinstance(value, jax.Array) or not hasattr(value, "__jax_array__"):
+    return value
+  return value.__jax_array__()
+
+
 def array(name: str, value: Any) -> jax.Array:
   """The value as an array.
 
   Raises TypeError for what is none, ValueError for an integer that would be cut.
   """
+  value = unwrapped(value)
   whole(name, value)
   try:
     return jnp.asarray(value)
@@ -61,6 +71,7 @@ def names(*given: tuple[str, Any]) -> list[jax.Array]:
 
 def host(name: str, value: Any) -> np.ndarray:
   """The value as an array of NumPy; raises TypeError for a traced one."""
+  value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     raise TypeError(
       f"{name} must be concrete, got a traced {value.dtype}{list(value.shape)}: inside "
@@ -68,6 +79,12 @@ def host(name: str, value: Any) -> np.ndarray:
       f"slice it outside, with numpy: np.asarray({name})"
     )
   return np.asarray(value)
+
+
+def known(value: Any) -> np.ndarray | None:
+  """The value as an array of NumPy; None without one, or where it is not all known."""
+  value = _known(value)
+  return None if value is None else np.asarray(value)
 
 
 def numbers_of(name: str, value: object) -> np.ndarray:
@@ -108,6 +125,7 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
 
 def _known(value: Any) -> Any:
   """The value, an array of JAX as one of NumPy; None where it is not all known here."""
+  value = unwrapped(value)
   if not isinstance(value, jax.Array):
     return value
   if isinstance(value, jax.core.Tracer) or not value.is_fully_addressable:
@@ -117,6 +135,7 @@ def _known(value: Any) -> Any:
 
 def _wide_integers(value: Any) -> list[np.ndarray]:
   """Those integers of a value on the host that int32 may not hold."""
+  value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     leaves = jax.tree.leaves(value)
     if any(isinstance(leaf, jax.Array) for leaf in leaves):

@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -174,13 +173,6 @@ def toward(start: Array, delta: Array) -> Array:
   return jnp.where(sure | (delta == 0), end, jnp.nextafter(end, start))
 
 
-def known(value: ArrayLike | None) -> np.ndarray | None:
-  """The values, where they are known at trace time."""
-  if value is None or isinstance(value, jax.core.Tracer):
-    return None
-  return np.asarray(value)
-
-
 def radii(
   epsilon: ArrayLike, shape: tuple[int, ...], dtype: DTypeLike, name: str = "epsilon"
 ) -> Array:
@@ -189,7 +181,7 @@ def radii(
   A point within the radius is then also within the number that was given, of which
   float32 may have no more than the next larger: 0.1 for one.
   """
-  values = known(epsilon)
+  values = _checks.known(epsilon)
   if values is not None:
     _checks.real(name, values)
     _checks.not_negative(name, values)

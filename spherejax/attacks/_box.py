@@ -9,7 +9,6 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from spherejax import _checks, _numerics
-from spherejax.attacks._ball import known
 
 
 def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
@@ -25,7 +24,7 @@ def box(x: Array, low: ArrayLike, high: ArrayLike) -> tuple[Array, Array]:
   clean = jax.lax.stop_gradient(x).astype(_numerics.compute_dtype(x.dtype))
   sides = []
   for sign, bound in ((-1, low), (1, high)):
-    values = known(bound)
+    values = _checks.known(bound)
     if values is None:
       side = jax.lax.stop_gradient(jnp.asarray(bound, clean.dtype))
     else:
@@ -47,7 +46,7 @@ def _upper(clean: Array, bound: np.ndarray, dtype: DTypeLike) -> Array | np.ndar
 
 def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
-  points, least, most = known(x), known(low), known(high)
+  points, least, most = _checks.known(x), _checks.known(low), _checks.known(high)
   for name, bound, wrong in (
     ("at least low", least, np.less),
     ("at most high", most, np.greater),
@@ -68,7 +67,7 @@ def finite_box(low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known side that is not finite."""
   _checks.limits(low, high)
   for name, bound in (("low", low), ("high", high)):
-    values = known(bound)
+    values = _checks.known(bound)
     if values is not None and not np.isfinite(values).all():
       raise ValueError(f"{name} must be finite, got {values[~np.isfinite(values)][0]}")
 
@@ -84,7 +83,7 @@ def check_radius(
 
   An infinite one is no mistake, it asks for all of the box.
   """
-  radius, least, most = known(epsilon), known(low), known(high)
+  radius, least, most = _checks.known(epsilon), _checks.known(low), _checks.known(high)
   if radius is None or least is None or most is None or 0 in shape:
     return
   order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]

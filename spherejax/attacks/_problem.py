@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -15,7 +14,6 @@ from jaxtyping import Bool, Float, Int
 
 from spherejax import _checks, _numerics
 from spherejax.attacks import _ball, _losses
-from spherejax.attacks._ball import known
 from spherejax.attacks._box import box, check_radius
 from spherejax.attacks._region import Ball, Region
 
@@ -163,7 +161,7 @@ def setup(
   _checks.labels(labels, clean)
   _checks.limits(low, high)
   dtype = _numerics.compute_dtype(clean.dtype)
-  sides = known(low), known(high)
+  sides = _checks.known(low), _checks.known(high)
   low, high = box(clean, low, high)
   shape = clean.shape
   count, size = len(clean), math.prod(shape[1:])
@@ -203,7 +201,7 @@ def ball(
   radius = _ball.radii(epsilon, problem.labels.shape, problem.clean.dtype)
   low, high = problem.sides
   check_radius(epsilon, low, high, problem.shape, norm)
-  values = known(epsilon)
+  values = _checks.known(epsilon)
   if values is None or np.isinf(values).any():
     bounded = all(side is None or np.isfinite(side).all() for side in problem.sides)
     if values is not None and not bounded:
@@ -218,7 +216,7 @@ def targets_of(problem: Problem, targets: ArrayLike) -> Array:
   """Checked targets [batch]."""
   aims = _checks.integers("targets", targets)
   _checks.labels(aims, problem.clean, "targets")
-  values, labels = known(aims), known(problem.labels)
+  values, labels = _checks.known(aims), _checks.known(problem.labels)
   if values is not None:
     wrong = values[(values < 0) | (values >= problem.classes)]
     if wrong.size:

@@ -1,7 +1,6 @@
 """Losses that lay out the representatives of the classes after given distances."""
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -37,10 +36,11 @@ def _square(
 
 def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
   """Raises for two classes at distance 0, when distances and mask are known."""
-  if isinstance(class_distances, jax.core.Tracer) or isinstance(where, jax.core.Tracer):
+  known = _checks.known(class_distances)
+  kept = _checks.known(True if where is None else where)
+  if known is None or kept is None:
     return
-  known = np.asarray(class_distances)
-  kept = np.ones(len(known), bool) if where is None else np.asarray(where)
+  kept = np.broadcast_to(kept, len(known))
   others = known[~np.eye(len(known), dtype=bool) & kept[:, None] & kept[None]]
   wrong = others[~(others > 0)]
   if wrong.size:
