@@ -156,3 +156,18 @@ def test_gradients_of_a_module_are_those_of_its_arrays(unchecked):
   ):
     assert np.abs(wanted).max() > 0
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_variable_that_changed_is_read_anew(unchecked):
+  network, (images, labels, _) = Network(nnx.Rngs(0)), batch()
+  embeddings = images.reshape(4, -1)[:, :4]
+  for scale in (1, -1, 2):
+    network.proxies[...] = scale * jnp.eye(2, 4)
+    network.temperature[...] = jnp.float32(abs(scale))
+    values = losses.proxy_nca(
+      embeddings, labels, network.proxies, scale=network.temperature
+    )
+    expected = losses.proxy_nca(
+      embeddings, labels, scale * np.eye(2, 4, dtype=np.float32), scale=abs(scale)
+    )
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
