@@ -102,3 +102,30 @@ def test_gradients_and_statistics(name, monkeypatch):
         strict=True,
       )
     )
+
+
+def test_prototypes_are_replaced_in_the_state_of_a_module():
+  features = jnp.ones((1, 2, 2, 3))
+  network = bridged(models.GSP(2), (features,), {})
+  points = np.array([[0.1, 0, 0], [0.2, 0, 0], [0.9, 0, 0]], np.float32)
+  state = nnx.state(network, nnx.Param)
+  nnx.update(network, models.replace_prototypes(state, points, path="prototypes"))
+  np.testing.assert_array_equal(network.prototypes[...], points[[0, 2]])
+
+
+def test_weights_are_imported_into_the_state_of_a_module():
+  resnet = models.ResNet32(blocks=(1,), widths=(4,), strides=(1,))
+  network = bridged(resnet, (jnp.zeros((1, 8, 8, 3)),), {})
+  state = nnx.to_pure_dict(nnx.state(network, (nnx.Param, nnx.BatchStat)))
+  block = "layer1.0."
+  convolutions = {"conv1": 3, f"{block}conv1": 4, f"{block}conv2": 4}
+  norms = ("bn1", f"{block}bn1", f"{block}bn2")
+  weights = {f"{at}.weight": np.ones((4, n, 3, 3)) for at, n in convolutions.items()}
+  weights |= {
+    f"{norm}.{name}": np.full(4, 0.5)
+    for norm in norms
+    for name in ("weight", "bias", "running_mean", "running_var")
+  }
+  nnx.update(network, models.import_weights({"all": state}, weights)["all"])
+  leaves = jax.tree.leaves(nnx.state(network, (nnx.Param, nnx.BatchStat)))
+  assert all(np.isin(leaf, (0.5, 1)).all() for leaf in leaves)
