@@ -1,7 +1,8 @@
 """Arguments as arrays of JAX, no integer cut on the way, or of NumPy on the host.
 
 JAX takes 32 of 64 bits without a word unless its 64-bit types are enabled. What is
-traced or already an array of JAX has lost its upper bits before it comes here.
+traced or already an array of JAX has lost its upper bits before it comes here. What
+turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that array.
 """
 
 import reprlib
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from spherejax import _compiled
+from spherejax._compiled import unwrapped as unwrapped
 
 
 def array(name: str, value: Any) -> jax.Array:
@@ -21,6 +23,7 @@ def array(name: str, value: Any) -> jax.Array:
 
   Raises TypeError for what is none, ValueError for an integer that would be cut.
   """
+  value = unwrapped(value)
   whole(name, value)
   try:
     return jnp.asarray(value)
@@ -65,6 +68,7 @@ def names(*given: tuple[str, Any]) -> list[jax.Array]:
 
 def host(name: str, value: Any) -> np.ndarray:
   """The value as an array of NumPy; raises TypeError for a traced one."""
+  value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     raise TypeError(
       f"{name} must be concrete, got a traced {value.dtype}{list(value.shape)}: inside "
@@ -72,6 +76,12 @@ def host(name: str, value: Any) -> np.ndarray:
       f"slice it outside, with numpy: np.asarray({name})"
     )
   return np.asarray(value)
+
+
+def known(value: Any) -> np.ndarray | None:
+  """The value as an array of NumPy; None without one, or where it is not all known."""
+  value = _known(value)
+  return None if value is None else np.asarray(value)
 
 
 def numbers_of(name: str, value: object) -> np.ndarray:
@@ -115,6 +125,7 @@ def _numbered(values: Sequence[Any]) -> Sequence[Any]:
 
 def _known(value: Any) -> Any:
   """The value, an array of JAX as one of NumPy; None where it is not all known here."""
+  value = unwrapped(value)
   if not isinstance(value, jax.Array):
     return value
   if isinstance(value, jax.core.Tracer) or not value.is_fully_addressable:
@@ -124,6 +135,7 @@ def _known(value: Any) -> Any:
 
 def _wide_integers(value: Any) -> list[np.ndarray]:
   """Those integers of a value on the host that int32 may not hold."""
+  value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     leaves = jax.tree.leaves(value)
     if any(isinstance(leaf, jax.Array) for leaf in leaves):

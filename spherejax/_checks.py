@@ -24,8 +24,10 @@ from spherejax._arrays import array as array
 from spherejax._arrays import host as host
 from spherejax._arrays import integers as integers
 from spherejax._arrays import is_real
+from spherejax._arrays import known as known
 from spherejax._arrays import names as names
 from spherejax._arrays import numbers_of as numbers_of
+from spherejax._arrays import unwrapped as unwrapped
 from spherejax._arrays import whole as whole
 
 _INNER = "spherejax", "jax", "jaxtyping", "beartype", "functools"
@@ -34,6 +36,7 @@ _Array = jax.Array | np.ndarray
 
 def static_number(value: object) -> float | None:
   """The number, when it is known at trace time; None when it is traced."""
+  value = unwrapped(value)
   if isinstance(value, jax.core.Tracer):
     return None
   if isinstance(value, (numbers.Real, np.generic)) or (
@@ -128,6 +131,7 @@ def between(
 
 def _known_numbers(name: str, value: object) -> np.ndarray:
   """What is not traced, as numbers in a row; raises TypeError for what are none."""
+  value = unwrapped(value)
   if isinstance(value, (list, tuple)):
     parts = [_known_numbers(name, entry) for entry in value]
     return np.concatenate(parts) if parts else np.empty(0)

@@ -116,6 +116,14 @@ def _is_inside() -> bool:
 # --- Arguments: their data, and what is static of them ---
 
 
+def unwrapped(value: Any) -> Any:
+  """The array that a container turns into; any other value as it is."""
+  # Traced arrays have the method, too.
+  if isinstance(value, jax.Array) or not hasattr(value, "__jax_array__"):
+    return value
+  return value.__jax_array__()
+
+
 class _Data(NamedTuple):
   """In the place of an array or number."""
 
@@ -133,6 +141,7 @@ class _Node(NamedTuple):
 
 def _take(value: Any, traced: bool, data: list[Any]) -> Any:
   """Puts the arrays and numbers of an argument into `data`; returns what is left."""
+  value = unwrapped(value)
   if isinstance(value, jax.Array | np.ndarray | np.generic):
     if traced:
       return _taken(value, data)
@@ -152,8 +161,6 @@ def _take(value: Any, traced: bool, data: list[Any]) -> Any:
       for field, part in fields
     ]
     return _Node(type(value), tuple(parts))
-  if hasattr(value, "__jax_array__"):
-    return _taken(jnp.asarray(value), data)
   leaves, tree = jax.tree.flatten(value)
   if isinstance(value, list) or any(leaf is value for leaf in leaves):
     raise _captured.Unknown  # the function says what is wrong with it
@@ -235,6 +242,7 @@ def known(check: Callable[..., Any], *args: Any) -> Any:
 
 
 def _if_known(check: Callable[..., Any], *args: Any) -> Any:
+  args = tuple(map(unwrapped, args))
   for arg in args:
     if isinstance(arg, jax.core.Tracer):
       return None

@@ -4,7 +4,6 @@ import functools
 import math
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -53,7 +52,7 @@ def _upper(
 @_compiled.check
 def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
-  points, least, most = _known(x), _known(low), _known(high)
+  points, least, most = _checks.known(x), _checks.known(low), _checks.known(high)
   for name, bound, wrong in (
     ("at least low", least, np.less),
     ("at most high", most, np.greater),
@@ -89,7 +88,7 @@ def check_radius(
 
   An infinite one is no mistake, it asks for all of the box.
   """
-  radius, least, most = _known(epsilon), _known(low), _known(high)
+  radius, least, most = _checks.known(epsilon), _checks.known(low), _checks.known(high)
   if radius is None or least is None or most is None or 0 in shape:
     return
   order = {"linf": np.inf, "l2": 2, "l1": 1}[norm]
@@ -106,10 +105,3 @@ def check_radius(
       f"epsilon must be at most {extent:g}, the extent of the box in {norm}, or inf,"
       f" got {wide.flat[0]:g}; give it, low and high in the scale of x"
     )
-
-
-def _known(value: ArrayLike | None) -> np.ndarray | None:
-  """The values, where they are known."""
-  if value is None or isinstance(value, jax.core.Tracer):
-    return None
-  return np.asarray(value)

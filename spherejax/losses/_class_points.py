@@ -1,7 +1,6 @@
 """Losses that lay out the representatives of the classes after given distances."""
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jax import Array

@@ -180,7 +180,8 @@ def common_confusions(
 
 def _square(counts: ArrayLike) -> Array:
   """Checked counts as floats: a sum of integers may need more than 32 bits."""
-  given = counts if isinstance(counts, jax.Array) else np.asarray(counts)
+  given = _checks.unwrapped(counts)
+  given = given if isinstance(given, jax.Array) else np.asarray(given)
   _checks.integer("counts", given)
   _checks.rank("counts", given, 2)
   _checks.shape("counts", given, (len(given), len(given)))

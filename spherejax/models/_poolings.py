@@ -1,5 +1,7 @@
 """Poolings that own parameters: each module calls the function of its name."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax.numpy as jnp
 from flax.typing import Initializer
@@ -185,7 +187,8 @@ class GSPGMP(nn.Module):
   """
 
   dim: int = 128
-  gsp: GSP = GSP()
+  # Anew for each: `nnx.bridge.ToNNX` takes what the class holds for a method.
+  gsp: GSP = dataclasses.field(default_factory=GSP)
 
   @nn.compact
   def __call__(

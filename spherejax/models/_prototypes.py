@@ -33,7 +33,8 @@ def replace_prototypes(
   too, which are not looked at.
 
   Args:
-    params: nested dictionaries of parameters, as Flax makes them.
+    params: nested dictionaries of parameters, as Flax makes them, or the `nnx.State` of
+      a module of flax.nnx.
     points: [n, dim], floating: pooled embeddings before normalisation, such as those
       of a `losses.Memory`. 1024 in DML's experiments.
     path: static. Names from the root of `params` to the prototypes, joined by "/":
@@ -72,14 +73,17 @@ def replace_prototypes(
   kept = None if where is None else _checks.array("where", where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])
-  leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+  leaves, structure = jax.tree_util.tree_flatten_with_path(
+    params, is_leaf=lambda node: _checks.unwrapped(node) is not node
+  )
   names = [jax.tree_util.keystr(at, simple=True, separator="/") for at, _ in leaves]
   if names.count(path) != 1:
     often = (
       "" if path not in names else f", {names.count(path)} parameters of that name"
     )
     raise ValueError(f"path must be one of {names}, got {path!r}{often}")
-  old = jnp.asarray(leaves[names.index(path)][1])
+  replaced = leaves[names.index(path)][1]
+  old = jnp.asarray(replaced)
   _checks.rank(f"the parameter {path!r}", old, 2)
   _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")
   available = len(points)
@@ -87,7 +91,9 @@ def replace_prototypes(
     available = int(jnp.sum(kept))
   if len(old) > available:
     raise ValueError(f"{len(old)} prototypes need as many points, got {available}")
-  new = _cover(points, old, kept, project)
+  new = jax.tree.unflatten(
+    jax.tree.structure(replaced), [_cover(points, old, kept, project)]
+  )
   values = [
     new if name == path else leaf for name, (_, leaf) in zip(names, leaves, strict=True)
   ]

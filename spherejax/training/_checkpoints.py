@@ -109,7 +109,7 @@ class Checkpoints:
     """Writes a checkpoint of this state, named after its step.
 
     Args:
-      state: not replicated.
+      state: not replicated. States and modules of flax.nnx are trees of arrays, too.
       record: what else a resumed run must know, as JSON values.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 import tqdm
 
 from spherejax import _checks
-from spherejax.training import _monitor, _parallel, _returned
+from spherejax.training import _manifest, _monitor, _parallel, _returned
 from spherejax.training._checkpoints import Checkpoints
 from spherejax.training._monitor import Monitor, MonitorState
 from spherejax.training._state import TrainState
@@ -328,6 +328,8 @@ class _Run:
   def _check_parameters(self, state: TrainState):
     leaves = jax.tree_util.tree_leaves_with_path((state.params, state.batch_stats))
     for path, leaf in leaves:
+      if _manifest.is_key(leaf):
+        continue
       finite = np.isfinite(np.asarray(leaf, np.float64))
       if not finite.all():
         name = jax.tree_util.keystr(path[1:], simple=True, separator=".")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ def named_leaves(state: State) -> dict[str, Any]:
 
   Raises ValueError for two leaves of which no name tells one from the other.
   """
-  leaves = jax.tree_util.tree_leaves_with_path(state)
+  leaves = list(_leaves(state))
   plain = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
   counts = collections.Counter(plain)
   # {"a": {"b": ...}, "a.b": ...} has a.b twice; the names of all others stay short.
@@ -41,6 +41,19 @@ def named_leaves(state: State) -> dict[str, Any]:
       "rename an entry"
     )
   return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
+
+
+def _leaves(state: State, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+  """Paths and leaves; a variable of flax.nnx has the name of what it holds."""
+  wrapped = jax.tree_util.tree_leaves_with_path(
+    state, is_leaf=lambda node: _checks.unwrapped(node) is not node
+  )
+  for path, leaf in wrapped:
+    inside = _checks.unwrapped(leaf)
+    if inside is leaf:
+      yield (*above, *path), leaf
+    else:
+      yield from _leaves(inside, (*above, *path))
 
 
 def check(state: State, record: Mapping[str, Any] | None = None):

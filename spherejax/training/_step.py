@@ -138,7 +138,9 @@ def make_step(
     )
 
     def scalar(params: Any) -> tuple[Array, Outcome]:
-      outcome = objective(params, stats, batch, key=key, axis_name=axis_name)
+      # A variable of flax.nnx may change only in the trace that made it.
+      given = jax.tree.map(lambda leaf: leaf, stats)
+      outcome = objective(params, given, batch, key=key, axis_name=axis_name)
       outcome = _checked(outcome, stats)
       return outcome.loss, outcome
 

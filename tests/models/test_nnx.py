@@ -1,0 +1,131 @@
+"""Every module inside of flax.nnx, through `nnx.bridge.ToNNX`."""
+
+import inspect
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from spherejax import models
+from tests.models.test_wrong_uses import MODULES, example_init
+
+# Networks that take long to trace; the others hold all of their parts.
+LARGE = {"BNInception", "InceptionV3", "ResNet101", "ResNet18", "ResNet32", "ResNet50"}
+LARGE |= {"SwinT"}
+SIZES = [pytest.param(x, marks=[pytest.mark.slow] * (x in LARGE)) for x in MODULES]
+
+
+def example(name, monkeypatch):
+  """The module, its arguments, and keywords of a call that trains it."""
+  # `ResNet50` with another number, and no example of its own.
+  shown = {"ResNet101": "ResNet50"}.get(name, name)
+  module, args, kwargs = example_init(getattr(models, shown), monkeypatch)
+  if shown != name:
+    module = getattr(models, name)()
+  parameters = inspect.signature(type(module).__call__).parameters
+  training = {"train": True} if "train" in parameters else {}
+  return module, args, kwargs, training
+
+
+def bridged(module, args, kwargs):
+  rngs = nnx.Rngs(params=0, dropout=1)
+  return nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(*args, **kwargs)
+
+
+def variables(network):
+  """The variables of a bridged module, as its linen module takes them."""
+  kinds = {"params": nnx.Param, "batch_stats": nnx.BatchStat}
+  found = {
+    name: nnx.to_pure_dict(nnx.state(network, kind)) for name, kind in kinds.items()
+  }
+  return {name: tree for name, tree in found.items() if tree}
+
+
+def keys(network):
+  return {name: stream() for name, stream in network.to_nnx__rngs.items()}
+
+
+def floating(result):
+  leaves = jax.tree.leaves(result)
+  return [x for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_call_is_that_of_the_linen_module(name, monkeypatch):
+  module, args, kwargs, training = example(name, monkeypatch)
+  shapes = nnx.eval_shape(lambda: bridged(module, args, kwargs))
+  structure, state = nnx.split(shapes)
+
+  def of_nnx(state):
+    network = nnx.merge(structure, state)
+    result = network(*args, mutable=["batch_stats"], **kwargs, **training)
+    return jax.tree.leaves(result), variables(network)
+
+  def of_linen(state):
+    network = nnx.merge(structure, state)
+    given, rngs = variables(network), keys(network)
+    result, after = module.apply(
+      given, *args, rngs=rngs, mutable=["batch_stats"], **kwargs, **training
+    )
+    return jax.tree.leaves(result), given | after
+
+  programs = [str(jax.make_jaxpr(of)(state)) for of in (of_nnx, of_linen)]
+  actual, expected = (re.sub("0x[0-9a-f]+", "", program) for program in programs)
+  assert actual == expected
+
+
+@pytest.mark.parametrize("name", sorted({*MODULES} - LARGE))
+def test_gradients_and_statistics(name, monkeypatch):
+  module, args, kwargs, training = example(name, monkeypatch)
+  network = nnx.jit(lambda: bridged(module, args, kwargs))()
+  before = variables(network)
+
+  @nnx.jit
+  @nnx.grad
+  def gradients(network):
+    result = network(*args, mutable=["batch_stats"], **kwargs, **training)
+    return sum(jnp.sum(x) for x in floating(result))
+
+  found = nnx.to_pure_dict(gradients(network))
+  after = variables(network)
+  assert jax.tree.structure(found) == jax.tree.structure(before["params"])
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(found))
+  if training and "batch_stats" in before:
+    assert all(
+      (old != new).any()
+      for old, new in zip(
+        jax.tree.leaves(before["batch_stats"]),
+        jax.tree.leaves(after["batch_stats"]),
+        strict=True,
+      )
+    )
+
+
+def test_prototypes_are_replaced_in_the_state_of_a_module():
+  features = jnp.ones((1, 2, 2, 3))
+  network = bridged(models.GSP(2), (features,), {})
+  points = np.array([[0.1, 0, 0], [0.2, 0, 0], [0.9, 0, 0]], np.float32)
+  state = nnx.state(network, nnx.Param)
+  nnx.update(network, models.replace_prototypes(state, points, path="prototypes"))
+  np.testing.assert_array_equal(network.prototypes[...], points[[0, 2]])
+
+
+def test_weights_are_imported_into_the_state_of_a_module():
+  resnet = models.ResNet32(blocks=(1,), widths=(4,), strides=(1,))
+  network = bridged(resnet, (jnp.zeros((1, 8, 8, 3)),), {})
+  state = nnx.to_pure_dict(nnx.state(network, (nnx.Param, nnx.BatchStat)))
+  block = "layer1.0."
+  convolutions = {"conv1": 3, f"{block}conv1": 4, f"{block}conv2": 4}
+  norms = ("bn1", f"{block}bn1", f"{block}bn2")
+  weights = {f"{at}.weight": np.ones((4, n, 3, 3)) for at, n in convolutions.items()}
+  weights |= {
+    f"{norm}.{name}": np.full(4, 0.5)
+    for norm in norms
+    for name in ("weight", "bias", "running_mean", "running_var")
+  }
+  nnx.update(network, models.import_weights({"all": state}, weights)["all"])
+  leaves = jax.tree.leaves(nnx.state(network, (nnx.Param, nnx.BatchStat)))
+  assert all(np.isin(leaf, (0.5, 1)).all() for leaf in leaves)

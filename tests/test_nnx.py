@@ -1,0 +1,173 @@
+"""Variables of flax.nnx in place of arrays, in every operator.
+
+Every array and every traced number of a function's own example is given as an
+`nnx.Variable`: the call returns the same, and inside a transformation it is the same
+program, of which jit, gradients and vmap are then the same.
+"""
+
+import contextlib
+import inspect
+import io
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from spherejax import distances, losses, pooling
+from tests import wrong_uses
+from tests.test_wrong_uses import FUNCTIONS, call_of
+
+ROOMS = {"distances", "solvers", "hierarchy", "pooling", "prototypes", "metrics"}
+ROOMS |= {"losses", "attacks", "voronoi"}
+OPERATORS = [name for name in FUNCTIONS if name.split(".")[0] in ROOMS]
+# The example's number is the end of its interval, which float32 rounds out of it.
+AT_THE_END = {"losses.arcface": ["margin"]}
+
+
+def is_state(value):
+  """What a function of ours returned; its arrays are no arguments."""
+  return hasattr(value, "_fields")
+
+
+def operands(call, left=()):
+  """Arguments by name, arrays and numbers that may be traced as arrays of JAX."""
+  arguments = {}
+  for name, parameter in call.signature.parameters.items():
+    value = call.arguments.get(name, parameter.default)
+    traced = "Array" in str(parameter.annotation) and name not in left
+
+    def converted(leaf, traced=traced):
+      number = traced and isinstance(leaf, float)
+      return jnp.asarray(leaf) if number or wrong_uses.is_array(leaf) else leaf
+
+    if name in call.arguments or (traced and isinstance(value, float)):
+      arguments[name] = jax.tree.map(converted, value, is_leaf=is_state)
+  return arguments
+
+
+def split(function, call, left):
+  """The arrays of a call, and a function of them that makes the call."""
+  leaves, tree = jax.tree.flatten(operands(call, left), is_leaf=is_state)
+  places = [at for at, leaf in enumerate(leaves) if wrong_uses.is_array(leaf)]
+
+  def of_arrays(arrays):
+    filled = dict(enumerate(leaves)) | dict(zip(places, arrays, strict=True))
+    arguments = jax.tree.unflatten(tree, filled.values())
+    bound = inspect.BoundArguments(call.signature, arguments)
+    with contextlib.redirect_stderr(io.StringIO()):
+      return function(*bound.args, **bound.kwargs)
+
+  return [leaves[at] for at in places], of_arrays
+
+
+def numbers(result):
+  """The arrays and numbers of a result, keys as their bits."""
+
+  def plain(leaf):
+    return jax.random.key_data(leaf) if wrong_uses.is_key(leaf) else np.asarray(leaf)
+
+  leaves = jax.tree.leaves(result)
+  return [plain(x) for x in leaves if isinstance(x, (float, np.ndarray, jax.Array))]
+
+
+def program(function, arrays):
+  """The traced program as text without addresses; an error that tracing raises."""
+  try:
+    traced = jax.make_jaxpr(lambda arrays: numbers_traced(function(arrays)))(arrays)
+  except TypeError as error:
+    return re.sub(r"got a traced.*", "", str(error), flags=re.DOTALL)
+  return re.sub("0x[0-9a-f]+", "", str(traced))
+
+
+def numbers_traced(result):
+  return [x for x in jax.tree.leaves(result) if wrong_uses.is_array(x)]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_variables_in_place_of_arrays(name, unchecked, tmp_path):
+  function, call = call_of(name, tmp_path)
+  arrays, of_arrays = split(function, call, AT_THE_END.get(name, ()))
+
+  def of_variables(arrays):
+    return of_arrays([nnx.Variable(array) for array in arrays])
+
+  expected, actual = numbers(of_arrays(arrays)), numbers(of_variables(arrays))
+  assert len(actual) == len(expected)
+  for got, wanted in zip(actual, expected, strict=True):
+    np.testing.assert_array_equal(got, wanted, strict=True)
+  assert program(of_variables, arrays) == program(of_arrays, arrays)
+
+
+class Network(nnx.Module):
+  """Embeddings, proxies and learned numbers, all used as they are."""
+
+  def __init__(self, rngs):
+    self.linear = nnx.Linear(3, 4, rngs=rngs)
+    self.prototypes = nnx.Param(rngs.params.normal((5, 4)))
+    self.proxies = nnx.Param(rngs.params.normal((2, 4)))
+    self.temperature = nnx.Param(jnp.float32(0.3))
+    self.bank = nnx.Variable(rngs.params.normal((6, 4)))
+
+  def features(self, images):
+    return nnx.relu(self.linear(images))
+
+
+def loss(network, images, labels, bank_labels):
+  features = network.features(images)
+  pooled = pooling.gsp(
+    features, network.prototypes, mass=0.5, inverse_temperature=4.0
+  ).pooled
+  references = losses.References(network.bank, bank_labels)
+  near = losses.sup_con(
+    pooled, labels, references=references, temperature=network.temperature
+  )
+  own = losses.proxy_anchor(pooled, labels, network.proxies, scale=1 / 0.3)
+  apart = distances.pairwise_cosine(network.proxies, network.prototypes)
+  return jnp.mean(near + own) + jnp.mean(apart**2)
+
+
+def batch():
+  generator = np.random.default_rng(0)
+  images = generator.normal(size=(4, 2, 2, 3)).astype(np.float32)
+  return images, np.array([0, 1, 0, 1]), np.array([0, 1, 0, 1, 0, 1])
+
+
+def test_gradients_of_a_module_are_those_of_its_arrays(unchecked):
+  network, data = Network(nnx.Rngs(0)), batch()
+  structure, params, rest = nnx.split(network, nnx.Param, ...)
+
+  def of_state(params):
+    return loss(nnx.merge(structure, params, rest), *data)
+
+  expected_value, expected = jax.jit(jax.value_and_grad(of_state))(params)
+  value, gradients = nnx.jit(nnx.value_and_grad(loss))(network, *data)
+  np.testing.assert_allclose(value, expected_value, rtol=1e-5)
+  assert set(nnx.to_pure_dict(gradients)) == {
+    "linear",
+    "prototypes",
+    "proxies",
+    "temperature",
+  }
+  for got, wanted in zip(
+    jax.tree.leaves(gradients), jax.tree.leaves(expected), strict=True
+  ):
+    assert np.abs(wanted).max() > 0
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_a_variable_that_changed_is_read_anew(unchecked):
+  network, (images, labels, _) = Network(nnx.Rngs(0)), batch()
+  embeddings = images.reshape(4, -1)[:, :4]
+  for scale in (1, -1, 2):
+    network.proxies[...] = scale * jnp.eye(2, 4)
+    network.temperature[...] = jnp.float32(abs(scale))
+    values = losses.proxy_nca(
+      embeddings, labels, network.proxies, scale=network.temperature
+    )
+    expected = losses.proxy_nca(
+      embeddings, labels, scale * np.eye(2, 4, dtype=np.float32), scale=abs(scale)
+    )
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
