@@ -115,8 +115,8 @@ def between(
   Of an array that is known every entry. Raises TypeError for text and complex numbers.
   """
   # A traced end bounds nothing here.
-  low = -np.inf if isinstance(low, jax.core.Tracer) else low
-  high = np.inf if isinstance(high, jax.core.Tracer) else high
+  least, most = static_number(low), static_number(high)
+  low, high = -np.inf if least is None else least, np.inf if most is None else most
   known = _known_numbers(name, value)
   above = known > low if low_open else known >= low
   below = known < high if high_open else known <= high

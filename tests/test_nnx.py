@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from benchmarks import calls
 from spherejax import distances, losses, pooling
 from tests import wrong_uses
 from tests.test_wrong_uses import FUNCTIONS, call_of
@@ -171,3 +172,13 @@ def test_a_variable_that_changed_is_read_anew(unchecked):
       embeddings, labels, scale * np.eye(2, 4, dtype=np.float32), scale=abs(scale)
     )
     np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+def test_a_variable_that_changed_compiles_nothing():
+  proxies = nnx.Param(jnp.eye(3))
+  x, labels = jnp.ones((2, 3)), jnp.array([0, 2])
+  losses.proxy_anchor(x, labels, proxies)
+  proxies[...] = 2 * proxies[...]
+  with calls.compilations() as found:
+    losses.proxy_anchor(x, labels, proxies)
+  assert not found

@@ -23,7 +23,7 @@ def _divisor(temperature: ArrayLike, dtype: jnp.dtype) -> Array:
 
 
 def _is_infinite(value: ArrayLike) -> bool:
-  return bool(np.all(np.isinf(np.asarray(value, np.float64))))
+  return _checks.static_number(value) == np.inf
 
 
 def _lead_of_negatives(
