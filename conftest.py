@@ -97,7 +97,9 @@ def unchecked():
 @pytest.fixture
 def x64():
   """Float64 arithmetic for the length of one test."""
-  with jax.enable_x64(True):
+  from spherejax import _versions
+
+  with _versions.enable_x64(True):
     yield
 
 
