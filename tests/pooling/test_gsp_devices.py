@@ -49,7 +49,8 @@ def test_gradient_on_four_devices_equals_one(mapped):
     )(prototypes, features, LABELS)
   else:
     run = jax.pmap if mapped == "pmap" else jax.vmap
-    run = jax.jit(run(local, axis_name="batch", in_axes=(None, 0, 0)))
+    run = run(local, axis_name="batch", in_axes=(None, 0, 0))
+    run = run if mapped == "pmap" else jax.jit(run)
     shards = features.reshape(4, 2, 6, 4), LABELS.reshape(4, 2)
     gradient = run(prototypes, *shards)[0]
   np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
