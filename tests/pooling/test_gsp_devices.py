@@ -19,7 +19,15 @@ def loss(prototypes, features, labels, axis_name):
   return values.mean()
 
 
-@pytest.mark.parametrize("mapped", ["pmap", "shard_map", "checked shard_map", "vmap"])
+@pytest.mark.parametrize(
+  "mapped",
+  [
+    "pmap",
+    "checked shard_map",
+    pytest.param("shard_map", marks=pytest.mark.slow),
+    pytest.param("vmap", marks=pytest.mark.slow),
+  ],
+)
 def test_gradient_on_four_devices_equals_one(mapped):
   rng = np.random.default_rng(0)
   features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)

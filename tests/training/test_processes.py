@@ -100,6 +100,7 @@ def definitions(programs):
   return ast.unparse(ast.Module(nodes, []))
 
 
+@pytest.mark.slow
 def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
   examples = tutorials.programs("devices_and_hosts.md")
   (block,) = (program for program in examples if "start_processes(" in program)
