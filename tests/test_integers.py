@@ -94,7 +94,7 @@ def _rows():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "types", "too_large"), _rows())
+@pytest.mark.parametrize(("name", "types", "too_large"), [*_rows()])
 def test_every_integer_argument(name, types, too_large, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
 
