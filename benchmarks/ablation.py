@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks import _measure
 from experiments import _tokens
-from spherejax import training
+from spherejax import _versions, training
 
 SEEDS = 2
 VALUES = {
@@ -128,7 +128,7 @@ def one_after_another(train, cells: dict[str, np.ndarray]) -> tuple:
 
 def check_in_float64(work: Work) -> float:
   """Largest difference of the two ways in float64; above rounding it is an error."""
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     ours = at_once(work, jax.device_count())
     theirs = one_after_another(one_training(work), work.cells)
   far = np.max(

@@ -24,7 +24,7 @@ from jax import Array
 
 from benchmarks import _measure
 from experiments import _cost_claims
-from spherejax import distances, pooling
+from spherejax import _versions, distances, pooling
 
 SIZES = ((32, 49, 128, 64), (128, 49, 512, 128), (256, 64, 64, 64))
 SMOKE = ((2, 9, 8, 4),)
@@ -212,7 +212,7 @@ def steps_needed(arguments, sharpness: float) -> int:
 
   Counted in float64: in float32 its log t is too coarse for that at all.
   """
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     costs = jnp.asarray(costs_of(*arguments[:2]), jnp.float64)
     score = jax.nn.logsumexp(-sharpness * costs, axis=1)
 

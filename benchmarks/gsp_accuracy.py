@@ -22,6 +22,7 @@ import rich.table
 from scipy.special import expit
 
 from benchmarks import _measure
+from spherejax import _versions
 from spherejax.pooling import _gsp_weights
 
 MASSES = (1e-3, 0.05, 0.25, 0.3, 0.5, 0.75, 0.95, 0.999, 1.0)
@@ -142,7 +143,7 @@ def main() -> None:
   sizes = SIZES[:2] if options.smoke else SIZES
   console = rich.console.Console(width=200)
   rows: list[dict[str, Any]] = []
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     for dtype in LIMITS:
       table = rich.table.Table(
         title=f"{dtype}: error of sum p / of the mass / of p, steps",

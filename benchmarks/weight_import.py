@@ -23,7 +23,7 @@ import rich.console
 import rich.table
 
 from benchmarks import _measure
-from spherejax import models
+from spherejax import _versions, models
 
 
 class Pair(NamedTuple):
@@ -162,7 +162,7 @@ def measure(
     np.testing.assert_array_equal(array, other)
   theirs = _torch_networks.activations(network, images)
   for dtype in dtypes:
-    with jax.enable_x64(dtype == "float64"):
+    with _versions.enable_x64(dtype == "float64"):
       found = differences(pair.ours, weights[0], jnp.asarray(images, dtype), theirs)
     row["activations"] = len(found)
     row[dtype] = float(np.max([*found.values()]))

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from experiments._collapse_training import Settings
-from spherejax import metrics
+from spherejax import _versions, metrics
 
 HALFWAY = ", halfway"  # behind the names of spectra of that time
 _SEEN = 1e-2  # of the largest singular value, that a rank of features counts
@@ -23,7 +23,7 @@ _SEEN = 1e-2  # of the largest singular value, that a rank of features counts
 def on_host() -> Iterator[None]:
   """Float64 on a CPU, wherever the networks are."""
   host = jax.local_devices(backend="cpu")[0]
-  with jax.enable_x64(True), jax.default_device(host):
+  with _versions.enable_x64(True), jax.default_device(host):
     yield
 
 

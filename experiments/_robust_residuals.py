@@ -11,7 +11,7 @@ from jax import Array
 
 from experiments import _report, _robust_networks, _robust_structure
 from experiments._digits import Points
-from spherejax import distances, losses, metrics
+from spherejax import _versions, distances, losses, metrics
 
 DEGREES = (-30, 0, 30)
 
@@ -35,7 +35,7 @@ def _deviations(
 
   And by which factor they make D_intra grow.
   """
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     x = jnp.asarray(features, jnp.float64)
     moments = _robust_structure.moments(x, labels, classes)
     residuals = metrics.class_residuals(x, labels, moments)

@@ -83,16 +83,19 @@ def same(first, second):
   return all(np.allclose(a, b, 1e-5, 1e-6, equal_nan=True) for a, b in pairs)
 
 
+def _rows():
+  """Each function with one type and one large number in turn, and, slowly, with all."""
+  names = [name for name in FUNCTIONS if name not in OWN_CALLS]
+  for k, name in enumerate(names):
+    if name not in SLOW:
+      one = [TYPES[k % len(TYPES)]], [TOO_LARGE[k % len(TOO_LARGE)]]
+      yield pytest.param(name, *one, id=name)
+    yield pytest.param(name, TYPES, TOO_LARGE, id=f"{name}-all", marks=pytest.mark.slow)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-  "name",
-  [
-    pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
-    for name in FUNCTIONS
-    if name not in OWN_CALLS
-  ],
-)
-def test_every_integer_argument(name, unchecked, tmp_path):
+@pytest.mark.parametrize(("name", "types", "too_large"), [*_rows()])
+def test_every_integer_argument(name, types, too_large, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
 
   def result(arguments):
@@ -100,14 +103,14 @@ def test_every_integer_argument(name, unchecked, tmp_path):
 
   for values, replaced in integer_arguments(call):
     expected = result(replaced(values))
-    for dtype in TYPES:
+    for dtype in types:
       if np.array_equal(values.astype(dtype), values):
         assert same(result(replaced(values.astype(dtype))), expected), dtype
     if name in NUMBERS or (values < 0).any():
       continue
     other = values.copy()
     other.flat[0] = values.max() + 1
-    for shift in TOO_LARGE:
+    for shift in too_large:
       wide = values.astype(shift.dtype)
       wide.flat[0] += shift
       try:

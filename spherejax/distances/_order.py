@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _numerics, _versions
 
 Distance = Literal["squared_euclidean", "cosine", "dot"]
 _MORE = 16  # references proposed beyond those that are asked for
@@ -191,7 +191,7 @@ def is_before(
   queries: Array, first: Array, second: Array, lower: Array, distance: Distance
 ) -> Array:
   """[rows], whether `first` is nearer than `second`; `lower` settles ties."""
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     both = jnp.stack([first, second], axis=1)
     keys = _exact(queries[:, None], both, distance)
     return (keys[:, 0] < keys[:, 1]) | ((keys[:, 0] == keys[:, 1]) & lower)
@@ -204,7 +204,7 @@ def order(
 
   Excluded ones are last, before them those without a key, both by their indices.
   """
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     keys = _exact_row(query, references, excluded, distance)
     return jax.lax.sort((keys, _columns(references)), num_keys=2)[1]
 
@@ -213,7 +213,7 @@ def ranks(
   query: Array, references: Array, excluded: Array, chosen: Array, distance: Distance
 ) -> Array:
   """[chosen], ranks from 1 of some references in the exact order around one query."""
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     keys = _exact_row(query, references, excluded, distance)
     columns = _columns(references)
 
@@ -271,7 +271,7 @@ def nearest(
     low = jnp.where(jnp.isnan(low), without, low)
     low = jnp.where(banned(left_out, own), jnp.inf, low)
     least, among = jax.lax.top_k(-low, min(k + _MORE, number))
-    with jax.enable_x64(True):
+    with _versions.enable_x64(True):
       keys = _exact(query[None], references[among], distance)
       # A key of float64 may exceed all of float32: those without one are behind it.
       behind = jnp.where(jnp.isinf(least), jnp.nan, jnp.inf)

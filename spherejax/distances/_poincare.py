@@ -149,7 +149,7 @@ def mobius_add(
 
   Example:
     >>> spherejax.distances.mobius_add(jnp.array([0.5, 0.0]), jnp.array([0.5, 0.0]))
-    Array([0.79999995, 0.        ], dtype=float32)
+    Array([0.8, 0.        ], dtype=float32)
   """
   x, y, dtype = _pairs.operands(x, y)
   return _mobius_add(x, y, _curvature(curvature, x.dtype)).astype(dtype)

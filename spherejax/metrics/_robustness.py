@@ -242,10 +242,10 @@ def best_accuracy(
   best = []
   for budget in budgets:
     near = length <= 2 * budget
-    edges = sparse.csr_array(
+    edges = sparse.csr_matrix(
       (np.ones(near.sum(), bool), (row[near], column[near])),
       (len(first), len(second)),
     )
-    matched = maximum_bipartite_matching(sparse.csr_matrix(edges), "column")
+    matched = maximum_bipartite_matching(edges, "column")
     best.append(1 - np.sum(matched >= 0) / len(x))
   return np.array(best)

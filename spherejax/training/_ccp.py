@@ -118,7 +118,7 @@ def ccp_projection(
     )
 
   def update(
-    updates: Tree, state: optax.OptState, params: optax.Params | None = None
+    updates: Tree, state: Tree, params: Tree | None = None
   ) -> tuple[Tree, CCPState]:
     if params is None or not isinstance(state, CCPState):
       raise ValueError("ccp_projection needs the parameters and its own state")

@@ -164,8 +164,8 @@ def ccp_response(
 
 
 def ccp_fresh_moments(
-  optimizer: optax.GradientTransformation, opt_state: optax.OptState, params: Tree
-) -> optax.OptState:
+  optimizer: optax.GradientTransformation, opt_state: Tree, params: Tree
+) -> Tree:
   """The optimiser's state with what belongs to the proxies as at the first step.
 
   What belongs to the network stays, and the `CCPState`. For a training loop of one's

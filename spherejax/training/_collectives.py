@@ -11,7 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _numerics, _versions
 from spherejax.training._parallel import Tree
 
 
@@ -118,4 +118,4 @@ def per_device(tree: Tree, axis_name: str | None) -> Tree:
   mapped = jax.sharding.get_abstract_mesh().manual_axes
   if axis_name is None or axis_name not in mapped:
     return tree
-  return jax.tree.map(lambda leaf: jax.lax.pcast(leaf, axis_name, to="varying"), tree)
+  return jax.tree.map(lambda leaf: _versions.varying(leaf, axis_name), tree)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import data
+from spherejax import _versions, data
 
 KEY = jax.random.key(5)
 # Labels 1 and 6 do not occur; classes of 3 to 40 images, in mixed order.
@@ -176,7 +176,7 @@ def test_float64_draws_the_same_images(plan):
   np.testing.assert_array_equal(wide, plan[:4])
   wide = shuffled(KEY, 10, jnp.arange(3), 4)
   assert wide.dtype == jnp.int32
-  with jax.enable_x64(False):
+  with _versions.enable_x64(False):
     np.testing.assert_array_equal(wide, shuffled(KEY, 10, jnp.arange(3), 4))
 
 

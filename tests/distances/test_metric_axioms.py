@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from spherejax import distances
+from spherejax import _versions, distances
 
 POINTS, DIM = 4, 4
 RADII = {"epsilon_1": 2.0, "epsilon_inf": 0.75}
@@ -55,7 +55,7 @@ def test_a_metric(name, points):
   points[2] = points[0]
   if name == "poincare":
     points /= 1 + np.linalg.norm(points, axis=1, keepdims=True)
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     d = np.asarray(COMPILED[name](points))
   assert (d >= 0).all()
   # Products lose the square root of a rounding.

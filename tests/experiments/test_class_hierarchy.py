@@ -32,6 +32,7 @@ from spherejax import data, hierarchy, losses, models, training
 SMOKE = class_hierarchy.PRESETS["smoke"]
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
   content = class_hierarchy.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}

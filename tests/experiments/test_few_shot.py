@@ -62,6 +62,7 @@ SETTINGS = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
   del tfds_dir
   result = few_shot.run(few_shot.PRESETS["smoke"], tmp_path, "smoke")

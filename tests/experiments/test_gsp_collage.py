@@ -24,6 +24,7 @@ from experiments import (
 from spherejax import data, plotting
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
   content = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}

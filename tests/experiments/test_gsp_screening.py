@@ -20,6 +20,7 @@ from experiments import (
 from spherejax import metrics, plotting
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_smoke(tmp_path, tfds_dir, monkeypatch):
   # As on a user's CPU; that sweeps spread over several is tested with them.

@@ -25,6 +25,7 @@ SMOKE = norm_count.PRESETS["smoke"]
 RNG = np.random.default_rng(0)
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_trains_measures_and_draws(tmp_path, monkeypatch):
   result = norm_count.run(SMOKE, tmp_path, "smoke")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}

@@ -27,6 +27,7 @@ from spherejax import data, metrics, models
 SMOKE = plankton.PRESETS["smoke"]
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
   monkeypatch.setattr(_plankton_pictures, "SHOWN", 1)
   content = plankton.run(SMOKE, tmp_path, "smoke")

@@ -51,6 +51,7 @@ def tiny_variables():
   return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   result = projector_collapse.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}

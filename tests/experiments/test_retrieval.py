@@ -62,6 +62,7 @@ def test_the_smoke_preset_of_retrieval(tmp_path):
     assert 0 < (tmp_path / picture).stat().st_size <= 300_000
 
 
+@pytest.mark.slow
 def test_the_smoke_preset_of_proxies(tmp_path):
   config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], steps=150)
   content = ccp_proxies.run(config, tmp_path, "smoke")

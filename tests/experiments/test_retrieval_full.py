@@ -30,7 +30,7 @@ from experiments import (
   _retrieval_published,
 )
 from experiments._retrieval_full import FullConfig
-from spherejax import data, losses, models
+from spherejax import _versions, data, losses, models
 
 
 class Shallow(nn.Module):
@@ -390,7 +390,7 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
   chain = _retrieval_optimizer.optimizer(
     settings, _retrieval_full_jobs.Method("c2", "proxy", 1), {}
   )
-  with jax.enable_x64():
+  with _versions.enable_x64():
     params = {
       "network": {"head": {"kernel": jnp.array([4.0, -2.0])}, "norm": jnp.array([3.0])},
       "loss": {"proxies": jnp.array([[5.0]])},

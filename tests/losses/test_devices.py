@@ -213,13 +213,17 @@ def compare(name, how, devices, dtype, tolerance):
     assert used >= (1 if getattr(CASES[name], "__name__", "") == "case" else 2)
 
 
-@pytest.mark.parametrize("name", CASES)
+# What a case gathers or sums is seen here; below that the transformations agree.
+SOME = ("contrastive-nonzero", "proxy_anchor", "zero_shot")
+AGAIN = (*SOME, "contrastive-all", "multi_similarity", "triplet-nonzero")
+
+
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(name, marks=[pytest.mark.slow] * (name in AGAIN)) for name in CASES],
+)
 def test_vmapped_axis_of_four_equals_one_device(name, x64):
   compare(name, "vmap", 4, np.float64, 1e-12)
-
-
-# What a case gathers or sums is seen above; here that the transformations agree.
-SOME = ("contrastive-nonzero", "proxy_anchor", "zero_shot")
 
 
 @pytest.mark.parametrize("name", SOME)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
+from spherejax import _versions, losses
 from spherejax.losses import _blocks
 from tests.losses.cases._frame import CLASSES, Batch, Case, batches
 
@@ -446,7 +446,7 @@ def test_loss(name, subtests, record_property):
     if run.variant and check in OF_THE_LOSS and not name.endswith("/cold"):
       continue
     outcome = "FAILED"
-    with subtests.test(check), jax.enable_x64(True):
+    with subtests.test(check), _versions.enable_x64(True):
       outcome = "-" if function(run) is False else "ok"
     record_property(f"loss:{check}", outcome)
 
@@ -455,7 +455,7 @@ def test_loss(name, subtests, record_property):
 @pytest.mark.parametrize("name", [name for name in CASES if name not in LOSSES])
 def test_variant_in_float32_and_on_two_devices(name):
   run = Runner(name)
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     float32(run)
     if run.case.devices:
       spread(run, 2)
@@ -465,7 +465,7 @@ def test_variant_in_float32_and_on_two_devices(name):
 @pytest.mark.parametrize("name", [name for name in LOSSES if CASES[name].devices])
 def test_loss_on_four_devices_whose_types_are_checked(name):
   run = Runner(name)
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     one_row = {"block_size": 1} if run.case.blocks else {}
     spread(run, 4, checked=True, **one_row)
 
@@ -475,12 +475,12 @@ def test_loss_on_four_devices_whose_types_are_checked(name):
   "name", LOSSES + [name for name in CASES if name.endswith("/cold")]
 )
 def test_loss_in_float16(name):
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     _half(Runner(name), jnp.float16, 6e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in LOSSES if CASES[name].devices])
 def test_loss_in_float32_on_two_devices(name):
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     spread(Runner(name), 2, dtype=np.float32)

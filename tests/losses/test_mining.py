@@ -283,7 +283,14 @@ BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), b
 
 
 @pytest.mark.parametrize(
-  "miner", [DRAWN, BINS, losses.mine_batch_hard, eager.mine_angular], ids=range(4)
+  "miner",
+  [
+    DRAWN,
+    losses.mine_batch_hard,
+    pytest.param(BINS, marks=pytest.mark.slow),
+    pytest.param(eager.mine_angular, marks=pytest.mark.slow),
+  ],
+  ids=range(4),
 )
 def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
   x = embeddings(1, 12, 4)

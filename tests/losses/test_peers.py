@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pytorch_metric_learning", reason="a peer of the extra `bench`")
 
 from benchmarks import _peers
-from spherejax import distances, losses
+from spherejax import _versions, distances, losses
 
 pytestmark = [
   pytest.mark.peer,
@@ -26,7 +26,7 @@ def doubles():
   import torch
 
   torch.set_default_dtype(torch.float64)
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     yield torch
   torch.set_default_dtype(torch.float32)
 

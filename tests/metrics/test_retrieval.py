@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import metrics
+from spherejax import _versions, metrics
 from spherejax.metrics import _host_ranks, _plan, _ranks, _retrieval
 
 ROWS, REFERENCES = 24, 20
@@ -150,7 +150,7 @@ def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch
   assert ranked
   assert min(ranked) > 5
   ranked.clear()
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     wide = metrics.retrieval(jnp.asarray(x, jnp.float64), y, block_size=7)
   traced = jax.jit(lambda v: metrics.retrieval(v, y).first_rank)(x)
   assert not ranked

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import pooling
+from spherejax import _versions, pooling
 from tests.pooling.cases._frame import HEIGHT, KEEP, WIDTH, Case, batches
 
 FOLDER = pathlib.Path(__file__).parent / "cases"
@@ -240,7 +240,7 @@ def test_pooling(name, subtests):
   for check in CHECKS:
     if "/" in name and check in OF_THE_POOLING:
       continue
-    with subtests.test(check.__name__), jax.enable_x64(True):
+    with subtests.test(check.__name__), _versions.enable_x64(True):
       check(run)
 
 

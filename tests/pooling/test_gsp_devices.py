@@ -19,7 +19,15 @@ def loss(prototypes, features, labels, axis_name):
   return values.mean()
 
 
-@pytest.mark.parametrize("mapped", ["pmap", "shard_map", "checked shard_map", "vmap"])
+@pytest.mark.parametrize(
+  "mapped",
+  [
+    "pmap",
+    "checked shard_map",
+    pytest.param("shard_map", marks=pytest.mark.slow),
+    pytest.param("vmap", marks=pytest.mark.slow),
+  ],
+)
 def test_gradient_on_four_devices_equals_one(mapped):
   rng = np.random.default_rng(0)
   features = jnp.asarray(rng.normal(size=(8, 6, 4)), jnp.float32)
@@ -49,7 +57,8 @@ def test_gradient_on_four_devices_equals_one(mapped):
     )(prototypes, features, LABELS)
   else:
     run = jax.pmap if mapped == "pmap" else jax.vmap
-    run = jax.jit(run(local, axis_name="batch", in_axes=(None, 0, 0)))
+    run = run(local, axis_name="batch", in_axes=(None, 0, 0))
+    run = run if mapped == "pmap" else jax.jit(run)
     shards = features.reshape(4, 2, 6, 4), LABELS.reshape(4, 2)
     gradient = run(prototypes, *shards)[0]
   np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)

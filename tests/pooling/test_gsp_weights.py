@@ -77,6 +77,7 @@ def test_optimality_conditions(mass, beta, x64):
   np.testing.assert_allclose(multiplier, multiplier[0, 0], atol=1e-11)
 
 
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # scipy < 1.15
 @pytest.mark.parametrize(("mass", "beta"), [(0.3, 5.0), (0.6, 2.0)])
 def test_equals_a_convex_solver_and_the_dual(mass, beta, x64):
   m, n = 3, 4

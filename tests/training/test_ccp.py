@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from spherejax import distances, losses, prototypes, training
+from spherejax import _versions, distances, losses, prototypes, training
 
 TOY = {"network": {"w": jnp.array([1.0, -2.0])}, "loss": {"proxies": jnp.zeros(2)}}
 
@@ -168,7 +168,7 @@ def test_problems_in_turn_reach_the_intersection_of_their_sets(weight):
       params = optax.apply_updates(params, updates)
     return params["network"]
 
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     solve = jax.jit(
       lambda w: jax.lax.scan(
         lambda w, half: (problem(w, *half),) * 2, w, (normals, bounds)

@@ -2,11 +2,10 @@
 
 import itertools
 
-import jax
 import numpy as np
 import pytest
 
-from spherejax import training
+from spherejax import _versions, training
 
 
 def test_grid_is_the_product_with_the_last_name_fastest():
@@ -51,7 +50,7 @@ def test_two_words_keep_a_quarter():
 def test_numbers_that_a_program_could_not_hold_are_refused(x64):
   wide = {"count": [2**40, 3], "rate": [1e39, 1.0]}
   assert training.grid(wide)["count"].tolist() == [2**40, 2**40, 3, 3]
-  with jax.enable_x64(False):
+  with _versions.enable_x64(False):
     with pytest.raises(ValueError, match=r"'count' .* int32, got 1099511627776"):
       training.grid({"count": wide["count"]})
     with pytest.raises(ValueError, match=r"'rate' .* float32, got 1e\+39"):

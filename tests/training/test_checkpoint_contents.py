@@ -109,7 +109,7 @@ def test_the_order_of_bytes_is_no_part_of_a_value(tmp_path):
     ({"x": np.array("text")}, TypeError, "arrays of numbers, got <U4 as x"),
     ({"x": np.array([None])}, TypeError, "arrays of numbers, got object as x"),
     ({"x": np.datetime64("2020-01-01")}, TypeError, r"got datetime64\[D\] as x"),
-    ({"x": np.timedelta64(1)}, TypeError, "got timedelta64 as x"),
+    ({"x": np.timedelta64(1, "s")}, TypeError, r"got timedelta64\[s\] as x"),
     ({"x": np.longdouble(1)}, TypeError, "arrays of numbers, got .* as x"),
     ({"x": np.zeros(2, [("a", "f4")])}, TypeError, "arrays of numbers, got .* as x"),
     ({"step": np.int32(-1)}, ValueError, "at least 0, got -1"),

@@ -10,6 +10,7 @@ import sys
 
 import jax
 import numpy as np
+import pytest
 
 from spherejax import training
 from tests import tutorials
@@ -100,6 +101,7 @@ def definitions(programs):
   return ast.unparse(ast.Module(nodes, []))
 
 
+@pytest.mark.slow
 def test_the_tutorials_program_on_two_hosts_trains_as_on_one(tmp_path):
   examples = tutorials.programs("devices_and_hosts.md")
   (block,) = (program for program in examples if "start_processes(" in program)

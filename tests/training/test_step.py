@@ -122,8 +122,19 @@ def arrays(state):
   }
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("kind", ["pmap", "vmap", "shard_map", "shard_map_unchecked"])
+@pytest.mark.parametrize(
+  ("kind", "masked"),
+  [
+    ("pmap", True),
+    ("shard_map", False),
+    pytest.param("pmap", False, marks=pytest.mark.slow),
+    pytest.param("shard_map", True, marks=pytest.mark.slow),
+    pytest.param("shard_map_unchecked", False, marks=pytest.mark.slow),
+    ("shard_map_unchecked", True),
+    pytest.param("vmap", False, marks=pytest.mark.slow),
+    pytest.param("vmap", True, marks=pytest.mark.slow),
+  ],
+)
 def test_four_devices_equal_one(kind, masked):
   assert len(jax.devices()) == 4
   expected, metrics_of_one = train("one", masked)
@@ -147,7 +158,8 @@ def test_mapped_step_is_compiled_once():
   state = training.replicate(start_state())
   for batch in batches(masked=False):
     state, _ = step(state, training.shard(batch))
-  assert traces == ["batch"]
+  # The oldest traces once more for the state that a step returned.
+  assert traces == ["batch"] * (1 + (jax.__version_info__ < (0, 8)))
 
 
 def simple_state(optimizer):

@@ -5,10 +5,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from spherejax import voronoi
 
-NETWORKS, SITES, CLASSES, WIDTH, GAIN = 20, 12, 3, 16, 3.0
+SITES, CLASSES, WIDTH, GAIN = 12, 3, 16, 3.0
 AXIS = np.linspace(0, 1, 201)
 GRID = np.stack(np.meshgrid(AXIS, AXIS), -1).reshape(-1, 2)
 
@@ -56,9 +57,10 @@ def attack(layers, sites, labels):
   )
 
 
-def test_the_defaults_find_what_an_exact_grid_finds():
-  """Of 20 random networks; a point that the grid is too coarse for may be found too."""
-  networks = [drawn(seed) for seed in range(NETWORKS)]
+@pytest.mark.parametrize("number", [5, pytest.param(20, marks=pytest.mark.slow)])
+def test_the_defaults_find_what_an_exact_grid_finds(number):
+  """Of random networks; a point that the grid is too coarse for may be found too."""
+  networks = [drawn(seed) for seed in range(number)]
   layers, sites = jax.tree.map(lambda *leaves: np.stack(leaves), *networks)
   labels, broken = map(np.stack, zip(*(on_the_grid(*n) for n in networks), strict=True))
   found = jax.tree.map(np.asarray, attack(layers, sites, labels))

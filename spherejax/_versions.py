@@ -1,0 +1,21 @@
+"""What the oldest jax that is supported names otherwise than the newest.
+
+A line goes with the support of the versions that it names.
+"""
+
+import jax
+from jax import Array
+
+try:
+  from jax import enable_x64
+except ImportError:  # jax < 0.8
+  from jax.experimental import enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+__all__ = ["enable_x64", "varying"]
+
+
+def varying(x: Array, axis_name: str) -> Array:
+  """`x` as each device's own value under `jax.shard_map`."""
+  if hasattr(jax.lax, "pcast"):
+    return jax.lax.pcast(x, axis_name, to="varying")
+  return jax.lax.pvary(x, axis_name)  # pyright: ignore[reportAttributeAccessIssue] (jax < 0.8)
