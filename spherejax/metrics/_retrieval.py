@@ -279,22 +279,6 @@ def _score(
   )
 
 
-@jax.jit
-def _values(
-  queries: Array,
-  references: Array,
-  proposal: _order.Proposal,
-  excluded: Array,
-  block: _plan.Block,
-) -> tuple[Array, Array]:
-  """[block, references] keys, inf where there is none, and [block] what they err by."""
-  rows = _ranks.row_block(proposal, queries, references, excluded, block)
-  middle = (proposal.low + proposal.high) / 2
-  values = middle[None] - rows.product
-  spread = jnp.nanmax((proposal.high - proposal.low) / 2, initial=0)
-  return jnp.where(jnp.isnan(values), jnp.inf, values), rows.slack + spread
-
-
 @jax.ensure_compile_time_eval()  # inside of somebody's jit too
 def _score_large(
   large: int,
@@ -305,16 +289,14 @@ def _score_large(
   distance: str,
 ) -> tuple[Array, Array, Array, Array]:
   """As `_score`; the rows of the first blocks are ranked on the host."""
-  proposal = _order.propose(queries, references, distance, plan.excluded)
-  given, known = (np.asarray(x, np.float32) for x in (queries, references))
-  ranker = _host_ranks.Ranker(given, known, plan, distance)
-  found = []
-  for number in range(large):
-    block = _plan.Block(*(part[number] for part in plan.blocks))
-    values, error = _values(queries, references, proposal, plan.excluded, block)
-    ranks = ranker.ranks(np.asarray(values), np.asarray(error), block, plan.most)
-    found.append(_measured(ranks, block.relevant, dtype=queries.dtype))
-  columns = [jnp.concatenate(column) for column in zip(*found, strict=True)]
+  ranker = _host_ranks.Ranker(queries, references, plan, distance)
+  found = [
+    ranker.score(_plan.Block(*(np.asarray(field[i]) for field in plan.blocks)))
+    for i in range(large)
+  ]
+  *measures, first = np.concatenate(found).T
+  columns = [jnp.asarray(measure, queries.dtype) for measure in measures]
+  columns.append(jnp.asarray(first, jnp.int32))
   if large < len(plan.blocks.query):
     rest = _plan.Block(*(part[large:] for part in plan.blocks))
     others = _score(
@@ -332,12 +314,6 @@ def _score_large(
     column[plan.position] for column in columns
   )
   return precision, r_precision, map_at_r, first
-
-
-@functools.partial(jax.jit, static_argnames=("dtype",))
-def _measured(ranks: Array, relevant: Array, *, dtype: jnp.dtype) -> tuple[Array, ...]:
-  *measures, first = _measures(ranks, relevant, jnp.dtype("float32"))
-  return *(measure.astype(dtype) for measure in measures), first
 
 
 def _measures(

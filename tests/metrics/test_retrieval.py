@@ -133,13 +133,13 @@ def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypa
 
 def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch):
   ranked = []
-  plain = _host_ranks.Ranker.ranks
+  plain = _host_ranks.Ranker.score
 
-  def watched(self, values, error, block, most):
+  def watched(self, block):
     ranked.append(block.relevant.max())
-    return plain(self, values, error, block, most)
+    return plain(self, block)
 
-  monkeypatch.setattr(_host_ranks.Ranker, "ranks", watched)
+  monkeypatch.setattr(_host_ranks.Ranker, "score", watched)
   x = tied(0, ROWS)[0]
   y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
   compared = metrics.retrieval(x, y, block_size=7)
