@@ -22,7 +22,7 @@ from spherejax.metrics import _plan
 
 # Ranking a row here costs as much as comparing it with this many relevant references,
 # times log2 of its length (measured for rows of 15,000).
-_SORT_COST = 10
+_SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
 _COLUMNS = 2048  # likewise of a block's products
 _EXACT = 2048  # pairs whose differences are in memory at once
@@ -54,8 +54,9 @@ def _operands(
   have keys.
   """
   exact = _order.propose(queries, references, distance, excluded).certain
-  wide = queries.astype(jnp.float64), references.astype(jnp.float64)
-  x, y, low, high, slack, _ = _order.propose(*wide, distance, excluded)
+  queries, references = queries.astype(jnp.float64), references.astype(jnp.float64)
+  wide = _order.propose(queries, references, distance, excluded)
+  x, y, low, high, slack, _ = wide
   has = ~jnp.isnan(low)
   middle, spread = (jnp.where(has, v, 0) / 2 for v in (low + high, high - low))
   longest = jnp.max(_numerics.norm(y), initial=0)
@@ -111,6 +112,7 @@ class Ranker:
     if not asked or not len(self._columns):
       return found
     left = self._left[block.query]
+    inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
 
     def multiply(columns: slice) -> None:
       product = left @ self._right[columns].T
@@ -119,8 +121,9 @@ class Ranker:
     def rank(rows: slice) -> None:
       part = _plan.Block(*(field[rows] for field in block))
       hits, first = self._hits(self._keys[rows], part)
-      precision = np.cumsum(hits, axis=1, dtype=np.float32) * hits
-      precision = precision @ (1 / np.arange(1, hits.shape[1] + 1, dtype=np.float32))
+      # Float64, so that blocks of other sizes give the same after rounding.
+      count = np.cumsum(hits, axis=1, dtype=np.float64)
+      precision = (count * hits) @ inverse[: hits.shape[1]]
       number = np.count_nonzero(hits, axis=1)
       found[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
@@ -141,21 +144,20 @@ class Ranker:
     hits = (near[:, : numbers.max()] & 1).astype(bool)
     for hit, number in zip(hits, numbers, strict=True):
       hit[number:] = False
-    first = hits.argmax(axis=1) + 1
+    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
     limit = near[rows, np.minimum(numbers - 1, last)]
     # Neighbours of both kinds in one unit or the next.
     doubt = ((near[:, 1:] - near[:, :-1]) & ~2 == 1).any(axis=1)
     doubt |= near[rows, np.minimum(numbers, last)] - limit <= 3
-    without = ~hits.any(axis=1)
+    without = first == 0
     again = np.flatnonzero(doubt | without)
     if again.size:
       keys, limit = keys[again], limit[again]
       nearest = np.min(keys, axis=1, where=keys & 1 == 1, initial=_NONE)
       limit = np.where(without[again], nearest, limit)
-      row, relevant = self._in_order(keys, limit, part.query[again])
+      row, relevant = self._in_order(keys, limit, np.asarray(part.query)[again])
       place = np.arange(len(row)) - np.searchsorted(row, row)
       row, place = again[row[relevant]], place[relevant]
-      first[again] = 0
       first[row[::-1]] = place[::-1] + 1  # the last that is written is the first
       hits[again] = False
       among = place < numbers[row]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, core
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
@@ -159,15 +159,8 @@ def retrieval(
   precision, r_precision, map_at_r, first = (
     _score_large(large, queries, references, plan, distance=distance)
     if large
-    else _score(
-      queries,
-      references,
-      plan.blocks,
-      plan.by_class,
-      plan.excluded,
-      plan.position,
-      most=plan.most,
-      distance=distance,
+    else _score_blocks(
+      queries, references, plan, plan.blocks, plan.position, distance=distance
     )
   )
   return RetrievalResult(
@@ -246,8 +239,35 @@ def _host_exclude(
   return rows
 
 
-@functools.partial(jax.jit, static_argnames=("most", "distance"))
+def _score_blocks(
+  queries: Array,
+  references: Array,
+  plan: _plan.Plan,
+  blocks: _plan.Block,
+  position: np.ndarray,
+  *,
+  distance: str,
+) -> tuple[Array, Array, Array, Array]:
+  """`_score` of some of the plan's blocks."""
+  proposal = _order.propose(queries, references, distance, plan.excluded)
+  certain = proposal.certain
+  return _score(
+    proposal,
+    queries,
+    references,
+    blocks,
+    plan.by_class,
+    plan.excluded,
+    position,
+    most=_plan.bound(np.asarray(blocks.relevant), _ranks.TILE),
+    distance=distance,
+    certain=None if isinstance(certain, core.Tracer) else bool(certain),
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("most", "distance", "certain"))
 def _score(
+  proposal: _order.Proposal,
   queries: Array,
   references: Array,
   blocks: _plan.Block,
@@ -257,14 +277,15 @@ def _score(
   *,
   most: int,
   distance: str,
+  certain: bool | None,
 ) -> tuple[Array, Array, Array, Array]:
   """P@1, P@R, MAP@R and first rank, each [queries]."""
   dtype = queries.dtype
-  proposal = _order.propose(queries, references, distance, excluded)
 
   def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
     rows = _ranks.row_block(proposal, queries, references, excluded, block)
-    ranks = jnp.sort(_ranks.ranks(rows, block, by_class, most, distance), axis=1)
+    ranks = _ranks.ranks(rows, block, by_class, most, distance, certain)
+    ranks = jnp.sort(ranks, axis=1)
     return _measures(ranks, jnp.asarray(block.relevant), proposal.queries.dtype)
 
   # From blocks in the order of R back to the order of the queries.
@@ -299,16 +320,8 @@ def _score_large(
   columns.append(jnp.asarray(first, jnp.int32))
   if large < len(plan.blocks.query):
     rest = _plan.Block(*(part[large:] for part in plan.blocks))
-    others = _score(
-      queries,
-      references,
-      rest,
-      plan.by_class,
-      plan.excluded,
-      np.arange(rest.query.size, dtype=np.int32),
-      most=_plan.bound(np.asarray(rest.relevant), _ranks.TILE),
-      distance=distance,
-    )
+    place = np.arange(rest.query.size, dtype=np.int32)
+    others = _score_blocks(queries, references, plan, rest, place, distance=distance)
     columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
   precision, r_precision, map_at_r, first = (
     column[plan.position] for column in columns

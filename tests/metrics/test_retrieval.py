@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spherejax import metrics
+from spherejax.distances import _order
 from spherejax.metrics import _host_ranks, _plan, _ranks, _retrieval
 
 ROWS, REFERENCES = 24, 20
@@ -472,6 +473,7 @@ def test_memory_is_a_few_row_blocks():
   )
   x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
   lowered = _retrieval._score.lower(
+    jax.eval_shape(_order.propose, x, x, "squared_euclidean"),
     x,
     x,
     plan.blocks,
@@ -480,6 +482,7 @@ def test_memory_is_a_few_row_blocks():
     plan.position,
     most=plan.most,
     distance="squared_euclidean",
+    certain=None,
   )
   memory = lowered.compile().memory_analysis()
   row_block = 4 * block * rows
