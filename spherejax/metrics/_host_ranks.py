@@ -24,7 +24,6 @@ from spherejax.metrics import _plan
 # times log2 of its length (measured for rows of 15,000).
 _SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
-_COLUMNS = 2048  # likewise of a block's products
 _EXACT = 2048  # pairs whose differences are in memory at once
 _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
@@ -75,6 +74,12 @@ def _operands(
   )
 
 
+@jax.jit
+def _keys(left: Array, right: Array, query: Array) -> Array:
+  """[block, references]. NumPy's threads would wait for each other, busily."""
+  return _order.products(left[query], right).astype(jnp.int32)
+
+
 class Ranker:
   """Ranks the relevant references of blocks of queries.
 
@@ -92,18 +97,18 @@ class Ranker:
     self._distance = distance
     with jax.enable_x64(True):
       operands = _operands(queries, references, plan.excluded, distance)
-    self._left, right, self._ordered, known, exact = map(np.asarray, operands)
-    self._exact = bool(exact)
+    self._ordered, known, self._exact = map(np.asarray, operands[2:])
     # In the order of the classes those relevant to a query are one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
     self._columns = members[known[members]]
-    self._right = right[self._columns]
+    with jax.enable_x64(True):
+      self._operands = operands[0], operands[1][self._columns]
     self._bounds = np.concatenate([[0], np.cumsum(known[members])])
     self._place = np.full(len(known) + 1, -1)  # the last is that of no reference
     self._place[self._columns] = np.arange(len(self._columns))
     # New memory for each block would take as long as the products.
     shape = plan.blocks.query.shape[1], len(self._columns)
-    self._keys = np.empty(shape, np.int32)
+    self._rows = np.empty(shape, np.int32)
 
   def score(self, block: _plan.Block) -> np.ndarray:
     """[block, 4], P@1, P@R, MAP@R and first rank."""
@@ -111,26 +116,23 @@ class Ranker:
     asked = int(np.count_nonzero(block.relevant))  # the others are behind
     if not asked or not len(self._columns):
       return found
-    left = self._left[block.query]
     inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
-
-    def multiply(columns: slice) -> None:
-      product = left @ self._right[columns].T
-      np.copyto(self._keys[:, columns], product, casting="unsafe")
+    with jax.enable_x64(True):
+      keys = np.asarray(_keys(*self._operands, block.query))
 
     def rank(rows: slice) -> None:
       part = _plan.Block(*(field[rows] for field in block))
-      hits, first = self._hits(self._keys[rows], part)
+      even = np.bitwise_and(keys[rows], -2, out=self._rows[rows])
+      hits, first = self._hits(even, part)
       # Float64, so that blocks of other sizes give the same after rounding.
       count = np.cumsum(hits, axis=1, dtype=np.float64)
       precision = (count * hits) @ inverse[: hits.shape[1]]
       number = np.count_nonzero(hits, axis=1)
       found[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
+    parts = [slice(i, min(i + _ROWS, asked)) for i in range(0, asked, _ROWS)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-      # NumPy leaves the lock.
-      list(pool.map(multiply, _slices(len(self._columns), _COLUMNS)))
-      list(pool.map(rank, _slices(asked, _ROWS)))
+      list(pool.map(rank, parts))  # NumPy leaves the lock
     found[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
     return found * self._ordered[block.query][:, None]
 
@@ -165,8 +167,7 @@ class Ranker:
     return hits, first
 
   def _mark(self, keys: np.ndarray, part: _plan.Block) -> None:
-    """Makes the keys even, and odd where the reference is relevant."""
-    keys &= -2
+    """Makes the even keys odd where the reference is relevant."""
     # One class less the query itself, which has no key.
     count = part.relevant + (part.skip <= part.relevant)
     start, stop = self._bounds[part.start], self._bounds[part.start + count]
@@ -231,7 +232,3 @@ class Ranker:
       return product
     length = np.sqrt(np.einsum("ij,ij->i", y, y))
     return np.divide(product, length, out=np.zeros_like(length), where=length != 0)
-
-
-def _slices(total: int, size: int) -> list[slice]:
-  return [slice(i, min(i + size, total)) for i in range(0, total, size)]
