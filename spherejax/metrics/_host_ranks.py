@@ -126,7 +126,7 @@ class Ranker:
       hits, first = self._hits(even, part)
       # Float64, so that blocks of other sizes give the same after rounding.
       count = np.cumsum(hits, axis=1, dtype=np.float64)
-      precision = (count * hits) @ inverse[: hits.shape[1]]
+      precision = np.einsum("ij,j->i", count * hits, inverse[: hits.shape[1]])
       number = np.count_nonzero(hits, axis=1)
       found[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
