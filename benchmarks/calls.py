@@ -102,9 +102,9 @@ def compilations() -> Iterator[list[float]]:
   """Seconds of every program that is compiled inside."""
   found: list[float] = []
 
-  def listen(event: str, seconds: float, **_: Any) -> None:
+  def listen(event: str, duration_secs: float, **_: Any) -> None:
     if event.endswith("backend_compile_duration"):
-      found.append(seconds)
+      found.append(duration_secs)
 
   jax.monitoring.register_event_duration_secs_listener(listen)
   try:
@@ -205,7 +205,8 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
   row["compilations"] = [len(first), *compiled_in(call, 2)]
   found = gradient(call)
   if found:
-    row["of the gradient"] = compiled_in(lambda: found[0](found[1]))
+    eager, data = found
+    row["of the gradient"] = compiled_in(functools.partial(eager, data))
   big = larger(call) if function.split(".")[0] in TIMED else None
   if big:
     plain, data = of_data(big, is_data)
@@ -213,7 +214,9 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
     found = gradient(big)
     if found:
       eager, data = found
-      row |= _times("gradient ", lambda: eager(data), jax.jit(eager), data, repetitions)
+      row |= _times(
+        "gradient ", functools.partial(eager, data), jax.jit(eager), data, repetitions
+      )
   return row
 
 

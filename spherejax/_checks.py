@@ -352,9 +352,9 @@ def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
 
 @_compiled.check
 def known_labels(
-  array: jax.Array,
+  array: _Array,
   classes: int,
-  where: jax.Array | None = None,
+  where: _Array | None = None,
   name: str = "labels",
   low: int = 0,
 ) -> None:

@@ -9,7 +9,7 @@ while it is traced, when all values look unknown. `peek` shows its checks the va
 and repeats them at every later call, before the program runs.
 """
 
-import collections
+import collections.abc
 import functools
 import inspect
 import sys
@@ -155,10 +155,10 @@ def _take(value: Any, traced: bool, data: list[Any]) -> Any:
     return _captured.keyed(value)
   if isinstance(value, tuple):
     hints = type(value).__annotations__ if _is_record(type(value)) else {}
-    fields = zip(getattr(value, "_fields", range(len(value))), value, strict=True)
+    kinds = hints.values() if hints else [None] * len(value)
     parts = [
-      _take(part, hints.get(field) not in (int, float, str, bool), data)
-      for field, part in fields
+      _take(part, kind not in (int, float, str, bool), data)
+      for part, kind in zip(value, kinds, strict=True)
     ]
     return _Node(type(value), tuple(parts))
   leaves, tree = jax.tree.flatten(value)

@@ -13,7 +13,7 @@ import pytest
 
 import spherejax
 from benchmarks import calls
-from spherejax import attacks, losses, pooling, prototypes, solvers
+from spherejax import _versions, attacks, losses, pooling, prototypes, solvers
 
 
 def normal(seed, *shape):
@@ -130,7 +130,7 @@ def test_numbers_do_not_compile_again():
 
 
 def test_settings_of_jax_hold():
-  with jax.enable_x64(True):
+  with _versions.enable_x64(True):
     wide = losses.contrastive(np.asarray(X, np.float64), LABELS)
   assert wide.dtype == jnp.float64
   assert losses.contrastive(X, LABELS).dtype == jnp.float32

@@ -50,7 +50,7 @@ def _upper(
 
 
 @_compiled.check
-def _check(x: Array, low: ArrayLike, high: ArrayLike) -> None:
+def _check(x: ArrayLike, low: ArrayLike, high: ArrayLike) -> None:
   """Raises for a known entry outside of the box."""
   points, least, most = _checks.known(x), _checks.known(low), _checks.known(high)
   for name, bound, wrong in (

@@ -239,7 +239,7 @@ def targets_of(problem: Problem, targets: ArrayLike) -> Array:
   return aims
 
 
-def _check_different(targets: Array, labels: Array) -> None:
+def _check_different(targets: ArrayLike, labels: ArrayLike) -> None:
   aims, known = np.asarray(targets), np.asarray(labels)
   if np.any(aims == known):
     row = int(np.argmax(aims == known))

@@ -72,7 +72,7 @@ def scores(
   return Scores(values, own, entries.dtype, class_axis_name)
 
 
-def _check_kind(name: str, entries: Array, where: Array) -> None:
+def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
   """Raises for cosines that are none, and warns of logits that are no logits."""
   rows = np.asarray(entries)[np.asarray(where)]
   rows = rows.reshape(len(rows), -1).astype(np.promote_types(rows.dtype, np.float32))

@@ -32,7 +32,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   return tree, tree.shape[1] if levels is None else levels
 
 
-def _levels(ancestors: Array) -> int:
+def _levels(ancestors: ArrayLike) -> int:
   """How many nodes are above a class at most; raises for what is no tree."""
   known = np.asarray(ancestors)
   if not known.all(axis=0).any():

@@ -1,31 +1,39 @@
-"""Ranks of the relevant references of large classes, by NumPy on the host.
+"""Measures of queries of large classes, ranked by NumPy on the host.
 
-On a CPU it selects and sorts a row many times as fast as XLA does.
+On a CPU it selects and sorts a row many times as fast as XLA does. The keys are float64
+products, rounded to whole numbers of 31 bits; the last of the 32 says whether the
+reference is relevant, so that a sorted row needs no index. Where rounding may hide the
+order of two of both kinds, the references are looked up and compared again.
 """
 
 import concurrent.futures
+import functools
 import math
 import os
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, core
 
+from spherejax import _numerics, _versions
+from spherejax.distances import _order
 from spherejax.distances._order import Distance
-from spherejax.metrics import _plan, _ranks
+from spherejax.metrics import _plan
 
 # Ranking a row here costs as much as comparing it with this many relevant references,
 # times log2 of its length (measured for rows of 15,000).
-_SORT_COST = 10
-_SAMPLE = 8  # one reference in so many tells about where the R-th nearest is
+_SORT_COST = 3
+_ROWS = 16  # rows in a core's cache at once
 _EXACT = 2048  # pairs whose differences are in memory at once
+_NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
 
 def blocks(queries: Array, references: Array, plan: _plan.Plan) -> int:
   """How many of the plan's first blocks, those of the largest classes, to rank here.
 
-  0 on accelerators, for embeddings that are traced, and for float64, whose keys leave
-  no room for an index.
+  0 on accelerators, for embeddings that are traced, and for float64, whose products
+  are no more exact than the order that is asked for.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):
@@ -36,8 +44,45 @@ def blocks(queries: Array, references: Array, plan: _plan.Plan) -> int:
   return int(np.sum(plan.blocks.relevant.max(axis=1) > limit))
 
 
+@functools.partial(jax.jit, static_argnames="distance")
+def _operands(
+  queries: Array, references: Array, excluded: Array, distance: str
+) -> tuple[Array, Array, Array, Array, Array]:
+  """What to multiply for twice the keys in float64, and whether these are whole.
+
+  [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
+  have keys.
+  """
+  exact = _order.propose(queries, references, distance, excluded).certain
+  queries, references = queries.astype(jnp.float64), references.astype(jnp.float64)
+  wide = _order.propose(queries, references, distance, excluded)
+  x, y, low, high, slack, _ = wide
+  has = ~jnp.isnan(low)
+  middle, spread = (jnp.where(has, v, 0) / 2 for v in (low + high, high - low))
+  longest = jnp.max(_numerics.norm(y), initial=0)
+  reach = _numerics.norm(x) * longest + jnp.max(jnp.abs(middle), initial=0)
+  # A power of two, in which whole numbers of float32 remain whole.
+  unit = jnp.ldexp(1.0, jnp.frexp(reach * 1.0001)[1] - 30)
+  # Differences in float64 round as well, by a few times as much.
+  unit = jnp.maximum(unit, 16 * (jnp.nan_to_num(slack) + jnp.max(spread, initial=0)))
+  scale = 2 / unit[:, None]
+  return (
+    jnp.concatenate([-x * scale, scale], axis=1),
+    jnp.concatenate([y, middle[:, None]], axis=1),
+    ~jnp.isnan(slack),
+    has,
+    exact,
+  )
+
+
+@jax.jit
+def _keys(left: Array, right: Array, query: Array) -> Array:
+  """[block, references]. NumPy's threads would wait for each other, busily."""
+  return _order.products(left[query], right).astype(jnp.int32)
+
+
 class Ranker:
-  """Ranks the relevant references of blocks of queries, all in NumPy arrays.
+  """Ranks the relevant references of blocks of queries.
 
   Args:
     queries: [queries, dim], as they were given.
@@ -47,90 +92,108 @@ class Ranker:
   """
 
   def __init__(
-    self,
-    queries: np.ndarray,
-    references: np.ndarray,
-    plan: _plan.Plan,
-    distance: Distance,
+    self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
-    self._queries, self._references = queries, references
-    self._by_class, self._distance = plan.by_class, distance
-    # Where each reference is among its class: relevant are those of one slice.
-    self._place = np.full(len(references), -1, np.int32)
+    self._given = [np.asarray(x, np.float32) for x in (queries, references)]
+    self._distance = distance
+    with _versions.enable_x64(True):
+      operands = _operands(queries, references, plan.excluded, distance)
+    self._ordered, known, self._exact = map(np.asarray, operands[2:])
+    # In the order of the classes those relevant to a query are one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
-    self._place[members] = np.arange(len(members))
+    self._columns = members[known[members]]
+    with _versions.enable_x64(True):
+      self._operands = operands[0], operands[1][self._columns]
+    self._bounds = np.concatenate([[0], np.cumsum(known[members])])
+    self._place = np.full(len(known) + 1, -1)  # the last is that of no reference
+    self._place[self._columns] = np.arange(len(self._columns))
+    # New memory for each block would take as long as the products.
+    shape = plan.blocks.query.shape[1], len(self._columns)
+    self._rows = np.empty(shape, np.int32)
 
-  def ranks(
-    self, values: np.ndarray, error: np.ndarray, block: _plan.Block, most: int
-  ) -> np.ndarray:
-    """[block, most], ascending exact ranks up to R, and the first; then `NEVER`.
+  def score(self, block: _plan.Block) -> np.ndarray:
+    """[block, 4], P@1, P@R, MAP@R and first rank."""
+    found = np.zeros((len(block.query), 4))
+    asked = int(np.count_nonzero(block.relevant))  # the others are behind
+    if not asked or not len(self._columns):
+      return found
+    inverse = 1 / np.arange(1, 1 + int(block.relevant.max()))
+    with _versions.enable_x64(True):
+      keys = np.asarray(_keys(*self._operands, block.query))
 
-    `values` [block, references] are keys up to `error` [block], inf where none is.
-    """
-    found = np.full((len(values), most), _ranks.NEVER, np.int32)
-    block = _plan.Block(*map(np.asarray, block))
-
-    def some(rows: np.ndarray) -> None:
+    def rank(rows: slice) -> None:
       part = _plan.Block(*(field[rows] for field in block))
-      row, relevant = self._near(values[rows], 2 * error[rows], part)
-      hits = np.flatnonzero(relevant)
-      own, every = row[hits], np.arange(len(rows))
-      place = np.arange(len(hits)) - np.searchsorted(own, every)[own]
-      found[rows[own], place] = hits - np.searchsorted(row, every)[own] + 1
+      even = np.bitwise_and(keys[rows], -2, out=self._rows[rows])
+      hits, first = self._hits(even, part)
+      # Float64, so that blocks of other sizes give the same after rounding.
+      count = np.cumsum(hits, axis=1, dtype=np.float64)
+      precision = np.einsum("ij,j->i", count * hits, inverse[: hits.shape[1]])
+      number = np.count_nonzero(hits, axis=1)
+      found[rows] = np.stack([first == 1, number, precision, first], axis=1)
 
-    asked = np.flatnonzero(block.relevant)
-    cores = min(os.cpu_count() or 1, len(asked))
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:  # NumPy leaves the lock
-      list(pool.map(some, np.array_split(asked, cores)))
-    return found
+    parts = [slice(i, min(i + _ROWS, asked)) for i in range(0, asked, _ROWS)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+      list(pool.map(rank, parts))  # NumPy leaves the lock
+    found[:, 1:3] /= np.maximum(block.relevant, 1)[:, None]
+    return found * self._ordered[block.query][:, None]
 
-  def _near(
-    self, values: np.ndarray, slack: np.ndarray, part: _plan.Block
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """What may be among the R nearest, or not behind the nearest relevant one.
+  def _hits(self, keys: np.ndarray, part: _plan.Block) -> tuple[np.ndarray, np.ndarray]:
+    """[rows, largest R], whether the k-th is relevant, k <= R; [rows], first rank."""
+    self._mark(keys, part)
+    rows, numbers = np.arange(len(keys)), part.relevant
+    last = min(numbers.max(), keys.shape[1] - 1)
+    near = np.partition(keys, last, axis=1)[:, : last + 1]
+    near.sort(axis=1)
+    hits = (near[:, : numbers.max()] & 1).astype(bool)
+    for hit, number in zip(hits, numbers, strict=True):
+      hit[number:] = False
+    first = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, 0)
+    limit = near[rows, np.minimum(numbers - 1, last)]
+    # Neighbours of both kinds in one unit or the next.
+    doubt = ((near[:, 1:] - near[:, :-1]) & ~2 == 1).any(axis=1)
+    doubt |= near[rows, np.minimum(numbers, last)] - limit <= 3
+    without = first == 0
+    again = np.flatnonzero(doubt | without)
+    if again.size:
+      keys, limit = keys[again], limit[again]
+      nearest = np.min(keys, axis=1, where=keys & 1 == 1, initial=_NONE)
+      limit = np.where(without[again], nearest, limit)
+      row, relevant = self._in_order(keys, limit, np.asarray(part.query)[again])
+      place = np.arange(len(row)) - np.searchsorted(row, row)
+      row, place = again[row[relevant]], place[relevant]
+      first[row[::-1]] = place[::-1] + 1  # the last that is written is the first
+      hits[again] = False
+      among = place < numbers[row]
+      hits[row[among], place[among]] = True
+    return hits, first
 
-    The row of each and whether it is relevant, in exact order within the rows.
-    """
-    queries, numbers = np.asarray(part.query), np.asarray(part.relevant)
-    limit = _limits(values, numbers)
-    row, columns, relevant = self._up_to(values, limit + slack, part)
-    without = np.setdiff1d(np.arange(len(values)), row[relevant])
-    if without.size:
-      for i in without:
-        place = np.arange(int(numbers[i]))
-        members = self._by_class[part.start[i] + place + (place >= part.skip[i])]
-        limit[i] = values[i, members].min()
-      row, columns, relevant = self._up_to(values, limit + slack, part)
-    if slack.any():  # exact keys are in order, ties too
-      keys = values.ravel().take(row * values.shape[1] + columns)
-      close = (keys[1:] - keys[:-1] <= slack[row[1:]]) & (row[1:] == row[:-1])
-      self._settle(queries[row], columns, relevant, close)
-    return row, relevant
-
-  def _up_to(
-    self, values: np.ndarray, limit: np.ndarray, part: _plan.Block
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and relevance of the keys up to each row's limit, in their order.
-
-    The lower column of equals is first.
-    """
-    limit = np.minimum(limit, np.finfo(values.dtype).max)
-    below = values <= limit[:, None]
-    counts = np.count_nonzero(below, axis=1)
-    row = np.repeat(np.arange(len(values)), counts)
-    flat = np.flatnonzero(below)
-    bits = (values.ravel().take(flat) + np.float32(0)).view(np.int32)  # -0 ties with 0
-    # A negative float's magnitude bits grow as the float falls: flip them.
-    ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).astype(np.int64) << 32
-    ordered |= flat - row * values.shape[1]
-    stops = np.cumsum(counts)
-    for start, stop in zip(stops - counts, stops, strict=True):
-      ordered[start:stop].sort()
-    columns = ordered & 0xFFFFFFFF
-    place = self._place.take(columns) - part.start[row]
+  def _mark(self, keys: np.ndarray, part: _plan.Block) -> None:
+    """Makes the even keys odd where the reference is relevant."""
     # One class less the query itself, which has no key.
     count = part.relevant + (part.skip <= part.relevant)
-    return row, columns, (place >= 0) & (place < count[row])
+    start, stop = self._bounds[part.start], self._bounds[part.start + count]
+    for key, some, end in zip(keys, start.tolist(), stop.tolist(), strict=True):
+      key[some:end] |= 1
+    own = self._place[part.own]
+    row = np.flatnonzero(own >= 0)
+    keys[row, own[row]] = _NONE
+
+  def _in_order(
+    self, keys: np.ndarray, limit: np.ndarray, queries: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """The row and the relevance of all that may be up to the limits, in exact order."""
+    limit = np.minimum(limit | 1, _NONE - 3) + 2  # the next unit's end
+    row, columns = np.nonzero(keys <= limit[:, None])
+    chosen, columns = keys[row, columns], self._columns[columns]
+    ordered = (chosen >> 1).astype(np.int64) << 32 | columns
+    order = np.lexsort((ordered, row))
+    columns, chosen = columns[order], chosen[order]
+    relevant = (chosen & 1).astype(bool)
+    if not self._exact:  # those are in order, ties too
+      chosen >>= 1
+      close = (chosen[1:] - chosen[:-1] <= 1) & (row[1:] == row[:-1])
+      self._settle(queries[row], columns, relevant, close)
+    return row, relevant
 
   def _settle(
     self,
@@ -151,16 +214,16 @@ class Ranker:
     place = np.arange(len(run)) + (start - np.cumsum(length) + length)[run]
     keys = np.concatenate(
       [
-        self._exact(queries[part], columns[part])
+        self._distances(queries[part], columns[part])
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]
     )
     order = np.lexsort((columns[place], keys, run))
     relevant[place] = relevant[place[order]]
 
-  def _exact(self, queries: np.ndarray, references: np.ndarray) -> np.ndarray:
+  def _distances(self, queries: np.ndarray, references: np.ndarray) -> np.ndarray:
     """[pairs] float64 keys, as `_order` has them."""
-    x, y = self._queries[queries], self._references[references]
+    x, y = self._given[0][queries], self._given[1][references]
     if self._distance == "squared_euclidean":
       away = np.subtract(x, y, dtype=np.float64)
       return np.einsum("ij,ij->i", away, away)
@@ -170,18 +233,3 @@ class Ranker:
       return product
     length = np.sqrt(np.einsum("ij,ij->i", y, y))
     return np.divide(product, length, out=np.zeros_like(length), where=length != 0)
-
-
-def _limits(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-  """[rows], keys that at least `numbers` [rows] of each row do not exceed.
-
-  Of a sample as a rule, which is quicker than to look for the very one.
-  """
-  some = values[:, ::_SAMPLE]
-  expected = numbers.max() / _SAMPLE
-  place = min(int(expected + 2 * math.sqrt(expected)), some.shape[1] - 1)
-  limit = np.partition(some, place, axis=1)[:, place]
-  short = np.count_nonzero(values <= limit[:, None], axis=1) < numbers
-  for i in np.flatnonzero(short):
-    limit[i] = np.partition(values[i], numbers[i] - 1)[numbers[i] - 1]
-  return limit

@@ -71,12 +71,18 @@ def row_block(
 
 
 def ranks(
-  rows: Rows, block: _plan.Block, by_class: Array, most: int, distance: Distance
+  rows: Rows,
+  block: _plan.Block,
+  by_class: Array,
+  most: int,
+  distance: Distance,
+  certain: bool | None,
 ) -> Array:
   """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
 
   Exact up to R, and for the nearest relevant reference: more the measures do not ask
-  for. `NEVER`, too, for a reference without a key.
+  for. `NEVER`, too, for a reference without a key. `certain` is the proposal's where it
+  is known, so that only one way to count is compiled.
   """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]
@@ -91,11 +97,18 @@ def ranks(
   limit = _limit(rows)
 
   def count() -> Array:
-    before, near = jax.lax.cond(
-      rows.proposal.certain,
-      lambda: _count_exactly(rows, low, index, longest),
-      lambda: _count(rows, low, high, longest),
-    )
+    if certain:
+      return 1 + _count_exactly(rows, low, index, longest)
+    if certain is None:
+      return jax.lax.cond(
+        rows.proposal.certain,
+        lambda: 1 + _count_exactly(rows, low, index, longest),
+        count_near,
+      )
+    return count_near()
+
+  def count_near() -> Array:
+    before, near = _count(rows, low, high, longest)
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
     doubt = jnp.where(wanted, near - before, 0)
@@ -165,10 +178,8 @@ def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, 
   return jax.lax.fori_loop(0, steps, tile, (zeros, zeros))
 
 
-def _count_exactly(
-  rows: Rows, key: Array, index: Array, longest: Array
-) -> tuple[Array, Array]:
-  """As `_count`, where the keys are exact: ties go to the lowest index."""
+def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Array:
+  """How many are before, where the keys are exact: ties go to the lowest index."""
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
   def tile(i: Array, found: Array) -> Array:
@@ -184,8 +195,7 @@ def _count_exactly(
     return jax.lax.dynamic_update_slice(found, counts, (jnp.int32(0), i * TILE))
 
   steps = (longest + TILE - 1) // TILE
-  before = jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
-  return before, before + 1
+  return jax.lax.fori_loop(0, steps, tile, jnp.zeros(key.shape, jnp.int32))
 
 
 def _decide(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, core
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
@@ -160,15 +160,8 @@ def retrieval(
   precision, r_precision, map_at_r, first = (
     _score_large(large, queries, references, plan, distance=distance)
     if large
-    else _score(
-      queries,
-      references,
-      plan.blocks,
-      plan.by_class,
-      plan.excluded,
-      plan.position,
-      most=plan.most,
-      distance=distance,
+    else _score_blocks(
+      queries, references, plan, plan.blocks, plan.position, distance=distance
     )
   )
   return RetrievalResult(
@@ -247,8 +240,35 @@ def _host_exclude(
   return rows
 
 
-@functools.partial(jax.jit, static_argnames=("most", "distance"))
+def _score_blocks(
+  queries: Array,
+  references: Array,
+  plan: _plan.Plan,
+  blocks: _plan.Block,
+  position: np.ndarray,
+  *,
+  distance: str,
+) -> tuple[Array, Array, Array, Array]:
+  """`_score` of some of the plan's blocks."""
+  proposal = _order.propose(queries, references, distance, plan.excluded)
+  certain = proposal.certain
+  return _score(
+    proposal,
+    queries,
+    references,
+    blocks,
+    plan.by_class,
+    plan.excluded,
+    position,
+    most=_plan.bound(np.asarray(blocks.relevant), _ranks.TILE),
+    distance=distance,
+    certain=None if isinstance(certain, core.Tracer) else bool(certain),
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("most", "distance", "certain"))
 def _score(
+  proposal: _order.Proposal,
   queries: Array,
   references: Array,
   blocks: _plan.Block,
@@ -258,14 +278,15 @@ def _score(
   *,
   most: int,
   distance: Distance,
+  certain: bool | None,
 ) -> tuple[Array, Array, Array, Array]:
   """P@1, P@R, MAP@R and first rank, each [queries]."""
   dtype = queries.dtype
-  proposal = _order.propose(queries, references, distance, excluded)
 
   def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
     rows = _ranks.row_block(proposal, queries, references, excluded, block)
-    ranks = jnp.sort(_ranks.ranks(rows, block, by_class, most, distance), axis=1)
+    ranks = _ranks.ranks(rows, block, by_class, most, distance, certain)
+    ranks = jnp.sort(ranks, axis=1)
     return _measures(ranks, jnp.asarray(block.relevant), proposal.queries.dtype)
 
   # From blocks in the order of R back to the order of the queries.
@@ -280,22 +301,6 @@ def _score(
   )
 
 
-@jax.jit
-def _values(
-  queries: Array,
-  references: Array,
-  proposal: _order.Proposal,
-  excluded: Array,
-  block: _plan.Block,
-) -> tuple[Array, Array]:
-  """[block, references] keys, inf where there is none, and [block] what they err by."""
-  rows = _ranks.row_block(proposal, queries, references, excluded, block)
-  middle = (proposal.low + proposal.high) / 2
-  values = middle[None] - rows.product
-  spread = jnp.nanmax((proposal.high - proposal.low) / 2, initial=0)
-  return jnp.where(jnp.isnan(values), jnp.inf, values), rows.slack + spread
-
-
 @jax.ensure_compile_time_eval()  # inside of somebody's jit too
 def _score_large(
   large: int,
@@ -306,39 +311,23 @@ def _score_large(
   distance: Distance,
 ) -> tuple[Array, Array, Array, Array]:
   """As `_score`; the rows of the first blocks are ranked on the host."""
-  proposal = _order.propose(queries, references, distance, plan.excluded)
-  given, known = (np.asarray(x, np.float32) for x in (queries, references))
-  ranker = _host_ranks.Ranker(given, known, plan, distance)
-  found = []
-  for number in range(large):
-    block = _plan.Block(*(part[number] for part in plan.blocks))
-    values, error = _values(queries, references, proposal, plan.excluded, block)
-    ranks = ranker.ranks(np.asarray(values), np.asarray(error), block, plan.most)
-    found.append(_measured(ranks, block.relevant, dtype=queries.dtype))
-  columns = [jnp.concatenate(column) for column in zip(*found, strict=True)]
+  ranker = _host_ranks.Ranker(queries, references, plan, distance)
+  found = [
+    ranker.score(_plan.Block(*(np.asarray(field[i]) for field in plan.blocks)))
+    for i in range(large)
+  ]
+  *measures, first = np.concatenate(found).T
+  columns = [jnp.asarray(measure, queries.dtype) for measure in measures]
+  columns.append(jnp.asarray(first, jnp.int32))
   if large < len(plan.blocks.query):
     rest = _plan.Block(*(part[large:] for part in plan.blocks))
-    others = _score(
-      queries,
-      references,
-      rest,
-      plan.by_class,
-      plan.excluded,
-      np.arange(rest.query.size, dtype=np.int32),
-      most=_plan.bound(np.asarray(rest.relevant), _ranks.TILE),
-      distance=distance,
-    )
+    place = np.arange(rest.query.size, dtype=np.int32)
+    others = _score_blocks(queries, references, plan, rest, place, distance=distance)
     columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
   precision, r_precision, map_at_r, first = (
     column[plan.position] for column in columns
   )
   return precision, r_precision, map_at_r, first
-
-
-@functools.partial(jax.jit, static_argnames=("dtype",))
-def _measured(ranks: Array, relevant: Array, *, dtype: jnp.dtype) -> tuple[Array, ...]:
-  *measures, first = _measures(ranks, relevant, jnp.dtype("float32"))
-  return *(measure.astype(dtype) for measure in measures), first
 
 
 def _measures(

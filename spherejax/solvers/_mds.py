@@ -111,7 +111,7 @@ def sphere_mds(
   )
 
 
-def _check_chords(distances: Array) -> None:
+def _check_chords(distances: ArrayLike) -> None:
   known = np.asarray(distances, np.float64)
   wrong = known[~((known >= 0) & (known <= 2 + 1e-5))]
   if wrong.size:

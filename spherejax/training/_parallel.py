@@ -312,7 +312,7 @@ def parallel_step(
 
 @functools.lru_cache(16)
 def _parallel(
-  keyed: _captured.Keyed, devices: tuple[jax.Device, ...] | None
+  keyed: _captured.Keyed, devices: tuple[Any, ...] | None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
   """Another one for the same step would compile it again."""
 

@@ -95,7 +95,7 @@ def _first_rows(points: np.ndarray) -> np.ndarray:
   )
 
 
-def check_different(sites: Array, labels: Array | None) -> None:
+def check_different(sites: ArrayLike, labels: ArrayLike | None) -> None:
   """Raises for sites that are equal, and not known to be of one class."""
   points = np.asarray(sites)
   _finite("sites", points)
@@ -131,7 +131,7 @@ def check(
     _checks.labels(apart, sites, "site_labels")
 
 
-def check_rows(x: Array, own_index: Array, sites: Array) -> None:
+def check_rows(x: ArrayLike, own_index: ArrayLike, sites: ArrayLike) -> None:
   """Raises for a row of x that is not its site."""
   own = np.asarray(own_index)
   same = np.asarray(sites)[own] == np.asarray(x)
@@ -146,22 +146,22 @@ def check_finite_cells(
   epsilon: ArrayLike,
   low: ArrayLike,
   high: ArrayLike,
-  x: Array,
-  own_index: Array,
-  sites: Array,
-  labels: Array | None,
+  x: ArrayLike,
+  own_index: ArrayLike,
+  sites: ArrayLike,
+  labels: ArrayLike | None,
 ) -> None:
   """Raises for a sample of infinite radius, in an infinite box and cell.
 
   Which cells of l1 and l-infinity are finite is not decided: none counts as it.
   """
-  box = np.broadcast_to(np.isinf(np.subtract(high, low)), x.shape)
-  asked = np.isinf(np.asarray(epsilon)) & box.any(tuple(range(1, x.ndim)))
+  shape = np.shape(x)
+  box = np.broadcast_to(np.isinf(np.subtract(high, low)), shape)
+  asked = np.isinf(np.asarray(epsilon)) & box.any(tuple(range(1, len(shape))))
   if not asked.any():
     return
   points, known = (
-    np.asarray(a, np.float64).reshape(len(a), math.prod(a.shape[1:]))
-    for a in (x, sites)
+    np.asarray(a, np.float64).reshape(-1, math.prod(shape[1:])) for a in (x, sites)
   )
   own = np.asarray(own_index)
   names = np.arange(len(known)) if labels is None else np.asarray(labels)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from spherejax import _versions, metrics
+from spherejax.distances import _order
 from spherejax.metrics import _host_ranks, _plan, _ranks, _retrieval
 
 ROWS, REFERENCES = 24, 20
@@ -133,13 +134,13 @@ def test_sorting_on_the_host_gives_the_same_integers(block_size, cores, monkeypa
 
 def test_large_classes_are_ranked_on_the_host_and_small_ones_are_not(monkeypatch):
   ranked = []
-  plain = _host_ranks.Ranker.ranks
+  plain = _host_ranks.Ranker.score
 
-  def watched(self, values, error, block, most):
+  def watched(self, block):
     ranked.append(block.relevant.max())
-    return plain(self, values, error, block, most)
+    return plain(self, block)
 
-  monkeypatch.setattr(_host_ranks.Ranker, "ranks", watched)
+  monkeypatch.setattr(_host_ranks.Ranker, "score", watched)
   x = tied(0, ROWS)[0]
   y = np.array([0] * 15 + [1, 1, 2, 2, 3, 4, 5, 5, 5])
   compared = metrics.retrieval(x, y, block_size=7)
@@ -472,6 +473,7 @@ def test_memory_is_a_few_row_blocks():
   )
   x = jax.ShapeDtypeStruct((rows, 32), jnp.float32)
   lowered = _retrieval._score.lower(
+    jax.eval_shape(_order.propose, x, x, "squared_euclidean"),
     x,
     x,
     plan.blocks,
@@ -480,6 +482,7 @@ def test_memory_is_a_few_row_blocks():
     plan.position,
     most=plan.most,
     distance="squared_euclidean",
+    certain=None,
   )
   memory = lowered.compile().memory_analysis()
   row_block = 4 * block * rows
