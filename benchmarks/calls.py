@@ -198,11 +198,10 @@ def _axes(annotation: Any) -> list[str]:
 
 def measured(function: str, repetitions: int) -> dict[str, Any]:
   """Compilations by call, and times on a batch of 256 beside jit's."""
-  start = time.perf_counter()
   with compilations() as first:
     call = documented(function)
-  row: dict[str, Any] = {"function": function, "example s": time.perf_counter() - start}
-  row["compilations"] = [len(first), *compiled_in(call, 2)]
+  row: dict[str, Any] = {"function": function}
+  row["programs"] = [len(first), *compiled_in(call, 2)]
   found = gradient(call)
   if found:
     eager, data = found
@@ -214,10 +213,36 @@ def measured(function: str, repetitions: int) -> dict[str, Any]:
     found = gradient(big)
     if found:
       eager, data = found
-      row |= _times(
-        "gradient ", functools.partial(eager, data), jax.jit(eager), data, repetitions
-      )
+      ours = functools.partial(eager, data)
+      row |= _times("gradient ", ours, jax.jit(eager), data, repetitions)
   return row
+
+
+def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """One line a room."""
+  lines = []
+  for room in dict.fromkeys(row["function"].split(".")[0] for row in rows):
+    inside = [row for row in rows if row["function"].startswith(f"{room}.")]
+    line: dict[str, Any] = {"room": room}
+    for what, key in (("functions", "programs"), ("gradients", "of the gradient")):
+      counts = [row[key] for row in inside if key in row]
+      line[what] = len(counts)
+      line[f"{what} that compile again"] = sum(count[-1] > 0 for count in counts)
+    for what in ("", "gradient "):
+      timed = [row for row in inside if f"{what}ms" in row]
+      line |= {f"{what}timed": len(timed), f"{what}ms": "", f"{what}ms under jit": ""}
+      if timed:
+        for key in (f"{what}ms", f"{what}ms under jit"):
+          line[key] = statistics.median(row[key] for row in timed)
+    line["slower than the target"] = ", ".join(_slow(inside)) or "none"
+    lines.append(line)
+  return lines
+
+
+def _slow(rows: list[dict[str, Any]]) -> list[str]:
+  names = [row["function"].split(".")[1] for row in rows if not row.get("met", True)]
+  more = [row for row in rows if not row.get("gradient met", True)]
+  return names + [f"gradient of {row['function'].split('.')[1]}" for row in more]
 
 
 def _times(
@@ -254,20 +279,15 @@ def main() -> None:
     with warnings.catch_warnings():
       warnings.simplefilter("ignore")
       rows.append(measured(name, options.repetitions))
-    _measure.save("calls", rows, [], options)
+    print(*(f"{key}: {_cell(value)}" for key, value in rows[-1].items()), sep="  ")
+    _measure.save("calls", summaries(rows), [], options)
   _measure.require(rows, options)
-  columns = list(dict.fromkeys(key for row in rows for key in row))
-  table = rich.table.Table(*columns, title="calls without jit")
-  for row in rows:
-    table.add_row(*(_cell(row.get(column, "")) for column in columns))
+  lines = summaries(rows)
+  table = rich.table.Table(*lines[0], title="calls without jit, by room")
+  for line in lines:
+    table.add_row(*map(_cell, line.values()))
   console = rich.console.Console()
   console.print(table, width=max(console.width, 140))
-  again = [r["function"] for r in rows if r["compilations"][-1]]
-  slow = [
-    r["function"] for r in rows if not (r.get("met", 1) and r.get("gradient met", 1))
-  ]
-  console.print(f"{len(rows)} functions; the third call compiles: {again or 'none'}")
-  console.print(f"slower than the target: {slow or 'none'}")
 
 
 def _cell(value: Any) -> str:

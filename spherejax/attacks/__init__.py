@@ -2,6 +2,16 @@
 
 Every point that is returned lies in its region in exact arithmetic. What a sample gets
 depends on no other sample of its batch.
+
+An attack is compiled once for a model function, the shapes and the static options;
+numbers such as `epsilon` are data. A function that holds other objects than before, or
+reads other ones by a global name, is another function: one that closes over a network's
+variables is compiled again after every step of training. Give it the variables instead,
+
+    logits_fn = jax.tree_util.Partial(model.apply, variables)
+
+and they are data too. Changes inside an object that an object of the function holds are
+not noticed.
 """
 
 from spherejax import _compiled, _names

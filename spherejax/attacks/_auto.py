@@ -88,7 +88,8 @@ def apgd(
   All of this is decided for each sample by itself.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
+    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.

@@ -49,7 +49,8 @@ def carlini_wagner(
   until the first success, then found by bisection.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     targets: [batch], integer, not the labels, to be reached. None to leave the labels.

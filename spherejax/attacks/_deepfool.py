@@ -38,7 +38,8 @@ def deepfool(
   least move, also where the box binds.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     norm: "linf", "l2" or "l1": what is least. Static.

@@ -56,7 +56,8 @@ def ensemble(
   what is left is skipped.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.
@@ -220,7 +221,8 @@ def diagnose(
   gradients are often zero.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     success: [batch], boolean: what the attack in question broke.

@@ -45,7 +45,8 @@ def fab(
   the iterate goes back to x + backward (x_{i+1} - x).
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key, only for restarts.

@@ -50,7 +50,7 @@ def pgd(
 
   Args:
     logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode; or an
-      `Expectation`.
+      `Expectation`. A new function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box. The attack computes in float32 (float64 for
       float64) whatever the type of the model.
     labels: [batch], integer in [0, classes).

@@ -34,7 +34,8 @@ def bim(
       x_0 = x,   x_{i+1} = P(x_i + step_size s(grad loss(x_i)))
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
+    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
@@ -113,7 +114,8 @@ def fgsm(
       x' = P(x + epsilon s(grad loss(x)))        linf: s(g) = sign(g)
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
+    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.
@@ -195,7 +197,8 @@ def mi_fgsm(
       v <- decay v + g / |g|_1,   x <- P(x + step_size s(v))
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`.
+    logits_fn: of [batch, ...] to [batch, classes]; or an `Expectation`. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating, in the box.
     labels: [batch], integer in [0, classes).
     epsilon: radius, at least 0, one number or [batch]; may be traced; inf for the box.

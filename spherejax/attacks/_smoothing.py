@@ -43,7 +43,8 @@ def smoothed_votes(
   The noisy points are not clipped: the theory is about all of space.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes], pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating.
     key: a typed PRNG key. Draw j of sample b has the key
       fold_in(fold_in(key, index[b]), j).

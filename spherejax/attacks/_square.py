@@ -57,7 +57,8 @@ def square(
   more.
 
   Args:
-    logits_fn: of [batch, height, width, channels] to [batch, classes], pure.
+    logits_fn: of [batch, height, width, channels] to [batch, classes], pure. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, height, width, channels], floating, in the box.
     labels: [batch], integer in [0, classes).
     key: a typed PRNG key.

@@ -64,7 +64,8 @@ def voronoi_pgd(
   into `losses.adversarial_training`.
 
   Args:
-    logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode.
+    logits_fn: of [batch, ...] to [batch, classes]: pure, in evaluation mode. A new
+      function compiles again: see `spherejax.attacks`.
     x: [batch, ...], floating: sites, each exactly that of `own_index`.
     labels: [batch], integer in [0, classes).
     own_index: [batch], integer, the rows of x among the sites.
