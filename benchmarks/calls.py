@@ -16,12 +16,14 @@ import importlib
 import inspect
 import io
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 import rich.console
@@ -39,6 +41,7 @@ BATCH = 256
 MOST_RATIO, MOST_MORE = 2.0, 1e-3
 """Times what jit takes, or seconds more: one of the two has to hold."""
 ELSEWHERE = {
+  "data.load_folder": "reads a folder that is gone when its example ends",
   "data.load_tfds": "needs prepared data",
   "training.start_processes": "has to be the first call of a process",
 }
@@ -59,10 +62,6 @@ class Call(NamedTuple):
     return jax.block_until_ready(self.function(*self.args, **self.kwargs))
 
 
-class _Found(Exception):
-  pass
-
-
 def functions() -> Iterator[str]:
   """Names of all exported functions, "room.name"."""
   for room in ROOMS:
@@ -73,28 +72,38 @@ def functions() -> Iterator[str]:
 
 
 def documented(function: str) -> Call:
-  """The last call of a function in the example of its documentation."""
+  """The last call of a function in the example of its documentation.
+
+  Where the example does not call it by itself, but inside of jit or vmap, the example.
+  """
   room_name, name = function.split(".")
   room = importlib.import_module(f"spherejax.{room_name}")
   original = getattr(room, name)
   parsed = doctest.DocTestParser().get_examples(inspect.getdoc(original) or "")
+  program = compile("".join(example.source for example in parsed), function, "exec")
+  names = vars(sys.modules[original.__module__]) | {
+    "jax": jax, "jnp": jnp, "spherejax": spherejax
+  }  # fmt: skip
+
+  def example() -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+      exec(program, dict(names))
+
   calls = []
 
   @functools.wraps(original)
   def spy(*args: Any, **kwargs: Any) -> Any:
-    calls.append(Call(original, args, kwargs))
+    leaves = jax.tree.leaves((args, kwargs))
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+      calls.append(Call(original, args, kwargs))
     return original(*args, **kwargs)
 
-  names = {"jax": jax, "jnp": jnp, "spherejax": spherejax}
   setattr(room, name, spy)
   try:
-    with contextlib.redirect_stdout(io.StringIO()):
-      exec("".join(example.source for example in parsed), names)
+    example()
   finally:
     setattr(room, name, original)
-  if not calls:
-    raise LookupError(f"the example of {function} does not call it")
-  return calls[-1]
+  return calls[-1] if calls else Call(example, (), {})
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ traced or already an array of JAX has lost its upper bits before it comes here. 
 turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that array.
 """
 
+import numbers
 import reprlib
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from spherejax import _compiled
-from spherejax._compiled import unwrapped as unwrapped
+from spherejax._arguments import unwrapped as unwrapped
 
 
 def array(name: str, value: Any) -> jax.Array:
@@ -95,6 +96,41 @@ def numbers_of(name: str, value: object) -> np.ndarray:
   if not is_real(array.dtype):
     raise TypeError(f"{name} must be real numbers, got {shown}")
   return array.astype(np.float64)
+
+
+def static_number(value: object) -> float | None:
+  """The number, when it is known at trace time; None when it is traced."""
+  value = unwrapped(value)
+  if isinstance(value, jax.core.Tracer):
+    return None
+  if isinstance(value, (numbers.Real, np.generic)) or (
+    isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0
+  ):
+    return float(value)  # pyright: ignore[reportArgumentType]
+  return None
+
+
+def known_numbers(name: str, value: object) -> np.ndarray:
+  """What is not traced, as numbers in a row; raises TypeError for what are none."""
+  value = unwrapped(value)
+  if isinstance(value, (list, tuple)):
+    parts = [known_numbers(name, entry) for entry in value]
+    return np.concatenate(parts) if parts else np.empty(0)
+  dtype = getattr(value, "dtype", None)  # also of what only turns into an array
+  if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
+    raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
+  if dtype is not None and not is_real(dtype):
+    raise TypeError(f"{name} must be real numbers, got dtype {dtype}")
+  number = static_number(value)
+  if number is not None:
+    return np.array([number])
+  traced = isinstance(value, jax.core.Tracer)
+  # Of an array over several processes each knows a part only.
+  if isinstance(value, jax.Array) and not traced and not value.is_fully_addressable:
+    return np.empty(0)
+  if isinstance(value, (np.ndarray, jax.Array)) and not traced:
+    return np.asarray(value, np.float64).ravel()
+  return np.empty(0)
 
 
 def is_real(dtype: Any) -> bool:

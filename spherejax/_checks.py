@@ -4,12 +4,9 @@ They look at what is static: ranks, shapes, dtypes, names, and at values where t
 known. A traced number is never inspected.
 """
 
-import numbers
 import os
 import reprlib
-import sys
 import typing
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,27 +20,15 @@ from spherejax import _compiled
 from spherejax._arrays import array as array
 from spherejax._arrays import host as host
 from spherejax._arrays import integers as integers
-from spherejax._arrays import is_real
+from spherejax._arrays import is_real, known_numbers
 from spherejax._arrays import known as known
 from spherejax._arrays import names as names
 from spherejax._arrays import numbers_of as numbers_of
+from spherejax._arrays import static_number as static_number
 from spherejax._arrays import unwrapped as unwrapped
 from spherejax._arrays import whole as whole
 
-_INNER = "spherejax", "jax", "jaxtyping", "beartype", "functools"
 _Array = jax.Array | np.ndarray
-
-
-def static_number(value: object) -> float | None:
-  """The number, when it is known at trace time; None when it is traced."""
-  value = unwrapped(value)
-  if isinstance(value, jax.core.Tracer):
-    return None
-  if isinstance(value, (numbers.Real, np.generic)) or (
-    isinstance(value, (np.ndarray, jax.Array)) and value.ndim == 0
-  ):
-    return float(value)  # pyright: ignore[reportArgumentType]
-  return None
 
 
 def floating(name: str, array: _Array) -> None:
@@ -117,7 +102,7 @@ def between(
   # A traced end bounds nothing here.
   least, most = static_number(low), static_number(high)
   low, high = -np.inf if least is None else least, np.inf if most is None else most
-  known = _known_numbers(name, value)
+  known = known_numbers(name, value)
   above = known > low if low_open else known >= low
   below = known < high if high_open else known <= high
   wrong = known[~(np.isfinite(known) & above & below)]
@@ -129,40 +114,17 @@ def between(
     )
 
 
-def _known_numbers(name: str, value: object) -> np.ndarray:
-  """What is not traced, as numbers in a row; raises TypeError for what are none."""
-  value = unwrapped(value)
-  if isinstance(value, (list, tuple)):
-    parts = [_known_numbers(name, entry) for entry in value]
-    return np.concatenate(parts) if parts else np.empty(0)
-  dtype = getattr(value, "dtype", None)  # also of what only turns into an array
-  if isinstance(value, complex) or not (dtype or isinstance(value, numbers.Real)):
-    raise TypeError(f"{name} must be a number, got {reprlib.repr(value)}")
-  if dtype is not None and not is_real(dtype):
-    raise TypeError(f"{name} must be real numbers, got dtype {dtype}")
-  number = static_number(value)
-  if number is not None:
-    return np.array([number])
-  traced = isinstance(value, jax.core.Tracer)
-  # Of an array over several processes each knows a part only.
-  if isinstance(value, jax.Array) and not traced and not value.is_fully_addressable:
-    return np.empty(0)
-  if isinstance(value, (np.ndarray, jax.Array)) and not traced:
-    return np.asarray(value, np.float64).ravel()
-  return np.empty(0)
-
-
 @_compiled.check
 def number(name: str, value: object) -> None:
   """Raises for what is no single number; NaN is one."""
-  _known_numbers(name, value)
+  known_numbers(name, value)
   single(name, value)
 
 
 @_compiled.check
 def known_finite(name: str, value: object) -> None:
   """Raises ValueError for a known number that is not finite."""
-  known = _known_numbers(name, value)
+  known = known_numbers(name, value)
   wrong = known[~np.isfinite(known)]
   if wrong.size:
     raise ValueError(f"{name} must be finite, got {wrong[0]:g}")
@@ -171,7 +133,7 @@ def known_finite(name: str, value: object) -> None:
 @_compiled.check
 def not_negative(name: str, value: object) -> None:
   """Raises ValueError for a known number below 0 or NaN; inf may be."""
-  known = _known_numbers(name, value)
+  known = known_numbers(name, value)
   wrong = known[~(known >= 0)]
   if wrong.size:
     raise ValueError(f"{name} must be at least 0, got {wrong.min():g}")
@@ -226,7 +188,7 @@ def limits(low: Any, high: Any, expected: Sequence[int] | None = None) -> None:
   """
   known = []
   for name, side in (("low", low), ("high", high)):
-    values = _known_numbers(name, side)
+    values = known_numbers(name, side)
     if np.isnan(values).any():
       raise ValueError(f"{name} must be a number, got nan")
     if expected is not None and not _broadcasts(np.shape(side), tuple(expected)):
@@ -411,11 +373,3 @@ def single(name: str, value: Any) -> None:
   """Raises ValueError for numbers along an axis."""
   if np.ndim(value):
     raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
-
-
-def warn(message: str) -> None:
-  """Warns, at the line that called us."""
-  frame, level = sys._getframe(1), 2
-  while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
-    frame, level = frame.f_back, level + 1
-  warnings.warn(message, stacklevel=level)

@@ -16,7 +16,7 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
 
-from spherejax import _captured
+from spherejax import _arguments
 
 _MOST = 512
 """Programs that one function keeps, the last used ones."""
@@ -60,6 +60,8 @@ def room(module: str, *, host: Collection[str] = ()) -> None:
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
   parameters = inspect.signature(function).parameters
   traced = {name: _holds_arrays(p.annotation) for name, p in parameters.items()}
+  # A tuple of numbers that is no tuple of arrays, as of means by channel.
+  listed = {name for name, p in parameters.items() if "Sequence[" in str(p.annotation)}
   defaults = {
     name: p.default for name, p in parameters.items() if p.default is not p.empty
   }
@@ -79,10 +81,14 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     given = defaults | given | kwargs
     data: list[Any] = []
     try:
-      parts = {name: _take(x, traced[name], data) for name, x in given.items()}
-    except _captured.Unknown:
-      return function(*args, **kwargs)
-    return programs.run(parts, data)
+      parts = {}
+      for name, x in given.items():
+        is_data = traced[name] and not (name in listed and isinstance(x, tuple))
+        parts[name] = _arguments.take(x, is_data, data)
+      return programs.run(parts, data)
+    except _arguments.Unknown:
+      pass
+    return function(*args, **kwargs)
 
   return call
 
@@ -93,15 +99,11 @@ def _holds_arrays(annotation: Any) -> bool:
   if isinstance(annotation, typing.TypeVar):
     return True
   if isinstance(annotation, type):
-    fields = annotation.__annotations__ if _is_record(annotation) else {}
+    fields = annotation.__annotations__ if _arguments.is_record(annotation) else {}
     return annotation is jax.Array or any(map(_holds_arrays, fields.values()))
   if typing.get_origin(annotation) is collections.abc.Callable:
     return False
   return any(map(_holds_arrays, typing.get_args(annotation)))
-
-
-def _is_record(kind: type) -> bool:
-  return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _is_inside() -> bool:
@@ -111,89 +113,6 @@ def _is_inside() -> bool:
   # Under grad and vmap alone an array stays one.
   outside = get_opaque_trace_state() == _OUTSIDE
   return not outside and isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
-
-
-# --- Arguments: their data, and what is static of them ---
-
-
-def unwrapped(value: Any) -> Any:
-  """The array that a container turns into; any other value as it is."""
-  # Traced arrays have the method, too.
-  if isinstance(value, jax.Array) or not hasattr(value, "__jax_array__"):
-    return value
-  return value.__jax_array__()
-
-
-class _Data(NamedTuple):
-  """In the place of an array or number."""
-
-  shape: tuple[int, ...]
-  dtype: Any
-  weak: bool
-
-
-class _Node(NamedTuple):
-  """Several of them."""
-
-  tree: Any
-  parts: tuple[Any, ...]
-
-
-def _take(value: Any, traced: bool, data: list[Any]) -> Any:
-  """Puts the arrays and numbers of an argument into `data`; returns what is left."""
-  value = unwrapped(value)
-  if isinstance(value, jax.Array | np.ndarray | np.generic):
-    if traced:
-      return _taken(value, data)
-    if not isinstance(value, np.generic):
-      raise _captured.Unknown
-  if traced and isinstance(value, (bool, int, float, complex)):
-    return _taken(value, data)
-  if isinstance(value, jax.tree_util.Partial):
-    traced = True
-  elif value is None or isinstance(value, str) or not traced or callable(value):
-    return _captured.keyed(value)
-  if isinstance(value, tuple):
-    hints = type(value).__annotations__ if _is_record(type(value)) else {}
-    kinds = hints.values() if hints else [None] * len(value)
-    parts = [
-      _take(part, kind not in (int, float, str, bool), data)
-      for part, kind in zip(value, kinds, strict=True)
-    ]
-    return _Node(type(value), tuple(parts))
-  leaves, tree = jax.tree.flatten(value)
-  if isinstance(value, list) or any(leaf is value for leaf in leaves):
-    raise _captured.Unknown  # the function says what is wrong with it
-  return _Node(tree, tuple(_take(leaf, True, data) for leaf in leaves))
-
-
-def _taken(value: Any, data: list[Any]) -> _Data:
-  dtype = getattr(value, "dtype", None)
-  if not isinstance(value, jax.Array):
-    known = np.asarray(value)
-    if known.dtype.kind in "OUSM":
-      raise _captured.Unknown
-    dtype, narrow = known.dtype, jax.dtypes.canonicalize_dtype(known.dtype)
-    # What JAX would cut without a word the function refuses, or numbers anew.
-    if narrow != dtype and dtype.kind in "iu" and known.size:
-      limits = jnp.iinfo(narrow)
-      if known.min() < limits.min or known.max() > limits.max:
-        raise _captured.Unknown
-  data.append(value)
-  weak = isinstance(value, int | float | complex) and not isinstance(value, np.generic)
-  return _Data(np.shape(value), dtype, getattr(value, "weak_type", weak))
-
-
-def _put(part: Any, data: Iterator[Any]) -> Any:
-  """The argument that `_take` took apart, with other data."""
-  if isinstance(part, _Data):
-    return next(data)
-  if isinstance(part, _captured.Keyed):
-    return part.value
-  values = [_put(inner, data) for inner in part.parts]
-  if not isinstance(part.tree, type):
-    return jax.tree.unflatten(part.tree, values)
-  return part.tree(*values) if _is_record(part.tree) else tuple(values)
 
 
 # --- Programs, and what their functions want to know of the values ---
@@ -242,7 +161,7 @@ def known(check: Callable[..., Any], *args: Any) -> Any:
 
 
 def _if_known(check: Callable[..., Any], *args: Any) -> Any:
-  args = tuple(map(unwrapped, args))
+  args = tuple(map(_arguments.unwrapped, args))
   for arg in args:
     if isinstance(arg, jax.core.Tracer):
       return None
@@ -265,7 +184,7 @@ def derived(compute: Callable[..., Any], *args: Any) -> Any:
 def leave() -> None:
   """Has the function that is traced for a program called as it is."""
   if _tracing.program is not None:
-    raise _captured.Unknown
+    raise _arguments.Unknown
 
 
 def same(new: Any, old: Any) -> Any:
@@ -380,7 +299,7 @@ class _Program:
     self._alive = list(data)  # no id is used twice
     self._tracers, self._number = derived, 0
     rest = iter(data)
-    given = {name: _put(part, rest) for name, part in self._parts.items()}
+    given = {name: _arguments.put(part, rest) for name, part in self._parts.items()}
     try:
       returned = self._function(**given)
     finally:
@@ -410,7 +329,7 @@ class _Programs:
 
   def run(self, parts: dict[str, Any], data: list[Any]) -> Any:
     """The result of a call, by a program that is there or by a new one."""
-    held = [part.value for part in parts.values() if isinstance(part, _captured.Keyed)]
+    held = [part.value for part in parts.values() if isinstance(part, _arguments.Keyed)]
     of = self._with_functions if any(map(callable, held)) else self._plain
     wide = jax.dtypes.canonicalize_dtype(np.float64)
     programs = of(wide, tuple(parts.items()))

@@ -131,9 +131,9 @@ def apgd(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.apgd(
-    ...   logits_fn, x, labels, key=key, epsilon=0.25, steps=10))
-    >>> attack(x, labels, jax.random.key(0)).x_adv.round(2)
+    >>> found = spherejax.attacks.apgd(
+    ...   logits_fn, x, labels, key=jax.random.key(0), epsilon=0.25, steps=10)
+    >>> found.x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
   _checks.key("key", key)

@@ -87,9 +87,8 @@ def carlini_wagner(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.5, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.carlini_wagner(
-    ...   logits_fn, x, labels, steps=300))
-    >>> result = attack(x, labels)
+    >>> result = spherejax.attacks.carlini_wagner(
+    ...   logits_fn, x, labels, steps=300)
     >>> result.norm.round(2), result.success
     (Array([0.36], dtype=float32), Array([ True], dtype=bool))
   """

@@ -114,9 +114,9 @@ def combined_ball(
     >>> x, labels = jnp.full((1, 4), 0.5), jnp.array([0])
     >>> region = spherejax.attacks.combined_ball(x, epsilon_1=0.5, epsilon_inf=0.2)
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0]] + 3 * [[0.1, -0.1]])
-    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.pgd(
-    ...   logits_fn, x, labels, key=key, region=region))
-    >>> attack(x, labels, jax.random.key(0)).norm.round(2)
+    >>> found = spherejax.attacks.pgd(
+    ...   logits_fn, x, labels, key=jax.random.key(0), region=region)
+    >>> found.norm.round(2)
     Array([1.], dtype=float32)
   """
   _checks.flag("hull", hull)

@@ -72,9 +72,8 @@ def deepfool(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.5, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.deepfool(
-    ...   logits_fn, x, labels))
-    >>> result = attack(x, labels)
+    >>> result = spherejax.attacks.deepfool(
+    ...   logits_fn, x, labels)
     >>> result.norm.round(3), result.success
     (Array([0.371], dtype=float32), Array([ True], dtype=bool))
   """

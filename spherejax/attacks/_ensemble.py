@@ -93,9 +93,9 @@ def ensemble(
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x = jnp.array([[0.7, 0.5], [0.9, 0.1], [0.1, 0.9]])
     >>> labels = jnp.array([0, 0, 0])
-    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.ensemble(
-    ...   logits_fn, x, labels, key=key, epsilon=0.5, steps=10))
-    >>> attack(x, labels, jax.random.key(0)).stage
+    >>> found = spherejax.attacks.ensemble(
+    ...   logits_fn, x, labels, key=jax.random.key(0), epsilon=0.5, steps=10)
+    >>> found.stage
     Array([ 1, -1,  0], dtype=int32)
   """
   _checks.key("key", key)
@@ -251,9 +251,8 @@ def diagnose(
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
     >>> broken = jnp.array([False])
-    >>> check = jax.jit(lambda x, labels, key: spherejax.attacks.diagnose(
-    ...   logits_fn, x, labels, broken, key=key, epsilon=0.5))
-    >>> found = check(x, labels, jax.random.key(0))
+    >>> found = spherejax.attacks.diagnose(
+    ...   logits_fn, x, labels, broken, key=jax.random.key(0), epsilon=0.5)
     >>> found.stronger, found.unbounded
     (Array([ True], dtype=bool), Array([ True], dtype=bool))
   """

@@ -89,9 +89,8 @@ def fab(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.5, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.fab(
-    ...   logits_fn, x, labels, norm="linf"))
-    >>> result = attack(x, labels)
+    >>> result = spherejax.attacks.fab(
+    ...   logits_fn, x, labels, norm="linf")
     >>> result.norm.round(3), result.success
     (Array([0.3], dtype=float32), Array([ True], dtype=bool))
   """

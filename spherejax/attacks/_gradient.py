@@ -111,9 +111,8 @@ def pgd(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.pgd(
-    ...   logits_fn, x, labels, key=key, epsilon=0.75))
-    >>> result = attack(x, labels, jax.random.key(0))
+    >>> result = spherejax.attacks.pgd(
+    ...   logits_fn, x, labels, key=jax.random.key(0), epsilon=0.75)
     >>> result.x_adv.round(2), result.success
     (Array([[0., 1.]], dtype=float32), Array([ True], dtype=bool))
   """

@@ -68,9 +68,9 @@ def bim(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.bim(
-    ...   logits_fn, x, labels, epsilon=0.25))
-    >>> attack(x, labels).x_adv.round(2)
+    >>> found = spherejax.attacks.bim(
+    ...   logits_fn, x, labels, epsilon=0.25)
+    >>> found.x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
   if key is not None:
@@ -147,9 +147,9 @@ def fgsm(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.9]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.fgsm(
-    ...   logits_fn, x, labels, epsilon=0.25))
-    >>> attack(x, labels).x_adv.round(2)
+    >>> found = spherejax.attacks.fgsm(
+    ...   logits_fn, x, labels, epsilon=0.25)
+    >>> found.x_adv.round(2)
     Array([[0.45, 1.  ]], dtype=float32)
   """
   if key is not None:
@@ -233,9 +233,9 @@ def mi_fgsm(
   Example:
     >>> logits_fn = lambda x: x @ jnp.array([[1.0, -1.0], [0.0, 0.5]])
     >>> x, labels = jnp.array([[0.7, 0.5]]), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels: spherejax.attacks.mi_fgsm(
-    ...   logits_fn, x, labels, epsilon=0.25))
-    >>> attack(x, labels).x_adv.round(2)
+    >>> found = spherejax.attacks.mi_fgsm(
+    ...   logits_fn, x, labels, epsilon=0.25)
+    >>> found.x_adv.round(2)
     Array([[0.45, 0.75]], dtype=float32)
   """
   if key is not None:

@@ -93,9 +93,9 @@ def square(
   Example:
     >>> logits_fn = lambda x: jnp.stack([x.mean((1, 2, 3)), 1 - x.mean((1, 2, 3))], 1)
     >>> x, labels = jnp.full((1, 8, 8, 1), 0.6), jnp.array([0])
-    >>> attack = jax.jit(lambda x, labels, key: spherejax.attacks.square(
-    ...   logits_fn, x, labels, key=key, epsilon=0.2, queries=50))
-    >>> attack(x, labels, jax.random.key(0)).success
+    >>> found = spherejax.attacks.square(
+    ...   logits_fn, x, labels, key=jax.random.key(0), epsilon=0.2, queries=50)
+    >>> found.success
     Array([ True], dtype=bool)
   """
   _checks.key("key", key)

@@ -6,6 +6,8 @@ classes is summed over the devices too, and all devices return the same losses.
 """
 
 import functools
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,6 +26,13 @@ Targets = Integer[ArrayLike, " batch"] | Float[ArrayLike, "batch classes"]
 """A class for each row, or a distribution over the classes."""
 
 # What rounding may make of a cosine of 1, in half precision too.
+_INNER = (
+  "spherejax",
+  "jax",
+  "jaxtyping",
+  "beartype",
+  "functools",
+)  # between us and a caller
 _MOST_COSINE = 1.05
 # By how much a sum of probabilities may differ from 1.
 _SUM_SLACK = 1e-2
@@ -84,10 +93,18 @@ def _check_kind(name: str, entries: ArrayLike, where: ArrayLike) -> None:
         "pairwise_cosine makes them of embeddings and proxies"
       )
   elif name.endswith("logits") and _are_probabilities(rows):
-    _checks.warn(
+    _warn(
       f"{name} look like probabilities: every row is in [0, 1] with the sum 1; pass"
       " what comes before the softmax, or their logarithm"
     )
+
+
+def _warn(message: str) -> None:
+  """Warns, at the line that called us."""
+  frame, level = sys._getframe(1), 2
+  while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
+    frame, level = frame.f_back, level + 1
+  warnings.warn(message, stacklevel=level)
 
 
 def _are_probabilities(rows: np.ndarray) -> bool:

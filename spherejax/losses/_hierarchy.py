@@ -378,11 +378,11 @@ def soft_label_cross_entropy(
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    given = jax.lax.stop_gradient(_checks.array("class_distances", class_distances))
+    given = _checks.array("class_distances", class_distances)
     _checks.real("class_distances", given)
     _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
     _checks.between("class_distances", given, 0)
-    apart = given.astype(wide.dtype)
+    apart = jax.lax.stop_gradient(given).astype(wide.dtype)
     apart = _numerics.divide(apart, jnp.max(apart, initial=0))
   from_own = jnp.take(apart, _checks.integers("labels", labels), axis=0, mode="clip")
   targets = jax.nn.softmax(-sharpness * from_own, axis=1)

@@ -76,8 +76,8 @@ def mine_distance_weighted(
   _checks.count("dim", dim, 2)
   _checks.one_of("of", of, Measure)
   _checks.between("limit", limit, 0, 2, low_open=True, high_open=True)
-  _checks.between("cutoff", cutoff, 0, 2, low_open=True, high_open=True)
-  _checks.between("cutoff", cutoff, high=limit, high_open=True)
+  for most in (limit, 2):  # the first may be traced
+    _checks.between("cutoff", cutoff, 0, most, low_open=True, high_open=True)
   block, _ = _batch.matrix(matrix, positives, negatives, None, "matrix")
   dtype = block.values.dtype
   d = _numerics.sqrt(_mining.squared_distances(block.values, of))

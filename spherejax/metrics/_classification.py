@@ -80,9 +80,9 @@ def confusion_counts(
   _checks.rank("labels", labels, 1)
   _checks.integer("labels", labels)
   _checks.labels(predictions, labels, "predictions")
-  kept = _checks.kept(where, labels.shape)
+  kept = given = _checks.kept(where, labels.shape)
   for name, array in (("labels", labels), ("predictions", predictions)):
-    kept &= _checks.inside(array, num_classes, kept, name)
+    kept &= _checks.inside(array, num_classes, given, name)
   counts = jnp.zeros((num_classes, num_classes), jnp.int32)
   # Not by the number of the cell, which may need more than 32 bits.
   return counts.at[jnp.where(kept, labels, num_classes), predictions].add(

@@ -71,7 +71,7 @@ def nearest(
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
   exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
-  _checks.known_labels(exclude, len(references), exclude != -1, "exclude")
+  _checks.known_labels(exclude, len(references), name="exclude", low=-1)
   return _order.nearest(
     queries, references, exclude, k=k, distance=distance, block_size=block_size
   )

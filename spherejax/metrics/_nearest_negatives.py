@@ -1,13 +1,15 @@
 """Nearest negatives of contrastive learning, looked at in the encoder and by labels."""
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Integer, Real
 
-from spherejax import _checks, _numerics
+from spherejax import _checks, _compiled, _numerics
 
 _FARTHEST = 2.0  # distance of opposite unit vectors
 
@@ -229,10 +231,15 @@ def contrastive_collapse(
   return (repulsion > bound) & (invariance < -bound.astype(invariance.dtype))
 
 
+def _check_nearest(rows: int, nearest: ArrayLike, kept: ArrayLike) -> None:
+  index = np.asarray(nearest)
+  _checks.known_labels(index, rows, np.asarray(kept) & (index >= 0), "nearest")
+
+
 def _negatives(nearest: Array, kept: Array) -> tuple[Array, Array]:
   """Which rows have a kept nearest negative, and its index, 0 where they have not."""
   batch = len(kept)
-  _checks.known_labels(nearest, 2 * batch, kept & (nearest >= 0), "nearest")
+  _compiled.known(functools.partial(_check_nearest, 2 * batch), nearest, kept)
   inside = (nearest >= 0) & (nearest < 2 * batch)
   index = jnp.where(inside, nearest, 0)
   return kept & inside & jnp.tile(kept, 2)[index], index

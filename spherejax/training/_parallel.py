@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from spherejax import _captured, _checks
+from spherejax import _arguments, _checks
 from spherejax.training import _returned
 
 AXIS_NAME = "batch"
@@ -305,14 +305,14 @@ def parallel_step(
 
   taking_part = None if devices is None else tuple(local_devices(devices))
   try:
-    return _parallel(_captured.keyed(step), taking_part)
-  except _captured.Unknown:
-    return _parallel.__wrapped__(_captured.Keyed(None, step), taking_part)
+    return _parallel(_arguments.keyed(step), taking_part)
+  except _arguments.Unknown:
+    return _parallel.__wrapped__(_arguments.Keyed(None, step), taking_part)
 
 
 @functools.lru_cache(16)
 def _parallel(
-  keyed: _captured.Keyed, devices: tuple[Any, ...] | None
+  keyed: _arguments.Keyed, devices: tuple[Any, ...] | None
 ) -> Callable[[Tree, Tree], tuple[Tree, Tree]]:
   """Another one for the same step would compile it again."""
 

@@ -1,6 +1,7 @@
 """Ranks are those of float64 differences, where a float32 product cannot tell."""
 
 import functools
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -176,7 +177,7 @@ def test_similarities_are_exact(distance, way):
   np.testing.assert_array_equal(found, order[:, :9])
 
 
-@pytest.mark.parametrize("distance", _order.DISTANCES)
+@pytest.mark.parametrize("distance", typing.get_args(_order.Distance))
 def test_bounds_hold(distance):
   """Each key lies between its bounds, for every kind of input."""
   for name in NAMES:
@@ -201,7 +202,7 @@ def test_bounds_hold(distance):
     assert width <= 4 * (DIM + 16) * np.finfo(np.float32).eps * max(size, 1), name
 
 
-@pytest.mark.parametrize("distance", _order.DISTANCES)
+@pytest.mark.parametrize("distance", typing.get_args(_order.Distance))
 def test_whole_numbers_need_no_second_look(distance):
   """Binary codes, pixels and collapsed networks, where nearly all distances tie."""
 

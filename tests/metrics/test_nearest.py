@@ -79,7 +79,7 @@ def test_errors(unchecked):
 @pytest.mark.parametrize("index", [-2, 3])
 def test_what_is_excluded_is_a_reference(index):
   x = jnp.eye(3)
-  with pytest.raises(ValueError, match=rf"exclude must be in \[0, 3\), got {index}"):
+  with pytest.raises(ValueError, match=rf"exclude must be in \[-1, 3\), got {index}"):
     metrics.nearest(x, x, k=1, exclude=jnp.array([0, index, -1]))
   found = metrics.nearest(x, x, k=1, exclude=jnp.array([0, -1, -1]))
   np.testing.assert_array_equal(found, [[1], [1], [2]])

@@ -123,7 +123,7 @@ def test_errors(unchecked):
     pooling.crow(x, root=-1.0)
   with pytest.raises(ValueError, match=r"hidden_kernel .*\(4, 3\).*got \(4, 2\)"):
     pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(3), 0.0)
-  with pytest.raises(ValueError, match="'sum', 'mean', got 'max'"):
+  with pytest.raises(ValueError, match="'mean', 'sum', got 'max'"):
     pooling.delf(x, kernels[0], jnp.zeros(2), jnp.zeros(2), 0.0, reduction="max")
   with pytest.raises(ValueError, match=r"ridge .* got 0"):
     pooling.gemax(x, ridge=0.0)

@@ -98,7 +98,8 @@ def test_every_point_is_in_its_region(norm):
   for budget in (0.0, 0.1, 0.3, 1e3, np.inf):
     for by_sites in (False, True):
       epsilon = np.full(NUMBER, budget, np.float32)
-      result, margin, complete = attack(OWN, epsilon, by_sites, norm)
+      result = attack(OWN, epsilon, by_sites, norm)
+      margin, complete = result.cell_margin, result.complete
       x = result.x_adv.astype(np.float64)
       assert (lengths(x - SITES, norm) <= np.float64(np.float32(budget))).all()
       assert ((x >= 0) & (x <= 1)).all()

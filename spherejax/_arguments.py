@@ -1,4 +1,4 @@
-"""What a function holds, so that a program made of it is used for nothing else.
+"""Arguments of a call: their data, and keys of everything else.
 
 A program keeps what its function read when it was traced: variables of a network that
 a lambda holds, a global name. Two functions are one only if both come from one piece of
@@ -7,10 +7,12 @@ code and hold the same objects.
 
 import functools
 import types
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.core
+import jax.numpy as jnp
 import numpy as np
 
 _DEPTH = 3
@@ -120,3 +122,88 @@ def _object(value: Any) -> tuple[Any, ...]:
   # Containers are made anew, by `vars` for one, where what is in them is the same.
   container = not any(leaf is value for leaf in leaves)
   return container or _Same(value), *map(_Same, leaves)
+
+
+def unwrapped(value: Any) -> Any:
+  """The array that a container turns into; any other value as it is."""
+  # Traced arrays have the method, too.
+  if isinstance(value, jax.Array) or not hasattr(value, "__jax_array__"):
+    return value
+  return value.__jax_array__()
+
+
+class Data(NamedTuple):
+  """In the place of an array or number."""
+
+  shape: tuple[int, ...]
+  dtype: Any
+  weak: bool
+
+
+class Node(NamedTuple):
+  """Several of them."""
+
+  tree: Any
+  parts: tuple[Any, ...]
+
+
+def take(value: Any, traced: bool, data: list[Any]) -> Any:
+  """Puts the arrays and numbers of an argument into `data`; returns what is left."""
+  value = unwrapped(value)
+  if isinstance(value, jax.Array | np.ndarray | np.generic):
+    if traced:
+      return _taken(value, data)
+    if not isinstance(value, np.generic):
+      raise Unknown
+  if traced and isinstance(value, (bool, int, float, complex)):
+    return _taken(value, data)
+  if isinstance(value, jax.tree_util.Partial):
+    traced = True
+  elif value is None or isinstance(value, str) or not traced or callable(value):
+    return keyed(value)
+  if isinstance(value, tuple):
+    hints = type(value).__annotations__ if is_record(type(value)) else {}
+    kinds = hints.values() if hints else [None] * len(value)
+    parts = [
+      take(part, kind not in (int, float, str, bool), data)
+      for part, kind in zip(value, kinds, strict=True)
+    ]
+    return Node(type(value), tuple(parts))
+  leaves, tree = jax.tree.flatten(value)
+  if isinstance(value, list) or any(leaf is value for leaf in leaves):
+    raise Unknown  # the function says what is wrong with it
+  return Node(tree, tuple(take(leaf, True, data) for leaf in leaves))
+
+
+def _taken(value: Any, data: list[Any]) -> Data:
+  dtype = getattr(value, "dtype", None)
+  if not isinstance(value, jax.Array):
+    known = np.asarray(value)
+    if known.dtype.kind in "OUSM":
+      raise Unknown
+    dtype, narrow = known.dtype, jax.dtypes.canonicalize_dtype(known.dtype)
+    # What JAX would cut without a word the function refuses, or numbers anew.
+    if narrow != dtype and dtype.kind in "iu" and known.size:
+      limits = jnp.iinfo(narrow)
+      if known.min() < limits.min or known.max() > limits.max:
+        raise Unknown
+  data.append(value)
+  weak = isinstance(value, int | float | complex) and not isinstance(value, np.generic)
+  return Data(np.shape(value), dtype, getattr(value, "weak_type", weak))
+
+
+def put(part: Any, data: Iterator[Any]) -> Any:
+  """The argument that `take` took apart, with other data."""
+  if isinstance(part, Data):
+    return next(data)
+  if isinstance(part, Keyed):
+    return part.value
+  values = [put(inner, data) for inner in part.parts]
+  if not isinstance(part.tree, type):
+    return jax.tree.unflatten(part.tree, values)
+  return part.tree(*values) if is_record(part.tree) else tuple(values)
+
+
+def is_record(kind: type) -> bool:
+  """Whether it is a NamedTuple."""
+  return issubclass(kind, tuple) and hasattr(kind, "_fields")
