@@ -245,15 +245,10 @@ def summaries(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
       if timed:
         for key in (f"{what}ms", f"{what}ms under jit"):
           line[key] = statistics.median(row[key] for row in timed)
-    line["slower than the target"] = ", ".join(_slow(inside)) or "none"
+    line["slower"] = sum(not row.get("met", True) for row in inside)
+    line["gradients slower"] = sum(not row.get("gradient met", True) for row in inside)
     lines.append(line)
   return lines
-
-
-def _slow(rows: list[dict[str, Any]]) -> list[str]:
-  names = [row["function"].split(".")[1] for row in rows if not row.get("met", True)]
-  more = [row for row in rows if not row.get("gradient met", True)]
-  return names + [f"gradient of {row['function'].split('.')[1]}" for row in more]
 
 
 def _times(

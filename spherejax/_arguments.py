@@ -17,6 +17,8 @@ import numpy as np
 
 _DEPTH = 3
 """Functions that functions call, so far from the first one."""
+_LIBRARIES = "jax", "flax", "optax", "spherejax"
+"""Whose globals are constant."""
 
 
 class Unknown(Exception):
@@ -72,17 +74,19 @@ def _key(value: Any) -> Any:
 
 
 def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
+  """What tells a function from others; of `home` alone globals are looked at."""
   if isinstance(value, functools.partial):
     held = *value.args, *value.keywords.values()
     inner = _function(value.func, home, depth)
     return tuple(value.keywords), inner, *(_held(x, home, depth) for x in held)
   if isinstance(value, types.MethodType):
-    return value.__func__, *_object(value.__self__)
+    return _function(value.__func__, home, depth), *_object(value.__self__)
   if not isinstance(value, types.FunctionType):
     return _object(value)
-  # Functions of other modules are taken for constant.
-  home = value.__globals__ if home is None else home
-  if depth == 0 or value.__globals__ is not home:
+  ours = (value.__module__ or "").partition(".")[0] in _LIBRARIES
+  if home is None and not ours:
+    home = value.__globals__
+  if depth == 0 or not (ours or value.__globals__ is home):
     return (_Same(value),)
   held = [value.__defaults__, value.__kwdefaults__]
   for cell in value.__closure__ or ():
@@ -90,7 +94,8 @@ def _function(value: Any, home: dict[str, Any] | None, depth: int) -> Any:
       held.append(cell.cell_contents)
     except ValueError:  # of what is being defined
       continue
-  held += [home[name] for name in sorted(_names(value.__code__)) if name in home]
+  if not ours and home is not None:
+    held += [home[name] for name in sorted(_names(value.__code__)) if name in home]
   return _Same(value.__code__), *(_held(x, home, depth - 1) for x in held)
 
 

@@ -75,7 +75,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
       len(args) > len(positional)
       or given.keys() & kwargs.keys()
       or not kwargs.keys() <= traced.keys()
-      or _is_inside()
+      or _is_inside(*given.values(), *kwargs.values())
     ):
       return function(*args, **kwargs)
     given = defaults | given | kwargs
@@ -106,13 +106,17 @@ def _holds_arrays(annotation: Any) -> bool:
   return any(map(_holds_arrays, typing.get_args(annotation)))
 
 
-def _is_inside() -> bool:
+def _is_inside(*args: Any) -> bool:
   """Whether somebody compiles what is called here."""
   if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
     return True
+  if get_opaque_trace_state() == _OUTSIDE:
+    return False
+  # The quick way for most calls, which would be right without it.
+  if any(type(arg).__name__ == "DynamicJaxprTracer" for arg in args):
+    return True
   # Under grad and vmap alone an array stays one.
-  outside = get_opaque_trace_state() == _OUTSIDE
-  return not outside and isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
+  return isinstance(jnp.asarray(_PROBE), jax.core.Tracer)
 
 
 # --- Programs, and what their functions want to know of the values ---

@@ -284,6 +284,7 @@ def held(kind, weights):
     "object in a cell": lambda x: model(x),
     "method in a cell": lambda x: model.predict(x),
     "partial": functools.partial(lambda model, x: model(x), model),
+    "decision": attacks.with_decision(lambda x: model(x), lambda x: model(x).argmax(1)),
   }[kind], change
 
 
@@ -294,6 +295,7 @@ KINDS = [
   "object in a cell",
   "method in a cell",
   "partial",
+  "decision",
 ]
 
 
@@ -311,6 +313,17 @@ def test_a_global_name_that_changes_makes_another_function(monkeypatch):
   before = attack(logits)
   monkeypatch.setitem(globals(), "WEIGHTS", -WEIGHTS)
   np.testing.assert_array_equal(attack(logits), -before)
+
+
+def test_a_method_that_reads_a_global_name(monkeypatch):
+  class Reader:
+    def predict(self, x):
+      return x @ WEIGHTS
+
+  predict = Reader().predict
+  before = attack(predict)
+  monkeypatch.setitem(globals(), "WEIGHTS", -WEIGHTS)
+  np.testing.assert_array_equal(attack(predict), -before)
 
 
 def test_lambdas_of_one_line_that_hold_the_same_are_one_function():

@@ -10,8 +10,8 @@ variables is compiled again after every step of training. Give it the variables 
 
     logits_fn = jax.tree_util.Partial(model.apply, variables)
 
-and they are data too. Changes inside an object that an object of the function holds are
-not noticed.
+and they are data too. Not noticed are changes of an array of NumPy in place, and inside
+an object that an object of the function holds.
 """
 
 from spherejax import _compiled, _names
