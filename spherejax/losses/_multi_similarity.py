@@ -67,8 +67,9 @@ def multi_similarity(
 
   Example:
     >>> x = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> spherejax.losses.multi_similarity(x, jnp.array([0, 0, 1])).round(4)
-    Array([0.7568, 0.9566, 0.3   ], dtype=float32)
+    >>> loss = spherejax.losses.multi_similarity(x, jnp.array([0, 0, 1]))
+    >>> [f"{value:.4f}" for value in loss]
+    ['0.7568', '0.9566', '0.3000']
   """
   batch = _batch.batch_of(embeddings, labels, where, normalize, references, axis_name)
   terms = _multi_similarity(
