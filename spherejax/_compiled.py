@@ -23,9 +23,9 @@ import jax
 import jax.core
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import get_opaque_trace_state
 
 from spherejax import _arguments
+from spherejax._versions import get_opaque_trace_state
 
 _MOST = 512
 """Programs that one function keeps, the last used ones."""

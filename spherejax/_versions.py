@@ -11,7 +11,12 @@ try:
 except ImportError:  # jax < 0.8
   from jax.experimental import enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
-__all__ = ["enable_x64", "varying"]
+try:
+  from jax.extend.core import get_opaque_trace_state
+except ImportError:  # jax < 0.8
+  from jax.core import get_opaque_trace_state
+
+__all__ = ["enable_x64", "get_opaque_trace_state", "varying"]
 
 
 def varying(x: Array, axis_name: str) -> Array:
