@@ -16,7 +16,7 @@ import sys
 import threading
 import types
 import typing
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -242,7 +242,7 @@ class _Program:
       while True:
         self._peeks.clear()
         try:
-          results = self._run(data, [one.returned for one in self._derived])
+          results = self._run(data, [look.returned for look in self._derived])
           return self._complete(results)
         except _Again:
           continue
@@ -251,42 +251,43 @@ class _Program:
 
   def again(self, data: list[Any]) -> Any:
     """Runs if the checks return what they returned, and otherwise returns `_OTHER`."""
-    for one in self._peeks:
-      if one.again(data) != one.returned:
+    for look in self._peeks:
+      if look.again(data) != look.returned:
         return _OTHER
-    return self._complete(self._run(data, [one.again(data) for one in self._derived]))
+    derived = [look.again(data) for look in self._derived]
+    return self._complete(self._run(data, derived))
 
   def peek(self, check: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """As the function of this name; keeps the check."""
-    found, lasting = self._looked(check, args)
+    look, lasting = self._look(check, args)
     if lasting:
-      self._peeks.append(found)
-    return found.returned
+      self._peeks.append(look)
+    return look.returned
 
   def derive(self, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """As `derived`."""
-    found, lasting = self._looked(compute, args)
+    look, lasting = self._look(compute, args)
     if not lasting:
-      return found.returned
+      return look.returned
     if self.peek(lambda *values: compute(*values) is None, args):
       return None
     self._number += 1
     if self._number > len(self._derived):
-      self._derived.append(found)
+      self._derived.append(look)
       raise _Again
     return self._tracers[self._number - 1]
 
-  def _looked(
+  def _look(
     self, check: Callable[..., Any], args: tuple[Any, ...]
   ) -> tuple[_Peek, bool]:
     """What a check returns, and whether it can be asked again."""
     assert self._first is not None
     places = tuple(self._place.get(id(arg)) for arg in args)
     rest = tuple(a if at is None else None for a, at in zip(args, places, strict=True))
-    found = _Peek(check, rest, places, None)
-    found = found._replace(returned=found.again(self._first))
+    look = _Peek(check, rest, places, None)
+    look = look._replace(returned=look.again(self._first))
     here = any(place is not None for place in places)
-    return found, here and not any(isinstance(x, jax.core.Tracer) for x in rest)
+    return look, here and not any(isinstance(x, jax.core.Tracer) for x in rest)
 
   def tell(self, new: Any, old: Any) -> None:
     """As `same`."""
@@ -319,6 +320,12 @@ class _Program:
     return jax.tree.unflatten(self._tree, leaves)
 
 
+def _hold_functions(parts: Iterable[Any]) -> bool:
+  """Whether functions are among what is static, alone or in a tuple."""
+  static = [part.value for part in parts if isinstance(part, _arguments.Keyed)]
+  return any(map(callable, jax.tree.leaves(static)))
+
+
 class _Programs:
   """The programs of one function."""
 
@@ -333,8 +340,7 @@ class _Programs:
 
   def run(self, parts: dict[str, Any], data: list[Any]) -> Any:
     """The result of a call, by a program that is there or by a new one."""
-    held = [part.value for part in parts.values() if isinstance(part, _arguments.Keyed)]
-    of = self._with_functions if any(map(callable, held)) else self._plain
+    of = self._with_functions if _hold_functions(parts.values()) else self._plain
     wide = jax.dtypes.canonicalize_dtype(np.float64)
     programs = of(wide, tuple(parts.items()))
     for program in programs:

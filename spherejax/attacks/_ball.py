@@ -188,6 +188,7 @@ def radii(
   A point within the radius is then also within the number that was given, of which
   float32 may have no more than the next larger: 0.1 for one.
   """
+  _checks.real(name, _checks.array(name, epsilon))
   _checks.not_negative(name, epsilon)
   rounded = _compiled.derived(functools.partial(_down, dtype), epsilon)
   epsilon = epsilon if rounded is None else rounded[0]
