@@ -63,6 +63,10 @@ class Call(NamedTuple):
     return jax.block_until_ready(self.function(*self.args, **self.kwargs))
 
 
+class _Reached(Exception):
+  """Ends an example at its first call of the function, which is not made."""
+
+
 def functions() -> Iterator[str]:
   """Names of all exported functions, "room.name"."""
   for room in ROOMS:
@@ -73,38 +77,42 @@ def functions() -> Iterator[str]:
 
 
 def documented(function: str) -> Call:
-  """The last call of a function in the example of its documentation.
+  """The first call of a function in the example of its documentation.
 
-  Where the example does not call it by itself, but inside of jit or vmap, the example.
+  Where the example calls it inside of jit or vmap, arrays of ones are what it traces.
   """
   room_name, name = function.split(".")
   room = importlib.import_module(f"spherejax.{room_name}")
   original = getattr(room, name)
-  parsed = doctest.DocTestParser().get_examples(inspect.getdoc(original) or "")
-  program = compile("".join(example.source for example in parsed), function, "exec")
+
+  def reached(*args: Any, **kwargs: Any) -> Any:
+    raise _Reached(args, kwargs)
+
   names = vars(sys.modules[original.__module__]) | {
-    "jax": jax, "jnp": jnp, "spherejax": spherejax
+    "jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax
   }  # fmt: skip
-
-  def example() -> None:
-    with contextlib.redirect_stdout(io.StringIO()):
-      exec(program, dict(names))
-
-  calls = []
-
-  @functools.wraps(original)
-  def spy(*args: Any, **kwargs: Any) -> Any:
-    leaves = jax.tree.leaves((args, kwargs))
-    if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-      calls.append(Call(original, args, kwargs))
-    return original(*args, **kwargs)
-
-  setattr(room, name, spy)
+  setattr(room, name, reached)
   try:
-    example()
+    with contextlib.redirect_stdout(io.StringIO()):
+      for line in doctest.DocTestParser().get_examples(inspect.getdoc(original) or ""):
+        if not line.options.get(doctest.SKIP):
+          exec(compile(line.source, function, "single"), names)
+  except _Reached as found:
+    # Outside of the trace: a key may be split and used there.
+    with jax.ensure_compile_time_eval():
+      args, kwargs = jax.tree.map(_known, found.args)
+    return Call(original, args, kwargs)
   finally:
     setattr(room, name, original)
-  return calls[-1] if calls else Call(example, (), {})
+  raise LookupError(f"the example of {function} does not call it")
+
+
+def _known(leaf: Any) -> Any:
+  if not isinstance(leaf, jax.core.Tracer):
+    return leaf
+  if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+    return jax.random.key(0)
+  return np.ones(leaf.shape, leaf.dtype)
 
 
 @contextlib.contextmanager
@@ -208,10 +216,8 @@ def _axes(annotation: Any) -> list[str]:
 
 def measured(function: str, repetitions: int) -> dict[str, Any]:
   """Compilations by call, and times on a batch of 256 beside jit's."""
-  with compilations() as first:
-    call = documented(function)
-  row: dict[str, Any] = {"function": function}
-  row["programs"] = [len(first), *compiled_in(call, 2)]
+  call = documented(function)
+  row: dict[str, Any] = {"function": function, "programs": compiled_in(call)}
   found = gradient(call)
   if found:
     eager, data = found

@@ -95,7 +95,8 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _holds_arrays(annotation: Any) -> bool:
   """Whether an annotation names arrays of JAX, and not only of NumPy."""
-  annotation = getattr(annotation, "array_type", annotation)  # jaxtyping's
+  for kind in "array_type", "leaftype":  # jaxtyping's arrays and trees
+    annotation = getattr(annotation, kind, annotation)
   if isinstance(annotation, typing.TypeVar):
     return True
   if isinstance(annotation, type):

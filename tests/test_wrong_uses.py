@@ -119,7 +119,7 @@ def call_of(name, folder):
   if name in OWN_CALLS:
     function, args, kwargs = OWN_CALLS[name](folder)
     return function, wrong_uses.bound(function, args, kwargs)
-  return wrong_uses.valid_call(*name.split("."))
+  return wrong_uses.valid_call(name)
 
 
 def uses_of(name, call):

@@ -6,8 +6,6 @@ annotation; what it may not be follows from that.
 
 import collections
 import contextlib
-import doctest
-import importlib
 import inspect
 import io
 import pathlib
@@ -21,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import spherejax
+from benchmarks import calls
 
 # One value of each kind: a parameter takes one of the kinds, or two of them.
 KINDS = {
@@ -72,45 +70,9 @@ def is_key(value):
   )
 
 
-class Called(Exception):
-  """Ends an example at its first call, which is not made."""
-
-
-def known(leaf):
-  """A value for what is traced."""
-  if not isinstance(leaf, jax.core.Tracer):
-    return leaf
-  if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-    return jax.random.key(0)
-  return np.ones(leaf.shape, leaf.dtype)
-
-
-def valid_call(room, name):
-  """The function and the arguments of its example's first call, None without one."""
-  module = importlib.import_module(f"spherejax.{room}")
-  function, calls = getattr(module, name), []
-
-  def recorded(*args, **kwargs):
-    calls.append((args, kwargs))
-    raise Called
-
-  names = {"jax": jax, "jnp": jnp, "np": np, "spherejax": spherejax}
-  text = inspect.getdoc(function)
-  example = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
-  setattr(module, name, recorded)
-  try:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Called):
-      for line in example.examples:
-        if line.options.get(doctest.SKIP):
-          continue
-        exec(compile(line.source, name, "single"), example.globs)
-  finally:
-    setattr(module, name, function)
-  if not calls:
-    return function, None
-  # Outside of the trace: a key may be split and used there.
-  with jax.ensure_compile_time_eval():
-    args, kwargs = jax.tree.map(known, calls[0])
+def valid_call(name):
+  """The function and the arguments that its example gives it."""
+  function, args, kwargs = calls.documented(name)
   return function, bound(function, args, kwargs)
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from spherejax import data as room
+from spherejax import data
 from spherejax.data import _color_jitter
-from tests.compiled import Compiled
 
-data = Compiled(room)
 KEY = jax.random.key(5)
 RANDOM = np.random.default_rng(7)
 RGB = RANDOM.random([5, 4, 3]).astype(np.float32)
@@ -201,14 +199,14 @@ def test_one_channel_is_refused_unless_colours_are_left_alone():
   assert abs(ratios[0, 0, 0] - 1) > 1e-3
   for saturation in (0.4, 0):
     with pytest.raises(ValueError, match=r"3 channels, RGB, or of 1 .*\(5, 4, 1\)"):
-      room.color_jitter(KEY, one, saturation=saturation)
-  for augment in (room.random_saturation, room.random_hue):
+      data.color_jitter(KEY, one, saturation=saturation)
+  for augment in (data.random_saturation, data.random_hue):
     with pytest.raises(ValueError, match=r"3 channels, RGB, got shape \(5, 4, 1\)"):
       augment(KEY, one)
 
 
 @pytest.mark.parametrize(
-  "augment", [room.random_saturation, room.random_hue, room.color_jitter]
+  "augment", [data.random_saturation, data.random_hue, data.color_jitter]
 )
 def test_gradients_are_finite(augment):
   def total(image):
@@ -225,7 +223,7 @@ def test_hue_gradient_is_that_of_differences():
 
   @jax.jit
   def total(image):
-    return (room.random_hue(key, image, strength=0.3) * image[::-1]).sum()
+    return (data.random_hue(key, image, strength=0.3) * image[::-1]).sum()
 
   direction = RANDOM.normal(size=RGB.shape)
   _, slope = jax.jvp(total, (image,), (direction,))
@@ -237,7 +235,7 @@ def test_strengths_may_be_traced():
   strengths = (0.0, 0.2, 0.5)
 
   def jitter(s):
-    return room.color_jitter(
+    return data.color_jitter(
       KEY, RGB, brightness=s, contrast=s, saturation=s, hue=s / 2, probability=1
     )
 
@@ -260,27 +258,27 @@ def test_half_precision_is_the_rounded_single_one():
   ("call", "error", "message"),
   [
     (
-      lambda: room.random_hue(KEY, RGB, strength=0.6),
+      lambda: data.random_hue(KEY, RGB, strength=0.6),
       ValueError,
       r"strength must be in \[0, 0.5\], got 0.6",
     ),
     (
-      lambda: room.random_saturation(KEY, RGB, strength=-0.1),
+      lambda: data.random_saturation(KEY, RGB, strength=-0.1),
       ValueError,
       r"strength must be in \[0, 1\], got -0.1",
     ),
     (
-      lambda: room.color_jitter(KEY, RGB, hue=0.7),
+      lambda: data.color_jitter(KEY, RGB, hue=0.7),
       ValueError,
       r"hue must be in \[0, 0.5\], got 0.7",
     ),
     (
-      lambda: room.color_jitter(KEY, RGB, probability=2),
+      lambda: data.color_jitter(KEY, RGB, probability=2),
       ValueError,
       r"probability must be in \[0, 1\], got 2",
     ),
     (
-      lambda: room.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
+      lambda: data.color_jitter(KEY, (RGB * 255).astype(np.uint8)),
       TypeError,
       "floating, got dtype uint8; convert them by to_float",
     ),

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
 
-from spherejax import distances as eager
-from tests.compiled import Compiled
-
-distances = Compiled(eager)
+from spherejax import distances
 
 ELEMENTWISE = {
   "squared_euclidean": lambda x, y: ((x - y) ** 2).sum(),
@@ -123,8 +120,8 @@ def differences(function, points, step=1e-6):
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_gradients_agree_with_differences(name, x64):
   """In both modes, and their second derivatives in all orders of the modes."""
-  formula, function = ELEMENTWISE[name], getattr(eager, name)
-  pairwise = getattr(eager, f"pairwise_{name}")
+  formula, function = ELEMENTWISE[name], getattr(distances, name)
+  pairwise = getattr(distances, f"pairwise_{name}")
   random = np.random.default_rng(5)
   x, y, along = rows(3, 3), rows(4, 3), tuple(random.normal(size=(2, 3, 5)))
   weights, table = random.normal(size=3), random.normal(size=(3, 3))
@@ -189,7 +186,10 @@ def test_gradients_agree_with_differences(name, x64):
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_finite_at_zero_duplicate_and_antipodal_rows(name):
   x = np.array([[0.5, 0], [0.5, 0], [-0.5, 0], [0, 0], [0, 0]], np.float32)
-  pairwise, elementwise = getattr(eager, f"pairwise_{name}"), getattr(eager, name)
+  pairwise, elementwise = (
+    getattr(distances, f"pairwise_{name}"),
+    getattr(distances, name),
+  )
 
   @jax.jit
   def run(x, zero):
@@ -215,7 +215,7 @@ def test_derivative_is_zero_at_coincident_points():
   @jax.jit
   @jax.grad
   def slope(x):
-    return sum(getattr(eager, name)(x, x + 0) for name in names)
+    return sum(getattr(distances, name)(x, x + 0) for name in names)
 
   np.testing.assert_allclose(slope(np.array([0.3, 0.4], np.float32)), 0, atol=1e-7)
 
@@ -230,7 +230,7 @@ def test_angle_is_exact_near_zero_and_pi():
   np.testing.assert_allclose(distances.angle(0 * x, 0 * x), np.pi / 2, rtol=1e-6)
 
 
-jacobian_of_normalised = jax.jit(jax.jacobian(eager.l2_normalize))
+jacobian_of_normalised = jax.jit(jax.jacobian(distances.l2_normalize))
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e-10, 1.0, 1e4, 1e30])
@@ -316,9 +316,9 @@ def test_normalisation_variants(x64):
   @jax.jit
   def jacobians(x):
     variants = (
-      lambda x: eager.l2_normalize_additive(x, offset=0.5),
-      lambda x: eager.l2_normalize_clipped(x, floor=0.5),
-      eager.unit_ball,
+      lambda x: distances.l2_normalize_additive(x, offset=0.5),
+      lambda x: distances.l2_normalize_clipped(x, floor=0.5),
+      distances.unit_ball,
     )
     return [jax.jacobian(variant)(x) for variant in variants]
 
@@ -396,7 +396,10 @@ def test_poincare_maps_are_the_identity_to_first_order():
   def jacobians(x, v):
     return [
       jax.jacobian(function, (0, 1))(x, point)
-      for function, point in ((eager.poincare_exp, v), (eager.poincare_log, x + v))
+      for function, point in (
+        (distances.poincare_exp, v),
+        (distances.poincare_log, x + v),
+      )
     ]
 
   for tangent in (np.zeros(5), 1e-20 * eye[1], 1e-3 * eye[1], 0.01 * eye[1]):
@@ -415,7 +418,7 @@ def test_poincare_maps_have_the_derivatives_of_differences(c, x64):
   x, v = rows(6, 1)[0] / 2, rows(7, 1)[0]
   exp, log = (
     jax.jit(lambda b, p, c, f=function: f(b, p, curvature=c))
-    for function in (eager.poincare_exp, eager.poincare_log)
+    for function in (distances.poincare_exp, distances.poincare_log)
   )
   for size in (1e-3, 1e-2, 0.3):  # on both sides of where the series ends
     for function, point in ((exp, size * v), (log, x + size * v)):
@@ -475,7 +478,7 @@ def test_distances_of_identical_rows_are_exactly_zero(dim):
 def test_empty_sets_give_empty_matrices():
   none, some = np.zeros((0, 3), np.float32), np.zeros((4, 3), np.float32)
   for name in ELEMENTWISE:
-    pairwise = getattr(eager, f"pairwise_{name}")
+    pairwise = getattr(distances, f"pairwise_{name}")
     assert jax.eval_shape(pairwise, none, some).shape == (0, 4)
     assert jax.eval_shape(pairwise, some, none).shape == (4, 0)
 
@@ -508,5 +511,5 @@ def test_empty_sets_give_empty_matrices():
 )
 def test_bad_input_is_named(call, error, message, unchecked):
   with pytest.raises(error) as raised:
-    call(eager)
+    call(distances)
   assert message in str(raised.value)

@@ -6,10 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from spherejax import distances as eager
-from tests.compiled import Compiled
+from spherejax import distances
 
-distances = Compiled(eager)
 SQUARES = np.random.default_rng(0).uniform(0.2, 4, (2, 3, 4))
 
 
@@ -32,7 +30,9 @@ def test_log_probabilities(x64):
 def test_gradient_is_that_of_the_equation(x64):
   """-(exponent / 2) (1[c = k] - p_k) / d_k^2."""
   d2 = SQUARES[0, 0]
-  slopes = jax.jit(jax.jacobian(lambda d2: eager.distance_ratio(d2, exponent=3.0)))(d2)
+  slopes = jax.jit(jax.jacobian(lambda d2: distances.distance_ratio(d2, exponent=3.0)))(
+    d2
+  )
   p = np.exp(distances.distance_ratio(d2, exponent=3.0))
   np.testing.assert_allclose(slopes, -1.5 * (np.eye(4) - p) / d2, rtol=1e-12)
 
@@ -52,4 +52,4 @@ def test_bad_arguments(options, error, message, unchecked):
   options = {"exponent": 1.0} | options
   squares = options.pop("squares", SQUARES)
   with pytest.raises(error, match=message):
-    eager.distance_ratio(squares, **options)
+    distances.distance_ratio(squares, **options)

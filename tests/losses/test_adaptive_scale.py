@@ -8,11 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
+from spherejax import losses
 from spherejax.losses import _adaptive_scale
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
 
 COSINES = np.tanh(np.random.default_rng(0).normal(size=(6, 5)))
 LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)
@@ -20,11 +17,11 @@ LABELS = np.array([0, 4, 2, 2, 1, 3], np.int32)
 
 def test_fixed_scale_gives_one_half_at_a_quarter_turn(x64):
   cosines = np.array([[math.cos(math.pi / 4), *[0.0] * 19]])
-  loss = eager.normface(cosines, np.array([0]), scale=eager.adacos_scale(20))
+  loss = losses.normface(cosines, np.array([0]), scale=losses.adacos_scale(20))
   np.testing.assert_allclose(loss, [math.log(2)], rtol=1e-12)
-  assert eager.adacos_scale(2, least=0.5) == eager.adacos_scale(1, least=0.5) == 0.5
+  assert losses.adacos_scale(2, least=0.5) == losses.adacos_scale(1, least=0.5) == 0.5
   with pytest.raises(ValueError, match="num_classes must be at least 3, got 2"):
-    eager.adacos_scale(2)
+    losses.adacos_scale(2)
 
 
 def test_adacos_is_bounded_and_keeps_its_scale_without_rows():
@@ -149,7 +146,7 @@ def test_wide_angles_count_as_a_quarter_turn_not_as_two(rule, x64):
       return losses.adacos_update(5.0, np.cos(angles), LABELS)
     scores = {"cosine": np.cos(angles), "angular": angles**2}
     scores["chordal"] = 2 - 2 * np.cos(angles)
-    state = eager.dynamic_scale_init(20, geometry=rule)._replace(log_scale=1.2)
+    state = losses.dynamic_scale_init(20, geometry=rule)._replace(log_scale=1.2)
     after = losses.dynamic_scale_update(state, scores[rule], LABELS, geometry=rule)
     return after.first_moment
 
@@ -179,7 +176,7 @@ def test_dynamic_scale_of_some_classes_is_that_of_their_columns(geometry, x64):
   assert 2 < inside.sum() < 6
   columns = np.cumsum(among) - 1
   others = np.where(among, scores, np.nan)
-  state = eager.dynamic_scale_init(5, geometry=geometry)
+  state = losses.dynamic_scale_init(5, geometry=geometry)
   update = jax.jit(functools.partial(losses.dynamic_scale_update, geometry=geometry))
   right = update(state, scores[inside][:, among], columns[LABELS[inside]])
   assert abs(update(state, scores, LABELS).first_moment - right.first_moment) > 1e-4
@@ -198,16 +195,16 @@ def test_dynamic_scale_at_distance_zero_is_finite():
 
 
 def test_bad_arguments(unchecked):
-  state = eager.dynamic_scale_init(5)
+  state = losses.dynamic_scale_init(5)
   with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
-    eager.dynamic_scale_update(state, COSINES, LABELS, geometry="other")
+    losses.dynamic_scale_update(state, COSINES, LABELS, geometry="other")
   with pytest.raises(ValueError, match=r"geometry must be one of .*, got 'other'"):
-    eager.dynamic_scale_init(5, geometry="other")
+    losses.dynamic_scale_init(5, geometry="other")
   with pytest.raises(ValueError, match="num_classes must be at least 2, got 1"):
-    eager.dynamic_scale_init(1)
+    losses.dynamic_scale_init(1)
   with pytest.raises(ValueError, match=r"classes must have shape \(5,\), got \(4,\)"):
-    eager.dynamic_scale_update(state, COSINES, LABELS, classes=np.ones(4, bool))
+    losses.dynamic_scale_update(state, COSINES, LABELS, classes=np.ones(4, bool))
   with pytest.raises(ValueError, match=r"learning_rate must be in .*, got 0"):
-    eager.dynamic_scale_update(state, COSINES, LABELS, learning_rate=0)
+    losses.dynamic_scale_update(state, COSINES, LABELS, learning_rate=0)
   with pytest.raises(ValueError, match=r"least must be in .*, got 0"):
-    eager.adacos_update(1.0, COSINES, LABELS, least=0)
+    losses.adacos_update(1.0, COSINES, LABELS, least=0)

@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 # a/x/{0, 1}, a/y/2, b/3, b/z/w/4, in the order root a x 0 1 y 2 b 3 z w 4.
 TREE = np.zeros((5, 12), bool)
@@ -111,7 +108,7 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
         values[label] -= math.log(sum(math.exp(z - row[node]) for z in siblings))
     return values
 
-  found = jax.jit(lambda z: eager.conditional_log_probabilities(z, TREE))
+  found = jax.jit(lambda z: losses.conditional_log_probabilities(z, TREE))
   expected = np.stack([oracle(row) for row in logits])
   np.testing.assert_allclose(found(logits), expected, rtol=1e-11, atol=1e-11)
   np.testing.assert_allclose(np.exp(found(logits)).sum(axis=1), 1, rtol=1e-12)
@@ -125,7 +122,7 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
     return -jnp.take_along_axis(found(z), labels[:, None], axis=1).sum()
 
   def loss(z):
-    return eager.conditional_softmax(z, labels, TREE).sum()
+    return losses.conditional_softmax(z, labels, TREE).sum()
 
   value, slopes = jax.jit(jax.value_and_grad(of_labels))(logits)
   expected, right = jax.jit(jax.value_and_grad(loss))(logits)
@@ -136,7 +133,7 @@ def test_conditional_log_probabilities_are_those_of_the_loss(x64):
 def test_conditional_log_probabilities_keep_their_digits_and_zeros():
   """In float32 a sure class is less than one by what the others leave."""
   root_and_three = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]], bool)
-  call = jax.jit(lambda z: eager.conditional_log_probabilities(z, root_and_three))
+  call = jax.jit(lambda z: losses.conditional_log_probabilities(z, root_and_three))
   sure = call(np.array([[0.0, 30.0, 0.0, 0.0]], np.float32))[0]
   np.testing.assert_allclose(sure, [-2 * np.exp(-30.0), -30, -30], rtol=1e-6)
   out = call(np.array([[0.0, 1.0, -np.inf, 1.0]], np.float32))[0]
@@ -273,7 +270,7 @@ def test_drawn_triplets_estimate_all_of_them():
 )
 def test_wrong_trees(call, error, message):
   with pytest.raises(error, match=message):
-    eager.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
+    losses.hierarchical_cross_entropy(LOGITS, EVERY, call(TREE))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -282,15 +279,15 @@ def test_wrong_calls():
     with pytest.raises(error, match=message):
       function(*arguments, **options)
 
-  hxe, soft = eager.hierarchical_cross_entropy, eager.soft_label_cross_entropy
+  hxe, soft = losses.hierarchical_cross_entropy, losses.soft_label_cross_entropy
   raises(ValueError, "discount .*'width'", hxe, LOGITS, EVERY, TREE, discount="width")
   raises(ValueError, "alpha .*got -1", hxe, LOGITS, EVERY, TREE, alpha=-1)
   raises(ValueError, r"\[0, 5\), got 5", hxe, LOGITS, EVERY + 1, TREE)
-  conditional = eager.conditional_softmax
+  conditional = losses.conditional_softmax
   raises(ValueError, r"\(5, 5\).*got \(5, 12\)", conditional, LOGITS, EVERY, TREE)
   raises(ValueError, "beta .*got -1", soft, LOGITS, EVERY, APART, beta=-1)
   raises(ValueError, r"class_distances .*\(5, 5\)", soft, LOGITS, EVERY, APART[:3])
-  distortion, ranking = eager.distortion, eager.class_ranking
+  distortion, ranking = losses.distortion, losses.class_ranking
   for loss in (distortion, ranking):
     raises(TypeError, "prototypes must be floating", loss, POINTS.astype(int), APART)
     raises(ValueError, r"\(5, 5\).*got \(4, 5\)", loss, POINTS, APART[:4])

@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
 
@@ -205,15 +202,15 @@ def test_blocks_bound_the_memory():
 @pytest.mark.parametrize(
   ("call", "message"),
   [
-    (lambda x, y: eager.smooth_ap(x, y, temperature=0.0), "temperature must be"),
-    (lambda x, y: eager.pnp(x, y, penalty="X"), "'X'"),
-    (lambda x, y: eager.pnp(x, y, steepness=-1.0), "steepness must be"),
-    (lambda x, y: eager.fast_ap(x, y, bins=0), "bins must be at least 1, got 0"),
-    (lambda x, y: eager.histogram(x, y, bins=0), "bins must be at least 1, got 0"),
-    (lambda x, y: eager.tuplet_margin(x, y, scale=0.0), "scale must be"),
-    (lambda x, y: eager.angular(x, y, angle=1.6), "angle must be"),
-    (lambda x, y: eager.angular(x, y, form="soft"), "form must be one of"),
-    (lambda x, y: eager.ranked_list(x, y, balance=1.5), "balance must be"),
+    (lambda x, y: losses.smooth_ap(x, y, temperature=0.0), "temperature must be"),
+    (lambda x, y: losses.pnp(x, y, penalty="X"), "'X'"),
+    (lambda x, y: losses.pnp(x, y, steepness=-1.0), "steepness must be"),
+    (lambda x, y: losses.fast_ap(x, y, bins=0), "bins must be at least 1, got 0"),
+    (lambda x, y: losses.histogram(x, y, bins=0), "bins must be at least 1, got 0"),
+    (lambda x, y: losses.tuplet_margin(x, y, scale=0.0), "scale must be"),
+    (lambda x, y: losses.angular(x, y, angle=1.6), "angle must be"),
+    (lambda x, y: losses.angular(x, y, form="soft"), "form must be one of"),
+    (lambda x, y: losses.ranked_list(x, y, balance=1.5), "balance must be"),
   ],
 )
 def test_errors(call, message, unchecked):

@@ -7,10 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 SIZE = 7
 
@@ -124,7 +121,7 @@ def test_devices_keep_one_memory_and_one_loss(embeddings, x64):
 )
 def test_errors(x, labels, error, message, unchecked):
   with pytest.raises(error) as raised:
-    eager.memory_update(eager.memory_init(SIZE, 2), x, labels)
+    losses.memory_update(losses.memory_init(SIZE, 2), x, labels)
   assert message in str(raised.value)
 
 
@@ -140,11 +137,11 @@ def test_labels_of_64_bits_keep_all_of_them(x64):
   np.testing.assert_array_equal(values, 0)  # two classes, at a right angle
   narrow = memory._replace(labels=memory.labels.astype(np.int32))
   with pytest.raises(TypeError, match=r"labels must fit .* int32, got dtype int64"):
-    eager.memory_update(narrow, x, labels)
+    losses.memory_update(narrow, x, labels)
 
 
 def test_sizes_are_static_integers(unchecked):
   with pytest.raises(ValueError, match="size must be at least 1, got 0"):
-    eager.memory_init(0, 2)
+    losses.memory_init(0, 2)
   with pytest.raises(TypeError, match=r"2\.5"):
-    eager.memory_init(2, 2.5)
+    losses.memory_init(2, 2.5)

@@ -10,11 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
+from spherejax import losses
 from spherejax.losses import _blocks
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
 
 GENERATOR = np.random.default_rng(2)
 ROLE = GENERATOR.integers(0, 3, (7, 12))
@@ -288,16 +285,16 @@ BINS = functools.partial(losses.mine_uniform_histogram, key=jax.random.key(4), b
     DRAWN,
     losses.mine_batch_hard,
     pytest.param(BINS, marks=pytest.mark.slow),
-    pytest.param(eager.mine_angular, marks=pytest.mark.slow),
+    pytest.param(losses.mine_angular, marks=pytest.mark.slow),
   ],
   ids=range(4),
 )
 def test_blocks_and_devices_mine_the_same_pairs(embeddings, miner, x64):
   x = embeddings(1, 12, 4)
-  if miner is eager.mine_angular:
+  if miner is losses.mine_angular:
     points = x / np.linalg.norm(x, axis=1, keepdims=True)
     miner = functools.partial(miner, points=points, angle=0.6)
-    mined = jax.jit(functools.partial(eager.pair_counts, miner=miner))(x, LABELS)
+    mined = jax.jit(functools.partial(losses.pair_counts, miner=miner))(x, LABELS)
     assert np.any(np.asarray(mined.negatives) > 0)
 
   def run(x, labels, **options):
@@ -325,9 +322,10 @@ def nobody(matrix, positives, negatives):
 
 MINED = [
   name
-  for name in eager.__all__
-  if not inspect.isclass(getattr(eager, name))
-  and {"embeddings", "miner"} <= set(inspect.signature(getattr(eager, name)).parameters)
+  for name in losses.__all__
+  if not inspect.isclass(getattr(losses, name))
+  and {"embeddings", "miner"}
+  <= set(inspect.signature(getattr(losses, name)).parameters)
 ]
 
 
@@ -337,7 +335,7 @@ def test_a_miner_that_leaves_nothing(name, embeddings):
   rest = (jnp.zeros(9),) if name == "dynamic_soft_margin" else ()
 
   def total(x):
-    values = getattr(eager, name)(x, LABELS, *rest, miner=nobody)
+    values = getattr(losses, name)(x, LABELS, *rest, miner=nobody)
     values = values[0] if rest else values
     return values.sum(), values
 
@@ -354,7 +352,7 @@ def test_counts_of_pairs(embeddings):
     ("distance", 0.9, 1.1), ("squared_distance", 0.9, 1.1), ("similarity", 0.4, 0.2),
   ):  # fmt: skip
     mine = functools.partial(
-      eager.mine_pair_margin, positive_margin=near, negative_margin=far
+      losses.mine_pair_margin, positive_margin=near, negative_margin=far
     )
     z = x / np.linalg.norm(x, axis=1, keepdims=True)
     expected = np.zeros((2, 12))
@@ -385,7 +383,7 @@ def test_counts_of_weights_columns_and_devices(embeddings, monkeypatch):
 
   monkeypatch.setattr(_blocks, "_COLUMNS", 4)
   for miner in (None, lighter):
-    of_rows = functools.partial(eager.pair_counts, miner=miner)
+    of_rows = functools.partial(losses.pair_counts, miner=miner)
     of_shards = jax.vmap(functools.partial(of_rows, axis_name="i"), axis_name="i")
     every = jax.jit(
       lambda x, of_rows=of_rows, of_shards=of_shards: (
@@ -477,21 +475,21 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
       "bins",
     ),
     (
-      lambda m, p, n: eager.mine_distance_weighted(
+      lambda m, p, n: losses.mine_distance_weighted(
         m, p, n, key=jax.random.key(0), dim=3, limit=3
       ),
       ValueError,
       "limit must be in (0, 2), got 3",
     ),
     (
-      lambda m, p, n: eager.mine_distance_weighted(
+      lambda m, p, n: losses.mine_distance_weighted(
         m, p, n, key=jax.random.key(0), dim=3, cutoff=0
       ),
       ValueError,
       "cutoff must be in (0, 1.4), got 0",
     ),
     (
-      lambda m, p, n: eager.mine_distance_weighted(
+      lambda m, p, n: losses.mine_distance_weighted(
         m, p, n, key=jax.random.key(0), dim=3, cutoff=1.5
       ),
       ValueError,
@@ -499,23 +497,23 @@ def test_mining_in_a_loss_is_that_of_its_matrix(embeddings, x64):
     ),
     (lambda m, p, n: losses.mine_angular(m, p, n, among=m), ValueError, "(12, 12)"),
     (
-      lambda m, p, n: eager.mine_angular(m, p, n, points=m),
+      lambda m, p, n: losses.mine_angular(m, p, n, points=m),
       ValueError,
       "points must have shape (12, 12) to match the references, got (7, 12)",
     ),
     (
-      lambda m, p, n: eager.mine_angular(m, p, n, points=m[0]),
+      lambda m, p, n: losses.mine_angular(m, p, n, points=m[0]),
       ValueError,
       "points must have 2 axes, got shape (12,)",
     ),
-    (lambda m, p, n: eager.mine_angular(m, p, n), ValueError, "given, got neither"),
+    (lambda m, p, n: losses.mine_angular(m, p, n), ValueError, "given, got neither"),
     (
-      lambda m, p, n: eager.mine_angular(m, p, n, among=m, points=m),
+      lambda m, p, n: losses.mine_angular(m, p, n, among=m, points=m),
       ValueError,
       "one of among and points must be given, got both",
     ),
     (
-      lambda m, p, n: eager.mine_angular(m, p, n, among=m, angle=20.0),
+      lambda m, p, n: losses.mine_angular(m, p, n, among=m, angle=20.0),
       ValueError,
       "angle must be in [0, 1.5708), got 20",
     ),

@@ -9,11 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import distances, losses
 
 HISTOGRAM = np.linspace(0.2, 1.0, 12)
 

@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 LABELS = np.array([0, 3, 0, 1, 0, 1, 5, 0, 1, 3], np.int32)
 
@@ -145,47 +142,47 @@ X, Y, D = np.eye(4, 3, dtype=np.float32), np.array([0, 0, 1, 2]), np.eye(4)
 @pytest.mark.parametrize(
   ("function", "arguments", "options", "error", "message"),
   [
-    (eager.nca, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
-    (eager.margin, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
-    (eager.nca, (X, Y), {"scale": 0.0}, ValueError, "scale must be in .*, got 0"),
-    (eager.circle, (X, Y), {"scale": -1.0}, ValueError, "scale must be .*, got -1"),
+    (losses.nca, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
+    (losses.margin, (X, Y), {"form": "x"}, ValueError, "form must be one of .*'x'"),
+    (losses.nca, (X, Y), {"scale": 0.0}, ValueError, "scale must be in .*, got 0"),
+    (losses.circle, (X, Y), {"scale": -1.0}, ValueError, "scale must be .*, got -1"),
     (
-      eager.margin,
+      losses.margin,
       (X, Y),
       {"class_boundaries": X[0, :2]},
       ValueError,
       r"labels must be in \[0, 2\), got 2",
     ),
     (
-      eager.margin,
+      losses.margin,
       (X, Y),
       {"class_boundaries": Y},
       TypeError,
       "class_boundaries must be floating",
     ),
     (
-      eager.margin,
+      losses.margin,
       (X, Y),
       {"example_boundaries": X[0]},
       ValueError,
       r"example_boundaries must have shape \(4,\).*got \(3,\)",
     ),
     (
-      eager.margin_from_distance,
+      losses.margin_from_distance,
       (D, D > 0, D <= 0),
       {"boundary": X[0]},
       ValueError,
       r"boundary must have shape \(4,\).*got \(3,\)",
     ),
     (
-      eager.dynamic_soft_margin,
+      losses.dynamic_soft_margin,
       (X, Y, Y),
       {},
       TypeError,
       "histogram must be floating, got dtype int",
     ),
     (
-      eager.dynamic_soft_margin,
+      losses.dynamic_soft_margin,
       (X, Y, X[0, :1]),
       {},
       ValueError,

@@ -8,10 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 
 def unit(x):
@@ -154,7 +151,7 @@ def test_coincident_proxies_are_one_for_averages_over_pairs(mixed, proxies, x64)
     losses.contrastive(
       x,
       labels,
-      references=eager.References(
+      references=losses.References(
         np.repeat(proxies, times, axis=0), np.repeat(np.arange(len(proxies)), times)
       ),
     )
@@ -235,7 +232,7 @@ def test_blocks_change_nothing(name, mixed, proxies, x64):
   x, labels = mixed
   table = np.stack([proxies, proxies[::-1]], 1) if BY_BLOCKS[name] else proxies
   keep = np.arange(10) != 7
-  loss = getattr(eager, name)
+  loss = getattr(losses, name)
 
   @functools.partial(jax.jit, static_argnames="size")
   def call(x, table, size=None):
@@ -264,7 +261,7 @@ def test_blocks_bound_the_memory(name):
   x = jax.ShapeDtypeStruct((4096, 8), jnp.float32)
   labels = jax.ShapeDtypeStruct((4096,), jnp.int32)
   shape = (512, 2, 8) if BY_BLOCKS[name] else (1024, 8)
-  loss = getattr(eager, name)
+  loss = getattr(losses, name)
 
   def total(x, labels, table):
     return loss(x, labels, table, block_size=64).sum()
@@ -310,20 +307,20 @@ def test_bad_data(name, position, value, error, message, mixed, unchecked):
   arguments = [*mixed, table]
   arguments[position] = value
   with pytest.raises(error, match=message):
-    getattr(eager, name)(*arguments)
+    getattr(losses, name)(*arguments)
 
 
 def test_bad_options(mixed, proxies, unchecked):
   with pytest.raises(ValueError, match=r"scale must be in \(0, inf\), got 0"):
-    eager.proxy_nca(*mixed, proxies, scale=0.0)
+    losses.proxy_nca(*mixed, proxies, scale=0.0)
   with pytest.raises(ValueError, match=r"regularization must be in \[0, inf\), got -1"):
-    eager.soft_triple(*mixed, proxies[:, None], regularization=-1.0)
+    losses.soft_triple(*mixed, proxies[:, None], regularization=-1.0)
   with pytest.raises(ValueError, match=r"reduction must be one of .*, got 'mean'"):
-    eager.multi_proxy(np.ones((2, 3, 4)), reduction="mean")
+    losses.multi_proxy(np.ones((2, 3, 4)), reduction="mean")
   with pytest.raises(
     ValueError, match=r"\(\.\.\., classes, per_class\).* got \(3, 0\)"
   ):
-    eager.multi_proxy(np.ones((3, 0)))
+    losses.multi_proxy(np.ones((3, 0)))
 
 
 def test_soft_triple_with_one_centre_is_nca_plus_plus_only_without_a_margin(

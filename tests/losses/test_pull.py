@@ -7,11 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import distances, losses
 
 COSINES = np.tanh(np.random.default_rng(0).normal(size=(4, 5)))
 LABELS = np.array([0, 4, 2, 2], np.int32)
@@ -107,10 +103,10 @@ def test_weights_of_a_long_tail(x64):
 
 def test_bad_arguments_of_the_weights(unchecked):
   with pytest.raises(ValueError, match=r"labels must be in \[0, 4\), got 4"):
-    eager.inverse_frequency_weights(LABELS, 4)
+    losses.inverse_frequency_weights(LABELS, 4)
   with pytest.raises(TypeError, match=r"num_classes must be a static integer, got 4.0"):
-    eager.inverse_frequency_weights(LABELS, 4.0)
+    losses.inverse_frequency_weights(LABELS, 4.0)
   with pytest.raises(TypeError, match="labels must be integers, got dtype float32"):
-    eager.inverse_frequency_weights(jnp.ones(4), 4)
+    losses.inverse_frequency_weights(jnp.ones(4), 4)
   with pytest.raises(TypeError, match="weights must be floating, got dtype int"):
-    eager.pull(COSINES, LABELS, weights=np.ones(5, int))
+    losses.pull(COSINES, LABELS, weights=np.ones(5, int))

@@ -7,10 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 LOGITS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 ATTACKED = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
@@ -160,7 +157,7 @@ def test_the_printed_margin_accepts_what_the_cap_refuses(x64):
   ],
 )
 def test_wrong_calls(name, angles):
-  loss = getattr(eager, name)
+  loss = getattr(losses, name)
   clean, attacked = LOGITS, ATTACKED
   if angles:  # cosines
     clean, attacked = clean / 4, attacked / 4

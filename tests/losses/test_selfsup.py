@@ -8,10 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 BETA = 2.5
 FIRST, SECOND = np.random.default_rng(0).normal(size=(2, 6, 3))
@@ -299,7 +296,7 @@ def test_statistics_have_their_optima(x64):
   ],
 )
 def test_wrong_views(name):
-  loss = getattr(eager, name)
+  loss = getattr(losses, name)
   first, second = VIEWS
   with pytest.raises(TypeError, match="second must be floating, got dtype int32"):
     loss(first, second.astype(int))
@@ -317,7 +314,7 @@ def test_wrong_views(name):
 def test_wrong_settings():
   def raises(error, message, name, *arguments, **options):
     with pytest.raises(error, match=message):
-      getattr(eager, name)(*(arguments or VIEWS), **options)
+      getattr(losses, name)(*(arguments or VIEWS), **options)
 
   labels = np.arange(6)
   for name in ("info_nce", "nt_xent", "info_nce_bound"):

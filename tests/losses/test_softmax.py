@@ -7,11 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import distances, losses
 
 LOGITS = np.random.default_rng(0).normal(size=(4, 5))
 LABELS = np.array([0, 4, 2, 2], np.int32)
@@ -141,7 +137,7 @@ def test_scores_and_labels(name, unchecked):
   scores = np.ones((4, 5), np.float32)
 
   def call(scores=scores, labels=LABELS, where=None):
-    getattr(eager, name)(scores, labels, where=where, **options)
+    getattr(losses, name)(scores, labels, where=where, **options)
 
   data = ON_SCORES[name]
   with pytest.raises(TypeError, match=f"{data} must be floating, got dtype int"):
@@ -184,4 +180,4 @@ def test_scores_and_labels(name, unchecked):
 def test_options(name, option, value, message, unchecked):
   options = {"exponent": 1.0} if name == "distance_ratio" else {}
   with pytest.raises(ValueError, match=message):
-    getattr(eager, name)(np.ones((4, 5)), LABELS, **options | {option: value})
+    getattr(losses, name)(np.ones((4, 5)), LABELS, **options | {option: value})

@@ -7,10 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses as eager
-from tests.compiled import Compiled
-
-losses = Compiled(eager)
+from spherejax import losses
 
 KINDS = ["all", "violating", "hard", "semihard"]
 
@@ -194,4 +191,4 @@ def test_unknown_options(option, unchecked):
   with pytest.raises(
     ValueError, match=f"must be one of .*{next(iter(option.values()))}"
   ):
-    eager.triplet(np.eye(2, dtype=np.float32), np.arange(2), **option)
+    losses.triplet(np.eye(2, dtype=np.float32), np.arange(2), **option)

@@ -9,7 +9,6 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from spherejax import metrics
-from tests.compiled import Compiled
 
 CLASSES = 6
 RANDOM = np.random.default_rng(0)
@@ -17,16 +16,15 @@ TRUE = RANDOM.integers(0, 4, 60)  # the classes 4 and 5 have no example
 FOUND = np.where(RANDOM.random(60) < 0.5, TRUE, RANDOM.integers(0, 5, 60))
 FOUND[TRUE == 2] = 0  # never right, never found
 FOUND[FOUND == 2] = 3
-of = Compiled(metrics)
 
 
 def test_counts_scores_and_the_two_kinds_of_nothing():
-  counts = of.confusion_counts(TRUE, FOUND, num_classes=CLASSES)
+  counts = metrics.confusion_counts(TRUE, FOUND, num_classes=CLASSES)
   expected = np.zeros((CLASSES, CLASSES), int)
   for a, b in zip(TRUE, FOUND, strict=True):
     expected[a, b] += 1
   np.testing.assert_array_equal(counts, expected)
-  scores = of.class_scores(counts)
+  scores = metrics.class_scores(counts)
   there = np.arange(5)
   options = {"labels": there, "average": None, "zero_division": 0.0}
   assert (FOUND == 4).any()
@@ -45,15 +43,15 @@ def test_counts_scores_and_the_two_kinds_of_nothing():
 
 def test_masked_rows_count_nowhere():
   where = RANDOM.random(60) < 0.5
-  found = of.confusion_counts(TRUE, FOUND, num_classes=CLASSES, where=where)
+  found = metrics.confusion_counts(TRUE, FOUND, num_classes=CLASSES, where=where)
   kept = metrics.confusion_counts(TRUE[where], FOUND[where], num_classes=CLASSES)
   np.testing.assert_array_equal(found, kept)
   # Traced labels and predictions outside are masked, too.
   wild, wilder = np.where(where, TRUE, -1), np.where(where, FOUND, CLASSES)
   for labels, found in ((wild, FOUND), (TRUE, wilder)):
-    again = of.confusion_counts(labels, found, num_classes=CLASSES)
+    again = metrics.confusion_counts(labels, found, num_classes=CLASSES)
     np.testing.assert_array_equal(again, kept)
-  nothing = of.class_scores(np.zeros((CLASSES, CLASSES), np.int32))
+  nothing = metrics.class_scores(np.zeros((CLASSES, CLASSES), np.int32))
   assert nothing.missing == CLASSES
   assert math.isnan(nothing.accuracy)
   assert math.isnan(nothing.macro_f1)
@@ -61,7 +59,7 @@ def test_masked_rows_count_nowhere():
 
 def test_commonest_confusions_in_the_order_of_rate_label_prediction():
   counts = np.array([[2, 1, 1, 0], [3, 0, 0, 3], [0, 0, 0, 0], [1, 0, 2, 1]], np.int32)
-  found = of.common_confusions(counts, k=10)
+  found = metrics.common_confusions(counts, k=10)
   pairs = []
   for a in range(4):
     for b in range(4):
@@ -86,7 +84,7 @@ def test_radii_are_mean_distances():
   for c in range(4):
     centroids[c] = x[c == TRUE].mean(0)
     expected[c] = np.mean([math.dist(row, centroids[c]) for row in x[c == TRUE]])
-  radii = of.cluster_radii(x, TRUE, centroids)
+  radii = metrics.cluster_radii(x, TRUE, centroids)
   np.testing.assert_allclose(radii, expected, rtol=2e-5, atol=1e-7)
   bound = np.sqrt(np.maximum(1 - (centroids**2).sum(1), 0))
   assert (radii[:4] <= bound[:4] + 1e-6).all()
@@ -98,7 +96,7 @@ def test_radii_are_mean_distances():
   assert metrics.cluster_radii(pair, np.zeros(2, int), middle)[0] == 1
   where = TRUE != 3
   broken = np.where(where[:, None], x, np.nan)
-  masked = of.cluster_radii(broken, TRUE, centroids, where=where)
+  masked = metrics.cluster_radii(broken, TRUE, centroids, where=where)
   np.testing.assert_array_equal(masked, np.where(np.arange(5) == 3, np.nan, radii))
 
 

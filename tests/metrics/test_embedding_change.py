@@ -5,10 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import metrics as room
-from tests.compiled import Compiled
+from spherejax import metrics
 
-metrics = Compiled(room)
 RNG = np.random.default_rng(0)
 BEFORE = RNG.normal(size=(3, 5, 4)) + 3
 AFTER = BEFORE + 0.1 * RNG.normal(size=BEFORE.shape)
@@ -113,11 +111,11 @@ def test_short_floats_and_errors(unchecked):
   )
   assert short.scaling.dtype == jnp.bfloat16
   with pytest.raises(ValueError, match=r"after must have shape \(3, 5, 4\)"):
-    room.embedding_change(BEFORE, AFTER[:2], num_shots=SHOTS)
+    metrics.embedding_change(BEFORE, AFTER[:2], num_shots=SHOTS)
   with pytest.raises(ValueError, match="leave a query of the 5 rows"):
-    room.embedding_change(BEFORE, AFTER, num_shots=5)
+    metrics.embedding_change(BEFORE, AFTER, num_shots=5)
   with pytest.raises(ValueError, match="'middle'"):
-    room.embedding_change(BEFORE, AFTER, num_shots=1, centre="middle")
+    metrics.embedding_change(BEFORE, AFTER, num_shots=1, centre="middle")
 
 
 def test_drift_against_a_loop():
@@ -132,7 +130,7 @@ def test_drift_against_a_loop():
   part = metrics.embedding_drift(before, hidden, where=where)
   kept = [m for m, keep in zip(moved, where, strict=True) if keep]
   assert part == pytest.approx(sum(kept) / len(kept), rel=1e-5)
-  slope = jax.grad(lambda x: room.embedding_drift(before, x, where=where))(hidden)
+  slope = jax.grad(lambda x: metrics.embedding_drift(before, x, where=where))(hidden)
   expected = np.where(where[:, None], 2 * (after - before) / where.sum(), 0)
   np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=1e-6)
   assert np.isnan(metrics.embedding_drift(before, after, where=np.zeros(15, bool)))

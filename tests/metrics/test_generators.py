@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from spherejax import metrics as room
-from tests.compiled import Compiled
+from spherejax import metrics
 
-metrics = Compiled(room)
 RNG = np.random.default_rng(0)
 TURN = np.array([[0.0, -1.0], [1.0, 0.0]])
 SHIFT = (np.roll(np.eye(5), 1, 0) - np.roll(np.eye(5), -1, 0)) / 2
@@ -74,7 +72,7 @@ def test_actions_in_closed_form(x64):
 
 def test_slopes_of_an_action(x64):
   def act(generator, h, scales):
-    return room.lie_action(generator, h, scales)
+    return metrics.lie_action(generator, h, scales)
 
   h = RNG.normal(size=(2, 2))
   check_grads(jax.jit(act), (0.3 * TURN, h, SCALES[1:3]), 1, ["rev"], rtol=1e-6)
@@ -82,7 +80,7 @@ def test_slopes_of_an_action(x64):
 
 def test_actions_in_half_precision_and_on_a_stack():
   h = RNG.normal(size=(3, 4, 2)).astype(np.float32)
-  stacked = jax.jit(jax.vmap(room.lie_action, (None, 0, None)))(
+  stacked = jax.jit(jax.vmap(metrics.lie_action, (None, 0, None)))(
     np.float32(TURN), h, np.float32(SCALES)
   )
   for part, found in zip(h, stacked, strict=True):
@@ -199,32 +197,40 @@ def test_bad_input_is_named(unchecked):
     (
       ValueError,
       r"generator .*\(2, 2\).*got \(5, 5\)",
-      lambda: room.lie_action(SHIFT, h, ones),
+      lambda: metrics.lie_action(SHIFT, h, ones),
     ),
-    (TypeError, "generator .*int", lambda: room.lie_action(turn.astype(int), h, ones)),
-    (ValueError, r"vectors .*\(2,\)", lambda: room.lie_action(turn, h[0], ones)),
-    (ValueError, r"scales .*\(3,\).*got \(\)", lambda: room.lie_action(turn, h, 0.5)),
-    (ValueError, r"second .*\(2, 2\)", lambda: room.estimate_generator(h, h[:2])),
-    (TypeError, "first .*int", lambda: room.estimate_generator(h.astype(int), h)),
-    (ValueError, r"first .*\(0, 2\)", lambda: room.estimate_generator(h[:0], h[:0])),
-    (ValueError, "ridge .*got -1", lambda: room.estimate_generator(h, h, ridge=-1)),
+    (
+      TypeError,
+      "generator .*int",
+      lambda: metrics.lie_action(turn.astype(int), h, ones),
+    ),
+    (ValueError, r"vectors .*\(2,\)", lambda: metrics.lie_action(turn, h[0], ones)),
+    (
+      ValueError,
+      r"scales .*\(3,\).*got \(\)",
+      lambda: metrics.lie_action(turn, h, 0.5),
+    ),
+    (ValueError, r"second .*\(2, 2\)", lambda: metrics.estimate_generator(h, h[:2])),
+    (TypeError, "first .*int", lambda: metrics.estimate_generator(h.astype(int), h)),
+    (ValueError, r"first .*\(0, 2\)", lambda: metrics.estimate_generator(h[:0], h[:0])),
+    (ValueError, "ridge .*got -1", lambda: metrics.estimate_generator(h, h, ridge=-1)),
     (
       ValueError,
       r"scales .*got \(2,\)",
-      lambda: room.estimate_generator(h, h, scales=ones[:2]),
+      lambda: metrics.estimate_generator(h, h, scales=ones[:2]),
     ),
     (
       ValueError,
       r"where .*got \(2,\)",
-      lambda: room.estimate_generator(h, h, where=ones[:2] > 0),
+      lambda: metrics.estimate_generator(h, h, where=ones[:2] > 0),
     ),
-    (ValueError, r"weights .*got \(3, 2\)", lambda: room.kernel_overlap(turn, h)),
+    (ValueError, r"weights .*got \(3, 2\)", lambda: metrics.kernel_overlap(turn, h)),
     (
       TypeError,
       "directions .*int",
-      lambda: room.kernel_overlap(turn.astype(int), turn),
+      lambda: metrics.kernel_overlap(turn.astype(int), turn),
     ),
-    (ValueError, "got 2", lambda: room.kernel_overlap(turn, turn, threshold=2)),
+    (ValueError, "got 2", lambda: metrics.kernel_overlap(turn, turn, threshold=2)),
   ):
     with pytest.raises(error, match=culprit):
       call()

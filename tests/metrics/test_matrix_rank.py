@@ -5,10 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import metrics as room
-from tests.compiled import Compiled
+from spherejax import metrics
 
-metrics = Compiled(room)
 RNG = np.random.default_rng(0)
 MATRICES = RNG.normal(size=(3, 9, 5)) * np.geomspace(1, 0.01, 5)
 
@@ -100,7 +98,7 @@ def test_a_threshold_is_reached_where_it_is_equal():
   assert metrics.relative_rank(matrix, threshold=0.25) == 3
   assert metrics.relative_rank(matrix, threshold=1.0) == 1
   # A traced threshold of 0 cannot be refused; what is 0 has no rank all the same.
-  zero = jax.jit(room.numerical_rank)(np.diag([1.0, 0.0]).astype(np.float32), 0.0)
+  zero = jax.jit(metrics.numerical_rank)(np.diag([1.0, 0.0]).astype(np.float32), 0.0)
   assert zero == 1
 
 
@@ -147,17 +145,17 @@ def test_small_singular_values_keep_their_digits():
 
 def test_many_rows_need_little_memory():
   rows = jax.ShapeDtypeStruct((50_000, 16), jnp.float32)
-  memory = jax.jit(room.effective_rank).lower(rows).compile().memory_analysis()
+  memory = jax.jit(metrics.effective_rank).lower(rows).compile().memory_analysis()
   assert memory is not None
   assert memory.temp_size_in_bytes < 4 * 50_000 * 16 * 4
 
 
 def test_under_vmap():
   matrices = MATRICES.astype(np.float32)
-  found = jax.jit(jax.vmap(room.effective_rank))(matrices)
+  found = jax.jit(jax.vmap(metrics.effective_rank))(matrices)
   np.testing.assert_allclose(found, metrics.effective_rank(matrices), rtol=1e-6)
   thresholds = np.array([1e-3, 0.4, 100], np.float32)
-  found = jax.jit(jax.vmap(room.numerical_rank, (None, 0)))(matrices[0], thresholds)
+  found = jax.jit(jax.vmap(metrics.numerical_rank, (None, 0)))(matrices[0], thresholds)
   expected = [by_loops(matrices[0], t, 1)[0] for t in thresholds]
   np.testing.assert_array_equal(found, expected)
 
@@ -165,15 +163,23 @@ def test_under_vmap():
 def test_bad_input_is_named(unchecked):
   x = np.ones((4, 3), np.float32)
   for error, culprit, call in (
-    (TypeError, "int", lambda: room.effective_rank(x.astype(int))),
-    (ValueError, r"\(3,\)", lambda: room.effective_rank(x[0])),
-    (ValueError, r"\(0, 3\)", lambda: room.log_singular_values(x[:0])),
-    (ValueError, "threshold .*got 0", lambda: room.numerical_rank(x, 0)),
-    (ValueError, "threshold .*got nan", lambda: room.numerical_rank(x, np.nan)),
-    (ValueError, "threshold .*got 1.5", lambda: room.relative_rank(x, threshold=1.5)),
-    (ValueError, r"got \(3,\)", lambda: room.effective_rank(x, where=np.ones(3, bool))),
-    (TypeError, "where .*float", lambda: room.relative_rank(x, where=np.ones(4))),
-    (ValueError, r"scalar.*\(3,\)", lambda: room.numerical_rank(x, np.ones(3))),
+    (TypeError, "int", lambda: metrics.effective_rank(x.astype(int))),
+    (ValueError, r"\(3,\)", lambda: metrics.effective_rank(x[0])),
+    (ValueError, r"\(0, 3\)", lambda: metrics.log_singular_values(x[:0])),
+    (ValueError, "threshold .*got 0", lambda: metrics.numerical_rank(x, 0)),
+    (ValueError, "threshold .*got nan", lambda: metrics.numerical_rank(x, np.nan)),
+    (
+      ValueError,
+      "threshold .*got 1.5",
+      lambda: metrics.relative_rank(x, threshold=1.5),
+    ),
+    (
+      ValueError,
+      r"got \(3,\)",
+      lambda: metrics.effective_rank(x, where=np.ones(3, bool)),
+    ),
+    (TypeError, "where .*float", lambda: metrics.relative_rank(x, where=np.ones(4))),
+    (ValueError, r"scalar.*\(3,\)", lambda: metrics.numerical_rank(x, np.ones(3))),
   ):
     with pytest.raises(error, match=culprit):
       call()

@@ -11,9 +11,7 @@ from scipy import stats
 
 from spherejax import metrics
 from spherejax.metrics import _student
-from tests.compiled import Compiled
 
-fast = Compiled(metrics)
 ROWS = 96
 
 
@@ -71,7 +69,7 @@ def test_statsmodels_finds_the_same(covariance, standardize, x64):
   # Rising everywhere, falling at last, hardly rising at all.
   for seed, slope, bend in ((0, 0.3, -0.02), (1, 0.2, -0.02), (2, 0.01, 0.0)):
     norms, counts = sample(seed, slope, bend)
-    found = fast.norm_count_regression(norms, counts, **options)
+    found = metrics.norm_count_regression(norms, counts, **options)
     expected = oracle(norms, counts, **options)
     assert bool(found.valid)
     for name, value in expected.items():
@@ -84,7 +82,7 @@ def test_statsmodels_finds_the_same(covariance, standardize, x64):
 
 def test_groups_have_their_counts_sizes_and_deviations(x64):
   norms, counts = sample(0)
-  found = fast.norm_count_regression(norms, counts, standardize=False)
+  found = metrics.norm_count_regression(norms, counts, standardize=False)
   values, sizes = np.unique(counts, return_counts=True)
   many = len(values)
   np.testing.assert_array_equal(found.counts[:many], values)
@@ -111,22 +109,22 @@ def test_single_precision_and_many_at_once():
 
 def test_shifts_scales_and_the_middle_slope(x64):
   norms, counts = sample(3)
-  plain = fast.norm_count_regression(norms, counts)
+  plain = metrics.norm_count_regression(norms, counts)
   for other in (norms + 50, 7 * norms):
-    moved = fast.norm_count_regression(other, counts)
+    moved = metrics.norm_count_regression(other, counts)
     np.testing.assert_allclose(moved.slopes, plain.slopes, rtol=1e-9)
     np.testing.assert_allclose(moved.log_p_values, plain.log_p_values, rtol=1e-9)
-  later = fast.norm_count_regression(norms, counts + 100)
+  later = metrics.norm_count_regression(norms, counts + 100)
   np.testing.assert_allclose(later.points, plain.points + 100)
   np.testing.assert_allclose(later.slopes, plain.slopes, rtol=1e-9)
   np.testing.assert_allclose(later.log_p_values, plain.log_p_values, rtol=1e-9)
-  falling = fast.norm_count_regression(-norms, counts)
+  falling = metrics.norm_count_regression(-norms, counts)
   np.testing.assert_allclose(falling.slopes, -plain.slopes, rtol=1e-9)
   np.testing.assert_allclose(falling.p_values, 1 - plain.p_values, rtol=1e-9)
   np.testing.assert_allclose(
     plain.slopes[1], (plain.slopes[0] + plain.slopes[2]) / 2, rtol=1e-12
   )
-  raw = fast.norm_count_regression(norms, counts, standardize=False)
+  raw = metrics.norm_count_regression(norms, counts, standardize=False)
   np.testing.assert_allclose(raw.slopes / norms.std(ddof=1), plain.slopes, rtol=1e-9)
 
 
@@ -134,28 +132,28 @@ def test_masked_rows_are_as_if_deleted(x64):
   norms, counts = sample(4)
   kept = np.random.default_rng(0).random(ROWS) < 0.7
   holes, wrong = np.where(kept, norms, np.nan), np.where(kept, counts, -9)
-  found = fast.norm_count_regression(holes, wrong, where=kept)
+  found = metrics.norm_count_regression(holes, wrong, where=kept)
   expected = oracle(norms[kept], counts[kept])
   for name, value in expected.items():
     np.testing.assert_allclose(getattr(found, name), value, rtol=1e-9, atol=1e-11)
   many = len(np.unique(counts[kept]))
   np.testing.assert_array_equal(found.counts[:many], np.unique(counts[kept]))
   assert int(found.sizes.sum()) == kept.sum()
-  rho = fast.norm_count_correlation(holes, wrong, where=kept)
+  rho = metrics.norm_count_correlation(holes, wrong, where=kept)
   expected = np.corrcoef(norms[kept], counts[kept])[0, 1]
   np.testing.assert_allclose(rho, expected, rtol=1e-12)
 
 
 def test_norms_without_noise():
   counts = np.tile(np.arange(1, 17), 6)
-  flat = fast.norm_count_regression(np.full(ROWS, 0.3, np.float32), counts)
+  flat = metrics.norm_count_regression(np.full(ROWS, 0.3, np.float32), counts)
   np.testing.assert_array_equal(flat.slopes, 0)
   np.testing.assert_array_equal(flat.standard_errors, 0)
   np.testing.assert_array_equal(flat.p_values, 0.5)
   # A hill with its top at 8.5, the middle.
   hill = (40 - (counts - 8.5) ** 2 / 4).astype(np.float32)
   for covariance in ("estimated", "known"):
-    found = fast.norm_count_regression(
+    found = metrics.norm_count_regression(
       hill, counts, standardize=False, covariance=covariance
     )
     np.testing.assert_allclose(found.slopes, [1.875, 0, -1.875], atol=1e-5)
@@ -178,20 +176,20 @@ def test_what_is_not_identifiable_is_not_valid():
     ("no row", norms, counts, np.zeros(ROWS, bool)),
   ):
     kept = np.ones(ROWS, bool) if where is None else where
-    found = fast.norm_count_regression(values, n, where=kept)
+    found = metrics.norm_count_regression(values, n, where=kept)
     assert not bool(found.valid), label
     for name in ("coefficients", "slopes", "standard_errors", "p_values"):
       assert np.isnan(getattr(found, name)).all(), (label, name)
   # No count twice: nothing tells the variances.
   once = np.arange(ROWS)
-  assert not bool(fast.norm_count_regression(norms, once, covariance="known").valid)
-  assert bool(fast.norm_count_regression(norms, once, where=once >= 0).valid)
+  assert not bool(metrics.norm_count_regression(norms, once, covariance="known").valid)
+  assert bool(metrics.norm_count_regression(norms, once, where=once >= 0).valid)
 
 
 def test_correlation_of_what_does_not_vary():
   norms, counts = sample(6)
   for v, c in ((np.full(ROWS, 0.1), counts), (norms, np.full(ROWS, 3))):
-    assert np.isnan(fast.norm_count_correlation(v.astype(np.float32), c))
+    assert np.isnan(metrics.norm_count_correlation(v.astype(np.float32), c))
 
 
 def test_tails_of_students_distribution(x64):
@@ -230,7 +228,7 @@ def test_norms_that_are_equal_have_no_slope_as_they_are(norm):
   counts = jnp.arange(40) % 8 + 1
   norms = jnp.full(40, norm).at[3].set(jnp.nan)
   where = jnp.arange(40) != 3
-  found = fast.norm_count_regression(norms, counts, standardize=False, where=where)
+  found = metrics.norm_count_regression(norms, counts, standardize=False, where=where)
   assert found.valid
   np.testing.assert_array_equal(found.slopes, 0)
   np.testing.assert_array_equal(found.p_values, 0.5)

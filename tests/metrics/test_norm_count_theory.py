@@ -9,7 +9,6 @@ import pytest
 from scipy import signal
 
 from spherejax import metrics, models
-from tests.compiled import Compiled
 
 # Two channels, two types of objects and their detector; taps lie along x.
 OBJECTS = np.array([[[1, 1], [0, 1]], [[0, -1], [1, -1]]], float)[..., None]
@@ -77,7 +76,7 @@ def test_a_linear_detector_counts(x64):
     assert n / np.sqrt(types) - 1e-9 <= length <= n + 1e-9
     ones.append(np.abs(z).sum())
     totals.append(n)
-  found = Compiled(metrics).norm_count_regression(
+  found = metrics.norm_count_regression(
     np.array(ones), np.array(totals), standardize=False
   )
   np.testing.assert_allclose(found.slopes, 1 / positions, rtol=1e-9)

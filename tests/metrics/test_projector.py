@@ -7,11 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import losses
-from spherejax import metrics as room
-from tests.compiled import Compiled
+from spherejax import losses, metrics
 
-metrics = Compiled(room)
 RNG = np.random.default_rng(0)
 DISPLACEMENTS, WEIGHTS = RNG.normal(size=(11, 6)), RNG.normal(size=(6, 3))
 
@@ -92,7 +89,7 @@ def test_a_threshold_drops_weak_directions():
   for threshold, left in ((0.0, 0), (0.1, 1), (0.5, 2)):
     found = metrics.unexplained_variance(d, w, threshold=threshold)
     np.testing.assert_allclose(found, left / 3, atol=1e-6)
-  several = jax.vmap(lambda t: room.unexplained_variance(d, w, threshold=t))
+  several = jax.vmap(lambda t: metrics.unexplained_variance(d, w, threshold=t))
   found = jax.jit(several)(np.array([0, 0.1, 0.5]))
   np.testing.assert_allclose(found, [0, 1 / 3, 2 / 3], atol=1e-6)
 
@@ -152,7 +149,7 @@ def test_local_affine_of_perceptrons(x64, outputs, slope):
   parameters = layers(5, 7, 6, outputs)
   projector = perceptron(parameters, slope)
   h = RNG.normal(size=(4, 5))
-  local = jax.jit(jax.vmap(lambda row: room.local_affine(projector, row)))
+  local = jax.jit(jax.vmap(lambda row: metrics.local_affine(projector, row)))
   weights, bias = local(h)
   assert weights.shape == (4, 5, outputs)
   assert bias.shape == (4, outputs)
@@ -172,7 +169,7 @@ def test_local_affine_with_biases(x64):
   parameters = layers(5, 7, 3, bias=1.0)
   projector = perceptron(parameters, 0.1)
   h = RNG.normal(size=5)
-  weights, bias = room.local_affine(projector, h)
+  weights, bias = metrics.local_affine(projector, h)
   np.testing.assert_allclose(weights, by_slopes(parameters, 0.1, h), atol=1e-12)
   np.testing.assert_allclose(weights.T @ h + bias, projector(h), atol=1e-12)
   assert np.abs(bias).max() > 0.01
@@ -182,10 +179,10 @@ def test_local_affine_with_biases(x64):
 
 
 def test_local_affine_types_and_kinks():
-  weights, bias = room.local_affine(jax.nn.relu, jnp.array([0.0, 1.0]))
+  weights, bias = metrics.local_affine(jax.nn.relu, jnp.array([0.0, 1.0]))
   np.testing.assert_array_equal(weights, [[0, 0], [0, 1]])
   np.testing.assert_array_equal(bias, [0, 0])
-  found = room.local_affine(lambda h: h[:1] * 2 + 1, jnp.bfloat16([1.0, 2.0]))
+  found = metrics.local_affine(lambda h: h[:1] * 2 + 1, jnp.bfloat16([1.0, 2.0]))
   assert found.weights.dtype == found.bias.dtype == jnp.bfloat16
   np.testing.assert_array_equal(np.float32(found.weights), [[2], [0]])
   assert found.bias[0] == 1
@@ -212,7 +209,7 @@ def test_regions_without_units_or_rows():
   assert metrics.count_regions(np.zeros((7, 0), bool), where=np.zeros(7, bool)) == 0
   assert metrics.count_regions(np.zeros((0, 4), bool)) == 0
   stacked = RNG.random((3, 9, 2)) < 0.5
-  found = jax.jit(jax.vmap(room.count_regions))(stacked)
+  found = jax.jit(jax.vmap(metrics.count_regions))(stacked)
   assert list(found) == [len({tuple(row) for row in part}) for part in stacked]
 
 
@@ -340,61 +337,69 @@ def test_bad_input_is_named(unchecked):
     (
       TypeError,
       "displacements .*int",
-      lambda: room.unexplained_variance(d.astype(int), w),
+      lambda: metrics.unexplained_variance(d.astype(int), w),
     ),
-    (TypeError, "weights .*int", lambda: room.unexplained_variance(d, w.astype(int))),
-    (ValueError, r"6 rows .*\(5, 3\)", lambda: room.unexplained_variance(d, w[:5])),
-    (ValueError, r"\(6, 0\)", lambda: room.unexplained_variance(d, w[:, :0])),
-    (ValueError, r"\(6,\)", lambda: room.unexplained_variance(d[0], w)),
-    (ValueError, "got 1", lambda: room.unexplained_variance(d, w, threshold=1)),
-    (ValueError, "got -0.1", lambda: room.unexplained_variance(d, w, threshold=-0.1)),
+    (
+      TypeError,
+      "weights .*int",
+      lambda: metrics.unexplained_variance(d, w.astype(int)),
+    ),
+    (ValueError, r"6 rows .*\(5, 3\)", lambda: metrics.unexplained_variance(d, w[:5])),
+    (ValueError, r"\(6, 0\)", lambda: metrics.unexplained_variance(d, w[:, :0])),
+    (ValueError, r"\(6,\)", lambda: metrics.unexplained_variance(d[0], w)),
+    (ValueError, "got 1", lambda: metrics.unexplained_variance(d, w, threshold=1)),
+    (
+      ValueError,
+      "got -0.1",
+      lambda: metrics.unexplained_variance(d, w, threshold=-0.1),
+    ),
     (
       ValueError,
       r"\(3,\)",
-      lambda: room.unexplained_variance(d, w, where=ints[:3] > 0),
+      lambda: metrics.unexplained_variance(d, w, where=ints[:3] > 0),
     ),
-    (ValueError, r"3 axes.*\(6, 3\)", lambda: room.displacement_alignment(d, w)),
+    (ValueError, r"3 axes.*\(6, 3\)", lambda: metrics.displacement_alignment(d, w)),
     (
       ValueError,
       r"\(11, 6, 3\).*got \(2, 6, 3\)",
-      lambda: room.displacement_alignment(d, np.stack([w, w])),
+      lambda: metrics.displacement_alignment(d, np.stack([w, w])),
     ),
-    (ValueError, r"h .*\(11, 6\)", lambda: room.local_affine(jnp.sin, d)),
-    (TypeError, "h .*int", lambda: room.local_affine(jnp.sin, ints)),
-    (ValueError, r"projector.*\(\)", lambda: room.local_affine(jnp.sum, d[0])),
-    (TypeError, "patterns .*float", lambda: room.count_regions(d)),
-    (ValueError, r"patterns .*\(7,\)", lambda: room.count_regions(ints > 0)),
-    (ValueError, r"\(7,\)", lambda: room.count_regions(d > 0, where=ints > 0)),
+    (ValueError, r"h .*\(11, 6\)", lambda: metrics.local_affine(jnp.sin, d)),
+    (TypeError, "h .*int", lambda: metrics.local_affine(jnp.sin, ints)),
+    (ValueError, r"projector.*\(\)", lambda: metrics.local_affine(jnp.sum, d[0])),
+    (TypeError, "patterns .*float", lambda: metrics.count_regions(d)),
+    (ValueError, r"patterns .*\(7,\)", lambda: metrics.count_regions(ints > 0)),
+    (ValueError, r"\(7,\)", lambda: metrics.count_regions(d > 0, where=ints > 0)),
     (
       ValueError,
       r"second .*\(6, 4\)",
-      lambda: room.nearest_negative_distance(FIRST, SECOND[:6], ints),
+      lambda: metrics.nearest_negative_distance(FIRST, SECOND[:6], ints),
     ),
     (
       ValueError,
       r"nearest .*\(3,\)",
-      lambda: room.nearest_negative_distance(FIRST, SECOND, ints[:3]),
+      lambda: metrics.nearest_negative_distance(FIRST, SECOND, ints[:3]),
     ),
     (
       TypeError,
       "nearest .*float",
-      lambda: room.nearest_negative_distance(FIRST, SECOND, FIRST[:, 0]),
+      lambda: metrics.nearest_negative_distance(FIRST, SECOND, FIRST[:, 0]),
     ),
     (
       ValueError,
       r"nearest .*\[0, 14\), got 14",
-      lambda: room.label_sharing(ints + 14, ints),
+      lambda: metrics.label_sharing(ints + 14, ints),
     ),
-    (TypeError, "labels .*float", lambda: room.label_sharing(ints, FIRST[:, 0])),
-    (ValueError, r"\(3,\)", lambda: room.label_sharing(ints[:3], ints)),
-    (ValueError, "bins .*got 0", lambda: room.distance_histogram(d[0], bins=0)),
-    (TypeError, "bins .*got 2.5", lambda: room.distance_histogram(d[0], bins=2.5)),  # pyright: ignore[reportArgumentType]
-    (ValueError, r"\(11, 6\)", lambda: room.distance_histogram(d)),
-    (ValueError, r"\(3,\)", lambda: room.contrastive_collapse(d[0], w[0])),
+    (TypeError, "labels .*float", lambda: metrics.label_sharing(ints, FIRST[:, 0])),
+    (ValueError, r"\(3,\)", lambda: metrics.label_sharing(ints[:3], ints)),
+    (ValueError, "bins .*got 0", lambda: metrics.distance_histogram(d[0], bins=0)),
+    (TypeError, "bins .*got 2.5", lambda: metrics.distance_histogram(d[0], bins=2.5)),  # pyright: ignore[reportArgumentType]
+    (ValueError, r"\(11, 6\)", lambda: metrics.distance_histogram(d)),
+    (ValueError, r"\(3,\)", lambda: metrics.contrastive_collapse(d[0], w[0])),
     (
       ValueError,
       "got 1.1",
-      lambda: room.contrastive_collapse(d[0], d[0], threshold=1.1),
+      lambda: metrics.contrastive_collapse(d[0], d[0], threshold=1.1),
     ),
   ):
     with pytest.raises(error, match=culprit):

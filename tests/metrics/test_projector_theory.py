@@ -7,11 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from spherejax import losses as losses_room
-from spherejax import metrics as metrics_room
-from tests.compiled import Compiled
+from spherejax import losses, metrics
 
-losses, metrics = Compiled(losses_room), Compiled(metrics_room)
 pytestmark = pytest.mark.usefixtures("x64")
 
 N = 5
@@ -55,8 +52,8 @@ def instances():
 @jax.vmap
 def bound_and_loss(first, second, temperature):
   plain = {"temperature": temperature, "normalize": "none"}
-  bound = losses_room.info_nce_bound(first, second, **plain)
-  return bound, losses_room.info_nce(first, second, **plain)
+  bound = losses.info_nce_bound(first, second, **plain)
+  return bound, losses.info_nce(first, second, **plain)
 
 
 def test_the_chain_of_bounds(instances):
@@ -322,4 +319,4 @@ def test_a_negative_beta_breaks_the_bound():
     printed = beta * (s.max(-1) - own) + CONSTANT
     assert (printed < loss).all()
   with pytest.raises(ValueError, match=r"temperature .*got -0\.5"):
-    losses_room.info_nce_bound(first[0], second[0], temperature=-0.5)
+    losses.info_nce_bound(first[0], second[0], temperature=-0.5)

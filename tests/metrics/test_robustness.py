@@ -6,27 +6,25 @@ import numpy as np
 import pytest
 
 from spherejax import metrics
-from tests.compiled import Compiled
 
 RANDOM = np.random.default_rng(0)
 TOY = np.array(
   [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
 )
 CLASS = np.array([0, 0, 0, 0, 0, 1, 1, 1])
-fast = Compiled(metrics)
 
 
 def test_curves():
   success = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], bool)
-  np.testing.assert_allclose(fast.accuracy_curve(success), [0.75, 0.5, 0.25])
+  np.testing.assert_allclose(metrics.accuracy_curve(success), [0.75, 0.5, 0.25])
   kept = np.array([True, False, True, True])
   np.testing.assert_allclose(
-    fast.accuracy_curve(success, where=kept), [1, 2 / 3, 1 / 3], rtol=1e-6
+    metrics.accuracy_curve(success, where=kept), [1, 2 / 3, 1 / 3], rtol=1e-6
   )
-  assert np.isnan(fast.accuracy_curve(success, where=np.zeros(4, bool))).all()
+  assert np.isnan(metrics.accuracy_curve(success, where=np.zeros(4, bool))).all()
   # The nearest-neighbour classifier of the toy set, whose ties go to the own class.
   minimal = np.array([0.7071, 1.1180, 0.7071, 0.5, 0.5, 0.7071, 0.5, 0.5], np.float32)
-  curve = fast.accuracy_curve_from_distances(
+  curve = metrics.accuracy_curve_from_distances(
     minimal, np.array([0.4, 0.6, 0.8, 1.2], np.float32)
   )
   np.testing.assert_allclose(curve, [1, 0.5, 0.125, 0])

@@ -5,10 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import prototypes as room
-from tests.compiled import Compiled
+from spherejax import prototypes
 
-prototypes = Compiled(room)
 RNG = np.random.default_rng(0)
 SUPPORTS = RNG.normal(size=(4, 3, 5))
 QUERIES = RNG.normal(size=(7, 5))
@@ -36,7 +34,7 @@ def transformed(features, transform, centre):
 @pytest.mark.parametrize("representative", ["mean", "nearest"])
 def test_squared_distances_and_gradients(representative, x64):
   def total(queries, supports):
-    found = room.support_squared_distances(
+    found = prototypes.support_squared_distances(
       queries, supports, representative=representative
     )
     return jnp.sum(found * weights), found
@@ -65,7 +63,7 @@ def test_squared_distances_and_gradients(representative, x64):
 def test_the_first_of_equally_near_supports_has_the_gradient():
   supports = jnp.array([[[1.0], [1.0]]])
   slopes = jax.grad(
-    lambda s: room.support_squared_distances(
+    lambda s: prototypes.support_squared_distances(
       jnp.zeros((1, 1)), s, representative="nearest"
     ).sum()
   )(supports)
@@ -181,21 +179,21 @@ def test_errors(unchecked):
   with pytest.raises(
     ValueError, match=r"supports must have the 5 columns.*\(4, 3, 2\)"
   ):
-    room.support_squared_distances(QUERIES, SUPPORTS[:, :, :2])
+    prototypes.support_squared_distances(QUERIES, SUPPORTS[:, :, :2])
   with pytest.raises(ValueError, match="'median'"):
-    room.support_squared_distances(QUERIES, SUPPORTS, representative="median")
+    prototypes.support_squared_distances(QUERIES, SUPPORTS, representative="median")
   with pytest.raises(ValueError, match="with no centre"):
-    room.simple_shot(QUERIES, SUPPORTS, transform="centred_l2")
+    prototypes.simple_shot(QUERIES, SUPPORTS, transform="centred_l2")
   with pytest.raises(ValueError, match="'l2' with a centre"):
-    room.simple_shot(QUERIES, SUPPORTS, transform="l2", centre=np.ones(5))
+    prototypes.simple_shot(QUERIES, SUPPORTS, transform="l2", centre=np.ones(5))
   with pytest.raises(ValueError, match=r"centre must have shape \(5,\)"):
-    room.simple_shot(QUERIES, SUPPORTS, transform="centred_l2", centre=np.ones(4))
+    prototypes.simple_shot(QUERIES, SUPPORTS, transform="centred_l2", centre=np.ones(4))
   with pytest.raises(ValueError, match="not be empty"):
-    room.simple_shot(QUERIES, SUPPORTS[:, :0])
+    prototypes.simple_shot(QUERIES, SUPPORTS[:, :0])
   with pytest.raises(TypeError, match="queries must be floating"):
-    room.simple_shot(np.ones((2, 5), int), SUPPORTS)
+    prototypes.simple_shot(np.ones((2, 5), int), SUPPORTS)
   episodes = np.zeros((2, 3, 4), int)
   with pytest.raises(ValueError, match="leave a query of the 4 rows"):
-    room.episode_accuracies(QUERIES, episodes, num_shots=4)
+    prototypes.episode_accuracies(QUERIES, episodes, num_shots=4)
   with pytest.raises(ValueError, match=r"episodes must be in \[0, 7\), got 9"):
-    room.episode_accuracies(QUERIES, episodes + 9, num_shots=1)
+    prototypes.episode_accuracies(QUERIES, episodes + 9, num_shots=1)

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from spherejax import solvers
-from tests.compiled import Compiled
-
-of = Compiled(solvers)
 
 
 def lloyd(points, centres, steps=100):
@@ -51,7 +48,7 @@ def partition(assignment):
 def test_every_result_is_where_the_loop_stays(seed):
   rng = np.random.default_rng(seed)
   points = rng.integers(-8, 9, (40, 2)).astype(np.float32)
-  found = of.k_means(points, 5, key=jax.random.key(seed))
+  found = solvers.k_means(points, 5, key=jax.random.key(seed))
   assert found.converged
   centres, own = lloyd(np.float64(points), list(np.float64(found.centres)), steps=1)
   np.testing.assert_array_equal(found.assignment, own)
@@ -66,8 +63,8 @@ def test_steps_are_those_of_the_loop():
   points = rng.normal(size=(40, 2)).astype(np.float32)
   key = jax.random.key(2)
   for steps in (1, 2, 3):
-    before = of.k_means(points, 4, key=key, max_steps=steps)
-    after = of.k_means(points, 4, key=key, max_steps=steps + 1)
+    before = solvers.k_means(points, 4, key=key, max_steps=steps)
+    after = solvers.k_means(points, 4, key=key, max_steps=steps + 1)
     centres, own = lloyd(np.float64(points), list(np.float64(before.centres)), steps=1)
     np.testing.assert_array_equal(after.assignment, own)
     np.testing.assert_allclose(after.centres, centres, atol=1e-5)
@@ -78,7 +75,7 @@ def test_groups_that_are_apart_are_found_from_every_key():
   rng = np.random.default_rng(0)
   labels = np.arange(40) % 4
   points = 1e3 * np.eye(4)[labels] + rng.normal(size=(40, 4)) + 1e5
-  found = jax.vmap(lambda key: of.k_means(points.astype(np.float32), 4, key=key))(
+  found = jax.vmap(lambda key: solvers.k_means(points.astype(np.float32), 4, key=key))(
     jax.random.split(jax.random.key(0), 8)
   )
   for assignment in np.asarray(found.assignment):
@@ -112,7 +109,7 @@ def _drawn_pair(points, key):
 
 def test_fewer_points_than_clusters_leave_clusters_empty():
   points = np.float32([[1, 2], [1, 2], [4, 0], [1, 2]])
-  found = of.k_means(points, 4, key=jax.random.key(3))
+  found = solvers.k_means(points, 4, key=jax.random.key(3))
   assert partition(np.asarray(found.assignment)) == {
     frozenset({0, 1, 3}),
     frozenset({2}),
@@ -136,7 +133,7 @@ def test_masked_points_are_not_there():
   points = rng.normal(size=(12, 3)).astype(np.float32)
   where = np.arange(12) < 9
   hidden = np.where(where[:, None], points, np.nan)
-  found = of.k_means(hidden, 3, key=jax.random.key(0), where=where)
+  found = solvers.k_means(hidden, 3, key=jax.random.key(0), where=where)
   np.testing.assert_array_equal(np.asarray(found.assignment) < 0, ~where)
   centres, own = lloyd(np.float64(points[where]), list(np.float64(found.centres)), 1)
   np.testing.assert_array_equal(np.asarray(found.assignment)[where], own)
@@ -147,9 +144,9 @@ def test_masked_points_are_not_there():
 def test_blocks_and_half_precision():
   points = np.random.default_rng(0).integers(-3, 4, (23, 2)).astype(np.float32)
   key = jax.random.key(0)
-  whole = of.k_means(points, 3, key=key)
-  blocks = of.k_means(points, 3, key=key, block_size=5)
-  half = of.k_means(jnp.asarray(points, jnp.bfloat16), 3, key=key)
+  whole = solvers.k_means(points, 3, key=key)
+  blocks = solvers.k_means(points, 3, key=key, block_size=5)
+  half = solvers.k_means(jnp.asarray(points, jnp.bfloat16), 3, key=key)
   np.testing.assert_array_equal(blocks.assignment, whole.assignment)
   np.testing.assert_array_equal(half.assignment, whole.assignment)
   assert half.centres.dtype == jnp.bfloat16

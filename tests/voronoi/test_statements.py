@@ -5,9 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from spherejax import distances, metrics, prototypes, voronoi
-from tests.compiled import Compiled
 
-distances, prototypes, voronoi = map(Compiled, (distances, prototypes, voronoi))
 # Reconstructed from figures 1 and 2 of article III.
 TOY = np.array(
   [[-1, -1], [-2, 1], [2, -2], [1, 1], [2, -1], [0, 0], [2, 1], [1, -1]], np.float32
