@@ -67,11 +67,15 @@ if importlib.metadata.version("jax") in ("0.7.2", "0.10.2"):
 gc.set_threshold(200_000, 50, 50)
 # Where in a file an operation stands is of use to profilers only.
 jax.config.update("jax_traceback_in_locations_limit", 0)
+jax.config.update("jax_traceback_filtering", "off")  # looks at every error's files
 jax.config.update("jax_numpy_rank_promotion", "raise")
-jax.config.update(
-  "jax_compilation_cache_dir", str(pathlib.Path(__file__).parent / ".jax_cache")
-)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+# Who has made this folder keeps programs for the next run. A program takes longer to
+# keep than these flags take to compile it.
+_cache = pathlib.Path(__file__).parent / ".jax_cache"
+if _cache.is_dir():
+  jax.config.update("jax_compilation_cache_dir", str(_cache))
+  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)
