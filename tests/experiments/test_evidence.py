@@ -1,0 +1,80 @@
+"""The committed results: claims follow from their rows, verdicts from their values."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import scipy.spatial
+
+from experiments import _report
+
+FILES = sorted((pathlib.Path(__file__).parents[2] / "docs/results").glob("*.json"))
+CLOSE = 1e-9
+RECOMPUTED = 364
+"""Claims of all files whose values are a row, or a difference of two rows, plus a
+constant; the others are ratios, products or the least of several differences."""
+
+
+def content(path: pathlib.Path) -> dict:
+  return json.loads(path.read_text())
+
+
+def array(values: list[float | None]) -> np.ndarray:
+  return np.array([np.nan if x is None else x for x in values], float)
+
+
+def is_constant(numbers: np.ndarray) -> np.ndarray:
+  """Whether each row holds one number; with a single seed, one of three decimals."""
+  if numbers.shape[-1] == 1:
+    return abs(numbers - numbers.round(3))[..., 0] < CLOSE
+  return np.ptp(numbers, axis=-1) < CLOSE
+
+
+def is_recomputed(values: np.ndarray, rows: np.ndarray) -> bool:
+  """Whether values are a row, or a difference of two, plus a constant."""
+  if is_constant(values - rows).any() or is_constant(values + rows).any():
+    return True
+  rest = values - rows
+  if len(values) == 1:
+    return bool(is_constant(rest[:, None] + rows).any())
+  # Without its mean, what is left of the values is minus another row.
+  others = scipy.spatial.KDTree(rows - rows.mean(1, keepdims=True))
+  gaps, _ = others.query(rest.mean(1, keepdims=True) - rest)
+  return bool((gaps < CLOSE).any())
+
+
+def recomputed(result: dict) -> Iterator[str]:
+  rows = [array(row["values"]) for row in result["rows"]]
+  for claim in result["claims"]:
+    values = array(claim["values"])
+    alike = [row for row in rows if len(row) == len(values)]
+    if alike and np.isfinite(values).all() and is_recomputed(values, np.stack(alike)):
+      yield claim["id"]
+
+
+def test_claims_are_differences_of_rows():
+  assert sum(len(list(recomputed(content(path)))) for path in FILES) >= RECOMPUTED
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_verdicts_follow_from_the_values(path):
+  for entry in content(path)["claims"]:
+    again = _report.claim(
+      entry["id"], "", array(entry["values"]), paper="", every_seed=True
+    )
+    for name in ("value", "interval"):
+      expected = array(np.atleast_1d(entry[name]).tolist())
+      numbers = array(np.atleast_1d(again[name]).tolist())
+      assert numbers == pytest.approx(expected, abs=1e-12, nan_ok=True), entry["id"]
+    low = entry["interval"][0]
+    reproduced = {again["verdict"] == _report.REPRODUCED, (low or 0) > 0}
+    assert (entry["verdict"] == _report.REPRODUCED) in reproduced, entry["id"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_rows_hold_their_own_means(path):
+  for entry in content(path)["rows"]:
+    values = array(entry["values"])
+    assert np.mean(values) == pytest.approx(array([entry["mean"]])[0], nan_ok=True)
