@@ -24,19 +24,11 @@ from typing import Any
 
 import tqdm
 
-from experiments import (
-  _at_once,
-  _class_claims,
-  _class_config,
-  _class_exact,
-  _class_pictures,
-  _class_runs,
-  _class_sets,
-  _class_tables,
-  _cli,
-  _report,
-)
-from experiments._class_config import PRESETS, Config
+from experiments.frame import at_once, command, images, results
+from experiments.hierarchies import claims, pictures, settings, tables
+from experiments.hierarchies import exact as class_exact
+from experiments.hierarchies import runs as class_runs
+from experiments.hierarchies.settings import PRESETS, Config
 
 
 def plan(config: Config) -> list[tuple[str, int]]:
@@ -51,24 +43,22 @@ def plan(config: Config) -> list[tuple[str, int]]:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings, the exact part and the controls; returns figures and claims."""
   start = time.perf_counter()
-  config = _class_config.resolved(config)
-  whole = _class_sets.load(
-    config.data, config.image_size, config.folder, config.percent
-  )
+  config = settings.resolved(config)
+  whole = images.load(config.data, config.image_size, config.folder, config.percent)
   seeds = range(config.seed, config.seed + config.seeds)
-  grounds = {seed: _class_runs.ground(config, whole, seed) for seed in seeds}
+  grounds = {seed: class_runs.ground(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
 
-    def one(each: tuple[str, int]) -> _class_runs.Finished:
+    def one(each: tuple[str, int]) -> class_runs.Finished:
       name, seed = each
       path = output / "trained" / f"{name}-{seed}"
-      return _class_runs.train(name, grounds[seed], config, path, progress)
+      return class_runs.train(name, grounds[seed], config, path, progress)
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       done = dict(zip(trainings, pool.map(one, trainings), strict=True))
-  untrained = [_class_runs.chance(config, shared) for shared in grounds.values()]
+  untrained = [class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {
     name: {
       seed: done[name, seed].outcome.figures for seed in seeds if (name, seed) in done
@@ -80,7 +70,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for name, of_seed in runs.items()
   }
   firsts = {name: done[name, config.seed].outcome for name in config.settings}
-  exact = _class_exact.article_trees(seeds, config.mds_steps, config.trees)
+  exact = class_exact.article_trees(seeds, config.mds_steps, config.trees)
   controls = {
     name: {
       metric: [found[name][metric] for found in untrained]
@@ -89,34 +79,32 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for name in untrained[0]
   }
   related = grounds[config.seed].related
-  return _report.result(
+  return results.result(
     experiment="class_hierarchy",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=_class_tables.rows(runs, controls, related, config)
-    + exact
-    + _class_exact.examples(),
+    rows=tables.rows(runs, controls, related, config) + exact + class_exact.examples(),
     claims=[
-      *_class_exact.claims(exact),
-      *_class_claims.claims(runs),
-      *_class_claims.control_claims(controls),
-      *_class_claims.spearman_claims(runs),
+      *class_exact.claims(exact),
+      *claims.claims(runs),
+      *claims.control_claims(controls),
+      *claims.spearman_claims(runs),
     ],
-    pictures=_class_pictures.draw(runs, curves, firsts, whole.tree, output),
+    pictures=pictures.draw(runs, curves, firsts, whole.tree, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
+  preset, config, output = command.parse(
     PRESETS,
     name="class_hierarchy",
     doc=__doc__,
-    unused=_class_config.unused,
-    resolved=_class_config.resolved,
+    unused=settings.unused,
+    resolved=settings.resolved,
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

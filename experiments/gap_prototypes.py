@@ -21,22 +21,15 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from experiments import (
-  _class_sets,
-  _cli,
-  _gap_claims,
-  _gap_study,
-  _plane,
-  _pooled_network,
-  _pooled_training,
-  _report,
-)
+from experiments.frame import command, results
+from experiments.frame import images as class_sets
+from experiments.gsp import gap, gap_claims, gap_pictures, network, training
 from spherejax import data
 from spherejax.losses._batch import Normalization
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_pooled_network.Settings):
+class Config(network.Settings):
   """Settings of the study."""
 
   seeds: int = 3
@@ -54,10 +47,10 @@ class Config(_pooled_network.Settings):
   train_split: str = "train"
   """Images to train on."""
   # Of poolings and losses that do not take part.
-  prototypes: _pooled_network.Decided[int] = 64
-  inverse_temperature: _pooled_network.Decided[float] = 0.5
-  margin: _pooled_network.Decided[float] = 0.5
-  zero_shot_scale: _pooled_network.Decided[float] = 1.0
+  prototypes: network.Decided[int] = 64
+  inverse_temperature: network.Decided[float] = 0.5
+  margin: network.Decided[float] = 0.5
+  zero_shot_scale: network.Decided[float] = 1.0
 
   def __post_init__(self):
     super().__post_init__()
@@ -93,9 +86,9 @@ def choose(images: data.Images, count: int) -> data.Images:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains and looks at every network; returns figures and claims."""
   start = time.perf_counter()
-  images = _class_sets.read("cifar10", config.train_split, size=config.image_size)
+  images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = choose(
-    _class_sets.read("cifar10", "test", size=config.image_size), config.images
+    class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
   figures = collections.defaultdict(list)
   radii, found = [], None
@@ -104,34 +97,34 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      variants = {"GAP": _pooled_network.AVERAGE}
-      trained = _pooled_training.train(
+      variants = {"GAP": network.AVERAGE}
+      trained = training.train(
         config, seed, variants, images, progress, kept=output / "kept"
       )
       state = trained["GAP"].state
-      maps = _pooled_network.embed(state, tested, config, pooled=False).pooled
-      found = _gap_study.study(np.asarray(maps), tested.labels, config.centres)
+      maps = network.embed(state, tested, config, pooled=False).pooled
+      found = gap.study(np.asarray(maps), tested.labels, config.centres)
       radii.append(found.radii)
-      for name, value in _gap_study.measure(found, seed).items():
+      for name, value in gap.measure(found, seed).items():
         figures[name].append(value)
   assert found is not None
-  rows = [_report.row("GAP", metric, values) for metric, values in figures.items()]
-  pictures = _plane.draw(found, radii, tested, output)
-  return _report.result(
+  rows = [results.row("GAP", metric, values) for metric, values in figures.items()]
+  pictures = gap_pictures.draw(found, radii, tested, output)
+  return results.result(
     experiment="gap_prototypes",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
-    claims=_gap_claims.make_claims(figures),
+    claims=gap_claims.make_claims(figures),
     pictures=pictures,
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gap_prototypes", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(PRESETS, name="gap_prototypes", doc=__doc__)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

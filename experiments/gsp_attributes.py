@@ -23,29 +23,24 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import (
-  _attribute_report,
-  _class_sets,
-  _cli,
-  _pooled_network,
-  _pooled_training,
-  _report,
-)
-from experiments._attribute_prediction import class_means, predict_classes
-from experiments._attribute_report import WITH, WITHOUT
+from experiments.frame import command, results
+from experiments.frame import images as class_sets
+from experiments.gsp import attribute_claims, network, training
+from experiments.gsp.attribute_claims import WITH, WITHOUT
+from experiments.gsp.attribute_prediction import class_means, predict_classes
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_pooled_network.Settings):
+class Config(network.Settings):
   """Settings of the study."""
 
   seeds: int = 5
   """Runs of both variants."""
   strides: tuple[int, ...] = (1, 2, 1)
   """Stride of each stage."""
-  pooling: _pooled_network.Decided[str] = "gsp"
+  pooling: network.Decided[str] = "gsp"
   """How a map becomes a vector."""
-  margin: _pooled_network.Decided[float] = 0.5
+  margin: network.Decided[float] = 0.5
   """Of C2, which does not take part."""
   prototypes: int = 8
   """Prototypes of the pooling."""
@@ -99,11 +94,11 @@ PRESETS = {
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains both variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
-  images = _class_sets.read("cifar10", config.train_split, size=config.image_size)
-  tested = _class_sets.read("cifar10", config.test_split, size=config.image_size)
+  images = class_sets.read("cifar10", config.train_split, size=config.image_size)
+  tested = class_sets.read("cifar10", config.test_split, size=config.image_size)
   variants = {
-    WITHOUT: _pooled_network.Variant(config.mass, 0.0),
-    WITH: _pooled_network.Variant(config.mass, config.zero_shot_weight),
+    WITHOUT: network.Variant(config.mass, 0.0),
+    WITH: network.Variant(config.mass, config.zero_shot_weight),
   }
   figures = collections.defaultdict(list)
   last = {}
@@ -112,12 +107,12 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      runs = _pooled_training.train(
+      runs = training.train(
         config, seed, variants, images, progress, kept=output / "kept"
       )
       split_key = jax.random.fold_in(jax.random.key(seed), 1)
       for name, trained in runs.items():
-        result = _pooled_network.embed(trained.state, tested, config, mass=config.mass)
+        result = network.embed(trained.state, tested, config, mass=config.mass)
         attributes, embeddings = (
           class_means(np.asarray(values), tested.labels)
           for values in (result.attributes, result.embeddings)
@@ -131,21 +126,21 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         spread = np.abs(attributes - attributes.mean(0)).sum(1).mean() / 2
         figures[name, "variation of class attributes"].append(spread)
         last[name] = (trained.state, result, attributes)
-  return _report.result(
+  return results.result(
     experiment="gsp_attributes",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=_attribute_report.table(figures),
-    claims=_attribute_report.make_claims(figures),
-    pictures=_attribute_report.draw(figures, last, tested, config, output),
+    rows=attribute_claims.table(figures),
+    claims=attribute_claims.make_claims(figures),
+    pictures=attribute_claims.draw(figures, last, tested, config, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_attributes", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(PRESETS, name="gsp_attributes", doc=__doc__)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _cli, _map_report, _report
-from experiments._map_report import LINEAR_PROGRAM, SOLUTIONS
+from experiments.frame import command, results
+from experiments.gsp import map
+from experiments.gsp.map import LINEAR_PROGRAM, SOLUTIONS
 from spherejax import distances, pooling
 
 PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
@@ -97,13 +98,13 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   }
   figures = {pair: measure(values, foreground) for pair, values in weights.items()}
   rows = [
-    _report.row(_map_report.name(*pair), metric, values)
+    results.row(map.name(*pair), metric, values)
     for pair, measured in figures.items()
     for metric, values in measured.items()
   ]
-  claims = _map_report.make_claims(weights, figures, foreground)
-  pictures = _map_report.draw(maps, foreground, weights, figures, output)
-  return _report.result(
+  claims = map.make_claims(weights, figures, foreground)
+  pictures = map.draw(maps, foreground, weights, figures, output)
+  return results.result(
     experiment="gsp_map",
     preset=preset,
     config=config,
@@ -116,8 +117,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_map", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(PRESETS, name="gsp_map", doc=__doc__)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments import _cli, _figure, _report
-from experiments._token_trainings import (
+from experiments.frame import command, pictures, results
+from experiments.gsp.token_trainings import (
   BACKGROUND,
   GAP,
   GSP,
@@ -55,21 +55,21 @@ def draw(runs: dict[str, dict], curves: dict, config: Config, output) -> list[st
   steps = config.warm_up + config.epoch * np.arange(1, config.steps // config.epoch + 1)
   chart = plotting.training_curves(curves, steps=steps, ylabel="MAP@R, fresh samples")
   figures = {"tokens": planes, "curves": chart}
-  return _figure.save(figures, output)
+  return pictures.save(figures, output)
 
 
 def table(figures: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
   """The gain of GSP beside the paper's, and every figure."""
   gain = figures[GSP][MAP] - figures[GAP][MAP]
   return [
-    _report.row(
+    results.row(
       f"{GSP} - {GAP}",
       MAP,
       gain,
       paper=0.70,
     )
   ] + [
-    _report.row(name, metric, values)
+    results.row(name, metric, values)
     for name, measured in figures.items()
     for metric, values in measured.items()
   ]
@@ -96,7 +96,7 @@ def make_claims(figures: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any
     ),
   ]
   return [
-    _report.claim(name, statement, values, paper="DML 5.3.1, Fig. 5.4")
+    results.claim(name, statement, values, paper="DML 5.3.1, Fig. 5.4")
     for name, statement, values in claims
   ]
 
@@ -105,7 +105,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   """Trains all variants with all seeds; returns figures and claims."""
   start = time.perf_counter()
   figures, runs, curves = collect(config, jax.random.key(config.seed), output)
-  return _report.result(
+  return results.result(
     experiment="gsp_tokens",
     preset=preset,
     config=config,
@@ -118,8 +118,8 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_tokens", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(PRESETS, name="gsp_tokens", doc=__doc__)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -23,77 +23,75 @@ from typing import Any
 import jax
 import tqdm
 
-from experiments import (
-  _at_once,
-  _cli,
-  _plankton_claims,
-  _plankton_config,
-  _plankton_pictures,
-  _plankton_runs,
-  _plankton_sets,
-  _plankton_settings,
-  _plankton_tables,
-  _report,
+from experiments.frame import at_once, command, results
+from experiments.hierarchies import (
+  plankton_claims,
+  plankton_images,
+  plankton_pictures,
+  plankton_runs,
+  plankton_settings,
+  plankton_tables,
+  triplet_settings,
 )
-from experiments._plankton_config import PRESETS, Config
-from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_settings import PRESETS, Config
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and measures; returns figures and claims."""
   start = time.perf_counter()
-  _plankton_config.check(config)
-  whole = _plankton_sets.load(config)
+  plankton_settings.check(config)
+  whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
   studies = {
-    seed: _plankton_sets.divide(
+    seed: plankton_images.divide(
       whole, config, jax.random.fold_in(jax.random.key(seed), 0)
     )
     for seed in seeds
   }
   for study in studies.values():
-    _plankton_settings.epoch_length(config, len(study.train))
+    triplet_settings.epoch_length(config, len(study.train))
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
-  total = sum(_plankton_runs.parts(kind, config) for kind, _ in jobs)
+  total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
   with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
 
-    def one(job: tuple[str, int]) -> _plankton_runs.Found:
+    def one(job: tuple[str, int]) -> plankton_runs.Found:
       kind, seed = job
-      return _plankton_runs.run(
+      return plankton_runs.run(
         kind, seed, config, studies[seed], output, progress.update
       )
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       done = dict(zip(jobs, pool.map(one, jobs), strict=True))
   embedded, classified = (
     [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)
   )
   apart = {
-    group: _plankton_sets.distances(whole, names)
+    group: plankton_images.distances(whole, names)
     for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen))
   }
   first = studies[config.seed]
-  _plankton_tables.write_classes(
+  plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"
   )
-  return _report.result(
+  return results.result(
     experiment="plankton",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=_plankton_tables.rows(embedded, classified, whole, apart, config),
-    claims=_plankton_claims.claims(embedded, classified, apart[SEEN]),
-    pictures=_plankton_pictures.draw(embedded, classified, first, config, output),
+    rows=plankton_tables.rows(embedded, classified, whole, apart, config),
+    claims=plankton_claims.claims(embedded, classified, apart[SEEN]),
+    pictures=plankton_pictures.draw(embedded, classified, first, config, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="plankton", doc=__doc__, unused=_plankton_sets.unused
+  preset, config, output = command.parse(
+    PRESETS, name="plankton", doc=__doc__, unused=plankton_images.unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

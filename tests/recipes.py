@@ -364,7 +364,7 @@ EXPERIMENT = {
     import jax
     import jax.numpy as jnp
 
-    from experiments import _cli, _report
+    from experiments.frame import command, results
     from spherejax import distances
 
 
@@ -393,23 +393,23 @@ EXPERIMENT = {
       for name, count in (("few", config.count), ("many", 4 * config.count)):
         figures[name] = [norm(seed, count) for seed in range(config.seeds)]
       gains = [few - many for few, many in zip(*figures.values(), strict=True)]
-      claim = _report.claim(
+      claim = results.claim(
         "mean-norms", "few > many", gains, paper="none", every_seed=True
       )
-      return _report.result(
+      return results.result(
         experiment="mean_norms",
         preset=preset,
         config=config,
         seconds=time.perf_counter() - start,
-        rows=[_report.row(name, "norm", values) for name, values in figures.items()],
+        rows=[results.row(name, "norm", values) for name, values in figures.items()],
         claims=[claim],
       )
 
 
     def main() -> None:
       """The command line."""
-      preset, config, output = _cli.parse(PRESETS, name="mean_norms", doc=__doc__)
-      _report.write(run(config, output, preset), output)
+      preset, config, output = command.parse(PRESETS, name="mean_norms", doc=__doc__)
+      results.write(run(config, output, preset), output)
 
 
     if __name__ == "__main__":

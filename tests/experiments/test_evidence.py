@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.spatial
 
-from experiments import _report
+from experiments.frame import results
 
 FILES = sorted((pathlib.Path(__file__).parents[2] / "docs/results").glob("*.json"))
 CLOSE = 1e-9
@@ -61,7 +61,7 @@ def test_claims_are_differences_of_rows():
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_verdicts_follow_from_the_values(path):
   for entry in content(path)["claims"]:
-    again = _report.claim(
+    again = results.claim(
       entry["id"], "", array(entry["values"]), paper="", every_seed=True
     )
     for name in ("value", "interval"):
@@ -69,8 +69,8 @@ def test_verdicts_follow_from_the_values(path):
       numbers = array(np.atleast_1d(again[name]).tolist())
       assert numbers == pytest.approx(expected, abs=1e-12, nan_ok=True), entry["id"]
     low = entry["interval"][0]
-    reproduced = {again["verdict"] == _report.REPRODUCED, (low or 0) > 0}
-    assert (entry["verdict"] == _report.REPRODUCED) in reproduced, entry["id"]
+    reproduced = {again["verdict"] == results.REPRODUCED, (low or 0) > 0}
+    assert (entry["verdict"] == results.REPRODUCED) in reproduced, entry["id"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -6,12 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import (
-  _attribute_prediction,
-  _attribute_report,
-  _pooled_network,
-  gsp_attributes,
-)
+from experiments import gsp_attributes
+from experiments.gsp import attribute_claims, attribute_prediction
+from experiments.gsp import network as pooled_network
 from spherejax import plotting
 
 
@@ -51,14 +48,14 @@ def test_rows_and_claims_of_figures_that_are_known():
     ("PNCA", by_cosine): [0.4, 0.4],
     ("PNCA + ZSP", by_cosine): [0.3, 0.1],
   }
-  claims = _attribute_report.make_claims(figures)
+  claims = attribute_claims.make_claims(figures)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
     "attributes-chance-l2": pytest.approx([0.3, 0.5]),
     "attributes-zsp-cosine": pytest.approx([-0.1, -0.3]),
     "attributes-chance-cosine": pytest.approx([0.1, -0.1]),
   }
-  first, second, *rows = _attribute_report.table(figures)
+  first, second, *rows = attribute_claims.table(figures)
   assert first["name"] == second["name"] == "PNCA + ZSP - PNCA"
   assert (first["metric"], second["metric"]) == (by_l2, by_cosine)
   assert first["paper"] == second["paper"] == 0.3
@@ -80,7 +77,7 @@ def test_the_full_preset_makes_steps_on_few_photographs(
   for row in content["rows"]:
     assert np.isfinite(row["values"]).all(), row
   network = jax.eval_shape(
-    _pooled_network.Network(full).init,
+    pooled_network.Network(full).init,
     jax.random.key(0),
     np.zeros((1, 32, 32, 3), np.uint8),
   )
@@ -94,7 +91,7 @@ def test_attributes_that_determine_the_embedding_predict_it():
   rng = np.random.default_rng(0)
   attributes = rng.dirichlet(np.ones(4), 10).astype("f")  # five classes determine it
   embeddings = attributes @ rng.normal(size=(4, 6)).astype("f")
-  shares = _attribute_prediction.predict_classes(
+  shares = attribute_prediction.predict_classes(
     jax.random.key(0), attributes, embeddings, 1e-6, splits=200
   )
   for (metric, candidates, source), share in shares.items():
@@ -109,7 +106,7 @@ def test_one_split_by_hand():
   rng = np.random.default_rng(1)
   attributes, embeddings = rng.dirichlet(np.ones(3), 10), rng.normal(size=(10, 5))
   key = jax.random.key(3)
-  shares = _attribute_prediction.predict_classes(
+  shares = attribute_prediction.predict_classes(
     key, attributes.astype("f"), embeddings.astype("f"), 0.05, splits=1
   )
   order_key, _ = jax.random.split(jax.random.split(key, 1)[0])

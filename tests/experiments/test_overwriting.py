@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import experiments
-from experiments import _cli, _report
+from experiments.frame import command, results
 
 FOLDER = pathlib.Path(experiments.__file__).parent
 NAMES = sorted(
@@ -23,8 +23,8 @@ NAMES = sorted(
 @pytest.fixture
 def started(monkeypatch):
   """Calls an entry point whose run is a stand-in; how often that has run."""
-  monkeypatch.setattr(_cli, "_compile_quickly", lambda *_: None)
-  monkeypatch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+  monkeypatch.setattr(command, "_compile_quickly", lambda *_: None)
+  monkeypatch.setattr(command, "_keep_compiled_programs", lambda: None)
   monkeypatch.setattr(sys, "excepthook", sys.excepthook)
   monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
   before, runs = signal.getsignal(signal.SIGTERM), []
@@ -34,17 +34,17 @@ def started(monkeypatch):
 
     def run(config, output, preset):
       runs.append(config)
-      filled = getattr(module, "_class_config", None)
-      content = _report.result(
+      filled = getattr(module, "settings", None)
+      content = results.result(
         experiment=name,
         preset=preset,
-        config=filled.resolved(config) if filled else config,
+        config=filled.resolved(config) if hasattr(filled, "resolved") else config,
         seconds=1.0,
         rows=[],
         claims=[],
       )
       if name == "embed":  # which prints what it has written
-        _report.write_json(content, output / "results.json")
+        results.write_json(content, output / "results.json")
       return content
 
     monkeypatch.setattr(module, "run", run)

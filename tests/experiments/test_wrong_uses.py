@@ -14,7 +14,7 @@ import typing
 import pytest
 
 import experiments
-from experiments import _cli, _report
+from experiments.frame import command, results
 
 FOLDER = pathlib.Path(experiments.__file__).parent
 NAMES = sorted(
@@ -59,8 +59,8 @@ def run_main(name, *arguments):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(sys, "argv", [name, *map(str, arguments)])
     patch.setattr(sys, "excepthook", sys.excepthook)
-    patch.setattr(_cli, "_compile_quickly", lambda *_: None)
-    patch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+    patch.setattr(command, "_compile_quickly", lambda *_: None)
+    patch.setattr(command, "_keep_compiled_programs", lambda: None)
     before = signal.getsignal(signal.SIGTERM)
     try:
       module(name).main()
@@ -203,7 +203,7 @@ def test_presets_have_no_option_that_does_nothing(name, monkeypatch, tmp_path):
     "run",
     lambda *given: begun.append(given) or {"rows": [], "seconds": 0},
   )
-  monkeypatch.setattr(_report, "write", lambda *_: None)
+  monkeypatch.setattr(results, "write", lambda *_: None)
   for preset in module(name).PRESETS:
     run_main(name, "--preset", preset)
   assert len(begun) == len(module(name).PRESETS)
@@ -221,8 +221,8 @@ def test_every_number_has_a_least_value(name):
       wrong = copy.copy(config)
       object.__setattr__(wrong, field.name, worse)  # past checks of its own
       with pytest.raises(SystemExit, match=rf"^{option(field)} must be .*, got -1$"):
-        _cli._check_numbers(wrong, config)
-    _cli._check_numbers(config, config)
+        command._check_numbers(wrong, config)
+    command._check_numbers(config, config)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
