@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import jax
 import tyro
 
-from experiments.frame import ending, results
+from experiments.frame import ending, results, settings
 
 _Settings = TypeVar("_Settings")
 _AT_LEAST_ONE = ("seeds", "steps", "batch")
@@ -94,6 +94,7 @@ def parse(
     _check_numbers(parsed.config, config)
     _check_names(parsed.config)
     _check_used(parsed.config, config, unused(parsed.config))
+    _check_used(parsed.config, config, settings.unused(parsed.config))
   except ValueError as error:  # of settings that do not fit each other
     first.error(str(error))
   if arguments is None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import scipy.spatial
 
-from experiments.frame import results
+from experiments.frame import results, study
+from tests.experiments import entries
 
 FILES = sorted((pathlib.Path(__file__).parents[2] / "docs/results").glob("*.json"))
 CLOSE = 1e-9
@@ -78,3 +79,29 @@ def test_rows_hold_their_own_means(path):
   for entry in content(path)["rows"]:
     values = array(entry["values"])
     assert np.mean(values) == pytest.approx(array([entry["mean"]])[0], nan_ok=True)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_declared_claims_of_committed_rows_are_the_committed_ones(path):
+  result = content(path)
+  entry = entries.module(result["experiment"])
+  if not hasattr(entry, "STUDY"):
+    pytest.skip("its claims are not declared yet")
+  committed = {claim["id"]: claim for claim in result["claims"]}
+  claims = entry.STUDY.claimed(study.Table.of_rows(result["rows"]))
+  assert claims
+  for claim in results.standard(claims):
+    expected = committed[claim["id"]]
+    assert claim["values"] == pytest.approx(expected["values"], abs=CLOSE)
+    for name in ("statement", "paper", "verdict"):
+      assert claim[name] == expected[name]
+
+
+def test_every_declared_claim_is_in_committed_results():
+  declared = {
+    claim.id
+    for name in entries.NAMES
+    if hasattr(entries.module(name), "STUDY")
+    for claim in entries.module(name).STUDY.claims
+  }
+  assert declared <= {c["id"] for path in FILES for c in content(path)["claims"]}

@@ -1,23 +1,14 @@
 """No entry point replaces the results of other settings unless it is told to."""
 
 import dataclasses
-import importlib
 import json
-import pathlib
 import signal
 import sys
 
 import pytest
 
-import experiments
 from experiments.frame import command, results
-
-FOLDER = pathlib.Path(experiments.__file__).parent
-NAMES = sorted(
-  path.stem
-  for path in FOLDER.glob("[a-z]*.py")
-  if hasattr(importlib.import_module(f"experiments.{path.stem}"), "PRESETS")
-)
+from tests.experiments.entries import NAMES, main, module, replace_run
 
 
 @pytest.fixture
@@ -30,11 +21,9 @@ def started(monkeypatch):
   before, runs = signal.getsignal(signal.SIGTERM), []
 
   def start(name, output, *arguments):
-    module = importlib.import_module(f"experiments.{name}")
-
     def run(config, output, preset):
       runs.append(config)
-      filled = getattr(module, "settings", None)
+      filled = getattr(module(name), "settings", None)
       content = results.result(
         experiment=name,
         preset=preset,
@@ -47,10 +36,10 @@ def started(monkeypatch):
         results.write_json(content, output / "results.json")
       return content
 
-    monkeypatch.setattr(module, "run", run)
+    replace_run(monkeypatch, name, run)
     words = [name, "--preset", "smoke", "--output", str(output), *arguments]
     monkeypatch.setattr(sys, "argv", words)
-    module.main()
+    main(name)
 
   yield start, runs
   signal.signal(signal.SIGTERM, before)
@@ -58,8 +47,7 @@ def started(monkeypatch):
 
 def other_setting(name):
   """An option that changes a setting that every preset has."""
-  module = importlib.import_module(f"experiments.{name}")
-  config = module.PRESETS["smoke"]
+  config = module(name).PRESETS["smoke"]
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     if field.name in ("seed", "seeds", "neighbours"):

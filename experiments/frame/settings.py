@@ -1,0 +1,91 @@
+"""Limits of settings, declared beside the option that they are about.
+
+steps: Annotated[int, MultipleOf("parts")] = 400
+"""
+
+import dataclasses
+import functools
+import typing
+from typing import Any
+
+Unused = dict[str, tuple[str, ...]]
+
+
+def option(name: str) -> str:
+  """A field as it is written on a command line."""
+  return f"--{name.replace('_', '-')}"
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleOf:
+  """Falls into equal parts of another setting."""
+
+  other: str
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    part = getattr(settings, self.other)
+    for number in value if isinstance(value, tuple) else (value,):
+      if part < 1 or number % part:
+        raise ValueError(
+          f"{name} must be a multiple of {self.other} = {part}, got {number}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Only:
+  """Has one value, for a reason."""
+
+  value: Any
+  because: str
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    del settings
+    if value != self.value:
+      raise ValueError(f"{name} must be {self.value}, got {value}: {self.because}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Without:
+  """Does nothing where another setting has this value."""
+
+  other: str
+  value: Any
+
+  def reason(self, settings: Any) -> str | None:
+    if getattr(settings, self.other) != self.value:
+      return None
+    if isinstance(self.value, bool) or not self.value:
+      return f"{'with' if self.value else 'without'} {option(self.other)}"
+    return f"with {option(self.other)} {self.value}"
+
+
+@functools.cache
+def _declared(kind: type) -> dict[str, tuple[Any, ...]]:
+  """What is declared of each field beside its type."""
+  hints = typing.get_type_hints(kind, include_extras=True)
+  return {
+    field.name: getattr(hints[field.name], "__metadata__", ())
+    for field in dataclasses.fields(kind)
+  }
+
+
+def unused(settings: Any) -> Unused:
+  """Settings that do nothing beside the others, by the reason."""
+  found: Unused = {}
+  for name, limits in _declared(type(settings)).items():
+    for limit in limits:
+      if isinstance(limit, Without) and (reason := limit.reason(settings)):
+        found[reason] = (*found.get(reason, ()), name)
+  return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Settings that cannot be made with values outside of what they declare."""
+
+  def __post_init__(self) -> None:
+    """Raises ValueError that names the setting, its value and the limit."""
+    for name, limits in _declared(type(self)).items():
+      for limit in limits:
+        if isinstance(limit, (MultipleOf, Only)):
+          limit.check(name, getattr(self, name), self)
