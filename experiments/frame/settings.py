@@ -59,14 +59,19 @@ class Without:
     return f"with {option(self.other)} {self.value}"
 
 
+Limit = MultipleOf | Only | Without
+
+
 @functools.cache
-def _declared(kind: type) -> dict[str, tuple[Any, ...]]:
-  """What is declared of each field beside its type."""
-  hints = typing.get_type_hints(kind, include_extras=True)
-  return {
-    field.name: getattr(hints[field.name], "__metadata__", ())
-    for field in dataclasses.fields(kind)
-  }
+def _declared(kind: type) -> dict[str, list[Limit]]:
+  """The limits of each field, those of the classes below it too."""
+  limits: dict[str, list[Limit]] = {}
+  for base in kind.__mro__:
+    for name, hint in typing.get_type_hints(base, include_extras=True).items():
+      known = limits.setdefault(name, [])
+      declared = getattr(hint, "__metadata__", ())
+      known += [x for x in declared if isinstance(x, Limit) and x not in known]
+  return limits
 
 
 def unused(settings: Any) -> Unused:
@@ -80,12 +85,12 @@ def unused(settings: Any) -> Unused:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Limited:
   """Settings that cannot be made with values outside of what they declare."""
 
   def __post_init__(self) -> None:
     """Raises ValueError that names the setting, its value and the limit."""
     for name, limits in _declared(type(self)).items():
       for limit in limits:
-        if isinstance(limit, (MultipleOf, Only)):
+        if not isinstance(limit, Without):
           limit.check(name, getattr(self, name), self)

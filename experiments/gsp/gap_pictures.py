@@ -1,6 +1,5 @@
 """Pictures of two-dimensional local features, their prototypes and class hulls."""
 
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ _SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
 def draw(
-  found: Study, radii: Sequence[np.ndarray], images: data.Images, output: pathlib.Path
-) -> list[str]:
+  found: Study, radii: Sequence[np.ndarray], images: data.Images
+) -> dict[str, Any]:
   """All pictures: the cells, the hulls, single images and the radius."""
   curve = plotting.training_curves(
     {"greedy k-centre": np.stack(radii)},
@@ -25,13 +24,12 @@ def draw(
     xlabel="prototypes",
     ylabel="covering radius",
   )
-  figures = {
+  return {
     "cells": cells(found),
     "hulls": hulls(found, images.label_names),
     "singles": singles(found, images),
     "radius": curve,
   }
-  return pictures.save(figures, output)
 
 
 def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,8 @@ import optax
 import tyro
 from jax import Array
 
-from experiments.frame import command, poolings
+from experiments.frame import poolings
+from experiments.frame.settings import Limited, MultipleOf
 from spherejax import data, losses, models, training
 from spherejax.losses._batch import Normalization
 from spherejax.models._backbones import Norm
@@ -31,7 +32,7 @@ Decided = Annotated[_T, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Limited):
   """Network and training; an experiment adds its own."""
 
   seed: int = 0
@@ -60,7 +61,7 @@ class Settings:
   """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
   normalization: Normalization = "l2"
   """Of the embedding: l2 or unit_ball."""
-  steps: int = 400
+  steps: Annotated[int, MultipleOf("parts")] = 400
   """Training steps; 0 leaves the network as it was drawn."""
   parts: int = 4
   """Parts of the training: after the first one, which pools by averages, the
@@ -82,9 +83,6 @@ class Settings:
   """Learning rate of Adam."""
   proxy_rate: float = 100.0
   """Learning rate of the proxies over that of the network (DML 5.3.4)."""
-
-  def __post_init__(self):
-    command.check_parts(self.steps, self.parts)
 
 
 LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}

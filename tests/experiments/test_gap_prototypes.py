@@ -8,13 +8,14 @@ import pytest
 
 from experiments import gap_prototypes
 from experiments.frame import images, results
-from experiments.gsp import gap, gap_claims
+from experiments.frame.study import Table
+from experiments.gsp import gap
 from spherejax import plotting
 
 
 def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
   config = gap_prototypes.PRESETS["smoke"]
-  content = gap_prototypes.run(config, tmp_path, "smoke")
+  content = gap_prototypes.STUDY.run(config, tmp_path, "smoke")
   results.write_json(content, tmp_path / "results.json")
   content = json.loads((tmp_path / "results.json").read_text())
   claims = {claim["id"]: claim for claim in content["claims"]}
@@ -43,7 +44,7 @@ def test_the_full_preset_makes_steps_on_few_photographs(
   config = dataclasses.replace(
     full, images=4, blocks=1, batch_classes=4, **few_photographs
   )
-  content = gap_prototypes.run(config, tmp_path, "full")
+  content = gap_prototypes.STUDY.run(config, tmp_path, "full")
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert claims["pcc-bound"]["verdict"] == "reproduced"  # of any network
   for row in content["rows"]:
@@ -84,7 +85,10 @@ def test_claims_of_figures_that_are_known():
     "radius of 1 - radius of all": [0.8, 0.9],
     "largest rise of the radius": [0.0, 0.1],
   }
-  claims = gap_claims.make_claims(figures)
+  table = Table()
+  for measure, values in figures.items():
+    table.add("GAP", measure, values)
+  claims = gap_prototypes.STUDY.claimed(table)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "pcc-bound": pytest.approx([0.1, -0.1]),
     "pcc-tight": pytest.approx([0.3, -0.05]),

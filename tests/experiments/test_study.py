@@ -52,7 +52,7 @@ def test_claims_about_what_was_not_measured_are_not_made(table):
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(settings.Settings):
+class Config(settings.Limited):
   steps: Annotated[int, MultipleOf("parts")] = 8
   parts: int = 4
   dim: Annotated[int, Only(2, "it is drawn")] = 2
@@ -73,6 +73,15 @@ class Config(settings.Settings):
 def test_limits_are_kept(wrong, message):
   with pytest.raises(ValueError, match=f"^{message}$"):
     Config(**wrong)
+
+
+def test_another_default_keeps_the_limits():
+  @dataclasses.dataclass(frozen=True)
+  class Longer(Config):
+    steps: int = 80
+
+  with pytest.raises(ValueError, match="steps must be a multiple of parts = 4, got 81"):
+    Longer(steps=81)
 
 
 def test_settings_that_do_nothing():
