@@ -92,7 +92,7 @@ def test_declared_claims_of_committed_rows_are_the_committed_ones(path):
   assert claims
   for claim in results.standard(claims):
     expected = committed[claim["id"]]
-    assert claim["values"] == pytest.approx(expected["values"], abs=CLOSE)
+    assert claim["values"] == pytest.approx(expected["values"], abs=2e-6)  # float32
     for name in ("statement", "paper", "verdict"):
       assert claim[name] == expected[name]
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from experiments import gsp_attributes
-from experiments.gsp import attribute_claims, attribute_prediction
+from experiments.frame.study import Table
+from experiments.gsp import attribute_prediction
 from experiments.gsp import network as pooled_network
 from spherejax import plotting
 
 
 def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
-  content = gsp_attributes.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
+  content = gsp_attributes.STUDY.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
   for metric in ("l2", "cosine"):
     control = figures[
@@ -48,14 +49,19 @@ def test_rows_and_claims_of_figures_that_are_known():
     ("PNCA", by_cosine): [0.4, 0.4],
     ("PNCA + ZSP", by_cosine): [0.3, 0.1],
   }
-  claims = attribute_claims.make_claims(figures)
+  table = Table()
+  for (variant, measure), values in figures.items():
+    table.add(variant, measure, values)
+  for measure in (by_l2, by_cosine):
+    table.add_gain(measure, "PNCA + ZSP", over="PNCA", paper=0.3)
+  claims = gsp_attributes.STUDY.claimed(table)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
     "attributes-chance-l2": pytest.approx([0.3, 0.5]),
     "attributes-zsp-cosine": pytest.approx([-0.1, -0.3]),
     "attributes-chance-cosine": pytest.approx([0.1, -0.1]),
   }
-  first, second, *rows = attribute_claims.table(figures)
+  first, second, *rows = table.rows()
   assert first["name"] == second["name"] == "PNCA + ZSP - PNCA"
   assert (first["metric"], second["metric"]) == (by_l2, by_cosine)
   assert first["paper"] == second["paper"] == 0.3
@@ -72,7 +78,7 @@ def test_the_full_preset_makes_steps_on_few_photographs(
   full = gsp_attributes.PRESETS["full"]
   changes = {"splits": 20, "test_split": "test[:2%]", **few_photographs}
   config = dataclasses.replace(full, blocks=1, batch_classes=4, **changes)
-  content = gsp_attributes.run(config, tmp_path, "full")
+  content = gsp_attributes.STUDY.run(config, tmp_path, "full")
   assert len(content["claims"]) == 4
   for row in content["rows"]:
     assert np.isfinite(row["values"]).all(), row

@@ -27,7 +27,7 @@ def run(tmp_path_factory):
     # As on a user's CPU; that sweeps spread over several is tested with them.
     patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
     patch.setattr(gsp_tokens, "collect", spied)
-    content = gsp_tokens.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
+    content = gsp_tokens.STUDY.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
     for picture in content["pictures"]:
       assert (folder / picture).read_bytes().startswith(b"\x89PNG")
   return json.loads(json.dumps(content)), collected[0]
@@ -63,13 +63,14 @@ def test_rows_and_claims_of_figures_that_are_known():
     name: dict(zip(names, values, strict=True))
     for name, values in (("GAP", average), ("GSP", summed))
   }
-  claims = {claim["id"]: claim["values"] for claim in gsp_tokens.make_claims(figures)}
+  table = gsp_tokens.tabulate(figures)
+  claims = {c["id"]: c["values"] for c in gsp_tokens.STUDY.claimed(table)}
   assert claims == {
     "tokens-map": pytest.approx([0.3, 0.1]),
     "tokens-background": pytest.approx([0.1, 0.2]),
     "tokens-hulls": [100, 90],
   }
-  gain, *rows = gsp_tokens.table(figures)
+  gain, *rows = table.rows()
   assert (gain["name"], gain["metric"], gain["paper"]) == ("GSP - GAP", "MAP@R", 0.7)
   assert gain["values"] == pytest.approx([0.3, 0.1])
   assert len(rows) == 8
@@ -163,7 +164,7 @@ def test_the_full_preset_makes_steps(tmp_path):
   config = dataclasses.replace(
     full, seeds=1, warm_up=full.epoch, steps=2 * full.epoch, validation=5, test=5
   )
-  result = gsp_tokens.run(config, tmp_path, "full")
+  result = gsp_tokens.STUDY.run(config, tmp_path, "full")
   assert all(np.isfinite(row["values"]).all() for row in result["rows"])
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   on_background, share = (

@@ -1,4 +1,4 @@
-"""Pictures of what sum pooling sees: attributes of classes, prototypes in images."""
+"""What sum pooling sees: accuracies, attributes of classes, prototypes in images."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +8,10 @@ import numpy as np
 from jax import Array
 
 from experiments.frame import pictures
+from experiments.frame.study import Table
 from experiments.gsp import network
-from spherejax import data, distances, prototypes
+from experiments.gsp.attribute_prediction import CANDIDATES, SHUFFLED
+from spherejax import data, distances, plotting, prototypes
 
 
 def class_attributes(attributes: Mapping[str, np.ndarray], names: Sequence[str]) -> Any:
@@ -70,3 +72,37 @@ def dominant(
   for axes in cells.flat:
     axes.set(xticks=[], yticks=[])
   return figure
+
+
+def draw(
+  table: Table,
+  last: Mapping[str, tuple[Any, Any, np.ndarray]],
+  tested: data.Images,
+  settings: network.Settings,
+) -> dict[str, Any]:
+  """Accuracies of all seeds; attributes and dominant prototypes of the last one.
+
+  `last` has of each variant its state, what it made of the images, and attributes.
+  """
+  bars = {
+    f"{metric}, {candidates}": {
+      name: table.values(f"accuracy, {metric}, {candidates}", name)
+      for name in (*last, f"{[*last][-1]}, {SHUFFLED}")
+    }
+    for metric in ("l2", "cosine")
+    for candidates in CANDIDATES
+  }
+  return {
+    "accuracy": plotting.bars_with_intervals(
+      bars, ylabel="share of classes told right"
+    ),
+    "attributes": class_attributes(
+      {name: attributes for name, (_, _, attributes) in last.items()},
+      tested.label_names,
+    ),
+    "dominant": dominant(
+      {name: (state, result) for name, (state, result, _) in last.items()},
+      tested,
+      settings,
+    ),
+  }
