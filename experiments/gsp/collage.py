@@ -106,7 +106,7 @@ def outcomes(
   def after(run: pooled_training.Run, variant: network.Variant):
     """Scores a part, and sets the learning rate of the next one."""
     result = network.embed(run.state, validation, each.settings, mass=variant.mass)
-    score = collage_measures.measure(result.embeddings, validation.labels)["MAP@R"]
+    score = collage_measures.retrieval(result.embeddings, validation.labels)["MAP@R"]
     run = run._replace(scores=(*run.scores, score))
     if not each.settings.patience:
       return run
@@ -130,7 +130,7 @@ def outcomes(
   for name, trained in runs.items():
     mass = each.variants[name].mass
     result = network.embed(trained.state, test, each.settings, mass=mass)
-    figures[name] = collage_measures.measure(result.embeddings, test.labels)
+    figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
     if result.weights is not None:
       figures[name]["weight on the labelled image"] = (
         collage_measures.foreground_weight(result.weights, parts["test"].foreground)

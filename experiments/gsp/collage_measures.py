@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from spherejax import metrics
 
 
-def measure(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
+def retrieval(embeddings: ArrayLike, labels: ArrayLike) -> dict[str, float]:
   """Retrieval among the collages themselves."""
   result = metrics.retrieval(embeddings, labels)
   return {

@@ -7,7 +7,7 @@ variants are poolings and an additional loss, and share one compiled program.
 import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -18,18 +18,19 @@ import tqdm
 from jax import Array
 from jax.typing import ArrayLike
 
-from experiments.frame import at_once, command, ending
-from experiments.gsp.collage_measures import measure
+from experiments.frame import at_once, ending
+from experiments.frame.settings import Limited, MultipleOf
+from experiments.gsp.collage_measures import retrieval
 from spherejax import data, losses, metrics, models, plotting, training
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Limited):
   """What a training on collages looks at; an experiment adds its data."""
 
   classes: ClassVar[int]
   image_shape: ClassVar[tuple[int, int, int]]
-  steps: int = 400
+  steps: Annotated[int, MultipleOf("parts")] = 400
   """Training steps."""
   parts: int = 4
   """Parts of the training: after the first one, which pools by averages, the
@@ -51,9 +52,6 @@ class Settings:
   """Weight of the zero-shot prediction loss (DML eq. 5.2.5)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
-
-  def __post_init__(self):
-    command.check_parts(self.steps, self.parts)
 
 
 class Variant(NamedTuple):
@@ -159,7 +157,7 @@ def one_part(run: Run, config: Settings, variant: Variant, collages, key: Array)
   result = embed(
     state.params["network"], validation.images, variant.mass, config=config
   )
-  score = measure(result.embeddings, validation.labels)["MAP@R"]
+  score = retrieval(result.embeddings, validation.labels)["MAP@R"]
   return Run(state, (*run.curve, score))
 
 
@@ -210,7 +208,7 @@ def train(
   def compile_what_follows() -> None:
     network, own = states[0][0].params["network"], collages[0]["validation"]
     result = embed(network, own.images, jnp.float32(1), config=config)
-    measure(result.embeddings, own.labels)
+    retrieval(result.embeddings, own.labels)
     renewed(network, 0)
 
   with at_once.pool() as pool:
@@ -225,8 +223,8 @@ def train(
 
 
 def draw(
-  last: dict[str, dict[str, Any]], curves: dict[str, Any], config: Settings, output
-) -> list[str]:
+  last: dict[str, dict[str, Any]], curves: dict[str, Any], config: Settings
+) -> dict[str, Any]:
   """Weight maps, validation curves and retrieval sheets; of the last seed's runs.
 
   The collages are the first of each class, so that nobody chose them. The sheets are
@@ -240,18 +238,14 @@ def draw(
     if name != "GAP"
   }
   pictures = np.asarray(seen["collages"].images)[rows]
-  saved = []
-
-  def save(name: str, figure: Any) -> None:
-    saved.append(plotting.save(figure, output / f"{name}.png").name)
-
-  save("weights", plotting.weight_maps(pictures, weights, names=names))
-  curve = plotting.training_curves(
-    curves,
-    steps=config.steps // config.parts * np.arange(1, config.parts + 1),
-    ylabel="MAP@R, validation collages",
-  )
-  save("curves", curve)
+  drawn = {
+    "weights": plotting.weight_maps(pictures, weights, names=names),
+    "curves": plotting.training_curves(
+      curves,
+      steps=config.steps // config.parts * np.arange(1, config.parts + 1),
+      ylabel="MAP@R, validation collages",
+    ),
+  }
   images, labels = map(np.asarray, unseen["collages"][:2])
   rows, names = _first_of_each_class(labels, 3)
   for name, result in unseen["results"].items():
@@ -260,11 +254,10 @@ def draw(
       metrics.nearest(embeddings[rows], embeddings, k=8, exclude=rows)
     )
     right = labels[nearest] == labels[rows][:, None]
-    sheet = plotting.retrieval_sheet(
+    drawn[f"retrieval-{name.lower().replace(' + ', '-')}"] = plotting.retrieval_sheet(
       images, rows, nearest, right, names=names, title=name
     )
-    save(f"retrieval-{name.lower().replace(' + ', '-')}", sheet)
-  return saved
+  return drawn
 
 
 def _first_of_each_class(labels: ArrayLike, count: int) -> tuple[np.ndarray, list[str]]:

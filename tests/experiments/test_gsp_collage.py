@@ -266,7 +266,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
 
   monkeypatch.setattr(training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
-  monkeypatch.setattr(collage_measures, "measure", lambda *_: same)
+  monkeypatch.setattr(collage_measures, "retrieval", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
   gsp_collage.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)
