@@ -18,21 +18,20 @@ of each digit as there are of the rarest, 5,421.
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import tqdm
 
-from experiments.frame import at_once, command, results
+from experiments.frame import at_once, command
+from experiments.frame.study import Study, Table
 from experiments.metric_learning import (
+  images,
   pretraining,
   problem_claims,
   problem_figures,
-  problem_pictures,
   problems,
+  runs,
 )
-from experiments.metric_learning import runs as retrieval_runs
-from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.problem_figures import Runs
 from experiments.metric_learning.problems import DIGITS, PRESETS, Config
@@ -44,20 +43,20 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   settings, study = problems.digits(config)
   sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
-  def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, Study]]:
+  def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, images.Study]]:
     plane, others = problems.plan(config, shared)
     planned = {name: (settings, method, study) for name, method in plane.items()}
     return planned | {name: (*pair, sought) for name, pair in others.items()}
 
   shared = command.only(Settings, config)
   for job in jobs(shared).values():
-    retrieval_runs.check(*job)
+    runs.check(*job)
   if config.pretraining:
     shared = pretraining.train(shared, config.pretraining, output / "kept")
   planned = jobs(shared)
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(name: str) -> retrieval_runs.Trained:
+    def one(name: str) -> runs.Trained:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
@@ -66,7 +65,7 @@ def train(config: Config, output: pathlib.Path) -> Runs:
       if name in DIGITS:
         group, title = "digits", ""
       kept = output / "kept" / group
-      trained = retrieval_runs.train(*planned[name], cells, kept, title)
+      trained = runs.train(*planned[name], cells, kept, title)
       bar.set_postfix({group: name})
       bar.update()
       return trained
@@ -76,34 +75,32 @@ def train(config: Config, output: pathlib.Path) -> Runs:
   return Runs(found, settings, shared)
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and what they show; returns figures and claims."""
-  start = time.perf_counter()
-  problems.check(config)
-  runs = train(config, output)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings and what they show."""
+  pretraining.check(config, config.pretraining, config.data)
+  trained = train(config, output)
   costs = {}
   if config.losses:
-    costs = problem_figures.costs(
-      runs, problems.characters(config), config.losses, config
-    )
-  return results.result(
-    experiment="ccp_proxies",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=problem_figures.rows(runs, config, costs),
-    claims=problem_claims.claims(runs, config, costs),
-    pictures=problem_pictures.draw(runs, problems.digits(config)[1], config, output),
-  )
+    study = problems.characters(config)
+    costs = problem_figures.costs(trained, study, config.losses, config)
+  return problem_figures.tabulate(trained, config, costs), trained
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="ccp_proxies", doc=__doc__, unused=problems.unused
-  )
-  results.write(run(config, output, preset), output)
+def draw(table: Table, shown: Runs, config: Config) -> dict[str, Any]:
+  """Digits in the plane, and curves over the problems."""
+  del table
+  return problem_figures.draw(shown, problems.digits(config)[1], config)
 
+
+STUDY = Study(
+  "ccp_proxies",
+  __doc__,
+  "DML, chapter 3",
+  PRESETS,
+  measure,
+  problem_claims.claims,
+  draw,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

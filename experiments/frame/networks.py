@@ -16,6 +16,7 @@ from PIL import Image
 
 from experiments.frame import blocks, command, photographs, poolings, results
 from experiments.frame import kept as finished
+from experiments.frame.settings import Limited
 from spherejax import _checks, data, models, training
 from spherejax.models._convolution import Method
 
@@ -31,7 +32,7 @@ _Decided = Annotated[bool, tyro.conf.Suppress]
 
 
 @dataclasses.dataclass(frozen=True)
-class Architecture:
+class Architecture(Limited):
   """Network, and the images that it sees."""
 
   backbone: Literal[
@@ -77,6 +78,7 @@ class Architecture:
   no `shorter_side`."""
 
   def __post_init__(self) -> None:
+    super().__post_init__()
     for name in ("width", "dim", "image_size"):
       _checks.count(name, getattr(self, name))
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):

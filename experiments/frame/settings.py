@@ -46,14 +46,18 @@ class Only:
 
 @dataclasses.dataclass(frozen=True)
 class Without:
-  """Does nothing where another setting has this value."""
+  """Does nothing where another setting, or a property, has this value."""
 
   other: str
   value: Any
+  because: str = ""
+  """The reason that is told; the value of the other option where it is empty."""
 
   def reason(self, settings: Any) -> str | None:
     if getattr(settings, self.other) != self.value:
       return None
+    if self.because:
+      return self.because
     if isinstance(self.value, bool) or not self.value:
       return f"{'with' if self.value else 'without'} {option(self.other)}"
     return f"with {option(self.other)} {self.value}"

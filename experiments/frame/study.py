@@ -107,16 +107,18 @@ class Study(Generic[Config]):
   presets: Mapping[str, Config]
   measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
   """Settings and output folder to the figures and to what the pictures show."""
-  claims: Sequence[Claim] = ()
+  claims: Sequence[Claim] | Callable[[Config], Sequence[Claim]] = ()
+  """A function of the settings where statements tell their numbers."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
   """Table, what is shown and settings to figures by the name of their file."""
   short: bool = False
   """Whether it compiles for as long as it trains."""
 
-  def claimed(self, table: Table) -> list[dict[str, Any]]:
+  def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
+    claims = self.claims(config) if callable(self.claims) else self.claims
     made = []
-    for claim in self.claims:
+    for claim in claims:
       try:
         values = np.atleast_1d(claim.difference(table))
       except NotMeasured:
@@ -145,7 +147,7 @@ class Study(Generic[Config]):
       config=config,
       seconds=time.perf_counter() - start,
       rows=table.rows(),
-      claims=self.claimed(table),
+      claims=self.claimed(table, config),
       pictures=drawn,
     )
 

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.frame import command
 from experiments.metric_learning import images, pretraining, tables
 from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
 from experiments.metric_learning.photographs import methods, presets
@@ -182,9 +181,6 @@ def study(config: Config, group: str) -> images.Study:
 
 def check(config: Config) -> None:
   """Raises ValueError for settings that cannot work, before anything is read."""
-  every = ("steps", "evaluate_every")
-  command.check_parts(config.steps, config.evaluate_every, every)
-  command.check_parts(config.batch, config.per_class, ("batch", "per_class"))
   if config.gsp_methods and config.pooling != "gap":
     raise ValueError(
       f"pooling must be gap, which gsp_methods are compared with, got {config.pooling}"

@@ -1,166 +1,202 @@
 """What `ccp_proxies` says about each claim of the chapter."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from experiments.frame import results
+from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.metric_learning.methods import TITLES
-from experiments.metric_learning.problem_figures import (
-  Costs,
-  Runs,
-  at_end,
-  last,
-  lengths,
-  moves,
-  radii,
-  score,
-)
+from experiments.metric_learning.problems import Config
 
-PAPER = "DML, chapter 3"
+MAP = "MAP@R"
+RENEWED, ONCE = "digits, renewed", "digits, trained once"
 
 
-def claims(runs: Runs, config: Any, costs: Costs) -> list[dict[str, Any]]:
-  """Every claim that the trainings can tell something about."""
-  made = _of_digits(runs) + _of_problems(runs, config)
-  made += _of_characters(runs, config)
-  for loss, (longer, _) in costs.items():
-    text = f"a step of {loss} takes at most 1.25 times as long with CCP"
-    made.append(_claim(f"ccp-cost-{TITLES[loss]}", text, 1.25 - longer, "Table 3.3"))
-  return made
+def claim(
+  name: str,
+  statement: str,
+  difference: Callable[[Table], ArrayLike],
+  place: str,
+  every_seed: bool = False,
+) -> Claim:
+  """A claim of the chapter."""
+  source = f"DML, chapter 3, {place}"
+  return Claim(f"ccp-{name}", statement, difference, source, every_seed)
 
 
-def _claim(
-  name: str, text: str, values: Iterable[float], source: str, every: bool = False
-) -> dict[str, Any]:
-  return results.claim(name, text, values, paper=f"{PAPER}, {source}", every_seed=every)
+def claims(config: Config) -> list[Claim]:
+  """All of them; those about trainings that were not made are not made either."""
+  return (
+    _of_digits() + _of_problems(config) + _of_characters(config) + _of_costs(config)
+  )
 
 
-def _of_digits(runs: Runs) -> list[dict[str, Any]]:
-  once, renewed = runs.found["trained once"], runs.found["renewed"]
-  ends = np.array([last(curve) for curve in once.curves["spread"][0]])
-  made = [
-    _claim(
-      "ccp-coalesce",
+def _all(table: Table, measure: str) -> np.ndarray:
+  """The values of all variants that have them."""
+  values = [table.values(measure, name) for name in table.variants(measure)]
+  if not values:
+    raise NotMeasured(f"{measure} was not measured")
+  return np.concatenate(values)
+
+
+def _of_digits() -> list[Claim]:
+  first, final = (f"spread of the proxies at {place}" for place in ("first", "last"))
+  end = "from the end of problem 1 to that of 4 or the last"
+  return [
+    claim(
+      "coalesce",
       "proxies trained once end at half their first spread at most",
-      0.5 - ends / once.first_spread[0],
+      lambda t: 0.5 - t.values(final, ONCE) / t.values(first, ONCE),
       "figure 3.2",
-    )
+    ),
+    claim(
+      "covering-images",
+      f"the proxies' covering radius of the training images falls, {end}",
+      lambda t: -t.values("radius, problem 4 - 1", RENEWED),
+      "figures 3.2, 3.3",
+    ),
+    claim(
+      "covering-classes",
+      f"covering radius of the classes over their distance falls, {end}",
+      lambda t: -t.values("cover, problem 4 - 1", RENEWED),
+      "figures 3.2, 3.3",
+    ),
+    claim(
+      "map-rises",
+      f"MAP@R of validation images rises, {end}",
+      lambda t: t.values("score, problem 4 - 1", RENEWED),
+      "figures 3.2, 3.3",
+    ),
+    claim(
+      "proxies-stand-in",
+      "MAP@R with proxies and with samples in their place differ by < .03",
+      lambda t: 0.03 - abs(t.gain(MAP, RENEWED, over="digits, samples")),
+      "section 3.3.1",
+    ),
   ]
-  for key, curve, text in (
-    ("images", "radius", "the proxies' covering radius of the training images falls"),
-    ("classes", "cover", "covering radius of the classes over their distance falls"),
-  ):
-    falls = at_end(renewed, curve, 1) - at_end(renewed, curve, 4)
-    text += ", from the end of problem 1 to that of 4 or the last"
-    made.append(_claim(f"ccp-covering-{key}", text, falls, "figures 3.2, 3.3"))
-  rises = at_end(renewed, "score", 4) - at_end(renewed, "score", 1)
-  text = "MAP@R of validation images rises, from the end of problem 1 to that of 4 or"
-  made.append(_claim("ccp-map-rises", f"{text} the last", rises, "figures 3.2, 3.3"))
-  apart = np.abs(score(renewed) - score(runs.found["samples"]))
-  text = "MAP@R with proxies and with samples in their place differ by < .03"
-  made.append(_claim("ccp-proxies-stand-in", text, 0.03 - apart, "section 3.3.1"))
-  return made
 
 
-def _of_problems(runs: Runs, config: Any) -> list[dict[str, Any]]:
-  problems = [
-    own
-    for found in runs.found.values()
-    if "problem" in found.curves
-    for own in lengths(found)
-  ]
-  ended = [length for own in problems for length in own]
-  shortest = min(ended, default=0) - config.switch_patience - 1
-  made = [
-    _claim(
-      "ccp-problem-length-least",
+def _of_problems(config: Config) -> list[Claim]:
+  least = config.switch_patience + 1
+
+  def picked(table: Table) -> np.ndarray:
+    values = _all(table, "random - greedy picks")
+    if not len(values):
+      raise NotMeasured("nothing was picked")
+    return values
+
+  return [
+    claim(
+      "problem-length-least",
       "every problem lasts for its first evaluation and the patience at least",
-      [shortest + 0.5],
+      lambda t: min(_all(t, "lengths"), default=0) - least + 0.5,
       "figure 3.7b",
       True,
     ),
-    _claim(
-      "ccp-problem-length-two",
+    claim(
+      "problem-length-two",
       "every training has two problems at least",
-      [min(map(len, problems)) - 0.5],
+      lambda t: min(_all(t, "problems")) - 1.5,
       "figure 3.7b",
       True,
     ),
-    _claim(
-      "ccp-problem-length-unequal",
+    claim(
+      "problem-length-unequal",
       "problems are not of one length",
-      [len(set(ended)) - 1.5],
+      lambda t: len({*_all(t, "lengths")}) - 1.5,
       "figure 3.7b",
       True,
     ),
+    claim(
+      "greedy-covers",
+      "greedy picks cover the pools better than random ones, where there are any",
+      picked,
+      "section 3.2.3",
+    ),
   ]
-  apart = [
-    radii(found, "random") - radii(found, "greedy")
-    for found in runs.found.values()
-    if "problem" in found.curves
-  ]
-  if values := np.concatenate(apart).tolist():
-    text = "greedy picks cover the pools better than random ones, where there are any"
-    made.append(_claim("ccp-greedy-covers", text, values, "section 3.2.3"))
-  return made
 
 
-def _of_characters(runs: Runs, config: Any) -> list[dict[str, Any]]:
-  found = runs.found
-  made = []
-  if config.losses:
-    gains = [
-      score(found[f"{x} ccp"]) - score(found[f"{x} proxy"]) for x in config.losses
-    ]
-    text = "MAP@R of unseen classes: CCP > proxies trained once, over all losses"
-    made.append(_claim("ccp-alternating", text, np.concatenate(gains), "figure 3.7a"))
-  if config.other_weights:
-    made += _of_weights(runs, config) + _of_pools(runs, config)
+def _of_characters(config: Config) -> list[Claim]:
+  usual, largest = config.weight, max(config.other_weights, default=0)
+  m, b = config.proxies, config.large_pool
+
+  def weighed(weight: float) -> str:
+    return f"C2+CCP, weight {weight:g}"
+
+  def of_pool(proxies: int, pool: int) -> str:
+    return f"C2+CCP, m = {proxies}, b = {pool}"
+
+  def alternating(table: Table) -> np.ndarray:
+    names = [TITLES[loss] for loss in config.losses]
+    if not names:
+      raise NotMeasured("no losses are compared")
+    gains = [table.gain(MAP, f"{x}+CCP", over=f"{x}-Proxy") for x in names]
+    return np.concatenate(gains)
+
+  made = [
+    claim(
+      "alternating",
+      "MAP@R of unseen classes: CCP > proxies trained once, over all losses",
+      alternating,
+      "figure 3.7a",
+    ),
+    claim(
+      "lambda-drift",
+      f"anchors of problems are nearer at weight {largest:g} than at 0",
+      lambda t: t.gain("moves", weighed(0), over=weighed(largest)),
+      "equation 3.2.11",
+    ),
+    claim(
+      "lambda-zero",
+      f"MAP@R: weight {usual:g} >= 0",
+      lambda t: t.gain(MAP, "C2+CCP", over=weighed(0)),
+      "figure 3.5",
+    ),
+    claim(
+      "lambda-largest",
+      f"MAP@R: weight {usual:g} > {largest:g}",
+      lambda t: t.gain(MAP, "C2+CCP", over=weighed(largest)),
+      "figure 3.5",
+    ),
+    claim(
+      "proxies-per-class-number",
+      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
+      lambda t: t.gain(MAP, of_pool(m, b), over=of_pool(1, b)),
+      "figure 3.6",
+    ),
+    claim(
+      "proxies-per-class-pool",
+      f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
+      lambda t: 0.005 - t.gain(MAP, of_pool(1, b), over=of_pool(1, 1)),
+      "figure 3.6",
+    ),
+  ]
   if len(config.batches) > 1:
     small, large = min(config.batches), max(config.batches)
-    lost = [
-      score(found[f"batch {large} {kind}"]) - score(found[f"batch {small} {kind}"])
-      for kind in ("plain", "ccp")
-    ]
-    text = f"a batch of {small} in the place of {large} loses less with CCP"
-    made.append(_claim("ccp-batch-size", text, lost[0] - lost[1], "figure 3.8"))
+
+    def lost(table: Table, kind: str) -> np.ndarray:
+      name = "C2, batch {} {}"
+      return table.gain(MAP, name.format(large, kind), over=name.format(small, kind))
+
+    made.append(
+      claim(
+        "batch-size",
+        f"a batch of {small} in the place of {large} loses less with CCP",
+        lambda t: lost(t, "plain") - lost(t, "ccp"),
+        "figure 3.8",
+      )
+    )
   return made
 
 
-def _of_weights(runs: Runs, config: Any) -> list[dict[str, Any]]:
-  found = runs.found["c2 ccp"]
-  cell = {weight: i for i, weight in enumerate(config.other_weights, start=1)}
-  largest = max(cell)
-  made = []
-  if 0.0 in cell:
-    drift = moves(found, cell[0.0]) - moves(found, cell[largest])
-    text = f"anchors of problems are nearer at weight {largest:g} than at 0"
-    made.append(_claim("ccp-lambda-drift", text, drift, "equation 3.2.11"))
-    gain = score(found) - score(found, cell[0.0])
-    text = f"MAP@R: weight {config.weight:g} >= 0"
-    made.append(_claim("ccp-lambda-zero", text, gain, "figure 3.5"))
-  gain = score(found) - score(found, cell[largest])
-  text = f"MAP@R: weight {config.weight:g} > {largest:g}"
-  return [*made, _claim("ccp-lambda-largest", text, gain, "figure 3.5")]
-
-
-def _of_pools(runs: Runs, config: Any) -> list[dict[str, Any]]:
-  m, b = config.proxies, config.large_pool
-  large = {number: score(runs.found[f"m = {number}, b = {b}"]) for number in (1, m)}
-  single = score(runs.found["m = 1, b = 1"])
+def _of_costs(config: Config) -> list[Claim]:
   return [
-    _claim(
-      "ccp-proxies-per-class-number",
-      f"MAP@R: {m} proxies of a class >= 1, pools of {b}",
-      large[m] - large[1],
-      "figure 3.6",
-    ),
-    _claim(
-      "ccp-proxies-per-class-pool",
-      f"MAP@R of one proxy: a pool of {b} no better than one by more than .005",
-      0.005 - (large[1] - single),
-      "figure 3.6",
-    ),
+    claim(
+      f"cost-{title}",
+      f"a step of {loss} takes at most 1.25 times as long with CCP",
+      lambda t, title=title: 1.25 - t.values("time of a step / plain", f"{title}+CCP"),
+      "Table 3.3",
+    )
+    for loss, title in ((x, TITLES[x]) for x in config.losses)
   ]

@@ -1,25 +1,32 @@
-"""Figures of `ccp_proxies`: retrieval, covers, problems, and what they cost."""
+"""Table and pictures of `ccp_proxies`: retrieval, covers, problems, costs."""
 
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import results
+from experiments.frame import pictures
+from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import NAMES
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import Settings
 from experiments.metric_learning.training import Data, Run, State, on_device
+from spherejax import plotting
+
+if TYPE_CHECKING:
+  import matplotlib.figure
 
 PLANE = ("renewed", "trained once", "samples")
 _REPEATS = 9  # of the steps that are timed
+SHOWN = 2000  # points of a picture of the plane
+_MARKS = {"renewed": "s", "trained once": "D"}
 
 
 Costs = dict[str, tuple[np.ndarray, float]]
@@ -137,43 +144,113 @@ def title(name: str) -> str:
   return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
 
 
-def rows(runs: Runs, config: Any, costs: Costs) -> list[dict[str, Any]]:
-  """The table."""
-  made = []
+def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
+  """The table, and what the claims need beside it."""
+  table = Table()
   for name, found in runs.found.items():
     for measure in NAMES:
-      values = found.test[measure][0]
-      made.append(results.row(title(name), NAMES[measure], values))
+      table.add(title(name), NAMES[measure], found.test[measure][0])
     if "problem" in found.curves:
-      problems = np.nanmax(found.curves["problem"][0], axis=-1)
-      made.append(results.row(title(name), "problems", problems))
+      _problems(table, title(name), found)
     if "radius" in found.curves and name in PLANE:
-      made += _covers(name, found)
+      _covers(table, title(name), found)
   for cell, weight in enumerate(config.other_weights, start=1):
-    found = runs.found["c2 ccp"]
-    name = f"{title('c2 ccp')}, weight {weight:g}"
-    made.append(results.row(name, "MAP@R", score(found, cell)))
+    found, name = runs.found["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    table.add(name, "MAP@R", score(found, cell))
+    table.add(name, "moves", moves(found, cell), listed=False)
   for loss, (longer, later) in costs.items():
-    made.append(results.row(f"{TITLES[loss]}+CCP", "time of a step / plain", longer))
-    made.append(
-      results.row(f"{TITLES[loss]}+CCP", "steps to the best / plain", [later])
-    )
-  return made
+    table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
+    table.add(f"{TITLES[loss]}+CCP", "steps to the best / plain", later)
+  return table
 
 
-def _covers(name: str, found: Trained) -> list[dict[str, Any]]:
-  made = []
+def _problems(table: Table, name: str, found: Trained) -> None:
+  table.add(name, "problems", np.nanmax(found.curves["problem"][0], axis=-1))
+  ended = [length for own in lengths(found) for length in own]
+  table.add(name, "lengths", ended, listed=False)
+  picks = radii(found, "random") - radii(found, "greedy")
+  table.add(name, "random - greedy picks", picks, listed=False)
+
+
+def _covers(table: Table, name: str, found: Trained) -> None:
   if "spread" in found.curves:
     ends = [last(curve) for curve in found.curves["spread"][0]]
-    made = [
-      results.row(title(name), "spread of the proxies at first", found.first_spread[0]),
-      results.row(title(name), "spread of the proxies at last", ends),
-    ]
+    table.add(name, "spread of the proxies at first", found.first_spread[0])
+    table.add(name, "spread of the proxies at last", ends)
   for curve, text in (
     ("radius", "radius of the proxies' cover"),
     ("cover", "average covering radius / distance of classes"),
   ):
     for place, at in (("first", 0), ("last", -1)):
       values = [x[np.isfinite(x)][at] for x in found.curves[curve][0]]
-      made.append(results.row(title(name), f"{text}, {place}", values))
-  return made
+      table.add(name, f"{text}, {place}", values)
+  for curve in ("radius", "cover", "score"):
+    if "problem" in found.curves:
+      later = at_end(found, curve, 4) - at_end(found, curve, 1)
+      table.add(name, f"{curve}, problem 4 - 1", later, listed=False)
+
+
+def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
+  """Digits in the plane, curves over the problems, retrieval of unseen classes."""
+  drawn: dict[str, Any] = {}
+  if runs.digits.dim == 2:
+    drawn["plane"] = plane(runs, study)
+  found = runs.found
+  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+  for curve, label in (
+    ("spread", "mean distance of a class's proxies"),
+    ("radius", "covering radius of the proxies"),
+    ("cover", "covering radius / distance of classes"),
+  ):
+    shown = {
+      name: found[name].curves[curve][0]
+      for name in ("renewed", "trained once")
+      if curve in found[name].curves
+    }
+    if shown:
+      drawn[curve] = plotting.training_curves(
+        shown, steps=steps, ylabel=label, title="digits"
+      )
+  for loss in config.losses:
+    drawn[f"curves-{loss}"] = plotting.training_curves(
+      {
+        title(name): found[name].curves["score"][0]
+        for name in (f"{loss} plain", f"{loss} proxy", f"{loss} ccp")
+      },
+      steps=steps,
+      ylabel="MAP@R, validation",
+    )
+  bars = {
+    title(name): run.test["map_at_r"][0]
+    for name, run in found.items()
+    if name not in PLANE
+  }
+  if bars:
+    drawn["retrieval"] = plotting.bars_with_intervals(
+      {"unseen classes": bars}, ylabel="MAP@R"
+    )
+  return drawn
+
+
+def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
+  """Test digits of the first seed, and the proxies beside the best network."""
+  figure = pictures.new_figure(9.0, 4.6)
+  axes = figure.subplots(1, 2, sharex=True, sharey=True)
+  labels = study.test_labels[:SHOWN]
+  for one, (name, mark) in zip(axes, _MARKS.items(), strict=True):
+    found = runs.found[name]
+    points = found.points[0, 0][:SHOWN]
+    one.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
+    proxies = found.proxies[0, 0]
+    lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
+    shown = proxies / np.maximum(lengths, 1)
+    classes = np.repeat(np.arange(len(shown)), shown.shape[1])
+    one.scatter(
+      *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
+      edgecolors="black", linewidths=1,
+    )  # fmt: skip
+    one.set_title(f"proxies {name}")
+    one.set_aspect("equal")
+    one.set_xticks([])
+    one.set_yticks([])
+  return figure

@@ -1,14 +1,19 @@
 """What `ccp_proxies` trains: settings, methods, the images of each."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
 from experiments.frame import command
-from experiments.metric_learning import images, pretraining
+from experiments.frame.settings import MultipleOf, Without
+from experiments.metric_learning import images
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import ProxySettings, Settings
 
 DIGITS = ("renewed", "trained once", "samples")  # trainings with digits
+
+
+_T = TypeVar("_T")
+Drawn = Annotated[_T, Without("data", "gaussians")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,13 +22,13 @@ class Config(ProxySettings):
 
   data: Literal["images", "gaussians"] = "images"
   """Digits and characters, or points that are drawn."""
-  digit_seeds: int = 6
+  digit_seeds: Drawn[int] = 6
   """Trainings of each kind with digits."""
-  digit_images: tuple[int, int] = (1000, 300)
+  digit_images: Drawn[tuple[int, int]] = (1000, 300)
   """Of each digit, to train and to validate."""
-  digit_backbone: Literal["resnet8", "resnet20"] = "resnet8"
+  digit_backbone: Drawn[Literal["resnet8", "resnet20"]] = "resnet8"
   """Network of the digits: with one block a stage, or ResNetV2-20."""
-  digit_width: int = 16
+  digit_width: Drawn[int] = 16
   """Channels of the first stage of the digits' network."""
   losses: tuple[Literal["c2", "ms", "triplet"], ...] = ("c2", "ms", "triplet")
   """Compared with proxies trained once."""
@@ -31,8 +36,24 @@ class Config(ProxySettings):
   """Of digits, and of the comparison of pools."""
   other_weights: tuple[float, ...] = (0.0, 1e-2, 10.0)
   """Others that are compared with it."""
-  batches: tuple[int, ...] = (8, 64)
+  batches: Annotated[tuple[int, ...], MultipleOf("per_class")] = (8, 64)
   """Images of a step, compared with and without chance constraints."""
+  pretraining: Annotated[
+    int, Without("of_characters", False, "without trainings on characters")
+  ] = 1000
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if self.other_weights and "c2" not in self.losses:
+      raise ValueError(
+        f"other_weights {self.other_weights} are compared for c2, which losses must"
+        f" name, got {self.losses}"
+      )
+
+  @property
+  def of_characters(self) -> bool:
+    """Whether anything is trained on characters."""
+    return bool(self.losses or self.other_weights or len(self.batches) > 1)
 
 
 PRESETS = {
@@ -80,17 +101,6 @@ PRESETS = {
 }
 
 
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  found: dict[str, tuple[str, ...]] = {}
-  if config.data == "gaussians":
-    names = ("digit_seeds", "digit_images", "digit_backbone", "digit_width")
-    found["with --data gaussians"] = names
-  if not (config.losses or config.other_weights or len(config.batches) > 1):
-    found["without trainings on characters"] = ("pretraining",)
-  return found
-
-
 def digits(config: Config) -> tuple[Settings, images.Study]:
   """Embeddings in the plane, and their images."""
   settings = command.only(Settings, config)
@@ -134,17 +144,3 @@ def plan(
       method = Method("c2", kind, number, config.pool)
       others[f"batch {batch} {kind}"] = own, method
   return plane, others
-
-
-def check(config: Config) -> None:
-  """Raises ValueError for settings that cannot work, before anything is read."""
-  every = ("steps", "evaluate_every")
-  command.check_parts(config.steps, config.evaluate_every, every)
-  pretraining.check(config, config.pretraining, config.data)
-  for batch in (config.batch, *config.batches):
-    command.check_parts(batch, config.per_class, ("batch", "per_class"))
-  if config.other_weights and "c2" not in config.losses:
-    raise ValueError(
-      f"other_weights {config.other_weights} are compared for c2, which losses must"
-      f" name, got {config.losses}"
-    )

@@ -1,9 +1,10 @@
 """Numbers of a training of `retrieval` or `ccp_proxies` on images in memory."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
 from experiments.frame import networks, poolings
+from experiments.frame.settings import MultipleOf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,13 +15,13 @@ class Settings(networks.Architecture):
   """First seed: initial weights, batches, shifts of the images."""
   seeds: int = 4
   """Trainings of each kind."""
-  steps: int = 600
+  steps: Annotated[int, MultipleOf("evaluate_every")] = 600
   """Of a training, at most."""
   evaluate_every: int = 25
   """Steps between two evaluations."""
   patience: int = 10
   """Evaluations without a better one after which a training stops."""
-  batch: int = 32
+  batch: Annotated[int, MultipleOf("per_class")] = 32
   """Images of a step."""
   per_class: int = 4
   """Images of each class in it; 1 for losses with proxies only."""

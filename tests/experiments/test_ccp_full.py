@@ -60,10 +60,10 @@ def test_the_full_preset_makes_its_first_problems(tmp_path, tfds_dir, monkeypatc
     FULL, digit_images=(12, 6), digit_seeds=1, digit_width=4, large_pool=6, steps=4,
     evaluate_every=1, switch_patience=1, convolution="patches",
   )  # fmt: skip
-  content = ccp_proxies.run(config, tmp_path, "full")
+  content = ccp_proxies.STUDY.run(config, tmp_path, "full")
   figures = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
   for name in ("renewed", "trained once", "samples"):
     assert 0 < figures[f"digits, {name}", "MAP@R"][0] < 1
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert {"ccp-coalesce", "ccp-covering-images", "ccp-map-rises"} <= {*claims}
-  assert ccp_proxies.run(config, tmp_path, "full")["rows"] == content["rows"]
+  assert ccp_proxies.STUDY.run(config, tmp_path, "full")["rows"] == content["rows"]

@@ -88,7 +88,7 @@ def test_claims_of_figures_that_are_known():
   table = Table()
   for measure, values in figures.items():
     table.add("GAP", measure, values)
-  claims = gap_prototypes.STUDY.claimed(table)
+  claims = gap_prototypes.STUDY.claimed(table, gap_prototypes.PRESETS["cpu"])
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "pcc-bound": pytest.approx([0.1, -0.1]),
     "pcc-tight": pytest.approx([0.3, -0.05]),

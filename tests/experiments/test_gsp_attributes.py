@@ -54,7 +54,7 @@ def test_rows_and_claims_of_figures_that_are_known():
     table.add(variant, measure, values)
   for measure in (by_l2, by_cosine):
     table.add_gain(measure, "PNCA + ZSP", over="PNCA", paper=0.3)
-  claims = gsp_attributes.STUDY.claimed(table)
+  claims = gsp_attributes.STUDY.claimed(table, gsp_attributes.PRESETS["cpu"])
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
     "attributes-chance-l2": pytest.approx([0.3, 0.5]),

@@ -64,7 +64,10 @@ def test_rows_and_claims_of_figures_that_are_known():
     for name, values in (("GAP", average), ("GSP", summed))
   }
   table = gsp_tokens.tabulate(figures)
-  claims = {c["id"]: c["values"] for c in gsp_tokens.STUDY.claimed(table)}
+  claims = {
+    c["id"]: c["values"]
+    for c in gsp_tokens.STUDY.claimed(table, gsp_tokens.PRESETS["cpu"])
+  }
   assert claims == {
     "tokens-map": pytest.approx([0.3, 0.1]),
     "tokens-background": pytest.approx([0.1, 0.2]),

@@ -19,7 +19,6 @@ from experiments.metric_learning import (
   methods,
   plan,
   pretraining,
-  problem_claims,
   problem_figures,
   tables,
 )
@@ -64,7 +63,7 @@ def test_the_smoke_preset_of_retrieval(tmp_path):
 @pytest.mark.slow
 def test_the_smoke_preset_of_proxies(tmp_path):
   config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], steps=150)
-  content = ccp_proxies.run(config, tmp_path, "smoke")
+  content = ccp_proxies.STUDY.run(config, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   spread = [
     figures["digits, trained once", f"spread of the proxies at {x}"]
@@ -393,7 +392,8 @@ def test_claims_of_proxies():
   found["batch 64 ccp"] = trained(0.35)
   runs = problem_figures.Runs(found, SMALL, SMALL)
   costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
-  made = problem_claims.claims(runs, config, costs)
+  table = problem_figures.tabulate(runs, config, costs)
+  made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
   wanted = {
@@ -423,7 +423,8 @@ def test_claims_of_proxies():
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
-  made = problem_claims.claims(runs, config, costs)
+  table = problem_figures.tabulate(runs, config, costs)
+  made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
     if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):
       assert np.isnan(claim["values"]).tolist() == [False, False, True]
@@ -431,7 +432,7 @@ def test_claims_of_proxies():
   (greedy,) = (c for c in made if c["id"] == "ccp-greedy-covers")
   assert greedy["n"] == 47
   np.testing.assert_allclose(greedy["value"], (45 * 1.0 + 2 * 1.5) / 47)
-  rows = problem_figures.rows(runs, config, costs)
+  rows = table.rows()
   assert {row["name"] for row in rows} >= {
     "digits, renewed", "C2-Proxy", "C2+CCP, m = 1, b = 16", "C2, batch 8 ccp",
     "C2+CCP, weight 10",
@@ -499,9 +500,9 @@ def test_bad_input(tmp_path):
     networks.initial_variables(
       jax.random.key(0), networks.Architecture(weights="x.pth")
     )
-  config = dataclasses.replace(retrieval.PRESETS["smoke"], steps=7)
-  with pytest.raises(ValueError, match="7"):
-    retrieval.run(config, tmp_path)
+  config = retrieval.PRESETS["smoke"]
+  with pytest.raises(ValueError, match="steps must be a multiple .* got 7"):
+    dataclasses.replace(config, steps=7)
   with pytest.raises(ValueError, match="frozen_norm must be False for mlp, got True"):
     dataclasses.replace(config, frozen_norm=True)
   with pytest.raises(ValueError, match="at most the 7 classes"):
@@ -530,9 +531,9 @@ def test_settings_that_cannot_work_are_refused_first(
   module, changes, message, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(pretraining, "train", None)
-  config = dataclasses.replace(module.PRESETS["cpu"], **changes)
+  entry = getattr(module, "STUDY", module)
   with pytest.raises(ValueError, match=message):
-    module.run(config, tmp_path)
+    entry.run(dataclasses.replace(module.PRESETS["cpu"], **changes), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -563,7 +564,7 @@ def test_proxies_are_looked_at_before_the_first_training(tmp_path, monkeypatch):
   monkeypatch.setattr(retrieval_runs, "train", None)
   config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], large_pool=0)
   with pytest.raises(ValueError, match="a pool of one image, got 4 and 0"):
-    ccp_proxies.run(config, tmp_path)
+    ccp_proxies.STUDY.run(config, tmp_path)
 
 
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):

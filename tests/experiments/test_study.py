@@ -41,14 +41,14 @@ def test_claims_about_what_was_not_measured_are_not_made(table):
     Claim("pixels", "> 20", lambda t: t.values("pixels", "GSP") - 20, "Fig. 1", True),
   ]
   study = Study("none", None, "a paper", {}, lambda *_: (table, None), claims)
-  gain, pixels = study.claimed(table)
+  gain, pixels = study.claimed(table, None)
   assert (gain["id"], gain["paper"], gain["values"]) == ("gain", "a paper", [0.25, 0.5])
   assert (pixels["id"], pixels["paper"]) == ("pixels", "Fig. 1")
   assert pixels["verdict"] == "not reproduced at this scale"  # 20 is not above 20
   with pytest.raises(NotMeasured, match=r"MAP@R of GeM was not measured"):
     table.values("MAP@R", "GeM")
   again = Table.of_rows(table.rows())
-  assert [claim["id"] for claim in study.claimed(again)] == ["gain"]
+  assert [claim["id"] for claim in study.claimed(again, None)] == ["gain"]
 
 
 @dataclasses.dataclass(frozen=True)
