@@ -501,7 +501,7 @@ def test_bad_input(tmp_path):
       jax.random.key(0), networks.Architecture(weights="x.pth")
     )
   config = retrieval.PRESETS["smoke"]
-  with pytest.raises(ValueError, match="steps must be a multiple .* got 7"):
+  with pytest.raises(ValueError, match=r"steps must be a multiple .* got 7"):
     dataclasses.replace(config, steps=7)
   with pytest.raises(ValueError, match="frozen_norm must be False for mlp, got True"):
     dataclasses.replace(config, frozen_norm=True)
