@@ -18,21 +18,18 @@ Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared 
 tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
-import collections
 import functools
 import pathlib
 import sys
-import time
 from typing import Any
 
 import jax
 import tqdm
 
-from experiments.frame import at_once, command, kept, poolings
-from experiments.frame import results as report
+from experiments.frame import at_once, kept, poolings
+from experiments.frame.study import Study, Table
 from experiments.gsp import collage, collage_claims, collages, pictures, training
 from experiments.gsp.settings import Config
-from spherejax import plotting
 
 _ALL = (*poolings.NAMES, *poolings.WIDE)
 
@@ -76,11 +73,10 @@ PRESETS = {
 }
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains all variants with all seeds; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Trains all variants with all seeds; the weights of the last one are drawn."""
   source = collages.load(config.images, config.image_size, config.percent)
-  figures, last, parts = collections.defaultdict(list), {}, {}
+  table, last, parts = Table(), {}, {}
   trainings = collage.plan(config)
   total = config.parts * bool(config.pretraining) + sum(
     1 + len(each.variants) * (config.parts - 1) for each in trainings
@@ -122,27 +118,22 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
       for done in results:
         for name, measured in done.figures.items():
           for metric, value in measured.items():
-            figures[name, metric].append(value)
+            table.add(name, f"{metric}, {config.images}", value)
         last |= done.arrays
-  return report.result(
-    experiment="gsp_collage",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=collage_claims.table(figures, config.images),
-    claims=collage_claims.claims(figures),
-    pictures=[
-      plotting.save(pictures.draw_scores(figures), output / "scores.png").name,
-      *pictures.draw(last, parts["test"].collages, output),
-    ],
-  )
+  collage_claims.complete(table, config)
+  return table, (last, parts["test"].collages)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(PRESETS, name="gsp_collage", doc=__doc__)
-  report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Scores of all variants, and weights on collages."""
+  last, test = shown
+  scores = pictures.scores(table, f"MAP@R, {config.images}")
+  return {"scores": scores, **pictures.weights(last, test)}
 
+
+STUDY = Study(
+  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage_claims.claims, draw
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

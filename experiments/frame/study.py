@@ -23,7 +23,7 @@ class Table:
 
   def __init__(self) -> None:
     self._figures: dict[tuple[str, str], list[float]] = {}
-    self._gains: list[tuple[str, str, str, float | None]] = []
+    self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
 
   def add(
@@ -36,10 +36,11 @@ class Table:
       self._unlisted.add(at)
 
   def add_gain(
-    self, measure: str, variant: str, *, over: str, paper: float | None = None
+    self, measure: str, variant: str, *, over: str, paper: float, title: str = ""
   ) -> None:
     """Lists the gain of a variant over another one above all figures."""
-    self._gains.append((measure, variant, over, paper))
+    title = title or f"{variant} - {over}"
+    self._gains.append((measure, variant, over, paper, title))
 
   def values(self, measure: str, variant: str) -> np.ndarray:
     """The values of all seeds; NotMeasured where these settings give none."""
@@ -59,13 +60,8 @@ class Table:
   def rows(self) -> list[dict[str, Any]]:
     """The rows of the results: gains, then figures."""
     gains = [
-      results.row(
-        f"{variant} - {over}",
-        measure,
-        self.gain(measure, variant, over=over),
-        paper=paper,
-      )
-      for measure, variant, over, paper in self._gains
+      results.row(title, measure, self.gain(measure, own, over=other), paper=paper)
+      for measure, own, other, paper, title in self._gains
     ]
     return gains + [
       results.row(*at, values)
@@ -107,8 +103,8 @@ class Study(Generic[Config]):
   presets: Mapping[str, Config]
   measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
   """Settings and output folder to the figures and to what the pictures show."""
-  claims: Sequence[Claim] | Callable[[Config], Sequence[Claim]] = ()
-  """A function of the settings where statements tell their numbers."""
+  claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
+  """A function where statements tell numbers of the settings or name a figure."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
   """Table, what is shown and settings to figures by the name of their file."""
   short: bool = False
@@ -116,7 +112,7 @@ class Study(Generic[Config]):
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
-    claims = self.claims(config) if callable(self.claims) else self.claims
+    claims = self.claims(config, table) if callable(self.claims) else self.claims
     made = []
     for claim in claims:
       try:

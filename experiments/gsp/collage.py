@@ -13,7 +13,13 @@ import tqdm
 from optax import contrib
 
 from experiments.frame import kept, poolings
-from experiments.gsp import collage_measures, collages, network, pictures
+from experiments.gsp import (
+  collage_claims,
+  collage_measures,
+  collages,
+  network,
+  pictures,
+)
 from experiments.gsp import training as pooled_training
 from experiments.gsp.settings import Config
 from spherejax import training
@@ -132,8 +138,8 @@ def outcomes(
     result = network.embed(trained.state, test, each.settings, mass=mass)
     figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
     if result.weights is not None:
-      figures[name]["weight on the labelled image"] = (
-        collage_measures.foreground_weight(result.weights, parts["test"].foreground)
+      figures[name][collage_claims.WEIGHT] = collage_measures.foreground_weight(
+        result.weights, parts["test"].foreground
       )
       weights[name] = np.asarray(result.weights)[pictures.drawn_rows(test)]
   done = kept.Finished(figures, weights)

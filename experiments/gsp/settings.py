@@ -1,10 +1,10 @@
 """Settings of the comparison of poolings on collages."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
-from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
+from experiments.frame.settings import MultipleOf
 from experiments.gsp import network
 
 
@@ -37,7 +37,7 @@ class Config(network.Settings):
   """Sharpness of the pooling (DML 5.3.2)."""
   zero_shot_weight: float = 0.5
   """Weight of the zero-shot prediction loss (DML 5.3.2)."""
-  pretraining: int = 2000
+  pretraining: Annotated[int, MultipleOf("parts")] = 2000
   """Steps in which the backbone learns to tell the sub-classes of single images apart;
   0 begins with random weights."""
   pretrain_on: Literal["training", "all"] = "training"
@@ -57,7 +57,6 @@ class Config(network.Settings):
 
   def __post_init__(self):
     super().__post_init__()
-    command.check_parts(self.pretraining, self.parts, ("pretraining", "parts"))
     if not self.losses:
       known = ", ".join(network.LOSSES)
       raise ValueError(f"losses must have one of {known}, got none")

@@ -25,7 +25,7 @@ def claim(
   return Claim(f"ccp-{name}", statement, difference, source, every_seed)
 
 
-def claims(config: Config) -> list[Claim]:
+def claims(config: Config, _: Table) -> list[Claim]:
   """All of them; those about trainings that were not made are not made either."""
   return (
     _of_digits() + _of_problems(config) + _of_characters(config) + _of_costs(config)

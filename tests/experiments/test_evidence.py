@@ -118,6 +118,7 @@ def test_every_declared_claim_is_in_committed_results():
     if hasattr(entry, "STUDY"):
       claims = entry.STUDY.claims
       if callable(claims):
-        claims = claims(config_of(entry, result))
+        table = study.Table.of_rows(result["rows"])
+        claims = claims(config_of(entry, result), table)
       declared |= {claim.id for claim in claims}
   assert declared <= committed

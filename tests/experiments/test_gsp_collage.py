@@ -11,6 +11,7 @@ import tqdm
 
 from experiments import gsp_collage
 from experiments.frame import poolings as frame_poolings
+from experiments.frame.study import Table
 from experiments.gsp import (
   collage,
   collage_claims,
@@ -24,9 +25,18 @@ from experiments.gsp import settings as collage_settings
 from spherejax import data, plotting
 
 
+def tabulate(config, figures):
+  """The table of figures by variant and metric."""
+  table = Table()
+  for (name, metric), values in figures.items():
+    table.add(name, f"{metric}, {config.images}", values)
+  collage_claims.complete(table, config)
+  return table
+
+
 @pytest.mark.slow
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
-  content = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
+  content = gsp_collage.STUDY.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
   names = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP", "distilled")
   scores = {name: figures[f"C2, {name}", "MAP@R, omniglot"] for name in names}
@@ -57,7 +67,7 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
 
   monkeypatch.setattr(training, "_some_steps", untouched)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  again = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
+  again = gsp_collage.STUDY.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   assert again["rows"] == content["rows"]
 
 
@@ -268,7 +278,7 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
   monkeypatch.setattr(collage_measures, "retrieval", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  gsp_collage.run(config, tmp_path, "full")
+  gsp_collage.STUDY.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)
   assert begun.scores == ()  # what comes before has a constant rate
   kernels = begun.state.params["loss"]["proxies"]["proxies"]
@@ -298,7 +308,7 @@ def test_collages_of_photographs_are_trained_on(tfds_dir, tmp_path, monkeypatch)
     poolings=("gap",),
   )
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  content = gsp_collage.run(config, tmp_path, "photographs")
+  content = gsp_collage.STUDY.run(config, tmp_path, "photographs")
   metrics = [row["metric"] for row in content["rows"]]
   assert metrics == ["P@1, tiny_imagenet", "MAP@R, tiny_imagenet"]
   for row in content["rows"]:
@@ -330,12 +340,13 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   figures["C2, GeM", "MAP@R"] = [0.4, 0.5, 0.6]
   figures["C2, GMP", "MAP@R"] = [0.6, 0.3, 0.3]
   figures["C2, OTP of 64", "MAP@R"] = [0.9, 0.9, 0.9]  # too long to be compared
-  first, second = collage_claims.claims(figures)
+  table = tabulate(preset, figures)
+  first, second = gsp_collage.STUDY.claimed(table, preset)
   assert "(C2, GeM)" in first["statement"]
   assert first["value"] == pytest.approx(0.1)
   assert "(C2, GMP)" in second["statement"]
   assert second["value"] == pytest.approx(0.2)
-  *rows, row = collage_claims.table(figures, "omniglot")
+  *rows, row = table.rows()
   assert (row["name"], row["metric"]) == (
     "C2, GSP",
     "place among 15 poolings, omniglot",
@@ -363,7 +374,9 @@ def test_rows_and_claims_of_figures_that_are_known():
   figures = {(name, "MAP@R"): values for name, values in scores.items()}
   figures["C2, GSP + ZSP", "weight on the labelled image"] = [0.35, 0.2]
   figures["PNCA, GSP + ZSP", "weight on the labelled image"] = [0.5, 0.25]
-  claims = collage_claims.claims(figures)
+  config = gsp_collage.PRESETS["photographs"]
+  table = tabulate(config, figures)
+  claims = gsp_collage.STUDY.claimed(table, config)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "collage-gsp-c2": pytest.approx([0.3, 0.2]),
     "collage-zsp-c2": pytest.approx([-0.1, -0.4]),
@@ -374,7 +387,7 @@ def test_rows_and_claims_of_figures_that_are_known():
     "collage-distilled-pnca": pytest.approx([0.6, 0.5]),
     "collage-attention-pnca": pytest.approx([0.25, 0]),
   }
-  first, second, *rows = collage_claims.table(figures, "tiny_imagenet")
+  first, second, *rows = table.rows()
   assert first["name"] == "C2, best (GSP) - GAP"
   assert first["values"] == pytest.approx([0.3, 0.2])
   assert second["name"] == "PNCA, best (GSP + ZSP) - GAP"
@@ -404,10 +417,10 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
   found = pooled_network.embed(runs[""].state, images, settings)
   assert found.embeddings.shape == (64, 64 * 4)
   assert np.isfinite(found.embeddings).all()
-  scores = {
-    f"C2, {title}": [1.0] for title in ("GSP", "GeM", frame_poolings.WIDE[name])
-  }
-  assert collage_claims.rivals_of(scores, "C2") == ["C2, GeM"]
+  table = Table()
+  for title in ("GSP", "GeM", frame_poolings.WIDE[name]):
+    table.add(f"C2, {title}", "MAP@R", 1.0)
+  assert collage_claims.rivals_of(table, "MAP@R", "C2") == ["C2, GeM"]
   config = collage_settings.Config(losses=("C2",), poolings=("gsp", name))
   names = [title for each in collage.plan(config) for title in each.variants]
   assert names == ["C2, GSP", f"C2, {frame_poolings.WIDE[name]}"]
@@ -421,8 +434,9 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
     for each in collage.plan(config)
     for name in each.variants
   }
-  assert collage_claims.claims(figures) == []
-  assert pictures.draw({}, None, None) == []  # nothing is looked at
+  table = tabulate(config, figures)
+  assert gsp_collage.STUDY.claimed(table, config) == []
+  assert pictures.weights({}, None) == {}  # nothing is looked at
 
 
 def test_an_unknown_pooling_is_named():
