@@ -17,13 +17,13 @@ Inception v3 from --weights, without which it does not begin.
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import jax
 import tqdm
 
-from experiments.frame import at_once, command, results
+from experiments.frame import at_once
+from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
   plankton_claims,
   plankton_images,
@@ -37,9 +37,8 @@ from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNS
 from experiments.hierarchies.plankton_settings import PRESETS, Config
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and measures; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings and measures; F1 of every class is a file of its own."""
   plankton_settings.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
@@ -75,24 +74,26 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"
   )
-  return results.result(
-    experiment="plankton",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=plankton_tables.rows(embedded, classified, whole, apart, config),
-    claims=plankton_claims.claims(embedded, classified, apart[SEEN]),
-    pictures=plankton_pictures.draw(embedded, classified, first, config, output),
-  )
+  table = plankton_tables.tabulate(embedded, classified, whole, apart, config)
+  return table, (embedded, classified, first)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="plankton", doc=__doc__, unused=plankton_images.unused
-  )
-  results.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Curves of the trainings, embeddings in the plane, confusions."""
+  del table
+  embedded, classified, first = shown
+  return plankton_pictures.draw(embedded, classified, first, config)
 
+
+STUDY = Study(
+  "plankton",
+  __doc__,
+  "DIST article I",
+  PRESETS,
+  measure,
+  plankton_claims.CLAIMS,
+  draw,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -25,13 +25,21 @@ class Table:
     self._figures: dict[tuple[str, str], list[float]] = {}
     self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
+    self._paper: dict[tuple[str, str], float | None] = {}
 
   def add(
-    self, variant: str, measure: str, values: ArrayLike, *, listed: bool = True
+    self,
+    variant: str,
+    measure: str,
+    values: ArrayLike,
+    *,
+    listed: bool = True,
+    paper: float | None = None,
   ) -> None:
     """Appends one or more seeds; what is not listed serves the claims alone."""
     at = variant, measure
     self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
+    self._paper[at] = paper
     if not listed:
       self._unlisted.add(at)
 
@@ -64,7 +72,7 @@ class Table:
       for measure, own, other, paper, title in self._gains
     ]
     return gains + [
-      results.row(*at, values)
+      results.row(*at, values, paper=self._paper[at])
       for at, values in self._figures.items()
       if at not in self._unlisted
     ]

@@ -1,11 +1,7 @@
 """What DIST, article I, says about embeddings of plankton, as claims."""
 
-from typing import Any
-
-import numpy as np
-
-from experiments.frame import results
-from experiments.hierarchies import plankton_measures, plankton_runs
+from experiments.frame.study import Claim
+from experiments.hierarchies import plankton_measures
 from experiments.hierarchies.plankton_runs import (
   BASELINE,
   EMBEDDING,
@@ -14,14 +10,12 @@ from experiments.hierarchies.plankton_runs import (
   UNTRAINED,
 )
 
-Seeds = list[plankton_runs.Found]
 USUAL = 10  # neighbours
-PAPER = "DIST article I"
-
-
-def macro(found: plankton_runs.Found, *place: str) -> float:
-  """Macro F1 of one network, group of classes and way."""
-  return float(plankton_measures.scores(found.counts[", ".join(place)]).macro_f1)
+CHANCE = "one over the number of classes"
+DRIFT = "first drift of the centroids - last"
+GAINS = "gain of accuracy in the first third - in the last"
+MARGINS = "cluster radius with the first margin throughout - with the margin raised"
+RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
 
 
 def check(neighbours: tuple[int, ...], curve: tuple[int, ...]) -> None:
@@ -35,97 +29,89 @@ def check(neighbours: tuple[int, ...], curve: tuple[int, ...]) -> None:
     )
 
 
-def claims(embedded: Seeds, classified: Seeds, apart: np.ndarray | None) -> list[Any]:
-  """All claims; `apart` are edges between the learned classes, if there is a tree."""
-  usual = plankton_measures.way(USUAL)
+def macro_f1(group: str, way: str = plankton_measures.way(USUAL)) -> str:
+  """The measure of a group of classes, classified in one way."""
+  return f"macro F1, {group}, {way}"
 
-  def each(*place: str) -> np.ndarray:
-    return np.array([macro(found, *place) for found in embedded])
 
-  baseline = np.array([macro(found, BASELINE, SEEN, "half") for found in classified])
-  seen, unseen = (each(EMBEDDING, group, usual) for group in (SEEN, UNSEEN))
-  chance = 1 / len(embedded[0].counts[f"{EMBEDDING}, {UNSEEN}, {usual}"])
-  centroid = each(EMBEDDING, SEEN, plankton_measures.CENTROID)
-  made = {
-    "Z1-baseline": (
-      "macro F1, seen: softmax classifier > embedding, k = 10",
-      baseline - seen,
+CLAIMS = [
+  Claim(
+    "Z1-baseline",
+    "macro F1, seen: softmax classifier > embedding, k = 10",
+    lambda t: (
+      t.values(macro_f1(SEEN, "half"), BASELINE) - t.values(macro_f1(SEEN), EMBEDDING)
     ),
-    "Z1-gap": ("this gap < 0.1", 0.1 - (baseline - seen)),
-    "Z2-seen": (
-      "macro F1, seen, k = 10: trained > untrained network",
-      seen - each(UNTRAINED, SEEN, usual),
+  ),
+  Claim(
+    "Z1-gap",
+    "this gap < 0.1",
+    lambda t: (
+      0.1
+      - (
+        t.values(macro_f1(SEEN, "half"), BASELINE) - t.values(macro_f1(SEEN), EMBEDDING)
+      )
     ),
-    "Z2-unseen": (
-      "macro F1, unseen, k = 10: trained > untrained network",
-      unseen - each(UNTRAINED, UNSEEN, usual),
+  ),
+  Claim(
+    "Z2-seen",
+    "macro F1, seen, k = 10: trained > untrained network",
+    lambda t: t.gain(macro_f1(SEEN), EMBEDDING, over=UNTRAINED),
+  ),
+  Claim(
+    "Z2-unseen",
+    "macro F1, unseen, k = 10: trained > untrained network",
+    lambda t: t.gain(macro_f1(UNSEEN), EMBEDDING, over=UNTRAINED),
+  ),
+  Claim(
+    "Z3-chance",
+    "macro F1, unseen, k = 10 > 5 / classes",
+    lambda t: t.values(macro_f1(UNSEEN), EMBEDDING) - 5 * t.values(CHANCE, UNSEEN),
+  ),
+  Claim(
+    "Z3-seen",
+    "macro F1, k = 10: unseen < seen",
+    lambda t: (
+      t.values(macro_f1(SEEN), EMBEDDING) - t.values(macro_f1(UNSEEN), EMBEDDING)
     ),
-    "Z3-chance": ("macro F1, unseen, k = 10 > 5 / classes", unseen - 5 * chance),
-    "Z3-seen": ("macro F1, k = 10: unseen < seen", seen - unseen),
-    **curves(embedded),
-    "Z6": (
-      "macro F1, seen: centroid and k = 10 differ by less than 0.05",
-      0.05 - np.abs(centroid - seen),
+  ),
+  Claim(
+    "Z4-radius",
+    "cluster radius: last iteration < first",
+    lambda t: (
+      t.values(f"{RADIUS}, first iteration", EMBEDDING)
+      - t.values(f"{RADIUS}, last iteration", EMBEDDING)
     ),
-  }
-  if apart is not None:
-    made["Z7"] = (
-      "at least half of the ten commonest confusions, seen, are of classes at most 4 "
-      "edges apart",
-      [shares(found, apart) - 0.499 for found in embedded],
-    )
-  return [
-    results.claim(name, statement, values, paper=PAPER)
-    for name, (statement, values) in made.items()
-  ]
-
-
-def drift(found: plankton_runs.Found) -> list[float]:
-  """From each iteration to the next, without the way from the first weights."""
-  return found.figures["curves"]["drift"][1:]
-
-
-def curves(embedded: Seeds) -> dict[str, tuple[str, Any]]:
-  """Claims about what happens during the training."""
-
-  def of(found: plankton_runs.Found, name: str) -> list[float]:
-    return found.figures["curves"][name]
-
-  def gains(found: plankton_runs.Found) -> float:
-    """The first third's, from the untrained network on, less the last third's."""
-    values = [found.figures["start"]["accuracy"], *of(found, "accuracy")]
-    third = (len(values) - 1) // 3
-    return (values[third] - values[0]) - (values[-1] - values[-1 - third])
-
-  made: dict[str, tuple[str, Any]] = {
-    "Z4-radius": (
-      "cluster radius: last iteration < first",
-      [of(found, "radius")[0] - of(found, "radius")[-1] for found in embedded],
+  ),
+  Claim(
+    "Z4-drift",
+    "drift of the centroids from one iteration to the next: last < first",
+    lambda t: t.values(DRIFT, EMBEDDING),
+  ),
+  Claim(
+    "Z5",
+    "accuracy of centroids: gain of the first third of the training > of the last",
+    lambda t: t.values(GAINS, EMBEDDING),
+  ),
+  Claim(
+    "Z8",
+    "cluster radius: with the margin raised < with the first margin throughout",
+    lambda t: t.values(MARGINS, EMBEDDING),
+  ),
+  Claim(
+    "Z6",
+    "macro F1, seen: centroid and k = 10 differ by less than 0.05",
+    lambda t: (
+      0.05
+      - abs(
+        t.values(macro_f1(SEEN, plankton_measures.CENTROID), EMBEDDING)
+        - t.values(macro_f1(SEEN), EMBEDDING)
+      )
     ),
-  }
-  moves = [drift(found) for found in embedded]
-  if len(moves[0]) > 1:
-    made["Z4-drift"] = (
-      "drift of the centroids from one iteration to the next: last < first",
-      [own[0] - own[-1] for own in moves],
-    )
-  if len(of(embedded[0], "accuracy")) > 2:
-    made["Z5"] = (
-      "accuracy of centroids: gain of the first third of the training > of the last",
-      [gains(found) for found in embedded],
-    )
-  if embedded[0].figures["kept margin"]:
-    made["Z8"] = (
-      "cluster radius: with the margin raised < with the first margin throughout",
-      [
-        found.figures["kept margin"]["radius"][-1] - of(found, "radius")[-1]
-        for found in embedded
-      ],
-    )
-  return made
-
-
-def shares(found: plankton_runs.Found, apart: np.ndarray, group: str = SEEN) -> float:
-  """Share of relatives among the commonest confusions."""
-  counts = found.counts[f"{EMBEDDING}, {group}, {plankton_measures.way(USUAL)}"]
-  return plankton_measures.share_near(plankton_measures.commonest(counts), apart)
+  ),
+  Claim(
+    "Z7",
+    "at least half of the ten commonest confusions, seen, are of classes at most 4 "
+    "edges apart",
+    lambda t: t.values(f"{RELATIVES}, {SEEN}", "relatives") - 0.499,
+  ),
+]

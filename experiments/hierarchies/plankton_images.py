@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import numpy as np
 
 from experiments.frame import images as class_sets
+from experiments.frame.settings import Without
 from experiments.published import dist_plankton
 from spherejax import _checks, data, hierarchy
 from spherejax.data import _files
@@ -21,9 +22,9 @@ class Selection:
 
   data: Literal["ndsb_plankton", "folder"] = "ndsb_plankton"
   """A prepared set, or a folder with a sub-folder for each class."""
-  folder: str = ""
+  folder: Annotated[str, Without("data", "ndsb_plankton")] = ""
   """That folder."""
-  percent: int = 100
+  percent: Annotated[int, Without("data", "folder")] = 100
   """Share of the prepared set that is read, in percent."""
   canvas: int = 96
   """Side of the canvas; larger images are scaled down to it."""
@@ -35,9 +36,9 @@ class Selection:
   """The ground becomes 0."""
   seen: Literal["count", "article"] = "count"
   """Learned are the classes with many images, or the article's 65 by their names."""
-  seen_from: int = 200
+  seen_from: Annotated[int, Without("seen", "article")] = 200
   """Images from which on a class is learned."""
-  unseen_from: int = 20
+  unseen_from: Annotated[int, Without("seen", "article")] = 20
   """Images from which on a class that is not learned is told apart."""
   test_images: int = 100
   """Of each learned class, half of them references."""
@@ -81,15 +82,6 @@ def check(choice: Selection) -> None:
         f"{name} must be at least 2, a reference and an image to judge, got"
         f" {getattr(choice, name)}"
       )
-
-
-def unused(choice: Selection) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  other = "percent" if choice.data == "folder" else "folder"
-  found: dict[str, tuple[str, ...]] = {f"with --data {choice.data}": (other,)}
-  if choice.seen == "article":
-    found["with --seen article"] = ("seen_from", "unseen_from")
-  return found
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:

@@ -1,12 +1,15 @@
 """Pictures of `plankton`, like those of DIST, article I."""
 
-import pathlib
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.frame import pictures
-from experiments.hierarchies import plankton_claims, plankton_images, plankton_measures
+from experiments.hierarchies import (
+  plankton_claims,
+  plankton_images,
+  plankton_measures,
+  plankton_tables,
+)
 from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
 from spherejax import plotting
 
@@ -17,13 +20,12 @@ FEW = 300  # points
 
 
 def draw(
-  embedded: plankton_claims.Seeds,
-  classified: plankton_claims.Seeds,
+  embedded: plankton_tables.Seeds,
+  classified: plankton_tables.Seeds,
   study: plankton_images.Study,
   config,
-  output: pathlib.Path,
-) -> list[str]:
-  """Everything of a run; names of the files. `study` is that of the first seed."""
+) -> dict[str, Figure]:
+  """Everything of a run. `study` is that of the first seed."""
   figures: dict[str, Figure | None] = {
     "training": training(embedded),
     "neighbours": neighbours(embedded),
@@ -36,11 +38,10 @@ def draw(
     points = embedded[0].points[group]
     figures[f"tsne-{group}"] = tsne(points, images.labels, names, config)
     figures[f"confused-{group}"] = confused(embedded, group, images)
-  drawn = {name: figure for name, figure in figures.items() if figure is not None}
-  return pictures.save(drawn, output)
+  return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def training(embedded: plankton_claims.Seeds) -> Figure:
+def training(embedded: plankton_tables.Seeds) -> Figure:
   """Radius, drift and accuracy after each iteration."""
   figure = pictures.new_figure(12, 3.8)
   panels = figure.subplots(1, 3)
@@ -76,7 +77,7 @@ def training(embedded: plankton_claims.Seeds) -> Figure:
   return figure
 
 
-def neighbours(embedded: plankton_claims.Seeds) -> Figure:
+def neighbours(embedded: plankton_tables.Seeds) -> Figure:
   """Accuracy on one half of the validation images against the neighbours."""
   found = [each.figures["by k"] for each in embedded]
   return plotting.training_curves(
@@ -87,7 +88,7 @@ def neighbours(embedded: plankton_claims.Seeds) -> Figure:
   )
 
 
-def baseline(classified: plankton_claims.Seeds, config) -> Figure:
+def baseline(classified: plankton_tables.Seeds, config) -> Figure:
   """Accuracy of the softmax classifier while it is trained."""
   curves = np.array([found.figures["accuracies"] for found in classified])
   parts = np.arange(1, curves.shape[1] + 1)
@@ -101,15 +102,15 @@ def baseline(classified: plankton_claims.Seeds, config) -> Figure:
 
 
 def f1(
-  embedded: plankton_claims.Seeds,
-  classified: plankton_claims.Seeds,
+  embedded: plankton_tables.Seeds,
+  classified: plankton_tables.Seeds,
   group: str,
   names: tuple[str, ...],
   ks: tuple[int, ...],
 ) -> Figure:
   """F1 of every class by every way, mean over the seeds, in the order of the most."""
 
-  def mean(runs: plankton_claims.Seeds, place: str) -> np.ndarray:
+  def mean(runs: plankton_tables.Seeds, place: str) -> np.ndarray:
     rows = [np.asarray(plankton_measures.scores(run.counts[place]).f1) for run in runs]
     return np.mean(rows, axis=0)
 
@@ -166,7 +167,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
   return figure
 
 
-def confused(embedded: plankton_claims.Seeds, group: str, images) -> Figure | None:
+def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
   """Images of the classes that are confused most: what each is, what it is called."""
   place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_claims.USUAL)}"
   counts = np.sum([found.counts[place] for found in embedded], axis=0)

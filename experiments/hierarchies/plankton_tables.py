@@ -1,4 +1,4 @@
-"""The figures of `plankton` as rows, and those of every class as a table."""
+"""The figures of `plankton`, and those of every class as a file."""
 
 import csv
 import pathlib
@@ -6,8 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from experiments.frame import results
-from experiments.hierarchies import plankton_claims, plankton_images, plankton_measures
+from experiments.frame.study import Table
+from experiments.hierarchies import plankton_images, plankton_measures, plankton_runs
+from experiments.hierarchies.plankton_claims import (
+  CHANCE,
+  DRIFT,
+  GAINS,
+  MARGINS,
+  RADIUS,
+  RELATIVES,
+  USUAL,
+  macro_f1,
+)
 from experiments.hierarchies.plankton_runs import (
   ALL_TEST,
   BASELINE,
@@ -18,6 +28,7 @@ from experiments.hierarchies.plankton_runs import (
 )
 from experiments.published import dist_plankton
 
+Seeds = list[plankton_runs.Found]
 ENDS = (("first", 0), ("last", -1))
 
 
@@ -26,16 +37,19 @@ def comparable(config: Any) -> bool:
   return config.seen == "article" and bool(config.weights)
 
 
-def rows(
-  embedded: plankton_claims.Seeds,
-  classified: plankton_claims.Seeds,
+def tabulate(
+  embedded: Seeds,
+  classified: Seeds,
   whole: plankton_images.Whole,
   apart: dict[str, np.ndarray | None],
   config: Any,
-) -> list[dict[str, Any]]:
-  """All figures; the article's beside those of its classes and first weights."""
+) -> Table:
+  """All figures; the article's beside those of its classes and first weights.
+
+  `apart` are edges between the classes of each group, where there is a tree.
+  """
+  table = Table()
   printed = dist_plankton.FIGURES if comparable(config) else {}
-  made: list[tuple[str, str, list[float]]] = []
   ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
   places = [
     (embedded, network, group, way)
@@ -45,54 +59,63 @@ def rows(
   ]
   places += [(classified, BASELINE, SEEN, way) for way in ("half", ALL_TEST)]
   for runs, network, group, way in places:
-    scores = [
-      plankton_measures.scores(found.counts[f"{network}, {group}, {way}"])
-      for found in runs
-    ]
-    made += [
-      (network, f"macro F1, {group}, {way}", [float(x.macro_f1) for x in scores]),
-      (network, f"accuracy, {group}, {way}", [float(x.accuracy) for x in scores]),
-    ]
-  curves = [found.figures["curves"] for found in embedded]
-  made += [
-    (EMBEDDING, f"{title}, {when} iteration", [curve[name][index] for curve in curves])
-    for name, title in (
-      ("radius", "cluster radius"),
-      ("accuracy", "accuracy of centroids"),
-    )
-    for when, index in ENDS
-  ]
-  moves = [plankton_claims.drift(found) for found in embedded]
-  made += [
-    (EMBEDDING, f"drift of the centroids, {when} two iterations", [x[i] for x in moves])
-    for when, i in ENDS
-    if moves[0]
-  ]
-  made.append(
-    (
-      EMBEDDING,
-      "best k, validation",
-      [float(max(f.figures["by k"], key=f.figures["by k"].get)) for f in embedded],
-    )
-  )
-  found = [results.row(*each, paper=printed.get(each[:2])) for each in made]
+    for run in runs:
+      scores = plankton_measures.scores(run.counts[f"{network}, {group}, {way}"])
+      for measure, value in (
+        (macro_f1(group, way), scores.macro_f1),
+        (f"accuracy, {group}, {way}", scores.accuracy),
+      ):
+        table.add(network, measure, value, paper=printed.get((network, measure)))
+  table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
+  add_curves(table, embedded)
+  best = [max(run.figures["by k"], key=run.figures["by k"].get) for run in embedded]
+  table.add(EMBEDDING, "best k, validation", [float(k) for k in best])
   if config.seen == "article":
-    found += class_rows(embedded, classified, whole, config)
+    add_classes(table, embedded, classified, whole, config)
   for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
-    found += confusion_rows(embedded, group, names, apart[group], config)
-  return found
+    add_confusions(table, embedded, group, names, apart[group], config)
+  return table
 
 
-def class_rows(
-  embedded: plankton_claims.Seeds,
-  classified: plankton_claims.Seeds,
+def drift(run: plankton_runs.Found) -> list[float]:
+  """From each iteration to the next, without the way from the first weights."""
+  return run.figures["curves"]["drift"][1:]
+
+
+def add_curves(table: Table, embedded: Seeds) -> None:
+  """Adds what happens during the training."""
+  for name, title in (("radius", RADIUS), ("accuracy", "accuracy of centroids")):
+    for when, index in ENDS:
+      ends = [run.figures["curves"][name][index] for run in embedded]
+      table.add(EMBEDDING, f"{title}, {when} iteration", ends)
+  for run in embedded:
+    moves, curves, kept = drift(run), run.figures["curves"], run.figures["kept margin"]
+    for when, index in ENDS:
+      if moves:
+        title = f"drift of the centroids, {when} two iterations"
+        table.add(EMBEDDING, title, moves[index])
+    if len(moves) > 1:
+      table.add(EMBEDDING, DRIFT, moves[0] - moves[-1], listed=False)
+    # From the untrained network on.
+    values = [run.figures["start"]["accuracy"], *curves["accuracy"]]
+    if (third := (len(values) - 1) // 3) > 0:
+      gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
+      table.add(EMBEDDING, GAINS, gain, listed=False)
+    if kept:
+      wider = kept["radius"][-1] - curves["radius"][-1]
+      table.add(EMBEDDING, MARGINS, wider, listed=False)
+
+
+def add_classes(
+  table: Table,
+  embedded: Seeds,
+  classified: Seeds,
   whole: plankton_images.Whole,
   config: Any,
-) -> list[dict[str, Any]]:
-  """F1 of the classes of which the article prints one; `write_classes` has all."""
-  usual = plankton_measures.way(plankton_claims.USUAL)
+) -> None:
+  """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
+  usual = plankton_measures.way(USUAL)
   centroid, published = plankton_measures.CENTROID, dist_plankton
-  found = []
   for runs, network, group, way, printed in (
     (classified, BASELINE, SEEN, ALL_TEST, published.F1_CLASSIFIER),
     (embedded, EMBEDDING, SEEN, usual, published.F1_EMBEDDING),
@@ -101,58 +124,48 @@ def class_rows(
     known = {published.plain(name): figure for name, figure in printed.items()}
     place = f"{network}, {group}, {way}"
     scores = [plankton_measures.scores(run.counts[place]).f1 for run in runs]
-    names = whole.seen if group == SEEN else whole.unseen
-    for label, name in enumerate(names):
+    for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
       paper = known.get(published.plain(name))
       values = [float(each[label]) for each in scores]
       # A class without images to judge, or predictions, has none.
       if paper is not None and not np.isnan(values).any():
-        found.append(
-          results.row(
-            network,
-            f"F1 of {name}, {group}, {way}",
-            values,
-            paper=paper if comparable(config) else None,
-          )
-        )
-  return found
+        measure = f"F1 of {name}, {group}, {way}"
+        paper = paper if comparable(config) else None
+        table.add(network, measure, values, paper=paper)
 
 
-def confusion_rows(
-  embedded: plankton_claims.Seeds,
+def add_confusions(
+  table: Table,
+  embedded: Seeds,
   group: str,
   names: tuple[str, ...],
   apart: np.ndarray | None,
   config: Any,
-) -> list[dict[str, Any]]:
-  """The commonest confusions over all seeds, and how many are of relatives."""
-  way = plankton_measures.way(plankton_claims.USUAL)
-  tables = [found.counts[f"{EMBEDDING}, {group}, {way}"] for found in embedded]
+) -> None:
+  """Adds the commonest confusions over all seeds, and how many are of relatives."""
+  way = plankton_measures.way(USUAL)
+  counts = [run.counts[f"{EMBEDDING}, {group}, {way}"] for run in embedded]
   printed = dist_plankton.confusion if comparable(config) else None
-  found = [
-    results.row(
+  for a, b in plankton_measures.commonest(np.sum(counts, axis=0)):
+    table.add(
       f"confused, {group}, {way}",
       f"{names[a]} as {names[b]}",
-      [table[a, b] / table[a].sum() for table in tables],
+      [each[a, b] / each[a].sum() for each in counts],
       paper=printed(names[a], names[b]) if printed else None,
     )
-    for a, b in plankton_measures.commonest(np.sum(tables, axis=0))
-  ]
   if apart is None:
-    return found
-  share = [plankton_claims.shares(each, apart, group) for each in embedded]
+    return
+  for each in counts:
+    share = plankton_measures.share_near(plankton_measures.commonest(each), apart)
+    table.add("relatives", f"{RELATIVES}, {group}", share)
   pairs = apart[~np.eye(len(apart), dtype=bool)]
-  by_chance = [float((pairs <= plankton_measures.NEAR).mean())]
-  return [
-    *found,
-    results.row("relatives", f"among the commonest confusions, {group}", share),
-    results.row("relatives", f"among all pairs of classes, {group}", by_chance),
-  ]
+  chance = float((pairs <= plankton_measures.NEAR).mean())
+  table.add("relatives", f"among all pairs of classes, {group}", chance)
 
 
 def write_classes(
-  embedded: plankton_claims.Seeds,
-  classified: plankton_claims.Seeds,
+  embedded: Seeds,
+  classified: Seeds,
   study: plankton_images.Study,
   config: Any,
   path: pathlib.Path,

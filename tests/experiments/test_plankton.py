@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from experiments import plankton
+from experiments.frame.study import Table
 from experiments.hierarchies import (
   baseline,
-  plankton_claims,
   plankton_images,
   plankton_measures,
   plankton_pictures,
@@ -36,7 +36,7 @@ SMOKE = plankton.PRESETS["smoke"]
 @pytest.mark.slow
 def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
   monkeypatch.setattr(plankton_pictures, "SHOWN", 1)
-  content = plankton.run(SMOKE, tmp_path, "smoke")
+  content = plankton.STUDY.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   classes = (tmp_path / "classes.csv").read_text().splitlines()[1:]
   number = {x: sum(f",{x}," in row for row in classes) for x in (SEEN, UNSEEN)}
@@ -117,7 +117,9 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   ]
   assert len(done[0].figures["curves"]["radius"]) == 2
   assert len(done[1].figures["accuracies"]) == 2
-  claims = plankton_claims.claims([done[0]], [done[1]], None)
+  groups = dict.fromkeys((SEEN, UNSEEN))
+  table = plankton_tables.tabulate([done[0]], [done[1]], whole, groups, config)
+  claims = plankton.STUDY.claimed(table, config)
   assert "Z7" not in {claim["id"] for claim in claims}
   assert sum(done[0].counts[f"{EMBEDDING}, {UNSEEN}, k = 10"].ravel()) == 6
 
@@ -201,7 +203,13 @@ def runs_that_agree(sign):
       f"{UNTRAINED}, {SEEN}, k = 10": 0.40,
       f"{UNTRAINED}, {UNSEEN}, k = 10": 0.35,
     }
-    counts = {name: table(12, share) for name, share in wrong.items()}
+    usual = {
+      f"{network}, {group}, {way}": 0.3
+      for network in (EMBEDDING, UNTRAINED)
+      for group in (SEEN, UNSEEN)
+      for way in ("centroid", "k = 10")
+    }
+    counts = {name: table(12, share) for name, share in (usual | wrong).items()}
     path = np.array([3.0, 2.9, 2.8]) + 0.01 * random.random(3)
     curves = {
       "radius": (sign * path + 4).tolist(),
@@ -211,8 +219,13 @@ def runs_that_agree(sign):
     kept = {"radius": [x + sign * 0.1 for x in curves["radius"]]}
     start = {"accuracy": 0.3 + 0.01 * random.random(), "radius": 1.0}
     figures = {"curves": curves, "kept margin": kept, "start": start}
+    figures["by k"] = {"10": 0.5}
     embedded.append(plankton_runs.Found(figures, counts, {}))
-    best = {f"{BASELINE}, {SEEN}, half": table(12, 0.15 if sign > 0 else 0.6)}
+    share = 0.15 if sign > 0 else 0.6
+    best = {
+      f"{BASELINE}, {SEEN}, {part}": table(12, share)
+      for part in ("half", "all test images")
+    }
     classified.append(plankton_runs.Found({}, best, {}))
   return embedded, classified
 
@@ -224,7 +237,11 @@ def test_claims_of_known_figures(sign):
   if sign < 0:
     apart = 10 - apart
   embedded, classified = runs_that_agree(sign)
-  made = plankton_claims.claims(embedded, classified, apart)
+  names = tuple("abcdefghijkl")
+  whole = plankton_images.Whole(None, names, names, None)  # pyright: ignore
+  groups = {SEEN: apart, UNSEEN: None}
+  table = plankton_tables.tabulate(embedded, classified, whole, groups, SMOKE)
+  made = plankton.STUDY.claimed(table, SMOKE)
   held = {claim["id"] for claim in made if claim["verdict"] == "reproduced"}
   # These two are bounds that the other figures satisfy, too.
   assert len(made) == 12
@@ -235,14 +252,16 @@ def test_drift_is_from_one_iteration_to_the_next():
   """In the table and in the picture; one iteration has none, two nothing to compare."""
   embedded, _ = runs_that_agree(1)
   assert (
-    plankton_claims.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
+    plankton_tables.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
   )
   figure = plankton_pictures.training([with_drifts(4), with_drifts(4)])
   lines = {line.get_label(): line for line in figure.axes[1].lines}
   np.testing.assert_allclose(lines["mean"].get_xdata(), [2, 3, 4])
   np.testing.assert_allclose(lines["mean"].get_ydata(), [3, 2, 1])
   for number in (1, 2):
-    made = plankton_claims.curves([with_drifts(number)])
+    table = Table()
+    plankton_tables.add_curves(table, [with_drifts(number)])
+    made = [claim["id"] for claim in plankton.STUDY.claimed(table, SMOKE)]
     assert "Z4-drift" not in made
     assert "Z4-radius" in made
 
@@ -270,6 +289,12 @@ def test_printed_figures():
   assert dist_plankton.confusion("Podon", "Evadne") is None
 
 
+def class_rows(run, whole, config):
+  table = Table()
+  plankton_tables.add_classes(table, [run], [run], whole, config)
+  return table.rows()
+
+
 def test_f1_of_the_classes_that_the_article_names():
   """Beside the article's where the networks begin as its do."""
   published = dist_plankton
@@ -284,7 +309,7 @@ def test_f1_of_the_classes_that_the_article_names():
   run = plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
   full = plankton.PRESETS["full"]
   own = dataclasses.replace(full, weights="inception.pth")
-  rows = plankton_tables.class_rows([run], [run], whole, own)
+  rows = class_rows(run, whole, own)
   beside = {(row["name"], row["metric"]): row["paper"] for row in rows}
   assert len(beside) == 6 + 6 + 2
   for (network, metric), paper in {
@@ -302,7 +327,7 @@ def test_f1_of_the_classes_that_the_article_names():
       for row in rows:
         if (row["name"], row["metric"]) == (network, f"F1 of {name}, {group}, {way}"):
           assert row["mean"] == pytest.approx(2 * right / (2 * right + others))
-  alone = plankton_tables.class_rows([run], [run], whole, full)
+  alone = class_rows(run, whole, full)
   assert {row["paper"] for row in alone} == {None}
   assert {*published.F1_CLASSIFIER, *published.F1_EMBEDDING} < set(seen)
 
@@ -355,7 +380,7 @@ def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
 def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
   with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
-    plankton.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
+    plankton.STUDY.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
   for changes, message in (
     ({"neighbours": (0, 10)}, r"neighbours must be numbers of at least 1.*\(0, 10\)"),
     ({"curve": ()}, r"curve must be numbers of at least 1, got \(\)"),
@@ -374,12 +399,14 @@ def test_bad_input(tmp_path):
     ({"drawn": 0}, "drawn must be at least 1, got 0"),
   ):
     with pytest.raises(ValueError, match=message):
-      plankton.run(dataclasses.replace(config, **changes), tmp_path)
+      plankton.STUDY.run(dataclasses.replace(config, **changes), tmp_path)
   full = plankton.PRESETS["full"]
   with pytest.raises(ValueError, match="weights for inception_v3 by --weights"):
-    plankton.run(full, tmp_path, "full")
+    plankton.STUDY.run(full, tmp_path, "full")
   with pytest.raises(ValueError, match=r"no file of weights at nowhere\.pth"):
-    plankton.run(dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full")
+    plankton.STUDY.run(
+      dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full"
+    )
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),
@@ -417,7 +444,7 @@ def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monke
   monkeypatch.setattr(plankton_images, "divide", lambda *_: study)
   monkeypatch.setattr(plankton_runs, "run", None)
   with pytest.raises(ValueError, match="at most the 10 training images, got 128"):
-    plankton.run(SMOKE, tmp_path, "smoke")
+    plankton.STUDY.run(SMOKE, tmp_path, "smoke")
 
 
 def test_classes_of_the_article():
