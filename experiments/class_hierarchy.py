@@ -19,14 +19,13 @@ the article's network of each set: Inception v3 for plankton, ResNet-50 for the 
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import tqdm
 
-from experiments.frame import at_once, command, images, results
-from experiments.hierarchies import claims, pictures, settings, tables
-from experiments.hierarchies import exact as class_exact
+from experiments.frame import at_once, images
+from experiments.frame.study import Study, Table
+from experiments.hierarchies import claims, exact, pictures, settings, tables
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies.settings import PRESETS, Config
 
@@ -40,10 +39,8 @@ def plan(config: Config) -> list[tuple[str, int]]:
   ]
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings, the exact part and the controls; returns figures and claims."""
-  start = time.perf_counter()
-  config = settings.resolved(config)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings, the controls and the exact part."""
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
   seeds = range(config.seed, config.seed + config.seeds)
   grounds = {seed: class_runs.ground(config, whole, seed) for seed in seeds}
@@ -70,7 +67,6 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for name, of_seed in runs.items()
   }
   firsts = {name: done[name, config.seed].outcome for name in config.settings}
-  exact = class_exact.article_trees(seeds, config.mds_steps, config.trees)
   controls = {
     name: {
       metric: [found[name][metric] for found in untrained]
@@ -78,34 +74,30 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     }
     for name in untrained[0]
   }
-  related = grounds[config.seed].related
-  return results.result(
-    experiment="class_hierarchy",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=tables.rows(runs, controls, related, config) + exact + class_exact.examples(),
-    claims=[
-      *class_exact.claims(exact),
-      *claims.claims(runs),
-      *claims.control_claims(controls),
-      *claims.spearman_claims(runs),
-    ],
-    pictures=pictures.draw(runs, curves, firsts, whole.tree, output),
-  )
+  table = Table()
+  tables.add_runs(table, runs, controls, grounds[config.seed].related, config)
+  exact.add_trees(table, seeds, config.mds_steps, config.trees)
+  exact.add_examples(table)
+  return table, (runs, curves, firsts, whole.tree)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS,
-    name="class_hierarchy",
-    doc=__doc__,
-    unused=settings.unused,
-    resolved=settings.resolved,
-  )
-  results.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Measures, curves, similarities and trees."""
+  del table, config
+  runs, curves, firsts, tree = shown
+  return pictures.draw(runs, curves, firsts, tree)
 
+
+STUDY = Study(
+  "class_hierarchy",
+  __doc__,
+  "DIST IV",
+  PRESETS,
+  measure,
+  claims.claims,
+  draw,
+  resolved=settings.resolved,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -46,7 +46,7 @@ class Only:
 
 @dataclasses.dataclass(frozen=True)
 class Without:
-  """Does nothing where another setting, or a property, has this value."""
+  """Does nothing where another setting, or a property, has one of these values."""
 
   other: str
   value: Any
@@ -54,13 +54,14 @@ class Without:
   """The reason that is told; the value of the other option where it is empty."""
 
   def reason(self, settings: Any) -> str | None:
-    if getattr(settings, self.other) != self.value:
+    value = getattr(settings, self.other)
+    if value not in (self.value if isinstance(self.value, tuple) else (self.value,)):
       return None
     if self.because:
       return self.because
-    if isinstance(self.value, bool) or not self.value:
-      return f"{'with' if self.value else 'without'} {option(self.other)}"
-    return f"with {option(self.other)} {self.value}"
+    if isinstance(value, bool) or not value:
+      return f"{'with' if value else 'without'} {option(self.other)}"
+    return f"with {option(self.other)} {value}"
 
 
 Limit = MultipleOf | Only | Without

@@ -115,6 +115,8 @@ class Study(Generic[Config]):
   """A function where statements tell numbers of the settings or name a figure."""
   draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
   """Table, what is shown and settings to figures by the name of their file."""
+  resolved: Callable[[Config], Config] = lambda config: config
+  """Fills in what settings leave open."""
   short: bool = False
   """Whether it compiles for as long as it trains."""
 
@@ -142,7 +144,7 @@ class Study(Generic[Config]):
     self, config: Config, output: pathlib.Path, preset: str = "cpu"
   ) -> dict[str, Any]:
     """Measures, claims and draws; returns the whole result."""
-    start = time.perf_counter()
+    start, config = time.perf_counter(), self.resolved(config)
     table, shown = self.measure(config, output)
     drawn = pictures.save(self.draw(table, shown, config), output)
     return results.result(
@@ -158,6 +160,10 @@ class Study(Generic[Config]):
   def main(self) -> None:
     """The command line."""
     preset, config, output = command.parse(
-      self.presets, name=self.name, doc=self.doc, short=self.short
+      self.presets,
+      name=self.name,
+      doc=self.doc,
+      short=self.short,
+      resolved=self.resolved,
     )
     results.write(self.run(config, output, preset), output)

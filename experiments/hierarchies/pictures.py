@@ -1,6 +1,5 @@
 """Pictures of `class_hierarchy`, like the article's."""
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.frame import pictures
-from experiments.hierarchies import claims, measures, training
+from experiments.hierarchies import measures, tables, training
 from experiments.hierarchies.methods import SETTINGS
 from experiments.published.dist_hierarchy import PROTOTYPES, PROXIES
 from spherejax import hierarchy, metrics, plotting
@@ -32,7 +30,7 @@ BRANCHES = 6  # of the tree that have a colour of their own
 _ROWS = 300  # of a tree
 
 
-def bars(runs: claims.Runs) -> Figure:
+def bars(runs: tables.Runs) -> Figure:
   """Each measure of each setting, with intervals over the seeds and the seeds."""
   names = list(runs)
   places = np.arange(len(names))[::-1]
@@ -165,13 +163,12 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 
 def draw(
-  runs: claims.Runs,
+  runs: tables.Runs,
   found: Mapping[str, list[dict[str, list[float]]]],
   outcomes: Mapping[str, measures.Outcome],
   tree: hierarchy.ClassTree,
-  output: pathlib.Path,
-) -> list[str]:
-  """Everything of a run; names of the files. `outcomes` are those of the first seed."""
+) -> dict[str, Any]:
+  """Everything of a run. `outcomes` are those of the first seed."""
   figures: dict[str, Any] = {"measures": bars(runs)} | curves(found)
   shown = {
     SETTINGS[name].title: outcomes[name].prototypes
@@ -186,4 +183,4 @@ def draw(
     if name in outcomes:
       title = f"joined from the prototypes of {SETTINGS[name].title}"
       figures[f"joined-{name}"] = joined_tree(outcomes[name].prototypes, tree, title)
-  return pictures.save(figures, output)
+  return figures

@@ -1,9 +1,10 @@
 """Settings of `class_hierarchy`: the sets, the ways to train, the presets."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from experiments.frame import class_network, images
+from experiments.frame.settings import Without
 from experiments.hierarchies import exact, methods
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ else:
   Data = Literal[tuple(images.SOURCES)]
   Tree = Literal[tuple(exact.TREES)]
 ALL = tuple(methods.SETTINGS)
+PREPARED = tuple(name for name in images.SOURCES if name not in images.FOLDERS)
 SMALL = (
   "softmax", "normface", "normface-dynamic", "normface-mds",
   "proxydr", "proxydr-dynamic", "proxydr-mds", "corr",
@@ -27,11 +29,11 @@ class Config(class_network.Settings):
 
   data: Data = "ndsb_plankton"
   """Images and their tree."""
-  folder: str = ""
+  folder: Annotated[str, Without("data", PREPARED)] = ""
   """Where nabirds, micro_s, micro_l and meso_z are."""
   image_size: int = 32
   """Side of the images; 0: the paper's, by the data."""
-  percent: int = 100
+  percent: Annotated[int, Without("data", tuple(images.FOLDERS))] = 100
   """Share of a prepared image set that is read, in percent."""
   train_images: int = 16_000
   """Drawn for training; 0: 90 %, of sets without a test part 70 %."""
@@ -101,9 +103,3 @@ def resolved(config: Config) -> Config:
     image_size=config.image_size or source.side,
     epochs=config.epochs or source.epochs,
   )
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  other = "percent" if config.data in images.FOLDERS else "folder"
-  return {f"with --data {config.data}": (other,)}
