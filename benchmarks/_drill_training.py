@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments import _ending
+from experiments.frame import ending
 from spherejax import data, distances, losses, training
 
 PROCESSES, ROWS, PAUSE = 2, 32, 0.02
@@ -61,7 +61,7 @@ def main() -> None:
   parser.add_argument("--port", type=int, default=0)
   parser.add_argument("--number", type=int, default=0)
   given = parser.parse_args()
-  _ending.in_one_line(given.folder)
+  ending.in_one_line(given.folder)
   if given.port:
     training.start_processes(f"localhost:{given.port}", PROCESSES, given.number)
   digits = data.load_digits()

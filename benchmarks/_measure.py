@@ -28,7 +28,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from experiments import _report
+from experiments.frame import results as frame_results
 
 OURS, FLOOR = "ours", "floor"
 SHARE = "share of the matrix rate"
@@ -322,7 +322,7 @@ def save(
       "rows": rows,
       "missing": missing,
     }
-    _report.write_json(content, options.json)
+    frame_results.write_json(content, options.json)
 
 
 def _processor() -> str:

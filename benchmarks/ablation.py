@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import _measure
-from experiments import _tokens
+from experiments.gsp import tokens
 from spherejax import _versions, training
 
 SEEDS = 2
@@ -56,12 +56,12 @@ class Work(NamedTuple):
   every: int
 
 
-def make_work(config: _tokens.Settings, steps: int, every: int, masses: int) -> Work:
+def make_work(config: tokens.Settings, steps: int, every: int, masses: int) -> Work:
   """The trainings of the first `masses` masses."""
   functions = (
-    functools.partial(_tokens.init, config),
-    functools.partial(_tokens.step, config, _tokens.embed),
-    functools.partial(_tokens.evaluate, config, _tokens.embed),
+    functools.partial(tokens.init, config),
+    functools.partial(tokens.step, config, tokens.embed),
+    functools.partial(tokens.evaluate, config, tokens.embed),
   )
   cells = training.grid(VALUES | {"mass": VALUES["mass"][:masses]})
   return Work(functions, cells, config.warm_up, steps, every)
@@ -142,7 +142,7 @@ def check_in_float64(work: Work) -> float:
 def main() -> None:
   """The command line."""
   options = _measure.parse(__doc__, cases=False)
-  config = _tokens.Settings(warm_up=50, validation=10)
+  config = tokens.Settings(warm_up=50, validation=10)
   work = make_work(config, 150, 50, 4)
   if options.smoke:
     work = make_work(dataclasses.replace(config, warm_up=2), 4, 2, 2)

@@ -28,8 +28,8 @@ import numpy as np
 import rich.console
 
 from benchmarks import _measure
-from experiments import _collapse_training
-from experiments._collapse_training import Settings
+from experiments.self_supervision import training
+from experiments.self_supervision.training import Settings
 from spherejax import data, losses
 from spherejax.data._views import Views
 
@@ -146,7 +146,7 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   """A training step that draws its views, beside one whose views are given."""
   strengths = data.view_strengths(name)
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
-  pictures, network = images(batch), _collapse_training.Network(Settings())
+  pictures, network = images(batch), training.Network(Settings())
   variables = network.init(jax.random.key(0), jnp.asarray(pictures[:2]))
   given = jax.jit(augment)(jax.random.key(1), pictures)
 

@@ -29,22 +29,22 @@ import rich.console
 from PIL import Image
 
 from benchmarks import _measure
-from experiments import (
-  _embed_parts,
-  _embed_sources,
-  _retrieval_full_batches,
-  _retrieval_full_objective,
-  _retrieval_full_sets,
-  _retrieval_full_training,
-  _retrieval_losses,
-  _retrieval_network,
-  embed,
+from experiments import embed
+from experiments.embedding import parts as embed_parts
+from experiments.embedding import sources
+from experiments.frame import networks
+from experiments.metric_learning import methods
+from experiments.metric_learning.photographs import batches as retrieval_full_batches
+from experiments.metric_learning.photographs import (
+  objective as retrieval_full_objective,
 )
+from experiments.metric_learning.photographs import sets
+from experiments.metric_learning.photographs import training as retrieval_full_training
 from spherejax import training
 
 AGREES = 1e-5
 SLOWER = 1.2
-ARCHITECTURE = _retrieval_network.Architecture(
+ARCHITECTURE = networks.Architecture(
   strides=(2, 1, 2, 2), dim=128, image_size=64, channels=3
 )
 
@@ -74,9 +74,9 @@ def write(work: Work, folder: pathlib.Path) -> embed.Config:
       noise = rng.normal(scale=8, size=(work.side, work.side, 1))
       pixels = np.clip(np.asarray(smooth) + noise, 0, 255).astype(np.uint8)
       Image.fromarray(pixels).save(own / f"{number:05}.jpg", quality=90)
-  variables = _retrieval_network.initial_variables(jax.random.key(0), ARCHITECTURE)
-  model = _retrieval_network.Model(ARCHITECTURE, variables)
-  _retrieval_network.keep(folder / "model", model, 0)
+  variables = networks.initial_variables(jax.random.key(0), ARCHITECTURE)
+  model = networks.Model(ARCHITECTURE, variables)
+  networks.keep(folder / "model", model, 0)
   return embed.Config(
     model=str(folder / "model"),
     images=str(folder / "images"),
@@ -98,9 +98,9 @@ class Floor:
 
   def __init__(self, config: embed.Config):
     self.batch = config.batch
-    self.model = _retrieval_network.load(pathlib.Path(config.model))
+    self.model = networks.load(pathlib.Path(config.model))
     self.pictures = [
-      _embed_parts.prepared(_embed_sources.find(text), self.model)
+      embed_parts.prepared(sources.find(text), self.model)
       for text in (config.images, config.queries)
     ]
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}
@@ -110,7 +110,7 @@ class Floor:
     start = time.perf_counter()
     decoded = [np.stack(list(pictures)) for pictures in self.pictures]
     middle = time.perf_counter()
-    network = _embed_parts.network(self.model.architecture, self.batch)
+    network = embed_parts.network(self.model.architecture, self.batch)
     found = [network(self.model.variables, framed) for framed in decoded]
     self.seconds["decode"].append(middle - start)
     self.seconds["network"].append(time.perf_counter() - middle)
@@ -121,26 +121,24 @@ class Training:
   """Steps on the same pictures, read ahead or before the first one."""
 
   def __init__(self, folder: pathlib.Path, steps: int):
-    self.settings = _retrieval_full_objective.Settings(
+    self.settings = retrieval_full_objective.Settings(
       **vars(ARCHITECTURE), steps=steps, prefetch=4
     )
-    method = _retrieval_losses.Method("c2")
+    method = methods.Method("c2")
     images = str(folder / "images")
-    pictures = _retrieval_full_sets.load("cub", images, CLASSES - 1, False).learned
+    pictures = sets.load("cub", images, CLASSES - 1, False).learned
     key = jax.random.key(0)
-    run = _retrieval_full_training.Run(self.settings, method, pictures, key)
+    run = retrieval_full_training.Run(self.settings, method, pictures, key)
     self.state, chain = run.start(key, fresh=True)
     objective = functools.partial(
-      _retrieval_full_objective.objective,
+      retrieval_full_objective.objective,
       settings=self.settings,
       method=method,
       classes=run.classes,
     )
     self.step = training.parallel_step(training.make_step(objective, chain))
-    self.begin = _retrieval_full_batches.batches(
-      self.settings, pictures, run.table, key
-    )
-    self.planned = _retrieval_full_batches.planned(
+    self.begin = retrieval_full_batches.batches(self.settings, pictures, run.table, key)
+    self.planned = retrieval_full_batches.planned(
       self.settings, pictures, run.table, key
     )
     self.seconds: dict[str, list[float]] = {"decode": [], "network": []}

@@ -29,14 +29,13 @@ import optax
 from jax import Array
 
 from benchmarks import _measure
-from experiments import (
-  _retrieval_full_objective,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_optimizer,
+from experiments.frame import networks
+from experiments.metric_learning import methods, optimizer
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import (
+  objective as retrieval_full_objective,
 )
-from experiments._retrieval_losses import Method
-from experiments._retrieval_settings import Settings
+from experiments.metric_learning.settings import Settings
 from spherejax import data, losses, training
 
 OVERHEAD = 0.1
@@ -100,9 +99,9 @@ def objective(
     own = jax.random.fold_in(jax.random.key(0), number)
     return data.random_crop(own, image[None], padding=settings.shift)[0]
 
-  found, after = _retrieval_full_objective.forward(
+  found, after = retrieval_full_objective.forward(
     settings.architecture,
-    _retrieval_full_objective.variables(
+    retrieval_full_objective.variables(
       params["network"], batch_stats.get("network", {})
     ),
     jax.vmap(shown)(batch["crop"], batch["image"]),
@@ -113,7 +112,7 @@ def objective(
   mean = functools.partial(training.global_mean, axis_name=axis_name)
   x, labels = found.embeddings, batch["label"]
   if pairs:
-    value = _retrieval_losses.value(
+    value = methods.value(
       PAIRS,
       x,
       labels,
@@ -137,9 +136,9 @@ def prepared(
   """The state before the first step, and the step."""
   method = PAIRS if pairs else CLASSIFIER
   key = jax.random.key(0)
-  variables = _retrieval_network.initial_variables(key, settings)
+  variables = networks.initial_variables(key, settings)
   stats = variables.get("batch_stats", {})
-  chain = _retrieval_optimizer.optimizer(settings, method, stats)
+  chain = optimizer.optimizer(settings, method, stats)
   weights = {} if pairs else {"proxies": jnp.zeros((CLASSES, settings.dim))}
   state = training.create_state(key, chain, variables, {"params": weights})
   own = functools.partial(objective, settings=settings, pairs=pairs)

@@ -2,8 +2,8 @@
 
 import sys
 
-from experiments import _ending
+from experiments.frame import ending
 
 # Python's name of a module that it looks for; the imports of one take seconds.
 if sys.argv[:1] == ["-m"]:
-  _ending.while_loading()
+  ending.while_loading()

@@ -18,94 +18,89 @@ of each digit as there are of the rarest, 5,421.
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import tqdm
 
-from experiments import (
-  _at_once,
-  _ccp_claims,
-  _ccp_pictures,
-  _ccp_plan,
-  _ccp_tables,
-  _cli,
-  _report,
-  _retrieval_pretraining,
-  _retrieval_runs,
+from experiments.frame import at_once, command
+from experiments.frame.study import Study, Table
+from experiments.metric_learning import (
+  images,
+  pretraining,
+  problem_claims,
+  problem_figures,
+  problems,
+  runs,
 )
-from experiments._ccp_plan import DIGITS, PRESETS, Config
-from experiments._ccp_tables import Runs
-from experiments._retrieval_losses import Method
-from experiments._retrieval_sets import Study
-from experiments._retrieval_settings import Settings
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.problem_figures import Runs
+from experiments.metric_learning.problems import DIGITS, PRESETS, Config
+from experiments.metric_learning.settings import Settings
 
 
 def train(config: Config, output: pathlib.Path) -> Runs:
   """All trainings, or those that an earlier run has left to do."""
-  settings, study = _ccp_plan.digits(config)
-  sought = (
-    _ccp_plan.characters(config) if _ccp_plan.plan(config, settings)[1] else study
-  )
+  settings, study = problems.digits(config)
+  sought = problems.characters(config) if problems.plan(config, settings)[1] else study
 
-  def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, Study]]:
-    plane, others = _ccp_plan.plan(config, shared)
+  def jobs(shared: Settings) -> dict[str, tuple[Settings, Method, images.Study]]:
+    plane, others = problems.plan(config, shared)
     planned = {name: (settings, method, study) for name, method in plane.items()}
     return planned | {name: (*pair, sought) for name, pair in others.items()}
 
-  shared = _cli.only(Settings, config)
+  shared = command.only(Settings, config)
   for job in jobs(shared).values():
-    _retrieval_runs.check(*job)
+    runs.check(*job)
   if config.pretraining:
-    shared = _retrieval_pretraining.train(shared, config.pretraining, output / "kept")
+    shared = pretraining.train(shared, config.pretraining, output / "kept")
   planned = jobs(shared)
   with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(name: str) -> _retrieval_runs.Trained:
+    def one(name: str) -> runs.Trained:
       weights = (config.weight,)
       if name == "c2 ccp":  # the first cell is the usual one
         weights += config.other_weights
       cells = {"weight": weights, "fold": (0,) * len(weights)}
-      group, title = "characters", _ccp_tables.title(name)
+      group, title = "characters", problem_figures.title(name)
       if name in DIGITS:
         group, title = "digits", ""
       kept = output / "kept" / group
-      trained = _retrieval_runs.train(*planned[name], cells, kept, title)
+      trained = runs.train(*planned[name], cells, kept, title)
       bar.set_postfix({group: name})
       bar.update()
       return trained
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       found = dict(zip(planned, pool.map(one, planned), strict=True))
   return Runs(found, settings, shared)
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and what they show; returns figures and claims."""
-  start = time.perf_counter()
-  _ccp_plan.check(config)
-  runs = train(config, output)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings and what they show."""
+  pretraining.check(config, config.pretraining, config.data)
+  trained = train(config, output)
   costs = {}
   if config.losses:
-    costs = _ccp_tables.costs(runs, _ccp_plan.characters(config), config.losses, config)
-  return _report.result(
-    experiment="ccp_proxies",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=_ccp_tables.rows(runs, config, costs),
-    claims=_ccp_claims.claims(runs, config, costs),
-    pictures=_ccp_pictures.draw(runs, _ccp_plan.digits(config)[1], config, output),
-  )
+    study = problems.characters(config)
+    costs = problem_figures.costs(trained, study, config.losses, config)
+  return problem_figures.tabulate(trained, config, costs), trained
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="ccp_proxies", doc=__doc__, unused=_ccp_plan.unused
-  )
-  _report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Runs, config: Config) -> dict[str, Any]:
+  """Digits in the plane, and curves over the problems."""
+  del table
+  return problem_figures.draw(shown, problems.digits(config)[1], config)
 
+
+STUDY = Study(
+  "ccp_proxies",
+  __doc__,
+  "DML, chapter 3",
+  PRESETS,
+  measure,
+  problem_claims.claims,
+  draw,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

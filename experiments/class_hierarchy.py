@@ -19,24 +19,15 @@ the article's network of each set: Inception v3 for plankton, ResNet-50 for the 
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import tqdm
 
-from experiments import (
-  _at_once,
-  _class_claims,
-  _class_config,
-  _class_exact,
-  _class_pictures,
-  _class_runs,
-  _class_sets,
-  _class_tables,
-  _cli,
-  _report,
-)
-from experiments._class_config import PRESETS, Config
+from experiments.frame import at_once, images
+from experiments.frame.study import Study, Table
+from experiments.hierarchies import claims, exact, pictures, settings, tables
+from experiments.hierarchies import runs as class_runs
+from experiments.hierarchies.settings import PRESETS, Config
 
 
 def plan(config: Config) -> list[tuple[str, int]]:
@@ -48,27 +39,23 @@ def plan(config: Config) -> list[tuple[str, int]]:
   ]
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings, the exact part and the controls; returns figures and claims."""
-  start = time.perf_counter()
-  config = _class_config.resolved(config)
-  whole = _class_sets.load(
-    config.data, config.image_size, config.folder, config.percent
-  )
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings, the controls and the exact part."""
+  whole = images.load(config.data, config.image_size, config.folder, config.percent)
   seeds = range(config.seed, config.seed + config.seeds)
-  grounds = {seed: _class_runs.ground(config, whole, seed) for seed in seeds}
+  grounds = {seed: class_runs.ground(config, whole, seed) for seed in seeds}
   trainings = plan(config)
   total = len(trainings) * config.epochs
   with tqdm.tqdm(total=total, unit="epoch", file=sys.stderr) as progress:
 
-    def one(each: tuple[str, int]) -> _class_runs.Finished:
+    def one(each: tuple[str, int]) -> class_runs.Finished:
       name, seed = each
       path = output / "trained" / f"{name}-{seed}"
-      return _class_runs.train(name, grounds[seed], config, path, progress)
+      return class_runs.train(name, grounds[seed], config, path, progress)
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       done = dict(zip(trainings, pool.map(one, trainings), strict=True))
-  untrained = [_class_runs.chance(config, shared) for shared in grounds.values()]
+  untrained = [class_runs.chance(config, shared) for shared in grounds.values()]
   runs = {
     name: {
       seed: done[name, seed].outcome.figures for seed in seeds if (name, seed) in done
@@ -80,7 +67,6 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     for name, of_seed in runs.items()
   }
   firsts = {name: done[name, config.seed].outcome for name in config.settings}
-  exact = _class_exact.article_trees(seeds, config.mds_steps, config.trees)
   controls = {
     name: {
       metric: [found[name][metric] for found in untrained]
@@ -88,36 +74,30 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     }
     for name in untrained[0]
   }
-  related = grounds[config.seed].related
-  return _report.result(
-    experiment="class_hierarchy",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=_class_tables.rows(runs, controls, related, config)
-    + exact
-    + _class_exact.examples(),
-    claims=[
-      *_class_exact.claims(exact),
-      *_class_claims.claims(runs),
-      *_class_claims.control_claims(controls),
-      *_class_claims.spearman_claims(runs),
-    ],
-    pictures=_class_pictures.draw(runs, curves, firsts, whole.tree, output),
-  )
+  table = Table()
+  tables.add_runs(table, runs, controls, grounds[config.seed].related, config)
+  exact.add_trees(table, seeds, config.mds_steps, config.trees)
+  exact.add_examples(table)
+  return table, (runs, curves, firsts, whole.tree)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS,
-    name="class_hierarchy",
-    doc=__doc__,
-    unused=_class_config.unused,
-    resolved=_class_config.resolved,
-  )
-  _report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Measures, curves, similarities and trees."""
+  del table, config
+  runs, curves, firsts, tree = shown
+  return pictures.draw(runs, curves, firsts, tree)
 
+
+STUDY = Study(
+  "class_hierarchy",
+  __doc__,
+  "DIST IV",
+  PRESETS,
+  measure,
+  claims.claims,
+  draw,
+  resolved=settings.resolved,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -22,98 +22,96 @@ from typing import Any
 
 import jax
 
-from experiments import (
-  _at_once,
-  _cli,
-  _dl2p_config,
-  _dl2p_full,
-  _dl2p_images,
-  _dl2p_pictures,
-  _dl2p_prototypes,
-  _dl2p_report,
-  _dl2p_sets,
-  _dl2p_small,
-  _dl2p_tables,
-  _report,
+from experiments.assignment import cells as dl2p_small
+from experiments.assignment import claims as dl2p_report
+from experiments.assignment import (
+  images,
+  photographs,
+  prototypes,
+  settings,
+  tables,
+  tasks,
 )
-from experiments._dl2p_config import PRESETS, Config, ImageSet
-from experiments._dl2p_sweep import Study
+from experiments.assignment import pictures as dl2p_pictures
+from experiments.assignment.settings import PRESETS, Config, ImageSet
+from experiments.assignment.training import Study
+from experiments.frame import at_once, command, results
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
   """All trainings."""
   key = jax.random.key(config.seed)
-  task = _dl2p_sets.superclass(key, config.seeds, counts=config.counts)
+  task = tasks.superclass(key, config.seeds, counts=config.counts)
   balanced = functools.partial(
-    _dl2p_small.conduct, config, output=output, epochs=config.epochs
+    dl2p_small.conduct, config, output=output, epochs=config.epochs
   )
   studies = []
   for network in config.networks:
-    cells = _dl2p_small.make_cells(config, config.methods, config.dims, task)
+    cells = dl2p_small.make_cells(config, config.methods, config.dims, task)
     if network == "linear":
-      cells += _dl2p_small.more_matchings(config)
+      cells += dl2p_small.more_matchings(config)
     if cells:
       studies.append(balanced(task, network, cells, seeds=config.seeds))
   if config.tail_epochs:
-    tailed = _dl2p_sets.long_tailed(task, config.imbalance)
+    tailed = tasks.long_tailed(task, config.imbalance)
     # C - 1 dimensions, where a simplex exists, and few.
     cells = [
       cell
-      for dim in (task.classes - 1, _dl2p_small.FEW)
-      for cell in _dl2p_small.tail_cells(config, dim)
+      for dim in (task.classes - 1, dl2p_small.FEW)
+      for cell in dl2p_small.tail_cells(config, dim)
     ]
     studies += [
-      _dl2p_small.conduct(
+      dl2p_small.conduct(
         config, tailed, network, cells, output, epochs=config.tail_epochs,
         seeds=config.seeds,
       )
       for network in config.networks
     ]  # fmt: skip
   if config.digits:
-    other = _dl2p_sets.digits(key, config.seeds)
+    other = tasks.digits(key, config.seeds)
     known = [name for name in config.methods if name not in ("PSC*", "Ours*")]
-    cells = _dl2p_small.make_cells(config, known, config.digits, other)
+    cells = dl2p_small.make_cells(config, known, config.digits, other)
     if cells:
       studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
 
   def of_images(name: ImageSet, dim: int) -> Study | None:
-    shown = _dl2p_images.READERS[name](config.image_size)
-    cells = _dl2p_small.image_cells(config, shown, dim)
+    shown = images.READERS[name](config.image_size)
+    cells = dl2p_small.image_cells(config, shown, dim)
     if not cells:
       return None
-    return _dl2p_small.conduct(
+    return dl2p_small.conduct(
       config, shown, "resnet", cells, output, epochs=config.image_epochs,
       seeds=config.image_seeds, batch=config.image_batch,
     )  # fmt: skip
 
-  with _at_once.pool() as pool:
+  with at_once.pool() as pool:
     found = list(pool.map(lambda each: of_images(*each), config.images))
   return [*studies, *(study for study in found if study is not None)]
 
 
 def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Looks at prototypes, trains everything; returns figures and claims."""
-  if isinstance(config, _dl2p_full.Full):
-    return _dl2p_tables.run(config, output, preset)
+  if isinstance(config, photographs.Full):
+    return tables.run(config, output, preset)
   start = time.perf_counter()
-  _dl2p_config.check(config)
+  settings.check(config)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
-  figures, cosines = _dl2p_prototypes.study(
+  figures, cosines = prototypes.study(
     key, config.prototypes, config.prototype_seeds, long=config.hpn_long
   )
   studies = part_b(config, output)
-  seconds = _dl2p_prototypes.matching_seconds(key, config.matchings, 3)
-  rows = _dl2p_report.rows(studies) + _dl2p_prototypes.rows(figures)
-  rows += _dl2p_prototypes.potential_of_piles(10)
-  rows += _dl2p_prototypes.matching_rows(seconds)
-  claims = _dl2p_prototypes.claims(figures)
-  claims += _dl2p_report.claims(studies)
-  claims += _dl2p_prototypes.growth_claims(seconds)
-  claims += _dl2p_report.share_claims(studies)
-  pictures = _dl2p_pictures.draw_images(studies, output)
+  seconds = prototypes.matching_seconds(key, config.matchings, 3)
+  rows = dl2p_report.rows(studies) + prototypes.rows(figures)
+  rows += prototypes.potential_of_piles(10)
+  rows += prototypes.matching_rows(seconds)
+  claims = prototypes.claims(figures)
+  claims += dl2p_report.claims(studies)
+  claims += prototypes.growth_claims(seconds)
+  claims += dl2p_report.share_claims(studies)
+  pictures = dl2p_pictures.draw_images(studies, output)
   if studies:
-    pictures = _dl2p_pictures.draw(studies[0], cosines, output) + pictures
-  return _report.result(
+    pictures = dl2p_pictures.draw(studies[0], cosines, output) + pictures
+  return results.result(
     experiment="dynamic_assignment",
     preset=preset,
     config=config,
@@ -126,8 +124,10 @@ def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="dynamic_assignment", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(
+    PRESETS, name="dynamic_assignment", doc=__doc__
+  )
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -21,15 +21,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments import (
-  _cli,
-  _embed_answers,
-  _embed_digits,
-  _embed_jobs,
-  _embed_parts,
-  _explore,
-  _report,
-)
+from experiments.embedding import answers as embed_answers
+from experiments.embedding import digits as embed_digits
+from experiments.embedding import explore as embedding_explore
+from experiments.embedding import jobs as embed_jobs
+from experiments.embedding import parts
+from experiments.frame import command, results
 from spherejax import _checks
 
 
@@ -77,41 +74,41 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
   for name, least in (("neighbours", 1), ("batch", 1), ("part", 1), ("workers", 0)):
     _checks.count(name, getattr(config, name), least)
   reported = config
-  config = _embed_digits.fill_in(config, output) if config.digits else config
-  model = _embed_jobs.load(config.model, config.images)
+  config = embed_digits.fill_in(config, output) if config.digits else config
+  model = embed_jobs.load(config.model, config.images)
   asked = {"images": config.images, "queries": config.queries}
-  jobs = _embed_jobs.begin(model, asked, output, explore=config.explore)
-  _embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
+  jobs = embed_jobs.begin(model, asked, output, explore=config.explore)
+  embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
   for what, job in jobs.items():
-    jobs[what] = _embed_parts.finish(
+    jobs[what] = parts.finish(
       job, batch=config.batch, part=config.part, workers=config.workers
     )
-  _embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
+  embed_jobs.refuse_unreadable(jobs, config.skip_unreadable)
   found = {
-    what: _embed_answers.collect(job, config.normalize) for what, job in jobs.items()
+    what: embed_answers.collect(job, config.normalize) for what, job in jobs.items()
   }
-  _embed_answers.write_embeddings(found["images"], output)
+  embed_answers.write_embeddings(found["images"], output)
   wrong = [
     (job.source.names[row], why)
     for job in jobs.values()
     for row, why in sorted(job.unreadable.items())
   ]
-  _embed_answers.write_table(output / "unreadable.csv", ("path", "reason"), wrong)
+  embed_answers.write_table(output / "unreadable.csv", ("path", "reason"), wrong)
   figures: dict[str, float] = {
     "images": len(found["images"].rows),
     "unreadable": len(wrong),
   }
   if config.queries:
     queries, images = found["queries"], found["images"]
-    answers = _embed_answers.answer(queries, images, config.neighbours)
-    _embed_answers.write_answers(answers, queries, images, output)
+    answers = embed_answers.answer(queries, images, config.neighbours)
+    embed_answers.write_answers(answers, queries, images, output)
     figures["queries"] = len(queries.rows)
     others = answers.known[:, None] & ~answers.own
     if others.any():
       share = float(np.mean(answers.correct[others]))
       figures["neighbours of the query's class"] = share
   if config.explore:
-    _explore.write(
+    embedding_explore.write(
       found["images"],
       output,
       neighbours=config.neighbours,
@@ -119,22 +116,22 @@ def run(config: Config, output: pathlib.Path, preset: str = "folder") -> dict[st
       batch=config.batch,
       workers=config.workers,
     )
-  content = _report.result(
+  content = results.result(
     experiment="embed",
     preset=preset,
     config=reported,
     seconds=time.perf_counter() - start,
-    rows=[_report.row("all", name, [value]) for name, value in figures.items()],
+    rows=[results.row("all", name, [value]) for name, value in figures.items()],
     claims=[],
     pictures=["neighbours.png"] if config.queries else [],
   )
-  _report.write_json(content, output / "results.json")
+  results.write_json(content, output / "results.json")
   return content
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
+  preset, config, output = command.parse(
     PRESETS, name="embed", doc=__doc__, default="folder"
   )
   content = run(config, output, preset)

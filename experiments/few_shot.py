@@ -24,19 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments import (
-  _at_once,
-  _cli,
-  _few_shot_published,
-  _few_shot_report,
-  _few_shot_sets,
-  _few_shot_toy,
-  _figure,
-  _report,
-)
-from experiments._few_shot_episodes import check_classes
-from experiments._few_shot_settings import Config, Part, check, of_part, unused
-from experiments._few_shot_training import FIRST_LOG_EXPONENT, Trained, train
+from experiments.episodes import claims, images, published, toy
+from experiments.episodes.drawn import check_classes
+from experiments.episodes.settings import Config, Part, check, of_part, unused
+from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
+from experiments.frame import at_once, command, pictures
+from experiments.frame import results as report
 
 PRESETS = {
   "cpu": Config(),
@@ -81,10 +74,10 @@ def load(config: Config) -> Any:
     rows = max(*config.shots, *config.nearest_shots, 0) + max(
       config.num_queries, config.test_queries
     )
-    return _few_shot_sets.omniglot(config.image_size, config.percent, rows)
+    return images.omniglot(config.image_size, config.percent, rows)
   if config.images == "cub":
-    return _few_shot_sets.cub(config.image_size)
-  return _few_shot_sets.mini_imagenet(config.image_size, pathlib.Path(config.folder))
+    return images.cub(config.image_size)
+  return images.mini_imagenet(config.image_size, pathlib.Path(config.folder))
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
@@ -97,7 +90,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   sets = load(config)
   fixed_too = [Part(1, "mean")] if config.exponents else []
   check_classes(config, [*parts, *fixed_too], sets)
-  table = [_few_shot_toy.rows_and_claims(), _few_shot_published.rows_and_claims()]
+  table = [toy.rows_and_claims(), published.rows_and_claims()]
   learned = {
     "ratio": (0.0, 1.0),
     "log_exponent": (FIRST_LOG_EXPONENT,) * 2,
@@ -116,36 +109,36 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
     part, cells = job
     return train(of_part(config, part.shots), part, sets, cells, output / "kept")
 
-  with _at_once.pool() as pool:
+  with at_once.pool() as pool:
     done = list(pool.map(one, jobs))
   results = dict(zip(parts, done, strict=False))
   for part, found in results.items():
     own = of_part(config, part.shots)
     table.append(
       (
-        _few_shot_report.rows(own, part, found),
-        _few_shot_report.claims(own, part, found),
+        claims.rows(own, part, found),
+        claims.claims(own, part, found),
       )
     )
   if config.exponents:
-    table.append((_few_shot_report.of_exponents(config, done[-1]), []))
-  return _report.result(
+    table.append((claims.of_exponents(config, done[-1]), []))
+  return report.result(
     experiment="few_shot",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
     rows=[row for part in table for row in part[0]],
     claims=[claim for part in table for claim in part[1]],
-    pictures=_figure.save(_few_shot_report.draw(config, results), output),
+    pictures=pictures.save(claims.draw(config, results), output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
+  preset, config, output = command.parse(
     PRESETS, name="few_shot", doc=__doc__, unused=unused
   )
-  _report.write(run(config, output, preset), output)
+  report.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -11,37 +11,31 @@ then compared with the combination of the prototypes that its features are neare
 Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
-import collections
 import dataclasses
 import pathlib
 import sys
-import time
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tqdm
 
-from experiments import (
-  _class_sets,
-  _cli,
-  _gap_claims,
-  _gap_study,
-  _plane,
-  _pooled_network,
-  _pooled_training,
-  _report,
-)
+from experiments.frame import images as class_sets
+from experiments.frame.settings import Only
+from experiments.frame.study import Claim, Study, Table
+from experiments.gsp import gap, gap_pictures, network, training
 from spherejax import data
 from spherejax.losses._batch import Normalization
 
+GAP = "GAP"
+
 
 @dataclasses.dataclass(frozen=True)
-class Config(_pooled_network.Settings):
+class Config(network.Settings):
   """Settings of the study."""
 
   seeds: int = 3
   """Networks, each trained from another start."""
-  dim: int = 2
+  dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
   """Dimension of the local features and of the embedding; the plane is drawn."""
   normalization: Normalization = "unit_ball"
   """Of the embedding: l2 or unit_ball."""
@@ -54,15 +48,10 @@ class Config(_pooled_network.Settings):
   train_split: str = "train"
   """Images to train on."""
   # Of poolings and losses that do not take part.
-  prototypes: _pooled_network.Decided[int] = 64
-  inverse_temperature: _pooled_network.Decided[float] = 0.5
-  margin: _pooled_network.Decided[float] = 0.5
-  zero_shot_scale: _pooled_network.Decided[float] = 1.0
-
-  def __post_init__(self):
-    super().__post_init__()
-    if self.dim != 2:
-      raise ValueError(f"dim must be 2, got {self.dim}: features are drawn as they are")
+  prototypes: network.Decided[int] = 64
+  inverse_temperature: network.Decided[float] = 0.5
+  margin: network.Decided[float] = 0.5
+  zero_shot_scale: network.Decided[float] = 1.0
 
 
 PRESETS = {
@@ -90,49 +79,91 @@ def choose(images: data.Images, count: int) -> data.Images:
   return images[np.concatenate(rows)]
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains and looks at every network; returns figures and claims."""
-  start = time.perf_counter()
-  images = _class_sets.read("cifar10", config.train_split, size=config.image_size)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Trains and looks at every network; the last one is drawn."""
+  images = class_sets.read("cifar10", config.train_split, size=config.image_size)
   tested = choose(
-    _class_sets.read("cifar10", "test", size=config.image_size), config.images
+    class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
-  figures = collections.defaultdict(list)
-  radii, found = [], None
+  table, radii, points = Table(), [], None
   total = config.seeds * config.parts if config.steps else None
   with tqdm.tqdm(
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      variants = {"GAP": _pooled_network.AVERAGE}
-      trained = _pooled_training.train(
+      variants = {GAP: network.AVERAGE}
+      trained = training.train(
         config, seed, variants, images, progress, kept=output / "kept"
       )
-      state = trained["GAP"].state
-      maps = _pooled_network.embed(state, tested, config, pooled=False).pooled
-      found = _gap_study.study(np.asarray(maps), tested.labels, config.centres)
-      radii.append(found.radii)
-      for name, value in _gap_study.measure(found, seed).items():
-        figures[name].append(value)
-  assert found is not None
-  rows = [_report.row("GAP", metric, values) for metric, values in figures.items()]
-  pictures = _plane.draw(found, radii, tested, output)
-  return _report.result(
-    experiment="gap_prototypes",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=_gap_claims.make_claims(figures),
-    pictures=pictures,
-  )
+      maps = network.embed(trained[GAP].state, tested, config, pooled=False).pooled
+      points = gap.study(np.asarray(maps), tested.labels, config.centres)
+      radii.append(points.radii)
+      for name, value in gap.measure(points, seed).items():
+        table.add(GAP, name, value)
+  return table, (points, radii, tested)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gap_prototypes", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """The cells, the hulls, single images and the radius."""
+  del table, config
+  return gap_pictures.draw(*shown)
 
+
+def least(table: Table, *measures: str) -> np.ndarray:
+  """The smallest of these figures, for each seed."""
+  return np.min([table.values(measure, GAP) for measure in measures], axis=0)
+
+
+def falls(table: Table) -> np.ndarray:
+  """By how much the covering radius falls in all; -1 where it rises on the way."""
+  rise = table.values("largest rise of the radius", GAP)
+  return np.where(rise <= 0, table.values("radius of 1 - radius of all", GAP), -1)
+
+
+CLAIMS = [
+  Claim(
+    "pcc-bound",
+    "distance(GAP, PCC) < mean distance to the prototypes < covering radius, for "
+    "every image (least of both differences)",
+    lambda t: least(t, "least of error - distance", "least of radius - error"),
+    "DML Prop. 4.2.1, corrected",
+    every_seed=True,
+  ),
+  Claim(
+    "pcc-tight",
+    "mean distance(GAP, PCC) < half the covering radius",
+    lambda t: (
+      t.values("covering radius", GAP) / 2
+      - t.values("distance of average and combination", GAP)
+    ),
+  ),
+  Claim(
+    "hulls-overlap",
+    "class hulls intersect and classes share prototypes (the smaller number)",
+    lambda t: least(
+      t, "class pairs with intersecting hulls", "prototypes of several classes"
+    ),
+    "DML Fig. 4.3",
+    every_seed=True,
+  ),
+  Claim(
+    "classes-differ",
+    "histograms of two classes differ more than those of halves of a class",
+    lambda t: (
+      t.values("variation between classes", GAP)
+      - t.values("variation between halves of a class", GAP)
+    ),
+  ),
+  Claim(
+    "k-centre",
+    "the covering radius never rises with another prototype, and falls from the "
+    "first to the last",
+    falls,
+    "DML Algorithm 2",
+    every_seed=True,
+  ),
+]
+STUDY = Study("gap_prototypes", __doc__, "DML 4.3", PRESETS, measure, CLAIMS, draw)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

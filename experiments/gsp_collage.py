@@ -18,32 +18,20 @@ Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared 
 tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
-import collections
 import functools
 import pathlib
 import sys
-import time
 from typing import Any
 
 import jax
 import tqdm
 
-from experiments import (
-  _at_once,
-  _cli,
-  _collage_pictures,
-  _collage_sets,
-  _collage_tables,
-  _collage_training,
-  _finished,
-  _pooled_training,
-  _poolings,
-  _report,
-)
-from experiments._collage_settings import Config
-from spherejax import plotting
+from experiments.frame import at_once, kept, poolings
+from experiments.frame.study import Study, Table
+from experiments.gsp import collage, collage_claims, collages, pictures, training
+from experiments.gsp.settings import Config
 
-_ALL = (*_poolings.NAMES, *_poolings.WIDE)
+_ALL = (*poolings.NAMES, *poolings.WIDE)
 
 PRESETS = {
   "cpu": Config(),
@@ -85,31 +73,30 @@ PRESETS = {
 }
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains all variants with all seeds; returns figures and claims."""
-  start = time.perf_counter()
-  source = _collage_sets.load(config.images, config.image_size, config.percent)
-  figures, last, parts = collections.defaultdict(list), {}, {}
-  trainings = _collage_training.plan(config)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Trains all variants with all seeds; the weights of the last one are drawn."""
+  source = collages.load(config.images, config.image_size, config.percent)
+  table, last, parts = Table(), {}, {}
+  trainings = collage.plan(config)
   total = config.parts * bool(config.pretraining) + sum(
     1 + len(each.variants) * (config.parts - 1) for each in trainings
   )
   with tqdm.tqdm(total=config.seeds * total, unit="part", file=sys.stderr) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
-      parts = _collage_sets.collages(source, jax.random.key(seed), most=config.most)
+      parts = collages.collages(source, jax.random.key(seed), most=config.most)
       everything = config.pretrain_on == "all"
-      singles = _collage_sets.single_images(source, config.per_class, everything)
+      singles = collages.single_images(source, config.per_class, everything)
       missing = [
         each
         for each in trainings
-        if _finished.restore(
-          _collage_training.kept_path(each, seed, output),
-          _collage_training.kept_settings(each),
+        if kept.restore(
+          collage.kept_path(each, seed, output),
+          collage.kept_settings(each),
         )
         is None
       ]
       # What all of them begin with is trained again unless none is left to train.
-      begun = _pooled_training.pretrain(
+      begun = training.pretrain(
         config,
         config.pretraining * bool(missing),
         seed,
@@ -118,7 +105,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         kept=output / "kept" / "parts",
       )
       of_seed = functools.partial(
-        _collage_training.outcomes,
+        collage.outcomes,
         seed=seed,
         parts=parts,
         begun=begun,
@@ -126,32 +113,27 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
         output=output,
       )
       last = {}
-      with _at_once.pool() as pool:
+      with at_once.pool() as pool:
         results = list(pool.map(of_seed, trainings))
       for done in results:
         for name, measured in done.figures.items():
           for metric, value in measured.items():
-            figures[name, metric].append(value)
+            table.add(name, f"{metric}, {config.images}", value)
         last |= done.arrays
-  return _report.result(
-    experiment="gsp_collage",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=_collage_tables.table(figures, config.images),
-    claims=_collage_tables.claims(figures),
-    pictures=[
-      plotting.save(_collage_pictures.draw_scores(figures), output / "scores.png").name,
-      *_collage_pictures.draw(last, parts["test"].collages, output),
-    ],
-  )
+  collage_claims.complete(table, config)
+  return table, (last, parts["test"].collages)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_collage", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Scores of all variants, and weights on collages."""
+  last, test = shown
+  scores = pictures.scores(table, f"MAP@R, {config.images}")
+  return {"scores": scores, **pictures.weights(last, test)}
 
+
+STUDY = Study(
+  "gsp_collage", __doc__, "DML 5.3.2", PRESETS, measure, collage_claims.claims, draw
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -10,18 +10,24 @@ foreground; its smoothed form keeps them all and still leaves the background out
 
 import dataclasses
 import pathlib
-import time
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments import _cli, _map_report, _report
-from experiments._map_report import LINEAR_PROGRAM, SOLUTIONS
-from spherejax import distances, pooling
+from experiments.frame.study import Claim, Study, Table
+from spherejax import distances, plotting, pooling
 
+LINEAR_PROGRAM = float("inf")
+# Mass, and inverse temperatures from sharp to blurred.
+SOLUTIONS = {
+  0.2: (LINEAR_PROGRAM, 100.0, 20.0, 5.0, 0.5),
+  0.5: (LINEAR_PROGRAM, 20.0, 5.0),
+  0.8: (LINEAR_PROGRAM, 20.0, 5.0),
+}
 PROTOTYPES = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
-MEASURES = ("weight on the foreground", "foreground pixels in use", "effective number")
+FOREGROUND, USED = "weight on the foreground", "foreground pixels in use"
+NUMBER, MARGIN = "effective number", "least foreground - largest background weight"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,51 +80,100 @@ def solve(maps: jax.Array) -> dict[tuple[float, float], jax.Array]:
   return {pair: weights[pair].reshape(maps.shape[:3]) for pair in sorted(weights)}
 
 
-def measure(weights: np.ndarray, foreground: np.ndarray) -> dict[str, np.ndarray]:
-  """The figures of one solution, [seeds] each."""
-  inside = weights[:, foreground]
-  figures = (
-    inside.sum(1),
-    (inside > 1 / 100).sum(1),
-    1 / (weights**2).sum((1, 2)),
-  )
-  return dict(zip(MEASURES, figures, strict=True))
+def name(mass: float, beta: float) -> str:
+  """A solution in the table."""
+  sharpness = "linear program" if beta == LINEAR_PROGRAM else f"beta {beta:g}"
+  return f"mass {mass:g}, {sharpness}"
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Solves all problems; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Solves all problems; figures of each solution, and the maps with their weights."""
+  del output  # nothing is kept
   maps, foreground = make_maps(config)
-  solutions = solve(maps)
-  weights = {
-    (mass, beta): np.asarray(solutions[mass, beta], np.float64)
-    for mass, betas in SOLUTIONS.items()
-    for beta in betas
-  }
-  figures = {pair: measure(values, foreground) for pair, values in weights.items()}
-  rows = [
-    _report.row(_map_report.name(*pair), metric, values)
-    for pair, measured in figures.items()
-    for metric, values in measured.items()
-  ]
-  claims = _map_report.make_claims(weights, figures, foreground)
-  pictures = _map_report.draw(maps, foreground, weights, figures, output)
-  return _report.result(
-    experiment="gsp_map",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures,
+  solutions, table, shown = solve(maps), Table(), {}
+  for mass, betas in SOLUTIONS.items():
+    for beta in betas:
+      weights = np.asarray(solutions[mass, beta], np.float64)
+      inside, outside = weights[:, foreground], weights[:, ~foreground]
+      solution = name(mass, beta)
+      table.add(solution, FOREGROUND, inside.sum(1))
+      table.add(solution, USED, (inside > 1 / 100).sum(1))
+      table.add(solution, NUMBER, 1 / (weights**2).sum((1, 2)))
+      table.add(solution, MARGIN, inside.min(1) - outside.max(1), listed=False)
+      table.add(solution, "pixels", (weights > 1e-6).sum((1, 2)), listed=False)
+      shown[solution] = weights
+  return table, (maps, foreground, shown)
+
+
+SHARP, SMOOTH = name(0.2, LINEAR_PROGRAM), name(0.2, 5.0)
+
+
+def steps(table: Table) -> np.ndarray:
+  """By how much the effective number grows at each step to a more blurred solution."""
+  numbers = [table.values(NUMBER, name(0.2, beta)) for beta in SOLUTIONS[0.2][1:]]
+  return np.diff(numbers, axis=0)
+
+
+CLAIMS = [
+  Claim(
+    "toy-lp",
+    "linear program at mass 0.2: exactly 20 pixels in use (1/2 less the difference)",
+    lambda t: 0.5 - abs(t.values("pixels", SHARP) - 20),
+    every_seed=True,
+  ),
+  Claim(
+    "toy-smooth",
+    "mass 0.2, beta 5: least foreground weight > largest background weight",
+    lambda t: t.values(MARGIN, SMOOTH),
+    every_seed=True,
+  ),
+  Claim(
+    "toy-smooth-number",
+    "mass 0.2, beta 5: effective number > 45",
+    lambda t: t.values(NUMBER, SMOOTH) - 45,
+    every_seed=True,
+  ),
+  Claim(
+    "toy-smooth-weight",
+    "mass 0.2, beta 5: weight on the foreground > 0.98",
+    lambda t: t.values(FOREGROUND, SMOOTH) - 0.98,
+    every_seed=True,
+  ),
+  Claim(
+    "toy-blur",
+    "mass 0.2: effective number decreases with beta (least of the steps)",
+    lambda t: steps(t).min(axis=0),
+    every_seed=True,
+  ),
+]
+
+
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Maps with their weights, and how many pixels share the weight."""
+  del config
+  maps, foreground, weights = shown
+  some = maps[:4]
+  fine = np.ones((1, 4, 4)) / 16  # pixels stay sharp
+  solutions = [name(0.2, beta) for beta in SOLUTIONS[0.2]]
+  curve = np.stack([table.values(NUMBER, x) for x in solutions[1:]], axis=1)
+  blur = plotting.training_curves(
+    {"mass 0.2": curve},
+    steps=SOLUTIONS[0.2][1:],
+    xlabel="inverse temperature",
+    ylabel="effective number of pixels",
   )
+  blur.axes[0].set_xscale("log")
+  blur.axes[0].axhline(foreground.sum(), color="black", linestyle=":")
+  blur.axes[0].annotate("pixels of the foreground", (10, foreground.sum() + 1.5))
+  sheet = plotting.weight_maps(
+    some,
+    {x: np.kron(weights[x][: len(some)], fine) for x in solutions},
+    names=[f"noise {i}" for i in range(len(some))],
+  )
+  return {"weights": sheet, "blur": blur}
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_map", doc=__doc__)
-  _report.write(run(config, output, preset), output)
-
+STUDY = Study("gsp_map", __doc__, "DML Fig. 5.2", PRESETS, measure, CLAIMS, draw)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -23,22 +23,21 @@ from typing import Any
 
 import numpy as np
 
-from experiments import (
-  _cli,
-  _collage_sets,
-  _report,
-  _screening,
-  _screening_cells,
-  _screening_design,
-  _screening_full,
-  _screening_maps,
-  _screening_report,
+from experiments.frame import command, results
+from experiments.gsp import (
+  collages,
+  screening,
+  screening_cells,
+  screening_claims,
+  screening_design,
+  screening_maps,
 )
+from experiments.metric_learning.photographs import screening as screening_full
 
 # The network of `gsp_collage`: maps of 64 positions.
 NETWORK = {"stem_stride": 2, "strides": (1, 2, 1), "loss": "contrastive"}
 
-CPU = _screening_cells.Config(steps=500, parts=5, **NETWORK)
+CPU = screening_cells.Config(steps=500, parts=5, **NETWORK)
 PRESETS: dict[str, Any] = {
   "cpu": CPU,
   "smoke": dataclasses.replace(
@@ -59,36 +58,36 @@ PRESETS: dict[str, Any] = {
     sharpness=(0.5, 20.0),
     masses=(),
   ),
-  **_screening_full.PRESETS,
+  **screening_full.PRESETS,
 }
 
 
 def run(
-  config: _screening_cells.Config | _screening_full.FullScreening,
+  config: screening_cells.Config | screening_full.FullScreening,
   output: pathlib.Path,
   preset: str = "cpu",
 ) -> dict[str, Any]:
   """Trains all cells; returns figures and claims."""
-  if isinstance(config, _screening_full.FullScreening):
-    return _screening_full.run(config, output, preset)
+  if isinstance(config, screening_full.FullScreening):
+    return screening_full.run(config, output, preset)
   start = time.perf_counter()
-  source = _collage_sets.load("omniglot", config.image_size, config.percent)
+  source = collages.load("omniglot", config.image_size, config.percent)
   trained: dict[str, list[dict]] = {loss: [] for loss in config.losses}
   for seed in range(config.seed, config.seed + config.seeds):
-    maps, validation = _screening_maps.frozen_maps(config, seed, source, output)
+    maps, validation = screening_maps.frozen_maps(config, seed, source, output)
     for loss, runs in trained.items():
-      runs.append(_screening.train(config, loss, seed, maps, validation, output))
-  rows, made, pictures = [], [_screening_report.design_claim()], []
+      runs.append(screening.train(config, loss, seed, maps, validation, output))
+  rows, made, pictures = [], [screening_claims.design_claim()], []
   for loss, runs in trained.items():
     scores, apart = (
       {cell: np.array([run[cell][part] for run in runs]) for cell in runs[0]}
       for part in (0, 1)
     )
-    effects = _screening_design.screened(scores) if config.screen else {}
-    rows += _screening_report.table(loss, effects, scores)
-    made += _screening_report.claims(config, loss, effects, scores, apart)
-    pictures += _screening_report.draw(config, loss, scores, output)
-  return _report.result(
+    effects = screening_design.screened(scores) if config.screen else {}
+    rows += screening_claims.table(loss, effects, scores)
+    made += screening_claims.claims(config, loss, effects, scores, apart)
+    pictures += screening_claims.draw(config, loss, scores, output)
+  return results.result(
     experiment="gsp_screening",
     preset=preset,
     config=config,
@@ -101,8 +100,8 @@ def run(
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_screening", doc=__doc__)
-  _report.write(run(config, output, preset), output)
+  preset, config, output = command.parse(PRESETS, name="gsp_screening", doc=__doc__)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ seeds of one kind of pooling are one vmapped program.
 """
 
 import pathlib
-import time
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments import _cli, _figure, _report
-from experiments._token_trainings import (
+from experiments.frame.study import Claim, Study, Table
+from experiments.gsp.token_trainings import (
   BACKGROUND,
   GAP,
   GSP,
@@ -42,10 +41,46 @@ PRESETS = {
 }
 
 
-def draw(runs: dict[str, dict], curves: dict, config: Config, output) -> list[str]:
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Trains all variants with all seeds; the tokens of each run and the curves."""
+  figures, runs, curves = collect(config, jax.random.key(config.seed), output)
+  return tabulate(figures), (runs, curves)
+
+
+def tabulate(figures: dict[str, dict[str, np.ndarray]]) -> Table:
+  """The gain of GSP beside the paper's, and every figure."""
+  table = Table()
+  table.add_gain(MAP, GSP, over=GAP, paper=0.70)
+  for name, measured in figures.items():
+    for metric, values in measured.items():
+      table.add(name, metric, values)
+  return table
+
+
+CLAIMS = [
+  Claim(
+    "tokens-map",
+    "MAP@R(GSP) > MAP@R(GAP)",
+    lambda t: t.gain(MAP, GSP, over=GAP),
+  ),
+  Claim(
+    "tokens-background",
+    "weight on background under GSP < half of its share",
+    lambda t: 0.5 * t.values(SHARE, GSP) - t.values(BACKGROUND, GSP),
+  ),
+  Claim(
+    "tokens-hulls",
+    "fewer of the 120 pairs of class hulls intersect under GSP than under GAP",
+    lambda t: t.gain(HULLS, GAP, over=GSP),
+  ),
+]
+
+
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """Tokens of the first seed in the plane, and the validation curves."""
-  names = [name for name in (GAP, GSP) if name in runs]
-  first = {name: runs[name][0] for name in names}
+  del table
+  runs, curves = shown
+  first = {name: runs[name][0] for name in (GAP, GSP)}
   planes = plotting.class_hulls(
     {name: run["tokens"] for name, run in first.items()},
     dots={name: run["embeddings"] for name, run in first.items()},
@@ -54,73 +89,12 @@ def draw(runs: dict[str, dict], curves: dict, config: Config, output) -> list[st
   )
   steps = config.warm_up + config.epoch * np.arange(1, config.steps // config.epoch + 1)
   chart = plotting.training_curves(curves, steps=steps, ylabel="MAP@R, fresh samples")
-  figures = {"tokens": planes, "curves": chart}
-  return _figure.save(figures, output)
+  return {"tokens": planes, "curves": chart}
 
 
-def table(figures: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
-  """The gain of GSP beside the paper's, and every figure."""
-  gain = figures[GSP][MAP] - figures[GAP][MAP]
-  return [
-    _report.row(
-      f"{GSP} - {GAP}",
-      MAP,
-      gain,
-      paper=0.70,
-    )
-  ] + [
-    _report.row(name, metric, values)
-    for name, measured in figures.items()
-    for metric, values in measured.items()
-  ]
-
-
-def make_claims(figures: dict[str, dict[str, np.ndarray]]) -> list[dict[str, Any]]:
-  """The statements of DML 5.3.1, as differences that should be positive."""
-  gap, gsp = figures[GAP], figures[GSP]
-  claims = [
-    (
-      "tokens-map",
-      "MAP@R(GSP) > MAP@R(GAP)",
-      gsp[MAP] - gap[MAP],
-    ),
-    (
-      "tokens-background",
-      "weight on background under GSP < half of its share",
-      0.5 * gsp[SHARE] - gsp[BACKGROUND],
-    ),
-    (
-      "tokens-hulls",
-      "fewer of the 120 pairs of class hulls intersect under GSP than under GAP",
-      gap[HULLS] - gsp[HULLS],
-    ),
-  ]
-  return [
-    _report.claim(name, statement, values, paper="DML 5.3.1, Fig. 5.4")
-    for name, statement, values in claims
-  ]
-
-
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains all variants with all seeds; returns figures and claims."""
-  start = time.perf_counter()
-  figures, runs, curves = collect(config, jax.random.key(config.seed), output)
-  return _report.result(
-    experiment="gsp_tokens",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=table(figures),
-    claims=make_claims(figures),
-    pictures=draw(runs, curves, config, output),
-  )
-
-
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(PRESETS, name="gsp_tokens", doc=__doc__)
-  _report.write(run(config, output, preset), output)
-
+STUDY = Study(
+  "gsp_tokens", __doc__, "DML 5.3.1, Fig. 5.4", PRESETS, measure, CLAIMS, draw
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

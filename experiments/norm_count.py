@@ -30,28 +30,17 @@ from typing import Any
 
 import tqdm
 
-from experiments import (
-  _cli,
-  _norm_count_config,
-  _norm_count_grids,
-  _norm_count_photographs,
-  _norm_count_report,
-  _norm_count_sets,
-  _norm_count_theory,
-  _report,
-)
-from experiments._norm_count_config import PRESETS, Config
+from experiments.counting import claims as norm_count_report
+from experiments.counting import grids, images, photographs, settings, theory
+from experiments.counting.settings import PRESETS, Config
+from experiments.frame import command, results
 
 
 def load(config: Config) -> dict[str, Any]:
   """Every set that takes part; says which do not."""
   found = {}
   for name in config.sets:
-    read = (
-      _norm_count_sets.photographs
-      if name == "voc"
-      else functools.partial(_norm_count_sets.load, name)
-    )
+    read = images.photographs if name == "voc" else functools.partial(images.load, name)
     try:
       found[name] = read(config)
     except FileNotFoundError as error:
@@ -71,26 +60,26 @@ def comparable(config: Config, preset: str, name: str) -> bool:
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """Trains, measures and draws; returns figures and claims."""
   start = time.perf_counter()
-  _norm_count_config.check(config)
+  settings.check(config)
   sets = load(config)
   for name, found in sets.items():
-    own = _norm_count_photographs if name == "voc" else _norm_count_grids
+    own = photographs if name == "voc" else grids
     own.check(config, name, found)
   rows, claims, pictures = [], [], []
   objects = [found.held for name, found in sets.items() if name != "voc"]
   if config.theory and objects:
-    rows, claims = _norm_count_theory.rows_and_claims(config, objects[0])
+    rows, claims = theory.rows_and_claims(config, objects[0])
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, found in sets.items():
       bar.set_postfix(set=name)
-      own = _norm_count_photographs if name == "voc" else _norm_count_grids
+      own = photographs if name == "voc" else grids
       figures, drawn = own.study(config, name, found, output, bar)
       beside = comparable(config, preset, name)
-      rows += _norm_count_report.rows(name, figures, comparable=beside)
-      rows += _norm_count_report.beside_control(name, figures)
-      claims += _norm_count_report.claims(name, figures)
+      rows += norm_count_report.rows(name, figures, comparable=beside)
+      rows += norm_count_report.beside_control(name, figures)
+      claims += norm_count_report.claims(name, figures)
       pictures += drawn
-  return _report.result(
+  return results.result(
     experiment="norm_count",
     preset=preset,
     config=config,
@@ -103,10 +92,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="norm_count", doc=__doc__, unused=_norm_count_config.unused
+  preset, config, output = command.parse(
+    PRESETS, name="norm_count", doc=__doc__, unused=settings.unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

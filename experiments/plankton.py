@@ -17,84 +17,83 @@ Inception v3 from --weights, without which it does not begin.
 
 import pathlib
 import sys
-import time
 from typing import Any
 
 import jax
 import tqdm
 
-from experiments import (
-  _at_once,
-  _cli,
-  _plankton_claims,
-  _plankton_config,
-  _plankton_pictures,
-  _plankton_runs,
-  _plankton_sets,
-  _plankton_settings,
-  _plankton_tables,
-  _report,
+from experiments.frame import at_once
+from experiments.frame.study import Study, Table
+from experiments.hierarchies import (
+  plankton_claims,
+  plankton_images,
+  plankton_pictures,
+  plankton_runs,
+  plankton_settings,
+  plankton_tables,
+  triplet_settings,
 )
-from experiments._plankton_config import PRESETS, Config
-from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.hierarchies.plankton_settings import PRESETS, Config
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and measures; returns figures and claims."""
-  start = time.perf_counter()
-  _plankton_config.check(config)
-  whole = _plankton_sets.load(config)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings and measures; F1 of every class is a file of its own."""
+  plankton_settings.check(config)
+  whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
   studies = {
-    seed: _plankton_sets.divide(
+    seed: plankton_images.divide(
       whole, config, jax.random.fold_in(jax.random.key(seed), 0)
     )
     for seed in seeds
   }
   for study in studies.values():
-    _plankton_settings.epoch_length(config, len(study.train))
+    triplet_settings.epoch_length(config, len(study.train))
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
-  total = sum(_plankton_runs.parts(kind, config) for kind, _ in jobs)
+  total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
   with tqdm.tqdm(total=total, unit="iteration", file=sys.stderr) as progress:
 
-    def one(job: tuple[str, int]) -> _plankton_runs.Found:
+    def one(job: tuple[str, int]) -> plankton_runs.Found:
       kind, seed = job
-      return _plankton_runs.run(
+      return plankton_runs.run(
         kind, seed, config, studies[seed], output, progress.update
       )
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       done = dict(zip(jobs, pool.map(one, jobs), strict=True))
   embedded, classified = (
     [done[kind, s] for s in seeds] for kind in (EMBEDDING, BASELINE)
   )
   apart = {
-    group: _plankton_sets.distances(whole, names)
+    group: plankton_images.distances(whole, names)
     for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen))
   }
   first = studies[config.seed]
-  _plankton_tables.write_classes(
+  plankton_tables.write_classes(
     embedded, classified, first, config, output / "classes.csv"
   )
-  return _report.result(
-    experiment="plankton",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=_plankton_tables.rows(embedded, classified, whole, apart, config),
-    claims=_plankton_claims.claims(embedded, classified, apart[SEEN]),
-    pictures=_plankton_pictures.draw(embedded, classified, first, config, output),
-  )
+  table = plankton_tables.tabulate(embedded, classified, whole, apart, config)
+  return table, (embedded, classified, first)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="plankton", doc=__doc__, unused=_plankton_sets.unused
-  )
-  _report.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Curves of the trainings, embeddings in the plane, confusions."""
+  del table
+  embedded, classified, first = shown
+  return plankton_pictures.draw(embedded, classified, first, config)
 
+
+STUDY = Study(
+  "plankton",
+  __doc__,
+  "DIST article I",
+  PRESETS,
+  measure,
+  plankton_claims.CLAIMS,
+  draw,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

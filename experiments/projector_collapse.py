@@ -24,53 +24,44 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import (
-  _at_once,
-  _cli,
-  _collapse_claims,
-  _collapse_config,
-  _collapse_full,
-  _collapse_pictures,
-  _collapse_runs,
-  _collapse_sets,
-  _collapse_toy,
-  _finished,
-  _report,
-)
-from experiments._collapse_claims import LARGE
-from experiments._collapse_config import PRESETS, Config
-from experiments._collapse_training import Settings
+from experiments.frame import at_once, command, kept, results
+from experiments.self_supervision import claims as collapse_claims
+from experiments.self_supervision import images, lars, pictures, runs, toy
+from experiments.self_supervision import settings as collapse_config
+from experiments.self_supervision.claims import LARGE
+from experiments.self_supervision.settings import PRESETS, Config
+from experiments.self_supervision.training import Settings
 from spherejax import data
 
 
-def load(config: Config) -> _collapse_sets.Study:
+def load(config: Config) -> images.Study:
   """The images."""
   if config.images == "digits":
-    return _collapse_sets.digits()
+    return images.digits()
   if config.images == "cifar100":
-    return _collapse_sets.cifar100()
-  return _collapse_sets.photographs(config.image_size)
+    return images.cifar100()
+  return images.photographs(config.image_size)
 
 
 def train(
   config: Config,
   strengths: Mapping[str, data.ViewStrengths],
-  study: _collapse_sets.Study,
+  study: images.Study,
   folder: pathlib.Path,
-) -> _collapse_runs.Trained:
+) -> runs.Trained:
   """Networks of one projector, all strengths and seeds."""
   if config.at_once:
-    return _collapse_runs.train(_cli.only(Settings, config), strengths, study, folder)
-  settings = _cli.only(_collapse_full.Full, config)
-  own = folder / f"full-{_finished.digest((settings, study.name))}"
-  return _collapse_full.train(settings, strengths, study, own)
+    return runs.train(command.only(Settings, config), strengths, study, folder)
+  settings = command.only(lars.Full, config)
+  own = folder / f"full-{kept.digest((settings, study.name))}"
+  return lars.train(settings, strengths, study, own)
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All trainings and what they show; returns figures and claims."""
   start = time.perf_counter()
-  _collapse_config.check(config)
-  table = _collapse_config.strengths_of(config)
+  collapse_config.check(config)
+  table = collapse_config.strengths_of(config)
   study = load(config)
   if config.batch > len(study.train):
     raise ValueError(
@@ -80,42 +71,42 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   strengths = {name: table[name] for name in config.strengths}
   jobs = [(config, strengths)]
   for name in config.projectors:
-    own = dataclasses.replace(config, projector=_collapse_config.widths_of(name))
+    own = dataclasses.replace(config, projector=collapse_config.widths_of(name))
     jobs.append((own, {LARGE: table[LARGE]}))
 
   def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")
 
   if config.at_once:
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       linear, *others = pool.map(one, jobs)
   else:
     linear, *others = map(one, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
-  rows = _collapse_claims.rows(linear, config.strengths, deep)
-  claims = _collapse_claims.claims(linear, config.strengths, deep)
+  rows = collapse_claims.rows(linear, config.strengths, deep)
+  claims = collapse_claims.claims(linear, config.strengths, deep)
   turned = []
   for name in config.toys:
-    found, told = _collapse_toy.TOYS[name](config.toy_seeds, config.seed)
+    found, told = toy.TOYS[name](config.toy_seeds, config.seed)
     rows, claims = rows + found, claims + told
     turned = found if name == "rotations" else turned
-  return _report.result(
+  return results.result(
     experiment="projector_collapse",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
-    pictures=_collapse_pictures.draw(linear, deep, config, turned, output),
+    pictures=pictures.draw(linear, deep, config, turned, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="projector_collapse", doc=__doc__, unused=_collapse_config.unused
+  preset, config, output = command.parse(
+    PRESETS, name="projector_collapse", doc=__doc__, unused=collapse_config.unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

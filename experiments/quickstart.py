@@ -10,11 +10,9 @@ the setting of DML 5.3.2, on images that scikit-learn ships.
     python -m experiments.quickstart --preset smoke   # seconds
 """
 
-import collections
 import dataclasses
 import pathlib
 import sys
-import time
 from typing import Any, ClassVar
 
 import jax
@@ -23,15 +21,17 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments import _at_once, _cli, _collage, _report
-from experiments._collage_measures import foreground_weight, measure
+from experiments.frame import at_once
+from experiments.frame.study import Claim, Study, Table
+from experiments.gsp import quick
+from experiments.gsp.collage_measures import foreground_weight, retrieval
 from spherejax import data
 
 SEEN, UNSEEN, SHARED = tuple(range(6)), (6, 7), (8, 9)
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(_collage.Settings):
+class Config(quick.Settings):
   """Settings of the quickstart."""
 
   classes: ClassVar[int] = len(SEEN)
@@ -69,78 +69,65 @@ def make_collages(config: Config, key: Array) -> dict[str, data.Collages]:
   return collages
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains all variants with all seeds; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """Trains all variants with all seeds; the last ones and all curves are drawn."""
+  del output  # nothing is kept
   variants = {
-    "GAP": _collage.Variant(1.0, 0.0),  # at mass 1 the pooling is exactly the average
-    "GSP": _collage.Variant(config.mass, 0.0),
-    "GSP + ZSP": _collage.Variant(config.mass, config.zero_shot_weight),
+    "GAP": quick.Variant(1.0, 0.0),  # at mass 1 the pooling is exactly the average
+    "GSP": quick.Variant(config.mass, 0.0),
+    "GSP + ZSP": quick.Variant(config.mass, config.zero_shot_weight),
   }
-  figures = collections.defaultdict(list)
-  curves = collections.defaultdict(list)
-  last = {}
+  table, last = Table(), {}
   total = config.seeds * (1 + len(variants) * (config.parts - 1))
   seeds = range(config.seed, config.seed + config.seeds)
-  with _at_once.pool() as pool:  # both are compiled at a time
-    begun = pool.submit(_collage.initial_states, config, seeds)
+  with at_once.pool() as pool:  # both are compiled at a time
+    begun = pool.submit(quick.initial_states, config, seeds)
     collages = [make_collages(config, jax.random.key(seed)) for seed in seeds]
   with tqdm.tqdm(
     total=total, desc="training", unit="part", file=sys.stderr
   ) as progress:
-    runs = _collage.train(config, begun.result(), variants, collages, progress)
+    runs = quick.train(config, begun.result(), variants, collages, progress)
   for own, runs_of_seed in zip(collages, runs, strict=True):
     last = {part: {"collages": own[part], "results": {}} for part in ("seen", "unseen")}
     for name, trained in runs_of_seed.items():
-      curves[name].append(trained.curve)
       params, mass = trained.state.params["network"], jnp.float32(variants[name].mass)
       for part in ("seen", "unseen"):
         test = own[part]
-        result = _collage.embed(params, test.images, mass, config=config)
-        for metric, value in measure(result.embeddings, test.labels).items():
-          figures[name, f"{metric} {part}"].append(value)
+        result = quick.embed(params, test.images, mass, config=config)
+        for metric, value in retrieval(result.embeddings, test.labels).items():
+          table.add(name, f"{metric} {part}", value)
         weight = foreground_weight(result.weights, test.foreground)
-        figures[name, f"weight on the labelled digit, {part}"].append(weight)
+        table.add(name, f"weight on the labelled digit, {part}", weight)
         last[part]["results"][name] = result
-  rows = [
-    _report.row(name, metric, values) for (name, metric), values in figures.items()
-  ]
-  gain = np.subtract(figures["GSP", "MAP@R seen"], figures["GAP", "MAP@R seen"])
-  share = np.array(figures["GSP", "weight on the labelled digit, seen"]) - 0.25
-  claims = [
-    _report.claim(
-      "quickstart-gsp",
-      "MAP@R(GSP) > MAP@R(GAP), seen classes, in every seed",
-      gain,
-      paper="DML 5.3.2",
-      every_seed=True,
-    ),
-    _report.claim(
-      "quickstart-attention",
-      "weight on the labelled digit under GSP > 0.25",
-      share,
-      paper="DML 5.3.2",
-    ),
-  ]
-  pictures = _collage.draw(last, curves, config, output)
-  return _report.result(
-    experiment="quickstart",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures,
-  )
+  curves = {name: [run[name].curve for run in runs] for name in variants}
+  return table, (last, curves)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="quickstart", doc=__doc__, short=True
-  )
-  _report.write(run(config, output, preset), output)
+CLAIMS = [
+  Claim(
+    "quickstart-gsp",
+    "MAP@R(GSP) > MAP@R(GAP), seen classes, in every seed",
+    lambda t: t.gain("MAP@R seen", "GSP", over="GAP"),
+    every_seed=True,
+  ),
+  Claim(
+    "quickstart-attention",
+    "weight on the labelled digit under GSP > 0.25",
+    lambda t: t.values("weight on the labelled digit, seen", "GSP") - 0.25,
+  ),
+]
 
+
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """Weight maps, validation curves and retrieval sheets."""
+  del table
+  last, curves = shown
+  return quick.draw(last, curves, config)
+
+
+STUDY = Study(
+  "quickstart", __doc__, "DML 5.3.2", PRESETS, measure, CLAIMS, draw, short=True
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

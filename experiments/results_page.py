@@ -13,8 +13,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from experiments import _cost_claims, _report, _results_notes
-from experiments._results_notes import DOCS, Data, Tried, title
+from experiments.frame import cost_claims, results_notes
+from experiments.frame import results as report
+from experiments.frame.results_notes import DOCS, Data, Tried, title
 
 HEADER = """# Results
 
@@ -42,8 +43,8 @@ def _claims(content: dict, tried: Tried, data: Data) -> str:
   name = title(content)
   lines = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
-    f"{_report.number_text(claim['value'])} | "
-    f"{_report.interval_text(claim['interval'])} | {claim['n']} | {claim['verdict']} |"
+    f"{report.number_text(claim['value'])} | "
+    f"{report.interval_text(claim['interval'])} | {claim['n']} | {claim['verdict']} |"
     for claim in content["claims"]
   ]
   head = (
@@ -56,20 +57,20 @@ def _claims(content: dict, tried: Tried, data: Data) -> str:
     "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
   )
-  about = _results_notes.about(content, data)
+  about = results_notes.about(content, data)
   return (
     head
     + (f"{about}\n\n" if about else "")
     + table
-    + _results_notes.attempts(content, tried)
+    + results_notes.attempts(content, tried)
   )
 
 
 def _figures(content: dict) -> str:
   lines = [
-    f"| {_cell(row['name'])} | {_cell(_report.measure_text(row))} | "
-    f"{_report.number_text(row['mean'])} | "
-    f"{_report.interval_text(row['interval'])} | "
+    f"| {_cell(row['name'])} | {_cell(report.measure_text(row))} | "
+    f"{report.number_text(row['mean'])} | "
+    f"{report.interval_text(row['interval'])} | "
     f"{'-' if row['paper'] is None else row['paper']} |"
     for row in content["rows"]
   ]
@@ -90,7 +91,7 @@ def page(
     lines.append(
       f"| {title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
       f"| {content['seconds'] / 60:.1f} "
-      f"| {', '.join(f'`{name}`' for name in _results_notes.missed(content))} |"
+      f"| {', '.join(f'`{name}`' for name in results_notes.missed(content))} |"
     )
   overview = (
     "| experiment | claims reproduced | minutes | not reproduced at this scale |\n"
@@ -127,11 +128,11 @@ def main() -> None:
   parser.add_argument("--check", action="store_true", help="fail when it is stale")
   check = parser.parse_args().check
   results = [read(file) for file in sorted((DOCS / "results").glob("*.json"))]
-  tried = tomllib.loads(_results_notes.TRIED.read_text(encoding="utf-8"))
-  _results_notes.check_tried(results, tried)
-  data = tomllib.loads(_results_notes.DATA.read_text(encoding="utf-8"))
-  _results_notes.check_data(results, data)
-  cost = _cost_claims.section(DOCS / "benchmarks" / "gsp.json")
+  tried = tomllib.loads(results_notes.TRIED.read_text(encoding="utf-8"))
+  results_notes.check_tried(results, tried)
+  data = tomllib.loads(results_notes.DATA.read_text(encoding="utf-8"))
+  results_notes.check_data(results, data)
+  cost = cost_claims.section(DOCS / "benchmarks" / "gsp.json")
   text = page(results, tried, data, cost)
   target = DOCS / "results.md"
   if not check:

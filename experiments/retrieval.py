@@ -34,24 +34,21 @@ from typing import Any
 
 import tqdm
 
-from experiments import (
-  _at_once,
-  _cli,
-  _report,
-  _retrieval_claims,
-  _retrieval_full,
-  _retrieval_full_search,
-  _retrieval_pictures,
-  _retrieval_plan,
-  _retrieval_pretraining,
-  _retrieval_runs,
-  _retrieval_tables,
+from experiments.frame import at_once, command, results
+from experiments.metric_learning import (
+  claims,
+  pictures,
+  plan,
+  pretraining,
+  runs,
+  tables,
 )
-from experiments._retrieval_full import FullConfig
-from experiments._retrieval_losses import Method
-from experiments._retrieval_plan import PRESETS, Config
-from experiments._retrieval_settings import Settings
-from experiments._retrieval_tables import Name
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import comparison, search
+from experiments.metric_learning.photographs.comparison import FullConfig
+from experiments.metric_learning.plan import PRESETS, Config
+from experiments.metric_learning.settings import Settings
+from experiments.metric_learning.tables import Name
 
 
 def run(
@@ -60,42 +57,38 @@ def run(
   """All trainings and what they find; returns figures and claims."""
   if isinstance(config, FullConfig):
     if config.search:
-      return _retrieval_full_search.run(config, output, preset)
-    return _retrieval_full.run(config, output, preset)
+      return search.run(config, output, preset)
+    return comparison.run(config, output, preset)
   start = time.perf_counter()
-  _retrieval_plan.check(config)
-  settings = _cli.only(Settings, config)
-  methods = _retrieval_plan.plan(config)
+  plan.check(config)
+  settings = command.only(Settings, config)
+  methods = plan.plan(config)
   studies = {
-    group: _retrieval_plan.study(config, group)
+    group: plan.study(config, group)
     for group in dict.fromkeys(name.group for name in methods)
   }
   for name, method in methods.items():
-    own = _retrieval_plan.settings_of(config, settings, name, method)
-    _retrieval_runs.check(own, method, studies[name.group])
+    own = plan.settings_of(config, settings, name, method)
+    runs.check(own, method, studies[name.group])
   if config.pretraining:
-    settings = _retrieval_pretraining.train(
-      settings, config.pretraining, output / "kept"
-    )
+    settings = pretraining.train(settings, config.pretraining, output / "kept")
   with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
 
-    def one(each: tuple[Name, Method]) -> _retrieval_runs.Trained:
+    def one(each: tuple[Name, Method]) -> runs.Trained:
       name, method = each
-      own = _retrieval_plan.settings_of(config, settings, name, method)
-      folds = config.folds if name.group == _retrieval_tables.FOLDS else 1
+      own = plan.settings_of(config, settings, name, method)
+      folds = config.folds if name.group == tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
-      trained = _retrieval_runs.train(
-        own, method, studies[name.group], cells, kept, name.title
-      )
+      trained = runs.train(own, method, studies[name.group], cells, kept, name.title)
       bar.set_postfix({name.group: name.title})
       bar.update()
       return trained
 
-    with _at_once.pool() as pool:
+    with at_once.pool() as pool:
       found = dict(zip(methods, pool.map(one, methods.items()), strict=True))
   untrained = {
-    group: _retrieval_runs.untrained(
+    group: runs.untrained(
       dataclasses.replace(
         settings, image_size=one.images.shape[1], channels=one.images.shape[-1]
       ),
@@ -103,24 +96,24 @@ def run(
     )
     for group, one in studies.items()
   }
-  joined = _retrieval_tables.joined(found, studies)
-  return _report.result(
+  joined = tables.joined(found, studies)
+  return results.result(
     experiment="retrieval",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
-    rows=_retrieval_tables.rows(found, untrained, joined),
-    claims=_retrieval_claims.claims(found, untrained, joined, config),
-    pictures=_retrieval_pictures.draw(found, studies, config, output),
+    rows=tables.rows(found, untrained, joined),
+    claims=claims.claims(found, untrained, joined, config),
+    pictures=pictures.draw(found, studies, config, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="retrieval", doc=__doc__, unused=_retrieval_plan.unused
+  preset, config, output = command.parse(
+    PRESETS, name="retrieval", doc=__doc__, unused=plan.unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -27,18 +27,11 @@ from typing import Any
 
 import tqdm
 
-from experiments import (
-  _cli,
-  _digits,
-  _report,
-  _robust_config,
-  _robust_digits,
-  _robust_inputs,
-  _robust_photographs,
-  _robust_report,
-  _robust_tables,
-)
-from experiments._robust_config import PRESETS, Config
+from experiments.frame import command, digits, results
+from experiments.robustness import claims as robust_report
+from experiments.robustness import digits as robust_digits
+from experiments.robustness import inputs, photographs, settings, tables
+from experiments.robustness.settings import PRESETS, Config
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
@@ -47,37 +40,37 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   if config.images != "digits":
     total = config.seeds * (1 + len(config.l2) + len(config.linf))
-  parts = [_robust_tables.rows_and_claims()]
+  parts = [tables.rows_and_claims()]
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     if config.images == "digits":
-      train, test = _digits.load(config.train_images, config.test_images)
+      train, test = digits.load(config.train_images, config.test_images)
       folder = output / "kept"
-      figures = _robust_digits.trained(config, train, test, progress, folder)
-      parts += _robust_digits.of_digits(config, train, test, progress, folder)
+      figures = robust_digits.trained(config, train, test, progress, folder)
+      parts += robust_digits.of_digits(config, train, test, progress, folder)
     else:
-      figures, train, test = _robust_photographs.trained(config, output, progress)
-  rows, claims = _robust_inputs.inputs(config.images, train, test)
-  rows += _robust_report.figure_rows(figures, config.images)
-  claims += _robust_report.claims_of_training(figures, config.l2)
+      figures, train, test = photographs.trained(config, output, progress)
+  rows, claims = inputs.inputs(config.images, train, test)
+  rows += robust_report.figure_rows(figures, config.images)
+  claims += robust_report.claims_of_training(figures, config.l2)
   for part in parts:
     rows, claims = rows + part[0], claims + part[1]
-  return _report.result(
+  return results.result(
     experiment="robust_features",
     preset=preset,
     config=config,
     seconds=time.perf_counter() - start,
     rows=rows,
     claims=claims,
-    pictures=_robust_report.draw(figures, config.l2, output),
+    pictures=robust_report.draw(figures, config.l2, output),
   )
 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
-    PRESETS, name="robust_features", doc=__doc__, unused=_robust_config.unused
+  preset, config, output = command.parse(
+    PRESETS, name="robust_features", doc=__doc__, unused=settings.unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -30,92 +30,91 @@ import jax
 import numpy as np
 import tqdm
 
-from experiments import (
-  _cli,
-  _figure,
-  _report,
-  _voronoi_attacks,
-  _voronoi_combined,
-  _voronoi_curves,
-  _voronoi_draws,
-  _voronoi_norms,
-  _voronoi_sets,
-  _voronoi_statements,
-  _voronoi_toy,
+from experiments.frame import command, results
+from experiments.frame import pictures as figure
+from experiments.frame.digits import Points
+from experiments.robustness import (
+  combined,
+  curves,
+  draws,
+  norms,
+  plane,
+  statements,
+  suite,
 )
-from experiments._digits import Points
-from experiments._voronoi_config import PRESETS, Config, unused
-from experiments._voronoi_sets import Images
+from experiments.robustness import images as voronoi_sets
+from experiments.robustness.cell_settings import PRESETS, Config, unused
+from experiments.robustness.images import Images
 from spherejax import plotting
 
 
-def shifted(names: Sequence[str]) -> list[_voronoi_draws.Part]:
+def shifted(names: Sequence[str]) -> list[draws.Part]:
   """What shifts do to other images; says which are not there."""
   parts = []
   for name in names:
     try:
-      images = _voronoi_sets.prepared(name, "train")
+      images = voronoi_sets.prepared(name, "train")
     except FileNotFoundError as error:
       tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
     else:
-      parts.append(_voronoi_statements.shifts(name, *images))
+      parts.append(statements.shifts(name, *images))
   return parts
 
 
-def of_digits(config: Config, train: Images, test: Images) -> list[_voronoi_draws.Part]:
+def of_digits(config: Config, train: Images, test: Images) -> list[draws.Part]:
   """What is measured on digits, in the plane and on draws alone."""
   seeds = range(config.seed, config.seed + config.seeds)
   keys = [jax.random.key(seed) for seed in seeds]
   every = Images(*map(np.concatenate, zip(train, test, strict=True)))
   parts = [
-    _voronoi_toy.rows_and_claims(keys[0], config.toy_norms),
-    _voronoi_statements.shifts("digits", *every),
+    plane.rows_and_claims(keys[0], config.toy_norms),
+    statements.shifts("digits", *every),
   ]
   parts += [
     *shifted(config.shifted),
-    _voronoi_statements.trade_offs(seeds, config.samples),
-    _voronoi_combined.smoothing(keys, config.votes),
+    statements.trade_offs(seeds, config.samples),
+    combined.smoothing(keys, config.votes),
   ]
   if config.suite_images:
     attacked = Points(*(v[: config.suite_images] for v in test.points()))
-    parts += _voronoi_attacks.against_closed_forms(
+    parts += suite.against_closed_forms(
       keys, train.points(), attacked, config.suite_steps, config.suite_norms
     )
-  figures = _voronoi_statements.best_binary(train.points())
+  figures = statements.best_binary(train.points())
   for norm in set(config.toy_norms).difference(config.norms):
-    figures |= _voronoi_curves.apart("digits", train.points(), norm)[1]
-  return [*parts, _voronoi_draws.once(figures, {}, "")]
+    figures |= curves.apart("digits", train.points(), norm)[1]
+  return [*parts, draws.once(figures, {}, "")]
 
 
 def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
   """All parts; returns figures and claims."""
   start = time.perf_counter()
-  train, test = _voronoi_sets.load(config)
+  train, test = voronoi_sets.load(config)
   sites, tests = train.sites(), test.points()
   drawn = {}
   if config.images == "digits":
     parts = of_digits(config, train, test)
-    drawn["toy"] = _voronoi_toy.draw()
+    drawn["toy"] = plane.draw()
   else:
-    parts = [_voronoi_statements.shifts(config.images, *train)]
+    parts = [statements.shifts(config.images, *train)]
     number = {(config.images, "sites, each place once"): float(len(sites.y))}
-    parts.append(_voronoi_draws.once(number, {}, ""))
-  budgets = _voronoi_sets.BUDGETS[config.images]
+    parts.append(draws.once(number, {}, ""))
+  budgets = voronoi_sets.BUDGETS[config.images]
   # Beside the budgets: without an attack, and 1-NN with a wrong label.
-  each = len(config.classifiers) + (_voronoi_curves.NEIGHBOUR in config.classifiers)
+  each = len(config.classifiers) + (curves.NEIGHBOUR in config.classifiers)
   total = sum(len(budgets[x]) * len(config.classifiers) + each for x in config.norms)
   with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
-    remember = _voronoi_norms.remembering(config, output / "kept", progress)
+    remember = norms.remembering(config, output / "kept", progress)
     for norm in config.norms:
-      part, lines = _voronoi_norms.of_norm(config, sites, tests, norm, remember)
+      part, lines = norms.of_norm(config, sites, tests, norm, remember)
       parts.append(part)
       drawn[f"curves-{norm}"] = plotting.robust_accuracy(
         lines,
         [0.0, *(x for x in budgets[norm] if math.isfinite(x))],
         xlabel=f"{norm} budget",
       )
-  pictures = _figure.save(drawn, output)
-  return _report.result(
+  pictures = figure.save(drawn, output)
+  return results.result(
     experiment="voronoi",
     preset=preset,
     config=config,
@@ -128,10 +127,10 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = _cli.parse(
+  preset, config, output = command.parse(
     PRESETS, name="voronoi", doc=__doc__, unused=unused
   )
-  _report.write(run(config, output, preset), output)
+  results.write(run(config, output, preset), output)
 
 
 if __name__ == "__main__":

@@ -358,13 +358,11 @@ EXPERIMENT = {
     """
 
     import dataclasses
-    import pathlib
-    import time
 
     import jax
     import jax.numpy as jnp
 
-    from experiments import _cli, _report
+    from experiments.frame.study import Claim, Study, Table
     from spherejax import distances
 
 
@@ -387,33 +385,26 @@ EXPERIMENT = {
       return float(jnp.linalg.norm(distances.l2_normalize(vectors).mean(axis=0)))
 
 
-    def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict:
-      """Figures of both lists, and the claim."""
-      start, figures = time.perf_counter(), {}
+    def measure(config: Config, _) -> tuple[Table, None]:
+      """The norm of both means."""
+      table = Table()
       for name, count in (("few", config.count), ("many", 4 * config.count)):
-        figures[name] = [norm(seed, count) for seed in range(config.seeds)]
-      gains = [few - many for few, many in zip(*figures.values(), strict=True)]
-      claim = _report.claim(
-        "mean-norms", "few > many", gains, paper="none", every_seed=True
+        table.add(name, "norm", [norm(seed, count) for seed in range(config.seeds)])
+      return table, None
+
+
+    CLAIMS = [
+      Claim(
+        "mean-norms",
+        "few > many",
+        lambda t: t.gain("norm", "few", over="many"),
+        every_seed=True,
       )
-      return _report.result(
-        experiment="mean_norms",
-        preset=preset,
-        config=config,
-        seconds=time.perf_counter() - start,
-        rows=[_report.row(name, "norm", values) for name, values in figures.items()],
-        claims=[claim],
-      )
-
-
-    def main() -> None:
-      """The command line."""
-      preset, config, output = _cli.parse(PRESETS, name="mean_norms", doc=__doc__)
-      _report.write(run(config, output, preset), output)
-
+    ]
+    STUDY = Study("mean_norms", __doc__, "none", PRESETS, measure, CLAIMS)
 
     if __name__ == "__main__":
-      main()
+      STUDY.main()
   '''),
   "tests/experiments/test_mean_norms.py": code('''
     """The lengths of means, against their expectation."""
@@ -422,7 +413,7 @@ EXPERIMENT = {
 
 
     def test_the_mean_of_many_is_shorter(tmp_path):
-      content = mean_norms.run(mean_norms.PRESETS["smoke"], tmp_path, "smoke")
+      content = mean_norms.STUDY.run(mean_norms.PRESETS["smoke"], tmp_path, "smoke")
       assert content["claims"][0]["verdict"] == "reproduced"
       few, many = (row["mean"] for row in content["rows"])
       assert 0.5 / 4 < few < 2 / 4  # 1 / sqrt(16)

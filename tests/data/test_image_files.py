@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from experiments import _embed_sources, _plankton_sets, _retrieval_full_sets
+from experiments.embedding import sources
+from experiments.hierarchies import plankton_images
+from experiments.metric_learning.photographs import sets
 from spherejax import data
 from spherejax.data import _files, _tfds
 
@@ -70,13 +72,13 @@ def read_everywhere(folder, content, name="a.png"):
   shutil.rmtree(path.parent, ignore_errors=True)
   path.parent.mkdir()
   path.write_bytes(content)
-  shown = _embed_sources.find(str(folder))
+  shown = sources.find(str(folder))
   inside = {"source": "of it", "channels": 3, "size": None}
   readers = [
     lambda: data.load_folder(folder).images[0],
     lambda: data.load_folder(folder, lazy=True).images[0],
     lambda: shown.read(0),
-    lambda: _retrieval_full_sets._Files(folder, (f"one/{name}",))[0],
+    lambda: sets._Files(folder, (f"one/{name}",))[0],
     lambda: _tfds._read_record(0, records=[{"image": content}], **inside),
   ]
   found = []
@@ -89,7 +91,7 @@ def read_everywhere(folder, content, name="a.png"):
       except ValueError as error:
         assert "cannot read the image" in str(error)  # noqa: PT017
         found.append(None)
-    headers = _embed_sources.check_headers(shown, [0])
+    headers = sources.check_headers(shown, [0])
     if found[0] is not None:
       assert _files.upright_size(path) == found[0].shape[1::-1]
   for pixels in found[1:]:
@@ -176,13 +178,13 @@ def test_the_size_of_a_turned_picture_is_known_from_its_header(tmp_path):
       tmp_path / f"{number}" / "a.jpg", exif=exif(orientation)
     )
   images = data.load_folder(tmp_path, lazy=True)
-  choice = _plankton_sets.Selection(data="folder", folder=str(tmp_path))
-  sizes = _plankton_sets._sizes(images, choice)
+  choice = plankton_images.Selection(data="folder", folder=str(tmp_path))
+  sizes = plankton_images._sizes(images, choice)
   for values in sizes.values():
     assert len(set(values.tolist())) == 1
   (tmp_path / "3" / "a.jpg").write_bytes(b"no image")
   with pytest.raises(ValueError, match=r"cannot read the image .*3/a\.jpg"):
-    _plankton_sets._sizes(images, choice)
+    plankton_images._sizes(images, choice)
 
 
 def faded(mode="RGBA"):
@@ -295,7 +297,7 @@ def both(folder, **options):
     (str(file), images.label_names[label])
     for file, label in zip(images.extras["file"], images.labels, strict=True)
   ]
-  source = _embed_sources.find(str(folder))
+  source = sources.find(str(folder))
   named = [
     pair for pair in zip(source.names, source.labels, strict=True) if pair[1] != ""
   ]
@@ -340,7 +342,7 @@ NAMES = [
 def test_one_rule_for_the_files_of_a_folder(folder):
   assert both(folder) == NAMES
   assert data.load_folder(folder).images.shape == (8, *UPRIGHT.shape)
-  assert "stray.png" in _embed_sources.find(str(folder)).names
+  assert "stray.png" in sources.find(str(folder)).names
 
 
 def test_links(folder, tmp_path):
@@ -360,8 +362,8 @@ def test_links(folder, tmp_path):
   (folder / "ant" / "folder.png").mkdir()
   with pytest.raises(ValueError, match=r"2 of 13 images: .*itself\.png.*lost\.png"):
     data.load_folder(folder)
-  source = _embed_sources.find(str(folder))
-  found = _embed_sources.check_headers(source, range(len(source)))
+  source = sources.find(str(folder))
+  found = sources.check_headers(source, range(len(source)))
   assert {source.names[row] for row in found} == {"ant/itself.png", "ant/lost.png"}
   kept = data.load_folder(folder, skip_unreadable=True)
   assert len(kept) == 11
@@ -397,7 +399,7 @@ def test_all_classes_without_an_image_are_named(folder):
   with pytest.raises(ValueError, match=r"folders .*cat, .*dog hold no image \(\.bmp"):
     data.load_folder(folder)
   # Where classes are not numbered there is nothing to refuse.
-  assert set(_embed_sources.find(str(folder)).labels) == {"", "ant", "bee"}
+  assert set(sources.find(str(folder)).labels) == {"", "ant", "bee"}
 
 
 def test_many_bad_files_among_many(tmp_path):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import _class_sets, _retrieval_full_batches, _retrieval_network
+from experiments.frame import images, networks
+from experiments.metric_learning.photographs import batches
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _decoded_once():
   """A set takes seconds to decode; neighbouring tests ask for the same two parts."""
-  read = _class_sets.read
+  read = images.read
 
   @functools.lru_cache(maxsize=2)
   def remembered(folder, name, split, **options):
@@ -23,7 +24,7 @@ def _decoded_once():
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(
-      _class_sets,
+      images,
       "read",
       lambda *args, **options: remembered(
         os.environ.get("TFDS_DATA_DIR"), *args, **options
@@ -35,8 +36,8 @@ def _decoded_once():
 @pytest.fixture(autouse=True)
 def _traced_anew():
   """What was traced with a stand-in for a backbone is not that of another test."""
-  _retrieval_network._initialize.clear_cache()
-  _retrieval_full_batches._embedding.cache_clear()
+  networks._initialize.clear_cache()
+  batches._embedding.cache_clear()
 
 
 @pytest.fixture(scope="session")

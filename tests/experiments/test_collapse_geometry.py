@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from experiments import (
-  _collapse_geometry,
-  _collapse_runs,
-  _collapse_sets,
-  _collapse_spectra,
-  _collapse_training,
-)
-from experiments._collapse_geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
-from experiments._collapse_training import Run, Settings
+from experiments.self_supervision import geometry, runs, spectra, training
+from experiments.self_supervision import images as collapse_sets
+from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
+from experiments.self_supervision.training import Run, Settings
 from spherejax import data
 
 
@@ -33,9 +28,9 @@ def effective(weights):
 
 def local(widths, kernels, h, moves):
   params = {f"layer{i}": {"kernel": x} for i, x in enumerate(kernels)}
-  with _collapse_spectra.on_host():
-    params, h, moves = jax.tree.map(_collapse_spectra.wide, (params, h, moves))
-    found = _collapse_geometry.local_maps(widths, params, h, moves, threshold=0.1)
+  with spectra.on_host():
+    params, h, moves = jax.tree.map(spectra.wide, (params, h, moves))
+    found = geometry.local_maps(widths, params, h, moves, threshold=0.1)
     return {name: float(x) for name, x in found.items()}
 
 
@@ -75,7 +70,7 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
   moved = h + scales[:, None] * (h @ generator.T)
   moved = moved + noise * drawn.normal(size=h.shape)
   pairs = {"brightness": (moved, scales), "flip": (h @ generator.T, np.ones(count))}
-  found = _collapse_geometry.overlaps(kernel, h, pairs)
+  found = geometry.overlaps(kernel, h, pairs)
   scaled = scales[:30, None] * h[:30]
   fitted = np.linalg.lstsq(scaled, (moved - h)[:30], rcond=None)[0].T
   pushed = h[30:] @ fitted.T
@@ -91,9 +86,7 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
   hidden = h + scales[:, None] * (h @ null.T @ drawn.normal(size=(3, 3)) @ null)
   (share,) = (
     x
-    for name, x in _collapse_geometry.overlaps(
-      kernel, h, {"zoom": (hidden, scales)}
-    ).items()
+    for name, x in geometry.overlaps(kernel, h, {"zoom": (hidden, scales)}).items()
     if name.startswith(OVERLAP)
   )
   assert share == pytest.approx(1)
@@ -103,7 +96,7 @@ def test_overlaps_are_of_the_generator_of_the_first_half(noise):
 def test_changes_of_images(channels):
   """Pixel by pixel; a zoom by SciPy's bilinear look-up."""
   images = np.random.default_rng(2).uniform(size=(6, 8, 8, channels)).astype(np.float32)
-  found = _collapse_geometry.changed(jax.random.key(4), jnp.asarray(images))
+  found = geometry.changed(jax.random.key(4), jnp.asarray(images))
   colours = {"saturation", "flip"} if channels == 3 else set()
   assert found.keys() == {"brightness", "contrast", "zoom"} | colours
   signed, share = (np.asarray(found[name][1]) for name in ("brightness", "zoom"))
@@ -134,15 +127,15 @@ def test_a_network_is_measured_where_its_images_are():
     widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
   )
   settings = dataclasses.replace(settings, measured=20)
-  study = _collapse_sets.digits()
-  given = _collapse_runs.given(study)
+  study = collapse_sets.digits()
+  given = runs.given(study)
   run = Run(settings, study.classes)
   variables = jax.jit(run.network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
   params, stats = variables["params"], variables["batch_stats"]
-  columns = _collapse_training.cells([data.view_strengths("small")])
+  columns = training.cells([data.view_strengths("small")])
   hyper = {name: jnp.float32(x) for name, (x,) in columns.items()}
   _, shown = run.measured(given, params, stats, hyper)
-  found = _collapse_geometry.measured(run, given, params, stats, shown)
+  found = geometry.measured(run, given, params, stats, shown)
   kernel = np.asarray(params["projector"]["layer0"]["kernel"], np.float64)
   moves = np.asarray(shown["displacements"], np.float64)
   assert found[ALIGNMENT] == pytest.approx(
@@ -150,14 +143,14 @@ def test_a_network_is_measured_where_its_images_are():
   )
   # Eight pairs for each of eight dimensions, and as many to try.
   images = jnp.float32(study.train[:128]) / 255
-  changes = _collapse_geometry.changed(jax.random.key(0), images)
+  changes = geometry.changed(jax.random.key(0), images)
 
   @jax.jit
   def features(x):
     return run.network.apply(variables, given.seen(x))[0]
 
   pairs = {name: (features(x), scale) for name, (x, scale) in changes.items()}
-  right = _collapse_geometry.overlaps(kernel, features(images), pairs)
+  right = geometry.overlaps(kernel, features(images), pairs)
   assert right.keys() == found.keys() - {ALIGNMENT}
   for name, x in right.items():
     assert found[name] == pytest.approx(x, rel=1e-3, abs=1e-3), name

@@ -8,16 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import (
-  _class_sets,
-  _dl2p_images,
-  _dl2p_pictures,
-  _dl2p_report,
-  _dl2p_sets,
-  _dl2p_small,
-  _dl2p_sweep,
-  dynamic_assignment,
-)
+from experiments import dynamic_assignment
+from experiments.assignment import cells as dl2p_small
+from experiments.assignment import claims, pictures, tasks, training
+from experiments.assignment import images as dl2p_images
+from experiments.frame import images as class_sets
 from spherejax import data, hierarchy, models
 
 TREE = {
@@ -34,7 +29,7 @@ def toned(labels: np.ndarray, names: tuple[str, ...]) -> data.Images:
   return data.Images((20 * pixels).astype(np.uint8), labels.astype(np.int32), names)
 
 
-def tones(part: _dl2p_sets.Part) -> np.ndarray:
+def tones(part: tasks.Part) -> np.ndarray:
   """Of the images of a part."""
   return np.asarray(part.inputs[0, :, 0, 0, 0])
 
@@ -45,11 +40,11 @@ def test_characters_are_of_whole_alphabets(monkeypatch):
   there = [label for label, name in enumerate(names) if name != "b3"]
   images = toned(np.repeat(there, 20), names)
   tree = hierarchy.restrict(hierarchy.from_mapping(TREE), names)
-  monkeypatch.setattr(_class_sets, "read", lambda name, part, size: images)
-  monkeypatch.setattr(_class_sets, "tree_of", lambda name, classes: tree)
-  monkeypatch.setattr(_dl2p_images, "ALPHABETS", 2)
-  monkeypatch.setattr(_dl2p_images, "CHARACTERS", 3)
-  task: Any = _dl2p_images.characters(16)
+  monkeypatch.setattr(class_sets, "read", lambda name, part, size: images)
+  monkeypatch.setattr(class_sets, "tree_of", lambda name, classes: tree)
+  monkeypatch.setattr(dl2p_images, "ALPHABETS", 2)
+  monkeypatch.setattr(dl2p_images, "CHARACTERS", 3)
+  task: Any = dl2p_images.characters(16)
   kept = task.tree.class_names
   assert [name[0] for name in kept] == ["a"] * 3 + ["c"] * 3  # b's third is not there
   assert task.superclasses.tolist() == [0, 0, 0, 1, 1, 1]
@@ -67,10 +62,10 @@ def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
   counts = np.arange(3, 3 + 3 * len(names), 3)
   images = toned(np.repeat(np.arange(len(names)), counts), names)
   tested = toned(np.arange(len(names)), names)
-  whole = _class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
-  monkeypatch.setattr(_class_sets, "load", lambda name, side: whole)
-  monkeypatch.setattr(_dl2p_images, "MOST", 20)
-  task: Any = _dl2p_images.plankton(16)
+  whole = class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
+  monkeypatch.setattr(class_sets, "load", lambda name, side: whole)
+  monkeypatch.setattr(dl2p_images, "MOST", 20)
+  task: Any = dl2p_images.plankton(16)
   # From the class with most images to the rarest.
   assert task.tree.class_names == names[::-1]
   fitted, held = (np.bincount(p.labels[0]) for p in (task.train, task.validation))
@@ -95,18 +90,18 @@ def small():
   images = toned(labels, names)
   pixels = np.asarray(images.images)
   noisy = pixels + rng.integers(0, 9, pixels.shape, np.uint8)
-  part = _dl2p_images._part(data.Images(noisy, labels, names))
-  return _dl2p_sets.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
+  part = dl2p_images._part(data.Images(noisy, labels, names))
+  return tasks.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
 
 
 @pytest.mark.slow
 def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypatch):
-  monkeypatch.setitem(_dl2p_images.READERS, "omniglot", lambda size: small)
+  monkeypatch.setitem(dl2p_images.READERS, "omniglot", lambda size: small)
 
   def layer(**options):
     return models.ConvNet((8,), strides=(4,), norm="group")
 
-  monkeypatch.setattr(_dl2p_sweep.models, "ResNet20", layer)
+  monkeypatch.setattr(training.models, "ResNet20", layer)
   config = dataclasses.replace(
     dynamic_assignment.PRESETS["smoke"],
     networks=(), rates=(0.2,), images=(("omniglot", 2),), image_methods=("PSC", "DL2P"),
@@ -118,7 +113,7 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
   assert [cell.name for cell in study.runs.cells] == names
   assert study.runs.test.shape == (4, 1, 6)
   assert study.runs.change.shape == (4, 1, 2)
-  plain = _dl2p_small.image_cells(config, small._replace(tail=0), 2)
+  plain = dl2p_small.image_cells(config, small._replace(tail=0), 2)
   assert [cell.name for cell in plain] == ["PSC", "DL2P"]
 
 
@@ -132,11 +127,11 @@ def test_only_images_whose_mirror_image_is_of_their_class_are_flipped(
     flipped.append(setting.augment)
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(_dl2p_sweep, "train", train)
+  monkeypatch.setattr(training, "train", train)
   config = dynamic_assignment.PRESETS["smoke"]
-  cells = _dl2p_small.image_cells(config, small, 2)
+  cells = dl2p_small.image_cells(config, small, 2)
   with pytest.raises(KeyboardInterrupt):
-    _dl2p_small.conduct(
+    dl2p_small.conduct(
       config, small._replace(flips=flips), "resnet", cells, tmp_path, epochs=1, seeds=1
     )
   assert flipped == [flips]
@@ -153,14 +148,14 @@ def test_accuracy_is_that_of_each_class():
       "loss": {"assignment": types.SimpleNamespace(assignment=jnp.array([0, 2, 1]))}
     },
   )
-  part = _dl2p_sets.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])
-  found = _dl2p_sweep._accuracies(jnp.eye(3)[nearest], part, state, {"data": 0})
+  part = tasks.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])
+  found = training._accuracies(jnp.eye(3)[nearest], part, state, {"data": 0})
   np.testing.assert_allclose(found, [0.75, 0.0, 1.0], rtol=1e-6)
 
 
 def test_claims_about_images(small, tmp_path):
   config = dynamic_assignment.PRESETS["cpu"]
-  cells = _dl2p_small.image_cells(config, small, 4)
+  cells = dl2p_small.image_cells(config, small, 4)
   heights = {
     "DL2P": 0.9, "Static": 0.8, "Fixed + CE": 0.6, "PSC": 0.3, "DL2P, weighted": 0.5,
     "Static, weighted": 0.1,
@@ -175,9 +170,9 @@ def test_claims_about_images(small, tmp_path):
     np.full((count, seeds, *shape), 0.25) for shape in ((), (6,), (6, 4), (6, 4))
   ]
   arrays[1] = np.tile([1.0, 0.6, 0.3, 0.2, 0.0, 0.0], (count, seeds, 1))
-  runs = _dl2p_sweep.Runs(cells, validation, test, *arrays)
-  study = _dl2p_sweep.Study("rows, resnet", runs, tail=small.tail)
-  found = {c["id"]: np.mean(c["values"]) for c in _dl2p_report.claims([study])}
+  runs = training.Runs(cells, validation, test, *arrays)
+  study = training.Study("rows, resnet", runs, tail=small.tail)
+  found = {c["id"]: np.mean(c["values"]) for c in claims.claims([study])}
   assert found == pytest.approx({
     "A3-rows-d4": 0.25,
     # The first entry is of before the training.
@@ -189,12 +184,10 @@ def test_claims_about_images(small, tmp_path):
     "A9-rows-d4": 0.5,
     "A10-rows-d4": 0.1 * 5 / 6,
   })  # fmt: skip
-  assert _dl2p_pictures.draw_images([study], tmp_path) == ["images.png"]
+  assert pictures.draw_images([study], tmp_path) == ["images.png"]
   assert (tmp_path / "images.png").read_bytes().startswith(b"\x89PNG")
   others = [study._replace(name="superclass, linear")]
-  assert _dl2p_pictures.draw_images(others, tmp_path) == []
-  rows = {
-    (row["name"], row["metric"]): row["mean"] for row in _dl2p_report.rows([study])
-  }
+  assert pictures.draw_images(others, tmp_path) == []
+  rows = {(row["name"], row["metric"]): row["mean"] for row in claims.rows([study])}
   assert rows["PSC", "accuracy on the last 2 classes, rows, resnet, D = 4"] < 0.17
   assert rows["DL2P", "sibling gap, rows, resnet, D = 4"] == pytest.approx(0.25)

@@ -12,23 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import (
-  _article_trees,
-  _cli,
-  _dl2p_full,
-  _dl2p_methods,
-  _dl2p_network,
-  _dl2p_pictures,
-  _dl2p_prototypes,
-  _dl2p_readers,
-  _dl2p_report,
-  _dl2p_sets,
-  _dl2p_settings,
-  _dl2p_small,
-  _dl2p_sweep,
-  _dl2p_tables,
-  dynamic_assignment,
-)
+from experiments import dynamic_assignment
+from experiments.assignment import cells as dl2p_small
+from experiments.assignment import claims, photographs, readers, tasks
+from experiments.assignment import jobs as dl2p_settings
+from experiments.assignment import methods as dl2p_methods
+from experiments.assignment import network as dl2p_network
+from experiments.assignment import pictures as dl2p_pictures
+from experiments.assignment import prototypes as dl2p_prototypes
+from experiments.assignment import tables as dl2p_tables
+from experiments.assignment import training as dl2p_sweep
+from experiments.frame import command
+from experiments.published import trees
 from spherejax import data, hierarchy, models, prototypes
 
 
@@ -75,7 +70,7 @@ def small(monkeypatch):
   def read(config, job):
     asked.append((job.images, config.image_size, job.imbalance))
     key = jax.random.key(0)
-    return _dl2p_readers.cut(
+    return readers.cut(
       job.images, images, images, imbalance=job.imbalance,
       validation=config.validation, listing=config.listing, key=key,
     )  # fmt: skip
@@ -84,23 +79,23 @@ def small(monkeypatch):
     assert shortcut == "projection_3x3"
     return models.ConvNet(widths[:1], strides=(4,), norm="batch")
 
-  monkeypatch.setattr(_dl2p_full, "read_sets", read)
+  monkeypatch.setattr(photographs, "read_sets", read)
   for name in ("ResNet32", "ResNet50", "SwinT"):
-    monkeypatch.setattr(_dl2p_network.models, name, layer)
+    monkeypatch.setattr(dl2p_network.models, name, layer)
   return asked
 
 
 @pytest.mark.slow
 def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
   config = dataclasses.replace(
-    _dl2p_tables.PRESETS["table-1"],
+    dl2p_tables.PRESETS["table-1"],
     trainings=("cifar100/DL2P/3",),
     epochs=2,
     batch=8,
     width=8,
     evaluate_every=1,
   )
-  whole = _dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  whole = dl2p_tables.run(config, tmp_path / "whole", "table-1")
   row, aligned = whole["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3"
   assert row["values"][0] in np.arange(33) / 32
@@ -111,7 +106,7 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
   (folder,) = (tmp_path / "whole" / "trainings").iterdir()
   # Killed in the second epoch: the checkpoint of the first is there.
   shutil.rmtree(folder / "last" / "8")
-  again = _dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  again = dl2p_tables.run(config, tmp_path / "whole", "table-1")
   assert (folder / "last" / "8").is_dir()
   assert again["rows"] == whole["rows"]
 
@@ -119,13 +114,13 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
 @pytest.mark.slow
 def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   config = dataclasses.replace(
-    _dl2p_tables.PRESETS["table-4"],
+    dl2p_tables.PRESETS["table-4"],
     trainings=("cifar100/DL2P/3/imbalance=0.5",),
     epochs=1,
     batch=8,
     width=8,
   )
-  content = _dl2p_tables.run(config, tmp_path, "table-4")
+  content = dl2p_tables.run(config, tmp_path, "table-4")
   row, _ = content["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3, imbalance 0.5"
   assert small == [("cifar100", 32, 0.5)]
@@ -143,7 +138,7 @@ def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   ],
 )
 def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
-  config = _dl2p_tables.PRESETS[preset]
+  config = dl2p_tables.PRESETS[preset]
   images = config.trainings[0].partition("/")[0]
   config = dataclasses.replace(
     config,
@@ -159,13 +154,13 @@ def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
   kept = 32
   if preset == "table-5":
     with pytest.raises(SystemExit, match="give its list of images by --listing"):
-      _dl2p_tables.run(config, tmp_path, preset)
+      dl2p_tables.run(config, tmp_path, preset)
     kept = 16
     listing = tmp_path / "listing.txt"
     lines = [f"train/some/{row}.JPEG {row % 4}" for row in range(kept)]
     listing.write_text("\n".join(lines))
     config = dataclasses.replace(config, listing=listing)
-  content = _dl2p_tables.run(config, tmp_path, preset)
+  content = dl2p_tables.run(config, tmp_path, preset)
   rows = [row for row in content["rows"] if row["metric"].startswith("accuracy")]
   assert [row["name"] for row in rows] == list(methods)
   aligned = {row["name"] for row in content["rows"]} - {"PSC", "PSC*"}
@@ -187,18 +182,18 @@ def test_every_training_of_the_presets_is_known():
   read = {"cifar100", "tiny_imagenet", "imagenet2012", "cifar10", "svhn_cropped",
           "stl10"}  # fmt: skip
   known = 0
-  for name, config in _dl2p_tables.PRESETS.items():
-    jobs = _dl2p_settings.plan(config)
+  for name, config in dl2p_tables.PRESETS.items():
+    jobs = dl2p_settings.plan(config)
     assert {job.images for job in jobs} <= read
-    figures = [_dl2p_tables.reported(config, job) for job in jobs]
+    figures = [dl2p_tables.reported(config, job) for job in jobs]
     known += sum(figure is not None for figure in figures)
     if name in ("table-2", "table-4", "table-6", "table-8", "table-9"):
       assert None not in figures
   # Tables 1 to 4, 6, 8 and 9, and what figures 3 and 4 share with them.
   assert known == 37 + 12 + 5 + 12 + 27 + 9 + 6 + 1 + 4
-  tables = _dl2p_tables.PRESETS
-  assert _dl2p_tables.reported(
-    tables["table-4"], _dl2p_settings.plan(tables["table-4"])[2]
+  tables = dl2p_tables.PRESETS
+  assert dl2p_tables.reported(
+    tables["table-4"], dl2p_settings.plan(tables["table-4"])[2]
   ) == pytest.approx(0.481)
 
 
@@ -211,8 +206,8 @@ def test_every_training_of_the_presets_is_known():
   ],
 )
 def test_rates_by_epoch(name, expected):
-  config = _dl2p_tables.PRESETS[name]
-  rates = _dl2p_network.schedule(config, config.learning_rate, 10)
+  config = dl2p_tables.PRESETS[name]
+  rates = dl2p_network.schedule(config, config.learning_rate, 10)
   for epoch, rate in expected.items():
     assert rates(jnp.array(int(10 * epoch))) == pytest.approx(rate, abs=1e-7)
 
@@ -225,7 +220,7 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
     with pytest.raises(ValueError, match=message):
       function(*arguments, **options)
 
-  cut = functools.partial(_dl2p_readers.cut, "set", key=key)
+  cut = functools.partial(readers.cut, "set", key=key)
   refuses("imbalance 0.01 leaves class 2 of 4", cut, images, images, imbalance=0.01)
   twins = dataclasses.replace(images, label_names=("a", "b", "a", "c"))
   refuses("different names, got 'a' again at 2", cut, twins, twins)
@@ -243,8 +238,8 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   with pytest.raises(IsADirectoryError, match=f"{tmp_path}"):
     cut(named, named, listing=tmp_path)
 
-  settings = _dl2p_settings.Full
-  plan = _dl2p_settings.plan
+  settings = dl2p_settings.Full
+  plan = dl2p_settings.plan
   refuses("method must be one of PSC", plan, settings(trainings=("a/PSD/3",)))
   refuses("takes the prototypes of PSC", plan, settings(trainings=("a/Ours*/3",)))
   refuses("unknown option 's'", plan, settings(trainings=("a/DL2P/3/s=1",)))
@@ -252,14 +247,14 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
 
   def points(training) -> Any:
     (job,) = plan(settings(trainings=(training,)))
-    return _dl2p_full.fixed_points(settings(), job, sets)
+    return photographs.fixed_points(settings(), job, sets)
 
   refuses("dim", points, "a/ETF/2")
   refuses("dim = 1 has room for at most 2", points, "a/DL2P/1")
   assert jnp.asarray(points("a/ETF/3")).shape == (4, 3)
   np.save(tmp_path / "vectors.npy", np.eye(3))
   refuses(
-    "a vector for each of the 4 classes", _dl2p_readers.class_vectors,
+    "a vector for each of the 4 classes", readers.class_vectors,
     tmp_path / "vectors.npy", sets, key,
   )  # fmt: skip
 
@@ -272,18 +267,18 @@ def test_a_long_tail_that_empties_a_class_ends_the_small_study(tmp_path):
     dynamic_assignment.part_b(config, tmp_path)
 
 
-def fabricated(config, seeds: int = 3) -> _dl2p_sweep.Study:
+def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
   """A study of the cells of the settings, without a training."""
-  task = _dl2p_sets.superclass(jax.random.key(0), 1)
-  cells = _dl2p_small.make_cells(config, config.methods, config.dims, task)
-  cells += _dl2p_small.more_matchings(config)
+  task = tasks.superclass(jax.random.key(0), 1)
+  cells = dl2p_small.make_cells(config, config.methods, config.dims, task)
+  cells += dl2p_small.more_matchings(config)
   rng = np.random.default_rng(0)
   shape = (len(cells), seeds)
   arrays = [
     rng.random((*shape, *rest))
     for rest in ((), (task.classes,), (), (15,), (task.classes, 19), (4, 19))
   ]
-  return _dl2p_sweep.Study("superclass, linear", _dl2p_sweep.Runs(cells, *arrays))
+  return dl2p_sweep.Study("superclass, linear", dl2p_sweep.Runs(cells, *arrays))
 
 
 @pytest.mark.parametrize(
@@ -309,12 +304,12 @@ def test_what_was_trained_is_claimed_and_drawn(changes, claimed, drawn, tmp_path
     dynamic_assignment.PRESETS["cpu"], rates=(0.2,), **changes
   )
   study = fabricated(config)
-  assert {claim["id"] for claim in _dl2p_report.claims([study])} == claimed
-  assert _dl2p_report.rows([study])
-  cosines = {(_dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
-  pictures = _dl2p_pictures.draw(study, cosines, tmp_path)
+  assert {claim["id"] for claim in claims.claims([study])} == claimed
+  assert claims.rows([study])
+  cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
+  pictures = dl2p_pictures.draw(study, cosines, tmp_path)
   assert pictures == [f"{name}.png" for name in drawn.split()]
-  assert _dl2p_pictures.draw(study, {}, tmp_path) == [
+  assert dl2p_pictures.draw(study, {}, tmp_path) == [
     name for name in pictures if name != "cosines.png"
   ]
 
@@ -325,8 +320,8 @@ def test_claims_of_some_prototypes():
     (((10, 3),), {"P2"}),
     ((), set()),
   ):
-    figures, _ = _dl2p_prototypes.study(jax.random.key(0), sizes, 1, long=False)
-    assert {claim["id"] for claim in _dl2p_prototypes.claims(figures)} == names
+    figures, _ = dl2p_prototypes.study(jax.random.key(0), sizes, 1, long=False)
+    assert {claim["id"] for claim in dl2p_prototypes.claims(figures)} == names
 
 
 def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch):
@@ -334,30 +329,30 @@ def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch)
     dynamic_assignment.PRESETS["smoke"], methods=("HPN",), dims=(3,), updates=()
   )
   runs = fabricated(config).runs
-  task = _dl2p_sets.superclass(jax.random.key(0), 3)._replace(name="tiny_imagenet")
+  task = tasks.superclass(jax.random.key(0), 3)._replace(name="tiny_imagenet")
   clock = iter(range(0, 1000, 7))
-  monkeypatch.setattr(_dl2p_small.time, "perf_counter", lambda: next(clock))
-  monkeypatch.setattr(_dl2p_small, "fixed_sets", lambda *arguments: {})
+  monkeypatch.setattr(dl2p_small.time, "perf_counter", lambda: next(clock))
+  monkeypatch.setattr(dl2p_small, "fixed_sets", lambda *arguments: {})
 
   def train(*arguments, folder, **options):
     folder.mkdir(parents=True, exist_ok=True)
     return runs
 
-  monkeypatch.setattr(_dl2p_sweep, "train", train)
+  monkeypatch.setattr(dl2p_sweep, "train", train)
   studies = [
-    _dl2p_small.conduct(config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3)
+    dl2p_small.conduct(config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3)
     for _ in range(2)
   ]
   # The second took all from the first, which was timed.
   assert [study.seconds for study in studies] == [7, 7]
   (record,) = (tmp_path / "checkpoints").glob("*.json")
   record.unlink()  # as if the first had been stopped
-  later = _dl2p_small.conduct(
+  later = dl2p_small.conduct(
     config, task, "resnet", runs.cells, tmp_path, epochs=8, seeds=3
   )
   assert np.isnan(later.seconds)
   monkeypatch.undo()
-  assert [len(_dl2p_report.share_claims([x])) for x in (studies[0], later)] == [1, 0]
+  assert [len(claims.share_claims([x])) for x in (studies[0], later)] == [1, 0]
 
 
 def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
@@ -372,7 +367,7 @@ def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
   with pytest.raises(ValueError, match="images must name each set once, got"):
     dynamic_assignment.run(twice, tmp_path)
   with pytest.raises(SystemExit):
-    _cli.parse(
+    command.parse(
       dynamic_assignment.PRESETS, name="dynamic_assignment", doc="",
       arguments=["--methods", "PSD"],
     )  # fmt: skip
@@ -388,13 +383,13 @@ def test_every_claim_of_a_table_has_a_name():
       ("PSC", ""), ("DL2P", ""), ("PSC*", "/uniformity=0.1"), ("PSC*", "/uniformity=1")
     )
   ]  # fmt: skip
-  jobs = _dl2p_settings.plan(_dl2p_settings.Full(trainings=tuple(texts)))
-  one = _dl2p_full.Trained(0.5, 0.5, np.zeros((2, 2)), np.zeros(2), 0.5)
-  names = [claim["id"] for claim in _dl2p_tables._claims({job: [one] for job in jobs})]
+  jobs = dl2p_settings.plan(dl2p_settings.Full(trainings=tuple(texts)))
+  one = photographs.Trained(0.5, 0.5, np.zeros((2, 2)), np.zeros(2), 0.5)
+  names = [claim["id"] for claim in dl2p_tables._claims({job: [one] for job in jobs})]
   assert len(set(names)) == len(names) == 12
   assert "cifar100-PSC-d3-imbalance0.01" in names
-  plain = _dl2p_settings.plan(_dl2p_settings.Full(trainings=("cifar100/PSC/50",)))
-  assert _dl2p_tables._id(plain[0]) == "cifar100-PSC-d50"
+  plain = dl2p_settings.plan(dl2p_settings.Full(trainings=("cifar100/PSC/50",)))
+  assert dl2p_tables._id(plain[0]) == "cifar100-PSC-d50"
 
 
 @pytest.mark.parametrize("skip_mixed", [False, True])
@@ -402,10 +397,10 @@ def test_mixed_images_move_their_first_class_or_none(skip_mixed):
   labels = np.tile(np.arange(3), 6)
   images = np.random.default_rng(0).normal(size=(18, 3)).astype(np.float32)
   points = jnp.eye(3)
-  matching = _dl2p_methods.first_matching(jax.random.key(1), points)
+  matching = dl2p_methods.first_matching(jax.random.key(1), points)
   key = jax.random.key(2)
   outcome = jax.jit(
-    lambda: _dl2p_methods.objective(
+    lambda: dl2p_methods.objective(
       {"network": {}, "loss": {"points": points}},
       {"loss": {"assignment": matching}},
       {"image": images, "label": labels},
@@ -413,7 +408,7 @@ def test_mixed_images_move_their_first_class_or_none(skip_mixed):
       axis_name=None,
       prepare=lambda key, x: x,
       network=lambda params, stats, x, key: (x, None),
-      method=_dl2p_methods.RECIPES["DL2P"].method,
+      method=dl2p_methods.RECIPES["DL2P"].method,
       mixup=1.0,
       skip_mixed=skip_mixed,
     )
@@ -446,11 +441,11 @@ def test_losses_of_all_methods_by_hand():
 
   @jax.jit
   def values(method):
-    return _dl2p_methods.losses_of(
+    return dl2p_methods.losses_of(
       method, first, points, jnp.asarray(assignment), soft, factors
     )
 
-  for name, recipe in _dl2p_methods.RECIPES.items():
+  for name, recipe in dl2p_methods.RECIPES.items():
     for weighted in (0.0, 1.0):
       method = recipe.method._replace(weighted=weighted)
       method = jax.tree.map(jnp.float32, method)
@@ -480,35 +475,35 @@ def test_losses_of_all_methods_by_hand():
 def test_tables_have_the_papers_prototypes_and_the_small_study_the_best(method):
   classes, dim = 13, 3
   images = stand_in(classes, 1, 4)
-  sets = _dl2p_readers.Sets("set", images, None, images)
-  source = _dl2p_methods.RECIPES[method].source
+  sets = readers.Sets("set", images, None, images)
+  source = dl2p_methods.RECIPES[method].source
   key = jax.random.fold_in(jax.random.key(0), 1)
   potential = prototypes.gaussian_potential_prototypes(key, classes, dim)
   best = prototypes.uniform_prototypes(key, classes, dim).prototypes
   assert float(jnp.abs(potential - best).max()) > 0.1
   for uniform, right in (("potential", potential), ("anneal", best)):
     training: Any = {"trainings": (f"a/{method}/{dim}",), "uniform": uniform}
-    config = _dl2p_settings.Full(**training)
-    (job,) = _dl2p_settings.plan(config)
-    found = _dl2p_full.fixed_points(config, job, sets)
+    config = dl2p_settings.Full(**training)
+    (job,) = dl2p_settings.plan(config)
+    found = photographs.fixed_points(config, job, sets)
     np.testing.assert_array_equal(found, right)
-  small = _dl2p_methods.fixed_set(source, key, classes, dim)
+  small = dl2p_methods.fixed_set(source, key, classes, dim)
   np.testing.assert_array_equal(small, best)
-  tables = _dl2p_tables.PRESETS.values()
+  tables = dl2p_tables.PRESETS.values()
   assert {config.uniform for config in tables} == {"potential"}
 
 
 def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
   images = stand_in()
-  sets = _dl2p_readers.Sets("set", images, None, images)
+  sets = readers.Sets("set", images, None, images)
   vectors = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]], np.float32)
   np.save(tmp_path / "vectors.npy", vectors)
-  config = _dl2p_settings.Full(
+  config = dl2p_settings.Full(
     trainings=("a/HPN + semantics/3", "a/HPN/3"), vectors=tmp_path / "vectors.npy"
   )
   knowing, plain = (
-    np.asarray(_dl2p_full.fixed_points(config, job, sets))
-    for job in _dl2p_settings.plan(config)
+    np.asarray(photographs.fixed_points(config, job, sets))
+    for job in dl2p_settings.plan(config)
   )
   key = jax.random.fold_in(jax.random.key(0), 1)
   right = prototypes.hpn_prototypes(key, 4, 3, vectors=vectors)
@@ -517,11 +512,11 @@ def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
   cosines = knowing @ knowing.T
   assert cosines[0, 1] > -0.3 > max(cosines[0, 2], cosines[0, 3])
   assert np.abs(knowing - plain).max() > 0.01
-  assert not _dl2p_methods.RECIPES["HPN + semantics"].method.shuffled
-  task = _dl2p_sets.superclass(jax.random.key(0), 1)
+  assert not dl2p_methods.RECIPES["HPN + semantics"].method.shuffled
+  task = tasks.superclass(jax.random.key(0), 1)
   methods = ("HPN + semantics", "Word2Vec-like")
   cells = functools.partial(
-    _dl2p_small.make_cells, dynamic_assignment.PRESETS["smoke"], methods, (3,)
+    dl2p_small.make_cells, dynamic_assignment.PRESETS["smoke"], methods, (3,)
   )
   assert [cell.name for cell in cells(task)] == list(methods)
   assert not cells(task._replace(tree=None))
@@ -529,12 +524,12 @@ def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
 
 def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   key = jax.random.key(0)
-  vectors = _dl2p_readers.cifar100_vectors(None, key)
-  monkeypatch.setattr(_dl2p_prototypes, "RECIPES", {})
+  vectors = readers.cifar100_vectors(None, key)
+  monkeypatch.setattr(dl2p_prototypes, "RECIPES", {})
   sizes = ((100, 100), (100, 50), (20, 5))
-  figures, _ = _dl2p_prototypes.study(key, sizes, 3, vectors=vectors)
+  figures, _ = dl2p_prototypes.study(key, sizes, 3, vectors=vectors)
   assert list(figures) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]
-  shown = _dl2p_prototypes.rows(figures)
+  shown = dl2p_prototypes.rows(figures)
   printed = {row["metric"]: row["paper"] for row in shown if row["paper"] is not None}
   where = ", 100 in 100 dimensions"
   assert printed == {f"largest cosine{where}": 0.74, f"smallest cosine{where}": -0.32}
@@ -544,37 +539,35 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   assert own["largest cosine"] == [pytest.approx(off.max(), abs=1e-5)]
   assert own["largest cosine"][0] > 0.2  # related classes are near each other
   np.save(tmp_path / "vectors.npy", np.eye(3))
-  config = _dl2p_settings.Full(
-    prototypes=((100, 50),), vectors=tmp_path / "vectors.npy"
-  )
+  config = dl2p_settings.Full(prototypes=((100, 50),), vectors=tmp_path / "vectors.npy")
   with pytest.raises(ValueError, match="for each of the 100 classes, got shape"):
-    _dl2p_tables.run(config, tmp_path, "table-7")
+    dl2p_tables.run(config, tmp_path, "table-7")
 
 
-def trained(accuracy: float) -> _dl2p_full.Trained:
+def trained(accuracy: float) -> photographs.Trained:
   """What a training has come to, but for its figures of no interest here."""
-  return _dl2p_full.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]), 0.9)
+  return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]), 0.9)
 
 
 def test_pictures_of_tables_are_the_papers_figures(tmp_path):
   texts = [f"a/DL2P/50/r={r:g}" for r in (10, 0.1, 1)]
   texts += [f"a/{name}/{dim}" for dim in (10, 3) for name in ("DL2P", "Static")]
   texts += [f"a/PSC*/16/uniformity={w:g}" for w in (0.1, 1)] + ["a/PSC/16"]
-  jobs = _dl2p_settings.plan(_dl2p_settings.Full(trainings=tuple(texts)))
+  jobs = dl2p_settings.plan(dl2p_settings.Full(trainings=tuple(texts)))
   found = {
     job: [trained(0.01 * number + seed / 2) for seed in range(2)]
     for number, job in enumerate(jobs)
   }
-  cosines = {(_dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
+  cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
   seconds = {100: [0.1, 0.2], 200: [0.5, 0.6]}
   names = ["cosines", "updates", "uniformity", "accuracy", "matchings", "changes"]
-  assert _dl2p_pictures.draw_tables(found, cosines, seconds, tmp_path) == [
+  assert dl2p_pictures.draw_tables(found, cosines, seconds, tmp_path) == [
     f"{name}.png" for name in names
   ]
-  assert _dl2p_pictures.draw_tables({}, {}, {}, tmp_path) == []
+  assert dl2p_pictures.draw_tables({}, {}, {}, tmp_path) == []
   few = dict(list(found.items())[:1])
-  assert _dl2p_pictures.draw_tables(few, {}, {}, tmp_path) == ["changes.png"]
-  curves, values = _dl2p_pictures.accuracies(
+  assert dl2p_pictures.draw_tables(few, {}, {}, tmp_path) == ["changes.png"]
+  curves, values = dl2p_pictures.accuracies(
     found, lambda job: job.title, lambda job: job.dim if job.updates == 1 else None
   )
   assert values == [3, 10, 50]
@@ -589,7 +582,7 @@ def test_pictures_of_tables_are_the_papers_figures(tmp_path):
 
 
 def test_stored_images_are_read_with_their_tree(tfds_dir):
-  sets = _dl2p_readers.load(
+  sets = readers.load(
     "cifar100", size=32, validation=0.1, imbalance=0.5, key=jax.random.key(0)
   )
   assert np.shape(sets.train.images)[1:] == (32, 32, 3)
@@ -599,12 +592,10 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
   assert 0 < counts[99] < 0.7 * counts[0]
   assert len(sets.test) > 0
   names = sets.train.label_names
-  tree = _dl2p_readers.class_tree(sets)
+  tree = readers.class_tree(sets)
   assert tree.class_names == tuple(names)
   apart = hierarchy.path_distances(tree)
-  paths = {
-    path[-1]: path[-2] for path in _article_trees.paths(_article_trees.CIFAR_100)
-  }
+  paths = {path[-1]: path[-2] for path in trees.paths(trees.CIFAR_100)}
   groups = np.array([paths[name] for name in names])
   right = np.where(groups[:, None] == groups, 2, 4) * (1 - np.eye(100))
   np.testing.assert_array_equal(apart, right)
@@ -623,14 +614,14 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
   ],
 )
 def test_networks_of_the_tables(name, features, norm):
-  config = _dl2p_settings.Full(network=name, width=32, feature_norm=norm)
-  network = _dl2p_network.Network(config, 7)
+  config = dl2p_settings.Full(network=name, width=32, feature_norm=norm)
+  network = dl2p_network.Network(config, 7)
   side = 32 if name == "resnet32" else 64
 
   def both(key, images):
     variables = network.init(key, images)
     params, stats = variables["params"], variables.get("batch_stats")
-    forward = _dl2p_network.forward(network, params, stats, images, key)
+    forward = dl2p_network.forward(network, params, stats, images, key)
     return variables, forward
 
   images = jnp.zeros((2, side, side, 3))
@@ -650,13 +641,13 @@ def test_fixed_prototypes_under_cross_entropy_have_a_floor(classes, x64):
   points = prototypes.simplex(jax.random.key(0), classes, classes - 1)
   floor = math.log(1 + (classes - 1) * math.exp(-classes / (classes - 1)))
   one, numbers = jnp.ones(classes), jnp.arange(classes)
-  method = _dl2p_methods.RECIPES["Fixed + CE"].method
+  method = dl2p_methods.RECIPES["Fixed + CE"].method
 
   @jax.jit
   @functools.partial(jax.value_and_grad, has_aux=True)
   def loss(embeddings):
     targets = jax.nn.one_hot(jnp.zeros(len(embeddings), int), classes)
-    values = _dl2p_methods.losses_of(method, embeddings, points, numbers, targets, one)
+    values = dl2p_methods.losses_of(method, embeddings, points, numbers, targets, one)
     return values.sum(), values
 
   (_, best), gradient = loss(points[:1])
@@ -673,7 +664,7 @@ def test_fixed_prototypes_under_cross_entropy_have_a_floor(classes, x64):
 
 def test_gains_of_the_text_against_the_papers_own_tables():
   first, second, last = (
-    _dl2p_tables._TABLE_1, _dl2p_tables._TABLE_2, _dl2p_tables._TABLES_8_9
+    dl2p_tables._TABLE_1, dl2p_tables._TABLE_2, dl2p_tables._TABLES_8_9
   )  # fmt: skip
   cifar, imagenet = slice(0, 4), slice(4, 8)
   best = {name: [max(x for x in row[part] if x is not None)

@@ -15,28 +15,21 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _embed_answers,
-  _embed_parts,
-  _embed_sources,
-  _ending,
-  _retrieval_network,
-  embed,
-)
+from experiments import embed
+from experiments.embedding import answers as embed_answers
+from experiments.embedding import parts as embed_parts
+from experiments.embedding import sources
+from experiments.frame import ending, networks
 from spherejax import data
 
-SMALL = _retrieval_network.Architecture(
-  width=8, strides=(2, 2, 1, 1), dim=6, image_size=8
-)
+SMALL = networks.Architecture(width=8, strides=(2, 2, 1, 1), dim=6, image_size=8)
 
 
 def keep_model(folder, architecture=SMALL, seed=0):
-  variables = _retrieval_network.initial_variables(jax.random.key(seed), architecture)
+  variables = networks.initial_variables(jax.random.key(seed), architecture)
   # Long enough that some leave the unit ball.
-  model = _retrieval_network.Model(
-    architecture, jax.tree.map(lambda leaf: 1.4 * leaf, variables)
-  )
-  _retrieval_network.keep(folder, model, 0)
+  model = networks.Model(architecture, jax.tree.map(lambda leaf: 1.4 * leaf, variables))
+  networks.keep(folder, model, 0)
   return model
 
 
@@ -80,7 +73,7 @@ def read_table(path):
 @pytest.fixture
 def counted(monkeypatch):
   """Rows that the network has seen; it can be stopped after some batches."""
-  made, seen = _embed_parts.network, {"batches": 0, "stop": -1}
+  made, seen = embed_parts.network, {"batches": 0, "stop": -1}
 
   def network(architecture, batch):
     found = made(architecture, batch)
@@ -93,7 +86,7 @@ def counted(monkeypatch):
 
     return call
 
-  monkeypatch.setattr(_embed_parts, "network", network)
+  monkeypatch.setattr(embed_parts, "network", network)
   return seen
 
 
@@ -147,11 +140,11 @@ def test_embeddings_are_the_network_of_each_picture(
 ):
   embed.run(settings(model, pictures, normalize=normalize), tmp_path)
   assert not (tmp_path / "neighbours.csv").exists()
-  loaded = _retrieval_network.load(model)
+  loaded = networks.load(model)
   expected = []
   for row in read_table(tmp_path / "files.csv"):
     pixels = np.asarray(Image.open(pictures / row["path"]).convert("RGB"))
-    expected.append(_retrieval_network.prepare(pixels, SMALL))
+    expected.append(networks.prepare(pixels, SMALL))
   expected = np.asarray(loaded.embed(np.stack(expected)), np.float64)
   norms = np.linalg.norm(expected, axis=1, keepdims=True)
   assert norms.min() < 1 < norms.max()
@@ -327,7 +320,7 @@ def test_a_picture_that_ends_too_early_costs_nothing_but_itself(
 def test_a_picture_that_can_be_read_the_second_time(model, tmp_path, monkeypatch):
   folder = write_pictures(tmp_path / "pictures", 10)
   embed.run(settings(model, folder), tmp_path / "expected")
-  read, failed = _embed_sources._read_file, []
+  read, failed = sources._read_file, []
 
   def once(root, names, row):
     if row == 3 and not failed:
@@ -335,7 +328,7 @@ def test_a_picture_that_can_be_read_the_second_time(model, tmp_path, monkeypatch
       raise OSError("the network drive is away")
     return read(root, names, row)
 
-  monkeypatch.setattr(_embed_sources, "_read_file", once)
+  monkeypatch.setattr(sources, "_read_file", once)
   embed.run(settings(model, folder), tmp_path / "output")
   assert failed
   found, expected = (
@@ -364,12 +357,10 @@ def test_one_picture_asked_about_a_folder_without_classes(model, tmp_path):
 
 def test_nothing_is_right_or_wrong_without_a_class(model, pictures, tmp_path):
   def found(text, what):
-    source = _embed_sources.find(str(text))
-    job = _embed_parts.begin(
-      source, _retrieval_network.load(model), tmp_path / what, what
-    )
-    job = _embed_parts.finish(job, batch=8, part=16, workers=0)
-    return _embed_answers.collect(job, "l2")
+    source = sources.find(str(text))
+    job = embed_parts.begin(source, networks.load(model), tmp_path / what, what)
+    job = embed_parts.finish(job, batch=8, part=16, workers=0)
+    return embed_answers.collect(job, "l2")
 
   images = found(pictures, "images")
   asked = tmp_path / "asked"
@@ -377,20 +368,20 @@ def test_nothing_is_right_or_wrong_without_a_class(model, pictures, tmp_path):
     (asked / name).mkdir(parents=True)
     shutil.copy(pictures / "3" / "003.png", asked / name)
   queries = found(asked, "queries")
-  answers = _embed_answers.answer(queries, images, 2)
+  answers = embed_answers.answer(queries, images, 2)
   np.testing.assert_array_equal(answers.known, [True, False])
-  sheet = _embed_answers.sheet(answers, queries, images)
+  sheet = embed_answers.sheet(answers, queries, images)
   assert [len(cell.texts) for cell in sheet.axes] == [0, 1, 1, 0, 0, 0]
   assert len(sheet.legends) == 1
   # A picture of the folder has its class, wherever it is asked from.
   own = found(pictures / "3" / "003.png", "own")
-  answers = _embed_answers.answer(own, images, 2)
+  answers = embed_answers.answer(own, images, 2)
   assert answers.known.all()
   np.testing.assert_array_equal(answers.own, [[True, False]])
   assert answers.correct[0, 0]
   asked = found(asked / "unheard of", "unknown")
-  none = _embed_answers.answer(asked, images, 2)
-  sheet = _embed_answers.sheet(none, asked, images)
+  none = embed_answers.answer(asked, images, 2)
+  sheet = embed_answers.sheet(none, asked, images)
   assert not sheet.legends
 
 
@@ -410,8 +401,8 @@ def test_a_sheet_of_photographs_is_written(tmp_path):
 
 
 def test_pictures_go_to_other_processes(model, pictures):
-  source = _embed_sources.find(str(pictures))
-  seen = _embed_parts.prepared(source, _retrieval_network.load(model))
+  source = sources.find(str(pictures))
+  seen = embed_parts.prepared(source, networks.load(model))
   sent = pickle.loads(pickle.dumps(seen))
   assert len(sent) == len(source) == 60
   np.testing.assert_array_equal(sent[7], seen[7])
@@ -427,7 +418,7 @@ def test_hidden_files_and_others_are_passed_over(tmp_path):
     (folder / name).write_text("")
   (folder / "deep" / "er").mkdir(parents=True)
   shutil.copy(folder / "0" / "000.png", folder / "deep" / "er" / "x.PNG")
-  source = _embed_sources.find(str(folder))
+  source = sources.find(str(folder))
   assert source.names == ("0/000.png", "1/001.jpg", "2/002.bmp", "deep/er/x.PNG")
   assert source.labels == ("0", "1", "2", "deep")
 
@@ -456,8 +447,8 @@ def test_a_prepared_set(model, tmp_path, tfds_dir):
   assert [row["path"] for row in files] == [f"{text}/{row}" for row in range(40)]
   names = [images.label_names[label] for label in images.labels]
   assert [row["label"] for row in files] == names
-  seen = np.stack([_retrieval_network.prepare(x, SMALL) for x in images.images])
-  expected = np.asarray(_retrieval_network.load(model).embed(seen), np.float64)
+  seen = np.stack([networks.prepare(x, SMALL) for x in images.images])
+  expected = np.asarray(networks.load(model).embed(seen), np.float64)
   expected /= np.maximum(np.linalg.norm(expected, axis=1, keepdims=True), 1)
   found = np.load(tmp_path / "embeddings.npy")
   np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
@@ -540,7 +531,7 @@ def test_a_damaged_part_ends_the_command_in_one_line(
   part.write_text(json.dumps(content))
   monkeypatch.setattr(sys, "excepthook", sys.excepthook)
   monkeypatch.setattr(signal, "signal", lambda *_: None)
-  _ending.in_one_line(tmp_path)
+  ending.in_one_line(tmp_path)
   wrong = r"must be float32 \(15, 6\), got float32 \(16, 6\)"
   with pytest.raises(ValueError, match=wrong) as caught:
     embed.run(settings(model, pictures), tmp_path)

@@ -13,7 +13,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments import _ending
+from experiments.frame import ending
 from spherejax import training
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def hook(tmp_path, monkeypatch):
   for name in ("excepthook", "unraisablehook"):
     monkeypatch.setattr(sys, name, getattr(sys, name))
   before = signal.getsignal(signal.SIGTERM)
-  _ending.in_one_line(tmp_path)
+  ending.in_one_line(tmp_path)
   yield lambda error: sys.excepthook(type(error), error, error.__traceback__)
   signal.signal(signal.SIGTERM, before)
 
@@ -44,13 +44,13 @@ def caught(call):
 
 
 def test_a_loss_that_is_not_finite_is_named_with_its_step(tmp_path):
-  assert _ending.mean_loss(np.array([1.0, 2.0]), 0, "a") == 1.5
+  assert ending.mean_loss(np.array([1.0, 2.0]), 0, "a") == 1.5
   with pytest.raises(
     FloatingPointError, match=r"a: the loss is inf at step 12; .*none"
   ):
-    _ending.mean_loss([1.0, np.inf, np.nan], 10, "a")
+    ending.mean_loss([1.0, np.inf, np.nan], 10, "a")
   with pytest.raises(FloatingPointError, match=rf"step 11; .* step 10 in {tmp_path}"):
-    _ending.mean_loss([np.nan], 10, "a", tmp_path)
+    ending.mean_loss([np.nan], 10, "a", tmp_path)
 
 
 def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
@@ -70,8 +70,8 @@ def test_what_the_user_can_mend_is_one_line(hook, capsys, tmp_path):
 
 
 def test_what_an_error_says_is_one_line(hook, capsys):
-  assert _ending.one_line(ValueError("a  b:\n\n  c\r\n")) == "a  b: c"
-  assert _ending.one_line(EOFError()) == "EOFError"
+  assert ending.one_line(ValueError("a  b:\n\n  c\r\n")) == "a  b: c"
+  assert ending.one_line(EOFError()) == "EOFError"
   # Raised by a function of ours, with what a library says.
   hook(caught(lambda: training.grid({"mass\nof": []})))
   said = capsys.readouterr().err

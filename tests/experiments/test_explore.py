@@ -16,16 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _embed_answers,
-  _embed_parts,
-  _embed_sources,
-  _explore,
-  _explore_page,
-  _explore_pictures,
-  _retrieval_network,
-  embed,
-)
+from experiments import embed
+from experiments.embedding import answers, explore, parts, sources
+from experiments.embedding import page as explore_page
+from experiments.embedding import pictures as explore_pictures
+from experiments.frame import networks
 from spherejax import data
 
 HOSTILE = "<script>window.broken=1</script>"  # the slash makes it two folders
@@ -69,7 +64,7 @@ def made(tmp_path_factory):
     explore=True,
   )
   embed.run(config, folder, "smoke")
-  source = _embed_sources.find(str(pictures))
+  source = sources.find(str(pictures))
   x = np.load(folder / "embeddings.npy").astype(np.float64)
   apart = np.linalg.norm(x[:, None] - x, axis=-1)
   np.fill_diagonal(apart, np.inf)
@@ -80,7 +75,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def text(made):
-  return (made.folder / _explore.FILE).read_text(encoding="utf-8")
+  return (made.folder / explore.FILE).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +143,11 @@ def test_neighbours_and_predictions_are_those_of_numpy(content, made):
 
 @pytest.fixture(scope="module")
 def looks(made):
-  source = _embed_sources.find(_images(made))
-  model = _retrieval_network.load(made.folder / "model")
-  prepared = _embed_parts.prepared(source, model)
+  source = sources.find(_images(made))
+  model = networks.load(made.folder / "model")
+  prepared = parts.prepared(source, model)
   pictures = np.stack([prepared[row][1:] for row in range(len(source))])
-  network = _retrieval_network.Network(model.architecture)
+  network = networks.Network(model.architecture)
   return pictures, jax.jit(network.apply)(model.variables, pictures)
 
 
@@ -202,7 +197,7 @@ def test_weights_and_prototypes_are_those_of_the_network(content, looks):
 
 def test_principal_components_are_those_of_the_singular_vectors():
   x = np.random.default_rng(0).normal(size=(30, 6)) * [5, 3, 1, 1, 1, 1]
-  found = _explore.plane(x.astype(np.float32), "pca")
+  found = explore.plane(x.astype(np.float32), "pca")
   left, values, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
   expected = (left * values)[:, :2]
   expected *= np.sign(np.sum(expected * found, axis=0))
@@ -213,7 +208,7 @@ def test_t_sne_keeps_neighbours_together():
   random = np.random.default_rng(0)
   labels = np.arange(40) % 2
   x = 5 * labels[:, None] + random.normal(size=(40, 8))
-  found = _explore.plane(x.astype(np.float32), "tsne")
+  found = explore.plane(x.astype(np.float32), "tsne")
   apart = np.linalg.norm(found[:, None] - found, axis=-1)
   np.fill_diagonal(apart, np.inf)
   np.testing.assert_array_equal(labels[apart.argmin(1)], labels)
@@ -223,25 +218,25 @@ def test_t_sne_keeps_neighbours_together():
 def test_maps_of_few_of_equal_and_of_short_embeddings(layout):
   random = np.random.default_rng(0)
   for shape in ((2, 3), (3, 1), (4, 2)):
-    found = _explore.plane(random.normal(size=shape).astype(np.float32), layout)
+    found = explore.plane(random.normal(size=shape).astype(np.float32), layout)
     assert found.shape == (shape[0], 2)
     assert np.isfinite(found).all()
-  np.testing.assert_array_equal(_explore.plane(np.ones((5, 3)), layout), 0)
+  np.testing.assert_array_equal(explore.plane(np.ones((5, 3)), layout), 0)
   broken = np.ones((5, 3), np.float32)
   broken[3, 1] = np.nan
   with pytest.raises(SystemExit, match=r"1 of 5 embeddings are not finite.* row 3"):
-    _explore.plane(broken, layout)
+    explore.plane(broken, layout)
 
 
 def test_thumbnails_fit_into_one_picture():
-  for count in (2, 100, 1000, 5000, 20000, _explore_pictures.MOST):
+  for count in (2, 100, 1000, 5000, 20000, explore_pictures.MOST):
     for size in (8, 28, 64, 224):
-      side = _explore_pictures.thumbnail_side(count, size)
-      assert side * np.ceil(np.sqrt(count)) <= _explore_pictures.ATLAS
+      side = explore_pictures.thumbnail_side(count, size)
+      assert side * np.ceil(np.sqrt(count)) <= explore_pictures.ATLAS
       assert side == size or (8 <= side < size and side % 8 == 0)
-  assert _explore_pictures.thumbnail_side(5000, 28) == 28
-  assert _explore_pictures.thumbnail_side(5000, 224) == 56
-  assert _explore_pictures.thumbnail_side(100, 224) == 128
+  assert explore_pictures.thumbnail_side(5000, 28) == 28
+  assert explore_pictures.thumbnail_side(5000, 224) == 56
+  assert explore_pictures.thumbnail_side(100, 224) == 128
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -249,7 +244,7 @@ def test_photographs_are_compressed_each_for_itself(channels):
   """A white picture beside a black one stays white to its last row and column."""
   thumbnails = np.zeros((5, 24, 24, channels), np.uint8)
   thumbnails[::2] = 255
-  found = _explore_pictures.atlas(thumbnails)
+  found = explore_pictures.atlas(thumbnails)
   kind, _, encoded = found["url"].partition(",")
   assert kind == "data:image/jpeg;base64"
   sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
@@ -264,20 +259,20 @@ def test_photographs_are_compressed_each_for_itself(channels):
 
 def fake_source(count):
   names = tuple(map(str, range(count)))
-  return _embed_sources.Source("fake", names, names, names, lambda row: None)
+  return sources.Source("fake", names, names, names, lambda row: None)
 
 
 def test_what_cannot_be_shown_is_said_before_the_work(made, monkeypatch, capsys):
-  _explore.check(fake_source(5000), 28)
+  explore.check(fake_source(5000), 28)
   assert capsys.readouterr().err == ""
-  _explore.check(fake_source(5000), 224)
+  explore.check(fake_source(5000), 224)
   assert "5000 thumbnails of 56 x 56" in capsys.readouterr().err
-  most = _explore_pictures.MOST
+  most = explore_pictures.MOST
   for count in (1, most + 1):
     with pytest.raises(SystemExit, match=f"shows 2 to {most} images, got {count}"):
-      _explore.check(fake_source(count), 28)
+      explore.check(fake_source(count), 28)
   seen = []
-  monkeypatch.setattr(_embed_parts, "begin", lambda *_: seen.append(1))
+  monkeypatch.setattr(parts, "begin", lambda *_: seen.append(1))
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   config = dataclasses.replace(
     embed.PRESETS["smoke"], images=_images(made), digits=8, explore=True
@@ -383,7 +378,7 @@ class Browser:
 
 @pytest.fixture
 def page(driver, made):
-  found = Browser(driver, made.folder / _explore.FILE)
+  found = Browser(driver, made.folder / explore.FILE)
   yield found
   assert not found.complaints()
   assert found.ask("window.broken === undefined")
@@ -561,17 +556,17 @@ def test_a_network_without_such_a_pooling_says_so(driver, tmp_path):
   digits = data.load_digits()[:7]
   for number, pixels in enumerate(digits.images):
     Image.fromarray(pixels[..., 0]).save(folder / f"{number}.png")
-  architecture = _retrieval_network.Architecture(
+  architecture = networks.Architecture(
     width=8, strides=(2, 2, 1, 1), dim=6, image_size=8
   )
-  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
-  model = _retrieval_network.Model(architecture, variables)
-  _retrieval_network.keep(tmp_path / "model", model, 0)
+  variables = networks.initial_variables(jax.random.key(0), architecture)
+  model = networks.Model(architecture, variables)
+  networks.keep(tmp_path / "model", model, 0)
   config = embed.Config(
     str(tmp_path / "model"), str(folder), batch=4, explore=True, layout="pca"
   )
   embed.run(config, tmp_path / "output")
-  page = Browser(driver, tmp_path / "output" / _explore.FILE)
+  page = Browser(driver, tmp_path / "output" / explore.FILE)
   page.choose(page.lonely()[0])
   assert "pools by gap: it has no generalized sum pooling" in page.text("#no-gsp")
   assert page.ask("document.querySelector('#heat') === null")
@@ -652,12 +647,12 @@ def thousands(tmp_path_factory):
   model = types.SimpleNamespace(architecture=types.SimpleNamespace(pooling="gap"))
   job = types.SimpleNamespace(source=source, model=model)
   x = random.normal(size=(5000, 8)).astype(np.float32) + labels[:, None]
-  found = _embed_answers.Embedded(job, list(range(5000)), list(classes), x)
+  found = answers.Embedded(job, list(range(5000)), list(classes), x)
   pixels = random.integers(256, size=(5000, 28, 28, 1), dtype=np.uint8)
-  shown = _explore.content(found, _explore_pictures.Looks(pixels, None), 10, "pca")
+  shown = explore.content(found, explore_pictures.Looks(pixels, None), 10, "pca")
   styles = [shown["styles"][label] for label in labels]
-  path = tmp_path_factory.mktemp("thousands") / _explore.FILE
-  page = _explore_page.render(x[:, :2], styles, shown["point"], json.dumps(shown))
+  path = tmp_path_factory.mktemp("thousands") / explore.FILE
+  page = explore_page.render(x[:, :2], styles, shown["point"], json.dumps(shown))
   path.write_text(page, encoding="utf-8")
   return path
 

@@ -12,19 +12,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _few_shot_diagnostics,
-  _few_shot_episodes,
-  _few_shot_published,
-  _few_shot_report,
-  _few_shot_sets,
-  _few_shot_settings,
-  _few_shot_toy,
-  _few_shot_training,
-  few_shot,
-)
-from experiments._few_shot_episodes import Sets
-from experiments._few_shot_settings import Part
+from experiments import few_shot
+from experiments.episodes import claims as few_shot_report
+from experiments.episodes import diagnostics, published, toy, training
+from experiments.episodes import drawn as few_shot_episodes
+from experiments.episodes import images as few_shot_sets
+from experiments.episodes import settings as few_shot_settings
+from experiments.episodes.drawn import Sets
+from experiments.episodes.settings import Part
 from spherejax import data, metrics
 
 # SD, DR with a learned exponent, DR with one that stays.
@@ -80,7 +75,7 @@ def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
 @pytest.mark.slow
 def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   part = Part(1, "mean")
-  found = _few_shot_training.train(SETTINGS, part, sets(), CELLS, tmp_path)
+  found = training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   assert found.test.shape == (3, 2, 50)
   assert found.test.mean() > 0.5  # chance is .2
   exponents = found.series["exponent"]
@@ -93,10 +88,10 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
     assert np.isfinite(values).all()
     assert (values[0] != values[1]).all()
   # The same command again trains nothing.
-  monkeypatch.setattr(_few_shot_training.training, "sweep", None)
-  again = _few_shot_training.train(SETTINGS, part, sets(), CELLS, tmp_path)
+  monkeypatch.setattr(training.training, "sweep", None)
+  again = training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   np.testing.assert_array_equal(again.test, found.test)
-  claimed = _few_shot_report.claims(SETTINGS, part, found)
+  claimed = few_shot_report.claims(SETTINGS, part, found)
   assert {claim["id"] for claim in claimed} >= {"F2", "F4", "F4-ranks", "F5", "F9"}
 
 
@@ -115,9 +110,9 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     test_episodes=2,
   )
   birds = images(3, 28, channels=3, side=18)
-  monkeypatch.setattr(few_shot, "load", lambda config: _few_shot_sets.birds(birds))
-  monkeypatch.setattr(_few_shot_toy, "rows_and_claims", lambda: ([], []))
-  monkeypatch.setattr(_few_shot_report, "draw", lambda config, results: {})
+  monkeypatch.setattr(few_shot, "load", lambda config: few_shot_sets.birds(birds))
+  monkeypatch.setattr(toy, "rows_and_claims", lambda: ([], []))
+  monkeypatch.setattr(few_shot_report, "draw", lambda config, results: {})
   result = few_shot.run(config, tmp_path, "full")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   # So few episodes are not the article's.
@@ -135,15 +130,15 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   # The other backbone, at its size: shapes alone.
   deep = dataclasses.replace(config, backbone="resnet18", image_size=224)
   shown = jax.eval_shape(
-    functools.partial(_few_shot_training._init, deep, (0, 224, 224, 3)),
+    functools.partial(training._init, deep, (0, 224, 224, 3)),
     jax.random.key(0),
     {"log_exponent": jnp.float32(2)},
   )
-  step = functools.partial(_few_shot_training._step, deep, Part(5, "mean"))
-  table = _few_shot_episodes.table(birds, 7)
+  step = functools.partial(training._step, deep, Part(5, "mean"))
+  table = few_shot_episodes.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  known = _few_shot_episodes.known(deep, Part(5, "mean"), birds)
+  known = few_shot_episodes.known(deep, Part(5, "mean"), birds)
   state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
 
@@ -156,15 +151,14 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     """What stands beside figures that are noise; and what con-alpha is of."""
     config = dataclasses.replace(full, **changes)
     part = Part(shots, "mean")
-    own = _few_shot_settings.of_part(config, shots)
+    own = few_shot_settings.of_part(config, shots)
     shape = (2, 1, own.episodes // 100)
     series = {
-      name: random.uniform(0.9, 1.1, shape)
-      for name in _few_shot_training.measures(config)
+      name: random.uniform(0.9, 1.1, shape) for name in training.measures(config)
     }
     tests = random.uniform(0, 1, (2, 1, 4))
-    found = _few_shot_training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
-    rows = _few_shot_report.rows(own, part, found)
+    found = training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
+    rows = few_shot_report.rows(own, part, found)
     mean = next(r["mean"] for r in rows if r["metric"] == "con_alpha by features")
     logs = np.log(series["con_alpha by features"][0, 0])
     number = next(
@@ -198,10 +192,10 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
 def test_tests_of_checkpoints_are_counts_of_all_cases():
   random = np.random.default_rng(0)
   values = random.normal(1, 0.1, (2, 1, 7)) + np.array([0.0, 0.08])[:, None, None]
-  series = {name: values.copy() for name in _few_shot_diagnostics.RATIOS}
+  series = {name: values.copy() for name in diagnostics.RATIOS}
   series["con_alpha"][0, 0, 2] = np.nan  # left out, and counted
-  found = _few_shot_diagnostics.tests(series)
-  counted = _few_shot_diagnostics.undefined(series)
+  found = diagnostics.tests(series)
+  counted = diagnostics.undefined(series)
   np.testing.assert_array_equal(counted["checkpoints without con_alpha"], [[1], [0]])
   assert not counted["checkpoints without div_alpha"].any()
   for measure, side in (("con_alpha", -1), ("div_alpha", 1)):
@@ -227,7 +221,7 @@ def test_tests_of_checkpoints_are_counts_of_all_cases():
     p = sum(x for x in every if x <= chance(right[0])) / sum(every)
     np.testing.assert_allclose(found[f"Fisher's p, {measure} proper"], [p])
   series["con_div"][0] = np.nan
-  assert np.isnan(_few_shot_diagnostics.tests(series)["Mann-Whitney p, con_div"]).all()
+  assert np.isnan(diagnostics.tests(series)["Mann-Whitney p, con_div"]).all()
 
 
 def test_ratios_by_the_articles_centring():
@@ -237,7 +231,7 @@ def test_ratios_by_the_articles_centring():
   @jax.jit
   def both(*points):
     change = metrics.embedding_change(*points, num_shots=1)
-    return _few_shot_training._looked_at(Part(1, "mean"), *points), change
+    return training._looked_at(Part(1, "mean"), *points), change
 
   found, change = both(before, after)
   product = size = 0.0
@@ -260,13 +254,13 @@ def test_training_classes_are_classified_without_augmentation():
   )
   part, own = Part(1, "mean"), sets().train
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
-  init = functools.partial(_few_shot_training._init, settings, own.images.shape)
+  init = functools.partial(training._init, settings, own.images.shape)
   state = jax.jit(init)(key, hyper)
-  known = _few_shot_episodes.known(settings, part, own)
-  drawn = _few_shot_episodes.fixed_episodes(settings, part, own, queries=3, number=3)
+  known = few_shot_episodes.known(settings, part, own)
+  drawn = few_shot_episodes.fixed_episodes(settings, part, own, queries=3, number=3)
   np.testing.assert_array_equal(known.rows[known.episodes], drawn)
   assert len(known.rows) < len(own)
-  embed = jax.jit(functools.partial(_few_shot_training.embed, settings, state))
+  embed = jax.jit(functools.partial(training.embed, settings, state))
   points, right = np.asarray(embed(own.images)), []
   for episode in drawn:
     for label, row in enumerate(episode[:, 1:]):
@@ -274,24 +268,22 @@ def test_training_classes_are_classified_without_augmentation():
         away = [np.sum((points[query] - points[s]) ** 2) for s in episode[:, 0]]
         right.append(np.argmin(away) == label)
   found = jax.jit(
-    lambda images: _few_shot_training._accuracies(
-      settings, part, state, images, known.episodes
-    )
+    lambda images: training._accuracies(settings, part, state, images, known.episodes)
   )(own.images[known.rows])
   np.testing.assert_allclose(np.mean(found), np.mean(right), atol=1e-6)
 
 
 def test_curves_of_training_and_validation(monkeypatch):
-  monkeypatch.setattr(_few_shot_toy, "draw_plane", lambda: None)
-  monkeypatch.setattr(_few_shot_toy, "draw_sphere", lambda: None)
+  monkeypatch.setattr(toy, "draw_plane", lambda: None)
+  monkeypatch.setattr(toy, "draw_sphere", lambda: None)
   series = {
     "norm_ratio": np.ones((2, 1, 4)),
     "training accuracy": np.arange(8.0).reshape(2, 1, 4) / 8,
   }
   validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
-  found = _few_shot_training.Trained(validation, np.zeros((2, 1, 2)), series)
+  found = training.Trained(validation, np.zeros((2, 1, 2)), series)
   config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
-  drawn = _few_shot_report.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
+  drawn = few_shot_report.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
   lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time
@@ -300,11 +292,11 @@ def test_curves_of_training_and_validation(monkeypatch):
 
 def test_the_articles_lengths():
   full = few_shot.PRESETS["full"]
-  assert [_few_shot_settings.of_part(full, shots).episodes for shots in (1, 5)] == [
+  assert [few_shot_settings.of_part(full, shots).episodes for shots in (1, 5)] == [
     60000,
     50000,
   ]
-  assert _few_shot_settings.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
+  assert few_shot_settings.of_part(few_shot.PRESETS["cpu"], 5).episodes == 400
 
 
 def test_colours_are_jittered_in_three_ways():
@@ -312,7 +304,7 @@ def test_colours_are_jittered_in_three_ways():
   settings = dataclasses.replace(SETTINGS, augment=True)
   plain = np.tile(np.array([110, 80, 60], np.uint8), (2000, 4, 4, 1))
   settings = dataclasses.replace(settings, image_size=4)
-  prepared = jax.jit(functools.partial(_few_shot_training.prepared, settings))
+  prepared = jax.jit(functools.partial(training.prepared, settings))
   found = prepared(plain, jax.random.key(0))
   deviation, mean = (0.229, 0.224, 0.225), (0.485, 0.456, 0.406)
   pixels = np.asarray(found) * np.array(deviation) + np.array(mean)
@@ -330,12 +322,12 @@ def test_colours_are_jittered_in_three_ways():
 def test_what_some_checkpoints_leave_undefined():
   config = dataclasses.replace(SETTINGS, episodes=50, check_every=25, validate_every=50)
   shape = (2, 2, 2)  # losses, seeds, checks
-  series = {name: np.full(shape, 0.5) for name in _few_shot_training.MEASURES}
+  series = {name: np.full(shape, 0.5) for name in training.MEASURES}
   series["con_alpha"] = np.array([[[0.9, np.nan], [1.1, 0.9]], [[0.9, 0.9], [2, 2]]])
   series["div_alpha"][1, 0] = np.nan  # of a seed nothing
   tests = np.tile([0.0, 1.0], (2, 2, 8))
-  found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
-  rows = _few_shot_report.rows(config, Part(1, "mean"), found)
+  found = training.Trained(np.zeros((2, 2, 1)), tests, series)
+  rows = few_shot_report.rows(config, Part(1, "mean"), found)
   values = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert values["1-shot, SD", "con_alpha proper"] == [1.0, 0.5]
   assert values["1-shot, DR", "con_alpha proper"] == [1.0, 0.0]
@@ -352,12 +344,12 @@ def test_what_some_checkpoints_leave_undefined():
 def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   """Where nothing is defined, it stays in the table."""
   config = dataclasses.replace(SETTINGS, episodes=50, check_every=25, validate_every=50)
-  series = {name: np.full((2, 2, 2), 0.5) for name in _few_shot_training.MEASURES}
+  series = {name: np.full((2, 2, 2), 0.5) for name in training.MEASURES}
   series["con_alpha"][0, 1] = np.nan  # of a seed
   series["div_alpha"][1] = np.nan  # of a loss
   tests = np.tile([0.0, 1.0], (2, 2, 8))
-  found = _few_shot_training.Trained(np.zeros((2, 2, 1)), tests, series)
-  claims = _few_shot_report.claims(config, Part(1, "mean"), found)
+  found = training.Trained(np.zeros((2, 2, 1)), tests, series)
+  claims = few_shot_report.claims(config, Part(1, "mean"), found)
   said = {claim["id"]: claim for claim in claims}
   for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
     assert said[name]["verdict"] == "not reproduced at this scale"
@@ -371,12 +363,12 @@ def test_parts_have_claims_of_their_own():
     SETTINGS, episodes=100, check_every=50, validate_every=50
   )
   series = {"exponent": np.full((2, 2, 2), 9.0)}
-  found = _few_shot_training.Trained(np.zeros((2, 2, 2)), np.ones((2, 2, 8)), series)
+  found = training.Trained(np.zeros((2, 2, 2)), np.ones((2, 2, 8)), series)
   parts = [Part(5, "mean"), Part(5, "nearest"), Part(10, "mean"), Part(1, "nearest")]
   names = [
     claim["id"]
     for part in parts
-    for claim in _few_shot_report.claims(config, part, found)
+    for claim in few_shot_report.claims(config, part, found)
   ]
   own = ("F6", "F7-50", "F7-100", "F6 10-shot", "F7-50 1-NN, 1-shot")
   assert {*own} < {*names}
@@ -384,32 +376,32 @@ def test_parts_have_claims_of_their_own():
 
 
 def test_papers_figures_of_the_exact_parts_are_printed_ones():
-  rows, _ = _few_shot_toy.examples()
+  rows, _ = toy.examples()
   assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]
-  rows, claims = _few_shot_toy.sphere()
+  rows, claims = toy.sphere()
   assert {row["paper"] for row in rows} == {None}
   assert claims[0]["verdict"] == "reproduced"
 
 
 def test_birds_are_split_by_the_number_of_their_class():
-  split = _few_shot_sets.birds(images(0, 12, channels=3))
+  split = few_shot_sets.birds(images(0, 12, channels=3))
   kept = [np.unique(part.labels).tolist() for part in split]
   assert kept == [[0, 2, 4, 6, 8, 10], [1, 5, 9], [3, 7, 11]]
 
 
 def test_fisher_and_table_2():
-  assert abs(_few_shot_published.fisher(384, 393, 400) - 0.088458) < 1e-6
-  assert abs(_few_shot_published.fisher(388, 393, 400) - 0.353) < 1e-3
-  found = _few_shot_published.accuracy("mini_imagenet", 5, "conv4", "DR")
+  assert abs(published.fisher(384, 393, 400) - 0.088458) < 1e-6
+  assert abs(published.fisher(388, 393, 400) - 0.353) < 1e-3
+  found = published.accuracy("mini_imagenet", 5, "conv4", "DR")
   assert found == pytest.approx((0.659, 0.0069))
-  assert _few_shot_published.accuracy("omniglot", 5, "conv4", "DR") == (None, None)
+  assert published.accuracy("omniglot", 5, "conv4", "DR") == (None, None)
   # The gains that are larger than both half-widths: three of Conv4.
   clear = {
     (backbone, place)
     for backbone in ("conv4", "resnet18")
-    for place in _few_shot_published.SETTINGS
+    for place in published.SETTINGS
     for first, second in [
-      [_few_shot_published.accuracy(*place, backbone, loss) for loss in ("SD", "DR")]
+      [published.accuracy(*place, backbone, loss) for loss in ("SD", "DR")]
     ]
     if abs(second[0] - first[0]) > math.hypot(first[1], second[1])
   }
@@ -422,8 +414,8 @@ def test_the_likeliest_places_on_the_sphere():
   away = np.array([-1, -1, 2]) / 6**0.5
   logits = 2 * away
   expected = np.exp(logits[2]) / np.exp(logits).sum()
-  grid = _few_shot_toy._grid(_few_shot_toy.POINTS)
-  value, place = _few_shot_toy._extreme("NormFace", 1, grid)
+  grid = toy._grid(toy.POINTS)
+  value, place = toy._extreme("NormFace", 1, grid)
   np.testing.assert_allclose(value, expected, rtol=1e-5)
   np.testing.assert_allclose(place, away, atol=5e-3)
 
@@ -435,7 +427,7 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
       (tmp_path / part / f"class {number}").mkdir(parents=True)
       picture = Image.fromarray(random.integers(0, 255, shape).astype(np.uint8))
       picture.save(tmp_path / part / f"class {number}" / "0.png")
-  found = _few_shot_sets.mini_imagenet(20, tmp_path)
+  found = few_shot_sets.mini_imagenet(20, tmp_path)
   assert found.train.images.shape == (2, 23, 23, 3)
   assert found.test.images.shape == (2, 20, 20, 3)
   # The shorter side is 23, and of 46 pixels the middle 20 are kept.
@@ -445,7 +437,7 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
   for number in range(2):
     (tmp_path / "val" / f"class {number}" / "0.png").write_bytes(b"no image")
   with pytest.raises(ValueError, match=r"2 of 2 images: .*class 0.*, .*class 1"):
-    _few_shot_sets.mini_imagenet(20, tmp_path)
+    few_shot_sets.mini_imagenet(20, tmp_path)
 
 
 def test_bad_settings(tmp_path, monkeypatch):
@@ -479,17 +471,15 @@ def test_bad_settings(tmp_path, monkeypatch):
   with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
     few_shot.run(both, tmp_path, "smoke")
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
-    _few_shot_sets.mini_imagenet(84, tmp_path)
+    few_shot_sets.mini_imagenet(84, tmp_path)
 
 
 def test_only_400_checkpoints_give_the_printed_p_of_5_shots():
-  for table in _few_shot_published.TABLES.values():
+  for table in published.TABLES.values():
     for shares, p in zip(table.proportions, table.p, strict=True):
       if table.shots == 5 and not isinstance(p, str) and p < 1:
         found = {
-          number: _few_shot_published.fisher(
-            *(round(share * number) for share in shares), number
-          )
+          number: published.fisher(*(round(share * number) for share in shares), number)
           for number in (400, 500)
         }
         assert found[400] == pytest.approx(p, rel=0.01)

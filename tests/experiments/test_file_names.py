@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from experiments import _embed_answers, embed
+from experiments import embed
+from experiments.embedding import answers
 from spherejax import plotting
 
 NAMES = ["a,b", 'quo"te', "new\nline", "Größe", "byte\udcff", "$x^2$", "[1]*?", " "]
@@ -15,7 +16,7 @@ NAMES = ["a,b", 'quo"te', "new\nline", "Größe", "byte\udcff", "$x^2$", "[1]*?"
 
 def test_tables_of_any_names(tmp_path):
   path = tmp_path / "files [1].csv"
-  _embed_answers.write_table(path, ("path", "label"), [(name, "1") for name in NAMES])
+  answers.write_table(path, ("path", "label"), [(name, "1") for name in NAMES])
   text = path.read_text(encoding="utf-8", errors="surrogateescape")
   rows = list(csv.reader(io.StringIO(text, newline="")))
   assert rows == [["path", "label"], *([name, "1"] for name in NAMES)]
@@ -24,7 +25,7 @@ def test_tables_of_any_names(tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_sheets_of_any_names(name, tmp_path):
   figure = plotting.training_curves({"a": [[3.0, 2.0]]}, ylabel="loss")
-  figure.axes[0].set_title(_embed_answers._short(name))
+  figure.axes[0].set_title(answers._short(name))
   assert plotting.save(figure, tmp_path / "sheet.png").exists()
 
 

@@ -6,14 +6,17 @@ import json
 import numpy as np
 import pytest
 
-from experiments import _class_sets, _gap_claims, _gap_study, _report, gap_prototypes
+from experiments import gap_prototypes
+from experiments.frame import images, results
+from experiments.frame.study import Table
+from experiments.gsp import gap
 from spherejax import plotting
 
 
 def test_the_smoke_preset_obeys_the_bound(tmp_path, tfds_dir):
   config = gap_prototypes.PRESETS["smoke"]
-  content = gap_prototypes.run(config, tmp_path, "smoke")
-  _report.write_json(content, tmp_path / "results.json")
+  content = gap_prototypes.STUDY.run(config, tmp_path, "smoke")
+  results.write_json(content, tmp_path / "results.json")
   content = json.loads((tmp_path / "results.json").read_text())
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert list(claims) == [
@@ -41,7 +44,7 @@ def test_the_full_preset_makes_steps_on_few_photographs(
   config = dataclasses.replace(
     full, images=4, blocks=1, batch_classes=4, **few_photographs
   )
-  content = gap_prototypes.run(config, tmp_path, "full")
+  content = gap_prototypes.STUDY.run(config, tmp_path, "full")
   claims = {claim["id"]: claim for claim in content["claims"]}
   assert claims["pcc-bound"]["verdict"] == "reproduced"  # of any network
   for row in content["rows"]:
@@ -55,9 +58,9 @@ def test_figures_of_features_whose_answer_is_known():
   maps[..., 0] = np.repeat(side, 2)[:, None, None]
   maps[:, 0, 0, 1], maps[:, 1, 0, 1] = 0.5, -0.5
   labels = np.repeat(np.arange(10), 2)
-  found = _gap_study.study(3 * maps, labels, 4)
+  found = gap.study(3 * maps, labels, 4)
   np.testing.assert_allclose(np.linalg.norm(found.features, axis=2), 1, rtol=1e-6)
-  figures = _gap_study.measure(found, 0)
+  figures = gap.measure(found, 0)
   assert figures["covering radius"] == 0
   assert figures["distance of average and combination"] == pytest.approx(0, abs=1e-7)
   assert figures["class pairs with intersecting hulls"] == 2 * 10
@@ -82,7 +85,10 @@ def test_claims_of_figures_that_are_known():
     "radius of 1 - radius of all": [0.8, 0.9],
     "largest rise of the radius": [0.0, 0.1],
   }
-  claims = _gap_claims.make_claims(figures)
+  table = Table()
+  for measure, values in figures.items():
+    table.add("GAP", measure, values)
+  claims = gap_prototypes.STUDY.claimed(table, gap_prototypes.PRESETS["cpu"])
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "pcc-bound": pytest.approx([0.1, -0.1]),
     "pcc-tight": pytest.approx([0.3, -0.05]),
@@ -95,10 +101,10 @@ def test_claims_of_figures_that_are_known():
 def test_missing_images_are_named(monkeypatch, tmp_path):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="no image set 'cifar10' in"):
-    _class_sets.read("cifar10", "train", size=16)
+    images.read("cifar10", "train", size=16)
   monkeypatch.delenv("TFDS_DATA_DIR")
   with pytest.raises(SystemExit, match="TFDS_DATA_DIR is not set"):
-    _class_sets.read("cifar10", "train", size=16)
+    images.read("cifar10", "train", size=16)
 
 
 def test_only_the_plane_is_drawn():

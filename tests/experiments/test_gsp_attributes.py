@@ -6,17 +6,15 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import (
-  _attribute_prediction,
-  _attribute_report,
-  _pooled_network,
-  gsp_attributes,
-)
+from experiments import gsp_attributes
+from experiments.frame.study import Table
+from experiments.gsp import attribute_prediction
+from experiments.gsp import network as pooled_network
 from spherejax import plotting
 
 
 def test_the_smoke_preset_trains_and_predicts(tmp_path, tfds_dir):
-  content = gsp_attributes.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
+  content = gsp_attributes.STUDY.run(gsp_attributes.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
   for metric in ("l2", "cosine"):
     control = figures[
@@ -51,14 +49,19 @@ def test_rows_and_claims_of_figures_that_are_known():
     ("PNCA", by_cosine): [0.4, 0.4],
     ("PNCA + ZSP", by_cosine): [0.3, 0.1],
   }
-  claims = _attribute_report.make_claims(figures)
+  table = Table()
+  for (variant, measure), values in figures.items():
+    table.add(variant, measure, values)
+  for measure in (by_l2, by_cosine):
+    table.add_gain(measure, "PNCA + ZSP", over="PNCA", paper=0.3)
+  claims = gsp_attributes.STUDY.claimed(table, gsp_attributes.PRESETS["cpu"])
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "attributes-zsp-l2": pytest.approx([0.2, 0.3]),
     "attributes-chance-l2": pytest.approx([0.3, 0.5]),
     "attributes-zsp-cosine": pytest.approx([-0.1, -0.3]),
     "attributes-chance-cosine": pytest.approx([0.1, -0.1]),
   }
-  first, second, *rows = _attribute_report.table(figures)
+  first, second, *rows = table.rows()
   assert first["name"] == second["name"] == "PNCA + ZSP - PNCA"
   assert (first["metric"], second["metric"]) == (by_l2, by_cosine)
   assert first["paper"] == second["paper"] == 0.3
@@ -75,12 +78,12 @@ def test_the_full_preset_makes_steps_on_few_photographs(
   full = gsp_attributes.PRESETS["full"]
   changes = {"splits": 20, "test_split": "test[:2%]", **few_photographs}
   config = dataclasses.replace(full, blocks=1, batch_classes=4, **changes)
-  content = gsp_attributes.run(config, tmp_path, "full")
+  content = gsp_attributes.STUDY.run(config, tmp_path, "full")
   assert len(content["claims"]) == 4
   for row in content["rows"]:
     assert np.isfinite(row["values"]).all(), row
   network = jax.eval_shape(
-    _pooled_network.Network(full).init,
+    pooled_network.Network(full).init,
     jax.random.key(0),
     np.zeros((1, 32, 32, 3), np.uint8),
   )
@@ -94,7 +97,7 @@ def test_attributes_that_determine_the_embedding_predict_it():
   rng = np.random.default_rng(0)
   attributes = rng.dirichlet(np.ones(4), 10).astype("f")  # five classes determine it
   embeddings = attributes @ rng.normal(size=(4, 6)).astype("f")
-  shares = _attribute_prediction.predict_classes(
+  shares = attribute_prediction.predict_classes(
     jax.random.key(0), attributes, embeddings, 1e-6, splits=200
   )
   for (metric, candidates, source), share in shares.items():
@@ -109,7 +112,7 @@ def test_one_split_by_hand():
   rng = np.random.default_rng(1)
   attributes, embeddings = rng.dirichlet(np.ones(3), 10), rng.normal(size=(10, 5))
   key = jax.random.key(3)
-  shares = _attribute_prediction.predict_classes(
+  shares = attribute_prediction.predict_classes(
     key, attributes.astype("f"), embeddings.astype("f"), 0.05, splits=1
   )
   order_key, _ = jax.random.split(jax.random.split(key, 1)[0])

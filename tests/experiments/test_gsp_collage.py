@@ -9,24 +9,34 @@ import numpy as np
 import pytest
 import tqdm
 
-from experiments import (
-  _collage_measures,
-  _collage_pictures,
-  _collage_sets,
-  _collage_settings,
-  _collage_tables,
-  _collage_training,
-  _pooled_network,
-  _pooled_training,
-  _poolings,
-  gsp_collage,
+from experiments import gsp_collage
+from experiments.frame import poolings as frame_poolings
+from experiments.frame.study import Table
+from experiments.gsp import (
+  collage,
+  collage_claims,
+  collage_measures,
+  collages,
+  pictures,
+  training,
 )
+from experiments.gsp import network as pooled_network
+from experiments.gsp import settings as collage_settings
 from spherejax import data, plotting
+
+
+def tabulate(config, figures):
+  """The table of figures by variant and metric."""
+  table = Table()
+  for (name, metric), values in figures.items():
+    table.add(name, f"{metric}, {config.images}", values)
+  collage_claims.complete(table, config)
+  return table
 
 
 @pytest.mark.slow
 def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
-  content = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
+  content = gsp_collage.STUDY.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["values"][0] for row in content["rows"]}
   names = ("GAP", "GAP + ZSP", "GSP", "GSP + ZSP", "distilled")
   scores = {name: figures[f"C2, {name}", "MAP@R, omniglot"] for name in names}
@@ -55,17 +65,17 @@ def test_the_smoke_preset_compares_poolings(tmp_path, tfds_dir, monkeypatch):
   def untouched(*args, **options):
     raise AssertionError("trained again")
 
-  monkeypatch.setattr(_pooled_training, "_some_steps", untouched)
+  monkeypatch.setattr(training, "_some_steps", untouched)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  again = gsp_collage.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
+  again = gsp_collage.STUDY.run(gsp_collage.PRESETS["smoke"], tmp_path, "smoke")
   assert again["rows"] == content["rows"]
 
 
 def test_parts_share_no_sub_class_in_front_or_behind():
   fine = np.repeat(np.arange(15), 6).astype(np.int32)  # three super-classes of five
   images = (np.ones((90, 2, 2, 1)) * fine[:, None, None, None]).astype(np.uint8)
-  source = _collage_sets.Source(images, fine // 5, fine, ("a", "b", "c"), (1,))
-  parts = _collage_sets.collages(source, jax.random.key(0), most=4)
+  source = collages.Source(images, fine // 5, fine, ("a", "b", "c"), (1,))
+  parts = collages.collages(source, jax.random.key(0), most=4)
   seen = {0: [0, 1], 1: [2], 2: [3, 4]}  # of each super-class, in the three parts
   for number, part in enumerate(parts.values()):
     front = {5 * label + sub for label in (0, 2) for sub in seen[number]}
@@ -83,7 +93,7 @@ def test_parts_share_no_sub_class_in_front_or_behind():
 
 
 def test_a_training_begins_with_the_pretrained_backbone():
-  settings = _pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=0)
+  settings = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=0)
   images = data.Images(
     images=np.zeros((8, 16, 16, 1), np.uint8),
     labels=np.repeat(np.arange(2), 4).astype(np.int32),
@@ -91,11 +101,9 @@ def test_a_training_begins_with_the_pretrained_backbone():
   )
 
   def begin(seed, **options):
-    variants = {"": _pooled_network.AVERAGE}
+    variants = {"": pooled_network.AVERAGE}
     with tqdm.tqdm(disable=True) as progress:
-      runs = _pooled_training.train(
-        settings, seed, variants, images, progress, **options
-      )
+      runs = training.train(settings, seed, variants, images, progress, **options)
     return runs[""].state
 
   other = begin(1)
@@ -118,17 +126,15 @@ def of_two_classes():
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path):
-  settings = _pooled_network.Settings(
+  settings = pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, steps=6, parts=3, learning_rate=1e30
   )
-  variants = {"": _pooled_network.AVERAGE}
+  variants = {"": pooled_network.AVERAGE}
   with (
     tqdm.tqdm(file=io.StringIO()) as progress,
     pytest.raises(FloatingPointError, match="seed 5 of gap: the loss is nan at step 2"),
   ):
-    _pooled_training.train(
-      settings, 5, variants, of_two_classes(), progress, kept=tmp_path
-    )
+    training.train(settings, 5, variants, of_two_classes(), progress, kept=tmp_path)
   assert not list(tmp_path.glob("*/last/*"))
 
 
@@ -137,15 +143,15 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
 def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
   monkeypatch, tmp_path, calls
 ):
-  settings = _pooled_network.Settings(
+  settings = pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gsp", steps=6, parts=3
   )
   images = of_two_classes()
   variants = {
-    "a": _pooled_network.Variant(0.5, 0.1),
-    "b": _pooled_network.Variant(0.3, 0.0),
+    "a": pooled_network.Variant(0.5, 0.1),
+    "b": pooled_network.Variant(0.3, 0.0),
   }
-  one_part, done = _pooled_training._some_steps, []
+  one_part, done = training._some_steps, []
 
   def after(run, variant):
     scale = run.state.learning_rate_scale / 2
@@ -156,7 +162,7 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
 
   def train(images, kept=None):
     with tqdm.tqdm(file=io.StringIO()) as progress:
-      runs = _pooled_training.train(
+      runs = training.train(
         settings, 0, variants, images, progress, kept=kept, after=after
       )
     assert progress.n == 5  # parts that were restored count
@@ -170,15 +176,15 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
 
   whole = train(images)
   with monkeypatch.context() as patch:
-    patch.setattr(_pooled_training, "_some_steps", stopped)
+    patch.setattr(training, "_some_steps", stopped)
     if calls < 5:
       with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path)
-      patch.setattr(_pooled_training, "_some_steps", one_part)
+      patch.setattr(training, "_some_steps", one_part)
     resumed = train(images, tmp_path)
     # All is kept now, but only of these images.
     done[:] = [1] * calls
-    patch.setattr(_pooled_training, "_some_steps", stopped)
+    patch.setattr(training, "_some_steps", stopped)
     again = train(images, tmp_path)
     with pytest.raises(KeyboardInterrupt):
       train(dataclasses.replace(images, images=255 - images.images), tmp_path)
@@ -200,7 +206,7 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
 
 @pytest.mark.parametrize("stopped_after", [None, 3, 4])
 def test_the_first_best_part_is_tested(tmp_path, stopped_after):
-  settings = _pooled_network.Settings(
+  settings = pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, prototypes=3, pooling="gap", steps=10, parts=5
   )
   images = of_two_classes()
@@ -214,8 +220,8 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
 
   def train(best):
     with tqdm.tqdm(file=io.StringIO()) as progress:
-      return _pooled_training.train(
-        settings, 0, {"": _pooled_network.AVERAGE}, images, progress,
+      return training.train(
+        settings, 0, {"": pooled_network.AVERAGE}, images, progress,
         kept=tmp_path, after=after, best=best,
       )[""]  # fmt: skip
 
@@ -232,9 +238,7 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
 
 def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
-  scales = [
-    float(_collage_training.learning_rate_scale(scores[:n], 2)) for n in range(10)
-  ]
+  scales = [float(collage.learning_rate_scale(scores[:n], 2)) for n in range(10)]
   assert scales == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
@@ -264,17 +268,17 @@ def test_the_full_preset_makes_steps_and_lowers_its_rate(
     losses=("C2",),
     poolings=("gsp",),
   )
-  train, runs = _pooled_training.train, []
+  train, runs = training.train, []
 
   def spied(*args, **options):
     runs.append(train(*args, **options))
     return runs[-1]
 
-  monkeypatch.setattr(_pooled_training, "train", spied)
+  monkeypatch.setattr(training, "train", spied)
   same = {"P@1": 0.5, "MAP@R": 0.5}  # nothing gets better
-  monkeypatch.setattr(_collage_measures, "measure", lambda *_: same)
+  monkeypatch.setattr(collage_measures, "retrieval", lambda *_: same)
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  gsp_collage.run(config, tmp_path, "full")
+  gsp_collage.STUDY.run(config, tmp_path, "full")
   (begun,), (run,) = (tuple(found.values()) for found in runs)
   assert begun.scores == ()  # what comes before has a constant rate
   kernels = begun.state.params["loss"]["proxies"]["proxies"]
@@ -304,7 +308,7 @@ def test_collages_of_photographs_are_trained_on(tfds_dir, tmp_path, monkeypatch)
     poolings=("gap",),
   )
   monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  content = gsp_collage.run(config, tmp_path, "photographs")
+  content = gsp_collage.STUDY.run(config, tmp_path, "photographs")
   metrics = [row["metric"] for row in content["rows"]]
   assert metrics == ["P@1, tiny_imagenet", "MAP@R, tiny_imagenet"]
   for row in content["rows"]:
@@ -314,34 +318,35 @@ def test_collages_of_photographs_are_trained_on(tfds_dir, tmp_path, monkeypatch)
 def test_single_images_are_of_the_training_or_of_all_sub_classes():
   fine = np.repeat(np.arange(10), 4)
   images = np.zeros((40, 2, 2, 1), np.uint8)
-  source = _collage_sets.Source(images, fine // 5, fine, ("a", "b"), (0,))
-  some = _collage_sets.single_images(source, 4)
+  source = collages.Source(images, fine // 5, fine, ("a", "b"), (0,))
+  some = collages.single_images(source, 4)
   assert some.label_names == ("0", "1", "5", "6")
-  everything = _collage_sets.single_images(source, 4, everything=True)
+  everything = collages.single_images(source, 4, everything=True)
   assert everything.label_names == tuple(map(str, range(10)))
   np.testing.assert_array_equal(everything.labels, fine)
 
 
 def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   preset = gsp_collage.PRESETS["poolings"]
-  trained = _collage_training.plan(preset)
+  trained = collage.plan(preset)
   names = [name for each in trained for name in each.variants]
   assert len(names) == 17
   assert {each.settings.pooling for each in trained} == {
-    *_poolings.NAMES,
-    *_poolings.WIDE,
+    *frame_poolings.NAMES,
+    *frame_poolings.WIDE,
   }
   figures = {(name, "MAP@R"): [0.1, 0.2, 0.3] for name in names}
   figures["C2, GSP", "MAP@R"] = [0.5, 0.6, 0.7]
   figures["C2, GeM", "MAP@R"] = [0.4, 0.5, 0.6]
   figures["C2, GMP", "MAP@R"] = [0.6, 0.3, 0.3]
   figures["C2, OTP of 64", "MAP@R"] = [0.9, 0.9, 0.9]  # too long to be compared
-  first, second = _collage_tables.claims(figures)
+  table = tabulate(preset, figures)
+  first, second = gsp_collage.STUDY.claimed(table, preset)
   assert "(C2, GeM)" in first["statement"]
   assert first["value"] == pytest.approx(0.1)
   assert "(C2, GMP)" in second["statement"]
   assert second["value"] == pytest.approx(0.2)
-  *rows, row = _collage_tables.table(figures, "omniglot")
+  *rows, row = table.rows()
   assert (row["name"], row["metric"]) == (
     "C2, GSP",
     "place among 15 poolings, omniglot",
@@ -350,7 +355,7 @@ def test_all_poolings_are_trained_and_gsp_meets_the_best_of_the_others():
   assert {row["metric"] for row in rows} == {"MAP@R, omniglot"}
   assert len(rows) == 17  # and no gain of parts that were not trained
   every = dataclasses.replace(preset, poolings=("all",))
-  assert every.poolings == _poolings.NAMES
+  assert every.poolings == frame_poolings.NAMES
 
 
 def test_rows_and_claims_of_figures_that_are_known():
@@ -369,7 +374,9 @@ def test_rows_and_claims_of_figures_that_are_known():
   figures = {(name, "MAP@R"): values for name, values in scores.items()}
   figures["C2, GSP + ZSP", "weight on the labelled image"] = [0.35, 0.2]
   figures["PNCA, GSP + ZSP", "weight on the labelled image"] = [0.5, 0.25]
-  claims = _collage_tables.claims(figures)
+  config = gsp_collage.PRESETS["photographs"]
+  table = tabulate(config, figures)
+  claims = gsp_collage.STUDY.claimed(table, config)
   assert {claim["id"]: claim["values"] for claim in claims} == {
     "collage-gsp-c2": pytest.approx([0.3, 0.2]),
     "collage-zsp-c2": pytest.approx([-0.1, -0.4]),
@@ -380,7 +387,7 @@ def test_rows_and_claims_of_figures_that_are_known():
     "collage-distilled-pnca": pytest.approx([0.6, 0.5]),
     "collage-attention-pnca": pytest.approx([0.25, 0]),
   }
-  first, second, *rows = _collage_tables.table(figures, "tiny_imagenet")
+  first, second, *rows = table.rows()
   assert first["name"] == "C2, best (GSP) - GAP"
   assert first["values"] == pytest.approx([0.3, 0.2])
   assert second["name"] == "PNCA, best (GSP + ZSP) - GAP"
@@ -393,10 +400,10 @@ def test_rows_and_claims_of_figures_that_are_known():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(_poolings.WIDE))
+@pytest.mark.parametrize("name", sorted(frame_poolings.WIDE))
 def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
   # With proxies, which are as long; the pairs' loss takes any length.
-  settings = _pooled_network.Settings(
+  settings = pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, steps=2, pooling=name, parts=2
   )
   images = data.Images(
@@ -404,17 +411,19 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
     np.repeat(np.arange(16), 4).astype(np.int32),
     tuple("abcdefghijklmnop"),
   )
-  variants = {"": _pooled_network.AVERAGE}
+  variants = {"": pooled_network.AVERAGE}
   with tqdm.tqdm(disable=True) as progress:
-    runs = _pooled_training.train(settings, 0, variants, images, progress)
-  found = _pooled_network.embed(runs[""].state, images, settings)
+    runs = training.train(settings, 0, variants, images, progress)
+  found = pooled_network.embed(runs[""].state, images, settings)
   assert found.embeddings.shape == (64, 64 * 4)
   assert np.isfinite(found.embeddings).all()
-  scores = {f"C2, {title}": [1.0] for title in ("GSP", "GeM", _poolings.WIDE[name])}
-  assert _collage_tables.rivals_of(scores, "C2") == ["C2, GeM"]
-  config = _collage_settings.Config(losses=("C2",), poolings=("gsp", name))
-  names = [title for each in _collage_training.plan(config) for title in each.variants]
-  assert names == ["C2, GSP", f"C2, {_poolings.WIDE[name]}"]
+  table = Table()
+  for title in ("GSP", "GeM", frame_poolings.WIDE[name]):
+    table.add(f"C2, {title}", "MAP@R", 1.0)
+  assert collage_claims.rivals_of(table, "MAP@R", "C2") == ["C2, GeM"]
+  config = collage_settings.Config(losses=("C2",), poolings=("gsp", name))
+  names = [title for each in collage.plan(config) for title in each.variants]
+  assert names == ["C2, GSP", f"C2, {frame_poolings.WIDE[name]}"]
 
 
 @pytest.mark.parametrize("poolings", [("gap", "gem"), ("gsp",)])
@@ -422,11 +431,12 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
   config = dataclasses.replace(gsp_collage.PRESETS["poolings"], poolings=poolings)
   figures = {
     (name, "MAP@R"): [0.1, 0.2]
-    for each in _collage_training.plan(config)
+    for each in collage.plan(config)
     for name in each.variants
   }
-  assert _collage_tables.claims(figures) == []
-  assert _collage_pictures.draw({}, None, None) == []  # nothing is looked at
+  table = tabulate(config, figures)
+  assert gsp_collage.STUDY.claimed(table, config) == []
+  assert pictures.weights({}, None) == {}  # nothing is looked at
 
 
 def test_an_unknown_pooling_is_named():
@@ -439,17 +449,17 @@ def test_an_unknown_pooling_is_named():
 def test_groups_of_a_tree_are_the_smallest_of_their_size():
   children = {"": ["r"], "r": ["a", "b", "x"], "a": ["c", "d"], "c": ["1", "2", "3"],
               "d": ["4", "5"], "b": ["6", "7"]}  # fmt: skip
-  groups = _collage_sets._smallest_groups(children, 3)
+  groups = collages._smallest_groups(children, 3)
   assert groups == {"c": ["1", "2", "3"]}
-  assert _collage_sets._smallest_groups(children, 2) == {
+  assert collages._smallest_groups(children, 2) == {
     "c": ["1", "2", "3"], "d": ["4", "5"], "b": ["6", "7"]
   }  # fmt: skip
 
 
 def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
-  source = _collage_sets.load("tiny_imagenet", 8, percent=5)
+  source = collages.load("tiny_imagenet", 8, percent=5)
   assert [source.names[label] for label in source.shared] == sorted(
-    _collage_sets.TINY_IMAGENET_SHARED,
+    collages.TINY_IMAGENET_SHARED,
     key=source.names.index,
   )
   assert len(source.names) == 20 == len(np.unique(source.labels))
@@ -457,7 +467,7 @@ def test_groups_of_photographs_have_classes_for_every_part(tfds_dir):
   for fine, label in zip(source.fine, source.labels, strict=True):
     groups[fine].add(label)
   assert {len(own) for own in groups.values()} == {1}  # a class is of one group
-  parts = _collage_sets.parts(source)
+  parts = collages.parts(source)
   for rows in parts.values():
     assert set(np.unique(source.labels[rows])) == set(range(20))
   assert source.images.shape[1:] == (8, 8, 3)
@@ -478,4 +488,4 @@ def test_no_loss_and_an_unknown_source_are_named():
   with pytest.raises(
     ValueError, match="one of omniglot, tiny_imagenet, cifar100, got 'svhn'"
   ):
-    _collage_sets.load("svhn", 16)
+    collages.load("svhn", 16)

@@ -27,7 +27,7 @@ def test_the_table_and_the_claims(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr(
     "sys.argv", ["gsp_map", "--output", str(tmp_path), "--seeds", "2"]
   )
-  gsp_map.main()
+  gsp_map.STUDY.main()
   content = json.loads((tmp_path / "results.json").read_text())
   found = {}
   for row in content["rows"]:

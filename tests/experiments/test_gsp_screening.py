@@ -7,16 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import (
-  _retrieval_full,
-  _retrieval_full_jobs,
-  _retrieval_published,
-  _screening_cells,
-  _screening_design,
-  _screening_full,
-  _screening_report,
-  gsp_screening,
-)
+from experiments import gsp_screening
+from experiments.gsp import screening_cells, screening_claims, screening_design
+from experiments.metric_learning.photographs import comparison, methods, screening
+from experiments.published import dml
 from spherejax import metrics, plotting
 
 
@@ -42,17 +36,17 @@ def test_smoke(tmp_path, tfds_dir, monkeypatch):
 
 
 def test_the_design_is_the_papers():
-  ours = {tuple(run) for run in _screening_design.runs_of_design()}
-  assert ours == {tuple(row) for row in _screening_design.TABLE[:, :4].tolist()}
-  effects = _screening_design.published()
+  ours = {tuple(run) for run in screening_design.runs_of_design()}
+  assert ours == {tuple(row) for row in screening_design.TABLE[:, :4].tolist()}
+  effects = screening_design.published()
   word = ("prototypes", "mass")
-  assert _screening_design.label(word, effects[word]) == "m*mu = beta*lambda"
-  assert set(_screening_design.BY_HAND) < set(effects)
+  assert screening_design.label(word, effects[word]) == "m*mu = beta*lambda"
+  assert set(screening_design.BY_HAND) < set(effects)
 
 
 def test_every_cell_that_is_read_is_trained():
   config = gsp_screening.PRESETS["cpu"]
-  cells = _screening_cells.cells_of(config)
+  cells = screening_cells.cells_of(config)
   scores = {
     (number, *cell): np.full(5, number + sum(cell))
     for number, found in cells.items()
@@ -60,15 +54,15 @@ def test_every_cell_that_is_read_is_trained():
   }
   assert len(scores) == sum(map(len, cells.values()))  # none twice
   apart = {cell: np.full(5, 3e-7) for cell in scores}
-  effects = _screening_design.screened(scores)
-  made = _screening_report.claims(config, "PNCA", effects, scores, apart)
+  effects = screening_design.screened(scores)
+  made = screening_claims.claims(config, "PNCA", effects, scores, apart)
   assert {claim["id"]: claim["value"] for claim in made} == {
     "screen-beta-pnca": pytest.approx(19.5 - 112),
     "mu-sweep-pnca": pytest.approx(0.5 - 1.0),  # the best of the small masses
     "mu-sweep-average-pnca": pytest.approx(7e-7),
     "m-flat-pnca": pytest.approx(0 - (256 - 64)),  # all seeds are alike
   }
-  rows = _screening_report.table("PNCA", effects, scores)
+  rows = screening_claims.table("PNCA", effects, scores)
   paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
   assert paper[0] == -0.68
 
@@ -80,7 +74,7 @@ def test_an_effect_of_both_signs_is_noise():
 
   def told(beta, m):
     config = dataclasses.replace(gsp_screening.PRESETS["cpu"], masses=(), counts=(16,))
-    (claim,) = _screening_report.claims(config, "C2", effects(beta, m), {}, {})
+    (claim,) = screening_claims.claims(config, "C2", effects(beta, m), {}, {})
     return claim
 
   # Larger than the other's in every seed, but not of one sign.
@@ -106,13 +100,13 @@ def test_what_is_not_trained_has_no_claim(changes, names, tmp_path, monkeypatch)
   config = dataclasses.replace(gsp_screening.PRESETS["cpu"], screen=False, **changes)
   scores = {
     (number, *cell): np.arange(3.0)
-    for number, found in _screening_cells.cells_of(config).items()
+    for number, found in screening_cells.cells_of(config).items()
     for cell in found
   }
   apart = {cell: np.zeros(3) for cell in scores}
-  made = _screening_report.claims(config, "C2", {}, scores, apart)
+  made = screening_claims.claims(config, "C2", {}, scores, apart)
   assert {claim["id"] for claim in made} == names
-  pictures = _screening_report.draw(config, "C2", scores, tmp_path)
+  pictures = screening_claims.draw(config, "C2", scores, tmp_path)
   assert ("mass-c2.png" in pictures) == (64 in config.counts)
   assert ("grid-c2.png" in pictures) == (16 in config.counts)
 
@@ -142,14 +136,14 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
       column = 4 + (c.methods[0].startswith("proxy_nca"))
       if c.methods[0].endswith("+gsp"):
         cell = [c.prototypes, c.mass, c.inverse_temperature, c.zero_shot]
-        row = np.abs(_screening_design.TABLE[:, :4] - cell).sum(1).argmin()
-        score = _screening_design.TABLE[row, column]
+        row = np.abs(screening_design.TABLE[:, :4] - cell).sum(1).argmin()
+        score = screening_design.TABLE[row, column]
       else:
         score = 30.0
-      found = _retrieval_full.Found({"MAP@R": score}, 1, np.zeros(0))
+      found = comparison.Found({"MAP@R": score}, 1, np.zeros(0))
       return {c.methods[0]: [[found] * 3]}
 
-  monkeypatch.setattr(_retrieval_full, "Comparison", Paper)
+  monkeypatch.setattr(comparison, "Comparison", Paper)
   full = gsp_screening.PRESETS["full"]
   content = gsp_screening.run(full, tmp_path, "full")
   assert [c.methods[0] for c in seen] == [
@@ -195,11 +189,11 @@ def test_presets_of_figures_vary_what_they_show(
       score = 30 - 5 * (c.mass or 0) + c.prototypes / 1000
       score = score if c.methods[0].endswith("+gsp") else 20.0
       found = [
-        _retrieval_full.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0, 0.1, 1)
+        comparison.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0, 0.1, 1)
       ]
       return {c.methods[0]: [found]}
 
-  monkeypatch.setattr(_retrieval_full, "Comparison", Falling)
+  monkeypatch.setattr(comparison, "Comparison", Falling)
   content = gsp_screening.run(gsp_screening.PRESETS[preset], tmp_path, preset)
   assert len(seen) == len(set(seen)) == len(losses) * (1 + cells)
   assert {x[0] for x in seen} == {"sop" if preset == "figure-5.11" else "cub"}
@@ -219,32 +213,28 @@ def test_presets_of_figures_vary_what_they_show(
   assert content["pictures"] == [f"{preset}-{loss.lower()}.png" for loss in losses]
   for picture in content["pictures"]:
     assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
-  varied = next(iter(_screening_full.FIGURES[preset]))
+  varied = next(iter(screening.FIGURES[preset]))
   wrong = dataclasses.replace(gsp_screening.PRESETS[preset], **{varied: 1})
   with pytest.raises(ValueError, match=f"{varied} is what {preset} varies"):
     gsp_screening.run(wrong, tmp_path, preset)
 
 
 def test_numbers_of_the_pooling_reach_the_training():
-  config = _retrieval_full.FullConfig(
+  config = comparison.FullConfig(
     mass=0.7, inverse_temperature=20.0, zero_shot=0.0, prototypes=16
   )
-  own = _retrieval_full_jobs.protocol_of(config)
-  found = _retrieval_full_jobs.job(config, own, "proxy_nca+gsp").settings
+  own = methods.protocol_of(config)
+  found = methods.job(config, own, "proxy_nca+gsp").settings
   assert (found.mass, found.inverse_temperature) == (0.7, 20.0)
   assert (found.zero_shot, found.prototypes) == (0.0, 16)
-  usual = _retrieval_full_jobs.job(
-    _retrieval_full.FullConfig(), own, "proxy_nca+gsp"
-  ).settings
+  usual = methods.job(comparison.FullConfig(), own, "proxy_nca+gsp").settings
   assert (usual.mass, usual.inverse_temperature, usual.zero_shot) == (0.3, 0.5, 0.1)
-  average = _retrieval_full_jobs.job(config, own, "c2").settings
+  average = methods.job(config, own, "c2").settings
   assert average.zero_shot == 0
   # Table 5.3: one part without the other.
-  usual = _retrieval_full.FullConfig()
+  usual = comparison.FullConfig()
   for name, mass, share in (("gsp_alone", 0.3, 0.0), ("zsp", 1.0, 0.1)):
-    alone = _retrieval_full_jobs.job(usual, own, f"c2+{name}").settings
+    alone = methods.job(usual, own, f"c2+{name}").settings
     assert (alone.pooling, alone.mass, alone.zero_shot) == ("gsp", mass, share)
-    cell = _retrieval_published.cell(
-      "fair534", "bn_inception", f"c2+{name}", "cub", 512
-    )
+    cell = dml.cell("fair534", "bn_inception", f"c2+{name}", "cub", 512)
     assert cell.map_at_r == {"gsp_alone": 26.25, "zsp": 26.49}[name]

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import _token_trainings, _tokens, gsp_tokens
+from experiments import gsp_tokens
+from experiments.gsp import token_trainings, tokens
 from spherejax import distances, pooling, training
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
   """The preset's result, and what it collected on the way."""
-  collect, collected = _token_trainings.collect, []
+  collect, collected = token_trainings.collect, []
   folder = tmp_path_factory.mktemp("tokens")
 
   def spied(*args):
@@ -26,7 +27,7 @@ def run(tmp_path_factory):
     # As on a user's CPU; that sweeps spread over several is tested with them.
     patch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
     patch.setattr(gsp_tokens, "collect", spied)
-    content = gsp_tokens.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
+    content = gsp_tokens.STUDY.run(gsp_tokens.PRESETS["smoke"], folder, "smoke")
     for picture in content["pictures"]:
       assert (folder / picture).read_bytes().startswith(b"\x89PNG")
   return json.loads(json.dumps(content)), collected[0]
@@ -62,20 +63,24 @@ def test_rows_and_claims_of_figures_that_are_known():
     name: dict(zip(names, values, strict=True))
     for name, values in (("GAP", average), ("GSP", summed))
   }
-  claims = {claim["id"]: claim["values"] for claim in gsp_tokens.make_claims(figures)}
+  table = gsp_tokens.tabulate(figures)
+  claims = {
+    c["id"]: c["values"]
+    for c in gsp_tokens.STUDY.claimed(table, gsp_tokens.PRESETS["cpu"])
+  }
   assert claims == {
     "tokens-map": pytest.approx([0.3, 0.1]),
     "tokens-background": pytest.approx([0.1, 0.2]),
     "tokens-hulls": [100, 90],
   }
-  gain, *rows = gsp_tokens.table(figures)
+  gain, *rows = table.rows()
   assert (gain["name"], gain["metric"], gain["paper"]) == ("GSP - GAP", "MAP@R", 0.7)
   assert gain["values"] == pytest.approx([0.3, 0.1])
   assert len(rows) == 8
 
 
 def test_samples_are_as_described():
-  samples = _tokens.draw_samples(jax.random.key(0), 100)
+  samples = tokens.draw_samples(jax.random.key(0), 100)
   kinds, share = np.asarray(samples.kinds), np.asarray(samples.share)
   assert kinds.shape == (1600, 50, 8)
   assert (kinds.sum(2) == 1).all()
@@ -88,18 +93,18 @@ def test_samples_are_as_described():
 
 def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
   rng = np.random.default_rng(0)
-  params = _tokens.Params(
+  params = tokens.Params(
     *(
       jnp.float32(rng.uniform(-0.3, 0.3, shape))
       for shape in ((16, 4, 2), (4, 2), (5, 2))
     )
   )
-  samples = _tokens.draw_samples(jax.random.key(1), 1)
+  samples = tokens.draw_samples(jax.random.key(1), 1)
 
   @jax.jit
   def both(known):
     hyper = {"mass": 0.4, "inverse_temperature": 20.0, "true_share": known}
-    features = _tokens.features_of(params, samples)
+    features = tokens.features_of(params, samples)
     mass = jnp.where(known > 0, samples.share, 0.4)
     whole = pooling.gsp(
       features, params.prototypes, mass=mass, inverse_temperature=20.0
@@ -109,8 +114,8 @@ def test_pooling_from_the_costs_of_tokens_is_pooling_of_the_features():
     )
     limit = pooling.gsp_linear_program(costs, mass=0.4)
     return (
-      (_tokens.embed(params, samples, hyper), (whole.pooled, whole.weights)),
-      (_tokens.embed_by_linear_program(params, samples, hyper).weights, limit),
+      (tokens.embed(params, samples, hyper), (whole.pooled, whole.weights)),
+      (tokens.embed_by_linear_program(params, samples, hyper).weights, limit),
     )
 
   for known in (0.0, 1.0):
@@ -138,16 +143,16 @@ def test_a_study_that_was_stopped_ends_with_the_same_figures(
 
   monkeypatch.setattr(training.Checkpoints, "save", killed)
   with pytest.raises(KeyboardInterrupt):
-    _token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
+    token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
   monkeypatch.setattr(training.Checkpoints, "save", counted)
-  resumed = _token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
+  resumed = token_trainings.collect(config, jax.random.key(config.seed), tmp_path)
   assert len(saved) == 2  # of three evaluations
   jax.tree.map(np.testing.assert_array_equal, resumed, run[1])
 
 
 def test_a_run_that_stopped_holds_its_score():
   scores = np.array([[1.0, 2.0, np.nan, np.nan], [1.0, 2.0, 3.0, np.nan]])
-  assert _token_trainings.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
+  assert token_trainings.held(scores).tolist() == [[1, 2, 2, 2], [1, 2, 3, 3]]
 
 
 def test_full_is_the_papers_protocol():
@@ -162,12 +167,12 @@ def test_the_full_preset_makes_steps(tmp_path):
   config = dataclasses.replace(
     full, seeds=1, warm_up=full.epoch, steps=2 * full.epoch, validation=5, test=5
   )
-  result = gsp_tokens.run(config, tmp_path, "full")
+  result = gsp_tokens.STUDY.run(config, tmp_path, "full")
   assert all(np.isfinite(row["values"]).all() for row in result["rows"])
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   on_background, share = (
     figures["GAP", metric]
-    for metric in (_token_trainings.BACKGROUND, _token_trainings.SHARE)
+    for metric in (token_trainings.BACKGROUND, token_trainings.SHARE)
   )
   np.testing.assert_allclose(on_background, share, rtol=1e-5)  # averages drop nothing
-  assert ("GSP", _token_trainings.BACKGROUND) in figures
+  assert ("GSP", token_trainings.BACKGROUND) in figures

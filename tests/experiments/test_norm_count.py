@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _norm_count_checks,
-  _norm_count_features,
-  _norm_count_grids,
-  _norm_count_measures,
-  _norm_count_photographs,
-  _norm_count_report,
-  _norm_count_sets,
-  _norm_count_training,
-  norm_count,
-)
+from experiments import norm_count
+from experiments.counting import checks, features, grids, measures, training
+from experiments.counting import claims as norm_count_report
+from experiments.counting import images as norm_count_sets
+from experiments.counting import photographs as norm_count_photographs
 from spherejax import data
 
 SMOKE = norm_count.PRESETS["smoke"]
@@ -39,8 +33,8 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path, monkeypatch):
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
   # The same command again takes all from what the first one kept.
-  monkeypatch.setattr(_norm_count_grids, "_seed", None)
-  monkeypatch.setattr(_norm_count_training, "_supervised", None)
+  monkeypatch.setattr(grids, "_seed", None)
+  monkeypatch.setattr(training, "_supervised", None)
   assert norm_count.run(SMOKE, tmp_path, "smoke")["rows"] == result["rows"]
 
 
@@ -80,12 +74,12 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
   residual_weights(file, (4, 4), (1, 1))
   held = RNG.random((80, 8, 8, 3)).astype(np.float32)
   moments = np.full(3, 0.5, np.float32), np.full(3, 0.2, np.float32)
-  objects = _norm_count_sets.Objects(held, labels, held, labels, *moments)
-  found = _norm_count_sets.Photographs(
+  objects = norm_count_sets.Objects(held, labels, held, labels, *moments)
+  found = norm_count_sets.Photographs(
     RNG.integers(0, 256, (80, 32, 32, 3), np.uint8), 2 + np.arange(80) % 7, labels
   )
-  monkeypatch.setattr(_norm_count_sets, "load", lambda name, config: objects)
-  monkeypatch.setattr(_norm_count_sets, "photographs", lambda config: found)
+  monkeypatch.setattr(norm_count_sets, "load", lambda name, config: objects)
+  monkeypatch.setattr(norm_count_sets, "photographs", lambda config: found)
   config = dataclasses.replace(
     norm_count.PRESETS["table-1"],
     sets=("stl10", "voc"),
@@ -130,18 +124,18 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
     resnet_widths=(4,),
     supervised_weights=str(file),
   )
-  networks = _norm_count_grids.residual_networks(config)
+  networks = grids.residual_networks(config)
   assert networks.names == ("supervised", "random weights")
   assert not networks.fixed
   images = jnp.asarray(RNG.random((3, 8, 8, 3)), jnp.float32)
   z = [
     [np.asarray(networks.apply(one, images)) for one in variables]
-    for variables in (_norm_count_grids.of_seed(config, networks, s) for s in (0, 1))
+    for variables in (grids.of_seed(config, networks, s) for s in (0, 1))
   ]
   np.testing.assert_array_equal(z[0][0], z[1][0])
   assert np.abs(z[0][1] - z[1][1]).max() > 1e-3
   alone = dataclasses.replace(config, controls=False)
-  assert _norm_count_grids.residual_networks(alone).fixed
+  assert grids.residual_networks(alone).fixed
 
 
 def test_the_papers_photographs_are_of_all_years():
@@ -155,8 +149,8 @@ def test_the_papers_photographs_are_of_all_years():
 
 def test_networks_without_biases_and_as_they_are_drawn():
   shape = (8, 8, 1)
-  network = _norm_count_training.Network(SMOKE, "SimCLR", 10)
-  draw = jax.jit(lambda key: _norm_count_training.draw(network, shape, key))
+  network = training.Network(SMOKE, "SimCLR", 10)
+  draw = jax.jit(lambda key: training.draw(network, shape, key))
   params = draw(jax.random.key(0))
   expected = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, *shape)))
   assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected["params"])
@@ -164,7 +158,7 @@ def test_networks_without_biases_and_as_they_are_drawn():
   assert abs(kernel.std() * np.sqrt(9 * 64 / 2) - 1) < 0.02
   assert abs(np.std(params["Dense_0"]["kernel"]) * 8 - 1) < 0.05
   ones = jax.tree.map(np.ones_like, params)
-  without = _norm_count_training.without_biases(ones, 0.0)
+  without = training.without_biases(ones, 0.0)
   for layer in without["backbone"].values():
     assert not np.any(layer["bias"])
     assert np.all(layer["kernel"] == 1)
@@ -172,7 +166,7 @@ def test_networks_without_biases_and_as_they_are_drawn():
 
 
 def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
-  config, r = norm_count.PRESETS["cpu"], _norm_count_report
+  config, r = norm_count.PRESETS["cpu"], norm_count_report
   codes = {"supervised": 0.0, "SimCLR": 2.0, "grids": 3.0}
 
   def train(config, method, objects, *, biases, grid, folder):
@@ -181,18 +175,18 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
     ]
     return trained, np.full((len(biases), 5), codes[method])
 
-  monkeypatch.setattr(_norm_count_training, "train", train)
+  monkeypatch.setattr(training, "train", train)
   drawn = {"w": 4.0 + jnp.arange(5) / 10}
-  monkeypatch.setattr(_norm_count_training, "untrained", lambda *_: drawn)
+  monkeypatch.setattr(training, "untrained", lambda *_: drawn)
   expected = {
     "digits": {r.SUPERVISED: 0, r.UNBIASED: 1, r.SIMCLR: 2, r.ON_GRIDS: 3, r.RANDOM: 4},
     "mnist": {r.SUPERVISED: 0, r.SIMCLR: 2, r.RANDOM: 4},
     "cifar10": {r.SUPERVISED: 0, r.RANDOM: 4},
   }
   for name, numbers in expected.items():
-    found = _norm_count_grids.simple_networks(config, name, None, tmp_path)
+    found = grids.simple_networks(config, name, None, tmp_path)
     assert found.names == tuple(numbers)
-    own = _norm_count_grids.of_seed(config, found, 3)
+    own = grids.of_seed(config, found, 3)
     np.testing.assert_allclose(
       [x["w"] for x in own], np.array([*numbers.values()]) + 0.3
     )
@@ -201,9 +195,9 @@ def test_every_network_keeps_its_name_and_seed(tmp_path, monkeypatch):
 
 def test_two_views_of_each_object(monkeypatch):
   config = dataclasses.replace(SMOKE, simclr_batch=16, temperature=0.1)
-  objects = _norm_count_sets.load("digits", config)
-  points = _norm_count_training.Points(*map(jnp.asarray, objects))
-  monkeypatch.setattr(_norm_count_training, "view", lambda settings, key, x: x)
+  objects = norm_count_sets.load("digits", config)
+  points = training.Points(*map(jnp.asarray, objects))
+  monkeypatch.setattr(training, "view", lambda settings, key, x: x)
 
   def output(x):
     return None, x.reshape(len(x), -1)
@@ -212,9 +206,9 @@ def test_two_views_of_each_object(monkeypatch):
     return None, jnp.roll(output(x)[1][:16], 1, 0).repeat(2, 0).reshape(32, -1)
 
   loss = [
-    jax.jit(
-      lambda key, f=f: _norm_count_training._simclr(config, points, {}, key, f).mean()
-    )(jax.random.key(0))
+    jax.jit(lambda key, f=f: training._simclr(config, points, {}, key, f).mean())(
+      jax.random.key(0)
+    )
     for f in (output, scrambled)
   ]
   # Equal views of different digits; then row i of the second is not that of the first.
@@ -223,8 +217,8 @@ def test_two_views_of_each_object(monkeypatch):
 
 def test_networks_of_grids_see_one_class_and_its_label():
   config = dataclasses.replace(SMOKE, batch=32)
-  objects = _norm_count_sets.load("digits", config)
-  points = _norm_count_training.Points(*map(jnp.asarray, objects))
+  objects = norm_count_sets.load("digits", config)
+  points = training.Points(*map(jnp.asarray, objects))
   # A digit that is its class everywhere, so that scores can be read from the image.
   shown = 1.0 + np.tile(objects.train_labels[:, None, None, None], (1, 8, 8, 1))
   points = points._replace(x=jnp.asarray(shown, jnp.float32))
@@ -236,7 +230,7 @@ def test_networks_of_grids_see_one_class_and_its_label():
       return None, -100 * jnp.abs(shown[:, None] - jnp.arange(10)[None])
 
     grid = {"rows": 2, "columns": 2, "min_count": 1}
-    return _norm_count_training._grids(config, points, grid, key, scores)
+    return training._grids(config, points, grid, key, scores)
 
   assert float(loss(jax.random.key(0)).max()) < 1e-3
 
@@ -248,12 +242,12 @@ def sample(seed, spread=0.1):
   z = np.eye(4)[labels] + spread * rng.normal(size=(120, 4)) + 2
   z *= counts[:, None]
   images = rng.random(120)
-  return _norm_count_features.Sample(z[None].astype("f"), counts, labels, images)
+  return features.Sample(z[None].astype("f"), counts, labels, images)
 
 
 def test_classifiers_angles_and_episodes():
   fitted, asked = sample(0), sample(1)
-  found = _norm_count_measures.classifiers(fitted, asked, 0, jax.random.key(0))
+  found = measures.classifiers(fitted, asked, 0, jax.random.key(0))
 
   def nearest(x, y):
     means = np.stack([x[fitted.labels == c].mean(0) for c in range(4)])
@@ -274,7 +268,7 @@ def test_classifiers_angles_and_episodes():
     found["nearest mean, change [points]"], normalised - plain, atol=1e-3
   )
   assert min(found["SGD [%]"], found["SGD, l2 [%]"]) > 95
-  angles = _norm_count_measures.angles(asked, 0)
+  angles = measures.angles(asked, 0)
   cosines = unit(asked.z[0]) @ unit(asked.z[0]).T
   label = asked.labels[:, None] == asked.labels[None]
   count = asked.counts[:, None] == asked.counts[None]
@@ -283,10 +277,10 @@ def test_classifiers_angles_and_episodes():
     [cosines[label & ~count].mean(), cosines[~label & count].mean()],
     rtol=1e-5,
   )
-  drawn = _norm_count_measures.draw_episodes(
+  drawn = measures.draw_episodes(
     asked.labels, jax.random.key(1), shots=1, ways=3, queries=5, number=100
   )
-  figures = _norm_count_measures.episodes(asked, 0, drawn, shots=1)
+  figures = measures.episodes(asked, 0, drawn, shots=1)
   assert figures["1-shot, l2"] > figures["1-shot"] + 0.1
   assert figures["1-shot, correlation of norm and count"] > 0.9
   assert figures["1-shot, episodes without a correlation"] == 0
@@ -300,9 +294,9 @@ def test_controls_are_measured_where_no_slopes_are():
   own = sample(0)
   both = own._replace(z=np.concatenate([own.z, own.z[:, ::-1]]))
   names = ("supervised", "random weights")
-  networks = _norm_count_grids.Networks(names, ({}, {}), None, {})
-  samples = _norm_count_features.Samples(both, both, both, both)
-  found = _norm_count_grids.measure(config, networks, samples, jax.random.key(0))
+  networks = grids.Networks(names, ({}, {}), None, {})
+  samples = features.Samples(both, both, both, both)
+  found = grids.measure(config, networks, samples, jax.random.key(0))
   assert list(found) == [*names, "the image itself"]
   assert set(found["supervised"]) == set(found["random weights"])
   assert found["supervised"]["1-shot"] != found["random weights"]["1-shot"]
@@ -310,7 +304,7 @@ def test_controls_are_measured_where_no_slopes_are():
   expected = np.corrcoef(own.lengths, own.counts)[0, 1]
   rho = "correlation of norm and count"
   np.testing.assert_allclose(image[f"{rho}, mixed"], expected, atol=1e-4)
-  drawn = _norm_count_measures.draw_episodes(
+  drawn = measures.draw_episodes(
     own.labels, jax.random.key(0), shots=1, ways=3, queries=5, number=50
   )
   each = [
@@ -319,7 +313,7 @@ def test_controls_are_measured_where_no_slopes_are():
   ]
   np.testing.assert_allclose(image[f"1-shot, {rho}"], np.mean(each), atol=1e-4)
   with_slopes = dataclasses.replace(config, measures=("slopes", "episodes"))
-  found = _norm_count_grids.measure(with_slopes, networks, samples, jax.random.key(0))
+  found = grids.measure(with_slopes, networks, samples, jax.random.key(0))
   assert "1-shot" not in found["random weights"]
   assert "s at 1/2, mixed" in found["random weights"]
 
@@ -328,7 +322,7 @@ def test_each_row_of_slopes_has_its_verdict():
   p = {"1/4": [0.0, 0.0], "1/2": [0.0, 0.02], "3/4": [0.5, 1.0]}
   own = {f"p at {point}, mixed": values for point, values in p.items()}
   own |= {f"p at {point}, single": [0.0, 0.016] for point in p}
-  rows = _norm_count_report.rows("digits", {"net": {"zeros": own}}, comparable=False)
+  rows = norm_count_report.rows("digits", {"net": {"zeros": own}}, comparable=False)
   found = {row["metric"]: row for row in rows if "note" in row}
   mixed, single = (
     found[f"points at which it rises, {mode}"] for mode in ("mixed", "single")
@@ -336,7 +330,7 @@ def test_each_row_of_slopes_has_its_verdict():
   assert mixed["values"] == [2.0, 1.0]
   assert mixed["note"] == "at 1/4, 1/2 (1 of 2 seeds)"
   assert single["note"] == "increasing"
-  assert _norm_count_report.verdict(np.zeros((3, 2), bool)) == "at none"
+  assert norm_count_report.verdict(np.zeros((3, 2), bool)) == "at none"
   assert len(rows) == 8
 
 
@@ -360,7 +354,7 @@ def figures_of(good):
   own["cosine of two classes, one count"] = 0.9 * jitter
   own = {name: list(values) for name, values in own.items()}
   on_grids = own | {"s at 1/2, single": list((0.2 - sign * 0.1) * jitter)}
-  r = _norm_count_report
+  r = norm_count_report
   networks = (r.SUPERVISED, r.UNBIASED, r.SIMCLR, r.RANDOM, r.ON_GRIDS)
   return {
     network: dict.fromkeys(
@@ -372,7 +366,7 @@ def figures_of(good):
 
 @pytest.mark.parametrize("good", [True, False])
 def test_claims_follow_the_figures(good):
-  claims = _norm_count_report.claims("digits", figures_of(good))
+  claims = norm_count_report.claims("digits", figures_of(good))
   assert [claim["id"] for claim in claims] == [
     "N1", "N2", "N3", "N4", "N5-accuracy", "N5-correlation", "N6", "N7", "N8",
     "T1-simclr",
@@ -387,7 +381,7 @@ def test_a_single_bad_fill_or_network_spoils_a_claim():
     figures[network] = figures[network] | {fill: worse}
     verdicts = {
       claim["id"]: claim["verdict"]
-      for claim in _norm_count_report.claims("digits", figures)
+      for claim in norm_count_report.claims("digits", figures)
     }
     assert verdicts["N3"] != "reproduced" == verdicts["N1"]
 
@@ -395,13 +389,13 @@ def test_a_single_bad_fill_or_network_spoils_a_claim():
 @pytest.mark.data
 def test_photographs_of_a_prepared_set(tfds_dir):
   config = dataclasses.replace(norm_count.PRESETS["voc"], photograph_size=8)
-  found = _norm_count_sets.photographs(config)
+  found = norm_count_sets.photographs(config)
   np.testing.assert_array_equal(np.unique(found.counts), np.arange(2, 10))
   single = found.labels >= 0
   assert 0 < single.sum() < len(single) == len(found.images)
-  _norm_count_photographs.check(config, "voc", found)
+  norm_count_photographs.check(config, "voc", found)
   with pytest.raises(ValueError, match="num_ways = 5"):
-    _norm_count_photographs.check(dataclasses.replace(config, ways=5), "voc", found)
+    norm_count_photographs.check(dataclasses.replace(config, ways=5), "voc", found)
 
 
 def test_a_folder_of_photographs(tmp_path):
@@ -420,20 +414,20 @@ def test_a_folder_of_photographs(tmp_path):
   config = dataclasses.replace(
     norm_count.PRESETS["voc"], voc_folder=str(tmp_path), photograph_size=8
   )
-  found = _norm_count_sets.photographs(config)
+  found = norm_count_sets.photographs(config)
   np.testing.assert_array_equal(found.counts, [2, 3, 9])
   np.testing.assert_array_equal(found.labels, [0, -1, 1])
   assert found.images.shape == (3, 8, 8, 3)
   assert np.abs(found.images.mean((1, 2, 3)) - [0, 80, 160]).max() < 3
   with pytest.raises(ValueError, match=r"single classes have \[2, 9\]"):
-    _norm_count_photographs.check(config, "voc", found)
+    norm_count_photographs.check(config, "voc", found)
   empty = dataclasses.replace(config, voc_folder=str(tmp_path / "JPEGImages"))
   with pytest.raises(SystemExit, match=r"no Annotations/\*\.xml"):
     norm_count.load(empty)
 
 
 def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
-  monkeypatch.setattr(_norm_count_training, "train", None)
+  monkeypatch.setattr(training, "train", None)
 
   def run(preset, **changes):
     config = dataclasses.replace(norm_count.PRESETS[preset], **changes)
@@ -468,18 +462,18 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
     run("cpu", sets=("mnist",))
   # Counts that agree are found again where norms meet them.
   with pytest.raises(ValueError, match=r"not identifiable: the counts are \[3\]"):
-    _norm_count_measures.slopes(np.ones((1, 9), "f"), np.full(9, 3), "mixed")
+    measures.slopes(np.ones((1, 9), "f"), np.full(9, 3), "mixed")
 
 
 def test_two_classes_have_no_plane(tmp_path, monkeypatch):
   """Of the picture of angles; said before anything is trained."""
-  digits = _norm_count_sets.load("digits", SMOKE)
+  digits = norm_count_sets.load("digits", SMOKE)
   two = digits._replace(held_labels=digits.held_labels % 2)
   counts = np.arange(90) % 8 + 2
-  pair = _norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, counts % 2 + 4)
-  monkeypatch.setattr(_norm_count_sets, "load", lambda name, config: two)
-  monkeypatch.setattr(_norm_count_sets, "photographs", lambda config: pair)
-  monkeypatch.setattr(_norm_count_training, "train", None)
+  pair = norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, counts % 2 + 4)
+  monkeypatch.setattr(norm_count_sets, "load", lambda name, config: two)
+  monkeypatch.setattr(norm_count_sets, "photographs", lambda config: pair)
+  monkeypatch.setattr(training, "train", None)
   with pytest.raises(ValueError, match=r"held out objects have 2: \[0, 1\]"):
     norm_count.run(SMOKE, tmp_path)
   config = dataclasses.replace(norm_count.PRESETS["voc"], ways=2)
@@ -488,39 +482,35 @@ def test_two_classes_have_no_plane(tmp_path, monkeypatch):
 
 
 def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
-  digits = _norm_count_sets.load("digits", SMOKE)
+  digits = norm_count_sets.load("digits", SMOKE)
   one = digits._replace(train_labels=np.full_like(digits.train_labels, 7))
-  monkeypatch.setattr(_norm_count_training, "train", None)
-  monkeypatch.setattr(_norm_count_sets, "load", lambda name, config: one)
+  monkeypatch.setattr(training, "train", None)
+  monkeypatch.setattr(norm_count_sets, "load", lambda name, config: one)
   message = r"the 1200 training objects of digits have 1: \[7\]"
   with pytest.raises(ValueError, match=message):
     norm_count.run(SMOKE, tmp_path)
   # Photographs too are for networks that are trained first.
   counts, labels = np.arange(90) % 8 + 2, np.arange(90) % 3
-  found = _norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, labels)
-  monkeypatch.setattr(_norm_count_sets, "photographs", lambda config: found)
+  found = norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, labels)
+  monkeypatch.setattr(norm_count_sets, "photographs", lambda config: found)
   with pytest.raises(ValueError, match="training objects of cifar10 have 1"):
     norm_count.run(norm_count.PRESETS["voc"], tmp_path)
   own = {"mixed": counts, "counts": counts, "labels": labels}
   config = norm_count.PRESETS["table-2"]
   with pytest.raises(ValueError, match=r"the 5 images for that have \[2\]"):
-    _norm_count_checks.sample(config, "images", **own, fitted=np.full(5, 2))
+    checks.sample(config, "images", **own, fitted=np.full(5, 2))
   config = dataclasses.replace(config, measures=("angles",))
   labels = np.arange(90)
   own = {"mixed": counts, "counts": counts, "labels": labels, "fitted": labels}
   with pytest.raises(ValueError, match="one class with two counts: 90 images have"):
-    _norm_count_checks.sample(config, "images", **own)
+    checks.sample(config, "images", **own)
 
 
 def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count, "load", lambda config: {"voc": None})
-  monkeypatch.setattr(
-    _norm_count_photographs, "check", lambda config, name, found: None
-  )
+  monkeypatch.setattr(norm_count_photographs, "check", lambda config, name, found: None)
   figures = {"supervised": {"photographs": {"1-shot": [0.5]}}}
-  monkeypatch.setattr(
-    _norm_count_photographs, "study", lambda *arguments: (figures, [])
-  )
+  monkeypatch.setattr(norm_count_photographs, "study", lambda *arguments: (figures, []))
   config = dataclasses.replace(norm_count.PRESETS["cpu"], sets=("voc",))
   content = norm_count.run(config, tmp_path)
   assert [row["metric"] for row in content["rows"]] == ["1-shot"]
@@ -528,7 +518,7 @@ def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
 
 def test_views_show_parts_of_the_images():
   images = jnp.asarray(RNG.random((6, 8, 8, 1)), jnp.float32)
-  made = jax.jit(_norm_count_training.view, static_argnums=0)
+  made = jax.jit(training.view, static_argnums=0)
   first = made(SMOKE, jax.random.key(0), images)
   assert first.shape == images.shape
   assert 0 <= float(first.min()) < float(first.max()) <= 1
@@ -544,7 +534,7 @@ def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
   def drawn(key):
     own, *_ = jax.random.split(key, 3)
     area = config.crop, 1.0
-    return _norm_count_training.view(config, key, images), *(
+    return training.view(config, key, images), *(
       data.random_resized_crop(own, images, size=8, area=area, integer=x)
       for x in (integer, not integer)
     )
@@ -555,7 +545,7 @@ def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
 
 
 def test_claims_of_the_text_against_the_papers_own_tables():
-  voc = _norm_count_report.printed(("voc", "supervised", _norm_count_report.NO_FILL))
+  voc = norm_count_report.printed(("voc", "supervised", norm_count_report.NO_FILL))
   gain = voc["5-shot, l2"] - voc["5-shot"]
   assert 0 < gain < np.hypot(0.005, 0.006)  # within its half-widths
   assert voc["1-shot, correlation of norm and count"] < 0.1
@@ -568,7 +558,7 @@ def test_half_widths_of_table_3_belong_to_fewer_episodes(episodes, times):
   needed = 0.006 * episodes**0.5 / 1.96
   binomial = max(
     (share * (1 - share) / 75) ** 0.5
-    for shares in _norm_count_report._EPISODES.values()
+    for shares in norm_count_report._EPISODES.values()
     for share in (shares[0], shares[1], shares[3], shares[4])
   )
   assert needed > times * binomial

@@ -1,56 +1,45 @@
 """No entry point replaces the results of other settings unless it is told to."""
 
 import dataclasses
-import importlib
 import json
-import pathlib
 import signal
 import sys
 
 import pytest
 
-import experiments
-from experiments import _cli, _report
-
-FOLDER = pathlib.Path(experiments.__file__).parent
-NAMES = sorted(
-  path.stem
-  for path in FOLDER.glob("[a-z]*.py")
-  if hasattr(importlib.import_module(f"experiments.{path.stem}"), "PRESETS")
-)
+from experiments.frame import command, results
+from tests.experiments.entries import NAMES, main, module, replace_run
 
 
 @pytest.fixture
 def started(monkeypatch):
   """Calls an entry point whose run is a stand-in; how often that has run."""
-  monkeypatch.setattr(_cli, "_compile_quickly", lambda *_: None)
-  monkeypatch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+  monkeypatch.setattr(command, "_compile_quickly", lambda *_: None)
+  monkeypatch.setattr(command, "_keep_compiled_programs", lambda: None)
   monkeypatch.setattr(sys, "excepthook", sys.excepthook)
   monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
   before, runs = signal.getsignal(signal.SIGTERM), []
 
   def start(name, output, *arguments):
-    module = importlib.import_module(f"experiments.{name}")
-
     def run(config, output, preset):
       runs.append(config)
-      filled = getattr(module, "_class_config", None)
-      content = _report.result(
+      filled = getattr(module(name), "settings", None)
+      content = results.result(
         experiment=name,
         preset=preset,
-        config=filled.resolved(config) if filled else config,
+        config=filled.resolved(config) if hasattr(filled, "resolved") else config,
         seconds=1.0,
         rows=[],
         claims=[],
       )
       if name == "embed":  # which prints what it has written
-        _report.write_json(content, output / "results.json")
+        results.write_json(content, output / "results.json")
       return content
 
-    monkeypatch.setattr(module, "run", run)
+    replace_run(monkeypatch, name, run)
     words = [name, "--preset", "smoke", "--output", str(output), *arguments]
     monkeypatch.setattr(sys, "argv", words)
-    module.main()
+    main(name)
 
   yield start, runs
   signal.signal(signal.SIGTERM, before)
@@ -58,8 +47,7 @@ def started(monkeypatch):
 
 def other_setting(name):
   """An option that changes a setting that every preset has."""
-  module = importlib.import_module(f"experiments.{name}")
-  config = module.PRESETS["smoke"]
+  config = module(name).PRESETS["smoke"]
   for field in dataclasses.fields(config):
     value = getattr(config, field.name)
     if field.name in ("seed", "seeds", "neighbours"):

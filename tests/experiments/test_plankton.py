@@ -8,20 +8,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _plankton_baseline,
-  _plankton_claims,
-  _plankton_measures,
-  _plankton_pictures,
-  _plankton_published,
-  _plankton_runs,
-  _plankton_sets,
-  _plankton_settings,
-  _plankton_tables,
-  _plankton_training,
-  plankton,
+from experiments import plankton
+from experiments.frame.study import Table
+from experiments.hierarchies import (
+  baseline,
+  plankton_images,
+  plankton_measures,
+  plankton_pictures,
+  plankton_runs,
+  plankton_tables,
+  triplet_settings,
+  triplets,
 )
-from experiments._plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN, UNTRAINED
+from experiments.hierarchies.plankton_runs import (
+  BASELINE,
+  EMBEDDING,
+  SEEN,
+  UNSEEN,
+  UNTRAINED,
+)
+from experiments.published import dist_plankton
 from spherejax import data, metrics, models
 
 SMOKE = plankton.PRESETS["smoke"]
@@ -29,8 +35,8 @@ SMOKE = plankton.PRESETS["smoke"]
 
 @pytest.mark.slow
 def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
-  monkeypatch.setattr(_plankton_pictures, "SHOWN", 1)
-  content = plankton.run(SMOKE, tmp_path, "smoke")
+  monkeypatch.setattr(plankton_pictures, "SHOWN", 1)
+  content = plankton.STUDY.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   classes = (tmp_path / "classes.csv").read_text().splitlines()[1:]
   number = {x: sum(f",{x}," in row for row in classes) for x in (SEEN, UNSEEN)}
@@ -53,8 +59,8 @@ def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
   for picture in content["pictures"]:
     assert 0 < (tmp_path / picture).stat().st_size <= 300_000
   # A second run takes what the first one kept.
-  monkeypatch.setattr(_plankton_runs, "JOBS", {})
-  again = _plankton_runs.run(EMBEDDING, 0, SMOKE, None, tmp_path, lambda _: None)
+  monkeypatch.setattr(plankton_runs, "JOBS", {})
+  again = plankton_runs.run(EMBEDDING, 0, SMOKE, None, tmp_path, lambda _: None)
   table = again.counts[f"{EMBEDDING}, {UNSEEN}, k = 10"]
   assert np.trace(table) / table.sum() == pytest.approx(
     figures[EMBEDDING, "accuracy, unseen, k = 10"]
@@ -62,7 +68,7 @@ def test_the_smoke_preset_tells_classes_apart(tmp_path, tfds_dir, monkeypatch):
   assert len(again.points[SEEN]) == number[SEEN] * SMOKE.test_images
   other = dataclasses.replace(SMOKE, steps=9)
   with pytest.raises(KeyError):  # of other settings nothing was kept
-    _plankton_runs.run(EMBEDDING, 0, other, None, tmp_path, lambda _: None)
+    plankton_runs.run(EMBEDDING, 0, other, None, tmp_path, lambda _: None)
 
 
 def folder_of(root, counts):
@@ -82,7 +88,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
 
   monkeypatch.setattr(models, "InceptionV3", shallow)
   (tmp_path / "images").mkdir()
-  names = [*_plankton_published.RECALL, "detritus", "Rhopalonema"]
+  names = [*dist_plankton.RECALL, "detritus", "Rhopalonema"]
   folder = folder_of(tmp_path / "images", dict.fromkeys(names, 6))
   config = dataclasses.replace(
     plankton.PRESETS["full"], folder=folder, test_images=2, validation_images=2,
@@ -90,12 +96,12 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
     baseline_epochs=1, baseline_batch=64, neighbours=(10,), curve=(10,),
     size_features=True,
   )  # fmt: skip
-  assert _plankton_settings.length(plankton.PRESETS["full"]) == 40
-  whole = _plankton_sets.load(config)
+  assert triplet_settings.length(plankton.PRESETS["full"]) == 40
+  whole = plankton_images.load(config)
   assert len(whole.seen) == 65
   assert whole.unseen == ("Rhopalonema", "detritus")
   assert whole.tree is None
-  study = _plankton_sets.divide(whole, config, jax.random.key(0))
+  study = plankton_images.divide(whole, config, jax.random.key(0))
   assert not isinstance(study.train.images, np.ndarray)  # read when asked for
   assert [len(part) for part in study] == [130, 130, 130, 12]
   assert study.train.images[0].shape == (75, 75, 1)
@@ -106,12 +112,14 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   rows = np.concatenate([part.images.rows for part in study])
   assert len(set(rows.tolist())) == 67 * 6  # every image is in one part
   done = [
-    _plankton_runs.run(kind, 0, config, study, tmp_path, lambda _: None)
+    plankton_runs.run(kind, 0, config, study, tmp_path, lambda _: None)
     for kind in (EMBEDDING, BASELINE)
   ]
   assert len(done[0].figures["curves"]["radius"]) == 2
   assert len(done[1].figures["accuracies"]) == 2
-  claims = _plankton_claims.claims([done[0]], [done[1]], None)
+  groups = dict.fromkeys((SEEN, UNSEEN))
+  table = plankton_tables.tabulate([done[0]], [done[1]], whole, groups, config)
+  claims = plankton.STUDY.claimed(table, config)
   assert "Z7" not in {claim["id"] for claim in claims}
   assert sum(done[0].counts[f"{EMBEDDING}, {UNSEEN}, k = 10"].ravel()) == 6
 
@@ -126,11 +134,11 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
     plankton.PRESETS["cpu"], triplets=8, steps=2, iterations=3, raised_after=(2,)
   )
   make = functools.partial(
-    _plankton_training.triplet_batches,
+    triplets.triplet_batches,
     images,
     jax.random.key(0),
     config,
-    functools.partial(_plankton_settings.margin_schedule, config),
+    functools.partial(triplet_settings.margin_schedule, config),
   )
   batches = list(make()(0))
   margins = [np.unique(batch["margin"]).tolist() for batch in batches]
@@ -149,23 +157,23 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
 
 def test_margins_and_the_lengths_of_both_ways():
   full, cpu = plankton.PRESETS["full"], plankton.PRESETS["cpu"]
-  margins = [_plankton_settings.margin_schedule(full, i) for i in (20, 21, 30, 31)]
+  margins = [triplet_settings.margin_schedule(full, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
-  assert [_plankton_settings.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
-  assert _plankton_settings.length(cpu) == 20
+  assert [triplet_settings.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
+  assert triplet_settings.length(cpu) == 20
   never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
-  assert _plankton_settings.length(never) == 15
+  assert triplet_settings.length(never) == 15
   with pytest.raises(ValueError, match=r"one more than raised_after, got \(1\.0,\)"):
-    _plankton_settings.check(dataclasses.replace(cpu, margins=(1.0,)))
+    triplet_settings.check(dataclasses.replace(cpu, margins=(1.0,)))
 
 
 def test_halves_and_ways():
   labels = np.repeat([0, 1, 2], [5, 4, 1])
-  references, judged = _plankton_measures.halves(labels, jax.random.key(0))
+  references, judged = plankton_measures.halves(labels, jax.random.key(0))
   assert sorted([*references, *judged]) == list(range(10))
   np.testing.assert_array_equal(np.bincount(labels[references]), [3, 2, 1])
   points = np.eye(3, dtype=np.float32)[labels]
-  found = _plankton_measures.predictions(
+  found = plankton_measures.predictions(
     points[references], labels[references], points[judged], 4, (1, 50)
   )
   np.testing.assert_array_equal(found["centroid"], labels[judged])
@@ -195,7 +203,13 @@ def runs_that_agree(sign):
       f"{UNTRAINED}, {SEEN}, k = 10": 0.40,
       f"{UNTRAINED}, {UNSEEN}, k = 10": 0.35,
     }
-    counts = {name: table(12, share) for name, share in wrong.items()}
+    usual = {
+      f"{network}, {group}, {way}": 0.3
+      for network in (EMBEDDING, UNTRAINED)
+      for group in (SEEN, UNSEEN)
+      for way in ("centroid", "k = 10")
+    }
+    counts = {name: table(12, share) for name, share in (usual | wrong).items()}
     path = np.array([3.0, 2.9, 2.8]) + 0.01 * random.random(3)
     curves = {
       "radius": (sign * path + 4).tolist(),
@@ -205,9 +219,14 @@ def runs_that_agree(sign):
     kept = {"radius": [x + sign * 0.1 for x in curves["radius"]]}
     start = {"accuracy": 0.3 + 0.01 * random.random(), "radius": 1.0}
     figures = {"curves": curves, "kept margin": kept, "start": start}
-    embedded.append(_plankton_runs.Found(figures, counts, {}))
-    best = {f"{BASELINE}, {SEEN}, half": table(12, 0.15 if sign > 0 else 0.6)}
-    classified.append(_plankton_runs.Found({}, best, {}))
+    figures["by k"] = {"10": 0.5}
+    embedded.append(plankton_runs.Found(figures, counts, {}))
+    share = 0.15 if sign > 0 else 0.6
+    best = {
+      f"{BASELINE}, {SEEN}, {part}": table(12, share)
+      for part in ("half", "all test images")
+    }
+    classified.append(plankton_runs.Found({}, best, {}))
   return embedded, classified
 
 
@@ -218,7 +237,11 @@ def test_claims_of_known_figures(sign):
   if sign < 0:
     apart = 10 - apart
   embedded, classified = runs_that_agree(sign)
-  made = _plankton_claims.claims(embedded, classified, apart)
+  names = tuple("abcdefghijkl")
+  whole = plankton_images.Whole(None, names, names, None)  # pyright: ignore
+  groups = {SEEN: apart, UNSEEN: None}
+  table = plankton_tables.tabulate(embedded, classified, whole, groups, SMOKE)
+  made = plankton.STUDY.claimed(table, SMOKE)
   held = {claim["id"] for claim in made if claim["verdict"] == "reproduced"}
   # These two are bounds that the other figures satisfy, too.
   assert len(made) == 12
@@ -229,14 +252,16 @@ def test_drift_is_from_one_iteration_to_the_next():
   """In the table and in the picture; one iteration has none, two nothing to compare."""
   embedded, _ = runs_that_agree(1)
   assert (
-    _plankton_claims.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
+    plankton_tables.drift(embedded[0]) == embedded[0].figures["curves"]["drift"][1:]
   )
-  figure = _plankton_pictures.training([with_drifts(4), with_drifts(4)])
+  figure = plankton_pictures.training([with_drifts(4), with_drifts(4)])
   lines = {line.get_label(): line for line in figure.axes[1].lines}
   np.testing.assert_allclose(lines["mean"].get_xdata(), [2, 3, 4])
   np.testing.assert_allclose(lines["mean"].get_ydata(), [3, 2, 1])
   for number in (1, 2):
-    made = _plankton_claims.curves([with_drifts(number)])
+    table = Table()
+    plankton_tables.add_curves(table, [with_drifts(number)])
+    made = [claim["id"] for claim in plankton.STUDY.claimed(table, SMOKE)]
     assert "Z4-drift" not in made
     assert "Z4-radius" in made
 
@@ -246,41 +271,45 @@ def with_drifts(number):
   curves = {name: [9.0, 3.0, 2.0, 1.0][:number] for name in ("radius", "drift")}
   figures = {"curves": curves | {"accuracy": [0.5] * number}, "kept margin": {}}
   figures["start"] = {"accuracy": 0.3, "radius": 1.0}
-  return _plankton_runs.Found(figures, {}, {})
+  return plankton_runs.Found(figures, {}, {})
 
 
 def test_printed_figures():
-  recalls = _plankton_published.RECALL
+  recalls = dist_plankton.RECALL
   assert len(recalls) == 65
   assert np.mean(list(recalls.values())) == pytest.approx(87.0, abs=0.05)  # not 87.7
   # Calanoida: 97 of 100 right, and at least 151 others that were called so.
-  others = sum(_plankton_published.CALLED_CALANOIDA.values())
+  others = sum(dist_plankton.CALLED_CALANOIDA.values())
   assert others == 151
   table = np.array([[97, 3], [others, 1000]])
   assert float(metrics.class_scores(table).f1[0]) == pytest.approx(0.557, abs=5e-4)
-  assert set(_plankton_published.CALLED_CALANOIDA) < set(recalls)
+  assert set(dist_plankton.CALLED_CALANOIDA) < set(recalls)
   assert 93 - 65 == 28
-  assert (
-    _plankton_published.confusion("tailAppendicularia", "tail_Chaetognatha") == 0.38
-  )
-  assert _plankton_published.confusion("Podon", "Evadne") is None
+  assert dist_plankton.confusion("tailAppendicularia", "tail_Chaetognatha") == 0.38
+  assert dist_plankton.confusion("Podon", "Evadne") is None
+
+
+def class_rows(run, whole, config):
+  table = Table()
+  plankton_tables.add_classes(table, [run], [run], whole, config)
+  return table.rows()
 
 
 def test_f1_of_the_classes_that_the_article_names():
   """Beside the article's where the networks begin as its do."""
-  published = _plankton_published
+  published = dist_plankton
   seen, unseen = tuple(published.RECALL), ("detritus", "Rhopalonema", "egg_other")
-  whole = _plankton_sets.Whole(None, seen, unseen, None)  # pyright: ignore
+  whole = plankton_images.Whole(None, seen, unseen, None)  # pyright: ignore
   random = np.random.default_rng(0)
   places = {
     (BASELINE, SEEN, "all test images"): random.integers(1, 9, (65, 65)),
     (EMBEDDING, SEEN, "k = 10"): random.integers(1, 9, (65, 65)),
     (EMBEDDING, UNSEEN, "centroid"): random.integers(1, 9, (3, 3)),
   }
-  run = _plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
+  run = plankton_runs.Found({}, {", ".join(x): y for x, y in places.items()}, {})
   full = plankton.PRESETS["full"]
   own = dataclasses.replace(full, weights="inception.pth")
-  rows = _plankton_tables.class_rows([run], [run], whole, own)
+  rows = class_rows(run, whole, own)
   beside = {(row["name"], row["metric"]): row["paper"] for row in rows}
   assert len(beside) == 6 + 6 + 2
   for (network, metric), paper in {
@@ -298,21 +327,21 @@ def test_f1_of_the_classes_that_the_article_names():
       for row in rows:
         if (row["name"], row["metric"]) == (network, f"F1 of {name}, {group}, {way}"):
           assert row["mean"] == pytest.approx(2 * right / (2 * right + others))
-  alone = _plankton_tables.class_rows([run], [run], whole, full)
+  alone = class_rows(run, whole, full)
   assert {row["paper"] for row in alone} == {None}
   assert {*published.F1_CLASSIFIER, *published.F1_EMBEDDING} < set(seen)
 
 
 def test_the_softmax_classifiers_curve():
   runs = [
-    _plankton_runs.Found({"accuracies": values}, {}, {})
+    plankton_runs.Found({"accuracies": values}, {}, {})
     for values in ([0.2, 0.4], [0.4, 0.8])
   ]
   for config, steps, label in (
     (plankton.PRESETS["cpu"], [1, 2], "iteration"),
     (dataclasses.replace(plankton.PRESETS["full"], iterations=2), [100, 200], "epoch"),
   ):
-    axes = _plankton_pictures.baseline(runs, config).axes[0]
+    axes = plankton_pictures.baseline(runs, config).axes[0]
     np.testing.assert_allclose(axes.lines[0].get_xdata(), steps)
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [0.3, 0.6])
     assert axes.get_xlabel() == label
@@ -320,7 +349,7 @@ def test_the_softmax_classifiers_curve():
 
 def test_a_white_ground_and_sizes_that_stay():
   image = np.zeros((6, 12, 1), np.uint8)
-  found = _plankton_sets.prepare(image, 12, 3, True)
+  found = plankton_images.prepare(image, 12, 3, True)
   np.testing.assert_array_equal(
     found[..., 0], np.repeat([0, 255, 255, 0], 4).reshape(4, 4)
   )
@@ -328,10 +357,10 @@ def test_a_white_ground_and_sizes_that_stay():
 
 def test_the_article_stands_beside_its_classes_and_weights_alone():
   full = plankton.PRESETS["full"]
-  assert not _plankton_tables.comparable(full)
+  assert not plankton_tables.comparable(full)
   own = dataclasses.replace(full, weights="inception.pth")
-  assert _plankton_tables.comparable(own)
-  assert not _plankton_tables.comparable(dataclasses.replace(own, seen="common"))
+  assert plankton_tables.comparable(own)
+  assert not plankton_tables.comparable(dataclasses.replace(own, seen="common"))
 
 
 def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
@@ -339,19 +368,19 @@ def test_other_neighbours_go_on_with_the_same_training(tmp_path, monkeypatch):
 
   def note(config, study, key, folder, report):
     folders.append(folder)
-    return _plankton_runs.Found({}, {}, {})
+    return plankton_runs.Found({}, {}, {})
 
-  monkeypatch.setattr(_plankton_runs, "JOBS", {EMBEDDING: note})
+  monkeypatch.setattr(plankton_runs, "JOBS", {EMBEDDING: note})
   for changes in ({}, {"neighbours": (1, 10, 25)}, {"curve": (3,)}, {"steps": 9}):
     config = dataclasses.replace(SMOKE, **changes)
-    _plankton_runs.run(EMBEDDING, 0, config, None, tmp_path, lambda _: None)
+    plankton_runs.run(EMBEDDING, 0, config, None, tmp_path, lambda _: None)
   assert folders[0] == folders[1] == folders[2] != folders[3]
 
 
 def test_bad_input(tmp_path):
   config = plankton.PRESETS["cpu"]
   with pytest.raises(ValueError, match=r"neighbours must contain 10.*got \(1, 5\)"):
-    plankton.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
+    plankton.STUDY.run(dataclasses.replace(config, neighbours=(1, 5)), tmp_path)
   for changes, message in (
     ({"neighbours": (0, 10)}, r"neighbours must be numbers of at least 1.*\(0, 10\)"),
     ({"curve": ()}, r"curve must be numbers of at least 1, got \(\)"),
@@ -370,12 +399,14 @@ def test_bad_input(tmp_path):
     ({"drawn": 0}, "drawn must be at least 1, got 0"),
   ):
     with pytest.raises(ValueError, match=message):
-      plankton.run(dataclasses.replace(config, **changes), tmp_path)
+      plankton.STUDY.run(dataclasses.replace(config, **changes), tmp_path)
   full = plankton.PRESETS["full"]
   with pytest.raises(ValueError, match="weights for inception_v3 by --weights"):
-    plankton.run(full, tmp_path, "full")
+    plankton.STUDY.run(full, tmp_path, "full")
   with pytest.raises(ValueError, match=r"no file of weights at nowhere\.pth"):
-    plankton.run(dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full")
+    plankton.STUDY.run(
+      dataclasses.replace(full, weights="nowhere.pth"), tmp_path, "full"
+    )
   images = data.Images(
     [np.zeros((2, 2, 1), np.uint8)] * 400,
     np.repeat(np.arange(4), [210, 120, 40, 30]).astype(np.int32),
@@ -383,7 +414,7 @@ def test_bad_input(tmp_path):
   )
 
   def classes(**changes):
-    return _plankton_sets.classes(images, dataclasses.replace(config, **changes))
+    return plankton_images.classes(images, dataclasses.replace(config, **changes))
 
   assert classes(seen_from=100, test_images=40) == (("crab", "eel"), ("fish", "gnat"))
   with pytest.raises(ValueError, match=r"two classes must be learned, got 1 of 4"):
@@ -396,10 +427,10 @@ def test_bad_input(tmp_path):
     classes(seen="article")
   folder = dataclasses.replace(config, data="folder", folder=str(tmp_path / "none"))
   with pytest.raises(SystemExit, match="plankton is read from --folder: no image"):
-    _plankton_sets.load(folder)
+    plankton_images.load(folder)
   few = images[:10]
   with pytest.raises(ValueError, match="at most the 10 training images, got 64"):
-    _plankton_baseline.train_baseline(
+    baseline.train_baseline(
       config, few, few, jax.random.key(0), tmp_path, lambda _: None
     )
 
@@ -408,16 +439,16 @@ def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monke
   images = data.Images(
     np.zeros((10, 2, 2, 1), np.uint8), np.arange(10, dtype=np.int32) % 2, ("a", "b")
   )
-  study = _plankton_sets.Study(images, images, images, images)
-  monkeypatch.setattr(_plankton_sets, "load", lambda config: None)
-  monkeypatch.setattr(_plankton_sets, "divide", lambda *_: study)
-  monkeypatch.setattr(_plankton_runs, "run", None)
+  study = plankton_images.Study(images, images, images, images)
+  monkeypatch.setattr(plankton_images, "load", lambda config: None)
+  monkeypatch.setattr(plankton_images, "divide", lambda *_: study)
+  monkeypatch.setattr(plankton_runs, "run", None)
   with pytest.raises(ValueError, match="at most the 10 training images, got 128"):
-    plankton.run(SMOKE, tmp_path, "smoke")
+    plankton.STUDY.run(SMOKE, tmp_path, "smoke")
 
 
 def test_classes_of_the_article():
-  recalls = _plankton_published.RECALL
+  recalls = dist_plankton.RECALL
   assert "bubble" in recalls  # one of the 65 and not in addition to them
   assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
   full = plankton.PRESETS["full"]

@@ -11,27 +11,20 @@ import optax
 import pytest
 from scipy import ndimage
 
-from experiments import (
-  _cli,
-  _collapse_claims,
-  _collapse_config,
-  _collapse_full,
-  _collapse_geometry,
-  _collapse_pictures,
-  _collapse_runs,
-  _collapse_sets,
-  _collapse_spectra,
-  _collapse_toy,
-  _collapse_training,
-  _finished,
-  projector_collapse,
-)
-from experiments._collapse_claims import LARGE, MODERATE, SMALL
-from experiments._collapse_runs import Trained
-from experiments._collapse_training import Run, Settings, cells
+from experiments import projector_collapse
+from experiments.frame import command
+from experiments.frame import kept as finished
+from experiments.self_supervision import claims, geometry, lars, pictures, runs, toy
+from experiments.self_supervision import images as collapse_sets
+from experiments.self_supervision import settings as collapse_config
+from experiments.self_supervision import spectra as collapse_spectra
+from experiments.self_supervision import training as collapse_training
+from experiments.self_supervision.claims import LARGE, MODERATE, SMALL
+from experiments.self_supervision.runs import Trained
+from experiments.self_supervision.training import Run, Settings, cells
 from spherejax import data, losses, training
 
-STRONG = _collapse_config.COLOURED[LARGE]
+STRONG = collapse_config.COLOURED[LARGE]
 TINY = Settings(
   widths=(4, 4, 8), strides=(1, 2, 1), projector=(6,), convolution="native"
 )
@@ -40,14 +33,14 @@ SMOKE = projector_collapse.PRESETS["smoke"]
 
 def of(strengths):
   """What a training with these strengths gets."""
-  columns = _collapse_training.cells([strengths])
+  columns = collapse_training.cells([strengths])
   return {name: jnp.float32(x) for name, (x,) in columns.items()}
 
 
 @functools.cache
 def tiny_variables():
   """What all steps of the tiny network begin with."""
-  network = _collapse_training.Network(TINY)
+  network = collapse_training.Network(TINY)
   return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
 
 
@@ -67,9 +60,9 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   for picture in result["pictures"]:
     assert (tmp_path / picture).stat().st_size > 5000
   # A second run takes what the first one kept.
-  monkeypatch.setattr(_collapse_runs, "Run", None)
-  strengths = {name: _collapse_config.GREY[name] for name in SMOKE.strengths}
-  study = _collapse_sets.digits()
+  monkeypatch.setattr(runs, "Run", None)
+  strengths = {name: collapse_config.GREY[name] for name in SMOKE.strengths}
+  study = collapse_sets.digits()
   found = projector_collapse.train(SMOKE, strengths, study, tmp_path / "kept")
   check_the_spectra_are_of_their_times(found, SMOKE)
   again = projector_collapse.run(SMOKE, tmp_path, "smoke")
@@ -88,7 +81,7 @@ def check_the_spectra_are_of_their_times(found, config):
   before = config.halfway // config.measure_every - 1
   assert 0 <= before < curve.shape[-1] - 1
   pairs = [
-    (found.shown[f"spectrum W{_collapse_spectra.HALFWAY}"], curve[..., before]),
+    (found.shown[f"spectrum W{collapse_spectra.HALFWAY}"], curve[..., before]),
     (found.start["spectrum W"], found.start["effective rank"]),
     (found.shown["spectrum W"], curve[..., -1]),
     (found.start["spectrum h"], found.start["effective rank of h"]),
@@ -103,7 +96,7 @@ def check_the_spectra_are_of_their_times(found, config):
 
 def test_ranks_of_rotations_do_not_fall():
   for seed in range(3):
-    ranks = _collapse_toy.turned(seed)
+    ranks = toy.turned(seed)
     assert ranks[0] == 0
     assert (np.diff(ranks) >= 0).all()
     assert ranks[-1] > 8
@@ -114,7 +107,7 @@ def test_rotations_are_those_of_scipy(angle):
   place = np.array([9, 20])
   image = np.zeros((32, 32))
   image[tuple(place)] = 1
-  (found,) = _collapse_toy._rotations(place, np.array([angle]))
+  (found,) = toy._rotations(place, np.array([angle]))
   expected = ndimage.rotate(image, -angle, order=1, reshape=False, prefilter=False)
   np.testing.assert_allclose(found.reshape(32, 32), expected, atol=1e-10)
 
@@ -124,41 +117,36 @@ def test_turned_directions_leave_the_projector():
   keys = jax.random.split(jax.random.key(0), 2)
   kept = {
     directions: np.array(
-      [
-        _collapse_toy.learned(key, jnp.float32(4), directions=directions)[1]
-        for key in keys
-      ]
+      [toy.learned(key, jnp.float32(4), directions=directions)[1] for key in keys]
     )
     for directions in (4, 24)
   }
   assert kept[4].max() < 0.1
   assert kept[24].min() > 0.3
-  weights, share = _collapse_toy.learned(
-    keys[0], jnp.float32(0.5), directions=4, steps=1
-  )
+  weights, share = toy.learned(keys[0], jnp.float32(0.5), directions=4, steps=1)
   assert weights.shape == (32, 16)
   assert 0.5 < share < 1.5
 
 
 def test_patterns_of_a_known_projector():
-  projector = _collapse_training.Projector((2, 3))
+  projector = collapse_training.Projector((2, 3))
   layers = {"layer0": {"kernel": jnp.eye(2)}, "layer1": {"kernel": jnp.ones((2, 3))}}
   params = {"params": layers}
   x = jnp.array([[1.0, 1.0], [2.0, 3.0], [-1.0, 1.0], [-1.0, -1.0]])
-  assert _collapse_toy.activation_patterns(projector, params, x) == 3
-  linear = _collapse_training.Projector((3,))
+  assert toy.activation_patterns(projector, params, x) == 3
+  linear = collapse_training.Projector((3,))
   params = {"params": {"layer0": {"kernel": jnp.ones((2, 3))}}}
-  assert _collapse_toy.activation_patterns(linear, params, x) == 1
+  assert toy.activation_patterns(linear, params, x) == 1
 
 
 def test_measurements_against_a_loop():
   settings = dataclasses.replace(TINY, measured=24)
-  study = _collapse_sets.digits()
-  given = _collapse_runs.given(study)
-  strengths = _collapse_config.GREY[LARGE]
+  study = collapse_sets.digits()
+  given = runs.given(study)
+  strengths = collapse_config.GREY[LARGE]
   run, hyper = Run(settings, study.classes), of(strengths)
   state = jax.jit(run.init)(given, jax.random.key(1), hyper)
-  found, _, _ = _collapse_runs.look(run, given, *state.first, hyper)
+  found, _, _ = runs.look(run, given, *state.first, hyper)
   images = np.float32(study.train[:24]) / 255
   variables = {"params": state.params, "batch_stats": state.stats}
   h, f = [], []
@@ -193,9 +181,9 @@ def test_measurements_against_a_loop():
 
 def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
-  study = _collapse_sets.digits()
-  given = _collapse_runs.given(study)
-  run, hyper = Run(TINY, study.classes), of(_collapse_config.GREY[LARGE])
+  study = collapse_sets.digits()
+  given = runs.given(study)
+  run, hyper = Run(TINY, study.classes), of(collapse_config.GREY[LARGE])
 
   @jax.jit
   def drawn(key):
@@ -233,11 +221,11 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   settings = dataclasses.replace(
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
   )
-  study = _collapse_sets.digits()
-  given, hyper = _collapse_runs.given(study), of(_collapse_config.GREY[LARGE])
+  study = collapse_sets.digits()
+  given, hyper = runs.given(study), of(collapse_config.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
-  state = _collapse_training.State(
+  state = collapse_training.State(
     params,
     stats,
     run.optimizer.init(params),
@@ -275,11 +263,11 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
 @pytest.mark.parametrize("integer", [False, True])
 def test_views_are_of_the_strengths_asked_for(integer):
   """SimCLR's are blurred; the others have no column for that, which takes time."""
-  simclr = _collapse_config.COLOURED["simclr"]
-  columns = _collapse_training.cells([STRONG, simclr])
+  simclr = collapse_config.COLOURED["simclr"]
+  columns = collapse_training.cells([STRONG, simclr])
   assert columns["area"] == [0.08, 0.08]
   assert columns["blur"] == [0.0, 0.5]
-  assert "blur" not in _collapse_training.cells([STRONG, STRONG])
+  assert "blur" not in collapse_training.cells([STRONG, STRONG])
   run = Run(dataclasses.replace(TINY, integer_crops=integer), 2)
   images = np.random.default_rng(2).integers(0, 256, (4, 8, 8, 3), np.uint8)
   draw = functools.partial(data.simclr_views, jax.random.key(5), size=8)
@@ -291,7 +279,7 @@ def test_views_are_of_the_strengths_asked_for(integer):
   config = dataclasses.replace(
     projector_collapse.PRESETS["full"], strengths=("simclr",)
   )
-  _collapse_config.check(config)
+  collapse_config.check(config)
   assert config.integer_crops
 
 
@@ -301,17 +289,17 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
     labels=np.arange(8, dtype=np.int32),
     label_names=tuple("abcdefgh"),
   )
-  monkeypatch.setattr(_collapse_sets, "_quarter", lambda *_: images)
+  monkeypatch.setattr(collapse_sets, "_quarter", lambda *_: images)
   coarse = np.zeros(8, int), ("all",)
-  monkeypatch.setattr(_collapse_sets._class_sets, "tree_of", lambda *_: None)
-  monkeypatch.setattr(_collapse_sets, "_coarse", lambda _: coarse)
-  names = [_collapse_sets.photographs(side).name for side in (32, 64, 16)]
+  monkeypatch.setattr(collapse_sets.class_sets, "tree_of", lambda *_: None)
+  monkeypatch.setattr(collapse_sets, "_coarse", lambda _: coarse)
+  names = [collapse_sets.photographs(side).name for side in (32, 64, 16)]
   assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
 
 
 @pytest.mark.slow
 def test_photographs_have_coarse_classes(tfds_dir):
-  study = _collapse_sets.photographs(16)
+  study = collapse_sets.photographs(16)
   assert study.train.shape == (5000, 16, 16, 3)
   assert study.classes == 50
   assert len(study.coarse_names) == study.train_coarse.max() + 1 == 12
@@ -323,7 +311,7 @@ def test_photographs_have_coarse_classes(tfds_dir):
 def trained(**curves):
   """Three strengths, two seeds, two measurements: 1 everywhere, but as given."""
   shape = 3, 2, 2
-  names = (*_collapse_claims._FIGURES, *_collapse_geometry.LOCAL)
+  names = (*claims._FIGURES, *geometry.LOCAL)
   whole = {name: np.ones(shape) * np.array([1.0, 2.0]) for name in names}
   whole |= {name: np.broadcast_to(x, shape) * 1.0 for name, x in curves.items()}
   start = {n: x[..., 0] for n, x in whole.items()}
@@ -337,7 +325,7 @@ def test_claims_have_the_direction_of_the_paper():
   names = (LARGE, MODERATE, SMALL)
 
   def verdicts(**curves):
-    found = _collapse_claims.claims(trained(**curves), names, {})
+    found = claims.claims(trained(**curves), names, {})
     held = {c["id"]: c["verdict"] == "reproduced" for c in found}
     assert len(held) == len(found)
     return held
@@ -389,9 +377,9 @@ def test_claims_have_the_direction_of_the_paper():
   assert not verdicts(loss=rises, bound=-rises)["S3-correlation"]
   for fewer in (True, False):
     crops = np.array([1.0, 2.0, 3.0] if fewer else [2.0, 2.0, 1.0])
-    found = _collapse_claims.claims(
+    found = claims.claims(
       trained(**{"effective rank": crops[:, None, None] + rises * 1e-3}),
-      (LARGE, MODERATE, _collapse_claims.CROP),
+      (LARGE, MODERATE, claims.CROP),
       {},
     )
     (own,) = (c["verdict"] == "reproduced" for c in found if c["id"] == "S9")
@@ -400,10 +388,10 @@ def test_claims_have_the_direction_of_the_paper():
   assert not verdicts(**gaps)["S3-bound"]
   # That of a deep projector counts, and so does one in the middle of a training.
   gaps["least gap"][..., 1] = 1
-  made = _collapse_claims.claims(trained(), names, {"64-32": trained(**gaps)})
+  made = claims.claims(trained(), names, {"64-32": trained(**gaps)})
   assert made[0]["id"] == "S3-bound"
   assert made[0]["verdict"] != "reproduced"
-  rows = _collapse_claims.rows(trained(**gaps), names, {})
+  rows = claims.rows(trained(**gaps), names, {})
   least = [row["values"] for row in rows if row["metric"] == "least gap"]
   assert least == [[-0.1, -0.1]] * 3
 
@@ -413,19 +401,17 @@ def test_collapsed_runs_do_not_count():
   one[0, 0] = 1
   found = trained(invariance=-one, repulsion=one)
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
-  made = _collapse_claims.claims(found, (LARGE, MODERATE, SMALL), {})
+  made = claims.claims(found, (LARGE, MODERATE, SMALL), {})
   assert {c["n"] for c in made if c["id"].startswith("S1-")} == {1}
   # The bound is of all runs, also where all of them collapsed.
   every = np.ones((3, 2, 2))
   gone = trained(invariance=-every, repulsion=every)
-  names = [c["id"] for c in _collapse_claims.claims(gone, (LARGE, MODERATE, SMALL), {})]
+  names = [c["id"] for c in claims.claims(gone, (LARGE, MODERATE, SMALL), {})]
   assert names == ["S3-bound", "collapsed"]
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = found._replace(curves=found.curves | gone)
-  rows = _collapse_claims.rows(
-    found, (LARGE, MODERATE, SMALL), {"8": found, "9": whole}
-  )
+  rows = claims.rows(found, (LARGE, MODERATE, SMALL), {"8": found, "9": whole})
   figures = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert figures[LARGE, "probe"] == [0.8]
   assert figures[SMALL, "probe"] == [0.2, 0.8]
@@ -442,31 +428,29 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
   one[0, 0] = 1
   ranks = np.array([[3.0], [4.0]])
   linear = trained(**{"effective rank": ranks})
-  local = {_collapse_geometry.LOCAL[1]: ranks + 2}
+  local = {geometry.LOCAL[1]: ranks + 2}
   deep = trained(invariance=-one, repulsion=one, **local)
-  figure = _collapse_pictures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
+  figure = pictures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
   axes = figure.axes[-1]
   assert [x.get_text() for x in axes.get_xticklabels()] == ["linear", "8-6"]
   dots = [line.get_ydata().tolist() for line in axes.lines]
   assert dots == [[3.0, 4.0], [6.0]]
-  alone = _collapse_pictures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
+  alone = pictures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
   assert [x.get_text() for x in alone.get_xticklabels()] == ["8-6"]
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = deep._replace(curves=deep.curves | gone)
-  _collapse_pictures.projectors(linear, (SMALL,), {"8-6": whole})
+  pictures.projectors(linear, (SMALL,), {"8-6": whole})
 
   # One of two runs of the first strength collapsed, and has no part in its mean.
-  shares = np.zeros((3, 2, _collapse_training.BINS))
+  shares = np.zeros((3, 2, collapse_training.BINS))
   shares[:, 0, 3], shares[:, 1, 7] = 1, 1
   names = (LARGE, MODERATE, SMALL)
-  drawn = _collapse_pictures.distances(
-    deep._replace(shown={"distances": shares}), names
-  ).axes[0]
+  drawn = pictures.distances(deep._replace(shown={"distances": shares}), names).axes[0]
   heights = [patch.get_data().values for patch in drawn.patches]
   assert [h[3] for h in heights] == [0, 0.5, 0.5]
   assert [h[7] for h in heights] == [1, 0.5, 0.5]
   gone = whole._replace(shown={"distances": shares})
-  assert not _collapse_pictures.distances(gone, names).axes[0].patches
+  assert not pictures.distances(gone, names).axes[0].patches
 
 
 @pytest.mark.parametrize(
@@ -509,19 +493,19 @@ def test_a_device_with_less_memory_than_the_machine(monkeypatch):
     def memory_stats(self):
       return {"bytes_limit": 2**30}
 
-  monkeypatch.setattr(_collapse_config.jax, "local_devices", lambda: [Device()])
+  monkeypatch.setattr(collapse_config.jax, "local_devices", lambda: [Device()])
   config = dataclasses.replace(SMOKE, projector=(10**8,))
   with pytest.raises(ValueError, match=r"needs 179 GiB .* more than the 1 GiB"):
-    _collapse_config.check(config)
-  _collapse_config.check(SMOKE)
+    collapse_config.check(config)
+  collapse_config.check(SMOKE)
 
 
 def test_what_a_projector_needs_is_what_a_training_holds():
   config = dataclasses.replace(SMOKE, steps=120, measure_every=20)
-  made = _cli.only(Settings, config)
-  study = _collapse_sets.digits()
-  given = _collapse_runs.given(study)
-  hyper = of(_collapse_config.GREY[LARGE])
+  made = command.only(Settings, config)
+  study = collapse_sets.digits()
+  given = runs.given(study)
+  hyper = of(collapse_config.GREY[LARGE])
   state = jax.eval_shape(
     functools.partial(Run(made, study.classes).init, given), jax.random.key(0), hyper
   )
@@ -532,7 +516,7 @@ def test_what_a_projector_needs_is_what_a_training_holds():
   ]
   held = 2 * sum(4 * leaf.size for leaf in of_projector)
   gradient = 4 * state.params["projector"]["layer0"]["kernel"].size
-  needed = _collapse_config.needs(config, config.widths[-1], config.projector)
+  needed = collapse_config.needs(config, config.widths[-1], config.projector)
   assert needed == held + gradient
 
 
@@ -551,7 +535,7 @@ def test_one_strength_tells_what_it_can(name):
     curves={name: x[:1] for name, x in found.curves.items()},
     start={name: x[:1] for name, x in found.start.items()},
   )
-  told = {c["id"] for c in _collapse_claims.claims(one, (name,), {})}
+  told = {c["id"] for c in claims.claims(one, (name,), {})}
   more = {f"S4-{name}", f"S4-coarse-{name}", f"S6-{name}"}
   more |= {"S7-features", "S7-augmented"}
   whole = name in (LARGE, MODERATE, SMALL)
@@ -562,7 +546,7 @@ def noise(count, side):
   """Images of four classes in two groups."""
   labels = np.arange(count) % 4
   images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), np.uint8)
-  return _collapse_sets.Study(
+  return collapse_sets.Study(
     "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
   )
 
@@ -595,18 +579,18 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   assert (first.curves["least gap"] >= alone.curves["least gap"][..., :1]).all()
   assert (found.curves["least gap"] > -1e-5).all()
   assert found.curves["loss"][0, 0, 0] != found.curves["loss"][0, 0, 1]
-  rows = _collapse_claims.rows(found, (LARGE,), {})
+  rows = claims.rows(found, (LARGE,), {})
   assert all(np.isfinite(row["values"]).all() for row in rows)
   # Spectra of all times: the first half ends where the first run was stopped.
   for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
     assert found.start[name].shape == found.shown[name].shape == (1, 1, *shape)
-    halfway = found.shown[f"{name}{_collapse_spectra.HALFWAY}"]
+    halfway = found.shown[f"{name}{collapse_spectra.HALFWAY}"]
     np.testing.assert_array_equal(halfway, first.shown[name])
     assert not np.array_equal(halfway, found.shown[name])
-  digest = _finished.digest((_cli.only(_collapse_full.Full, config), "noise"))
+  digest = finished.digest((command.only(lars.Full, config), "noise"))
   kept = tmp_path / f"full-{digest}" / f"{LARGE}-0-spectra"
   assert {path.name for path in kept.glob("*.npz")} == {"0.npz", "2.npz", "4.npz"}
-  figure = _collapse_pictures.spectra(found, (LARGE,))
+  figure = pictures.spectra(found, (LARGE,))
   assert len(figure.axes) == 9
   labels = [axes.get_ylabel() for axes in figure.axes[::3]]
   assert labels == [
@@ -620,7 +604,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
 def test_reports_are_of_singular_values_in_float64():
   """Of some of which float32 would see nothing but rounding."""
   drawn = np.random.default_rng(7)
-  settings = dataclasses.replace(_collapse_full.Full(), projector=(6,))
+  settings = dataclasses.replace(lars.Full(), projector=(6,))
   scales = np.geomspace(1, 1e-9, 8)
   matrices = {
     "h": drawn.normal(size=(24, 8)).astype(np.float32) * scales,
@@ -628,8 +612,8 @@ def test_reports_are_of_singular_values_in_float64():
     "W": drawn.normal(size=(8, 6)).astype(np.float32),
   }
   shown = {f"features {name}": x for name, x in matrices.items()}
-  ranks, spectra = _collapse_spectra.of_features(shown, jnp.asarray(matrices["W"]))
-  ranks |= _collapse_spectra.of_weights(settings, jnp.asarray(matrices["W"]))
+  ranks, spectra = collapse_spectra.of_features(shown, jnp.asarray(matrices["W"]))
+  ranks |= collapse_spectra.of_weights(settings, jnp.asarray(matrices["W"]))
   for name, matrix in matrices.items():
     values = np.linalg.svd(np.float64(matrix), compute_uv=False)
     np.testing.assert_allclose(spectra[f"spectrum {name}"], np.log(values), rtol=1e-6)
@@ -647,19 +631,19 @@ def test_reports_are_of_singular_values_in_float64():
 @pytest.mark.parametrize("synchronized", [True, False])
 def test_statistics_of_two_devices(synchronized, monkeypatch):
   """Synchronised they, the loss, its bound and their gap are those of one device."""
-  settings = dataclasses.replace(_collapse_full.Full(), synchronized=synchronized)
+  settings = dataclasses.replace(lars.Full(), synchronized=synchronized)
   made = []
 
   def stop(settings, classes, norm_axis):
     made.append(norm_axis)
     raise KeyboardInterrupt
 
-  study = _collapse_sets.digits()
+  study = collapse_sets.digits()
   with monkeypatch.context() as patch:
-    patch.setattr(_collapse_full, "Run", stop)
+    patch.setattr(lars, "Run", stop)
     with pytest.raises(KeyboardInterrupt):
-      _collapse_full.train(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
-  given = _collapse_runs.given(study)
+      lars.train(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
+  given = runs.given(study)
   run, whole = Run(TINY, study.classes, *made), Run(TINY, study.classes)
   for one in (run, whole):  # the same views, however the batch is spread
     monkeypatch.setattr(one, "views", lambda key, x, hyper: jnp.stack([x, x**2]))
@@ -669,7 +653,7 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
   stats |= {"loss": {"least gap": jnp.float32(1e9)}}
 
   def after(run, axis_name, images):
-    made = _collapse_full.objective(
+    made = lars.objective(
       params, stats, {"image": images}, key=jax.random.key(0), axis_name=axis_name,
       run=run, images=given, hyper={},
     )  # fmt: skip
@@ -695,21 +679,19 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
 @pytest.mark.slow
 def test_resnet18_takes_steps_by_lars():
   """The published network and optimiser, on noise that is hardly augmented."""
-  settings = _cli.only(
-    _collapse_full.Full,
+  settings = command.only(
+    lars.Full,
     dataclasses.replace(projector_collapse.PRESETS["full"], steps=8, warm_up=1),
   )
   study = noise(count=8, side=16)
-  images, run = _collapse_runs.given(study), Run(settings, study.classes)
+  images, run = runs.given(study), Run(settings, study.classes)
   still = STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([still]).items()}
-  chain = _collapse_full.optimizer(settings)
+  chain = lars.optimizer(settings)
   variables = run.network.init(jax.random.key(0), jnp.zeros((2, 16, 16, 3)))
   gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(jax.random.key(1), chain, variables, gap)
-  objective = functools.partial(
-    _collapse_full.objective, run=run, images=images, hyper=hyper
-  )
+  objective = functools.partial(lars.objective, run=run, images=images, hyper=hyper)
   step, found = jax.jit(training.make_step(objective, chain)), []
   for _ in range(settings.steps):
     state, metrics = step(state, {"image": study.train})
@@ -738,7 +720,7 @@ def test_the_full_protocol_reads_cifar100(tfds_dir):
 
 
 def test_the_full_protocol_projects_512_features_onto_128():
-  network = _collapse_training.Network(projector_collapse.PRESETS["full"])
+  network = collapse_training.Network(projector_collapse.PRESETS["full"])
   images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   features, outputs = jax.eval_shape(network.apply, shapes, images)
@@ -752,10 +734,8 @@ def test_the_full_protocol_projects_512_features_onto_128():
 
 def test_lars_against_a_loop():
   """Trust coefficient .001, no adaptation or decay of norms: You et al. 2017."""
-  settings = _collapse_full.Full(
-    steps=10, warm_up=3, learning_rate=4.0, weight_decay=1e-2
-  )
-  chain = _collapse_full.optimizer(settings)
+  settings = lars.Full(steps=10, warm_up=3, learning_rate=4.0, weight_decay=1e-2)
+  chain = lars.optimizer(settings)
   random = np.random.default_rng(0)
   kernel, scale = random.normal(size=(3, 4)), random.normal(size=3)
   params = {

@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 
 from benchmarks import startup
-from experiments import (
-  _beside,
-  _cli,
-  _collage_measures,
-  _cost_claims,
-  _report,
-  _results_notes,
-  quickstart,
-  results_page,
-)
+from experiments import quickstart, results_page
+from experiments.frame import beside, cost_claims, results, results_notes
+from experiments.frame import command as cli
+from experiments.gsp import collage_measures
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +61,7 @@ def test_foreground_weight():
   weights[0, :2, :2] = 0.25
   weights[1, 0, 0] = 1
   foreground = np.array([[[True, False], [False, False]], [[False, True], [False] * 2]])
-  assert _collage_measures.foreground_weight(weights, foreground) == 0.5
+  assert collage_measures.foreground_weight(weights, foreground) == 0.5
 
 
 def test_collages_of_the_parts_share_no_image():
@@ -88,7 +82,7 @@ def test_collages_of_the_parts_share_no_image():
 def test_unknown_options_and_presets_are_errors(capsys):
   for arguments in (["--preset", "huge"], ["--stepz", "3"]):
     with pytest.raises(SystemExit) as stopped:
-      _cli.parse(quickstart.PRESETS, name="quickstart", doc="", arguments=arguments)
+      cli.parse(quickstart.PRESETS, name="quickstart", doc="", arguments=arguments)
     assert stopped.value.code == 2
   printed = "".join(capsys.readouterr())
   assert "'huge'" in printed
@@ -98,7 +92,7 @@ def test_unknown_options_and_presets_are_errors(capsys):
 def test_options_change_single_settings_of_a_preset(monkeypatch):
   monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "kept")
   monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
-  parsed = _cli.parse(
+  parsed = cli.parse(
     quickstart.PRESETS,
     name="quickstart",
     doc="",
@@ -115,44 +109,44 @@ def test_options_change_single_settings_of_a_preset(monkeypatch):
   for short, level in ((True, "--xla_backend_optimization_level=1 "), (False, "")):
     monkeypatch.setenv("XLA_FLAGS", "--xla_of_the_user=1")
     presets = quickstart.PRESETS
-    _cli.parse(presets, name="quickstart", doc="", arguments=[], short=short)
+    cli.parse(presets, name="quickstart", doc="", arguments=[], short=short)
     assert os.environ["XLA_FLAGS"] == f"{level}--xla_of_the_user=1"
 
 
 def test_verdicts():
-  every = _report.claim("a", "s", [0.1, 0.1, 2.0], paper="p", every_seed=True)
+  every = results.claim("a", "s", [0.1, 0.1, 2.0], paper="p", every_seed=True)
   assert every["verdict"] == "reproduced"
-  mean = _report.claim("a", "s", [0.1, 0.1, 2.0], paper="p")
+  mean = results.claim("a", "s", [0.1, 0.1, 2.0], paper="p")
   assert mean["verdict"] == "not reproduced at this scale"
   assert (
-    _report.claim("a", "s", [0.1, 0.11, 0.12], paper="p")["verdict"] == "reproduced"
+    results.claim("a", "s", [0.1, 0.11, 0.12], paper="p")["verdict"] == "reproduced"
   )
-  negative = _report.claim("a", "s", [0.1, -0.01], paper="p", every_seed=True)
+  negative = results.claim("a", "s", [0.1, -0.01], paper="p", every_seed=True)
   assert negative["verdict"] == "not reproduced at this scale"
   # The least of the differences would be 0.1 here.
-  unknown = _report.claim("a", "s", [0.1, np.nan], paper="p", every_seed=True)
+  unknown = results.claim("a", "s", [0.1, np.nan], paper="p", every_seed=True)
   assert unknown["verdict"] == "not reproduced at this scale"
 
 
 def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
-  row = _report.row("a", "m", [0.5])
+  row = results.row("a", "m", [0.5])
   assert row["interval"] == [None, None]
-  assert _report.interval_text(row["interval"]) == "-"
-  _report.write_json({"rows": [row]}, tmp_path / "results.json")
+  assert results.interval_text(row["interval"]) == "-"
+  results.write_json({"rows": [row]}, tmp_path / "results.json")
   assert json.loads((tmp_path / "results.json").read_text())["rows"][0]["mean"] == 0.5
 
 
 def test_what_is_no_number_is_a_dash(tmp_path, capsys):
   config = quickstart.PRESETS["smoke"]
-  content = _report.result(
+  content = results.result(
     experiment="quickstart",
     preset="smoke",
     config=config,
     seconds=1.0,
-    rows=[_report.row("A", "m", [0.5, np.nan])],
-    claims=[_report.claim("c", "|a| > |b|", [np.inf, np.nan], paper="p")],
+    rows=[results.row("A", "m", [0.5, np.nan])],
+    claims=[results.claim("c", "|a| > |b|", [np.inf, np.nan], paper="p")],
   )
-  _report.write(content, tmp_path)
+  results.write(content, tmp_path)
 
   def refuse(text):
     raise AssertionError(f"{text} is no JSON")
@@ -172,7 +166,7 @@ def test_what_is_no_number_is_a_dash(tmp_path, capsys):
 def test_the_command_says_what_was_changed():
   def command(**changes):
     config = dataclasses.replace(quickstart.PRESETS["smoke"], **changes)
-    return _report.result(
+    return results.result(
       experiment="quickstart", preset="smoke", config=config, seconds=1.0,
       rows=[], claims=[],
     )["command"]  # fmt: skip
@@ -182,7 +176,7 @@ def test_the_command_says_what_was_changed():
   changed = command(seeds=5, collages=(9, 8, 7))
   assert changed == f"{plain} --seeds 5 --collages 9 8 7"
   # Which is read as it was.
-  parsed = _cli.parse(
+  parsed = cli.parse(
     quickstart.PRESETS, name="quickstart", doc="", arguments=changed.split()[3:]
   )
   assert (parsed.config.seeds, parsed.config.collages) == (5, (9, 8, 7))
@@ -193,24 +187,24 @@ def test_the_newest_version_counts(tmp_path, monkeypatch):
   for version in ("1.9.0", "1.10.0", "1.2.11", "notes"):
     (tmp_path / "a" / version).mkdir(parents=True)
     (tmp_path / "a" / version / "tree.csv").write_text("")
-  assert _beside.beside("a", "tree.csv").parent.name == "1.10.0"
+  assert beside.beside("a", "tree.csv").parent.name == "1.10.0"
 
 
 def test_parts_are_named_as_the_options():
   with pytest.raises(ValueError, match="every must be a multiple of each = 4, got 6"):
-    _cli.check_parts(6, 4, ("every", "each"))
+    cli.check_parts(6, 4, ("every", "each"))
 
 
 def test_a_full_disk_leaves_the_earlier_result(tmp_path, monkeypatch):
   file = tmp_path / "results.json"
-  _report.write_json({"seed": 1}, file)
+  results.write_json({"seed": 1}, file)
 
   def full(*_):
     raise OSError(28, "No space left on device")
 
   monkeypatch.setattr("pathlib.Path.write_text", full)
   with pytest.raises(OSError, match="No space"):
-    _report.write_json({"seed": 2}, file)
+    results.write_json({"seed": 2}, file)
   monkeypatch.undo()
   assert json.loads(file.read_text()) == {"seed": 1}
 
@@ -224,8 +218,8 @@ def test_the_results_page_says_what_did_not_come_out():
     "cores": 2,
     "device": "1 x cpu",
     "versions": {"jax": "0"},
-    "rows": [_report.row("A", "m", [0.5, 0.6], paper=0.7)],
-    "claims": [_report.claim("c", "A > B", [0.1, -0.1], paper="DML 1")],
+    "rows": [results.row("A", "m", [0.5, 0.6], paper=0.7)],
+    "claims": [results.claim("c", "A > B", [0.1, -0.1], paper="DML 1")],
   }
   text = results_page.page([content])
   assert "| `c` | DML 1 | A > B |" in text
@@ -235,16 +229,16 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "not reproduced at this scale" in text
   assert "| A | m | 0.550 |" in text
   assert "Tried" not in text
-  right = _report.claim("d", "A", [1.0, 1.1], paper="DML 1")
+  right = results.claim("d", "A", [1.0, 1.1], paper="DML 1")
   more = content | {"claims": [*content["claims"], right]}
   tried = {"x": {"c*": "twice the steps."}}
   assert "* `c`: twice the steps." in results_page.page([more], tried)
-  _results_notes.check_tried([more], tried)
+  results_notes.check_tried([more], tried)
   with pytest.raises(SystemExit, match="what was tried for x: c"):
-    _results_notes.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
+    results_notes.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
   for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
     with pytest.raises(SystemExit, match="no such claim is missed"):
-      _results_notes.check_tried([more], odd)
+      results_notes.check_tried([more], odd)
   data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
   both = [content, content | {"preset": "large"}]
   text = results_page.page(both, data=data)
@@ -252,10 +246,10 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "All of it." in first.split("### x\n")[1]
   assert "Half of it." in second
   with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
-    _results_notes.check_data(both, data)
-  _results_notes.check_data(both, {key: data[key] for key in ("x-*", "x*")})
+    results_notes.check_data(both, data)
+  results_notes.check_data(both, {key: data[key] for key in ("x-*", "x*")})
   with pytest.raises(SystemExit, match="must say what x-large ran on"):
-    _results_notes.check_data(both, {"x": "All of it."})
+    results_notes.check_data(both, {"x": "All of it."})
 
 
 def test_claims_about_cost_come_from_the_benchmark(tmp_path):
@@ -269,7 +263,7 @@ def test_claims_about_cost_come_from_the_benchmark(tmp_path):
   rows = [{"case": "cost-ours, b = 5, k = 15", "ratio": ratio}]
   content = {"command": "python", "machine": "one core"}
   file.write_text(json.dumps(content | {"rows": [*rows, {"case": "steps"} | swept]}))
-  text = _cost_claims.section(file)
+  text = cost_claims.section(file)
   assert re.search(r"`cost-flat` .* \| -0.25 \| not reproduced \|", text)
   assert re.search(r"`cost-unrolled` .* \| 2 \| reproduced \|", text)
   assert re.search(r"`k-enough` .* \| 1e-06 \| reproduced \|", text)
@@ -277,7 +271,7 @@ def test_claims_about_cost_come_from_the_benchmark(tmp_path):
   assert text in results_page.page([], cost=text)
   file.write_text(json.dumps(content | {"rows": rows}))
   with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
-    _cost_claims.section(file)
+    cost_claims.section(file)
 
 
 def committed():
@@ -305,7 +299,7 @@ def test_headers_say_how_long_the_committed_runs_took():
 
 
 def test_what_was_tried_names_presets_that_exist():
-  tried, known = tomllib.loads(_results_notes.TRIED.read_text()), committed()
+  tried, known = tomllib.loads(results_notes.TRIED.read_text()), committed()
   named = []
   for title, notes in tried.items():
     module = importlib.import_module(f"experiments.{known[title]['experiment']}")

@@ -4,13 +4,14 @@ import dataclasses
 
 import pytest
 
-from experiments import _cli, _report, quickstart
+from experiments import quickstart
+from experiments.frame import command, results
 
 
 def test_a_note_stands_beside_its_measure(tmp_path):
-  row = _report.row("net", "points", [3.0, 2.0]) | {"note": "at 1/4"}
+  row = results.row("net", "points", [3.0, 2.0]) | {"note": "at 1/4"}
   content = {"experiment": "some", "preset": "cpu", "seconds": 1.0, "device": "1 x cpu"}
-  _report.write(content | {"rows": [row], "claims": []}, tmp_path)
+  results.write(content | {"rows": [row], "claims": []}, tmp_path)
   assert "points: at 1/4" in (tmp_path / "table.txt").read_text()
 
 
@@ -21,10 +22,10 @@ def test_a_table_says_what_the_papers_figures_are_of(paper, tmp_path):
     "preset": "cpu",
     "seconds": 1.0,
     "device": "1 x cpu",
-    "rows": [_report.row("GSP", "MAP@R", [0.5, 0.25], paper=paper)],
-    "claims": [_report.claim("gsp", "GSP > GAP", [0.1, 0.2], paper="DML 5.3.2")],
+    "rows": [results.row("GSP", "MAP@R", [0.5, 0.25], paper=paper)],
+    "claims": [results.claim("gsp", "GSP > GAP", [0.1, 0.2], paper="DML 5.3.2")],
   }
-  _report.write(content, tmp_path)
+  results.write(content, tmp_path)
   text = (tmp_path / "table.txt").read_text()
   assert "0.375" in text
   assert ("0.17" in text) == (paper is not None)
@@ -33,13 +34,13 @@ def test_a_table_says_what_the_papers_figures_are_of(paper, tmp_path):
 
 def test_claims_of_one_id_are_no_result():
   def result(*names):
-    return _report.result(
+    return results.result(
       experiment="quickstart",
       preset="smoke",
       config=quickstart.PRESETS["smoke"],
       seconds=1.0,
       rows=[],
-      claims=[_report.claim(name, name, [0.1], paper="DML 1") for name in names],
+      claims=[results.claim(name, name, [0.1], paper="DML 1") for name in names],
     )
 
   with pytest.raises(ValueError, match=r"an id of its own, got twice: \['a', 'c'\]"):
@@ -56,7 +57,7 @@ def test_no_setting_names_one_thing_twice():
   def parse(*options):
     arguments = ["--losses", *options]
     presets = {"cpu": Config()}
-    return _cli.parse(presets, name="some", doc="", arguments=arguments).config
+    return command.parse(presets, name="some", doc="", arguments=arguments).config
 
   assert parse("c1", "c2") == Config(losses=("c1", "c2"))
   with pytest.raises(SystemExit, match="--losses must name each once, got c1 c2 c1"):

@@ -12,38 +12,36 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import (
-  _ccp_claims,
-  _ccp_tables,
-  _retrieval_claims,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_plan,
-  _retrieval_pretraining,
-  _retrieval_runs,
-  _retrieval_sets,
-  _retrieval_settings,
-  _retrieval_tables,
-  _retrieval_training,
-  ccp_proxies,
-  retrieval,
+from experiments import ccp_proxies, retrieval
+from experiments.frame import networks
+from experiments.metric_learning import (
+  claims,
+  methods,
+  plan,
+  pretraining,
+  problem_figures,
+  tables,
 )
-from experiments._retrieval_losses import Method
-from experiments._retrieval_tables import FOLDS, Name
+from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import runs as retrieval_runs
+from experiments.metric_learning import settings as retrieval_settings
+from experiments.metric_learning import training as retrieval_training
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.tables import FOLDS, Name
 from spherejax import data, losses, training
 
 RANDOM = np.random.default_rng(0)
-SMALL = _retrieval_settings.Settings(
+SMALL = retrieval_settings.Settings(
   backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4, seeds=2,
   steps=40, evaluate_every=4, patience=20, switch_patience=1, memory_start=8,
 )  # fmt: skip
-STUDY = _retrieval_sets.gaussians(0)
+STUDY = retrieval_sets.gaussians(0)
 
 
 def train(method, folder, study=STUDY, **changes):
   settings = dataclasses.replace(SMALL, **changes)
   cells = {"weight": (2e-4,), "fold": (0,)}
-  return _retrieval_runs.train(settings, method, study, cells, folder)
+  return retrieval_runs.train(settings, method, study, cells, folder)
 
 
 def test_the_smoke_preset_of_retrieval(tmp_path):
@@ -65,7 +63,7 @@ def test_the_smoke_preset_of_retrieval(tmp_path):
 @pytest.mark.slow
 def test_the_smoke_preset_of_proxies(tmp_path):
   config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], steps=150)
-  content = ccp_proxies.run(config, tmp_path, "smoke")
+  content = ccp_proxies.STUDY.run(config, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   spread = [
     figures["digits, trained once", f"spread of the proxies at {x}"]
@@ -87,7 +85,7 @@ def test_trainings_share_their_start_and_their_batches(tmp_path):
   np.testing.assert_allclose(one.points, other.points, atol=1e-5)
   np.testing.assert_allclose(one.test["map_at_r"], other.test["map_at_r"], atol=1e-6)
   assert np.abs(one.points[0, 0] - one.points[0, 1]).max() > 0.1  # not over seeds
-  start = _retrieval_runs.untrained(SMALL, STUDY)
+  start = retrieval_runs.untrained(SMALL, STUDY)
   np.testing.assert_allclose(start["map_at_r"], one.test["map_at_r"][0], atol=1e-3)
 
 
@@ -110,14 +108,14 @@ def test_problems_follow_the_scores(tmp_path):
     picked = found.curves["random"][0, seed] > 0
     assert set(switched) <= set(np.flatnonzero(picked))
     assert (found.curves["greedy"][0, seed][picked] > 0).all()
-  lengths = _ccp_tables.lengths(found)
+  lengths = problem_figures.lengths(found)
   assert min(min(own) for own in lengths) >= 2
 
 
 @pytest.mark.slow
 def test_a_memory_counts_once_it_is_filled(tmp_path):
   # 28 places and batches of 8: filled again 4 steps after the 8 it begins with.
-  run = _retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
+  run = retrieval_training.Run(SMALL, Method("c1", "xbm", memory=4), STUDY)
   assert run.memory_size == 28
   plain, memory = (
     train(method, tmp_path, steps=16).curves["loss"][0]
@@ -135,7 +133,7 @@ def test_values_are_sums_of_their_parts():
   )
 
   def value(method, references=None, remembers=False, in_batch=0.0):
-    return _retrieval_losses.value(
+    return methods.value(
       method, x, labels, {"proxies": proxies.embeddings[:4]}, references, proxies,
       in_batch=in_batch, remembers=remembers,
     )  # fmt: skip
@@ -175,16 +173,16 @@ def test_sizes_of_pools(proxies, pool, size):
 
 
 def test_folds_are_contiguous_and_the_last_classes_come_first():
-  cars = _retrieval_sets.folds(98, 4)
+  cars = retrieval_sets.folds(98, 4)
   assert [(x[0], x[-1] + 1) for x in cars] == [(73, 98), (49, 73), (24, 49), (0, 24)]
-  birds = _retrieval_sets.folds(100, 4)
+  birds = retrieval_sets.folds(100, 4)
   assert [len(x) for x in birds] == [25] * 4
 
 
 @pytest.fixture(scope="module")
 def characters():
   """Decoded once, of a size that no preset has."""
-  return functools.cache(lambda: _retrieval_sets.omniglot(14))
+  return functools.cache(lambda: retrieval_sets.omniglot(14))
 
 
 @pytest.mark.slow
@@ -196,8 +194,8 @@ def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
   assert not set(study.train[0]) & set(study.held[0])
   np.testing.assert_array_equal(study.train_labels, np.repeat(range(200), 20))
   # Of several folds the rows alone.
-  monkeypatch.setattr(_retrieval_sets, "_resized", lambda images, _: np.zeros(1))
-  four = _retrieval_sets.omniglot(14, 4)
+  monkeypatch.setattr(retrieval_sets, "_resized", lambda images, _: np.zeros(1))
+  four = retrieval_sets.omniglot(14, 4)
   assert four.train.shape == (4, 198 * 20)
   for train, held in zip(four.train, four.held, strict=True):
     assert sorted([*train, *held]) == list(range(264 * 20))
@@ -207,14 +205,14 @@ def test_characters_are_divided_by_classes(characters, tfds_dir, monkeypatch):
 
 
 def test_longer_sides_fit_and_the_white_rest_is_dark():
-  sees = _retrieval_network.Architecture(image_size=8, inverted=True, padded=True)
+  sees = networks.Architecture(image_size=8, inverted=True, padded=True)
   for channels in (1, 3):
     image = np.zeros((6, 12, channels), np.uint8)
-    found = _retrieval_network.prepare(image, sees)
+    found = networks.prepare(image, sees)
     assert found.shape == (8, 8, 1)
     np.testing.assert_array_equal(found[:, 0, 0], [0, 0, 255, 255, 255, 255, 0, 0])
   own = dataclasses.replace(sees, channels=3, inverted=False)
-  found = _retrieval_network.prepare(image, own)
+  found = networks.prepare(image, own)
   np.testing.assert_array_equal(
     found[:, 0], [[255] * 3] * 2 + [[0] * 3] * 4 + [[255] * 3] * 2
   )
@@ -228,8 +226,8 @@ def test_a_kept_model_sees_pictures_as_its_training_did(
 ):
   made = {
     "omniglot": characters,
-    "plankton": lambda: _retrieval_sets.plankton(14),
-    "photographs": lambda: _retrieval_sets.photographs(14),
+    "plankton": lambda: retrieval_sets.plankton(14),
+    "photographs": lambda: retrieval_sets.photographs(14),
   }
   study = made[name]()
   small = study._replace(
@@ -239,7 +237,7 @@ def test_a_kept_model_sees_pictures_as_its_training_did(
   )  # fmt: skip
   seen = {"image_size": 14, "channels": study.images.shape[-1]}
   train(Method("c2"), tmp_path, small, batch=4, per_class=2, steps=4, **seen)
-  prepare = _retrieval_network.load(tmp_path / "model-C2").prepare()
+  prepare = networks.load(tmp_path / "model-C2").prepare()
   if name == "omniglot":
     raw = data.load_tfds("omniglot", "train", lazy=True)
     rows = np.flatnonzero(np.asarray(raw.labels) < 266)
@@ -257,7 +255,7 @@ def test_a_kept_model_sees_pictures_as_its_training_did(
 @pytest.mark.data
 def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch):
   studies = []
-  halves = _retrieval_sets.photographs
+  halves = retrieval_sets.photographs
 
   def watched(size):
     studies.append(study := halves(size))
@@ -267,7 +265,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
       test_labels=study.test_labels[:600],
     )  # fmt: skip
 
-  monkeypatch.setattr(_retrieval_sets, "photographs", watched)
+  monkeypatch.setattr(retrieval_sets, "photographs", watched)
   config = dataclasses.replace(
     retrieval.PRESETS["tiny_imagenet"], backbone="mlp", width=8, dim=4, image_size=8,
     seeds=1, steps=4, evaluate_every=2, losses=("c2",), memory_losses=(),
@@ -306,28 +304,26 @@ def test_images_that_are_not_there_are_said(preset, tmp_path, monkeypatch):
 
 
 def test_networks_that_were_kept_before_are_still_read(tmp_path):
-  architecture = _retrieval_network.Architecture(width=4, dim=3, image_size=8)
-  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
-  _retrieval_network.keep(
-    tmp_path, _retrieval_network.Model(architecture, variables), 5
-  )
+  architecture = networks.Architecture(width=4, dim=3, image_size=8)
+  variables = networks.initial_variables(jax.random.key(0), architecture)
+  networks.keep(tmp_path, networks.Model(architecture, variables), 5)
   path = tmp_path / "network.json"
   described = json.loads(path.read_text())
   del described["padded"]
   path.write_text(json.dumps(described))
-  assert _retrieval_network.load(tmp_path).architecture == architecture
+  assert networks.load(tmp_path).architecture == architecture
   # So are trainings, which are found by the text of their settings.
   assert "padded" not in repr(dataclasses.replace(SMALL, padded=True))
 
 
 def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
-  architecture = _retrieval_network.Architecture(
+  architecture = networks.Architecture(
     width=4, dim=3, image_size=8, shorter_side=12, channels=1, inverted=True
   )
-  variables = _retrieval_network.initial_variables(jax.random.key(0), architecture)
-  model = _retrieval_network.Model(architecture, variables)
-  _retrieval_network.keep(tmp_path, model, 5)
-  loaded = _retrieval_network.load(tmp_path)
+  variables = networks.initial_variables(jax.random.key(0), architecture)
+  model = networks.Model(architecture, variables)
+  networks.keep(tmp_path, model, 5)
+  loaded = networks.load(tmp_path)
   assert loaded.architecture == architecture
   image = RANDOM.integers(0, 255, (24, 36, 3)).astype(np.uint8)
   seen = loaded.prepare()(image)
@@ -340,22 +336,16 @@ def test_a_model_is_kept_and_prepared_as_it_was_evaluated(tmp_path):
 
   np.testing.assert_array_equal(embedded(loaded), embedded(model))
   with pytest.raises(FileNotFoundError, match=r"no network\.json"):
-    _retrieval_network.load(tmp_path / "weights")
+    networks.load(tmp_path / "weights")
 
 
 def test_photographs_reach_each_network_as_its_weights_expect():
   image = jnp.full((1, 4, 4, 3), jnp.array([255, 0, 51], jnp.uint8))
-  caffe = _retrieval_network._seen(
-    _retrieval_network.Architecture(backbone="bn_inception"), image
-  )
+  caffe = networks._seen(networks.Architecture(backbone="bn_inception"), image)
   np.testing.assert_allclose(caffe[0, 0, 0], [51 - 104, -117, 255 - 128], atol=1e-4)
-  torch = _retrieval_network._seen(
-    _retrieval_network.Architecture(backbone="resnet50"), image
-  )
+  torch = networks._seen(networks.Architecture(backbone="resnet50"), image)
   np.testing.assert_allclose(torch[0, 0, 0, 0], (1 - 0.485) / 0.229, rtol=1e-5)
-  even = _retrieval_network._seen(
-    _retrieval_network.Architecture(backbone="inception_v3"), image
-  )
+  even = networks._seen(networks.Architecture(backbone="inception_v3"), image)
   np.testing.assert_allclose(even[0, 0, 0], [1, -1, 0.4 - 1], atol=1e-6)
 
 
@@ -363,7 +353,7 @@ def trained(score, curves=None, first=1.0, cells=1):
   """Figures as of three seeds."""
   values = np.asarray(score, float) + np.zeros((cells, 3))
   test = {"precision": values / 2, "r_precision": values, "map_at_r": values}
-  return _retrieval_runs.Trained(
+  return retrieval_runs.Trained(
     {name: np.asarray(x, float)[None] for name, x in (curves or {}).items()},
     np.full((cells, 3), 1),
     test,
@@ -400,9 +390,10 @@ def test_claims_of_proxies():
   for name, score in (("8 plain", 0.2), ("64 plain", 0.3), ("8 ccp", 0.3)):
     found[f"batch {name}"] = trained(score)
   found["batch 64 ccp"] = trained(0.35)
-  runs = _ccp_tables.Runs(found, SMALL, SMALL)
+  runs = problem_figures.Runs(found, SMALL, SMALL)
   costs = {"c2": (np.array([1.4, 1.6]), 2.0)}
-  made = _ccp_claims.claims(runs, config, costs)
+  table = problem_figures.tabulate(runs, config, costs)
+  made = ccp_proxies.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
   wanted = {
@@ -432,7 +423,8 @@ def test_claims_of_proxies():
   one = {**curves, "problem": [problems[0], problems[0], [1] * 10]}
   one |= {name: picks * [[1], [1], [0]] for name in ("random", "moved")}
   found["renewed"] = trained(0.5, {**one, "greedy": one["random"] / 4})
-  made = _ccp_claims.claims(runs, config, costs)
+  table = problem_figures.tabulate(runs, config, costs)
+  made = ccp_proxies.STUDY.claimed(table, config)
   for claim in made:
     if claim["id"].startswith(("ccp-covering", "ccp-map-rises")):
       assert np.isnan(claim["values"]).tolist() == [False, False, True]
@@ -440,7 +432,7 @@ def test_claims_of_proxies():
   (greedy,) = (c for c in made if c["id"] == "ccp-greedy-covers")
   assert greedy["n"] == 47
   np.testing.assert_allclose(greedy["value"], (45 * 1.0 + 2 * 1.5) / 47)
-  rows = _ccp_tables.rows(runs, config, costs)
+  rows = table.rows()
   assert {row["name"] for row in rows} >= {
     "digits, renewed", "C2-Proxy", "C2+CCP, m = 1, b = 16", "C2, batch 8 ccp",
     "C2+CCP, weight 10",
@@ -450,7 +442,7 @@ def test_claims_of_proxies():
 def test_claims_of_retrieval():
   config = retrieval.PRESETS["cpu"]
   found = {}
-  for i, name in enumerate(_retrieval_plan.plan(config)):
+  for i, name in enumerate(plan.plan(config)):
     found[name] = trained(0.2 + 0.05 * i)
   watched = {"test precision": [[0.1, 0.4, 0.6]] * 3}
   found[Name("characters", "c2")] = trained(0.2, watched)
@@ -459,14 +451,14 @@ def test_claims_of_retrieval():
   folds = folds._replace(points=points)
   found[Name(FOLDS, "c2")] = folds
   study = STUDY._replace(test_labels=np.array([0, 0, 1, 1, 2, 2]))
-  joined = _retrieval_tables.joined(found, {FOLDS: study})
+  joined = tables.joined(found, {FOLDS: study})
   long = np.concatenate([points[0, 1], points[1, 1]], -1)
   long = long / np.maximum(np.linalg.norm(long, axis=-1, keepdims=True), 1)
   distance = np.linalg.norm(long[:, None] - long[None], axis=-1) + 9 * np.eye(6)
   right = study.test_labels[distance.argmin(1)] == study.test_labels
   assert joined["precision"][1] == pytest.approx(right.mean())
   untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
-  made = _retrieval_claims.claims(found, untrained, joined, config)
+  made = claims.claims(found, untrained, joined, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
   assert by_id["retrieval-ccp-beats-baseline"]["n"] == 12
@@ -494,9 +486,9 @@ def test_claims_of_several_losses_have_ids_of_their_own():
     retrieval.PRESETS["cpu"], losses=losses, memory_losses=losses,
     second_losses=losses, folds=0,
   )  # fmt: skip
-  found = {name: trained(0.2) for name in _retrieval_plan.plan(config)}
+  found = {name: trained(0.2) for name in plan.plan(config)}
   untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
-  names = [c["id"] for c in _retrieval_claims.claims(found, untrained, None, config)]
+  names = [c["id"] for c in claims.claims(found, untrained, None, config)]
   assert len({*names}) == len(names)
   for name in ("second-set", "vs-xbm"):
     assert {f"retrieval-ccp-{name}-C1", f"retrieval-ccp-{name}-MS"} < {*names}
@@ -505,12 +497,12 @@ def test_claims_of_several_losses_have_ids_of_their_own():
 
 def test_bad_input(tmp_path):
   with pytest.raises(FileNotFoundError, match=r"no network.json in x.pth"):
-    _retrieval_network.initial_variables(
-      jax.random.key(0), _retrieval_network.Architecture(weights="x.pth")
+    networks.initial_variables(
+      jax.random.key(0), networks.Architecture(weights="x.pth")
     )
-  config = dataclasses.replace(retrieval.PRESETS["smoke"], steps=7)
-  with pytest.raises(ValueError, match="7"):
-    retrieval.run(config, tmp_path)
+  config = retrieval.PRESETS["smoke"]
+  with pytest.raises(ValueError, match=r"steps must be a multiple .* got 7"):
+    dataclasses.replace(config, steps=7)
   with pytest.raises(ValueError, match="frozen_norm must be False for mlp, got True"):
     dataclasses.replace(config, frozen_norm=True)
   with pytest.raises(ValueError, match="at most the 7 classes"):
@@ -538,10 +530,10 @@ def test_bad_input(tmp_path):
 def test_settings_that_cannot_work_are_refused_first(
   module, changes, message, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(_retrieval_pretraining, "train", None)
-  config = dataclasses.replace(module.PRESETS["cpu"], **changes)
+  monkeypatch.setattr(pretraining, "train", None)
+  entry = getattr(module, "STUDY", module)
   with pytest.raises(ValueError, match=message):
-    module.run(config, tmp_path)
+    entry.run(dataclasses.replace(module.PRESETS["cpu"], **changes), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -562,24 +554,24 @@ def test_settings_that_cannot_work_are_refused_first(
 def test_no_training_begins_before_all_settings_are_looked_at(
   changes, message, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(_retrieval_runs, "train", None)
+  monkeypatch.setattr(retrieval_runs, "train", None)
   config = dataclasses.replace(retrieval.PRESETS["smoke"], **changes)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
     retrieval.run(config, tmp_path)
 
 
 def test_proxies_are_looked_at_before_the_first_training(tmp_path, monkeypatch):
-  monkeypatch.setattr(_retrieval_runs, "train", None)
+  monkeypatch.setattr(retrieval_runs, "train", None)
   config = dataclasses.replace(ccp_proxies.PRESETS["smoke"], large_pool=0)
   with pytest.raises(ValueError, match="a pool of one image, got 4 and 0"):
-    ccp_proxies.run(config, tmp_path)
+    ccp_proxies.STUDY.run(config, tmp_path)
 
 
 def test_a_training_that_diverges_is_named_and_not_kept(tmp_path):
   cells = {"weight": (2e-4,), "fold": (0,)}
   settings = dataclasses.replace(SMALL, learning_rate=np.inf, steps=8)
   with pytest.raises(FloatingPointError, match="C2, twice: 2 of 2 runs diverged"):
-    _retrieval_runs.train(settings, Method("c2"), STUDY, cells, tmp_path, "C2, twice")
+    retrieval_runs.train(settings, Method("c2"), STUDY, cells, tmp_path, "C2, twice")
   assert not list(tmp_path.glob("C2*.json"))
   assert not list(tmp_path.glob("model*"))
 
@@ -593,9 +585,9 @@ def test_what_is_compared_has_models_of_its_own(tmp_path, monkeypatch):
 
   def record(settings, method, study, cells, folder, title=""):
     del settings, study, cells
-    models.append((folder.name, _retrieval_runs.model_name(title or method.name)))
+    models.append((folder.name, retrieval_runs.model_name(title or method.name)))
 
-  monkeypatch.setattr(_retrieval_runs, "train", record)
+  monkeypatch.setattr(retrieval_runs, "train", record)
   ccp_proxies.train(config, tmp_path)
   assert sorted(name for folder, name in models if folder == "characters") == [
     "model-C2", "model-C2+CCP", "model-C2+CCP-m-1-b-1", "model-C2+CCP-m-1-b-4",
@@ -612,11 +604,11 @@ def test_a_folder_of_runs_may_be_moved(tmp_path, monkeypatch):
     own = folder / "kept" / "x"
     return train(Method("c2"), own, weights=weights, steps=8, **changes)
 
-  variables = _retrieval_network.initial_variables(jax.random.key(1), SMALL)
-  model = _retrieval_network.Model(SMALL.architecture, variables)
-  _retrieval_network.keep(tmp_path / "a" / "kept" / "pretrained-1", model, 1)
+  variables = networks.initial_variables(jax.random.key(1), SMALL)
+  model = networks.Model(SMALL.architecture, variables)
+  networks.keep(tmp_path / "a" / "kept" / "pretrained-1", model, 1)
   before = run(tmp_path / "a")
-  assert (tmp_path / "a" / "kept" / "x" / _retrieval_runs.model_name("C2")).is_dir()
+  assert (tmp_path / "a" / "kept" / "x" / retrieval_runs.model_name("C2")).is_dir()
   (tmp_path / "a").rename(tmp_path / "b")
   monkeypatch.setattr(training, "sweep", None)
   after = run(tmp_path / "b")
@@ -630,12 +622,12 @@ def test_a_step_is_timed_without_the_evaluation(monkeypatch):
   def evaluated(*_):
     raise AssertionError("evaluated")
 
-  monkeypatch.setattr(_retrieval_training.Run, "evaluated", evaluated)
+  monkeypatch.setattr(retrieval_training.Run, "evaluated", evaluated)
   found = {f"c2 {kind}": trained(0.5) for kind in ("plain", "ccp")}
-  runs = _ccp_tables.Runs(found, SMALL, SMALL)
+  runs = problem_figures.Runs(found, SMALL, SMALL)
   config = ccp_proxies.PRESETS["smoke"]
-  ((longer, later),) = _ccp_tables.costs(runs, STUDY, ("c2",), config).values()
-  assert longer.shape == (_ccp_tables._REPEATS,)
+  ((longer, later),) = problem_figures.costs(runs, STUDY, ("c2",), config).values()
+  assert longer.shape == (problem_figures._REPEATS,)
   assert (longer > 0).all()
   assert later == 1
 
@@ -648,26 +640,24 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   images = (255 * (labels % 2))[:, None, None, None] * random.random((48, 8, 8, 1))
   images[labels > 1, :4] = 0
   parts = images.astype(np.uint8), labels
-  monkeypatch.setattr(_retrieval_sets, "other_characters", lambda _: parts)
-  settings = _retrieval_settings.Settings(
+  monkeypatch.setattr(retrieval_sets, "other_characters", lambda _: parts)
+  settings = retrieval_settings.Settings(
     width=4, dim=6, image_size=8, shift=1, convolution="native"
   )
-  begun = _retrieval_pretraining.train(settings, 100, tmp_path)
+  begun = pretraining.train(settings, 100, tmp_path)
   (record,) = tmp_path.glob("pretrained-*.json")
   assert json.loads(record.read_text())["figures"]["accuracy"] > 0.5  # of four classes
   with pytest.raises(ValueError, match="70"):
-    _retrieval_pretraining.check(settings, 70, "images")
-  monkeypatch.setattr(_retrieval_sets, "other_characters", None)
-  assert _retrieval_pretraining.train(settings, 100, tmp_path) == begun
+    pretraining.check(settings, 70, "images")
+  monkeypatch.setattr(retrieval_sets, "other_characters", None)
+  assert pretraining.train(settings, 100, tmp_path) == begun
   slower = dataclasses.replace(settings, learning_rate=1e-4)  # of what comes after it
-  assert _retrieval_pretraining.train(slower, 100, tmp_path).weights == begun.weights
+  assert pretraining.train(slower, 100, tmp_path).weights == begun.weights
   with pytest.raises(TypeError):  # another seed has to be trained
-    _retrieval_pretraining.train(dataclasses.replace(settings, seed=1), 100, tmp_path)
+    pretraining.train(dataclasses.replace(settings, seed=1), 100, tmp_path)
   key = jax.random.key(3)
-  plain, found = (
-    _retrieval_network.initial_variables(key, own) for own in (settings, begun)
-  )
-  kept = _retrieval_network.load(pathlib.Path(begun.weights)).variables
+  plain, found = (networks.initial_variables(key, own) for own in (settings, begun))
+  kept = networks.load(pathlib.Path(begun.weights)).variables
   chex.assert_trees_all_equal(found["params"]["head"], plain["params"]["head"])
   chex.assert_trees_all_equal(found["params"]["backbone"], kept["params"]["backbone"])
   chex.assert_trees_all_equal(found["batch_stats"], kept["batch_stats"])
@@ -675,4 +665,4 @@ def test_networks_begin_with_a_pretrained_backbone(tmp_path, monkeypatch):
   taken = jax.tree.leaves(found["params"]["backbone"])
   assert any((a != b).any() for a, b in zip(first, taken, strict=True))
   with pytest.raises(ValueError, match="of width 8, got 4"):
-    _retrieval_network.initial_variables(key, dataclasses.replace(begun, width=8))
+    networks.initial_variables(key, dataclasses.replace(begun, width=8))

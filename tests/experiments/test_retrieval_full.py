@@ -14,22 +14,22 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
-from experiments import (
-  _poolings,
-  _retrieval_full,
-  _retrieval_full_batches,
-  _retrieval_full_jobs,
-  _retrieval_full_objective,
-  _retrieval_full_presets,
-  _retrieval_full_protocols,
-  _retrieval_full_sets,
-  _retrieval_full_training,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_optimizer,
-  _retrieval_published,
+from experiments.frame import networks
+from experiments.frame import poolings as frame_poolings
+from experiments.metric_learning import methods as retrieval_losses
+from experiments.metric_learning import optimizer
+from experiments.metric_learning.photographs import (
+  batches,
+  objective,
+  presets,
+  protocols,
+  training,
 )
-from experiments._retrieval_full import FullConfig
+from experiments.metric_learning.photographs import comparison as retrieval_full
+from experiments.metric_learning.photographs import methods as retrieval_full_jobs
+from experiments.metric_learning.photographs import sets as retrieval_full_sets
+from experiments.metric_learning.photographs.comparison import FullConfig
+from experiments.published import dml
 from spherejax import _versions, data, losses, models
 
 
@@ -78,14 +78,14 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   config = dataclasses.replace(
     SMALL, folder=folder, methods=("c2+ccp",), folds=(1, 2), patience=9
   )
-  renewed, pools = _retrieval_full_training._renewed, []
+  renewed, pools = training._renewed, []
 
   def spied(points, old, space):
     pools.append((points, old, renewed(points, old, space=space)))
     return pools[-1][2]
 
-  monkeypatch.setattr(_retrieval_full_training, "_renewed", spied)
-  whole = _retrieval_full.run(config, tmp_path / "whole", "full")
+  monkeypatch.setattr(training, "_renewed", spied)
+  whole = retrieval_full.run(config, tmp_path / "whole", "full")
   seen = lines(tmp_path / "whole")
   assert [(x["fold"], x["step"], x["problem"]) for x in seen] == [
     (1, 2, 1), (1, 4, 1), (1, 6, 2), (2, 2, 1), (2, 4, 1), (2, 6, 2),
@@ -109,7 +109,7 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   moved = jnp.abs(second[1] - first[2]).max()  # proxies have learned
   assert 0 < float(moved) < 1e-3
 
-  score, calls = _retrieval_full_batches.score, []
+  score, calls = batches.score, []
 
   def stopped(*arguments):
     calls.append(arguments)
@@ -117,17 +117,17 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
       raise KeyboardInterrupt
     return score(*arguments)
 
-  monkeypatch.setattr(_retrieval_full_batches, "score", stopped)
+  monkeypatch.setattr(batches, "score", stopped)
   output = tmp_path / "resumed"
   first = dataclasses.replace(config, folds=(1,))
   with pytest.raises(KeyboardInterrupt):
-    _retrieval_full.run(first, output, "full")
+    retrieval_full.run(first, output, "full")
   assert len(lines(output)) == 2
-  resumed = _retrieval_full.run(first, output, "full")
+  resumed = retrieval_full.run(first, output, "full")
   assert len(calls) == 3 + 1  # only the last evaluation was left
   assert lines(output) == seen[:3]
   both = [
-    _retrieval_network.load(tmp_path / name / "model-c2+ccp-1").variables
+    networks.load(tmp_path / name / "model-c2+ccp-1").variables
     for name in ("whole", "resumed")
   ]
   jax.tree.map(np.testing.assert_array_equal, *both)
@@ -136,8 +136,8 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
     assert row["values"] == figures[row["name"], row["metric"]][:1]
 
   # What is finished is read.
-  monkeypatch.setattr(_retrieval_full_training.training, "fit", None)
-  again = _retrieval_full.run(config, tmp_path / "whole", "full")
+  monkeypatch.setattr(training.training, "fit", None)
+  again = retrieval_full.run(config, tmp_path / "whole", "full")
   assert again["rows"] == whole["rows"]
   assert len(figures["C2+CCP", "MAP@R, 6-D"]) == 2
   assert len(figures["C2+CCP", "MAP@R, 12-D"]) == 1
@@ -150,9 +150,7 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
 
 def test_evaluations_taken_again_stand_once(tmp_path):
   path = tmp_path / "evaluations.jsonl"
-  first, second = (
-    _retrieval_full_training.Journal(path, {"fold": fold}) for fold in (0, 1)
-  )
+  first, second = (training.Journal(path, {"fold": fold}) for fold in (0, 1))
   for step in (2, 4, 6):
     first.add({"step": step, "map_at_r": step})
   second.add({"step": 4, "map_at_r": 1})
@@ -177,17 +175,17 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
     repeats=1,
   )
   states = []
-  fit = _retrieval_full_training.training.fit
+  fit = training.training.fit
 
   def watched(state, *arguments, **options):
     states.append((state, fit(state, *arguments, **options)))
     return states[-1][1]
 
-  monkeypatch.setattr(_retrieval_full_training.training, "fit", watched)
+  monkeypatch.setattr(training.training, "fit", watched)
 
   def run(output, **changes):
     given = dataclasses.replace(config, **changes)
-    content = _retrieval_full.run(given, output, "full")
+    content = retrieval_full.run(given, output, "full")
     notes.extend(row.get("note") for row in content["rows"])
     return {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
 
@@ -230,7 +228,7 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   assert float(jnp.abs(proxies[0] - proxies[1]).max()) > 1e-3
 
   # Problems with proxies of a loss that knows nothing else; poolings may be long.
-  monkeypatch.setattr(_poolings, "MANY_PROTOTYPES", 8)  # of 48 images
+  monkeypatch.setattr(frame_poolings, "MANY_PROTOTYPES", 8)  # of 48 images
   output = tmp_path / "both"
   figures = run(
     output, methods=("soft_triple+ccp", "c2+otp_wide"), steps=6, switch_patience=1,
@@ -252,11 +250,11 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 @pytest.mark.parametrize("name", ["c1+xbm", "c2+ccp", "proxy_anchor"])
 def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
-  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
+  own = protocols.protocol("fair", "cub", "bn_inception")
   config = dataclasses.replace(SMALL, memory_start=0)
-  job = _retrieval_full_jobs.job(config, own._replace(dim=6, batch=8), name)
+  job = retrieval_full_jobs.job(config, own._replace(dim=6, batch=8), name)
   some = pictures([(40, 40)] * 24)
-  run = _retrieval_full_training.Run(job.settings, job.method, some, jax.random.key(1))
+  run = training.Run(job.settings, job.method, some, jax.random.key(1))
   run.pool = lambda variables, key: jax.random.normal(key, (6, 3, 6))
   run.with_prototypes = lambda variables, key: variables
   state, _ = run.start(jax.random.key(0), fresh=True)
@@ -276,7 +274,7 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
 
   def gradients(batch, axis_name=None):
     def value(params):
-      found = _retrieval_full_objective.objective(
+      found = objective.objective(
         params, stats, batch, key=jax.random.key(0), axis_name=axis_name,
         settings=job.settings, method=job.method, classes=6,
       )  # fmt: skip
@@ -304,8 +302,8 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
 
 
 def test_the_backbone_waits_for_the_embedding_layer():
-  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
-  job = _retrieval_full_jobs.job(FullConfig(), own, "proxy_nca")
+  own = protocols.protocol("fair", "cub", "bn_inception")
+  job = retrieval_full_jobs.job(FullConfig(), own, "proxy_nca")
   settings = dataclasses.replace(job.settings, evaluate_every=2)
   params = {
     "network": {
@@ -314,7 +312,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
     },
     "loss": {"proxies": jnp.ones((2, 2))},
   }
-  chain = _retrieval_optimizer.optimizer(settings, job.method, {})
+  chain = optimizer.optimizer(settings, job.method, {})
   state = chain.init(params)
   nothing = jax.tree.map(jnp.zeros_like, params)
   some = jax.tree.map(jnp.ones_like, params)
@@ -330,7 +328,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
   np.testing.assert_allclose(head, -1e-5, rtol=1e-3)
   np.testing.assert_allclose(proxies, -1e-3, rtol=1e-3)
   # Weight decay is in the gradient, of weights only.
-  pulled = _retrieval_optimizer.optimizer(
+  pulled = optimizer.optimizer(
     dataclasses.replace(settings, evaluate_every=0), job.method, {}
   )
   update, _ = pulled.update(nothing, pulled.init(params), params)
@@ -342,17 +340,17 @@ def test_the_backbone_waits_for_the_embedding_layer():
 @pytest.mark.parametrize("loss", ["proxy_anchor", "proxy_nca", "soft_triple"])
 def test_losses_of_proxies_have_problems_too(loss):
   config = dataclasses.replace(FullConfig(), first_weight=0.5)
-  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
-  job = _retrieval_full_jobs.job(config, own, f"{loss}+CCP")
+  own = protocols.protocol("fair", "cub", "bn_inception")
+  job = retrieval_full_jobs.job(config, own, f"{loss}+CCP")
   number = 10 if loss == "soft_triple" else 1
   assert (job.method.proxies, job.method.pool) == (number, 12)
   assert job.settings.per_class == 1
-  assert job.title == f"{_retrieval_losses.TITLES[loss]}+CCP"
+  assert job.title == f"{retrieval_losses.TITLES[loss]}+CCP"
   # The loss is that of these proxies, whatever references say.
   random = np.random.default_rng(0)
   x, labels = random.normal(size=(6, 5)), np.array([0, 1, 2, 0, 1, 2])
   proxies = random.normal(size=(3, number, 5))
-  found = _retrieval_losses.value(
+  found = retrieval_losses.value(
     job.method, x, labels, {"proxies": proxies}, None, None, in_batch=0.1,
     remembers=False,
   )  # fmt: skip
@@ -370,7 +368,7 @@ def test_losses_of_proxies_have_problems_too(loss):
     "network": {"backbone": jnp.ones(2), "head": jnp.ones(2)},
     "loss": {"proxies": jnp.ones((3, number, 5))},
   }
-  chain = _retrieval_optimizer.optimizer(
+  chain = optimizer.optimizer(
     dataclasses.replace(job.settings, weight_decay=0.0), job.method, {},
     first_weight=job.settings.first_weight,
   )  # fmt: skip
@@ -386,9 +384,9 @@ def test_losses_of_proxies_have_problems_too(loss):
 
 
 def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
-  settings = _retrieval_full_objective.Settings(learning_rate=0.1, weight_decay=0.5)
-  chain = _retrieval_optimizer.optimizer(
-    settings, _retrieval_full_jobs.Method("c2", "proxy", 1), {}
+  settings = objective.Settings(learning_rate=0.1, weight_decay=0.5)
+  chain = optimizer.optimizer(
+    settings, retrieval_full_jobs.Method("c2", "proxy", 1), {}
   )
   with _versions.enable_x64():
     params = {
@@ -418,10 +416,10 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
 
 
 def test_the_rate_halves_where_percents_stay():
-  settings = _retrieval_full_objective.Settings(
+  settings = objective.Settings(
     metric="P@1", learning_rate=1e-5, plateau=True, patience=15
   )
-  own = _retrieval_full_training.monitor(settings)
+  own = training.monitor(settings)
   assert own.patience == 15
   assert own.margin == pytest.approx(1e-3)
   plateau = own.plateau
@@ -438,7 +436,7 @@ def test_the_rate_halves_where_percents_stay():
 
 
 def test_numbers_of_the_protocols():
-  make = _retrieval_full_protocols.protocol
+  make = protocols.protocol
   fair, newer = make("fair", "sop", "resnet50"), make("fair534", "sop", "bn_inception")
   assert (fair.evaluate_every, fair.patience, fair.repeats) == (250, 60, 1)
   assert (newer.evaluate_every, newer.patience, newer.repeats) == (1000, 10, 3)
@@ -452,36 +450,36 @@ def test_numbers_of_the_protocols():
   assert make("ablation", "cub", "bn_inception").patience == 40
   assert make("tuning", "inshop", "bn_inception").patience == 7
   config = dataclasses.replace(FullConfig(), dataset="sop", protocol="fair534")
-  own = _retrieval_full_jobs.protocol_of(config)
-  anchor = _retrieval_full_jobs.job(config, own, "proxy_anchor+gsp")
+  own = retrieval_full_jobs.protocol_of(config)
+  anchor = retrieval_full_jobs.job(config, own, "proxy_anchor+gsp")
   assert anchor.settings.learning_rate == 5e-6
   assert anchor.settings.inverse_temperature == 0.5
   assert (anchor.settings.prototypes, anchor.settings.zero_shot) == (128, 0.1)
   assert (anchor.settings.batch, anchor.settings.per_class) == (32, 1)
   assert anchor.title == "ProxyAnchor+GSP"
-  nca = _retrieval_full_jobs.job(config, own, "proxy_nca").method.settings()
+  nca = retrieval_full_jobs.job(config, own, "proxy_nca").method.settings()
   assert nca["temperature"] == 0.11
-  memory = _retrieval_full_jobs.job(config, own, "C1+XBM")
+  memory = retrieval_full_jobs.job(config, own, "C1+XBM")
   assert memory.settings.memory == 44_800
   assert memory.settings.memory_start == 1000
-  proxies = _retrieval_full_jobs.job(config, own, "ms+ccp")
+  proxies = retrieval_full_jobs.job(config, own, "ms+ccp")
   assert (proxies.method.proxies, proxies.method.pool_size) == (4, 7)
   for name in ("c3", "c1+xbm+ccp", "proxy_anchor+xbm", "c1+gspp"):
     with pytest.raises(ValueError, match="c1"):
-      _retrieval_full_jobs.job(config, own, name)
+      retrieval_full_jobs.job(config, own, name)
   for name, count in (
     ("table-3.1", 13), ("table-3.2", 3), ("table-3.3", 10), ("table-5.1", 15),
     ("figure-5.12", 36),
   ):  # fmt: skip
-    preset = _retrieval_full_presets.PRESETS[name]
+    preset = presets.PRESETS[name]
     made = [
-      _retrieval_full_jobs.job(preset, _retrieval_full_jobs.protocol_of(preset), method)
+      retrieval_full_jobs.job(preset, retrieval_full_jobs.protocol_of(preset), method)
       for method in preset.methods
     ]
     assert len({own.title for own in made}) == count
   # The last preset compares poolings alone.
   assert {own.settings.zero_shot for own in made} == {0.0}
-  poolings = {*_poolings.TITLES, *_poolings.WIDE}
+  poolings = {*frame_poolings.TITLES, *frame_poolings.WIDE}
   assert {own.settings.pooling for own in made} == poolings
   longest = max(own.settings.embedding_dim for own in made)
   assert longest == 8192
@@ -491,20 +489,20 @@ def test_numbers_of_the_protocols():
   ("classes", "ends"), [(100, (0, 25, 50, 75, 100)), (98, (0, 24, 49, 73, 98))]
 )
 def test_folds_of_birds_and_cars(classes, ends):
-  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
-  found = _retrieval_full_protocols.splits(own, classes)
+  own = protocols.protocol("fair", "cub", "bn_inception")
+  found = protocols.splits(own, classes)
   for fold, split in enumerate(found, start=1):
     last = 5 - fold  # the part that the model validates on
     held = np.arange(ends[last - 1], ends[last])
     np.testing.assert_array_equal(split.held, held)
     assert sorted([*split.train, *split.held]) == list(range(classes))
-  thirds = _retrieval_full_protocols.splits(own._replace(parts=3, models=1), classes)
+  thirds = protocols.splits(own._replace(parts=3, models=1), classes)
   assert len(thirds) == 1
   assert abs(len(thirds[0].held) - classes / 3) < 1
-  every = _retrieval_full_protocols.splits(own._replace(parts=1, models=1), classes)
+  every = protocols.splits(own._replace(parts=1, models=1), classes)
   assert [(len(x.train), len(x.held)) for x in every] == [(classes, 0)]
   with pytest.raises(ValueError, match="4 parts of 3 learned classes leave one"):
-    _retrieval_full_protocols.splits(own, 3)
+    protocols.splits(own, 3)
 
 
 @pytest.mark.parametrize(
@@ -527,13 +525,13 @@ def test_folds_of_birds_and_cars(classes, ends):
 def test_figures_stand_beside_those_of_the_same_settings(
   changes, comparable, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(_retrieval_network, "check", lambda architecture: None)
+  monkeypatch.setattr(networks, "check", lambda architecture: None)
   names = tuple(f"{number:03}" for number in range(100))
   labels = np.repeat(np.arange(100, dtype=np.int32), 4)
-  pictures = _retrieval_full_sets.Pictures([], np.arange(400), labels, names)
-  sets = _retrieval_full_sets.Sets(pictures, pictures, None)
+  pictures = retrieval_full_sets.Pictures([], np.arange(400), labels, names)
+  sets = retrieval_full_sets.Sets(pictures, pictures, None)
   config = FullConfig(weights="FILE", methods=("c2",), **changes)
-  comparison = _retrieval_full.Comparison(config, tmp_path, sets)
+  comparison = retrieval_full.Comparison(config, tmp_path, sets)
   assert comparison.complete is comparable
 
 
@@ -543,8 +541,8 @@ def test_combinations_against_a_loop():
     [{name: random.uniform() for name in ("P@1", "P@R", "MAP@R")} for _ in range(3)]
     for _ in range(4)
   ]
-  ways = _retrieval_full_protocols.combinations(4, 3)
-  found = [_retrieval_full_protocols.average(single, way) for way in ways]
+  ways = protocols.combinations(4, 3)
+  found = [protocols.average(single, way) for way in ways]
   assert len(found) == 81
   expected = [
     (single[0][a]["MAP@R"] + single[1][b]["MAP@R"] + single[2][c]["MAP@R"]
@@ -552,9 +550,7 @@ def test_combinations_against_a_loop():
     for a in range(3) for b in range(3) for c in range(3) for d in range(3)
   ]  # fmt: skip
   np.testing.assert_allclose([x["MAP@R"] for x in found], expected, rtol=1e-12)
-  rows = _retrieval_full_protocols.rows(
-    "C2", 128, found, _retrieval_published.TABLE_5_1["c2", "cub", 128], True
-  )
+  rows = protocols.rows("C2", 128, found, dml.TABLE_5_1["c2", "cub", 128], True)
   table = {row["metric"]: row for row in rows}
   assert table["MAP@R, 128-D"]["mean"] == pytest.approx(np.mean(expected))
   assert table["MAP@R, 128-D"]["paper"] == 20.58
@@ -594,9 +590,9 @@ def test_measures_of_queries_and_of_a_gallery(gallery):
     rows[~queries] if gallery else rows,
     not gallery,
   )
-  found = _retrieval_full_protocols.measures(raw, labels, queries)
+  found = protocols.measures(raw, labels, queries)
   assert (found["P@1"], found["MAP@R"]) == pytest.approx(expected, rel=1e-5)
-  parts = _retrieval_full_protocols.joined([raw, 0.1 * raw])
+  parts = protocols.joined([raw, 0.1 * raw])
   assert parts.shape == (40, 10)
   assert np.linalg.norm(parts, axis=1).max() <= 1 + 1e-6
   long = np.linalg.norm(raw, axis=1) > 1
@@ -608,17 +604,17 @@ def pictures(sizes, per_class=4):
   source = [np.full((*size, 3), number, np.uint8) for number, size in enumerate(sizes)]
   labels = np.arange(len(sizes), dtype=np.int32) // per_class
   names = tuple(map(str, np.unique(labels)))
-  return _retrieval_full_sets.Pictures(source, np.arange(len(sizes)), labels, names)
+  return retrieval_full_sets.Pictures(source, np.arange(len(sizes)), labels, names)
 
 
 def test_batches_follow_from_the_number_of_the_step():
-  own = _retrieval_full_protocols.protocol("fair", "cub", "bn_inception")
-  job = _retrieval_full_jobs.job(dataclasses.replace(SMALL, batch=8), own, "c2")
+  own = protocols.protocol("fair", "cub", "bn_inception")
+  job = retrieval_full_jobs.job(dataclasses.replace(SMALL, batch=8), own, "c2")
   settings = dataclasses.replace(job.settings, batch=8, steps=6)
   # Of the last class there are but two.
   some = pictures([(20 + i, 30) for i in range(10)])
   table = data.class_table(some.labels, per_class=1)
-  begin = _retrieval_full_batches.batches(settings, some, table, jax.random.key(3))
+  begin = batches.batches(settings, some, table, jax.random.key(3))
   every = list(begin(0))
   later = list(begin(4))
   assert len(every) == 6
@@ -638,9 +634,7 @@ def test_batches_follow_from_the_number_of_the_step():
 
 def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   random = np.random.default_rng(0)
-  boxes = np.array(
-    [_retrieval_full_batches._random_box(random, 60, 40, "area") for _ in range(2000)]
-  )
+  boxes = np.array([batches._random_box(random, 60, 40, "area") for _ in range(2000)])
   wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
   assert boxes.min() >= 0
   assert boxes[:, 2].max() <= 60 + 1e-9
@@ -650,33 +644,26 @@ def test_boxes_lie_inside_and_have_the_shares_of_the_text():
   assert 0.8 < shares.max() <= 1
   assert ratios.min() >= 0.75 - 1e-9
   assert ratios.max() <= 1.33 + 1e-9
-  left, top, right, bottom = _retrieval_full_batches._random_box(random, 900, 3, "area")
+  left, top, right, bottom = batches._random_box(random, 900, 3, "area")
   assert right - left == pytest.approx(3 * 1.33)
   assert (left + right) / 2 == pytest.approx(450)
   assert (top, bottom) == pytest.approx((0, 3))
   # A gradient from left to right: half of the crops are mirrored.
   image = np.tile(np.arange(0, 240, 4, dtype=np.uint8)[None, :, None], (40, 1, 3))
   crops = [
-    _retrieval_full_batches.random_crop(
-      image, i, seeds=(5, 6), first=7, size=16, crop="area"
-    )
+    batches.random_crop(image, i, seeds=(5, 6), first=7, size=16, crop="area")
     for i in range(100)
   ]
   rising = [crop[0, -1, 0] > crop[0, 0, 0] for crop in crops]
   assert 30 < sum(rising) < 70
-  again = _retrieval_full_batches.random_crop(
-    image, 8, seeds=(5, 6), first=0, size=16, crop="area"
-  )
+  again = batches.random_crop(image, 8, seeds=(5, 6), first=0, size=16, crop="area")
   np.testing.assert_array_equal(again, crops[1])
 
 
 def test_sides_of_boxes_are_of_an_image_whose_shorter_side_is_256():
   random = np.random.default_rng(0)
   boxes = np.array(
-    [
-      _retrieval_full_batches._random_box(random, 384, 256, "sides")
-      for _ in range(2000)
-    ]
+    [batches._random_box(random, 384, 256, "sides") for _ in range(2000)]
   )
   wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
   assert boxes.min() >= 0
@@ -691,19 +678,17 @@ def test_sides_of_boxes_are_of_an_image_whose_shorter_side_is_256():
   # A crop of a small image is at least 40 / 256 of its side wide: 10 of 64 columns.
   image = np.tile(np.arange(0, 256, 4, dtype=np.uint8)[None, :, None], (64, 1, 3))
   for i in range(200):
-    crop = _retrieval_full_batches.random_crop(
-      image, i, seeds=(5, 6), first=0, size=16, crop="sides"
-    )
+    crop = batches.random_crop(image, i, seeds=(5, 6), first=0, size=16, crop="sides")
     assert np.ptp(crop[0, :, 0].astype(int)) > 25
 
 
 def test_covers_are_of_embeddings_in_the_unit_ball(monkeypatch):
   points = np.float32([[3, 4], [0.3, 0.4], [0, 0.5], [5, 0], [0.6, 0]])
   labels = np.array([0, 0, 0, 1, 1])
-  monkeypatch.setattr(_retrieval_full_batches, "embed", lambda *_: points)
+  monkeypatch.setattr(batches, "embed", lambda *_: points)
   images = data.Images(np.zeros((5, 1, 1, 3), np.uint8), labels, ("a", "b"))
-  seen = _retrieval_full_batches.Watched(images, None, covers=True)
-  found = _retrieval_full_batches.score(None, None, seen)
+  seen = batches.Watched(images, None, covers=True)
+  found = batches.score(None, None, seen)
   x = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1)
   apart = np.linalg.norm(x[:, None] - x[None], axis=-1)
   # The first centre is nearest to its farthest, the next ones are farthest from it: of
@@ -715,12 +700,12 @@ def test_covers_are_of_embeddings_in_the_unit_ball(monkeypatch):
   radius = ((three[first].max() + second) / 3 + apart[3, 4] / 2) / 2
   assert found["covering radius"] == pytest.approx(radius, rel=1e-5)
   assert found["distance of classes"] == pytest.approx(apart[:3, 3:].mean(), rel=1e-5)
-  plain = _retrieval_full_batches.score(None, None, seen._replace(covers=False))
+  plain = batches.score(None, None, seen._replace(covers=False))
   assert set(found) - set(plain) == {"covering radius", "distance of classes"}
 
 
 def test_the_first_classes_are_learned(folder):
-  sets = _retrieval_full_sets.load("cub", folder, 5, False)
+  sets = retrieval_full_sets.load("cub", folder, 5, False)
   assert sets.learned.names == ("00", "01", "02", "03", "04")
   assert sets.sought.names[0] == "05"
   assert (len(sets.learned), len(sets.sought)) == (30, 66)
@@ -730,9 +715,9 @@ def test_the_first_classes_are_learned(folder):
   np.testing.assert_array_equal(part.labels, np.repeat([1, 0], 6))
   np.testing.assert_array_equal(part.source[part.rows[6]], sets.learned.source[18])
   with pytest.raises(SystemExit, match=r"cub has 200 classes.*here are 16"):
-    _retrieval_full_sets.load("cub", folder, 0, False)
+    retrieval_full_sets.load("cub", folder, 0, False)
   with pytest.raises(SystemExit, match="must leave some of the 16 classes"):
-    _retrieval_full_sets.load("cub", folder, 16, False)
+    retrieval_full_sets.load("cub", folder, 16, False)
 
 
 def test_pictures_that_cannot_be_read_are_named(tmp_path):
@@ -742,30 +727,30 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
   whole = (tmp_path / "b" / "1.png").read_bytes()
   (tmp_path / "b" / "1.png").write_bytes(whole[: len(whole) // 2])
   with pytest.raises(SystemExit, match=r"1 of 9 pictures.*b/1\.png"):
-    _retrieval_full_sets.load("cars", str(tmp_path), 2, False)
-  sets = _retrieval_full_sets.load("cars", str(tmp_path), 2, True)
+    retrieval_full_sets.load("cars", str(tmp_path), 2, False)
+  sets = retrieval_full_sets.load("cars", str(tmp_path), 2, True)
   assert np.bincount(sets.learned.labels).tolist() == [3, 2]
   with pytest.raises(SystemExit, match="cub cannot be read: no image folder at"):
-    _retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
+    retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
 
 
 @pytest.mark.data
 def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeypatch):
   """A few steps on an eighth of the real photographs."""
   monkeypatch.setattr(models, "BNInception", Shallow)
-  monkeypatch.setattr(_retrieval_full_sets, "_broken", lambda pictures: {})
-  load = _retrieval_full_sets.load
+  monkeypatch.setattr(retrieval_full_sets, "_broken", lambda pictures: {})
+  load = retrieval_full_sets.load
 
   def some(*arguments):
     sets = load(*arguments)
     return sets._replace(learned=sets.learned.take(np.arange(0, len(sets.learned), 8)))
 
-  monkeypatch.setattr(_retrieval_full_sets, "load", some)
+  monkeypatch.setattr(retrieval_full_sets, "load", some)
   config = dataclasses.replace(
     SMALL, dataset="tiny_imagenet", learned_classes=0, methods=("c2+ccp",),
     protocol="ablation", steps=2, image_size=16, shorter_side=16, evaluation_batch=256,
   )  # fmt: skip
-  content = _retrieval_full.run(config, tmp_path, "full")
+  content = retrieval_full.run(config, tmp_path, "full")
   (seen,) = lines(tmp_path)
   assert (seen["method"], seen["step"]) == ("c2+ccp", 2)
   figures = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
@@ -783,8 +768,8 @@ def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeyp
 def test_small_sets_are_divided_by_classes(
   name, learned, sought, tfds_dir, monkeypatch
 ):
-  monkeypatch.setattr(_retrieval_full_sets, "_broken", lambda pictures: {})
-  sets = _retrieval_full_sets.load(name, "", 0, False)
+  monkeypatch.setattr(retrieval_full_sets, "_broken", lambda pictures: {})
+  sets = retrieval_full_sets.load(name, "", 0, False)
   assert (len(sets.learned.names), len(sets.sought.names)) == (learned, sought)
   assert not {*sets.learned.names} & {*sets.sought.names}
   raw = data.load_tfds(name, "train+test", lazy=True, extras=())
@@ -796,7 +781,7 @@ def test_small_sets_are_divided_by_classes(
       for part in (sets.learned, sets.sought)
     )
     assert (len(first), len(last), len(first & last)) == (30, 20, 0)
-    assert len(sets.learned) == _retrieval_published.SIZES[name].learned_images
+    assert len(sets.learned) == dml.SIZES[name].learned_images
   assert sets.sought.source[int(sets.sought.rows[0])].shape[-1] == 3
 
 
@@ -808,17 +793,17 @@ def test_small_sets_have_the_numbers_of_larger_ones(name, tmp_path, monkeypatch)
     (name, like), ("fair", "fair534", "conventional"), ("c2+ccp", "c1+xbm", "ms+gsp")
   ):
     config = FullConfig(dataset=dataset, protocol=protocol)
-    own = _retrieval_full_jobs.protocol_of(config)
-    jobs.append(_retrieval_full_jobs.job(config, own, method))
+    own = retrieval_full_jobs.protocol_of(config)
+    jobs.append(retrieval_full_jobs.job(config, own, method))
   half = len(jobs) // 2
   assert jobs[:half] == jobs[half:]
   # Their memories are not larger than three quarters of the classes.
-  size = _retrieval_published.SIZES[name]
-  memory = _retrieval_published.NUMBERS[name].memory["L"]
+  size = dml.SIZES[name]
+  memory = dml.NUMBERS[name].memory["L"]
   assert 32 * memory <= 0.75 * size.learned_images
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
   with pytest.raises(SystemExit, match=rf"{name} cannot be read: TFDS_DATA_DIR=.*none"):
-    _retrieval_full_sets.load(name, "", 0, False)
+    retrieval_full_sets.load(name, "", 0, False)
 
 
 def write_shop(root, listed, header=True):
@@ -840,7 +825,7 @@ LISTED = [
 
 def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
   write_shop(tmp_path, LISTED)
-  sets = _retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
+  sets = retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
   assert sets.learned.names == ("id_1", "id_2")
   np.testing.assert_array_equal(sets.learned.labels, [1, 0, 1])
   assert sets.sought.names == ("id_7", "id_9")
@@ -848,7 +833,7 @@ def test_in_shop_keeps_queries_and_gallery_apart(tmp_path):
   np.testing.assert_array_equal(sets.queries, [False, True, True, False])
   assert sets.sought.source[sets.sought.rows[0]].shape == (9, 8, 3)
   write_shop(tmp_path, LISTED, header=False)
-  assert len(_retrieval_full_sets.read_listing(tmp_path)) == 7
+  assert len(retrieval_full_sets.read_listing(tmp_path)) == 7
 
 
 @pytest.mark.parametrize(
@@ -867,13 +852,13 @@ def test_list_files_that_are_wrong(tmp_path, change, message):
   path = tmp_path / "list_eval_partition.txt"
   path.write_text(change(path.read_text()))
   with pytest.raises(SystemExit, match=message):
-    _retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
+    retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
 
 
 def test_bad_input_is_said_before_training(tmp_path, folder):
   def run(**changes):
     given = {"folder": folder, "methods": ("c2",), **changes}
-    _retrieval_full.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
+    retrieval_full.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
 
   with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
     run(weights="")
@@ -920,11 +905,11 @@ def test_bad_input_is_said_before_training(tmp_path, folder):
 
 
 def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
-  monkeypatch.setattr(_retrieval_full_sets, "load", None)
+  monkeypatch.setattr(retrieval_full_sets, "load", None)
 
   def run(path):
     config = dataclasses.replace(SMALL, weights=str(path))
-    _retrieval_full.run(config, tmp_path / "output", "full")
+    retrieval_full.run(config, tmp_path / "output", "full")
 
   with pytest.raises(FileNotFoundError, match=r"missing\.pth"):
     run(tmp_path / "missing.pth")
@@ -942,9 +927,9 @@ def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
 def test_classes_without_a_pair_are_said_before_training(tmp_path, folder):
   names = tuple(f"{number:02}" for number in range(16))
   own = np.arange(32, dtype=np.int32) // 2
-  pair = _retrieval_full_sets.Pictures([], np.arange(32), own, names)
+  pair = retrieval_full_sets.Pictures([], np.arange(32), own, names)
   first = np.arange(32) % 2 == 0
-  check = _retrieval_full_sets.check_matches
+  check = retrieval_full_sets.check_matches
   check(pair, None, "sought")
   check(pair, first, "sought")
   with pytest.raises(ValueError, match="none of the 16 queries among the sought"):
@@ -956,8 +941,8 @@ def test_classes_without_a_pair_are_said_before_training(tmp_path, folder):
 
   def run(learned, sought):
     config = dataclasses.replace(SMALL, folder=folder, methods=("c2",))
-    sets = _retrieval_full_sets.Sets(learned, sought, None)
-    _retrieval_full.Comparison(config, tmp_path, sets)
+    sets = retrieval_full_sets.Sets(learned, sought, None)
+    retrieval_full.Comparison(config, tmp_path, sets)
 
   run(pair, pair)
   with pytest.raises(ValueError, match="the sought pictures"):
@@ -967,7 +952,7 @@ def test_classes_without_a_pair_are_said_before_training(tmp_path, folder):
 
 
 def test_printed_figures():
-  p = _retrieval_published
+  p = dml
   assert p.cell("fair", "bn_inception", "c2+ccp", "sop", 512) == (
     78.95,
     52.19,
@@ -1018,10 +1003,10 @@ def test_printed_figures():
 def test_one_figure_of_table_5_2_stands_alone():
   gains = []
   for backbone, dim in (("bn_inception", 512), ("resnet50", 128), ("resnet50", 512)):
-    for name in _retrieval_published.SETS:
+    for name in dml.SETS:
       with_gsp, without = (
         np.array(
-          _retrieval_published.cell("conventional534", backbone, method, name, dim)[:2],
+          dml.cell("conventional534", backbone, method, name, dim)[:2],
           float,
         )
         for method in ("c1+xbm+gsp", "c1+xbm")

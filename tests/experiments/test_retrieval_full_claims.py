@@ -4,12 +4,10 @@ import dataclasses
 
 import pytest
 
-from experiments import (
-  _retrieval_full_claims,
-  _retrieval_full_jobs,
-  _retrieval_full_presets,
-)
-from experiments._retrieval_full_jobs import FullConfig
+from experiments.metric_learning.photographs import claims as retrieval_full_claims
+from experiments.metric_learning.photographs import methods as retrieval_full_jobs
+from experiments.metric_learning.photographs import presets
+from experiments.metric_learning.photographs.methods import FullConfig
 
 
 def judged(**figures):
@@ -28,7 +26,7 @@ def test_every_pair_belongs_to_its_claim():
     c1=10.0, c1_gsp=11.0, c1_xbm=13.0, c1_ccp=12.0, c1_xbm_gsp=13.5, c1_ccp_gsp=11.5,
     c2=14.0, c2_gsp=17.0, c2_gsp_alone=15.0, c2_zsp=14.5,
   )  # fmt: skip
-  claims = {claim["id"]: claim for claim in _retrieval_full_claims.claims(found, {})}
+  claims = {claim["id"]: claim for claim in retrieval_full_claims.claims(found, {})}
   differences = {key: claim["values"] for key, claim in claims.items()}
   assert differences == {
     "retrieval-ccp-beats-baseline": [2.0, 0.5],  # of C1, and of C1 with GSP
@@ -46,7 +44,7 @@ def test_every_pair_belongs_to_its_claim():
   assert claims["ccp-gsp"]["verdict"] != "reproduced"
   assert "c1+ccp > c1+xbm" in claims["retrieval-ccp-vs-xbm"]["statement"]
   (alone,) = judged(c1=10.0).items()
-  (only,) = _retrieval_full_claims.claims(dict([alone]), {})
+  (only,) = retrieval_full_claims.claims(dict([alone]), {})
   assert only["id"] == "retrieval-concatenation"
 
 
@@ -56,7 +54,7 @@ def test_small_variants_and_batches_have_their_claims():
     c2_b16=20.0, c2_b32=23.0, c2_ccp_b16=24.0, c2_ccp_b32=25.0,
     ms_b8=20.0, ms_b32=24.0, ms_ccp_b8=24.0, ms_ccp_b32=24.5,
   )  # fmt: skip
-  made = _retrieval_full_claims.claims(found, {})
+  made = retrieval_full_claims.claims(found, {})
   claims = {claim["id"]: claim for claim in made}
   assert len(claims) == len(made)
   beats = claims["retrieval-ccp-beats-baseline"]["values"]
@@ -76,12 +74,12 @@ def test_problems_of_a_training_are_compared_where_there_are_two():
 
   ends = [end(0.6, 1.0, 20.0), end(0.5, 1.0, 19.0), end(0.6, 1.5, 23.0), end(9, 1, 0)]
   problems = {"c2": [[end(1, 1, 1)]], "c2+ccp": [ends, ends[:2], ends[:1]]}
-  found = _retrieval_full_claims.claims({}, problems)
+  found = retrieval_full_claims.claims({}, problems)
   assert [claim["id"] for claim in found] == ["ccp-covering", "ccp-map-rises"]
   # Ratios of 0.6, 0.5 and 0.4: to the third problem, and to the second.
   assert found[0]["values"] == pytest.approx([0.2, 0.1])
   assert found[1]["values"] == [3.0, -1.0]
-  assert not _retrieval_full_claims.claims({}, {"c2+ccp": [ends[:1]]})
+  assert not retrieval_full_claims.claims({}, {"c2+ccp": [ends[:1]]})
 
 
 def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
@@ -101,11 +99,11 @@ def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
 
 
 def test_presets_of_figures_of_variants_and_batches():
-  small = _retrieval_full_presets.PRESETS["figure-3.4"]
+  small = presets.PRESETS["figure-3.4"]
   assert {"c1+xbm", "c1+xbm+s", "c2+ccp+s", "soft_triple+s"} <= {*small.methods}
-  large = _retrieval_full_presets.PRESETS["figure-3.8"]
-  own = _retrieval_full_jobs.protocol_of(large)
-  made = [_retrieval_full_jobs.job(large, own, name) for name in large.methods]
+  large = presets.PRESETS["figure-3.8"]
+  own = retrieval_full_jobs.protocol_of(large)
+  made = [retrieval_full_jobs.job(large, own, name) for name in large.methods]
   found = {(one.method.kind, one.settings.batch) for one in made}
   assert found == {(k, b) for k in ("plain", "ccp") for b in (16, 32, 64, 128)}
   # DML 3.3.2.3 trains as the fair evaluation does; figure 3.4 is of two sets.
@@ -116,9 +114,9 @@ def test_presets_of_figures_of_variants_and_batches():
 
 def settings(**changes):
   config = FullConfig(**changes)
-  _retrieval_full_jobs.check_numbers(config)
-  own = _retrieval_full_jobs.protocol_of(config)
-  return [_retrieval_full_jobs.job(config, own, name) for name in config.methods]
+  retrieval_full_jobs.check_numbers(config)
+  own = retrieval_full_jobs.protocol_of(config)
+  return [retrieval_full_jobs.job(config, own, name) for name in config.methods]
 
 
 def test_hyperparameters_go_to_the_losses_that_have_them():
@@ -159,4 +157,4 @@ def test_norms_stay_where_weights_were_read():
     (own,) = settings(methods=("c2",), weights=weights, frozen_norm=frozen)
     assert own.settings.frozen_norm is expected
   config = dataclasses.replace(FullConfig(), frozen_norm=True)
-  assert _retrieval_full_jobs.protocol_of(config).weight_decay == 1e-4
+  assert retrieval_full_jobs.protocol_of(config).weight_decay == 1e-4

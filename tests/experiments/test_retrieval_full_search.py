@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments import _retrieval_full, _retrieval_full_search, retrieval
+from experiments import retrieval
+from experiments.metric_learning.photographs import comparison
+from experiments.metric_learning.photographs import search as retrieval_full_search
 
 PRESET = retrieval.PRESETS["figure-3.5"]
 
@@ -18,7 +20,7 @@ def test_the_search_finds_a_maximum_sooner_than_even_points():
   seen = np.zeros((0, 2))
   for _ in range(14):
     scores = np.array([height(x) for x in seen])
-    point = _retrieval_full_search.propose(seen, scores, 2, seed=0)
+    point = retrieval_full_search.propose(seen, scores, 2, seed=0)
     assert ((point >= 0) & (point <= 1)).all()
     assert not (seen == point).all(axis=1).any()
     seen = np.concatenate([seen, point[None]])
@@ -32,7 +34,7 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
     PRESET,
     search=(("weight", 1e-6, 1.0), ("proxies", 1, 16), ("negative_margin", 0.2, 0.6)),
   )
-  box = _retrieval_full_search.Box(config)
+  box = retrieval_full_search.Box(config)
   middle = box.config(config, np.full(3, 0.5))
   assert middle.weight == pytest.approx(1e-3)
   assert middle.proxies == 8
@@ -91,7 +93,7 @@ def test_wrong_searches_end_before_training(changes, message, tmp_path):
 )
 def test_a_search_is_of_what_its_method_depends_on(method, has, lacks):
   search = (("learning_rate", 1e-6, 1e-4),)
-  box = _retrieval_full_search.Box(
+  box = retrieval_full_search.Box(
     dataclasses.replace(PRESET, methods=(method,), search=search)
   )
   assert has <= {*box.fields}
@@ -100,7 +102,7 @@ def test_a_search_is_of_what_its_method_depends_on(method, has, lacks):
 
 def test_batches_of_a_search_have_whole_classes():
   config = dataclasses.replace(PRESET, search=(("batch", 16, 128),))
-  box = _retrieval_full_search.Box(config)
+  box = retrieval_full_search.Box(config)
   values = [box.numbers(np.array([x]))["batch"] for x in np.linspace(0, 1, 57)]
   assert {*values} == {*range(16, 129, 4)}
   np.testing.assert_allclose(box.trained(np.array([0.31])), [(52 - 16) / 112])
@@ -120,7 +122,7 @@ def test_what_the_ends_cannot_be_is_said_before_the_first_trial(tmp_path, monkey
     def train(self):
       pytest.fail("a trial began")
 
-  monkeypatch.setattr(_retrieval_full, "Comparison", Ends)
+  monkeypatch.setattr(comparison, "Comparison", Ends)
   search = (("batch", 8, 64), ("memory", 100, 1000))
   config = dataclasses.replace(
     PRESET, weights="none", methods=("c1+xbm",), search=search
@@ -146,11 +148,11 @@ def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
     def train(self):
       score = self.config.proxies - (np.log10(self.config.weight) + 2) ** 2
       found = [
-        _retrieval_full.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0.0, 0.2)
+        comparison.Found({"MAP@R": score + x}, 1, np.zeros(0)) for x in (0.0, 0.2)
       ]
       return {self.config.methods[0]: [found]}
 
-  monkeypatch.setattr(_retrieval_full, "Comparison", Known)
+  monkeypatch.setattr(comparison, "Comparison", Known)
   config = dataclasses.replace(PRESET, weights="none", trials=7)
   content = retrieval.run(config, tmp_path, "figure-3.5")
   assert [name for *_, name in seen] == [f"trial-{n}" for n in range(1, 8)]

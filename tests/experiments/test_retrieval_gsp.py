@@ -7,31 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import (
-  _retrieval_claims,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_pictures,
-  _retrieval_plan,
-  _retrieval_runs,
-  _retrieval_sets,
-  _retrieval_settings,
-  _retrieval_training,
-  retrieval,
-)
-from experiments._retrieval_losses import Method
-from experiments._retrieval_tables import BOTH, GSP, ZSP, Name
+from experiments import retrieval
+from experiments.frame import networks
+from experiments.metric_learning import claims as retrieval_claims
+from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import methods, pictures, runs, training
+from experiments.metric_learning import plan as retrieval_plan
+from experiments.metric_learning import settings as retrieval_settings
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.tables import BOTH, GSP, ZSP, Name
 from spherejax import distances, losses
 
-STUDY = _retrieval_sets.gaussians(0)._replace(watched=False)
-SETTINGS = _retrieval_settings.Settings(
+STUDY = retrieval_sets.gaussians(0)._replace(watched=False)
+SETTINGS = retrieval_settings.Settings(
   width=4, dim=4, image_size=4, strides=(1, 1, 1, 1), shift=0, batch=8, per_class=2,
   seeds=1, steps=8, evaluate_every=1, switch_patience=1, pooling="gsp", prototypes=5,
   zero_shot=0.1,
 )  # fmt: skip
 PLAIN = Method("c2")
 HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
-GIVEN = _retrieval_training.Data(
+GIVEN = training.Data(
   *map(jnp.asarray, (STUDY.images, STUDY.train, STUDY.held, STUDY.test))
 )
 
@@ -39,7 +34,7 @@ GIVEN = _retrieval_training.Data(
 def begin(method=PLAIN, **changes):
   """A training and its first state."""
   settings = dataclasses.replace(SETTINGS, **changes)
-  run = _retrieval_training.Run(settings, method, STUDY)
+  run = training.Run(settings, method, STUDY)
   return run, jax.jit(run.init)(GIVEN, jax.random.key(0), HYPER)
 
 
@@ -55,7 +50,7 @@ def test_prototypes_begin_among_averages_of_training_images(pooling):
   chosen = own["prototypes"]
   average = dataclasses.replace(SETTINGS, pooling="gap", zero_shot=0.0).architecture
   variables = {"params": params, "batch_stats": state.stats}
-  model = _retrieval_network.Model(average, variables)
+  model = networks.Model(average, variables)
 
   @jax.jit
   def away(images):
@@ -81,7 +76,7 @@ def test_zero_shot_prediction_has_its_share_of_the_loss():
   begun = [begin(backbone="mlp", zero_shot=share)[1] for share in (0.0, 0.25)]
   for share in (0.0, 0.25, 1.0):
     settings = dataclasses.replace(SETTINGS, backbone="mlp", zero_shot=share)
-    run, state = _retrieval_training.Run(settings, PLAIN, STUDY), begun[share > 0]
+    run, state = training.Run(settings, PLAIN, STUDY), begun[share > 0]
     new, loss = jax.jit(run.one_step)(GIVEN, HYPER, state, key)
     found.append(float(loss))
     if share:
@@ -95,7 +90,7 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
   rng = np.random.default_rng(0)
   attributes = jnp.asarray(rng.dirichlet(np.ones(6), 8), jnp.float32)
   labels = jnp.asarray(np.repeat(np.arange(4), 2))
-  params = _retrieval_losses.zero_shot_params(jax.random.key(2), 6, 9, 3)
+  params = methods.zero_shot_params(jax.random.key(2), 6, 9, 3)
   table = params["label_embeddings"]
   assert table.shape == (9, 3)
 
@@ -105,9 +100,7 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
     unseen = losses.zero_shot_prediction(
       attributes, labels, attributes, labels, table, where_a=first, where_b=second
     )
-    value = _retrieval_losses.with_zero_shot(
-      jnp.float32(2), 0.3, params, attributes, labels
-    )
+    value = methods.with_zero_shot(jnp.float32(2), 0.3, params, attributes, labels)
     return unseen.sum() / len(labels), value  # a row is in one half and counts once
 
   unseen, value = both()
@@ -135,20 +128,20 @@ def test_what_is_trained_with_the_sum():
   config = dataclasses.replace(
     retrieval.PRESETS["gsp"], gsp_methods=("c2", "proxy_nca", "c1+xbm", "c2+ccp")
   )
-  plan = _retrieval_plan.plan(config)
+  plan = retrieval_plan.plan(config)
   names = {name.title: name for name in plan}
   assert set(names) == {
     "C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP", "ProxyNCA++", "ProxyNCA+++GSP+ZSP",
     "C1+XBM", "C1+XBM+GSP+ZSP", "C2+CCP", "C2+CCP+GSP+ZSP",
   }  # fmt: skip
-  cpu = _retrieval_plan.plan(retrieval.PRESETS["cpu"])
+  cpu = retrieval_plan.plan(retrieval.PRESETS["cpu"])
   for name, method in plan.items():
     if name.loss != "c2" or name.kind != "plain":  # which watches the test images
       assert method == cpu.get(name._replace(parts=""), method)
-  shared = _retrieval_settings.Settings(mass=0.3)
+  shared = retrieval_settings.Settings(mass=0.3)
 
   def numbers(title):
-    own = _retrieval_plan.settings_of(config, shared, names[title], plan[names[title]])
+    own = retrieval_plan.settings_of(config, shared, names[title], plan[names[title]])
     return own.pooling, own.mass, own.inverse_temperature, own.zero_shot
 
   assert numbers("C2")[::3] == ("gap", 0.0)
@@ -168,18 +161,16 @@ def test_claims_about_the_sum():
   }  # fmt: skip
   nothing = (np.zeros((1, 3)),) * 3
   found = {
-    name: _retrieval_runs.Trained(
-      {}, nothing[0], {"map_at_r": (height + seeds)[None]}, *nothing
-    )
+    name: runs.Trained({}, nothing[0], {"map_at_r": (height + seeds)[None]}, *nothing)
     for name, height in heights.items()
   }
-  (axes,) = _retrieval_pictures.bars(group, found).axes
+  (axes,) = pictures.bars(group, found).axes
   labels = [label.get_text() for label in axes.get_xticklabels()]
   assert labels == ["C2", "C2+CCP", "C1+XBM"]
   assert len(axes.patches) == len(found)
-  shown = {name.title for name in _retrieval_pictures.apart(found)}
+  shown = {name.title for name in pictures.apart(found)}
   assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
-  claims = [*_retrieval_claims._of_parts(found)]
+  claims = [*retrieval_claims._of_parts(found)]
   assert len({claim["id"] for claim in claims}) == len(claims)
   made = {(c["id"], c["statement"]): c["value"] for c in claims}
   assert made == pytest.approx({
@@ -201,7 +192,7 @@ def test_no_zero_shot_prediction_without_attributes():
 def test_comparisons_that_compare_nothing_are_refused():
   config = retrieval.PRESETS["gsp"]
   with pytest.raises(ValueError, match=r"pooling must be gap, .* got gem"):
-    _retrieval_plan.check(dataclasses.replace(config, pooling="gem"))
+    retrieval_plan.check(dataclasses.replace(config, pooling="gem"))
   with pytest.raises(ValueError, match=r"gsp_parts must be among .* got \['c2'\]"):
-    _retrieval_plan.check(dataclasses.replace(config, gsp_methods=("c1",)))
-  _retrieval_plan.check(config)
+    retrieval_plan.check(dataclasses.replace(config, gsp_methods=("c1",)))
+  retrieval_plan.check(config)

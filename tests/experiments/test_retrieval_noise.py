@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _retrieval_full, _retrieval_full_batches, _retrieval_network
-from experiments._retrieval_full_presets import PRESETS
+from experiments.frame import networks
+from experiments.metric_learning.photographs import batches, comparison
+from experiments.metric_learning.photographs.presets import PRESETS
 
 # Nothing is learned of noise, so that every second evaluation ends a problem.
 FULL = dataclasses.replace(
@@ -28,12 +29,12 @@ def test_the_full_preset_on_noise_resumes_in_its_second_problem(
 ):
   folder = noise_folder(64, [(227, 227)] * 4, "jpg")
   config = dataclasses.replace(FULL, folder=folder)
-  whole = _retrieval_full.run(config, tmp_path / "whole", "full")
+  whole = comparison.run(config, tmp_path / "whole", "full")
   text = (tmp_path / "whole" / "evaluations.jsonl").read_text()
   problems = [json.loads(line)["problem"] for line in text.splitlines()]
   assert problems == [1, 1, 2, 2]
 
-  score, seen = _retrieval_full_batches.score, []
+  score, seen = batches.score, []
 
   def stopped(*arguments):
     seen.append(arguments)
@@ -41,15 +42,15 @@ def test_the_full_preset_on_noise_resumes_in_its_second_problem(
       raise KeyboardInterrupt
     return score(*arguments)
 
-  monkeypatch.setattr(_retrieval_full_batches, "score", stopped)
+  monkeypatch.setattr(batches, "score", stopped)
   with pytest.raises(KeyboardInterrupt):
-    _retrieval_full.run(config, tmp_path / "again", "full")
-  resumed = _retrieval_full.run(config, tmp_path / "again", "full")
+    comparison.run(config, tmp_path / "again", "full")
+  resumed = comparison.run(config, tmp_path / "again", "full")
   assert len(seen) == 5
   assert resumed["rows"] == whole["rows"]
   assert (tmp_path / "again" / "evaluations.jsonl").read_text() == text
   both = [
-    _retrieval_network.load(tmp_path / name / "model-c2+ccp-1").variables
+    networks.load(tmp_path / name / "model-c2+ccp-1").variables
     for name in ("whole", "again")
   ]
   jax.tree.map(np.testing.assert_array_equal, *both)

@@ -9,29 +9,25 @@ import numpy as np
 import optax
 import pytest
 
-from experiments import (
-  _poolings,
-  _retrieval_full_training,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_sets,
-  _retrieval_settings,
-  _retrieval_training,
-)
-from experiments._retrieval_losses import Method
+from experiments.frame import networks, poolings
+from experiments.metric_learning import images, methods
+from experiments.metric_learning import settings as retrieval_settings
+from experiments.metric_learning import training as retrieval_training
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import training as retrieval_full_training
 from spherejax import losses, training
 
-STUDY = _retrieval_sets.gaussians(0)
+STUDY = images.gaussians(0)
 HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
 
 
 def small(**changes):
-  settings = _retrieval_settings.Settings(
+  settings = retrieval_settings.Settings(
     backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4,
     switch_patience=1, **changes,
   )  # fmt: skip
-  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 4), STUDY)
-  given = _retrieval_training.Data(
+  run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 4), STUDY)
+  given = retrieval_training.Data(
     *(jnp.asarray(x) for x in (STUDY.images, STUDY.train, STUDY.held)),
     test=jnp.asarray(STUDY.images[:4]),
   )
@@ -45,7 +41,7 @@ def test_a_memory_is_filled_from_the_first_step_or_from_its_start(use, first):
   memory = losses.memory_init(8, 3)
   begins = 2 if use == "any" else 0
   for taken in range(6):
-    memory, references, remembers = _retrieval_losses.remember(
+    memory, references, remembers = methods.remember(
       memory, x[taken], labels, jnp.int32(taken), start=2, use=use
     )
     assert bool(remembers) == (taken >= first)
@@ -62,7 +58,7 @@ def test_two_devices_fill_a_memory_twice_as_fast(use, first):
   labels = np.array([[0, 0], [1, 1]], np.int32)
   memory = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), losses.memory_init(8, 3))
   step = jax.vmap(
-    lambda memory, x, labels, taken: _retrieval_losses.remember(
+    lambda memory, x, labels, taken: methods.remember(
       memory, x, labels, taken, start=2, use=use, axis_name="batch"
     ),
     in_axes=(0, 0, 0, None),
@@ -79,7 +75,7 @@ def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin(
   run, given, state = small(first_centres="origin")
   keys = jax.random.split(jax.random.key(2), 4)
   points, _ = run.pool(
-    _retrieval_training.network_variables(state), given, keys[3], HYPER
+    retrieval_training.network_variables(state), given, keys[3], HYPER
   )
   longest = np.linalg.norm(points, axis=2).max(axis=1)
   proxies = np.asarray(state.params["loss"]["proxies"])
@@ -90,7 +86,7 @@ def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin(
 
 def test_first_proxies_of_photographs_are_the_longest_too():
   points = jnp.array([[[1.0, 0.0], [0.0, 3.0], [2.0, 0.0]], [[5.0, 0], [1, 1], [0, 4]]])
-  run: _retrieval_full_training.Run = types.SimpleNamespace(  # pyright: ignore
+  run: retrieval_full_training.Run = types.SimpleNamespace(  # pyright: ignore
     classes=2,
     method=Method("c2", "ccp", 2, 2),
     settings=types.SimpleNamespace(
@@ -98,7 +94,7 @@ def test_first_proxies_of_photographs_are_the_longest_too():
     ),
     pool=lambda variables, key: points,
   )
-  first = _retrieval_full_training.Run.first_proxies
+  first = retrieval_full_training.Run.first_proxies
   np.testing.assert_array_equal(
     first(run, {}, jax.random.key(0)), [[[0, 3], [2, 0]], [[5, 0], [0, 4]]]
   )
@@ -134,17 +130,13 @@ def test_a_state_of_another_optimiser_is_refused():
     training.ccp_fresh_moments(optax.sgd(0.1), optax.adam(0.1).init(params), params)
 
 
-@pytest.mark.parametrize("pooling", [*_poolings.TITLES, *_poolings.WIDE])
+@pytest.mark.parametrize("pooling", [*poolings.TITLES, *poolings.WIDE])
 def test_embeddings_have_the_dimension_that_is_said(pooling):
-  architecture = _retrieval_network.Architecture(
-    width=4, dim=20, image_size=32, pooling=pooling
-  )
-  begin = functools.partial(
-    _retrieval_network.initial_variables, architecture=architecture
-  )
+  architecture = networks.Architecture(width=4, dim=20, image_size=32, pooling=pooling)
+  begin = functools.partial(networks.initial_variables, architecture=architecture)
 
   def embed(key):
-    model = _retrieval_network.Model(architecture, begin(key))
+    model = networks.Model(architecture, begin(key))
     return model.embed(jnp.zeros((2, 32, 32, 1), jnp.uint8))
 
   found = jax.eval_shape(embed, jax.random.key(0))

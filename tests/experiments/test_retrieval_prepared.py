@@ -7,7 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from experiments import _retrieval_full_sets
+from experiments.metric_learning.photographs import sets as retrieval_full_sets
 
 BOX = tfds.features.BBox(0.0, 0.0, 1.0, 1.0)
 
@@ -85,7 +85,7 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
   # Both parts of the prepared set have every class, in any order.
   order = np.random.default_rng(0).permutation(classes)
   prepare(dataset, train=order, test=[*order[::-1], 7, classes - 1])
-  sets = _retrieval_full_sets.load(dataset, "", 0, False)
+  sets = retrieval_full_sets.load(dataset, "", 0, False)
   assert sets.queries is None
   assert (len(sets.learned.names), len(sets.sought.names)) == (learned, learned)
   assert 2 * learned == classes
@@ -99,11 +99,11 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
 
 
 def test_products_are_divided_as_their_parts(prepare, monkeypatch):
-  monkeypatch.setattr(_retrieval_full_sets, "_broken", lambda pictures: {})
+  monkeypatch.setattr(retrieval_full_sets, "_broken", lambda pictures: {})
   _, _, classes, learned = SETS["sop"]
   # Unlike birds, the parts of the prepared set have different classes.
   prepare("sop", train=range(learned), test=range(learned, classes))
-  sets = _retrieval_full_sets.load("sop", "", 0, False)
+  sets = retrieval_full_sets.load("sop", "", 0, False)
   # Classes, not the twelve kinds of products.
   assert (len(sets.learned), len(sets.learned.names)) == (11_318, 11_318)
   assert (len(sets.sought), len(sets.sought.names)) == (11_316, 11_316)
@@ -126,14 +126,14 @@ def test_missing_classes_are_said(dataset, prepare):
     match=f"{dataset} has {classes} classes, of which the first {learned} are learned;"
     " here are 6: say how many of them by --learned-classes",
   ):
-    _retrieval_full_sets.load(dataset, "", 0, False)
+    retrieval_full_sets.load(dataset, "", 0, False)
   # The classes that are there, in their order.
-  sets = _retrieval_full_sets.load(dataset, "", 2, False)
+  sets = retrieval_full_sets.load(dataset, "", 2, False)
   assert sorted({seen_class(sets.learned, i) for i in range(4)}) == there[:2]
   assert sorted({seen_class(sets.sought, i) for i in range(8)}) == there[2:]
   assert (len(sets.learned), len(sets.sought)) == (4, 8)
   with pytest.raises(SystemExit, match="some of the 6 classes to be sought, got 6"):
-    _retrieval_full_sets.load(dataset, "", 6, False)
+    retrieval_full_sets.load(dataset, "", 6, False)
 
 
 @pytest.mark.parametrize("dataset", SETS)
@@ -141,9 +141,9 @@ def test_sets_that_are_not_prepared_are_named(dataset, prepare, tmp_path):
   with pytest.raises(
     SystemExit, match=f"{dataset} cannot be read: no image set '{SETS[dataset][0]}'"
   ):
-    _retrieval_full_sets.load(dataset, "", 0, False)
+    retrieval_full_sets.load(dataset, "", 0, False)
   prepare(dataset, train=[0, 1])
   with pytest.raises(
     SystemExit, match=f"{dataset} cannot be read: .* has no split 'test'; .*: train"
   ):
-    _retrieval_full_sets.load(dataset, "", 0, False)
+    retrieval_full_sets.load(dataset, "", 0, False)

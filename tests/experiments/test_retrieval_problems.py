@@ -8,21 +8,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import (
-  _retrieval_full_batches,
-  _retrieval_full_objective,
-  _retrieval_full_sets,
-  _retrieval_full_training,
-  _retrieval_losses,
-  _retrieval_network,
-  _retrieval_sets,
-  _retrieval_settings,
-  _retrieval_training,
-)
-from experiments._retrieval_losses import Method
+from experiments.frame import networks
+from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import methods
+from experiments.metric_learning import settings as retrieval_settings
+from experiments.metric_learning import training as retrieval_training
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import batches, objective, sets
+from experiments.metric_learning.photographs import training as retrieval_full_training
 from spherejax import training
 
-SETTINGS = _retrieval_full_objective.Settings(
+SETTINGS = objective.Settings(
   backbone="bn_inception", width=4, image_size=8, channels=3, dim=3, pooling="gap",
   batch=8, steps=9, evaluate_every=1, learning_rate=1e-2, prefetch=1,
 )  # fmt: skip
@@ -45,7 +41,7 @@ class Shallow(nn.Module):
 
 @pytest.fixture(autouse=True)
 def _shallow(monkeypatch):
-  monkeypatch.setattr(_retrieval_network.models, "BNInception", Shallow)
+  monkeypatch.setattr(networks.models, "BNInception", Shallow)
 
 
 def turns(scores, *, margin, patience):
@@ -66,7 +62,7 @@ def pictures():
   """Twelve of three classes."""
   source = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
   labels = np.arange(12, dtype=np.int32) // 4
-  return _retrieval_full_sets.Pictures(source, np.arange(12), labels, ("a", "b", "c"))
+  return sets.Pictures(source, np.arange(12), labels, ("a", "b", "c"))
 
 
 def responds(settings, folder, monkeypatch):
@@ -77,11 +73,11 @@ def responds(settings, folder, monkeypatch):
     given.update(state=state, respond=respond, monitor=monitor)
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(_retrieval_full_training.training, "fit", stopped)
-  seen = _retrieval_full_batches.Watched(pictures(), None)  # pyright: ignore
-  journal = _retrieval_full_training.Journal(folder / "evaluations.jsonl", {})
+  monkeypatch.setattr(retrieval_full_training.training, "fit", stopped)
+  seen = batches.Watched(pictures(), None)  # pyright: ignore
+  journal = retrieval_full_training.Journal(folder / "evaluations.jsonl", {})
   with pytest.raises(KeyboardInterrupt):
-    _retrieval_full_training.train(
+    retrieval_full_training.train(
       settings, Method("c2", "ccp", 2, 3), pictures(), seen, jax.random.key(0),
       folder / "checkpoints", journal,
     )  # fmt: skip
@@ -152,8 +148,8 @@ def test_what_a_problem_of_photographs_begins_with(
     renewed.append((points, old))
     return points[:, : old.shape[1]]
 
-  monkeypatch.setattr(_retrieval_full_training.Run, "pool", pool)
-  monkeypatch.setattr(_retrieval_full_training, "_renewed", renew)
+  monkeypatch.setattr(retrieval_full_training.Run, "pool", pool)
+  monkeypatch.setattr(retrieval_full_training, "_renewed", renew)
   given = responds(settings, tmp_path, monkeypatch)
   state = given["respond"](marked(given["state"], 1.0), {"MAP@R": 50.0})
   state = given["respond"](marked(state, 2.0, fill_moments=True), {"MAP@R": 40.0})
@@ -185,13 +181,13 @@ def test_what_a_problem_of_photographs_begins_with(
 
 @pytest.mark.parametrize(("patience", "restart"), [(1, "best"), (2, "last")])
 def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
-  study = _retrieval_sets.gaussians(0)
-  settings = _retrieval_settings.Settings(
+  study = retrieval_sets.gaussians(0)
+  settings = retrieval_settings.Settings(
     backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8,
     switch_patience=patience, restart=restart,
   )  # fmt: skip
-  run = _retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
-  given = _retrieval_training.Data(
+  run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 3), study)
+  given = retrieval_training.Data(
     *map(jnp.asarray, (study.images, study.train, study.held, study.test))
   )
   hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
@@ -255,18 +251,16 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
   random = np.random.default_rng(1)
   images = random.integers(0, 256, (8, 8, 8, 3), np.uint8)
   proxies = random.normal(size=(3, 2, 3)).astype(np.float32)
-  variables = _retrieval_network.initial_variables(
-    jax.random.key(0), settings.architecture
-  )
+  variables = networks.initial_variables(jax.random.key(0), settings.architecture)
   params = {"network": variables["params"], "loss": {"proxies": jnp.asarray(proxies)}}
   stats = {"network": variables["batch_stats"]}
 
   @jax.jit
   def both():
-    found, _ = _retrieval_full_objective.forward(
+    found, _ = objective.forward(
       settings.architecture, variables, images, bfloat16=False, train=True
     )
-    outcome = _retrieval_full_objective.objective(
+    outcome = objective.objective(
       params, stats, {"image": images, "label": LABELS}, key=jax.random.key(0),
       axis_name=None, settings=settings, method=method, classes=3,
     )  # fmt: skip
@@ -284,10 +278,10 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
 def test_references_of_small_images_have_the_labels_of_their_classes(kind):
-  run = _retrieval_training.Run(
-    _retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4),
+  run = retrieval_training.Run(
+    retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4),
     Method("c2", kind, 2, 3),
-    _retrieval_sets.gaussians(0),
+    retrieval_sets.gaussians(0),
   )
   random = np.random.default_rng(1)
   proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
@@ -303,16 +297,16 @@ def test_references_of_small_images_have_the_labels_of_their_classes(kind):
   assert found.itself is None
 
 
-SMALL = _retrieval_settings.Settings(
+SMALL = retrieval_settings.Settings(
   backbone="mlp", width=4, dim=2, image_size=4, shift=0, batch=8
 )
 
 
 def small_step(settings, method):
   """Traces a step on small images."""
-  study = _retrieval_sets.gaussians(0)
-  run = _retrieval_training.Run(settings, method, study)
-  given = _retrieval_training.Data(
+  study = retrieval_sets.gaussians(0)
+  run = retrieval_training.Run(settings, method, study)
+  given = retrieval_training.Data(
     *map(jnp.asarray, (study.images, study.train, study.held, study.test))
   )
   hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
@@ -322,12 +316,12 @@ def small_step(settings, method):
 
 def full_step(settings, method):
   """Traces the loss on photographs."""
-  run = _retrieval_full_training.Run(settings, method, pictures(), jax.random.key(1))
+  run = retrieval_full_training.Run(settings, method, pictures(), jax.random.key(1))
   state, _ = run.start(jax.random.key(0), fresh=False)
   images = np.zeros((8, 8, 8, 3), np.uint8)
 
   def step(params):
-    return _retrieval_full_objective.objective(
+    return objective.objective(
       params, state.batch_stats, {"image": images, "label": LABELS},
       key=jax.random.key(0), axis_name=None, settings=settings, method=method,
       classes=3,
@@ -339,13 +333,13 @@ def full_step(settings, method):
 @pytest.mark.parametrize("in_batch", [0.0, 0.1])
 def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeypatch):
   seen = {}
-  value = _retrieval_losses.value
+  value = methods.value
 
   def watched(method, x, labels, params, proxies, memory, **options):
     seen.update(options, proxies=proxies)
     return value(method, x, labels, params, proxies, memory, **options)
 
-  monkeypatch.setattr(_retrieval_losses, "value", watched)
+  monkeypatch.setattr(methods, "value", watched)
   small_step(dataclasses.replace(SMALL, in_batch=in_batch), Method("c2", "ccp", 2, 3))
   assert seen["in_batch"] == in_batch
   assert seen["proxies"] is not None
@@ -358,7 +352,7 @@ def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeyp
 )
 def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch):
   seen, loss = {}, {}
-  remember, value = _retrieval_losses.remember, _retrieval_losses.value
+  remember, value = methods.remember, methods.value
 
   def watched(memory, x, labels, taken, **options):
     seen.update(options, rows=len(x))
@@ -368,8 +362,8 @@ def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch)
     loss.update(options)
     return value(*arguments, **options)
 
-  monkeypatch.setattr(_retrieval_losses, "remember", watched)
-  monkeypatch.setattr(_retrieval_losses, "value", valued)
+  monkeypatch.setattr(methods, "remember", watched)
+  monkeypatch.setattr(methods, "value", valued)
   settings = dataclasses.replace(settings, memory_start=7, memory_use=use)
   step(settings, Method("c1", "xbm", memory=2))
   assert (seen["start"], seen["use"], seen["rows"]) == (7, use, 8)

@@ -8,11 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from experiments import (
-  _retrieval_full_jobs,
-  _retrieval_full_protocols,
-  _retrieval_published,
-)
+from experiments.metric_learning.photographs import methods, protocols
+from experiments.published import dml
 from experiments.retrieval import PRESETS
 
 # Lines as the thesis prints them, without references; the file names its tables.
@@ -61,7 +58,7 @@ def test_table_3_1():
     for place, pair in zip(COLUMNS, pairs, strict=True):
       wanted[method_of(name), *place] = (*map(float, pair), None, None)
   assert len(wanted) == 13 * 8
-  assert wanted == _retrieval_published.TABLE_3_1
+  assert wanted == dml.TABLE_3_1
 
 
 def test_table_5_1():
@@ -73,14 +70,14 @@ def test_table_5_1():
       (p, p_std), (m, m_std) = numbers(first), numbers(second)
       wanted[method, *place] = (p, m, p_std, m_std)
   assert len(wanted) == 15 * 8
-  assert wanted == _retrieval_published.TABLE_5_1
+  assert wanted == dml.TABLE_5_1
 
 
 @pytest.mark.parametrize(
   ("table", "found", "cells"),
   [
-    ("Table 3.2", _retrieval_published.TABLE_3_2, 32 + 35),
-    ("Table 5.2", _retrieval_published.TABLE_5_2, 8 + 16),
+    ("Table 3.2", dml.TABLE_3_2, 32 + 35),
+    ("Table 5.2", dml.TABLE_5_2, 8 + 16),
   ],
 )
 def test_tables_of_the_conventional_protocol(table, found, cells):
@@ -109,7 +106,7 @@ def test_tables_3_3_and_5_3():
     for name, figures in printed("Table 3.3")
   }
   assert len(steps) == 10
-  assert steps == _retrieval_published.TABLE_3_3
+  assert steps == dml.TABLE_3_3
   parts = {
     COMPONENTS[name]: {
       dataset: tuple(map(float, figures[2 * i : 2 * i + 2]))
@@ -118,9 +115,9 @@ def test_tables_3_3_and_5_3():
     for name, figures in printed("Table 5.3")
   }
   assert len(parts) == 4
-  assert parts == _retrieval_published.TABLE_5_3
+  assert parts == dml.TABLE_5_3
   # Beside a run: those that Table 5.1 has, too, are printed there.
-  cell = _retrieval_published.cell
+  cell = dml.cell
   assert cell("fair534", "bn_inception", "c2+zsp", "cars", 128) == (
     None, 17.67, None, None,
   )  # fmt: skip
@@ -137,7 +134,7 @@ def test_tables_3_3_and_5_3():
   ],
 )
 def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, sought):
-  size = _retrieval_published.SIZES[dataset]
+  size = dml.SIZES[dataset]
   assert size == (classes, images, *learned)
   assert np.add(learned, sought).tolist() == [classes, images]
 
@@ -145,8 +142,8 @@ def test_sizes_are_the_sums_of_their_parts(dataset, classes, images, learned, so
 def jobs(preset, **changes):
   """By name, what a preset would train."""
   config = dataclasses.replace(PRESETS[preset], **changes)
-  own = _retrieval_full_jobs.protocol_of(config)
-  made = [_retrieval_full_jobs.job(config, own, name) for name in config.methods]
+  own = methods.protocol_of(config)
+  made = [methods.job(config, own, name) for name in config.methods]
   return {one.name: one for one in made}
 
 
@@ -225,16 +222,16 @@ def test_the_preset_of_table_5_2(dataset, backbone):
   assert config.protocol == "conventional534"
   small = dataset in ("cub", "cars")
   residual = backbone == "resnet50"
-  wanted = _retrieval_full_protocols.Protocol(
+  wanted = protocols.Protocol(
     parts=1, models=1, repeats=3, metric="P@1", batch=112 if residual else 128,
     evaluate_every=25 if small else 250, patience=15 if small else 10, dim=512,
     learning_rate=1e-5 if dataset == "cub" else 1e-4,
     weight_decay=4e-4 if residual else 1e-4, plateau=True, pooling="gap_gmp",
   )  # fmt: skip
-  assert _retrieval_full_jobs.protocol_of(config) == wanted
+  assert methods.protocol_of(config) == wanted
   # Chapter 3 trains once.
   once = dataclasses.replace(PRESETS["table-3.2"], dataset=dataset, backbone=backbone)
-  assert _retrieval_full_jobs.protocol_of(once) == wanted._replace(repeats=1)
+  assert methods.protocol_of(once) == wanted._replace(repeats=1)
   sizes = (128, 512) if residual else (512,)  # with --dim
   for dim in sizes:
     made = jobs("table-5.2", dataset=dataset, backbone=backbone, dim=dim)
@@ -252,8 +249,8 @@ def test_the_preset_of_table_5_2(dataset, backbone):
       assert settings.learning_rate == wanted.learning_rate
       assert settings.weight_decay == wanted.weight_decay
       # The thesis's own run, not that of the memory's paper in Table 3.2.
-      found = _retrieval_published.cell(config.protocol, backbone, name, dataset, dim)
-      assert found == _retrieval_published.TABLE_5_2[backbone][name, dataset, dim]
+      found = dml.cell(config.protocol, backbone, name, dataset, dim)
+      assert found == dml.TABLE_5_2[backbone][name, dataset, dim]
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -261,12 +258,12 @@ def test_the_preset_of_table_5_3(dataset):
   config = dataclasses.replace(PRESETS["table-5.3"], dataset=dataset)
   assert config.protocol == "fair534"
   small = dataset in ("cub", "cars")
-  wanted = _retrieval_full_protocols.Protocol(
+  wanted = protocols.Protocol(
     parts=4, models=4, repeats=3, metric="MAP@R", batch=32,
     evaluate_every=100 if small else 1000, patience=15 if small else 10, dim=128,
     learning_rate=1e-5, weight_decay=1e-4, plateau=False, pooling="gap",
   )  # fmt: skip
-  assert _retrieval_full_jobs.protocol_of(config) == wanted
+  assert methods.protocol_of(config) == wanted
   # Pooling, mass and share of zero-shot prediction: mu is 1 where GSP is left out.
   made = jobs("table-5.3", dataset=dataset)
   found = {

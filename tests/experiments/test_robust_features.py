@@ -10,21 +10,21 @@ import pytest
 import tqdm
 from scipy import stats
 
-from experiments import (
-  _digits,
-  _robust_defences,
-  _robust_inputs,
-  _robust_networks,
-  _robust_photographs,
-  _robust_proposals,
-  _robust_report,
-  _robust_residuals,
-  _robust_reweighting,
-  _robust_structure,
-  _robust_tables,
-  _voronoi_sets,
-  robust_features,
+from experiments import robust_features
+from experiments.frame import digits
+from experiments.robustness import claims as robust_report
+from experiments.robustness import (
+  defences,
+  inputs,
+  networks,
+  photographs,
+  proposals,
+  residuals,
+  reweighting,
+  structure,
+  tables,
 )
+from experiments.robustness import images as voronoi_sets
 from spherejax import data, models
 
 CONFIG = robust_features.PRESETS["cpu"]
@@ -51,13 +51,11 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
 @pytest.mark.slow
 def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   config = dataclasses.replace(
-    robust_features.PRESETS["smoke"], proposals=(_robust_proposals.CAP,)
+    robust_features.PRESETS["smoke"], proposals=(proposals.CAP,)
   )
-  points = _digits.load(config.train_images, config.test_images)
+  points = digits.load(config.train_images, config.test_images)
   with tqdm.tqdm(disable=True) as progress:
-    rows, claims = _robust_proposals.near_proxies(
-      config, *points, 10, progress, tmp_path
-    )
+    rows, claims = proposals.near_proxies(config, *points, 10, progress, tmp_path)
   figures = {row["metric"]: row["mean"] for row in rows}
   assert figures["in the cap, but wrong or beyond"] == 0
   assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
@@ -66,15 +64,15 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
 
 def test_figures_of_the_digits(monkeypatch):
   """Each was computed once in NumPy from the equations."""
-  train, test = _digits.load(1297, 500)
-  found = _robust_structure.of_inputs(train, test, classes=10, levels=16)
+  train, test = digits.load(1297, 500)
+  found = structure.of_inputs(train, test, classes=10, levels=16)
   expected = {
     "phi, l2": 1.6742, "phi, linf": 1.5323, "R2": 0.43726, "1-NN, l2": 0.960,
     "1-NN, linf": 0.946, "nearest mean, l2": 0.870, "nearest mean, linf": 0.814,
   }  # fmt: skip
   for name, value in expected.items():
     assert abs(found[name] - value) < 1e-3, name
-  found = _robust_reweighting.reweighted(train, test, classes=10)
+  found = reweighting.reweighted(train, test, classes=10)
 
   def column(name):
     return [figures[name] for figures in found.values()]
@@ -92,22 +90,22 @@ def test_figures_of_the_digits(monkeypatch):
   np.testing.assert_allclose(column("1-NN")[:5], near, 1e-3)
   assert column("d_DoV")[:5] == [17, 21, 28, 0, 16]
   # It is these figures that the claims are about.
-  monkeypatch.setattr(_robust_reweighting, "reweighted", lambda *_, classes: found)
-  _, claims = _robust_reweighting.of_pixels(train, test, 10)
+  monkeypatch.setattr(reweighting, "reweighted", lambda *_, classes: found)
+  _, claims = reweighting.of_pixels(train, test, 10)
   assert {claim["verdict"] for claim in claims} == {"reproduced"}
   found["first 9 times 5"]["phi"] = 1.6
-  _, claims = _robust_reweighting.of_pixels(train, test, 10)
+  _, claims = reweighting.of_pixels(train, test, 10)
   assert claims[-1]["verdict"] != "reproduced"
 
 
 def test_the_thesis_tables_agree_with_each_other():
-  rows, claims = _robust_tables.rows_and_claims()
+  rows, claims = tables.rows_and_claims()
   assert len(rows) == 3 * 16 + 2 * 2
   assert {claim["verdict"] for claim in claims} == {"reproduced"}
 
 
 def test_known_classes_have_the_discriminality_that_is_known():
-  points = _robust_proposals.gaussian(32, jax.random.key(0), {"radius": 2.0})
+  points = proposals.gaussian(32, jax.random.key(0), {"radius": 2.0})
   x, y, unseen = map(np.asarray, points)
   # Others about the same means, within the noise of both averages.
   gap = np.stack([x[y == c].mean(0) - unseen[y == c].mean(0) for c in range(5)])
@@ -120,7 +118,7 @@ def test_known_classes_have_the_discriminality_that_is_known():
   assert abs(apart / within - 2 * 2.0**2) < 0.4
 
 
-def figures_of(slope: float) -> _robust_report.Figures:
+def figures_of(slope: float) -> robust_report.Figures:
   """Figures that grow with the budget (slope 1) or fall (slope -1)."""
   names = ["standard", *(f"l2 {x:g}" for x in CONFIG.l2)]
   names += [f"linf {x:g}" for x in CONFIG.linf]
@@ -142,7 +140,7 @@ def figures_of(slope: float) -> _robust_report.Figures:
 
 @pytest.mark.parametrize(("slope", "verdict"), [(1, True), (-1, False)])
 def test_claims_follow_the_figures(slope, verdict):
-  claims = _robust_report.claims_of_training(figures_of(slope), CONFIG.l2)
+  claims = robust_report.claims_of_training(figures_of(slope), CONFIG.l2)
   held = {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
   assert held.pop("X8-identity")
   # Both sides of these two turn round together.
@@ -168,8 +166,8 @@ def test_claims_are_of_the_budgets_there_are(budgets, missing):
   figures = {n: whole.get(n, whole["l2 0.3"]) for n in names}
   for name in names:
     figures["standard"][f"accuracy under {name}"] = np.full(3, 0.5)
-  claims = _robust_report.claims_of_training(figures, config.l2)
-  every = _robust_report.claims_of_training(figures_of(1.0), CONFIG.l2)
+  claims = robust_report.claims_of_training(figures, config.l2)
+  every = robust_report.claims_of_training(figures_of(1.0), CONFIG.l2)
   assert {c["id"] for c in every} - {c["id"] for c in claims} == missing
 
 
@@ -177,7 +175,7 @@ def test_printed_figures_are_those_of_the_budget():
   config = dataclasses.replace(robust_features.PRESETS["svhn"], l2=(0.5, 0.7))
   names = ("standard", "l2 0.5", "l2 0.7", f"linf {12 / 255:g}")
   figures = {name: {"R2": np.array([0.5])} for name in names}
-  rows = _robust_report.figure_rows(figures, config.images)
+  rows = robust_report.figure_rows(figures, config.images)
   assert [row["paper"] for row in rows] == [0.9231, 0.6885, None, 0.8711]
 
 
@@ -196,9 +194,9 @@ def test_neighbours_of_photographs_are_tied_where_their_pixels_are():
 
   def points(rows, labels):
     x = jnp.asarray(np.asarray(rows, np.float32) / np.float32(255))
-    return _digits.Points(x.reshape(-1, 1, 2, 1), jnp.asarray(labels))
+    return digits.Points(x.reshape(-1, 1, 2, 1), jnp.asarray(labels))
 
-  found = _robust_structure.of_inputs(
+  found = structure.of_inputs(
     points(sites, [0, 1]), points(image, [0]), classes=2, levels=255
   )
   assert found["1-NN, linf"] == 1  # the lowest index
@@ -208,14 +206,14 @@ def test_neighbours_of_photographs_are_tied_where_their_pixels_are():
 def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   seen = []
   monkeypatch.setattr(
-    _robust_photographs.data, "random_flip", lambda key, x: seen.append(0) or x
+    photographs.data, "random_flip", lambda key, x: seen.append(0) or x
   )
   config = dataclasses.replace(CONFIG, images=images)
-  network = _robust_photographs.Network(
-    _robust_photographs.Photographs(network="ResNet18", width=2), 10
+  network = photographs.Network(
+    photographs.Photographs(network="ResNet18", width=2), 10
   )
   variables = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 32, 32, 3)))
-  objective = _robust_photographs.objective(config, network, "l2", 0.0)
+  objective = photographs.objective(config, network, "l2", 0.0)
   batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
   jax.eval_shape(
     lambda p, s: (
@@ -233,7 +231,7 @@ def test_what_known_discriminality_claims():
   """Both costs fall with the radius for two seeds."""
   costs = {8: {"R2": np.array([[0.3, 0.4], [0.1, 0.1]]),
                "accuracy": np.array([[0.2, 0.25], [0.3, 0.35]])}}  # fmt: skip
-  claims = _robust_proposals._gaussian_claims(costs, {8: np.zeros((2, 2))}, np.zeros(2))
+  claims = proposals._gaussian_claims(costs, {8: np.zeros((2, 2))}, np.zeros(2))
   values = {claim["id"]: claim["value"] for claim in claims}
   assert values["X9-cost-8"] == pytest.approx(0.25)
   assert values["X9-accuracy-8"] == pytest.approx(-0.1)
@@ -241,13 +239,13 @@ def test_what_known_discriminality_claims():
 
 def test_too_many_digits():
   with pytest.raises(ValueError, match="at most 1797 together, got 1500 and 500"):
-    _digits.load(1500, 500)
+    digits.load(1500, 500)
 
 
 def test_all_models_at_once_are_each_alone():
   params = jnp.arange(6.0).reshape(2, 3, 1)
   models = (params, params[..., 0])
-  found = _robust_networks.over_models(lambda a, x: a * x[0][0] * x[1])(models, 2.0)
+  found = networks.over_models(lambda a, x: a * x[0][0] * x[1])(models, 2.0)
   np.testing.assert_array_equal(found, 2 * np.arange(6.0).reshape(2, 3) ** 2)
 
 
@@ -256,8 +254,8 @@ def test_training_in_the_combined_ball(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], steps=60, learning_rate=1e-2
   )
-  points = _digits.load(config.train_images, config.test_images)
-  rows, (claim,) = _robust_defences.combined(config, *points, 10, tmp_path)
+  points = digits.load(config.train_images, config.test_images)
+  rows, (claim,) = defences.combined(config, *points, 10, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
   worst = []
   for name in ("combined ball", "l-infinity"):
@@ -282,22 +280,22 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
     learning_rate=1e-2,
     defences=("cells of all",),
   )
-  points = _digits.load(config.train_images, config.test_images)
-  rows, claims = _robust_defences.side_by_side(config, *points, 10, tmp_path)
+  points = digits.load(config.train_images, config.test_images)
+  rows, claims = defences.side_by_side(config, *points, 10, tmp_path)
   figures = {row["metric"]: row["mean"] for row in rows}
   assert figures["accuracy"] > 0.25
   under = [figures[f"under the ensemble at l2 {x}"] for x in ("0.3", "0.6")]
   assert figures["accuracy"] >= under[0] >= under[1]
   assert figures["of training images within cells"] > 0
   assert claims == []  # they compare defences
-  rows, _ = _robust_defences.noisy(config, *points, 10, tmp_path)
+  rows, _ = defences.noisy(config, *points, 10, tmp_path)
   certified = [row["mean"] for row in rows]
   assert certified[:4] == sorted(certified[:4], reverse=True)
   assert certified[0] > 0.2
-  _, claims = _robust_residuals.within_classes(config, *points, 10, tmp_path)
+  _, claims = residuals.within_classes(config, *points, 10, tmp_path)
   verdicts = {claim["id"]: claim["verdict"] for claim in claims}
   assert verdicts["X11-exact"] == verdicts["X11-augmentation"] == "reproduced"
-  rows, claims = _robust_reweighting.of_features(config, *points, 10, tmp_path)
+  rows, claims = reweighting.of_features(config, *points, 10, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
   phi = [figures[f"features, standard, exponent {x}", "phi"] for x in ("-0.5", "0.5")]
   assert phi[0] > phi[1] > 0
@@ -310,13 +308,13 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
   pixels = random.integers(60, 130, (40, 8, 8, 3))
   features = random.normal(size=(40, 5))
   monkeypatch.setattr(
-    _robust_photographs,
+    photographs,
     "_embed",
     lambda *_: lambda _, x: np.asarray(features, np.float32),
   )
-  own = _digits.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
+  own = digits.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)
-  found = _robust_photographs.look(CONFIG, own, state, 4)
+  found = photographs.look(CONFIG, own, state, 4)
   rows = pixels.reshape(40, -1)
   far = np.abs(rows[:, None] - rows).max(axis=2)
   learned = np.linalg.norm(features[:, None] - features, axis=2)
@@ -334,11 +332,11 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
     """The first stage with one of its blocks."""
     return models.ResNet((1,), widths[:1], (1,), stem=stem, axis_name=axis_name)
 
-  monkeypatch.setitem(_robust_photographs.NETWORKS, "ResNet18", shallow)
+  monkeypatch.setitem(photographs.NETWORKS, "ResNet18", shallow)
   small = {"network": "ResNet18", "width": 2, "epochs": 1, "batch": 24, "percent": 1}
   config = dataclasses.replace(
     robust_features.PRESETS["cifar10"],
-    photographs=_robust_photographs.Photographs(**small),
+    photographs=photographs.Photographs(**small),
     attack_steps=1,
     judge_steps=2,
     l2=(0.25,),
@@ -365,16 +363,16 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
 def test_whole_sets_are_held_against_the_printed_table(
   changed, by, verdict, monkeypatch
 ):
-  column = {name: svhn for name, (_, svhn) in _robust_tables.INPUTS.items()}
+  column = {name: svhn for name, (_, svhn) in tables.INPUTS.items()}
   found = column | {changed: column[changed] + by}
-  monkeypatch.setattr(_robust_structure, "of_inputs", lambda *_, **__: found)
+  monkeypatch.setattr(structure, "of_inputs", lambda *_, **__: found)
   whole, part = (
-    _digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
+    digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
   )
-  _, claims = _robust_inputs.inputs("svhn_cropped", whole, whole)
+  _, claims = inputs.inputs("svhn_cropped", whole, whole)
   assert [claim["id"] for claim in claims] == ["X7", "X7-table"]
   assert claims[1]["verdict"] == verdict
-  assert len(_robust_inputs.inputs("svhn_cropped", part, part)[1]) == 1
+  assert len(inputs.inputs("svhn_cropped", part, part)[1]) == 1
 
 
 def test_photographs_beside_the_digits(monkeypatch, capsys):
@@ -385,10 +383,10 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
     if name == "svhn_cropped":
       raise FileNotFoundError("no folder")
     y = np.array([0, 0, 1] if split == "train" else [0, 1, 1])
-    return _voronoi_sets.Images(x, y)
+    return voronoi_sets.Images(x, y)
 
-  monkeypatch.setattr(_voronoi_sets, "prepared", prepared)
-  ((rows, claims),) = _robust_inputs.beside(("cifar10", "svhn_cropped"))
+  monkeypatch.setattr(voronoi_sets, "prepared", prepared)
+  ((rows, claims),) = inputs.beside(("cifar10", "svhn_cropped"))
   assert "without svhn_cropped: no folder" in capsys.readouterr().err
   figures = {row["metric"]: row for row in rows}
   assert figures["1-NN, l2"]["name"] == "cifar10, 3 images"
@@ -399,7 +397,7 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
 
 def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp_path):
   """Where features are the pixels, by NumPy; episodes are of the other classes."""
-  train, test = _digits.load(200, 100)
+  train, test = digits.load(200, 100)
   config = robust_features.PRESETS["smoke"]
   given = {}
 
@@ -410,9 +408,9 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
     return types.SimpleNamespace(state=types.SimpleNamespace(params=params))
 
   pixels = types.SimpleNamespace(apply=lambda variables, x: (x, None))
-  monkeypatch.setattr(_robust_networks, "network", lambda *_: pixels)
-  monkeypatch.setattr(_robust_networks, "train", untrained)
-  rows, _ = _robust_reweighting.of_features(config, train, test, 10, tmp_path)
+  monkeypatch.setattr(networks, "network", lambda *_: pixels)
+  monkeypatch.setattr(networks, "train", untrained)
+  rows, _ = reweighting.of_features(config, train, test, 10, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
   assert given["columns"] == {"epsilon": [0.0, 0.6]}
   assert max(given["tested"].y) == max(given["own"].y) == 4
@@ -444,13 +442,13 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
 
 @pytest.mark.slow
 def test_rotated_digits():
-  points = _digits.load(100, 50)[0]
-  turned, angle = _robust_residuals.rotated(points)
+  points = digits.load(100, 50)[0]
+  turned, angle = residuals.rotated(points)
   assert turned.x.shape == (300, 64)
   np.testing.assert_array_equal(np.bincount(angle), [100, 100, 100])
   np.testing.assert_array_equal(turned.x[100:200], points.x)
   # Turned back they look like themselves again, up to twice the interpolation.
-  back = _robust_residuals.rotated(turned._replace(x=turned.x[200:]))[0].x[:100]
+  back = residuals.rotated(turned._replace(x=turned.x[200:]))[0].x[:100]
 
   def like(x):
     return np.corrcoef(np.ravel(x), np.ravel(points.x))[0, 1]

@@ -3,9 +3,7 @@
 import copy
 import dataclasses
 import errno
-import importlib
 import os
-import pathlib
 import signal
 import sys
 import tempfile
@@ -13,16 +11,8 @@ import typing
 
 import pytest
 
-import experiments
-from experiments import _cli, _report
-
-FOLDER = pathlib.Path(experiments.__file__).parent
-NAMES = sorted(
-  path.stem
-  for path in FOLDER.glob("[a-z]*.py")
-  if hasattr(importlib.import_module(f"experiments.{path.stem}"), "PRESETS")
-)
-
+from experiments.frame import command, results
+from tests.experiments.entries import NAMES, main, module, replace_run
 
 ENDS = {
   "interrupted": (KeyboardInterrupt(), "stopped; "),
@@ -40,10 +30,6 @@ FOLDERS = {
 }
 
 
-def module(name):
-  return importlib.import_module(f"experiments.{name}")
-
-
 def refusal(name, capsys, *arguments):
   """What the experiment says to such a command line, without a frame and breaks."""
   with pytest.raises(SystemExit) as stopped:
@@ -59,11 +45,11 @@ def run_main(name, *arguments):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(sys, "argv", [name, *map(str, arguments)])
     patch.setattr(sys, "excepthook", sys.excepthook)
-    patch.setattr(_cli, "_compile_quickly", lambda *_: None)
-    patch.setattr(_cli, "_keep_compiled_programs", lambda: None)
+    patch.setattr(command, "_compile_quickly", lambda *_: None)
+    patch.setattr(command, "_keep_compiled_programs", lambda: None)
     before = signal.getsignal(signal.SIGTERM)
     try:
-      module(name).main()
+      main(name)
     except BaseException as error:
       if not isinstance(error, SystemExit):  # what Python does with it
         sys.excepthook(type(error), error, error.__traceback__)
@@ -117,7 +103,7 @@ def command_lines(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_command_line(name, capsys, monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  replace_run(monkeypatch, name, lambda *_: pytest.fail("it started"))
   lines, first = list(command_lines(name)), next(iter(module(name).PRESETS))
   for arguments, named in lines:
     default = () if "--preset" in arguments else ("--preset", first)
@@ -186,7 +172,7 @@ UNUSED = {
 def test_an_option_that_does_nothing(
   name, preset, arguments, reason, capsys, monkeypatch
 ):
-  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  replace_run(monkeypatch, name, lambda *_: pytest.fail("it started"))
   said = refusal(name, capsys, "--preset", preset, *arguments)
   assert "does nothing" in said, said
   assert reason in said, said
@@ -198,12 +184,12 @@ def test_an_option_that_does_nothing(
 def test_presets_have_no_option_that_does_nothing(name, monkeypatch, tmp_path):
   monkeypatch.chdir(tmp_path)
   begun = []
-  monkeypatch.setattr(
-    module(name),
-    "run",
+  replace_run(
+    monkeypatch,
+    name,
     lambda *given: begun.append(given) or {"rows": [], "seconds": 0},
   )
-  monkeypatch.setattr(_report, "write", lambda *_: None)
+  monkeypatch.setattr(results, "write", lambda *_: None)
   for preset in module(name).PRESETS:
     run_main(name, "--preset", preset)
   assert len(begun) == len(module(name).PRESETS)
@@ -221,8 +207,8 @@ def test_every_number_has_a_least_value(name):
       wrong = copy.copy(config)
       object.__setattr__(wrong, field.name, worse)  # past checks of its own
       with pytest.raises(SystemExit, match=rf"^{option(field)} must be .*, got -1$"):
-        _cli._check_numbers(wrong, config)
-    _cli._check_numbers(config, config)
+        command._check_numbers(wrong, config)
+    command._check_numbers(config, config)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -236,7 +222,7 @@ def test_output_that_cannot_be_written_to(name, folder, capsys, monkeypatch, tmp
   output = tmp_path / ("a file/below" if folder == "below a file" else folder)
   if folder in ("read-only", "full"):  # root may write anywhere
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-  monkeypatch.setattr(module(name), "run", lambda *_: pytest.fail("it started"))
+  replace_run(monkeypatch, name, lambda *_: pytest.fail("it started"))
   said = refusal(name, capsys, "--output", output)
   assert said == f"--output {output} cannot be written to: {FOLDERS[folder]}"
 
@@ -249,7 +235,7 @@ def test_a_run_that_ends_early(name, end, capsys, monkeypatch, tmp_path):
   def run(*_):
     raise error
 
-  monkeypatch.setattr(module(name), "run", run)
+  replace_run(monkeypatch, name, run)
   with pytest.raises(type(error)):
     run_main(name, "--output", tmp_path)
   told = capsys.readouterr().err

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis.extra import numpy as arrays_of
 
-from experiments import _dl2p_readers, _embed_parts
+from experiments.assignment import readers
+from experiments.embedding import parts
 from spherejax import data as image_data
 from tests.fuzz import inputs
 
@@ -40,7 +41,7 @@ def rewritten(record, *path, value):
 def test_listings_of_embeddings(tmp_path, content):
   (tmp_path / "listing.json").write_bytes(content)
   same = inputs.attempt(
-    lambda: _embed_parts.compare(tmp_path, MADE, FILES, "images") is None,
+    lambda: parts.compare(tmp_path, MADE, FILES, "images") is None,
     (SystemExit, ValueError),
     rf"^{tmp_path}(/listing\.json is damaged; .*| holds embeddings of .*)\Z",
   )
@@ -56,7 +57,7 @@ def embedded(folder, record, arrays):
   (folder / "part-000000.npz").write_bytes(arrays)
   found = inputs.attempt_within(
     len(record) + len(arrays),
-    lambda: _embed_parts.restore(folder, MADE, FILES, 4),
+    lambda: parts.restore(folder, MADE, FILES, 4),
     ValueError,
     r"part-000000\.(json|npz) is damaged; without it, it is made again: .*\Z",
   )
@@ -143,7 +144,7 @@ def test_lists_of_training_images(tmp_path, content):
     np.zeros((4, 2, 2, 1), np.uint8), labels, NAMES, {"file_name": np.array(NAMES)}
   )
   rows = inputs.attempt(
-    lambda: _dl2p_readers.listed(images, path), ValueError, rf"^{path}[ ,].*\Z"
+    lambda: readers.listed(images, path), ValueError, rf"^{path}[ ,].*\Z"
   )
   if rows is None:
     assert content != NAMED
@@ -183,7 +184,7 @@ def test_vectors_of_classes(tmp_path, content):
   path.write_bytes(content)
   found = inputs.attempt_within(
     len(content),
-    lambda: _dl2p_readers.stored_vectors(path, 4),
+    lambda: readers.stored_vectors(path, 4),
     ValueError,
     rf"^{path}[ :].*\Z",
   )

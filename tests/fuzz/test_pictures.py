@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import _embed_sources, _retrieval_full_sets
+from experiments.embedding import sources
+from experiments.metric_learning.photographs import sets
 from spherejax import data
 from tests.fuzz import inputs
 
@@ -75,9 +76,9 @@ FILES = [
 
 def pictures(folder):
   """All readers of an image file, each with the error that it has to raise."""
-  shown = _embed_sources.find(str(folder / "one" / "a.png"))
-  prepared = _embed_sources.Prepared(shown.read, lambda pixels: pixels, (9, 11, 3), 1)
-  listed = _retrieval_full_sets._Files(folder, ("one/a.png",))
+  shown = sources.find(str(folder / "one" / "a.png"))
+  prepared = sources.Prepared(shown.read, lambda pixels: pixels, (9, 11, 3), 1)
+  listed = sets._Files(folder, ("one/a.png",))
   lazily = data.load_folder(folder, lazy=True).images
   return [
     lambda: data.load_folder(folder).images[0],
@@ -86,7 +87,7 @@ def pictures(folder):
     lambda: listed[0],
     lambda: prepared[0],
     lambda: prepared.reason(0),
-    lambda: _embed_sources.check_headers(shown, [0]),
+    lambda: sources.check_headers(shown, [0]),
   ]
 
 
@@ -168,12 +169,12 @@ def test_folders(tmp_path_factory, files, skip):
     lambda: data.load_folder(folder, skip_unreadable=skip), ValueError, "pictures"
   )
   source = inputs.attempt(
-    lambda: _embed_sources.find(str(folder)), SystemExit, "holds no image"
+    lambda: sources.find(str(folder)), SystemExit, "holds no image"
   )
   if images is None:
     return
   assert source is not None
-  bad = _embed_sources.check_headers(source, range(len(source)))
+  bad = sources.check_headers(source, range(len(source)))
   assert skip or not any(source.labels[row] for row in bad)
   found = [
     pair

@@ -10,7 +10,9 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from experiments import _finished, _retrieval_full_sets, results_page
+from experiments import results_page
+from experiments.frame import kept as finished
+from experiments.metric_learning.photographs import sets
 from tests.fuzz import inputs
 
 pytestmark = pytest.mark.timeout(300)
@@ -21,8 +23,8 @@ def kept(folder, figures=None, arrays=None):
   """Both files of a run, as `keep` writes them."""
   path = folder / "run"
   arrays = {"a": np.arange(3.0), "b/c": np.eye(2)} if arrays is None else arrays
-  done = _finished.Finished({"x": 1.5} if figures is None else figures, arrays)
-  _finished.keep(path, SETTINGS, done)
+  done = finished.Finished({"x": 1.5} if figures is None else figures, arrays)
+  finished.keep(path, SETTINGS, done)
   return path
 
 
@@ -32,7 +34,7 @@ def restored(path, record, arrays):
   path.with_suffix(".npz").write_bytes(arrays)
   done = inputs.attempt_within(
     len(record) + len(arrays),
-    lambda: _finished.restore(path, SETTINGS),
+    lambda: finished.restore(path, SETTINGS),
     ValueError,
     r"run\.(json|npz) is damaged; without it, it is made again",
   )
@@ -49,7 +51,7 @@ def restored(path, record, arrays):
 )
 def test_a_kept_run_comes_back(tmp_path, figures, arrays):
   path = kept(tmp_path, figures, arrays)
-  done = _finished.restore(path, SETTINGS)
+  done = finished.restore(path, SETTINGS)
   assert done is not None
   assert json.dumps(done.figures) == json.dumps(figures)  # NaN is not NaN
   assert list(done.arrays) == list(arrays)
@@ -177,10 +179,10 @@ LINES = st.lists(
 def test_list_files(tmp_path, content):
   for name in ("a.jpg", "b.jpg", "c.jpg"):
     (tmp_path / name).touch()
-  path = pathlib.Path(tmp_path, _retrieval_full_sets.LISTING)
+  path = pathlib.Path(tmp_path, sets.LISTING)
   path.write_bytes(content)
   found = inputs.attempt(
-    lambda: _retrieval_full_sets.read_listing(tmp_path),
+    lambda: sets.read_listing(tmp_path),
     SystemExit,
     r"list_eval_partition\.txt",
   )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments import _article_trees as article_trees
+from experiments.published import trees as article_trees
 from spherejax import hierarchy
 
 

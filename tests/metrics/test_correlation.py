@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import _robust_tables
+from experiments.robustness import tables
 from spherejax import metrics
 
-CIFAR, SVHN = _robust_tables.TRAINED.values()
+CIFAR, SVHN = tables.TRAINED.values()
 # Table 5.6: Pearson's value and p, Spearman's value, p of the t distribution, exact p.
 TABLE = [
   (CIFAR, "phi", -0.9058, 0.034, -1.0, 0, 0.0167),

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import _article_trees as article_trees
+from experiments.published import trees as article_trees
 from spherejax import hierarchy, metrics
 
 TREE = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "f/g/i"])

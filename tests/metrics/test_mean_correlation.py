@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from experiments import _article_trees as article_trees
+from experiments.published import trees as article_trees
 from spherejax import hierarchy, metrics
 
 SIZE = 128

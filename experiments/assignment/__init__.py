@@ -1,0 +1,1 @@
+"""Prototypes and the assignment of labels to them."""

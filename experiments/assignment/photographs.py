@@ -1,0 +1,225 @@
+"""DL2P at the paper's scale: every table's networks, image sets and schedules.
+
+Trainings run one after the other on all devices through `training.fit`; each has its
+own checkpoints, so the same command goes on where a run was stopped.
+"""
+
+import functools
+import math
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.assignment import methods, readers
+from experiments.assignment import network as dl2p_network
+from experiments.assignment.jobs import Full, Job
+from experiments.assignment.methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
+from experiments.frame import kept
+from experiments.frame import training as epochs
+from spherejax import data, prototypes, training
+
+
+class Trained(NamedTuple):
+  """What one training has come to."""
+
+  accuracy: float
+  """On test images."""
+  validation: float
+  """On images held out; NaN without."""
+  points: np.ndarray
+  changes: np.ndarray
+  """Share of classes that each matching changed; every epoch's mean."""
+  alignment: float
+  """Mean cosine of the classes' representatives and their prototypes at the end."""
+
+
+@functools.lru_cache(maxsize=2)
+def _init(config: Full, dim: int) -> Any:
+  """Of a key and an image: the network's variables; compiled once for all trainings."""
+  return jax.jit(dl2p_network.Network(config, dim).init)
+
+
+@functools.lru_cache(maxsize=2)
+def make_accuracy(config: Full, dim: int) -> Any:
+  """Function of a state and images: the share of images told right.
+
+  Of settings and a dimension it is one, so that all trainings share a program.
+  """
+  network = dl2p_network.Network(config, dim)
+
+  def right(state: training.TrainState, rows: dict[str, Array]) -> Array:
+    x = data.to_float(rows["image"])
+    x = dl2p_network.standard(data.center_crop(x, config.image_size))
+    embeddings: Any = network.apply(state.variables(), x)
+    matching = state.batch_stats["loss"]["assignment"]
+    points = state.params["loss"]["points"]
+    found = methods.predict(embeddings, points, matching.assignment)
+    return found == rows["label"]
+
+  apply = training.parallel_map(right, batch_size=config.batch)
+
+  def accuracy(state: training.TrainState, images: data.Images) -> float:
+    # Every process looks at all images, so that all agree.
+    batches = data.pipeline(
+      images,
+      data.ordered_plan(len(images), batch_size=config.batch),
+      process_index=0,
+      process_count=1,
+    )
+    found = [apply(state, {k: b[k] for k in ("image", "label")}) for b in batches]
+    return float(np.concatenate(found)[: len(images)].mean())
+
+  return accuracy
+
+
+def _totals(config: Full, method: methods.Method) -> bool:
+  """Whether losses are summed: where the settings ask for it and it is no softmax."""
+  return config.total and not method.softmax
+
+
+def _method(config: Full, job: Job, *, fixed: bool) -> methods.Method:
+  """A job's method with the numbers of the settings."""
+  own = RECIPES[job.method].method._replace(weighted=float(config.weighted and fixed))
+  if job.method == "PSC*":
+    own = own._replace(uniformity=job.uniformity or 0.0)
+  if _totals(config, own):
+    own = own._replace(scale=2.0)  # the sum of (1 - cos)^2 without its half
+  return own
+
+
+def train(
+  config: Full,
+  job: Job,
+  sets: readers.Sets,
+  points: Array | None,
+  key: Array,
+  folder: pathlib.Path,
+) -> Trained:
+  """One training; `points` are its fixed prototypes, None where they are learned."""
+  recipe = RECIPES[job.method]
+  own = _method(config, job, fixed=points is not None)
+  init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
+  classes = len(sets.train.label_names)
+  if len(sets.train) < config.batch:
+    raise ValueError(f"{len(sets.train)} images make no batch of {config.batch}")
+  per_epoch = len(sets.train) // config.batch
+  if points is None:
+    shape = (classes, job.dim)
+    points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)
+  network = dl2p_network.Network(config, job.dim)
+  example = jnp.zeros((1, config.image_size, config.image_size, 3))
+  optimizer = dl2p_network.make_optimizer(config, recipe, per_epoch)
+  matching = methods.first_matching(match_key, points, shuffled=own.shuffled)
+  state = training.create_state(
+    step_key,
+    optimizer,
+    _init(config, job.dim)(init_key, example),
+    {"params": {"points": points}, "batch_stats": {"assignment": matching}},
+  )
+  objective = functools.partial(
+    methods.objective,
+    prepare=functools.partial(dl2p_network.prepare, config),
+    network=functools.partial(dl2p_network.forward, network),
+    method=own,
+    mixup=config.mixup,
+    skip_mixed=config.skip_mixed,
+    total=_totals(config, own),
+  )
+  step = training.make_step(objective, optimizer)
+  if own.updates != NEVER:
+    step = training.reassign(
+      step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
+    )
+  accuracy = make_accuracy(config, job.dim)
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.fit(
+      state,
+      step,
+      epochs.shuffled(
+        sets.train,
+        data_key,
+        batch=config.batch,
+        epochs=config.epochs,
+        per_epoch=per_epoch,
+      ),
+      steps=config.epochs * per_epoch,
+      evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
+      evaluate_every=config.evaluate_every * per_epoch,
+      checkpoints=checkpoints,
+      checkpoint_every=per_epoch,
+      report_every=per_epoch,
+    )
+  held_out = sets.validation
+  learned = result.state.params["loss"]["points"]
+  matching = result.state.batch_stats["loss"]["assignment"]
+  alignment = prototypes.assignment_alignment(
+    matching.representatives.prototypes, learned, matching.assignment
+  )
+  return Trained(
+    result.evaluations[-1]["accuracy"],
+    float("nan") if held_out is None else accuracy(result.state, held_out),
+    np.asarray(learned),
+    np.array([report["change"] for report in result.curve]),
+    float(alignment),
+  )
+
+
+def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:
+  """A job's prototypes before training; one set for each (C, D), for all seeds."""
+  source = RECIPES[job.method].source
+  if source in (LEARNED, LEARNED_BEFORE):
+    return None
+  key = jax.random.fold_in(jax.random.key(config.seed), 1)
+  classes = len(sets.train.label_names)
+  vectors = None
+  if source in methods.FROM_NAMES:
+    vectors = readers.class_vectors(config.vectors, sets, key)
+  return methods.fixed_set(
+    source, key, classes, job.dim, vectors, potential=config.uniform == "potential"
+  )
+
+
+def run_job(
+  config: Full,
+  job: Job,
+  sets: readers.Sets,
+  seed: int,
+  output: pathlib.Path,
+  earlier: dict[str, Trained],
+) -> Trained:
+  """One training of the plan, and for PSC* one for each weight of uniformity."""
+  points = fixed_points(config, job, sets)
+  if RECIPES[job.method].source == LEARNED_BEFORE:
+    before = earlier[job.label].points
+    points = jnp.asarray(before / np.linalg.norm(before, axis=1, keepdims=True))
+  key = jax.random.fold_in(jax.random.key(config.seed), 2 + seed)
+  weights = config.uniformities if job.uniformity is None else (job.uniformity,)
+  found = []
+  for weight in weights if job.method == "PSC*" else (None,):
+    one = job._replace(uniformity=weight)
+    name = kept.digest((config, one, seed))
+    found.append(train(config, one, sets, points, key, output / "trainings" / name))
+  if len(found) > 1 and np.isnan(found[0].validation):
+    raise ValueError(
+      f"{job.label}: PSC* chooses among {len(weights)} weights on validation images; "
+      "set validation above 0 or give one weight"
+    )
+  return max(found, key=lambda one: one.validation) if len(found) > 1 else found[0]
+
+
+def read_sets(config: Full, job: Job) -> readers.Sets:
+  """The image set of one training."""
+  resized = config.crop == "resized"
+  return readers.load(
+    job.images,
+    size=round(config.image_size * 256 / 224) if resized else config.image_size,
+    lazy=resized,
+    imbalance=job.imbalance,
+    validation=config.validation,
+    listing=config.listing,
+    key=jax.random.fold_in(jax.random.key(config.seed), 0),
+  )

@@ -1,0 +1,229 @@
+"""Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
+
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.assignment import prototypes, tasks, training
+from experiments.assignment.jobs import Job
+from experiments.assignment.photographs import Trained
+from experiments.frame import pictures
+from spherejax import plotting
+
+# Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
+_COLORS = "tab10"
+
+
+def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
+  """Prototypes in three dimensions on a map of the sphere, numbered by class.
+
+  Equal areas of the sphere are equal areas of the map (Mollweide).
+  """
+  import matplotlib
+
+  figure = pictures.new_figure(5.2 * len(panels), 3.0)
+  colors = matplotlib.colormaps[_COLORS]
+  for number, (title, points) in enumerate(panels.items(), 1):
+    axes = figure.add_subplot(1, len(panels), number, projection="mollweide")
+    x, y, z = points.T / np.linalg.norm(points, axis=1)
+    for label, (east, north) in enumerate(
+      zip(np.arctan2(y, x), np.arcsin(z), strict=True)
+    ):
+      color = colors(groups[label])
+      axes.plot(east, north, "o", color=color, markersize=13, clip_on=False)
+      axes.text(
+        east, north, str(label), ha="center", va="center", fontsize=7, color="white"
+      )
+    axes.set(xticklabels=[], yticklabels=[])
+    axes.grid(color="#D9D9D9", linewidth=0.6)
+    axes.set_title(title, fontsize=11)
+  return figure
+
+
+def histograms(panels: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+  """Cosines of all pairs of prototypes under several constructions (figure 3a)."""
+  figure = pictures.new_figure(4.0 * len(panels), 3.0)
+  row = np.atleast_1d(figure.subplots(1, len(panels)))
+  for axes, (title, sets) in zip(row, panels.items(), strict=True):
+    low = min(values.min() for values in sets.values())
+    high = max(values.max() for values in sets.values())
+    bins = np.linspace(low - 0.02, high + 0.02, 80)
+    for name, values in sets.items():
+      axes.hist(values, bins, histtype="step", density=True, linewidth=1.4, label=name)
+    axes.set(title=title, xlabel="cosine of two prototypes", yscale="log")
+    axes.spines[["top", "right"]].set_visible(False)
+  row[0].set_ylabel("density")
+  row[-1].legend(fontsize=8, frameon=False)
+  return figure
+
+
+def cosine_matrices(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
+  """Cosines of the classes' prototypes, classes in the order of super-classes."""
+  figure = pictures.new_figure(3.4 * len(panels) + 0.9, 3.4)
+  row = np.atleast_1d(figure.subplots(1, len(panels)))
+  order = np.argsort(groups, kind="stable")
+  ends = np.flatnonzero(np.diff(groups[order])) + 0.5
+  shown: Any = None
+  for axes, (title, points) in zip(row, panels.items(), strict=True):
+    rows = points[order] / np.linalg.norm(points[order], axis=1, keepdims=True)
+    shown = axes.imshow(rows @ rows.T, cmap="RdBu_r", vmin=-1, vmax=1)
+    for end in ends:
+      axes.axhline(end, color="#222222", linewidth=0.8)
+      axes.axvline(end, color="#222222", linewidth=0.8)
+    axes.set_title(title, fontsize=11)
+    axes.set(xticks=[], yticks=[], xlabel="class, by super-class")
+  figure.colorbar(shown, ax=list(row), label="cosine")
+  return figure
+
+
+def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
+  """Panels of the last three sizes, with the constructions that the paper compares."""
+  shown = (prototypes.BEST, prototypes.POTENTIAL, prototypes.HPN)
+  return {
+    f"{c} prototypes in {d} dimensions": {
+      name: cosines[name, c, d] for name in shown if (name, c, d) in cosines
+    }
+    for c, d in list(dict.fromkeys(key[1:] for key in cosines))[-3:]
+  }
+
+
+def draw(
+  study: training.Study, cosines: dict[Any, np.ndarray], output: pathlib.Path
+) -> list[str]:
+  """All pictures of what was trained; of the first seed where one run is shown."""
+  runs, dims = study.runs, study.dims
+  groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
+  low = dims[0]
+  ends = {
+    title: runs.points[runs.best(name, low)][0][:, :low]
+    for title, name in (
+      ("before training, and Static", "Static"),
+      ("DL2P after training", "DL2P"),
+    )
+    if study.has(low, name)
+  }
+  figures = {}
+  if ends:
+    figures["matrix"] = cosine_matrices(ends, groups)
+    if low == 3:
+      figures["prototypes"] = on_sphere(ends, groups)
+  if cosines:
+    figures["cosines"] = histograms(_constructions(cosines))
+  names = [name for name in ("PSC", "DL2P", "Static") if study.has(low, name)]
+  steps = [dim for dim in dims if study.has(dim, *names)]
+  if names:
+    curves = {
+      name: np.stack([runs.accuracy(name, dim) for dim in steps], axis=1)
+      for name in names
+    }
+    figures["accuracy"] = plotting.training_curves(
+      curves, steps=steps, xlabel="dimension", ylabel=f"accuracy, {study.name}"
+    )
+  moved = {
+    f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:]
+    for dim in dims
+    if study.has(dim, "DL2P")
+  }
+  if moved:
+    figures["changes"] = plotting.training_curves(
+      moved,
+      xlabel="matching, one after each epoch",
+      ylabel="share of classes with another prototype",
+    )
+  return pictures.save(figures, output)
+
+
+def draw_tables(
+  found: Mapping[Job, Sequence[Trained]],
+  cosines: Mapping[Any, np.ndarray],
+  seconds: Mapping[int, Sequence[float]],
+  output: pathlib.Path,
+) -> list[str]:
+  """The paper's figures 3 and 4, of whatever was trained and looked at."""
+  figures = {}
+  if cosines:
+    figures["cosines"] = histograms(_constructions(cosines))  # 3a
+  settings: tuple[tuple[str, str, Any, Any], ...] = (
+    ("updates", "matchings an epoch, r", lambda job: job.label,  # 3b
+     lambda job: job.updates if job.method == "DL2P" else None),
+    ("uniformity", "weight of the uniformity of PSC*", lambda job: job.label,  # 3d
+     lambda job: job.uniformity),
+    ("accuracy", "dimension", lambda job: f"{job.title}, {job.data}",  # 4a
+     lambda job: job.dim if job.uniformity is None else None),
+  )  # fmt: skip
+  for name, xlabel, label, varied in settings:
+    curves, values = accuracies(found, label, varied)
+    if curves:
+      figures[name] = plotting.training_curves(
+        _told_apart(curves), steps=values, xlabel=xlabel, ylabel="accuracy"
+      )
+      figures[name].axes[0].set_xscale("log")
+  if seconds:
+    figures["matchings"] = plotting.training_curves(  # 3c
+      {"one matching": np.transpose(list(seconds.values()))},
+      steps=list(seconds),
+      xlabel="classes",
+      ylabel="seconds",
+    )
+    figures["matchings"].axes[0].set(xscale="log", yscale="log")
+  moved = {
+    f"{job.title}, {job.label}": np.stack([one.changes for one in runs])
+    for job, runs in found.items()
+    if job.method == "DL2P"
+  }
+  if moved:
+    figures["changes"] = plotting.training_curves(  # 4b
+      _told_apart(moved),
+      xlabel="epoch",
+      ylabel="share of classes with another prototype",
+    )
+  return pictures.save(figures, output)
+
+
+def accuracies(
+  found: Mapping[Job, Sequence[Trained]],
+  label: Callable[[Job], str],
+  varied: Callable[[Job], float | None],
+) -> tuple[dict[str, np.ndarray], list[float]]:
+  """Curves [seeds, values] of accuracy by label, and the values of what varies.
+
+  Of labels with several values; NaN where one was not trained, left out where what
+  varies is None.
+  """
+  by_label: dict[str, dict[float, list[float]]] = {}
+  for job, runs in found.items():
+    if (value := varied(job)) is not None:
+      own = by_label.setdefault(label(job), {})
+      own[value] = [one.accuracy for one in runs]
+  several = {name: own for name, own in by_label.items() if len(own) > 1}
+  values = sorted({value for own in several.values() for value in own})
+  curves = {}
+  for name, own in several.items():
+    missing = [np.nan] * len(next(iter(own.values())))
+    curves[name] = np.transpose([own.get(value, missing) for value in values])
+  return curves, values
+
+
+def _told_apart(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """The first ones: colours are told apart up to seven."""
+  return dict(list(curves.items())[:7])
+
+
+def draw_images(studies: Sequence[training.Study], output: pathlib.Path) -> list[str]:
+  """Accuracies of all methods on each set of images; none where none was trained."""
+  values = {
+    f"{study.data}, D = {dim}": {
+      name: study.runs.accuracy(name, dim)
+      for name, own in study.methods()
+      if own == dim
+    }
+    for study in studies
+    if study.of_images
+    for dim in study.dims
+  }
+  if not values:
+    return []
+  figure = plotting.bars_with_intervals(values, ylabel="mean accuracy of the classes")
+  return [plotting.save(figure, output / "images.png").name]

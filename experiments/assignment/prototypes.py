@@ -1,0 +1,234 @@
+"""Fixed prototypes of DL2P and its baselines without training: angles and times.
+
+Table 7, figures 2, 3a and 3c of the paper.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import results
+from spherejax import prototypes, solvers
+
+PAPER, POTENTIAL, ANNEALED = "paper's recipe", "potential, t = 2", "annealed, 200 steps"
+HPN, HPN_LONG, BEST = "HPN, 1000 steps", "HPN, 10000 steps", "best construction"
+WORDS = "Word2Vec-like"
+
+MAX, MIN, MEAN, DEVIATION, SECONDS = (
+  "largest cosine", "smallest cosine", "mean cosine", "deviation of cosines", "seconds",
+)  # fmt: skip
+# Table 7 of the paper, by name, classes and dim: largest and smallest cosine.
+TABLE_7 = {
+  (WORDS, 100, 100): (0.74, -0.32),
+  (HPN, 100, 100): (0.05, -0.39),
+  (HPN, 100, 50): (0.05, -0.62),
+  (BEST, 100, 100): (0.0, -0.01),
+  (PAPER, 100, 100): (0.0, -0.01),
+  (PAPER, 100, 50): (0.01, -1.0),
+}
+
+Make = Callable[..., Array]
+RECIPES: dict[str, Make] = {
+  BEST: lambda key, num_classes, dim: (
+    prototypes.uniform_prototypes(key, num_classes, dim).prototypes
+  ),
+  ANNEALED: functools.partial(
+    prototypes.annealed_prototypes, steps=200, restarts=1, constant_run=False
+  ),
+  POTENTIAL: functools.partial(prototypes.gaussian_potential_prototypes, steps=3000),
+  PAPER: functools.partial(prototypes.gaussian_potential_prototypes, preset="paper"),
+  HPN: prototypes.hpn_prototypes,
+  HPN_LONG: functools.partial(prototypes.hpn_prototypes, steps=10_000),
+}
+Key = tuple[str, int, int]
+Figures = dict[Key, dict[str, list[float]]]
+
+
+def cosines(points: Array) -> np.ndarray:
+  """Cosines of all pairs, in float64."""
+  rows = np.asarray(points, np.float64)
+  rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+  return (rows @ rows.T)[np.triu_indices(len(rows), 1)]
+
+
+def study(
+  key: Array,
+  sizes: Sequence[tuple[int, int]],
+  seeds: int,
+  *,
+  long: bool = True,
+  vectors: Array | None = None,
+) -> tuple[Figures, dict[Key, np.ndarray]]:
+  """Cosines of every recipe at every size: figures over keys, and those of the first.
+
+  Times are those of compiled programs. `long` has HPN run ten times as long, too,
+  with 100 prototypes and more. `vectors` of classes are looked at where there are as
+  many prototypes; they are those of one key.
+  """
+  figures: Figures = {}
+  first: dict[Key, np.ndarray] = {}
+  for classes, dim in sizes:
+    recipes = dict(RECIPES)
+    if vectors is not None and len(vectors) == classes:
+      recipes[WORDS] = lambda key, num_classes, dim: prototypes.vector_prototypes(
+        vectors, dim
+      )
+    for name, recipe in recipes.items():
+      if not _looked_at(name, classes, dim, long):
+        continue
+      own_size = {"num_classes": classes, "dim": dim}
+      make = jax.jit(functools.partial(recipe, **own_size)).lower(key).compile()
+      own: dict[str, list[float]] = {}
+      for seed in range(1 if name == WORDS else seeds):
+        seed_key = jax.random.fold_in(key, seed)
+        start = time.perf_counter()
+        points = jax.block_until_ready(make(seed_key))
+        seconds = time.perf_counter() - start
+        found = cosines(points)
+        first.setdefault((name, classes, dim), found)
+        measured = {
+          MAX: found.max(),
+          MIN: found.min(),
+          MEAN: found.mean(),
+          DEVIATION: found.std(),
+          SECONDS: seconds,
+        }
+        for metric, value in measured.items():
+          own.setdefault(metric, []).append(float(value))
+      figures[name, classes, dim] = own
+  return figures, first
+
+
+def _looked_at(name: str, classes: int, dim: int, long: bool) -> bool:
+  """Whether a recipe is of interest: few in many dimensions are a simplex."""
+  if name in (BEST, POTENTIAL):
+    return True
+  many = classes >= 100
+  return many and long if name == HPN_LONG else many or classes > dim + 1
+
+
+def rows(figures: Figures) -> list[dict[str, Any]]:
+  """Rows of the table."""
+  found = []
+  for (name, classes, dim), own in figures.items():
+    paper = TABLE_7.get((name, classes, dim), (None, None))
+    for metric, values in own.items():
+      if metric == DEVIATION and classes < 100:
+        continue
+      known = {MAX: paper[0], MIN: paper[1]}.get(metric)
+      label = f"{metric}, {classes} in {dim} dimensions"
+      found.append(results.row(name, label, values, paper=known))
+  return found
+
+
+def claims(figures: Figures) -> list[dict[str, Any]]:
+  """P1, P2 and P3, of the sizes there are."""
+  simplices = [(c, d) for name, c, d in figures if name == BEST and c <= d + 1]
+  errors = {
+    name: [
+      np.abs(np.array(figures[name, c, d][MAX]) + 1 / (c - 1)) for c, d in simplices
+    ]
+    for name in (BEST, POTENTIAL)
+  }
+  # Few prototypes of at most twice the dimension: both find the best there is.
+  many = [
+    (c, d)
+    for name, c, d in figures
+    if name == BEST and c > d + 1 and (c > 2 * d or c >= 100)
+  ]
+  gains = [
+    np.subtract(figures[PAPER, c, d][MAX], figures[ANNEALED, c, d][MAX])
+    for c, d in many
+  ]
+  hundreds = [(c, d) for c, d in dict.fromkeys(key[1:] for key in figures) if c == 100]
+  wider = [
+    np.subtract(figures[name, c, d][DEVIATION], figures[POTENTIAL, c, d][DEVIATION])
+    for c, d in hundreds
+    for name in (HPN, HPN_LONG)
+    if (name, c, d) in figures
+  ]
+  found: list[tuple[str, str, Any, str]] = []
+  if simplices:
+    found += [
+      ("P1-closed", "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
+       "(1e-6 - error, least of all sizes)", 1e-6 - np.max(errors[BEST], 0), "3.2"),
+      ("P1-descent", "the same up to 1e-4 after descent of the potential",
+       1e-4 - np.max(errors[POTENTIAL], 0), "3.2"),
+    ]  # fmt: skip
+  if gains:
+    found.append(
+      ("P2", "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
+       "(least difference of all sizes with C > D + 1)", np.min(gains, 0), "4.1")
+    )  # fmt: skip
+  if wider:
+    found.append(
+      ("P3", "deviation of pairwise cosines, 100 prototypes: HPN > converged potential "
+       "(least difference of all dimensions, 1000 and 10000 steps)",
+       np.min(wider, 0), "Fig. 3a")
+    )  # fmt: skip
+  return [
+    results.claim(name, statement, values, paper=f"DL2P {where}", every_seed=True)
+    for name, statement, values, where in found
+  ]
+
+
+def matching_seconds(
+  key: Array, sizes: tuple[int, ...], seeds: int, dim: int = 128
+) -> dict[int, list[float]]:
+  """Seconds of one matching on the host by number of classes, from random costs."""
+  found: dict[int, list[float]] = {}
+  solvers.host_linear_assignment(np.eye(2))  # loads what it needs
+  for number, classes in enumerate(sizes):
+    for seed in range(seeds):
+      keys = jax.random.split(jax.random.fold_in(key, 100 * seed + number))
+      m, p = (jax.random.normal(own, (classes, dim)) for own in keys)
+      m, p = (x / jnp.linalg.norm(x, axis=1, keepdims=True) for x in (m, p))
+      costs = np.asarray(-m @ p.T, np.float64)
+      start = time.perf_counter()
+      solvers.host_linear_assignment(costs)
+      found.setdefault(classes, []).append(time.perf_counter() - start)
+  return found
+
+
+def matching_rows(seconds: dict[int, list[float]]) -> list[dict[str, Any]]:
+  """Rows of the times of matchings."""
+  return [
+    results.row("matching on the host", f"seconds, {classes} classes", values)
+    for classes, values in seconds.items()
+  ]
+
+
+def growth_claims(seconds: dict[int, list[float]]) -> list[dict[str, Any]]:
+  """A6: growth of a matching's time with the number of classes."""
+  if len(seconds) < 2:
+    return []
+  low, high = min(seconds), max(seconds)
+  growth = np.log(np.divide(seconds[high], seconds[low])) / np.log(high / low)
+  statement = f"time of a matching grows at most like C^3 from C = {low} to {high}"
+  return [
+    results.claim(
+      "A6-growth", f"{statement} (3 - exponent)", 3 - growth, paper="DL2P Fig. 3c"
+    )
+  ]
+
+
+def potential_of_piles(classes: int) -> list[dict[str, Any]]:
+  """Figure 2: what the mean cosine (APAD) does not see, and the potential does."""
+  rows = jnp.zeros((classes, classes - 1)).at[:, 0].set(1.0)
+  piles = rows.at[: classes // 2, 0].set(-1.0)
+  simplex = prototypes.simplex(jax.random.key(0), classes, classes - 1)
+  found = []
+  for name, points in (("two piles", piles), ("simplex", simplex)):
+    mean = cosines(points).mean()
+    potential = float(prototypes.gaussian_potential(points))
+    found += [
+      results.row(name, f"mean cosine (APAD), {classes} prototypes", [mean]),
+      results.row(name, f"Gaussian potential, {classes} prototypes", [potential]),
+    ]
+  return found

@@ -1,0 +1,188 @@
+"""Image sets of DL2P's tables: read, cut to a long tail or a listing, checked."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.assignment import methods, tasks
+from experiments.frame import beside, kept
+from experiments.frame import images as class_sets
+from experiments.published import trees
+from spherejax import data, hierarchy
+
+# Names of the part that figures are of, where it is not "test".
+_TEST = {"imagenet2012": "validation"}
+
+
+class Sets(NamedTuple):
+  """An image set in parts."""
+
+  name: str
+  train: data.Images
+  validation: data.Images | None
+  test: data.Images
+
+
+def load(
+  name: str,
+  *,
+  size: int,
+  lazy: bool = False,
+  imbalance: float = 1.0,
+  validation: float = 0.0,
+  listing: pathlib.Path | None = None,
+  key: Array,
+) -> Sets:
+  """Reads a set; everything that cannot be trained on ends here, with its name."""
+  train, test = (
+    class_sets.read(name, part, size=size, channels=3, lazy=lazy)
+    for part in ("train", _TEST.get(name, "test"))
+  )
+  return cut(
+    name,
+    train,
+    test,
+    imbalance=imbalance,
+    validation=validation,
+    listing=listing,
+    key=key,
+  )
+
+
+def cut(
+  name: str,
+  train: data.Images,
+  test: data.Images,
+  *,
+  imbalance: float = 1.0,
+  validation: float = 0.0,
+  listing: pathlib.Path | None = None,
+  key: Array,
+) -> Sets:
+  """The parts that are used: a long tail, a listing, images held out."""
+  tasks.check_names(train.label_names)
+  if train.label_names != test.label_names:
+    raise ValueError(f"{name}: training and test images have different classes")
+  for part, images in (("training", train), ("test", test)):
+    if images.labels.min() < 0:
+      row = int(np.argmin(images.labels))
+      raise ValueError(f"{name}: {part} image {row} has no label")
+  if listing is not None:
+    train = train[listed(train, listing)]
+  tail_key, split_key = jax.random.split(key)
+  if imbalance < 1:
+    train = train[data.long_tail(train.labels, imbalance, key=tail_key)]
+  held_out = None
+  if validation:
+    shares = (1 - validation, validation)
+    first, last = data.split_within_classes(
+      train.labels, fractions=shares, key=split_key
+    )
+    train, held_out = train[first], train[last]
+  there = np.bincount(train.labels, minlength=len(train.label_names))
+  if not there.all():
+    empty = train.label_names[int(np.argmin(there))]
+    raise ValueError(f"{name}: class {empty!r} is left without a training image")
+  return Sets(name, train, held_out, test)
+
+
+def listed(images: data.Images, listing: pathlib.Path) -> np.ndarray:
+  """Rows of the images that a file names, by the file names of the set.
+
+  ValueError names the file, and the line that is wrong.
+  """
+  if "file_name" not in images.extras:
+    raise ValueError(f"{listing} names images, but the set has no file names")
+  lines = _named_images(listing)
+  names = np.asarray(images.extras["file_name"]).tolist()
+  there = set(names)
+  for name, line in lines.items():
+    if name not in there:
+      raise ValueError(
+        f"{listing}, line {line}, names {name!r}, which the set does not have"
+      )
+  return np.array([row for row, name in enumerate(names) if name in lines])
+
+
+def _named_images(listing: pathlib.Path) -> dict[str, int]:
+  """Names without their folders, and the lines that they are in."""
+  try:
+    text = listing.read_text(encoding="utf-8")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{listing} is no text in UTF-8: {error}") from error
+  found: dict[str, int] = {}
+  for number, line in enumerate(text.splitlines(), start=1):
+    fields = line.split()
+    if not fields:
+      continue
+    if len(fields) > 2 or not all(map(str.isdecimal, fields[1:])):
+      raise ValueError(
+        f"{listing}, line {number}: expected an image and the number of its class, or"
+        f" an image alone, got {line!r}"
+      )
+    name = fields[0].rsplit("/", 1)[-1]
+    if name in found:
+      raise ValueError(
+        f"{listing}, line {number}: {name!r} is listed already, in line {found[name]}"
+      )
+    found[name] = number
+  if not found:
+    raise ValueError(f"{listing} names no image")
+  return found
+
+
+def class_vectors(path: pathlib.Path | None, sets: Sets, key: Array) -> Array:
+  """Vectors [classes, size] of the classes' names, or of a walk down their tree."""
+  if path is not None:
+    return jnp.asarray(stored_vectors(path, len(sets.train.label_names)))
+  return methods.word_vectors(class_tree(sets), key)
+
+
+def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
+  """The same for CIFAR-100, in any order and without its images."""
+  if path is not None:
+    return jnp.asarray(stored_vectors(path, 100))
+  paths = trees.paths(trees.CIFAR_100)
+  # The superclasses that stand beside the images, without the levels above them.
+  tree = hierarchy.from_paths([each[-2:] for each in paths])
+  return methods.word_vectors(tree, key)
+
+
+def stored_vectors(path: pathlib.Path, classes: int) -> np.ndarray:
+  """Vectors [classes, size] of a file; ValueError names one that has others."""
+  stored = kept.read_array(path, "vectors are an array that np.save wrote")
+  shape = stored.shape
+  fits = len(shape) == 2 and shape[0] == classes and shape[1] > 0
+  if not fits or stored.dtype.kind not in "fiu":
+    raise ValueError(
+      f"{path} must hold a vector for each of the {classes} classes, got shape "
+      f"{shape} of {stored.dtype}"
+    )
+  with np.errstate(over="ignore"):  # what becomes infinite is refused
+    vectors = stored.astype(np.float32)
+  if not (finite := np.isfinite(vectors).all(axis=1)).all():
+    row = int(np.argmin(finite))
+    raise ValueError(f"{path}: vector {row} has numbers that float32 cannot hold")
+  return vectors
+
+
+def class_tree(sets: Sets) -> hierarchy.ClassTree:
+  """The tree of a set's classes: of coarse labels, or from the file beside it."""
+  names: Sequence[str] = sets.train.label_names
+  extras: dict[str, Any] = dict(sets.train.extras)
+  if "coarse_label" in extras:
+    coarse = [
+      int(extras["coarse_label"][np.argmax(sets.train.labels == label)])
+      for label in range(len(names))
+    ]
+    # Groups after the classes: a group may be called as a class is.
+    parents = [-1, *(1 + len(names) + group for group in coarse)]
+    parents += [0] * (max(coarse) + 1)
+    called = ["", *names, *(f"group {group}" for group in range(max(coarse) + 1))]
+    return hierarchy.from_parents(parents, names=called, classes=names)
+  return hierarchy.from_csv(beside.beside(sets.name, "hierarchy.csv"), classes=names)

@@ -1,0 +1,342 @@
+"""Small trainings of DL2P and its baselines: all methods, rates and seeds at once.
+
+One program trains every cell of one network, data set and dimension with every seed.
+Learning rates (and the weight of PSC*'s uniformity) are chosen on validation data.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments.assignment import methods as dl2p_methods
+from experiments.assignment import tasks
+from experiments.assignment.methods import Method
+from experiments.frame import at_once
+from spherejax import data, models, prototypes, training
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+  """How the networks are trained; what differs from one program to another."""
+
+  network: str
+  """linear, mlp or resnet."""
+  dim: int
+  """Largest dimension of an embedding; a run with fewer leaves the rest at 0."""
+  epochs: int
+  batch: int = 64
+  momentum: float = 0.9
+  augment: bool = False
+
+
+class Network(nn.Module):
+  """Linear to the embedding, with one hidden layer, or residual for images."""
+
+  kind: str
+  dim: int
+
+  @nn.compact
+  def __call__(self, inputs: Array, used: Array) -> Array:
+    x = inputs
+    if self.kind == "resnet":
+      x = models.ResNet20(
+        blocks=1,
+        widths=(8, 16, 32),
+        strides=(1, 2, 2),
+        stem_stride=2,
+        norm="group",
+        convolution="patches",
+      )(data.to_float(x) - 0.5)
+      x = x.mean((1, 2))
+    elif self.kind == "mlp":
+      x = nn.relu(nn.Dense(64)(x))
+    return nn.Dense(self.dim)(x) * used[None]
+
+
+class Cell(NamedTuple):
+  """One method in one dimension with one learning rate."""
+
+  name: str
+  dim: int
+  method: Method
+  source: str
+  rate: float
+
+
+class Runs(NamedTuple):
+  """What the trainings of all cells with all seeds have come to."""
+
+  cells: list[Cell]
+  validation: np.ndarray  # [cells, seeds], mean accuracy of classes at the end
+  test: np.ndarray  # [cells, seeds, classes], accuracy on each class
+  gap: np.ndarray  # [cells, seeds], sibling gap; NaN without super-classes
+  change: np.ndarray  # [cells, seeds, epochs], of the matching before each epoch
+  points: np.ndarray  # [cells, seeds, classes, dim], row k that of class k
+  embeddings: np.ndarray  # [cells, seeds, test, dim]
+
+  def best(self, name: str, dim: int) -> int:
+    """The method's cell with the best mean accuracy on validation data."""
+    own = [
+      number
+      for number, cell in enumerate(self.cells)
+      if (cell.name, cell.dim) == (name, dim)
+    ]
+    # A rate with which a run diverged is no choice.
+    score = [np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in own]
+    return own[int(np.argmax(score))]
+
+  def accuracy(self, name: str, dim: int, *, last: int | None = None) -> np.ndarray:
+    """[seeds], test accuracy of the best cell, on all classes or the last ones."""
+    classes = slice(None if last is None else -last, None)
+    return self.test[self.best(name, dim)][:, classes].mean(-1)
+
+
+class Study(NamedTuple):
+  """The trainings of one network on one data set."""
+
+  name: str
+  runs: Runs
+  tail: int = 0
+  """How many of the last classes are rare; 0 for balanced training data."""
+  seconds: float = 0.0
+  """Of all its trainings together; NaN where they went on from a checkpoint."""
+
+  @property
+  def data(self) -> str:
+    """The data set, without the network."""
+    return self.name.split(", ")[0]
+
+  @property
+  def of_images(self) -> bool:
+    """Whether a residual network was trained."""
+    return self.name.endswith(", resnet")
+
+  @property
+  def dims(self) -> list[int]:
+    """Dimensions that were trained."""
+    return list(dict.fromkeys(cell.dim for cell in self.runs.cells))
+
+  def methods(self) -> list[tuple[str, int]]:
+    """Names and dimensions of all methods."""
+    return list(dict.fromkeys((cell.name, cell.dim) for cell in self.runs.cells))
+
+  def has(self, dim: int, *names: str) -> bool:
+    """Whether the dimension was trained, with all these methods."""
+    there = {name for name, own in self.methods() if own == dim}
+    return bool(there) and there >= set(names)
+
+  def joined(self, other: "Study") -> "Study":
+    """Both studies' methods, of the same seeds and data."""
+    arrays = zip(self.runs[1:], other.runs[1:], strict=True)
+    runs = Runs(
+      self.runs.cells + other.runs.cells, *(np.concatenate(two) for two in arrays)
+    )
+    return self._replace(runs=runs, seconds=self.seconds + other.seconds)
+
+
+def _columns(
+  cells: Sequence[Cell],
+  seeds: int,
+  task: tasks.Task,
+  setting: Training,
+  sources: Sequence[tuple[str, int]],
+) -> dict[str, np.ndarray]:
+  """Hyperparameters [cells x seeds], the seed fastest.
+
+  A run's seed is a number of its cell, so that data and prototypes of its own can be
+  looked up by it.
+  """
+  seed = np.tile(np.arange(seeds), len(cells))
+  own = len(task.train.labels) > 1
+  numbers = [sources.index((cell.source, cell.dim)) for cell in cells]
+  used = np.array([np.arange(setting.dim) < cell.dim for cell in cells], np.float32)
+  columns: dict[str, np.ndarray] = {
+    "seed": seed,
+    "data": seed if own else np.zeros_like(seed),
+    "source": np.repeat(numbers, seeds),
+    "used": np.repeat(used, seeds, axis=0),
+    "rate": np.repeat(np.array([cell.rate for cell in cells], np.float32), seeds),
+  }
+  for field in Method._fields:
+    values = np.array([getattr(cell.method, field) for cell in cells], np.float32)
+    columns[field] = np.repeat(values, seeds)
+  return columns
+
+
+@functools.cache
+def _optimizer(momentum: float) -> optax.GradientTransformation:
+  """At rate 1: the state's scale is the learning rate."""
+  return optax.sgd(1.0, momentum=momentum)
+
+
+def _init(setting: Training, sets: Array, example: Array, key: Array, hyper: dict):
+  """A network, its prototypes and their assignment; sets [sources, seeds, C, D]."""
+  key = jax.random.fold_in(key, hyper["seed"])
+  network_key, points_key, match_key, step_key = jax.random.split(key, 4)
+  used = hyper["used"]
+  fixed = sets[hyper["source"], hyper["seed"]]
+  drawn = jax.random.normal(points_key, fixed.shape) * used[None] / jnp.sqrt(used.sum())
+  points = jnp.where(hyper["learned"] > 0, drawn, fixed)
+  state = training.create_state(
+    step_key,
+    _optimizer(setting.momentum),
+    Network(setting.network, setting.dim).init(network_key, example, used),
+    {
+      "params": {"points": points},
+      "batch_stats": {
+        "assignment": dl2p_methods.first_matching(
+          match_key, points, used=used, shuffled=hyper["shuffled"]
+        )
+      },
+    },
+  )
+  return state.replace(learning_rate_scale=hyper["rate"])
+
+
+def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict):
+  """One step of one training."""
+  del key  # a run's own lies in its state
+  count = part.labels.shape[1]
+  rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
+  network: Any = Network(setting.network, setting.dim)
+  method = Method(**{field: hyper[field] for field in Method._fields})
+  objective = functools.partial(
+    dl2p_methods.objective,
+    prepare=data.random_flip if setting.augment else lambda _, inputs: inputs,
+    network=lambda params, _, x, key: (
+      network.apply({"params": params}, x, hyper["used"]),
+      None,
+    ),
+    method=method,
+  )
+  step = training.reassign(
+    training.make_step(objective, _optimizer(setting.momentum)),
+    state.params["loss"]["points"],
+    steps_per_epoch=count // setting.batch,
+    updates_per_epoch=method.updates,
+  )
+  batch = {
+    "image": part.inputs[hyper["data"], rows],
+    "label": part.labels[hyper["data"], rows],
+  }
+  state, reported = step(state, batch)
+  return state, {"loss": reported["loss"], "change": reported["change"]}
+
+
+def _embed(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Array:
+  network: Any = Network(setting.network, setting.dim)
+  variables = {"params": state.params["network"]}
+  inputs = part.inputs[hyper["data"]]
+  return network.apply(variables, inputs, hyper["used"])
+
+
+def _accuracies(embeddings: Array, part: tasks.Part, state: Any, hyper: dict) -> Array:
+  """[classes], share of the examples of each class that are taken for it."""
+  matching = state.batch_stats["loss"]["assignment"]
+  points = state.params["loss"]["points"]
+  predicted = dl2p_methods.predict(embeddings, points, matching.assignment)
+  own = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
+  return (predicted == part.labels[hyper["data"]]) @ own / own.sum(0)
+
+
+def _validate(
+  setting: Training, part: tasks.Part, state: Any, key: Array, hyper: dict
+) -> Array:
+  """Mean accuracy of the classes on validation data."""
+  del key
+  return _accuracies(_embed(setting, part, state, hyper), part, state, hyper).mean()
+
+
+@functools.partial(jax.jit, static_argnames="setting")
+def _measure(setting, part, superclasses, states, columns):
+  """Figures of all runs on test data; states are [runs, 1, ...]."""
+
+  def one(run: tuple[Any, dict]) -> dict[str, Array]:
+    state, hyper = run
+    embeddings = _embed(setting, part, state, hyper)
+    points = state.params["loss"]["points"]
+    assignment = state.batch_stats["loss"]["assignment"].assignment
+    return {
+      "test": _accuracies(embeddings, part, state, hyper),
+      "gap": prototypes.sibling_gap(points, assignment, superclasses),
+      "points": points[assignment],
+      "embeddings": embeddings,
+    }
+
+  # One after the other: feature maps of all runs and images fill the memory.
+  return jax.lax.map(one, (jax.tree.map(lambda leaf: leaf[:, 0], states), columns))
+
+
+def train(
+  setting: Training,
+  task: tasks.Task,
+  cells: Sequence[Cell],
+  sets: dict[tuple[str, int], Array],
+  *,
+  key: Array,
+  seeds: int,
+  folder: pathlib.Path | None,
+) -> Runs:
+  """Trains all cells with all seeds.
+
+  `sets` holds the fixed prototypes [seeds, classes, dim] of sources and dimensions.
+  """
+  sources = sorted({(cell.source, cell.dim) for cell in cells})
+  stacked = np.zeros((len(sources), seeds, task.classes, setting.dim), np.float32)
+  for number, source in enumerate(sources):
+    if source in sets:  # others are learned
+      stacked[number, :, :, : source[1]] = sets[source]
+  columns = _columns(cells, seeds, task, setting, sources)
+  per_epoch = task.train.labels.shape[1] // setting.batch
+  partial = jax.tree_util.Partial
+  init = partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1])
+  with contextlib.ExitStack() as stack:
+    checkpoints = None
+    if folder is not None:
+      checkpoints = stack.enter_context(training.Checkpoints(folder))
+    result = training.sweep(
+      key,
+      init,
+      partial(_bound(_step, setting), task.train),
+      partial(_bound(_validate, setting), task.validation),
+      columns,
+      seeds=1,
+      steps=setting.epochs * per_epoch,
+      evaluate_every=per_epoch,
+      checkpoints=checkpoints,
+      batch_size=at_once.convolutional() if setting.network == "resnet" else None,
+    )
+  groups = task.superclasses
+  known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
+  found = _measure(setting, task.test, known, result.state, columns)
+
+  def by_seed(values: Any) -> np.ndarray:
+    values = np.asarray(values)
+    return values.reshape(len(cells), seeds, *values.shape[1:])
+
+  diverged = by_seed(result.diverged[:, 0])
+  return Runs(
+    list(cells),
+    np.where(diverged, np.nan, by_seed(result.scores[:, 0, -1])),
+    gap=by_seed(found["gap"]),
+    test=by_seed(found["test"]),
+    change=by_seed(result.curves["change"][:, 0]),
+    points=by_seed(found["points"]),
+    embeddings=by_seed(found["embeddings"]),
+  )
+
+
+@functools.cache
+def _bound(fn: Any, setting: Training) -> Any:
+  """One function object for each setting, so that a second sweep is not compiled."""
+  return functools.partial(fn, setting)

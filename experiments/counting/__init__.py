@@ -1,0 +1,1 @@
+"""How the norm of an embedding counts."""

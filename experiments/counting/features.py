@@ -1,0 +1,189 @@
+"""Features of grids and photographs under several networks at once."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.counting.images import Photographs
+from experiments.counting.training import Points
+from spherejax import data, models, pooling
+
+Apply = Callable[[Any, Array], Array]
+"""One network's variables and images to features [n, dim]."""
+_HEADS = ("fc.", "projection.", "projector.", "non_linear_evaluator.", "classifier.")
+
+
+class Sample(NamedTuple):
+  """Images with several objects, as networks see them."""
+
+  z: np.ndarray
+  """[networks, n, dim]."""
+  counts: np.ndarray
+  labels: np.ndarray
+  lengths: np.ndarray
+  """[n], norms of the images themselves."""
+
+
+class Samples(NamedTuple):
+  """What one seed's networks are measured on."""
+
+  mixed: Sample
+  single: Sample
+  """All of one class."""
+  fitted: Sample
+  """Of one class too, to fit classifiers to."""
+  asked: Sample
+  """Of one class, none of them fitted to, to judge classifiers."""
+
+
+class Shape(NamedTuple):
+  """What decides a grid's shape and how it is drawn."""
+
+  rows: int
+  columns: int
+  min_count: int
+  fill: str
+  single_label: bool
+
+
+def take(sample: Sample, rows: np.ndarray) -> Sample:
+  """Some of the images."""
+  counts, labels, lengths = (x[rows] for x in sample[1:])
+  return Sample(sample.z[:, rows], counts, labels, lengths)
+
+
+def _keys(key: Array, number: int) -> Array:
+  return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(number))
+
+
+@functools.cache
+def drawer(shape: Shape) -> Callable[[Points, Array], data.ImageGrid]:
+  """Of objects and keys: grids of held out objects, as the network gets them."""
+
+  @jax.jit
+  def draw(points: Points, keys: Array) -> data.ImageGrid:
+    seen = points.seen(points.held)
+
+    def one(key: Array) -> data.ImageGrid:
+      return data.image_grid(key, seen, points.held_labels, **shape._asdict())
+
+    return jax.vmap(one)(keys)
+
+  return draw
+
+
+def counts_and_labels(
+  points: Points, shape: Shape, key: Array, number: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """What grids of this key have, without the grids."""
+  counts, labels = _labeler(shape)(points, _keys(key, number))
+  return np.asarray(counts), np.asarray(labels)
+
+
+@functools.cache
+def _labeler(shape: Shape) -> Callable[[Points, Array], tuple[Array, Array]]:
+  @jax.jit
+  def both(points: Points, keys: Array) -> tuple[Array, Array]:
+    drawn = drawer(shape)(points, keys)
+    return drawn.num_objects, drawn.label
+
+  return both
+
+
+def of_grids(
+  apply: Apply,
+  variables: Sequence[Any],
+  points: Points,
+  shape: Shape,
+  key: Array,
+  *,
+  number: int,
+  block: int,
+) -> Sample:
+  """So many grids under all networks; the same key draws the same grids.
+
+  `apply` should be compiled.
+  """
+  keys = _keys(key, -(-number // block) * block).reshape(-1, block)
+  found = []
+  for own in keys:
+    drawn = drawer(shape)(points, own)
+    z = jnp.stack([apply(one, drawn.image) for one in variables])
+    parts = z, drawn.num_objects, drawn.label, _lengths(drawn.image)
+    found.append(jax.tree.map(np.asarray, parts))
+  return _joined(found, number)
+
+
+def of_photographs(
+  apply: Apply,
+  variables: Sequence[Any],
+  photographs: Photographs,
+  moments: Any,
+  *,
+  block: int,
+) -> Sample:
+  """All photographs under all networks."""
+  mean, std = (jnp.asarray(x, jnp.float32) for x in moments)
+  number = len(photographs.images)
+  found = []
+  for start in range(0, number, block):
+    rows = np.arange(start, start + block) % number
+    seen = data.normalize(data.to_float(photographs.images[rows]), mean, std)
+    z = jnp.stack([apply(one, seen) for one in variables])
+    parts = z, photographs.counts[rows], photographs.labels[rows], _lengths(seen)
+    found.append(jax.tree.map(np.asarray, parts))
+  return _joined(found, number)
+
+
+def _joined(found: list[Any], number: int) -> Sample:
+  """The blocks one after another, without what fills up the last one."""
+  z, counts, labels, lengths = zip(*found, strict=True)
+  flat = (np.concatenate(x)[:number] for x in (counts, labels, lengths))
+  return Sample(np.concatenate(z, axis=1)[:, :number], *flat)
+
+
+@jax.jit
+def _lengths(images: Array) -> Array:
+  return jnp.linalg.norm(images.reshape(len(images), -1), axis=1)
+
+
+def residual_network(config: Any) -> tuple[Callable[[Array], Any], Apply]:
+  """How the variables of ResNet-50 are drawn from a key, and how it is applied."""
+  blocks, widths = config.resnet_blocks, config.resnet_widths
+  network = models.ResNet50(
+    blocks, widths, (1, *(2,) * (len(widths) - 1)), frozen_norm=True
+  )
+
+  def draw(key: Array) -> Any:
+    return network.init(key, jnp.zeros((1, 32, 32, 3)))
+
+  @jax.jit
+  def apply(variables: Any, images: Array) -> Array:
+    maps: Any = network.apply(variables, images)
+    return pooling.gap(maps)
+
+  return draw, apply
+
+
+def residual_weights(config: Any, draw: Callable[[Array], Any]) -> dict[str, Any]:
+  """The variables of the files that are named."""
+  shapes = jax.eval_shape(draw, jax.random.key(0))
+  files = {"supervised": config.supervised_weights, "SimCLR": config.simclr_weights}
+  return {
+    name: models.import_weights(shapes, _backbone(file), ignore=_HEADS)
+    for name, file in files.items()
+    if file
+  }
+
+
+def _backbone(file: str) -> dict[str, np.ndarray]:
+  """The weights of a file; self-supervised training calls the backbone "encoder"."""
+  return {
+    name.removeprefix("encoder."): array
+    for name, array in models.read_weights(file).items()
+  }

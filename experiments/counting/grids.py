@@ -1,0 +1,314 @@
+"""Grids of one set of objects under all networks: figures of each seed, pictures."""
+
+import functools
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from experiments.counting import checks, claims, features, training
+from experiments.counting import measures as norm_count_measures
+from experiments.counting import pictures as norm_count_pictures
+from experiments.counting.claims import Figures
+from experiments.counting.features import Samples, Shape
+from experiments.counting.images import Objects
+from experiments.counting.training import Points
+from experiments.frame import at_once
+from experiments.frame import kept as finished
+from experiments.frame import pictures as figure
+
+_MIXED, _SINGLE, _FITTED = range(3)
+"""Which grids of a seed."""
+_TWO_VIEWS = ("digits", "mnist")
+"""Sets that Simple-6 is also trained on without labels."""
+_FULL = (
+  claims.SUPERVISED,
+  claims.UNBIASED,
+  claims.SIMCLR,
+)
+"""Networks of which more than slopes is asked."""
+
+
+class Networks(NamedTuple):
+  """Networks of one kind."""
+
+  names: tuple[str, ...]
+  variables: tuple[Any, ...]
+  """Of each [seeds, ...]; [1, ...] where seeds change the images alone."""
+  apply: Any
+  accuracies: dict[str, np.ndarray]
+  """[seeds], of single objects; empty for networks that were not trained here."""
+
+  @property
+  def fixed(self) -> bool:
+    """Whether seeds change the images alone."""
+    return all(len(jax.tree.leaves(x)[0]) == 1 for x in self.variables)
+
+
+def fills(config: Any, name: str) -> tuple[str, ...]:
+  """What empty cells of a set hold: those of MNIST are always 0 (NCH 4.1)."""
+  return ("zeros",) if name == "mnist" else config.fills
+
+
+def key_of(seed: int, kind: int) -> jax.Array:
+  """The key of a seed's grids: for all fills and networks the same."""
+  return jax.random.fold_in(jax.random.fold_in(jax.random.key(1), seed), kind)
+
+
+def shape(config: Any, fill: str, single_label: bool) -> Shape:
+  """Of a grid."""
+  return Shape(config.rows, config.columns, config.min_count, fill, single_label)
+
+
+def check(config: Any, name: str, objects: Objects) -> None:
+  """Raises ValueError where objects or the grids of a seed do not suffice."""
+  checks.training(objects.train_labels, name)
+  norm_count_pictures.check_classes(objects.held_labels, "held out objects")
+  points = Points(*map(jnp.asarray, objects))
+  # Of other shapes the same keys draw the same counts.
+  own = shape(config, "zeros", True)
+  for seed in range(config.seed, config.seed + config.seeds):
+    (mixed, _), (counts, labels), (_, fitted) = (
+      features.counts_and_labels(points, own, key_of(seed, kind), config.grids)
+      for kind in (_MIXED, _SINGLE, _FITTED)
+    )
+    checks.sample(
+      config,
+      f"{config.grids} grids",
+      mixed=mixed,
+      counts=counts,
+      labels=labels,
+      fitted=fitted,
+    )
+
+
+def simple_networks(
+  config: Any, name: str, objects: Objects, folder: pathlib.Path
+) -> Networks:
+  """Simple-6 by every method that takes part."""
+  full = config.controls and name == "digits"
+  train = functools.partial(
+    training.train,
+    config,
+    objects=objects,
+    grid={
+      "rows": config.rows,
+      "columns": config.columns,
+      "min_count": config.min_count,
+    },
+    folder=folder / name,
+  )
+  # Of each method the shares of the biases, and the networks' names.
+  jobs: dict[training.Method, tuple[tuple[float, ...], tuple[str, ...]]]
+  jobs = {"supervised": ((1.0, 0.0), _FULL[:2]) if full else ((1.0,), _FULL[:1])}
+  if "SimCLR" in config.methods and name in _TWO_VIEWS:
+    jobs["SimCLR"] = (1.0,), (claims.SIMCLR,)
+  if full:
+    jobs["grids"] = (1.0,), (claims.ON_GRIDS,)
+  with at_once.pool() as pool:
+    done = list(pool.map(lambda method: train(method, biases=jobs[method][0]), jobs))
+  found, accuracies = {}, {}
+  for (_, names), (trained, right) in zip(jobs.values(), done, strict=True):
+    found |= dict(zip(names, trained, strict=True))
+    accuracies |= dict(zip(names, right, strict=True))
+  if config.controls:
+    found[claims.RANDOM] = training.untrained(config, objects)
+  apply = jax.jit(training.embed(config, "native"))
+  return Networks(tuple(found), tuple(found.values()), apply, accuracies)
+
+
+def residual_networks(config: Any) -> Networks:
+  """ResNet-50 with weights from files, the same for all seeds; and as it is drawn."""
+  draw, apply = features.residual_network(config)
+  found = features.residual_weights(config, draw)
+  found = {name: jax.tree.map(lambda x: x[None], own) for name, own in found.items()}
+  if config.controls:
+    numbers = jnp.arange(config.seed, config.seed + config.seeds)
+    keys = jax.vmap(jax.random.key)(numbers)
+    drawn = jax.jit(jax.vmap(draw))(keys)
+    found[claims.RANDOM] = jax.tree.map(np.asarray, drawn)
+  return Networks(tuple(found), tuple(found.values()), apply, {})
+
+
+def asked(config: Any) -> tuple[str, ...]:
+  """Networks of which more than norms is measured.
+
+  Untrained ones are measured by slopes, and by what there is where these are not.
+  """
+  control = () if "slopes" in config.measures else (claims.RANDOM,)
+  return (*_FULL, *control)
+
+
+def measure(
+  config: Any,
+  networks: Networks,
+  samples: Samples,
+  key: jax.Array,
+) -> dict[str, dict[str, float]]:
+  """Figures of each network, and of the norm of the image itself."""
+  image = claims.IMAGE
+  slopes = "slopes" in config.measures
+  found: dict[str, dict[str, float]] = {name: {} for name in (*networks.names, image)}
+  for sample, mode in ((samples.mixed, "mixed"), (samples.single, "single")):
+    norms = np.vstack([np.linalg.norm(sample.z, axis=2), sample.lengths[None]])
+    every = (
+      norm_count_measures.slopes if slopes else norm_count_measures.correlations
+    )(norms, sample.counts, mode)
+    for name, figures in zip(found, every, strict=True):
+      found[name] |= figures
+  episodes = functools.partial(
+    norm_count_measures.draw_episodes,
+    labels=samples.single.labels,
+    key=key,
+    ways=config.ways,
+    queries=config.queries,
+    number=config.episodes,
+  )
+  drawn = (
+    {shot: episodes(shots=shot) for shot in config.shots}
+    if "episodes" in config.measures
+    else {}
+  )
+  for number, name in enumerate(networks.names):
+    if name not in asked(config):
+      continue
+    if "classifiers" in config.measures:
+      found[name] |= norm_count_measures.classifiers(
+        samples.fitted, samples.asked, number, key
+      )
+    for shots, rows in drawn.items():
+      found[name] |= norm_count_measures.episodes(
+        samples.single, number, rows, shots=shots
+      )
+    if "angles" in config.measures:
+      found[name] |= norm_count_measures.angles(samples.single, number)
+  if not slopes:
+    norms = samples.single.lengths
+    for shots, rows in drawn.items():
+      found[image] |= norm_count_measures.within(
+        norms, samples.single.counts, rows, shots=shots
+      )
+  return found
+
+
+def add(figures: Figures, fill: str, found: dict[str, dict[str, float]]) -> None:
+  """Appends a seed's figures."""
+  for network, measures in found.items():
+    own = figures.setdefault(network, {}).setdefault(fill, {})
+    for name, value in measures.items():
+      own.setdefault(name, []).append(value)
+
+
+def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
+  """The variables of each network of a seed."""
+
+  def one(leaf: Any) -> jax.Array:
+    # On the host, where no shape is compiled for it.
+    return jnp.asarray(np.asarray(leaf)[min(seed - config.seed, len(leaf) - 1)])
+
+  return [jax.tree.map(one, own) for own in networks.variables]
+
+
+def _seed(
+  config: Any, networks: Networks, points: Points, name: str, seed: int
+) -> finished.Finished:
+  """All fills of one seed."""
+  figures, arrays = {}, {}
+  variables = of_seed(config, networks, seed)
+  for fill in fills(config, name):
+    draw = functools.partial(
+      features.of_grids,
+      networks.apply,
+      variables,
+      points,
+      number=config.grids,
+      block=min(config.block, config.grids),
+    )
+    mixed, single, fitted = (
+      draw(shape(config, fill, kind != _MIXED), key_of(seed, kind))
+      for kind in (_MIXED, _SINGLE, _FITTED)
+    )
+    samples = Samples(mixed, single, fitted, single)
+    figures[fill] = measure(config, networks, samples, key_of(seed, 3))
+    norms = np.linalg.norm(mixed.z, axis=2)
+    coefficients, covariance = norm_count_measures.parabolas(
+      np.vstack([norms, mixed.lengths[None]]), mixed.counts
+    )
+    arrays |= {
+      f"norms {fill}": norms,
+      f"counts {fill}": mixed.counts,
+      f"coefficients {fill}": coefficients,
+      f"covariance {fill}": covariance,
+      f"z {fill}": single.z[0],
+      f"own counts {fill}": single.counts,
+      f"labels {fill}": single.labels,
+    }
+  return finished.Finished(figures, arrays)
+
+
+def study(
+  config: Any, name: str, objects: Objects, output: pathlib.Path, bar: tqdm.tqdm
+) -> tuple[Figures, list[str]]:
+  """Trains and measures; figures by network and fill, and the pictures' names."""
+  kept = output / "kept"
+  points = Points(*map(jnp.asarray, objects))
+  if name == "stl10":
+    networks = residual_networks(config)
+  else:
+    networks = simple_networks(config, name, objects, kept)
+  figures: Figures = {}
+  arrays: dict[str, np.ndarray] = {}
+  settings = {"of": finished.digest(config)}
+  for seed in range(config.seed, config.seed + config.seeds):
+    path = kept / f"{name}-{seed}"
+    done = finished.restore(path, settings)
+    if done is None:
+      done = _seed(config, networks, points, name, seed)
+      finished.keep(path, settings, done)
+    for fill, found in done.figures.items():
+      add(figures, fill, found)
+    arrays = arrays or done.arrays
+    bar.update()
+  for network, values in networks.accuracies.items():
+    figures[network]["single objects"] = {"nearest mean, accuracy": list(values)}
+  return figures, _draw(config, name, networks.names, points, arrays, output)
+
+
+def _draw(
+  config: Any,
+  name: str,
+  names: tuple[str, ...],
+  points: Points,
+  arrays: dict[str, np.ndarray],
+  output: pathlib.Path,
+) -> list[str]:
+  """Of the first seed."""
+  every = fills(config, name)
+  panels = {
+    network: {
+      fill: norm_count_pictures.Norms(
+        arrays[f"norms {fill}"][number],
+        arrays[f"counts {fill}"],
+        arrays[f"coefficients {fill}"][number],
+        arrays[f"covariance {fill}"][number],
+      )
+      for fill in every
+    }
+    for number, network in enumerate(names)
+  }
+  shapes = [shape(config, fill, False) for fill in every]
+  first = every[0]
+  drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
+  # As many as at once elsewhere: those programs are compiled.
+  keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
+  return figure.save(
+    {
+      f"grids-{name}": norm_count_pictures.grids(points, shapes, keys),
+      f"norms-{name}": norm_count_pictures.norms(panels),
+      f"polar-{name}": norm_count_pictures.polar(*drawn),
+    },
+    output,
+  )

@@ -1,0 +1,128 @@
+"""Pictures of grids, of norms against counts, and of angles and norms."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.counting.features import Shape, drawer
+from experiments.counting.training import Points
+from experiments.frame import pictures
+
+_SHOWN = 4  # grids of each fill: two of mixed classes, two of one
+_DIRECTIONS = 2  # of the plane in which angles are shown
+
+
+class Norms(NamedTuple):
+  """Norms of one network against counts."""
+
+  norms: np.ndarray
+  counts: np.ndarray
+  coefficients: np.ndarray
+  """Of the regression of the standardised norms."""
+  covariance: np.ndarray
+
+
+def grids(points: Points, shapes: Sequence[Shape], keys: jax.Array) -> Any:
+  """Examples of each fill: mixed classes on the left, single on the right."""
+  figure = pictures.new_figure(2 * _SHOWN, 2.2 * len(shapes))
+  axes = figure.subplots(len(shapes), _SHOWN, squeeze=False)
+  std, mean = (np.asarray(x)[None, None] for x in (points.std, points.mean))
+  for row, shape in zip(axes, shapes, strict=True):
+    both = [
+      jax.tree.map(np.asarray, drawer(shape._replace(single_label=s))(points, keys))
+      for s in (False, True)
+    ]
+    for column, one in enumerate(row):
+      single, number = divmod(column, _SHOWN // 2)
+      drawn = jax.tree.map(lambda x, i=number: x[i], both[single])
+      image = np.clip(drawn.image * std + mean, 0, 1)
+      gray = image.shape[-1] == 1
+      one.imshow(image[..., 0] if gray else image, cmap="gray", vmin=0, vmax=1)
+      kind = f"class {drawn.label}" if single else "mixed"
+      one.set_title(f"{shape.fill}, {kind}: {drawn.num_objects}", fontsize=9)
+      one.set(xticks=[], yticks=[])
+  return figure
+
+
+def norms(panels: Mapping[str, Mapping[str, Norms]]) -> Any:
+  """Box plots of standardised norms for each count; parabola and its 95 % band.
+
+  `panels`: for each network (a row) and fill (a column).
+  """
+  columns = len(next(iter(panels.values())))
+  figure = pictures.new_figure(0.8 + 3.2 * columns, 0.5 + 2.3 * len(panels))
+  axes = figure.subplots(len(panels), columns, squeeze=False, sharex="col")
+  for row, (network, fills) in zip(axes, panels.items(), strict=True):
+    for one, (fill, found) in zip(row, fills.items(), strict=True):
+      _boxes(one, found)
+      one.set_title(f"{network}, {fill}", fontsize=9, loc="left")
+  for one in axes[-1]:
+    one.set_xlabel("objects")
+  for row in axes:
+    row[0].set_ylabel("norm, standardised")
+  return figure
+
+
+def _boxes(axes: Any, found: Norms) -> None:
+  v = (found.norms - found.norms.mean()) / found.norms.std(ddof=1)
+  counts = np.unique(found.counts)
+  axes.boxplot(
+    [v[found.counts == c] for c in counts],
+    positions=counts,
+    widths=0.6,
+    whis=1.5,
+    manage_ticks=False,
+    flierprops={"marker": ".", "markersize": 2, "markeredgecolor": "#888888"},
+    medianprops={"color": "#222222"},
+    boxprops={"color": "#0072B2"},
+    whiskerprops={"color": "#0072B2"},
+    capprops={"color": "#0072B2"},
+  )
+  at = np.linspace(counts[0], counts[-1], 100)
+  rows = np.stack([np.ones_like(at), at, at**2], axis=1)
+  middle = rows @ found.coefficients
+  half = 1.96 * np.sqrt(np.einsum("ij,jk,ik->i", rows, found.covariance, rows))
+  axes.fill_between(at, middle - half, middle + half, color="#D55E00", alpha=0.35, lw=0)
+  axes.plot(at, middle, color="#D55E00", lw=1.3)
+  axes.set_xticks(counts[:: max(1, len(counts) // 5)])
+  axes.spines[["top", "right"]].set_visible(False)
+
+
+def check_classes(labels: np.ndarray, what: str) -> None:
+  """Raises ValueError where `polar` has no plane, before anything is measured."""
+  classes = np.unique(labels)
+  if len(classes) <= _DIRECTIONS:
+    raise ValueError(
+      f"{_DIRECTIONS} discriminant directions need {_DIRECTIONS + 1} classes, but "
+      f"{what} have {len(classes)}: {classes.tolist()}"
+    )
+
+
+def polar(z: np.ndarray, counts: np.ndarray, labels: np.ndarray) -> Any:
+  """Angles in the plane of the first two discriminant directions; radius is the norm.
+
+  The directions are those of unit vectors; colours are classes, then counts.
+  """
+  import matplotlib
+  from sklearn import discriminant_analysis
+
+  lengths = np.linalg.norm(z, axis=1)
+  unit = z / np.maximum(lengths, 1e-12)[:, None]
+  found = discriminant_analysis.LinearDiscriminantAnalysis(n_components=_DIRECTIONS)
+  plane = found.fit(unit.astype(np.float64), labels).transform(unit)
+  angle = np.arctan2(plane[:, 1], plane[:, 0])
+  figure = pictures.new_figure(9.5, 4.6)
+  classes = int(labels.max()) + 1
+  colors = matplotlib.colormaps["tab20" if classes > 10 else "tab10"]
+  discrete = {"cmap": colors.resampled(classes), "vmin": -0.5, "vmax": classes - 0.5}
+  for number, (values, name, look) in enumerate(
+    ((labels, "class", discrete), (counts, "objects", {"cmap": "viridis"})), 1
+  ):
+    axes: Any = figure.add_subplot(1, 2, number, projection="polar")
+    dots = axes.scatter(angle, lengths, c=values, s=6, alpha=0.8, **look)
+    axes.set_xticklabels([])
+    axes.tick_params(labelsize=7)
+    figure.colorbar(dots, ax=axes, shrink=0.7, label=name)
+  return figure

@@ -1,0 +1,147 @@
+"""Settings of `norm_count`, and which of them cannot work."""
+
+import dataclasses
+import pathlib
+from typing import Literal
+
+from experiments.counting import checks, images, training
+
+Measure = Literal["slopes", "classifiers", "episodes", "angles"]
+Fill = Literal["zeros", "blur", "random"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(training.Settings):
+  """Settings of the study."""
+
+  sets: tuple[images.Name, ...] = ("digits", "mnist", "cifar10")
+  """Of objects, and voc: photographs."""
+  need_all: bool = False
+  """Whether a set that is not prepared ends the run; else it is left out."""
+  need_weights: bool = False
+  """Whether photographs are for ResNet-50 alone; else Simple-6 of CIFAR-10 will do."""
+  reduced: bool = True
+  """MNIST at 14x14 and CIFAR-10 at 16x16."""
+  train_images: int = 5000
+  """First objects of a set, to train on."""
+  held_images: int = 2000
+  """First objects of its test part, to make grids of."""
+  fills: tuple[Fill, ...] = ("zeros", "blur", "random")
+  """What empty cells hold; MNIST has zeros alone."""
+  rows: int = 4
+  """Cells down."""
+  columns: int = 4
+  """Cells across."""
+  min_count: int = 1
+  """Least number of objects of a grid."""
+  grids: int = 1000
+  """Grids of one kind: to measure on, and as many to fit classifiers to."""
+  block: int = 50
+  """Grids or photographs at once."""
+  measures: tuple[Measure, ...] = ("slopes", "classifiers", "episodes", "angles")
+  """What is measured."""
+  episodes: int = 1000
+  """Few-shot episodes."""
+  ways: int = 5
+  """Classes of an episode."""
+  shots: tuple[int, ...] = (1, 5)
+  """Supports of each class."""
+  queries: int = 15
+  """Queries of each class."""
+  controls: bool = True
+  """Whether untrained networks take part, and of digits ones without biases and of
+  grids."""
+  theory: bool = True
+  """Whether the statements that are exact are measured, on a set of objects."""
+  supervised_weights: str = ""
+  """File of a ResNet-50 trained with labels, for stl10 and voc."""
+  simclr_weights: str = ""
+  """File of a ResNet-50 trained by SimCLR; its names may begin with "encoder."."""
+  resnet_blocks: tuple[int, ...] = (3, 4, 6, 3)
+  """Blocks of the stages of that network."""
+  resnet_widths: tuple[int, ...] = (64, 128, 256, 512)
+  """Their inner channels."""
+  stl10_split: str = "test"
+  """Of STL-10."""
+  voc_folder: str = ""
+  """A folder of Pascal VOC, of Annotations and JPEGImages; else voc/2007 is read.
+  The paper has 2007 to 2013, so its figures stand beside those of a folder alone."""
+  voc_split: str = "train+test"
+  """Of voc/2007 in tensorflow-datasets."""
+  photograph_size: int = 96
+  """Side to which photographs are brought."""
+
+
+PAPER = Config(
+  sets=("mnist", "stl10", "voc"),
+  need_all=True,
+  need_weights=True,
+  reduced=False,
+  widths=(32, 32, 64, 64, 128, 128),
+  convolution="native",
+  train_images=60_000,
+  held_images=10_000,
+  grids=10_000,
+  episodes=10_000,
+  theory=False,
+  simclr_steps=12_000,  # 100 passes over MNIST
+  simclr_batch=512,
+  integer_crops=True,
+  voc_split="train+validation+test",
+  photograph_size=224,
+)
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    sets=("digits",),
+    seeds=1,
+    epochs=3,
+    methods=("supervised",),
+    fills=("zeros",),
+    grids=200,
+    measures=("slopes",),
+    controls=False,
+  ),
+  # Few photographs of a small part of the set show one class alone.
+  "voc": Config(sets=("voc",), need_all=True, theory=False, ways=3, queries=10),
+  "table-1": dataclasses.replace(PAPER, measures=("slopes",)),
+  "table-2": dataclasses.replace(PAPER, measures=("classifiers",)),
+  "table-3": dataclasses.replace(PAPER, sets=("stl10", "voc"), measures=("episodes",)),
+}
+
+
+def check(config: Config) -> None:
+  """Raises ValueError for what cannot be measured, before anything is trained."""
+  checks.settings(config)
+  files = [x for x in (config.supervised_weights, config.simclr_weights) if x]
+  needs = {"stl10", "voc"} if config.need_weights else {"stl10"}
+  if not files and needs & set(config.sets):
+    raise ValueError(
+      f"{' and '.join(sorted(needs & set(config.sets)))}: name a file of weights of a "
+      "ResNet-50 by --supervised-weights or --simclr-weights, or choose other --sets"
+    )
+  for file in files:
+    if not pathlib.Path(file).is_file():
+      raise ValueError(f"there is no file of weights at {file}")
+
+
+def unused(config: Config) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  sets, found = set(config.sets), {}
+  if not sets & {"stl10", "voc"}:
+    names = ("supervised_weights", "simclr_weights", "resnet_blocks", "resnet_widths")
+    found["without stl10 or voc among --sets"] = names
+  if "stl10" not in sets:
+    found["without stl10 among --sets"] = ("stl10_split",)
+  if sets <= {"digits", "stl10"}:
+    found["without mnist or cifar10 among --sets"] = ("train_images", "reduced")
+  if "voc" not in sets:
+    names = ("voc_folder", "voc_split", "photograph_size")
+    found["without voc among --sets"] = names
+  if sets == {"voc"}:
+    names = ("theory", "fills", "rows", "columns", "min_count", "grids")
+    found["without a set of objects among --sets"] = names
+  if "episodes" not in config.measures:
+    names = ("episodes", "ways", "shots", "queries")
+    found["without episodes among --measures"] = names
+  return found

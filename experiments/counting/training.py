@@ -1,0 +1,281 @@
+"""Simple-6 trained on single objects, on grids of them, or on two views of each."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments.counting.images import Objects
+from experiments.frame import at_once, kept
+from spherejax import data, distances, losses, models, pooling, prototypes, training
+from spherejax.models import _convolution
+
+Method = Literal["supervised", "SimCLR", "grids"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Settings of the networks and of their training."""
+
+  seed: int = 0
+  """First seed."""
+  seeds: int = 5
+  """Networks of each training, each with grids of its own."""
+  widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
+  """Channels of the six layers."""
+  convolution: _convolution.Method = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  epochs: int = 12
+  """Passes over the objects, by cross-entropy."""
+  batch: int = 64
+  """Objects, or grids, of a step."""
+  learning_rate: float = 2e-3
+  """Of Adam."""
+  methods: tuple[Literal["supervised", "SimCLR"], ...] = ("supervised", "SimCLR")
+  """How networks are trained; cross-entropy always takes part."""
+  simclr_steps: int = 400
+  """Steps by NT-Xent."""
+  simclr_batch: int = 128
+  """Objects of a step, two views of each."""
+  temperature: float = 0.5
+  """Of NT-Xent."""
+  projection: int = 64
+  """Width of both layers behind the features, for NT-Xent alone."""
+  crop: float = 0.3
+  """Least share of an object's area that a view shows."""
+  jitter: float = 0.8
+  """Strength of the changes of brightness and contrast."""
+  integer_crops: bool = False
+  """Whether a view is a box of whole pixels; else it lies anywhere between them."""
+
+
+class Network(nn.Module):
+  """Average-pooled features, and what the loss takes: scores or a projection."""
+
+  settings: Settings
+  method: str
+  classes: int
+
+  @nn.compact
+  def __call__(self, x: Array) -> tuple[Array, Array]:
+    """Features and outputs of [batch, height, width, channels]."""
+    s = self.settings
+    maps = models.Simple6(s.widths, convolution=s.convolution, name="backbone")(x)
+    features = pooling.gap(maps)
+    if self.method != "SimCLR":
+      return features, nn.Dense(self.classes)(features)
+    hidden = nn.relu(nn.Dense(s.projection)(features))
+    return features, nn.Dense(s.projection)(hidden)
+
+
+class State(NamedTuple):
+  """One training."""
+
+  params: Any
+  opt_state: Any
+
+
+class Points(NamedTuple):
+  """The objects on the device."""
+
+  x: Array
+  y: Array
+  held: Array
+  held_labels: Array
+  mean: Array
+  std: Array
+
+  def seen(self, images: Array) -> Array:
+    """The images as the network gets them."""
+    return data.normalize(images, self.mean, self.std)
+
+
+def embed(
+  settings: Settings, convolution: _convolution.Method
+) -> Callable[[Any, Array], Array]:
+  """Backbone's parameters and images to features."""
+  network = models.Simple6(settings.widths, convolution=convolution)
+
+  def features(params: Any, images: Array) -> Array:
+    found: Any = network.apply({"params": params}, images)
+    return pooling.gap(found)
+
+  return features
+
+
+def draw(network: nn.Module, shape: tuple[int, ...], key: Array) -> Any:
+  """Parameters as `network.init` scales them, of one draw for all: compiled sooner.
+
+  Kernels have variance 2 / (size^2 outputs) in convolutions, 1 / inputs behind them.
+  """
+  shapes = jax.eval_shape(network.init, key, jnp.zeros((1, *shape)))["params"]
+  leaves, structure = jax.tree.flatten(shapes)
+  numbers = jax.random.normal(key, (sum(leaf.size for leaf in leaves),))
+  found, start = [], 0
+  for leaf in leaves:
+    own = numbers[start : start + leaf.size].reshape(leaf.shape)
+    start += leaf.size
+    if leaf.ndim == 4:
+      scale = (2 / (leaf.shape[0] * leaf.shape[1] * leaf.shape[3])) ** 0.5
+    else:
+      scale = leaf.shape[0] ** -0.5 if leaf.ndim == 2 else 0.0
+    found.append(scale * own)
+  return jax.tree.unflatten(structure, found)
+
+
+def untrained(settings: Settings, objects: Objects) -> Any:
+  """Backbones as they are drawn, [seeds, ...]; their biases are 0."""
+  network = models.Simple6(settings.widths)
+  numbers = jnp.arange(settings.seed, settings.seed + settings.seeds)
+  begin = jax.random.key(settings.seed)
+
+  def one(number: Array) -> Any:
+    return draw(network, objects.held.shape[1:], jax.random.fold_in(begin, number))
+
+  return jax.jit(jax.vmap(one))(numbers)
+
+
+def without_biases(params: Any, share: Any) -> Any:
+  """The backbone's biases times a share: 0 takes them away, also in training."""
+
+  def one(path: Any, leaf: Array) -> Array:
+    return leaf * share if path[-1].key == "bias" else leaf
+
+  backbone = jax.tree_util.tree_map_with_path(one, params["backbone"])
+  return {**params, "backbone": backbone}
+
+
+def steps(settings: Settings, method: Method, objects: int) -> int:
+  """Steps of a training: at least one."""
+  if method == "SimCLR":
+    return settings.simclr_steps
+  return max(1, settings.epochs * objects // settings.batch)
+
+
+def train(
+  settings: Settings,
+  method: Method,
+  objects: Objects,
+  *,
+  biases: tuple[float, ...],
+  grid: dict[str, int],
+  folder: pathlib.Path,
+) -> tuple[Any, Any]:
+  """Backbones [biases, seeds, ...], and how many held out objects each gets right.
+
+  All at once. What was trained under a path of `folder` with the same settings is read
+  from there. With the method "grids" the images are grids of one class, background 0.
+  """
+  classes = int(objects.train_labels.max()) + 1
+  network = Network(settings, method, classes)
+  optimizer = optax.adam(settings.learning_rate)
+  points = Points(*map(jnp.asarray, objects))
+  loss = _LOSSES[method]
+
+  def init(key: Array, hyper: Any) -> State:
+    # Those with biases and those without begin alike.
+    params = draw(network, objects.train.shape[1:], key)
+    return State(params, optimizer.init(params))
+
+  def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
+    def objective(params: Any) -> Array:
+      own = {"params": without_biases(params, hyper["bias"])}
+      return jnp.mean(
+        loss(settings, points, grid, key, lambda x: network.apply(own, x))
+      )
+
+    value, grads = jax.value_and_grad(objective)(state.params)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    return State(params, opt_state), {"loss": value}
+
+  def evaluate(points: Points, state: State, key: Array, hyper: Any) -> Array:
+    """The share of held out objects nearest to their own class's mean direction."""
+    params = without_biases(state.params, hyper["bias"])["backbone"]
+    known, asked = points.x[:_KNOWN], points.held[:_KNOWN]
+    seen = points.seen(jnp.concatenate([known, asked]))
+    z = distances.l2_normalize(embed(settings, settings.convolution)(params, seen))
+    means = prototypes.class_means(z[: len(known)], points.y[:_KNOWN], classes).means
+    z = z[len(known) :]
+    right = jnp.argmax(z @ means.T, axis=1) == points.held_labels[:_KNOWN]
+    return jnp.mean(right)
+
+  number = steps(settings, method, len(objects.train))
+  made_with = kept.digest((settings, grid, objects.train.shape))
+  name = f"{folder.name}-{method}-{made_with}"
+  with training.Checkpoints(folder.with_name(name)) as checkpoints:
+    result = training.sweep(
+      jax.random.key(settings.seed),
+      init,
+      jax.tree_util.Partial(step, points),
+      jax.tree_util.Partial(evaluate, points),
+      {"bias": biases},
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=number,
+      evaluate_every=number,
+      checkpoints=checkpoints,
+      batch_size=at_once.convolutional(),
+      progress=False,
+    )
+  params = jax.tree.map(np.asarray, result.state.params)
+  trained = [
+    without_biases(jax.tree.map(lambda x, i=i: x[i], params), bias)
+    for i, bias in enumerate(biases)
+  ]
+  return [params["backbone"] for params in trained], result.scores[..., -1]
+
+
+_KNOWN = 500  # objects that judge a training
+
+
+def _rows(points: Points, key: Array, number: int) -> tuple[Array, Array]:
+  rows = jax.random.randint(key, (number,), 0, len(points.y))
+  return points.x[rows], points.y[rows]
+
+
+def _supervised(settings, points: Points, grid, key: Array, apply) -> Array:
+  x, y = _rows(points, key, settings.batch)
+  return losses.softmax(apply(points.seen(x))[1], y)
+
+
+def _grids(settings, points: Points, grid, key: Array, apply) -> Array:
+  def one(key: Array) -> data.ImageGrid:
+    seen = points.seen(points.x)
+    return data.image_grid(key, seen, points.y, single_label=True, **grid)
+
+  drawn = jax.vmap(one)(jax.random.split(key, settings.batch))
+  return losses.softmax(apply(drawn.image)[1], drawn.label)
+
+
+def _simclr(settings, points: Points, grid, key: Array, apply) -> Array:
+  row_key, *keys = jax.random.split(key, 3)
+  x, _ = _rows(points, row_key, settings.simclr_batch)
+  views = jnp.concatenate([points.seen(view(settings, k, x)) for k in keys])
+  first, second = jnp.split(apply(views)[1], 2)
+  return losses.nt_xent(first, second, temperature=settings.temperature)
+
+
+def view(settings: Settings, key: Array, images: Array) -> Array:
+  """A random box of each image, its brightness and contrast changed."""
+  crop_key, brightness_key, contrast_key = jax.random.split(key, 3)
+  size = images.shape[1], images.shape[2]
+  shown = data.random_resized_crop(
+    crop_key,
+    images,
+    size=size,
+    area=(settings.crop, 1.0),
+    integer=settings.integer_crops,
+  )
+  shown = jnp.clip(shown, 0, 1)
+  shown = data.random_brightness(brightness_key, shown, strength=settings.jitter)
+  return data.random_contrast(contrast_key, shown, strength=settings.jitter)
+
+
+_LOSSES = {"supervised": _supervised, "SimCLR": _simclr, "grids": _grids}

@@ -1,0 +1,1 @@
+"""The embedding tool and its explorer."""

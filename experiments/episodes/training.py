@@ -1,0 +1,325 @@
+"""Prototypical networks: two losses on the same episodes, all runs at once."""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments.episodes import drawn as few_shot_episodes
+from experiments.episodes.settings import Part, Settings
+from experiments.frame import at_once
+from experiments.frame import kept as finished
+from spherejax import data, losses, metrics, models, prototypes, training
+
+SQUARED, RATIO = "SD", "DR"
+FIRST_LOG_EXPONENT = 2.0
+OFFSET = 1e-10  # added to squared distances, as in the article
+MEASURES = (
+  "norm_ratio",
+  "scaling",
+  "norm_ratio by features",
+  "scaling by features",
+  "con_alpha",
+  "div_alpha",
+  "con_div",
+  "left_out",
+  "exponent",
+)
+FURTHER = ("con_alpha by features", "div_alpha by features", "training accuracy")
+
+
+class State(NamedTuple):
+  """One run: the network, its optimiser and what was seen of its updates."""
+
+  params: Any
+  statistics: Any
+  opt_state: Any
+  checks: Array
+  series: dict[str, Array]  # [checks]
+
+
+class Trained(NamedTuple):
+  """Figures of all runs of a part, [cells, seeds, ...] each."""
+
+  validation: np.ndarray
+  test: np.ndarray  # [cells, seeds, episodes]
+  series: dict[str, np.ndarray]
+
+
+def measures(settings: Settings) -> tuple[str, ...]:
+  """What is kept of a look."""
+  return (*MEASURES, *(FURTHER if settings.all_diagnostics else ()))
+
+
+class Embedding(nn.Module):
+  """Images to vectors."""
+
+  settings: Settings
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> Array:
+    settings = self.settings
+    if settings.backbone == "conv4":
+      network = models.Conv4(settings.width, convolution=settings.convolution)
+      maps = network(images, train=train)
+      return maps.reshape(len(maps), -1)
+    network = models.ResNet18(convolution=settings.convolution)
+    return jnp.mean(network(images, train=train), axis=(1, 2))
+
+
+def prepared(settings: Settings, images: Array, key: Array | None = None) -> Array:
+  """Bytes to what the network sees; with a key augmented."""
+  found = data.to_float(images)
+  if key is not None and settings.augment:
+    crop, flip, bright, contrast, saturation = jax.random.split(key, 5)
+    found = data.random_resized_crop(crop, found, size=settings.image_size)
+    found = data.random_flip(flip, found)
+    found = data.random_brightness(bright, found)
+    found = data.random_contrast(contrast, found)
+    found = data.random_saturation(saturation, found)
+  elif found.shape[1] != settings.image_size:
+    found = data.center_crop(found, settings.image_size)
+  if found.shape[-1] == 3:
+    return data.normalize(found, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+  return found
+
+
+def embed(settings: Settings, state: State, images: Array) -> Array:
+  """[count, dim], in blocks, by the running statistics."""
+  variables = {"params": state.params["network"], "batch_stats": state.statistics}
+
+  def one(image: Array) -> Array:
+    found: Any = Embedding(settings).apply(variables, prepared(settings, image[None]))
+    return found[0]
+
+  return jax.lax.map(one, images, batch_size=250)
+
+
+def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
+  image = jnp.zeros((1, settings.image_size, settings.image_size, shape[-1]))
+  drawn: Any = Embedding(settings).init(key, image)
+  params = {
+    "network": drawn["params"],
+    "log_exponent": jnp.asarray(hyper["log_exponent"], jnp.float32),
+  }
+  number = settings.episodes // settings.check_every
+  series = {name: jnp.full(number, jnp.nan) for name in measures(settings)}
+  optimizer = optax.adam(settings.learning_rate)
+  statistics = drawn["batch_stats"]
+  return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
+
+
+def _step(
+  settings: Settings,
+  part: Part,
+  images: Array,
+  classes: data.ClassTable,
+  known: few_shot_episodes.Known | None,
+  state: State,
+  key: Array,
+  hyper: Mapping[str, Array],
+) -> tuple[State, dict[str, Array]]:
+  """Some episodes, and what the update of the last one did to it."""
+  optimizer = optax.adam(settings.learning_rate)
+  ways, queries = settings.num_ways, settings.num_queries
+  labels = jnp.repeat(jnp.arange(ways), queries)
+
+  def embedded(params, statistics, seen):
+    found, updated = Embedding(settings).apply(
+      {"params": params["network"], "batch_stats": statistics},
+      seen,
+      train=True,
+      mutable=["batch_stats"],
+    )
+    return found.reshape(ways, part.shots + queries, -1), updated["batch_stats"]
+
+  def episode(carry, key):
+    params, statistics, opt_state, _ = carry
+    draw_key, image_key = jax.random.split(key)
+    rows = data.sample_episode(
+      draw_key, classes, num_ways=ways, num_shots=part.shots, num_queries=queries
+    )
+    seen = prepared(settings, images[rows.reshape(-1)], image_key)
+
+    def objective(params):
+      points, updated = embedded(params, statistics, seen)
+      squares = prototypes.support_squared_distances(
+        points[:, part.shots :].reshape(len(labels), -1),
+        points[:, : part.shots],
+        representative=part.representative,
+      )
+      learned = params["log_exponent"]
+      fixed = jax.lax.stop_gradient(learned)
+      exponent = jnp.exp(jnp.where(hyper["learned"] > 0, learned, fixed))
+      both = [
+        losses.squared_distance_softmax(squares, labels),
+        losses.distance_ratio(squares, labels, exponent=exponent, offset=OFFSET),
+      ]
+      chosen = jnp.where(hyper["ratio"] > 0, both[1], both[0])
+      return jnp.mean(chosen), (points, updated)
+
+    (loss, (points, updated)), grads = jax.value_and_grad(objective, has_aux=True)(
+      params
+    )
+    updates, opt_state = optimizer.update(grads, opt_state, params)
+    params = optax.apply_updates(params, updates)
+    # The last one is looked at: its images before augmentation would be others.
+    return (params, updated, opt_state, (seen, points, statistics)), loss
+
+  first = _nothing_seen(settings, part, images, state, embedded)
+  carry = (state.params, state.statistics, state.opt_state, first)
+  keys = jax.random.split(key, settings.check_every)
+  (params, statistics, opt_state, last), loss = jax.lax.scan(episode, carry, keys)
+  seen, before, old_statistics = last
+  after = embedded(params, old_statistics, seen)[0]
+  found = _looked_at(part, before, after) | {
+    "exponent": jnp.exp(params["log_exponent"])
+  }
+  new = State(params, statistics, opt_state, state.checks + 1, state.series)
+  if known is not None:
+    own = _accuracies(settings, part, new, images[known.rows], known.episodes)
+    found["training accuracy"] = jnp.mean(own)
+  series = {
+    name: values.at[state.checks].set(found[name].astype(jnp.float32))
+    for name, values in state.series.items()
+  }
+  return new._replace(series=series), {"loss": jnp.mean(loss)}
+
+
+def _nothing_seen(settings, part, images, state, embedded):
+  """What stands for the last episode before there was one."""
+  rows = settings.num_ways * (part.shots + settings.num_queries)
+  side = settings.image_size
+  seen = jnp.zeros((rows, side, side, images.shape[-1]))
+  shape = jax.eval_shape(lambda: embedded(state.params, state.statistics, seen)[0])
+  return seen, jnp.zeros(shape.shape), state.statistics
+
+
+def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
+  options: dict[str, Any] = {
+    "num_shots": part.shots,
+    "representative": part.representative,
+  }
+  points = metrics.embedding_change(before, after, **options)
+  features = metrics.embedding_change(before, after, centre="features", **options)
+  found = points._asdict()
+  for name in ("norm_ratio", "scaling", "con_alpha", "div_alpha"):
+    found[f"{name} by features"] = getattr(features, name)
+  return found
+
+
+def _evaluate(
+  settings: Settings,
+  part: Part,
+  images: Array,
+  episodes: Array,
+  state,
+  key,
+  hyper,
+) -> Array:
+  del key, hyper
+  found = _accuracies(settings, part, state, images, episodes)
+  return jnp.mean(found)
+
+
+def _accuracies(
+  settings: Settings,
+  part: Part,
+  state,
+  images,
+  episodes,
+) -> Array:
+  return prototypes.episode_accuracies(
+    embed(settings, state, images),
+    episodes,
+    num_shots=part.shots,
+    representative=part.representative,
+  )
+
+
+def train(
+  settings: Settings,
+  part: Part,
+  sets: few_shot_episodes.Sets,
+  cells: Mapping[str, Sequence[float]],
+  folder: pathlib.Path,
+) -> Trained:
+  """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
+  rows = part.shots + settings.num_queries
+  classes = few_shot_episodes.table(sets.train, rows)
+  known = (
+    few_shot_episodes.known(settings, part, sets.train)
+    if settings.all_diagnostics
+    else None
+  )
+  drawn = {
+    "validation": few_shot_episodes.fixed_episodes(
+      settings,
+      part,
+      sets.validation,
+      queries=settings.num_queries,
+      number=settings.validation_episodes,
+    ),
+    "test": few_shot_episodes.fixed_episodes(
+      settings,
+      part,
+      sets.test,
+      queries=settings.test_queries,
+      number=settings.test_episodes,
+    ),
+  }
+  record = {"made with": finished.digest((settings, part, dict(cells)))}
+  path = folder / f"{part.name} {record['made with']}".replace(" ", "-")
+  done = finished.restore(path, record)
+  if done is None:
+    images = jnp.asarray(sets.train.images)
+    seen = jnp.asarray(sets.validation.images)
+    step = functools.partial(_step, settings, part)
+    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
+      result = training.sweep(
+        jax.random.key(settings.seed),
+        functools.partial(_init, settings, images.shape),
+        jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), known),
+        jax.tree_util.Partial(
+          functools.partial(_evaluate, settings, part), seen, drawn["validation"]
+        ),
+        cells,
+        seeds=range(settings.seed, settings.seed + settings.seeds),
+        steps=settings.episodes // settings.check_every,
+        evaluate_every=settings.validate_every // settings.check_every,
+        checkpoints=kept,
+        batch_size=at_once.convolutional(),
+      )
+    tested = _tested(settings, part, result.best_state, sets.test, drawn["test"])
+    arrays = {"validation": result.scores, "test": tested}
+    arrays |= {f"series {name}": x for name, x in result.state.series.items()}
+    done = finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
+    finished.keep(path, record, done)
+  series = {name: done.arrays[f"series {name}"] for name in measures(settings)}
+  return Trained(done.arrays["validation"], done.arrays["test"], series)
+
+
+def _tested(
+  settings: Settings,
+  part: Part,
+  states: Any,
+  images: data.Images,
+  episodes: np.ndarray,
+) -> np.ndarray:
+  """[cells, seeds, episodes] of the states [cells, seeds, ...], one after another."""
+
+  @jax.jit
+  def accuracies(states, images, episodes):
+    def one(state):
+      return _accuracies(settings, part, state, images, episodes)
+
+    return jax.lax.map(lambda row: jax.lax.map(one, row), states)
+
+  return np.asarray(accuracies(states, jnp.asarray(images.images), episodes))

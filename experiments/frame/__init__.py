@@ -1,0 +1,1 @@
+"""What every study shares: command line, results, pictures, data, networks."""

@@ -1,0 +1,212 @@
+"""The command line that every experiment shares.
+
+``--preset`` names the defaults and is read first; every field of the settings is an
+option; a misspelt one is an error with a suggestion.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+import jax
+import tyro
+
+from experiments.frame import ending, results, settings
+
+_Settings = TypeVar("_Settings")
+_AT_LEAST_ONE = ("seeds", "steps", "batch")
+_NONE = object()
+Unused = Mapping[str, Sequence[str]]
+"""Settings that do nothing, by the reason: "without digits among --sets"."""
+
+
+class Arguments(NamedTuple):
+  """What an experiment was asked to do."""
+
+  preset: str
+  config: Any
+  output: pathlib.Path
+
+
+def parse(
+  presets: Mapping[str, Any],
+  *,
+  name: str,
+  doc: str | None,
+  default: str = "cpu",
+  arguments: Sequence[str] | None = None,
+  short: bool = False,
+  unused: Callable[[Any], Unused] = lambda _: {},
+  resolved: Callable[[Any], Any] = lambda config: config,
+) -> Arguments:
+  """Preset, settings and output folder from the command line (or `arguments`).
+
+  A short experiment compiles for as long as it trains. An option that does nothing
+  beside the others, by `unused`, is an error. Results of other settings are not
+  replaced without `--overwrite`; `resolved` fills in what settings leave open, where
+  the results hold them so.
+  """
+  first = argparse.ArgumentParser(name, add_help=False, allow_abbrev=False)
+  first.add_argument("--preset", default=default)
+  preset = first.parse_known_args(arguments)[0].preset
+  if preset not in presets:
+    first.error(f"--preset must be one of {', '.join(presets)}, got {preset!r}")
+  config = presets[preset]
+  options = dataclasses.make_dataclass(
+    "Options",
+    [
+      (
+        "preset",
+        Annotated[
+          Literal[tuple(presets)],  # pyright: ignore
+          tyro.conf.arg(help="Named settings; the options below change single ones."),
+        ],
+        preset,
+      ),
+      (
+        "output",
+        Annotated[pathlib.Path, tyro.conf.arg(help="Folder of the results.")],
+        pathlib.Path("runs") / name / preset,
+      ),
+      (
+        "overwrite",
+        Annotated[
+          bool,
+          tyro.conf.arg(help="Replaces results of other settings in that folder."),
+          tyro.conf.FlagCreatePairsOff,
+        ],
+        False,
+      ),
+      (
+        "config",
+        Annotated[type(config), tyro.conf.arg(name="")],
+        dataclasses.field(default=config),
+      ),
+    ],
+  )
+  try:
+    parsed = tyro.cli(options, description=doc, args=arguments, prog=name)
+    _check_numbers(parsed.config, config)
+    _check_names(parsed.config)
+    _check_used(parsed.config, config, unused(parsed.config))
+    _check_used(parsed.config, config, settings.unused(parsed.config))
+  except ValueError as error:  # of settings that do not fit each other
+    first.error(str(error))
+  if arguments is None:
+    _prepare(parsed.output)
+    if not parsed.overwrite:
+      _keep_results(name, resolved(parsed.config), parsed.output)
+    ending.in_one_line(parsed.output)
+  if parsed.preset == "smoke":
+    _compile_quickly(0, "--xla_llvm_disable_expensive_passes=true")
+  elif short:
+    _compile_quickly(1)
+  _keep_compiled_programs()
+  return Arguments(parsed.preset, parsed.config, parsed.output)
+
+
+def _check_numbers(config: Any, preset: Any) -> None:
+  """No setting is negative; what makes up a run is 0 where the preset's is, alone."""
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    least = int(field.name in _AT_LEAST_ONE and getattr(preset, field.name) > 0)
+    for number in value if isinstance(value, tuple) else (value,):
+      if isinstance(number, (int, float)) and not number >= least:
+        option = f"--{field.name.replace('_', '-')}"
+        raise SystemExit(f"{option} must be at least {least}, got {number}")
+
+
+def _check_names(config: Any) -> None:
+  """No setting names one thing twice: it would be trained and told of twice."""
+  for field in dataclasses.fields(config):
+    value = getattr(config, field.name)
+    names = isinstance(value, tuple) and all(isinstance(x, str) for x in value)
+    if names and len({*value}) < len(value):
+      option = f"--{field.name.replace('_', '-')}"
+      raise SystemExit(f"{option} must name each once, got {' '.join(value)}")
+
+
+def _check_used(config: Any, preset: Any, unused: Unused) -> None:
+  """Raises ValueError for a setting that was changed and does nothing."""
+  for reason, names in unused.items():
+    for name in names:
+      if (value := getattr(config, name)) != getattr(preset, name):
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(f"{option} does nothing {reason}: leave it out, got {value!r}")
+
+
+def _prepare(output: pathlib.Path) -> None:
+  """A folder that can be written to; better known before the work than after it."""
+  try:
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=output):
+      pass
+  except OSError as error:
+    reason = error.strerror or error
+    raise SystemExit(f"--output {output} cannot be written to: {reason}") from error
+
+
+def _keep_results(name: str, config: Any, output: pathlib.Path) -> None:
+  """Raises SystemExit where the folder has results that this run would replace."""
+  path = output / "results.json"
+  if not path.exists():
+    return
+  try:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    experiment, before = kept["experiment"], dict(kept["settings"])
+  except (OSError, ValueError, TypeError, KeyError):
+    experiment, before = None, {}
+  if experiment != name:
+    what = (
+      f"results of {experiment}" if experiment else "a results.json of another kind"
+    )
+  else:
+    now = json.loads(json.dumps(results.standard(dataclasses.asdict(config))))
+    names = [x for x in before | now if before.get(x, _NONE) != now.get(x, _NONE)]
+    if not names:
+      return
+    changes = [
+      f"{x} was {before.get(x, 'not there')}, is {now.get(x, 'not there')}"
+      for x in names[:3]
+    ]
+    more = f", and {len(names) - 3} more" if len(names) > 3 else ""
+    what = f"results of other settings ({'; '.join(changes)}{more})"
+  raise SystemExit(
+    f"--output {output} holds {what}: choose another folder, or replace them by "
+    "--overwrite"
+  )
+
+
+def _compile_quickly(level: int, *flags: str) -> None:
+  """Programs that run for a short time: on a CPU, before jax first looks for one."""
+  level_flag = f"--xla_backend_optimization_level={level}"
+  own = os.environ.get("XLA_FLAGS", "")  # the last of two holds
+  os.environ["XLA_FLAGS"] = " ".join([level_flag, *flags, own]).strip()
+
+
+def _keep_compiled_programs() -> None:
+  """A second run of an experiment starts at once: its programs stay on disk."""
+  if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    jax.config.update("jax_compilation_cache_dir", str(pathlib.Path("runs/.jax_cache")))
+  if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+def only(kind: type[_Settings], settings: Any) -> _Settings:
+  """The fields of `kind` alone, of settings that have more."""
+  names = [field.name for field in dataclasses.fields(kind)]  # pyright: ignore
+  return kind(**{name: getattr(settings, name) for name in names})
+
+
+def check_parts(
+  steps: int, parts: int, names: tuple[str, str] = ("steps", "parts")
+) -> None:
+  """Raises ValueError unless a training falls into equal parts; names are options."""
+  if parts < 1 or steps % parts:
+    whole, part = names
+    raise ValueError(f"{whole} must be a multiple of {part} = {parts}, got {steps}")

@@ -1,0 +1,235 @@
+"""Labelled image sets with a tree of their classes, in three parts.
+
+Sets prepared by tensorflow-datasets have a `hierarchy.csv` beside them. The plankton
+sets of DIST, article IV, are folders below `folder`, named as the set, with a
+sub-folder for each class; NABirds is its own folder there, as it is distributed.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.frame import beside, photographs
+from experiments.published import trees
+from spherejax import data, hierarchy
+
+
+class Source(NamedTuple):
+  """What is particular to an image set.
+
+  Attributes:
+    side: of the images, in the paper's protocol.
+    epochs: of the paper's protocol.
+    network: of the paper's protocol.
+    channels: 1 for grey.
+    inverted: paper is white and ink is dark; inverted, the background is near 0.
+    sized: the original width and height tell something about the class.
+    augmented: warped while training, in the paper's protocol.
+    pooled: all images are drawn into the three parts; a test part is kept otherwise.
+    lifeless: nodes of the tree below which nothing lives.
+    notation: of the tree; empty where a file says it.
+  """
+
+  side: int
+  epochs: int
+  network: str = "resnet50"
+  channels: int = 3
+  inverted: bool = False
+  sized: bool = False
+  augmented: bool = False
+  pooled: bool = False
+  lifeless: tuple[str, ...] = ()
+  notation: str = ""
+
+
+def _plankton(notation: str, lifeless: str) -> Source:
+  return Source(
+    128,
+    50,
+    "inception_v3",
+    sized=True,
+    pooled=True,
+    lifeless=(lifeless,),
+    notation=notation,
+  )
+
+
+SOURCES = {
+  "ndsb_plankton": Source(
+    128,
+    50,
+    "inception_v3",
+    channels=1,
+    inverted=True,
+    sized=True,
+    lifeless=("no_class", "detritus", "unknown"),
+  ),
+  "tiny_imagenet": Source(64, 100, augmented=True),
+  "omniglot": Source(28, 100, channels=1, inverted=True, pooled=True),
+  "cifar100": Source(32, 100, augmented=True, notation=trees.CIFAR_100),
+  "nabirds": Source(128, 100, augmented=True, pooled=True),
+  "micro_s": _plankton(trees.MICRO_S, "nonliving"),
+  "micro_l": _plankton(trees.MICRO_L, "nonplankton"),
+  "meso_z": _plankton(trees.MESO_Z, "nonzooplankton"),
+}
+FOLDERS = ("nabirds", "micro_s", "micro_l", "meso_z")
+
+
+class Study(NamedTuple):
+  """A data set in three parts, its tree, and which classes live."""
+
+  train: data.Images
+  validation: data.Images
+  test: data.Images
+  tree: hierarchy.ClassTree
+  living: np.ndarray
+  """[classes], boolean; all where the tree does not say."""
+
+
+class Whole(NamedTuple):
+  """A data set before it is divided."""
+
+  images: data.Images
+  tested: data.Images | None
+  """The part that is kept for tests; None where all are drawn."""
+  tree: hierarchy.ClassTree
+  living: np.ndarray
+
+
+def load(name: str, side: int, folder: str = "", percent: int = 100) -> Whole:
+  """The first `percent` of a set with images of `side` pixels; its checked tree."""
+  if name not in SOURCES:
+    raise ValueError(f"data must be one of {', '.join(SOURCES)}, got {name!r}")
+  source, tested = SOURCES[name], None
+  if name in FOLDERS:
+    images, tree = _folder(name, side, folder)
+  else:
+    some = f"[:{percent}%]"
+    split = f"train{some}+test{some}" if source.pooled else f"train{some}"
+    images = _prepared(name, split, side)
+    if not source.pooled:
+      tested = _prepared(name, f"test{some}", side)
+    tree = tree_of(name, images.label_names)
+  living = np.ones(len(tree.classes), bool)
+  if source.lifeless:
+    living = ~hierarchy.classes_below(tree, *source.lifeless)
+  return Whole(images, tested, tree, living)
+
+
+def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
+  """The tree with the classes in the order of the labels."""
+  if SOURCES[name].notation:
+    return with_classes(
+      hierarchy.from_paths(trees.paths(SOURCES[name].notation)), classes
+    )
+  return hierarchy.from_csv(beside.beside(name, "hierarchy.csv"), classes=classes)
+
+
+def with_classes(
+  tree: hierarchy.ClassTree, classes: Sequence[str]
+) -> hierarchy.ClassTree:
+  """The tree for labels in another order; every class must be on both sides."""
+  for name in tree.class_names:
+    if name not in classes:
+      raise ValueError(f"class {name!r} of the tree has no images (no such label)")
+  return hierarchy.restrict(tree, classes)
+
+
+def _prepared(name: str, split: str, side: int) -> data.Images:
+  """Images of a prepared set."""
+  source = SOURCES[name]
+  if not source.sized:
+    images = read(name, split, size=side)
+    return _inverted(images) if source.inverted else images
+  return _resized(read(name, split), side, inverted=source.inverted)
+
+
+def read(name: str, split: str, **options: Any) -> data.Images:
+  """Images of a prepared set as `data.load_tfds`; ends with a message without it."""
+  try:
+    return data.load_tfds(name, split, **options)
+  except FileNotFoundError as error:
+    raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
+
+
+def _inverted(images: data.Images) -> data.Images:
+  pixels = 255 - np.asarray(images.images)
+  return data.Images(pixels, images.labels, images.label_names, images.extras)
+
+
+def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
+  """One size for all, without their aspect; the old ones beside, as logarithms."""
+  sizes = np.array([image.shape[1::-1] for image in images.images])
+  small = photographs.collected(
+    images, functools.partial(photographs.squared, size=side)
+  )
+  small = _inverted(small) if inverted else small
+  return dataclasses.replace(small, extras=size_extras(sizes))
+
+
+def size_extras(sizes: np.ndarray) -> dict[str, np.ndarray]:
+  """What `log_sizes` reads, from [count, 2] widths and heights."""
+  logs = np.log(sizes.astype(np.float32))
+  return {"log_width": logs[:, 0], "log_height": logs[:, 1]}
+
+
+def _folder(
+  name: str, side: int, folder: str
+) -> tuple[data.Images, hierarchy.ClassTree]:
+  """A set that people have as a folder, and its tree."""
+  root = pathlib.Path(folder, name)
+  if not folder or not root.is_dir():
+    raise SystemExit(f"{name} is read from the folder {name} in --folder, got {root}")
+  if name == "nabirds":
+    images = data.load_folder(root / "images", size=side, lazy=True)
+    return images, birds(root / "hierarchy.txt", images.label_names)
+  images = data.load_folder(root)
+  tree = tree_of(name, images.label_names)
+  return _resized(images, side, inverted=SOURCES[name].inverted), tree
+
+
+def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
+  """The tree of NABirds: lines `child parent`, numbers as the image folders' names."""
+  rows = [line.split() for line in path.read_text().splitlines() if line.strip()]
+  for number, row in enumerate(rows, start=1):
+    if len(row) != 2:
+      raise ValueError(f"{path}, line {number} must be a child and a parent, got {row}")
+  children = {child for child, _ in rows}
+  roots = dict.fromkeys(parent for _, parent in rows if parent not in children)
+  edges = [(root, "") for root in roots] + [(child, parent) for child, parent in rows]
+  # The folders' names are filled up with zeros.
+  classes = [name.lstrip("0") or name for name in folders]
+  return hierarchy.from_edges(edges, classes=classes)
+
+
+def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Study:
+  """Drawn parts: 70, 10 and 20 % of a pooled set, 90 and 10 % beside a kept test part.
+
+  `training` and `validation` are numbers of images; 0 takes those shares.
+  """
+  count = len(whole.images)
+  order = np.asarray(jax.random.permutation(key, count))
+  first, second = (7, 1) if whole.tested is None else (9, 1)
+  sizes = training or first * count // 10, validation or second * count // 10
+  end = sum(sizes)
+  if end + (whole.tested is None) > count:
+    raise ValueError(
+      f"training and validation images must be fewer than {count}, got {sizes}"
+    )
+  train, held, rest = np.split(order, [sizes[0], end])
+  tested = whole.images[rest] if whole.tested is None else whole.tested
+  return Study(
+    whole.images[train], whole.images[held], tested, whole.tree, whole.living
+  )
+
+
+def log_sizes(images: data.Images) -> np.ndarray:
+  """[count, 2], logarithms of width and height; [count, 0] where they say nothing."""
+  names = [name for name in ("log_width", "log_height") if name in images.extras]
+  columns = [np.asarray(images.extras[name], np.float32) for name in names]
+  return np.stack(columns, 1) if columns else np.zeros((len(images), 0), np.float32)

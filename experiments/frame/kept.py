@@ -1,0 +1,143 @@
+"""What an earlier run of the same command finished, so that a stopped one goes on."""
+
+import hashlib
+import io
+import json
+import pathlib
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.frame import ending, results
+
+_REMEDY = "without it, it is made again"
+
+
+def digest(settings: Any) -> str:
+  """A short name for settings: a run with others has another folder."""
+  return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
+
+
+def fingerprint(arrays: Iterable[Any]) -> str:
+  """Of their bytes, shapes and types: a run on other data has another folder."""
+  found = hashlib.sha256()
+  for x in map(np.ascontiguousarray, arrays):
+    found.update(f"{x.dtype}{x.shape}".encode())
+    found.update(x.data if x.size else b"")  # no copy
+  return found.hexdigest()[:16]
+
+
+class Finished(NamedTuple):
+  """What is kept of one training."""
+
+  figures: dict[str, Any]
+  """Whatever JSON holds."""
+  arrays: dict[str, np.ndarray]
+
+
+def restore(
+  path: pathlib.Path,
+  settings: Mapping[str, Any],
+  check: Callable[[Finished], None] | None = None,
+) -> Finished | None:
+  """What was kept under a path, if it was made with the same settings.
+
+  ValueError names a file that is damaged: whether to lose it is the user's decision.
+  `check` raises for contents that are none of those that `keep` was given.
+  """
+  record, arrays = _files(path)
+  if not record.is_file() or not arrays.is_file():
+    return None
+  kept = read_record(record, "settings", "figures")
+  if kept["settings"] != json.loads(json.dumps(settings)):
+    return None
+  done = Finished(kept["figures"], _whole(arrays, _arrays))
+  if check is not None:
+    _whole(record, lambda _: check(done))
+  return done
+
+
+def read_record(
+  path: pathlib.Path,
+  *names: str,
+  remedy: str = _REMEDY,
+  check: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
+  """What `results.write_json` wrote, which has these names at least.
+
+  ValueError names a file that is damaged, and what helps; `check` raises for values
+  that were not written.
+  """
+
+  def read(path: pathlib.Path) -> dict[str, Any]:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(kept, dict) or not set(names) <= kept.keys():
+      raise ValueError(f"it must hold {' and '.join(names) or 'names and values'}")
+    if check is not None:
+      check(kept)
+    return kept
+
+  return _whole(path, read, remedy)
+
+
+def read_array(path: pathlib.Path, remedy: str) -> np.ndarray:
+  """What `np.save` wrote, objects excepted.
+
+  ValueError names a file that is damaged, and what helps.
+  """
+  content = path.read_bytes()  # a file that is not there is not damaged
+  return _whole(path, lambda _: _array(content), remedy)
+
+
+def _whole(
+  path: pathlib.Path, read: Callable[[pathlib.Path], Any], remedy: str = _REMEDY
+) -> Any:
+  try:
+    return read(path)
+  except Exception as error:  # a damaged file can fail in any way
+    said = ending.one_line(error)
+    raise ValueError(f"{path} is damaged; {remedy}: {said}") from error
+
+
+def _arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """As `keep` writes them: not compressed, so that none is larger than the file."""
+  arrays: dict[str, np.ndarray] = {}
+  left = path.stat().st_size
+  with zipfile.ZipFile(path) as archive:
+    for entry in archive.infolist():
+      left -= max(entry.file_size, entry.compress_size)
+      if entry.compress_type != zipfile.ZIP_STORED or left < 0:
+        raise ValueError(f"{entry.filename} is larger than the file, or compressed")
+      name = entry.filename.removesuffix(".npy")
+      if name in arrays:
+        raise ValueError(f"{entry.filename} occurs twice")
+      arrays[name] = _array(archive.read(entry))
+  return arrays
+
+
+def _array(content: bytes) -> np.ndarray:
+  """As `np.load`, which first reserves whatever size a header claims, does it."""
+  file = io.BytesIO(content)
+  if np.lib.format.read_magic(file) != (1, 0):
+    raise ValueError("it has an array that was not written here")
+  shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+  flat = np.frombuffer(content, dtype, offset=file.tell())  # refuses objects
+  if min(shape, default=0) < 0:
+    raise ValueError(f"it has an array of shape {shape}")
+  return flat.reshape(shape, order="F" if by_columns else "C").copy()
+
+
+def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> None:
+  """Writes the arrays, then the file whose presence says that they are complete."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  record, arrays = _files(path)
+  record.unlink(missing_ok=True)
+  np.savez(arrays, allow_pickle=False, **done.arrays)
+  results.write_json({"settings": settings, "figures": done.figures}, record)
+
+
+def _files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+  """Record and arrays: behind the whole name, which a number with a point may end."""
+  return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")

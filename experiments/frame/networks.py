@@ -1,0 +1,311 @@
+"""The embedding of `retrieval`: what it is made of, what it sees, how it is kept."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax import Array
+from PIL import Image
+
+from experiments.frame import blocks, command, photographs, poolings, results
+from experiments.frame import kept as finished
+from experiments.frame.settings import Limited
+from spherejax import _checks, data, models, training
+from spherejax.models._convolution import Method
+
+DIGITS = ("resnet8", "resnet20")
+SMALL = ("conv", *DIGITS, "mlp")
+# Of ImageNet, as the weights of each framework expect them.
+_TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_EVEN = ((0.5,) * 3, (0.5,) * 3)
+_CAFFE = (104.0, 117.0, 128.0)  # blue, green, red
+_TRAIN = "a network must be trained again"
+# What the images decide is no option of a command line.
+_Decided = Annotated[bool, tyro.conf.Suppress]
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture(Limited):
+  """Network, and the images that it sees."""
+
+  backbone: Literal[
+    "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3"
+  ] = "conv"
+  """Four convolutions, a residual network for digits, small or as published, two hidden
+  layers, or a network for photographs."""
+  width: int = 32
+  """Channels of each convolution of conv, of each layer of mlp, of the first
+  convolution of the others."""
+  strides: tuple[int, int, int, int] = (1, 2, 2, 2)
+  """Of the convolutions of conv."""
+  convolution: Method = "patches"
+  """How small networks compute convolutions: patches (on a CPU) or native."""
+  weights: str = ""
+  """File of ImageNet's weights for a network of photographs; for the other ones the
+  folder of a network that was kept, of which the backbone is taken."""
+  frozen_norm: bool = False
+  """Batch norms of conv and of networks of photographs stay as they were read."""
+  remat: bool = False
+  """A network of photographs computes its maps again for the gradient: less memory."""
+  pooling: str = "gap"
+  """How a map becomes a vector: one of `poolings.TITLES` or `poolings.WIDE`."""
+  prototypes: int = 64
+  """Of generalized sum pooling."""
+  mass: float = 0.3
+  """Share of a map's features that generalized sum pooling keeps."""
+  inverse_temperature: float = 5.0
+  """Of generalized sum pooling."""
+  dim: int = 64
+  """Dimension of the embedding."""
+  image_size: int = 28
+  """Side of the images."""
+  shorter_side: int = 0
+  """Of an image before its centre is taken; 0: it is scaled to a square."""
+  channels: Literal[1, 3] = 1
+  """Of the images."""
+  inverted: _Decided = False
+  """White becomes 0."""
+  # Not in the text of settings, by which trainings that were kept are found.
+  padded: _Decided = dataclasses.field(default=False, repr=False)
+  """The longer side is brought to `image_size` and the rest is white, where there is
+  no `shorter_side`."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    for name in ("width", "dim", "image_size"):
+      _checks.count(name, getattr(self, name))
+    if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):
+      raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
+
+  @property
+  def embedding_dim(self) -> int:
+    """Numbers of an embedding: more than `dim` for poolings that are wide."""
+    return poolings.embedding_dim(self.pooling, self.dim)
+
+  @property
+  def architecture(self) -> "Architecture":
+    """These fields alone, of settings that have more."""
+    return command.only(Architecture, self)
+
+
+class Network(nn.Module):
+  """Backbone, linear layer without bias, pooling; raw embeddings."""
+
+  architecture: Architecture
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> models.HeadResult:
+    a = self.architecture
+    features = _backbone(a, self.axis_name)(_seen(a, images), train=train)
+    pooling = recipe(a)
+    head = models.EmbeddingHead(
+      pooling.dim, pooling.pool, "none", pooling.projection, name="head"
+    )
+    return head(features, train=train)
+
+
+class _Layers(nn.Module):
+  """Two hidden layers on all pixels; a map of one position."""
+
+  width: int
+
+  @nn.compact
+  def __call__(self, x: Array, *, train: bool = False) -> Array:
+    del train  # nothing is normalised
+    x = x.reshape(len(x), 1, 1, -1)
+    return nn.relu(nn.Dense(self.width)(nn.relu(nn.Dense(self.width)(x))))
+
+
+def recipe(architecture: Architecture) -> poolings.Recipe:
+  """The pooling of the network."""
+  a = architecture
+  return poolings.recipe(
+    a.pooling,
+    a.dim,
+    prototypes=a.prototypes,
+    mass=a.mass,
+    inverse_temperature=a.inverse_temperature,
+  )
+
+
+def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
+  if a.backbone == "conv":
+    return models.ConvNet(
+      (a.width,) * 4,
+      a.strides,
+      norm="batch",
+      axis_name=axis_name,
+      convolution=a.convolution,
+      frozen_norm=a.frozen_norm,
+      name="backbone",
+    )
+  if a.backbone in DIGITS:
+    small = a.backbone == "resnet8"
+    return models.ResNet20(
+      blocks=1 if small else 3,
+      widths=(a.width, 2 * a.width, 4 * a.width),
+      stem_stride=2 if small else 1,
+      axis_name=axis_name,
+      convolution=a.convolution,
+      name="backbone",
+    )
+  if a.backbone == "mlp":
+    return _Layers(a.width, name="backbone")
+  options: dict[str, Any] = {
+    "frozen_norm": a.frozen_norm,
+    "axis_name": axis_name,
+    "remat": a.remat,
+    "name": "backbone",
+  }
+  if a.backbone == "resnet50":
+    widths = tuple(a.width * 2**stage for stage in range(4))
+    return models.ResNet50(widths=widths, **options)
+  kind = models.BNInception if a.backbone == "bn_inception" else models.InceptionV3
+  return kind(a.width, **options)
+
+
+def _seen(a: Architecture, images: Array) -> Array:
+  """Bytes, or floats in [0, 1], as the backbone takes them."""
+  x = data.to_float(images) if images.dtype == jnp.uint8 else images
+  if a.backbone in SMALL:
+    return x
+  if x.shape[-1] == 1:
+    x = jnp.repeat(x, 3, axis=-1)
+  if a.backbone == "bn_inception":
+    return data.normalize(255 * x[..., ::-1], _CAFFE, (1.0, 1.0, 1.0))
+  return data.normalize(x, *(_EVEN if a.backbone == "inception_v3" else _TORCH))
+
+
+def initial_variables(key: Array, architecture: Architecture) -> Any:
+  """The network before the first step, its backbone read where one is named."""
+  variables = _initialize(key, architecture=architecture)
+  if not architecture.weights:
+    return variables
+  own = {name: tree["backbone"] for name, tree in variables.items()}
+  backbone = _read_backbone(architecture, own)
+  return {
+    name: {**tree, "backbone": backbone[name]} for name, tree in variables.items()
+  }
+
+
+def _read_backbone(architecture: Architecture, own: Any) -> Any:
+  """What the file or folder of weights has for the backbone's variables, or shapes."""
+  if architecture.backbone in SMALL:
+    return _kept_backbone(architecture)
+  return models.import_weights(own, models.read_weights(architecture.weights))
+
+
+def _kept_backbone(architecture: Architecture) -> Any:
+  """Of another network of the same backbone; ValueError where it is another one."""
+  with jax.ensure_compile_time_eval():
+    kept = load(pathlib.Path(architecture.weights))
+    arrays = jax.tree.map(np.asarray, kept.variables)
+  for name in ("backbone", "width", "strides", "channels"):
+    wanted, found = getattr(architecture, name), getattr(kept.architecture, name)
+    if wanted != found:
+      raise ValueError(
+        f"weights must be of a network of {name} {wanted!r}, got {found!r} in"
+        f" {architecture.weights}"
+      )
+  return {name: tree["backbone"] for name, tree in arrays.items()}
+
+
+@functools.partial(jax.jit, static_argnames=("architecture",))
+def _initialize(key: Array, *, architecture: Architecture) -> Any:
+  a = architecture
+  images = jax.ShapeDtypeStruct(
+    (2, a.image_size, a.image_size, a.channels), jnp.float32
+  )
+  return Network(a).lazy_init(key, images)
+
+
+def check(architecture: Architecture) -> None:
+  """Raises for settings or weights that do not fit, before anything is computed."""
+  shapes = jax.eval_shape(
+    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
+  )
+  if architecture.weights:
+    own = {name: tree["backbone"] for name, tree in shapes.items()}
+    _read_backbone(architecture, own)
+
+
+def prepare(image: np.ndarray, architecture: Architecture) -> np.ndarray:
+  """One image, uint8 [height, width, channels], as it is evaluated."""
+  a = architecture
+  single = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
+  pixels = np.asarray(single.convert("L" if a.channels == 1 else "RGB"))
+  pixels = pixels.reshape(*pixels.shape[:2], a.channels)
+  if a.shorter_side:
+    found = photographs.centred(pixels, size=a.image_size, shorter_side=a.shorter_side)
+  elif a.padded:
+    found = photographs.padded(pixels, size=a.image_size)
+  else:
+    found = photographs.squared(pixels, size=a.image_size)
+  return 255 - found if a.inverted else found
+
+
+class _Kept(NamedTuple):
+  step: Array
+  variables: Any
+
+
+class Model(NamedTuple):
+  """A trained network."""
+
+  architecture: Architecture
+  variables: Any
+
+  def prepare(self) -> Callable[[np.ndarray], np.ndarray]:
+    """From an image to what is embedded, importable by other processes."""
+    return functools.partial(prepare, architecture=self.architecture)
+
+  def embed(self, images: Array) -> Array:
+    """[batch, dim], raw, of prepared images; for jit."""
+    found: Any = Network(self.architecture).apply(self.variables, images)
+    return found.embeddings
+
+  def embed_blocks(self, images: Array) -> Array:
+    """The same of many images, block by block."""
+    return blocks.mapped(self.embed, images)
+
+
+def keep(folder: pathlib.Path, model: Model, step: int) -> None:
+  """Writes a model that `load` reads; the newest one counts."""
+  described = dataclasses.asdict(model.architecture)
+  results.write_json(described, folder / "network.json")
+  with training.Checkpoints(folder / "weights") as checkpoints:
+    checkpoints.save(_Kept(jnp.int32(step), model.variables))
+
+
+def load(folder: pathlib.Path) -> Model:
+  """What `keep` wrote; FileNotFoundError names the folder that holds no model."""
+  path = folder / "network.json"
+  if not path.is_file():
+    raise FileNotFoundError(
+      f"no network.json in {folder}: a model is a folder that `retrieval` wrote"
+    )
+  fields = {
+    name: tuple(value) if isinstance(value, list) else value
+    for name, value in finished.read_record(path, remedy=_TRAIN).items()
+  }
+  # The weights lie beside, trained ones.
+  try:
+    architecture = Architecture(**{**fields, "weights": ""})
+  except TypeError as error:
+    raise ValueError(f"{path} describes no network of this version: {error}") from error
+  shapes = jax.eval_shape(
+    functools.partial(_initialize, architecture=architecture), jax.random.key(0)
+  )
+  with training.Checkpoints(folder / "weights") as checkpoints:
+    restored = checkpoints.restore(_Kept(jnp.int32(0), shapes))
+  if restored is None:
+    raise FileNotFoundError(f"no weights in {folder}")
+  return Model(architecture, restored.state.variables)

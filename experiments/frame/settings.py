@@ -1,0 +1,101 @@
+"""Limits of settings, declared beside the option that they are about.
+
+steps: Annotated[int, MultipleOf("parts")] = 400
+"""
+
+import dataclasses
+import functools
+import typing
+from typing import Any
+
+Unused = dict[str, tuple[str, ...]]
+
+
+def option(name: str) -> str:
+  """A field as it is written on a command line."""
+  return f"--{name.replace('_', '-')}"
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleOf:
+  """Falls into equal parts of another setting."""
+
+  other: str
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    part = getattr(settings, self.other)
+    for number in value if isinstance(value, tuple) else (value,):
+      if part < 1 or number % part:
+        raise ValueError(
+          f"{name} must be a multiple of {self.other} = {part}, got {number}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Only:
+  """Has one value, for a reason."""
+
+  value: Any
+  because: str
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    del settings
+    if value != self.value:
+      raise ValueError(f"{name} must be {self.value}, got {value}: {self.because}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Without:
+  """Does nothing where another setting, or a property, has one of these values."""
+
+  other: str
+  value: Any
+  because: str = ""
+  """The reason that is told; the value of the other option where it is empty."""
+
+  def reason(self, settings: Any) -> str | None:
+    value = getattr(settings, self.other)
+    if value not in (self.value if isinstance(self.value, tuple) else (self.value,)):
+      return None
+    if self.because:
+      return self.because
+    if isinstance(value, bool) or not value:
+      return f"{'with' if value else 'without'} {option(self.other)}"
+    return f"with {option(self.other)} {value}"
+
+
+Limit = MultipleOf | Only | Without
+
+
+@functools.cache
+def _declared(kind: type) -> dict[str, list[Limit]]:
+  """The limits of each field, those of the classes below it too."""
+  limits: dict[str, list[Limit]] = {}
+  for base in kind.__mro__:
+    for name, hint in typing.get_type_hints(base, include_extras=True).items():
+      known = limits.setdefault(name, [])
+      declared = getattr(hint, "__metadata__", ())
+      known += [x for x in declared if isinstance(x, Limit) and x not in known]
+  return limits
+
+
+def unused(settings: Any) -> Unused:
+  """Settings that do nothing beside the others, by the reason."""
+  found: Unused = {}
+  for name, limits in _declared(type(settings)).items():
+    for limit in limits:
+      if isinstance(limit, Without) and (reason := limit.reason(settings)):
+        found[reason] = (*found.get(reason, ()), name)
+  return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Limited:
+  """Settings that cannot be made with values outside of what they declare."""
+
+  def __post_init__(self) -> None:
+    """Raises ValueError that names the setting, its value and the limit."""
+    for name, limits in _declared(type(self)).items():
+      for limit in limits:
+        if not isinstance(limit, Without):
+          limit.check(name, getattr(self, name), self)

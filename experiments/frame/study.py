@@ -1,0 +1,169 @@
+"""A study: what it measures, what it claims of that, and the command that runs it."""
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from experiments.frame import command, pictures, results
+
+Config = TypeVar("Config")
+
+
+class NotMeasured(LookupError):
+  """A figure that these settings do not give."""
+
+
+class Table:
+  """Figures by variant and measure, one value a seed, in the order they come in."""
+
+  def __init__(self) -> None:
+    self._figures: dict[tuple[str, str], list[float]] = {}
+    self._gains: list[tuple[str, str, str, float | None, str]] = []
+    self._unlisted: set[tuple[str, str]] = set()
+    self._paper: dict[tuple[str, str], float | None] = {}
+
+  def add(
+    self,
+    variant: str,
+    measure: str,
+    values: ArrayLike,
+    *,
+    listed: bool = True,
+    paper: float | None = None,
+  ) -> None:
+    """Appends one or more seeds; what is not listed serves the claims alone."""
+    at = variant, measure
+    self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
+    self._paper[at] = paper
+    if not listed:
+      self._unlisted.add(at)
+
+  def add_gain(
+    self, measure: str, variant: str, *, over: str, paper: float, title: str = ""
+  ) -> None:
+    """Lists the gain of a variant over another one above all figures."""
+    title = title or f"{variant} - {over}"
+    self._gains.append((measure, variant, over, paper, title))
+
+  def values(self, measure: str, variant: str) -> np.ndarray:
+    """The values of all seeds; NotMeasured where these settings give none."""
+    try:
+      return np.array(self._figures[variant, measure])
+    except KeyError:
+      raise NotMeasured(f"{measure} of {variant} was not measured") from None
+
+  def gain(self, measure: str, variant: str, *, over: str) -> np.ndarray:
+    """The values of a variant less those of another one."""
+    return self.values(measure, variant) - self.values(measure, over)
+
+  def variants(self, measure: str) -> list[str]:
+    """The variants of which something was measured."""
+    return [variant for variant, of in self._figures if of == measure]
+
+  def rows(self) -> list[dict[str, Any]]:
+    """The rows of the results: gains, then figures."""
+    gains = [
+      results.row(title, measure, self.gain(measure, own, over=other), paper=paper)
+      for measure, own, other, paper, title in self._gains
+    ]
+    return gains + [
+      results.row(*at, values, paper=self._paper[at])
+      for at, values in self._figures.items()
+      if at not in self._unlisted
+    ]
+
+  @classmethod
+  def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> "Table":
+    """The table of results that were written."""
+    table = cls()
+    for row in rows:
+      values = [np.nan if x is None else x for x in row["values"]]
+      table.add(row["name"], row["metric"], values)
+    return table
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+  """A statement about a table, and the differences that are positive where it holds."""
+
+  id: str
+  statement: str
+  difference: Callable[[Table], ArrayLike]
+  source: str = ""
+  """Where the paper says so; that of the study where it is empty."""
+  every_seed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Study(Generic[Config]):
+  """One command: ``python -m experiments.<name>``."""
+
+  name: str
+  doc: str | None
+  """Its help: the docstring of its file."""
+  source: str
+  """The paper and the place that most claims come from."""
+  presets: Mapping[str, Config]
+  measure: Callable[[Config, pathlib.Path], tuple[Table, Any]]
+  """Settings and output folder to the figures and to what the pictures show."""
+  claims: Sequence[Claim] | Callable[[Config, Table], Sequence[Claim]] = ()
+  """A function where statements tell numbers of the settings or name a figure."""
+  draw: Callable[[Table, Any, Config], Mapping[str, Any]] = lambda *_: {}
+  """Table, what is shown and settings to figures by the name of their file."""
+  resolved: Callable[[Config], Config] = lambda config: config
+  """Fills in what settings leave open."""
+  short: bool = False
+  """Whether it compiles for as long as it trains."""
+
+  def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
+    """The claims about what was measured, with their verdicts."""
+    claims = self.claims(config, table) if callable(self.claims) else self.claims
+    made = []
+    for claim in claims:
+      try:
+        values = np.atleast_1d(claim.difference(table))
+      except NotMeasured:
+        continue
+      made.append(
+        results.claim(
+          claim.id,
+          claim.statement,
+          values,
+          paper=claim.source or self.source,
+          every_seed=claim.every_seed,
+        )
+      )
+    return made
+
+  def run(
+    self, config: Config, output: pathlib.Path, preset: str = "cpu"
+  ) -> dict[str, Any]:
+    """Measures, claims and draws; returns the whole result."""
+    start, config = time.perf_counter(), self.resolved(config)
+    table, shown = self.measure(config, output)
+    drawn = pictures.save(self.draw(table, shown, config), output)
+    return results.result(
+      experiment=self.name,
+      preset=preset,
+      config=config,
+      seconds=time.perf_counter() - start,
+      rows=table.rows(),
+      claims=self.claimed(table, config),
+      pictures=drawn,
+    )
+
+  def main(self) -> None:
+    """The command line."""
+    preset, config, output = command.parse(
+      self.presets,
+      name=self.name,
+      doc=self.doc,
+      short=self.short,
+      resolved=self.resolved,
+    )
+    results.write(self.run(config, output, preset), output)

@@ -1,0 +1,1 @@
+"""Generalized sum pooling: collages, tokens, attributes, screening."""

@@ -1,0 +1,108 @@
+"""What sum pooling sees: accuracies, attributes of classes, prototypes in images."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from experiments.frame import pictures
+from experiments.frame.study import Table
+from experiments.gsp import network
+from experiments.gsp.attribute_prediction import CANDIDATES, SHUFFLED
+from spherejax import data, distances, plotting, prototypes
+
+
+def class_attributes(attributes: Mapping[str, np.ndarray], names: Sequence[str]) -> Any:
+  """Share of each class on each prototype, for each variant (figure 5.6)."""
+  figure = pictures.new_figure(1.6 + 3.0 * len(attributes), 3.8)
+  cells = np.atleast_1d(figure.subplots(1, len(attributes), sharey=True))
+  highest = max(values.max() for values in attributes.values())
+  shown = None
+  for axes, (name, values) in zip(cells, attributes.items(), strict=True):
+    shown = axes.imshow(values, cmap="viridis", vmin=0, vmax=highest, aspect="auto")
+    axes.set_title(name, fontsize=10)
+    axes.set_xlabel("prototype")
+    axes.set_xticks(range(values.shape[1]))
+    axes.set_yticks(range(len(names)), list(names))
+  assert shown is not None
+  figure.colorbar(shown, ax=list(cells), label="mean attribute")
+  return figure
+
+
+@jax.jit
+def _nearest(maps: Array, vectors: Array) -> Array:
+  inside = distances.unit_ball(maps), distances.unit_ball(vectors)
+  return prototypes.prototype_histogram(*inside).assignment
+
+
+def dominant(
+  variants: Mapping[str, tuple[Any, Any]],
+  images: data.Images,
+  settings: network.Settings,
+) -> Any:
+  """The first image of each class: its prototypes by colour, its weights by strength.
+
+  A position has the colour of the prototype that it is nearest to, the stronger the
+  more of the pooled vector comes from it.
+  """
+  import matplotlib
+
+  colors = matplotlib.colormaps["Dark2"]
+  rows = np.array([np.argmax(images.labels == i) for i in np.unique(images.labels)])
+  some = images[rows]
+  figure = pictures.new_figure(1.2 * len(rows) + 1.6, 1.3 * (1 + len(variants)))
+  cells = figure.subplots(1 + len(variants), len(rows))
+  for column, label in enumerate(some.labels):
+    cells[0, column].imshow(some.images[column], interpolation="nearest")
+    cells[0, column].set_title(images.label_names[label], fontsize=10)
+  for row, (name, (state, result)) in enumerate(variants.items(), start=1):
+    maps = network.embed(state, some, settings, pooled=False).pooled
+    nearest = _nearest(maps, state.params["network"]["pooling"]["prototypes"])
+    weights = result.weights[rows]
+    strength = weights / weights.max(axis=(1, 2), keepdims=True)
+    for column in range(len(rows)):
+      tones = colors(np.asarray(nearest[column]))[..., :3]
+      alpha = strength[column][..., None]
+      cells[row, column].imshow(
+        alpha * tones + (1 - alpha), interpolation="nearest", vmin=0, vmax=1
+      )
+    cells[row, 0].set_ylabel(name, fontsize=10)
+  for axes in cells.flat:
+    axes.set(xticks=[], yticks=[])
+  return figure
+
+
+def draw(
+  table: Table,
+  last: Mapping[str, tuple[Any, Any, np.ndarray]],
+  tested: data.Images,
+  settings: network.Settings,
+) -> dict[str, Any]:
+  """Accuracies of all seeds; attributes and dominant prototypes of the last one.
+
+  `last` has of each variant its state, what it made of the images, and attributes.
+  """
+  bars = {
+    f"{metric}, {candidates}": {
+      name: table.values(f"accuracy, {metric}, {candidates}", name)
+      for name in (*last, f"{[*last][-1]}, {SHUFFLED}")
+    }
+    for metric in ("l2", "cosine")
+    for candidates in CANDIDATES
+  }
+  return {
+    "accuracy": plotting.bars_with_intervals(
+      bars, ylabel="share of classes told right"
+    ),
+    "attributes": class_attributes(
+      {name: attributes for name, (_, _, attributes) in last.items()},
+      tested.label_names,
+    ),
+    "dominant": dominant(
+      {name: (state, result) for name, (state, result, _) in last.items()},
+      tested,
+      settings,
+    ),
+  }

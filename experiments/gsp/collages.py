@@ -1,0 +1,218 @@
+"""Collages of photographs or glyphs whose three parts share no class (DML 5.3.2).
+
+A set has super-classes of sub-classes. Some super-classes are background, shared by
+all collages; the label of a collage is the super-class of its foreground image. The
+sub-classes of foreground and background are split alike, so that validation and test
+show classes that training did not.
+"""
+
+import csv
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.frame import beside
+from experiments.frame import images as class_sets
+from spherejax import data
+
+# The large scenes and the flora of CIFAR-100, as in the authors' released code.
+CIFAR_SHARED = (
+  "flowers",
+  "large_man-made_outdoor_things",
+  "large_natural_outdoor_scenes",
+  "trees",
+)
+TINY_IMAGENET_SHARED = ("barrier", "bridge", "geological formation", "shop")
+PARTS = ("train", "validation", "test")
+
+
+class Source(NamedTuple):
+  """Images with a class of two levels.
+
+  Attributes:
+    images: [count, height, width, channels], uint8.
+    labels: [count], super-classes.
+    fine: [count], sub-classes.
+    names: of the super-classes.
+    shared: super-classes that are background.
+  """
+
+  images: np.ndarray
+  labels: np.ndarray
+  fine: np.ndarray
+  names: tuple[str, ...]
+  shared: tuple[int, ...]
+
+
+def load(name: str, size: int, percent: int = 100) -> Source:
+  """The first `percent` of the named source, with images of `size` pixels."""
+  if name not in _SOURCES:
+    raise ValueError(f"images must be one of {', '.join(_SOURCES)}, got {name!r}")
+  return _SOURCES[name](size, f"[:{percent}%]")
+
+
+def _cifar100(size: int, some: str) -> Source:
+  """Five sub-classes in each of twenty super-classes, train and test together."""
+  found = class_sets.read("cifar100", f"train{some}+test{some}", size=size)
+  names = found.extra_names["coarse_label"]
+  shared = tuple(names.index(name) for name in CIFAR_SHARED)
+  return Source(
+    np.asarray(found.images), found.extras["coarse_label"], found.labels, names, shared
+  )
+
+
+def _omniglot(size: int, some: str) -> Source:
+  """Characters of the first twenty alphabets by name, four of them background.
+
+  Ink is 1 on 0.
+  """
+  found = class_sets.read("omniglot", f"train{some}", size=size)
+  alphabets = np.unique(found.extras["alphabet"])[:20]
+  kept = found[np.isin(found.extras["alphabet"], alphabets)]
+  labels = np.searchsorted(alphabets, kept.extras["alphabet"]).astype(np.int32)
+  names = tuple(found.extra_names["alphabet"][alphabet] for alphabet in alphabets)
+  return Source(255 - np.asarray(kept.images), labels, kept.labels, names, (0, 1, 2, 3))
+
+
+def _tiny_imagenet(size: int, some: str) -> Source:
+  """Groups of WordNet: the smallest with at least three of the 200 classes.
+
+  Four groups of large outdoor things are background, the first sixteen others in the
+  order of the tree foreground.
+  """
+  found = class_sets.read("tiny_imagenet", f"train{some}+test{some}", size=size)
+  groups = _smallest_groups(_class_tree("tiny_imagenet"), 3)
+  names = _column("tiny_imagenet", "names.csv", "wnid", "name")
+  shared = [group for group in groups if names[group] in TINY_IMAGENET_SHARED]
+  kept = shared + [group for group in groups if group not in shared][:16]
+  group_of = {leaf: kept.index(group) for group in kept for leaf in groups[group]}
+  label_of = np.array([group_of.get(name, -1) for name in found.label_names], np.int32)
+  labels = label_of[found.labels]
+  return Source(
+    np.asarray(found.images)[labels >= 0],
+    labels[labels >= 0],
+    found.labels[labels >= 0],
+    tuple(names[group] for group in kept),
+    tuple(range(len(shared))),
+  )
+
+
+def _column(name: str, file: str, key: str, value: str) -> dict[str, str]:
+  """Two columns of a table that lies beside an image set."""
+  with beside.beside(name, file).open(newline="") as table:
+    return {row[key]: row[value] for row in csv.DictReader(table)}
+
+
+def _class_tree(name: str) -> dict[str, list[str]]:
+  """Children of every inner node, and of "", whose child is the root."""
+  children: dict[str, list[str]] = {}
+  for child, parent in _column(name, "hierarchy.csv", "child", "parent").items():
+    children.setdefault(parent, []).append(child)
+  return children
+
+
+def _smallest_groups(
+  children: dict[str, list[str]], least: int, node: str = ""
+) -> dict[str, list[str]]:
+  """Inner nodes with at least `least` leaves that contain no other such, with those."""
+  groups: dict[str, list[str]] = {}
+  for child in children[node]:
+    if child in children:
+      groups |= _smallest_groups(children, least, child)
+  leaves = _leaves(children, node)
+  return groups or ({node: leaves} if len(leaves) >= least else {})
+
+
+def _leaves(children: dict[str, list[str]], node: str) -> list[str]:
+  if node not in children:
+    return [node]
+  return [leaf for child in children[node] for leaf in _leaves(children, child)]
+
+
+_SOURCES = {
+  "omniglot": _omniglot,
+  "tiny_imagenet": _tiny_imagenet,
+  "cifar100": _cifar100,
+}
+
+
+def parts(source: Source) -> dict[str, np.ndarray]:
+  """Rows of each part, by the sub-classes of a super-class in order.
+
+  Of five sub-classes 0 and 1 are for training, 2 for validation, 3 and 4 for tests.
+  """
+  groups: dict[str, list[int]] = {part: [] for part in PARTS}
+  for label in np.unique(source.labels):
+    own = np.unique(source.fine[source.labels == label])
+    middle = max(1, len(own) // 5)
+    first = (len(own) - middle + 1) // 2
+    for part, some in zip(PARTS, np.split(own, [first, first + middle]), strict=True):
+      groups[part] += some.tolist()
+  rows = data.split_classes(source.fine, groups=list(groups.values()))
+  return dict(zip(PARTS, rows, strict=True))
+
+
+def single_images(source: Source, least: int, everything: bool = False) -> data.Images:
+  """Images of the training part, or of all, labelled with their sub-class.
+
+  Of sub-classes with at least `least` images; where a part of a set is read, the last
+  one may have fewer.
+  """
+  rows = np.arange(len(source.fine)) if everything else parts(source)["train"]
+  own = source.fine[rows]
+  rows = rows[np.bincount(own)[own] >= least]
+  fine, labels = np.unique(source.fine[rows], return_inverse=True)
+  names = tuple(map(str, fine))
+  return data.Images(source.images[rows], labels.astype(np.int32), names)
+
+
+class Part(NamedTuple):
+  """One part of a data set, the same labelled images in two forms.
+
+  Attributes:
+    collages: each among three others.
+    alone: without them ("distilled").
+    foreground: [count, 2, 2], True at the labelled tile of a collage.
+  """
+
+  collages: data.Images
+  alone: data.Images
+  foreground: np.ndarray
+
+
+_draw = jax.jit(data.collages)
+
+
+def collages(source: Source, key: jax.Array, *, most: int) -> dict[str, Part]:
+  """Collages of each part, drawn anew for every key.
+
+  At most `most` images of a foreground sub-class, one collage for each; labels count
+  the foreground super-classes.
+  """
+  foreground = np.setdiff1d(np.unique(source.labels), source.shared)
+  names = tuple(source.names[label] for label in foreground)
+  generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+  made = {}
+  for number, (part, rows) in enumerate(parts(source).items()):
+    behind = rows[np.isin(source.labels[rows], source.shared)]
+    front = generator.permutation(np.setdiff1d(rows, behind))
+    chosen = np.sort(_at_most(front, source.fine[front], most))
+    labels = np.searchsorted(foreground, source.labels[chosen]).astype(np.int32)
+    images = source.images[chosen]
+    own_key = jax.random.fold_in(key, number)
+    drawn = _draw(own_key, images, labels, source.images[behind])
+    made[part] = Part(
+      data.Images(images=np.asarray(drawn.images), labels=labels, label_names=names),
+      data.Images(images=images, labels=labels, label_names=names),
+      np.asarray(drawn.foreground),
+    )
+  return made
+
+
+def _at_most(rows: np.ndarray, classes: np.ndarray, most: int) -> np.ndarray:
+  """The first `most` rows of each class."""
+  order = np.argsort(classes, kind="stable")
+  counts = np.unique(classes, return_counts=True)[1]
+  within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+  return rows[order][within < most]

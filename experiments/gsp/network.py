@@ -1,0 +1,254 @@
+"""A small residual network under any pooling: what several experiments share.
+
+A convolutional map becomes one normalised vector through a 1x1 convolution and a
+pooling, trained with a contrastive loss or ProxyNCA++, and with zero-shot prediction
+where the pooling has attributes.
+"""
+
+import dataclasses
+import functools
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tyro
+from jax import Array
+
+from experiments.frame import poolings
+from experiments.frame.settings import Limited, MultipleOf
+from spherejax import data, losses, models, training
+from spherejax.losses._batch import Normalization
+from spherejax.models._backbones import Norm
+from spherejax.models._convolution import Method
+
+_AT_ONCE = 250  # images that are embedded
+
+# What the experiment itself varies or fixes is no option of its command line.
+_T = TypeVar("_T")
+Decided = Annotated[_T, tyro.conf.Suppress]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Limited):
+  """Network and training; an experiment adds its own."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  image_size: int = 16
+  """Side of the images, by area average from 32."""
+  blocks: int = 1
+  """Basic blocks of each stage of the residual network."""
+  widths: tuple[int, ...] = (16, 32, 64)
+  """Channels of each stage."""
+  strides: tuple[int, ...] = (1, 1, 1)
+  """Stride of each stage."""
+  stem_stride: int = 2
+  """Stride of the first convolution."""
+  norm: Norm = "group"
+  """Normalisation inside the network: group or batch."""
+  convolution: Method = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  dim: int = 64
+  """Dimension of the local features and of the embedding."""
+  pooling: Decided[str] = "gap"
+  """How a map becomes a vector: one of `poolings.NAMES` or `poolings.WIDE`."""
+  prototypes: int = 64
+  """Prototypes of generalized sum pooling."""
+  inverse_temperature: float = 0.5
+  """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
+  normalization: Normalization = "l2"
+  """Of the embedding: l2 or unit_ball."""
+  steps: Annotated[int, MultipleOf("parts")] = 400
+  """Training steps; 0 leaves the network as it was drawn."""
+  parts: int = 4
+  """Parts of the training: after the first one, which pools by averages, the
+  prototypes are chosen."""
+  batch_classes: int = 16
+  """Classes in a batch at most."""
+  per_class: int = 4
+  """Images of each class in a batch."""
+  loss: Decided[str] = "proxy_nca"
+  """Of the embeddings: contrastive (C2) or proxy_nca (ProxyNCA++)."""
+  margin: float = 0.5
+  """Distance beyond which C2 leaves different classes alone."""
+  temperature: float = 1 / 9
+  """Of ProxyNCA++, divides squared distances."""
+  zero_shot_scale: float = 1.0
+  """Multiplies the logits of zero-shot prediction: 1 is DML eq. 5.2.4; the authors'
+  released code has 9.5."""
+  learning_rate: float = 1e-3
+  """Learning rate of Adam."""
+  proxy_rate: float = 100.0
+  """Learning rate of the proxies over that of the network (DML 5.3.4)."""
+
+
+LOSSES = {"C2": "contrastive", "PNCA": "proxy_nca"}
+"""By their names in tables."""
+
+
+class Variant(NamedTuple):
+  """What tells one variant from another: two numbers, so one program runs them all."""
+
+  mass: float
+  zero_shot_weight: float
+
+
+AVERAGE = Variant(1.0, 0.0)
+
+
+def recipe(
+  settings: Settings, mass: Any = 1.0, inverse_temperature: Any = None
+) -> poolings.Recipe:
+  """The pooling of the settings; other numbers than theirs may be traced."""
+  if inverse_temperature is None:
+    inverse_temperature = settings.inverse_temperature
+  return poolings.recipe(
+    settings.pooling,
+    settings.dim,
+    prototypes=settings.prototypes,
+    mass=mass,
+    inverse_temperature=inverse_temperature,
+  )
+
+
+def _keep_map(features: Array, *, where: Any = None) -> Array:
+  del where  # nothing is masked here
+  return features
+
+
+def backbone(settings: Settings, name: str | None = None) -> models.ResNet20:
+  """The residual network of the settings."""
+  return models.ResNet20(
+    blocks=settings.blocks,
+    widths=settings.widths,
+    strides=settings.strides,
+    stem_stride=settings.stem_stride,
+    norm=settings.norm,
+    convolution=settings.convolution,
+    name=name,
+  )
+
+
+class Network(nn.Module):
+  """Residual network, 1x1 convolution, pooling, normalisation."""
+
+  settings: Settings
+  pooled: bool = True
+
+  @nn.compact
+  def __call__(
+    self, images: Array, mass: Array | float = 1.0, *, train: bool = False
+  ) -> models.HeadResult:
+    s = self.settings
+    features = backbone(s, name="backbone")(data.to_float(images) - 0.5, train=train)
+    pooling = recipe(s, mass)
+    pool = pooling.pool if self.pooled else _keep_map
+    normalization = s.normalization if self.pooled else "none"
+    projection = pooling.projection if self.pooled else "before"
+    head = models.EmbeddingHead(
+      pooling.dim, pool, normalization, projection, name="head"
+    )
+    # Only a pooling with a normalisation of its own asks whether it is training.
+    return head(features, train=train)
+
+
+def loss_modules(settings: Settings, classes: int) -> dict[str, nn.Module]:
+  """Losses with parameters."""
+  found: dict[str, nn.Module] = {}
+  if settings.loss == "proxy_nca":
+    found["proxies"] = models.ProxyNCAPlusPlus(
+      classes, temperature=settings.temperature, normalize=settings.normalization
+    )
+  if settings.pooling == "gsp":
+    found["zero_shot"] = models.ZeroShotPrediction(
+      classes, settings.dim, scale=settings.zero_shot_scale
+    )
+  return found
+
+
+def mixture(
+  settings: Settings,
+  classes: int,
+  params: dict[str, Any],
+  result: models.HeadResult,
+  labels: Array,
+  zero_shot_weight: Any,
+) -> Array:
+  """A metric loss and zero-shot prediction, as one number (DML eq. 5.2.5).
+
+  Prediction counts by its mean over the batch, as in the authors' released code: half
+  of eq. 5.2.4.
+  """
+  modules = loss_modules(settings, classes)
+
+  def mean_of(name: str, inputs: Array | None) -> Array:
+    values: Any = modules[name].apply({"params": params[name]}, inputs, labels)
+    return values.mean()
+
+  if "proxies" in modules:
+    loss = mean_of("proxies", result.embeddings)
+  else:
+    loss = losses.contrastive(
+      result.embeddings, labels, negative_margin=settings.margin
+    ).mean()
+  if "zero_shot" not in modules:
+    return loss
+  unseen = mean_of("zero_shot", result.attributes)
+  return (1 - zero_shot_weight) * loss + zero_shot_weight * unseen
+
+
+@functools.cache
+def make_optimizer(settings: Settings, names: tuple[str, ...]):
+  """One optimiser object for all runs, so that they share a compiled program."""
+  adam = optax.adam(settings.learning_rate)
+  fast = optax.adam(settings.proxy_rate * settings.learning_rate)
+  own = {name: fast if name == "proxies" else adam for name in names}
+  return training.optimizer(
+    {"network": adam} | {f"loss/{name}": rate for name, rate in own.items()}
+  )
+
+
+def loss_parameters(
+  settings: Settings, classes: int, proxy_key: Array, label_key: Array
+) -> dict[str, Any]:
+  """Proxies and label embeddings at the start, by the name of their loss."""
+  even = jnp.ones((2, settings.prototypes)) / settings.prototypes
+  embedding = poolings.embedding_dim(settings.pooling, settings.dim)
+  inputs = {
+    "proxies": (proxy_key, jnp.ones((2, embedding))),
+    "zero_shot": (label_key, even),
+  }
+  return {
+    name: module.lazy_init(*inputs[name], jnp.arange(2))["params"]
+    for name, module in loss_modules(settings, classes).items()
+  }
+
+
+@functools.partial(jax.jit, static_argnames=("settings", "pooled"))
+def _apply(variables, images, mass, *, settings, pooled):
+  return Network(settings, pooled).apply(variables, images, mass)
+
+
+def embed(
+  state: training.TrainState,
+  images: data.Images,
+  settings: Settings,
+  *,
+  mass: float = 1.0,
+  pooled: bool = True,
+) -> models.HeadResult:
+  """What the network makes of images; `pooled=False` gives maps as `pooled`.
+
+  By batches of one size, so that one program serves sets of any size.
+  """
+  pixels = np.asarray(images.images)
+  padding = -len(images) % _AT_ONCE
+  rows = np.arange(len(images) + padding) % len(images)
+  results = [
+    _apply(state.variables(), pixels[chosen], mass, settings=settings, pooled=pooled)
+    for chosen in np.split(rows, len(rows) // _AT_ONCE)
+  ]
+  return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(images)], *results)

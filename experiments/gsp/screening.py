@@ -1,0 +1,188 @@
+"""Training a pooling head on frozen maps: what the screening varies, written once.
+
+The maps come from one network. What is learned is the 1x1 convolution, the prototypes,
+and the proxies or label embeddings of the losses.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments.frame import kept
+from experiments.gsp import screening_cells, screening_design
+from experiments.gsp.network import (
+  LOSSES,
+  Settings,
+  loss_parameters,
+  make_optimizer,
+  mixture,
+  recipe,
+)
+from spherejax import data, metrics, models, pooling, training
+
+
+class State(NamedTuple):
+  """One training."""
+
+  params: dict[str, Any]  # network: the head; loss: proxies, label embeddings
+  opt_state: Any
+  number: Array  # steps taken, which names the batch
+  apart: Array  # largest distance yet of pooled vectors from the average, relative
+
+
+class Maps(NamedTuple):
+  """Feature maps of labelled collages, and the rows of each class."""
+
+  features: Array  # [count, positions, channels]
+  labels: Array  # [count]
+  table: data.ClassTable
+
+
+def make_maps(features: np.ndarray, labels: np.ndarray, per_class: int) -> Maps:
+  """Maps with their positions in one axis."""
+  flat = jnp.asarray(features).reshape(len(features), -1, features.shape[-1])
+  return Maps(flat, jnp.asarray(labels), data.class_table(labels, per_class=per_class))
+
+
+def apply_head(settings: Settings, params, features: Array, hyper) -> models.HeadResult:
+  """Generalized sum pooling of the projected maps."""
+  result: Any = _head(settings, **hyper).apply({"params": params}, features)
+  return result
+
+
+def _head(settings: Settings, mass, inverse_temperature, **_) -> models.EmbeddingHead:
+  own = recipe(settings, mass, inverse_temperature)
+  return models.EmbeddingHead(own.dim, own.pool, settings.normalization)
+
+
+def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> State:
+  """A drawn head, with prototypes among its averages (DML Algorithm 2)."""
+  # All cells of a seed begin alike: at mass 1 the others have no effect.
+  hyper = hyper | {"mass": 1.0}
+  head_key, row_key, proxy_key, label_key = jax.random.split(key, 4)
+  rows = jax.random.permutation(row_key, len(maps.labels))[:1024]
+  drawn: Any = _head(settings, **hyper).init(head_key, maps.features[:1])
+  pooled = apply_head(settings, drawn["params"], maps.features[rows], hyper).pooled
+  head = models.replace_prototypes(
+    drawn["params"], pooled, path=recipe(settings).prototypes
+  )
+  losses = loss_parameters(settings, classes, proxy_key, label_key)
+  params = {"network": head, "loss": losses}
+  optimizer = make_optimizer(settings, tuple(losses))
+  opt_state = optimizer.init(params)  # pyright: ignore[reportArgumentType]
+  return State(params, opt_state, jnp.int32(0), jnp.float32(0))
+
+
+def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
+  """One step on a mixture of a metric loss and zero-shot prediction."""
+  rows = data.class_balanced_indices(
+    key,
+    maps.table,
+    state.number,
+    num_classes=min(classes, settings.batch_classes),
+    per_class=settings.per_class,
+  )
+  features, labels = maps.features[rows], maps.labels[rows]
+
+  def objective(params):
+    result = apply_head(settings, params["network"], features, hyper)
+    weight = hyper["zero_shot_weight"]
+    loss = mixture(settings, classes, params["loss"], result, labels, weight)
+    average = pooling.gap(features @ params["network"]["Dense_0"]["kernel"])
+    apart = jnp.abs(result.pooled - average).max()
+    return loss, apart / jnp.abs(average).max()
+
+  (loss, apart), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
+  optimizer = make_optimizer(settings, tuple(state.params["loss"]))
+  updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+  params: Any = optax.apply_updates(state.params, updates)  # pyright: ignore[reportArgumentType]
+  apart = jnp.maximum(state.apart, apart)
+  return State(params, opt_state, state.number + 1, apart), {"loss": loss}
+
+
+def evaluate(
+  settings: Settings, labels: tuple[int, ...], features: Array, state: State, key, hyper
+):
+  """MAP@R among the validation collages."""
+  del key  # always the same collages
+  result = apply_head(settings, state.params["network"], features, hyper)
+  found = metrics.retrieval(result.embeddings, np.array(labels))
+  return metrics.mean_where(found.map_at_r, found.counted)
+
+
+def functions(settings: Settings, train: Maps, validation: Maps) -> tuple:
+  """The three functions of a sweep, with the maps bound as operands."""
+  classes = len(np.unique(train.labels))
+  labels = tuple(np.asarray(validation.labels).tolist())
+  operands = (train, train, validation.features)
+  return tuple(
+    jax.tree_util.Partial(function, maps)
+    for function, maps in zip(_of(settings, classes, labels), operands, strict=True)
+  )
+
+
+@functools.lru_cache(maxsize=16)
+def _of(settings: Settings, classes: int, labels: tuple[int, ...]) -> tuple:
+  """The same objects for all frozen networks, so that they share compiled programs."""
+  return (
+    functools.partial(init, settings, classes),
+    functools.partial(step, settings, classes),
+    functools.partial(evaluate, settings, labels),
+  )
+
+
+def train(
+  config: screening_cells.Config,
+  loss: str,
+  seed: int,
+  maps: Maps,
+  validation: Maps,
+  output: pathlib.Path,
+) -> dict[tuple[float, ...], tuple[float, float]]:
+  """MAP@R of each cell, and how far pooled vectors were from the average.
+
+  A cell is prototypes, mass, inverse temperature and weight.
+  """
+  trained = {}
+  programs = [
+    (number, cells[first : first + config.at_once])
+    for number, cells in screening_cells.cells_of(config).items()
+    for first in range(0, len(cells), config.at_once)
+  ]
+  made_of = kept.digest(dataclasses.replace(config, seeds=1))
+  for part, (number, cells) in enumerate(programs):
+    settings = dataclasses.replace(
+      config, pooling="gsp", loss=LOSSES[loss], prototypes=number
+    )
+    columns = dict(
+      zip(list(screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
+    )
+    init, step, evaluate = functions(settings, maps, validation)
+    folder = output / "kept" / f"{loss}-{seed}-{part}-{made_of}"
+    with training.Checkpoints(folder) as checkpoints:
+      result = training.sweep(
+        jax.random.key(seed),
+        init,
+        step,
+        evaluate,
+        columns,
+        seeds=1,
+        steps=config.head_steps,
+        evaluate_every=config.head_steps // 2,
+        checkpoints=checkpoints,
+      )
+    if result.diverged.any():
+      gone = [(number, *cells[i]) for i in np.flatnonzero(result.diverged)]
+      raise FloatingPointError(f"seed {seed} of {loss} diverged in the cells {gone}")
+    # The end of the training: choosing the best would be fitting the validation set.
+    score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
+    for cell, *found in zip(cells, score, apart, strict=True):
+      trained[number, *cell] = tuple(found)
+  return trained

@@ -1,0 +1,176 @@
+"""Trainings on tokens: their settings, and what is measured of each."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.frame import kept as finished
+from experiments.gsp import hulls
+from experiments.gsp import tokens as gsp_tokens
+from spherejax import training
+
+GAP, GSP = "GAP", "GSP"
+TRUE_SHARE, LINEAR_PROGRAM = "GSP, true share", "GSP, linear program"
+MAP, HULLS = "MAP@R", "intersecting hulls"
+BACKGROUND, SHARE = "weight on background", "share of background"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(gsp_tokens.Settings):
+  """Settings of the study."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  seeds: int = 10
+  """Runs of each variant."""
+  steps: int = 6000
+  """Training steps after the warm-up, at most."""
+  epoch: int = 100
+  """Steps between two evaluations; the paper does not say."""
+  patience: int = 30
+  """Epochs without a better MAP@R after which a run stops (DML 5.3.1)."""
+  mass: float = 0.5
+  """Share of the tokens that GSP keeps; not given in the paper."""
+  inverse_temperature: float = 20.0
+  """Sharpness of the pooling; not given in the paper."""
+  linear_program: bool = True
+  """Whether to train with the limit of infinite inverse temperature, too."""
+  test: int = 100
+  """Fresh samples of each class that the figures are of."""
+
+
+@functools.cache
+def functions(config: Config, pool) -> tuple[Any, Any, Any]:
+  """Those of a sweep; the same objects in every call, so that they compile once."""
+  return (
+    functools.partial(gsp_tokens.init, config),
+    functools.partial(gsp_tokens.step, config, pool),
+    functools.partial(gsp_tokens.evaluate, config, pool),
+  )
+
+
+def train(
+  config: Config, key: jax.Array, pool, cells, output: pathlib.Path
+) -> training.SweepResult:
+  """All cells with all seeds; each epoch is kept, so a stopped run goes on."""
+  what = finished.digest((config, cells))
+  with training.Checkpoints(output / "kept" / f"{pool.__name__}-{what}") as kept:
+    return training.sweep(
+      key,
+      *functions(config, pool),
+      cells,
+      seeds=config.seeds,
+      steps=config.steps,
+      evaluate_every=config.epoch,
+      patience=config.patience,
+      checkpoints=kept,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("config", "pool"))
+def measure(
+  key: jax.Array, states: gsp_tokens.State, seeds, cells, *, config: Config, pool
+) -> dict[str, jax.Array]:
+  """Figures of states on fresh samples, each [cells, seeds, ...]."""
+
+  def one(state: gsp_tokens.State, seed, hyper):
+    # All variants of a seed are tested on the same samples.
+    samples = gsp_tokens.draw_samples(jax.random.fold_in(key, seed), config.test)
+    embeddings, weights = pool(state.params, samples, hyper)
+    own = samples.kinds[..., :4].sum(-1)  # the rest is background
+    of_kind = jnp.einsum("bn,bnk->bk", weights, samples.kinds)
+    number = samples.kinds.sum(1)
+    by_class = functools.partial(
+      jnp.reshape, shape=(gsp_tokens.CLASSES, config.test, -1)
+    )
+    return {
+      MAP: gsp_tokens.map_at_r(embeddings, config.test),
+      BACKGROUND: (weights * (1 - own)).sum(1).mean(),
+      SHARE: 1 - samples.share.mean(),
+      # Of a position that holds the token.
+      "token weights": by_class(of_kind).sum(1) / by_class(number).sum(1),
+      "embeddings": embeddings,
+    }
+
+  over_seeds = jax.vmap(one, in_axes=(0, 0, None))
+  return jax.vmap(over_seeds, in_axes=(0, None, 0))(states, seeds, cells)
+
+
+def used_tokens(
+  params: gsp_tokens.Params, token_weights: np.ndarray
+) -> list[np.ndarray]:
+  """Tokens of each class, background too, with over half of an average weight."""
+  own, shared = np.asarray(params.own), np.asarray(params.shared)
+  used = token_weights > 0.5 / gsp_tokens.TOKENS
+  return [
+    np.concatenate([tokens, shared])[kept]
+    for tokens, kept in zip(own, used, strict=True)
+  ]
+
+
+def held(scores: np.ndarray) -> np.ndarray:
+  """Scores [seeds, evaluations], with the last one for all after a run stopped."""
+  filled = scores.copy()
+  for number in range(1, filled.shape[1]):
+    gone = np.isnan(filled[:, number])
+    filled[gone, number] = filled[gone, number - 1]
+  return filled
+
+
+def collect(
+  config: Config, key: jax.Array, output: pathlib.Path
+) -> tuple[dict, dict, dict]:
+  """Trains everything; figures, what is drawn of each run, and curves by variant."""
+  train_key, test_key = jax.random.split(key)
+  smoothed = {
+    "mass": [1.0, config.mass, 0.0],  # at mass 1 the pooling is exactly the average
+    "inverse_temperature": [config.inverse_temperature] * 3,
+    "true_share": [0.0, 0.0, 1.0],
+  }
+  sweeps = [((GAP, GSP, TRUE_SHARE), gsp_tokens.embed, smoothed)]
+  if config.linear_program:
+    sweeps += [
+      ((LINEAR_PROGRAM,), gsp_tokens.embed_by_linear_program, {"mass": [config.mass]})
+    ]
+  figures, runs, curves = {}, {}, {}
+  for names, pool, cells in sweeps:
+    result = train(config, train_key, pool, cells, output)
+    if result.diverged.any():
+      raise FloatingPointError(f"runs diverged: {result.diverged}")
+    found = jax.device_get(
+      measure(
+        test_key,
+        result.best_state,
+        result.seeds,
+        result.cells,
+        config=config,
+        pool=pool,
+      )
+    )
+    for cell, name in enumerate(names):
+      curves[name] = held(result.scores[cell])
+      runs[name] = []
+      for seed in range(config.seeds):
+        params = jax.tree.map(lambda x: x[cell, seed], result.best_state.params)  # noqa: B023
+        tokens = used_tokens(params, found["token weights"][cell, seed])
+        embeddings = found["embeddings"][cell, seed]
+        by_class = embeddings.reshape(gsp_tokens.CLASSES, config.test, -1)
+        run = {
+          "tokens": tokens,
+          "shared": params.shared,
+          "embeddings": by_class[:, :20],
+        }
+        runs[name].append(run)
+      figures[name] = {
+        MAP: found[MAP][cell],
+        BACKGROUND: found[BACKGROUND][cell],
+        SHARE: found[SHARE][cell],
+        HULLS: np.array([hulls.intersecting_pairs(r["tokens"]) for r in runs[name]]),
+        "best step": config.warm_up + result.best_step[cell],
+      }
+  return figures, runs, curves

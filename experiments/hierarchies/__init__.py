@@ -1,0 +1,1 @@
+"""Class hierarchies, and plankton of classes that are not known."""

@@ -1,0 +1,256 @@
+"""What DIST, article IV, measures of a trained network, and its chance controls."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import images as class_sets
+from experiments.frame.class_network import Settings
+from experiments.hierarchies import methods
+from experiments.hierarchies import training as class_training
+from spherejax import data, distances, hierarchy, metrics, prototypes, training
+
+RETRIEVED, FEW = 250, 5
+
+WITHOUT, LIVING = ", diagonal out", ", living"
+
+
+class Relations(NamedTuple):
+  """What a tree says of its classes.
+
+  Attributes:
+    distances: of paths.
+    similarities: cosines of the proxies after the tree.
+    living: which classes live.
+  """
+
+  distances: np.ndarray
+  similarities: np.ndarray
+  living: np.ndarray
+
+
+def relations(tree: hierarchy.ClassTree, living: np.ndarray) -> Relations:
+  """From the tree, once."""
+  apart = hierarchy.path_distances(tree)
+  return Relations(apart, hierarchy.chordal_similarities(apart), living)
+
+
+def predictions(
+  logits: Array, embeddings: np.ndarray, labels: np.ndarray, related: Relations
+) -> dict[str, float]:
+  """Measures of a test set, classified by the logits, and of its living classes.
+
+  The living are classified among all classes and retrieved among themselves.
+  """
+  values = _classified(logits, labels, related.distances)
+  parts = {"": np.ones(len(labels), bool)}
+  if not related.living.all():
+    parts[LIVING] = related.living[labels]
+  found = {}
+  for part, kept in parts.items():
+    found |= {f"{name}{part}": np.mean(each[kept]) for name, each in values.items()}
+    ranked = _retrieved(embeddings[kept], labels[kept], related.similarities)
+    found |= {f"{name}{part}": value for name, value in ranked.items()}
+  found |= _mildest(logits, labels, related.distances)
+  return {name: float(value) for name, value in found.items()}
+
+
+def _classified(
+  logits: Array, labels: np.ndarray, apart: np.ndarray
+) -> dict[str, np.ndarray]:
+  """[count], each measure for each image."""
+  return jax.tree.map(np.asarray, _classified_by(logits, labels, apart))
+
+
+@jax.jit
+def _classified_by(logits, labels, apart):
+  top = {f"top-{k}": metrics.top_k(logits, labels, k=k) for k in (1, FEW)}
+  costs = {
+    f"AHD@{k}": metrics.average_hierarchical_distance(logits, labels, apart, k=k)
+    for k in (1, FEW)
+  }
+  near = metrics.hierarchical_precision(logits, labels, apart, k=FEW)
+  return top | costs | {f"HP@{FEW}": near}
+
+
+@jax.jit
+def _retrieved(embeddings, labels, similarities):
+  found = metrics.hierarchical_similarity(embeddings, labels, similarities, k=RETRIEVED)
+  curve = jnp.mean(found.values, axis=0)
+  area = metrics.average_hierarchical_similarity(curve)
+  return {f"HS@{k}": curve[k - 1] for k in (50, RETRIEVED)} | {f"AHS@{RETRIEVED}": area}
+
+
+@jax.jit
+def _mildest(logits, labels, apart):
+  """Severity of the mistakes, by probability and by least risk; the latter's others."""
+  risk = metrics.conditional_risk(jax.nn.softmax(logits), apart)
+  cost = metrics.average_hierarchical_distance(-risk, labels, apart)
+  return {
+    "severity": metrics.mean_where(*metrics.severity(logits, labels, apart)),
+    "severity, least risk": metrics.mean_where(*metrics.severity(-risk, labels, apart)),
+    "top-1, least risk": metrics.top_k(-risk, labels).mean(),
+    "AHD@1, least risk": cost.mean(),
+  }
+
+
+def correlations(
+  name: str, apart: Array, related: Relations, there: Any = None
+) -> dict[str, float]:
+  """Mean correlation with the tree: with the diagonal, without it, among the living."""
+  known = np.ones(len(apart), bool) if there is None else np.asarray(there)
+  living = known & related.living
+  found = _correlations(*map(_padded, (apart, related.distances, known, living)))
+  if related.living.all():
+    del found[LIVING]
+  return {f"mean correlation, {name}{way}": float(r) for way, r in found.items()}
+
+
+def agreement(
+  name: str, apart: Any, tree: hierarchy.ClassTree, there: Any = None
+) -> dict[str, float]:
+  """Share of the tree's splits among those of neighbour joining, of classes there."""
+  known = np.ones(len(apart), bool) if there is None else np.asarray(there)
+  names = [tree.class_names[label] for label in np.flatnonzero(known)]
+  given = tree if known.all() else hierarchy.restrict(tree, names)
+  points = np.asarray(apart, np.float64)[np.ix_(known, known)]
+  joined = hierarchy.neighbor_joining((points + points.T) / 2)  # but for rounding so
+  recall = hierarchy.split_recall(hierarchy.splits(joined), hierarchy.splits(given))
+  return {f"share of the tree's splits, {name}": recall}
+
+
+def _padded(table: Any) -> np.ndarray:
+  """Classes up to a multiple of 128, all of them 0: trees share a program."""
+  array = np.asarray(table)
+  return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
+
+
+@jax.jit
+def _correlations(apart, given, known, living):
+  measure = functools.partial(metrics.mean_correlation, apart, given)
+  return {
+    "": measure(where=known).mean,
+    WITHOUT: measure(where=known, include_diagonal=False).mean,
+    LIVING: measure(where=living).mean,
+  }
+
+
+def ceilings(related: Relations) -> dict[str, float]:
+  """The most that `correlations` can be for this tree."""
+  known = np.ones(len(related.living), bool)
+  found = _ceilings(*map(_padded, (related.distances, known, related.living)))
+  if related.living.all():
+    del found[LIVING]
+  return {f"ceiling of the mean correlation{way}": float(r) for way, r in found.items()}
+
+
+@jax.jit
+def _ceilings(given, known, living):
+  measure = functools.partial(metrics.mean_correlation_ceiling, given)
+  return {
+    "": measure(where=known),
+    WITHOUT: measure(where=known, include_diagonal=False),
+    LIVING: measure(where=living),
+  }
+
+
+class Outcome(NamedTuple):
+  """Figures of a trained network and the two sets of points that stand for classes."""
+
+  figures: dict[str, float]
+  proxies: np.ndarray
+  prototypes: np.ndarray
+
+
+def test(
+  settings: Settings,
+  setting: methods.Setting,
+  study: class_sets.Study,
+  related: Relations,
+  state: training.TrainState,
+) -> Outcome:
+  """All measures of one trained network."""
+  classifier = methods.head(state.params, state.batch_stats, settings.rates)
+  variables, labels = state.variables(), study.test.labels
+  features = class_training.embed(variables, study.test, settings)
+  logits = methods.logits(features, classifier, loss=setting.loss)
+  figures = predictions(logits, features, labels, related)
+  trained = class_training.embed(variables, study.train, settings)
+  means = prototypes.class_means(trained, study.train.labels, len(related.distances))
+  there = means.counts > 0
+  proxies = class_training.chords(classifier.proxies)
+  figures |= correlations("proxies", proxies, related)
+  figures |= correlations(
+    "prototypes", class_training.chords(means.means), related, there
+  )
+  if settings.joined:
+    figures |= agreement("proxies", proxies, study.tree)
+    figures |= agreement(
+      "prototypes", class_training.chords(means.means), study.tree, there
+    )
+  if setting.dynamic:
+    figures["scale"] = float(classifier.scale)
+  return Outcome(figures, np.asarray(classifier.proxies), np.asarray(means.means))
+
+
+def controls(
+  key: Array,
+  settings: Settings,
+  study: class_sets.Study,
+  related: Relations,
+  variables: Any,
+) -> dict[str, dict[str, float]]:
+  """Mean correlations of what was never trained, for each kind of points.
+
+  Pixels as they are have Euclidean distances of the means, not normalised.
+  """
+  classes, dim = len(related.distances), settings.dim
+  distance_key, point_key = jax.random.split(key)
+  random = jax.random.uniform(distance_key, (classes, classes))
+  points = jax.random.normal(point_key, (classes, dim))
+  labels = study.train.labels
+
+  def untrained(variables: Any) -> tuple[Array, Array]:
+    features = class_training.embed(variables, study.train, settings)
+    return class_training.class_chords(features, labels, classes=classes)
+
+  apart, there = untrained(variables)
+  start = "pretrained weights" if settings.weights else "random weights"
+  found = {
+    "random distances": (jnp.triu(random, 1) + jnp.triu(random, 1).T, None),
+    "random points": (class_training.chords(points), None),
+    start: (apart, there),
+  }
+  params = variables["params"]
+  if "size" in params:
+    # Untrained, the layer of the sizes is louder than the images.
+    alone = params | {"size": jax.tree.map(jnp.zeros_like, params["size"])}
+    found[f"{start}, images alone"] = untrained(variables | {"params": alone})
+  raw, unit = _pixel_means(study.train, classes)
+  apart = distances.pairwise_euclidean(raw, raw) * (1 - jnp.eye(classes))
+  found["pixels"] = (apart, there)
+  found["normalised pixels"] = (class_training.chords(unit), there)
+  return {
+    name: correlations("prototypes", apart, related, where)
+    for name, (apart, where) in found.items()
+  }
+
+
+def _pixel_means(images: data.Images, classes: int) -> tuple[np.ndarray, np.ndarray]:
+  """[classes, pixels] each: means of the images, and of the images of norm 1."""
+  sums: Any = (0.0, 0.0)
+  done = 0
+  for read in data.pipeline(images, data.ordered_plan(len(images), batch_size=1000)):
+    left = len(images) - done  # the last batch is filled up
+    rows = read["image"].reshape(len(read["image"]), -1)[:left].astype(np.float32) / 255
+    own = (read["label"][:left] == np.arange(classes)[:, None]).astype(np.float32)
+    norms = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    sums = tuple(a + own @ b for a, b in zip(sums, (rows, rows / norms), strict=True))
+    done += len(rows)
+  counts = np.maximum(np.bincount(images.labels, minlength=classes), 1)
+  raw, unit = (part / counts[:, None].astype(np.float32) for part in sums)
+  return raw, unit

@@ -1,0 +1,199 @@
+"""The training options of DIST, article IV, as one objective.
+
+A setting is a loss, where its proxies come from, and whether its scale follows the
+training. What moves without a gradient (proxies by moving averages, the scale) and
+what stays (proxies after the tree) lies in the `batch_stats` of the loss.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from experiments.frame import class_network
+from spherejax import data, distances, losses, models, prototypes, training
+from spherejax.losses._adaptive_scale import Geometry
+
+UNIT = models.ProxyDistanceRatio(1).init_proxies
+# Of softmax's weights, with products of about 1. The article says "normal" alone; with
+# a variance of 1 softmax is far behind after a few epochs, since its rate is Adam's.
+DRAWN = jax.nn.initializers.variance_scaling(1.0, "fan_in", "normal", 1, 0)
+
+
+class Setting(NamedTuple):
+  """One way to train.
+
+  Attributes:
+    title: in tables and pictures.
+    loss: "softmax", "NormFace", "ProxyDR" or "CORR".
+    proxies: "learned", "ema" (moving averages of the embeddings) or "mds" (fixed,
+      after the tree).
+    dynamic: the scale, or exponent, follows the training.
+  """
+
+  title: str
+  loss: str
+  proxies: str = "learned"
+  dynamic: bool = False
+
+  @property
+  def geometry(self) -> Geometry:
+    """What the scale multiplies."""
+    return "chordal" if self.loss == "ProxyDR" else "cosine"
+
+
+def _settings() -> dict[str, Setting]:
+  found = {"softmax": Setting("softmax", "softmax")}
+  for loss in ("NormFace", "ProxyDR"):
+    for proxies, name in (("learned", ""), ("ema", "EMA"), ("mds", "MDS")):
+      for dynamic in (False, True):
+        words = [word for word in (name, "dynamic" * dynamic) if word]
+        key = "-".join([loss.lower(), *(word.lower() for word in words)])
+        found[key] = Setting(" ".join([loss, *words]), loss, proxies, dynamic)
+  return found | {"corr": Setting("CORR", "CORR", "mds")}
+
+
+SETTINGS = _settings()
+
+
+def optimizer(
+  rates: class_network.Rates, setting: Setting
+) -> optax.GradientTransformation:
+  """Adam for everything that has a gradient."""
+  adam = optax.adam(rates.learning_rate)
+  learned = setting.loss == "softmax" or setting.proxies == "learned"
+  return training.optimizer({"network": adam} | ({"loss": adam} if learned else {}))
+
+
+def initial_state(
+  key: Array,
+  fixed: Array,
+  *,
+  settings: class_network.Settings,
+  setting: Setting,
+  shapes: class_network.Shapes,
+) -> training.TrainState:
+  """Before the first step; the network is the same for all settings of a key.
+
+  `fixed` [classes, dim] are the proxies after the tree.
+  """
+  network_key, loss_key, step_key = jax.random.split(key, 3)
+  rates, (classes, dim) = settings.rates, fixed.shape
+  variables = class_network.initial_variables(
+    network_key, settings=settings, shapes=shapes
+  )
+  params: dict[str, Any] = {}
+  stats: dict[str, Any] = {}
+  if setting.loss == "softmax":
+    module = _softmax(classes)
+    given = (jnp.zeros((2, dim)), jnp.arange(2, dtype=jnp.int32))
+    params = dict(module.lazy_init(loss_key, *given)["params"])
+  elif setting.proxies == "learned":
+    params["proxies"] = UNIT(loss_key, (classes, dim))
+  elif setting.proxies == "ema":
+    stats["moving"] = prototypes.ema_init(loss_key, classes, dim)
+  else:
+    stats["fixed"] = fixed
+  if setting.dynamic:
+    stats["scale"] = losses.dynamic_scale_init(classes, geometry=setting.geometry)
+  loss = {"params": params} | ({"batch_stats": stats} if stats else {})
+  return training.create_state(step_key, optimizer(rates, setting), variables, loss)
+
+
+def _softmax(classes: int) -> models.Softmax:
+  return models.Softmax(classes, init_weights=DRAWN)
+
+
+class Head(NamedTuple):
+  """What classifies: proxies or weights, biases or none, and the scale."""
+
+  proxies: Array
+  biases: Array | None
+  scale: Array | float
+
+
+def head(params: Any, stats: Any, rates: class_network.Rates) -> Head:
+  """From the two halves of a train state."""
+  own, moved = params.get("loss", {}), stats.get("loss", {})
+  scale = moved["scale"].scale if "scale" in moved else rates.scale
+  if "weights" in own:
+    return Head(own["weights"], own["biases"], scale)
+  if "proxies" in own:
+    return Head(own["proxies"], None, scale)
+  if "moving" in moved:
+    return Head(moved["moving"].prototypes, None, scale)
+  return Head(moved["fixed"], None, scale)
+
+
+@functools.partial(jax.jit, static_argnames=("loss",))
+def logits(features: Array, classifier: Head, *, loss: str) -> Array:
+  """[batch, classes]; their softmax are the probabilities of the setting.
+
+  CORR defines none: its cosines are scaled as NormFace's.
+  """
+  if classifier.biases is not None:
+    return features @ classifier.proxies.T + classifier.biases[None]
+  cosines = distances.pairwise_cosine(features, classifier.proxies)
+  if loss == "ProxyDR":
+    return distances.distance_ratio(
+      jnp.maximum(2 - 2 * cosines, 0), exponent=classifier.scale
+    )
+  return classifier.scale * cosines
+
+
+def objective(params, stats, batch, *, settings, setting, augment, key, axis_name):
+  """Mean loss of a batch, and what moves with it."""
+  rates = settings.rates
+  images = data.to_float(batch["image"])
+  if augment:
+    images = data.random_affine(key, images)
+  labels = batch["label"]
+  features, changed = class_network.Network(settings, axis_name).apply(
+    {"params": params["network"], "batch_stats": stats["network"]},
+    images,
+    batch["size"],
+    train=True,
+    mutable=["batch_stats"],
+  )
+  classifier = head(params, stats, rates)
+  if setting.loss == "softmax":
+    module = _softmax(len(classifier.proxies))
+    values: Any = module.apply({"params": params["loss"]}, features, labels)
+  elif setting.loss == "ProxyDR":
+    values = losses.proxy_distance_ratio(
+      features, labels, classifier.proxies, exponent=classifier.scale
+    )
+  else:
+    cosines = distances.pairwise_cosine(features, classifier.proxies)
+    if setting.loss == "CORR":
+      values = losses.correlation(cosines, labels)
+    else:
+      values = losses.normface(cosines, labels, scale=classifier.scale)
+  moved = dict(stats.get("loss", {}))
+  if "moving" in moved:
+    moved["moving"] = prototypes.ema_update(
+      moved["moving"],
+      features,
+      labels,
+      decay=1 - rates.ema_rate,
+      batch_mean="direction",
+      start_at_first=True,
+      axis_name=axis_name,
+    )
+  if "scale" in moved:
+    cosines = distances.pairwise_cosine(features, classifier.proxies)
+    chordal = setting.geometry == "chordal"
+    moved["scale"] = losses.dynamic_scale_update(
+      moved["scale"],
+      jnp.maximum(2 - 2 * cosines, 0) if chordal else cosines,
+      labels,
+      geometry=setting.geometry,
+      learning_rate=rates.scale_rate,
+      axis_name=axis_name,
+    )
+  loss = training.global_mean(values, axis_name=axis_name)
+  new = {"network": changed["batch_stats"]} | ({"loss": moved} if moved else {})
+  return training.Outcome(loss, new)

@@ -1,0 +1,199 @@
+"""Pictures of `plankton`, like those of DIST, article I."""
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.frame import pictures
+from experiments.hierarchies import (
+  plankton_claims,
+  plankton_images,
+  plankton_measures,
+  plankton_tables,
+)
+from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from spherejax import plotting
+
+INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
+SHOWN = 6  # confusions of which images are shown
+EACH = 4  # images of a class
+FEW = 300  # points
+
+
+def draw(
+  embedded: plankton_tables.Seeds,
+  classified: plankton_tables.Seeds,
+  study: plankton_images.Study,
+  config,
+) -> dict[str, Figure]:
+  """Everything of a run. `study` is that of the first seed."""
+  figures: dict[str, Figure | None] = {
+    "training": training(embedded),
+    "neighbours": neighbours(embedded),
+    "baseline": baseline(classified, config),
+  }
+  for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
+    own = classified if group == SEEN else []
+    names = images.label_names
+    figures[f"f1-{group}"] = f1(embedded, own, group, names, config.neighbours)
+    points = embedded[0].points[group]
+    figures[f"tsne-{group}"] = tsne(points, images.labels, names, config)
+    figures[f"confused-{group}"] = confused(embedded, group, images)
+  return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def training(embedded: plankton_tables.Seeds) -> Figure:
+  """Radius, drift and accuracy after each iteration."""
+  figure = pictures.new_figure(12, 3.8)
+  panels = figure.subplots(1, 3)
+  labels = ("cluster radius", "drift of the centroid", "accuracy of centroids")
+  for axes, name, label in zip(
+    panels, ("radius", "drift", "accuracy"), labels, strict=True
+  ):
+    first = int(name == "drift")  # it begins with the way from the first weights
+    curves = np.array([found.figures["curves"][name] for found in embedded])[:, first:]
+    steps = np.arange(1, curves.shape[1] + 1) + first
+    for key, values in embedded[0].figures["curves"].items():
+      if key.startswith(f"{name} "):
+        axes.plot(steps, values[first:], color=FAINT, linewidth=0.6, zorder=1)
+    kept = [found.figures["kept margin"].get(name) for found in embedded]
+    if kept[0] is not None:
+      mean = np.mean(kept, axis=0)[first:]
+      axes.plot(steps, mean, "--", color=ORANGE, label="first margin throughout")
+    if name == "accuracy":
+      start = [found.figures["start"]["accuracy"] for found in embedded]
+      axes.plot(0, np.mean(start), "o", color=INK, markersize=4)
+      for values in curves:
+        axes.plot(steps, values, color=FAINT, linewidth=0.8, zorder=1)
+    axes.plot(steps, curves.mean(0), "-o", color=INK, markersize=3, label="mean")
+    axes.set(xlabel="iteration", ylabel=label)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.margins(y=0.08)  # before the limit, which keeps the other end where it is
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+  panels[0].set_title("gray: classes of the first seed", fontsize=8)
+  panels[2].set_title("gray: seeds; before the first step: dot", fontsize=8)
+  handles, texts = panels[0].get_legend_handles_labels()
+  figure.legend(handles, texts, loc="outside lower center", ncols=2, frameon=False)
+  return figure
+
+
+def neighbours(embedded: plankton_tables.Seeds) -> Figure:
+  """Accuracy on one half of the validation images against the neighbours."""
+  found = [each.figures["by k"] for each in embedded]
+  return plotting.training_curves(
+    {"embedding": [list(each.values()) for each in found]},
+    steps=[float(k) for k in found[0]],
+    xlabel="neighbours k",
+    ylabel="accuracy on half of the validation images",
+  )
+
+
+def baseline(classified: plankton_tables.Seeds, config) -> Figure:
+  """Accuracy of the softmax classifier while it is trained."""
+  curves = np.array([found.figures["accuracies"] for found in classified])
+  parts = np.arange(1, curves.shape[1] + 1)
+  epochs = config.baseline_epochs / config.iterations
+  return plotting.training_curves(
+    {BASELINE: curves},
+    steps=epochs * parts if epochs else parts,
+    xlabel="epoch" if epochs else "iteration",
+    ylabel="accuracy on validation images",
+  )
+
+
+def f1(
+  embedded: plankton_tables.Seeds,
+  classified: plankton_tables.Seeds,
+  group: str,
+  names: tuple[str, ...],
+  ks: tuple[int, ...],
+) -> Figure:
+  """F1 of every class by every way, mean over the seeds, in the order of the most."""
+
+  def mean(runs: plankton_tables.Seeds, place: str) -> np.ndarray:
+    rows = [np.asarray(plankton_measures.scores(run.counts[place]).f1) for run in runs]
+    return np.mean(rows, axis=0)
+
+  usual = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.way(ks[-1])}")
+  order = np.argsort(-np.nan_to_num(usual), kind="stable")
+  places = np.arange(len(names))
+  figure = pictures.new_figure(max(7.0, 1.5 + 0.2 * len(names)), 5)
+  axes = figure.subplots()
+  for k in ks:
+    way = plankton_measures.way(k)
+    values = mean(embedded, f"{EMBEDDING}, {group}, {way}")
+    shade = str(0.75 - 0.5 * ks.index(k) / max(len(ks) - 1, 1))
+    axes.plot(places, values[order], "o", color=shade, markersize=4, label=way)
+  centroid = mean(embedded, f"{EMBEDDING}, {group}, {plankton_measures.CENTROID}")
+  axes.plot(places, centroid[order], "x", color=BLUE, markersize=5, label="centroid")
+  if classified:
+    values = mean(classified, f"{BASELINE}, {group}, half")
+    axes.plot(places, values[order], "_", color=ORANGE, markersize=9,
+              markeredgewidth=2, label=BASELINE)  # fmt: skip
+  axes.set_xticks(places, [names[n] for n in order], rotation=90, fontsize=6.5)
+  axes.set(ylabel="F1", ylim=(-0.02, 1), xlim=(-1, len(names)))
+  axes.grid(axis="both", color="#eeeeee", linewidth=0.6)
+  axes.set_axisbelow(True)
+  axes.spines[["top", "right"]].set_visible(False)
+  figure.legend(loc="outside upper center", ncols=6, frameon=False, fontsize=8)
+  return figure
+
+
+def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
+  """Test images and the centroids of their classes in a plane; not measured."""
+  from matplotlib import colormaps
+  from sklearn.manifold import TSNE
+
+  rng = np.random.default_rng(config.seed)
+  rows = np.sort(rng.permutation(len(points))[: config.drawn])
+  centroids = np.stack([points[labels == c].mean(0) for c in range(len(names))])
+  both = np.concatenate([points[rows], centroids]).astype(np.float64)
+  perplexity = min(30.0, (len(both) - 1) / 3)
+  # The other method's threads wait for each other, which costs more for few points.
+  method = "exact" if len(both) <= FEW else "barnes_hut"
+  plane = TSNE(
+    init="pca", method=method, perplexity=perplexity, random_state=config.seed
+  ).fit_transform(both)
+  figure = pictures.new_figure(7.5, 7)
+  axes = figure.subplots()
+  colours = colormaps["turbo"](np.linspace(0.03, 0.97, len(names)))
+  axes.scatter(*plane[: len(rows)].T, s=5, color=colours[labels[rows]], linewidths=0)
+  middle = plane[len(rows) :]
+  axes.plot(*middle.T, "+", color="black", markersize=6, markeredgewidth=1.2)
+  for place, name in zip(middle, names, strict=True):
+    axes.annotate(name, place, fontsize=4.5, xytext=(2, 2), textcoords="offset points")
+  axes.set(xticks=[], yticks=[])
+  axes.spines[:].set_visible(False)
+  return figure
+
+
+def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
+  """Images of the classes that are confused most: what each is, what it is called."""
+  place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_claims.USUAL)}"
+  counts = np.sum([found.counts[place] for found in embedded], axis=0)
+  pairs = plankton_measures.commonest(counts)[:SHOWN]
+  if not pairs:
+    return None
+  figure = pictures.new_figure(2 * EACH * 0.9 + 0.6, 1.2 * len(pairs))
+  figure.set_layout_engine("constrained", h_pad=0.11)  # room for the texts
+  # One column between both classes stays empty.
+  widths = [1] * EACH + [0.4] + [1] * EACH
+  panels = figure.subplots(
+    len(pairs), len(widths), squeeze=False, gridspec_kw={"width_ratios": widths}
+  )
+  for axes in panels.ravel():
+    axes.set_axis_off()
+  for row, (true, called) in zip(panels, pairs, strict=True):
+    rate = counts[true, called] / counts[true].sum()
+    texts = images.label_names[true], images.label_names[called]
+    texts = f"{texts[0]}: {rate:.2f} are called", texts[1]
+    places = ((true, 0), (called, EACH + 1))
+    for (label, first), text in zip(places, texts, strict=True):
+      own = np.flatnonzero(images.labels == label)[:EACH]
+      for axes, number in zip(row[first:], own, strict=False):
+        axes.imshow(images.images[int(number)][..., 0], cmap="gray", vmin=0, vmax=255)
+      # A title would push the columns apart.
+      axes = row[first]
+      above = axes.text(0, 1.04, text, fontsize=7, transform=axes.transAxes)
+      above.set_in_layout(False)
+  return figure

@@ -1,0 +1,155 @@
+"""One seed's embedding or softmax classifier, and what is kept of it."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.frame import kept as finished
+from experiments.hierarchies import baseline as plankton_baseline
+from experiments.hierarchies import (
+  plankton_images,
+  plankton_measures,
+  training,
+  triplet_settings,
+  triplets,
+)
+from spherejax import metrics
+
+EMBEDDING, BASELINE = "embedding", "softmax classifier"
+UNTRAINED = "untrained network"
+SEEN, UNSEEN = "seen", "unseen"
+ALL_TEST = "all test images"
+# What only says how many runs there are, or is looked at after them.
+OTHERS = {"seeds": 0, "drawn": 0}
+# What is measured of a network, whose training does not depend on it.
+MEASURED = {"neighbours": (), "curve": ()}
+
+
+class Found(NamedTuple):
+  """What is kept of a seed.
+
+  Attributes:
+    figures: "curves", "kept margin", "start", "by k" of the embedding, "accuracies" of
+      the softmax classifier.
+    counts: confusions [classes, classes] by network, classes and way: "embedding, seen,
+      k = 10".
+    points: test images in the embedding, by "seen" and "unseen".
+  """
+
+  figures: dict[str, Any]
+  counts: dict[str, np.ndarray]
+  points: dict[str, np.ndarray]
+
+
+def embedding(
+  config: Any,
+  study: plankton_images.Study,
+  key: jax.Array,
+  folder: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """Trains an embedding and classifies in it, and in that of the untrained network."""
+  train_key, seen_key, unseen_key, choice_key = jax.random.split(key, 4)
+  trained = triplets.train_embedding(
+    config, study.train, study.validation, train_key, folder, report
+  )
+  tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
+  counts, points = {}, {}
+  for network, variables in (
+    (UNTRAINED, trained.start),
+    (EMBEDDING, trained.variables),
+  ):
+    for group, (images, half_key) in tests.items():
+      points[group] = triplets.embed(variables, images, config)
+      found = plankton_measures.confusions(
+        points[group], images, config.neighbours, half_key
+      )
+      counts |= {f"{network}, {group}, {way}": x for way, x in found.items()}
+  start = triplets.look(trained.start, study.validation, config)
+  held = triplets.embed(trained.variables, study.validation, config)
+  figures = {
+    "curves": trained.curves,
+    "kept margin": trained.kept_margin,
+    "start": {
+      "accuracy": float(start.accuracy),
+      "radius": float(start.radii.mean()),
+    },
+    "by k": plankton_measures.accuracies_by_k(
+      held, study.validation, config.curve, choice_key
+    ),
+  }
+  return Found(figures, counts, points)
+
+
+def baseline(
+  config: Any,
+  study: plankton_images.Study,
+  key: jax.Array,
+  folder: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """Trains a softmax classifier; judged on the half that the embedding is judged on."""
+  train_key, seen_key, _, _ = jax.random.split(key, 4)
+  trained = plankton_baseline.train_baseline(
+    config, study.train, study.validation, train_key, folder, report
+  )
+  images = study.test
+  logits = training.embed(trained.variables, images, trained.settings)
+  judged = plankton_measures.halves(images.labels, seen_key)[1]
+  guesses, labels = logits.argmax(1), np.asarray(images.labels)
+  counts = {}
+  for name, rows in ((ALL_TEST, slice(None)), ("half", judged)):
+    counts[f"{BASELINE}, {SEEN}, {name}"] = np.asarray(
+      metrics.confusion_counts(
+        labels[rows], guesses[rows], num_classes=len(images.label_names)
+      )
+    )
+  return Found({"accuracies": trained.accuracies}, counts, {})
+
+
+JOBS = {EMBEDDING: embedding, BASELINE: baseline}
+
+
+def parts(kind: str, config: Any) -> int:
+  """Iterations of a job, for the bar."""
+  return triplet_settings.length(config) if kind == EMBEDDING else config.iterations
+
+
+def run(
+  kind: str,
+  seed: int,
+  config: Any,
+  study: plankton_images.Study,
+  output: pathlib.Path,
+  report: Callable[[int], object],
+) -> Found:
+  """One job, or what was kept of it."""
+  settings = dataclasses.asdict(config) | OTHERS
+  name = f"{kind.split()[0]}-{seed}"
+  path = output / "kept" / name
+  kept = finished.restore(path, settings)
+  if kept is None:
+    # Both jobs of a seed get one key, so that both are judged on one half.
+    key = jax.random.fold_in(jax.random.key(seed), 1)
+    made_with = finished.digest(settings | MEASURED)
+    folder = output / "checkpoints" / f"{name}-{made_with}"
+    found = JOBS[kind](config, study, key, folder, report)
+    arrays = {f"counts: {name}": x for name, x in found.counts.items()}
+    arrays |= {f"points: {name}": x for name, x in found.points.items()}
+    kept = finished.Finished(found.figures, arrays)
+    finished.keep(path, settings, kept)
+  else:
+    report(parts(kind, config))
+
+  def of(what: str) -> dict[str, np.ndarray]:
+    return {
+      name.removeprefix(what): x
+      for name, x in kept.arrays.items()
+      if name.startswith(what)
+    }
+
+  return Found(kept.figures, of("counts: "), of("points: "))

@@ -1,0 +1,189 @@
+"""The figures of `plankton`, and those of every class as a file."""
+
+import csv
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from experiments.frame.study import Table
+from experiments.hierarchies import plankton_images, plankton_measures, plankton_runs
+from experiments.hierarchies.plankton_claims import (
+  CHANCE,
+  DRIFT,
+  GAINS,
+  MARGINS,
+  RADIUS,
+  RELATIVES,
+  USUAL,
+  macro_f1,
+)
+from experiments.hierarchies.plankton_runs import (
+  ALL_TEST,
+  BASELINE,
+  EMBEDDING,
+  SEEN,
+  UNSEEN,
+  UNTRAINED,
+)
+from experiments.published import dist_plankton
+
+Seeds = list[plankton_runs.Found]
+ENDS = (("first", 0), ("last", -1))
+
+
+def comparable(config: Any) -> bool:
+  """Whether the article's classes are learned, from ImageNet's weights as there."""
+  return config.seen == "article" and bool(config.weights)
+
+
+def tabulate(
+  embedded: Seeds,
+  classified: Seeds,
+  whole: plankton_images.Whole,
+  apart: dict[str, np.ndarray | None],
+  config: Any,
+) -> Table:
+  """All figures; the article's beside those of its classes and first weights.
+
+  `apart` are edges between the classes of each group, where there is a tree.
+  """
+  table = Table()
+  printed = dist_plankton.FIGURES if comparable(config) else {}
+  ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
+  places = [
+    (embedded, network, group, way)
+    for network in (EMBEDDING, UNTRAINED)
+    for group in (SEEN, UNSEEN)
+    for way in ways
+  ]
+  places += [(classified, BASELINE, SEEN, way) for way in ("half", ALL_TEST)]
+  for runs, network, group, way in places:
+    for run in runs:
+      scores = plankton_measures.scores(run.counts[f"{network}, {group}, {way}"])
+      for measure, value in (
+        (macro_f1(group, way), scores.macro_f1),
+        (f"accuracy, {group}, {way}", scores.accuracy),
+      ):
+        table.add(network, measure, value, paper=printed.get((network, measure)))
+  table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
+  add_curves(table, embedded)
+  best = [max(run.figures["by k"], key=run.figures["by k"].get) for run in embedded]
+  table.add(EMBEDDING, "best k, validation", [float(k) for k in best])
+  if config.seen == "article":
+    add_classes(table, embedded, classified, whole, config)
+  for group, names in ((SEEN, whole.seen), (UNSEEN, whole.unseen)):
+    add_confusions(table, embedded, group, names, apart[group], config)
+  return table
+
+
+def drift(run: plankton_runs.Found) -> list[float]:
+  """From each iteration to the next, without the way from the first weights."""
+  return run.figures["curves"]["drift"][1:]
+
+
+def add_curves(table: Table, embedded: Seeds) -> None:
+  """Adds what happens during the training."""
+  for name, title in (("radius", RADIUS), ("accuracy", "accuracy of centroids")):
+    for when, index in ENDS:
+      ends = [run.figures["curves"][name][index] for run in embedded]
+      table.add(EMBEDDING, f"{title}, {when} iteration", ends)
+  for run in embedded:
+    moves, curves, kept = drift(run), run.figures["curves"], run.figures["kept margin"]
+    for when, index in ENDS:
+      if moves:
+        title = f"drift of the centroids, {when} two iterations"
+        table.add(EMBEDDING, title, moves[index])
+    if len(moves) > 1:
+      table.add(EMBEDDING, DRIFT, moves[0] - moves[-1], listed=False)
+    # From the untrained network on.
+    values = [run.figures["start"]["accuracy"], *curves["accuracy"]]
+    if (third := (len(values) - 1) // 3) > 0:
+      gain = (values[third] - values[0]) - (values[-1] - values[-1 - third])
+      table.add(EMBEDDING, GAINS, gain, listed=False)
+    if kept:
+      wider = kept["radius"][-1] - curves["radius"][-1]
+      table.add(EMBEDDING, MARGINS, wider, listed=False)
+
+
+def add_classes(
+  table: Table,
+  embedded: Seeds,
+  classified: Seeds,
+  whole: plankton_images.Whole,
+  config: Any,
+) -> None:
+  """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
+  usual = plankton_measures.way(USUAL)
+  centroid, published = plankton_measures.CENTROID, dist_plankton
+  for runs, network, group, way, printed in (
+    (classified, BASELINE, SEEN, ALL_TEST, published.F1_CLASSIFIER),
+    (embedded, EMBEDDING, SEEN, usual, published.F1_EMBEDDING),
+    (embedded, EMBEDDING, UNSEEN, centroid, published.F1_UNSEEN),
+  ):
+    known = {published.plain(name): figure for name, figure in printed.items()}
+    place = f"{network}, {group}, {way}"
+    scores = [plankton_measures.scores(run.counts[place]).f1 for run in runs]
+    for label, name in enumerate(whole.seen if group == SEEN else whole.unseen):
+      paper = known.get(published.plain(name))
+      values = [float(each[label]) for each in scores]
+      # A class without images to judge, or predictions, has none.
+      if paper is not None and not np.isnan(values).any():
+        measure = f"F1 of {name}, {group}, {way}"
+        paper = paper if comparable(config) else None
+        table.add(network, measure, values, paper=paper)
+
+
+def add_confusions(
+  table: Table,
+  embedded: Seeds,
+  group: str,
+  names: tuple[str, ...],
+  apart: np.ndarray | None,
+  config: Any,
+) -> None:
+  """Adds the commonest confusions over all seeds, and how many are of relatives."""
+  way = plankton_measures.way(USUAL)
+  counts = [run.counts[f"{EMBEDDING}, {group}, {way}"] for run in embedded]
+  printed = dist_plankton.confusion if comparable(config) else None
+  for a, b in plankton_measures.commonest(np.sum(counts, axis=0)):
+    table.add(
+      f"confused, {group}, {way}",
+      f"{names[a]} as {names[b]}",
+      [each[a, b] / each[a].sum() for each in counts],
+      paper=printed(names[a], names[b]) if printed else None,
+    )
+  if apart is None:
+    return
+  for each in counts:
+    share = plankton_measures.share_near(plankton_measures.commonest(each), apart)
+    table.add("relatives", f"{RELATIVES}, {group}", share)
+  pairs = apart[~np.eye(len(apart), dtype=bool)]
+  chance = float((pairs <= plankton_measures.NEAR).mean())
+  table.add("relatives", f"among all pairs of classes, {group}", chance)
+
+
+def write_classes(
+  embedded: Seeds,
+  classified: Seeds,
+  study: plankton_images.Study,
+  config: Any,
+  path: pathlib.Path,
+) -> None:
+  """F1 of every class by every way, mean over the seeds, as a table."""
+  ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with path.open("w", newline="") as file:
+    table = csv.writer(file)
+    table.writerow(["class", "group", "training images", *ways, BASELINE])
+    for group, images in ((SEEN, study.test), (UNSEEN, study.unseen)):
+      places = [(embedded, f"{EMBEDDING}, {group}, {way}") for way in ways]
+      if group == SEEN:
+        places.append((classified, f"{BASELINE}, {group}, half"))
+      columns = [
+        np.mean([plankton_measures.scores(run.counts[place]).f1 for run in runs], 0)
+        for runs, place in places
+      ]
+      for label, name in enumerate(images.label_names):
+        count = int((study.train.labels == label).sum()) if group == SEEN else 0
+        table.writerow([name, group, count, *(f"{c[label]:.4f}" for c in columns)])

@@ -1,0 +1,166 @@
+"""One training of `class_hierarchy`, and what is looked at after every epoch."""
+
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import class_network
+from experiments.frame import images as class_sets
+from experiments.frame import training as epochs
+from experiments.frame.class_network import Architecture, Settings
+from experiments.hierarchies import methods
+from spherejax import data, distances, metrics, prototypes, training
+
+BATCH = 500  # images that are embedded at once
+
+
+@functools.cache
+def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
+  """Embeds the rows of a whole set, in batches of one shape on all devices."""
+
+  def apply(variables: Any, rows: Any) -> Any:
+    images = data.to_float(rows["image"])
+    return class_network.Network(settings).apply(variables, images, rows["size"])
+
+  return training.parallel_map(apply, batch_size=BATCH)
+
+
+def embed(variables: Any, images: data.Images, settings: Architecture) -> np.ndarray:
+  """[count, dim], not normalised."""
+  sizes = class_sets.log_sizes(images)
+  size = min(4 * BATCH, len(images))
+  plan = data.ordered_plan(len(images), batch_size=size)
+  parts = [
+    _mapped(settings)(variables, {"image": read["image"], "size": sizes[read["index"]]})
+    for read in data.pipeline(images, plan)
+  ]
+  return np.concatenate(parts)[: len(images)]
+
+
+@jax.jit
+def chords(points: Array) -> Array:
+  """Distances of the directions of points; exactly 0 on the diagonal."""
+  apart = distances.pairwise_chordal(points, points)
+  return jnp.where(jnp.eye(len(points), dtype=bool), 0, apart)
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def class_chords(features: Array, labels: Array, *, classes: int):
+  """Distances of the classes' mean directions, and which classes have images."""
+  means = prototypes.class_means(features, labels, classes)
+  return chords(means.means), means.counts > 0
+
+
+class Trained(NamedTuple):
+  """A trained network and what was seen on the way.
+
+  Attributes:
+    state: that is tested.
+    curves: for each quantity its value after each epoch.
+  """
+
+  state: training.TrainState
+  curves: dict[str, list[float]]
+
+
+def train(
+  settings: Settings,
+  setting: methods.Setting,
+  study: class_sets.Study,
+  class_distances: np.ndarray,
+  state: training.TrainState,
+  *,
+  augment: bool,
+  key: Array,
+  checkpoints: pathlib.Path,
+  report: Callable[[dict[str, float]], None],
+) -> Trained:
+  """Trains one setting; `report` is told about each epoch."""
+  steps = len(study.train) // settings.batch
+  if not steps:
+    raise ValueError(
+      f"batch must be at most the {len(study.train)} training images, got "
+      f"{settings.batch}"
+    )
+  step = training.make_step(
+    functools.partial(
+      methods.objective, settings=settings, setting=setting, augment=augment
+    ),
+    methods.optimizer(settings.rates, setting),
+  )
+  followed = study.train[: settings.curve_images or len(study.train)]
+
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    figures = _evaluate(settings, setting, study.validation, state)
+    figures |= _correlations(settings, followed, class_distances, state)
+    report(figures)
+    return figures
+
+  kept = training.Checkpoints(checkpoints) if settings.keep_best else None
+  result = training.fit(
+    state,
+    step,
+    epochs.shuffled(
+      study.train,
+      key,
+      batch=settings.batch,
+      epochs=settings.epochs,
+      per_epoch=steps,
+      beside={"size": class_sets.log_sizes(study.train)},
+    ),
+    steps=steps * settings.epochs,
+    evaluate=evaluate,
+    evaluate_every=steps,
+    monitor=training.Monitor("validation top-1") if settings.keep_best else None,
+    checkpoints=kept,
+    checkpoint_every=steps,
+    progress=False,
+  )
+  if kept is not None:
+    kept.close()
+  names = [name for name in result.evaluations[0] if name != "step"]
+  curves = {name: [row[name] for row in result.evaluations] for name in names}
+  return Trained(result.best, curves)
+
+
+def _look(
+  settings: Settings, images: data.Images, state: training.TrainState
+) -> tuple[np.ndarray, methods.Head]:
+  features = embed(state.variables(), images, settings)
+  return features, methods.head(state.params, state.batch_stats, settings.rates)
+
+
+def _evaluate(
+  settings: Settings,
+  setting: methods.Setting,
+  images: data.Images,
+  state: training.TrainState,
+) -> dict[str, float]:
+  features, classifier = _look(settings, images, state)
+  scores = methods.logits(features, classifier, loss=setting.loss)
+  return {
+    "validation top-1": float(metrics.top_k(scores, images.labels).mean()),
+    "scale": float(classifier.scale),
+  }
+
+
+def _correlations(
+  settings: Settings,
+  images: data.Images,
+  class_distances: np.ndarray,
+  state: training.TrainState,
+) -> dict[str, float]:
+  features, classifier = _look(settings, images, state)
+  apart, there = class_chords(features, images.labels, classes=len(class_distances))
+  proxies = metrics.mean_correlation(chords(classifier.proxies), class_distances)
+  means = metrics.mean_correlation(apart, class_distances, where=there)
+  return {
+    "mean correlation, proxies": float(proxies.mean),
+    "mean correlation, prototypes": float(means.mean),
+  }

@@ -1,0 +1,262 @@
+"""Training of `plankton`: triplets with a growing margin."""
+
+import functools
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+
+from experiments.frame import class_network
+from experiments.frame import images as class_sets
+from experiments.hierarchies import training as class_training
+from experiments.hierarchies import triplet_settings
+from experiments.hierarchies.triplet_settings import Settings
+from spherejax import data, distances, losses, metrics, prototypes, training
+
+MOMENTUM = 0.9  # of SGD, in the article's released code
+_NEAR = np.array([True, False])  # of a positive and a negative
+
+
+def make_optimizer(
+  settings: Settings, rate: float, decay: float, every: int
+) -> optax.GradientTransformation:
+  """Of the settings' kind, whose rate decays with every so many steps."""
+
+  def schedule(count):
+    return rate * decay ** (count // every)
+
+  if settings.optimizer == "sgd":
+    return optax.sgd(schedule, momentum=MOMENTUM)
+  return optax.adam(schedule)
+
+
+def forward(settings, params, batch_stats, images, sizes, axis_name):
+  """Features of uint8 images in training, and the statistics after them."""
+  features, moved = class_network.Network(settings, axis_name).apply(
+    {"params": params["network"], "batch_stats": batch_stats["network"]},
+    data.to_float(images),
+    sizes,
+    train=True,
+    mutable=["batch_stats"],
+  )
+  return features, {"network": moved["batch_stats"]}
+
+
+def triplet_objective(params, batch_stats, batch, *, key, axis_name, settings):
+  """Mean hinge of the batch's triplets, those without loss included."""
+  del key
+  images, sizes = (jax.lax.collapse(batch[name], 0, 2) for name in ("image", "size"))
+  features, moved = forward(settings, params, batch_stats, images, sizes, axis_name)
+  points = distances.l2_normalize(features).reshape(-1, 3, settings.dim)
+  squares = [
+    distances.squared_euclidean(points[:, 0], points[:, other]) for other in (1, 2)
+  ]
+  near = jnp.broadcast_to(_NEAR, (len(points), 2))
+  hinges = losses.triplet_from_distance(
+    jnp.stack(squares, 1), near, ~near, margin=batch["margin"][0], average="all"
+  )
+  mean = training.global_mean(hinges, axis_name=axis_name)
+  active = training.global_mean((hinges > 0).astype(jnp.float32), axis_name=axis_name)
+  return training.Outcome(mean, moved, {"active": active})
+
+
+def triplet_batches(
+  images: data.Images,
+  key: Array,
+  settings: Settings,
+  margin_of: Callable[[int], float],
+) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
+  """Batches for `training.fit`: triplets uniform over the classes, and the margin."""
+  table = data.class_table(images.labels, per_class=2, label_names=images.label_names)
+  sizes = class_sets.log_sizes(images)
+
+  @jax.jit
+  def plan(steps):
+    def one(step):
+      drawn = data.sample_triplets(
+        jax.random.fold_in(key, step), table, batch_size=settings.triplets
+      )
+      return jnp.stack(drawn[:3], axis=1).reshape(-1)
+
+    return jax.vmap(one)(steps)
+
+  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for iteration in range(first // settings.steps, settings.iterations):
+      start = iteration * settings.steps
+      rows = np.asarray(plan(jnp.arange(settings.steps) + start))
+      margin = np.float32(margin_of(iteration + 1))
+      for read in data.pipeline(images, rows, start=max(first - start, 0)):
+        triplets = read["image"].reshape(-1, 3, *read["image"].shape[1:])
+        beside = sizes[read["index"]].reshape(len(triplets), 3, sizes.shape[1])
+        margins = np.full(len(triplets), margin)
+        yield {"image": triplets, "size": beside, "margin": margins}
+
+  return begin
+
+
+def embed(variables: Any, images: data.Images, settings: Settings) -> np.ndarray:
+  """[count, dim], unit rows."""
+  rows = class_training.embed(variables, images, settings)
+  lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+  return rows / np.where(lengths > 0, lengths, 1)
+
+
+class Look(NamedTuple):
+  """How the classes lie in an embedding."""
+
+  centroids: np.ndarray
+  radii: np.ndarray
+  accuracy: np.ndarray
+  """Of the nearest centroid, on the images that made the centroids."""
+
+
+@functools.partial(jax.jit, static_argnames=("classes",))
+def _look(points: Array, labels: Array, *, classes: int) -> tuple[Array, Array, Array]:
+  means = prototypes.class_means(points, labels, classes, normalize="none")
+  found = prototypes.nearest_neighbours(
+    points,
+    means.means,
+    jnp.arange(classes),
+    num_classes=classes,
+    where=means.counts > 0,
+  )
+  radii = metrics.cluster_radii(points, labels, means.means)
+  return means.means, radii, jnp.mean(found == labels)
+
+
+def look(variables: Any, images: data.Images, settings: Settings) -> Look:
+  """The clusters of images of the learned classes."""
+  points = embed(variables, images, settings)
+  number = len(images.label_names)
+  return Look(*map(np.asarray, _look(points, images.labels, classes=number)))
+
+
+Report = Callable[[int], object]
+"""Is told how many iterations were done."""
+
+
+class Part(NamedTuple):
+  """A stretch of training: the state after it, and what was seen in it."""
+
+  state: training.TrainState
+  evaluations: list[dict[str, float]]
+
+
+def _stretch(
+  settings: Settings,
+  images: tuple[data.Images, data.Images],
+  step: Callable[..., Any],
+  state: training.TrainState,
+  end: int,
+  margin_of: Callable[[int], float],
+  key: Array,
+  folder: pathlib.Path,
+  report: Report,
+) -> Part:
+  """Trains up to an iteration, or on from where an earlier run was stopped."""
+  train, validation = images
+  number = len(validation.label_names)
+  with training.Checkpoints(folder) as kept:
+    restored = kept.restore(state)
+    start = state if restored is None else restored.state
+    before = look(start.variables(), validation, settings)
+    report((int(start.step) - int(state.step)) // settings.steps)
+
+    def evaluate(state: training.TrainState) -> dict[str, float]:
+      nonlocal before
+      now = look(state.variables(), validation, settings)
+      drift = np.linalg.norm(now.centroids - before.centroids, axis=1)
+      before = now
+      report(1)
+      figures = {
+        "radius": now.radii.mean(),
+        "drift": drift.mean(),
+        "accuracy": now.accuracy,
+      }
+      for c in range(number):
+        figures |= {f"radius {c}": now.radii[c], f"drift {c}": drift[c]}
+      return {name: float(value) for name, value in figures.items()}
+
+    done = training.fit(
+      state,
+      step,
+      triplet_batches(train, key, settings, margin_of),
+      steps=end * settings.steps,
+      evaluate=evaluate,
+      evaluate_every=settings.steps,
+      checkpoints=kept,
+      checkpoint_every=settings.steps,
+      report_every=settings.steps,
+      progress=False,
+    )
+  return Part(done.state, done.evaluations)
+
+
+class Embedded(NamedTuple):
+  """A trained embedding, and the one whose margin was not raised."""
+
+  start: Any
+  """Variables before the first step."""
+  variables: Any
+  curves: dict[str, list[float]]
+  """Each quantity after every iteration; the first drift is from the first weights."""
+  kept_margin: dict[str, list[float]]
+  """The same with the first margin throughout; empty where it is never raised."""
+
+
+def train_embedding(
+  settings: Settings,
+  train: data.Images,
+  validation: data.Images,
+  key: Array,
+  folder: pathlib.Path,
+  report: Report,
+) -> Embedded:
+  """Both ways share the iterations in which their margin is the same."""
+  network_key, step_key, data_key = jax.random.split(key, 3)
+  start = class_network.initial_variables(
+    network_key,
+    settings=settings,
+    shapes=class_network.shapes(train),
+    fresh=False,
+  )
+  optimizer = make_optimizer(
+    settings, settings.learning_rate, settings.decay, settings.steps
+  )
+  state = training.create_state(step_key, optimizer, start)
+  objective = functools.partial(triplet_objective, settings=settings)
+  # Traced once for all stretches; as a program it is what it was.
+  step = jax.jit(
+    training.make_step(objective, optimizer), static_argnames="axis_name", inline=True
+  )
+  run = functools.partial(
+    _stretch, settings, (train, validation), step, key=data_key, report=report
+  )
+  raised = functools.partial(triplet_settings.margin_schedule, settings)
+  common = triplet_settings.common(settings)
+  first = run(state, common, raised, folder=folder / "first")
+  if common == settings.iterations:
+    return Embedded(start, first.state.variables(), _curves(first.evaluations), {})
+  later = run(first.state, settings.iterations, raised, folder=folder / "raised")
+  kept = run(
+    first.state,
+    settings.iterations,
+    lambda _: settings.margins[0],
+    folder=folder / "kept",
+  )
+  return Embedded(
+    start,
+    later.state.variables(),
+    _curves(first.evaluations + later.evaluations),
+    _curves(first.evaluations + kept.evaluations),
+  )
+
+
+def _curves(evaluations: list[dict[str, float]]) -> dict[str, list[float]]:
+  names = [name for name in evaluations[0] if name != "step"]
+  return {name: [row[name] for row in evaluations] for name in names}

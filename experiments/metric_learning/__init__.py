@@ -1,0 +1,1 @@
+"""Losses, proxies and poolings compared by retrieval."""

@@ -1,0 +1,175 @@
+"""Images for `retrieval` and `ccp_proxies` on a CPU: classes to learn, and to find."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.frame import images as class_sets
+from experiments.frame import photographs as frame_photographs
+from spherejax import data
+
+FOLDED = 264  # classes that are divided into several folds
+
+
+class Study(NamedTuple):
+  """Images, and which of them train, validate and test.
+
+  Every fold has the same numbers of images, so its labels are those of all.
+  """
+
+  name: str
+  images: np.ndarray
+  """[count, height, width, channels], uint8 or floats."""
+  train: np.ndarray
+  """[folds, rows]."""
+  held: np.ndarray
+  """[folds, rows]."""
+  train_labels: np.ndarray
+  held_labels: np.ndarray
+  test: np.ndarray
+  """Images, as above."""
+  test_labels: np.ndarray
+  watched: bool = False
+  """Whether covers are measured after every evaluation."""
+  inverted: bool = False
+  """Whether white became 0."""
+  padded: bool = False
+  """Whether the longer side was brought to the size, not both."""
+
+
+def folds(classes: int, number: int) -> list[np.ndarray]:
+  """Validation classes of each fold: contiguous, the last ones first."""
+  ends = np.linspace(0, classes, number + 1).astype(int)
+  return [np.arange(ends[f], ends[f + 1]) for f in reversed(range(number))]
+
+
+def _resized(images: data.Images, size: int) -> np.ndarray:
+  return np.stack(
+    [frame_photographs.squared(x[..., :1], size=size) for x in images.images]
+  )
+
+
+def _rows(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of some classes, class by class, and their labels counted from 0."""
+  rows = [np.flatnonzero(labels == c) for c in classes]
+  new = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
+  return np.concatenate(rows), new.astype(np.int32)
+
+
+def omniglot(size: int, number: int = 1) -> Study:
+  """Characters: 266 to learn, of which 66 validate, 200 of other alphabets to find.
+
+  With several folds 264, of which each fold has another share to validate.
+  """
+  learned = class_sets.read("omniglot", "train", lazy=True)
+  labels = np.asarray(learned.labels)
+  last = 266 if number == 1 else FOLDED
+  learned = learned[np.flatnonzero(labels < last)]
+  labels = np.asarray(learned.labels)
+  sought = class_sets.read("omniglot", "test", lazy=True)
+  names = np.unique(sought.labels)[:200]
+  sought = sought[np.flatnonzero(np.isin(sought.labels, names))]
+  parts = [np.arange(200, 266)] if number == 1 else folds(last, number)
+  train = [_rows(labels, np.setdiff1d(np.arange(last), held)) for held in parts]
+  held = [_rows(labels, part) for part in parts]
+  return Study(
+    f"omniglot-{size}-{number}",
+    255 - _resized(learned, size),
+    np.stack([rows for rows, _ in train]),
+    np.stack([rows for rows, _ in held]),
+    train[0][1],
+    held[0][1],
+    255 - _resized(sought, size),
+    np.unique(sought.labels, return_inverse=True)[1].astype(np.int32),
+    inverted=True,
+  )
+
+
+def other_characters(size: int) -> tuple[np.ndarray, np.ndarray]:
+  """Images and labels of the characters that nothing else here trains on or finds."""
+  seen = class_sets.read("omniglot", "train")
+  others = seen[np.flatnonzero(np.asarray(seen.labels) >= 266)]
+  rows, labels = _rows(np.asarray(others.labels), np.unique(others.labels))
+  return 255 - _resized(others[rows], size), labels
+
+
+def plankton(size: int) -> Study:
+  """Classes of at least 30 images, their longer side brought to the size."""
+  fit = functools.partial(frame_photographs.padded, size=size)
+  halves = _halves("ndsb_plankton", f"plankton-{size}", fit)
+  return halves._replace(
+    images=255 - halves.images, test=255 - halves.test, inverted=True, padded=True
+  )
+
+
+def photographs(size: int) -> Study:
+  """Tiny ImageNet's 200 classes, averaged over boxes."""
+  fit = functools.partial(frame_photographs.squared, size=size)
+  return _halves("tiny_imagenet", f"tiny_imagenet-{size}", fit)
+
+
+def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
+  """Classes of at least 30 images, at most 60 of each: one half learned, one sought.
+
+  Of the first half of the labels the last quarter validates.
+  """
+  images = class_sets.read(source, "train+test", lazy=True)
+  labels = np.asarray(images.labels)
+  counts = np.bincount(labels)
+  classes = np.flatnonzero(counts >= 30)
+  half = len(classes) // 2
+  first = [np.flatnonzero(labels == c)[:60] for c in classes]
+  fitted = data.map_images(images[np.concatenate(first)], fit)
+  pixels, own = np.stack(list(fitted.images)), np.asarray(fitted.labels)
+  validation = classes[half - half // 4 : half]
+  train, train_labels = _rows(own, np.setdiff1d(classes[:half], validation))
+  held, held_labels = _rows(own, validation)
+  test, test_labels = _rows(own, classes[half:])
+  return Study(
+    name, pixels, train[None], held[None], train_labels, held_labels, pixels[test],
+    test_labels,
+  )  # fmt: skip
+
+
+def mnist(size: int, train: int, held: int) -> Study:
+  """Digits: of each the first images train and the next validate; all are sought."""
+  learned = class_sets.read("mnist", "train")
+  labels = np.asarray(learned.labels)
+  fewest = int(np.bincount(labels).min())
+  if train + held > fewest:
+    raise ValueError(
+      f"digit_images must be at most {fewest} in all, of the rarest digit, got"
+      f" {train} and {held}"
+    )
+  by_digit = [np.flatnonzero(labels == c)[: train + held] for c in range(10)]
+  rows = np.concatenate(by_digit)
+  sought = class_sets.read("mnist", "test")
+  place = np.arange(len(rows)).reshape(10, train + held)
+  return Study(
+    f"mnist-{size}-{train}-{held}",
+    _resized(learned[rows], size),
+    place[:, :train].reshape(1, -1),
+    place[:, train:].reshape(1, -1),
+    np.repeat(np.arange(10), train).astype(np.int32),
+    np.repeat(np.arange(10), held).astype(np.int32),
+    _resized(sought, size),
+    np.asarray(sought.labels, np.int32),
+    watched=True,
+  )
+
+
+def gaussians(seed: int) -> Study:
+  """Twenty classes of ten points in 16 dimensions, as images of 4 x 4."""
+  random = np.random.default_rng(seed)
+  centres = random.normal(size=(20, 1, 16))
+  points = centres + 0.7 * random.normal(size=(20, 10, 16))
+  images = points.reshape(200, 4, 4, 1).astype(np.float32)
+  rows = np.arange(200).reshape(20, 10)
+  parts = rows[:7], rows[7:10], rows[10:]
+  labels = [np.repeat(np.arange(len(p)), 10).astype(np.int32) for p in parts]
+  return Study(
+    f"gaussians-{seed}", images, parts[0].reshape(1, -1), parts[1].reshape(1, -1),
+    labels[0], labels[1], images[parts[2].ravel()], labels[2], watched=True,
+  )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The papers' full protocols on photographs."""

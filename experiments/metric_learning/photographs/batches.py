@@ -1,0 +1,215 @@
+"""Batches of photographs for `retrieval`, decoded and cut ahead of the device.
+
+As pictures differ in size, a random box is cut out of the original and resized on the
+host. What is cut depends on the key and the step alone.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from PIL import Image
+
+from experiments.frame import networks
+from experiments.metric_learning import measures
+from experiments.metric_learning.photographs import objective, protocols, sets
+from experiments.metric_learning.photographs.objective import Settings
+from experiments.metric_learning.photographs.sets import Pictures
+from spherejax import data, distances, training
+
+AREA, ASPECT = (0.16, 1.0), (0.75, 1.33)  # of a training crop, as the tables were made
+# As the text has them: pixels of an image whose shorter side has the most of them.
+SIDES, ASPECT_OF_SIDES = (40, 256), (3 / 4, 4 / 3)
+_ATTEMPTS = 10  # boxes that are drawn until one fits
+_PLANNED = 10_000  # steps whose images are drawn at once
+
+
+class Watched(NamedTuple):
+  """What is evaluated while a network trains, and afterwards."""
+
+  images: data.Images
+  queries: np.ndarray | None
+  covers: bool = False
+  """Whether the width of classes and their distance are measured, too."""
+
+
+def _random_box(random: np.random.Generator, width: int, height: int, crop: str):
+  """(left, top, right, bottom): the first box that fits, or the largest central one."""
+  if crop == "area":
+    aspect = ASPECT
+    areas = random.uniform(*AREA, _ATTEMPTS) * width * height
+  else:
+    aspect = ASPECT_OF_SIDES
+    areas = random.uniform(*SIDES, _ATTEMPTS) ** 2
+  low, high = np.log(aspect)
+  ratios = np.exp(random.uniform(low, high, _ATTEMPTS))
+  place = random.uniform(size=2)
+  wide, high = np.sqrt(areas * ratios), np.sqrt(areas / ratios)
+  fits = np.flatnonzero((wide <= width) & (high <= height))
+  if len(fits):
+    w, h = wide[fits[0]], high[fits[0]]
+  else:
+    w, h = min(width, height * aspect[1]), min(height, width / aspect[0])
+    place = np.full(2, 0.5)
+  left, top = place[0] * (width - w), place[1] * (height - h)
+  return left, top, left + w, top + h
+
+
+def random_crop(
+  image: np.ndarray,
+  place: int,
+  *,
+  seeds: tuple[int, ...],
+  first: int,
+  size: int,
+  crop: str,
+) -> np.ndarray:
+  """A random box of the image, resized, perhaps mirrored; drawn by its number."""
+  random = np.random.default_rng([*seeds, first + place])
+  single = Image.fromarray(image)
+  if crop == "sides":
+    factor = SIDES[1] / min(single.size)
+    wide, high = (round(factor * length) for length in single.size)
+    single = single.resize((wide, high), Image.Resampling.BILINEAR)
+  box = _random_box(random, *single.size, crop)
+  pixels = np.asarray(single.resize((size, size), Image.Resampling.BILINEAR, box))
+  return pixels[:, ::-1] if random.uniform() < 0.5 else pixels
+
+
+def augmented(
+  settings: Settings, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
+) -> data.Images:
+  """Some of them, cut at random; row i is number first + i of what the key draws."""
+  seeds = tuple(int(x) for x in jax.random.key_data(key))
+  cut = functools.partial(
+    random_crop, seeds=seeds, first=first, size=settings.image_size, crop=settings.crop
+  )
+  return sets.shown(pictures.take(rows), cut)
+
+
+def _centred(
+  image: np.ndarray, place: int, *, architecture: networks.Architecture
+) -> np.ndarray:
+  del place
+  return networks.prepare(image, architecture)
+
+
+def watched(
+  settings: Settings,
+  pictures: Pictures,
+  queries: np.ndarray | None = None,
+  covers: bool = False,
+) -> Watched:
+  """Pictures as they are evaluated, held in memory where they fit."""
+  centred = functools.partial(_centred, architecture=settings.architecture)
+  images = sets.shown(pictures, centred)
+  if len(images) * settings.image_size**2 * 3 > settings.cache_gib * 2**30:
+    return Watched(images, queries, covers)
+  parts = [batch["image"] for batch in _in_order(settings, images)]
+  pixels = np.concatenate(parts)[: len(images)]
+  held = data.Images(pixels, images.labels, images.label_names)
+  return Watched(held, queries, covers)
+
+
+def _in_order(settings: Settings, images: data.Images) -> Any:
+  """Every process looks at all images, so that all agree."""
+  plan = data.ordered_plan(
+    len(images), batch_size=min(settings.evaluation_batch, len(images))
+  )
+  return data.pipeline(
+    images,
+    plan,
+    process_index=0,
+    process_count=1,
+    workers=settings.workers if len(plan) > settings.workers else 0,
+    prefetch=settings.prefetch,
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("num_classes", "per_class"))
+def _plan(
+  key: Array, table: data.ClassTable, steps: Array, *, num_classes: int, per_class: int
+) -> Array:
+  """[steps, batch]. The table is traced: a small class repeats its images."""
+
+  def one(step: Array) -> Array:
+    return data.class_balanced_indices(
+      key, table, step, num_classes=num_classes, per_class=per_class
+    )
+
+  return jax.vmap(one)(steps)
+
+
+def planned(
+  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+) -> Callable[[int], Iterator[data.Images]]:
+  """Images of all batches from a step on, one after another, some steps at once."""
+  plan_key, crop_key = jax.random.split(key)
+  draw = functools.partial(
+    _plan,
+    plan_key,
+    table,
+    num_classes=settings.batch // settings.per_class,
+    per_class=settings.per_class,
+  )
+
+  def begin(first: int) -> Iterator[data.Images]:
+    for start in range(first, settings.steps, _PLANNED):
+      number = min(_PLANNED, settings.steps - start)
+      rows = np.asarray(draw(jnp.arange(number) + start)).reshape(-1)
+      yield augmented(settings, pictures, rows, crop_key, start * settings.batch)
+
+  return begin
+
+
+def batches(
+  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
+  """For `training.fit`: "image" and "label" from the first step asked for."""
+  parts = planned(settings, pictures, table, key)
+
+  def begin(first: int) -> Iterator[dict[str, np.ndarray]]:
+    for images in parts(first):
+      plan = data.ordered_plan(len(images), batch_size=settings.batch)
+      for read in data.pipeline(
+        images, plan, workers=settings.workers, prefetch=settings.prefetch
+      ):
+        yield {"image": read["image"], "label": read["label"]}
+
+  return begin
+
+
+@functools.cache
+def _embedding(
+  architecture: networks.Architecture, bfloat16: bool, batch: int
+) -> Callable[[Any, Any], Any]:
+  def points(variables: Any, images: Array) -> Array:
+    found, _ = objective.forward(architecture, variables, images, bfloat16=bfloat16)
+    return found.embeddings.astype(jnp.float32)
+
+  return training.parallel_map(points, batch_size=batch)
+
+
+def embed(settings: Settings, variables: Any, images: data.Images) -> np.ndarray:
+  """[count, dim], raw, by the running statistics."""
+  apply = _embedding(
+    settings.architecture, settings.bfloat16, settings.evaluation_batch
+  )
+  parts = [apply(variables, batch["image"]) for batch in _in_order(settings, images)]
+  return np.concatenate(parts)[: len(images)]
+
+
+def score(settings: Settings, variables: Any, seen: Watched) -> dict[str, float]:
+  """P@1, P@R and MAP@R, perhaps with covers."""
+  points = embed(settings, variables, seen.images)
+  labels = np.asarray(seen.images.labels)
+  found = protocols.measures(points, labels, seen.queries)
+  if seen.covers:
+    x = distances.unit_ball(jnp.asarray(points))
+    wide = measures.covers(x, labels)
+    found |= {name: float(figure) for name, figure in wide.items()}
+  return found

@@ -1,0 +1,354 @@
+"""`retrieval` at the thesis's scale: photographs, real backbones, every protocol.
+
+Trainings run one after the other on all devices; each has its own checkpoints, so the
+same command goes on where a run was stopped, and what is finished is read.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.frame import kept as finished
+from experiments.frame import networks, results
+from experiments.metric_learning.photographs import batches, claims, protocols, training
+from experiments.metric_learning.photographs import sets as retrieval_full_sets
+from experiments.metric_learning.photographs.methods import (
+  WIDTHS,
+  FullConfig,
+  Job,
+  check_numbers,
+  job,
+  protocol_of,
+)
+from experiments.metric_learning.photographs.protocols import Split
+from experiments.published import dml
+
+# What the thesis's figures do not depend on, or what is compared by the protocol.
+_FREE = (
+  "dataset", "folder", "learned_classes", "methods", "protocol", "folds", "seed",
+  "backbone", "width", "weights", "repeats", "batch", "evaluate_every", "patience",
+  "dim", "learning_rate", "weight_decay", "pooling", "remat", "checkpoint_every",
+  "evaluation_batch", "cache_gib", "workers", "prefetch",
+)  # fmt: skip
+
+
+WATCHED = "chosen by the test images"  # in the conventional protocols
+
+
+class Found(NamedTuple):
+  """What one training came to."""
+
+  best: Mapping[str, float]
+  """The monitored classes at the best evaluation, in percent."""
+  steps: int
+  points: np.ndarray
+  """Raw embeddings of what is sought; none where the protocol does not look at it."""
+  problems: Sequence[Mapping[str, float]] = ()
+  """The last evaluation of each."""
+
+
+class Comparison:
+  """All trainings of a run."""
+
+  def __init__(
+    self,
+    config: FullConfig,
+    output: pathlib.Path,
+    sets: retrieval_full_sets.Sets | None = None,
+  ):
+    if not config.weights:
+      raise SystemExit(
+        f"--weights must name a file of ImageNet's weights of {config.backbone}, or be"
+        " none for a network that begins as it is drawn"
+      )
+    self.config, self.output = config, output
+    self.protocol = protocol_of(config)
+    check_numbers(config)
+    self.jobs = [job(config, self.protocol, name) for name in config.methods]
+    names = [own.name for own in self.jobs]
+    if not names or len(set(names)) < len(names):
+      raise ValueError(f"methods must name at least one, each once, got {names}")
+    for architecture in dict.fromkeys(own.settings.architecture for own in self.jobs):
+      networks.check(architecture)
+    self.models = [fold - 1 for fold in config.folds] or range(self.protocol.models)
+    if not set(self.models) <= set(range(self.protocol.models)):
+      raise ValueError(
+        f"folds must be among 1 to {self.protocol.models}, got {config.folds}"
+      )
+    self.sets = sets or retrieval_full_sets.load(
+      config.dataset, config.folder, config.learned_classes, config.skip_unreadable
+    )
+    names = self.sets.learned.names
+    self.splits = protocols.splits(self.protocol, len(names))
+    retrieval_full_sets.check_matches(self.sets.sought, self.sets.queries, "sought")
+    for number in self.models:
+      train, held = map(self.sets.learned.of, self.splits[number])
+      if len(held):
+        retrieval_full_sets.check_matches(held, None, f"held-out (fold {number + 1})")
+      for own in self.jobs:
+        training.check(own.settings, own.method, train)
+
+  @property
+  def judged(self) -> bool:
+    """Whether the protocol looks at what is sought."""
+    return self.flattered or self.config.protocol in ("fair", "fair534")
+
+  @property
+  def flattered(self) -> bool:
+    """Whether what is sought decides when a training ends, and which weights count."""
+    return self.protocol.parts == 1
+
+  @property
+  def complete(self) -> bool:
+    """Whether the figures are those that the thesis prints."""
+    c, usual = self.config, FullConfig()
+    same = all(
+      getattr(c, field.name) == getattr(usual, field.name)
+      for field in dataclasses.fields(FullConfig)
+      if field.name not in _FREE
+    )
+    printed = protocols.protocol(c.protocol, c.dataset, c.backbone)
+    size = dml.SIZES[c.dataset]
+    return (
+      self.protocol == printed._replace(dim=self.protocol.dim)
+      and len(self.models) == printed.models
+      and len(self.sets.learned.names) == size.learned_classes
+      and c.weights != "none"
+      and c.width in (0, WIDTHS[c.backbone])
+      and same
+    )
+
+  @functools.cached_property
+  def sought(self) -> batches.Watched:
+    """What is sought, as it is evaluated; the same for all methods."""
+    return batches.watched(self.jobs[0].settings, self.sets.sought, self.sets.queries)
+
+  def train(self) -> dict[str, list[list[Found]]]:
+    """By the name of the method: [models][repeats]."""
+    found: dict[str, list[list[Found]]] = {own.name: [] for own in self.jobs}
+    for number in self.models:
+      split = self.splits[number]
+      seen = functools.cache(functools.partial(self._watched, split))
+      for own in self.jobs:
+        found[own.name].append(
+          [self._one(own, number, r, seen) for r in range(self.protocol.repeats)]
+        )
+    return found
+
+  def _watched(self, split: Split) -> batches.Watched:
+    if not len(split.held):
+      return self.sought
+    held = self.sets.learned.of(split.held)
+    return batches.watched(self.jobs[0].settings, held, covers=True)
+
+  def made_with(self, own: Job) -> str:
+    """What a training depends on; how fast pictures are read is not part of it."""
+    settings = dataclasses.replace(
+      own.settings, workers=0, prefetch=1, cache_gib=0.0, checkpoint_every=1
+    )
+    c = self.config
+    source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
+    return finished.digest((settings, own.method, source, self._images, self._weights))
+
+  @functools.cached_property
+  def _images(self) -> str:
+    """Digest of which pictures are of which class; the pictures are not read."""
+    both = (self.sets.learned, self.sets.sought)
+    names = [np.array(part.names) for part in both]
+    rows = [x for part in both for x in (part.rows, part.labels)]
+    return finished.fingerprint([*names, *rows])
+
+  @functools.cached_property
+  def _weights(self) -> str:
+    """Digest of the file of weights, which another one may take the place of."""
+    if self.config.weights == "none":
+      return ""
+    with open(self.config.weights, "rb") as file:
+      return hashlib.file_digest(file, "sha256").hexdigest()
+
+  def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
+    """A training, or what is kept of it."""
+    made_with = self.made_with(own)
+    record = {"made with": made_with}
+    name = f"{own.name}-{number + 1}-{repeat + 1}"
+    path = self.output / "kept" / f"{name}-{made_with}"
+    done = finished.restore(path, record)
+    if done is None:
+      # Methods that are compared share initial weights and, where they may, batches.
+      key = jax.random.key(self.config.seed)
+      for part in (number, repeat):
+        key = jax.random.fold_in(key, part)
+      checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+      trained = training.train(
+        own.settings,
+        own.method,
+        self.sets.learned.of(self.splits[number].train),
+        seen(),
+        key,
+        checkpoints,
+        training.Journal(
+          self.output / "evaluations.jsonl",
+          {
+            "method": own.name,
+            "fold": number + 1,
+            "repeat": repeat + 1,
+            "made with": made_with,
+          },
+        ),
+      )
+      model = networks.Model(own.settings.architecture, trained.variables)
+      again = f"-{repeat + 1}" if self.protocol.repeats > 1 else ""
+      folder = self.output / f"model-{own.name}-{number + 1}{again}"
+      shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+      networks.keep(folder, model, trained.best["step"])
+      points = np.zeros((0, own.settings.embedding_dim), np.float32)
+      if self.judged:
+        points = batches.embed(own.settings, trained.variables, self.sought.images)
+      figures = {"best": trained.best, "steps": trained.steps}
+      figures["problems"] = list(
+        {row["problem"]: row for row in trained.evaluations}.values()
+      )
+      done = finished.Finished(figures, {"points": points})
+      finished.keep(path, record, done)
+      shutil.rmtree(checkpoints)  # a table would fill a disk with them
+    return Found(**done.figures, points=done.arrays["points"])
+
+  def measures(self, points: np.ndarray) -> dict[str, float]:
+    """Of what is sought."""
+    return protocols.measures(points, self.sets.sought.labels, self.sets.queries)
+
+  def judge(self, own: Job, found: list[list[Found]]) -> dict[int, list[Any]]:
+    """Measures by dimension: of networks or combinations, in percent.
+
+    One network's dimension has the average of the networks of each combination, the
+    larger one their embeddings side by side.
+    """
+    dim = own.settings.embedding_dim
+    if not self.judged:
+      return {dim: [one.best for runs in found for one in runs]}
+    record = {"made with": self.made_with(own), "models": list(self.models)}
+    record["repeats"] = self.protocol.repeats
+    name = f"{own.name}-judged-{finished.digest(record)}"
+    kept = finished.restore(self.output / "kept" / name, record)
+    if kept is None:
+      single = [[self.measures(one.points) for one in runs] for runs in found]
+      made = {dim: self._apart(single)}
+      if len(found) > 1:
+        ways = protocols.combinations(len(found), len(found[0]))
+        made[dim * len(found)] = [
+          self.measures(
+            protocols.joined(
+              [runs[r].points for runs, r in zip(found, way, strict=True)]
+            )
+          )
+          for way in ways
+        ]
+      figures = {str(size): values for size, values in made.items()}
+      kept = finished.Finished(figures, {})
+      finished.keep(self.output / "kept" / name, record, kept)
+    return {int(size): values for size, values in kept.figures.items()}
+
+  def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
+    """Of networks one by one; the best repeat, or averages of combinations."""
+    if self.flattered:
+      return [max(runs, key=lambda one: one[self.protocol.metric]) for runs in single]
+    if len(single[0]) == 1:
+      return [runs[0] for runs in single]
+    ways = protocols.combinations(len(single), len(single[0]))
+    return [protocols.average(single, way) for way in ways]
+
+  def cell(self, own: Job, dim: int) -> dml.Cell | None:
+    """What the thesis has beside it."""
+    if not self.complete:
+      return None
+    return dml.cell(
+      self.config.protocol, self.config.backbone, own.name, self.config.dataset, dim
+    )
+
+  def rows(self, own: Job, judged: Mapping[int, list[Any]], steps: list[int]) -> Any:
+    """Of the table."""
+    spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
+    made = []
+    for dim, values in judged.items():
+      found = protocols.rows(own.title, dim, values, self.cell(own, dim), spread)
+      made += [one | {"note": WATCHED} for one in found] if self.flattered else found
+    printed = None
+    if self.complete and self.config.protocol == "fair":
+      table = dml.TABLE_3_3.get(own.name, {})
+      printed = table.get(self.config.dataset)
+    made.append(
+      results.row(own.title, "steps / 1000", [x / 1000 for x in steps], paper=printed)
+    )
+    return made
+
+
+def comparison_text(
+  comparison: Comparison, judged: Mapping[str, Mapping[int, list[Any]]]
+) -> str:
+  """P@1 / MAP@R in the layout of Table 3.1, the thesis's in brackets."""
+
+  def text(values: Sequence[float | None]) -> str:
+    return " / ".join("-" if x is None else f"{x:.2f}" for x in values)
+
+  title = dml.TITLES[comparison.config.dataset]
+  dims = sorted({dim for own in judged.values() for dim in own}, reverse=True)
+  lines = [["", *(f"{title} {dim}" for dim in dims)]]
+  for own in comparison.jobs:
+    line = [own.title]
+    for dim in dims:
+      values = judged[own.name].get(dim)
+      if values is None:  # poolings differ in it
+        line.append("")
+        continue
+      ours = [float(np.mean([one[m] for one in values])) for m in ("P@1", "MAP@R")]
+      paper = comparison.cell(own, dim)
+      theirs = "" if paper is None else f" ({text(paper[:2])})"
+      line.append(text(ours) + theirs)
+    lines.append(line)
+  notes = []
+  if comparison.flattered:
+    notes.append(f"The weights were {WATCHED}.")
+  if not any(
+    comparison.cell(own, dim) for own in comparison.jobs for dim in judged[own.name]
+  ):
+    notes.append("The thesis has no figures of these images by these settings.")
+  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+  table = [
+    "  ".join(x.ljust(w) for x, w in zip(line, widths, strict=True)).rstrip()
+    for line in lines
+  ]
+  return "".join(f"{line}\n" for line in [*table, *notes])
+
+
+def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]:
+  """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
+  start = time.perf_counter()
+  comparison = Comparison(config, output)
+  found = comparison.train()
+  judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
+  output.mkdir(parents=True, exist_ok=True)
+  (output / "comparison.txt").write_text(comparison_text(comparison, judged))
+  problems = {
+    name: [list(one.problems) for runs in every for one in runs]
+    for name, every in found.items()
+  }
+  rows = []
+  for own in comparison.jobs:
+    steps = [one.steps for runs in found[own.name] for one in runs]
+    rows += comparison.rows(own, judged[own.name], steps)
+  return results.result(
+    experiment="retrieval",
+    preset=preset,
+    config=config,
+    seconds=time.perf_counter() - start,
+    rows=rows,
+    claims=claims.claims(judged, problems),
+  )

@@ -1,0 +1,350 @@
+"""What a run of `retrieval` on photographs is asked for, and what it comes to."""
+
+import dataclasses
+import itertools
+import re
+from typing import Any, Literal, NamedTuple
+
+from experiments.frame import poolings as frame_poolings
+from experiments.metric_learning import methods as retrieval_losses
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import protocols
+from experiments.metric_learning.photographs.objective import Settings
+from experiments.metric_learning.photographs.protocols import Protocol
+from experiments.published import dml
+
+ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
+MASS = 0.3  # of the features that it keeps
+# Generalized sum pooling without zero-shot prediction, and that without the pooling:
+# all of the mass is kept, which is the average.
+ALONE, PREDICTION = "gsp_alone", "zsp"
+_POOLINGS = {
+  **frame_poolings.TITLES,
+  **frame_poolings.WIDE,
+  ALONE: "GSP without zero-shot prediction",
+  PREDICTION: "zero-shot prediction",
+}
+_KINDS = ("proxy", "xbm", "ccp")
+WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
+_VARIANTS = {"s": "S", "l": "L"}  # of the memory or the proxies of one method
+_BATCH = re.compile(r"b([1-9][0-9]{0,4})")  # images of a step of one method
+
+
+@dataclasses.dataclass(frozen=True)
+class FullConfig:
+  """Settings of a comparison; 0 and "" stand for what the protocol has."""
+
+  dataset: Literal["cub", "cars", "inshop", "sop", "omniglot", "tiny_imagenet"] = "cub"
+  """What is learned: its hyperparameters and its split. The thesis has no figures of
+  the last two, small ones: of omniglot the 964 classes of its first part are learned
+  by the hyperparameters of inshop, of tiny_imagenet the first 100 of its 200 by those
+  of cub."""
+  folder: str = ""
+  """Pictures in a folder for each class, in the place of the prepared set; of inshop
+  the folder that holds list_eval_partition.txt."""
+  learned_classes: int = 0
+  """How many of the classes, the first ones, are learned; the others are sought."""
+  skip_unreadable: bool = False
+  """Leaves out pictures that cannot be read, instead of ending."""
+  methods: tuple[str, ...] = ("c2", "c2+ccp")
+  """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), perhaps
+  +ccp, for the first four +proxy or +xbm, and the name of a pooling: c1+xbm+gsp. Of one
+  method alone +s or +l is the variant and +b16 the batch."""
+  protocol: protocols.Name = "fair"
+  """Of chapter 3, of section 5.3.4, what is common elsewhere, once or the best of three
+  trainings, and those of ablations and of hyperparameters."""
+  folds: tuple[int, ...] = ()
+  """Models of the protocol that are trained, from 1; none: all."""
+  repeats: int = 0
+  """Trainings of each model."""
+  seed: int = 0
+  """Everything random follows from it."""
+  backbone: Literal["bn_inception", "resnet50", "inception_v3"] = "bn_inception"
+  """Network."""
+  weights: str = ""
+  """File of its ImageNet weights; none: it begins as it is drawn."""
+  width: int = 0
+  """Channels of its first convolution; 0: as it was published."""
+  pooling: str = ""
+  """Of methods that name none: gap, in the conventional protocols gap_gmp."""
+  dim: int = 0
+  """Of the embedding."""
+  image_size: int = 227
+  """Side of what the network sees."""
+  shorter_side: int = 256
+  """Of an image that is evaluated, before its centre is taken."""
+  crop: Literal["area", "sides"] = "area"
+  """Random boxes of training images: 0.16 to 1 of their area, as the tables were made,
+  or of sides of 40 to 256 once the shorter one is 256, as the text has it."""
+  frozen_norm: bool | None = None
+  """Batch-norm layers keep statistics and parameters; none: those of weights from a
+  file do."""
+  bfloat16: bool = False
+  """The backbone computes in it."""
+  remat: bool = False
+  """The backbone computes its maps again for the gradient: less memory."""
+  second_moment: float = 0.999
+  """Of Adam; the thesis prints 0.99."""
+  variant: Literal["S", "L"] = "L"
+  """Small or large memory, and proxies of chance-constrained problems; of soft_triple
+  what the tables have, unless its name says +s or +l."""
+  learning_rate: float = 0.0
+  """Of Adam."""
+  weight_decay: float = 0.0
+  """In the gradient, of the network without its norms."""
+  numbers: tuple[tuple[str, float], ...] = ()
+  """Hyperparameters of the losses in the place of the thesis's: negative_margin 0.4.
+  Each goes to the losses that have it."""
+  search: tuple[tuple[str, float, float], ...] = ()
+  """Numbers that are searched, each with its ends: weight 1e-6 1 proxies 1 16. Settings
+  from here or hyperparameters of the loss; one method, validation classes."""
+  trials: int = 0
+  """Of the search."""
+  batch: int = 0
+  """Images of a step."""
+  steps: int = 500_000
+  """Of a training, at most."""
+  evaluate_every: int = 0
+  """Steps between two evaluations."""
+  patience: int = 0
+  """Evaluations without a better one after which a training stops."""
+  switch_patience: int = 3
+  """Evaluations without a better one after which a problem ends."""
+  restart: Literal["best", "last"] = "best"
+  """Weights with which a problem begins."""
+  weight: float = 2e-4
+  """Of the projection onto the weights of the problem before."""
+  first_weight: float = 0.0
+  """Of the projection of the first problem, onto the initial weights; the thesis's text
+  has that of the others."""
+  max_problems: int = 0
+  """The last problem goes on to the end; 0: as many as there are."""
+  first_centres: Literal["random", "origin"] = "random"
+  """What the first proxies keep away from: random images, or the origin, as the
+  released code has it."""
+  pool_space: Literal["raw", "unit_ball"] = "raw"
+  """Where new proxies are far from old ones: among raw embeddings, as the released code
+  has it, or as the losses see them."""
+  fresh_moments: bool = False
+  """Adam begins anew for the proxies of every problem."""
+  in_batch: float = 0.1
+  """Weight of the batch against itself, beside the batch against proxies."""
+  proxies: int = 0
+  """Of each class."""
+  pool: int = 0
+  """Images of each class that new proxies are chosen among; if fewer than the proxies,
+  so many for each of them, and of 1 all are taken."""
+  memory: int = 0
+  """Batches in the cross-batch memory; the thesis counts them by 32 images."""
+  memory_start: int = 1000
+  """Steps before it is filled."""
+  memory_use: Literal["full", "any"] = "full"
+  """The memory is filled from the first step and used once all of it is younger than
+  its start, or filled from its start on and used at once, as the memory's own code."""
+  prototypes: int = 0
+  """Of generalized sum pooling."""
+  mass: float = 0.0
+  """Share of the features that it keeps."""
+  inverse_temperature: float = 0.0
+  """Its sharpness."""
+  zero_shot: float | None = None
+  """Share of zero-shot prediction in the loss beside it; none: the thesis's."""
+  checkpoint_every: int = 500
+  """Steps."""
+  evaluation_batch: int = 256
+  """Images that are embedded at once."""
+  cache_gib: float = 8.0
+  """Evaluated images are decoded once where they need no more memory."""
+  workers: int = 0
+  """Processes that read pictures; 0: threads of this one."""
+  prefetch: int = 16
+  """Batches read ahead, each by a thread, by every worker."""
+
+
+class Job(NamedTuple):
+  """A row of the table."""
+
+  name: str
+  title: str
+  method: Method
+  settings: Settings
+
+
+def protocol_of(config: FullConfig) -> Protocol:
+  """The protocol with what the settings change."""
+  own = protocols.protocol(config.protocol, config.dataset, config.backbone)
+  fields = (
+    "repeats", "batch", "evaluate_every", "patience", "dim", "learning_rate",
+    "weight_decay", "pooling",
+  )  # fmt: skip
+  given = {name: getattr(config, name) for name in fields}
+  return own._replace(**{name: x for name, x in given.items() if x})
+
+
+def hyperparameters(config: FullConfig) -> list[str]:
+  """Those that the losses of the methods have."""
+  names = {name.lower().partition("+")[0] for name in config.methods}
+  known = dml.NUMBERS[config.dataset].losses
+  return sorted({key for name in names for key in known.get(name, ())})
+
+
+def check_numbers(config: FullConfig) -> None:
+  """Raises ValueError for a hyperparameter that no loss of the methods has."""
+  has = hyperparameters(config)
+  if unknown := [key for key, _ in config.numbers if key not in has]:
+    raise ValueError(f"numbers must be of {', '.join(has)}, got {unknown[0]!r}")
+  if config.search or config.trials:
+    raise ValueError(
+      "trials are of a search, and a search is of `retrieval`: got search"
+      f" {config.search} and trials {config.trials}"
+    )
+
+
+def job(config: FullConfig, own: Protocol, name: str) -> Job:
+  """A method by its name; ValueError tells what is wrong with it."""
+  loss, *parts = name.lower().split("+")
+  if loss not in retrieval_losses.TITLES:
+    raise ValueError(
+      f"a method begins with one of {', '.join(retrieval_losses.TITLES)}, got {name!r}"
+    )
+  kinds = [part for part in parts if part in _KINDS]
+  poolings = [part for part in parts if part in _POOLINGS]
+  variants = [part for part in parts if part in _VARIANTS]
+  batches = [part for part in parts if _BATCH.fullmatch(part)]
+  known = {*kinds, *poolings, *variants, *batches}
+  unknown = [part for part in parts if part not in known]
+  proxies_only = loss in retrieval_losses.PROXY_LOSSES
+  ordered = (kinds, poolings, variants, batches)
+  twice = any(len(x) > 1 for x in ordered)
+  if unknown or twice or (proxies_only and {*kinds} - {"ccp"}):
+    raise ValueError(
+      f"{name!r} must be a loss, perhaps with ccp, for"
+      f" {', '.join(retrieval_losses.PAIR_LOSSES)} one of {', '.join(_KINDS)}, and one"
+      f" pooling of {', '.join(_POOLINGS)}, perhaps with +s or +l and +b16 for its"
+      " variant and batch"
+    )
+  if variants and not kinds and loss != "soft_triple":
+    raise ValueError(
+      f"{name!r} has neither memory nor several proxies, which +{variants[0]} is of"
+    )
+  variant = _VARIANTS[variants[0]] if variants else None
+  if variant:
+    config = dataclasses.replace(config, variant=variant)
+  if batches:
+    own = own._replace(batch=int(batches[0][1:]))
+  method = _method(config, loss, kinds[0] if kinds else "plain", variant)
+  pooling = poolings[0] if poolings else own.pooling
+  title = method.name + (f"-{variant}" if variant else "")
+  title += f"+{_POOLINGS[poolings[0]]}" if poolings else ""
+  title += f", batch {own.batch}" if batches else ""
+  name = "+".join([loss, *itertools.chain(*ordered)])
+  return Job(name, title, method, _settings(config, own, method, pooling))
+
+
+def _method(config: FullConfig, loss: str, kind: Any, variant: str | None) -> Method:
+  published = dml.NUMBERS[config.dataset]
+  numbers = dict(published.losses[loss])
+  if loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
+    numbers["temperature"] = 0.11
+  numbers |= {key: value for key, value in config.numbers if key in numbers}
+  proxies = 1
+  if loss == "soft_triple":
+    proxies = config.proxies or published.centres[variant or published.soft_triple]
+  elif kind in ("proxy", "ccp") and loss in retrieval_losses.PAIR_LOSSES:
+    proxies = config.proxies or published.proxies[config.variant]
+  return Method(
+    loss,
+    kind,
+    proxies,
+    config.pool or published.pool,
+    numbers=tuple(numbers.items()),
+  )
+
+
+def _settings(
+  config: FullConfig, own: Protocol, method: Method, pooling: str
+) -> Settings:
+  published = dml.NUMBERS[config.dataset]
+  rate = own.learning_rate
+  newer = config.protocol in ("fair534", "tuning")
+  if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
+    rate = config.learning_rate or 5e-6
+  # A batch of the conventional protocols may have more images than there are classes.
+  usual = config.protocol in protocols.CONVENTIONAL
+  single = method.own_proxies and not usual
+  mass = config.mass or (1.0 if pooling == PREDICTION else MASS)
+  zero_shot = ZERO_SHOT if config.zero_shot is None else config.zero_shot
+  if pooling in (ALONE, PREDICTION):
+    zero_shot = 0.0 if pooling == ALONE else zero_shot
+    pooling = "gsp"
+  shared = (
+    "backbone", "image_size", "shorter_side", "second_moment", "steps",
+    "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
+    "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
+    "first_weight", "max_problems", "pool_space", "crop",
+    "evaluation_batch", "cache_gib", "workers", "prefetch",
+  )  # fmt: skip
+  return Settings(
+    **{name: getattr(config, name) for name in shared},
+    width=config.width or WIDTHS[config.backbone],
+    weights="" if config.weights == "none" else config.weights,
+    frozen_norm=(
+      config.weights != "none" if config.frozen_norm is None else config.frozen_norm
+    ),
+    channels=3,
+    pooling=pooling,
+    prototypes=config.prototypes or published.prototypes,
+    mass=mass,
+    inverse_temperature=config.inverse_temperature or method.inverse_temperature,
+    zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
+    dim=own.dim,
+    metric=own.metric,
+    evaluate_every=own.evaluate_every,
+    patience=own.patience,
+    batch=own.batch,
+    per_class=1 if single else 4,
+    learning_rate=rate,
+    weight_decay=own.weight_decay,
+    plateau=own.plateau,
+    memory=config.memory * own.batch or 32 * published.memory[config.variant],
+  )
+
+
+def _depends(own: Job) -> dict[str, bool]:
+  """Whether the method depends on settings that only some methods have."""
+  method, pair = own.method, not own.method.own_proxies
+  summed = own.settings.pooling in frame_poolings.SUMMED
+  parts = (
+    (method.refers_to_proxies, ("pool", "first_centres", "pool_space")),
+    (
+      method.loss == "soft_triple" or (method.refers_to_proxies and pair),
+      ("proxies",),
+    ),
+    (method.refers_to_proxies and pair, ("in_batch",)),
+    (method.renews, ("weight", "switch_patience", "first_weight", "max_problems")),
+    (method.renews, ("restart", "fresh_moments")),
+    (method.kind == "xbm", ("memory", "memory_start", "memory_use")),
+    (summed, ("prototypes", "mass", "inverse_temperature")),
+    (summed and ALONE not in own.name.split("+"), ("zero_shot",)),
+  )
+  return {name: has for has, names in parts for name in names}
+
+
+def searched(own: Job) -> list[str]:
+  """Numbers of the method that may be searched, beside those of every training."""
+  numbers = {"zero_shot"} | {
+    field.name
+    for field in dataclasses.fields(FullConfig)
+    if type(field.default) in (int, float)
+  }
+  return [name for name, has in _depends(own).items() if has and name in numbers]
+
+
+def unused(config: FullConfig) -> dict[str, tuple[str, ...]]:
+  """Settings that no method has."""
+  own = protocol_of(config)
+  methods = [_depends(job(config, own, name)) for name in config.methods]
+  if not methods:
+    return {}
+  names = [name for name in methods[0] if not any(x[name] for x in methods)]
+  return {f"with --methods {' '.join(config.methods)}": tuple(names)}

@@ -1,0 +1,164 @@
+"""Protocols of DML 3.3 and 5.3.4: who is left out, when to stop, what is reported."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.frame import results
+from experiments.metric_learning import images
+from experiments.metric_learning import measures as retrieval_measures
+from experiments.published import dml
+from spherejax import distances
+
+Name = Literal[
+  "fair", "fair534", "conventional", "conventional534", "ablation", "tuning"
+]
+CONVENTIONAL = ("conventional", "conventional534")
+MEASURES = tuple(retrieval_measures.NAMES.values())
+
+
+class Protocol(NamedTuple):
+  """Numbers of one kind of comparison."""
+
+  parts: int
+  """Equal parts of the learned classes of which one validates; 1: the classes that
+  are sought are watched themselves."""
+  models: int
+  """Networks, each with another part."""
+  repeats: int
+  """Trainings of each."""
+  metric: str
+  """What decides which weights are the best."""
+  batch: int
+  evaluate_every: int
+  """Steps."""
+  patience: int
+  """Evaluations without a better one after which a training stops."""
+  dim: int
+  learning_rate: float
+  weight_decay: float
+  plateau: bool
+  """The learning rate falls where the metric stays."""
+  pooling: str
+  """Where generalized sum pooling is not asked for."""
+
+
+def protocol(name: Name, dataset: str, backbone: str) -> Protocol:
+  """Section 2 of the protocol."""
+  numbers = dml.NUMBERS[dataset]
+  small = dataset in ("cub", "cars", "tiny_imagenet")
+  every = numbers.evaluate_every
+  fair = Protocol(
+    4, 4, 1, "MAP@R", 32, every, 60, 128, 1e-5, 1e-4, False, "gap"
+  )  # fmt: skip
+  if name == "fair":
+    return fair
+  if name == "fair534":
+    return fair._replace(
+      repeats=3, evaluate_every=4 * every, patience=15 if small else 10
+    )
+  if name == "ablation":
+    return fair._replace(parts=3, models=1, patience=40)
+  if name == "tuning":
+    return fair._replace(
+      parts=5,
+      models=1,
+      repeats=3,
+      evaluate_every=4 * every,
+      patience=10 if small else 7,
+    )
+  residual = backbone == "resnet50"
+  return Protocol(
+    parts=1,
+    models=1,
+    # Chapter 3 trains once, section 5.3.4 keeps the best of three.
+    repeats=3 if name == "conventional534" else 1,
+    metric="P@1",
+    batch=112 if residual else 128,
+    evaluate_every=every,
+    patience=15 if small else 10,
+    dim=512,
+    learning_rate=numbers.learning_rate,
+    weight_decay=4e-4 if residual else 1e-4,
+    plateau=True,
+    pooling="gap_gmp",
+  )
+
+
+class Split(NamedTuple):
+  """Classes of one network."""
+
+  train: np.ndarray
+  held: np.ndarray
+  """None of them: the classes that are sought are watched."""
+
+
+def splits(own: Protocol, classes: int) -> list[Split]:
+  """Of each model; the first one validates on the last classes."""
+  if own.parts == 1:
+    return [Split(np.arange(classes), np.arange(0))]
+  found = []
+  for held in images.folds(classes, own.parts)[: own.models]:
+    train = np.setdiff1d(np.arange(classes), held)
+    if not len(held) or not len(train):
+      raise ValueError(
+        f"{own.parts} parts of {classes} learned classes leave one without a class"
+      )
+    found.append(Split(train, held))
+  return found
+
+
+def measures(
+  points: np.ndarray, labels: np.ndarray, queries: np.ndarray | None
+) -> dict[str, float]:
+  """Percent, of embeddings in the unit ball; without queries that have no match."""
+  found = retrieval_measures.measures(points, labels, queries)
+  return {retrieval_measures.NAMES[name]: 100 * x for name, x in found.items()}
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+  """Embeddings of several networks side by side, each normalised, and all of them."""
+  each = [np.asarray(distances.unit_ball(jnp.asarray(part))) for part in parts]
+  return np.asarray(distances.unit_ball(jnp.asarray(np.concatenate(each, axis=1))))
+
+
+def combinations(models: int, repeats: int) -> list[tuple[int, ...]]:
+  """One repeat of each model, in all ways."""
+  return list(itertools.product(range(repeats), repeat=models))
+
+
+def average(
+  single: Sequence[Sequence[Mapping[str, float]]], chosen: Sequence[int]
+) -> dict[str, float]:
+  """Of the networks of one combination; `single[model][repeat]`."""
+  own = [runs[repeat] for runs, repeat in zip(single, chosen, strict=True)]
+  return {name: float(np.mean([one[name] for one in own])) for name in MEASURES}
+
+
+def rows(
+  title: str, dim: int, values: Sequence[Mapping[str, float]], paper: Any, spread: bool
+) -> list[dict[str, Any]]:
+  """Each measure: of a few networks, or mean and deviation over combinations.
+
+  Combinations share networks, so they make no interval.
+  """
+  printed = {"P@1": (None, None), "MAP@R": (None, None)}
+  if paper is not None:
+    printed["P@1"] = (paper.precision, paper.precision_std)
+    printed["MAP@R"] = (paper.map_at_r, paper.map_at_r_std)
+  made = []
+  for name in MEASURES:
+    mean, deviation = printed.get(name, (None, None))
+    numbers = [one[name] for one in values]
+    if not spread:
+      made.append(results.row(title, f"{name}, {dim}-D", numbers, paper=mean))
+      continue
+    figures = {"": (np.mean(numbers), mean), ", std": (np.std(numbers), deviation)}
+    made += [
+      results.row(title, f"{name}, {dim}-D{what}", [float(own)], paper=theirs)
+      for what, (own, theirs) in figures.items()
+    ]
+  return made

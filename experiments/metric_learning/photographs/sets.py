@@ -1,0 +1,308 @@
+"""Photographs for `retrieval`: classes to learn, and others to find; none decoded yet.
+
+Birds, cars and products are prepared tensorflow-datasets sets, or folders with a
+folder for each class; so are the small sets, Omniglot and Tiny ImageNet. In-shop is the
+folder of its list file, which tells queries from the gallery.
+"""
+
+import concurrent.futures
+import dataclasses
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tqdm
+
+from experiments.published import dml
+from spherejax import data
+from spherejax.data import _files
+
+LISTING = "list_eval_partition.txt"
+_FIELDS = "image_name item_id evaluation_status"
+_COUNT = re.compile(r"[0-9]{1,9}")
+_PREPARED = {
+  "cub": ("caltech_birds2011", None),
+  "cars": ("cars196", None),
+  "sop": ("stanford_online_products", "class_id"),
+  "omniglot": ("omniglot", None),
+  "tiny_imagenet": ("tiny_imagenet", None),
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Pictures:
+  """Some pictures of a source, each decoded when it is asked for."""
+
+  source: Any
+  """Sequence or array of uint8 [height, width, channels]."""
+  rows: np.ndarray
+  """Which of the source."""
+  labels: np.ndarray
+  """Of the rows, from 0."""
+  names: tuple[str, ...]
+  """Of the labels."""
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def take(self, chosen: np.ndarray) -> "Pictures":
+    """Some of them, in that order."""
+    return dataclasses.replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
+
+  def of(self, classes: np.ndarray) -> "Pictures":
+    """Those of some classes, whose labels are their places among these."""
+    place = np.full(len(self.names), -1, np.int32)
+    place[classes] = np.arange(len(classes))
+    chosen = np.flatnonzero(place[self.labels] >= 0)
+    return Pictures(
+      self.source,
+      self.rows[chosen],
+      place[self.labels[chosen]],
+      tuple(self.names[c] for c in classes),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Shown(Sequence):
+  """What a function makes of each picture, given its place as well."""
+
+  source: Any
+  rows: np.ndarray
+  function: Callable[[np.ndarray, int], np.ndarray]
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, place: Any) -> Any:
+    return self.function(self.source[int(self.rows[place])], int(place))
+
+
+def shown(
+  pictures: Pictures, function: Callable[[np.ndarray, int], np.ndarray]
+) -> data.Images:
+  """For `data.pipeline`: function(picture, place among these) of each."""
+  return data.Images(
+    _Shown(pictures.source, pictures.rows, function), pictures.labels, pictures.names
+  )
+
+
+class Sets(NamedTuple):
+  """What is learned, and what is sought."""
+
+  learned: Pictures
+  sought: Pictures
+  queries: np.ndarray | None
+  """Boolean, which of the sought are queries and not in the gallery; None: each is a
+  query among all others."""
+
+
+def check_matches(pictures: Pictures, queries: np.ndarray | None, what: str) -> None:
+  """Raises ValueError where no query has a picture of its class to find."""
+  size = len(pictures.names)
+  asked = pictures.labels if queries is None else pictures.labels[queries]
+  others = pictures.labels if queries is None else pictures.labels[~queries]
+  least = 2 if queries is None else 1  # the query is none of its own
+  found = np.bincount(others, minlength=size)[asked] >= least
+  if not found.any():
+    raise ValueError(
+      f"none of the {len(asked)} queries among the {what} pictures has another one of"
+      f" its class, so nothing can be measured; the first class is {pictures.names[0]}"
+    )
+
+
+def load(
+  dataset: str, folder: str, learned_classes: int, skip_unreadable: bool
+) -> Sets:
+  """A data set; ends with a message where it is missing or not as it should be.
+
+  Every picture is decoded once, so that none ends a training after hours; those that
+  cannot be are named, or with `skip_unreadable` left out. `learned_classes` is 0 for
+  the published number.
+  """
+  if dataset == "inshop":
+    if learned_classes:
+      raise SystemExit(
+        f"--learned-classes must be 0 for inshop, got {learned_classes}: its list says"
+        " which classes are learned"
+      )
+    return _in_shop(pathlib.Path(folder), skip_unreadable)
+  try:
+    images = _images(dataset, folder)
+  except (FileNotFoundError, ValueError) as error:
+    raise SystemExit(f"{dataset} cannot be read: {error}") from error
+  there = np.unique(images.labels)
+  names = tuple(images.label_names[c] for c in there)
+  labels = np.searchsorted(there, images.labels).astype(np.int32)
+  number = _learned(dataset, len(there), learned_classes)
+  every = _readable(
+    Pictures(images.images, np.arange(len(images)), labels, names), skip_unreadable
+  )
+  return Sets(
+    every.of(np.arange(number)), every.of(np.arange(number, len(there))), None
+  )
+
+
+def _images(dataset: str, folder: str) -> data.Images:
+  if folder:
+    return data.load_folder(folder, lazy=True)
+  name, label = _PREPARED[dataset]
+  return data.load_tfds(
+    name, "train+test", label=label, channels=3, extras=(), lazy=True
+  )
+
+
+def _learned(dataset: str, there: int, asked: int) -> int:
+  """How many classes are learned."""
+  size = dml.SIZES[dataset]
+  if not asked and there != size.classes:
+    raise SystemExit(
+      f"{dataset} has {size.classes} classes, of which the first"
+      f" {size.learned_classes} are learned; here are {there}: say how many of them by"
+      " --learned-classes"
+    )
+  number = asked or size.learned_classes
+  if not 0 < number < there:
+    raise SystemExit(
+      f"learned_classes must leave some of the {there} classes to be sought, got"
+      f" {number}"
+    )
+  return number
+
+
+def _broken(pictures: Pictures) -> dict[int, str]:
+  """Why which pictures cannot be decoded, by their place."""
+
+  def check(place: int) -> str:
+    try:
+      pictures.source[int(pictures.rows[place])]
+    except Exception as error:  # whatever a decoder raises
+      return " ".join(f"{error}".split()) or type(error).__name__
+    return ""
+
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    places = range(len(pictures))
+    found = tqdm.tqdm(
+      pool.map(check, places), total=len(places), desc="pictures", leave=False
+    )
+    return {place: why for place, why in zip(places, found, strict=True) if why}
+
+
+def _readable(pictures: Pictures, skip: bool) -> Pictures:
+  """Those that can be decoded; ends with a message unless all or `skip`."""
+  unreadable = _broken(pictures)
+  if not unreadable:
+    return pictures
+  named = _files.listed(unreadable.values())
+  if not skip:
+    raise SystemExit(
+      f"{len(unreadable)} of {len(pictures)} pictures cannot be read: {named};"
+      " --skip-unreadable leaves them out"
+    )
+  print(f"left out: {named}")
+  kept = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
+  counts = np.bincount(kept.labels, minlength=len(kept.names))
+  if not counts.all():
+    raise SystemExit(f"class {kept.names[np.argmin(counts)]} has no readable picture")
+  return kept
+
+
+class _Listed(NamedTuple):
+  """A line of a list file."""
+
+  file: str
+  item: str
+  part: str
+
+
+def read_listing(folder: pathlib.Path) -> list[_Listed]:
+  """The pictures of In-shop's list file; SystemExit names the line that is wrong."""
+  path = folder / LISTING
+  if not path.is_file():
+    raise SystemExit(
+      f"In-shop is read from --folder, which must hold {LISTING} and the pictures that"
+      f" it names; there is no {path}"
+    )
+  try:
+    lines = path.read_text(encoding="utf-8").splitlines()
+  except UnicodeDecodeError as error:
+    raise SystemExit(f"{path} is no text in UTF-8: {error}") from error
+  found, expected, places = [], None, {}
+  for number, line in enumerate(lines, start=1):
+    fields = line.split()
+    if not fields or fields == _FIELDS.split():
+      continue
+    if number == 1 and len(fields) == 1 and _COUNT.fullmatch(fields[0]):
+      expected = int(fields[0])
+      continue
+    if len(fields) != 3 or fields[2] not in ("train", "query", "gallery"):
+      raise SystemExit(
+        f"{path}, line {number}: expected {_FIELDS!r} with the status train, query or"
+        f" gallery, got {line!r}"
+      )
+    if not os.path.isfile(folder / fields[0]):
+      raise SystemExit(
+        f"{path}, line {number}: there is no picture {folder / fields[0]}"
+      )
+    if fields[0] in places:
+      raise SystemExit(
+        f"{path}, line {number}: {fields[0]} is listed already, in line"
+        f" {places[fields[0]]}"
+      )
+    places[fields[0]] = number
+    found.append(_Listed(*fields))
+  if expected is not None and expected != len(found):
+    raise SystemExit(
+      f"{path} says that it lists {expected} pictures, but lists {len(found)}"
+    )
+  for part in ("train", "query", "gallery"):
+    if not any(one.part == part for one in found):
+      raise SystemExit(f"{path} lists no picture with the status {part}")
+  learned, sought = (
+    {one.item for one in found if (one.part == "train") == train}
+    for train in (True, False)
+  )
+  if both := sorted(learned & sought):
+    raise SystemExit(f"{path}: item {both[0]} is both learned and sought")
+  return found
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Files(Sequence):
+  """Pictures of a list."""
+
+  folder: pathlib.Path
+  names: tuple[str, ...]
+
+  def __len__(self) -> int:
+    return len(self.names)
+
+  def __getitem__(self, row: Any) -> Any:
+    path = self.folder / self.names[row]
+    return _files.decode(path, name=str(path), channels=3, size=None)
+
+
+def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:
+  """Items in the order of their names."""
+  listed = read_listing(folder)
+  source = _Files(folder, tuple(one.file for one in listed))
+  parts = np.array([one.part for one in listed])
+  items = np.array([one.item for one in listed])
+  names, labels = np.unique(items, return_inverse=True)
+  every = Pictures(
+    source, np.arange(len(listed)), labels.astype(np.int32), tuple(names.tolist())
+  )
+  every = _readable(every, skip)
+  learned = parts[every.rows] == "train"
+  choose = functools.partial(_of_rows, every)
+  sought = choose(np.flatnonzero(~learned))
+  return Sets(choose(np.flatnonzero(learned)), sought, parts[sought.rows] == "query")
+
+
+def _of_rows(pictures: Pictures, rows: np.ndarray) -> Pictures:
+  """Some pictures, with the classes that they have."""
+  some = pictures.take(rows)
+  return some.of(np.unique(some.labels))

@@ -1,0 +1,331 @@
+"""One training of `retrieval` on photographs, through `training.fit` on all devices.
+
+All that moves between steps, chance-constrained problems and the memory of earlier
+batches among it, lies in the train state, so a run that was killed goes on inside of
+its problem with the same bits.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from optax import contrib
+
+from experiments.frame import networks, poolings
+from experiments.metric_learning import measures, methods, optimizer
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.photographs import batches, objective
+from experiments.metric_learning.photographs.batches import Watched
+from experiments.metric_learning.photographs.objective import Settings
+from experiments.metric_learning.photographs.sets import Pictures
+from spherejax import _checks, data, losses, prototypes, training
+from spherejax.prototypes._cover import Space
+
+_MARGIN = 100 * measures.MARGIN  # figures are percent
+
+
+class Trained(NamedTuple):
+  """A network with the best weights."""
+
+  variables: Any
+  steps: int
+  """In all."""
+  evaluations: list[dict[str, Any]]
+  best: dict[str, Any]
+  """One of them."""
+
+
+class Run:
+  """What one training knows beside its state."""
+
+  def __init__(
+    self, settings: Settings, method: Method, pictures: Pictures, renewal_key: Array
+  ):
+    self.settings, self.method, self.pictures = settings, method, pictures
+    self.renewal_key = renewal_key
+    self.table = data.class_table(
+      pictures.labels, per_class=1, label_names=pictures.names
+    )
+    self.classes = len(pictures.names)
+
+  def pool(self, variables: Any, key: Array) -> Array:
+    """Embeddings [classes, pool, dim] of some training images of each class."""
+    row_key, crop_key = jax.random.split(key)
+    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
+    points = self.embed(variables, np.asarray(rows).reshape(-1), crop_key)
+    return jnp.asarray(points).reshape(*rows.shape, -1)
+
+  def embed(self, variables: Any, rows: np.ndarray, key: Array) -> np.ndarray:
+    """Raw, of training images that are cut at random, in inference mode."""
+    images = batches.augmented(self.settings, self.pictures, rows, key)
+    return batches.embed(self.settings, variables, images)
+
+  def first_proxies(self, variables: Any, key: Array) -> Array:
+    """Those that cover a pool better than random ones do."""
+    random_key, pool_key = jax.random.split(key)
+    shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
+    first = jnp.zeros(shape)
+    if self.settings.first_centres == "random":
+      first = self.pool(variables, random_key)[:, : self.method.proxies]
+    return _renewed(
+      self.pool(variables, pool_key), first, space=self.settings.pool_space
+    )
+
+  def renew(self, state: training.TrainState) -> Any:
+    """The loss's parameters in a new problem."""
+    seen = training.ccp_state(state)
+    best = objective.variables(seen.best_params["network"], seen.best_stats)
+    key = jax.random.fold_in(self.renewal_key, state.step)
+    old, space = state.params["loss"]["proxies"], self.settings.pool_space
+    new = _renewed(self.pool(best, key), old, space=space)
+    return {**state.params["loss"], "proxies": new}
+
+  def with_prototypes(self, variables: Any, key: Array) -> Any:
+    """Those of a pooling, chosen among averages of some training images."""
+    averaging = dataclasses.replace(self.settings, mass=1.0)
+
+    def pooled(params: Any) -> np.ndarray:
+      row_key, crop_key = jax.random.split(key)
+      order = jax.random.permutation(row_key, len(self.pictures))
+      images = batches.augmented(
+        self.settings,
+        self.pictures,
+        np.asarray(order)[: poolings.AVERAGED],
+        crop_key,
+      )
+      own = {**variables, "params": params}
+      return batches.embed(averaging, own, images)
+
+    recipe = networks.recipe(self.settings)
+    params = poolings.with_prototypes(recipe, variables["params"], pooled)
+    return {**variables, "params": params}
+
+  def start(
+    self, key: Array, fresh: bool
+  ) -> tuple[training.TrainState, optax.GradientTransformation]:
+    """Before the first step; only its shapes are right unless it is fresh."""
+    settings, method = self.settings, self.method
+    keys = jax.random.split(key, 5)
+    network_key, loss_key, pool_key, label_key, step_key = keys
+    variables = networks.initial_variables(network_key, settings.architecture)
+    pool_key, prototype_key = jax.random.split(pool_key)
+    if fresh:
+      variables = self.with_prototypes(variables, prototype_key)
+    params: dict[str, Any] = {}
+    if method.refers_to_proxies:
+      params["proxies"] = (
+        self.first_proxies(variables, pool_key)
+        if fresh
+        else jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
+      )
+    elif method.own_proxies:
+      params = methods.initial(method, loss_key, self.classes, settings.embedding_dim)
+    if settings.zero_shot:
+      params["zero_shot"] = methods.zero_shot_params(
+        label_key, settings.prototypes, self.classes, settings.embedding_dim
+      )
+    stats = {}
+    if method.kind == "xbm":
+      memory = losses.memory_init(settings.memory, settings.embedding_dim)
+      stats = {"batch_stats": {"memory": memory, "taken": jnp.int32(0)}}
+    chain = optimizer.optimizer(
+      settings,
+      method,
+      variables.get("batch_stats", {}),
+      zero_shot=settings.zero_shot > 0,
+      first_weight=settings.first_weight,
+    )
+    state = training.create_state(
+      step_key, chain, variables, {"params": params, **stats}
+    )
+    return state, chain
+
+  def response(self, chain: optax.GradientTransformation) -> Any:
+    """What is done after an evaluation; None where problems do not follow each other.
+
+    `chain` is the optimiser.
+    """
+    if self.method.kind != "ccp":
+      return None
+    settings = self.settings
+    return training.ccp_response(
+      self.renew,
+      metric=settings.metric,
+      weight=settings.weight,
+      patience=settings.switch_patience,
+      margin=_MARGIN,
+      restart=settings.restart,
+      max_problems=settings.max_problems or None,
+      fresh_moments=chain if settings.fresh_moments else None,
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("space",))
+def _renewed(pools: Array, old: Array, *, space: Space) -> Array:
+  return prototypes.renew_proxies(pools, old, space=space)
+
+
+class Journal(NamedTuple):
+  """Where evaluations are written as they come, a line of JSON each."""
+
+  path: pathlib.Path
+  who: dict[str, Any]
+  """The training's name among those of the file."""
+
+  def add(self, figures: Mapping[str, Any]) -> None:
+    """Adds a line, in place of the training's own of this step and of later ones.
+
+    Those are of a run that was stopped, and are taken again. The file is written whole
+    or not at all.
+    """
+    if jax.process_index() != 0:
+      return
+    self.path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [
+      line
+      for line in self._lines()
+      if line["step"] < figures["step"]
+      or any(line.get(name) != value for name, value in self.who.items())
+    ]
+    lines = [*kept, {**self.who, **figures}]
+    temporary = self.path.with_suffix(".partial")
+    temporary.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    temporary.replace(self.path)
+
+  def _lines(self) -> list[dict[str, Any]]:
+    if not self.path.is_file():
+      return []
+    lines = []
+    for number, text in enumerate(self.path.read_text().splitlines(), 1):
+      try:
+        lines.append(json.loads(text))
+      except ValueError as error:
+        raise ValueError(
+          f"line {number} of {self.path} is damaged; delete it, or choose another"
+          f" --output: {error}"
+        ) from error
+    return lines
+
+
+def check(settings: Settings, method: Method, pictures: Pictures) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later."""
+  for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
+    _checks.count(name, getattr(settings, name))
+  drawn = settings.batch // settings.per_class
+  if settings.batch % settings.per_class or drawn < 2:
+    raise ValueError(
+      f"batch must be several classes of {settings.per_class} images, got"
+      f" {settings.batch}"
+    )
+  if drawn > len(pictures.names):
+    raise ValueError(
+      f"a batch of {settings.batch} has {drawn} classes, but only"
+      f" {len(pictures.names)} are learned"
+    )
+  methods.check(method, settings.switch_patience)
+  if 0 < settings.shorter_side < settings.image_size:
+    raise ValueError(
+      f"shorter_side must be at least image_size = {settings.image_size}, or 0, got"
+      f" {settings.shorter_side}"
+    )
+  optimizer.check(settings)
+  # The published memory of SOP is slightly larger than three quarters of its images.
+  if method.kind == "xbm" and settings.memory > 1.25 * len(pictures):
+    raise ValueError(
+      f"a memory of {settings.memory} embeddings is larger than the"
+      f" {len(pictures)} images that are learned"
+    )
+  if method.kind == "xbm" and settings.memory < settings.batch:
+    raise ValueError(
+      f"a memory must hold the {settings.batch} images of a batch, got"
+      f" {settings.memory}"
+    )
+
+
+def monitor(settings: Settings) -> training.Monitor:
+  """Which evaluation is the best, and the learning rate where there is none."""
+  plateau = None
+  if settings.plateau:
+    plateau = contrib.reduce_on_plateau(
+      0.5,
+      patience=4,
+      rtol=0,
+      atol=0.1,  # percent, too
+      cooldown=2,
+      min_scale=min(1e-6 / settings.learning_rate, 1.0),
+    )
+  return training.Monitor(
+    settings.metric,
+    margin=_MARGIN,
+    patience=settings.patience,
+    plateau=plateau,
+  )
+
+
+def train(
+  settings: Settings,
+  method: Method,
+  pictures: Pictures,
+  seen: Watched,
+  key: Array,
+  folder: pathlib.Path,
+  journal: Journal,
+) -> Trained:
+  """A network, from its newest checkpoint if there is one."""
+  data_key, start_key = jax.random.split(key)
+  run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
+  with training.Checkpoints(folder) as kept:
+    latest = kept.latest_step()
+    state, chain = run.start(start_key, fresh=latest is None)
+
+    def evaluate(state: training.TrainState) -> dict[str, float]:
+      found = batches.score(settings, state.variables(), seen)
+      problem = 0
+      if method.kind == "ccp":
+        problem = int(training.ccp_state(state).problem)
+      journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
+      return {**found, "problem": problem}
+
+    result = training.fit(
+      state,
+      training.make_step(
+        functools.partial(
+          objective.objective,
+          settings=settings,
+          method=method,
+          classes=run.classes,
+        ),
+        chain,
+      ),
+      batches.batches(settings, pictures, run.table, data_key),
+      steps=settings.steps,
+      evaluate=evaluate,
+      evaluate_every=settings.evaluate_every,
+      monitor=monitor(settings),
+      respond=run.response(chain),
+      checkpoints=kept,
+      checkpoint_every=settings.checkpoint_every,
+      report_every=settings.evaluate_every,
+    )
+  step = int(result.best.step)
+  rows = {row["step"]: row for row in result.evaluations}
+  return Trained(
+    result.best.variables(),
+    int(result.state.step),
+    result.evaluations,
+    rows.get(step, result.evaluations[-1]),
+  )
+
+
+def _finite(figures: Mapping[str, float]) -> dict[str, float | None]:
+  """For JSON, which knows no NaN."""
+  return {name: x if math.isfinite(x) else None for name, x in figures.items()}

@@ -1,0 +1,198 @@
+"""What `retrieval` trains: settings, methods, the images of each."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+from experiments.metric_learning import images, pretraining, tables
+from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
+from experiments.metric_learning.photographs import methods, presets
+from experiments.metric_learning.photographs.methods import FullConfig
+from experiments.metric_learning.settings import ProxySettings, Settings
+from experiments.metric_learning.tables import BOTH, GSP, ZSP, Name
+
+_SUMMED = (*PAIR_LOSSES, "proxy_anchor", "proxy_nca", "c1+xbm", "c2+ccp")
+if TYPE_CHECKING:
+  Summed = str
+else:
+  Summed = Literal[_SUMMED]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(ProxySettings):
+  """Settings of the comparison."""
+
+  data: Literal["images", "tiny_imagenet", "gaussians"] = "images"
+  """Characters and plankton, photographs in the place of characters, or points that
+  are drawn."""
+  losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
+  """With chance-constrained proxies and without."""
+  memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
+  """Also with a memory of as many vectors as there are proxies."""
+  proxy_losses: tuple[Literal["proxy_anchor", "proxy_nca", "soft_triple"], ...] = (
+    PROXY_LOSSES
+  )
+  """Losses that know proxies only."""
+  second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
+  """With chance-constrained proxies and without, on plankton."""
+  plankton_size: int = 32
+  """Side of the plankton's images."""
+  folds: int = 4
+  """Networks whose embeddings are joined, each without another share of the classes."""
+  gsp_methods: tuple[Summed, ...] = ()
+  """Methods with generalized sum pooling and zero-shot prediction, and without."""
+  gsp_parts: tuple[Summed, ...] = ()
+  """Of them, those that are trained with either of the two alone as well."""
+  zero_shot_share: float = 0.1
+  """Of zero-shot prediction, in the loss."""
+
+  @property
+  def group(self) -> str:
+    """What most of the trainings are of."""
+    return "photographs" if self.data == "tiny_imagenet" else "characters"
+
+
+PRESETS: dict[str, Any] = {
+  "cpu": Config(),
+  "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
+  "gsp": Config(
+    steps=400,
+    seeds=5,
+    image_size=32,
+    strides=(1, 2, 2, 1),  # 64 positions
+    losses=(),
+    memory_losses=(),
+    proxy_losses=(),
+    second_losses=(),
+    folds=0,
+    gsp_methods=_SUMMED,
+    gsp_parts=("c2",),
+  ),
+  "tiny_imagenet": Config(
+    data="tiny_imagenet",
+    channels=3,
+    image_size=32,
+    pretraining=0,  # there are no other photographs
+    steps=2400,
+    memory_start=1000,
+    second_losses=(),
+    folds=0,
+  ),
+  "smoke": Config(
+    data="gaussians",
+    backbone="mlp",
+    width=64,
+    dim=16,
+    image_size=4,
+    shift=0,
+    batch=12,
+    steps=150,
+    evaluate_every=10,
+    memory_start=10,
+    pretraining=0,
+    seeds=2,
+    losses=("c2",),
+    memory_losses=("c1",),
+    proxy_losses=(),
+    second_losses=(),
+    folds=0,
+  ),
+  **presets.PRESETS,
+}
+
+
+def unused(config: Config | FullConfig) -> dict[str, tuple[str, ...]]:
+  """Settings that do nothing, by the reason."""
+  if isinstance(config, FullConfig):
+    return methods.unused(config)
+  found: dict[str, tuple[str, ...]] = {}
+  if not config.gsp_methods:
+    names = ("prototypes", "mass", "inverse_temperature", "zero_shot_share")
+    found["without --gsp-methods"] = names
+  if not (config.memory_losses or any("xbm" in x for x in config.gsp_methods)):
+    found["without --memory-losses"] = ("memory_start", "memory_use")
+  if not config.second_losses:
+    found["without --second-losses"] = ("plankton_size",)
+  return found
+
+
+def plan(config: Config) -> dict[Name, Method]:
+  """All trainings."""
+  number, pool = config.proxies, config.pool
+  first, second = config.group, "plankton"
+  made: dict[Name, Method] = {}
+  for loss in config.losses:
+    # The conventional protocol stops by what the fair one does not look at.
+    made[Name(first, loss)] = Method(loss, watch_test=loss == "c2")
+    made[Name(first, loss, "ccp")] = Method(loss, "ccp", number, pool)
+  for loss in config.memory_losses:
+    made.setdefault(Name(first, loss), Method(loss))
+    made[Name(first, loss, "xbm")] = Method(loss, "xbm", memory=number)
+  for loss in config.proxy_losses:
+    centres = 10 if loss == "soft_triple" else 1
+    made[Name(first, loss)] = Method(loss, "plain", centres)
+  for loss in config.second_losses:
+    made[Name(second, loss)] = Method(loss)
+    made[Name(second, loss, "ccp")] = Method(loss, "ccp", number, pool)
+  if config.folds:
+    made[Name(tables.FOLDS, "c2")] = Method("c2")
+  beside: dict[str, dict[str, Any]] = {
+    "": {},
+    "ccp": {"kind": "ccp", "proxies": number, "pool": pool},
+    "xbm": {"kind": "xbm", "memory": number},
+  }
+  for text in config.gsp_methods:
+    loss, _, kind = text.partition("+")
+    proxies = {"proxies": 1} if loss in PROXY_LOSSES else {}
+    method = Method(loss, **proxies, **beside[kind])
+    for parts in ("", BOTH, *((GSP, ZSP) if text in config.gsp_parts else ())):
+      made.setdefault(Name(first, loss, method.kind, parts), method)
+  return made
+
+
+def settings_of(
+  config: Config, shared: Settings, name: Name, method: Method
+) -> Settings:
+  """Of one training: the images of its group, and its pooling."""
+  if name.group == "plankton":
+    shared = dataclasses.replace(shared, image_size=config.plankton_size, channels=1)
+  if not name.parts:
+    return shared
+  return dataclasses.replace(
+    shared,
+    pooling="gsp",
+    # Of all of the mass the sum is the average.
+    mass=1.0 if name.parts == ZSP else config.mass,
+    inverse_temperature=method.inverse_temperature,
+    zero_shot=0.0 if name.parts == GSP else config.zero_shot_share,
+  )
+
+
+def study(config: Config, group: str) -> images.Study:
+  """The images of a group of trainings."""
+  if config.data == "gaussians":
+    return images.gaussians(config.seed)._replace(watched=False)
+  if group == "plankton":
+    return images.plankton(config.plankton_size)
+  if config.data == "tiny_imagenet":
+    return images.photographs(config.image_size)
+  number = config.folds if group == tables.FOLDS else 1
+  return images.omniglot(config.image_size, number)
+
+
+def check(config: Config) -> None:
+  """Raises ValueError for settings that cannot work, before anything is read."""
+  if config.gsp_methods and config.pooling != "gap":
+    raise ValueError(
+      f"pooling must be gap, which gsp_methods are compared with, got {config.pooling}"
+    )
+  if unknown := [name for name in config.gsp_parts if name not in config.gsp_methods]:
+    raise ValueError(
+      f"gsp_parts must be among gsp_methods, {config.gsp_methods}, got {unknown}"
+    )
+  pretraining.check(config, config.pretraining, config.data)
+  classes = images.FOLDED
+  if config.folds and (config.data != "images" or classes % config.folds):
+    raise ValueError(
+      f"folds must be equal parts of the {classes} characters, got {config.folds} of"
+      f" {config.data}"
+    )

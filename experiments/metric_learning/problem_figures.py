@@ -1,0 +1,256 @@
+"""Table and pictures of `ccp_proxies`: retrieval, covers, problems, costs."""
+
+import functools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import pictures
+from experiments.frame.study import Table
+from experiments.metric_learning.images import Study
+from experiments.metric_learning.measures import NAMES
+from experiments.metric_learning.methods import TITLES, Method
+from experiments.metric_learning.runs import Trained
+from experiments.metric_learning.settings import Settings
+from experiments.metric_learning.training import Data, Run, State, on_device
+from spherejax import plotting
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+PLANE = ("renewed", "trained once", "samples")
+_REPEATS = 9  # of the steps that are timed
+SHOWN = 2000  # points of a picture of the plane
+_MARKS = {"renewed": "s", "trained once": "D"}
+
+
+Costs = dict[str, tuple[np.ndarray, float]]
+"""By loss: a step's time with CCP over that without, [repeats], and steps to the best
+score with CCP over those without."""
+
+
+class Runs(NamedTuple):
+  """All trainings."""
+
+  found: dict[str, Trained]
+  digits: Settings
+  characters: Settings
+
+
+def score(found: Trained, cell: int = 0) -> np.ndarray:
+  """[seeds], MAP@R of the test images."""
+  return found.test["map_at_r"][cell]
+
+
+def last(curve: np.ndarray) -> float:
+  """The last figure of one run that was measured."""
+  return float(curve[np.isfinite(curve)][-1])
+
+
+def lengths(found: Trained) -> list[list[int]]:
+  """Evaluations of every problem that ended, for each seed of the first cell."""
+  made = []
+  for problems in found.curves["problem"][0]:
+    known = problems[np.isfinite(problems)].astype(int)
+    made.append(np.bincount(known)[1:-1].tolist())
+  return made
+
+
+def at_end(found: Trained, name: str, problem: int) -> np.ndarray:
+  """[seeds], a figure at the last evaluation of a problem, or of the last problem.
+
+  NaN for a training of one problem, which no other can be compared with.
+  """
+  ends = []
+  for values, problems in zip(
+    found.curves[name][0], found.curves["problem"][0], strict=True
+  ):
+    number = np.nanmax(problems)
+    own = problems == min(problem, number)
+    ends.append(values[own][-1] if number > 1 else np.nan)
+  return np.array(ends)
+
+
+def moves(found: Trained, cell: int) -> np.ndarray:
+  """[seeds], mean distance of the anchors of two problems; NaN without a second one."""
+  switches = found.curves["moved"][cell] > 0
+  sums = np.nansum(found.curves["moved"][cell], axis=1)
+  number = switches.sum(1)
+  return np.where(number > 0, sums / np.maximum(number, 1), np.nan)
+
+
+def radii(found: Trained, name: str) -> np.ndarray:
+  """[trainings that renewed], mean covering radius of pools after picks of a kind."""
+  picked = found.curves["random"][0] > 0
+  renewed = picked.any(1)
+  sums = np.where(picked, found.curves[name][0], 0).sum(1)
+  return sums[renewed] / picked.sum(1)[renewed]
+
+
+def costs(runs: Runs, study: Study, losses: Sequence[str], config: Any) -> Costs:
+  """For each loss how much longer CCP takes: a step, and steps to the best score."""
+  made = {}
+  for loss in losses:
+    methods = [Method(loss), Method(loss, "ccp", config.proxies, config.pool)]
+    times = _seconds([Run(runs.characters, method, study) for method in methods])
+    best = [
+      np.mean(runs.found[f"{loss} {kind}"].best[0] + 1) for kind in ("plain", "ccp")
+    ]
+    made[loss] = times[:, 1] / times[:, 0], float(best[1] / best[0])
+  return made
+
+
+def _seconds(runs: Sequence[Run]) -> np.ndarray:
+  """[repeats, trainings], of the steps up to an evaluation; compiled before.
+
+  Without the evaluation, and one training after the other in every repeat.
+  """
+  study = runs[0].study
+  given = on_device(study)
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  key = jax.random.key(0)
+  programs, states = [], []
+  for run in runs:
+    programs.append(jax.jit(functools.partial(_steps, run, given)))
+    states.append(jax.jit(functools.partial(run.init, given))(key, hyper))
+    jax.block_until_ready(programs[-1](states[-1], key, hyper))
+  times = np.zeros((_REPEATS, len(runs)))
+  for repeat in range(_REPEATS):
+    for i, (program, state) in enumerate(zip(programs, states, strict=True)):
+      begin = time.perf_counter()
+      jax.block_until_ready(program(state, key, hyper))
+      times[repeat, i] = time.perf_counter() - begin
+  return times
+
+
+def _steps(run: Run, given: Data, state: State, key: Array, hyper: Any) -> State:
+  keys = jax.random.split(key, run.settings.evaluate_every)
+  step = functools.partial(run.one_step, given, hyper)
+  return jax.lax.scan(step, state, keys)[0]
+
+
+def title(name: str) -> str:
+  """A training as in the table."""
+  if name in PLANE:
+    return f"digits, {name}"
+  loss, _, kind = name.partition(" ")
+  if loss in TITLES:
+    return TITLES[loss] + {"plain": "", "proxy": "-Proxy", "ccp": "+CCP"}[kind]
+  return f"C2+CCP, {name}" if name.startswith("m =") else f"C2, {name}"
+
+
+def tabulate(runs: Runs, config: Any, costs: Costs) -> Table:
+  """The table, and what the claims need beside it."""
+  table = Table()
+  for name, found in runs.found.items():
+    for measure in NAMES:
+      table.add(title(name), NAMES[measure], found.test[measure][0])
+    if "problem" in found.curves:
+      _problems(table, title(name), found)
+    if "radius" in found.curves and name in PLANE:
+      _covers(table, title(name), found)
+  for cell, weight in enumerate(config.other_weights, start=1):
+    found, name = runs.found["c2 ccp"], f"{title('c2 ccp')}, weight {weight:g}"
+    table.add(name, "MAP@R", score(found, cell))
+    table.add(name, "moves", moves(found, cell), listed=False)
+  for loss, (longer, later) in costs.items():
+    table.add(f"{TITLES[loss]}+CCP", "time of a step / plain", longer)
+    table.add(f"{TITLES[loss]}+CCP", "steps to the best / plain", later)
+  return table
+
+
+def _problems(table: Table, name: str, found: Trained) -> None:
+  table.add(name, "problems", np.nanmax(found.curves["problem"][0], axis=-1))
+  ended = [length for own in lengths(found) for length in own]
+  table.add(name, "lengths", ended, listed=False)
+  picks = radii(found, "random") - radii(found, "greedy")
+  table.add(name, "random - greedy picks", picks, listed=False)
+
+
+def _covers(table: Table, name: str, found: Trained) -> None:
+  if "spread" in found.curves:
+    ends = [last(curve) for curve in found.curves["spread"][0]]
+    table.add(name, "spread of the proxies at first", found.first_spread[0])
+    table.add(name, "spread of the proxies at last", ends)
+  for curve, text in (
+    ("radius", "radius of the proxies' cover"),
+    ("cover", "average covering radius / distance of classes"),
+  ):
+    for place, at in (("first", 0), ("last", -1)):
+      values = [x[np.isfinite(x)][at] for x in found.curves[curve][0]]
+      table.add(name, f"{text}, {place}", values)
+  for curve in ("radius", "cover", "score"):
+    if "problem" in found.curves:
+      later = at_end(found, curve, 4) - at_end(found, curve, 1)
+      table.add(name, f"{curve}, problem 4 - 1", later, listed=False)
+
+
+def draw(runs: Runs, study: Study, config: Any) -> dict[str, Any]:
+  """Digits in the plane, curves over the problems, retrieval of unseen classes."""
+  drawn: dict[str, Any] = {}
+  if runs.digits.dim == 2:
+    drawn["plane"] = plane(runs, study)
+  found = runs.found
+  steps = config.evaluate_every * (1 + np.arange(config.steps // config.evaluate_every))
+  for curve, label in (
+    ("spread", "mean distance of a class's proxies"),
+    ("radius", "covering radius of the proxies"),
+    ("cover", "covering radius / distance of classes"),
+  ):
+    shown = {
+      name: found[name].curves[curve][0]
+      for name in ("renewed", "trained once")
+      if curve in found[name].curves
+    }
+    if shown:
+      drawn[curve] = plotting.training_curves(
+        shown, steps=steps, ylabel=label, title="digits"
+      )
+  for loss in config.losses:
+    drawn[f"curves-{loss}"] = plotting.training_curves(
+      {
+        title(name): found[name].curves["score"][0]
+        for name in (f"{loss} plain", f"{loss} proxy", f"{loss} ccp")
+      },
+      steps=steps,
+      ylabel="MAP@R, validation",
+    )
+  bars = {
+    title(name): run.test["map_at_r"][0]
+    for name, run in found.items()
+    if name not in PLANE
+  }
+  if bars:
+    drawn["retrieval"] = plotting.bars_with_intervals(
+      {"unseen classes": bars}, ylabel="MAP@R"
+    )
+  return drawn
+
+
+def plane(runs: Runs, study: Study) -> "matplotlib.figure.Figure":
+  """Test digits of the first seed, and the proxies beside the best network."""
+  figure = pictures.new_figure(9.0, 4.6)
+  axes = figure.subplots(1, 2, sharex=True, sharey=True)
+  labels = study.test_labels[:SHOWN]
+  for one, (name, mark) in zip(axes, _MARKS.items(), strict=True):
+    found = runs.found[name]
+    points = found.points[0, 0][:SHOWN]
+    one.scatter(*points.T, c=labels, cmap="tab10", s=4, alpha=0.5, linewidths=0)
+    proxies = found.proxies[0, 0]
+    lengths = np.linalg.norm(proxies, axis=-1, keepdims=True)
+    shown = proxies / np.maximum(lengths, 1)
+    classes = np.repeat(np.arange(len(shown)), shown.shape[1])
+    one.scatter(
+      *shown.reshape(-1, 2).T, c=classes, cmap="tab10", marker=mark, s=45,
+      edgecolors="black", linewidths=1,
+    )  # fmt: skip
+    one.set_title(f"proxies {name}")
+    one.set_aspect("equal")
+    one.set_xticks([])
+    one.set_yticks([])
+  return figure

@@ -1,0 +1,217 @@
+"""Trainings of `retrieval` and `ccp_proxies`: all seeds at once, kept, tested."""
+
+import dataclasses
+import functools
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import at_once, networks
+from experiments.frame import kept as finished
+from experiments.metric_learning import methods, optimizer
+from experiments.metric_learning.images import Study
+from experiments.metric_learning.measures import MARGIN, NAMES, measures
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.settings import Settings
+from experiments.metric_learning.training import (
+  Run,
+  State,
+  network_variables,
+  on_device,
+)
+from spherejax import distances, training
+
+
+class Trained(NamedTuple):
+  """Figures of all runs of a method, [cells, seeds, ...] each."""
+
+  curves: dict[str, np.ndarray]  # [cells, seeds, evaluations], NaN once it stopped
+  best: np.ndarray  # evaluation, from 0
+  test: dict[str, np.ndarray]  # [cells, seeds]
+  points: np.ndarray  # [cells, seeds, test images, dim], of the best networks
+  proxies: np.ndarray  # [cells, seeds, classes, proxies, dim], beside them
+  first_spread: np.ndarray  # [cells, seeds], of the proxies before the first step
+
+
+def check(settings: Settings, method: Method, study: Study) -> None:
+  """Raises ValueError for what would end a training, or spoil it, later."""
+  shape = (settings.image_size, settings.image_size, settings.channels)
+  if study.images.shape[1:] != shape:
+    raise ValueError(
+      "image_size, image_size and channels must be those of the images,"
+      f" {study.images.shape[1:]}, got {shape}"
+    )
+  if settings.shift >= settings.image_size:
+    raise ValueError(
+      f"shift must be below the {settings.image_size} pixels of the images' side, or"
+      f" nothing of them may be left, got {settings.shift}"
+    )
+  images, classes = len(study.train_labels), len(np.unique(study.train_labels))
+  per_class = 1 if method.own_proxies else settings.per_class
+  if settings.batch // per_class > classes:
+    raise ValueError(
+      f"a batch of {settings.batch} has {settings.batch // per_class} classes, but only"
+      f" {classes} are learned"
+    )
+  methods.check(method, settings.switch_patience)
+  if method.kind == "xbm" and method.memory * classes > 1.25 * images:
+    raise ValueError(
+      f"a memory of {method.memory * classes} embeddings is larger than the {images}"
+      " images that are learned"
+    )
+  optimizer.check(settings)
+  networks.check(settings.architecture)
+
+
+def _score(state: State, key: Array, hyper: Any) -> Array:
+  del key, hyper
+  return state.score
+
+
+def train(
+  settings: Settings,
+  method: Method,
+  study: Study,
+  cells: Mapping[str, Sequence[float]],
+  folder: pathlib.Path,
+  title: str = "",
+) -> Trained:
+  """All cells ("weight" of the projection, "fold") and seeds at once.
+
+  What was trained under `folder` with the same settings is read from there. Its first
+  network is kept as `model-` and the title, the method's name where none is given.
+  FloatingPointError names what diverged.
+  """
+  known = _without_folder(settings, folder)
+  record = {"made with": finished.digest((known, method, dict(cells), study.name))}
+  path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
+  done = finished.restore(path, record)
+  if done is None:
+    run = Run(settings, method, study)
+    given = on_device(study)
+    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
+      result = training.sweep(
+        jax.random.key(settings.seed),
+        jax.tree_util.Partial(run.init, given),
+        jax.tree_util.Partial(run.period, given),
+        _score,
+        cells,
+        seeds=range(settings.seed, settings.seed + settings.seeds),
+        steps=settings.steps // settings.evaluate_every,
+        evaluate_every=1,
+        patience=settings.patience,
+        margin=MARGIN,
+        checkpoints=kept,
+        batch_size=at_once.convolutional(),
+        progress=False,
+      )
+    if result.diverged.any():
+      raise FloatingPointError(
+        f"{title or method.name}: {result.diverged.sum()} of {result.diverged.size}"
+        " runs diverged"
+      )
+    _keep_model(settings, study, result, folder / model_name(title or method.name))
+    points = _embedded(settings, network_variables(result.best_state), given.test)
+    arrays = {f"curve {name}": x for name, x in result.curves.items()}
+    arrays |= _tested(points, study.test_labels)
+    proxies = result.best_state.params["loss"].get("proxies", np.zeros((1, 1)))
+    arrays |= {"best": result.best_step - 1, "points": points, "proxies": proxies}
+    arrays["first_spread"] = result.state.first_spread
+    done = finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
+    finished.keep(path, record, done)
+  curves = {
+    name.removeprefix("curve "): x
+    for name, x in done.arrays.items()
+    if name.startswith("curve ")
+  }
+  return Trained(
+    curves,
+    done.arrays["best"],
+    {name: done.arrays[name] for name in NAMES},
+    done.arrays["points"],
+    done.arrays["proxies"],
+    done.arrays["first_spread"],
+  )
+
+
+def model_name(title: str) -> str:
+  """The folder of a network, within that of its runs."""
+  return "model-" + re.sub(r"[ ,=]+", "-", title)
+
+
+def _without_folder(settings: Settings, folder: pathlib.Path) -> Settings:
+  """A folder of runs may be moved: of weights that are kept in it the name says all."""
+  weights = pathlib.Path(settings.weights)
+  if not settings.weights or weights.parent != folder.parent:
+    return settings
+  return dataclasses.replace(settings, weights=weights.name)
+
+
+def _keep_model(
+  settings: Settings, study: Study, result: training.SweepResult, folder: pathlib.Path
+) -> None:
+  """The first cell's and seed's best network, for `embed`."""
+  every = network_variables(result.best_state)
+  variables = jax.tree.map(lambda x: np.asarray(x)[0, 0], every)
+  seen = dataclasses.replace(
+    settings.architecture, inverted=study.inverted, padded=study.padded
+  )
+  model = networks.Model(seen, variables)
+  shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+  step = int(result.best_step[0, 0]) * settings.evaluate_every
+  networks.keep(folder, model, step)
+
+
+def _embedded(settings: Settings, variables: Any, images: Array) -> np.ndarray:
+  """[cells, seeds, images, dim] of networks [cells, seeds, ...]."""
+  architecture = settings.architecture
+  return np.asarray(_points(variables, images, architecture=architecture))
+
+
+@functools.partial(jax.jit, static_argnames="architecture")
+def _points(
+  variables: Any, images: Array, *, architecture: networks.Architecture
+) -> Array:
+  """In the unit ball, one run after another."""
+
+  def one(variables: Any) -> Array:
+    model = networks.Model(architecture, variables)
+    return distances.unit_ball(model.embed_blocks(images))
+
+  return jax.lax.map(lambda row: jax.lax.map(one, row), variables)
+
+
+def _tested(points: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
+  """Each measure [cells, seeds]."""
+  found = [[measures(own, labels) for own in row] for row in points]
+  return {
+    name: np.array([[one[name] for one in row] for row in found]) for name in NAMES
+  }
+
+
+def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
+  """Each measure [seeds] of the networks before their first step.
+
+  Their heads are drawn, and their backbones too where none was pretrained.
+  """
+  run = Run(settings, Method("c2"), study)
+  given = on_device(study)
+  hyper = {"weight": jnp.float32(0), "fold": jnp.float32(0)}
+  # The keys of a sweep, so these are the networks that were trained.
+  seeds = jnp.arange(settings.seed, settings.seed + settings.seeds)
+  begin = jax.random.key(settings.seed)
+
+  def start(seed: Array) -> Any:
+    key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
+    return network_variables(run.init(given, key, hyper))
+
+  variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None])
+  points = _embedded(settings, variables, given.test)
+  return {name: x[0] for name, x in _tested(points, study.test_labels).items()}

@@ -1,0 +1,369 @@
+"""One training of `retrieval` and `ccp_proxies` on images in memory, for vmap."""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from experiments.frame import networks, poolings
+from experiments.metric_learning import measures, methods
+from experiments.metric_learning import optimizer as retrieval_optimizer
+from experiments.metric_learning.images import Study
+from experiments.metric_learning.methods import Method
+from experiments.metric_learning.settings import Settings
+from spherejax import (
+  data,
+  distances,
+  losses,
+  metrics,
+  prototypes,
+  training,
+)
+
+_COVERED = 2000  # training images whose cover is measured, at most
+
+
+class State(NamedTuple):
+  """One run."""
+
+  params: Any
+  stats: Any
+  opt_state: Any
+  rows: Array  # [classes, proxies], images that the proxies are or were of
+  memory: losses.Memory
+  taken: Array  # steps
+  score: Array  # of the last evaluation
+  first_spread: Array  # of the proxies, before the first step
+
+
+class Data(NamedTuple):
+  """What lies on the device."""
+
+  images: Array
+  train: Array  # [folds, rows]
+  held: Array  # [folds, rows]
+  test: Array  # images
+
+
+def on_device(study: Study) -> Data:
+  """Its images, and which of them train and validate."""
+  return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
+
+
+class Run:
+  """The pure functions of one kind of training; `fold` and `weight` are traced."""
+
+  def __init__(self, settings: Settings, method: Method, study: Study):
+    self.settings, self.method, self.study = settings, method, study
+    self.network = networks.Network(settings)
+    # As many images of a class in every fold, so labels and tables are the same.
+    self.table = data.class_table(study.train_labels, per_class=1)
+    self.classes = len(self.table.counts)
+
+  def apply(self, variables: Any, images: Array) -> Array:
+    """Raw embeddings by the running statistics."""
+    model = networks.Model(self.settings, variables)
+    return model.embed_blocks(images)
+
+  def shown(self, key: Array, images: Array) -> Array:
+    """Training images, moved a little."""
+    if not self.settings.shift:
+      return images
+    return data.random_crop(key, images, padding=self.settings.shift)
+
+  def pool(self, variables: Any, given: Data, key: Array, hyper: Any):
+    """Embeddings [classes, pool, dim] of some images of each class, and their rows."""
+    row_key, shift_key = jax.random.split(key)
+    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
+    chosen = given.images[given.train[hyper["fold"].astype(int)][rows.reshape(-1)]]
+    points = self.apply(variables, self.shown(shift_key, chosen))
+    return points.reshape(*rows.shape, -1), rows
+
+  def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
+    """The pool's points that are the new proxies, and their rows."""
+    number = self.method.proxies
+
+    def of_class(own: Array, before: Array) -> Array:
+      return prototypes.greedy_k_centre(own, number, initial=before).indices
+
+    picks = jax.vmap(of_class)(points, old)
+    return (
+      jnp.take_along_axis(points, picks[..., None], axis=1),
+      jnp.take_along_axis(rows, picks, axis=1),
+    )
+
+  def with_prototypes(self, variables: Any, given: Data, key: Array, hyper: Any) -> Any:
+    """Those of a pooling, chosen among averages of some training images."""
+    averaging = dataclasses.replace(self.settings.architecture, mass=1.0)
+
+    def pooled(params: Any) -> Array:
+      row_key, shift_key = jax.random.split(key)
+      train = given.train[hyper["fold"].astype(int)]
+      rows = jax.random.permutation(row_key, train)[: poolings.AVERAGED]
+      model = networks.Model(averaging, {**variables, "params": params})
+      return model.embed_blocks(self.shown(shift_key, given.images[rows]))
+
+    recipe = networks.recipe(self.settings)
+    params = poolings.with_prototypes(recipe, variables["params"], pooled)
+    return {**variables, "params": params}
+
+  def optimizer(self, stats: Any) -> optax.GradientTransformation:
+    """Of the settings and the method."""
+    return retrieval_optimizer.optimizer(
+      self.settings, self.method, stats, zero_shot=self.settings.zero_shot > 0
+    )
+
+  def init(self, given: Data, key: Array, hyper: Any) -> State:
+    """The network as it is drawn, and the first proxies."""
+    network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
+    variables = networks.initial_variables(network_key, self.settings)
+    more = functools.partial(jax.random.fold_in, key)
+    variables = self.with_prototypes(variables, given, more(0), hyper)
+    stats = variables.get("batch_stats", {})
+    rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
+    params: dict[str, Any] = {"network": variables["params"], "loss": {}}
+    proxies = None
+    if self.method.refers_to_proxies:
+      first, _ = self.pool(variables, given, first_key, hyper)
+      if self.settings.first_centres == "origin":
+        first = jnp.zeros_like(first)
+      points, pool_rows = self.pool(variables, given, pool_key, hyper)
+      first = first[:, : self.method.proxies]
+      proxies, rows = self.chosen(points, pool_rows, first)
+      if self.method.learns_proxies:
+        params["loss"] = {"proxies": proxies}
+    elif self.method.own_proxies:
+      params["loss"] = methods.initial(
+        self.method, loss_key, self.classes, self.settings.dim
+      )
+    if self.settings.zero_shot:
+      params["loss"] |= {
+        "zero_shot": methods.zero_shot_params(
+          more(1), self.settings.prototypes, self.classes, self.settings.dim
+        )
+      }
+    optimizer = self.optimizer(stats)
+    size = self.memory_size
+    return State(
+      params=params,
+      stats=stats,
+      opt_state=optimizer.init(params),
+      rows=rows,
+      memory=losses.memory_init(size, self.settings.dim),
+      taken=jnp.int32(0),
+      score=jnp.float32(0),
+      first_spread=jnp.float32(0) if proxies is None else _spread(proxies),
+    )
+
+  @property
+  def memory_size(self) -> int:
+    """Embeddings that the memory holds."""
+    return max(self.method.memory * self.classes, self.settings.batch)
+
+  def batch(self, given: Data, hyper: Any, state: State, key: Array):
+    """Training images of some classes, those of the proxies behind them; the labels."""
+    batch_key, shift_key = jax.random.split(key)
+    per_class = 1 if self.method.own_proxies else self.settings.per_class
+    rows = data.class_balanced_indices(
+      batch_key,
+      self.table,
+      0,
+      num_classes=self.settings.batch // per_class,
+      per_class=per_class,
+    )
+    train = given.train[hyper["fold"].astype(int)]
+    images = self.shown(shift_key, given.images[train[rows]])
+    if self.method.kind == "samples":
+      anchors = given.images[train[state.rows.reshape(-1)]]
+      images = jnp.concatenate([images, anchors])
+    return images, jnp.asarray(self.study.train_labels)[rows]
+
+  def loss(self, state: State, images: Array, labels: Array, params: Any):
+    """That of a batch; the network's statistics and the memory after it."""
+    settings, method = self.settings, self.method
+    found, moved = self.network.apply(
+      {"params": params["network"], "batch_stats": state.stats},
+      images,
+      train=True,
+      mutable=["batch_stats"],
+    )
+    points = found.embeddings
+    x, anchors = points[: len(labels)], points[len(labels) :]
+    memory, remembered, remembers = methods.remember(
+      state.memory,
+      x,
+      labels,
+      state.taken,
+      start=settings.memory_start,
+      use=settings.memory_use,
+    )
+    value = methods.value(
+      method,
+      x,
+      labels,
+      params["loss"],
+      self.references(anchors, params),
+      remembered,
+      in_batch=settings.in_batch,
+      remembers=remembers,
+    )
+    if settings.zero_shot:
+      value = methods.with_zero_shot(
+        value,
+        settings.zero_shot,
+        params["loss"]["zero_shot"],
+        jax.tree.map(lambda each: each[: len(labels)], found.attributes),
+        labels,
+      )
+    return value, (moved.get("batch_stats", {}), memory)
+
+  def one_step(self, given: Data, hyper: Any, state: State, key: Array):
+    """A batch, and what is learned of it."""
+    images, labels = self.batch(given, hyper, state, key)
+    objective = functools.partial(self.loss, state, images, labels)
+    (loss, (stats, memory)), grads = jax.value_and_grad(objective, has_aux=True)(
+      state.params
+    )
+    updates, opt_state = self.optimizer(stats).update(
+      grads, state.opt_state, state.params
+    )
+    new = state._replace(
+      params=optax.apply_updates(state.params, updates),
+      stats=stats,
+      opt_state=opt_state,
+      memory=memory,
+      taken=state.taken + 1,
+    )
+    return new, loss
+
+  def references(self, anchors: Array, params: Any) -> losses.References | None:
+    """What the batch is compared with beside itself."""
+    if not self.method.refers_to_proxies:
+      return None
+    if self.method.kind != "samples":
+      anchors = params["loss"]["proxies"].reshape(-1, self.settings.dim)
+    labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
+    return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
+
+  def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
+    """MAP@R of the validation images, and what the proxies do."""
+    held = given.images[given.held[hyper["fold"].astype(int)]]
+    points = distances.unit_ball(self.apply(network_variables(state), held))
+    found = metrics.retrieval(points, self.study.held_labels)
+    figures = {"score": metrics.mean_where(found.map_at_r, found.counted)}
+    proxies = state.params["loss"].get("proxies")
+    if proxies is not None and self.method.kind in ("ccp", "proxy"):
+      figures["spread"] = _spread(proxies)
+    if self.study.watched and self.method.refers_to_proxies:
+      figures |= self.covers(given, hyper, state, points)
+    if self.method.watch_test:
+      seen = distances.unit_ball(self.apply(network_variables(state), given.test))
+      tested = metrics.retrieval(seen, self.study.test_labels)
+      figures["test precision"] = metrics.mean_where(
+        tested.precision_at_1, tested.counted
+      )
+    return figures
+
+  def covers(self, given: Data, hyper: Any, state: State, held: Array):
+    """How well proxies cover training images, and how wide classes are."""
+    own = given.train[hyper["fold"].astype(int)]
+    every = max(1, len(self.study.train_labels) // _COVERED)
+    labels = self.study.train_labels[::every]
+    variables = network_variables(state)
+    points = distances.unit_ball(self.apply(variables, given.images[own[::every]]))
+    if self.method.kind == "samples":
+      anchors = given.images[own[state.rows.reshape(-1)]]
+      proxies = self.apply(variables, anchors).reshape(*state.rows.shape, -1)
+    else:
+      proxies = state.params["loss"]["proxies"]
+    proxies = distances.unit_ball(proxies)
+    radii = prototypes.class_covering_radii(points, labels, proxies)
+    wide, apart = measures.covers(held, self.study.held_labels).values()
+    return {"radius": jnp.mean(radii), "cover": wide / apart}
+
+  def switched(self, given: Data, hyper: Any, state: State, key: Array):
+    """After an evaluation: perhaps the next problem."""
+    if not self.method.renews:
+      return state, {}
+    seen = state.opt_state[0]
+    turn = training.ccp_observe(
+      seen,
+      state.params,
+      state.score,
+      weight=hyper["weight"],
+      patience=self.settings.switch_patience,
+      restart=self.settings.restart,
+      batch_stats=state.stats,
+    )
+    state = state._replace(
+      params=turn.params,
+      stats=turn.batch_stats,
+      opt_state=(turn.state, *state.opt_state[1:]),
+    )
+    moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, seen.anchor))
+    nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
+
+    def renew(value: tuple[Any, Array, Any]) -> tuple[Any, Array, Any]:
+      loss, rows, _ = value
+      pool_key, random_key = jax.random.split(key)
+      # The best weights, whatever the problem begins with.
+      best = _variables(turn.state.best_params, turn.state.best_stats)
+      points, pool_rows = self.pool(best, given, pool_key, hyper)
+      if self.method.kind == "samples":
+        train = given.train[hyper["fold"].astype(int)]
+        old = self.apply(best, given.images[train[rows.reshape(-1)]])
+        old = old.reshape(self.classes, self.method.proxies, -1)
+      else:
+        old = loss["proxies"]
+      new, new_rows = self.chosen(points, pool_rows, old)
+      order = jax.random.permutation(random_key, points.shape[1])
+      others = points[:, order[: self.method.proxies]]
+      radii = {
+        name: jnp.mean(jax.vmap(prototypes.covering_radius)(points, centres))
+        for name, centres in (("greedy", new), ("random", others))
+      }
+      loss = {**loss, "proxies": new} if self.method.learns_proxies else loss
+      return loss, new_rows, radii
+
+    value = (state.params["loss"], state.rows, nothing)
+    loss, rows, radii = training.when(turn.switched, renew, value)
+    params = {**state.params, "loss": loss}
+    if self.settings.fresh_moments:
+      fresh = training.ccp_fresh_moments(
+        self.optimizer(state.stats), state.opt_state, params
+      )
+      opt_state = optax.tree.where(turn.switched, fresh, state.opt_state)
+      state = state._replace(opt_state=opt_state)
+    figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
+    return state._replace(params=params, rows=rows), figures | radii
+
+  def period(self, given: Data, state: State, key: Array, hyper: Any):
+    """The steps up to the next evaluation, it, and its consequences."""
+    step_key, switch_key = jax.random.split(key)
+    keys = jax.random.split(step_key, self.settings.evaluate_every)
+    state, loss = jax.lax.scan(
+      functools.partial(self.one_step, given, hyper), state, keys
+    )
+    figures = self.evaluated(given, hyper, state)
+    state = state._replace(score=figures["score"])
+    state, problem = self.switched(given, hyper, state, switch_key)
+    return state, {"loss": jnp.mean(loss), **figures, **problem}
+
+
+def network_variables(state: State) -> Any:
+  """Of the network of a run."""
+  return _variables(state.params, state.stats)
+
+
+def _variables(params: Any, stats: Any) -> Any:
+  return {"params": params["network"]} | ({"batch_stats": stats} if stats else {})
+
+
+def _spread(proxies: Array) -> Array:
+  if proxies.shape[1] < 2:
+    return jnp.float32(0)
+  return prototypes.proxy_spread(distances.unit_ball(proxies))

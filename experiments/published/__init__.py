@@ -1,0 +1,1 @@
+"""Figures and trees that the papers print."""

@@ -1,0 +1,1 @@
+"""Robust features and Voronoi cells."""

@@ -1,0 +1,279 @@
+"""Robust networks at the paper's scale: photographs, one training after another.
+
+Each training runs on all devices through `training.fit` and has its own checkpoints,
+so the same command goes on where a run was stopped.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tqdm
+from jax import Array
+
+from experiments.frame import images as class_sets
+from experiments.frame import kept
+from experiments.frame import training as frame_training
+from experiments.frame.digits import Points
+from experiments.robustness import structure, tables
+from spherejax import attacks, data, losses, models, training
+from spherejax.distances._lp import Norm
+
+NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
+LEVELS = 255  # of a pixel
+
+
+@dataclasses.dataclass(frozen=True)
+class Photographs:
+  """Settings of the networks of photographs and of their training."""
+
+  network: Literal["ResNet18", "ResNet50"] = "ResNet50"
+  """The public robust networks of CIFAR-10 have 50 layers."""
+  width: int = 64
+  """Channels of the first stage."""
+  epochs: int = 150
+  """Passes over the training images."""
+  batch: int = 128
+  """Images of a step."""
+  learning_rate: float = 0.1
+  """Of SGD with momentum 0.9, divided by 10 after each third of the epochs."""
+  weight_decay: float = 5e-4
+  """Added to the gradients."""
+  percent: int = 100
+  """Share of the image set that is read, in percent."""
+
+
+class Network(nn.Module):
+  """Average-pooled features and scores of images in [0, 1]."""
+
+  settings: Photographs
+  classes: int
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, x: Array, *, train: bool = False) -> tuple[Array, Array]:
+    """Features and scores of [batch, height, width, channels]."""
+    s = self.settings
+    backbone = NETWORKS[s.network](
+      widths=tuple(s.width * 2**stage for stage in range(4)),
+      stem="small",
+      axis_name=self.axis_name,
+    )
+    features = backbone(2 * x - 1, train=train).mean((1, 2))
+    return features, nn.Dense(self.classes)(features)
+
+
+def load(name: str, percent: int) -> tuple[data.Images, data.Images]:
+  """Training and test images of 32 x 32."""
+  train, test = (
+    class_sets.read(name, f"{split}[:{percent}%]", size=32)
+    for split in ("train", "test")
+  )
+  return train, test
+
+
+def points(images: data.Images) -> Points:
+  """All images as one array in [0, 1]."""
+  size = min(1000, len(images))
+  plan = data.ordered_plan(len(images), batch_size=size)
+  parts = [read["image"] for read in data.pipeline(images, plan)]
+  x = np.concatenate(parts)[: len(images)].astype(np.float32) / LEVELS
+  return Points(jnp.asarray(x), jnp.asarray(images.labels))
+
+
+def _scores(network: Network, variables: Any, x: Array) -> Array:
+  found: Any = network.apply(variables, x)
+  return found[1]
+
+
+def objective(config, network, norm, budget):
+  """Of one defence; a budget of 0 trains without an attack."""
+
+  def value(params, stats, batch, *, key, axis_name):
+    own = network.clone(axis_name=axis_name)
+    labels = batch["label"]
+    crop_key, flip_key, attack_key = jax.random.split(key, 3)
+    images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
+    if config.images == "cifar10":  # a mirrored house number is none
+      images = data.random_flip(flip_key, images)
+    frozen = {"params": params["network"], "batch_stats": stats["network"]}
+    shown = [images]
+    if budget:
+      attacked = attacks.pgd(
+        functools.partial(_scores, own, frozen),
+        images,
+        labels,
+        key=attack_key,
+        epsilon=budget,
+        norm=norm,
+        steps=config.attack_steps,
+        mode="train",
+      ).x_adv
+      shown = [images, attacked] if config.clean_weight else [attacked]
+    found, changed = own.apply(
+      frozen, jnp.concatenate(shown), train=True, mutable=["batch_stats"]
+    )
+    seen = jnp.split(found[1], len(shown))
+    weight = config.clean_weight if len(shown) > 1 else 0.0
+    loss = losses.adversarial_training(seen[0], seen[-1], labels, clean_weight=weight)
+    mean = training.global_mean(loss, axis_name=axis_name)
+    return training.Outcome(mean, {"network": changed["batch_stats"]})
+
+  return value
+
+
+def train(
+  config,
+  network: Network,
+  images: data.Images,
+  *,
+  norm: Norm,
+  budget: float,
+  seed: int,
+  folder: pathlib.Path,
+) -> training.TrainState:
+  """One network, from its newest checkpoint if there is one."""
+  s = config.photographs
+  per_epoch = len(images) // s.batch
+  if not per_epoch:
+    raise ValueError(
+      f"batch must be at most the {len(images)} training images, got {s.batch}"
+    )
+  total = s.epochs * per_epoch
+  rate = optax.piecewise_constant_schedule(
+    s.learning_rate, {total // 3: 0.1, 2 * total // 3: 0.1}
+  )
+  optimizer = training.optimizer(
+    {
+      "network": optax.chain(
+        optax.add_decayed_weights(s.weight_decay), optax.sgd(rate, momentum=0.9)
+      )
+    }
+  )
+  first, second, third = jax.random.split(jax.random.key(seed), 3)
+  shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
+  variables = jax.jit(lambda key: network.lazy_init(key, shape))(first)
+  state = training.create_state(second, optimizer, variables)
+  step = training.make_step(objective(config, network, norm, budget), optimizer)
+  with training.Checkpoints(folder) as checkpoints:
+    return training.fit(
+      state,
+      step,
+      frame_training.shuffled(
+        images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
+      ),
+      steps=total,
+      checkpoints=checkpoints,
+      checkpoint_every=per_epoch,
+    ).state
+
+
+@functools.cache
+def _embed(settings: Photographs, classes: int):
+  network = Network(settings, classes)
+
+  def apply(variables, x):
+    found: Any = network.apply(variables, x)
+    return found[0]
+
+  return training.parallel_map(apply, batch_size=settings.batch)
+
+
+def look(config, own: Points, state, classes: int) -> dict[str, float]:
+  """`structure.of_features` of the training images."""
+  mapped = _embed(config.photographs, classes)
+  features = jnp.asarray(mapped(state.variables(), np.asarray(own.x)))
+  inputs = own.x.reshape(len(own.x), -1)
+  measured = jax.jit(structure.of_features, static_argnames=("classes", "levels"))
+  found = measured(inputs, features, own.y, classes=classes, levels=LEVELS)
+  return {name: float(value) for name, value in found.items()}
+
+
+@functools.cache
+def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
+  network = Network(settings, classes)
+
+  def right(variables, rows):
+    scores = functools.partial(_scores, network, variables)
+    found = attacks.pgd(
+      scores,
+      rows["x"],
+      rows["y"],
+      key=jax.random.key(seed),
+      index=rows["index"],
+      epsilon=rows["epsilon"],
+      norm=norm,
+      steps=steps,
+    )
+    return {
+      "accuracy": jnp.argmax(scores(rows["x"]), axis=1) == rows["y"],
+      "accuracy under attack": ~found.success,
+    }
+
+  return training.parallel_map(right, batch_size=settings.batch)
+
+
+def judge(
+  config, tested: Points, state, *, classes: int, norm: Norm, budget: float
+) -> dict[str, float]:
+  """Shares of the test images that are right, and right under attack."""
+  count = len(tested.y)
+  rows = {
+    "x": np.asarray(tested.x),
+    "y": np.asarray(tested.y),
+    "index": np.arange(count),
+    "epsilon": np.full(count, budget, np.float32),
+  }
+  mapped = _judge(config.photographs, classes, norm, config.judge_steps, config.seed)
+  found = mapped(state.variables(), rows)
+  return {name: float(np.mean(right)) for name, right in found.items()}
+
+
+def trained(
+  config, output: pathlib.Path, progress: tqdm.tqdm
+) -> tuple[dict[str, dict[str, np.ndarray]], Points, Points]:
+  """Figures of each network and measure, one for each seed; both sets."""
+  images, tests = load(config.images, config.photographs.percent)
+  own, tested = points(images), points(tests)
+  classes = len(images.label_names)
+  network = Network(config.photographs, classes)
+  made_with = kept.digest(config)
+  budgets = [("l2", 0.0), *(("l2", x) for x in config.l2)]
+  budgets += [("linf", x) for x in config.linf]
+  figures: dict[str, dict[str, list[float]]] = {}
+  for seed in range(config.seed, config.seed + config.seeds):
+    standard = None
+    for norm, budget in budgets:
+      name = tables.network(norm, budget)
+      progress.set_postfix(seed=seed, network=name)
+      state = train(
+        config,
+        network,
+        images,
+        norm=norm,
+        budget=budget,
+        seed=seed,
+        folder=output / "kept" / f"{name.replace(' ', '-')}-{seed}-{made_with}",
+      )
+      standard = state if standard is None else standard
+      attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
+      found = look(config, own, state, classes)
+      found |= judge(config, tested, state, **attack)
+      for key, value in found.items():
+        figures.setdefault(name, {}).setdefault(key, []).append(value)
+      under = judge(config, tested, standard, **attack)
+      figures["standard"].setdefault(f"accuracy under {name}", []).append(
+        under["accuracy under attack"]
+      )
+      progress.update()
+  made = {
+    name: {key: np.array(values) for key, values in found.items()}
+    for name, found in figures.items()
+  }
+  return made, own, tested

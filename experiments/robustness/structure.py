@@ -1,0 +1,115 @@
+"""What the features of a network look like: the measures of DIST 2.4 and 5.1."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.robustness import networks
+from spherejax import metrics, prototypes
+
+NORMS = ("l2", "linf")
+
+
+def moments(
+  points: Array, labels: Array, classes: int, *, normalize: bool = False
+) -> metrics.ClassMoments:
+  """Of all points at once."""
+  empty = metrics.class_moments_init(classes, points.shape[1])
+  return metrics.class_moments_update(empty, points, labels, normalize=normalize)
+
+
+def integers(x: Array, levels: int) -> Array:
+  """Images in [0, 1] that are multiples of 1 / `levels`, times that, exactly.
+
+  In l-infinity many are equally far apart, which rounded quotients do not show.
+  """
+  return jnp.round(levels * x)
+
+
+def of_features(
+  inputs: Array,
+  features: Array,
+  labels: Array,
+  *,
+  classes: int,
+  levels: int | None = None,
+) -> dict[str, Array]:
+  """Figures of one network on its training images.
+
+  Distances of the inputs in l-infinity are those of their `integers`, if they have
+  `levels`.
+  """
+  exact = inputs if levels is None else integers(inputs, levels)
+  found = {
+    f"MC, {norm}": metrics.distance_correlation(given, features, norm=norm).mean
+    for norm, given in zip(NORMS, (inputs, exact), strict=True)
+  }
+  variance = metrics.class_variance(moments(features, labels, classes, normalize=True))
+  spectrum = metrics.spectrum(
+    metrics.triangle_update(
+      metrics.triangle_init(features.shape[1]), features, normalize=True
+    )
+  )
+  return found | {
+    "D_inter": variance.inter,
+    "D_intra": variance.intra,
+    "phi": variance.phi,
+    "R2": variance.r2,
+    "d_DoV": spectrum.density,
+    "rho": spectrum.rho,
+  }
+
+
+def of_models(
+  settings: networks.Settings,
+  defence: networks.Defence,
+  params: Any,
+  points: networks.Points,
+  *,
+  classes: int,
+) -> dict[str, np.ndarray]:
+  """`of_features` of every model, each [cells, seeds]."""
+  built = networks.network(settings, defence, classes)
+  inputs = points.x.reshape(len(points.x), -1)
+
+  def one(params):
+    seen: Any = built.apply({"params": params}, points.x)
+    return of_features(inputs, seen[0], points.y, classes=classes)
+
+  return networks.over_models(one)(params)
+
+
+def of_inputs(
+  train: networks.Points,
+  test: networks.Points,
+  *,
+  classes: int,
+  levels: int,
+) -> dict[str, float]:
+  """How well the images themselves tell the classes apart (DIST table 5.3).
+
+  In l-infinity images are their `integers`.
+  """
+  x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
+  unit = moments(x, train.y, classes, normalize=True)
+  found = {}
+  for norm in NORMS:
+    if norm == "linf":
+      x, tested = integers(x, levels), integers(tested, levels)
+    own = moments(x, train.y, classes)
+    if norm == "linf":
+      scatter = metrics.class_scatter(own.means, x, train.y, norm=norm)
+      own = own._replace(scatter=scatter)
+    found[f"phi, {norm}"] = metrics.class_variance(own, norm=norm).phi
+    near, mean = (
+      prototypes.nearest_neighbours(
+        tested, sites, labels, num_classes=classes, norm=norm
+      )
+      for sites, labels in ((x, train.y), (own.means, jnp.arange(classes)))
+    )
+    found[f"1-NN, {norm}"] = jnp.mean(near == test.y)
+    found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
+  found["R2"] = metrics.class_variance(unit).r2
+  return {name: float(value) for name, value in found.items()}

@@ -1,0 +1,1 @@
+"""Projectors of self-supervised learning."""

@@ -1,0 +1,149 @@
+"""What a projector keeps of displacements, and of changes of images that it is shown.
+
+A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes of
+one strength each, brightness for one, are taken for the action of a generator on the
+features, SSL section 4.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.self_supervision.spectra import on_host, plain, wide
+from experiments.self_supervision.training import Given, Projector, Run
+from spherejax import data, metrics
+
+_STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
+_PAIRS = 8  # for each dimension of the features, to estimate a generator from
+ALIGNMENT = "alignment with the displacements"
+LOCAL = ("rank of local maps", "effective rank of local maps")
+OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
+
+
+def measured(
+  run: Run, given: Given, params: Any, stats: Any, shown: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+  """All of it for one network; `shown` is what `Run.measured` shows of it."""
+  projector = params["projector"]
+  with on_host():
+    weights = jax.tree.map(wide, projector)
+    h, moves = (wide(shown[n]) for n in ("features augmented h", "displacements"))
+    threshold = run.settings.threshold
+    own = local_maps(run.settings.projector, weights, h, moves, threshold=threshold)
+    found = plain(own)
+  if len(run.settings.projector) == 1:
+    kernel = projector["layer0"]["kernel"]
+    found |= overlaps(kernel, *_pairs(run, given, params, stats))
+  return found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def local_maps(
+  widths: tuple[int, ...], params: Any, h: Array, moves: Array, *, threshold: float
+) -> dict[str, Array]:
+  """Means over images: the share of its displacement in the span of its own map.
+
+  For projectors with hidden layers also the ranks of the maps.
+  """
+
+  def aligned(move: Array, weights: Array) -> Array:
+    return metrics.displacement_alignment(move[None], weights[None])[0]
+
+  if len(widths) == 1:  # one map for all
+    kernel = params["layer0"]["kernel"]
+    return {ALIGNMENT: jnp.mean(jax.vmap(aligned, (0, None))(moves, kernel))}
+
+  def project(x: Array) -> Array:
+    return jnp.asarray(Projector(widths).apply({"params": params}, x))
+
+  def one(pair: tuple[Array, Array]) -> dict[str, Array]:
+    own, move = pair
+    weights = metrics.local_affine(project, own).weights
+    rank = metrics.relative_rank(weights, threshold=threshold)
+    return {
+      ALIGNMENT: aligned(move, weights),
+      LOCAL[0]: rank.astype(h.dtype),
+      LOCAL[1]: metrics.effective_rank(weights),
+    }
+
+  # One after another: all maps at once are large where features are many.
+  return jax.tree.map(jnp.mean, jax.lax.map(one, (h, moves)))
+
+
+def changed(key: Array, images: Array) -> dict[str, tuple[Array, Array]]:
+  """Images [count, side, side, channels] after each change, and its strengths [count].
+
+  Only what grey images have, if they are grey. A flip has no strength but 1.
+  """
+  keys = jax.random.split(key, 3)
+  count = len(images)
+  signed, share = (
+    jax.random.uniform(own, (count,), minval=low, maxval=_STRENGTH)
+    for own, low in ((keys[0], -_STRENGTH), (keys[1], 0.0))
+  )
+  factor = signed[:, None, None, None]
+  # Luma, without an opinion of ours about its weights.
+  grey = data.random_grayscale(keys[2], images, probability=1.0)
+  mean = grey.mean((1, 2, 3), keepdims=True)
+  found = {
+    "brightness": (images * (1 + factor), signed),
+    "contrast": (images + factor * (images - mean), signed),
+    "zoom": (jax.vmap(_zoomed)(images, share), share),
+  }
+  if images.shape[-1] == 3:
+    found["saturation"] = images + factor * (images - grey), signed
+    found["flip"] = images[:, :, ::-1], jnp.ones(count)
+  return {name: (jnp.clip(x, 0, 1), scale) for name, (x, scale) in found.items()}
+
+
+def _zoomed(image: Array, share: Array) -> Array:
+  """The middle of an image, without that share of its sides, as large as it was."""
+  scale = jnp.full(2, 1 / (1 - share))
+  sides = jnp.asarray(image.shape[:2], image.dtype)
+  return jax.image.scale_and_translate(
+    image, image.shape, (0, 1), scale, (1 - scale) * sides / 2, "linear"
+  )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _pairs(
+  run: Run, given: Given, params: Any, stats: Any
+) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+  """Features of images, and of the same changed with the strengths."""
+  dim = params["projector"]["layer0"]["kernel"].shape[0]
+  count = 2 * min(len(given.train) // 2, _PAIRS * dim)
+  images = data.to_float(given.train[:count])
+
+  def features(x: Array) -> Array:
+    return run.features(params, stats, given.seen(x))[0]
+
+  key = jax.random.key(run.settings.seed)
+  others = changed(key, images).items()
+  return features(images), {name: (features(x), scale) for name, (x, scale) in others}
+
+
+def overlaps(
+  kernel: Any, before: Any, after: Mapping[str, tuple[Any, Any]]
+) -> dict[str, np.ndarray]:
+  """For each change the share of what its generator does that W does not see.
+
+  Generators are estimated from the first half of the images. Of the other half they
+  explain a share of the change, which is below 0 where none would have done better.
+  """
+  half, found = len(before) // 2, {}
+  with on_host():
+    weights, h = wide(kernel), wide(before)
+    for name, (moved, strengths) in after.items():
+      x, scales = wide(moved), wide(strengths)
+      generator = metrics.estimate_generator(h[:half], x[:half], scales=scales[:half])
+      pushed = h[half:] @ generator.T
+      moves = x[half:] - h[half:]
+      rest = moves - scales[half:, None] * pushed
+      found[f"{OVERLAP}{name}"] = metrics.kernel_overlap(pushed.T, weights)
+      found[f"{EXPLAINED}{name}"] = 1 - jnp.sum(rest**2) / jnp.sum(moves**2)
+    return plain(found)

@@ -1,0 +1,385 @@
+"""One contrastive training of `projector_collapse` and what is measured, for vmap."""
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from experiments.frame import blocks
+from spherejax import (
+  data,
+  distances,
+  losses,
+  metrics,
+  models,
+  pooling,
+  prototypes,
+  training,
+)
+
+_NEIGHBOURS = 10  # that vote, of l2-normalised features
+BINS = 40  # of the distances of nearest negatives
+_SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Network and training; the same for all strengths of augmentation."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, augmentations."""
+  seeds: int = 5
+  """Trainings of each strength."""
+  encoder: Literal["conv", "resnet18"] = "conv"
+  """Three convolutions, or a residual network with the stem for small images."""
+  widths: tuple[int, int, int] = (32, 64, 64)
+  """Channels of the convolutions of conv."""
+  strides: tuple[int, int, int] = (2, 2, 1)
+  """Of the convolutions of conv; the first one has stride 2 for time alone."""
+  projector: tuple[int, ...] = (32,)
+  """Outputs of its layers; one is a linear projector."""
+  convolution: Literal["patches", "native"] = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  steps: int = 400
+  """Of a training."""
+  measure_every: int = 20
+  """Steps between two measurements."""
+  probe_every: int = 100
+  """Steps between two fits of the classifiers, of networks that are trained at once."""
+  batch: int = 128
+  """Images of a step, two views of each."""
+  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
+  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
+  the softplus of InfoNCE's."""
+  inverse_temperature: float = 2.0
+  """Of the loss."""
+  learning_rate: float = 0.2
+  """Of SGD, or LARS, with momentum 0.9."""
+  weight_decay: float = 1e-4
+  """In the gradient, of everything; of LARS neither of norms nor of biases."""
+  measured: int = 512
+  """Training images that are measured, two fixed views of each."""
+  threshold: float = 0.1
+  """Of singular values over the largest one, that a rank of the projector counts."""
+  integer_crops: bool = False
+  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+
+  @property
+  def halfway(self) -> int:
+    """The step of the last measurement of the first half."""
+    return self.steps // 2 // self.measure_every * self.measure_every
+
+
+class Network(nn.Module):
+  """Features of the encoder and the projector's outputs."""
+
+  settings: Settings
+  axis_name: str | None = None
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array]:
+    """[batch, features] and [batch, outputs] of normalised images."""
+    s = self.settings
+    shared: dict[str, Any] = {
+      "axis_name": self.axis_name,
+      "convolution": s.convolution,
+      "name": "encoder",
+    }
+    if s.encoder == "resnet18":
+      encoder = models.ResNet18(stem="small", **shared)
+    else:
+      encoder = models.ConvNet(s.widths, s.strides, norm="batch", **shared)
+    features = pooling.gap(encoder(images, train=train))
+    return features, Projector(s.projector, name="projector")(features)
+
+
+class Projector(nn.Module):
+  """Linear layers without biases, ReLU between them."""
+
+  widths: tuple[int, ...]
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    """[batch, outputs]."""
+    for number, width in enumerate(self.widths):
+      x = nn.relu(x) if number else x
+      x = nn.Dense(width, use_bias=False, name=f"layer{number}")(x)
+    return x
+
+
+def kernel_of(params: Any) -> Array:
+  """[features, outputs], of the projector's first layer."""
+  return params["projector"]["layer0"]["kernel"]
+
+
+class Given(NamedTuple):
+  """What lies on the device."""
+
+  train: Array  # uint8
+  labels: Array
+  coarse: Array
+  test: Array  # uint8
+  test_labels: Array
+  mean: Array
+  std: Array
+
+  def seen(self, images: Array) -> Array:
+    """Pixels in [0, 1] as the network gets them."""
+    return data.normalize(images, self.mean, self.std)
+
+
+class State(NamedTuple):
+  """One run."""
+
+  params: Any
+  stats: Any
+  opt_state: Any
+  taken: Array  # steps
+  probed: dict[str, Array]  # the newest accuracies
+  before: dict[str, Array]  # those before the first step
+  kernels: Array  # [measurements, features, outputs], of the projector's first layer
+  first: tuple[Any, Any]  # params and stats before the first step
+  half: tuple[Any, Any]  # at the last measurement of the first half
+
+
+def strengths(hyper: Mapping[str, Array]) -> data.ViewStrengths:
+  """Of the augmentation, from what differs between the cells of a sweep."""
+  rest = {name: x for name, x in hyper.items() if name != "area"}
+  return data.ViewStrengths(scale=(hyper["area"], 1.0), **({"blur": 0.0} | rest))
+
+
+def cells(strengths: Iterable[data.ViewStrengths]) -> dict[str, list[Any]]:
+  """The other way, a column for each number; views may show all of an image.
+
+  Without a column for the blur, which takes time, where none has it.
+  """
+  rows = [{"area": own.scale[0]} | own._asdict() for own in strengths]
+  columns = {name: [row[name] for row in rows] for name in rows[0] if name != "scale"}
+  return {name: x for name, x in columns.items() if name != "blur" or any(x)}
+
+
+class Run:
+  """The pure functions of a training; the strengths of augmentation are traced."""
+
+  def __init__(self, settings: Settings, classes: int, norm_axis: str | None = None):
+    self.settings, self.classes = settings, classes
+    self.network = Network(settings, norm_axis)
+    self.optimizer = optax.chain(
+      optax.add_decayed_weights(settings.weight_decay),
+      optax.sgd(settings.learning_rate, momentum=0.9),
+    )
+
+  def init(self, given: Given, key: Array, hyper: Any) -> State:
+    """The network as it is drawn, and what its features are worth."""
+    images = jax.ShapeDtypeStruct((2, *given.train.shape[1:]), jnp.float32)
+    variables = self.network.lazy_init(key, images)
+    params = variables["params"]
+    stats = self.settled(
+      given, params, variables["batch_stats"], jax.random.fold_in(key, 1), hyper
+    )
+    probed = self.probed(given, params, stats)
+    shape = kernel_of(params).shape
+    measurements = self.settings.steps // self.settings.measure_every
+    return State(
+      params,
+      stats,
+      self.optimizer.init(params),
+      jnp.int32(0),
+      probed,
+      probed,
+      jnp.zeros((measurements, *shape)),
+      (params, stats),
+      (params, stats),
+    )
+
+  def batch(self, given: Given, key: Array) -> Array:
+    """Images of a step."""
+    rows = jax.random.choice(
+      key, len(given.train), (self.settings.batch,), replace=False
+    )
+    return given.train[rows]
+
+  def settled(
+    self, given: Given, params: Any, stats: Any, key: Array, hyper: Any
+  ) -> Any:
+    """Running statistics of a network that is not trained: of batches of views.
+
+    A mean of 0 and a variance of 1, which they begin with, normalise nothing, so that
+    a measurement before the first step would be of another network.
+    """
+
+    def pass_through(stats: Any, key: Array) -> tuple[Any, None]:
+      batch_key, view_key = jax.random.split(key)
+      images = self.batch(given, batch_key)
+      return self.terms(given, params, stats, images, view_key, hyper)[1], None
+
+    keys = jax.random.split(key, _SETTLING)
+    return jax.lax.scan(pass_through, stats, keys)[0]
+
+  def one_step(self, given: Given, hyper: Any, state: State, key: Array):
+    """A batch; returns the state and the terms of the bound."""
+    batch_key, view_key = jax.random.split(key)
+    images = self.batch(given, batch_key)
+
+    def objective(params: Any) -> tuple[Array, Any]:
+      terms, stats = self.terms(given, params, state.stats, images, view_key, hyper)
+      return jnp.mean(terms["loss"]), (terms, stats)
+
+    grads, (terms, stats) = jax.grad(objective, has_aux=True)(state.params)
+    updates, opt_state = self.optimizer.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    new = state._replace(
+      params=params, stats=stats, opt_state=opt_state, taken=state.taken + 1
+    )
+    return new, terms
+
+  def terms(
+    self,
+    given: Given,
+    params: Any,
+    stats: Any,
+    images: Array,
+    key: Array,
+    hyper: Any,
+    axis_name: str | None = None,
+  ) -> tuple[dict[str, Array], Any]:
+    """The loss and its bound of two views of uint8 images, and the statistics after.
+
+    Each is [batch], the mean of the directions that the loss takes; the gap between
+    InfoNCE and its bound is the smaller one.
+    """
+    loss = self.settings.loss
+    views = self.views(key, images, hyper)
+    (_, outputs), moved = self.network.apply(
+      {"params": params, "batch_stats": stats},
+      given.seen(jnp.concatenate(views)),
+      train=True,
+      mutable=["batch_stats"],
+    )
+    first, second = jnp.split(outputs, 2)
+    pairs = [(first, second), (second, first)][: 1 if loss == "info_nce" else 2]
+    shared: dict[str, Any] = {
+      "temperature": 1 / self.settings.inverse_temperature,
+      "axis_name": axis_name,
+    }
+    sides = [losses.info_nce(a, b, **shared) for a, b in pairs]
+    bounds = [losses.info_nce_bound(a, b, **shared) for a, b in pairs]
+    gaps = [bound.value - side for bound, side in zip(bounds, sides, strict=True)]
+    terms = {"loss": sides} | {
+      name: [getattr(bound, field) for bound in bounds]
+      for name, field in (
+        ("bound", "value"),
+        ("invariance", "invariance"),
+        ("repulsion", "repulsion"),
+      )
+    }
+    found = {name: functools.reduce(jnp.add, x) / len(x) for name, x in terms.items()}
+    if loss == "nt_xent":
+      found["loss"] = losses.nt_xent(first, second, **shared)
+      softened = [jax.nn.softplus(bound.value) for bound in bounds]
+      found["bound"] = functools.reduce(jnp.add, softened) / len(softened)
+    found["least gap"] = functools.reduce(jnp.minimum, gaps)
+    return found, moved["batch_stats"]
+
+  def views(self, key: Array, images: Array, hyper: Any) -> Array:
+    """[2, batch, ...], pixels in [0, 1], of uint8."""
+    return data.simclr_views(
+      key,
+      data.to_float(images),
+      size=images.shape[1],
+      strengths=strengths(hyper),
+      integer=self.settings.integer_crops,
+    )
+
+  def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
+    """By running statistics, block by block."""
+    variables = {"params": params, "batch_stats": stats}
+    return blocks.mapped(lambda x: self.network.apply(variables, x), images)
+
+  # Traced once for the start and the steps; as programs they are what they were.
+  @functools.partial(jax.jit, static_argnums=0, inline=True)
+  def measured(
+    self, given: Given, params: Any, stats: Any, hyper: Any
+  ) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Geometry of features and projector on fixed views of fixed images.
+
+    Numbers, and what is looked at later: distances, features, displacements.
+    """
+    count = min(self.settings.measured, len(given.train))
+    views = self.views(jax.random.key(self.settings.seed), given.train[:count], hyper)
+    images = data.to_float(given.train[:count])
+    seen = given.seen(jnp.concatenate([images, *views]))
+    (raw, h1, h2), (_, f1, f2) = (
+      jnp.split(x, 3) for x in self.features(params, stats, seen)
+    )
+    temperature = 1 / self.settings.inverse_temperature
+    near = losses.info_nce_bound(f1, f2, temperature=temperature).nearest
+    far = metrics.nearest_negative_distance(h1, h2, near).values
+    displacements = h2 - jnp.concatenate([h1, h2])[near]
+    shown = {
+      "distances": metrics.distance_histogram(far, bins=BINS).shares,
+      "features h": raw,
+      "features augmented h": h1,
+      "displacements": displacements,
+    }
+    found = {
+      "nearest distance": jnp.mean(far),
+      "sharing": metrics.label_sharing(near, given.labels[:count]),
+      "coarse sharing": metrics.label_sharing(near, given.coarse[:count]),
+    }
+    if len(self.settings.projector) == 1:
+      found["unexplained"] = metrics.unexplained_variance(
+        displacements, kernel_of(params)
+      )
+    return {name: x.astype(jnp.float32) for name, x in found.items()}, shown
+
+  @functools.partial(jax.jit, static_argnums=0, inline=True)
+  def probed(self, given: Given, params: Any, stats: Any) -> dict[str, Array]:
+    """Accuracies of linear classifiers of features and outputs, and of neighbours."""
+    everything = jnp.concatenate([given.train, given.test])
+    both = self.features(params, stats, given.seen(data.to_float(everything)))
+    number, found = len(given.train), {}
+    for name, x in zip(("probe", "probe of outputs"), both, strict=True):
+      probe = training.linear_probe(
+        x[:number], given.labels, num_classes=self.classes, penalty=1e-3, steps=60
+      )
+      right = probe.logits(x[number:]).argmax(axis=1) == given.test_labels
+      found[name] = jnp.mean(right.astype(jnp.float32))
+    points = distances.l2_normalize(both[0])
+    guesses = prototypes.nearest_neighbours(
+      points[number:],
+      points[:number],
+      given.labels,
+      num_classes=self.classes,
+      k=_NEIGHBOURS,
+    )
+    right = guesses == given.test_labels
+    return found | {"neighbours": jnp.mean(right.astype(jnp.float32))}
+
+  def period(self, given: Given, state: State, key: Array, hyper: Any):
+    """The steps up to the next measurement, and it."""
+    keys = jax.random.split(key, self.settings.measure_every)
+    state, terms = jax.lax.scan(
+      functools.partial(self.one_step, given, hyper), state, keys
+    )
+    least = jnp.min(terms.pop("least gap"))
+    figures = {name: jnp.mean(x) for name, x in terms.items()} | {"least gap": least}
+    measured, _ = self.measured(given, state.params, state.stats, hyper)
+    probed = training.when(
+      state.taken % self.settings.probe_every == 0,
+      lambda _: self.probed(given, state.params, state.stats),
+      state.probed,
+    )
+    at = state.taken // self.settings.measure_every
+    own = state.params, state.stats
+    is_half = state.taken == self.settings.halfway
+    half = jax.tree.map(functools.partial(jnp.where, is_half), own, state.half)
+    kernels = state.kernels.at[at - 1].set(kernel_of(state.params))
+    state = state._replace(probed=probed, kernels=kernels, half=half)
+    return state, figures | measured | probed

@@ -1,0 +1,92 @@
+"""The frame of a study: its table, its claims, limits of its settings."""
+
+import dataclasses
+from typing import Annotated
+
+import numpy as np
+import pytest
+
+from experiments.frame import settings
+from experiments.frame.settings import MultipleOf, Only, Without
+from experiments.frame.study import Claim, NotMeasured, Study, Table
+
+
+@pytest.fixture
+def table():
+  made = Table()
+  made.add("GAP", "MAP@R", 0.25)
+  made.add("GSP", "MAP@R", [0.5, 1.0])
+  made.add("GAP", "MAP@R", np.float32(0.5))
+  made.add("GSP", "pixels", [20, 21], listed=False)
+  made.add_gain("MAP@R", "GSP", over="GAP", paper=0.7)
+  return made
+
+
+def test_rows_come_in_order_gains_first(table):
+  rows = table.rows()
+  assert [(row["name"], row["metric"]) for row in rows] == [
+    ("GSP - GAP", "MAP@R"),
+    ("GAP", "MAP@R"),
+    ("GSP", "MAP@R"),
+  ]
+  assert [row["values"] for row in rows] == [[0.25, 0.5], [0.25, 0.5], [0.5, 1.0]]
+  assert [row["paper"] for row in rows] == [0.7, None, None]
+  assert table.variants("MAP@R") == ["GAP", "GSP"]
+
+
+def test_claims_about_what_was_not_measured_are_not_made(table):
+  claims = [
+    Claim("gain", "GSP > GAP", lambda t: t.gain("MAP@R", "GSP", over="GAP")),
+    Claim("other", "GeM > GAP", lambda t: t.gain("MAP@R", "GeM", over="GAP")),
+    Claim("pixels", "> 20", lambda t: t.values("pixels", "GSP") - 20, "Fig. 1", True),
+  ]
+  study = Study("none", None, "a paper", {}, lambda *_: (table, None), claims)
+  gain, pixels = study.claimed(table, None)
+  assert (gain["id"], gain["paper"], gain["values"]) == ("gain", "a paper", [0.25, 0.5])
+  assert (pixels["id"], pixels["paper"]) == ("pixels", "Fig. 1")
+  assert pixels["verdict"] == "not reproduced at this scale"  # 20 is not above 20
+  with pytest.raises(NotMeasured, match=r"MAP@R of GeM was not measured"):
+    table.values("MAP@R", "GeM")
+  again = Table.of_rows(table.rows())
+  assert [claim["id"] for claim in study.claimed(again, None)] == ["gain"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(settings.Limited):
+  steps: Annotated[int, MultipleOf("parts")] = 8
+  parts: int = 4
+  dim: Annotated[int, Only(2, "it is drawn")] = 2
+  data: str = "images"
+  rows: Annotated[int, Without("data", "gaussians")] = 9
+  toys: bool = True
+  toy_seeds: Annotated[int, Without("toys", False)] = 3
+
+
+@pytest.mark.parametrize(
+  ("wrong", "message"),
+  [
+    ({"steps": 7}, "steps must be a multiple of parts = 4, got 7"),
+    ({"parts": 0}, "steps must be a multiple of parts = 0, got 8"),
+    ({"dim": 3}, "dim must be 2, got 3: it is drawn"),
+  ],
+)
+def test_limits_are_kept(wrong, message):
+  with pytest.raises(ValueError, match=f"^{message}$"):
+    Config(**wrong)
+
+
+def test_another_default_keeps_the_limits():
+  @dataclasses.dataclass(frozen=True)
+  class Longer(Config):
+    steps: int = 80
+
+  with pytest.raises(ValueError, match="steps must be a multiple of parts = 4, got 81"):
+    Longer(steps=81)
+
+
+def test_settings_that_do_nothing():
+  assert settings.unused(Config()) == {}
+  assert settings.unused(Config(data="gaussians", toys=False)) == {
+    "with --data gaussians": ("rows",),
+    "without --toys": ("toy_seeds",),
+  }
