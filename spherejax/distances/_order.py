@@ -19,7 +19,7 @@ from spherejax import _checks, _numerics, _versions
 
 Distance = Literal["squared_euclidean", "cosine", "dot"]
 _MORE = 16  # references proposed beyond those that are asked for
-_CENTRAL = 31  # references whose median is the origin
+CENTRAL = 31  # references whose median is the origin
 
 
 def check(queries: Array, references: Array, distance: Distance) -> None:
@@ -110,7 +110,7 @@ def _around_one_origin(
   """
   size = jnp.maximum(_largest(queries), _largest(references))
   scaled = [_scaled(rows, size) for rows in (queries, references)]
-  some = scaled[1][:_CENTRAL]
+  some = scaled[1][:CENTRAL]
   # An entry of a row, so that whole numbers stay whole.
   middle = jnp.sort(some, axis=0)[len(some) // 2][None]
   x = jnp.where(asked[:, None], scaled[0] - middle, 0)

@@ -1,13 +1,13 @@
-"""Measures of queries of large classes, ranked by NumPy on the host.
+"""Measures of queries of large classes, or in doubt, ranked by NumPy on the host.
 
-On a CPU it selects and sorts a row many times as fast as XLA does. The keys are float64
-products, rounded to whole numbers of 31 bits; the last of the 32 says whether the
-reference is relevant, so that a sorted row needs no index. Where rounding may hide the
-order of two of both kinds, the references are looked up and compared again.
+On a CPU it selects and sorts a row many times as fast as XLA does, and no program has
+to be compiled for it. The keys are float64 products, rounded to whole numbers of 31
+bits; the last of the 32 says whether the reference is relevant, so that a sorted row
+needs no index. Where rounding may hide the order of two of both kinds, the references
+are looked up and compared again.
 """
 
 import concurrent.futures
-import functools
 import math
 import os
 
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, core
 
-from spherejax import _numerics, _versions
+from spherejax import _versions
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
@@ -29,49 +29,63 @@ _EXACT = 2048  # pairs whose differences are in memory at once
 _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
 
-def blocks(queries: Array, references: Array, plan: _plan.Plan) -> int:
-  """How many of the plan's first blocks, those of the largest classes, to rank here.
+def can_rank(queries: Array, references: Array) -> bool:
+  """Whether these are ranked here.
 
-  0 on accelerators, for embeddings that are traced, and for float64, whose products
+  Not on accelerators, nor if they are traced, nor if they are float64, whose products
   are no more exact than the order that is asked for.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):
-    return 0
-  if any(device.platform != "cpu" for x in operands for device in x.devices()):
-    return 0
+    return False
+  return all(device.platform == "cpu" for x in operands for device in x.devices())
+
+
+def blocks(references: Array, plan: _plan.Plan) -> int:
+  """How many of the plan's first blocks, those of the largest classes, to rank here."""
   limit = _SORT_COST * math.ceil(math.log2(len(references) + 1))
   return int(np.sum(plan.blocks.relevant.max(axis=1) > limit))
 
 
-@functools.partial(jax.jit, static_argnames="distance")
 def _operands(
-  queries: Array, references: Array, excluded: Array, distance: str
-) -> tuple[Array, Array, Array, Array, Array]:
-  """What to multiply for twice the keys in float64, and whether these are whole.
+  queries: np.ndarray, references: np.ndarray, excluded: np.ndarray, distance: Distance
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """What to multiply for twice the keys in float64.
 
   [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
-  have keys.
+  have keys. In float64 neither squares nor products of float32 leave the range.
   """
-  exact = _order.propose(queries, references, distance, excluded).certain
-  queries, references = queries.astype(jnp.float64), references.astype(jnp.float64)
-  wide = _order.propose(queries, references, distance, excluded)
-  x, y, low, high, slack, _ = wide
-  has = ~jnp.isnan(low)
-  middle, spread = (jnp.where(has, v, 0) / 2 for v in (low + high, high - low))
-  longest = jnp.max(_numerics.norm(y), initial=0)
-  reach = _numerics.norm(x) * longest + jnp.max(jnp.abs(middle), initial=0)
+  asked, has = (
+    np.isfinite(v).all(axis=1, keepdims=True) for v in (queries, references)
+  )
+  has &= ~excluded[:, None]
+  x = np.where(asked, queries, 0).astype(np.float64)
+  y = np.where(has, references, 0).astype(np.float64)
+  if distance == "squared_euclidean":
+    # Far from an origin among them squares would drown what sets points apart.
+    some = y[np.flatnonzero(has)[: _order.CENTRAL]]
+    origin = np.sort(some, axis=0)[len(some) // 2] if len(some) else 0
+    x, y = (x - origin) * asked, (y - origin) * has
+  length = np.linalg.norm(y, axis=1)
+  if distance == "cosine":
+    y = np.divide(y, length[:, None], out=y, where=length[:, None] > 0)
+    length = np.minimum(length, 1)
+  size, longest = np.linalg.norm(x, axis=1), length.max(initial=0)
+  spread, base = size * longest, np.zeros_like(length)
+  if distance == "squared_euclidean":
+    base = np.einsum("ij,ij->i", y, y) / 2  # no root, so that whole numbers stay whole
+    spread = (size**2 + longest**2) / 2
+  reach = size * longest + base.max(initial=0)
   # A power of two, in which whole numbers of float32 remain whole.
-  unit = jnp.ldexp(1.0, jnp.frexp(reach * 1.0001)[1] - 30)
+  unit = np.ldexp(1.0, np.frexp(np.maximum(reach * 1.0001, 1e-290))[1] - 30)
   # Differences in float64 round as well, by a few times as much.
-  unit = jnp.maximum(unit, 16 * (jnp.nan_to_num(slack) + jnp.max(spread, initial=0)))
+  unit = np.maximum(unit, 8 * (y.shape[1] + 16) * np.finfo(float).eps * spread)
   scale = 2 / unit[:, None]
   return (
-    jnp.concatenate([-x * scale, scale], axis=1),
-    jnp.concatenate([y, middle[:, None]], axis=1),
-    ~jnp.isnan(slack),
-    has,
-    exact,
+    np.concatenate([-x * scale, scale], axis=1),
+    np.concatenate([y, base[:, None]], axis=1),
+    np.ravel(asked),
+    np.ravel(has),
   )
 
 
@@ -94,16 +108,17 @@ class Ranker:
   def __init__(
     self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
-    self._given = [np.asarray(x, np.float32) for x in (queries, references)]
+    self._given = np.asarray(queries, np.float32), np.asarray(references, np.float32)
     self._distance = distance
-    with _versions.enable_x64(True):
-      operands = _operands(queries, references, plan.excluded, distance)
-    self._ordered, known, self._exact = map(np.asarray, operands[2:])
+    self._exact = bool(
+      _order.propose(queries, references, distance, plan.excluded).certain
+    )
+    left, right, self._ordered, known = _operands(*self._given, plan.excluded, distance)
     # In the order of the classes those relevant to a query are one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
     self._columns = members[known[members]]
     with _versions.enable_x64(True):
-      self._operands = operands[0], operands[1][self._columns]
+      self._operands = jnp.asarray(left), jnp.asarray(right[self._columns])
     self._bounds = np.concatenate([[0], np.cumsum(known[members])])
     self._place = np.full(len(known) + 1, -1)  # the last is that of no reference
     self._place[self._columns] = np.arange(len(self._columns))

@@ -1,5 +1,6 @@
 """Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
 
+import contextlib
 import functools
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from jax import Array, core
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
-from spherejax import _checks
+from spherejax import _checks, _compiled
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
@@ -156,14 +157,16 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
-  large = _host_ranks.blocks(queries, references, plan)
-  precision, r_precision, map_at_r, first = (
-    _score_large(large, queries, references, plan, distance=distance)
-    if large
-    else _score_blocks(
+  if _host_ranks.can_rank(queries, references):
+    # In a program, whose arguments these are not, they are known all the same.
+    inside = _compiled.is_inside(queries, references)
+    with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
+      scores = _score_on_host(queries, references, plan, distance=distance)
+  else:
+    *scores, _ = _score_blocks(
       queries, references, plan, plan.blocks, plan.position, distance=distance
     )
-  )
+  precision, r_precision, map_at_r, first = scores
   return RetrievalResult(
     precision.astype(dtype),
     r_precision.astype(dtype),
@@ -248,7 +251,8 @@ def _score_blocks(
   position: np.ndarray,
   *,
   distance: str,
-) -> tuple[Array, Array, Array, Array]:
+  decide: bool = True,
+) -> tuple[Array, ...]:
   """`_score` of some of the plan's blocks."""
   proposal = _order.propose(queries, references, distance, plan.excluded)
   certain = proposal.certain
@@ -263,10 +267,11 @@ def _score_blocks(
     most=_plan.bound(np.asarray(blocks.relevant), _ranks.TILE),
     distance=distance,
     certain=None if isinstance(certain, core.Tracer) else bool(certain),
+    decide=decide,
   )
 
 
-@functools.partial(jax.jit, static_argnames=("most", "distance", "certain"))
+@functools.partial(jax.jit, static_argnames=("most", "distance", "certain", "decide"))
 def _score(
   proposal: _order.Proposal,
   queries: Array,
@@ -279,55 +284,53 @@ def _score(
   most: int,
   distance: Distance,
   certain: bool | None,
-) -> tuple[Array, Array, Array, Array]:
-  """P@1, P@R, MAP@R and first rank, each [queries]."""
+  decide: bool,
+) -> tuple[Array, ...]:
+  """P@1, P@R, MAP@R, first rank, whether these are in doubt, each [queries]."""
   dtype = queries.dtype
 
-  def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
+  def score(block: _plan.Block) -> tuple[Array, ...]:
     rows = _ranks.row_block(proposal, queries, references, excluded, block)
-    ranks = _ranks.ranks(rows, block, by_class, most, distance, certain)
+    ranks, doubt = _ranks.ranks(rows, block, by_class, most, distance, certain, decide)
     ranks = jnp.sort(ranks, axis=1)
-    return _measures(ranks, jnp.asarray(block.relevant), proposal.queries.dtype)
+    relevant = jnp.asarray(block.relevant)
+    return *_measures(ranks, relevant, proposal.queries.dtype), doubt
 
   # From blocks in the order of R back to the order of the queries.
-  precision, r_precision, map_at_r, first = (
+  *measures, first, doubt = (
     column.reshape(-1)[position] for column in jax.lax.map(score, blocks)
   )
-  return (
-    precision.astype(dtype),
-    r_precision.astype(dtype),
-    map_at_r.astype(dtype),
-    first,
-  )
+  return *(measure.astype(dtype) for measure in measures), first, doubt
 
 
-@jax.ensure_compile_time_eval()  # inside of somebody's jit too
-def _score_large(
-  large: int,
-  queries: Array,
-  references: Array,
-  plan: _plan.Plan,
-  *,
-  distance: Distance,
-) -> tuple[Array, Array, Array, Array]:
-  """As `_score`; the rows of the first blocks are ranked on the host."""
-  ranker = _host_ranks.Ranker(queries, references, plan, distance)
-  found = [
-    ranker.score(_plan.Block(*(np.asarray(field[i]) for field in plan.blocks)))
-    for i in range(large)
-  ]
-  *measures, first = np.concatenate(found).T
-  columns = [jnp.asarray(measure, queries.dtype) for measure in measures]
-  columns.append(jnp.asarray(first, jnp.int32))
-  if large < len(plan.blocks.query):
-    rest = _plan.Block(*(part[large:] for part in plan.blocks))
-    place = np.arange(rest.query.size, dtype=np.int32)
-    others = _score_blocks(queries, references, plan, rest, place, distance=distance)
-    columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
-  precision, r_precision, map_at_r, first = (
-    column[plan.position] for column in columns
-  )
-  return precision, r_precision, map_at_r, first
+def _score_on_host(
+  queries: Array, references: Array, plan: _plan.Plan, *, distance: Distance
+) -> tuple[Array, ...]:
+  """As `_score`; rows of large classes and those in doubt are ranked on the host."""
+  width = plan.blocks.query.shape[1]
+  large = width * _host_ranks.blocks(references, plan)
+  flat = _plan.Block(*(np.asarray(field).reshape(-1) for field in plan.blocks))
+  size = len(flat.query)
+  columns, doubt = np.zeros((4, size)), np.arange(size) < large
+  if large < size:
+    rest = _plan.Block(*(field[large:].reshape(-1, width) for field in flat))
+    place = np.arange(size - large, dtype=np.int32)
+    *scores, unsure = _score_blocks(
+      queries, references, plan, rest, place, distance=distance, decide=False
+    )
+    columns[:, large:], doubt[large:] = scores, unsure
+  places = np.flatnonzero(doubt & (flat.relevant > 0))
+  if places.size:
+    ranker = _host_ranks.Ranker(queries, references, plan, distance)
+    for part in np.split(places, range(width, len(places), width)):
+      # Filled up, so that one program serves all.
+      filled = _plan.Block(*(np.resize(field[part], width) for field in flat))
+      asked = np.where(np.arange(width) < len(part), filled.relevant, 0)
+      found = ranker.score(filled._replace(relevant=asked))
+      columns[:, part] = found[: len(part)].T
+  *measures, first = columns[:, plan.position]
+  scores = [jnp.asarray(measure, queries.dtype) for measure in measures]
+  return *scores, jnp.asarray(first, jnp.int32)
 
 
 def _measures(
