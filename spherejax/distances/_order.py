@@ -293,6 +293,33 @@ def nearest(
   return _again(found, doubt, in_order, (queries, left_out, own))
 
 
+def keys(
+  queries: Array,
+  references: Array,
+  among: Array,
+  left_out: Array,
+  distance: Distance,
+  block_size: int,
+) -> Array:
+  """[queries, k] in float64, exact keys of the references `among`, for `merge`.
+
+  Infinite without a key, NaN of the one that is left out.
+  """
+
+  def row(args: tuple[Array, Array, Array]) -> Array:
+    query, among, left_out = args
+    return _exact_row(query, references[among], among == left_out, distance)
+
+  with _versions.enable_x64(True):
+    return jax.lax.map(row, (queries, among, left_out), batch_size=block_size)
+
+
+def merge(keys: Array, indices: Array, *, k: int) -> Array:
+  """[queries, k], the first of several lists in the order of (key, index)."""
+  with _versions.enable_x64(True):
+    return jax.lax.sort((keys, indices), num_keys=2)[1][:, :k]
+
+
 def closest(queries: Array, references: Array, *, block_size: int) -> Array:
   """[queries], the nearest reference of each by Euclidean distances.
 

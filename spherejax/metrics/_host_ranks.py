@@ -32,13 +32,14 @@ _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 def can_rank(queries: Array, references: Array) -> bool:
   """Whether these are ranked here.
 
-  Not on accelerators, nor if they are traced, nor if they are float64, whose products
-  are no more exact than the order that is asked for.
+  Not on accelerators, nor if they are traced or split over devices, nor if they are
+  float64, whose products are no more exact than the order that is asked for.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):
     return False
-  return all(device.platform == "cpu" for x in operands for device in x.devices())
+  platforms = {device.platform for x in operands for device in x.devices()}
+  return platforms == {"cpu"} and all(x.is_fully_replicated for x in operands)
 
 
 def blocks(references: Array, plan: _plan.Plan) -> int:

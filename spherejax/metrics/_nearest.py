@@ -6,7 +6,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks
-from spherejax.distances import _order
+from spherejax.distances import _order, _split
 from spherejax.distances._order import Distance
 
 
@@ -28,12 +28,14 @@ def nearest(
 
   Args:
     queries: [queries, dim], floating.
-    references: [references, dim], floating.
+    references: [references, dim], floating; their rows may be split over devices as in
+      `retrieval`. Rows of NaN fill up what does not divide evenly: they are last.
     k: static. References returned for each query.
     exclude: [queries], integer, index of one reference that the query leaves out, or
       -1. None leaves out none.
     distance: "squared_euclidean", "cosine" or "dot", as in `retrieval`. Static.
-    block_size: static. Queries ranked at once; memory is block_size x references.
+    block_size: static. Queries ranked at once; memory is block_size x references, of
+      split references those of one device.
 
   Returns:
     [queries, k], integer.
@@ -41,7 +43,8 @@ def nearest(
   Raises:
     TypeError: embeddings not floating, `exclude` not integer.
     ValueError: shapes do not match, an unknown distance, a known `exclude` that is no
-      reference, or k exceeds the number of references that a query may have.
+      reference, or k exceeds the number of references that a query may have;
+      references are split over two axes, or differ between processes.
 
   Differentiable in: nothing.
   Cost: O(queries references dim) time; dozens of times as much for a query whose k-th
@@ -72,6 +75,11 @@ def nearest(
   exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
   _checks.known_labels(exclude, len(references), name="exclude", low=-1)
-  return _order.nearest(
-    queries, references, exclude, k=k, distance=distance, block_size=block_size
-  )
+  options = {"k": k, "distance": distance, "block_size": block_size}
+  queries, references, sharding = _split.place(queries, references)
+  if sharding is None:
+    return _order.nearest(queries, references, exclude, **options)
+  _split.agree(references)
+  exclude = _split.whole(exclude, sharding)
+  found = _split.nearest(queries, references, exclude, sharding=sharding, **options)
+  return _split.local(found)

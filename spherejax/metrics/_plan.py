@@ -40,8 +40,8 @@ class Plan(NamedTuple):
   """
 
   blocks: Block
-  by_class: np.ndarray
-  excluded: np.ndarray
+  by_class: Array | np.ndarray
+  excluded: Array | np.ndarray
   relevant: np.ndarray
   position: np.ndarray
   most: int

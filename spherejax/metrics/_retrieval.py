@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks, _compiled
-from spherejax.distances import _order
+from spherejax.distances import _order, _split
 from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
 
@@ -76,11 +76,16 @@ def retrieval(
     queries: [queries, dim], floating. May be traced.
     query_labels: [queries], integer: any values, only equality matters. Concrete:
       classes are grouped on the host.
-    references: [references, dim], floating, or None: the queries.
+    references: [references, dim], floating, or None: the queries. Their rows may be
+      split over the devices of one or several processes, by a `jax.NamedSharding`
+      over one axis of a mesh: each device then ranks its rows, and the counts add up
+      to the same ranks. Rows that fill up what does not divide evenly are
+      left out by `reference_where`.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
-    block_size: static. Queries ranked at once; memory is block_size x references.
+    block_size: static. Queries ranked at once; memory is block_size x references, and
+      with split references each device's share of it.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -97,7 +102,8 @@ def retrieval(
     TypeError: embeddings not floating, labels not integer, masks not boolean; labels
       or masks are traced.
     ValueError: shapes do not match, one of `references` and `reference_labels`
-      without the other, `exclude` without them or no index, or an unknown distance.
+      without the other, `exclude` without them or no index, or an unknown distance;
+      references are split over two axes, or differ between processes.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
   Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
@@ -142,6 +148,9 @@ def retrieval(
     raise ValueError(
       "exclude needs references, got None: queries leave themselves out without"
     )
+  queries, references, sharding = _split.place(queries, references)
+  if sharding is not None:
+    _split.agree(references, labels, other_labels)
   plan = _plan.make_plan(
     labels,
     kept,
@@ -163,9 +172,14 @@ def retrieval(
     with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
       scores = _score_on_host(queries, references, plan, distance=distance)
   else:
+    if sharding is not None:
+      parts = [_split.put(v, sharding) for v in (plan.by_class, plan.excluded)]
+      plan = plan._replace(by_class=parts[0], excluded=parts[1])
     *scores, _ = _score_blocks(
       queries, references, plan, plan.blocks, plan.position, distance=distance
     )
+    if sharding is not None:
+      scores = [_split.local(score) for score in scores]
   precision, r_precision, map_at_r, first = scores
   return RetrievalResult(
     precision.astype(dtype),

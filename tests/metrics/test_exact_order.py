@@ -101,9 +101,11 @@ def _assert_right(result, name, labels):
   np.testing.assert_allclose(result.map_at_r, mean, rtol=1e-5)
 
 
-@pytest.fixture(params=["counted", "in order", "doubts on the host", "on the host"])
+@pytest.fixture(
+  params=["counted", "in order", "over devices", "doubts on the host", "on the host"]
+)
 def way(request, monkeypatch):
-  """The ways to the same ranks; the first two are those of a program."""
+  """The ways to the same ranks; the first three are those of a program."""
   _retrieval._score.clear_cache()
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 1000)
   if request.param == "in order":
@@ -114,17 +116,26 @@ def way(request, monkeypatch):
   _retrieval._score.clear_cache()
 
 
-def _retrieve(way, x, labels, **options):
+def _over_devices(x):
+  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
+  return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
+
+
+def _retriever(way, labels, **options):
+  def retrieve(x):
+    return metrics.retrieval(x, labels, **options)
+
   if way in ("counted", "in order"):
-    return jax.jit(lambda x: metrics.retrieval(x, labels, **options))(x)
-  return metrics.retrieval(x, labels, **options)
+    return jax.jit(retrieve)
+  return (lambda x: retrieve(_over_devices(x))) if way == "over devices" else retrieve
 
 
 def test_retrieval_is_exact(way):
   random = np.random.default_rng(1)
   labels = random.integers(0, ROWS // 8, ROWS)
+  retrieve = _retriever(way, labels)
   for name in NAMES:
-    _assert_right(_retrieve(way, _hard(name), labels), name, labels)
+    _assert_right(retrieve(_hard(name)), name, labels)
   # Large classes, too, which are left to the host as a rule.
   labels = random.integers(0, 2, ROWS)
   for name in NAMES if way == "on the host" else ():
@@ -138,6 +149,8 @@ def test_nearest_is_exact(k):
     order, _ = _true(name)
     found = metrics.nearest(_hard(name), _hard(name), k=k, exclude=rows)
     np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
+    split = metrics.nearest(_hard(name), _over_devices(_hard(name)), k=k, exclude=rows)
+    np.testing.assert_array_equal(split, order[:, :k], err_msg=name)
     near = distances.k_nearest(_hard(name), _hard(name), k=k, exclude=rows)
     np.testing.assert_array_equal(near.indices, order[:, :k], err_msg=name)
 
@@ -176,7 +189,7 @@ def test_similarities_are_exact(distance, way):
   keys = np.where(np.eye(60, dtype=bool), np.inf, keys)
   order = np.argsort(keys, axis=1, kind="stable")[:, :-1]
   hits = labels[order] == labels[:, None]
-  result = _retrieve(way, x, labels, distance=distance)
+  result = _retriever(way, labels, distance=distance)(x)
   first = np.where(hits.any(1), 1 + hits.argmax(1), 0)
   np.testing.assert_array_equal(result.first_rank, first)
   found = metrics.nearest(x, x, k=9, exclude=np.arange(60), distance=distance)
@@ -243,7 +256,7 @@ def test_ordinary_embeddings_are_seldom_looked_at_again():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(_ranks, "_decide", watched)
     _retrieval._score.clear_cache()
-    jax.block_until_ready(_retrieve("counted", x, labels))
+    jax.block_until_ready(_retriever("counted", labels)(x))
     jax.effects_barrier()
     _retrieval._score.clear_cache()
   assert np.mean(np.concatenate(doubts).any(1)) < 0.02
