@@ -11,7 +11,7 @@ import zlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, core
 from jax.experimental import multihost_utils
 
 from spherejax.distances import _order
@@ -23,18 +23,21 @@ def over(name: str, rows: Array) -> jax.NamedSharding | None:
 
   Raises ValueError where anything but the rows is split, or these over two axes.
   """
-  if isinstance(rows, jax.core.Tracer):
+  if isinstance(rows, core.Tracer):
     return None
-  sharding, spec = rows.sharding, getattr(rows.sharding, "spec", None) or (None,)
+  sharding = rows.sharding
+  named = isinstance(sharding, jax.NamedSharding)
+  spec = tuple(sharding.spec) if named else ()
   if sharding.is_fully_replicated and not any(spec):
     return None
-  along = spec[0] if isinstance(spec[0], tuple) else spec[:1]
-  if len(along) != 1 or along[0] is None or any(spec[1:]):
+  axes = spec[0] if spec and isinstance(spec[0], tuple) else spec[:1]
+  if not named or len(axes) != 1 or axes[0] is None or any(spec[1:]):
     raise ValueError(
       f"{name} must be split along its rows over one axis of devices, got {sharding}"
     )
-  mesh = jax.sharding.Mesh(sharding.mesh.devices, sharding.mesh.axis_names)
-  return jax.NamedSharding(mesh, jax.P(*along))
+  devices, names = np.asarray(sharding.mesh.devices), sharding.mesh.axis_names
+  mesh = jax.sharding.Mesh(devices, names)
+  return jax.NamedSharding(mesh, jax.P(*axes))
 
 
 def place(
@@ -50,10 +53,11 @@ def place(
   if queries is references:
     references = _as(references, sharding)
     return references, references, sharding
-  if over("queries", queries) is None:
+  parts = over("queries", queries)
+  if parts is None:
     queries = whole(queries, sharding)
   else:
-    queries = _as(queries, jax.NamedSharding(sharding.mesh, queries.sharding.spec))
+    queries = _as(queries, jax.NamedSharding(sharding.mesh, parts.spec))
   return queries, _as(references, sharding), sharding
 
 
@@ -81,7 +85,7 @@ def agree(references: Array, *labels: np.ndarray) -> None:
   """
   if references.is_fully_addressable:
     return
-  sums = [zlib.crc32(np.ascontiguousarray(values)) for values in labels]
+  sums = [zlib.crc32(values.tobytes()) for values in labels]
   given = np.array([*references.shape, *sums], np.uint32)
   everywhere = np.asarray(multihost_utils.process_allgather(given))
   if (everywhere != everywhere[0]).any():

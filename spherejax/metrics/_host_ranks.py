@@ -90,6 +90,25 @@ def _operands(
   )
 
 
+@np.errstate(invalid="ignore")  # of rows that have no key
+def exact_keys(
+  queries: np.ndarray, references: np.ndarray, distance: Distance
+) -> np.ndarray:
+  """[pairs] float64 keys of float32 rows, as `_order` has them.
+
+  Each is the same number whatever other pairs there are.
+  """
+  if distance == "squared_euclidean":
+    away = np.subtract(queries, references, dtype=np.float64)
+    return np.einsum("ij,ij->i", away, away)
+  x, y = queries.astype(np.float64), references.astype(np.float64)
+  product = -np.einsum("ij,ij->i", y, x)
+  if distance == "dot":
+    return product
+  length = np.sqrt(np.einsum("ij,ij->i", y, y))
+  return np.divide(product, length, out=np.zeros_like(length), where=length != 0)
+
+
 @jax.jit
 def _keys(left: Array, right: Array, query: Array) -> Array:
   """[block, references]. NumPy's threads would wait for each other, busily."""
@@ -110,7 +129,7 @@ class Ranker:
     self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
     self._given = np.asarray(queries, np.float32), np.asarray(references, np.float32)
-    self._distance = distance
+    self._distance: Distance = distance
     self._exact = bool(
       _order.propose(queries, references, distance, plan.excluded).certain
     )
@@ -230,22 +249,11 @@ class Ranker:
     place = np.arange(len(run)) + (start - np.cumsum(length) + length)[run]
     keys = np.concatenate(
       [
-        self._distances(queries[part], columns[part])
+        exact_keys(
+          self._given[0][queries[part]], self._given[1][columns[part]], self._distance
+        )
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]
     )
     order = np.lexsort((columns[place], keys, run))
     relevant[place] = relevant[place[order]]
-
-  def _distances(self, queries: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """[pairs] float64 keys, as `_order` has them."""
-    x, y = self._given[0][queries], self._given[1][references]
-    if self._distance == "squared_euclidean":
-      away = np.subtract(x, y, dtype=np.float64)
-      return np.einsum("ij,ij->i", away, away)
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    product = -np.einsum("ij,ij->i", y, x)
-    if self._distance == "dot":
-      return product
-    length = np.sqrt(np.einsum("ij,ij->i", y, y))
-    return np.divide(product, length, out=np.zeros_like(length), where=length != 0)

@@ -102,7 +102,7 @@ def ranks(
 
   none = jnp.zeros(len(index), bool)
 
-  def count() -> tuple[Array, Array]:
+  def by_count() -> tuple[Array, Array]:
     if certain:
       return count_exactly()
     if certain is None:
@@ -113,7 +113,7 @@ def ranks(
     return 1 + _count_exactly(rows, low, index, longest), none
 
   def count_near() -> tuple[Array, Array]:
-    before, near = _count(rows, low, high, longest)
+    before, near = count(rows, low, high, longest)
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
     # Itself is one of them.
@@ -125,7 +125,9 @@ def ranks(
   def sort() -> tuple[Array, Array]:
     return _in_order(rows, jnp.arange(len(index)), index, distance), none
 
-  either = count() if most <= limit else jax.lax.cond(longest <= limit, count, sort)
+  either = (
+    by_count() if most <= limit else jax.lax.cond(longest <= limit, by_count, sort)
+  )
   found, doubt = either
   return jnp.where(valid, found, NEVER), doubt
 
@@ -155,7 +157,7 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
   return jnp.stack(counts, axis=1)
 
 
-def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
+def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
   """How many references are surely before each relevant one, and not surely after.
 
   By comparing each row with TILE relevant references at a time.

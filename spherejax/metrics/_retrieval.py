@@ -12,9 +12,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
 from spherejax import _checks, _compiled
-from spherejax.distances import _order, _split
+from spherejax.distances import _order, _split, _tiles
 from spherejax.distances._order import Distance
-from spherejax.metrics import _host_ranks, _plan, _ranks
+from spherejax.metrics import _host_ranks, _plan, _ranks, _tile_ranks
 
 
 class RetrievalResult(NamedTuple):
@@ -79,13 +79,14 @@ def retrieval(
     references: [references, dim], floating, or None: the queries. Their rows may be
       split over the devices of one or several processes, by a `jax.NamedSharding`
       over one axis of a mesh: each device then ranks its rows, and the counts add up
-      to the same ranks. Rows that fill up what does not divide evenly are
-      left out by `reference_where`.
+      to the same ranks. `reference_where` leaves out rows that fill up what does not
+      divide evenly. Or they are a `np.memmap`, which is read in tiles of 128 MiB; the
+      device holds one at a time.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
     block_size: static. Queries ranked at once; memory is block_size x references, and
-      with split references each device's share of it.
+      with split references each device's share of it, and of a file a tile's.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -103,14 +104,16 @@ def retrieval(
       or masks are traced.
     ValueError: shapes do not match, one of `references` and `reference_labels`
       without the other, `exclude` without them or no index, or an unknown distance;
-      references are split over two axes, or differ between processes.
+      references are split over two axes, differ between processes, or are in a file
+      that was cut short.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
   Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
   with each relevant reference would dominate, the nearest references are sorted, on a
   CPU by NumPy if nothing is traced. A query with dozens of references that the product
   cannot tell from a relevant one is compared with all of them again, which takes dozens
-  of times as long. Compiled once for each shape and power of two above the largest R.
+  of times as long. A file is read once for 4096 queries, and twice where products leave
+  a rank in doubt. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML: its text puts P@R there, which
@@ -127,11 +130,15 @@ def retrieval(
   own = references is None
   if own != (reference_labels is None):
     raise ValueError("references and reference_labels go together, got only one")
+  given = queries if references is None else references
+  file = given if _tiles.in_file(given) else None
   queries = _checks.array("queries", queries)
-  references = (
-    queries if references is None else _checks.array("references", references)
-  )
-  _order.check(queries, references, distance)
+  if own or file is not None:
+    references = queries
+  else:
+    references = _checks.array("references", references)
+  others = references if file is None else file
+  _order.check(queries, others, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
   kept = _host_mask("where", where, queries)
@@ -141,8 +148,8 @@ def retrieval(
       "reference_where", where if reference_where is None else reference_where, queries
     )
   else:
-    other_labels = _host_labels("reference_labels", reference_labels, references)
-    other_kept = _host_mask("reference_where", reference_where, references)
+    other_labels = _host_labels("reference_labels", reference_labels, others)
+    other_kept = _host_mask("reference_where", reference_where, others)
 
   if own and exclude is not None:
     raise ValueError(
@@ -156,7 +163,7 @@ def retrieval(
     kept,
     other_labels,
     other_kept,
-    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, references),
+    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, others),
     block_size=block_size,
     least=_ranks.TILE,
   )
@@ -166,7 +173,9 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
-  if _host_ranks.can_rank(queries, references):
+  if file is not None:
+    scores = _score_tiles(queries, file, plan, distance=distance)
+  elif _host_ranks.can_rank(queries, references):
     # In a program, whose arguments these are not, they are known all the same.
     inside = _compiled.is_inside(queries, references)
     with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
@@ -230,14 +239,16 @@ def recall_at_k(
   return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
 
 
-def _host_labels(name: str, values: ArrayLike, rows: Array) -> np.ndarray:
+def _host_labels(name: str, values: ArrayLike, rows: Array | np.ndarray) -> np.ndarray:
   """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
   values = _checks.host(name, values)
   _checks.labels(values, rows, name)
   return values
 
 
-def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
+def _host_mask(
+  name: str, values: ArrayLike | None, rows: Array | np.ndarray
+) -> np.ndarray:
   if values is None:
     return np.ones(rows.shape[0], bool)
   values = _checks.host(name, values)
@@ -246,7 +257,7 @@ def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
 
 
 def _host_exclude(
-  values: ArrayLike | None, queries: Array, references: Array
+  values: ArrayLike | None, queries: Array, references: Array | np.ndarray
 ) -> np.ndarray:
   if values is None:
     return np.full(queries.shape[0], -1)
@@ -347,6 +358,20 @@ def _score_on_host(
   return *scores, jnp.asarray(first, jnp.int32)
 
 
+def _score_tiles(
+  queries: Array, references: np.memmap, plan: _plan.Plan, *, distance: Distance
+) -> tuple[Array, ...]:
+  """As `_score`, of references in a file."""
+  found, blocks = [], zip(*plan.blocks, strict=True)
+  for several in _tile_ranks.ranks(queries, references, plan, distance):
+    for ranks in several:
+      relevant = jnp.asarray(_plan.Block(*next(blocks)).relevant)
+      found.append(_measures(jnp.sort(ranks), relevant, jnp.dtype("float32")))
+  *scores, first = (jnp.concatenate(c)[plan.position] for c in zip(*found, strict=True))
+  return *(score.astype(queries.dtype) for score in scores), first
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
 def _measures(
   ranks: Array, relevant: Array, dtype: jnp.dtype
 ) -> tuple[Array, Array, Array, Array]:

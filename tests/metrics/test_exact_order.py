@@ -1,6 +1,7 @@
 """Ranks are those of float64 differences, where a float32 product cannot tell."""
 
 import functools
+import tempfile
 import typing
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from spherejax import distances, metrics
-from spherejax.distances import _order
+from spherejax.distances import _order, _tiles
 from spherejax.metrics import _host_ranks, _ranks, _retrieval
 
 ROWS, DIM = 200, 16
@@ -102,12 +103,21 @@ def _assert_right(result, name, labels):
 
 
 @pytest.fixture(
-  params=["counted", "in order", "over devices", "doubts on the host", "on the host"]
+  params=[
+    "counted",
+    "in order",
+    "over devices",
+    "in tiles",
+    "doubts on the host",
+    "on the host",
+  ]
 )
 def way(request, monkeypatch):
   """The ways to the same ranks; the first three are those of a program."""
   _retrieval._score.clear_cache()
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 1000)
+  if request.param == "in tiles":
+    monkeypatch.setattr(_tiles, "_BYTES", 640)  # of 10 or 40 rows
   if request.param == "in order":
     monkeypatch.setattr(_ranks, "_SORT_COST", 0)
   if request.param == "on the host":
@@ -121,12 +131,24 @@ def _over_devices(x):
   return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
 
 
+def _in_file(x):
+  with tempfile.NamedTemporaryFile() as file:
+    file.write(x.tobytes())
+    file.flush()
+    return np.memmap(file.name, np.float32, "r", shape=x.shape)
+
+
 def _retriever(way, labels, **options):
   def retrieve(x):
     return metrics.retrieval(x, labels, **options)
 
   if way in ("counted", "in order"):
     return jax.jit(retrieve)
+  if way == "in tiles":
+    each = np.arange(len(labels))
+    return lambda x: metrics.retrieval(
+      x, labels, _in_file(x), labels, exclude=each, **options
+    )
   return (lambda x: retrieve(_over_devices(x))) if way == "over devices" else retrieve
 
 
@@ -143,7 +165,8 @@ def test_retrieval_is_exact(way):
 
 
 @pytest.mark.parametrize("k", [1, 5, ROWS - 1])
-def test_nearest_is_exact(k):
+def test_nearest_is_exact(k, monkeypatch):
+  monkeypatch.setattr(_tiles, "_BYTES", 72 * 4 * DIM)
   rows = np.arange(ROWS)
   for name in NAMES:
     order, _ = _true(name)
@@ -151,6 +174,8 @@ def test_nearest_is_exact(k):
     np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
     split = metrics.nearest(_hard(name), _over_devices(_hard(name)), k=k, exclude=rows)
     np.testing.assert_array_equal(split, order[:, :k], err_msg=name)
+    read = metrics.nearest(_hard(name), _in_file(_hard(name)), k=k, exclude=rows)
+    np.testing.assert_array_equal(read, order[:, :k], err_msg=name)
     near = distances.k_nearest(_hard(name), _hard(name), k=k, exclude=rows)
     np.testing.assert_array_equal(near.indices, order[:, :k], err_msg=name)
 
