@@ -26,6 +26,7 @@ from spherejax.metrics import _plan
 _SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
 _EXACT = 2048  # pairs whose differences are in memory at once
+_DOUBTS = 2**23  # entries of references, of which float64 copies are no burden
 _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
 
@@ -40,6 +41,14 @@ def can_rank(queries: Array, references: Array) -> bool:
     return False
   platforms = {device.platform for x in operands for device in x.devices()}
   return platforms == {"cpu"} and all(x.is_fully_replicated for x in operands)
+
+
+def can_decide(references: Array) -> bool:
+  """Whether rows in doubt are better ranked here than by the program that counts.
+
+  The program takes seconds to compile; here the references are copied to float64.
+  """
+  return references.size <= _DOUBTS
 
 
 def blocks(references: Array, plan: _plan.Plan) -> int:

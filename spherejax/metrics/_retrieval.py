@@ -341,7 +341,13 @@ def _score_on_host(
     rest = _plan.Block(*(field[large:].reshape(-1, width) for field in flat))
     place = np.arange(size - large, dtype=np.int32)
     *scores, unsure = _score_blocks(
-      queries, references, plan, rest, place, distance=distance, decide=False
+      queries,
+      references,
+      plan,
+      rest,
+      place,
+      distance=distance,
+      decide=not _host_ranks.can_decide(references),
     )
     columns[:, large:], doubt[large:] = scores, unsure
   places = np.flatnonzero(doubt & (flat.relevant > 0))

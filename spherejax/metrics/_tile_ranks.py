@@ -19,6 +19,7 @@ from spherejax.distances import _order, _tiles
 from spherejax.distances._order import Distance
 from spherejax.metrics import _host_ranks, _plan, _ranks
 
+_DOUBTS = 16  # rows in doubt that are looked at together
 _QUERIES = 4096  # of one pass over the references
 _PAIRS = 2**16  # relevant rows in memory at once
 _ERROR = 2.0**-20  # more than what becomes of an exact key in float32
@@ -179,10 +180,14 @@ def _near(
   excluded: Array,
   block: _plan.Block,
   keys: Array,
+  most: Array,
   *,
   distance: Distance,
 ) -> tuple[Array, Array]:
-  """[block, tile], what is near a key; [block, most], what else is before each key."""
+  """[block, tile], what is near a key; [block, most], what else is before each key.
+
+  Of the first keys, `most` of each row; the others are NaN.
+  """
   queries = _numerics.upcast(queries)
   proposal = _order.propose(queries, tile, distance, excluded)
   rows, low, high = _row_block(proposal, queries, tile, excluded, block, keys, distance)
@@ -190,11 +195,12 @@ def _near(
 
   def add(i: Array, near: Array) -> Array:
     product, i = jax.lax.optimization_barrier((rows.product, i))
-    most = proposal.high[None] - product + slack
+    # Not the opposite of "surely after": nothing is near what is no number.
     least = proposal.low[None] - product - slack
-    return near | (~(most < low[:, i, None]) & (least <= high[:, i, None]))
+    most = proposal.high[None] - product + slack
+    return near | ((least <= high[:, i, None]) & ~(most < low[:, i, None]))
 
-  near = jax.lax.fori_loop(0, keys.shape[1], add, jnp.zeros(rows.product.shape, bool))
+  near = jax.lax.fori_loop(0, most, add, jnp.zeros(rows.product.shape, bool))
   # What is not near is on one side of the key, whatever rounds.
   middle = (proposal.low + proposal.high) / 2
   rest = rows._replace(
@@ -203,7 +209,7 @@ def _near(
     proposal=proposal._replace(low=middle, high=middle),
   )
   key = (low + high) / 2
-  return near, _ranks.count(rest, key, key, jnp.int32(keys.shape[1]))[0]
+  return near, _ranks.count(rest, key, key, most)[0]
 
 
 def _row_block(
@@ -232,47 +238,67 @@ def _settle(
   distance: Distance,
 ) -> None:
   """Puts exact ranks into `found` where there is doubt, by one more pass."""
-  width = blocks.query.shape[1]
   flat = _plan.Block(*(v.reshape(-1) for v in blocks))
-  doubt, keys, index = (
-    v.reshape(-1, v.shape[-1]) for v in (doubt, wanted.keys, wanted.columns)
-  )
-  ranks = found.reshape(doubt.shape)
-  lines = np.flatnonzero(doubt.any(axis=1))
+  ranks = found.reshape(-1, found.shape[-1])
+  exact, doubt = wanted.keys.reshape(ranks.shape), doubt.reshape(ranks.shape)
   ranks[doubt] = 1
+  lines = np.flatnonzero(doubt.any(axis=1))
+  most = int(doubt.sum(axis=1).max())
+  # The places in doubt first; near what is no number is nothing.
+  places = np.argsort(~doubt[lines], axis=1, kind="stable")
+  keys = np.take_along_axis(np.where(doubt, exact, np.nan)[lines], places, axis=1)
+  columns = wanted.columns.reshape(ranks.shape)[lines[:, None], places[:, :most]]
   given = np.asarray(queries, np.float32)
-  # Without a doubt a key is no number, near which nothing is.
-  keys = np.where(doubt, keys, np.nan)
   for first, tile in _tiles.read(references, "retrieval, second pass"):
     excluded = _excluded(plan, first, len(tile))
-    for start in range(0, len(lines), width):
-      line = lines[start : start + width]
-      filled = np.resize(line, width)  # one program for all
-      block = _plan.Block(*(v[filled] for v in flat))
-      own = _tiles.local(block.own, first, len(tile))
+    for start in range(0, len(lines), _DOUBTS):
+      part = np.arange(start, min(start + _DOUBTS, len(lines)))
+      filled = np.resize(part, _DOUBTS)  # one program for all
+      block = _plan.Block(*(v[lines[filled]] for v in flat))
+      block = block._replace(own=_tiles.local(block.own, first, len(tile)))
       with _versions.enable_x64(True):
         near, before = _near(
           queries,
           tile,
           excluded,
-          block._replace(own=own),
+          block,
           keys[filled],
+          np.int32(most),
           distance=distance,
         )
-      ranks[line] += np.where(doubt[line], np.asarray(before)[: len(line)], 0)
-      row, column = np.nonzero(np.asarray(near)[: len(line)])
-      exact = np.concatenate(
-        [
-          _host_ranks.exact_keys(given[block.query[r]], tile[c], distance)
-          for r, c in zip(*(_chunks(v) for v in (row, column)), strict=True)
-        ]
+      more = _compare(
+        np.asarray(near)[: len(part)],
+        given[block.query],
+        tile,
+        keys[part, :most],
+        columns[part] - first,
+        distance,
       )
-      for place in np.flatnonzero(doubt[line].any(axis=0)):
-        key = keys[line, place][row]
-        lower = first + column < index[line, place][row]
-        closer = (exact < key) | ((exact == key) & lower)
-        ranks[line, place] += np.bincount(row[closer], minlength=len(line))
+      line, place = lines[part, None], places[part, :most]
+      ranks[line, place] += np.asarray(before)[: len(part), :most] + more
 
 
-def _chunks(values: np.ndarray) -> list[np.ndarray]:
-  return np.array_split(values, max(1, -(-len(values) // _PAIRS)))
+def _compare(
+  near: np.ndarray,
+  queries: np.ndarray,
+  tile: np.ndarray,
+  keys: np.ndarray,
+  columns: np.ndarray,
+  distance: Distance,
+) -> np.ndarray:
+  """[rows, keys], how many of what is near are before each key, or tie at less."""
+  row, column = np.nonzero(near)
+  parts = max(1, -(-len(row) // _PAIRS))
+  pairs = (np.array_split(v, parts) for v in (row, column))
+  exact = np.concatenate(
+    [
+      _host_ranks.exact_keys(queries[r], tile[c], distance)
+      for r, c in zip(*pairs, strict=True)
+    ]
+  )
+  counts = np.zeros(keys.shape, np.int32)
+  for place, (key, other) in enumerate(zip(keys.T, columns.T, strict=True)):
+    tied = (exact == key[row]) & (column < other[row])
+    closer = (exact < key[row]) | tied
+    counts[:, place] = np.bincount(row[closer], minlength=len(keys))
+  return counts
