@@ -75,7 +75,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
       len(args) > len(positional)
       or given.keys() & kwargs.keys()
       or not kwargs.keys() <= traced.keys()
-      or _is_inside(*given.values(), *kwargs.values())
+      or is_inside(*given.values(), *kwargs.values())
     ):
       return function(*args, **kwargs)
     given = defaults | given | kwargs
@@ -107,7 +107,7 @@ def _holds_arrays(annotation: Any) -> bool:
   return any(map(_holds_arrays, typing.get_args(annotation)))
 
 
-def _is_inside(*args: Any) -> bool:
+def is_inside(*args: Any) -> bool:
   """Whether somebody compiles what is called here."""
   if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
     return True

@@ -13,16 +13,17 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from spherejax import _checks, _numerics, _versions
 
 Distance = Literal["squared_euclidean", "cosine", "dot"]
 _MORE = 16  # references proposed beyond those that are asked for
-_CENTRAL = 31  # references whose median is the origin
+CENTRAL = 31  # references whose median is the origin
 
 
-def check(queries: Array, references: Array, distance: Distance) -> None:
+def check(queries: Array, references: Array | np.ndarray, distance: Distance) -> None:
   """Raises unless both are floating matrices of one width and the name is known."""
   _checks.rank("queries", queries, 2)
   _checks.floating("queries", queries)
@@ -108,18 +109,18 @@ def _around_one_origin(
 
   Far from it squares of lengths would drown what sets points apart.
   """
-  size = jnp.maximum(_largest(queries), _largest(references))
+  size = jnp.maximum(largest(queries), largest(references))
   scaled = [_scaled(rows, size) for rows in (queries, references)]
-  some = scaled[1][:_CENTRAL]
+  some = scaled[1][:CENTRAL]
   # An entry of a row, so that whole numbers stay whole.
   middle = jnp.sort(some, axis=0)[len(some) // 2][None]
   x = jnp.where(asked[:, None], scaled[0] - middle, 0)
   y = jnp.where(usable[:, None], scaled[1] - middle, 0)
-  largest = jnp.maximum(_largest(x), _largest(y))
+  size = jnp.maximum(largest(x), largest(y))
   # Of finer units the differences may round.
-  unit = jnp.maximum(_unit(largest, x.shape[1]), jnp.finfo(x.dtype).eps)
+  unit = jnp.maximum(_unit(size, x.shape[1]), jnp.finfo(x.dtype).eps)
   certain = _is_whole(scaled[0], queries, unit) & _is_whole(scaled[1], references, unit)
-  return x, y, certain | (largest == 0)
+  return x, y, certain | (size == 0)
 
 
 def _in_unit_balls(
@@ -130,10 +131,10 @@ def _in_unit_balls(
   x = _scaled(x, _numerics.norm(x, keepdims=True))
   if distance == "cosine":
     return x, _numerics.normalize(references), jnp.bool_(False)
-  y = _scaled(references, _largest(references))
+  y = _scaled(references, largest(references))
   units = [
     _unit(size, x.shape[1])
-    for size in (jnp.max(jnp.abs(x), axis=1, keepdims=True, initial=0), _largest(y))
+    for size in (jnp.max(jnp.abs(x), axis=1, keepdims=True, initial=0), largest(y))
   ]
   return (
     x,
@@ -142,7 +143,8 @@ def _in_unit_balls(
   )
 
 
-def _largest(x: Array) -> Array:
+def largest(x: Array) -> Array:
+  """The largest size of an entry."""
   return jnp.max(jnp.abs(x), initial=0)
 
 
@@ -291,6 +293,33 @@ def nearest(
   if k + _MORE >= number or not len(queries):
     return found
   return _again(found, doubt, in_order, (queries, left_out, own))
+
+
+def keys(
+  queries: Array,
+  references: Array,
+  among: Array,
+  left_out: Array,
+  distance: Distance,
+  block_size: int,
+) -> Array:
+  """[queries, k] in float64, exact keys of the references `among`, for `merge`.
+
+  Infinite without a key, NaN of the one that is left out.
+  """
+
+  def row(args: tuple[Array, Array, Array]) -> Array:
+    query, among, left_out = args
+    return _exact_row(query, references[among], among == left_out, distance)
+
+  with _versions.enable_x64(True):
+    return jax.lax.map(row, (queries, among, left_out), batch_size=block_size)
+
+
+def merge(keys: Array, indices: Array, *, k: int) -> Array:
+  """[queries, k], the first of several lists in the order of (key, index)."""
+  with _versions.enable_x64(True):
+    return jax.lax.sort((keys, indices), num_keys=2)[1][:, :k]
 
 
 def closest(queries: Array, references: Array, *, block_size: int) -> Array:

@@ -207,5 +207,5 @@ __all__ = [
   "unexplained_variance",
 ]
 
-_compiled.room(__name__, host=("retrieval",))
+_compiled.room(__name__, host=("nearest", "retrieval"))
 _names.suggest(__name__)

@@ -1,13 +1,13 @@
-"""Measures of queries of large classes, ranked by NumPy on the host.
+"""Measures of queries of large classes, or in doubt, ranked by NumPy on the host.
 
-On a CPU it selects and sorts a row many times as fast as XLA does. The keys are float64
-products, rounded to whole numbers of 31 bits; the last of the 32 says whether the
-reference is relevant, so that a sorted row needs no index. Where rounding may hide the
-order of two of both kinds, the references are looked up and compared again.
+On a CPU it selects and sorts a row many times as fast as XLA does, and no program has
+to be compiled for it. The keys are float64 products, rounded to whole numbers of 31
+bits; the last of the 32 says whether the reference is relevant, so that a sorted row
+needs no index. Where rounding may hide the order of two of both kinds, the references
+are looked up and compared again.
 """
 
 import concurrent.futures
-import functools
 import math
 import os
 
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, core
 
-from spherejax import _numerics, _versions
+from spherejax import _versions
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 from spherejax.metrics import _plan
@@ -26,53 +26,96 @@ from spherejax.metrics import _plan
 _SORT_COST = 3
 _ROWS = 16  # rows in a core's cache at once
 _EXACT = 2048  # pairs whose differences are in memory at once
+_DOUBTS = 2**23  # entries of references, of which float64 copies are no burden
 _NONE = np.int32(2**31 - 2)  # what has no key, behind all keys
 
 
-def blocks(queries: Array, references: Array, plan: _plan.Plan) -> int:
-  """How many of the plan's first blocks, those of the largest classes, to rank here.
+def can_rank(queries: Array, references: Array) -> bool:
+  """Whether these are ranked here.
 
-  0 on accelerators, for embeddings that are traced, and for float64, whose products
-  are no more exact than the order that is asked for.
+  Not on accelerators, nor if they are traced or split over devices, nor if they are
+  float64, whose products are no more exact than the order that is asked for.
   """
   operands = queries, references
   if any(isinstance(x, core.Tracer) or x.dtype == jnp.float64 for x in operands):
-    return 0
-  if any(device.platform != "cpu" for x in operands for device in x.devices()):
-    return 0
+    return False
+  platforms = {device.platform for x in operands for device in x.devices()}
+  return platforms == {"cpu"} and all(x.is_fully_replicated for x in operands)
+
+
+def can_decide(references: Array) -> bool:
+  """Whether rows in doubt are better ranked here than by the program that counts.
+
+  The program takes seconds to compile; here the references are copied to float64.
+  """
+  return references.size <= _DOUBTS
+
+
+def blocks(references: Array, plan: _plan.Plan) -> int:
+  """How many of the plan's first blocks, those of the largest classes, to rank here."""
   limit = _SORT_COST * math.ceil(math.log2(len(references) + 1))
   return int(np.sum(plan.blocks.relevant.max(axis=1) > limit))
 
 
-@functools.partial(jax.jit, static_argnames="distance")
 def _operands(
-  queries: Array, references: Array, excluded: Array, distance: str
-) -> tuple[Array, Array, Array, Array, Array]:
-  """What to multiply for twice the keys in float64, and whether these are whole.
+  queries: np.ndarray, references: np.ndarray, excluded: np.ndarray, distance: Distance
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """What to multiply for twice the keys in float64.
 
   [queries, dim + 1] and [references, dim + 1], and [queries] and [references], which
-  have keys.
+  have keys. In float64 neither squares nor products of float32 leave the range.
   """
-  exact = _order.propose(queries, references, distance, excluded).certain
-  queries, references = queries.astype(jnp.float64), references.astype(jnp.float64)
-  wide = _order.propose(queries, references, distance, excluded)
-  x, y, low, high, slack, _ = wide
-  has = ~jnp.isnan(low)
-  middle, spread = (jnp.where(has, v, 0) / 2 for v in (low + high, high - low))
-  longest = jnp.max(_numerics.norm(y), initial=0)
-  reach = _numerics.norm(x) * longest + jnp.max(jnp.abs(middle), initial=0)
+  asked, has = (
+    np.isfinite(v).all(axis=1, keepdims=True) for v in (queries, references)
+  )
+  has &= ~excluded[:, None]
+  x = np.where(asked, queries, 0).astype(np.float64)
+  y = np.where(has, references, 0).astype(np.float64)
+  if distance == "squared_euclidean":
+    # Far from an origin among them squares would drown what sets points apart.
+    some = y[np.flatnonzero(has)[: _order.CENTRAL]]
+    origin = np.sort(some, axis=0)[len(some) // 2] if len(some) else 0
+    x, y = (x - origin) * asked, (y - origin) * has
+  length = np.linalg.norm(y, axis=1)
+  if distance == "cosine":
+    y = np.divide(y, length[:, None], out=y, where=length[:, None] > 0)
+    length = np.minimum(length, 1)
+  size, longest = np.linalg.norm(x, axis=1), length.max(initial=0)
+  spread, base = size * longest, np.zeros_like(length)
+  if distance == "squared_euclidean":
+    base = np.einsum("ij,ij->i", y, y) / 2  # no root, so that whole numbers stay whole
+    spread = (size**2 + longest**2) / 2
+  reach = size * longest + base.max(initial=0)
   # A power of two, in which whole numbers of float32 remain whole.
-  unit = jnp.ldexp(1.0, jnp.frexp(reach * 1.0001)[1] - 30)
+  unit = np.ldexp(1.0, np.frexp(np.maximum(reach * 1.0001, 1e-290))[1] - 30)
   # Differences in float64 round as well, by a few times as much.
-  unit = jnp.maximum(unit, 16 * (jnp.nan_to_num(slack) + jnp.max(spread, initial=0)))
+  unit = np.maximum(unit, 8 * (y.shape[1] + 16) * np.finfo(float).eps * spread)
   scale = 2 / unit[:, None]
   return (
-    jnp.concatenate([-x * scale, scale], axis=1),
-    jnp.concatenate([y, middle[:, None]], axis=1),
-    ~jnp.isnan(slack),
-    has,
-    exact,
+    np.concatenate([-x * scale, scale], axis=1),
+    np.concatenate([y, base[:, None]], axis=1),
+    np.ravel(asked),
+    np.ravel(has),
   )
+
+
+@np.errstate(invalid="ignore")  # of rows that have no key
+def exact_keys(
+  queries: np.ndarray, references: np.ndarray, distance: Distance
+) -> np.ndarray:
+  """[pairs] float64 keys of float32 rows, as `_order` has them.
+
+  Each is the same number whatever other pairs there are.
+  """
+  if distance == "squared_euclidean":
+    away = np.subtract(queries, references, dtype=np.float64)
+    return np.einsum("ij,ij->i", away, away)
+  x, y = queries.astype(np.float64), references.astype(np.float64)
+  product = -np.einsum("ij,ij->i", y, x)
+  if distance == "dot":
+    return product
+  length = np.sqrt(np.einsum("ij,ij->i", y, y))
+  return np.divide(product, length, out=np.zeros_like(length), where=length != 0)
 
 
 @jax.jit
@@ -94,16 +137,17 @@ class Ranker:
   def __init__(
     self, queries: Array, references: Array, plan: _plan.Plan, distance: Distance
   ):
-    self._given = [np.asarray(x, np.float32) for x in (queries, references)]
-    self._distance = distance
-    with _versions.enable_x64(True):
-      operands = _operands(queries, references, plan.excluded, distance)
-    self._ordered, known, self._exact = map(np.asarray, operands[2:])
+    self._given = np.asarray(queries, np.float32), np.asarray(references, np.float32)
+    self._distance: Distance = distance
+    self._exact = bool(
+      _order.propose(queries, references, distance, plan.excluded).certain
+    )
+    left, right, self._ordered, known = _operands(*self._given, plan.excluded, distance)
     # In the order of the classes those relevant to a query are one slice.
     members = plan.by_class[: np.sum(~plan.excluded)]
     self._columns = members[known[members]]
     with _versions.enable_x64(True):
-      self._operands = operands[0], operands[1][self._columns]
+      self._operands = jnp.asarray(left), jnp.asarray(right[self._columns])
     self._bounds = np.concatenate([[0], np.cumsum(known[members])])
     self._place = np.full(len(known) + 1, -1)  # the last is that of no reference
     self._place[self._columns] = np.arange(len(self._columns))
@@ -214,22 +258,11 @@ class Ranker:
     place = np.arange(len(run)) + (start - np.cumsum(length) + length)[run]
     keys = np.concatenate(
       [
-        self._distances(queries[part], columns[part])
+        exact_keys(
+          self._given[0][queries[part]], self._given[1][columns[part]], self._distance
+        )
         for part in np.array_split(place, -(-len(place) // _EXACT))
       ]
     )
     order = np.lexsort((columns[place], keys, run))
     relevant[place] = relevant[place[order]]
-
-  def _distances(self, queries: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """[pairs] float64 keys, as `_order` has them."""
-    x, y = self._given[0][queries], self._given[1][references]
-    if self._distance == "squared_euclidean":
-      away = np.subtract(x, y, dtype=np.float64)
-      return np.einsum("ij,ij->i", away, away)
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    product = -np.einsum("ij,ij->i", y, x)
-    if self._distance == "dot":
-      return product
-    length = np.sqrt(np.einsum("ij,ij->i", y, y))
-    return np.divide(product, length, out=np.zeros_like(length), where=length != 0)

@@ -1,12 +1,13 @@
 """The nearest references of some queries, in exact order."""
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
 from spherejax import _checks
-from spherejax.distances import _order
+from spherejax.distances import _order, _split, _tiles
 from spherejax.distances._order import Distance
 
 
@@ -28,12 +29,15 @@ def nearest(
 
   Args:
     queries: [queries, dim], floating.
-    references: [references, dim], floating.
+    references: [references, dim], floating. Their rows may be split over devices or
+      be in a file, as in `retrieval`; the file is read once. Rows of NaN fill up what
+      does not divide evenly: they are last.
     k: static. References returned for each query.
     exclude: [queries], integer, index of one reference that the query leaves out, or
       -1. None leaves out none.
     distance: "squared_euclidean", "cosine" or "dot", as in `retrieval`. Static.
-    block_size: static. Queries ranked at once; memory is block_size x references.
+    block_size: static. Queries ranked at once; memory is block_size x references, of
+      split references those of one device, of a file those of a tile.
 
   Returns:
     [queries, k], integer.
@@ -41,7 +45,9 @@ def nearest(
   Raises:
     TypeError: embeddings not floating, `exclude` not integer.
     ValueError: shapes do not match, an unknown distance, a known `exclude` that is no
-      reference, or k exceeds the number of references that a query may have.
+      reference, or k exceeds the number of references that a query may have;
+      references are split over two axes, differ between processes, or are in a file
+      that was cut short.
 
   Differentiable in: nothing.
   Cost: O(queries references dim) time; dozens of times as much for a query whose k-th
@@ -57,12 +63,16 @@ def nearest(
            [1, 0]], dtype=int32)
   """
   queries = _checks.array("queries", queries)
-  references = _checks.array("references", references)
-  _order.check(queries, references, distance)
+  others: Array | np.memmap = (
+    references
+    if _tiles.in_file(references)
+    else _checks.array("references", references)
+  )
+  _order.check(queries, others, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
-  _checks.not_empty("references", references)
-  available = references.shape[0] - (exclude is not None)
+  _checks.not_empty("references", others)
+  available = others.shape[0] - (exclude is not None)
   if k > available:
     raise ValueError(
       f"k must be at most {available}, the references a query may have, got {k}"
@@ -71,7 +81,14 @@ def nearest(
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
   exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
-  _checks.known_labels(exclude, len(references), name="exclude", low=-1)
-  return _order.nearest(
-    queries, references, exclude, k=k, distance=distance, block_size=block_size
-  )
+  _checks.known_labels(exclude, len(others), name="exclude", low=-1)
+  options = {"k": k, "distance": distance, "block_size": block_size}
+  if isinstance(others, np.memmap):
+    return _tiles.nearest(queries, others, np.asarray(exclude), **options)
+  queries, others, sharding = _split.place(queries, others)
+  if sharding is None:
+    return _order.nearest(queries, others, exclude, **options)
+  _split.agree(others)
+  exclude = _split.whole(exclude, sharding)
+  found = _split.nearest(queries, others, exclude, sharding=sharding, **options)
+  return _split.local(found)

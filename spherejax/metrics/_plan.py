@@ -1,13 +1,14 @@
 """Which references are relevant to which query, found on the host from labels."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jax import Array
 
 
 class Block(NamedTuple):
   """Some queries and where their relevant references are in `by_class`.
+
+  Arrays of NumPy on the host, traced ones in a program.
 
   Attributes:
     query: [block], index of the query.
@@ -19,11 +20,11 @@ class Block(NamedTuple):
     relevant: [block], number of relevant references; 0 for padding.
   """
 
-  query: Array | np.ndarray
-  own: Array | np.ndarray
-  start: Array | np.ndarray
-  skip: Array | np.ndarray
-  relevant: Array | np.ndarray
+  query: Any
+  own: Any
+  start: Any
+  skip: Any
+  relevant: Any
 
 
 class Plan(NamedTuple):
@@ -40,8 +41,8 @@ class Plan(NamedTuple):
   """
 
   blocks: Block
-  by_class: np.ndarray
-  excluded: np.ndarray
+  by_class: Any
+  excluded: Any
   relevant: np.ndarray
   position: np.ndarray
   most: int

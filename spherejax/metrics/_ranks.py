@@ -77,12 +77,16 @@ def ranks(
   most: int,
   distance: Distance,
   certain: bool | None,
-) -> Array:
+  decide: bool,
+) -> tuple[Array, Array]:
   """[block, most], rank from 1 of each relevant reference; `NEVER` for the rest.
 
   Exact up to R, and for the nearest relevant reference: more the measures do not ask
   for. `NEVER`, too, for a reference without a key. `certain` is the proposal's where it
   is known, so that only one way to count is compiled.
+
+  Then [block], whether the products leave a rank in doubt; nowhere with `decide`, which
+  takes most of the time that it takes to compile this.
   """
   relevant = jnp.asarray(block.relevant)
   start, skip = jnp.asarray(block.start)[:, None], jnp.asarray(block.skip)[:, None]
@@ -96,30 +100,36 @@ def ranks(
   longest = jnp.max(relevant)
   limit = _limit(rows)
 
-  def count() -> Array:
+  none = jnp.zeros(len(index), bool)
+
+  def by_count() -> tuple[Array, Array]:
     if certain:
-      return 1 + _count_exactly(rows, low, index, longest)
+      return count_exactly()
     if certain is None:
-      return jax.lax.cond(
-        rows.proposal.certain,
-        lambda: 1 + _count_exactly(rows, low, index, longest),
-        count_near,
-      )
+      return jax.lax.cond(rows.proposal.certain, count_exactly, count_near)
     return count_near()
 
-  def count_near() -> Array:
-    before, near = _count(rows, low, high, longest)
+  def count_exactly() -> tuple[Array, Array]:
+    return 1 + _count_exactly(rows, low, index, longest), none
+
+  def count_near() -> tuple[Array, Array]:
+    before, near = count(rows, low, high, longest)
     nearest = jnp.min(jnp.where(valid, high, jnp.inf), axis=1, keepdims=True)
     wanted = valid & ((before < relevant[:, None]) | (low <= nearest))
-    doubt = jnp.where(wanted, near - before, 0)
     # Itself is one of them.
-    return _decide(rows, index, low, high, 1 + before, doubt - 1, distance)
+    doubt = jnp.where(wanted, near - before - 1, 0)
+    if not decide:
+      return 1 + before, jnp.any(doubt > 0, axis=1)
+    return _decide(rows, index, low, high, 1 + before, doubt, distance), none
 
-  def sort() -> Array:
-    return _in_order(rows, jnp.arange(len(index)), index, distance)
+  def sort() -> tuple[Array, Array]:
+    return _in_order(rows, jnp.arange(len(index)), index, distance), none
 
-  found = count() if most <= limit else jax.lax.cond(longest <= limit, count, sort)
-  return jnp.where(valid, found, NEVER)
+  either = (
+    by_count() if most <= limit else jax.lax.cond(longest <= limit, by_count, sort)
+  )
+  found, doubt = either
+  return jnp.where(valid, found, NEVER), doubt
 
 
 def _limit(rows: Rows) -> int:
@@ -147,15 +157,16 @@ def _sum_all(conditions: tuple[Array, ...]) -> Array:
   return jnp.stack(counts, axis=1)
 
 
-def _count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
+def count(rows: Rows, low: Array, high: Array, longest: Array) -> tuple[Array, Array]:
   """How many references are surely before each relevant one, and not surely after.
 
   By comparing each row with TILE relevant references at a time.
   """
 
   def tile(i: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
-    least = rows.proposal.low[None] - rows.product
-    most = rows.proposal.high[None] - rows.product
+    # Else XLA computes both ahead of the loop, two more row blocks to write and read.
+    product, i = jax.lax.optimization_barrier((rows.product, i))
+    least, most = rows.proposal.low[None] - product, rows.proposal.high[None] - product
     slack = rows.slack[:, None]
     part = [
       jax.lax.dynamic_slice_in_dim(bound, i * TILE, TILE, axis=1)
@@ -183,7 +194,8 @@ def _count_exactly(rows: Rows, key: Array, index: Array, longest: Array) -> Arra
   columns = jnp.arange(rows.product.shape[1], dtype=jnp.int32)[None]
 
   def tile(i: Array, found: Array) -> Array:
-    keys = rows.proposal.low[None] - rows.product
+    product, i = jax.lax.optimization_barrier((rows.product, i))
+    keys = rows.proposal.low[None] - product
     bounds = jax.lax.dynamic_slice_in_dim(key, i * TILE, TILE, axis=1)
     places = jax.lax.dynamic_slice_in_dim(index, i * TILE, TILE, axis=1)
     counts = _sum_all(

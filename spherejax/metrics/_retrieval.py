@@ -1,5 +1,6 @@
 """Precision at 1, R-precision and MAP@R, exact, streaming over blocks of queries."""
 
+import contextlib
 import functools
 from typing import NamedTuple
 
@@ -10,10 +11,10 @@ from jax import Array, core
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Integer
 
-from spherejax import _checks
-from spherejax.distances import _order
+from spherejax import _checks, _compiled
+from spherejax.distances import _order, _split, _tiles
 from spherejax.distances._order import Distance
-from spherejax.metrics import _host_ranks, _plan, _ranks
+from spherejax.metrics import _host_ranks, _plan, _ranks, _tile_ranks
 
 
 class RetrievalResult(NamedTuple):
@@ -75,11 +76,17 @@ def retrieval(
     queries: [queries, dim], floating. May be traced.
     query_labels: [queries], integer: any values, only equality matters. Concrete:
       classes are grouped on the host.
-    references: [references, dim], floating, or None: the queries.
+    references: [references, dim], floating, or None: the queries. Their rows may be
+      split over the devices of one or several processes, by a `jax.NamedSharding`
+      over one axis of a mesh: each device then ranks its rows, and the counts add up
+      to the same ranks. `reference_where` leaves out rows that fill up what does not
+      divide evenly. Or they are a `np.memmap`, which is read in tiles of 128 MiB; the
+      device holds one at a time.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
-    block_size: static. Queries ranked at once; memory is block_size x references.
+    block_size: static. Queries ranked at once; memory is block_size x references, and
+      with split references each device's share of it, and of a file a tile's.
     where: [queries], boolean, concrete, True keeps. Without `references` it also is
       the default of `reference_where`, so that
       `retrieval(x, y, where=w)` on the kept rows is `retrieval(x[w], y[w])`.
@@ -96,14 +103,17 @@ def retrieval(
     TypeError: embeddings not floating, labels not integer, masks not boolean; labels
       or masks are traced.
     ValueError: shapes do not match, one of `references` and `reference_labels`
-      without the other, `exclude` without them or no index, or an unknown distance.
+      without the other, `exclude` without them or no index, or an unknown distance;
+      references are split over two axes, differ between processes, or are in a file
+      that was cut short.
 
   Differentiable in: nothing (ranks are piecewise constant; gradients are 0).
   Cost: O(queries references (dim + R)) time. Where classes are so large that comparing
   with each relevant reference would dominate, the nearest references are sorted, on a
   CPU by NumPy if nothing is traced. A query with dozens of references that the product
   cannot tell from a relevant one is compared with all of them again, which takes dozens
-  of times as long. Compiled once for each shape and power of two above the largest R.
+  of times as long. A file is read once for 4096 queries, and twice where products leave
+  a rank in doubt. Compiled once for each shape and power of two above the largest R.
 
   Source: DML 1.2 with precision at k inside MAP@R, as Musgrave et al. 2020, "A metric
   learning reality check", define it. Differs from DML: its text puts P@R there, which
@@ -120,11 +130,15 @@ def retrieval(
   own = references is None
   if own != (reference_labels is None):
     raise ValueError("references and reference_labels go together, got only one")
+  given = queries if references is None else references
+  file = given if _tiles.in_file(given) else None
   queries = _checks.array("queries", queries)
-  references = (
-    queries if references is None else _checks.array("references", references)
-  )
-  _order.check(queries, references, distance)
+  if own or file is not None:
+    references = queries
+  else:
+    references = _checks.array("references", references)
+  others = references if file is None else file
+  _order.check(queries, others, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
   kept = _host_mask("where", where, queries)
@@ -134,19 +148,22 @@ def retrieval(
       "reference_where", where if reference_where is None else reference_where, queries
     )
   else:
-    other_labels = _host_labels("reference_labels", reference_labels, references)
-    other_kept = _host_mask("reference_where", reference_where, references)
+    other_labels = _host_labels("reference_labels", reference_labels, others)
+    other_kept = _host_mask("reference_where", reference_where, others)
 
   if own and exclude is not None:
     raise ValueError(
       "exclude needs references, got None: queries leave themselves out without"
     )
+  queries, references, sharding = _split.place(queries, references)
+  if sharding is not None:
+    _split.agree(references, labels, other_labels)
   plan = _plan.make_plan(
     labels,
     kept,
     other_labels,
     other_kept,
-    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, references),
+    own=np.arange(len(labels)) if own else _host_exclude(exclude, queries, others),
     block_size=block_size,
     least=_ranks.TILE,
   )
@@ -156,14 +173,23 @@ def retrieval(
     zero = jnp.zeros(len(labels), dtype)
     none = jnp.zeros(len(labels), jnp.int32)
     return RetrievalResult(zero, zero, zero, none, jnp.asarray(plan.relevant), counted)
-  large = _host_ranks.blocks(queries, references, plan)
-  precision, r_precision, map_at_r, first = (
-    _score_large(large, queries, references, plan, distance=distance)
-    if large
-    else _score_blocks(
+  if file is not None:
+    scores = _score_tiles(queries, file, plan, distance=distance)
+  elif _host_ranks.can_rank(queries, references):
+    # In a program, whose arguments these are not, they are known all the same.
+    inside = _compiled.is_inside(queries, references)
+    with jax.ensure_compile_time_eval() if inside else contextlib.nullcontext():
+      scores = _score_on_host(queries, references, plan, distance=distance)
+  else:
+    if sharding is not None:
+      parts = [_split.put(v, sharding) for v in (plan.by_class, plan.excluded)]
+      plan = plan._replace(by_class=parts[0], excluded=parts[1])
+    *scores, _ = _score_blocks(
       queries, references, plan, plan.blocks, plan.position, distance=distance
     )
-  )
+    if sharding is not None:
+      scores = [_split.local(score) for score in scores]
+  precision, r_precision, map_at_r, first = scores
   return RetrievalResult(
     precision.astype(dtype),
     r_precision.astype(dtype),
@@ -213,14 +239,16 @@ def recall_at_k(
   return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
 
 
-def _host_labels(name: str, values: ArrayLike, rows: Array) -> np.ndarray:
+def _host_labels(name: str, values: ArrayLike, rows: Array | np.ndarray) -> np.ndarray:
   """Labels as they were given: jax would cut 64-bit labels to 32 bits."""
   values = _checks.host(name, values)
   _checks.labels(values, rows, name)
   return values
 
 
-def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
+def _host_mask(
+  name: str, values: ArrayLike | None, rows: Array | np.ndarray
+) -> np.ndarray:
   if values is None:
     return np.ones(rows.shape[0], bool)
   values = _checks.host(name, values)
@@ -229,7 +257,7 @@ def _host_mask(name: str, values: ArrayLike | None, rows: Array) -> np.ndarray:
 
 
 def _host_exclude(
-  values: ArrayLike | None, queries: Array, references: Array
+  values: ArrayLike | None, queries: Array, references: Array | np.ndarray
 ) -> np.ndarray:
   if values is None:
     return np.full(queries.shape[0], -1)
@@ -248,7 +276,8 @@ def _score_blocks(
   position: np.ndarray,
   *,
   distance: str,
-) -> tuple[Array, Array, Array, Array]:
+  decide: bool = True,
+) -> tuple[Array, ...]:
   """`_score` of some of the plan's blocks."""
   proposal = _order.propose(queries, references, distance, plan.excluded)
   certain = proposal.certain
@@ -263,10 +292,11 @@ def _score_blocks(
     most=_plan.bound(np.asarray(blocks.relevant), _ranks.TILE),
     distance=distance,
     certain=None if isinstance(certain, core.Tracer) else bool(certain),
+    decide=decide,
   )
 
 
-@functools.partial(jax.jit, static_argnames=("most", "distance", "certain"))
+@functools.partial(jax.jit, static_argnames=("most", "distance", "certain", "decide"))
 def _score(
   proposal: _order.Proposal,
   queries: Array,
@@ -279,57 +309,75 @@ def _score(
   most: int,
   distance: Distance,
   certain: bool | None,
-) -> tuple[Array, Array, Array, Array]:
-  """P@1, P@R, MAP@R and first rank, each [queries]."""
+  decide: bool,
+) -> tuple[Array, ...]:
+  """P@1, P@R, MAP@R, first rank, whether these are in doubt, each [queries]."""
   dtype = queries.dtype
 
-  def score(block: _plan.Block) -> tuple[Array, Array, Array, Array]:
+  def score(block: _plan.Block) -> tuple[Array, ...]:
     rows = _ranks.row_block(proposal, queries, references, excluded, block)
-    ranks = _ranks.ranks(rows, block, by_class, most, distance, certain)
+    ranks, doubt = _ranks.ranks(rows, block, by_class, most, distance, certain, decide)
     ranks = jnp.sort(ranks, axis=1)
-    return _measures(ranks, jnp.asarray(block.relevant), proposal.queries.dtype)
+    relevant = jnp.asarray(block.relevant)
+    return *_measures(ranks, relevant, proposal.queries.dtype), doubt
 
   # From blocks in the order of R back to the order of the queries.
-  precision, r_precision, map_at_r, first = (
+  *measures, first, doubt = (
     column.reshape(-1)[position] for column in jax.lax.map(score, blocks)
   )
-  return (
-    precision.astype(dtype),
-    r_precision.astype(dtype),
-    map_at_r.astype(dtype),
-    first,
-  )
+  return *(measure.astype(dtype) for measure in measures), first, doubt
 
 
-@jax.ensure_compile_time_eval()  # inside of somebody's jit too
-def _score_large(
-  large: int,
-  queries: Array,
-  references: Array,
-  plan: _plan.Plan,
-  *,
-  distance: Distance,
-) -> tuple[Array, Array, Array, Array]:
-  """As `_score`; the rows of the first blocks are ranked on the host."""
-  ranker = _host_ranks.Ranker(queries, references, plan, distance)
-  found = [
-    ranker.score(_plan.Block(*(np.asarray(field[i]) for field in plan.blocks)))
-    for i in range(large)
-  ]
-  *measures, first = np.concatenate(found).T
-  columns = [jnp.asarray(measure, queries.dtype) for measure in measures]
-  columns.append(jnp.asarray(first, jnp.int32))
-  if large < len(plan.blocks.query):
-    rest = _plan.Block(*(part[large:] for part in plan.blocks))
-    place = np.arange(rest.query.size, dtype=np.int32)
-    others = _score_blocks(queries, references, plan, rest, place, distance=distance)
-    columns = [jnp.concatenate(both) for both in zip(columns, others, strict=True)]
-  precision, r_precision, map_at_r, first = (
-    column[plan.position] for column in columns
-  )
-  return precision, r_precision, map_at_r, first
+def _score_on_host(
+  queries: Array, references: Array, plan: _plan.Plan, *, distance: Distance
+) -> tuple[Array, ...]:
+  """As `_score`; rows of large classes and those in doubt are ranked on the host."""
+  width = plan.blocks.query.shape[1]
+  large = width * _host_ranks.blocks(references, plan)
+  flat = _plan.Block(*(np.asarray(field).reshape(-1) for field in plan.blocks))
+  size = len(flat.query)
+  columns, doubt = np.zeros((4, size)), np.arange(size) < large
+  if large < size:
+    rest = _plan.Block(*(field[large:].reshape(-1, width) for field in flat))
+    place = np.arange(size - large, dtype=np.int32)
+    *scores, unsure = _score_blocks(
+      queries,
+      references,
+      plan,
+      rest,
+      place,
+      distance=distance,
+      decide=not _host_ranks.can_decide(references),
+    )
+    columns[:, large:], doubt[large:] = scores, unsure
+  places = np.flatnonzero(doubt & (flat.relevant > 0))
+  if places.size:
+    ranker = _host_ranks.Ranker(queries, references, plan, distance)
+    for part in np.split(places, range(width, len(places), width)):
+      # Filled up, so that one program serves all.
+      filled = _plan.Block(*(np.resize(field[part], width) for field in flat))
+      asked = np.where(np.arange(width) < len(part), filled.relevant, 0)
+      found = ranker.score(filled._replace(relevant=asked))
+      columns[:, part] = found[: len(part)].T
+  *measures, first = columns[:, plan.position]
+  scores = [jnp.asarray(measure, queries.dtype) for measure in measures]
+  return *scores, jnp.asarray(first, jnp.int32)
 
 
+def _score_tiles(
+  queries: Array, references: np.memmap, plan: _plan.Plan, *, distance: Distance
+) -> tuple[Array, ...]:
+  """As `_score`, of references in a file."""
+  found, blocks = [], zip(*plan.blocks, strict=True)
+  for several in _tile_ranks.ranks(queries, references, plan, distance):
+    for ranks in several:
+      relevant = jnp.asarray(_plan.Block(*next(blocks)).relevant)
+      found.append(_measures(jnp.sort(ranks), relevant, jnp.dtype("float32")))
+  *scores, first = (jnp.concatenate(c)[plan.position] for c in zip(*found, strict=True))
+  return *(score.astype(queries.dtype) for score in scores), first
+
+
+@functools.partial(jax.jit, static_argnames="dtype")
 def _measures(
   ranks: Array, relevant: Array, dtype: jnp.dtype
 ) -> tuple[Array, Array, Array, Array]:

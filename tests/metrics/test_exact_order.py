@@ -1,6 +1,7 @@
 """Ranks are those of float64 differences, where a float32 product cannot tell."""
 
 import functools
+import tempfile
 import typing
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from spherejax import distances, metrics
-from spherejax.distances import _order
+from spherejax.distances import _order, _tiles
 from spherejax.metrics import _host_ranks, _ranks, _retrieval
 
 ROWS, DIM = 200, 16
@@ -101,11 +102,22 @@ def _assert_right(result, name, labels):
   np.testing.assert_allclose(result.map_at_r, mean, rtol=1e-5)
 
 
-@pytest.fixture(params=["counted", "in order", "on the host"])
+@pytest.fixture(
+  params=[
+    "counted",
+    "in order",
+    "over devices",
+    "in tiles",
+    "doubts on the host",
+    "on the host",
+  ]
+)
 def way(request, monkeypatch):
-  """The three ways to the same ranks."""
+  """The ways to the same ranks; the first three are those of a program."""
   _retrieval._score.clear_cache()
   monkeypatch.setattr(_host_ranks, "_SORT_COST", 1000)
+  if request.param == "in tiles":
+    monkeypatch.setattr(_tiles, "_BYTES", 640)  # of 10 or 40 rows
   if request.param == "in order":
     monkeypatch.setattr(_ranks, "_SORT_COST", 0)
   if request.param == "on the host":
@@ -114,11 +126,38 @@ def way(request, monkeypatch):
   _retrieval._score.clear_cache()
 
 
+def _over_devices(x):
+  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
+  return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
+
+
+def _in_file(x):
+  with tempfile.NamedTemporaryFile() as file:
+    file.write(x.tobytes())
+    file.flush()
+    return np.memmap(file.name, np.float32, "r", shape=x.shape)
+
+
+def _retriever(way, labels, **options):
+  def retrieve(x):
+    return metrics.retrieval(x, labels, **options)
+
+  if way in ("counted", "in order"):
+    return jax.jit(retrieve)
+  if way == "in tiles":
+    each = np.arange(len(labels))
+    return lambda x: metrics.retrieval(
+      x, labels, _in_file(x), labels, exclude=each, **options
+    )
+  return (lambda x: retrieve(_over_devices(x))) if way == "over devices" else retrieve
+
+
 def test_retrieval_is_exact(way):
   random = np.random.default_rng(1)
   labels = random.integers(0, ROWS // 8, ROWS)
+  retrieve = _retriever(way, labels)
   for name in NAMES:
-    _assert_right(metrics.retrieval(_hard(name), labels), name, labels)
+    _assert_right(retrieve(_hard(name)), name, labels)
   # Large classes, too, which are left to the host as a rule.
   labels = random.integers(0, 2, ROWS)
   for name in NAMES if way == "on the host" else ():
@@ -126,12 +165,17 @@ def test_retrieval_is_exact(way):
 
 
 @pytest.mark.parametrize("k", [1, 5, ROWS - 1])
-def test_nearest_is_exact(k):
+def test_nearest_is_exact(k, monkeypatch):
+  monkeypatch.setattr(_tiles, "_BYTES", 72 * 4 * DIM)
   rows = np.arange(ROWS)
   for name in NAMES:
     order, _ = _true(name)
     found = metrics.nearest(_hard(name), _hard(name), k=k, exclude=rows)
     np.testing.assert_array_equal(found, order[:, :k], err_msg=name)
+    split = metrics.nearest(_hard(name), _over_devices(_hard(name)), k=k, exclude=rows)
+    np.testing.assert_array_equal(split, order[:, :k], err_msg=name)
+    read = metrics.nearest(_hard(name), _in_file(_hard(name)), k=k, exclude=rows)
+    np.testing.assert_array_equal(read, order[:, :k], err_msg=name)
     near = distances.k_nearest(_hard(name), _hard(name), k=k, exclude=rows)
     np.testing.assert_array_equal(near.indices, order[:, :k], err_msg=name)
 
@@ -170,7 +214,7 @@ def test_similarities_are_exact(distance, way):
   keys = np.where(np.eye(60, dtype=bool), np.inf, keys)
   order = np.argsort(keys, axis=1, kind="stable")[:, :-1]
   hits = labels[order] == labels[:, None]
-  result = metrics.retrieval(x, labels, distance=distance)
+  result = _retriever(way, labels, distance=distance)(x)
   first = np.where(hits.any(1), 1 + hits.argmax(1), 0)
   np.testing.assert_array_equal(result.first_rank, first)
   found = metrics.nearest(x, x, k=9, exclude=np.arange(60), distance=distance)
@@ -237,7 +281,7 @@ def test_ordinary_embeddings_are_seldom_looked_at_again():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(_ranks, "_decide", watched)
     _retrieval._score.clear_cache()
-    jax.block_until_ready(metrics.retrieval(x, labels))
+    jax.block_until_ready(_retriever("counted", labels)(x))
     jax.effects_barrier()
     _retrieval._score.clear_cache()
   assert np.mean(np.concatenate(doubts).any(1)) < 0.02

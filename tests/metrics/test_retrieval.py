@@ -483,6 +483,7 @@ def test_memory_is_a_few_row_blocks():
     most=plan.most,
     distance="squared_euclidean",
     certain=None,
+    decide=True,
   )
   memory = lowered.compile().memory_analysis()
   row_block = 4 * block * rows

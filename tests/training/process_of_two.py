@@ -6,8 +6,25 @@ import sys
 
 import jax
 import numpy as np
+import pytest
 
-from spherejax import training
+from spherejax import metrics, training
+
+
+def ranked(path, number):
+  """Ranks among references of which each process made its half, and what differs."""
+  with np.load(path) as given:
+    x, labels = given["x"], given["labels"]
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ("parts",))
+  parts = jax.NamedSharding(mesh, jax.P("parts"))
+  half = np.split(x, 2)[number]
+  split = jax.make_array_from_process_local_data(parts, half)
+  found = metrics.retrieval(split, labels)
+  near = metrics.nearest(x[:9], split, k=5)
+  with pytest.raises(ValueError, match="must be the same on all processes"):
+    metrics.retrieval(split, labels + number)
+  return {"first_rank": found.first_rank, "map_at_r": found.map_at_r, "nearest": near}
+
 
 if __name__ == "__main__":
   port, number, directory = sys.argv[1:]
@@ -26,7 +43,9 @@ if __name__ == "__main__":
     resumable_run.run(checkpoints, steps=10, checkpoint_every=5)
   with training.Checkpoints(pathlib.Path(directory) / "checkpoints") as checkpoints:
     result = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
+  directory = pathlib.Path(directory)
+  np.savez(directory / f"ranks{number}.npz", **ranked(directory / "x.npz", int(number)))
   np.savez(
-    pathlib.Path(directory) / f"process{number}.npz",
+    directory / f"process{number}.npz",
     **resumable_run.arrays(result.state),
   )

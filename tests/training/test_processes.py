@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from spherejax import training
+from spherejax import metrics, training
 from tests import tutorials
 
 _folder = pathlib.Path(__file__).parent
@@ -69,7 +69,12 @@ def run_together(tmp_path, commands):
 
 
 def test_two_processes_equal_one(tmp_path):
+  x = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+  x[40:50] = x[:10]
+  labels = np.arange(64) % 9
+
   def commands(port, directory):
+    np.savez(directory / "x.npz", x=x, labels=labels)
     program = _folder / "process_of_two.py"
     return [(program, port, number, directory) for number in range(2)]
 
@@ -77,7 +82,13 @@ def test_two_processes_equal_one(tmp_path):
   with training.Checkpoints(tmp_path / "alone") as checkpoints:
     alone = resumable_run.run(checkpoints, steps=15, checkpoint_every=5)
   expected = resumable_run.arrays(alone.state)
+  found = metrics.retrieval(x, labels)
   for number in range(2):
+    with np.load(directory / f"ranks{number}.npz") as actual:
+      np.testing.assert_array_equal(actual["first_rank"], found.first_rank)
+      np.testing.assert_allclose(actual["map_at_r"], found.map_at_r, rtol=5e-7)
+      near = metrics.nearest(x[:9], x, k=5)
+      np.testing.assert_array_equal(actual["nearest"], near)
     with np.load(directory / f"process{number}.npz") as actual:
       assert set(actual) == set(expected)
       for name, value in expected.items():

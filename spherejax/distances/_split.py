@@ -1,0 +1,149 @@
+"""References whose rows are split over devices, as `jax.NamedSharding` says.
+
+The programs for one device serve many: XLA splits their products as the references are
+split, and adds up their counts. What it lays out is left to it (a mesh of automatic
+axes), also where the given mesh has explicit ones, whose types every operation checks.
+"""
+
+import functools
+import zlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, core
+from jax.experimental import multihost_utils
+
+from spherejax.distances import _order
+from spherejax.distances._order import Distance
+
+
+def over(name: str, rows: Array) -> jax.NamedSharding | None:
+  """How rows are split, over one axis of automatic devices; None if they are whole.
+
+  Raises ValueError where anything but the rows is split, or these over two axes.
+  """
+  if isinstance(rows, core.Tracer):
+    return None
+  sharding = rows.sharding
+  named = isinstance(sharding, jax.NamedSharding)
+  spec = tuple(sharding.spec) if named else ()
+  if sharding.is_fully_replicated and not any(spec):
+    return None
+  axes = spec[0] if spec and isinstance(spec[0], tuple) else spec[:1]
+  if not named or len(axes) != 1 or axes[0] is None or any(spec[1:]):
+    raise ValueError(
+      f"{name} must be split along its rows over one axis of devices, got {sharding}"
+    )
+  devices, names = np.asarray(sharding.mesh.devices), sharding.mesh.axis_names
+  mesh = jax.sharding.Mesh(devices, names)
+  return jax.NamedSharding(mesh, jax.P(*axes))
+
+
+def place(
+  queries: Array, references: Array
+) -> tuple[Array, Array, jax.NamedSharding | None]:
+  """Both on the devices of the references, and how these are split.
+
+  Queries that are whole are copied to every device.
+  """
+  sharding = over("references", references)
+  if sharding is None:
+    return queries, references, None
+  if queries is references:
+    references = _as(references, sharding)
+    return references, references, sharding
+  parts = over("queries", queries)
+  if parts is None:
+    queries = whole(queries, sharding)
+  else:
+    queries = _as(queries, jax.NamedSharding(sharding.mesh, parts.spec))
+  return queries, _as(references, sharding), sharding
+
+
+def whole(values: Array, sharding: jax.NamedSharding) -> Array:
+  """The array on every device of the sharding."""
+  return put(np.asarray(values), jax.NamedSharding(sharding.mesh, jax.P()))
+
+
+def local(values: Array) -> Array:
+  """What all devices have, on the one where JAX puts what has no place."""
+  return jnp.asarray(np.asarray(values))
+
+
+def put(values: np.ndarray, sharding: jax.NamedSharding) -> Array:
+  """An array that every process has, each device with its part."""
+  return jax.make_array_from_callback(
+    values.shape, sharding, lambda index: values[index]
+  )
+
+
+def agree(references: Array, *labels: np.ndarray) -> None:
+  """Raises ValueError unless all processes were given the same; else they would wait.
+
+  Looks at the shape of the references and at the labels.
+  """
+  if references.is_fully_addressable:
+    return
+  sums = [zlib.crc32(values.tobytes()) for values in labels]
+  given = np.array([*references.shape, *sums], np.uint32)
+  everywhere = np.asarray(multihost_utils.process_allgather(given))
+  if (everywhere != everywhere[0]).any():
+    shapes = sorted({tuple(row[:2].tolist()) for row in everywhere})
+    raise ValueError(
+      "references and labels must be the same on all processes, got references of "
+      f"shapes {shapes} and labels that differ"
+      if len(shapes) == 1
+      else f"references must have one shape on all processes, got {shapes}"
+    )
+
+
+@functools.partial(jax.jit, static_argnames=("sharding", "k", "distance", "block_size"))
+def nearest(
+  queries: Array,
+  references: Array,
+  left_out: Array,
+  *,
+  sharding: jax.NamedSharding,
+  k: int,
+  distance: Distance,
+  block_size: int,
+) -> Array:
+  """As `_order.nearest`; each device finds the nearest of its rows first."""
+  (axis,) = sharding.spec
+
+  def search(queries: Array, references: Array, left_out: Array) -> Array:
+    count = len(references)
+    first = jax.lax.axis_index(axis) * count
+    own = jnp.where(
+      (left_out >= first) & (left_out < first + count), left_out - first, -1
+    )
+    among = _order.nearest(
+      queries,
+      references,
+      own,
+      k=min(k, count),
+      distance=distance,
+      block_size=block_size,
+    )
+    keys = _order.keys(queries, references, among, own, distance, block_size)
+    both = (
+      jax.lax.all_gather(part, axis, axis=1, tiled=True)
+      for part in (keys, among + first)
+    )
+    return _order.merge(*both, k=k)
+
+  # Unchecked: what starts equal on all devices may end as each one's own.
+  return jax.shard_map(
+    search,
+    mesh=sharding.mesh,
+    in_specs=(jax.P(), jax.P(axis), jax.P()),
+    out_specs=jax.P(),
+    check_vma=False,
+  )(queries, references, left_out)
+
+
+def _as(rows: Array, sharding: jax.NamedSharding) -> Array:
+  """The same rows on the same devices."""
+  parts = [shard.data for shard in rows.addressable_shards]
+  return jax.make_array_from_single_device_arrays(rows.shape, sharding, parts)

@@ -1,0 +1,131 @@
+"""References in a file, read in tiles, of which the device holds one at a time."""
+
+import concurrent.futures
+import functools
+import mmap
+from collections.abc import Iterator
+from typing import Any, TypeGuard
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from spherejax.distances import _order
+from spherejax.distances._order import Distance
+
+_BYTES = 2**27  # of a tile in float32; what is smaller is read as a whole
+_WAIT = 10  # seconds until a bar shows the progress
+
+
+def in_file(value: Any) -> TypeGuard[np.memmap]:
+  """Whether to read this in tiles: a `np.memmap` that is larger than one."""
+  if not isinstance(value, np.memmap) or value.ndim != 2:
+    return False
+  # What is not floating meets the checks of arrays.
+  if not jnp.issubdtype(value.dtype, jnp.floating):
+    return False
+  wide = jax.dtypes.canonicalize_dtype(value.dtype) == jnp.float64
+  return not wide and len(value) > _rows(value)
+
+
+def _rows(references: np.memmap) -> int:
+  return max(1, _BYTES // (4 * max(1, references.shape[1])))
+
+
+def read(references: np.memmap, what: str) -> Iterator[tuple[int, np.ndarray]]:
+  """First row and rows of each tile in float32, the next one read by a thread.
+
+  The last one is filled up with NaN, so that one program serves all. What takes longer
+  than ten seconds shows a bar named `what`.
+  """
+  import tqdm
+
+  count, rows = len(references), _rows(references)
+
+  def load(first: int) -> np.ndarray:
+    tile = np.full((rows, references.shape[1]), np.nan, np.float32)
+    part = take(references, slice(first, first + rows))
+    tile[: len(part)] = part
+    return tile
+
+  starts = range(0, count, rows)
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    following = pool.submit(load, 0)
+    bar = tqdm.tqdm(starts, what, unit="tile", delay=_WAIT, leave=False)
+    for first in bar:
+      tile = following.result()
+      if first + rows < count:
+        following = pool.submit(load, first + rows)
+      yield first, tile
+
+
+def take(references: np.memmap, rows: slice | np.ndarray) -> np.ndarray:
+  """Some rows, and none of the file's pages kept.
+
+  Raises ValueError where the file no longer holds them; else the process would end.
+  """
+  held = references._mmap  # pyright: ignore[reportAttributeAccessIssue]
+  start = references.offset - references.offset % mmap.ALLOCATIONGRANULARITY
+  if held.size() < start + len(held):
+    raise ValueError(
+      f"references must hold {references.shape}, but {references.filename} was cut "
+      f"short: {held.size()} of {start + len(held)} bytes are left"
+    )
+  part = np.array(references[rows])
+  # A page that was read counts as memory of the process until it is dropped. Not of
+  # a private copy, whose changes would go with it.
+  if references.mode in ("r", "r+", "w+") and hasattr(mmap, "MADV_DONTNEED"):
+    held.madvise(mmap.MADV_DONTNEED)
+  return part
+
+
+@functools.partial(jax.jit, static_argnames=("k", "distance", "block_size"))
+def _nearest(
+  queries: Array,
+  tile: Array,
+  own: Array,
+  *,
+  k: int,
+  distance: Distance,
+  block_size: int,
+) -> tuple[Array, Array]:
+  """[queries, k], the nearest of one tile, and their keys in float64."""
+  among = _order.nearest(
+    queries, tile, own, k=k, distance=distance, block_size=block_size
+  )
+  return among, _order.keys(queries, tile, among, own, distance, block_size)
+
+
+def nearest(
+  queries: Array,
+  references: np.memmap,
+  left_out: np.ndarray,
+  *,
+  k: int,
+  distance: Distance,
+  block_size: int,
+) -> Array:
+  """As `_order.nearest`, in one pass over the tiles."""
+  keys, indices = np.empty((len(queries), 0)), np.empty((len(queries), 0), np.int32)
+  for first, tile in read(references, "nearest"):
+    among, found = _nearest(
+      queries,
+      tile,
+      local(left_out, first, len(tile)),
+      k=min(k, len(tile)),
+      distance=distance,
+      block_size=block_size,
+    )
+    # Filling is behind all: it has no key, and the highest indices.
+    keys = np.concatenate([keys, np.asarray(found)], axis=1)
+    indices = np.concatenate([indices, np.asarray(among) + np.int32(first)], axis=1)
+    order = np.lexsort((indices, keys), axis=1)[:, :k]
+    keys, indices = (np.take_along_axis(v, order, axis=1) for v in (keys, indices))
+  return jnp.asarray(indices)
+
+
+def local(index: np.ndarray, first: int, count: int) -> np.ndarray:
+  """Indices of references as those of a tile, -1 for what is not in it."""
+  inside = (index >= first) & (index < first + count)
+  return np.where(inside, index - first, -1).astype(np.int32)

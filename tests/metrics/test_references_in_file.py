@@ -1,0 +1,116 @@
+"""References that are read from a file in tiles give the ranks of those in memory."""
+
+import os
+
+import chex
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics
+from spherejax.distances import _tiles
+from spherejax.metrics import _tile_ranks
+
+ROWS, DIM = 90, 8
+
+
+@pytest.fixture
+def tiles(monkeypatch):
+  """Rows of every tile that is read; a tile has 32, so that the last has 26."""
+  read, plain = [], _tiles.take
+  monkeypatch.setattr(_tiles, "_BYTES", 32 * 4 * DIM)
+
+  def watched(references, rows):
+    if isinstance(rows, slice):
+      read.append(rows.start)
+    return plain(references, rows)
+
+  monkeypatch.setattr(_tiles, "take", watched)
+  return read
+
+
+@pytest.fixture
+def stored(tmp_path):
+  """Writes rows to a file, and opens it."""
+
+  def store(x):
+    np.save(tmp_path / "embeddings.npy", x)
+    return np.load(tmp_path / "embeddings.npy", mmap_mode="r")
+
+  return store
+
+
+def rows():
+  """With duplicates in other tiles, and a row that has no key."""
+  x = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
+  x[60:70] = x[10:20]
+  x[33] = np.nan
+  return x
+
+
+LABELS = np.random.default_rng(1).integers(0, 12, ROWS)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_retrieval_from_a_file(tiles, stored, kind, monkeypatch):
+  monkeypatch.setattr(_tile_ranks, "_QUERIES", 48)  # two passes of queries
+  x = rows().astype(kind)
+  kept = np.arange(ROWS) % 7 != 2
+  options = {"where": np.arange(ROWS) % 5 != 0, "reference_where": kept}
+  options |= {"block_size": 16, "distance": "cosine"}
+  alone = metrics.retrieval(x, LABELS, **options)
+  found = metrics.retrieval(stored(x), LABELS, **options)
+  chex.assert_trees_all_equal(found.first_rank, alone.first_rank)
+  chex.assert_trees_all_close(found, alone, rtol=5e-7 if kind == np.float32 else 1e-3)
+  assert max(tiles) == 64
+
+
+def test_at_most_two_passes_for_each_block_of_queries(tiles, stored):
+  x = np.random.default_rng(2).normal(size=(ROWS, DIM)).astype(np.float32)
+  metrics.retrieval(x[:8], LABELS[:8], stored(x), LABELS, exclude=np.arange(8))
+  assert tiles == [0, 32, 64]  # nothing in doubt
+  tiles.clear()
+  metrics.retrieval(x[:8], LABELS[:8], stored(rows()), LABELS, exclude=np.arange(8))
+  assert tiles in ([0, 32, 64], [0, 32, 64] * 2)
+  tiles.clear()
+  metrics.nearest(x[:8], stored(x), k=3)
+  assert tiles == [0, 32, 64]
+
+
+@pytest.mark.parametrize("k", [1, 40, ROWS - 1])
+def test_nearest_from_a_file(tiles, stored, k):
+  x, few = rows(), np.arange(0, ROWS, 9)
+  options = {"k": k, "exclude": few}
+  np.testing.assert_array_equal(
+    metrics.nearest(x[few], stored(x), **options), metrics.nearest(x[few], x, **options)
+  )
+
+
+def test_small_files_are_read_as_a_whole(stored, monkeypatch):
+  monkeypatch.setattr(_tiles, "read", None)
+  x = rows()
+  found = metrics.nearest(x[:3], stored(x), k=2)
+  np.testing.assert_array_equal(found, metrics.nearest(x[:3], x, k=2))
+
+
+def test_a_file_that_was_cut_short_is_named(tiles, stored):
+  x = rows()
+  held = stored(x)
+  os.truncate(held.filename, 1000)
+  for search in (
+    lambda: metrics.nearest(x[:3], held, k=2),
+    lambda: metrics.retrieval(x[:3], LABELS[:3], held, LABELS),
+  ):
+    with pytest.raises(ValueError, match=r"embeddings.npy was cut short: 1000 of"):
+      search()
+
+
+def test_errors_are_those_of_arrays(tiles, stored, unchecked):
+  x = rows()
+  held = stored(x)
+  with pytest.raises(ValueError, match=r"reference_labels must have shape \(90,\)"):
+    metrics.retrieval(x, LABELS, held, LABELS[:9])
+  with pytest.raises(ValueError, match="references must have the 3 columns"):
+    metrics.nearest(jnp.ones((2, 3)), held, k=1)
+  with pytest.raises(ValueError, match="k must be at most 90"):
+    metrics.nearest(x, held, k=91)

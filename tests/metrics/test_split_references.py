@@ -1,0 +1,141 @@
+"""References that are split over devices give the ranks of one device, bit for bit."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import metrics
+from spherejax.distances import _order, _split
+from spherejax.metrics import _plan, _retrieval
+
+ROWS, DIM = 96, 8
+
+
+def rows(seed=0):
+  """With duplicates, which lie on other devices, and a row that has no key."""
+  x = np.random.default_rng(seed).normal(size=(ROWS, DIM)).astype(np.float32)
+  x[60:70] = x[10:20]
+  x[33] = np.nan
+  return x
+
+
+def labels():
+  # The last class, of whose queries there are some, is on the first device alone.
+  y = np.random.default_rng(1).integers(0, 12, ROWS)
+  y[y == 11] = 0
+  y[3:6] = 11
+  return y
+
+
+def split(x, devices, explicit=False):
+  kinds = jax.sharding.AxisType
+  mesh = jax.make_mesh(
+    (devices,),
+    ("parts",),
+    (kinds.Explicit if explicit else kinds.Auto,),
+    devices=jax.devices()[:devices],
+  )
+  return jax.device_put(x, jax.NamedSharding(mesh, jax.P("parts")))
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_retrieval_over_devices(devices):
+  x, y = rows(), labels()
+  alone = metrics.retrieval(x, y, block_size=32)
+  found = metrics.retrieval(split(x, devices, explicit=True), y, block_size=32)
+  chex.assert_trees_all_equal(found.first_rank, alone.first_rank)
+  chex.assert_trees_all_close(found, alone, rtol=5e-7)
+
+
+def test_whole_queries_of_split_references():
+  x, y = rows(), labels()
+  few = np.arange(5, ROWS, 7)
+  options = {"exclude": few, "distance": "cosine"}
+  alone = metrics.retrieval(x[few], y[few], x, y, **options)
+  found = metrics.retrieval(x[few], y[few], split(x, 4), y, **options)
+  chex.assert_trees_all_close(found, alone, rtol=5e-7)
+
+
+def test_rows_that_fill_up_the_last_device_are_left_out():
+  x, y = rows(), labels()
+  kept = np.arange(ROWS) < ROWS - 3
+  alone = metrics.retrieval(x[kept], y[kept])
+  found = metrics.retrieval(
+    x[kept], y[kept], split(x, 4), y, reference_where=kept, exclude=np.arange(ROWS - 3)
+  )
+  chex.assert_trees_all_close(found, alone, rtol=5e-7)
+  filled = np.where(kept[:, None], x, np.nan)
+  for k in (1, 40, ROWS - 4):
+    np.testing.assert_array_equal(
+      metrics.nearest(x[:9], split(filled, 4), k=k, exclude=np.arange(9)),
+      metrics.nearest(x[:9], x[kept], k=k, exclude=np.arange(9)),
+    )
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_nearest_over_devices(devices):
+  x = rows()
+  for k, distance in ((1, "cosine"), (7, "dot"), (ROWS - 1, "squared_euclidean")):
+    options = {"k": k, "exclude": np.arange(ROWS), "distance": distance}
+    alone = metrics.nearest(x, x, **options)
+    whole = split(x, devices)
+    np.testing.assert_array_equal(metrics.nearest(x, whole, **options), alone)
+    np.testing.assert_array_equal(metrics.nearest(whole, whole, **options), alone)
+
+
+def test_a_device_holds_its_rows_and_a_block():
+  """No more than a fourth of the row block, and none of the others' rows."""
+  count, dim, block = 16_384, 16, 32
+  kept, y = np.ones(count, bool), np.arange(count) // 4
+  plan = _plan.make_plan(
+    y, kept, y, kept, own=np.arange(count), block_size=block, least=8
+  )
+  x = split(np.zeros((count, dim), np.float32), 4)
+  by_class, excluded = (_split.put(v, x.sharding) for v in (plan.by_class, ~kept))
+  proposal = _order.propose(x, x, "squared_euclidean", excluded)
+  score = _retrieval._score.lower(
+    proposal,
+    x,
+    x,
+    plan.blocks,
+    by_class,
+    excluded,
+    plan.position,
+    most=plan.most,
+    distance="squared_euclidean",
+    certain=False,
+    decide=True,
+  )
+  few = _split.whole(jnp.zeros((64, dim)), x.sharding)
+  search = _split.nearest.lower(
+    few,
+    x,
+    _split.whole(jnp.zeros(64, jnp.int32), x.sharding),
+    sharding=x.sharding,
+    k=5,
+    distance="squared_euclidean",
+    block_size=block,
+  )
+  part = 4 * count // 4  # bytes of a column on one device
+  for lowered, spare in ((score, 2 * dim), (search, 4 * dim)):
+    memory = lowered.compile().memory_analysis()
+    assert memory.temp_size_in_bytes < part * (4 * block + spare)
+
+
+def test_other_ways_to_split_are_refused():
+  x, y = rows(), labels()
+  mesh = jax.make_mesh(
+    (2, 2), ("a", "b"), (jax.sharding.AxisType.Auto,) * 2, devices=jax.devices()[:4]
+  )
+  for spec in (jax.P(("a", "b")), jax.P("a", "b"), jax.P(None, "a")):
+    wrong = jax.device_put(x, jax.NamedSharding(mesh, spec))
+    with pytest.raises(ValueError, match="references must be split along its rows"):
+      metrics.retrieval(x, y, wrong, y)
+    with pytest.raises(ValueError, match="references must be split along its rows"):
+      metrics.nearest(x, wrong, k=1)
+  fine = jax.device_put(x, jax.NamedSharding(mesh, jax.P("b")))
+  np.testing.assert_array_equal(
+    metrics.nearest(x, fine, k=2), metrics.nearest(x, x, k=2)
+  )
