@@ -168,8 +168,8 @@ def of_data(call: Call, which: Callable[[Any], bool]) -> tuple[Callable, list[An
   return function, [x for x, is_chosen in zip(leaves, chosen, strict=True) if is_chosen]
 
 
-def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
-  """The gradient of the sum of a call's results; None where none is documented."""
+def differentiable(call: Call) -> tuple[Callable, list[Any]] | None:
+  """The sum of a call's results, and its data; None where no gradient is documented."""
   doc = inspect.getdoc(call.function) or ""
   if not re.search(r"Differentiable in: (?!nothing)", doc):
     return None
@@ -181,7 +181,13 @@ def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
       start=jnp.zeros(()),
     )
 
-  return (jax.grad(total), [jnp.asarray(x) for x in data]) if data else None
+  return (total, [jnp.asarray(x) for x in data]) if data else None
+
+
+def gradient(call: Call) -> tuple[Callable, list[Any]] | None:
+  """The gradient of the sum of a call's results; None where none is documented."""
+  found = differentiable(call)
+  return (jax.grad(found[0]), found[1]) if found else None
 
 
 def larger(call: Call) -> Call | None:

@@ -113,10 +113,27 @@ def norm(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
   return scaled if keepdims else jnp.squeeze(scaled, axis)
 
 
+@jax.custom_jvp
 def normalize(x: Array) -> Array:
   """X / |x|; value and derivative 0 at 0. Right for norms from 1e-37 to 1e37."""
-  scaled = x / largest_size(x, -1)
-  return divide(scaled, norm(scaled, keepdims=True))
+  return _normalized(x)[0]
+
+
+def _normalized(x: Array) -> tuple[Array, Array, Array]:
+  """X / |x|, and the two factors of |x|, of which the second is a constant."""
+  size = largest_size(x, -1)
+  scaled = x / size
+  length = sqrt(jnp.sum(scaled**2, axis=-1, keepdims=True))
+  return divide(scaled, length), length, size
+
+
+@normalize.defjvp
+def _(primals: tuple[Array], tangents: tuple[ArrayLike]) -> tuple[Array, Array]:
+  # Written out, as it is in most losses: what JAX derives compiles twice as long.
+  unit, length, size = _normalized(*primals)
+  change = jnp.asarray(tangents[0]) / size
+  along = jnp.sum(unit * change, axis=-1, keepdims=True)
+  return unit, divide(change - along * unit, length)
 
 
 def logsumexp(

@@ -167,6 +167,7 @@ def hierarchical_cross_entropy(
   return jnp.where(jnp.any(own, axis=1), loss, 0).astype(dtype)
 
 
+@jax.jit  # one program, also where the tree is known and this runs at once
 def _parents(tree: Array) -> tuple[Array, Array]:
   """[nodes] each: number of nodes above, and which is the parent; 0 for the root.
 
@@ -182,6 +183,7 @@ def _parents(tree: Array) -> tuple[Array, Array]:
   return depths, jnp.argmax(jnp.where(above, depths[:, None], -1), axis=0)
 
 
+@jax.jit
 def _steps(tree: Array) -> Array:
   """[classes, nodes]: depth of a node on the class's path or beside it, else 0.
 

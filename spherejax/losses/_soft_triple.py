@@ -72,20 +72,57 @@ def multi_proxy(
     _checks.mask(kept, entries.shape[:-2])
     wide = jnp.where(kept[..., None, None], wide, 0)
   t = _checks.scalar("temperature", temperature, wide.dtype)
-  parts = [wide[..., k] for k in range(wide.shape[-1])]
-  return _reduce(parts, reduction, t).astype(entries.dtype)
+  return _reduce(wide.swapaxes(-1, -2), reduction, t).astype(entries.dtype)
 
 
-def _reduce(parts: list[Array], reduction: Reduction, t: Array) -> Array:
-  """One similarity from those to each proxy, entry by entry."""
+def _reduce(similarities: Array, reduction: Reduction, t: Array) -> Array:
+  """[..., classes] from the similarities to proxies, [..., per_class, classes]."""
   if reduction == "max":
-    return _classes.highest(parts)
-  top = jax.lax.stop_gradient(functools.reduce(jnp.maximum, parts))
-  shares = [jnp.exp((part - top) / t) for part in parts]
+    return _classes.highest(_parts(similarities))
   if reduction == "soft":
-    weighted = sum(share * part for share, part in zip(shares, parts, strict=True))
-    return jnp.asarray(weighted) / sum(shares)
-  return top + t * jnp.log(sum(shares) / jnp.asarray(len(parts), top.dtype))
+    return _soft(similarities, t)
+  shares, top = _shares(similarities, t)
+  mean = _total(shares) / jnp.asarray(shares.shape[-2], top.dtype)
+  return top + t * jnp.log(mean)
+
+
+def _parts(array: Array) -> list[Array]:
+  return [array[..., k, :] for k in range(array.shape[-2])]
+
+
+def _total(array: Array) -> Array:
+  """Sum over the proxies of a class: of a few arrays, faster than along an axis."""
+  return functools.reduce(jnp.add, _parts(array))
+
+
+def _shares(similarities: Array, t: Array) -> tuple[Array, Array]:
+  """Exponentials relative to the largest of each class, and the largest."""
+  top = jax.lax.stop_gradient(jnp.max(similarities, axis=-2))
+  return jnp.exp((similarities - top[..., None, :]) / t), top
+
+
+@jax.custom_jvp
+def _soft(similarities: Array, t: Array) -> Array:
+  return _softened(similarities, t)[0]
+
+
+def _softened(similarities: Array, t: Array) -> tuple[Array, Array]:
+  """The mean, and the weights that it is of."""
+  shares, _ = _shares(similarities, t)
+  total = _total(shares)
+  return _total(shares * similarities) / total, shares / total[..., None, :]
+
+
+@_soft.defjvp
+def _(
+  primals: tuple[Array, Array], tangents: tuple[ArrayLike, ArrayLike]
+) -> tuple[Array, Array]:
+  # What JAX derives goes through the proxies one by one, and compiles longer.
+  (similarities, t), (change, heating) = primals, map(jnp.asarray, tangents)
+  mean, weights = _softened(similarities, t)
+  lead = (similarities - mean[..., None, :]) / t
+  moved = jnp.sum(weights * (1 + lead) * change, axis=-2)
+  return mean, moved - jnp.sum(weights * lead * lead, axis=-2) * heating
 
 
 def soft_triple(
@@ -169,8 +206,8 @@ def soft_triple(
   spread = weight * _spread(table)
 
   def terms(rows: Array, own: Array) -> Array:
-    parts = jnp.split(distances.pairwise_dot(rows, columns), table.shape[1], axis=1)
-    close = _reduce(parts, "soft", t)
+    products = distances.pairwise_dot(rows, columns)
+    close = _soft(products.reshape(len(rows), table.shape[1], -1), t)
     target = _numerics.masked_sum(close, own)[:, None] - m
     loss = _classes.cross_entropy(close, own, s, target=target)
     return loss + jnp.where(jnp.any(own, axis=1), spread, 0)
@@ -182,12 +219,13 @@ def soft_triple(
 def _spread(centres: Array) -> Array:
   """Sum of the distances between centres of a class over classes K (K - 1)."""
   classes, per_class, _ = centres.shape
+  twice = jnp.concatenate([centres, centres], axis=1)
 
   # Each centre and the one some places further on: the differences of all pairs would
   # take per_class times the memory of the centres.
   @functools.partial(jax.checkpoint, prevent_cse=False)
   def step(total: Array, shift: Array) -> tuple[Array, None]:
-    others = jnp.roll(centres, shift, axis=1)
+    others = jax.lax.dynamic_slice_in_dim(twice, shift, per_class, axis=1)
     apart = jnp.sum((centres - others) ** 2, axis=-1)
     return total + jnp.sum(_numerics.sqrt(apart)), None
 

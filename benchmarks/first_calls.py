@@ -1,0 +1,108 @@
+"""Time to the first result of every loss: tracing and compiling it.
+
+Value and gradient on a batch of 256: the losses that pytorch-metric-learning has too as
+in `benchmarks.losses`, all others, the miners among them, with the arguments of their
+documented example, whose batch is grown. What has no gradient is compiled by itself.
+JAX forgets what it has traced before each, and no cache of compiled programs is used.
+
+    python -m benchmarks.first_calls             # ten minutes on 2 cores
+    python -m benchmarks.first_calls --smoke
+    python -m benchmarks.first_calls --only triplet --json FILE
+"""
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import rich.console
+import rich.table
+
+from benchmarks import _measure, _peers, calls, losses
+
+BATCH = 256
+MOST_SECONDS = 1.5
+"""Of the processors, of which another process may have its share."""
+REPETITIONS = 2
+SMOKE = "contrastive", "mine_batch_hard", "softmax"
+
+
+def program(name: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+  """What is compiled of a loss, and its arguments."""
+  peer = _peers.PEERS.get(name)
+  if peer and (has_peer() or not peer.weights):
+    x, labels = _peers.inputs(BATCH, losses.DIM, peer.per_class)
+    weights = None
+    if peer.weights:  # the peer draws them
+      _, weights = _peers.torch_loss(peer, int(labels.max()) + 1, losses.DIM)
+    return losses.ours(peer), (jnp.asarray(x, jnp.float32), labels, weights)
+  call = calls.documented(f"losses.{name}")
+  call = calls.larger(call) or call
+  found = calls.differentiable(call)
+  if found:
+    return jax.value_and_grad(found[0]), (found[1],)
+  function, data = calls.of_data(call, calls.is_data)
+  return function, (data,)
+
+
+def operations(name: str) -> int:
+  """How many there are in the program before it is compiled."""
+  function, arguments = program(name)
+  return jax.jit(function).lower(*arguments).as_text().count(" = ")
+
+
+def has_peer() -> bool:
+  """Whether the peer is installed."""
+  return importlib.util.find_spec("pytorch_metric_learning") is not None
+
+
+def measured(name: str, repetitions: int) -> dict[str, Any]:
+  """One row of the table: the quickest of some first calls."""
+  function, arguments = program(name)
+  rows = []
+  for _ in range(repetitions):
+    jax.clear_caches()
+    clocks = [(time.perf_counter(), time.process_time())]
+    lowered = jax.jit(function).lower(*arguments)
+    clocks.append((time.perf_counter(), time.process_time()))
+    compiled = lowered.compile()
+    clocks.append((time.perf_counter(), time.process_time()))
+    (start, used), (_, traced), (end, all_used) = clocks
+    row: dict[str, Any] = {"loss": name, "seconds": end - start}
+    row |= {"of processors": all_used - used, "of which tracing": traced - used}
+    row["instructions"] = (compiled.as_text() or "").count(" = ")
+    rows.append(row | {"met": row["of processors"] <= MOST_SECONDS})
+  return min(rows, key=lambda row: row["of processors"])
+
+
+def main() -> None:
+  """The command line."""
+  options = _measure.parse(__doc__, timed=False)
+  jax.config.update("jax_enable_compilation_cache", False)
+  names = [n.split(".")[1] for n in calls.functions() if n.startswith("losses.")]
+  names = [name for name in names if options.only in name]
+  if options.smoke:
+    names = [name for name in names if name in SMOKE]
+  jax.jit(jnp.tanh).lower(jnp.zeros(3)).compile()  # what the first of all takes more
+  missing = [] if has_peer() else [losses.PEER]
+  rows: list[dict[str, Any]] = []
+  for name in names:
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore")
+      rows.append(measured(name, 1 if options.smoke else REPETITIONS))
+    rows.sort(key=lambda row: -row["of processors"])
+    _measure.save("first_calls", rows, missing, options)
+  _measure.require(rows, options)
+  table = rich.table.Table(*rows[0], title=f"first calls, batches of {BATCH}")
+  for row in rows:
+    table.add_row(
+      *(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row.values())
+    )
+  rich.console.Console().print(table)
+
+
+if __name__ == "__main__":
+  main()
