@@ -1,8 +1,8 @@
 """Variables of flax.nnx in place of arrays, in every operator.
 
 Every array and every traced number of a function's own example is given as an
-`nnx.Variable`: the call compiles nothing more and returns the same, and inside a
-transformation it is the same program, of which jit, gradients and vmap are then the same.
+`nnx.Variable`: the call compiles nothing more and returns the same. Inside of a
+transformation it is the same program, so that jit, gradients and vmap are the same.
 """
 
 import contextlib
