@@ -18,7 +18,7 @@ import pytest
 import spherejax
 from spherejax import models
 from tests import wrong_uses
-from tests.wrong_uses import Called, Use, is_array, is_clear
+from tests.wrong_uses import Use, is_array, is_clear
 
 MODULES = [
   name
@@ -28,6 +28,10 @@ MODULES = [
 ]
 # Of the name of a device axis jax knows.
 NOT_OURS = ("axis_name", "class_axis_name", "parent", "name")
+
+
+class Called(Exception):
+  """Ends an example at its first call of `init`, which is not made."""
 
 
 def example_init(module_class, monkeypatch):
