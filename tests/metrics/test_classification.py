@@ -48,8 +48,9 @@ def test_masked_rows_count_nowhere():
   np.testing.assert_array_equal(found, kept)
   # Traced labels and predictions outside are masked, too.
   wild, wilder = np.where(where, TRUE, -1), np.where(where, FOUND, CLASSES)
+  count = jax.jit(metrics.confusion_counts, static_argnames="num_classes")
   for labels, found in ((wild, FOUND), (TRUE, wilder)):
-    again = metrics.confusion_counts(labels, found, num_classes=CLASSES)
+    again = count(labels, found, num_classes=CLASSES)
     np.testing.assert_array_equal(again, kept)
   nothing = metrics.class_scores(np.zeros((CLASSES, CLASSES), np.int32))
   assert nothing.missing == CLASSES

@@ -276,12 +276,14 @@ def test_nearest_negatives_at_the_edges():
   # A kept row whose nearest is masked, and a traced one out of range.
   kept = np.array([True, True, False])
   second[2] = np.nan
+  measure = jax.jit(metrics.nearest_negative_distance)
   for index in (5, 6, -2):
     nearest = np.array([index, 0, 1])
-    found = metrics.nearest_negative_distance(first, second, nearest, where=kept)
+    found = measure(first, second, nearest, where=kept)
     np.testing.assert_array_equal(found.counted, [False, True, False])
     np.testing.assert_allclose(found.values, [0, 2, 0], rtol=1e-6)
-    assert metrics.label_sharing(nearest, np.array([1, 1, 1]), where=kept) == 1
+    shared = jax.jit(metrics.label_sharing)(nearest, np.array([1, 1, 1]), where=kept)
+    assert shared == 1
   short = metrics.nearest_negative_distance(
     jnp.bfloat16(FIRST), jnp.bfloat16(SECOND), np.arange(1, 8)
   )
