@@ -94,7 +94,10 @@ def _nearest(
   among = _order.nearest(
     queries, tile, own, k=k, distance=distance, block_size=block_size
   )
-  return among, _order.keys(queries, tile, among, own, distance, block_size)
+  keys = _order.keys(
+    queries, tile, among, own, distance=distance, block_size=block_size
+  )
+  return among, keys
 
 
 def nearest(
