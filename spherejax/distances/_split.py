@@ -147,6 +147,29 @@ def nearest(
   )(queries, references, left_out, own, theirs)
 
 
+def closest(
+  queries: Array,
+  references: Array,
+  *,
+  sharding: jax.NamedSharding | None,
+  block_size: int,
+) -> Array:
+  """As `_order.closest`; each device, if there are several, has its own queries."""
+
+  def search(queries: Array, references: Array) -> Array:
+    return _order.closest(queries, references, block_size=min(block_size, len(queries)))
+
+  if sharding is None:
+    return search(queries, references)
+  return jax.shard_map(
+    search,
+    mesh=sharding.mesh,
+    in_specs=(sharding.spec, jax.P()),
+    out_specs=sharding.spec,
+    check_vma=False,
+  )(queries, references)
+
+
 def _as(rows: Array, sharding: jax.NamedSharding) -> Array:
   """The same rows on the same devices."""
   parts = [shard.data for shard in rows.addressable_shards]
