@@ -43,3 +43,13 @@ def test_the_program_of_a_million_references_counts_as_by_hand(tmp_path):
   expected = (precision * first).mean()
   assert expected < 0.999  # some are missed
   np.testing.assert_allclose(said, [expected] * 2, atol=6e-4)
+
+
+def test_what_spreads_over_devices_is_tested_where_the_page_says():
+  root = pathlib.Path(__file__).parents[1]
+  page = (root / "docs/tutorials/devices_and_hosts.md").read_text()
+  table = page.split("## What spreads")[1].split("\n\n")[1].splitlines()[2:]
+  assert table
+  for row in table:
+    path, name = re.search(r"\| `(\S+)::(\w+)` \|$", row).groups()
+    assert f"def {name}(" in (root / path).read_text(), row

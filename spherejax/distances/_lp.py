@@ -9,8 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
 
-from spherejax import _checks, _numerics
-from spherejax.distances import _order, _pairs
+from spherejax import _checks, _compiled, _numerics
+from spherejax.distances import _order, _pairs, _split
 
 Norm = Literal["linf", "l2", "l1"]
 
@@ -153,7 +153,9 @@ def k_nearest(
 
   Args:
     queries: [queries, dim], floating.
-    references: [references, dim], floating. Rows that are not finite rank last.
+    references: [references, dim], floating. Rows that are not finite rank last. For l2
+      they may be split over devices by a `jax.NamedSharding` of a mesh with automatic
+      axes; each device searches its own.
     k: static. References returned for each query.
     norm: "linf", "l2" or "l1". Static.
     exclude: [queries], integer: one reference that the query leaves out, or -1, such
@@ -183,6 +185,7 @@ def k_nearest(
   _checks.one_of("norm", norm, Norm)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
+  sharding = _compiled.peek(_split.over, "references", references)
   references = _checks.array(
     "references", references
   )  # None would be the queries themselves
@@ -202,12 +205,20 @@ def k_nearest(
     _checks.labels(theirs, known, "apart[1]")
   block_size = max(1, min(block_size, len(wide)))
   found = _k_nearest(
-    wide, known, left_out, own, theirs, k=k, norm=norm, block_size=block_size
+    wide,
+    known,
+    left_out,
+    own,
+    theirs,
+    k=k,
+    norm=norm,
+    block_size=block_size,
+    sharding=sharding,
   )
   return Neighbours(found.indices, found.distances.astype(dtype))
 
 
-@functools.partial(jax.jit, static_argnames=("k", "norm", "block_size"))
+@functools.partial(jax.jit, static_argnames=("k", "norm", "block_size", "sharding"))
 def _k_nearest(
   queries: Array,
   references: Array,
@@ -218,6 +229,7 @@ def _k_nearest(
   k: int,
   norm: Norm,
   block_size: int,
+  sharding: jax.NamedSharding | None,
 ) -> Neighbours:
   columns = jnp.arange(len(references), dtype=jnp.int32)
 
@@ -231,7 +243,11 @@ def _k_nearest(
     return jnp.where(banned | jnp.isnan(keys), jnp.inf, keys)
 
   if norm == "l2":
-    indices = _order.nearest(
+    if sharding is None:
+      search = _order.nearest
+    else:
+      search = functools.partial(_split.nearest, sharding=sharding)
+    indices = search(
       queries,
       references,
       left_out,

@@ -300,20 +300,27 @@ def keys(
   references: Array,
   among: Array,
   left_out: Array,
+  own: Array | None = None,
+  theirs: Array | None = None,
+  *,
   distance: Distance,
   block_size: int,
 ) -> Array:
   """[queries, k] in float64, exact keys of the references `among`, for `merge`.
 
-  Infinite without a key, NaN of the one that is left out.
+  Infinite without a key, NaN of those that the query leaves out, as in `nearest`.
   """
 
-  def row(args: tuple[Array, Array, Array]) -> Array:
-    query, among, left_out = args
-    return _exact_row(query, references[among], among == left_out, distance)
+  def row(args: tuple[Array, Array, Array, Array | None]) -> Array:
+    query, among, left_out, own = args
+    banned = among == left_out
+    if theirs is not None:
+      banned |= theirs[among] == own
+    return _exact_row(query, references[among], banned, distance)
 
   with _versions.enable_x64(True):
-    return jax.lax.map(row, (queries, among, left_out), batch_size=block_size)
+    rows = queries, among, left_out, own
+    return jax.lax.map(row, rows, batch_size=block_size)
 
 
 def merge(keys: Array, indices: Array, *, k: int) -> Array:

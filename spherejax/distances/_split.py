@@ -13,17 +13,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, core
 from jax.experimental import multihost_utils
+from jax.typing import ArrayLike
 
 from spherejax.distances import _order
 from spherejax.distances._order import Distance
 
 
-def over(name: str, rows: Array) -> jax.NamedSharding | None:
+def over(name: str, rows: ArrayLike) -> jax.NamedSharding | None:
   """How rows are split, over one axis of automatic devices; None if they are whole.
+
+  None, too, where they are traced: XLA knows, and nobody else.
 
   Raises ValueError where anything but the rows is split, or these over two axes.
   """
-  if isinstance(rows, core.Tracer):
+  if not isinstance(rows, Array) or isinstance(rows, core.Tracer):
     return None
   sharding = rows.sharding
   named = isinstance(sharding, jax.NamedSharding)
@@ -103,6 +106,8 @@ def nearest(
   queries: Array,
   references: Array,
   left_out: Array,
+  own: Array | None = None,
+  theirs: Array | None = None,
   *,
   sharding: jax.NamedSharding,
   k: int,
@@ -111,22 +116,21 @@ def nearest(
 ) -> Array:
   """As `_order.nearest`; each device finds the nearest of its rows first."""
   (axis,) = sharding.spec
+  options = {"distance": distance, "block_size": block_size}
 
-  def search(queries: Array, references: Array, left_out: Array) -> Array:
+  def search(
+    queries: Array,
+    references: Array,
+    left_out: Array,
+    own: Array | None,
+    theirs: Array | None,
+  ) -> Array:
     count = len(references)
     first = jax.lax.axis_index(axis) * count
-    own = jnp.where(
-      (left_out >= first) & (left_out < first + count), left_out - first, -1
-    )
-    among = _order.nearest(
-      queries,
-      references,
-      own,
-      k=min(k, count),
-      distance=distance,
-      block_size=block_size,
-    )
-    keys = _order.keys(queries, references, among, own, distance, block_size)
+    inside = (left_out >= first) & (left_out < first + count)
+    out = jnp.where(inside, left_out - first, -1), own, theirs
+    among = _order.nearest(queries, references, *out, k=min(k, count), **options)
+    keys = _order.keys(queries, references, among, *out, **options)
     both = (
       jax.lax.all_gather(part, axis, axis=1, tiled=True)
       for part in (keys, among + first)
@@ -137,10 +141,33 @@ def nearest(
   return jax.shard_map(
     search,
     mesh=sharding.mesh,
-    in_specs=(jax.P(), jax.P(axis), jax.P()),
+    in_specs=(jax.P(), jax.P(axis), jax.P(), jax.P(), jax.P(axis)),
     out_specs=jax.P(),
     check_vma=False,
-  )(queries, references, left_out)
+  )(queries, references, left_out, own, theirs)
+
+
+def closest(
+  queries: Array,
+  references: Array,
+  *,
+  sharding: jax.NamedSharding | None,
+  block_size: int,
+) -> Array:
+  """As `_order.closest`; each device, if there are several, has its own queries."""
+
+  def search(queries: Array, references: Array) -> Array:
+    return _order.closest(queries, references, block_size=min(block_size, len(queries)))
+
+  if sharding is None:
+    return search(queries, references)
+  return jax.shard_map(
+    search,
+    mesh=sharding.mesh,
+    in_specs=(sharding.spec, jax.P()),
+    out_specs=sharding.spec,
+    check_vma=False,
+  )(queries, references)
 
 
 def _as(rows: Array, sharding: jax.NamedSharding) -> Array:

@@ -44,10 +44,11 @@ def read(references: np.memmap, what: str) -> Iterator[tuple[int, np.ndarray]]:
   count, rows = len(references), _rows(references)
 
   def load(first: int) -> np.ndarray:
-    tile = np.full((rows, references.shape[1]), np.nan, np.float32)
-    part = take(references, slice(first, first + rows))
-    tile[: len(part)] = part
-    return tile
+    part = take(references, slice(first, first + rows)).astype(np.float32, copy=False)
+    missing = rows - len(part)
+    return (
+      np.pad(part, ((0, missing), (0, 0)), constant_values=np.nan) if missing else part
+    )
 
   starts = range(0, count, rows)
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -94,7 +95,10 @@ def _nearest(
   among = _order.nearest(
     queries, tile, own, k=k, distance=distance, block_size=block_size
   )
-  return among, _order.keys(queries, tile, among, own, distance, block_size)
+  keys = _order.keys(
+    queries, tile, among, own, distance=distance, block_size=block_size
+  )
+  return among, keys
 
 
 def nearest(

@@ -35,7 +35,8 @@ def greedy_k_centre(
   The covering radius is at most twice the least that k of the points can reach.
 
   Args:
-    points: [n, dim], floating.
+    points: [n, dim], floating. Their rows may be split over devices by a
+      `jax.NamedSharding` of a mesh with automatic axes; each keeps its own.
     k: static, at least 1 and at most n. Number of centres.
     initial: [m, dim], floating. Centres that are there already and are not returned;
       None starts with the point `first`.
@@ -99,8 +100,9 @@ def greedy_k_centre(
 
   def choose(carry, _):
     nearest, free, index = carry
-    nearest = jnp.minimum(nearest, to_centre(rows[index]))
-    free = free.at[index].set(False)
+    # A gather: of points that are split, a slice would bring all to every device.
+    nearest = jnp.minimum(nearest, to_centre(rows[index[None]][0]))
+    free &= jnp.arange(number) != index
     radius = jnp.sqrt(jnp.max(jnp.where(kept, nearest, 0)))
     # -1 for masked points, -2 for centres: never a point twice.
     rank = jnp.where(free, jnp.where(kept, nearest, -1), -2)

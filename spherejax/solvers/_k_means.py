@@ -9,8 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int, Key
 
-from spherejax import _checks, _numerics
-from spherejax.distances import _order
+from spherejax import _checks, _compiled, _numerics
+from spherejax.distances import _split
 
 
 class KMeansResult(NamedTuple):
@@ -49,7 +49,9 @@ def k_means(
   fewer different points than clusters, it stays empty.
 
   Args:
-    points: [n, dim], floating; for cosines normalise them before.
+    points: [n, dim], floating; for cosines normalise them before. Their rows may be
+      split over devices by a `jax.NamedSharding` of a mesh with automatic axes; each
+      keeps its own. Means are then summed in another order.
     k: static. Number of clusters, at least 1.
     key: a typed key for the first centres.
     where: [n], boolean, True keeps. None keeps all.
@@ -76,6 +78,7 @@ def k_means(
     >>> jnp.sort(result.centres[:, 0]), result.inertia
     (Array([ 0.5, 10.5], dtype=float32), Array(1., dtype=float32))
   """
+  sharding = _compiled.peek(_split.over, "points", points)
   points = _checks.array("points", points)
   _checks.floating("points", points)
   _checks.rank("points", points, 2)
@@ -87,7 +90,7 @@ def k_means(
   kept = _checks.kept(where, points.shape[:1])
   wide = jax.lax.stop_gradient(_numerics.upcast(points))
   found = _cluster(
-    jnp.where(kept[:, None], wide, 0), kept, key, k, max_steps, block_size
+    jnp.where(kept[:, None], wide, 0), kept, key, k, max_steps, block_size, sharding
   )
   return found._replace(
     centres=found.centres.astype(points.dtype),
@@ -95,17 +98,23 @@ def k_means(
   )
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5))
+@functools.partial(jax.jit, static_argnums=(3, 4, 5, 6))
 def _cluster(
-  points: Array, kept: Array, key: Array, k: int, max_steps: int, block_size: int
+  points: Array,
+  kept: Array,
+  key: Array,
+  k: int,
+  max_steps: int,
+  block_size: int,
+  sharding: jax.NamedSharding | None,
 ) -> KMeansResult:
   # From one of them, so that points far from the origin keep their digits.
-  origin = points[jnp.argmax(kept)]
+  origin = _row(points, jnp.argmax(kept))
   points = jnp.where(kept[:, None], points - origin[None], 0)
 
   def nearest(centres: Array) -> Array:
-    size = min(block_size, len(points))
-    return jnp.where(kept, _order.closest(points, centres, block_size=size), -1)
+    found = _split.closest(points, centres, sharding=sharding, block_size=block_size)
+    return jnp.where(kept, found, -1)
 
   def step(state: tuple[Array, Array, Array, Array]):
     centres, before, _, steps = state
@@ -126,6 +135,11 @@ def _cluster(
   return KMeansResult(centres + origin[None], assignment, inertia, steps, ~moved)
 
 
+def _row(points: Array, index: Array) -> Array:
+  """By a gather: of points that are split, a slice would bring all to every device."""
+  return points[index[None]][0]
+
+
 def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
   """The first centres."""
 
@@ -135,7 +149,7 @@ def _drawn(points: Array, kept: Array, key: Array, k: int) -> Array:
     reached = jnp.cumsum(weights)
     level = jax.random.uniform(key, dtype=points.dtype) * reached[-1]
     index = jnp.searchsorted(reached, level, side="right")
-    return points[jnp.minimum(index, len(points) - 1)]
+    return _row(points, jnp.minimum(index, len(points) - 1))
 
   def add(number: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
     centres, nearest = state
@@ -171,6 +185,7 @@ def _squares_from_own(
 
 def _without_empty(points: Array, kept: Array, assignment: Array, k: int) -> Array:
   """Gives each empty cluster, lowest first, the point farthest from its own mean."""
+  number = jnp.arange(len(points))
 
   def sizes(assignment: Array) -> Array:
     own = jnp.where(assignment < 0, k, assignment)
@@ -183,14 +198,14 @@ def _without_empty(points: Array, kept: Array, assignment: Array, k: int) -> Arr
     alone = sizes(assignment)[jnp.maximum(assignment, 0)] < 2
     squares = _squares_from_own(points, kept & ~alone, assignment, means)
     index = jnp.argmax(squares)
-    return index, squares[index]
+    return index, jnp.max(squares)
 
   def give(state: tuple[Array, Array]) -> tuple[Array, Array]:
     assignment, _ = state
     index, square = farthest(assignment)
     empty = jnp.argmin(sizes(assignment)).astype(jnp.int32)
-    cluster = jnp.where(square > 0, empty, assignment[index])
-    return assignment.at[index].set(cluster), square > 0
+    moves = (number == index) & (square > 0)
+    return jnp.where(moves, empty, assignment), square > 0
 
   return jax.lax.while_loop(
     lambda state: state[1] & jnp.any(sizes(state[0]) == 0),

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import metrics
+from spherejax import distances, metrics
 from spherejax.distances import _order, _split
 from spherejax.metrics import _plan, _retrieval
 
@@ -122,6 +122,14 @@ def test_a_device_holds_its_rows_and_a_block():
   for lowered, spare in ((score, 2 * dim), (search, 4 * dim)):
     memory = lowered.compile().memory_analysis()
     assert memory.temp_size_in_bytes < part * (4 * block + spare)
+
+
+def test_neighbours_of_other_labels_over_devices():
+  x, y = rows(), labels()
+  options = {"k": ROWS - 4, "exclude": np.arange(ROWS), "apart": (y, y)}
+  alone = distances.k_nearest(x, x, **options)
+  found = distances.k_nearest(x, split(x, 4), **options)
+  chex.assert_trees_all_equal(found, alone)
 
 
 def test_other_ways_to_split_are_refused():

@@ -60,6 +60,20 @@ def test_radius_is_at_most_twice_the_best(seed, x64):
   assert best - 1e-12 <= radius <= 2 * best
 
 
+def test_points_that_are_split_over_devices_stay_there():
+  points = np.random.default_rng(0).normal(size=(4096, 64)).astype(np.float32)
+  points[2000] = points[7]
+  alone = prototypes.greedy_k_centre(points, 9)
+  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
+  split = jax.device_put(points, jax.NamedSharding(mesh, jax.P("parts")))
+  found = prototypes.greedy_k_centre(split, 9)
+  np.testing.assert_array_equal(found.indices, alone.indices)
+  np.testing.assert_array_equal(found.radii, alone.radii)
+  program = jax.jit(lambda points: prototypes.greedy_k_centre(points, 9))
+  memory = program.lower(split).compile().memory_analysis()
+  assert memory.temp_size_in_bytes < points.nbytes // 2  # a copy of its part, twice
+
+
 def test_a_masked_point_is_as_good_as_deleted():
   points = np.random.default_rng(1).normal(size=(9, 2)).astype(np.float32)
   keep = np.array([0, 1, 1, 0, 1, 1, 1, 0, 1], bool)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from spherejax import solvers
+from spherejax.solvers import _k_means
 
 
 def lloyd(points, centres, steps=100):
@@ -102,8 +103,6 @@ def test_first_centres_are_drawn_by_squared_distances():
 
 
 def _drawn_pair(points, key):
-  from spherejax.solvers import _k_means
-
   return _k_means._drawn(points, jnp.ones(len(points), bool), key, 2)[:, 0]
 
 
@@ -119,13 +118,27 @@ def test_fewer_points_than_clusters_leave_clusters_empty():
 
 
 def test_an_empty_cluster_takes_the_farthest_point():
-  from spherejax.solvers import _k_means
-
   points = jnp.array([[0.0], [1.0], [7.0], [20.0], [22.0]])
   assignment = jnp.array([0, 0, 0, 3, 3])
   found = _k_means._without_empty(points, jnp.ones(5, bool), assignment, 4)
   # 7 is farthest from 8 / 3; then 20 of 21, or 22: the lowest.
   np.testing.assert_array_equal(found, [0, 0, 1, 2, 3])
+
+
+def test_points_that_are_split_over_devices_stay_there():
+  points = np.random.default_rng(0).normal(size=(1024, 12)).astype(np.float32)
+  mesh = jax.make_mesh((4,), ("parts",), (jax.sharding.AxisType.Auto,))
+  split = jax.device_put(points, jax.NamedSharding(mesh, jax.P("parts")))
+  key = jax.random.key(0)
+  alone, found = (solvers.k_means(x, 7, key=key) for x in (points, split))
+  np.testing.assert_array_equal(found.assignment, alone.assignment)
+  np.testing.assert_allclose(found.centres, alone.centres, atol=1e-6)
+  program = _k_means._cluster.lower(
+    split, jnp.ones(1024, bool), key, 7, 100, 512, split.sharding
+  )
+  text = program.compile().as_text()
+  assert "f32[256,12]" in text
+  assert "f32[1024,12]" not in text
 
 
 def test_masked_points_are_not_there():
