@@ -23,7 +23,7 @@ import rich.console
 from jax import Array
 
 from benchmarks import _measure
-from experiments.frame import cost_claims
+from experiments import results_page
 from spherejax import _versions, distances, pooling
 
 SIZES = ((32, 49, 128, 64), (128, 49, 512, 128), (256, 64, 64, 64))
@@ -339,7 +339,7 @@ def main() -> None:
       _measure.save("gsp", rows, missing, options)
   _measure.report("gsp", rows, missing, options)
   if any(row["case"] == "steps" for row in rows):
-    for name, statement, difference in cost_claims.claims(rows):
+    for name, statement, difference in results_page.cost_claims(rows):
       console.print(f"{name}: {statement}: {difference:.3g}", highlight=False)
 
 

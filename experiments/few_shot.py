@@ -26,7 +26,7 @@ import numpy as np
 
 from experiments.episodes import claims, images, published, toy
 from experiments.episodes.drawn import check_classes
-from experiments.episodes.settings import Config, Part, check, of_part, unused
+from experiments.episodes.settings import Config, Part, check, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
 from experiments.frame import at_once, command, pictures
 from experiments.frame import results as report
@@ -135,9 +135,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="few_shot", doc=__doc__, unused=unused
-  )
+  preset, config, output = command.parse(PRESETS, name="few_shot", doc=__doc__)
   report.write(run(config, output, preset), output)
 
 

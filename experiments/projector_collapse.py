@@ -104,7 +104,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 def main() -> None:
   """The command line."""
   preset, config, output = command.parse(
-    PRESETS, name="projector_collapse", doc=__doc__, unused=collapse_config.unused
+    PRESETS, name="projector_collapse", doc=__doc__
   )
   results.write(run(config, output, preset), output)
 

@@ -30,7 +30,7 @@ import tqdm
 from experiments.frame import command, digits, results
 from experiments.robustness import claims as robust_report
 from experiments.robustness import digits as robust_digits
-from experiments.robustness import inputs, photographs, settings, tables
+from experiments.robustness import inputs, photographs, tables
 from experiments.robustness.settings import PRESETS, Config
 
 
@@ -67,9 +67,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="robust_features", doc=__doc__, unused=settings.unused
-  )
+  preset, config, output = command.parse(PRESETS, name="robust_features", doc=__doc__)
   results.write(run(config, output, preset), output)
 
 

@@ -43,7 +43,7 @@ from experiments.robustness import (
   suite,
 )
 from experiments.robustness import images as voronoi_sets
-from experiments.robustness.cell_settings import PRESETS, Config, unused
+from experiments.robustness.cell_settings import PRESETS, Config
 from experiments.robustness.images import Images
 from spherejax import plotting
 
@@ -127,9 +127,7 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
 
 def main() -> None:
   """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="voronoi", doc=__doc__, unused=unused
-  )
+  preset, config, output = command.parse(PRESETS, name="voronoi", doc=__doc__)
   results.write(run(config, output, preset), output)
 
 

@@ -1,10 +1,11 @@
 """Settings of the few-shot trainings and of their study."""
 
 import dataclasses
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from experiments.episodes import published
 from experiments.frame import command
+from experiments.frame.settings import Without
 from spherejax import _checks
 from spherejax.models._convolution import Method
 from spherejax.prototypes._few_shot import Representative
@@ -81,9 +82,9 @@ class Config(Settings):
 
   images: Literal["omniglot", "cub", "mini_imagenet"] = "omniglot"
   """What is classified."""
-  percent: int = 100
+  percent: Annotated[int, Without("images", ("cub", "mini_imagenet"))] = 100
   """Of omniglot's images that are read; classes with too few of them are left out."""
-  folder: str = "mini-imagenet"
+  folder: Annotated[str, Without("images", ("omniglot", "cub"))] = "mini-imagenet"
   """Folders train, val and test of mini-ImageNet."""
   shots: tuple[int, ...] = (1, 5)
   """Supports of each class, a training for each."""
@@ -120,10 +121,3 @@ def check(config: Config) -> None:
     )
   if any(not x > 0 for x in config.exponents):
     raise ValueError(f"exponents must be above 0, got {config.exponents}")
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  of = {"percent": "omniglot", "folder": "mini_imagenet"}
-  names = tuple(name for name, images in of.items() if images != config.images)
-  return {f"with --images {config.images}": names}

@@ -55,7 +55,7 @@ class Architecture(Limited):
   remat: bool = False
   """A network of photographs computes its maps again for the gradient: less memory."""
   pooling: str = "gap"
-  """How a map becomes a vector: one of `poolings.TITLES` or `poolings.WIDE`."""
+  """How a map becomes a vector: gap, gsp or another one; a wrong name lists all."""
   prototypes: int = 64
   """Of generalized sum pooling."""
   mass: float = 0.3

@@ -59,8 +59,10 @@ class Without:
       return None
     if self.because:
       return self.because
-    if isinstance(value, bool) or not value:
-      return f"{'with' if value else 'without'} {option(self.other)}"
+    if isinstance(value, bool):
+      return f"with {option(self.other if value else f'no_{self.other}')}"
+    if not value:
+      return f"without {option(self.other)}"
     return f"with {option(self.other)} {value}"
 
 

@@ -54,7 +54,7 @@ class Settings(Limited):
   dim: int = 64
   """Dimension of the local features and of the embedding."""
   pooling: Decided[str] = "gap"
-  """How a map becomes a vector: one of `poolings.NAMES` or `poolings.WIDE`."""
+  """How a map becomes a vector: gap, gsp or another one; a wrong name lists all."""
   prototypes: int = 64
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5

@@ -1,7 +1,12 @@
 """Settings of `voronoi`."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
+
+from experiments.frame.settings import Without
+
+_T = TypeVar("_T")
+OfDigits = Annotated[_T, Without("images", ("cifar10", "mnist"))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -10,19 +15,19 @@ class Config:
 
   images: Literal["digits", "cifar10", "mnist"] = "digits"
   """The sites; of the last two all training images. Toy, closed forms: digits only."""
-  percent: int = 100
+  percent: Annotated[int, Without("images", "digits")] = 100
   """Share of cifar10 or mnist that is read, in percent."""
   seed: int = 0
   """Of starts, noise and samples; the first one."""
-  seeds: int = 3
+  seeds: OfDigits[int] = 3
   """Of the studies of attacks, certificates and trade-offs."""
-  train_images: int = 1297
+  train_images: OfDigits[int] = 1297
   """First digits: the sites, whose accuracy is measured."""
-  test_images: int = 500
+  test_images: OfDigits[int] = 500
   """Last digits: on some attacks are compared, with all of them shifts are measured."""
-  shifted: tuple[Literal["cifar10", "mnist"], ...] = ("cifar10",)
+  shifted: OfDigits[tuple[Literal["cifar10", "mnist"], ...]] = ("cifar10",)
   """Images that are shifted beside the digits, where they are there."""
-  toy_norms: tuple[Literal["l2", "linf", "l1"], ...] = ("l2", "linf", "l1")
+  toy_norms: OfDigits[tuple[Literal["l2", "linf", "l1"], ...]] = ("l2", "linf", "l1")
   """Of cells and balls in the plane, and of the least distances of digits."""
   norms: tuple[Literal["l2", "linf"], ...] = ("l2", "linf")
   """Of cells and balls of images."""
@@ -34,15 +39,15 @@ class Config:
   """Sites about each that bound its cell during an attack."""
   batch: int = 2000
   """Sites that are attacked at once, over all devices."""
-  samples: int = 100_000
+  samples: OfDigits[int] = 100_000
   """Draws for the trade-offs."""
-  votes: int = 200_000
+  votes: OfDigits[int] = 200_000
   """For each smoothed point."""
-  suite_images: int = 200
+  suite_images: OfDigits[int] = 200
   """First test images, on which attacks are compared with closed forms; 0: none."""
-  suite_norms: tuple[Literal["linf", "l2", "l1"], ...] = ("linf", "l2", "l1")
+  suite_norms: OfDigits[tuple[Literal["linf", "l2", "l1"], ...]] = ("linf", "l2", "l1")
   """Of the attacks of one budget."""
-  suite_steps: int = 50
+  suite_steps: OfDigits[int] = 50
   """Of these attacks."""
 
 
@@ -63,14 +68,3 @@ PRESETS = {
   ),
   "full": Config(images="cifar10", seeds=1),
 }
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  if config.images == "digits":
-    return {"with --images digits": ("percent",)}
-  names = (
-    "seeds", "train_images", "test_images", "shifted", "toy_norms", "samples", "votes",
-    "suite_images", "suite_norms", "suite_steps",
-  )  # fmt: skip
-  return {f"with --images {config.images}": names}

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import flax.linen as nn
 import jax
@@ -15,9 +15,13 @@ from jax import Array
 
 from experiments.frame import kept as finished
 from experiments.frame.digits import Points
+from experiments.frame.settings import Without
 from spherejax import attacks, distances, losses, training
 from spherejax.attacks import _losses
 from spherejax.distances._lp import Norm
+
+_T = TypeVar("_T")
+OfDigits = Annotated[_T, Without("images", ("cifar10", "svhn_cropped"))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +32,15 @@ class Settings:
   """First seed."""
   seeds: int = 3
   """Runs of each training."""
-  hidden: int = 128
+  hidden: OfDigits[int] = 128
   """Units of the first layer."""
-  dim: int = 64
+  dim: OfDigits[int] = 64
   """Units of the second layer, whose values are the features."""
-  steps: int = 600
+  steps: OfDigits[int] = 600
   """Training steps: 60 epochs of the digits."""
-  batch: int = 128
+  batch: OfDigits[int] = 128
   """Images of a step."""
-  learning_rate: float = 1e-3
+  learning_rate: OfDigits[float] = 1e-3
   """Of Adam."""
   clean_weight: float = 0.5
   """Share of the clean images in the loss (DIST eq. 3.7)."""
@@ -44,7 +48,7 @@ class Settings:
   """Steps of the attack in training, each of 2.5 budget / steps."""
   judge_steps: int = 40
   """Steps of the attack that decides about accuracy."""
-  scale: float = 16.0
+  scale: OfDigits[float] = 16.0
   """Of the cosines, where the loss is of angles."""
 
 

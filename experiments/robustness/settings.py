@@ -1,8 +1,9 @@
 """Settings of `robust_features` and its presets."""
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
 
+from experiments.frame.settings import Without
 from experiments.robustness import defences as robust_defences
 from experiments.robustness import networks
 from experiments.robustness import photographs as robust_photographs
@@ -14,43 +15,47 @@ class Config(networks.Settings):
 
   images: Literal["digits", "cifar10", "svhn_cropped"] = "digits"
   """What the networks are trained on."""
-  photographs: robust_photographs.Photographs = dataclasses.field(
-    default_factory=robust_photographs.Photographs
-  )
+  photographs: Annotated[
+    robust_photographs.Photographs, Without("images", "digits")
+  ] = dataclasses.field(default_factory=robust_photographs.Photographs)
   """Networks of photographs and their training, in place of those of the digits."""
-  train_images: int = 1297
+  train_images: networks.OfDigits[int] = 1297
   """First digits, to train on."""
-  test_images: int = 500
+  test_images: networks.OfDigits[int] = 500
   """Last digits, to test on."""
   l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
   """Budgets in l2; images are in [0, 1]^64."""
   linf: tuple[float, ...] = (0.05, 0.1)
   """Budgets in l-infinity."""
-  dims: tuple[int, ...] = (8, 32, 128)
+  dims: networks.OfDigits[tuple[int, ...]] = (8, 32, 128)
   """Input dimensions of the classes of known discriminality."""
-  radii: tuple[float, ...] = (0.3, 1.0, 3.0)
+  radii: networks.OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
   """Distances of their means from the origin."""
-  proposals: tuple[
-    Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"], ...
+  proposals: networks.OfDigits[
+    tuple[Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"], ...]
   ] = ("cross-entropy", "NormFace", "negative margin", "proxy cap")
   """Losses to compare."""
-  proposed_budget: float = 0.6
+  proposed_budget: networks.OfDigits[float] = 0.6
   """l2 budget of these losses, and of the defences."""
-  studies: tuple[
-    Literal["defences", "noise", "combined", "rotation", "reweighting"], ...
+  studies: networks.OfDigits[
+    tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
   ] = ("defences", "noise", "combined", "rotation", "reweighting")
   """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
-  beside: tuple[Literal["cifar10", "svhn_cropped"], ...] = ("cifar10",)
+  beside: networks.OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = (
+    "cifar10",
+  )
   """Photographs that are measured beside the digits, where they are there."""
-  defences: tuple[robust_defences.Name, ...] = robust_defences.DEFENCES
+  defences: networks.OfDigits[tuple[robust_defences.Name, ...]] = (
+    robust_defences.DEFENCES
+  )
   """Trainings to compare."""
-  neighbours: int = 32
+  neighbours: networks.OfDigits[int] = 32
   """Sites that bound a Voronoi cell during an attack."""
-  combined: tuple[float, float] = (1.0, 0.1)
+  combined: networks.OfDigits[tuple[float, float]] = (1.0, 0.1)
   """Radii of the l1 and the l-infinity ball that the combined ball contains."""
-  noise: float = 0.25
+  noise: networks.OfDigits[float] = 0.25
   """Deviation of the noise of randomised smoothing."""
-  votes: int = 1000
+  votes: networks.OfDigits[int] = 1000
   """Draws that bound the class's probability."""
 
 
@@ -95,15 +100,3 @@ PRESETS = {
     studies=(),
   ),
 }
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  names = ("photographs",)
-  if config.images != "digits":
-    names = (
-      "train_images", "test_images", "hidden", "dim", "steps", "batch", "dims", "radii",
-      "proposals", "proposed_budget", "studies", "beside", "defences", "neighbours",
-      "combined", "noise", "votes", "scale", "learning_rate",
-    )  # fmt: skip
-  return {f"with --images {config.images}": names}

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import optax
 from jax import Array
 
 from experiments.frame import kept as finished
+from experiments.frame.settings import Without
 from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision.images import Study
 from experiments.self_supervision.runs import (
@@ -30,7 +31,7 @@ from spherejax import data, training
 class Full(Settings):
   """What the trainings one after another need beside."""
 
-  warm_up: int = 3900
+  warm_up: Annotated[int, Without("at_once", True)] = 3900
   """Steps in which the learning rate rises, and a cosine follows, where networks are
   not trained at once."""
   synchronized: bool = False

@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 
 from experiments.frame import command
+from experiments.frame.settings import Without
 from experiments.self_supervision import lars
 from experiments.self_supervision.claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
 from spherejax import data
@@ -36,7 +37,7 @@ class Config(lars.Full):
   """What is learned from."""
   at_once: bool = True
   """All networks as one program, by SGD; else one after another, by LARS."""
-  image_size: int = 32
+  image_size: Annotated[int, Without("images", ("cifar100", "digits"))] = 32
   """Side of the photographs, an area average of the stored ones."""
   strengths: tuple[
     Literal["large", "moderate", "small", "large, crops alone", "simclr"], ...
@@ -49,7 +50,7 @@ class Config(lars.Full):
     "fixed_features", "depths", "rotations",
   )  # fmt: skip
   """What needs no images."""
-  toy_seeds: int = 5
+  toy_seeds: Annotated[int, Without("toys", ((),))] = 5
   """Of what needs no images."""
 
 
@@ -95,20 +96,6 @@ PRESETS = {
     projectors=("512-128", "2048-128", "512-512-128"),
   ),
 }
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  found: dict[str, tuple[str, ...]] = {}
-  alone = "warm_up" if config.at_once else "probe_every"
-  found[f"with --{'' if config.at_once else 'no-'}at-once"] = (alone,)
-  if config.images != "tiny_imagenet":
-    found[f"with --images {config.images}"] = ("image_size",)
-  if config.encoder == "resnet18":
-    found["with --encoder resnet18"] = ("widths", "strides")
-  if not config.toys:
-    found["without --toys"] = ("toy_seeds",)
-  return found
 
 
 def check(config: Config) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -12,6 +12,7 @@ import optax
 from jax import Array
 
 from experiments.frame import blocks
+from experiments.frame.settings import Without
 from spherejax import (
   data,
   distances,
@@ -38,9 +39,9 @@ class Settings:
   """Trainings of each strength."""
   encoder: Literal["conv", "resnet18"] = "conv"
   """Three convolutions, or a residual network with the stem for small images."""
-  widths: tuple[int, int, int] = (32, 64, 64)
+  widths: Annotated[tuple[int, int, int], Without("encoder", "resnet18")] = (32, 64, 64)
   """Channels of the convolutions of conv."""
-  strides: tuple[int, int, int] = (2, 2, 1)
+  strides: Annotated[tuple[int, int, int], Without("encoder", "resnet18")] = (2, 2, 1)
   """Of the convolutions of conv; the first one has stride 2 for time alone."""
   projector: tuple[int, ...] = (32,)
   """Outputs of its layers; one is a linear projector."""
@@ -50,7 +51,7 @@ class Settings:
   """Of a training."""
   measure_every: int = 20
   """Steps between two measurements."""
-  probe_every: int = 100
+  probe_every: Annotated[int, Without("at_once", False)] = 100
   """Steps between two fits of the classifiers, of networks that are trained at once."""
   batch: int = 128
   """Images of a step, two views of each."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import _measure, gsp
-from experiments.frame import cost_claims
+from experiments import results_page
 
 
 @pytest.mark.peer  # ott-jax
@@ -30,7 +30,7 @@ def test_smoke_runs_and_results_agree(tmp_path):
   steps = content["rows"][-1]
   memory = [steps["temporary_kib"][f"unrolled, k = {k}"] for k in gsp.STEP_SWEEP]
   assert memory == sorted(memory)
-  found = {name: value for name, _, value in cost_claims.claims(content["rows"])}
+  found = {name: value for name, _, value in results_page.cost_claims(content["rows"])}
   assert found["cost-unrolled"] > 0
   assert steps["change of a weight from k = 25 to 100"]["b = 0.5"] < 1e-6
 

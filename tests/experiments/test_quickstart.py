@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import startup
 from experiments import quickstart, results_page
-from experiments.frame import beside, cost_claims, results, results_notes
+from experiments.frame import beside, results
 from experiments.frame import command as cli
 from experiments.gsp import collage_measures
 
@@ -233,12 +233,12 @@ def test_the_results_page_says_what_did_not_come_out():
   more = content | {"claims": [*content["claims"], right]}
   tried = {"x": {"c*": "twice the steps."}}
   assert "* `c`: twice the steps." in results_page.page([more], tried)
-  results_notes.check_tried([more], tried)
+  results_page.check_tried([more], tried)
   with pytest.raises(SystemExit, match="what was tried for x: c"):
-    results_notes.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
+    results_page.check_tried([more], {"x": {"d": "nothing"}, "c": {"c": "all"}})
   for odd in ({"x": {"c": "", "d": ""}}, {"x": {"c": ""}, "y": {"c": ""}}):
     with pytest.raises(SystemExit, match="no such claim is missed"):
-      results_notes.check_tried([more], odd)
+      results_page.check_tried([more], odd)
   data = {"x-*": "Half of it.", "x*": "All of it.", "y": "None."}
   both = [content, content | {"preset": "large"}]
   text = results_page.page(both, data=data)
@@ -246,10 +246,10 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "All of it." in first.split("### x\n")[1]
   assert "Half of it." in second
   with pytest.raises(SystemExit, match=r"has y, but no such experiment"):
-    results_notes.check_data(both, data)
-  results_notes.check_data(both, {key: data[key] for key in ("x-*", "x*")})
+    results_page.check_data(both, data)
+  results_page.check_data(both, {key: data[key] for key in ("x-*", "x*")})
   with pytest.raises(SystemExit, match="must say what x-large ran on"):
-    results_notes.check_data(both, {"x": "All of it."})
+    results_page.check_data(both, {"x": "All of it."})
 
 
 def test_claims_about_cost_come_from_the_benchmark(tmp_path):
@@ -263,7 +263,7 @@ def test_claims_about_cost_come_from_the_benchmark(tmp_path):
   rows = [{"case": "cost-ours, b = 5, k = 15", "ratio": ratio}]
   content = {"command": "python", "machine": "one core"}
   file.write_text(json.dumps(content | {"rows": [*rows, {"case": "steps"} | swept]}))
-  text = cost_claims.section(file)
+  text = results_page.cost_section(file)
   assert re.search(r"`cost-flat` .* \| -0.25 \| not reproduced \|", text)
   assert re.search(r"`cost-unrolled` .* \| 2 \| reproduced \|", text)
   assert re.search(r"`k-enough` .* \| 1e-06 \| reproduced \|", text)
@@ -271,7 +271,7 @@ def test_claims_about_cost_come_from_the_benchmark(tmp_path):
   assert text in results_page.page([], cost=text)
   file.write_text(json.dumps(content | {"rows": rows}))
   with pytest.raises(SystemExit, match=r"gsp\.json is no result of benchmarks\.gsp"):
-    cost_claims.section(file)
+    results_page.cost_section(file)
 
 
 def committed():
@@ -299,7 +299,7 @@ def test_headers_say_how_long_the_committed_runs_took():
 
 
 def test_what_was_tried_names_presets_that_exist():
-  tried, known = tomllib.loads(results_notes.TRIED.read_text()), committed()
+  tried, known = tomllib.loads(results_page.TRIED.read_text()), committed()
   named = []
   for title, notes in tried.items():
     module = importlib.import_module(f"experiments.{known[title]['experiment']}")

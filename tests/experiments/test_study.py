@@ -58,8 +58,11 @@ class Config(settings.Limited):
   dim: Annotated[int, Only(2, "it is drawn")] = 2
   data: str = "images"
   rows: Annotated[int, Without("data", "gaussians")] = 9
-  toys: bool = True
-  toy_seeds: Annotated[int, Without("toys", False)] = 3
+  toys: tuple[str, ...] = ("one",)
+  at_once: bool = True
+  warm_up: Annotated[int, Without("at_once", True)] = 0
+  probe: Annotated[int, Without("at_once", False)] = 0
+  toy_seeds: Annotated[int, Without("toys", ((),))] = 3
 
 
 @pytest.mark.parametrize(
@@ -85,8 +88,9 @@ def test_another_default_keeps_the_limits():
 
 
 def test_settings_that_do_nothing():
-  assert settings.unused(Config()) == {}
-  assert settings.unused(Config(data="gaussians", toys=False)) == {
+  assert settings.unused(Config()) == {"with --at-once": ("warm_up",)}
+  assert settings.unused(Config(data="gaussians", toys=(), at_once=False)) == {
     "with --data gaussians": ("rows",),
+    "with --no-at-once": ("probe",),
     "without --toys": ("toy_seeds",),
   }

@@ -11,7 +11,7 @@ import typing
 
 import pytest
 
-from experiments.frame import command, results
+from experiments.frame import command, results, settings
 from tests.experiments.entries import NAMES, main, module, replace_run
 
 ENDS = {
@@ -67,11 +67,15 @@ def fields_of(name, kind):
   config = next(iter(module(name).PRESETS.values()))
   # Of fields that are no options the type is annotated.
   types = typing.get_type_hints(type(config), include_extras=True)
-  return [
-    field
-    for field in dataclasses.fields(config)
-    if types[field.name] is kind or typing.get_origin(types[field.name]) is kind
-  ]
+  found = []
+  for field in dataclasses.fields(config):
+    limits = getattr(types[field.name], "__metadata__", ())
+    own = types[field.name]
+    if limits and all(isinstance(limit, settings.Limit) for limit in limits):
+      own = own.__origin__
+    if kind in (own, typing.get_origin(own)):
+      found.append(field)
+  return found
 
 
 # Command lines and what of them the answer must name.
