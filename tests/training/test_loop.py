@@ -56,7 +56,7 @@ def kill_when(directory, condition):
     env=os.environ
     | {
       "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
-      "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
+      "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
     },
     stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,

@@ -33,7 +33,7 @@ def run_two(commands):
   """Both processes' exit codes and what they wrote to stderr."""
   environment = os.environ | {
     "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
-    "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir,
+    "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
     # The last of two equal flags holds; the others are the tests'.
     "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
   }
