@@ -162,8 +162,9 @@ import pytest
 
 for request in sys.stdin:
   module, *arguments = json.loads(request)
+  ours = "spherejax", "experiments", "benchmarks", "tests", "conftest"
   for name in [*sys.modules]:
-    if name.partition(".")[0] in ("spherejax", "experiments", "tests", "conftest"):
+    if name.partition(".")[0] in ours:
       del sys.modules[name]
   os.environ.pop("XLA_FLAGS", None)  # conftest.py appends; part of the cache's keys
   said, code = io.StringIO(), 0
@@ -186,7 +187,7 @@ class Copy:
 
   def __init__(self, folder: pathlib.Path):
     self.folder = folder
-    for name in ("spherejax", "experiments", "tests", "docs"):
+    for name in ("spherejax", "experiments", "benchmarks", "tests", "docs"):
       ignored = shutil.ignore_patterns("*.png", "_build")
       shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     for name in ("conftest.py", "pyproject.toml"):
