@@ -5,7 +5,7 @@ in `benchmarks.losses`, all others, the miners among them, with the arguments of
 documented example, whose batch is grown. What has no gradient is compiled by itself.
 JAX forgets what it has traced before each, and no cache of compiled programs is used.
 
-    python -m benchmarks.first_calls             # ten minutes on 2 cores
+    python -m benchmarks.first_calls             # three minutes on 2 cores
     python -m benchmarks.first_calls --smoke
     python -m benchmarks.first_calls --only triplet --json FILE
 """

@@ -43,7 +43,8 @@ def nearest(
     [queries, k], integer.
 
   Raises:
-    TypeError: embeddings not floating, `exclude` not integer.
+    TypeError: embeddings not floating, `exclude` not integer; one of queries and
+      `exclude` is traced, and the references are in a file.
     ValueError: shapes do not match, an unknown distance, a known `exclude` that is no
       reference, or k exceeds the number of references that a query may have;
       references are split over two axes, differ between processes, or are in a file
@@ -84,7 +85,8 @@ def nearest(
   _checks.known_labels(exclude, len(others), name="exclude", low=-1)
   options = {"k": k, "distance": distance, "block_size": block_size}
   if isinstance(others, np.memmap):
-    return _tiles.nearest(queries, others, np.asarray(exclude), **options)
+    _checks.host("queries", queries)
+    return _tiles.nearest(queries, others, _checks.host("exclude", exclude), **options)
   queries, others, sharding = _split.place(queries, others)
   if sharding is None:
     return _order.nearest(queries, others, exclude, **options)

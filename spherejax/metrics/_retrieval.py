@@ -73,7 +73,8 @@ def retrieval(
   though it counts in R, and a query with one retrieves nothing: its measures are 0.
 
   Args:
-    queries: [queries, dim], floating. May be traced.
+    queries: [queries, dim], floating. May be traced unless the references are in a
+      file.
     query_labels: [queries], integer: any values, only equality matters. Concrete:
       classes are grouped on the host.
     references: [references, dim], floating, or None: the queries. Their rows may be
@@ -101,7 +102,7 @@ def retrieval(
 
   Raises:
     TypeError: embeddings not floating, labels not integer, masks not boolean; labels
-      or masks are traced.
+      or masks are traced, or queries for references in a file.
     ValueError: shapes do not match, one of `references` and `reference_labels`
       without the other, `exclude` without them or no index, or an unknown distance;
       references are split over two axes, differ between processes, or are in a file
@@ -139,6 +140,8 @@ def retrieval(
     references = _checks.array("references", references)
   others = references if file is None else file
   _order.check(queries, others, distance)
+  if file is not None:
+    _checks.host("queries", queries)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
   kept = _host_mask("where", where, queries)

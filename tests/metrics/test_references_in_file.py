@@ -3,6 +3,7 @@
 import os
 
 import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -114,3 +115,9 @@ def test_errors_are_those_of_arrays(tiles, stored, unchecked):
     metrics.nearest(jnp.ones((2, 3)), held, k=1)
   with pytest.raises(ValueError, match="k must be at most 90"):
     metrics.nearest(x, held, k=91)
+  for search in (
+    lambda x: metrics.nearest(x, held, k=2),
+    lambda x: metrics.retrieval(x, LABELS, held, LABELS),
+  ):
+    with pytest.raises(TypeError, match=r"queries must be concrete, got a traced"):
+      jax.eval_shape(search, x)
