@@ -169,7 +169,8 @@ def k_nearest(
 
   Raises:
     TypeError: points not floating, `exclude` or `apart` not integers.
-    ValueError: shapes do not match, an unknown norm, or k above the references.
+    ValueError: shapes do not match, an unknown norm, k above the references, or
+      references that are split over two axes of devices, or along their columns.
 
   Differentiable in: nothing. Cost: O(queries references dim) time; for l2 dozens of
   times as much for a query whose k-th neighbour has 16 rivals within rounding.

@@ -140,8 +140,6 @@ def retrieval(
     references = _checks.array("references", references)
   others = references if file is None else file
   _order.check(queries, others, distance)
-  if file is not None:
-    _checks.host("queries", queries)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
   kept = _host_mask("where", where, queries)
@@ -371,6 +369,7 @@ def _score_tiles(
   queries: Array, references: np.memmap, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
   """As `_score`, of references in a file."""
+  _checks.host("queries", queries)
   found, blocks = [], zip(*plan.blocks, strict=True)
   for several in _tile_ranks.ranks(queries, references, plan, distance):
     for ranks in several:

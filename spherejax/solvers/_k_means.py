@@ -65,7 +65,8 @@ def k_means(
   Raises:
     TypeError: points not floating, where not boolean, k or max_steps not static
       integers.
-    ValueError: shapes do not match, no point, or a number below 1.
+    ValueError: shapes do not match, no point, a number below 1, or points that are
+      split over two axes of devices, or along their columns.
 
   Differentiable in: nothing. Cost: O(n k dim) time a step, block_size x k memory.
 
