@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.test_util import check_grads
 
-from spherejax import _numerics
+from spherejax import _numerics, losses
 
 
 def test_many_definite_systems_and_their_derivatives(x64):
@@ -43,3 +44,17 @@ def test_adam_is_that_of_optax(x64):
     right, state = reference.update(jnp.asarray(gradient), state)
     found, moments = adam(gradient, moments, count)
     np.testing.assert_allclose(found, right, rtol=1e-10)
+
+
+def test_derivatives_that_are_written_out(x64):
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4, 5)))
+  check_grads(jax.jit(_numerics.normalize), (x,), 2)
+
+  @jax.jit
+  def reduced(x, temperature):
+    return losses.multi_proxy(x, temperature=temperature)
+
+  check_grads(reduced, (x, 0.3), 2, rtol=1e-4)
+  zero = jnp.zeros((1, 3))
+  np.testing.assert_array_equal(jax.jacrev(_numerics.normalize)(zero), 0)
+  assert np.isfinite(jax.hessian(_numerics.normalize)(zero)).all()
