@@ -10,6 +10,7 @@ import argparse
 import errno
 import functools
 import importlib.metadata
+import math
 import os
 import pathlib
 import platform
@@ -180,15 +181,28 @@ def compare(
 
 
 def product_operations(call: Callable, inputs: tuple) -> float | None:
-  """Floating-point operations of what consists of products; None of anything else.
+  """Floating-point operations of the products; None where nobody can say how many.
 
-  Also of products in a loop, whose body XLA counts once.
+  Counted here, since XLA knows nothing of the products that it leaves to a library.
   """
-  lowered = jax.jit(call).lower(*inputs)
-  text = lowered.as_text()
-  if "dot_general" not in text or "stablehlo.while" in text:
-    return None
-  return (lowered.cost_analysis() or {}).get("flops")
+  operations = _products(jax.make_jaxpr(call)(*inputs).jaxpr)
+  return operations if operations > 0 else None  # NaN is neither
+
+
+def _products(jaxpr: Any) -> float:
+  total = 0.0
+  for equation in jaxpr.eqns:
+    parameters = equation.params
+    if equation.primitive.name == "dot_general":
+      (contracted, _), _ = parameters["dimension_numbers"]
+      shape = equation.invars[0].aval.shape
+      terms = math.prod(shape[axis] for axis in contracted)
+      total += 2 * equation.outvars[0].aval.size * terms
+    inner = [p.jaxpr for p in parameters.values() if hasattr(p, "jaxpr")]
+    # Of a loop whose number of rounds depends on values, nothing is known.
+    rounds = parameters.get("length", math.nan if "cond_jaxpr" in parameters else 1)
+    total += rounds * sum(map(_products, inner)) if inner else 0
+  return total
 
 
 @functools.cache
@@ -219,11 +233,16 @@ def relative_difference(result: Any, expected: Any) -> float:
   """
   worst = 0.0
   for a, b in zip(jax.tree.leaves(result), jax.tree.leaves(expected), strict=False):
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    a, b = _host(a), _host(b)
     size = np.maximum(np.abs(b).max(initial=0), _NOTHING)
     # NumPy's maximum, which keeps NaN.
     worst = np.maximum(worst, np.abs(a - b).max(initial=0) / size)
   return float(worst)
+
+
+def _host(leaf: Any) -> np.ndarray:
+  """Of an array of jax, NumPy or torch, on any device."""
+  return np.asarray(leaf.cpu() if hasattr(leaf, "is_cuda") else leaf, np.float64)
 
 
 def _seconds(call: Callable, inputs: tuple, inner: int = 1) -> float:

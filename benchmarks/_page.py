@@ -25,7 +25,7 @@ milliseconds.
 
 
 def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
-  """The text: of each benchmark its note `NAME.md`, and the table of `NAME.json`."""
+  """Of each benchmark its note `NAME.md` and the table of `NAME.json`; then a GPU's."""
   parts = [HEADER]
   for name in names:
     note, results = folder / f"{name}.md", folder / f"{name}.json"
@@ -34,6 +34,12 @@ def page(names: tuple[str, ...], folder: pathlib.Path = FOLDER) -> str:
     if results.is_file():
       title = "" if note.is_file() else f"## {name}\n\n"
       parts.append(title + _section_of(results))
+  gpu = folder / "gpu"
+  if gpu.is_dir():
+    parts.append((gpu / "README.md").read_text())
+    parts += [
+      _section_of(gpu / f"{n}.json") for n in names if (gpu / f"{n}.json").is_file()
+    ]
   return "\n".join(parts)
 
 

@@ -43,11 +43,13 @@ def ours(peer: _peers.Peer):
 
 
 def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray):
-  """The same in torch, as NumPy arrays."""
+  """The same in torch, on a GPU where torch has one."""
   import torch
 
-  rows = torch.tensor(embeddings, requires_grad=True)
-  classes = torch.tensor(labels, dtype=torch.int64)
+  device = "cuda" if torch.cuda.is_available() else "cpu"
+  module = module.to(device)
+  rows = torch.tensor(embeddings, device=device, requires_grad=True)
+  classes = torch.tensor(labels, device=device, dtype=torch.int64)
   leaves = [rows, getattr(module, peer.weights)] if _learns(peer) else [rows]
 
   def call(*_):
@@ -55,7 +57,9 @@ def theirs(module, peer: _peers.Peer, embeddings: np.ndarray, labels: np.ndarray
       leaf.grad = None
     value = peer.call(module, rows, classes)
     value.backward()
-    return value.detach().numpy(), tuple(leaf.grad.numpy() for leaf in leaves)  # pyright: ignore
+    if value.is_cuda:
+      torch.cuda.synchronize()
+    return value.detach(), tuple(leaf.grad for leaf in leaves)
 
   return call
 

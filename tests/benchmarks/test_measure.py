@@ -101,11 +101,18 @@ def test_what_of_the_rate_of_products_is_reached(monkeypatch, capsys):
   assert all(text in printed for text in ("of rate", "15%", "30%"))
 
 
-def test_only_products_outside_of_loops_have_a_rate():
+def test_products_have_a_rate_where_their_number_is_known():
   x = np.ones((4, 2), np.float32)
-  assert _measure.product_operations(lambda x: x.max(0), (x,)) is None
-  rows = lambda x: jax.lax.map(lambda row: x @ row, x)  # noqa: E731
-  assert _measure.product_operations(rows, (x,)) is None
+
+  def rows(x):
+    return jax.jit(lambda x: jax.lax.map(lambda row: x @ row, x))(x)
+
+  def unknown(x):
+    return jax.lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x @ x.T @ x, x)
+
+  assert _measure.product_operations(rows, (x,)) == 4 * 2 * 4 * 2
+  for call in (unknown, lambda x: x.max(0)):
+    assert _measure.product_operations(call, (x,)) is None
   assert _measure.matrix_rate(64) > 0
 
 
