@@ -18,7 +18,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     "--xla_cpu_parallel_codegen_split_count=1",
     # Halves compilation. An unknown flag ends the process, so for tested versions only.
     "--xla_cpu_use_fusion_emitters=false"
-    if importlib.metadata.version("jaxlib") in ("0.10.2",)
+    if importlib.metadata.version("jaxlib") in ("0.7.2", "0.10.2")
     else "",
   ]
 )
