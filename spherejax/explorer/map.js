@@ -1,11 +1,11 @@
-// The page of `embed --explore`. Bokeh draws the points, pans, zooms and says where the
+// The map of the page. Bokeh draws the points, pans, zooms and says where the
 // pointer is; this file fills the panels and draws pictures over the points. While the map
 // moves nothing is painted: what is there moves along, and all is painted anew at rest.
 // Names of classes and files may be hostile: they reach the page as text only.
 "use strict";
 window.explorer = (() => {
   const { content, names, classes, styles, count, labels, predicted, neighbours, apart, k,
-    gsp, WRONG, classOf, percent, verdict, node, mark, load, painter, picture, heat,
+    weights, prototypes, WRONG, classOf, percent, verdict, node, mark, load, painter, picture, heat,
   } = window.explorerImages;
   const REST = 120; // milliseconds without a move after which the map is painted anew
   const byId = (id) => document.getElementById(id);
@@ -39,15 +39,15 @@ window.explorer = (() => {
     return button(other, 56, `neighbour ${kind}`, badge, caption, distance);
   }
 
-  function prototypes(row) {
+  function dominant(row) {
+    const { shown, order, shares, examples } = prototypes;
     const list = node("div", { id: "prototypes" });
-    for (let place = 0; place < gsp.shown; place++) {
-      const index = gsp.prototypes[row * gsp.shown + place];
-      const share = gsp.shares[row * gsp.shown + place];
+    for (let place = 0; place < shown; place++) {
+      const index = order[row * shown + place], share = shares[row * shown + place];
       const bar = node("div", { className: "bar" });
       bar.style.width = `${100 * share}%`;
       const head = node("div", {}, `prototype ${index}: ${percent(share)}`, bar);
-      const rows = gsp.examples.subarray(index * gsp.shown, (index + 1) * gsp.shown);
+      const rows = examples.subarray(index * shown, (index + 1) * shown);
       list.append(node("div", { className: "prototype" }, head,
         ...Array.from(rows, (other) => button(other, 28, "example"))));
     }
@@ -55,23 +55,21 @@ window.explorer = (() => {
   }
 
   function pooling(row) {
-    const parts = [node("h2", { textContent: "Generalized sum pooling" })];
-    if (!gsp) {
-      const text = `This model pools by ${content.pooling}: it has no generalized sum`
-        + " pooling, whose weights and prototypes would be shown here.";
-      parts.push(node("p", { id: "no-gsp", className: "note", textContent: text }));
-      return parts;
+    const parts = [];
+    if (weights || prototypes) parts.push(node("h2", { textContent: "Pooling" }));
+    if (weights) {
+      const legend = node("span", { className: "note" },
+        `Weights at ${weights.layout.join(" × ")} positions, from 0 `,
+        node("span", { className: "scale" }), ` to ${percent(weights.peaks[row])};`
+        + ` their mean is ${percent(weights.means[row])}.`);
+      parts.push(node("div", { id: "heat" }, heat(row, 112), legend));
     }
-    const positions = gsp.layout[0] * gsp.layout[1];
-    const legend = node("span", { className: "note" },
-      `Weights at ${gsp.layout.join(" × ")} positions, from 0 `,
-      node("span", { className: "scale" }), ` to ${percent(gsp.peaks[row])};`
-      + ` their mean is ${percent(1 / positions)}.`);
-    const figure = node("div", { id: "heat" }, heat(row, 112), legend);
-    const note = "Prototypes with the largest shares of the pooled mass, and the"
-      + " images in which each has most:";
-    return [...parts, figure, node("p", { className: "note", textContent: note }),
-      prototypes(row)];
+    if (prototypes) {
+      const note = "Prototypes with the largest shares of what is pooled, and the images"
+        + " in which each has most:";
+      parts.push(node("p", { className: "note", textContent: note }), dominant(row));
+    }
+    return parts;
   }
 
   function describe(row) {
@@ -384,6 +382,7 @@ window.explorer = (() => {
         Math.min(bounds[2], y[row]), Math.max(bounds[3], y[row])];
     }
     await load();
+    byId("pictures").parentElement.hidden = !content.atlas;
     document.title = byId("title").textContent = content.title;
     byId("subtitle").textContent = content.subtitle;
     listClasses();

@@ -1,4 +1,4 @@
-// The images of the page of `embed --explore`: what is known of each, and its picture.
+// The images of the page: what is known of each, and its picture.
 // Names of classes and files may be hostile: they reach the page as text only.
 "use strict";
 window.explorerImages = (() => {
@@ -19,8 +19,9 @@ window.explorerImages = (() => {
   const labels = decoded(content.labels), predicted = decoded(content.predicted);
   const neighbours = decoded(content.neighbours), apart = decoded(content.distances);
   const k = neighbours.length / count;
-  const gsp = content.gsp && Object.fromEntries(Object.entries(content.gsp).map(
+  const unpacked = (part) => part && Object.fromEntries(Object.entries(part).map(
     ([name, value]) => [name, value.bytes === undefined ? value : decoded(value)]));
+  const weights = unpacked(content.weights), prototypes = unpacked(content.prototypes);
   let sheets; // all thumbnails, in several sizes
 
   function decoded({ dtype, bytes }) {
@@ -51,6 +52,7 @@ window.explorerImages = (() => {
   }
 
   async function load() {
+    if (!atlas) return;
     const image = new Image();
     image.src = atlas.url;
     await image.decode();
@@ -65,6 +67,10 @@ window.explorerImages = (() => {
 
   // Of a canvas where pictures have so many pixels.
   function painter(context, pixels) {
+    if (!atlas) return (row, x, y, side) => {
+      context.fillStyle = styles[labels[row]].color;
+      context.fillRect(x, y, side, side);
+    };
     const { columns } = atlas;
     let level = 0, { size } = atlas;
     while (level + 1 < sheets.length && size / 2 >= pixels) {
@@ -97,10 +103,10 @@ window.explorerImages = (() => {
   function heat(row, side) {
     const canvas = picture(row, side);
     const context = canvas.getContext("2d");
-    const [height, width] = gsp.layout;
+    const [height, width] = weights.layout;
     for (let place = 0; place < height * width; place++) {
       const x = place % width, y = Math.floor(place / width);
-      const strength = gsp.weights[row * height * width + place] / 255;
+      const strength = weights.values[row * height * width + place] / 255;
       context.fillStyle = `rgb(${viridis(strength).join(" ")} / .6)`;
       const left = Math.round((x * canvas.width) / width);
       const top = Math.round((y * canvas.height) / height);
@@ -112,5 +118,5 @@ window.explorerImages = (() => {
   }
 
   return { content, names, classes, styles, count, labels, predicted, neighbours, apart,
-    k, gsp, WRONG, classOf, percent, verdict, node, mark, load, painter, picture, heat };
+    k, weights, prototypes, WRONG, classOf, percent, verdict, node, mark, load, painter, picture, heat };
 })();

@@ -1,4 +1,4 @@
-"""The page of `embed --explore`: Bokeh's map, its own script, all in one file."""
+"""The page: Bokeh's map, its own scripts, all in one file."""
 
 import pathlib
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ def render(
     _document(points, styles, size),
     INLINE,
     title="Embeddings",
-    template=(_HERE / "explore.html").read_text(encoding="utf-8"),
+    template=(_HERE / "page.html").read_text(encoding="utf-8"),
     template_variables={
       "explore_data": text,
-      "images_script": (_HERE / "explore_images.js").read_text(encoding="utf-8"),
-      "map_script": (_HERE / "explore.js").read_text(encoding="utf-8"),
+      "images_script": (_HERE / "images.js").read_text(encoding="utf-8"),
+      "map_script": (_HERE / "map.js").read_text(encoding="utf-8"),
     },
     suppress_callback_warning=True,
   )

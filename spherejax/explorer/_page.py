@@ -1,0 +1,241 @@
+"""`write_page`: a map of embeddings that opens without a server."""
+
+import base64
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Float
+
+from spherejax import _checks, distances
+from spherejax.explorer import _plane, _thumbnails
+from spherejax.explorer._plane import Layout
+
+MOST = _thumbnails.MOST
+"""Images that a page can show: 65,536."""
+
+# At least 3 to 1 against white. Eleven colours and six symbols: neighbours in the list
+# differ in both, and 66 classes in one of them.
+COLORS = (
+  "#0072B2", "#D55E00", "#007F5F", "#B0508A", "#8A6D00", "#6A51A3", "#222222",
+  "#0093AF", "#E7298A", "#5B8C00", "#8C2D04",
+)  # fmt: skip
+MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "star")
+_NOTHING = {"color": "#767676", "marker": "x"}  # of images without a class
+_SHOWN = 4  # prototypes of an image, images of a prototype
+
+
+class _Classes(NamedTuple):
+  """Names in the order of the page, "" last, and each image's place among them."""
+
+  names: list[str]
+  labels: np.ndarray
+
+
+def write_page(
+  path: str | os.PathLike[str],
+  embeddings: Float[ArrayLike, "images dim"],
+  *,
+  images: Sequence[Any] | np.ndarray | None = None,
+  files: Sequence[str] | None = None,
+  labels: Sequence[Any] | np.ndarray | None = None,
+  weights: Float[ArrayLike, "images height width"] | None = None,
+  prototypes: Float[ArrayLike, "images prototypes"] | None = None,
+  neighbours: int = 10,
+  layout: Layout = "tsne",
+  title: str = "Embeddings",
+) -> pathlib.Path:
+  """Writes a page that shows embeddings on a map, whoever computed them.
+
+  The map can be moved, zoomed, coloured and filtered. Of a chosen image the page shows
+  the nearest ones by Euclidean distance and whether they are of its class, and, where
+  they are given, a pooling's weights over the image and its largest prototypes. The
+  page is a single file; it refers to nothing outside.
+
+  Args:
+    path: of the file, by custom `.html`. It is written whole or not at all.
+    embeddings: [images, dim], floating and finite; 2 to `MOST` of them. NumPy arrays
+      of any library will do.
+    images: what is shown of each: uint8 [height, width, 1 or 3], of one size or
+      several, as an array or any sequence. None reads `files`.
+    files: names of the images, shown as text; paths of image files where `images` is
+      None. None numbers the images.
+    labels: a class for each image, as text or as a number; "" or None for an image
+      whose class is not known. None: no class is known.
+    weights: [images, height, width], at least 0: where a pooling looks.
+    prototypes: [images, prototypes], the share of each in what was pooled, such as
+      `attributes` of `pooling.gsp`.
+    neighbours: images found for each one, as far as there are so many.
+    layout: "tsne", which keeps neighbours together and takes a minute for ten thousand
+      images, or "pca". Both are the same in every run.
+    title: what the page is called.
+
+  Returns:
+    The path.
+
+  Raises:
+    TypeError: embeddings, weights or prototypes are not floating, files no text.
+    ValueError: another number of images than embeddings, fewer than 2 or more than
+      `MOST`, a number that is not finite, an image that cannot be shown, a file that
+      cannot be read, an unknown `layout`.
+    ImportError: bokeh, scikit-learn or Pillow is missing.
+
+  Example:
+    >>> import tempfile
+    >>> rows = np.eye(4, 3, dtype=np.float32)
+    >>> path = spherejax.explorer.write_page(
+    ...     tempfile.mkdtemp() + "/map.html", rows, labels=list("abba"), layout="pca"
+    ... )
+    >>> path.name
+    'map.html'
+  """
+  _checks.path("path", path)
+  _checks.count("neighbours", neighbours)
+  _checks.one_of("layout", layout, Layout)
+  _checks.text("title", title)
+  x = _rows("embeddings", embeddings, 2)
+  count = len(x)
+  if not 2 <= count <= MOST:
+    raise ValueError(f"embeddings must be 2 to {MOST}, got {count}")
+  if files is not None:
+    files = [os.fspath(file) for file in files]
+    _checks.texts("files", files)
+  given = {"images": images, "files": files, "labels": labels}
+  asked = {"weights": (weights, 3), "prototypes": (prototypes, 2)}
+  parts = {
+    name: _rows(name, value, axes)
+    for name, (value, axes) in asked.items()
+    if value is not None
+  }
+  for name, value in (given | parts).items():
+    if value is not None and len(value) != count:
+      raise ValueError(
+        f"{name} must be as many as the {count} embeddings, got {len(value)}"
+      )
+  try:
+    import sklearn  # noqa: F401
+
+    from spherejax.explorer import _bokeh
+  except ImportError as error:
+    raise ImportError(
+      f"a page needs {error.name}: pip install 'spherejax[explore]'"
+    ) from error
+
+  shown = images is not None or files is not None
+  atlas = _thumbnails.atlas(_thumbnails.thumbnails(images, files)) if shown else None
+  classes = _classes(labels, count)
+  points = _plane.plane(x, layout)
+  content = {
+    "title": title,
+    "names": files or [f"image {row}" for row in range(count)],
+    "classes": classes.names,
+    "styles": [
+      {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
+      if name
+      else _NOTHING
+      for i, name in enumerate(classes.names)
+    ],
+    "labels": _packed(classes.labels, np.int32),
+    "point": 9 if count <= 500 else 7 if count <= 2000 else 5,
+    "atlas": atlas,
+    "weights": _weights(parts["weights"]) if "weights" in parts else None,
+    "prototypes": _dominant(parts["prototypes"]) if "prototypes" in parts else None,
+    **_near(x, classes, neighbours, _plane.NAMES[layout]),
+  }
+  # Every "<" goes: no name can end the script that holds it.
+  text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+  styles = [content["styles"][label] for label in classes.labels]
+  page = _bokeh.render(points, styles, content["point"], text)
+  target = pathlib.Path(path)
+  temporary = target.with_name(f"{target.name}.partial")
+  temporary.write_text(page, encoding="utf-8")
+  return temporary.replace(target)
+
+
+def _rows(name: str, value: Any, axes: int) -> np.ndarray:
+  array = _checks.host(name, value)
+  _checks.rank(name, array, axes)
+  _checks.floating(name, array)
+  wide = array.astype(np.float32)
+  wrong = ~np.isfinite(wide.reshape(len(wide), -1)).all(axis=1)
+  if wrong.any():
+    raise ValueError(
+      f"{name} must be finite, got {wrong.sum()} of {len(wide)} rows that are not, the"
+      f" first in row {wrong.argmax()}"
+    )
+  return wide
+
+
+def _classes(labels: Sequence[Any] | np.ndarray | None, count: int) -> _Classes:
+  given = [""] * count if labels is None else [_name(label) for label in labels]
+  names = sorted(set(given), key=lambda name: (not name, name))
+  places = {name: place for place, name in enumerate(names)}
+  return _Classes(names, np.array([places[name] for name in given]))
+
+
+def _name(label: Any) -> str:
+  return "" if label is None else str(label)
+
+
+def _near(
+  x: np.ndarray, classes: _Classes, neighbours: int, layout: str
+) -> dict[str, Any]:
+  """The nearest of each image, and what they say of the classes."""
+  count, labels = len(x), classes.labels
+  found = distances.k_nearest(
+    x, x, k=min(neighbours, count - 1), exclude=np.arange(count)
+  )
+  indices = np.asarray(found.indices)
+  predicted = labels[indices[:, 0]]
+  nothing = classes.names.index("") if "" in classes.names else -1
+  known = (labels != nothing) & (predicted != nothing)
+  said = f"{count} images, {len(classes.names) - (nothing >= 0)} classes, {layout}"
+  if known.any():
+    right = np.mean(predicted[known] == labels[known])
+    said += f"; the nearest image is of the same class for {100 * right:.1f} %"
+  return {
+    "subtitle": said,
+    "predicted": _packed(predicted, np.int32),
+    "neighbours": _packed(indices, np.int32),
+    "distances": _packed(found.distances, np.float32),
+  }
+
+
+def _weights(weights: np.ndarray) -> dict[str, Any]:
+  """Rounded: 255 at the largest weight of an image."""
+  if (weights < 0).any():
+    raise ValueError(f"weights must be at least 0, got {weights.min():g}")
+  peaks = weights.max(axis=(1, 2))
+  steps = 255 * weights / np.maximum(peaks, np.finfo(np.float32).tiny)[:, None, None]
+  return {
+    "layout": weights.shape[1:],
+    "values": _packed(np.rint(steps), np.uint8),
+    "peaks": _packed(peaks, np.float32),
+    "means": _packed(weights.mean(axis=(1, 2)), np.float32),
+  }
+
+
+def _dominant(shares: np.ndarray) -> dict[str, Any]:
+  """The prototypes that each image has most of, and the other way round."""
+  shown = min(_SHOWN, *shares.shape)
+  order = np.argsort(-shares, axis=1, kind="stable")[:, :shown]
+  examples = np.argsort(-shares, axis=0, kind="stable")[:shown].T
+  return {
+    "shown": shown,
+    "order": _packed(order, np.int32),
+    "shares": _packed(np.take_along_axis(shares, order, 1), np.float32),
+    "examples": _packed(examples, np.int32),
+  }
+
+
+def _packed(values: Any, dtype: Any) -> dict[str, str]:
+  """An array as JSON holds it: a third longer than its bytes, and exact."""
+  array = np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<"))
+  return {
+    "dtype": np.dtype(dtype).name,
+    "bytes": base64.b64encode(array.tobytes()).decode(),
+  }

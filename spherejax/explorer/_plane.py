@@ -1,0 +1,31 @@
+"""Embeddings in the plane."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+Layout = Literal["tsne", "pca"]
+NAMES = {"tsne": "t-SNE", "pca": "PCA"}
+_FEW = 4  # points that t-SNE cannot lay out
+_EXACT = 300  # points up to which threads of the faster t-SNE cost more than they save
+
+
+def plane(embeddings: np.ndarray, layout: Layout) -> np.ndarray:
+  """[rows, 2], the same in every run."""
+  from sklearn.decomposition import PCA
+  from sklearn.manifold import TSNE
+
+  x = embeddings.astype(np.float64)
+  if (x == x[0]).all():
+    return np.zeros((len(x), 2))
+  if layout == "tsne" and len(x) >= _FEW:
+    method = "exact" if len(x) <= _EXACT else "barnes_hut"
+    perplexity = min(30.0, (len(x) - 1) / 3)
+    found = TSNE(init="pca", method=method, perplexity=perplexity, random_state=0)
+    return _two(x, found.fit_transform)
+  return _two(x, PCA(2, random_state=0).fit_transform)
+
+
+def _two(x: np.ndarray, fit: Any) -> np.ndarray:
+  """A map of vectors that may have one number only."""
+  return fit(np.pad(x, [(0, 0), (0, max(0, 2 - x.shape[1]))]))
