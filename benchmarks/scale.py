@@ -78,60 +78,57 @@ def write(path: pathlib.Path, count: int) -> None:
       rows[start : start + size] = centres
       rows[start : start + size] += rng.standard_normal((size, DIM), np.float32)
   rows.flush()
+  np.save(f"{path}.queries.npy", rows[asked(count)[0]])
 
 
-def asked(references: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
   """Which rows are queries, and the labels of all."""
-  count = len(references)
   rows = np.random.default_rng(1).choice(count, QUERIES, replace=False)
   return rows, np.arange(count, dtype=np.int32) % (count // MEMBERS)
 
 
-def nearest(references: np.memmap) -> np.ndarray:
-  rows, _ = asked(references)
-  found = metrics.nearest(references[rows], references, k=NEIGHBOURS, exclude=rows)
+def nearest(queries: np.ndarray, references: np.memmap) -> np.ndarray:
+  rows, _ = asked(len(references))
+  found = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
   return np.asarray(found)
 
 
-def retrieval(references: np.memmap) -> np.ndarray:
+def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   """Whether the nearest reference is relevant."""
-  rows, labels = asked(references)
-  found = metrics.retrieval(
-    references[rows], labels[rows], references, labels, exclude=rows
-  )
+  rows, labels = asked(len(references))
+  found = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
   return np.asarray(found.precision_at_1)
 
 
 def watched() -> list[int]:
-  """The bytes of each tile that is read from now on, in a list that grows."""
-  sizes, plain = [], _tiles.take
+  """The rows of each tile that is read from now on, in a list that grows."""
+  counts, plain = [], _tiles.read
 
-  def take(references: np.memmap, rows: slice | np.ndarray) -> np.ndarray:
-    part = plain(references, rows)
-    if isinstance(rows, slice):
-      sizes.append(part.nbytes)
-    return part
+  def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
+    for first, tile in plain(references, what):
+      counts.append(min(len(tile), len(references) - first))
+      yield first, tile
 
-  _tiles.take = take
-  return sizes
+  _tiles.read = read
+  return counts
 
 
-def peer(references: np.memmap) -> np.ndarray:
+def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
   """As `nearest`, by faiss; only the search counts."""
   import faiss
 
   faiss.omp_set_num_threads(os.cpu_count() or 1)
   index = faiss.IndexFlatL2(DIM)
   index.add(references)
-  rows, _ = asked(references)
   start = time.process_time()
-  found = index.search(references[rows], NEIGHBOURS + 1)[1]
+  found = index.search(queries, NEIGHBOURS + 1)[1]
   print(time.process_time() - start)
+  rows, _ = asked(len(references))
   others = [row[row != own][:NEIGHBOURS] for row, own in zip(found, rows, strict=True)]
   return np.stack(others)
 
 
-WAYS: dict[str, Callable[[np.memmap], np.ndarray]] = {
+WAYS: dict[str, Callable[[np.ndarray, np.memmap], np.ndarray]] = {
   "nearest": nearest,
   PEER: peer,
   "retrieval": retrieval,
@@ -141,15 +138,15 @@ WAYS: dict[str, Callable[[np.memmap], np.ndarray]] = {
 def alone(way: str, path: str, tile: str) -> None:
   """A fresh process: prints its seconds, how often it read the file, and its peak."""
   _tiles._BYTES = int(tile)
-  references = np.load(path, mmap_mode="r")
+  references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
   if way == PEER:
-    found, reads = peer(references), 1.0
+    found, reads = peer(queries, references), 1.0
   else:
-    WAYS[way](references[: _tiles._rows(references) + 1])  # compiles
-    sizes, start = watched(), time.process_time()
-    found = WAYS[way](references)
+    WAYS[way](queries, references[: _tiles._rows(references) + 1])  # compiles
+    counts, start = watched(), time.process_time()
+    found = WAYS[way](queries, references)
     print(time.process_time() - start)
-    reads = sum(sizes) / references.nbytes
+    reads = sum(counts) / len(references)
   np.save(f"{path}.{way}.npy", found)
   print(reads)
   _measure.print_peak_memory()
@@ -191,7 +188,7 @@ def in_file(
   ours = results["nearest"]
   if PEER in results and (share := np.mean(results[PEER] == ours)) < AGREES:
     raise AssertionError(f"of {count} faiss finds {share:.1%} of our neighbours")
-  rows, labels = asked(np.broadcast_to(0, (count, DIM)))
+  rows, labels = asked(count)
   np.testing.assert_array_equal(
     results["retrieval"], labels[ours[:, 0]] == labels[rows]
   )
