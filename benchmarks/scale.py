@@ -181,7 +181,7 @@ def in_file(
       "search": way,
       "processor seconds": seconds,
       "file read": reads,
-      "peak MiB": peak / 2**20,
+      "peak MiB": round(peak / 2**20),
       "below 2 GiB": "" if way == PEER else peak < LIMIT,
     }
   path.unlink()
