@@ -106,7 +106,7 @@ def watched() -> list[int]:
 
   def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
     for first, tile in plain(references, what):
-      counts.append(min(len(tile), len(references) - first))
+      counts.append(min(len(tile), references.shape[0] - first))
       yield first, tile
 
   _tiles.read = read

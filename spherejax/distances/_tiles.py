@@ -27,7 +27,6 @@ class Stored(Protocol):
   dtype: Any
   ndim: int
 
-  def __len__(self) -> int: ...
   def __getitem__(self, rows: slice, /) -> Any: ...
   def __array__(self) -> np.ndarray: ...
 
@@ -44,7 +43,7 @@ def in_file(value: Any) -> TypeGuard[Stored]:
   ):
     return False
   wide = jax.dtypes.canonicalize_dtype(value.dtype) == jnp.float64
-  return not wide and len(value) > _rows(value)
+  return not wide and value.shape[0] > _rows(value)
 
 
 def _rows(references: Stored) -> int:
@@ -59,7 +58,7 @@ def read(references: Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
   """
   import tqdm
 
-  count, rows = len(references), _rows(references)
+  count, rows = references.shape[0], _rows(references)
 
   def load(first: int) -> np.ndarray:
     part = take(references, slice(first, first + rows)).astype(np.float32, copy=False)

@@ -80,7 +80,7 @@ def nearest(
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
   exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
-  _checks.known_labels(exclude, len(others), name="exclude", low=-1)
+  _checks.known_labels(exclude, others.shape[0], name="exclude", low=-1)
   options = {"k": k, "distance": distance, "block_size": block_size}
   if file is not None:
     _checks.host("queries", queries)

@@ -83,7 +83,7 @@ def retrieval(
       to the same ranks. `reference_where` leaves out rows that fill up what does not
       divide evenly. Or they are in a file and read in tiles of 128 MiB, of which the
       device holds one at a time: a `np.memmap`, or what has its `shape`, `dtype`,
-      `ndim`, length, slices and `__array__`, as data sets of h5py and arrays of zarr.
+      `ndim`, slices and `__array__`, as data sets of h5py and arrays of zarr.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.

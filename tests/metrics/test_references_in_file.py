@@ -97,9 +97,6 @@ class Sliced:
     self.shape, self.ndim, self.dtype = x.shape, x.ndim, x.dtype
     self._rows, self.most = x, 0
 
-  def __len__(self):
-    return len(self._rows)
-
   def __getitem__(self, rows):
     assert isinstance(rows, slice)
     part = self._rows[rows]
