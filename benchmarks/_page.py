@@ -1,5 +1,6 @@
 """`docs/benchmarks.md`, from what the benchmarks wrote and from notes beside it."""
 
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping
@@ -57,7 +58,8 @@ def section(content: Mapping[str, Any]) -> str:
   """What one benchmark measured, where and with what."""
   rows = content["rows"]
   versions = ", ".join(f"{name} {text}" for name, text in content["versions"].items())
-  tables = [_values(rows)]
+  alike = itertools.groupby(rows, key=tuple)  # of the same figures
+  tables = [_values(list(several)) for _, several in alike]
   if rows and "milliseconds" in rows[0]:
     tables = [_times(rows), *_beside_times(rows)]
   said = [f"`{content['command']}` on {content['machine']} ({versions}):", *tables]

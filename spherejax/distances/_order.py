@@ -111,7 +111,8 @@ def _around_one_origin(
   """
   size = jnp.maximum(largest(queries), largest(references))
   scaled = [_scaled(rows, size) for rows in (queries, references)]
-  some = scaled[1][:CENTRAL]
+  # Looked up, not a slice: of split rows XLA would go over all for each device.
+  some = scaled[1][jnp.arange(min(CENTRAL, len(references)))]
   # An entry of a row, so that whole numbers stay whole.
   middle = jnp.sort(some, axis=0)[len(some) // 2][None]
   x = jnp.where(asked[:, None], scaled[0] - middle, 0)

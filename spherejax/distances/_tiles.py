@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import mmap
 from collections.abc import Iterator
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,25 +15,42 @@ from spherejax.distances import _order
 from spherejax.distances._order import Distance
 
 _BYTES = 2**27  # of a tile in float32; what is smaller is read as a whole
+_STRETCH = 1024  # rows, some of which are looked up
 _WAIT = 10  # seconds until a bar shows the progress
 
 
-def in_file(value: Any) -> TypeGuard[np.memmap]:
-  """Whether to read this in tiles: a `np.memmap` that is larger than one."""
-  if not isinstance(value, np.memmap) or value.ndim != 2:
+@runtime_checkable
+class Stored(Protocol):
+  """References that are read by slices: a `np.memmap`, h5py's, zarr's and the like."""
+
+  shape: tuple[int, ...]
+  dtype: Any
+  ndim: int
+
+  def __getitem__(self, rows: slice, /) -> Any: ...
+  def __array__(self) -> np.ndarray: ...
+
+
+def in_file(value: Any) -> TypeGuard[Stored]:
+  """Whether to read this in tiles: no array in memory, and larger than one tile."""
+  if isinstance(value, Array) or not isinstance(value, Stored) or value.ndim != 2:
+    return False
+  if isinstance(value, np.ndarray) and getattr(value, "_mmap", None) is None:
     return False
   # What is not floating meets the checks of arrays.
-  if not jnp.issubdtype(value.dtype, jnp.floating):
+  if not isinstance(value.dtype, np.dtype) or not jnp.issubdtype(
+    value.dtype, jnp.floating
+  ):
     return False
   wide = jax.dtypes.canonicalize_dtype(value.dtype) == jnp.float64
-  return not wide and len(value) > _rows(value)
+  return not wide and value.shape[0] > _rows(value)
 
 
-def _rows(references: np.memmap) -> int:
+def _rows(references: Stored) -> int:
   return max(1, _BYTES // (4 * max(1, references.shape[1])))
 
 
-def read(references: np.memmap, what: str) -> Iterator[tuple[int, np.ndarray]]:
+def read(references: Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
   """First row and rows of each tile in float32, the next one read by a thread.
 
   The last one is filled up with NaN, so that one program serves all. What takes longer
@@ -41,7 +58,7 @@ def read(references: np.memmap, what: str) -> Iterator[tuple[int, np.ndarray]]:
   """
   import tqdm
 
-  count, rows = len(references), _rows(references)
+  count, rows = references.shape[0], _rows(references)
 
   def load(first: int) -> np.ndarray:
     part = take(references, slice(first, first + rows)).astype(np.float32, copy=False)
@@ -61,11 +78,13 @@ def read(references: np.memmap, what: str) -> Iterator[tuple[int, np.ndarray]]:
       yield first, tile
 
 
-def take(references: np.memmap, rows: slice | np.ndarray) -> np.ndarray:
-  """Some rows, and none of the file's pages kept.
+def take(references: Stored, rows: slice) -> np.ndarray:
+  """Some rows, and none of a memory-mapped file's pages kept.
 
-  Raises ValueError where the file no longer holds them; else the process would end.
+  Raises ValueError where such a file no longer holds them; else the process would end.
   """
+  if not isinstance(references, np.memmap):
+    return np.asarray(references[rows])
   held = references._mmap  # pyright: ignore[reportAttributeAccessIssue]
   start = references.offset - references.offset % mmap.ALLOCATIONGRANULARITY
   if held.size() < start + len(held):
@@ -79,6 +98,18 @@ def take(references: np.memmap, rows: slice | np.ndarray) -> np.ndarray:
   if references.mode in ("r", "r+", "w+") and hasattr(mmap, "MADV_DONTNEED"):
     held.madvise(mmap.MADV_DONTNEED)
   return part
+
+
+def look_up(references: Stored, index: np.ndarray) -> np.ndarray:
+  """The rows of a sorted index, in slices from its first to its last of each stretch.
+
+  A row by itself has megabytes of the file mapped beside it.
+  """
+  if not len(index):
+    return take(references, slice(0))
+  stretches = np.split(index, np.flatnonzero(np.diff(index // _STRETCH)) + 1)
+  parts = [take(references, slice(i[0], i[-1] + 1))[i - i[0]] for i in stretches]
+  return np.concatenate(parts)
 
 
 @functools.partial(jax.jit, static_argnames=("k", "distance", "block_size"))
@@ -103,7 +134,7 @@ def _nearest(
 
 def nearest(
   queries: Array,
-  references: np.memmap,
+  references: Stored,
   left_out: np.ndarray,
   *,
   k: int,

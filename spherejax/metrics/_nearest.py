@@ -1,7 +1,8 @@
 """The nearest references of some queries, in exact order."""
 
+from typing import Any
+
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from jaxtyping import Float, Int, Integer
@@ -13,7 +14,7 @@ from spherejax.distances._order import Distance
 
 def nearest(
   queries: Float[ArrayLike, "queries dim"],
-  references: Float[ArrayLike, "references dim"],
+  references: Float[ArrayLike, "references dim"] | _tiles.Stored,
   *,
   k: int,
   exclude: Integer[ArrayLike, " queries"] | None = None,
@@ -64,11 +65,8 @@ def nearest(
            [1, 0]], dtype=int32)
   """
   queries = _checks.array("queries", queries)
-  others: Array | np.memmap = (
-    references
-    if _tiles.in_file(references)
-    else _checks.array("references", references)
-  )
+  file = references if _tiles.in_file(references) else None
+  others: Any = _checks.array("references", references) if file is None else file
   _order.check(queries, others, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
@@ -82,11 +80,11 @@ def nearest(
     exclude = jnp.full(queries.shape[0], -1, jnp.int32)
   exclude = _checks.integers("exclude", exclude)
   _checks.labels(exclude, queries, "exclude")
-  _checks.known_labels(exclude, len(others), name="exclude", low=-1)
+  _checks.known_labels(exclude, others.shape[0], name="exclude", low=-1)
   options = {"k": k, "distance": distance, "block_size": block_size}
-  if isinstance(others, np.memmap):
+  if file is not None:
     _checks.host("queries", queries)
-    return _tiles.nearest(queries, others, _checks.host("exclude", exclude), **options)
+    return _tiles.nearest(queries, file, _checks.host("exclude", exclude), **options)
   queries, others, sharding = _split.place(queries, others)
   if sharding is None:
     return _order.nearest(queries, others, exclude, **options)

@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ class RetrievalResult(NamedTuple):
 def retrieval(
   queries: Float[ArrayLike, "queries dim"],
   query_labels: Integer[ArrayLike, " queries"],
-  references: Float[ArrayLike, "references dim"] | None = None,
+  references: Float[ArrayLike, "references dim"] | _tiles.Stored | None = None,
   reference_labels: Integer[ArrayLike, " references"] | None = None,
   *,
   distance: Distance = "squared_euclidean",
@@ -81,8 +81,9 @@ def retrieval(
       split over the devices of one or several processes, by a `jax.NamedSharding`
       over one axis of a mesh: each device then ranks its rows, and the counts add up
       to the same ranks. `reference_where` leaves out rows that fill up what does not
-      divide evenly. Or they are a `np.memmap`, which is read in tiles of 128 MiB; the
-      device holds one at a time.
+      divide evenly. Or they are in a file and read in tiles of 128 MiB, of which the
+      device holds one at a time: a `np.memmap`, or what has its `shape`, `dtype`,
+      `ndim`, slices and `__array__`, as data sets of h5py and arrays of zarr.
     reference_labels: [references], integer, concrete; given with `references`.
     distance: "squared_euclidean", "cosine" (of the angle between rows; a zero row has
       cosine 0 with all) or "dot" (largest first). Static.
@@ -138,7 +139,7 @@ def retrieval(
     references = queries
   else:
     references = _checks.array("references", references)
-  others = references if file is None else file
+  others: Any = references if file is None else file
   _order.check(queries, others, distance)
   _checks.count("block_size", block_size)
   labels = _host_labels("query_labels", query_labels, queries)
@@ -366,7 +367,7 @@ def _score_on_host(
 
 
 def _score_tiles(
-  queries: Array, references: np.memmap, plan: _plan.Plan, *, distance: Distance
+  queries: Array, references: _tiles.Stored, plan: _plan.Plan, *, distance: Distance
 ) -> tuple[Array, ...]:
   """As `_score`, of references in a file."""
   _checks.host("queries", queries)

@@ -38,7 +38,7 @@ class _Wanted(NamedTuple):
 
 
 def ranks(
-  queries: Array, references: np.memmap, plan: _plan.Plan, distance: Distance
+  queries: Array, references: _tiles.Stored, plan: _plan.Plan, distance: Distance
 ) -> Iterator[np.ndarray]:
   """[some blocks, block, most], ranks from 1, one pass or two after the other.
 
@@ -53,7 +53,7 @@ def ranks(
 
 def _pass(
   queries: Array,
-  references: np.memmap,
+  references: _tiles.Stored,
   plan: _plan.Plan,
   blocks: _plan.Block,
   distance: Distance,
@@ -88,7 +88,7 @@ def _pass(
 
 def _relevant(
   queries: Array,
-  references: np.memmap,
+  references: _tiles.Stored,
   plan: _plan.Plan,
   blocks: _plan.Block,
   distance: Distance,
@@ -103,7 +103,7 @@ def _relevant(
   for start in range(0, len(some[0]), _PAIRS):
     part = tuple(axis[start : start + _PAIRS] for axis in some)
     other, back = np.unique(index[part], return_inverse=True)
-    pair = rows[blocks.query[part[:2]]], _tiles.take(references, other)[back]
+    pair = rows[blocks.query[part[:2]]], _tiles.look_up(references, other)[back]
     keys[part] = _host_ranks.exact_keys(*pair, distance)
   return _Wanted(keys, index)
 
@@ -229,7 +229,7 @@ def _row_block(
 
 def _settle(
   queries: Array,
-  references: np.memmap,
+  references: _tiles.Stored,
   plan: _plan.Plan,
   blocks: _plan.Block,
   wanted: _Wanted,

@@ -43,7 +43,8 @@ def nearest_neighbours(
 
   Args:
     points: [batch, dim], floating.
-    sites: [sites, dim], floating: the training points, or prototypes.
+    sites: [sites, dim], floating: the training points, or prototypes. For l2 they may
+      be split over devices, as in `distances.k_nearest`.
     labels: [sites], integer in [0, num_classes).
     num_classes: static.
     k: static, at most the number of sites.
@@ -83,8 +84,7 @@ def nearest_neighbours(
   _checks.known_labels(labels, num_classes, kept)
   apart = None
   if where is not None:
-    sites = jnp.where(kept[:, None], sites, 0)
-    # Every point leaves out the sites of the group 0.
+    # Every point leaves out the sites of the group 0, whatever they hold.
     apart = jnp.zeros(len(points), jnp.int32), kept.astype(jnp.int32)
   found = distances.k_nearest(
     points, sites, k=k, norm=norm, apart=apart, block_size=block_size

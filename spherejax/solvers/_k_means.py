@@ -51,7 +51,7 @@ def k_means(
   Args:
     points: [n, dim], floating; for cosines normalise them before. Their rows may be
       split over devices by a `jax.NamedSharding` of a mesh with automatic axes; each
-      keeps its own. Means are then summed in another order.
+      keeps its own. Means are then summed in another order. A file is read as a whole.
     k: static. Number of clusters, at least 1.
     key: a typed key for the first centres.
     where: [n], boolean, True keeps. None keeps all.

@@ -17,16 +17,16 @@ ROWS, DIM = 90, 8
 
 @pytest.fixture
 def tiles(monkeypatch):
-  """Rows of every tile that is read; a tile has 32, so that the last has 26."""
-  read, plain = [], _tiles.take
+  """First row of every tile that is read; a tile has 32, so that the last has 26."""
+  read, plain = [], _tiles.read
   monkeypatch.setattr(_tiles, "_BYTES", 32 * 4 * DIM)
 
-  def watched(references, rows):
-    if isinstance(rows, slice):
-      read.append(rows.start)
-    return plain(references, rows)
+  def watched(references, what):
+    for first, tile in plain(references, what):
+      read.append(first)
+      yield first, tile
 
-  monkeypatch.setattr(_tiles, "take", watched)
+  monkeypatch.setattr(_tiles, "read", watched)
   return read
 
 
@@ -88,6 +88,56 @@ def test_nearest_from_a_file(tiles, stored, k):
   np.testing.assert_array_equal(
     metrics.nearest(x[few], stored(x), **options), metrics.nearest(x[few], x, **options)
   )
+
+
+class Sliced:
+  """What data sets of h5py and arrays of zarr have, of which slices are the rows."""
+
+  def __init__(self, x):
+    self.shape, self.ndim, self.dtype = x.shape, x.ndim, x.dtype
+    self._rows, self.most = x, 0
+
+  def __getitem__(self, rows):
+    assert isinstance(rows, slice)
+    part = self._rows[rows]
+    self.most = max(self.most, len(part))
+    return part
+
+  def __array__(self, dtype=None, copy=None):
+    return self._rows.astype(dtype)
+
+
+def test_what_is_read_by_slices_is_a_file(tiles, unchecked):
+  x, few = rows(), np.arange(0, ROWS, 9)
+  like = Sliced(x)
+  options = {"exclude": few, "distance": "cosine"}
+  alone = metrics.retrieval(x[few], LABELS[few], x, LABELS, **options)
+  found = metrics.retrieval(x[few], LABELS[few], like, LABELS, **options)
+  chex.assert_trees_all_equal(found.first_rank, alone.first_rank)
+  chex.assert_trees_all_close(found, alone, rtol=5e-7)
+  alone, found = (metrics.nearest(x[few], y, k=3, **options) for y in (x, like))
+  np.testing.assert_array_equal(found, alone)
+  assert set(tiles) == {0, 32, 64}
+  small = metrics.nearest(x[few], Sliced(x[:20]), k=3)
+  np.testing.assert_array_equal(small, metrics.nearest(x[few], x[:20], k=3))
+
+
+def test_rows_are_looked_up_in_short_stretches(monkeypatch):
+  monkeypatch.setattr(_tiles, "_STRETCH", 10)
+  x = rows()
+  for index in ([], [4], [0, 9, 10, 11, 45, 89]):
+    like = Sliced(x)
+    np.testing.assert_array_equal(_tiles.look_up(like, np.array(index, int)), x[index])
+    assert like.most <= 10
+
+
+def test_what_was_made_of_a_file_is_in_memory(tiles, stored):
+  x = rows()
+  made = stored(x.astype(np.float64)).astype(np.float32)
+  assert isinstance(made, np.memmap)
+  found = metrics.nearest(x[:3], made, k=2)
+  np.testing.assert_array_equal(found, metrics.nearest(x[:3], x, k=2))
+  assert not tiles
 
 
 def test_small_files_are_read_as_a_whole(stored, monkeypatch):

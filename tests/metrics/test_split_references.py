@@ -1,13 +1,15 @@
 """References that are split over devices give the ranks of one device, bit for bit."""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from spherejax import distances, metrics
-from spherejax.distances import _order, _split
+from spherejax import distances, metrics, prototypes
+from spherejax.distances import _lp, _order, _split
 from spherejax.metrics import _plan, _retrieval
 
 ROWS, DIM = 96, 8
@@ -130,6 +132,48 @@ def test_neighbours_of_other_labels_over_devices():
   alone = distances.k_nearest(x, x, **options)
   found = distances.k_nearest(x, split(x, 4), **options)
   chex.assert_trees_all_equal(found, alone)
+
+
+class _Lowered(Exception):
+  pass
+
+
+def _classes(points, sites):
+  each = np.arange(len(sites))
+  return prototypes.nearest_neighbours(
+    points, sites, each % 7, num_classes=7, k=3, where=each % 5 != 1
+  )
+
+
+@pytest.mark.parametrize(
+  "search", [functools.partial(distances.k_nearest, k=3), _classes]
+)
+def test_sites_stay_on_their_devices(search, monkeypatch):
+  """No device has a copy of all rows, which is four times its own."""
+  plain = _lp._k_nearest
+
+  def watched(*args, **static):
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
+    raise _Lowered(plain.lower(*like, **static))
+
+  monkeypatch.setattr(_lp, "_k_nearest", watched)
+  x = split(np.zeros((16_384, 64), np.float32), 4)
+  with pytest.raises(_Lowered) as stopped:
+    search(np.zeros((16, 64), np.float32), x)
+  memory = stopped.value.args[0].compile().memory_analysis()
+  assert memory.argument_size_in_bytes < x.nbytes // 3
+  assert memory.temp_size_in_bytes < 3 * x.nbytes // 4
+
+
+def test_more_devices_do_not_make_more_work_for_one():
+  """To prepare as many rows on each; a slice of them took all, for each device."""
+  work = []
+  for devices in (2, 4):
+    x = split(np.zeros((512 * devices, DIM), np.float32), devices)
+    few = _split.whole(jnp.zeros((9, DIM)), x.sharding)
+    program = _order.propose.lower(few, x, "squared_euclidean").compile()
+    work.append(program.cost_analysis()["bytes accessed"])
+  assert work[1] <= 1.01 * work[0]
 
 
 def test_other_ways_to_split_are_refused():

@@ -4,9 +4,11 @@ import ast
 import importlib.util
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
@@ -29,15 +31,14 @@ def free_port():
     return probe.getsockname()[1]
 
 
-def run_two(commands):
-  """Both processes' exit codes and what they wrote to stderr."""
+def start_two(commands):
   environment = os.environ | {
     "PYTHONPATH": str(pathlib.Path(training.__file__).parents[2]),
     "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
     # The last of two equal flags holds; the others are the tests'.
     "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
   }
-  processes = [
+  return [
     subprocess.Popen(
       [sys.executable, *map(str, command)],
       env=environment,
@@ -47,6 +48,11 @@ def run_two(commands):
     )
     for command in commands
   ]
+
+
+def run_two(commands):
+  """Both processes' exit codes and what they wrote to stderr."""
+  processes = start_two(commands)
   try:
     errors = [process.communicate(timeout=180)[1] for process in processes]
   finally:
@@ -94,6 +100,29 @@ def test_two_processes_equal_one(tmp_path):
       for name, value in expected.items():
         # The sums over devices are taken in another order in each of 15 steps.
         np.testing.assert_allclose(actual[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signals", ["SIGKILL", "SIGSTOP"])
+def test_when_a_process_dies_or_hangs_the_other_ends(tmp_path, signals):
+  heartbeat = 5
+  program = _folder / "process_that_ranks.py"
+  port = free_port()
+  processes = start_two([(program, port, n, heartbeat, tmp_path) for n in range(2)])
+  try:
+    while len(list(tmp_path.iterdir())) < 2:  # both are ranking
+      assert [process.poll() for process in processes] == [None, None]
+      time.sleep(0.1)
+    processes[1].send_signal(signal.Signals[signals])
+    # Without its own setting it would be a hundred seconds.
+    said = processes[0].communicate(timeout=10 * heartbeat)[1]
+  finally:
+    for process in processes:
+      process.kill()
+      process.wait()
+      process.stderr.close()
+  assert processes[0].returncode != 0
+  assert "This most likely indicates that another task died" in said
 
 
 def definitions(programs):

@@ -1,0 +1,344 @@
+"""Retrieval among millions of references in a file, and over many devices.
+
+First, 1 and 10 million references of 128 dimensions in a memory-mapped file: processor
+time and peak memory of `nearest` and `retrieval`, each in a fresh process, and how
+often they read the file. The peer is faiss's exact index, where memory is three times
+the file.
+
+Second, weak scaling over 1, 2 and 4 simulated devices with as many references each:
+operations, bytes and memory of one device by XLA's account of the compiled programs,
+and the bytes that it receives in collectives. XLA counts a loop's body once; the loops
+over blocks and over relevant references have one step here. Third, what a million
+queries of a billion references take, from the figures of the second table.
+
+    python -m benchmarks.scale                 # 5 GB in TMPDIR; 10 minutes on 2 cores
+    python -m benchmarks.scale --smoke         # seconds
+    python -m benchmarks.scale --json FILE
+"""
+
+import importlib.util
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import rich.console
+import rich.table
+
+from benchmarks import _measure
+from spherejax import metrics
+from spherejax.distances import _order, _split, _tiles
+from spherejax.metrics import _plan, _ranks, _retrieval
+
+DIM = 128
+SIZES, SMOKE = (1_000_000, 10_000_000), (20_000,)  # references
+TILE, SMOKE_TILE = 2**27, 2**22  # bytes of the file that are read together
+QUERIES, NEIGHBOURS, MEMBERS = 256, 10, 8
+LIMIT = 2**31  # bytes
+PEER = "faiss-cpu"
+AGREES = (
+  0.999  # share of equal neighbours: faiss rounds the distances of near ties apart
+)
+
+DEVICES, SMOKE_DEVICES = (1, 2, 4), (2, 4)
+SHARE, BLOCK = 2**17, 128  # references of a device, queries at once
+FLAT = 0.05  # more than so much above the fewest devices' is not flat
+COUNTS, BOTH = "retrieval, first look", "retrieval, both looks"
+_COLLECTIVE = (
+  r"= (.*?) (?:all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)"
+  r"(?:-start)?\("
+)
+
+# The plan: queries and what an accelerator does in a second.
+PLANNED, ACCELERATORS, ASKED = (10**8, 10**9), (8, 64, 512), 10**6
+RATE, BANDWIDTH, NETWORK, MEMORY = 20e12, 1e12, 25e9, 80  # the last in GiB
+LOOKS = 2  # the second look at what is in doubt takes as long as the first
+
+
+def write(path: pathlib.Path, count: int) -> None:
+  """Overlapping clusters of MEMBERS rows; row i is of class i modulo their number."""
+  classes = count // MEMBERS
+  rows = np.lib.format.open_memmap(path, "w+", np.float32, (count, DIM))
+  for part, first in enumerate(range(0, classes, 2**14)):
+    rng = np.random.default_rng(part)
+    size = min(2**14, classes - first)
+    centres = rng.standard_normal((size, DIM), np.float32)
+    for start in range(first, count, classes):
+      rows[start : start + size] = centres
+      rows[start : start + size] += rng.standard_normal((size, DIM), np.float32)
+  rows.flush()
+  np.save(f"{path}.queries.npy", rows[asked(count)[0]])
+
+
+def asked(count: int) -> tuple[np.ndarray, np.ndarray]:
+  """Which rows are queries, and the labels of all."""
+  rows = np.random.default_rng(1).choice(count, QUERIES, replace=False)
+  return rows, np.arange(count, dtype=np.int32) % (count // MEMBERS)
+
+
+def nearest(queries: np.ndarray, references: np.memmap) -> np.ndarray:
+  rows, _ = asked(len(references))
+  found = metrics.nearest(queries, references, k=NEIGHBOURS, exclude=rows)
+  return np.asarray(found)
+
+
+def retrieval(queries: np.ndarray, references: np.memmap) -> np.ndarray:
+  """Whether the nearest reference is relevant."""
+  rows, labels = asked(len(references))
+  found = metrics.retrieval(queries, labels[rows], references, labels, exclude=rows)
+  return np.asarray(found.precision_at_1)
+
+
+def watched() -> list[int]:
+  """The rows of each tile that is read from now on, in a list that grows."""
+  counts, plain = [], _tiles.read
+
+  def read(references: _tiles.Stored, what: str) -> Iterator[tuple[int, np.ndarray]]:
+    for first, tile in plain(references, what):
+      counts.append(min(len(tile), references.shape[0] - first))
+      yield first, tile
+
+  _tiles.read = read
+  return counts
+
+
+def peer(queries: np.ndarray, references: np.memmap) -> np.ndarray:
+  """As `nearest`, by faiss; only the search counts."""
+  import faiss
+
+  faiss.omp_set_num_threads(os.cpu_count() or 1)
+  index = faiss.IndexFlatL2(DIM)
+  index.add(references)
+  start = time.process_time()
+  found = index.search(queries, NEIGHBOURS + 1)[1]
+  print(time.process_time() - start)
+  rows, _ = asked(len(references))
+  others = [row[row != own][:NEIGHBOURS] for row, own in zip(found, rows, strict=True)]
+  return np.stack(others)
+
+
+WAYS: dict[str, Callable[[np.ndarray, np.memmap], np.ndarray]] = {
+  "nearest": nearest,
+  PEER: peer,
+  "retrieval": retrieval,
+}
+
+
+def alone(way: str, path: str, tile: str) -> None:
+  """A fresh process: prints its seconds, how often it read the file, and its peak."""
+  _tiles._BYTES = int(tile)
+  references, queries = np.load(path, mmap_mode="r"), np.load(f"{path}.queries.npy")
+  if way == PEER:
+    found, reads = peer(queries, references), 1.0
+  else:
+    WAYS[way](queries, references[: _tiles._rows(references) + 1])  # compiles
+    counts, start = watched(), time.process_time()
+    found = WAYS[way](queries, references)
+    print(time.process_time() - start)
+    reads = sum(counts) / len(references)
+  np.save(f"{path}.{way}.npy", found)
+  print(reads)
+  _measure.print_peak_memory()
+
+
+def in_file(
+  count: int, tile: int, folder: pathlib.Path, ways: list[str]
+) -> Iterator[dict[str, Any]]:
+  """A row for each way; raises AssertionError where results or reads are wrong."""
+  path, size = folder / "references.npy", 4 * count * DIM
+  if shutil.disk_usage(folder).free < 1.1 * size:
+    raise SystemExit(f"{size} bytes do not fit into {folder}: name another by TMPDIR")
+  write(path, count)
+  results = {}
+  for way in ways:
+    command = [
+      sys.executable,
+      "-m",
+      "benchmarks.scale",
+      "--alone",
+      way,
+      path,
+      str(tile),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, reads, peak = map(float, ended.stdout.split())
+    results[way] = np.load(f"{path}.{way}.npy")
+    if reads > (2 if way == "retrieval" else 1):
+      raise AssertionError(f"{way} of {count} read the file {reads} times")
+    yield {
+      "references": count,
+      "search": way,
+      "processor seconds": seconds,
+      "file read": reads,
+      "peak MiB": round(peak / 2**20),
+      "below 2 GiB": "" if way == PEER else peak < LIMIT,
+    }
+  path.unlink()
+  ours = results["nearest"]
+  if PEER in results and (share := np.mean(results[PEER] == ours)) < AGREES:
+    raise AssertionError(f"of {count} faiss finds {share:.1%} of our neighbours")
+  rows, labels = asked(count)
+  np.testing.assert_array_equal(
+    results["retrieval"], labels[ours[:, 0]] == labels[rows]
+  )
+
+
+def programs(devices: int) -> dict[str, jax.stages.Compiled]:
+  """What runs for one block of queries of references that are split over devices."""
+  count, queries = SHARE * devices, np.arange(BLOCK)
+  labels, kept = np.arange(count) % (count // MEMBERS), np.ones(count, bool)
+  plan = _plan.make_plan(
+    labels[queries], kept[queries], labels, kept,
+    own=queries, block_size=BLOCK, least=_ranks.TILE,
+  )  # fmt: skip
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("parts",))
+  parts, whole = (jax.NamedSharding(mesh, p) for p in (jax.P("parts"), jax.P()))
+
+  def like(shape: tuple[int, ...], dtype: Any, where: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=where)
+
+  x, y = like((BLOCK, DIM), jnp.float32, whole), like((count, DIM), jnp.float32, parts)
+  excluded, by_class = like((count,), bool, parts), like((count,), jnp.int32, parts)
+  distance = "squared_euclidean"
+  propose = _order.propose.lower(x, y, distance, excluded)
+  found = {"retrieval, preparation": propose.compile()}
+  proposal = jax.tree.map(
+    lambda shape, where: like(shape.shape, shape.dtype, where),
+    propose.out_info,
+    found["retrieval, preparation"].output_shardings,
+  )
+  for name, decide in ((COUNTS, False), (BOTH, True)):
+    found[name] = _retrieval._score.lower(
+      proposal, x, y, plan.blocks, by_class, excluded, plan.position,
+      most=plan.most, distance=distance, certain=False, decide=decide,
+    ).compile()  # fmt: skip
+  found["nearest"] = _split.nearest.lower(
+    x, y, like((BLOCK,), jnp.int32, whole),
+    sharding=parts, k=NEIGHBOURS, distance=distance, block_size=BLOCK,
+  ).compile()  # fmt: skip
+  return found
+
+
+def received(program: jax.stages.Compiled) -> int:
+  """Bytes of what a device has from its collectives."""
+  size = 0
+  for shapes in re.findall(_COLLECTIVE, program.as_text() or ""):
+    for kind, axes in re.findall(r"([a-z]+\d*)\[([\d,]*)\]", shapes):
+      bits = int(kind[1:]) if kind[1:].isdigit() else 8
+      size += bits // 8 * math.prod(int(axis) for axis in axes.split(",") if axis)
+  return size
+
+
+def weak_scaling(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
+  """Of one device, for one block of queries."""
+  rows = []
+  for devices in numbers:
+    for name, program in programs(devices).items():
+      cost: Any = program.cost_analysis()
+      memory: Any = program.memory_analysis()
+      rows.append(
+        {
+          "devices": devices,
+          "program": name,
+          "operations": cost["flops"],
+          "bytes moved": cost["bytes accessed"],
+          "MiB": (memory.argument_size_in_bytes + memory.temp_size_in_bytes) / 2**20,
+          "bytes received": received(program) if devices > 1 else 0,
+        }
+      )
+  for row in rows:
+    one = next(other for other in rows if other["program"] == row["program"])
+    row["flat"] = all(
+      row[key] <= (1 + FLAT) * one[key] for key in ("operations", "bytes moved", "MiB")
+    )
+  return rows
+
+
+def what_it_takes(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+  """The plan, from the rows of weak scaling."""
+  of = {(row["devices"], row["program"]): row for row in rows}
+  few, many = sorted({row["devices"] for row in rows})[-2:]
+  look, received = of[many, COUNTS], "bytes received"
+  growth = (look[received] - of[few, COUNTS][received]) / (many - few)
+  for references in PLANNED:
+    for devices in ACCELERATORS:
+      blocks, shares = LOOKS * ASKED / BLOCK, references / devices / SHARE
+      operations = blocks * shares * look["operations"]
+      moved = blocks * shares * look["bytes moved"]
+      through = blocks * (look[received] + growth * (devices - many))
+      memory = shares * of[many, BOTH]["MiB"] / 2**10
+      seconds = operations / RATE + moved / BANDWIDTH + through / NETWORK
+      yield {
+        "references": references,
+        "accelerators": devices,
+        "10^15 operations": operations / 1e15,
+        "TB moved": moved / 1e12,
+        "GB received": through / 1e9,
+        "GiB": memory,
+        "fits": memory < MEMORY,
+        "hours": seconds / 3600,
+      }
+
+
+def elsewhere(numbers: tuple[int, ...]) -> list[dict[str, Any]]:
+  """`weak_scaling` by a new process, which simulates the devices."""
+  flags = f"--xla_force_host_platform_device_count={max(numbers)}"
+  flags = f"{os.environ.get('XLA_FLAGS', '')} {flags}"
+  ended = subprocess.run(
+    [sys.executable, "-m", "benchmarks.scale", "--weak", *map(str, numbers)],
+    env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+    capture_output=True, text=True, check=True,
+  )  # fmt: skip
+  return json.loads(ended.stdout.splitlines()[-1])
+
+
+def show(title: str, rows: list[dict[str, Any]]) -> None:
+  table = rich.table.Table(title=title)
+  for heading in rows[0]:
+    table.add_column(heading, justify="right")
+  for row in rows:
+    table.add_row(
+      *(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
+    )
+  rich.console.Console().print(table)
+
+
+def main() -> None:
+  """The command line."""
+  if sys.argv[1:2] == ["--alone"]:
+    alone(*sys.argv[2:])
+    return
+  if sys.argv[1:2] == ["--weak"]:
+    print(json.dumps(weak_scaling(tuple(map(int, sys.argv[2:])))))
+    return
+  options = _measure.parse(__doc__, cases=False, timed=False)
+  missing = [] if importlib.util.find_spec("faiss") else [PEER]
+  memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+  rows, tile = [], SMOKE_TILE if options.smoke else TILE
+  for count in SMOKE if options.smoke else SIZES:
+    fits = not missing and 3 * 4 * count * DIM < memory
+    ways = [way for way in WAYS if way != PEER or fits]
+    with tempfile.TemporaryDirectory() as folder:
+      rows += in_file(count, tile, pathlib.Path(folder), ways)
+    _measure.save("scale", rows, missing, options)
+  show(f"{QUERIES} queries of references in a file", rows)
+  weak = elsewhere(SMOKE_DEVICES if options.smoke else DEVICES)
+  show(f"a block of {BLOCK} queries, {SHARE} references of each device", weak)
+  plan = list(what_it_takes(weak))
+  show(f"{ASKED} queries", plan)
+  _measure.save("scale", rows + weak + plan, missing, options)
+
+
+if __name__ == "__main__":
+  main()
