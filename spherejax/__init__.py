@@ -13,6 +13,7 @@ __all__ = [
   "attacks",
   "data",
   "distances",
+  "explorer",
   "hierarchy",
   "losses",
   "metrics",
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
   from spherejax import attacks as attacks
   from spherejax import data as data
   from spherejax import distances as distances
+  from spherejax import explorer as explorer
   from spherejax import hierarchy as hierarchy
   from spherejax import losses as losses
   from spherejax import metrics as metrics

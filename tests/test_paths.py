@@ -15,7 +15,7 @@ import safetensors.numpy
 from PIL import Image
 
 import spherejax
-from spherejax import data, hierarchy, models, plotting, training
+from spherejax import data, explorer, hierarchy, models, plotting, training
 
 NAMES = [
   "margins=[1,2]",
@@ -83,8 +83,15 @@ def images(folder):
   assert found.images.shape == (2, 4, 4, 3)
 
 
+def page(folder):
+  path = pathlib.Path(folder) / "map [1]*.html"
+  explorer.write_page(path, np.eye(3, dtype=np.float32), layout="pca")
+  assert path.read_text().startswith("<!DOCTYPE html>")
+
+
 ROWS = {
   "data.load_folder": images,
+  "explorer.write_page": page,
   "hierarchy.from_csv": tree,
   "models.read_weights": weights,
   "plotting.save": figure,

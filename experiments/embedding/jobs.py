@@ -40,7 +40,7 @@ def begin(
       if source.text in map(str, (output.resolve(), *output.resolve().parents)):
         raise SystemExit(f"--output {output} lies in {text}; choose another one")
       if explore and what == "images":
-        embedding_explore.check(source, model.architecture.image_size)
+        embedding_explore.check(source)
       folder = output / "parts" / what
       jobs[what] = parts.begin(source, model, folder, what)
   return jobs

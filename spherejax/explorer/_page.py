@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Float
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from spherejax import _checks, distances
 from spherejax.explorer import _plane, _thumbnails
@@ -26,6 +28,7 @@ COLORS = (
 )  # fmt: skip
 MARKERS = ("circle", "square", "triangle", "diamond", "inverted_triangle", "star")
 _NOTHING = {"color": "#767676", "marker": "x"}  # of images without a class
+_CLOSE = 0.1  # of the median distance to the nearest image: a near-duplicate
 _SHOWN = 4  # prototypes of an image, images of a prototype
 
 
@@ -40,8 +43,8 @@ def write_page(
   path: str | os.PathLike[str],
   embeddings: Float[ArrayLike, "images dim"],
   *,
-  images: Sequence[Any] | np.ndarray | None = None,
-  files: Sequence[str] | None = None,
+  images: _thumbnails.Images | None = None,
+  files: Sequence[str | os.PathLike[str]] | None = None,
   labels: Sequence[Any] | np.ndarray | None = None,
   weights: Float[ArrayLike, "images height width"] | None = None,
   prototypes: Float[ArrayLike, "images prototypes"] | None = None,
@@ -51,13 +54,16 @@ def write_page(
 ) -> pathlib.Path:
   """Writes a page that shows embeddings on a map, whoever computed them.
 
-  The map can be moved, zoomed, coloured and filtered. Of a chosen image the page shows
-  the nearest ones by Euclidean distance and whether they are of its class, and, where
-  they are given, a pooling's weights over the image and its largest prototypes. The
-  page is a single file; it refers to nothing outside.
+  The map can be moved, zoomed, coloured and filtered by class, by name and by whether
+  the nearest image is of another class. Of a chosen image the page shows the nearest
+  ones by Euclidean distance and whether they are of its class, and, where they are
+  given, a pooling's weights over the image and its largest prototypes. Groups of
+  near-duplicates are listed: images linked by distances of at most a tenth of the
+  median distance to a nearest image. What is shown can be saved as a table. The page is
+  a single file; it refers to nothing outside.
 
   Args:
-    path: of the file, by custom `.html`. It is written whole or not at all.
+    path: of the file, usually `.html`. It is written whole or not at all.
     embeddings: [images, dim], floating and finite; 2 to `MOST` of them. NumPy arrays
       of any library will do.
     images: what is shown of each: uint8 [height, width, 1 or 3], of one size or
@@ -83,10 +89,13 @@ def write_page(
       `MOST`, a number that is not finite, an image that cannot be shown, a file that
       cannot be read, an unknown `layout`.
     ImportError: bokeh, scikit-learn or Pillow is missing.
+    FileNotFoundError: the folder of `path` is missing.
+
+  Source: none.
 
   Example:
     >>> import tempfile
-    >>> rows = np.eye(4, 3, dtype=np.float32)
+    >>> rows = jnp.eye(4, 3)
     >>> path = spherejax.explorer.write_page(
     ...     tempfile.mkdtemp() + "/map.html", rows, labels=list("abba"), layout="pca"
     ... )
@@ -101,10 +110,13 @@ def write_page(
   count = len(x)
   if not 2 <= count <= MOST:
     raise ValueError(f"embeddings must be 2 to {MOST}, got {count}")
-  if files is not None:
-    files = [os.fspath(file) for file in files]
-    _checks.texts("files", files)
   given = {"images": images, "files": files, "labels": labels}
+  for name, value in given.items():
+    if value is not None:
+      _checks.sequence(name, value)
+  if files is not None:
+    files = [os.fspath(f) if isinstance(f, os.PathLike) else f for f in files]
+    _checks.texts("files", files)
   asked = {"weights": (weights, 3), "prototypes": (prototypes, 2)}
   parts = {
     name: _rows(name, value, axes)
@@ -116,6 +128,9 @@ def write_page(
       raise ValueError(
         f"{name} must be as many as the {count} embeddings, got {len(value)}"
       )
+  target = pathlib.Path(path)
+  if not target.parent.is_dir():  # before the work
+    raise FileNotFoundError(f"path must be in a folder that exists, got {str(path)!r}")
   try:
     import sklearn  # noqa: F401
 
@@ -150,7 +165,6 @@ def write_page(
   text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
   styles = [content["styles"][label] for label in classes.labels]
   page = _bokeh.render(points, styles, content["point"], text)
-  target = pathlib.Path(path)
   temporary = target.with_name(f"{target.name}.partial")
   temporary.write_text(page, encoding="utf-8")
   return temporary.replace(target)
@@ -161,7 +175,7 @@ def _rows(name: str, value: Any, axes: int) -> np.ndarray:
   _checks.rank(name, array, axes)
   _checks.floating(name, array)
   wide = array.astype(np.float32)
-  wrong = ~np.isfinite(wide.reshape(len(wide), -1)).all(axis=1)
+  wrong = ~np.isfinite(wide).all(axis=tuple(range(1, axes)))
   if wrong.any():
     raise ValueError(
       f"{name} must be finite, got {wrong.sum()} of {len(wide)} rows that are not, the"
@@ -202,7 +216,21 @@ def _near(
     "predicted": _packed(predicted, np.int32),
     "neighbours": _packed(indices, np.int32),
     "distances": _packed(found.distances, np.float32),
+    "duplicates": _groups(indices, np.asarray(found.distances)),
   }
+
+
+def _groups(indices: np.ndarray, apart: np.ndarray) -> list[list[int]]:
+  """Images that are linked by distances far below the usual one to a nearest image."""
+  close = apart <= _CLOSE * np.median(apart[:, 0])
+  rows = np.repeat(np.arange(len(close)), close.sum(axis=1))
+  links = sparse.coo_array(
+    (np.ones(len(rows)), (rows, indices[close])), shape=(len(close), len(close))
+  )
+  _, group = csgraph.connected_components(links, directed=False)
+  order = np.argsort(group, kind="stable")
+  starts = np.flatnonzero(np.diff(group[order])) + 1
+  return [part.tolist() for part in np.split(order, starts) if len(part) > 1]
 
 
 def _weights(weights: np.ndarray) -> dict[str, Any]:

@@ -19,7 +19,10 @@ _BLOCK = 8  # pixels that JPEG compresses together
 _QUALITY = 88
 
 
-def thumbnails(images: Sequence[Any] | None, files: Sequence[str] | None) -> np.ndarray:
+Images = Sequence[Any] | np.ndarray
+
+
+def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray:
   """uint8 [images, side, side, 1 or 3] of the images, or of files where there are none.
 
   A whole image is seen: what is not square has white beside it.
@@ -49,7 +52,7 @@ def side_of(count: int) -> int:
   return min(LARGEST, room)
 
 
-def _given(images: Sequence[Any]) -> Callable[[int], np.ndarray]:
+def _given(images: Images) -> Callable[[int], np.ndarray]:
   def read(row: int) -> np.ndarray:
     pixels = np.asarray(images[row])
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
@@ -59,7 +62,9 @@ def _given(images: Sequence[Any]) -> Callable[[int], np.ndarray]:
         f" {pixels.dtype} {pixels.shape} in row {row}"
       )
     if not pixels.size:
-      raise ValueError(f"images must have pixels, got shape {pixels.shape} in row {row}")
+      raise ValueError(
+        f"images must have pixels, got shape {pixels.shape} in row {row}"
+      )
     return pixels
 
   return read

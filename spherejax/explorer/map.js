@@ -11,6 +11,7 @@ window.explorer = (() => {
   const byId = (id) => document.getElementById(id);
   const shown = new Uint8Array(count).fill(1);
   const chosen = new Set(); // classes that the filter keeps; none: all
+  let wanted = ""; // what the names of a shown image's class or file have in them
   let colors = labels, selected = -1, under = -1, waiting = false;
   let bokeh, view; // models, and Bokeh's own view of the plot
   let bounds; // of the map
@@ -312,11 +313,14 @@ window.explorer = (() => {
 
   // ------------------------------------------------------------------ filter, colour
 
+  const holds = (text) => text.toLowerCase().includes(wanted);
+
   function applyFilter() {
-    const wrong = byId("wrong").checked;
+    const wrong = byId("wrong").checked, named = classes.map((_, i) => holds(classOf(i)));
     const rows = [];
     for (let row = 0; row < count; row++) {
       shown[row] = (!chosen.size || chosen.has(labels[row]))
+        && (named[labels[row]] || holds(names[row]))
         && (!wrong || verdict(row, neighbours[row * k]) === WRONG);
       if (shown[row]) rows.push(row);
     }
@@ -357,19 +361,52 @@ window.explorer = (() => {
     });
     byId("classes").append(...items);
     byId("search").addEventListener("input", ({ target }) => {
-      const wanted = target.value.trim().toLowerCase();
+      wanted = target.value.trim().toLowerCase();
       items.forEach((item, index) => {
-        item.hidden = !classOf(index).toLowerCase().includes(wanted);
+        item.hidden = !holds(classOf(index));
       });
+      applyFilter();
     });
     byId("all").addEventListener("click", () => {
       chosen.clear();
       for (const box of byId("classes").querySelectorAll("input")) box.checked = false;
       byId("wrong").checked = false;
-      byId("search").value = "";
+      byId("search").value = wanted = "";
       for (const item of items) item.hidden = false;
       applyFilter();
     });
+  }
+
+  function listDuplicates() {
+    const groups = content.duplicates.map((rows) => node("div", { className: "group" },
+      ...rows.map((row) => button(row, 56, "example"))));
+    const said = "Images much nearer to each other than images are to their nearest one:";
+    byId("panel").replaceChildren(
+      node("h2", { textContent: `${groups.length} groups of near-duplicates` }),
+      node("p", { className: "note", textContent: said }), ...groups);
+    delete byId("panel").dataset.row;
+  }
+
+  // What is shown, as a table.
+  function table() {
+    const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+    const lines = ["file,class,nearest image's class"];
+    for (let row = 0; row < count; row++) {
+      if (shown[row]) lines.push([names[row], classes[labels[row]],
+        classes[predicted[row]]].map(quoted).join(","));
+    }
+    return `${lines.join("\n")}\n`;
+  }
+
+  function save() {
+    const href = URL.createObjectURL(new Blob([table()], { type: "text/csv" }));
+    node("a", { href, download: "images.csv" }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60000);
+  }
+
+  function fold() {
+    const open = document.body.classList.toggle("unfolded");
+    byId("fold").setAttribute("aria-expanded", open);
   }
 
   async function start(models) {
@@ -394,6 +431,10 @@ window.explorer = (() => {
     byId("color").addEventListener("change", applyColors);
     byId("pictures").addEventListener("change", applyPictures);
     byId("fit").addEventListener("click", fit);
+    byId("fold").addEventListener("click", fold);
+    byId("save").addEventListener("click", save);
+    byId("duplicates").hidden = !content.duplicates.length;
+    byId("duplicates").addEventListener("click", listDuplicates);
     view.canvas.primary.el.style.transformOrigin = "0 0";
     applyFilter();
     fit();
@@ -402,7 +443,7 @@ window.explorer = (() => {
   }
 
   return {
-    start, select, rest,
+    start, select, rest, table,
     place: (row) => places()(row),
     size: () => size,
     inspect: (event) => hover(hit(event)),

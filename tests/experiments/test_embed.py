@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import importlib.util
 import json
 import os
 import pathlib
@@ -17,6 +18,7 @@ from PIL import Image
 
 from experiments import embed
 from experiments.embedding import answers as embed_answers
+from experiments.embedding import explore as embed_explore
 from experiments.embedding import parts as embed_parts
 from experiments.embedding import sources
 from experiments.frame import ending, networks
@@ -542,3 +544,46 @@ def test_a_damaged_part_ends_the_command_in_one_line(
   part.unlink()
   embed.run(settings(model, pictures), tmp_path)
   assert (tmp_path / "embeddings.npy").read_bytes() == expected
+
+
+def test_the_page_shows_the_pictures_and_the_pooling(tmp_path, monkeypatch):
+  """As the network sees them: `write_page` gets what its own tests know to be shown."""
+  given = {}
+  monkeypatch.setattr(
+    embed_explore.explorer,
+    "write_page",
+    lambda path, x, **options: given.update(options, path=path, x=x),
+  )
+  config = dataclasses.replace(
+    embed.PRESETS["smoke"], digits=20, neighbours=3, explore=True, layout="pca"
+  )
+  embed.run(config, tmp_path)
+  model = networks.load(tmp_path / "model")
+  source = sources.find(str(tmp_path / "digits"))
+  prepared = embed_parts.prepared(source, model)
+  pictures = np.stack([prepared[row][1:] for row in range(20)])
+  found = jax.jit(networks.Network(model.architecture).apply)(model.variables, pictures)
+  np.testing.assert_allclose(given["weights"], found.weights, rtol=1e-4, atol=1e-6)
+  np.testing.assert_allclose(
+    given["prototypes"], found.attributes, rtol=1e-3, atol=1e-5
+  )
+  np.testing.assert_array_equal(np.stack(list(given["images"])), pictures)
+  np.testing.assert_array_equal(given["x"], np.load(tmp_path / "embeddings.npy"))
+  assert given["files"] == list(source.names)
+  assert given["labels"] == list(source.labels)
+  assert given["title"] == "Embeddings of digits"
+  assert (given["neighbours"], given["layout"]) == (3, "pca")
+
+
+def test_what_cannot_be_explored_is_said_before_the_work(tmp_path, monkeypatch):
+  config = dataclasses.replace(
+    embed.PRESETS["smoke"], digits=1, queries="", explore=True
+  )
+  seen = []
+  monkeypatch.setattr(embed_parts, "begin", lambda *_: seen.append(1))
+  with pytest.raises(SystemExit, match="shows 2 to 65536 images, got 1"):
+    embed.run(config, tmp_path)
+  monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+  with pytest.raises(SystemExit, match=r"bokeh: pip install 'spherejax\[explore\]"):
+    embed.run(dataclasses.replace(config, digits=8), tmp_path)
+  assert not seen

@@ -1,89 +1,89 @@
-"""The page of `embed --explore`: what it holds, and what a browser makes of it."""
+"""The page: what it holds, and what a browser makes of it."""
 
 import base64
-import dataclasses
+import csv
 import html.parser
-import importlib.util
 import io
 import json
 import re
 import shutil
-import types
+import sys
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import embed
-from experiments.embedding import answers, explore, parts, sources
-from experiments.embedding import page as explore_page
-from experiments.embedding import pictures as explore_pictures
-from experiments.frame import networks
-from spherejax import data
+from spherejax import data, explorer
+from spherejax.explorer import _plane, _thumbnails
 
-HOSTILE = "<script>window.broken=1</script>"  # the slash makes it two folders
-CLASS = HOSTILE.partition("/")[0]  # the first of which is the class
+HOSTILE = "<script>window.broken=1</script>"
 QUOTED = "\"'><img src=x onerror=window.broken=1>\n$$x$$ {{ 1 }} &lt;.png"
 K = 4
 
 
 class Page(NamedTuple):
-  folder: object
+  path: object
   names: list[str]
   labels: np.ndarray
+  pictures: np.ndarray
+  weights: np.ndarray
+  attributes: np.ndarray
   neighbours: np.ndarray
   """[images, K], by NumPy."""
   distances: np.ndarray
 
 
-def write_pictures(folder, count):
-  """Digits; those of one class lie below a name that would be a script."""
-  digits = data.load_digits()[:count]
-  for number, (pixels, label) in enumerate(
-    zip(digits.images, digits.labels, strict=True)
-  ):
-    place = folder / (HOSTILE if label == 5 else f"digit {label}")
-    place.mkdir(parents=True, exist_ok=True)
-    name = QUOTED if number == 5 else f"{number:03}.png"
-    Image.fromarray(pixels[..., 0]).save(place / name)
-  return folder
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-  """The only page that most tests look at: a network that pools by GSP."""
-  folder = tmp_path_factory.mktemp("explored")
-  pictures = write_pictures(tmp_path_factory.mktemp("pictures"), 60)
-  config = dataclasses.replace(
-    embed.PRESETS["smoke"],
-    digits=8,
-    images=str(pictures),
+  """The only page that most tests look at; one class and one file would be scripts."""
+  digits, random = data.load_digits()[:60], np.random.default_rng(0)
+  pictures = digits.images.repeat(2, 1).repeat(2, 2)
+  names = [QUOTED if n == 5 else f"{n:03}.png" for n in range(60)]
+  labels = [HOSTILE if k == 5 else f"digit {k}" for k in digits.labels]
+  ink = digits.images[..., 0].astype(np.float32)
+  weights = ink / ink.sum((1, 2), keepdims=True)
+  attributes = random.dirichlet(np.full(8, 0.3), 60).astype(np.float32)
+  x = ink.reshape(60, -1) @ random.normal(size=(64, 12)) / 100
+  # Nearly the same, with classes of their own.
+  x[58:] = x[3] + random.normal(size=(2, 12)) * 1e-3 * x.std()
+  x = x.astype(np.float32)
+  path = explorer.write_page(
+    tmp_path_factory.mktemp("page") / "map.html",
+    x,
+    images=pictures,
+    files=names,
+    labels=labels,
+    weights=weights,
+    prototypes=attributes,
     neighbours=K,
-    explore=True,
+    title="Embeddings of digits",
   )
-  embed.run(config, folder, "smoke")
-  source = sources.find(str(pictures))
-  x = np.load(folder / "embeddings.npy").astype(np.float64)
-  apart = np.linalg.norm(x[:, None] - x, axis=-1)
+  wide = x.astype(np.float64)
+  apart = np.linalg.norm(wide[:, None] - wide, axis=-1)
   np.fill_diagonal(apart, np.inf)
   order = np.argsort(apart, axis=1, kind="stable")[:, :K]
   distances = np.take_along_axis(apart, order, 1)
-  return Page(folder, list(source.names), np.array(source.labels), order, distances)
+  return Page(
+    path, names, np.array(labels), pictures, weights, attributes, order, distances
+  )
 
 
 @pytest.fixture(scope="module")
 def text(made):
-  return (made.folder / explore.FILE).read_text(encoding="utf-8")
+  return made.path.read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def content(text):
+def content_of(text):
   pattern = r'<script type="application/json" id="explore-data">(.*?)</script>'
   (found,) = re.findall(pattern, text, re.DOTALL)
   assert "<" not in found
   return json.loads(found)
+
+
+@pytest.fixture(scope="module")
+def content(text):
+  return content_of(text)
 
 
 def unpacked(packed):
@@ -120,8 +120,8 @@ def test_the_page_refers_to_nothing_outside_and_forbids_it(text):
 
 def test_names_reach_the_page_as_they_are_but_never_as_markup(text, content, made):
   assert content["names"] == made.names
-  assert f"{HOSTILE}/{QUOTED}" in content["names"]
-  assert CLASS in content["classes"]
+  assert QUOTED in content["names"]
+  assert HOSTILE in content["classes"]
   assert "window.broken" in text
   assert "<script>window.broken" not in text
   assert "onerror=window" in text
@@ -141,55 +141,36 @@ def test_neighbours_and_predictions_are_those_of_numpy(content, made):
   assert content["subtitle"].endswith(f"of the same class for {right:.1f} %")
 
 
-@pytest.fixture(scope="module")
-def looks(made):
-  source = sources.find(_images(made))
-  model = networks.load(made.folder / "model")
-  prepared = parts.prepared(source, model)
-  pictures = np.stack([prepared[row][1:] for row in range(len(source))])
-  network = networks.Network(model.architecture)
-  return pictures, jax.jit(network.apply)(model.variables, pictures)
-
-
-def _images(made):
-  return json.loads((made.folder / "parts/images/listing.json").read_text())[
-    "settings"
-  ]["from"]
-
-
-def test_the_atlas_holds_every_picture(content, looks):
-  pictures, _ = looks
+def test_the_atlas_holds_every_picture(content, made):
   kind, _, encoded = content["atlas"]["url"].partition(",")
   assert kind == "data:image/png;base64"
   sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
   side, columns = content["atlas"]["size"], content["atlas"]["columns"]
   assert side == 16
-  for row, picture in enumerate(pictures):
+  for row, picture in enumerate(made.pictures):
     top, left = side * (row // columns), side * (row % columns)
     cell = sheet[top : top + side, left : left + side]
     np.testing.assert_array_equal(cell, picture[..., 0])
 
 
-def test_weights_and_prototypes_are_those_of_the_network(content, looks):
-  weights, attributes = (np.asarray(looks[1].weights), np.asarray(looks[1].attributes))
-  gsp, count = content["gsp"], len(weights)
-  assert tuple(gsp["layout"]) == weights.shape[1:] == (8, 8)
-  peaks = unpacked(gsp["peaks"])
-  np.testing.assert_allclose(peaks, weights.max((1, 2)), rtol=1e-4)
-  shown = unpacked(gsp["weights"]).reshape(weights.shape) / 255 * peaks[:, None, None]
-  np.testing.assert_allclose(shown, weights, atol=0.6 / 255 * weights.max())
-  assert weights.std() > 0.2 * weights.mean()  # there is something to see
-  order = unpacked(gsp["prototypes"]).reshape(count, -1)
-  shares = unpacked(gsp["shares"]).reshape(count, -1)
-  np.testing.assert_allclose(
-    shares, np.take_along_axis(attributes, order, 1), rtol=1e-3, atol=1e-5
-  )
-  largest = -np.sort(-attributes, axis=1)[:, : gsp["shown"]]
-  np.testing.assert_allclose(shares, largest, rtol=1e-3, atol=1e-5)
-  examples = unpacked(gsp["examples"]).reshape(attributes.shape[1], -1)
-  most = -np.sort(-attributes, axis=0)[: gsp["shown"]]
-  found = np.take_along_axis(attributes, examples.T, 0)
-  np.testing.assert_allclose(found, most, rtol=1e-3, atol=1e-5)
+def test_weights_and_prototypes_are_those_given(content, made):
+  weights, attributes, found = made.weights, made.attributes, content["weights"]
+  assert tuple(found["layout"]) == weights.shape[1:] == (8, 8)
+  peaks = unpacked(found["peaks"])
+  np.testing.assert_allclose(peaks, weights.max((1, 2)), rtol=1e-6)
+  np.testing.assert_allclose(unpacked(found["means"]), weights.mean((1, 2)), rtol=1e-6)
+  shown = unpacked(found["values"]).reshape(weights.shape) / 255
+  shown = shown * peaks[:, None, None]
+  np.testing.assert_allclose(shown, weights, atol=0.51 / 255 * weights.max())
+  found, count = content["prototypes"], len(weights)
+  order = unpacked(found["order"]).reshape(count, -1)
+  shares = unpacked(found["shares"]).reshape(count, -1)
+  np.testing.assert_array_equal(shares, np.take_along_axis(attributes, order, 1))
+  largest = -np.sort(-attributes, axis=1)[:, : found["shown"]]
+  np.testing.assert_array_equal(shares, largest)
+  examples = unpacked(found["examples"]).reshape(attributes.shape[1], -1)
+  most = -np.sort(-attributes, axis=0)[: found["shown"]]
+  np.testing.assert_array_equal(np.take_along_axis(attributes, examples.T, 0), most)
 
 
 # ---------------------------------------------------------------- maps, atlas
@@ -197,7 +178,7 @@ def test_weights_and_prototypes_are_those_of_the_network(content, looks):
 
 def test_principal_components_are_those_of_the_singular_vectors():
   x = np.random.default_rng(0).normal(size=(30, 6)) * [5, 3, 1, 1, 1, 1]
-  found = explore.plane(x.astype(np.float32), "pca")
+  found = _plane.plane(x.astype(np.float32), "pca")
   left, values, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
   expected = (left * values)[:, :2]
   expected *= np.sign(np.sum(expected * found, axis=0))
@@ -208,7 +189,7 @@ def test_t_sne_keeps_neighbours_together():
   random = np.random.default_rng(0)
   labels = np.arange(40) % 2
   x = 5 * labels[:, None] + random.normal(size=(40, 8))
-  found = explore.plane(x.astype(np.float32), "tsne")
+  found = _plane.plane(x.astype(np.float32), "tsne")
   apart = np.linalg.norm(found[:, None] - found, axis=-1)
   np.fill_diagonal(apart, np.inf)
   np.testing.assert_array_equal(labels[apart.argmin(1)], labels)
@@ -218,25 +199,39 @@ def test_t_sne_keeps_neighbours_together():
 def test_maps_of_few_of_equal_and_of_short_embeddings(layout):
   random = np.random.default_rng(0)
   for shape in ((2, 3), (3, 1), (4, 2)):
-    found = explore.plane(random.normal(size=shape).astype(np.float32), layout)
+    found = _plane.plane(random.normal(size=shape).astype(np.float32), layout)
     assert found.shape == (shape[0], 2)
     assert np.isfinite(found).all()
-  np.testing.assert_array_equal(explore.plane(np.ones((5, 3)), layout), 0)
-  broken = np.ones((5, 3), np.float32)
-  broken[3, 1] = np.nan
-  with pytest.raises(SystemExit, match=r"1 of 5 embeddings are not finite.* row 3"):
-    explore.plane(broken, layout)
+  np.testing.assert_array_equal(_plane.plane(np.ones((5, 3)), layout), 0)
 
 
 def test_thumbnails_fit_into_one_picture():
-  for count in (2, 100, 1000, 5000, 20000, explore_pictures.MOST):
-    for size in (8, 28, 64, 224):
-      side = explore_pictures.thumbnail_side(count, size)
-      assert side * np.ceil(np.sqrt(count)) <= explore_pictures.ATLAS
-      assert side == size or (8 <= side < size and side % 8 == 0)
-  assert explore_pictures.thumbnail_side(5000, 28) == 28
-  assert explore_pictures.thumbnail_side(5000, 224) == 56
-  assert explore_pictures.thumbnail_side(100, 224) == 128
+  for count in (2, 100, 1000, 5000, 20000, explorer.MOST):
+    side = _thumbnails.side_of(count)
+    assert side * np.ceil(np.sqrt(count)) <= _thumbnails.ATLAS
+    assert side % 8 == 0
+    assert side >= 16
+  assert _thumbnails.side_of(5000) == 56
+  assert _thumbnails.side_of(100) == 128
+
+
+def test_pictures_of_several_sizes_are_whole(tmp_path):
+  """Grey and coloured, high and wide, larger than a thumbnail and smaller."""
+  wide = np.zeros((100, 400, 3), np.uint8)
+  wide[..., 1] = 200
+  small = np.full((10, 6, 1), 7, np.uint8)
+  found = _thumbnails.thumbnails([wide, small, small[..., 0]], None)
+  assert found.shape == (3, 128, 128, 3)
+  np.testing.assert_array_equal(found[0, 48:80], np.tile([0, 200, 0], (32, 128, 1)))
+  assert (found[0, :48] == 255).all()
+  assert (found[0, 80:] == 255).all()
+  np.testing.assert_array_equal(found[1, 59:69, 61:67], np.repeat(small, 3, 2))
+  assert (found[1] == 7).sum() == 3 * small.size
+  np.testing.assert_array_equal(found[1], found[2])
+  for number, pixels in enumerate((wide, small[..., 0])):
+    Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+  files = [str(tmp_path / f"{number}.png") for number in range(2)]
+  np.testing.assert_array_equal(_thumbnails.thumbnails(None, files), found[:2])
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -244,7 +239,7 @@ def test_photographs_are_compressed_each_for_itself(channels):
   """A white picture beside a black one stays white to its last row and column."""
   thumbnails = np.zeros((5, 24, 24, channels), np.uint8)
   thumbnails[::2] = 255
-  found = explore_pictures.atlas(thumbnails)
+  found = _thumbnails.atlas(thumbnails)
   kind, _, encoded = found["url"].partition(",")
   assert kind == "data:image/jpeg;base64"
   sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))))
@@ -257,29 +252,36 @@ def test_photographs_are_compressed_each_for_itself(channels):
 # ---------------------------------------------------------------- bad input
 
 
-def fake_source(count):
-  names = tuple(map(str, range(count)))
-  return sources.Source("fake", names, names, names, lambda row: None)
+@pytest.mark.parametrize(
+  ("changed", "message"),
+  [
+    ({"embeddings": np.ones((1, 2), np.float32)}, "must be 2 to 65536, got 1"),
+    (
+      {"embeddings": np.array([[1.0, np.nan], [0.0, 0.0], [1.0, 1.0]], np.float32)},
+      "embeddings must be finite, got 1 of 3 rows that are not, the first in row 0",
+    ),
+    ({"labels": ["a", "b"]}, "labels must be as many as the 3 embeddings, got 2"),
+    ({"files": ["no.png", "b", "c"]}, "no.png"),
+    ({"images": np.zeros((3, 4, 4, 2), np.uint8)}, r"uint8 \(4, 4, 2\) in row 0"),
+    ({"images": np.zeros((3, 4, 4), np.float32)}, "got float32"),
+    ({"images": np.zeros((3, 0, 4), np.uint8)}, "must have pixels"),
+    ({"weights": np.full((3, 2, 2), -1.0, np.float32)}, "at least 0, got -1"),
+    ({"weights": np.ones((2, 2, 2), np.float32)}, "weights must be as many as the 3"),
+    ({"layout": "umap"}, "layout"),
+    ({"neighbours": 0}, "neighbours"),
+  ],
+)
+def test_what_cannot_be_shown_is_said(changed, message, tmp_path, unchecked):
+  given = {"embeddings": np.eye(3, dtype=np.float32), "layout": "pca"} | changed
+  with pytest.raises(ValueError, match=message):
+    explorer.write_page(tmp_path / "map.html", **given)
+  assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_shown_is_said_before_the_work(made, monkeypatch, capsys):
-  explore.check(fake_source(5000), 28)
-  assert capsys.readouterr().err == ""
-  explore.check(fake_source(5000), 224)
-  assert "5000 thumbnails of 56 x 56" in capsys.readouterr().err
-  most = explore_pictures.MOST
-  for count in (1, most + 1):
-    with pytest.raises(SystemExit, match=f"shows 2 to {most} images, got {count}"):
-      explore.check(fake_source(count), 28)
-  seen = []
-  monkeypatch.setattr(parts, "begin", lambda *_: seen.append(1))
-  monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-  config = dataclasses.replace(
-    embed.PRESETS["smoke"], images=_images(made), digits=8, explore=True
-  )
-  with pytest.raises(SystemExit, match=r"bokeh: pip install 'spherejax\[experiments\]"):
-    embed.run(config, made.folder)
-  assert not seen
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+  monkeypatch.setitem(sys.modules, "sklearn", None)
+  with pytest.raises(ImportError, match=r"pip install 'spherejax\[explore\]'"):
+    explorer.write_page(tmp_path / "map.html", np.eye(3, dtype=np.float32))
 
 
 # ---------------------------------------------------------------- in a browser
@@ -378,7 +380,7 @@ class Browser:
 
 @pytest.fixture
 def page(driver, made):
-  found = Browser(driver, made.folder / explore.FILE)
+  found = Browser(driver, made.path)
   yield found
   assert not found.complaints()
   assert found.ask("window.broken === undefined")
@@ -386,7 +388,7 @@ def page(driver, made):
 
 def test_it_loads_from_disk_and_asks_no_one(page, made):
   assert page.text("#count") == "60 of 60 images shown"
-  assert page.ask("document.title").startswith("Embeddings of pictures")
+  assert page.ask("document.title") == "Embeddings of digits"
   urls = page.ask("performance.getEntriesByType('resource').map((e) => e.name)")
   assert not [url for url in urls if not url.startswith(("data:", "blob:"))]
   names = page.ask(
@@ -439,19 +441,18 @@ def test_a_click_shows_the_nearest_and_another_click_others(page, made):
 
 
 def test_a_picture_of_a_hostile_class_and_name_is_only_text(page, made):
-  row = made.names.index(f"{HOSTILE}/{QUOTED}")
+  row = made.names.index(QUOTED)
   page.driver.execute_script("window.explorer.select(arguments[0])", row)
   found = page.ask("document.querySelector('#panel .file').textContent")
-  assert found == f"{HOSTILE}/{QUOTED}"
-  assert page.ask("document.querySelector('#class').textContent").endswith(CLASS)
+  assert found == QUOTED
+  assert page.ask("document.querySelector('#class').textContent").endswith(HOSTILE)
   assert page.ask("document.querySelectorAll('#panel script, #panel img').length") == 0
 
 
-def test_the_heat_map_lies_over_the_picture(page, looks, content):
-  pictures, found = looks
+def test_the_heat_map_lies_over_the_picture(page, made, content):
   row = page.lonely()[0]
   page.choose(row)
-  weights = np.asarray(found.weights)[row]
+  weights = made.weights[row]
   place = np.unravel_index(weights.argmax(), weights.shape)
   colour = page.ask("""(() => {
     const canvas = document.querySelector("#heat canvas");
@@ -459,19 +460,19 @@ def test_the_heat_map_lies_over_the_picture(page, looks, content):
     return Array.from(context.getImageData((x + 0.25) * canvas.width / width,
       (y + 0.25) * canvas.height / height, 1, 1).data);
   })()""", int(place[0]), int(place[1]), *weights.shape)  # fmt: skip
-  scale = pictures.shape[1] // len(weights)
-  below = float(pictures[row][scale * place[0], scale * place[1], 0])
+  scale = made.pictures.shape[1] // len(weights)
+  below = float(made.pictures[row][scale * place[0], scale * place[1], 0])
   expected = [0.6 * channel + 0.4 * below for channel in (253, 231, 37)]
   np.testing.assert_allclose(colour[:3], expected, atol=3)
-  attributes = np.asarray(found.attributes)[row]
+  attributes = made.attributes[row]
   first = page.text("#prototypes .prototype")
   share = 100 * attributes.max()
   assert first.split(":")[0] == f"prototype {attributes.argmax()}"
   assert float(first.split(":")[1].split("%")[0]) == pytest.approx(share, abs=0.06)
   examples = page.ask("""Array.from(document.querySelectorAll(
     "#prototypes .prototype:first-child button"), (e) => Number(e.dataset.row))""")
-  shown = content["gsp"]["shown"]
-  expected = unpacked(content["gsp"]["examples"]).reshape(-1, shown)
+  shown = content["prototypes"]["shown"]
+  expected = unpacked(content["prototypes"]["examples"]).reshape(-1, shown)
   assert examples == expected[attributes.argmax()].tolist()
 
 
@@ -502,11 +503,51 @@ def test_search_finds_classes_and_mistakes_can_be_shown_alone(page, made):
   page.driver.find_element("id", "search").send_keys("SCRIPT")
   names = page.ask("""Array.from(document.querySelectorAll(
     "#classes label:not([hidden]) .name"), (e) => e.textContent)""")
-  assert names == [CLASS]
+  assert names == [HOSTILE]
+  assert filtered(page) == np.flatnonzero(made.labels == HOSTILE).tolist()
+  page.press("#all")
+  page.driver.find_element("id", "search").send_keys("013")
+  assert filtered(page) == [13]
+  page.press("#all")
   page.press("#wrong")
   wrong = made.labels[made.neighbours[:, 0]] != made.labels
   assert 0 < wrong.sum() < 60
   assert filtered(page) == np.flatnonzero(wrong).tolist()
+
+
+def test_what_is_shown_is_saved_as_a_table(page, made):
+  page.driver.find_element("id", "search").send_keys(HOSTILE)
+  rows = list(csv.reader(io.StringIO(page.ask("window.explorer.table()"))))
+  own = np.flatnonzero(made.labels == HOSTILE)
+  nearest = made.labels[made.neighbours[own, 0]]
+  expected = [
+    [made.names[n], HOSTILE, other] for n, other in zip(own, nearest, strict=True)
+  ]
+  assert rows == [["file", "class", "nearest image's class"], *expected]
+  assert QUOTED in [row[0] for row in rows]
+
+
+def test_near_duplicates_are_listed(page, content):
+  assert [3, 58, 59] in content["duplicates"]
+  page.press("#duplicates")
+  groups = page.ask("""Array.from(document.querySelectorAll(".group"), (group) =>
+    Array.from(group.children, (e) => Number(e.dataset.row)))""")
+  assert groups == content["duplicates"]
+
+
+def test_on_a_narrow_screen_the_map_has_the_room(page):
+  page.driver.set_window_size(500, 900)
+  try:
+    page.until("window.innerWidth <= 500")
+    box = "document.getElementById('map').getBoundingClientRect()"
+    assert page.ask(f"{box}.width") == page.ask("window.innerWidth")
+    assert page.ask(f"{box}.height") > 300
+    assert page.ask("document.getElementById('controls').offsetParent === null")
+    page.press("#fold")
+    assert page.ask("document.getElementById('controls').offsetParent !== null")
+    assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")
+  finally:
+    page.driver.set_window_size(1280, 900)
 
 
 def test_colours_and_symbols_follow_the_prediction(page, made, content):
@@ -526,7 +567,7 @@ def test_colours_and_symbols_follow_the_prediction(page, made, content):
       assert shown(column) == expected
 
 
-def test_pictures_are_drawn_where_the_points_are(page, looks):
+def test_pictures_are_drawn_where_the_points_are(page, made):
   page.press("#pictures")
   row = page.lonely()[0]
   page.until("!document.getElementById('drawn').hidden")
@@ -544,37 +585,27 @@ def test_pictures_are_drawn_where_the_points_are(page, looks):
     float(x), float(y), side,
   )  # fmt: skip
   drawn = np.array(drawn).reshape(side, side, 4)
-  expected = np.asarray(Image.fromarray(looks[0][row][..., 0]).resize((side, side)))
+  expected = np.asarray(
+    Image.fromarray(made.pictures[row][..., 0]).resize((side, side))
+  )
   found = np.corrcoef(drawn[..., 0].ravel(), expected.ravel())[0, 1]
   assert found > 0.9
 
 
-def test_a_network_without_such_a_pooling_says_so(driver, tmp_path):
-  """And pictures without a class: nothing is right or wrong."""
-  folder = tmp_path / "flat"
-  folder.mkdir()
-  digits = data.load_digits()[:7]
-  for number, pixels in enumerate(digits.images):
-    Image.fromarray(pixels[..., 0]).save(folder / f"{number}.png")
-  architecture = networks.Architecture(
-    width=8, strides=(2, 2, 1, 1), dim=6, image_size=8
-  )
-  variables = networks.initial_variables(jax.random.key(0), architecture)
-  model = networks.Model(architecture, variables)
-  networks.keep(tmp_path / "model", model, 0)
-  config = embed.Config(
-    str(tmp_path / "model"), str(folder), batch=4, explore=True, layout="pca"
-  )
-  embed.run(config, tmp_path / "output")
-  page = Browser(driver, tmp_path / "output" / explore.FILE)
+def test_embeddings_alone(driver, tmp_path):
+  """No pictures, no classes, no pooling: nothing is right or wrong."""
+  x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+  path = explorer.write_page(tmp_path / "map.html", x, neighbours=5, layout="pca")
+  page = Browser(driver, path)
   page.choose(page.lonely()[0])
-  assert "pools by gap: it has no generalized sum pooling" in page.text("#no-gsp")
-  assert page.ask("document.querySelector('#heat') === null")
+  assert page.ask("document.querySelector('#heat, #prototypes') === null")
+  assert page.ask("document.getElementById('pictures').offsetParent === null")
   badges = page.ask(
     "Array.from(document.querySelectorAll('.badge'), (e) => e.textContent)"
   )
   assert badges == ["?"] * 5
   assert "no class" in page.text("#classes")
+  assert page.text("#panel .file").startswith("image ")
   assert page.text("#subtitle") == "7 images, 0 classes, PCA"
   assert not page.complaints()
 
@@ -641,20 +672,15 @@ def thousands(tmp_path_factory):
   """A page of 5,000 pictures of noise in ten classes."""
   random = np.random.default_rng(0)
   labels = np.arange(5000) % 10
-  names = tuple(f"{number:04}.png" for number in range(5000))
-  classes = tuple(f"class {label}" for label in labels)
-  source = types.SimpleNamespace(text="noise", root=None, names=names, labels=classes)
-  model = types.SimpleNamespace(architecture=types.SimpleNamespace(pooling="gap"))
-  job = types.SimpleNamespace(source=source, model=model)
   x = random.normal(size=(5000, 8)).astype(np.float32) + labels[:, None]
-  found = answers.Embedded(job, list(range(5000)), list(classes), x)
   pixels = random.integers(256, size=(5000, 28, 28, 1), dtype=np.uint8)
-  shown = explore.content(found, explore_pictures.Looks(pixels, None), 10, "pca")
-  styles = [shown["styles"][label] for label in labels]
-  path = tmp_path_factory.mktemp("thousands") / explore.FILE
-  page = explore_page.render(x[:, :2], styles, shown["point"], json.dumps(shown))
-  path.write_text(page, encoding="utf-8")
-  return path
+  return explorer.write_page(
+    tmp_path_factory.mktemp("thousands") / "map.html",
+    x.astype(np.float32),
+    images=pixels,
+    labels=labels,
+    layout="pca",
+  )
 
 
 FRAMES = """
