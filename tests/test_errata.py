@@ -2,8 +2,14 @@
 
 import ast
 import functools
+import math
 import pathlib
 import re
+
+import pytest
+from scipy import stats
+
+from experiments import published
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "errata.md").read_text()
@@ -78,3 +84,51 @@ def test_names_that_are_wrong_are_noticed():
   assert not exists("nowhere/test_errata::test_names_that_are_wrong_are_noticed")
   head, _, row = tables("| a | test |\n| --- | --- |\n| $\\|x\\|$ | `x::test_y` |\n")[0]
   assert len(head) == len(row) == 2
+
+
+EPISODES = published.figures("few_shot")
+PROPER = (
+  "con_alpha by features proper",
+  "div_alpha by features proper",
+  "con_div proper",
+)
+
+
+def fisher(shares: list[float], number: int) -> float:
+  """Fisher's exact p, two-sided, that two shares of a number are one."""
+  counts = [round(share * number) for share in shares]
+  return stats.fisher_exact([[x, number - x] for x in counts]).pvalue
+
+
+@pytest.mark.parametrize("place", EPISODES)
+def test_printed_proportions_give_the_printed_p(place):
+  """DIST, article II, tables 3 to 10: of 600 checkpoints at 1 shot, of 400 at 5."""
+  number = 600 if "1-shot" in place else 400
+  for measure in PROPER:
+    shares = [EPISODES[place][loss][measure] for loss in ("SD", "DR")]
+    p = EPISODES[place]["tests"][f"Fisher's p, {measure}"]
+    if isinstance(p, str):
+      assert fisher(shares, number) < float(p.lstrip("<"))
+      continue
+    assert fisher(shares, number) == pytest.approx(p, rel=0.01)
+    if number == 400 and p < 1:
+      assert fisher(shares, 500) != pytest.approx(p, rel=0.1)
+
+
+def test_one_proportion_of_table_8_is_another():
+  assert fisher([0.960, 0.983], 400) == pytest.approx(0.088458, abs=1e-6)
+  assert fisher([0.96999, 0.983], 400) == pytest.approx(0.353, abs=1e-3)
+
+
+def test_three_gains_of_table_2_are_larger_than_both_half_widths():
+  measures = "test accuracy", "half-width over its test episodes"
+  clear = set()
+  for place, printed in EPISODES.items():
+    (first, wide), (second, other) = (
+      [printed[loss][x] for x in measures] for loss in ("SD", "DR")
+    )
+    if abs(second - first) > math.hypot(wide, other):
+      clear.add(place)
+  assert clear == {
+    "cub, 1-shot, conv4", "mini_imagenet, 1-shot, conv4", "mini_imagenet, 5-shot, conv4"
+  }  # fmt: skip

@@ -5,6 +5,7 @@ steps: Annotated[int, MultipleOf("parts")] = 400
 
 import dataclasses
 import functools
+import math
 import typing
 from typing import Any
 
@@ -29,6 +30,22 @@ class MultipleOf:
         raise ValueError(
           f"{name} must be a multiple of {self.other} = {part}, got {number}"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+  """Lies between two numbers, or each of several does."""
+
+  low: float
+  high: float = math.inf
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    del settings
+    for number in value if isinstance(value, tuple) else (value,):
+      if not self.low <= number <= self.high:
+        ends = f"in [{self.low}, {self.high}]"
+        allowed = f"at least {self.low}" if self.high == math.inf else ends
+        raise ValueError(f"{name} must be {allowed}, got {number}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +83,7 @@ class Without:
     return f"with {option(self.other)} {value}"
 
 
-Limit = MultipleOf | Only | Without
+Limit = MultipleOf | Only | Within | Without
 
 
 @functools.cache
