@@ -6,10 +6,12 @@ import math
 import pathlib
 import re
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from experiments import published
+from spherejax import metrics
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "errata.md").read_text()
@@ -132,3 +134,38 @@ def test_three_gains_of_table_2_are_larger_than_both_half_widths():
   assert clear == {
     "cub, 1-shot, conv4", "mini_imagenet, 1-shot, conv4", "mini_imagenet, 5-shot, conv4"
   }  # fmt: skip
+
+
+CHAPTER_5 = published.figures("robust_features")
+# The p-values of a mark: M below 0.05, * below 0.01, ** below 0.001.
+MARKS = {"": (0.05, 1.0), "M": (0.01, 0.05), "*": (0.001, 0.01), "**": (-1e-9, 0.001)}
+
+
+def columns(images: str) -> dict[str, np.ndarray]:
+  """Tables 5.1, 5.2, 5.4 and 5.5 by measure, over the networks."""
+  rows = [
+    x for k, x in CHAPTER_5[images].items() if k not in ("images", "correlations")
+  ]
+  return {measure: np.array([row[measure] for row in rows]) for measure in rows[0]}
+
+
+@pytest.mark.parametrize("images", CHAPTER_5)
+def test_table_5_6_follows_from_the_others_by_the_t_distribution(images):
+  table = columns(images)
+  for measure, printed in CHAPTER_5[images]["correlations"].items():
+    for method, (value, mark) in zip(("pearson", "spearman"), printed, strict=True):
+      found = metrics.correlation(table["MC, l2"], table[measure], method=method)
+      assert found.value == pytest.approx(value, abs=1e-4)
+      low, high = MARKS[mark]
+      assert low < found.p_value < high
+      found = metrics.correlation(table["MC, l2"], table["MC, linf"], method=method)
+      assert found.value > 0.98
+      assert found.p_value < 0.01
+
+
+@pytest.mark.parametrize("images", CHAPTER_5)
+def test_tables_5_4_and_5_5_are_of_one_statistic(images):
+  table = columns(images)
+  phi = table["phi"]
+  np.testing.assert_allclose(table["R2"], phi / (phi + 20 / 9), atol=2e-4)
+  np.testing.assert_allclose(table["D_inter"] / table["D_intra"], phi, rtol=1e-3)

@@ -1,6 +1,5 @@
 """What DIST says of cells, balls and shifts, as claims."""
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -134,7 +133,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
       Claim(
         f"X3-{key}-{norm}",
         text.format(norm),
-        functools.partial(difference, config=config, norm=norm),
+        lambda t, of=difference, norm=norm: of(t, config, norm),
         every_seed=True,
       )
       for key, (text, difference) in known.items()
