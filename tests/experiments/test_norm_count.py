@@ -330,8 +330,8 @@ def tabulated(figures):
   """The table of digits, by network, fill and measure."""
   table = Table()
   for network, fills in figures.items():
-    for fill, measures in fills.items():
-      norm_count_report.add(table, SMOKE, "digits", fill, {network: measures})
+    for fill, found in fills.items():
+      norm_count_report.add(table, SMOKE, "digits", fill, {network: found})
   return table
 
 
