@@ -25,15 +25,13 @@ which --voc-folder names a folder.
 import functools
 import pathlib
 import sys
-import time
 from typing import Any
 
 import tqdm
 
-from experiments.counting import claims as norm_count_report
-from experiments.counting import grids, images, photographs, settings, theory
+from experiments.counting import claims, grids, images, photographs, settings, theory
 from experiments.counting.settings import PRESETS, Config
-from experiments.frame import command, results
+from experiments.frame.study import Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
@@ -52,51 +50,35 @@ def load(config: Config) -> dict[str, Any]:
   return found
 
 
-def comparable(config: Config, preset: str, name: str) -> bool:
-  """Whether a set is the paper's: a table's, and of VOC all years, in a folder."""
-  return preset.startswith("table") and (name != "voc" or bool(config.voc_folder))
-
-
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Trains, measures and draws; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]]:
+  """Trains, measures and draws."""
   settings.check(config)
+  table, drawn = Table(), {}
   sets = load(config)
   for name, found in sets.items():
     own = photographs if name == "voc" else grids
     own.check(config, name, found)
-  rows, claims, pictures = [], [], []
   objects = [found.held for name, found in sets.items() if name != "voc"]
   if config.theory and objects:
-    rows, claims = theory.rows_and_claims(config, objects[0])
+    theory.add(table, config, objects[0])
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, found in sets.items():
       bar.set_postfix(set=name)
       own = photographs if name == "voc" else grids
-      figures, drawn = own.study(config, name, found, output, bar)
-      beside = comparable(config, preset, name)
-      rows += norm_count_report.rows(name, figures, comparable=beside)
-      rows += norm_count_report.beside_control(name, figures)
-      claims += norm_count_report.claims(name, figures)
-      pictures += drawn
-  return results.result(
-    experiment="norm_count",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures,
-  )
+      drawn |= own.study(table, config, name, found, output, bar)
+      claims.add_verdicts(table, config, name)
+  return table, drawn
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="norm_count", doc=__doc__, unused=settings.unused
-  )
-  results.write(run(config, output, preset), output)
-
+STUDY = Study(
+  "norm_count",
+  __doc__,
+  "NCH 4",
+  PRESETS,
+  measure,
+  claims.claims,
+  lambda table, drawn, config: drawn,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -20,27 +20,22 @@ last one cifar100.
 
 import dataclasses
 import pathlib
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from experiments.frame import at_once, command, kept, results
-from experiments.self_supervision import claims as collapse_claims
-from experiments.self_supervision import images, lars, pictures, runs, toy
-from experiments.self_supervision import settings as collapse_config
+from experiments.frame import at_once, command, kept
+from experiments.frame.study import Study, Table
+from experiments.self_supervision import claims, images, lars, pictures, runs, toy
 from experiments.self_supervision.claims import LARGE
-from experiments.self_supervision.settings import PRESETS, Config
+from experiments.self_supervision.settings import (
+  PRESETS,
+  Config,
+  check,
+  strengths_of,
+  widths_of,
+)
 from experiments.self_supervision.training import Settings
 from spherejax import data
-
-
-def load(config: Config) -> images.Study:
-  """The images."""
-  if config.images == "digits":
-    return images.digits()
-  if config.images == "cifar100":
-    return images.cifar100()
-  return images.photographs(config.image_size)
 
 
 def train(
@@ -57,21 +52,18 @@ def train(
   return lars.train(settings, strengths, study, own)
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and what they show; returns figures and claims."""
-  start = time.perf_counter()
-  collapse_config.check(config)
-  table = collapse_config.strengths_of(config)
-  study = load(config)
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
+  """All trainings and what they show, and what needs no images."""
+  check(config)
+  table, study = strengths_of(config), images.load(config)
   if config.batch > len(study.train):
     raise ValueError(
       f"batch must be at most the {len(study.train)} training images, got"
       f" {config.batch}"
     )
-  strengths = {name: table[name] for name in config.strengths}
-  jobs = [(config, strengths)]
+  jobs = [(config, {name: table[name] for name in config.strengths})]
   for name in config.projectors:
-    own = dataclasses.replace(config, projector=collapse_config.widths_of(name))
+    own = dataclasses.replace(config, projector=widths_of(name))
     jobs.append((own, {LARGE: table[LARGE]}))
 
   def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
@@ -83,31 +75,21 @@ def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, 
   else:
     linear, *others = map(one, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
-  rows = collapse_claims.rows(linear, config.strengths, deep)
-  claims = collapse_claims.claims(linear, config.strengths, deep)
-  turned = []
+  figures = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:
-    found, told = toy.TOYS[name](config.toy_seeds, config.seed)
-    rows, claims = rows + found, claims + told
-    turned = found if name == "rotations" else turned
-  return results.result(
-    experiment="projector_collapse",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures.draw(linear, deep, config, turned, output),
-  )
+    toy.TOYS[name](figures, config.toy_seeds, config.seed)
+  return figures, (linear, deep)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="projector_collapse", doc=__doc__
-  )
-  results.write(run(config, output, preset), output)
+def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
+  """SSL's figures 1, 3 to 7, 9 and 10."""
+  linear, deep = shown
+  return pictures.draw(linear, deep, config, table)
 
+
+STUDY = Study(
+  "projector_collapse", __doc__, "SSL", PRESETS, measure, claims.claims, draw
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

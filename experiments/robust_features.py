@@ -22,54 +22,41 @@ tensorflow-datasets, in TFDS_DATA_DIR.
 
 import pathlib
 import sys
-import time
-from typing import Any
 
 import tqdm
 
-from experiments.frame import command, digits, results
-from experiments.robustness import claims as robust_report
+from experiments.frame import digits
+from experiments.frame.study import Study, Table
+from experiments.robustness import claims, inputs, photographs
 from experiments.robustness import digits as robust_digits
-from experiments.robustness import inputs, photographs, tables
 from experiments.robustness.settings import PRESETS, Config
 
 
-def run(config: Config, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """All trainings and measures; returns figures and claims."""
-  start = time.perf_counter()
+def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
+  """All trainings and measures."""
   total = 2 + len(config.dims) + len(config.proposals) + len(config.studies)
   if config.images != "digits":
     total = config.seeds * (1 + len(config.l2) + len(config.linf))
-  parts = [tables.rows_and_claims()]
+  table = Table()
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     if config.images == "digits":
       train, test = digits.load(config.train_images, config.test_images)
-      folder = output / "kept"
-      figures = robust_digits.trained(config, train, test, progress, folder)
-      parts += robust_digits.of_digits(config, train, test, progress, folder)
+      robust_digits.add(table, config, train, test, progress, output / "kept")
     else:
-      figures, train, test = photographs.trained(config, output, progress)
-  rows, claims = inputs.inputs(config.images, train, test)
-  rows += robust_report.figure_rows(figures, config.images)
-  claims += robust_report.claims_of_training(figures, config.l2)
-  for part in parts:
-    rows, claims = rows + part[0], claims + part[1]
-  return results.result(
-    experiment="robust_features",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=robust_report.draw(figures, config.l2, output),
-  )
+      train, test = photographs.trained(table, config, output, progress)
+  inputs.add(table, "images", config.images, train, test)
+  return table, None
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(PRESETS, name="robust_features", doc=__doc__)
-  results.write(run(config, output, preset), output)
-
+STUDY = Study(
+  "robust_features",
+  __doc__,
+  "DIST 5.3",
+  PRESETS,
+  measure,
+  claims.claims,
+  claims.draw,
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -2,8 +2,16 @@
 
 import ast
 import functools
+import math
 import pathlib
 import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments import published
+from spherejax import metrics
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "errata.md").read_text()
@@ -78,3 +86,86 @@ def test_names_that_are_wrong_are_noticed():
   assert not exists("nowhere/test_errata::test_names_that_are_wrong_are_noticed")
   head, _, row = tables("| a | test |\n| --- | --- |\n| $\\|x\\|$ | `x::test_y` |\n")[0]
   assert len(head) == len(row) == 2
+
+
+EPISODES = published.figures("few_shot")
+PROPER = (
+  "con_alpha by features proper",
+  "div_alpha by features proper",
+  "con_div proper",
+)
+
+
+def fisher(shares: list[float], number: int) -> float:
+  """Fisher's exact p, two-sided, that two shares of a number are one."""
+  counts = [round(share * number) for share in shares]
+  return stats.fisher_exact([[x, number - x] for x in counts]).pvalue
+
+
+@pytest.mark.parametrize("place", EPISODES)
+def test_printed_proportions_give_the_printed_p(place):
+  """DIST, article II, tables 3 to 10: of 600 checkpoints at 1 shot, of 400 at 5."""
+  number = 600 if "1-shot" in place else 400
+  for measure in PROPER:
+    shares = [EPISODES[place][loss][measure] for loss in ("SD", "DR")]
+    p = EPISODES[place]["tests"][f"Fisher's p, {measure}"]
+    if isinstance(p, str):
+      assert fisher(shares, number) < float(p.lstrip("<"))
+      continue
+    assert fisher(shares, number) == pytest.approx(p, rel=0.01)
+    if number == 400 and p < 1:
+      assert fisher(shares, 500) != pytest.approx(p, rel=0.1)
+
+
+def test_one_proportion_of_table_8_is_another():
+  assert fisher([0.960, 0.983], 400) == pytest.approx(0.088458, abs=1e-6)
+  assert fisher([0.96999, 0.983], 400) == pytest.approx(0.353, abs=1e-3)
+
+
+def test_three_gains_of_table_2_are_larger_than_both_half_widths():
+  measures = "test accuracy", "half-width over its test episodes"
+  clear = set()
+  for place, printed in EPISODES.items():
+    (first, wide), (second, other) = (
+      [printed[loss][x] for x in measures] for loss in ("SD", "DR")
+    )
+    if abs(second - first) > math.hypot(wide, other):
+      clear.add(place)
+  assert clear == {
+    "cub, 1-shot, conv4", "mini_imagenet, 1-shot, conv4", "mini_imagenet, 5-shot, conv4"
+  }  # fmt: skip
+
+
+CHAPTER_5 = published.figures("robust_features")
+# The p-values of a mark: M below 0.05, * below 0.01, ** below 0.001.
+MARKS = {"": (0.05, 1.0), "M": (0.01, 0.05), "*": (0.001, 0.01), "**": (-1e-9, 0.001)}
+
+
+def columns(images: str) -> dict[str, np.ndarray]:
+  """Tables 5.1, 5.2, 5.4 and 5.5 by measure, over the networks."""
+  rows = [
+    x for k, x in CHAPTER_5[images].items() if k not in ("images", "correlations")
+  ]
+  return {measure: np.array([row[measure] for row in rows]) for measure in rows[0]}
+
+
+@pytest.mark.parametrize("images", CHAPTER_5)
+def test_table_5_6_follows_from_the_others_by_the_t_distribution(images):
+  table = columns(images)
+  for measure, printed in CHAPTER_5[images]["correlations"].items():
+    for method, (value, mark) in zip(("pearson", "spearman"), printed, strict=True):
+      found = metrics.correlation(table["MC, l2"], table[measure], method=method)
+      assert found.value == pytest.approx(value, abs=1e-4)
+      low, high = MARKS[mark]
+      assert low < found.p_value < high
+      found = metrics.correlation(table["MC, l2"], table["MC, linf"], method=method)
+      assert found.value > 0.98
+      assert found.p_value < 0.01
+
+
+@pytest.mark.parametrize("images", CHAPTER_5)
+def test_tables_5_4_and_5_5_are_of_one_statistic(images):
+  table = columns(images)
+  phi = table["phi"]
+  np.testing.assert_allclose(table["R2"], phi / (phi + 20 / 9), atol=2e-4)
+  np.testing.assert_allclose(table["D_inter"] / table["D_intra"], phi, rtol=1e-3)

@@ -6,13 +6,12 @@ import jax
 import numpy as np
 
 from experiments.counting import measures, pictures
-from spherejax import _checks, data
+from spherejax import data
 
 
 def settings(config: Any) -> None:
-  """Raises ValueError for numbers with which nothing can be measured."""
+  """Raises ValueError for grids of too few counts, and for no fill."""
   cells = config.rows * config.columns
-  _checks.count("min_count", config.min_count, 0)
   if cells - config.min_count < 2:
     counts = list(range(config.min_count, cells + 1))
     raise ValueError(
@@ -20,21 +19,8 @@ def settings(config: Any) -> None:
       f"{config.rows}x{config.columns} cells with at least {config.min_count} objects "
       f"have {counts}"
     )
-  # A parabola through three points leaves nothing to estimate a variance from.
-  _checks.count("grids", config.grids, 4)
-  _checks.count("block", config.block)
   if not config.fills:
     raise ValueError("fills must name what empty cells hold, got ()")
-  if "SimCLR" in config.methods:
-    _checks.count("simclr_steps", config.simclr_steps)
-    _checks.count("simclr_batch", config.simclr_batch, 2)
-    _checks.positive("temperature", config.temperature)
-  if "episodes" in config.measures:
-    _checks.count("episodes", config.episodes)
-    _checks.count("ways", config.ways, 2)
-    _checks.count("queries", config.queries)
-    for shots in config.shots:
-      _checks.count("shots", shots)
 
 
 def training(labels: np.ndarray, name: str) -> None:

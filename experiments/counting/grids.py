@@ -12,13 +12,12 @@ import tqdm
 from experiments.counting import checks, claims, features, training
 from experiments.counting import measures as norm_count_measures
 from experiments.counting import pictures as norm_count_pictures
-from experiments.counting.claims import Figures
 from experiments.counting.features import Samples, Shape
 from experiments.counting.images import Objects
 from experiments.counting.training import Points
 from experiments.frame import at_once
 from experiments.frame import kept as finished
-from experiments.frame import pictures as figure
+from experiments.frame.study import Table
 
 _MIXED, _SINGLE, _FITTED = range(3)
 """Which grids of a seed."""
@@ -194,14 +193,6 @@ def measure(
   return found
 
 
-def add(figures: Figures, fill: str, found: dict[str, dict[str, float]]) -> None:
-  """Appends a seed's figures."""
-  for network, measures in found.items():
-    own = figures.setdefault(network, {}).setdefault(fill, {})
-    for name, value in measures.items():
-      own.setdefault(name, []).append(value)
-
-
 def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
   """The variables of each network of a seed."""
 
@@ -250,16 +241,20 @@ def _seed(
 
 
 def study(
-  config: Any, name: str, objects: Objects, output: pathlib.Path, bar: tqdm.tqdm
-) -> tuple[Figures, list[str]]:
-  """Trains and measures; figures by network and fill, and the pictures' names."""
+  table: Table,
+  config: Any,
+  name: str,
+  objects: Objects,
+  output: pathlib.Path,
+  bar: tqdm.tqdm,
+) -> dict[str, Any]:
+  """Trains and measures; adds all figures and returns the pictures."""
   kept = output / "kept"
   points = Points(*map(jnp.asarray, objects))
   if name == "stl10":
     networks = residual_networks(config)
   else:
     networks = simple_networks(config, name, objects, kept)
-  figures: Figures = {}
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}
   for seed in range(config.seed, config.seed + config.seeds):
@@ -269,22 +264,22 @@ def study(
       done = _seed(config, networks, points, name, seed)
       finished.keep(path, settings, done)
     for fill, found in done.figures.items():
-      add(figures, fill, found)
+      claims.add(table, config, name, fill, found)
     arrays = arrays or done.arrays
     bar.update()
   for network, values in networks.accuracies.items():
-    figures[network]["single objects"] = {"nearest mean, accuracy": list(values)}
-  return figures, _draw(config, name, networks.names, points, arrays, output)
+    title = f"{name}, {network}, single objects"
+    table.add(title, "nearest mean, accuracy", values)
+  return _drawn(config, name, networks.names, points, arrays)
 
 
-def _draw(
+def _drawn(
   config: Any,
   name: str,
   names: tuple[str, ...],
   points: Points,
   arrays: dict[str, np.ndarray],
-  output: pathlib.Path,
-) -> list[str]:
+) -> dict[str, Any]:
   """Of the first seed."""
   every = fills(config, name)
   panels = {
@@ -304,11 +299,8 @@ def _draw(
   drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
   # As many as at once elsewhere: those programs are compiled.
   keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
-  return figure.save(
-    {
-      f"grids-{name}": norm_count_pictures.grids(points, shapes, keys),
-      f"norms-{name}": norm_count_pictures.norms(panels),
-      f"polar-{name}": norm_count_pictures.polar(*drawn),
-    },
-    output,
-  )
+  return {
+    f"grids-{name}": norm_count_pictures.grids(points, shapes, keys),
+    f"norms-{name}": norm_count_pictures.norms(panels),
+    f"polar-{name}": norm_count_pictures.polar(*drawn),
+  }

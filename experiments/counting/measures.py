@@ -11,7 +11,6 @@ from jax import Array
 
 from experiments.counting.features import Sample
 from spherejax import data, distances, losses, metrics, prototypes
-from spherejax.prototypes._few_shot import Transform
 
 POINTS = ("1/4", "1/2", "3/4")
 LEVEL = 0.05 / 3
@@ -217,7 +216,7 @@ def _episodes(
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _accuracies(z: Array, drawn: Array, shots: int, transform: Transform) -> Array:
+def _accuracies(z: Array, drawn: Array, shots: int, transform: Any) -> Array:
   return prototypes.episode_accuracies(z, drawn, num_shots=shots, transform=transform)
 
 

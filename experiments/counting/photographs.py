@@ -9,9 +9,8 @@ import tqdm
 
 from experiments.counting import checks, claims, features, grids, images, measures
 from experiments.counting import pictures as norm_count_pictures
-from experiments.counting.claims import Figures
 from experiments.counting.images import Objects, Photographs
-from experiments.frame import pictures as figure
+from experiments.frame.study import Table
 
 _SMALL = "cifar10"
 """What Simple-6 is trained on, where no weights are named."""
@@ -66,12 +65,16 @@ def _networks(config: Any, output: pathlib.Path) -> tuple[grids.Networks, Any]:
 
 
 def study(
-  config: Any, name: str, found: Photographs, output: pathlib.Path, bar: tqdm.tqdm
-) -> tuple[Figures, list[str]]:
+  table: Table,
+  config: Any,
+  name: str,
+  found: Photographs,
+  output: pathlib.Path,
+  bar: tqdm.tqdm,
+) -> dict[str, Any]:
   """Measures all networks; classifiers and episodes on photographs of one class."""
   networks, moments = _networks(config, output)
   fill = claims.NO_FILL
-  figures: Figures = {}
   panels: dict[str, Any] = {}
   drawn: Any = None
   sample: Any = None
@@ -93,7 +96,7 @@ def study(
       features.Samples(sample, single, fitted, asked),
       grids.key_of(seed, 3),
     )
-    grids.add(figures, fill, measured)
+    claims.add(table, config, name, fill, measured)
     if not panels:
       lengths = np.linalg.norm(sample.z, axis=2)
       lines = measures.parabolas(
@@ -109,8 +112,7 @@ def study(
       }
       drawn = single.z[0], single.counts, single.labels
     bar.update()
-  pictures = {
+  return {
     f"norms-{name}": norm_count_pictures.norms(panels),
     f"polar-{name}": norm_count_pictures.polar(*drawn),
   }
-  return figures, figure.save(pictures, output)

@@ -2,10 +2,14 @@
 
 import dataclasses
 import pathlib
-from typing import Literal
+from typing import Annotated, Literal
 
 from experiments.counting import checks, images, training
+from experiments.frame.settings import Among, Within
 
+OfResidual = Among("sets", ("stl10", "voc"))
+OfObjects = Among("sets", ("digits", "mnist", "cifar10", "stl10"), "a set of objects")
+OfEpisodes = Among("measures", ("episodes",))
 Measure = Literal["slopes", "classifiers", "episodes", "angles"]
 Fill = Literal["zeros", "blur", "random"]
 
@@ -20,55 +24,56 @@ class Config(training.Settings):
   """Whether a set that is not prepared ends the run; else it is left out."""
   need_weights: bool = False
   """Whether photographs are for ResNet-50 alone; else Simple-6 of CIFAR-10 will do."""
-  reduced: bool = True
+  reduced: Annotated[bool, Among("sets", ("mnist", "cifar10"))] = True
   """MNIST at 14x14 and CIFAR-10 at 16x16."""
-  train_images: int = 5000
+  train_images: Annotated[int, Among("sets", ("mnist", "cifar10"))] = 5000
   """First objects of a set, to train on."""
   held_images: int = 2000
   """First objects of its test part, to make grids of."""
-  fills: tuple[Fill, ...] = ("zeros", "blur", "random")
+  fills: Annotated[tuple[Fill, ...], OfObjects] = ("zeros", "blur", "random")
   """What empty cells hold; MNIST has zeros alone."""
-  rows: int = 4
+  rows: Annotated[int, OfObjects] = 4
   """Cells down."""
-  columns: int = 4
+  columns: Annotated[int, OfObjects] = 4
   """Cells across."""
-  min_count: int = 1
+  min_count: Annotated[int, Within(0), OfObjects] = 1
   """Least number of objects of a grid."""
-  grids: int = 1000
+  # A parabola through three points leaves nothing to estimate a variance from.
+  grids: Annotated[int, Within(4), OfObjects] = 1000
   """Grids of one kind: to measure on, and as many to fit classifiers to."""
-  block: int = 50
+  block: Annotated[int, Within(1)] = 50
   """Grids or photographs at once."""
   measures: tuple[Measure, ...] = ("slopes", "classifiers", "episodes", "angles")
   """What is measured."""
-  episodes: int = 1000
+  episodes: Annotated[int, Within(1), OfEpisodes] = 1000
   """Few-shot episodes."""
-  ways: int = 5
+  ways: Annotated[int, Within(2), OfEpisodes] = 5
   """Classes of an episode."""
-  shots: tuple[int, ...] = (1, 5)
+  shots: Annotated[tuple[int, ...], Within(1), OfEpisodes] = (1, 5)
   """Supports of each class."""
-  queries: int = 15
+  queries: Annotated[int, Within(1), OfEpisodes] = 15
   """Queries of each class."""
   controls: bool = True
   """Whether untrained networks take part, and of digits ones without biases and of
   grids."""
-  theory: bool = True
+  theory: Annotated[bool, OfObjects] = True
   """Whether the statements that are exact are measured, on a set of objects."""
-  supervised_weights: str = ""
+  supervised_weights: Annotated[str, OfResidual] = ""
   """File of a ResNet-50 trained with labels, for stl10 and voc."""
-  simclr_weights: str = ""
+  simclr_weights: Annotated[str, OfResidual] = ""
   """File of a ResNet-50 trained by SimCLR; its names may begin with "encoder."."""
-  resnet_blocks: tuple[int, ...] = (3, 4, 6, 3)
+  resnet_blocks: Annotated[tuple[int, ...], OfResidual] = (3, 4, 6, 3)
   """Blocks of the stages of that network."""
-  resnet_widths: tuple[int, ...] = (64, 128, 256, 512)
+  resnet_widths: Annotated[tuple[int, ...], OfResidual] = (64, 128, 256, 512)
   """Their inner channels."""
-  stl10_split: str = "test"
+  stl10_split: Annotated[str, Among("sets", ("stl10",))] = "test"
   """Of STL-10."""
-  voc_folder: str = ""
+  voc_folder: Annotated[str, Among("sets", ("voc",))] = ""
   """A folder of Pascal VOC, of Annotations and JPEGImages; else voc/2007 is read.
   The paper has 2007 to 2013, so its figures stand beside those of a folder alone."""
-  voc_split: str = "train+test"
+  voc_split: Annotated[str, Among("sets", ("voc",))] = "train+test"
   """Of voc/2007 in tensorflow-datasets."""
-  photograph_size: int = 96
+  photograph_size: Annotated[int, Among("sets", ("voc",))] = 96
   """Side to which photographs are brought."""
 
 
@@ -123,25 +128,3 @@ def check(config: Config) -> None:
   for file in files:
     if not pathlib.Path(file).is_file():
       raise ValueError(f"there is no file of weights at {file}")
-
-
-def unused(config: Config) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  sets, found = set(config.sets), {}
-  if not sets & {"stl10", "voc"}:
-    names = ("supervised_weights", "simclr_weights", "resnet_blocks", "resnet_widths")
-    found["without stl10 or voc among --sets"] = names
-  if "stl10" not in sets:
-    found["without stl10 among --sets"] = ("stl10_split",)
-  if sets <= {"digits", "stl10"}:
-    found["without mnist or cifar10 among --sets"] = ("train_images", "reduced")
-  if "voc" not in sets:
-    names = ("voc_folder", "voc_split", "photograph_size")
-    found["without voc among --sets"] = names
-  if sets == {"voc"}:
-    names = ("theory", "fills", "rows", "columns", "min_count", "grids")
-    found["without a set of objects among --sets"] = names
-  if "episodes" not in config.measures:
-    names = ("episodes", "ways", "shots", "queries")
-    found["without episodes among --measures"] = names
-  return found

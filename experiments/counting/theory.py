@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from experiments.counting.training import Settings, draw
-from experiments.frame import results
+from experiments.frame.study import Claim, Table
 from spherejax import metrics, models
 
 # Two channels, two types of objects and their linear detector; two taps along a line.
@@ -82,31 +82,30 @@ def separation_error(settings: Settings, objects: np.ndarray, seed: int) -> floa
   return float(np.linalg.norm(z[3] - total) / np.linalg.norm(total))
 
 
-def rows_and_claims(
-  settings: Settings, objects: np.ndarray
-) -> tuple[list[Any], list[Any]]:
-  """Both, for each seed."""
-  seeds = range(settings.seed, settings.seed + settings.seeds)
-  slopes = np.array([slope_error(seed) for seed in seeds])
-  sums = np.array([separation_error(settings, objects, seed) for seed in seeds])
-  rows = [
-    results.row("theory", "error of the slope of a linear detector", slopes),
-    results.row("theory", "error of the sum over separate objects", sums),
-  ]
-  claims = [
-    results.claim(
-      "N9-linear",
-      "a linear detector's l1 norm rises by 1 / positions with each object, to 1e-6",
-      1e-6 - slopes,
-      paper="NCH Cor. 1.2",
-      every_seed=True,
-    ),
-    results.claim(
-      "N9-separation",
-      "features of separate objects add up in Simple-6 without biases, to 1e-5",
-      1e-5 - sums,
-      paper="NCH, our extension of Thm. 1",
-      every_seed=True,
-    ),
-  ]
-  return rows, claims
+SLOPE = "error of the slope of a linear detector"
+SUM = "error of the sum over separate objects"
+
+
+def add(table: Table, settings: Settings, objects: np.ndarray) -> None:
+  """Adds both, for each seed."""
+  for seed in range(settings.seed, settings.seed + settings.seeds):
+    table.add("theory", SLOPE, slope_error(seed))
+    table.add("theory", SUM, separation_error(settings, objects, seed))
+
+
+CLAIMS = [
+  Claim(
+    "N9-linear",
+    "a linear detector's l1 norm rises by 1 / positions with each object, to 1e-6",
+    lambda t: 1e-6 - t.values(SLOPE, "theory"),
+    "NCH Cor. 1.2",
+    every_seed=True,
+  ),
+  Claim(
+    "N9-separation",
+    "features of separate objects add up in Simple-6 without biases, to 1e-5",
+    lambda t: 1e-5 - t.values(SUM, "theory"),
+    "NCH, our extension of Thm. 1",
+    every_seed=True,
+  ),
+]

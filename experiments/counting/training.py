@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -14,14 +14,15 @@ from jax import Array
 
 from experiments.counting.images import Objects
 from experiments.frame import at_once, kept
+from experiments.frame.settings import Limited, Within
 from spherejax import data, distances, losses, models, pooling, prototypes, training
-from spherejax.models import _convolution
 
 Method = Literal["supervised", "SimCLR", "grids"]
+Convolution = Literal["native", "patches"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Limited):
   """Settings of the networks and of their training."""
 
   seed: int = 0
@@ -30,7 +31,7 @@ class Settings:
   """Networks of each training, each with grids of its own."""
   widths: tuple[int, int, int, int, int, int] = (16, 16, 32, 32, 64, 64)
   """Channels of the six layers."""
-  convolution: _convolution.Method = "patches"
+  convolution: Convolution = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   epochs: int = 12
   """Passes over the objects, by cross-entropy."""
@@ -40,11 +41,11 @@ class Settings:
   """Of Adam."""
   methods: tuple[Literal["supervised", "SimCLR"], ...] = ("supervised", "SimCLR")
   """How networks are trained; cross-entropy always takes part."""
-  simclr_steps: int = 400
+  simclr_steps: Annotated[int, Within(1)] = 400
   """Steps by NT-Xent."""
-  simclr_batch: int = 128
+  simclr_batch: Annotated[int, Within(2)] = 128
   """Objects of a step, two views of each."""
-  temperature: float = 0.5
+  temperature: Annotated[float, Within(1e-6)] = 0.5
   """Of NT-Xent."""
   projection: int = 64
   """Width of both layers behind the features, for NT-Xent alone."""
@@ -98,7 +99,7 @@ class Points(NamedTuple):
 
 
 def embed(
-  settings: Settings, convolution: _convolution.Method
+  settings: Settings, convolution: Convolution
 ) -> Callable[[Any, Array], Array]:
   """Backbone's parameters and images to features."""
   network = models.Simple6(settings.widths, convolution=convolution)

@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 
 from experiments.episodes.drawn import Sets
+from experiments.episodes.settings import Config
 from experiments.frame import images as class_sets
 from experiments.frame import photographs as frame_photographs
 from spherejax import data
@@ -13,6 +14,18 @@ from spherejax import data
 HELD_OUT = 150  # last training characters of Omniglot, to validate on
 # The margin about a centre crop (Chen et al. 2019).
 BORDER = 1.15
+
+
+def load(config: Config) -> Sets:
+  """Training, validation and test images."""
+  if config.images == "omniglot":
+    rows = max(*config.shots, *config.nearest_shots, 0) + max(
+      config.num_queries, config.test_queries
+    )
+    return omniglot(config.image_size, config.percent, rows)
+  if config.images == "cub":
+    return cub(config.image_size)
+  return mini_imagenet(config.image_size, pathlib.Path(config.folder))
 
 
 def omniglot(size: int, percent: int, rows: int) -> Sets:

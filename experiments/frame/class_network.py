@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from experiments.frame import images as class_sets
+from experiments.frame.settings import Within
 from spherejax import data, models
 
 
@@ -39,7 +40,7 @@ class Architecture:
   convolution of inception_v3."""
   weights: str = ""
   """File of ImageNet's weights for resnet50 or inception_v3."""
-  dim: int = 128
+  dim: Annotated[int, Within(1)] = 128
   """Dimension of the embedding."""
 
 

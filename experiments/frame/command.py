@@ -96,7 +96,10 @@ def parse(
     _check_used(parsed.config, config, unused(parsed.config))
     _check_used(parsed.config, config, settings.unused(parsed.config))
   except ValueError as error:  # of settings that do not fit each other
-    first.error(str(error))
+    option, _, rest = str(error).partition(" ")
+    first.error(
+      f"{settings.option(option)} {rest}" if hasattr(config, option) else f"{error}"
+    )
   if arguments is None:
     _prepare(parsed.output)
     if not parsed.overwrite:

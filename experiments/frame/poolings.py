@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from spherejax import models, pooling
-from spherejax.models._heads import Projection
 
 TITLES = {
   "gap": "GAP", "gmp": "GMP", "gap_gmp": "GAP+GMP", "cbam": "CBAM", "crow": "CroW",
@@ -45,7 +44,7 @@ class Recipe(NamedTuple):
   """
 
   pool: Callable[..., Any]
-  projection: Projection
+  projection: Literal["before", "after", "none"]
   dim: int
   prototypes: str = ""
   averages: Callable[[Array], Array] = lambda pooled: pooled

@@ -5,6 +5,7 @@ steps: Annotated[int, MultipleOf("parts")] = 400
 
 import dataclasses
 import functools
+import math
 import typing
 from typing import Any
 
@@ -29,6 +30,22 @@ class MultipleOf:
         raise ValueError(
           f"{name} must be a multiple of {self.other} = {part}, got {number}"
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+  """Lies between two numbers, or each of several does."""
+
+  low: float
+  high: float = math.inf
+
+  def check(self, name: str, value: Any, settings: Any) -> None:
+    del settings
+    for number in value if isinstance(value, tuple) else (value,):
+      if not self.low <= number <= self.high:
+        ends = f"in [{self.low}, {self.high}]"
+        allowed = f"at least {self.low}" if self.high == math.inf else ends
+        raise ValueError(f"{name} must be {allowed}, got {number}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +83,22 @@ class Without:
     return f"with {option(self.other)} {value}"
 
 
-Limit = MultipleOf | Only | Without
+@dataclasses.dataclass(frozen=True)
+class Among:
+  """Does nothing unless another setting names one of these, which may have a name."""
+
+  other: str
+  values: tuple[str, ...]
+  called: str = ""
+
+  def reason(self, settings: Any) -> str | None:
+    if {*self.values} & {*getattr(settings, self.other)}:
+      return None
+    called = self.called or " or ".join(self.values)
+    return f"without {called} among {option(self.other)}"
+
+
+Limit = MultipleOf | Only | Within | Without | Among
 
 
 @functools.cache
@@ -86,7 +118,7 @@ def unused(settings: Any) -> Unused:
   found: Unused = {}
   for name, limits in _declared(type(settings)).items():
     for limit in limits:
-      if isinstance(limit, Without) and (reason := limit.reason(settings)):
+      if isinstance(limit, Without | Among) and (reason := limit.reason(settings)):
         found[reason] = (*found.get(reason, ()), name)
   return found
 
@@ -99,5 +131,5 @@ class Limited:
     """Raises ValueError that names the setting, its value and the limit."""
     for name, limits in _declared(type(self)).items():
       for limit in limits:
-        if not isinstance(limit, Without):
+        if not isinstance(limit, Without | Among):
           limit.check(name, getattr(self, name), self)

@@ -26,6 +26,7 @@ class Table:
     self._gains: list[tuple[str, str, str, float | None, str]] = []
     self._unlisted: set[tuple[str, str]] = set()
     self._paper: dict[tuple[str, str], float | None] = {}
+    self._notes: dict[tuple[str, str], dict[str, str]] = {}
 
   def add(
     self,
@@ -35,11 +36,13 @@ class Table:
     *,
     listed: bool = True,
     paper: float | None = None,
+    note: str = "",
   ) -> None:
     """Appends one or more seeds; what is not listed serves the claims alone."""
     at = variant, measure
     self._figures.setdefault(at, []).extend(map(float, np.atleast_1d(values)))
     self._paper[at] = paper
+    self._notes[at] = {"note": note} if note else {}
     if not listed:
       self._unlisted.add(at)
 
@@ -72,7 +75,7 @@ class Table:
       for measure, own, other, paper, title in self._gains
     ]
     return gains + [
-      results.row(*at, values, paper=self._paper[at])
+      results.row(*at, values, paper=self._paper[at]) | self._notes[at]
       for at, values in self._figures.items()
       if at not in self._unlisted
     ]

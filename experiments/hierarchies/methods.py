@@ -6,7 +6,7 @@ what stays (proxies after the tree) lies in the `batch_stats` of the loss.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jax import Array
 
 from experiments.frame import class_network
 from spherejax import data, distances, losses, models, prototypes, training
-from spherejax.losses._adaptive_scale import Geometry
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
 # Of softmax's weights, with products of about 1. The article says "normal" alone; with
@@ -40,7 +39,7 @@ class Setting(NamedTuple):
   dynamic: bool = False
 
   @property
-  def geometry(self) -> Geometry:
+  def geometry(self) -> Literal["cosine", "chordal"]:
     """What the scale multiplies."""
     return "chordal" if self.loss == "ProxyDR" else "cosine"
 

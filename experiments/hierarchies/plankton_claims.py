@@ -18,17 +18,6 @@ MARGINS = "cluster radius with the first margin throughout - with the margin rai
 RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
 
 
-def check(neighbours: tuple[int, ...], curve: tuple[int, ...]) -> None:
-  """Raises ValueError unless some vote, among them the claims' number."""
-  for name, numbers in (("neighbours", neighbours), ("curve", curve)):
-    if min(numbers, default=0) < 1:
-      raise ValueError(f"{name} must be numbers of at least 1, got {numbers}")
-  if USUAL not in neighbours:
-    raise ValueError(
-      f"neighbours must contain {USUAL}, which the claims are about, got {neighbours}"
-    )
-
-
 def macro_f1(group: str, way: str = plankton_measures.way(USUAL)) -> str:
   """The measure of a group of classes, classified in one way."""
   return f"macro F1, {group}, {way}"

@@ -10,25 +10,27 @@ import jax
 import numpy as np
 
 from experiments.frame import images as class_sets
-from experiments.frame.settings import Without
+from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from experiments.published import dist_plankton
-from spherejax import _checks, data, hierarchy
+from spherejax import data, hierarchy
 from spherejax.data import _files
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection:
+class Selection(Limited):
   """Which images are read, and which classes are learned."""
+
+  # Of each class at least two images: a reference and one to judge.
 
   data: Literal["ndsb_plankton", "folder"] = "ndsb_plankton"
   """A prepared set, or a folder with a sub-folder for each class."""
   folder: Annotated[str, Without("data", "ndsb_plankton")] = ""
   """That folder."""
-  percent: Annotated[int, Without("data", "folder")] = 100
+  percent: Annotated[int, Without("data", "folder"), Within(1, 100)] = 100
   """Share of the prepared set that is read, in percent."""
-  canvas: int = 96
+  canvas: Annotated[int, MultipleOf("shrink")] = 96
   """Side of the canvas; larger images are scaled down to it."""
-  shrink: int = 3
+  shrink: Annotated[int, Within(1)] = 3
   """Side of the blocks of the canvas that are averaged."""
   size_features: bool = False
   """The network is also given the logarithms of an image's width and height."""
@@ -38,13 +40,13 @@ class Selection:
   """Learned are the classes with many images, or the article's 65 by their names."""
   seen_from: Annotated[int, Without("seen", "article")] = 200
   """Images from which on a class is learned."""
-  unseen_from: Annotated[int, Without("seen", "article")] = 20
+  unseen_from: Annotated[int, Without("seen", "article"), Within(2)] = 20
   """Images from which on a class that is not learned is told apart."""
-  test_images: int = 100
+  test_images: Annotated[int, Within(2)] = 100
   """Of each learned class, half of them references."""
-  validation_images: int = 30
+  validation_images: Annotated[int, Within(2)] = 30
   """Of each learned class."""
-  unseen_images: int = 100
+  unseen_images: Annotated[int, Within(2)] = 100
   """Of each class that is not learned, at most."""
 
 
@@ -65,23 +67,6 @@ class Study(NamedTuple):
   validation: data.Images
   test: data.Images
   unseen: data.Images
-
-
-def check(choice: Selection) -> None:
-  """Raises ValueError for a choice of which nothing can be measured."""
-  _checks.between("percent", choice.percent, 1, 100)
-  for name in ("canvas", "shrink"):
-    _checks.count(name, getattr(choice, name))
-  if choice.canvas % choice.shrink:
-    raise ValueError(
-      f"shrink must divide canvas = {choice.canvas}, got {choice.shrink}"
-    )
-  for name in ("test_images", "validation_images", "unseen_images", "unseen_from"):
-    if getattr(choice, name) < 2:
-      raise ValueError(
-        f"{name} must be at least 2, a reference and an image to judge, got"
-        f" {getattr(choice, name)}"
-      )
 
 
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:

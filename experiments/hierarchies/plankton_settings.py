@@ -2,9 +2,10 @@
 
 import dataclasses
 import pathlib
+from typing import Annotated
 
+from experiments.frame.settings import Within
 from experiments.hierarchies import plankton_claims, plankton_images, triplet_settings
-from spherejax import _checks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,11 +14,11 @@ class Config(triplet_settings.Settings, plankton_images.Selection):
 
   seeds: int = 3
   """Divisions of the images, each with another start."""
-  neighbours: tuple[int, ...] = (1, 5, 10)
+  neighbours: Annotated[tuple[int, ...], Within(1)] = (1, 5, 10)
   """Neighbours that vote; among them 10, which the claims are about."""
-  curve: tuple[int, ...] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+  curve: Annotated[tuple[int, ...], Within(1)] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
   """Neighbours that vote on validation images, to choose their number."""
-  drawn: int = 2500
+  drawn: Annotated[int, Within(1)] = 2500
   """Images of each group of classes in the pictures of the plane."""
   need_weights: bool = False
   """Whether a run without ImageNet's weights ends; else it begins with random ones."""
@@ -74,10 +75,17 @@ PRESETS = {
 
 def check(config: Config) -> None:
   """Raises ValueError for settings that do not fit together, before data are read."""
-  triplet_settings.check(config)
-  plankton_images.check(config)
-  plankton_claims.check(config.neighbours, config.curve)
-  _checks.count("drawn", config.drawn)
+  later = config.raised_after
+  if len(config.margins) != len(later) + 1 or list(later) != sorted({*later}):
+    raise ValueError(
+      "raised_after must grow and be one less than margins, got"
+      f" {config.margins} and {later}"
+    )
+  if plankton_claims.USUAL not in config.neighbours or not config.curve:
+    raise ValueError(
+      f"neighbours must contain {plankton_claims.USUAL}, which the claims are about,"
+      f" and curve some, got {config.neighbours} and {config.curve}"
+    )
   if config.need_weights and not config.weights:
     raise ValueError(
       f"name a file of ImageNet's weights for {config.network} by --weights, or begin "

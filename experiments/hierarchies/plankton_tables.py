@@ -65,7 +65,7 @@ def tabulate(
         (macro_f1(group, way), scores.macro_f1),
         (f"accuracy, {group}, {way}", scores.accuracy),
       ):
-        table.add(network, measure, value, paper=printed.get((network, measure)))
+        table.add(network, measure, value, paper=printed.get(network, {}).get(measure))
   table.add(UNSEEN, CHANCE, 1 / len(whole.unseen), listed=False)
   add_curves(table, embedded)
   best = [max(run.figures["by k"], key=run.figures["by k"].get) for run in embedded]

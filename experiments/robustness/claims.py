@@ -1,151 +1,175 @@
-"""Rows, claims and pictures of what adversarial training does to features."""
+"""What DIST says of adversarial training, as claims, and its pictures."""
 
 import functools
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import pictures, results
-from experiments.robustness import tables
-from experiments.robustness.tables import CLASSES
+from experiments.frame.digits import CLASSES
+from experiments.frame.study import Claim, Table
+from experiments.robustness import (
+  defences,
+  inputs,
+  proposals,
+  residuals,
+  reweighting,
+)
+from experiments.robustness.published import network
 from spherejax import metrics, plotting
 
-Figures = dict[str, dict[str, np.ndarray]]
-"""For each network (standard, l2 0.3, ...) and measure a figure for each seed."""
+
+def names_of(config: Any) -> list[str]:
+  """All networks: the standard one, then those of growing budgets."""
+  budgets = [("l2", x) for x in (0, *config.l2)] + [("linf", x) for x in config.linf]
+  return [network(*budget) for budget in budgets]
 
 
-def _column(figures: Figures, measure: str, names: Sequence[str]) -> np.ndarray:
+def _column(table: Table, measure: str, names: Sequence[str]) -> np.ndarray:
   """[networks, seeds]."""
-  return np.stack([figures[name][measure] for name in names])
+  return np.stack([table.values(measure, name) for name in names])
 
 
-def _least_gain(
-  figures: Figures, measure: str, names: Sequence[str], sign: int = 1
-) -> np.ndarray:
-  """[seeds]: by how much a measure is above the standard network's, at least.
-
-  With sign -1 below.
-  """
-  gains = _column(figures, measure, names) - figures["standard"][measure][None]
-  return (sign * gains).min(0)
+def _gain(measure: str, names: Sequence[str], sign: int = 1, least: float = 0) -> Any:
+  """By how much a measure is above the standard network's; with sign -1 below."""
+  return lambda t: (
+    (sign * (_column(t, measure, names) - t.values(measure, "standard"))).min(0) - least
+  )
 
 
-def _rank(first: Sequence[float] | np.ndarray, second: np.ndarray) -> float:
+def _ranks(
+  names: Sequence[str], first: Any, second: str, sign: int, least: float
+) -> Any:
+  """Rank correlation over networks of numbers, or a measure, with a measure."""
+
+  def difference(table: Table) -> list[float]:
+    y = _column(table, second, names)
+    if isinstance(first, str):
+      x = _column(table, first, names)
+    else:
+      x = np.repeat(np.array(first)[:, None], y.shape[1], axis=1)
+    return [sign * _rank(*pair) - least for pair in zip(x.T, y.T, strict=True)]
+
+  return difference
+
+
+def _rank(first: np.ndarray, second: np.ndarray) -> float:
   found = metrics.correlation(first, second, method="spearman").value
   return float(np.nan_to_num(found))  # of a constant measure 0
 
 
-def claims_of_training(figures: Figures, l2: tuple[float, ...]) -> list[Any]:
-  """The statements of DIST 5.3 about adversarial training, of the budgets there are."""
-  standard = figures["standard"]
-  robust = [name for name in figures if name != "standard"]
-  growing = [f"l2 {x:g}" for x in l2]
-  strong = [f"l2 {x:g}" for x in l2 if x >= 0.25]
-  column = functools.partial(_column, figures)
-  gain = functools.partial(_least_gain, figures)
-  mc, r2, density = (column(name, list(figures)) for name in ("MC, l2", "R2", "d_DoV"))
-  seeds = range(mc.shape[1])
-  # Of which networks each speaks; without them it is not made.
-  made = {
-    "X8-mc": (
-      "MC (l2): every robust network > standard + 0.01",
-      robust,
-      lambda: gain("MC, l2", robust) - 0.01,
-    ),
-    "X8-mc-grows": (
-      "rank correlation of the l2 budget and MC (l2) >= 0.8",
-      growing[1:],
-      lambda: [_rank(l2, column("MC, l2", growing)[:, i]) - 0.799 for i in seeds],
-    ),
-    "X8-phi": (
-      "phi: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      lambda: gain("phi", strong, -1),
-    ),
-    "X8-r2": (
-      "R2: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      lambda: gain("R2", strong, -1),
-    ),
-    "X8-intra": (
-      "D_intra: robust > standard, l2 budgets from 0.25 on",
-      strong,
-      lambda: gain("D_intra", strong),
-    ),
-    "X8-density": (
-      "d_DoV: robust >= standard for two thirds of the budgets",
-      robust,
-      lambda: (
-        np.mean(column("d_DoV", robust) >= standard["d_DoV"][None], axis=0) - 0.666
-      ),
-    ),
-    "X8-mc-r2": (
-      "over the networks, rank correlation of MC and R2 <= -0.5",
-      robust,
-      lambda: [-0.499 - _rank(mc[:, i], r2[:, i]) for i in seeds],
-    ),
-    "X8-mc-density": (
-      "over the networks, rank correlation of MC and d_DoV > 0",
-      robust,
-      lambda: [_rank(mc[:, i], density[:, i]) for i in seeds],
-    ),
-    "X8-accuracy": (
-      "accuracy under attack of the budget: robust > standard, l2 from 0.25 on",
-      strong,
-      lambda: _gain_under_attack(figures, strong),
-    ),
-  }
-  return [
-    *(
-      results.claim(name, statement, values(), paper="DIST 5.3")
-      for name, (statement, networks, values) in made.items()
-      if networks
-    ),
-    _identity(column("phi", list(figures)), r2),
-  ]
-
-
-def _gain_under_attack(figures: Figures, names: Sequence[str]) -> np.ndarray:
-  """[seeds]: robust less standard network, each under the robust one's attack."""
-  gains = [
-    figures[name]["accuracy under attack"]
-    - figures["standard"][f"accuracy under {name}"]
-    for name in names
-  ]
-  return np.stack(gains).min(0)
-
-
-def _identity(phi: np.ndarray, r2: np.ndarray) -> Any:
-  share = 2 * CLASSES / (CLASSES - 1)
-  return results.claim(
-    "X8-identity",
-    "R2 = phi / (phi + 20/9) of every network to 1e-4",
-    1e-4 - np.abs(r2 - phi / (phi + share)).max(0),
-    paper="DIST 2.4",
-    every_seed=True,
+def _gain_under_attack(names: Sequence[str]) -> Any:
+  """Robust less standard network, each under the robust one's attack."""
+  return lambda t: np.min(
+    [
+      t.values("accuracy under attack", name)
+      - t.values(f"accuracy under {name}", "standard")
+      for name in names
+    ],
+    axis=0,
   )
 
 
-def figure_rows(figures: Figures, images: str) -> list[Any]:
-  """The figures of all networks, beside the paper's where it has them."""
+def _denser(robust: Sequence[str]) -> Any:
+  measure = "d_DoV"
+  return lambda t: (
+    np.mean(_column(t, measure, robust) >= t.values(measure, "standard"), axis=0)
+    - 0.666
+  )
+
+
+def _identity(names: Sequence[str]) -> Any:
+  share = 2 * CLASSES / (CLASSES - 1)
+
+  def difference(table: Table) -> np.ndarray:
+    phi, r2 = (_column(table, measure, names) for measure in ("phi", "R2"))
+    return 1e-4 - np.abs(r2 - phi / (phi + share)).max(0)
+
+  return difference
+
+
+def of_training(config: Any) -> list[Claim]:
+  """The statements of DIST 5.3 about adversarial training, of the budgets there are."""
+  every = names_of(config)
+  robust = [name for name in every if name != "standard"]
+  growing = [f"l2 {x:g}" for x in config.l2]
+  strong = [f"l2 {x:g}" for x in config.l2 if x >= 0.25]
+  # Of which networks each speaks; without them it is not made.
+  made = {
+    "mc": (
+      "MC (l2): every robust network > standard + 0.01",
+      robust,
+      _gain("MC, l2", robust, least=0.01),
+    ),
+    "mc-grows": (
+      "rank correlation of the l2 budget and MC (l2) >= 0.8",
+      growing[1:],
+      _ranks(growing, config.l2, "MC, l2", 1, 0.799),
+    ),
+    "phi": (
+      "phi: robust < standard, l2 budgets from 0.25 on",
+      strong,
+      _gain("phi", strong, -1),
+    ),
+    "r2": (
+      "R2: robust < standard, l2 budgets from 0.25 on",
+      strong,
+      _gain("R2", strong, -1),
+    ),
+    "intra": (
+      "D_intra: robust > standard, l2 budgets from 0.25 on",
+      strong,
+      _gain("D_intra", strong),
+    ),
+    "density": (
+      "d_DoV: robust >= standard for two thirds of the budgets",
+      robust,
+      _denser(robust),
+    ),
+    "mc-r2": (
+      "over the networks, rank correlation of MC and R2 <= -0.5",
+      robust,
+      _ranks(every, "MC, l2", "R2", -1, 0.499),
+    ),
+    "mc-density": (
+      "over the networks, rank correlation of MC and d_DoV > 0",
+      robust,
+      _ranks(every, "MC, l2", "d_DoV", 1, 0),
+    ),
+    "accuracy": (
+      "accuracy under attack of the budget: robust > standard, l2 from 0.25 on",
+      strong,
+      _gain_under_attack(strong),
+    ),
+  }
+  text = "R2 = phi / (phi + 20/9) of every network to 1e-4"
+  identity = _identity(every)
   return [
-    results.row(
-      name,
-      measure,
-      values,
-      paper=tables.trained(images, name, measure),
-    )
-    for name, found in figures.items()
-    for measure, values in found.items()
-    if np.isfinite(values).all()  # rho of features that span less is infinite
+    *(
+      Claim(f"X8-{key}", statement, difference, "DIST 5.3")
+      for key, (statement, networks, difference) in made.items()
+      if networks
+    ),
+    Claim("X8-identity", text, identity, "DIST 2.4", every_seed=True),
   ]
 
 
-def draw(figures: Figures, l2: tuple[float, ...], output: pathlib.Path) -> list[str]:
+def claims(config: Any, table: Table) -> list[Claim]:
+  """All of them; those of digits alone are not measured beside photographs."""
+  del table
+  made = inputs.claims(config.images, config.beside) + of_training(config)
+  if config.images != "digits":
+    return made
+  made += [*reweighting.CLAIMS, *proposals.of_radii(config)]
+  made += [*proposals.of_losses(config), *defences.claims(config)]
+  return [*made, *residuals.CLAIMS]
+
+
+def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:
   """Measures against the l2 budget, 0 being the standard network."""
-  names = ["standard", *(f"l2 {x:g}" for x in l2)]
+  del shown
+  names = ["standard", *(f"l2 {x:g}" for x in config.l2)]
+  column = functools.partial(_column, table, names=names)
   drawn = {}
   for file, measures, label in (
     ("mc", ("MC, l2", "MC, linf"), "mean correlation of distances"),
@@ -153,15 +177,12 @@ def draw(figures: Figures, l2: tuple[float, ...], output: pathlib.Path) -> list[
     ("density", ("d_DoV",), "directions above the mean (d_DoV)"),
     ("accuracy", ("accuracy", "accuracy under attack"), "share of test images"),
   ):
-    curves = {
-      measure: np.transpose([figures[name][measure] for name in names])
-      for measure in measures
-    }
+    curves = {measure: column(measure).T for measure in measures}
     if file == "accuracy":
       curves["standard network, under the same attack"] = np.transpose(
-        [figures["standard"][f"accuracy under {name}"] for name in names]
+        [table.values(f"accuracy under {name}", "standard") for name in names]
       )
     drawn[file] = plotting.training_curves(
-      curves, steps=(0.0, *l2), xlabel="l2 budget in training", ylabel=label
+      curves, steps=(0.0, *config.l2), xlabel="l2 budget in training", ylabel=label
     )
-  return pictures.save(drawn, output)
+  return drawn

@@ -1,26 +1,31 @@
-"""Images: accuracy under both adversaries over budgets, with closed forms beside."""
+"""Images: accuracy under both adversaries over budgets."""
 
 import functools
 import math
+import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tqdm
 from jax import Array
 
+from experiments.frame import kept
 from experiments.frame.digits import CLASSES, Points
 from experiments.frame.kept import Finished
-from experiments.robustness import draws
-from experiments.robustness import linear as voronoi_linear
-from experiments.robustness.draws import Figures, Part, Statements
+from experiments.frame.study import Table
+from experiments.robustness import linear
+from experiments.robustness.images import BUDGETS
 from spherejax import attacks, distances, metrics, prototypes, training, voronoi
-from spherejax.distances._lp import Norm
 
-PAPER = "DIST, article III"
 NEIGHBOUR, LINEAR = "1-NN", "ridge"
+EXACT = "digits, 1-NN, SAA exactly, l2"
+FLIPPED = "lost by one wrong label, less that site"
+MARGIN = "least by which an attacked point is nearer to its own site"
 
+Norm = Literal["l2", "linf", "l1"]
 Remember = Callable[[str, Callable[[], Finished]], Finished]
 """What was kept under a name; else it is made, and kept."""
 
@@ -45,14 +50,14 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
   def nearest(sites, labels, x):
     return prototypes.nearest_neighbours(x, sites, labels, **options)
 
-  def linear(weights, offset, x):
+  def scores(weights, offset, x):
     return x @ weights + offset[None]
 
   def largest(weights, offset, x):
-    return jnp.argmax(linear(weights, offset, x), axis=1)
+    return jnp.argmax(scores(weights, offset, x), axis=1)
 
   if name == LINEAR:
-    return Judged(voronoi_linear.ridge(sites, labels), linear, largest)
+    return Judged(linear.ridge(sites, labels), scores, largest)
   return Judged((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
 
 
@@ -67,10 +72,6 @@ class Task(NamedTuple):
   batch: int
   seed: int
 
-  def finite(self) -> list[float]:
-    """The budgets of balls."""
-    return [x for x in self.budgets if math.isfinite(x)]
-
   def mapped(self, fn: Callable) -> Callable:
     """A function of rows, over all of them: on all devices, by batches if need be."""
     if len(self.sites.y) <= self.batch:
@@ -79,20 +80,35 @@ class Task(NamedTuple):
     return training.parallel_map(fn, batch_size=self.batch)
 
 
-class Curves(NamedTuple):
-  """Accuracies of both classifiers under both adversaries."""
-
-  accuracy: dict[str, np.ndarray]
-  """For each classifier and measure, at budget 0 and at each budget (SAA: finite)."""
-  margin: float
-  """The least by which an attacked point is nearer to its own site."""
-  flipped: float
-  """VAA without a budget of the nearest neighbour that has one wrong label."""
+def task_of(config: Any, sites: Points, norm: Norm) -> Task:
+  """Which sites are attacked in one norm, and how."""
+  budgets = BUDGETS[config.images][norm]
+  return Task(
+    sites, norm, budgets, config.steps, config.neighbours, config.batch, config.seed
+  )
 
 
-def curves(task: Task, names: Sequence[str], remember: Remember) -> Curves:
-  """VAA and SAA of each classifier at each budget."""
-  found, margins, flipped = {}, [], math.nan
+def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
+  """What an earlier run of the same command found is kept, and not made again."""
+  settings = {"made with": kept.digest(config)}
+
+  def remember(name: str, make: Callable[[], Finished]) -> Finished:
+    progress.set_postfix_str(name)
+    done = kept.restore(folder / name, settings)
+    if done is None:
+      done = make()
+      kept.keep(folder / name, settings, done)
+    progress.update()
+    return done
+
+  return remember
+
+
+def add(
+  table: Table, images: str, task: Task, names: Sequence[str], remember: Remember
+) -> None:
+  """Adds VAA and SAA of each classifier at each budget (SAA: finite)."""
+  margins, place = [], f"{images}, {task.norm}"
   for name in names:
     own = classifier(name, *task.sites, task.norm)
     attack = _adversaries(task, own)
@@ -107,8 +123,10 @@ def curves(task: Task, names: Sequence[str], remember: Remember) -> Curves:
       for measure, wrong in part.arrays.items():
         broken[measure].append(wrong)
     for measure, success in broken.items():
-      curve = jax.jit(metrics.accuracy_curve)(np.array(success))
-      found[f"{name}, {measure}"] = np.asarray(curve)
+      values = jax.jit(metrics.accuracy_curve)(np.array(success))
+      for budget, value in zip((0, *task.budgets), values, strict=False):
+        row = f"{images}, {name}, {measure}, {task.norm}"
+        table.add(row, f"at {budget:g}", value)
     if name == NEIGHBOUR:
       sites, labels = own.operands
       operands = sites, labels.at[0].set((labels[0] + 1) % CLASSES)
@@ -116,8 +134,9 @@ def curves(task: Task, names: Sequence[str], remember: Remember) -> Curves:
         f"{name}-{task.norm}-flipped",
         lambda attack=attack, operands=operands: attack(np.inf, operands),
       )
-      flipped = 1 - float(np.mean(part.arrays["VAA"]))
-  return Curves(found, min(margins), flipped)
+      lost = np.mean(part.arrays["VAA"]) - 1 / len(task.sites.y)
+      table.add(place, FLIPPED, lost, listed=False)
+  table.add(place, MARGIN, min(margins), listed=False)
 
 
 def _mistakes(task: Task, own: Judged) -> Finished:
@@ -188,184 +207,28 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
   return attack
 
 
-def attacked_linear(task: Task, weights, offset) -> dict[str, np.ndarray]:
-  """SAA of the linear classifier without a box, by attacks towards every class."""
-  options: dict[str, Any] = {"norm": task.norm, "loss": "margin", "targets": "all"}
-  options |= {"low": -jnp.inf, "high": jnp.inf}
-  key = jax.random.key(task.seed)
-
-  def attack(given, rows):
-    epsilon, weights, offset = given
-    seen = voronoi_linear.scores(weights, offset), rows["x"], rows["y"]
-    drawn: dict[str, Any] = {"key": key, "index": rows["index"], "steps": 20}
-    found = {
-      "FGSM": attacks.fgsm(*seen, epsilon=epsilon, **options),
-      "BIM": attacks.bim(*seen, epsilon=epsilon, steps=5, **options),
-      # By larger steps than its own it comes nearer to a border that is a plane.
-      "PGD-20": attacks.pgd(
-        *seen, epsilon=epsilon, step_size=epsilon / 2, **drawn, **options
-      ),
-    }
-    return {name: result.success for name, result in found.items()}
-
-  mapped = task.mapped(attack)
-  x, y = map(np.asarray, task.sites)
-  rows = {"x": x, "y": y, "index": np.arange(len(y))}
-  budgets = [jnp.float32(budget) for budget in task.finite()]
-  found = [mapped((budget, weights, offset), rows) for budget in budgets]
-  return {
-    name: np.array([1 - each[name].mean() for each in found]) for name in found[0]
-  }
-
-
-# SAA of 1-NN on the first 1297 digits in l2, between bounds found by other means.
-BRACKETS = {
-  0.7: (0.979, 0.979),
-  0.8: (0.878, 0.881),
-  0.9: (0.667, 0.675),
-  1.0: (0.329, 0.353),
-  1.2: (0.004, 0.078),
-}
-
-
-def exact_neighbour(task: Task, found: Curves) -> tuple[np.ndarray, Part]:
-  """SAA of 1-NN in l2 by its exact least moves, at finite budgets; rows and claims."""
+def add_exact(table: Table, task: Task) -> None:
+  """Adds SAA of 1-NN in l2 by its exact least moves, at finite budgets."""
   x, y = map(np.asarray, task.sites)
   moves = prototypes.nearest_neighbour_distance(x, y, x, y, low=0.0, high=1.0)
-  finite = task.finite()
-  exact = np.array([np.mean(moves > budget) for budget in finite])
-  made: Statements = {}
-  if f"{NEIGHBOUR}, SAA" in found.accuracy:
-    attacked = found.accuracy[f"{NEIGHBOUR}, SAA"][1:]
-    made["X3-unbeaten-l2"] = (
-      "no attack of 1-NN finds more than its exact least moves allow",
-      float((attacked - exact).min()) + 1e-6,
-    )
-  if len(x) == 1297:
-    inside = [
-      min(exact[finite.index(e)] - low, high - exact[finite.index(e)]) + 5e-4
-      for e, (low, high) in BRACKETS.items()
-    ]
-    made["X3-bracket-l2"] = (
-      "SAA of 1-NN is within its known bounds, l2",
-      float(min(inside)),
-    )
-  figures: Figures = {
-    ("digits, 1-NN, SAA exactly, l2", f"at {budget:g}"): float(value)
-    for budget, value in zip(finite, exact, strict=True)
-  }
-  return exact, draws.once(figures, made, PAPER)
+  for budget in task.budgets:
+    if math.isfinite(budget):
+      table.add(EXACT, f"at {budget:g}", np.mean(moves > budget))
 
 
-def apart(name: str, sites: Points, norm: Norm) -> tuple[metrics.Separation, Figures]:
-  """How far the sites are from each other and from other classes."""
+def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
+  """Adds how far the sites are from each other and from other classes."""
   found = metrics.separation(*sites, norm=norm)
-  least = np.min(found.nearest), np.min(found.nearest_other_class)
-  measures = "least distance of two", "least distance of two classes"
-  return found, {
-    (f"{name}, {norm}", measure): float(value)
-    for measure, value in zip(measures, least, strict=True)
-  }
+  for measure, values in (
+    ("least distance of two", found.nearest),
+    ("least distance of two classes", found.nearest_other_class),
+  ):
+    table.add(f"{name}, {norm}", measure, np.min(values))
 
 
-def study(
-  name: str, task: Task, tests: Points, curve: Curves
-) -> tuple[Figures, Statements]:
-  """Curves beside closed forms: theorems of article III, and least moves."""
-  separation, figures = apart(name, task.sites, task.norm)
-  for measure, values in curve.accuracy.items():
-    for budget, value in zip((0.0, *task.budgets), values, strict=False):
-      figures[f"{name}, {measure}, {task.norm}", f"at {budget:g}"] = float(value)
-  made = claims(task, curve, separation)
-  if f"{LINEAR}, VAA" in curve.accuracy:
-    more = beside_linear(name, task, tests, curve)
-    figures, made = figures | more[0], made | more[1]
-  return figures, {
-    f"X3-{key}-{task.norm}": (f"{text}, {task.norm}", value)
-    for key, (text, value) in made.items()
-  }
-
-
-def beside_linear(
-  name: str, task: Task, tests: Points, curve: Curves
-) -> tuple[Figures, Statements]:
-  """The linear classifier's accuracies and its least moves, and attacks of it."""
-  weights, offset = voronoi_linear.ridge(*task.sites)
-  moves = voronoi_linear.least_linear_moves(weights, offset, *task.sites, task.norm)
-  closed = np.array([np.mean(moves > budget) for budget in task.finite()])
-  reached = attacked_linear(task, weights, offset)
-  natural = voronoi_linear.accuracy(weights, offset, task.sites)
-  figures: Figures = {
-    (f"{name}, ridge", "accuracy of the sites"): natural,
-    (f"{name}, ridge", "accuracy of the test images"): voronoi_linear.accuracy(
-      weights, offset, tests
-    ),
-  }
-  beside = {"least moves": closed} | {f"no box, {k}": v for k, v in reached.items()}
-  for measure, values in beside.items():
-    for budget, value in zip(task.finite(), values, strict=True):
-      figures[f"{name}, ridge, {measure}, {task.norm}", f"at {budget:g}"] = float(value)
-  made = linear_claims(closed, reached, len(task.sites.y))
-  made["global"] = (
-    "VAA of the linear classifier without a budget <= its accuracy",
-    natural - float(curve.accuracy[f"{LINEAR}, VAA"][-1]) + 1e-6,
-  )
-  return figures, made
-
-
-def linear_claims(
-  closed: np.ndarray, reached: dict[str, np.ndarray], count: int
-) -> Statements:
-  """Whether attacks without a box find the least moves."""
-  missed = {key: float(np.abs(x - closed).max()) for key, x in reached.items()}
-  return {
-    "closed-form": (
-      "without a box FGSM and BIM towards every class find the linear classifier's "
-      "least moves, to one of the images",
-      1.5 / count - max(missed["FGSM"], missed["BIM"]),
-    ),
-    "pgd-20": (
-      "likewise 20 steps of PGD from a random start, to 0.01 of the images",
-      0.01 - missed["PGD-20"],
-    ),
-  }
-
-
-def claims(task: Task, curve: Curves, separation: metrics.Separation) -> Statements:
-  """Theorems of article III."""
-  half, other = (float(np.min(x)) / 2 for x in separation)
-  small = [n for n, x in enumerate(task.finite()) if x < half]
-  sure = [n for n, x in enumerate(task.finite()) if x < other]
-  made: Statements = {
-    "inside": ("attacked points are nearer to their own site", curve.margin)
-  }
-  if f"{LINEAR}, VAA" in curve.accuracy:
-    vaa, saa = (curve.accuracy[f"{LINEAR}, {name}"] for name in ("VAA", "SAA"))
-    above = vaa[: len(saa)] - saa
-    made |= {
-      "vaa-above-saa": (
-        "VAA >= SAA of the linear classifier",
-        float(above.min()) + 1e-6,
-      ),
-      "observation-1": (
-        "VAA = SAA below half the distance of the two nearest points",
-        1e-6 - float(np.abs(above[1:][small]).max(initial=0)),
-      ),
-    }
-  if f"{NEIGHBOUR}, VAA" in curve.accuracy:
-    vaa, saa = (curve.accuracy[f"{NEIGHBOUR}, {name}"] for name in ("VAA", "SAA"))
-    made |= {
-      "theorem-1": (
-        "VAA of 1-NN is 1 at every budget",
-        float(vaa.min()) - 1 + 1e-6,
-      ),
-      "unique": (
-        "1-NN with one label changed: VAA without a budget loses that site alone",
-        1e-9 - abs(curve.flipped - (1 - 1 / len(task.sites.y))),
-      ),
-      "sure": (
-        "SAA of 1-NN is 1 below half the distance of the two nearest classes",
-        float(saa[1:][sure].min(initial=1)) - 1 + 1e-6,
-      ),
-    }
-  return made
+def add_natural(table: Table, name: str, sites: Points, tests: Points) -> None:
+  """Adds what the linear classifier has right without an attack."""
+  weights, offset = linear.ridge(*sites)
+  for which, points in (("sites", sites), ("test images", tests)):
+    share = linear.accuracy(weights, offset, points)
+    table.add(f"{name}, {LINEAR}", f"accuracy of the {which}", share)

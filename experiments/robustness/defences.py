@@ -6,15 +6,16 @@ DIST 3.2, 6.1 and its appendix A, of which the paper shows no results.
 import functools
 import math
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import results
-from experiments.frame.digits import Points
-from experiments.robustness import networks
+from experiments.frame.digits import CLASSES, Points
+from experiments.frame.study import Claim, Table
+from experiments.robustness import networks, structure
 from spherejax import attacks, distances, losses, voronoi
 
 STANDARD, FRESH, MIXED = "standard", "attacked", "clean and attacked"
@@ -39,6 +40,7 @@ Name = Literal[
 DEFENCES: tuple[Name, ...] = get_args(Name)
 RADII = (0.0, 0.1, 0.25, 0.5)
 ALPHA = 0.001
+WITHIN = "of training images within cells"
 
 
 def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
@@ -106,10 +108,10 @@ def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
   return {name: found[name] for name in config.defences}
 
 
-def side_by_side(
-  config, train: Points, test: Points, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
-  """Accuracy of each defence under the ensemble, and within cells."""
+def add_side_by_side(
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+) -> None:
+  """Adds the accuracy of each defence under the ensemble, and within cells."""
   trained, accuracy = [], []
   defences = _defences(config, train)
   for name, (defence, budget) in defences.items():
@@ -117,16 +119,16 @@ def side_by_side(
       config,
       defence,
       {"epsilon": [budget]},
-      lambda key, hyper: train,
+      train,
       test,
-      classes=classes,
+      classes=CLASSES,
       folder=folder / name.replace(", ", "-").replace(" ", "-"),
     )
     trained.append(result.state.params)
     accuracy.append(result.scores[0, :, -1])
   params = jax.tree.map(lambda *x: jnp.concatenate(x), *trained)
   plain = next(iter(defences.values()))[0]
-  score = functools.partial(networks.scorer, config, plain, classes)
+  score = functools.partial(networks.scorer, config, plain, CLASSES)
   key = jax.random.key(config.seed)
   nearest = _neighbours(config, train, others=False)
 
@@ -156,58 +158,24 @@ def side_by_side(
     )
     return 1 - jnp.mean(found.success)
 
-  budgets = (config.proposed_budget / 2, config.proposed_budget)
   judged = networks.over_models(within_ball)
   figures = {"accuracy": np.array(accuracy)} | {
-    f"under the ensemble at l2 {x:g}": judged(params, test, jnp.float32(x))
-    for x in budgets
+    measure: judged(params, test, jnp.float32(budget))
+    for budget, measure in _measures(config).items()
   }
-  cells = networks.over_models(within_cells)
-  figures["of training images within cells"] = cells(params, train, nearest)
-  rows = [
-    results.row(f"defence: {name}", measure, values[number])
-    for number, name in enumerate(defences)
-    for measure, values in figures.items()
-  ]
-  return rows, _defence_claims(list(defences), figures, budgets)
+  figures[WITHIN] = networks.over_models(within_cells)(params, train, nearest)
+  for number, name in enumerate(defences):
+    structure.add(table, f"defence: {name}", {k: x[number] for k, x in figures.items()})
 
 
-def _defence_claims(names: list[str], figures: dict[str, np.ndarray], budgets):
-  at = {name: number for number, name in enumerate(names)}
-  attacked = [figures[f"under the ensemble at l2 {x:g}"] for x in budgets]
-  clean, cells = figures["accuracy"], figures["of training images within cells"]
-  if set(names) != set(DEFENCES):
-    return []
-  made = {
-    f"X14-robust-{name}": (
-      f"accuracy under the ensemble, both budgets: {name} > standard",
-      np.min([x[number] - x[at[STANDARD]] for x in attacked], axis=0),
-    )
-    for name, number in at.items()
-    if name != STANDARD
-  }
-  made["X14-mixed"] = (
-    "clean accuracy: half of the loss on clean images >= none of it, to 0.02",
-    clean[at[MIXED]] - clean[at[FRESH]] + 0.02,
-  )
-  made |= {
-    f"X14-{name}": (
-      f"accuracy of training images within their cells: {name} > standard",
-      cells[at[name]] - cells[at[STANDARD]],
-    )
-    for name in CELLS
-  }
-  return [
-    results.claim(
-      key.replace(", ", "-").replace(" ", "-"), text, values, paper="DIST 3.2"
-    )
-    for key, (text, values) in made.items()
-  ]
+def _measures(config: Any) -> dict[float, str]:
+  budgets = config.proposed_budget / 2, config.proposed_budget
+  return {x: f"under the ensemble at l2 {x:g}" for x in budgets}
 
 
-def noisy(
-  config, train: Points, test: Points, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
+def add_noisy(
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+) -> None:
   """Does training under noise let votes under noise certify more?"""
 
   def add(scores, points, rows, key, epsilon):
@@ -223,50 +191,40 @@ def noisy(
     config,
     defence,
     {"epsilon": [0.0, config.noise]},
-    lambda key, hyper: train,
+    train,
     test,
-    classes=classes,
+    classes=CLASSES,
     folder=folder / "noise",
   )
 
   def votes(test, params):
     keys = jax.random.split(jax.random.key(config.seed))
-    score = networks.scorer(config, defence, classes, params)
+    score = networks.scorer(config, defence, CLASSES, params)
     return [
       attacks.smoothed_votes(score, test.x, key=key, sigma=config.noise, draws=draws)
       for key, draws in zip(keys, (100, config.votes), strict=True)
     ]
 
   chosen, counts = networks.over_models(votes)(result.state.params, test)
-  certified = np.zeros((len(RADII), *chosen.shape[:2]))
   for cell, seed in np.ndindex(*chosen.shape[:2]):
     found = attacks.smoothed_certificate(
       chosen[cell, seed], counts[cell, seed], sigma=config.noise, alpha=ALPHA
     )
     right = found.label == np.asarray(test.y)
-    for number, radius in enumerate(RADII):
-      certified[number, cell, seed] = np.mean(right & (found.radius >= radius))
-  rows = [
-    results.row(
-      f"votes under noise {config.noise:g}, trained {how}",
-      f"certified at l2 {radius:g}",
-      certified[number, cell],
-    )
-    for cell, how in enumerate(("without noise", "under it"))
-    for number, radius in enumerate(RADII)
-  ]
-  claim = results.claim(
-    "X13-noise",
-    f"certified accuracy at {RADII[2]:g}: trained under noise > without",
-    certified[2, 1] - certified[2, 0],
-    paper="DIST 3.2",
-  )
-  return rows, [claim]
+    for radius in RADII:
+      share = np.mean(right & (found.radius >= radius))
+      table.add(_votes(config)[cell], f"certified at l2 {radius:g}", share)
 
 
-def combined(
-  config, train: Points, test: Points, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
+def _votes(config: Any) -> list[str]:
+  """Of networks trained without noise and under it."""
+  name = f"votes under noise {config.noise:g}, trained"
+  return [f"{name} without noise", f"{name} under it"]
+
+
+def add_combined(
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+) -> None:
   """Does training in the combined ball help in every norm?
 
   DIST, appendix A.
@@ -290,12 +248,12 @@ def combined(
 
   # Both networks have the same judges.
   judges = {
-    (norm, budget): networks.judge(
-      config, plain._replace(norm=norm), test, classes=classes
+    f"accuracy under {norm} {budget:g}": (
+      networks.judge(config, plain._replace(norm=norm), test, classes=CLASSES),
+      budget,
     )
     for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last))
   }
-  figures = {}
   for name, defence in (
     ("l-infinity", plain),
     ("combined ball", plain._replace(attack=attack)),
@@ -304,27 +262,69 @@ def combined(
       config,
       defence,
       {"epsilon": [last]},
-      lambda key, hyper: train,
+      train,
       test,
-      classes=classes,
+      classes=CLASSES,
       folder=folder / name.replace(" ", "-"),
     )
-    found = {"accuracy": result.scores[0, :, -1]}
-    for (norm, budget), judged in judges.items():
+    table.add(f"trained in the {name}", "accuracy", result.scores[0, :, -1])
+    for measure, (judged, budget) in judges.items():
       under = judged(result.state.params, jnp.array([budget]))
-      found[f"accuracy under {norm} {budget:g}"] = under[0]
-    figures[name] = found
-  rows = [
-    results.row(f"trained in the {name}", measure, values)
-    for name, found in figures.items()
-    for measure, values in found.items()
+      table.add(f"trained in the {name}", measure, under[0])
+
+
+def _least_gain(table: Table, measures: Sequence[str], name: str) -> np.ndarray:
+  """Of a defence over the standard one."""
+  ours, theirs = f"defence: {name}", f"defence: {STANDARD}"
+  return np.min([table.gain(x, ours, over=theirs) for x in measures], axis=0)
+
+
+def _worst(table: Table, config: Any, name: str) -> np.ndarray:
+  first, last = config.combined
+  measures = [
+    f"accuracy under {x}" for x in (f"l1 {first:g}", "l2 0.5", f"linf {last:g}")
   ]
-  worst = [np.min(list(found.values())[1:], axis=0) for found in figures.values()]
-  claim = results.claim(
-    "X6-training",
-    "least accuracy under l1, l2 and l-infinity: trained in the combined ball > in the "
-    "l-infinity ball alone",
-    worst[1] - worst[0],
-    paper="DIST appendix A",
+  return np.min([table.values(x, f"trained in the {name}") for x in measures], axis=0)
+
+
+def claims(config: Any) -> list[Claim]:
+  """Of defences, votes under noise, and training in the combined ball."""
+  both = list(_measures(config).values())
+  without, under = _votes(config)
+  certified = f"certified at l2 {RADII[2]:g}"
+  made: dict[str, tuple[str, Callable[[Table], np.ndarray]]] = {
+    f"X14-robust-{name}": (
+      f"accuracy under the ensemble, both budgets: {name} > standard",
+      lambda t, name=name: _least_gain(t, both, name),
+    )
+    for name in DEFENCES
+    if name != STANDARD
+  }
+  made["X14-mixed"] = (
+    "clean accuracy: half of the loss on clean images >= none of it, to 0.02",
+    lambda t: t.gain("accuracy", f"defence: {MIXED}", over=f"defence: {FRESH}") + 0.02,
   )
-  return rows, [claim]
+  made |= {
+    f"X14-{name}": (
+      f"accuracy of training images within their cells: {name} > standard",
+      lambda t, name=name: _least_gain(t, [WITHIN], name),
+    )
+    for name in CELLS
+  }
+  made["X13-noise"] = (
+    f"certified accuracy at {RADII[2]:g}: trained under noise > without",
+    lambda t: t.gain(certified, under, over=without),
+  )
+  return [
+    *(
+      Claim(key.replace(", ", "-").replace(" ", "-"), text, difference, "DIST 3.2")
+      for key, (text, difference) in made.items()
+    ),
+    Claim(
+      "X6-training",
+      "least accuracy under l1, l2 and l-infinity: trained in the combined ball > in "
+      "the l-infinity ball alone",
+      lambda t: _worst(t, config, "combined ball") - _worst(t, config, "l-infinity"),
+      "DIST appendix A",
+    ),
+  ]

@@ -1,6 +1,5 @@
 """Digits: trainings of all budgets, and what is measured on them alone."""
 
-import functools
 import operator
 import pathlib
 from typing import Any
@@ -10,35 +9,42 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
+from experiments.frame.digits import CLASSES, Points
+from experiments.frame.study import Table
 from experiments.robustness import (
-  claims,
   defences,
   inputs,
   networks,
   proposals,
+  published,
   residuals,
   reweighting,
   structure,
-  tables,
 )
-from experiments.robustness.tables import CLASSES
 
 STUDIES = {
-  "defences": defences.side_by_side,
-  "noise": defences.noisy,
-  "combined": defences.combined,
-  "rotation": residuals.within_classes,
-  "reweighting": reweighting.of_features,
+  "defences": defences.add_side_by_side,
+  "noise": defences.add_noisy,
+  "combined": defences.add_combined,
+  "rotation": residuals.add,
+  "reweighting": reweighting.add_features,
 }
 
 
 def trained(
-  config, train, test, progress: tqdm.tqdm, folder: pathlib.Path
-) -> claims.Figures:
-  """Networks of all budgets, and what their features look like."""
-  figures: claims.Figures = {}
+  table: Table,
+  config: Any,
+  train: Points,
+  test: Points,
+  progress: tqdm.tqdm,
+  folder: pathlib.Path,
+) -> None:
+  """Adds networks of all budgets, and what their features look like."""
   standard = None
-  norms = [("l2", (0.0, *config.l2)), ("linf", config.linf)]
+  norms: list[tuple[networks.Norm, tuple[float, ...]]] = [
+    ("l2", (0.0, *config.l2)),
+    ("linf", config.linf),
+  ]
   for norm, budgets in [each for each in norms if each[1]]:
     progress.set_postfix(norm=norm)
     defence = networks.Defence(networks.adversarial(config), norm)
@@ -46,7 +52,7 @@ def trained(
       config,
       defence,
       {"epsilon": budgets},
-      functools.partial(_same, train),
+      train,
       test,
       classes=CLASSES,
       folder=folder / norm,
@@ -56,38 +62,34 @@ def trained(
     found["accuracy"] = result.scores[..., -1]
     judged = networks.judge(config, defence, test, classes=CLASSES)
     found["accuracy under attack"] = judged(params, jnp.array(budgets))
-    names = [tables.network(norm, x) for x in budgets]
-    for number, name in enumerate(names):
-      figures[name] = {key: values[number] for key, values in found.items()}
     if standard is None:
       standard = jax.tree.map(lambda x: x[:1], params)
     same = np.zeros(len(budgets), int)
     attacked = judged(
       jax.tree.map(operator.itemgetter(same), standard), jnp.array(budgets)
     )
-    for name, values in zip(names, attacked, strict=True):
-      figures["standard"][f"accuracy under {name}"] = values
+    for number, budget in enumerate(budgets):
+      name = published.network(norm, budget)
+      structure.add(table, name, {key: x[number] for key, x in found.items()})
+      table.add("standard", f"accuracy under {name}", attacked[number])
     progress.update()
-  return figures
 
 
-def _same(points: networks.Points, key, hyper) -> networks.Points:
-  del key, hyper
-  return points
-
-
-def of_digits(
-  config, train, test, progress: tqdm.tqdm, folder: pathlib.Path
-) -> list[tuple[list[Any], list[Any]]]:
-  """What is measured on digits alone."""
-  parts = [
-    *inputs.beside(config.beside),
-    reweighting.of_pixels(train, test, CLASSES),
-    proposals.known_discriminality(config, progress, folder),
-    proposals.near_proxies(config, train, test, CLASSES, progress, folder),
-  ]
+def add(
+  table: Table,
+  config: Any,
+  train: Points,
+  test: Points,
+  progress: tqdm.tqdm,
+  folder: pathlib.Path,
+) -> None:
+  """Adds all that is measured on digits."""
+  trained(table, config, train, test, progress, folder)
+  inputs.add_beside(table, config.beside)
+  reweighting.add_pixels(table, train, test)
+  proposals.add_radii(table, config, progress, folder)
+  proposals.add_losses(table, config, train, test, progress, folder)
   for study in config.studies:
     progress.set_postfix(study=study)
-    parts.append(STUDIES[study](config, train, test, CLASSES, folder))
+    STUDIES[study](table, config, train, test, folder)
     progress.update()
-  return parts

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import flax.linen as nn
 import jax
@@ -17,9 +17,8 @@ from experiments.frame import kept as finished
 from experiments.frame.digits import Points
 from experiments.frame.settings import Without
 from spherejax import attacks, distances, losses, training
-from spherejax.attacks import _losses
-from spherejax.distances._lp import Norm
 
+Norm = Literal["l2", "linf", "l1"]
 _T = TypeVar("_T")
 OfDigits = Annotated[_T, Without("images", ("cifar10", "svhn_cropped"))]
 
@@ -108,7 +107,7 @@ def adversarial(settings: Settings) -> Loss:
 
 
 def within_ball(
-  settings: Settings, defence: Defence, loss: _losses.Loss = "ce"
+  settings: Settings, defence: Defence, loss: Literal["ce", "kl"] = "ce"
 ) -> Attack:
   """PGD for training."""
 
@@ -151,13 +150,13 @@ def train(
   settings: Settings,
   defence: Defence,
   columns: Mapping[str, Sequence[float]],
-  points: Callable[[Array, Mapping[str, Array]], Points],
+  points: Points | Callable[[Array, Mapping[str, Array]], Points],
   tested: Points,
   *,
   classes: int,
   folder: pathlib.Path,
 ) -> training.SweepResult:
-  """All cells and seeds at once; `points` draws the training set of a run.
+  """All cells and seeds at once, of points or of what a function draws for a run.
 
   What was trained under a path of `folder` with the same settings is read from there.
   """
@@ -167,7 +166,8 @@ def train(
     drawn: Any = network(settings, defence, classes).init(key, tested.x[:1])
     params = drawn["params"]
     optimizer = optax.adam(settings.learning_rate)
-    return State(params, optimizer.init(params), points(key, hyper))
+    own = points(key, hyper) if callable(points) else points
+    return State(params, optimizer.init(params), own)
 
   def evaluate(state, key, hyper):
     del key, hyper

@@ -21,9 +21,10 @@ from experiments.frame import images as class_sets
 from experiments.frame import kept
 from experiments.frame import training as frame_training
 from experiments.frame.digits import Points
-from experiments.robustness import structure, tables
+from experiments.frame.study import Table
+from experiments.robustness import published, structure
+from experiments.robustness.networks import Norm
 from spherejax import attacks, data, losses, models, training
-from spherejax.distances._lp import Norm
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
 LEVELS = 255  # of a pixel
@@ -236,21 +237,22 @@ def judge(
 
 
 def trained(
-  config, output: pathlib.Path, progress: tqdm.tqdm
-) -> tuple[dict[str, dict[str, np.ndarray]], Points, Points]:
-  """Figures of each network and measure, one for each seed; both sets."""
+  table: Table, config, output: pathlib.Path, progress: tqdm.tqdm
+) -> tuple[Points, Points]:
+  """Adds figures of each network, one for each seed; returns both sets."""
   images, tests = load(config.images, config.photographs.percent)
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
   network = Network(config.photographs, classes)
   made_with = kept.digest(config)
-  budgets = [("l2", 0.0), *(("l2", x) for x in config.l2)]
-  budgets += [("linf", x) for x in config.linf]
-  figures: dict[str, dict[str, list[float]]] = {}
+  norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
+  budgets: list[tuple[Norm, float]] = [
+    (norm, x) for norm, values in norms.items() for x in values
+  ]
   for seed in range(config.seed, config.seed + config.seeds):
     standard = None
     for norm, budget in budgets:
-      name = tables.network(norm, budget)
+      name = published.network(norm, budget)
       progress.set_postfix(seed=seed, network=name)
       state = train(
         config,
@@ -263,17 +265,9 @@ def trained(
       )
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
-      found = look(config, own, state, classes)
-      found |= judge(config, tested, state, **attack)
-      for key, value in found.items():
-        figures.setdefault(name, {}).setdefault(key, []).append(value)
-      under = judge(config, tested, standard, **attack)
-      figures["standard"].setdefault(f"accuracy under {name}", []).append(
-        under["accuracy under attack"]
-      )
+      found = look(config, own, state, classes) | judge(config, tested, state, **attack)
+      structure.add(table, name, found, published.trained(config.images, name))
+      under = judge(config, tested, standard, **attack)["accuracy under attack"]
+      table.add("standard", f"accuracy under {name}", under)
       progress.update()
-  made = {
-    name: {key: np.array(values) for key, values in found.items()}
-    for name, found in figures.items()
-  }
-  return made, own, tested
+  return own, tested

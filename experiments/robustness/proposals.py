@@ -10,7 +10,8 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments.frame import results
+from experiments.frame.digits import CLASSES, Points
+from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
 from spherejax import attacks, distances, losses, metrics
 
@@ -18,6 +19,7 @@ GAUSSIAN_CLASSES = 5
 GAUSSIAN_POINTS = 1000
 
 NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
+BEYOND = "in the cap, but wrong or beyond"
 LOSSES = ("cross-entropy", NORMFACE, NEGATIVE, CAP)
 
 
@@ -62,9 +64,13 @@ def _gaussian_figures(config, defence, state) -> dict[str, Array]:
   }
 
 
-def known_discriminality(
-  config, progress: tqdm.tqdm, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
+def _named(dim: int, radius: float, how: str) -> str:
+  return f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {how}"
+
+
+def add_radii(
+  table: Table, config: Any, progress: tqdm.tqdm, folder: pathlib.Path
+) -> None:
   """Does training under attack cost less where the inputs are far apart?
 
   DIST 5.4.
@@ -72,7 +78,6 @@ def known_discriminality(
   loss = networks.adversarial(config)
   defence = networks.Defence(loss, low=-np.inf, high=np.inf)
   radii, half = np.array(config.radii), len(config.radii)
-  rows, costs, added, gaps = [], {}, {}, []
   for dim in config.dims:
     progress.set_postfix(dim=dim)
     points: Any = functools.partial(gaussian, dim)
@@ -93,60 +98,70 @@ def known_discriminality(
     figures = functools.partial(_gaussian_figures, config, defence)
     found = networks.over_models(figures)(result.state)
     for cell, radius in enumerate(columns["radius"]):
-      label = "standard" if cell < half else "robust"
-      name = f"{GAUSSIAN_CLASSES} classes in {dim}, radius {radius:g}, {label}"
-      rows += [
-        results.row(name, key, values[cell])
-        for key, values in found.items()
-        if np.isfinite(values[cell]).all()
-      ]
-    costs[dim] = {
-      name: found[name][:half] - found[name][half:] for name in ("R2", "accuracy")
-    }
-    added[dim] = found["d_DoV"][half:] - found["d_DoV"][:half]
-    # The means of a sample lie further apart than those of the population.
-    expected = 2 * radii[:, None] ** 2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
-    gaps.append(np.abs(found["phi of the inputs"][:half] / expected - 1).max(0))
+      name = _named(dim, radius, "standard" if cell < half else "robust")
+      structure.add(table, name, {key: values[cell] for key, values in found.items()})
     progress.update()
-  return rows, _gaussian_claims(costs, added, np.max(gaps, axis=0)) if costs else []
 
 
-def _gaussian_claims(costs, added, gaps) -> list[Any]:
-  claims = [
-    results.claim(
+def _cost(table: Table, measure: str, dim: int, radius: float) -> np.ndarray:
+  """Standard less robust training."""
+  standard, robust = (_named(dim, radius, x) for x in ("standard", "robust"))
+  return table.gain(measure, standard, over=robust)
+
+
+def _far_from_known(table: Table, config: Any) -> np.ndarray:
+  """The means of a sample lie further apart than those of the population."""
+  gaps = []
+  for dim in config.dims:
+    for radius in config.radii:
+      phi = table.values("phi of the inputs", _named(dim, radius, "standard"))
+      expected = 2 * radius**2 + 2 * GAUSSIAN_CLASSES / GAUSSIAN_POINTS
+      gaps.append(np.abs(phi / expected - 1))
+  return np.max(gaps, axis=0)
+
+
+def of_radii(config: Any) -> list[Claim]:
+  """Of inputs whose discriminality is known."""
+  if not config.dims:
+    return []
+  first, last = config.radii[0], config.radii[-1]
+  few, many = min(config.dims), max(config.dims)
+  made = [
+    Claim(
       "X9-inputs",
       "phi of the inputs within 15 % of twice the squared radius",
-      0.15 - gaps,
-      paper="DIST 5.4",
+      lambda t: 0.15 - _far_from_known(t, config),
+      "DIST 5.4",
       every_seed=True,
     )
   ]
-  claims += [
-    results.claim(
+  made += [
+    Claim(
       f"X9-{key}-{dim}",
       f"{text} that training under attack costs, {dim} dimensions: less at the largest "
       "radius than at the smallest",
-      cost[name][0] - cost[name][-1],
-      paper="DIST 5.4",
+      lambda t, name=name, dim=dim: (
+        _cost(t, name, dim, first) - _cost(t, name, dim, last)
+      ),
+      "DIST 5.4",
     )
     for key, name, text in (
       ("cost", "R2", "R2"),
       ("accuracy", "accuracy", "accuracy on points that were not trained on"),
     )
-    for dim, cost in costs.items()
+    for dim in config.dims
   ]
-  few, many = min(costs), max(costs)
   if few < many:
-    claims.append(
-      results.claim(
+    made.append(
+      Claim(
         "X9-density",
         f"d_DoV that it adds at the largest radius, where it is near the number of "
         f"classes: {many} dimensions >= {few}",
-        added[many][-1] - added[few][-1] + 1e-3,
-        paper="DIST 5.4",
+        lambda t: _cost(t, "d_DoV", few, last) - _cost(t, "d_DoV", many, last) + 1e-3,
+        "DIST 5.4",
       )
     )
-  return claims
+  return made
 
 
 def _normface(config):
@@ -177,14 +192,18 @@ def _near_proxy(config, name):
   return loss
 
 
-def near_proxies(
-  config, train, test, classes: int, progress: tqdm.tqdm, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
+def add_losses(
+  table: Table,
+  config: Any,
+  train: Points,
+  test: Points,
+  progress: tqdm.tqdm,
+  folder: pathlib.Path,
+) -> None:
   """Which losses hold attacked images within half the angle of their proxy?
 
   DIST 6.2.1.
   """
-  figures = {}
   for name in config.proposals:
     progress.set_postfix(loss=name)
     if name == LOSSES[0]:
@@ -196,66 +215,61 @@ def near_proxies(
       config,
       defence,
       {"epsilon": [config.proposed_budget]},
-      lambda key, hyper: train,
+      train,
       test,
-      classes=classes,
+      classes=CLASSES,
       folder=folder / f"proposal-{name.replace(' ', '-')}",
     )
     params = result.state.params
-    found = structure.of_models(config, defence, params, train, classes=classes)
+    found = structure.of_models(config, defence, params, train, classes=CLASSES)
     budget = jnp.array([config.proposed_budget])
     found["accuracy"] = result.scores[..., -1]
-    judged = networks.judge(config, defence, test, classes=classes)
+    judged = networks.judge(config, defence, test, classes=CLASSES)
     found["accuracy under attack"] = judged(params, budget)
     if defence.cosine:
-      found |= _caps(config, defence, params, train, classes)
-    figures[name] = {measure: values[0] for measure, values in found.items()}
+      found |= _caps(config, defence, params, train)
+    first = {measure: values[0] for measure, values in found.items()}
+    structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
     progress.update()
-  rows = [
-    results.row(f"{name}, l2 {config.proposed_budget:g}", measure, values)
-    for name, found in figures.items()
-    for measure, values in found.items()
-    if np.isfinite(values).all()
-  ]
-  return rows, _proxy_claims(figures) if set(LOSSES) <= set(figures) else []
 
 
-def _proxy_claims(figures: dict[str, dict[str, np.ndarray]]) -> list[Any]:
-  negative, cap = figures[NEGATIVE], figures[CAP]
-  own = [figures[name] for name in LOSSES[1:]]
+def of_losses(config: Any) -> list[Claim]:
+  """Of attacked images near their proxies."""
+  plain, *own = (f"{name}, l2 {config.proposed_budget:g}" for name in LOSSES)
+  _, negative, cap = own
   made = {
     "X10-cap": (
       "attacked images within half the angle: proxy cap > negative margin",
-      cap["share in the cap"] - negative["share in the cap"],
+      lambda t: t.gain("share in the cap", cap, over=negative),
     ),
     "X10-r2": (
       "R2 of networks of angles >= that of cross-entropy, all three losses",
-      np.min([x["R2"] for x in own], axis=0) - figures[LOSSES[0]]["R2"],
+      lambda t: np.min([t.gain("R2", x, over=plain) for x in own], axis=0),
     ),
   }
   exact = {
     "X10-inside": (
       "no attacked image within half the angle is classified wrongly or beyond the "
       "printed boundary, all three losses; only the proxy cap holds many there",
-      0.5 - np.max([x["in the cap, but wrong or beyond"] for x in own], axis=0),
+      lambda t: 0.5 - np.max([t.values(BEYOND, x) for x in own], axis=0),
     ),
     "X10-outside": (
       "with the negative margin some satisfy the printed boundary only, some of "
       "those are classified wrongly",
-      negative["of these wrong"],
+      lambda t: t.values("of these wrong", negative),
     ),
   }
   return [
-    results.claim(key, text, values, paper="DIST 6.2.1", every_seed=key in exact)
-    for key, (text, values) in (made | exact).items()
+    Claim(key, text, difference, "DIST 6.2.1", every_seed=key in exact)
+    for key, (text, difference) in (made | exact).items()
   ]
 
 
-def _caps(config, defence, params, train, classes) -> dict[str, np.ndarray]:
+def _caps(config, defence, params, train) -> dict[str, np.ndarray]:
   """Attacked training images, their proxies, and the boundary that DIST prints."""
 
   def one(params):
-    scores = networks.scorer(config, defence, classes, params)
+    scores = networks.scorer(config, defence, CLASSES, params)
     attacked = attacks.pgd(
       scores,
       train.x,
@@ -265,10 +279,10 @@ def _caps(config, defence, params, train, classes) -> dict[str, np.ndarray]:
       norm=defence.norm,
       steps=config.judge_steps,
     ).x_adv
-    built = networks.network(config, defence, classes)
+    built = networks.network(config, defence, CLASSES)
     seen: Any = built.apply({"params": params}, attacked)
     angles = distances.pairwise_angle(seen[0], params["proxies"])
-    itself = jax.nn.one_hot(train.y, classes, dtype=bool)
+    itself = jax.nn.one_hot(train.y, CLASSES, dtype=bool)
     own = jnp.sum(jnp.where(itself, angles, 0), axis=1)
     next_one = jnp.min(jnp.where(itself, jnp.inf, angles), axis=1)
     width = losses.nearest_proxy_angles(params["proxies"])[train.y] / 2
@@ -277,7 +291,7 @@ def _caps(config, defence, params, train, classes) -> dict[str, np.ndarray]:
     only = printed & ~(own < width)
     return {
       "share in the cap": jnp.mean(inside),
-      "in the cap, but wrong or beyond": jnp.sum(inside & ~(right & printed)),
+      BEYOND: jnp.sum(inside & ~(right & printed)),
       "satisfy the printed boundary only": jnp.sum(only),
       "of these wrong": jnp.sum(only & ~right),
     }

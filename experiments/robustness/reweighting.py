@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import results
+from experiments.frame.digits import CLASSES, Points
+from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
 from spherejax import data, metrics, prototypes
 
@@ -19,6 +20,7 @@ LEADING = 9
 FACTORS = (0.2, 5.0)
 """Weights of the leading directions, the others having 1."""
 SHOTS, QUERIES, EPISODES = 1, 5, 600
+FALLS = "least fall of phi from an exponent to the next"
 
 
 def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False):
@@ -27,7 +29,7 @@ def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False)
 
 
 def reweighted(
-  train: networks.Points, test: networks.Points, *, classes: int
+  train: Points, test: Points, *, classes: int
 ) -> dict[str, dict[str, float]]:
   """Figures of images under other weights, for each exponent and factor."""
   x, tested = (points.x.reshape(len(points.x), -1) for points in (train, test))
@@ -60,59 +62,29 @@ def reweighted(
   }
 
 
-def of_pixels(train, test, classes: int) -> tuple[list[Any], list[Any]]:
-  """Rows and statements about images."""
-  found = reweighted(train, test, classes=classes)
-  rows = [
-    results.row(f"pixels, {name}", key, [value])
-    for name, figures in found.items()
-    for key, value in figures.items()
-  ]
-
-  def column(key: str, exponents=EXPONENTS) -> np.ndarray:
-    return np.array([found[f"exponent {x:g}"][key] for x in exponents])
-
-  less, more = (found[f"first {LEADING} times {x:g}"]["phi"] for x in FACTORS)
-  same = found["exponent 0"]["phi"]
-  made = {
-    "X12-phi": ("phi falls with the exponent", -np.diff(column("phi")).max()),
-    "X12-density": (
-      "d_DoV rises from -0.5 to 0.5",
-      np.diff(column("d_DoV", MILD)).min(),
-    ),
-    "X12-rho": ("rho falls from -0.5 to 0.5", -np.diff(column("rho", MILD)).max()),
-    "X12-accuracy": (
-      "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
-      0.01 - np.ptp(column("1-NN", MILD)),
-    ),
-    "X12-leading": (
-      f"phi grows with the weight of the first {LEADING} directions",
-      min(more - same, same - less),
-    ),
-  }
-  return rows, [
-    results.claim(name, text, [value], paper="DIST 6.2.3", every_seed=True)
-    for name, (text, value) in made.items()
-  ]
+def add_pixels(table: Table, train: Points, test: Points) -> None:
+  """Adds figures of images."""
+  for name, figures in reweighted(train, test, classes=CLASSES).items():
+    structure.add(table, f"pixels, {name}", figures)
 
 
-def of_features(
-  config, train, test, classes: int, folder: pathlib.Path
-) -> tuple[list[Any], list[Any]]:
+def add_features(
+  table: Table, config: Any, train: Points, test: Points, folder: pathlib.Path
+) -> None:
   """Features of networks that learned half of the classes, and what the others gain.
 
   Directions and weights are those of the training images; episodes are of test images
   of the classes that were not learned.
   """
-  half = classes // 2
+  half = CLASSES // 2
   own = _where(train, train.y < half)
   tested = _where(test, test.y < half)
   others = _where(test, test.y >= half)
-  table = data.class_table(np.asarray(others.y) - half, per_class=SHOTS + QUERIES)
+  classes = data.class_table(np.asarray(others.y) - half, per_class=SHOTS + QUERIES)
   keys = jax.random.split(jax.random.key(config.seed), EPISODES)
   episodes = jax.vmap(
     lambda key: data.sample_episode(
-      key, table, num_ways=half, num_shots=SHOTS, num_queries=QUERIES
+      key, classes, num_ways=half, num_shots=SHOTS, num_queries=QUERIES
     )
   )(keys)
   budgets = {"standard": 0.0, f"l2 {config.proposed_budget:g}": config.proposed_budget}
@@ -121,7 +93,7 @@ def of_features(
     config,
     defence,
     {"epsilon": list(budgets.values())},
-    lambda key, hyper: own,
+    own,
     tested,
     classes=half,
     folder=folder / "half of the classes",
@@ -143,20 +115,67 @@ def of_features(
 
   found = networks.over_models(one)(result.state.params, own, others.x, episodes)
   titles = {"phi": "phi", "few-shot": f"accuracy, {half} new classes, {SHOTS} example"}
-  rows = [
-    results.row(f"features, {name}, exponent {x:g}", title, found[key][cell, :, number])
-    for cell, name in enumerate(budgets)
-    for number, x in enumerate(EXPONENTS)
-    for key, title in titles.items()
-  ]
-  claim = results.claim(
+  for cell, name in enumerate(budgets):
+    for number, x in enumerate(EXPONENTS):
+      for key, title in titles.items():
+        values = found[key][cell, :, number]
+        table.add(f"features, {name}, exponent {x:g}", title, values)
+  falls = -np.diff(found["phi"], axis=-1).max(axis=(0, 2))
+  table.add("features", FALLS, falls, listed=False)
+
+
+def _column(table: Table, measure: str, exponents: tuple[float, ...]) -> np.ndarray:
+  """[exponents, 1], of images."""
+  names = [f"pixels, exponent {x:g}" for x in exponents]
+  return np.stack([table.values(measure, name) for name in names])
+
+
+def _leading(table: Table) -> np.ndarray:
+  names = [f"pixels, first {LEADING} times {x:g}" for x in FACTORS]
+  less, more = (table.values("phi", name) for name in names)
+  same = table.values("phi", "pixels, exponent 0")
+  return np.minimum(more - same, same - less)
+
+
+CLAIMS = [
+  *(
+    Claim(f"X12-{key}", text, difference, "DIST 6.2.3", every_seed=True)
+    for key, text, difference in (
+      (
+        "phi",
+        "phi falls with the exponent",
+        lambda t: -np.diff(_column(t, "phi", EXPONENTS), axis=0).max(0),
+      ),
+      (
+        "density",
+        "d_DoV rises from -0.5 to 0.5",
+        lambda t: np.diff(_column(t, "d_DoV", MILD), axis=0).min(0),
+      ),
+      (
+        "rho",
+        "rho falls from -0.5 to 0.5",
+        lambda t: -np.diff(_column(t, "rho", MILD), axis=0).max(0),
+      ),
+      (
+        "accuracy",
+        "1-NN accuracy within 0.01 for exponents in [-0.5, 0.5]",
+        lambda t: 0.01 - np.ptp(_column(t, "1-NN", MILD), axis=0),
+      ),
+      (
+        "leading",
+        f"phi grows with the weight of the first {LEADING} directions",
+        _leading,
+      ),
+    )
+  ),
+  Claim(
     "X12-features",
     "phi of features falls with the exponent, with and without attacks in training",
-    -np.diff(found["phi"], axis=-1).max(axis=(0, 2)),
-    paper="DIST 6.2.3",
-  )
-  return rows, [claim]
+    lambda t: t.values(FALLS, "features"),
+    "DIST 6.2.3",
+  ),
+]
 
 
-def _where(points: networks.Points, kept: Array) -> networks.Points:
+def _where(points: Points, kept: Array) -> Points:
   return jax.tree.map(lambda x: x[np.asarray(kept)], points)

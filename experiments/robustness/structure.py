@@ -1,11 +1,13 @@
 """What the features of a network look like: the measures of DIST 2.4 and 5.1."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame.study import Table
 from experiments.robustness import networks
 from spherejax import metrics, prototypes
 
@@ -113,3 +115,12 @@ def of_inputs(
     found[f"nearest mean, {norm}"] = jnp.mean(mean == test.y)
   found["R2"] = metrics.class_variance(unit).r2
   return {name: float(value) for name, value in found.items()}
+
+
+def add(
+  table: Table, name: str, found: Mapping[str, Any], printed: Mapping[str, float] = {}
+) -> None:
+  """Adds figures; rho of features that span less is infinite, and not listed."""
+  for measure, values in found.items():
+    listed = bool(np.isfinite(values).all())
+    table.add(name, measure, values, paper=printed.get(measure), listed=listed)

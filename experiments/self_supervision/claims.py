@@ -1,18 +1,20 @@
 """Figures and claims of `projector_collapse`."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import results
+from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.self_supervision import toy
 from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.toy import claim
 
 LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
 SIMCLR = "simclr"
+COLLAPSED, GAP, BEFORE = "collapsed runs", "least gap", ", before training"
+CORRELATION = "correlation of the loss and its bound"
 _PROBE = "accuracy of a probe of the features"
 _FIGURES = (
   "effective rank", "relative rank", "probe", "probe of outputs", "neighbours",
@@ -27,134 +29,154 @@ _DEEP = (
 )  # fmt: skip
 
 
-def rows(
+def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
-) -> list[dict[str, Any]]:
+) -> Table:
   """All figures at the end of the trainings, and before them where they tell more.
 
   Runs that collapsed are counted, and have no part in the figures of the end.
   """
-  made = []
+  table = Table()
+  changes = [figure for figure in linear.end if figure.startswith(OVERLAP)]
+  explained = [figure for figure in linear.end if figure.startswith(EXPLAINED)]
+  own = (*_FIGURES, *changes, *explained), (*_STARTS, *changes)
   for cell, name in enumerate(names):
+    _add(table, name, linear, cell, *own)
     kept = ~linear.collapsed[cell]
-    changes = [figure for figure in linear.end if figure.startswith(OVERLAP)]
-    explained = [figure for figure in linear.end if figure.startswith(EXPLAINED)]
-    for figure in (*_FIGURES, *changes, *explained) if kept.any() else ():
-      made.append(results.row(name, figure, _told(linear, figure)[cell][kept]))
-    made += _before(linear, name, cell, (*_STARTS, *changes))
-    made.append(results.row(name, "collapsed runs", linear.collapsed[cell]))
+    if kept.any():
+      correlation = _correlations(linear)[cell][kept]
+      table.add(name, CORRELATION, correlation, listed=False)
   for projector, found in deep.items():
     name, kept = f"large, projector {projector}", ~found.collapsed[0]
     if kept.any():
       regions = found.regions[0][kept]
-      made.append(results.row(name, "linear regions of the training images", regions))
-      for figure in _DEEP:
-        made.append(results.row(name, figure, _told(found, figure)[0][kept]))
-    made += _before(found, name, 0, (ALIGNMENT, *LOCAL))
-    made.append(results.row(name, "collapsed runs", found.collapsed[0]))
-  return made
+      table.add(name, "linear regions of the training images", regions)
+    _add(table, name, found, 0, _DEEP, (ALIGNMENT, *LOCAL))
+  every = linear, *deep.values()
+  least = min(found.curves[GAP].min() for found in every)
+  table.add("all runs", GAP, least, listed=False)
+  return table
 
 
-def _told(found: Trained, figure: str) -> np.ndarray:
-  """[strengths, seeds], at the end; the least gap is that of all steps."""
-  if figure == "least gap":
-    return found.curves[figure].min(-1)
-  return found.at_end(figure)
+def _add(
+  table: Table,
+  name: str,
+  found: Trained,
+  cell: int,
+  ends: tuple[str, ...],
+  starts: tuple[str, ...],
+) -> None:
+  kept = ~found.collapsed[cell]
+  for figure in ends if kept.any() else ():
+    # The least gap is that of all steps.
+    least = figure == GAP
+    values = found.curves[GAP].min(-1) if least else found.at_end(figure)
+    table.add(name, figure, values[cell][kept])
+  for figure in starts:
+    table.add(name, f"{figure}{BEFORE}", found.start[figure][cell])
+  table.add(name, COLLAPSED, found.collapsed[cell])
 
 
-def _before(
-  found: Trained, name: str, cell: int, figures: tuple[str, ...]
-) -> list[dict[str, Any]]:
-  return [
-    results.row(name, f"{figure}, before training", found.start[figure][cell])
-    for figure in figures
-  ]
+def _names(table: Table) -> list[str]:
+  """Strengths that a linear projector was trained with."""
+  return [x for x in table.variants(COLLAPSED) if "projector" not in x]
 
 
-def claims(
-  found: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
-) -> list[dict[str, Any]]:
+def _end(table: Table, figure: str, name: str) -> np.ndarray:
+  """Of the seeds of which no run of a linear projector collapsed."""
+  gone = table.values(COLLAPSED, name) > 0
+  kept = ~np.any([table.values(COLLAPSED, x) > 0 for x in _names(table)], axis=0)
+  if not kept.any():
+    raise NotMeasured("a run of every seed collapsed")
+  if figure.endswith(BEFORE):
+    return table.values(figure, name)[kept]
+  return table.values(figure, name)[kept[~gone]]
+
+
+def _apart(figure: str, more: str, less: str) -> Any:
+  return lambda t: _end(t, figure, more) - _end(t, figure, less)
+
+
+def _grown(figure: str, name: str, sign: int = 1) -> Any:
+  before = f"{figure}{BEFORE}"
+  return lambda t: sign * (_end(t, figure, name) - _end(t, before, name))
+
+
+def _least(figure: str, names: tuple[str, ...] | None, threshold: float) -> Any:
+  """Over the strengths, or over some of them, less a threshold."""
+  return lambda t: (
+    np.min([_end(t, figure, x) for x in names or _names(t)], axis=0) - threshold
+  )
+
+
+def claims(config: Any, table: Table) -> list[Claim]:
   """What trainings with a linear projector tell; collapsed runs do not count.
 
   But for the bound, which is of all of them, and of deep projectors, too.
   """
-  kept = np.asarray(~found.collapsed.any(0))
-  below = _below(found, *deep.values())
-  if not kept.any():
-    return [below, claim("collapsed", "a run did not collapse", [-1.0], "figure 1")]
-
-  def end(figure: str, name: str) -> np.ndarray:
-    return found.at_end(figure)[names.index(name)][kept]
-
-  def grown(figure: str, name: str) -> np.ndarray:
-    cell = names.index(name)
-    return found.at_end(figure)[cell][kept] - found.start[figure][cell][kept]
-
-  text = "correlation of the loss and its bound over training > .5"
-  correlation = _correlations(found)[:, kept].min(0) - 0.5
-  made = [below, claim("S3-correlation", text, correlation, "figure 3")]
-  some = [name for name in (LARGE, MODERATE, SMALL) if name in names]
-  made += _compared(end, some)
+  del table
+  some = tuple(x for x in (LARGE, MODERATE, SMALL) if x in config.strengths)
+  made = [
+    Claim(
+      "S3-bound",
+      "InfoNCE is at most its bound for every image of every step",
+      lambda t: t.values(GAP, "all runs") + 1e-5,
+      "SSL, figure 3",
+      every_seed=True,
+    ),
+    Claim(
+      "S3-correlation",
+      "correlation of the loss and its bound over training > .5",
+      _least(CORRELATION, None, 0.5),
+      "SSL, figure 3",
+    ),
+    *_compared(some),
+  ]
   for name in some:
     for key, kind in (("S4", ""), ("S4-coarse", "coarse ")):
       text = f"{kind}label sharing of the nearest negative grows, {name}"
-      shared = grown(f"{kind}sharing", name)
-      made.append(claim(f"{key}-{name}", text, shared, "figure 6"))
+      shared = _grown(f"{kind}sharing", name)
+      made.append(Claim(f"{key}-{name}", text, shared, "SSL, figure 6"))
     text = f"unexplained variance falls, {name}"
-    made.append(claim(f"S6-{name}", text, -grown("unexplained", name), "figure 7"))
+    falls = _grown("unexplained", name, -1)
+    made.append(Claim(f"S6-{name}", text, falls, "SSL, figure 7"))
   ranks = (
     ("S7-features", "rank of h", ""),
     ("S7-augmented", "rank of augmented h", " of augmented images"),
   )
   for key, figure, of in ranks if some else ():
     text = f"the features{of} keep .9 of their rank for all strengths"
-    least = np.min([end(figure, name) for name in some], axis=0) - 0.9 + 1e-6
-    made.append(claim(key, text, least, "figures 4, 9"))
-  for other in some[:-1] if SMALL in names else ():
-    far = end("nearest distance", SMALL) - end("nearest distance", other)
+    least = _least(figure, some, 0.9 - 1e-6)
+    made.append(Claim(key, text, least, "SSL, figures 4, 9"))
+  for other in some[:-1] if SMALL in some else ():
     text = f"distance of the nearest negative: small > {other}"
-    made.append(claim(f"S8-{SMALL}-{other}", text, far, "figure 5"))
-  if {LARGE, CROP} <= {*names}:
-    fewer = end("effective rank", CROP) - end("effective rank", LARGE)
-    text = "effective rank of W: all augmentations < crops alone"
-    made.append(claim("S9", text, fewer, "section 4.2"))
-  return made
+    far = _apart("nearest distance", SMALL, other)
+    made.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
+  text = "effective rank of W: all augmentations < crops alone"
+  fewer = _apart("effective rank", CROP, LARGE)
+  return [*made, Claim("S9", text, fewer, "SSL, section 4.2"), *toy.CLAIMS]
 
 
-def _compared(
-  end: Callable[[str, str], np.ndarray], some: list[str]
-) -> list[dict[str, Any]]:
-  """What a stronger augmentation changes; `end` has a figure of a strength."""
+def _compared(some: tuple[str, ...]) -> list[Claim]:
+  """What a stronger augmentation changes."""
   made = []
   for less, more in itertools.pairwise(some):
-    made.append(
-      claim(
-        f"S1-{less}-{more}",
-        f"effective rank of W: {less} < {more} augmentation",
-        end("effective rank", more) - end("effective rank", less),
-        "figure 1",
-      )
-    )
-  texts = (
+    text = f"effective rank of W: {less} < {more} augmentation"
+    apart = _apart("effective rank", more, less)
+    made.append(Claim(f"S1-{less}-{more}", text, apart, "SSL, figure 1"))
+  for name, figure, text, source in (
     ("S2-large-small", "probe", _PROBE, "figure 1"),
     ("S5-repulsion", "repulsion", "repulsion", "section 4"),
     ("S5-invariance", "invariance", "invariance", "section 4"),
     ("S4-large-small", "sharing", "label sharing of the nearest negative", "figure 6"),
-  )
-  for name, figure, text, source in texts if {LARGE, SMALL} <= {*some} else ():
-    difference = end(figure, LARGE) - end(figure, SMALL)
-    made.append(claim(name, f"{text}: large > small", difference, source))
+  ):
+    apart = _apart(figure, LARGE, SMALL)
+    made.append(Claim(name, f"{text}: large > small", apart, f"SSL, {source}"))
   for more, less in itertools.pairwise(some) if len(some) > 2 else ():
-    apart = end("probe", more) - end("probe", less)
     text = f"{_PROBE}: {more} > {less}"
-    made.append(claim(f"S2-{more}-{less}", text, apart, "figure 1"))
+    apart = _apart("probe", more, less)
+    made.append(Claim(f"S2-{more}-{less}", text, apart, "SSL, figure 1"))
   return made
-
-
-def _below(*found: Trained) -> dict[str, Any]:
-  least = min(one.curves["least gap"].min() for one in found)
-  text = "InfoNCE is at most its bound for every image of every step"
-  return claim("S3-bound", text, [least + 1e-5], "figure 3", every=True)
 
 
 def _correlations(found: Trained) -> np.ndarray:

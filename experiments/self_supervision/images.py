@@ -1,6 +1,6 @@
 """Images without labels to learn from, and their fine and coarse labels to look at."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,15 @@ class Study(NamedTuple):
   def classes(self) -> int:
     """Fine ones."""
     return int(self.train_labels.max()) + 1
+
+
+def load(config: Any) -> Study:
+  """The images that settings name."""
+  if config.images == "digits":
+    return digits()
+  if config.images == "cifar100":
+    return cifar100()
+  return photographs(config.image_size)
 
 
 def photographs(side: int) -> Study:

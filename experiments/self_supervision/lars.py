@@ -34,7 +34,7 @@ class Full(Settings):
   warm_up: Annotated[int, Without("at_once", True)] = 3900
   """Steps in which the learning rate rises, and a cosine follows, where networks are
   not trained at once."""
-  synchronized: bool = False
+  synchronized: Annotated[bool, Without("at_once", True)] = False
   """Batch norms take their statistics over all devices, not those of one; not of
   networks that are trained at once."""
 

@@ -1,17 +1,17 @@
 """Pictures of `projector_collapse`: SSL's figures 1, 3 to 7, 9 and 10."""
 
-import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments.frame import pictures
+from experiments.frame.study import Table
 from experiments.self_supervision.claims import LARGE
 from experiments.self_supervision.geometry import ALIGNMENT, LOCAL
 from experiments.self_supervision.runs import Trained
 from experiments.self_supervision.spectra import HALFWAY
-from experiments.self_supervision.toy import ANGLES
+from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
 from experiments.self_supervision.training import BINS
 from spherejax import plotting
 
@@ -42,10 +42,9 @@ def draw(
   found: Trained,
   deep: Mapping[str, Trained],
   config: Any,
-  turned: list[dict[str, Any]],
-  output: pathlib.Path,
-) -> list[str]:
-  """Writes all pictures; their names."""
+  table: Table,
+) -> dict[str, Any]:
+  """All pictures by the names of their files."""
   steps = config.measure_every * np.arange(config.steps // config.measure_every + 1)
   names = config.strengths
   drawn: dict[str, Any] = {}
@@ -69,15 +68,15 @@ def draw(
   drawn["distances"] = distances(found, names)
   if deep:
     drawn["projectors"] = projectors(found, names, deep)
-  if turned:
-    ranks = np.array([row["values"] for row in turned]).T
+  if "rotations" in config.toys:
+    ranks = np.stack([table.values(measure, PIXEL) for measure in RANKS], axis=1)
     drawn["rotations"] = plotting.training_curves(
-      {"rotations of a pixel": ranks},
+      {PIXEL: ranks},
       steps=np.array(ANGLES),
       ylabel="rank of the covariance",
       xlabel="range of angles, degrees",
     )
-  return pictures.save(drawn, output)
+  return drawn
 
 
 def _going(

@@ -1,15 +1,11 @@
 """Settings of `projector_collapse`, and which of them cannot work."""
 
 import dataclasses
-import itertools
-import os
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-import jax
-
 from experiments.frame import command
-from experiments.frame.settings import Without
+from experiments.frame.settings import Within, Without
 from experiments.self_supervision import lars
 from experiments.self_supervision.claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
 from spherejax import data
@@ -37,7 +33,7 @@ class Config(lars.Full):
   """What is learned from."""
   at_once: bool = True
   """All networks as one program, by SGD; else one after another, by LARS."""
-  image_size: Annotated[int, Without("images", ("cifar100", "digits"))] = 32
+  image_size: Annotated[int, Within(1), Without("images", ("cifar100", "digits"))] = 32
   """Side of the photographs, an area average of the stored ones."""
   strengths: tuple[
     Literal["large", "moderate", "small", "large, crops alone", "simclr"], ...
@@ -50,7 +46,7 @@ class Config(lars.Full):
     "fixed_features", "depths", "rotations",
   )  # fmt: skip
   """What needs no images."""
-  toy_seeds: Annotated[int, Without("toys", ((),))] = 5
+  toy_seeds: Annotated[int, Within(1), Without("toys", ((),))] = 5
   """Of what needs no images."""
 
 
@@ -99,85 +95,26 @@ PRESETS = {
 
 
 def check(config: Config) -> None:
-  """Raises ValueError for settings that cannot work, before anything is read."""
-  every, probe = "measure_every", "probe_every"
-  command.check_parts(config.steps, config.measure_every, ("steps", every))
+  """Raises ValueError for what cannot work beside other settings."""
   if config.at_once:
-    command.check_parts(config.probe_every, config.measure_every, (probe, every))
+    every = "probe_every", "measure_every"
+    command.check_parts(config.probe_every, config.measure_every, every)
     # The last probe is what is told of the end.
-    command.check_parts(config.steps, config.probe_every, ("steps", probe))
+    command.check_parts(config.steps, config.probe_every, ("steps", "probe_every"))
+  elif config.warm_up >= config.steps:
+    raise ValueError(
+      f"warm_up must be below steps = {config.steps}, got {config.warm_up}"
+    )
   if len(config.projector) != 1:
     raise ValueError(
       f"projector must be linear, of one layer, got {config.projector}; projectors"
       " names deeper ones"
     )
-  if config.batch < 2:
-    raise ValueError(
-      f"batch must be at least 2 images, got {config.batch}: one has no negatives"
-    )
-  if config.at_once and config.synchronized:
-    raise ValueError(
-      "synchronized must be False for networks that are trained at once, each on one"
-      " device, got True"
-    )
-  if not config.at_once and config.warm_up >= config.steps:
-    raise ValueError(
-      f"warm_up must be below steps = {config.steps}, got {config.warm_up}"
-    )
-  if not config.inverse_temperature > 0:
-    raise ValueError(
-      f"inverse_temperature must be above 0, got {config.inverse_temperature}"
-    )
-  for name in ("widths", "projector", "strides"):
-    if min(getattr(config, name)) < 1:
-      raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-  if not 0 < config.threshold <= 1:
-    raise ValueError(f"threshold must be in (0, 1], got {config.threshold}")
-  for name in ("image_size", *(["toy_seeds"] if config.toys else [])):
-    if getattr(config, name) < 1:
-      raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-  if config.measured < 2:
-    raise ValueError(f"measured must be at least 2 images, got {config.measured}")
-  table = strengths_of(config)
-  unknown = set(config.strengths) - set(table)
-  if unknown:
-    raise ValueError(f"strengths of {config.images} are {list(table)}, got {unknown}")
-  if len(set(config.strengths)) < max(1, len(config.strengths)):
-    raise ValueError(f"strengths must be different ones, got {config.strengths}")
-  _check_memory(config)
-
-
-def _check_memory(config: Config) -> None:
-  """Raises ValueError for projectors that cannot be held, with what they need."""
-  features = 512 if config.encoder == "resnet18" else config.widths[-1]
-  deep = [(widths_of(name), 1) for name in config.projectors]
-  for widths, cells in ((config.projector, len(config.strengths)), *deep):
-    runs = config.seeds * cells if config.at_once else 1
-    needed, here = runs * needs(config, features, widths) / 2**30, _memory() / 2**30
-    if needed > here:
-      raise ValueError(
-        f"projector {'-'.join(map(str, widths))} needs {needed:,.0f} GiB for {runs}"
-        f" networks, more than the {here:,.0f} GiB of this machine"
-      )
-
-
-def needs(config: Config, features: int, widths: tuple[int, ...]) -> int:
-  """Bytes that a projector takes in a training, in all of its copies."""
-  weights = [a * b for a, b in itertools.pairwise((features, *widths))]
-  if not config.at_once:
-    return 4 * 4 * sum(weights)  # themselves, gradient, momentum, best so far
-  # Present, momentum, first and halfway, of the last evaluation and of the best one,
-  # the gradient, and the first layer at every measurement, of both.
-  measured = 2 * (config.steps // config.measure_every) * weights[0]
-  return 4 * (9 * sum(weights) + measured)
-
-
-def _memory() -> int:
-  """Bytes of the first device, or of the machine where it has none of its own."""
-  stats = jax.local_devices()[0].memory_stats() or {}
-  return stats.get("bytes_limit") or (
-    os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-  )
+  for name in config.projectors:
+    widths_of(name)
+  known, names = list(strengths_of(config)), config.strengths
+  if not names or not {*names} <= {*known}:
+    raise ValueError(f"strengths of {config.images} must be among {known}, got {names}")
 
 
 def strengths_of(config: Config) -> Mapping[str, data.ViewStrengths]:

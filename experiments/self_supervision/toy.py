@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -9,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import results
+from experiments.frame.study import Claim, Table
 from experiments.self_supervision.training import Projector
 from spherejax import losses, metrics
 
-PAPER = "SSL"
 DIM, OUTPUTS, COUNT = 32, 16, 64
 DIRECTIONS = (4, 16, 24)
 SCALES = (0.1, 1.0, 4.0)
@@ -22,6 +22,8 @@ _SIDE, _TURNS = 32, 500
 _NOTHING = 1e-6  # of the largest eigenvalue of a covariance
 DEPTHS = ((OUTPUTS,), (4, OUTPUTS), (8, OUTPUTS), (8, 8, OUTPUTS))
 _POINTS = 1000
+KEPT, REGIONS, PIXEL = "kept of the directions", "regions", "rotations of a pixel"
+RANKS = [f"rank, up to {angle} degrees" for angle in ANGLES]
 
 
 @functools.partial(jax.jit, static_argnames=("directions", "steps"))
@@ -49,51 +51,21 @@ def learned(key: Array, scale: Array, *, directions: int, steps: int = 1500):
   return weights, jnp.sqrt(kept * DIM / directions)
 
 
-def fixed_features(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
+def _fixed(directions: int, scale: float) -> str:
+  return f"fixed features, {directions} directions, scale {scale:g}"
+
+
+def fixed_features(table: Table, seeds: int, first: int) -> None:
   """Proposition 4.2 as it can be said: augmented directions are projected away."""
   numbers = jnp.arange(first, first + seeds)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(11), numbers)
-  kept, ranks, rows = {}, {}, []
   for directions in DIRECTIONS:
     for scale in SCALES:
       one = functools.partial(learned, directions=directions)
       weights, share = jax.vmap(one, (0, None))(keys, jnp.float32(scale))
-      kept[directions, scale] = np.asarray(share)
-      ranks[directions, scale] = np.asarray(jax.vmap(metrics.effective_rank)(weights))
-      name = f"fixed features, {directions} directions, scale {scale:g}"
-      rows += [
-        results.row(name, "kept of the directions", kept[directions, scale]),
-        results.row(name, "effective rank of W", ranks[directions, scale]),
-      ]
-  high = SCALES[-1]
-  falls = np.min(
-    [
-      kept[r, a] - kept[r, b] for r in DIRECTIONS for a, b in itertools.pairwise(SCALES)
-    ],
-    axis=0,
-  )
-  few = np.minimum(*(0.1 - kept[r, high] for r in DIRECTIONS[:2]))
-  many, least = DIRECTIONS[-1], DIRECTIONS[0]
-  found = (
-    (
-      "S10-strength",
-      "the directions of stronger augmentations are kept less, each number of them and "
-      "each step of strength",
-      falls,
-    ),
-    (
-      "S10-few",
-      "no more directions than fit in the kernel: < .1 is kept of strong ones",
-      few,
-    ),
-    ("S10-many", "more directions than fit: > .4 is kept", kept[many, high] - 0.4),
-    (
-      "S10-rank",
-      "effective rank of W is smaller for more directions",
-      ranks[least, high] - ranks[many, high],
-    ),
-  )
-  return rows, [claim(*each, "Prop. 4.2") for each in found]
+      table.add(_fixed(directions, scale), KEPT, share)
+      ranks = jax.vmap(metrics.effective_rank)(weights)
+      table.add(_fixed(directions, scale), "effective rank of W", ranks)
 
 
 def turned(seed: int) -> np.ndarray:
@@ -125,16 +97,11 @@ def _rank(images: np.ndarray) -> int:
   return int((values > max(_NOTHING * values[0], 1e-20)).sum())
 
 
-def rotations(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
+def rotations(table: Table, seeds: int, first: int) -> None:
   """Appendix E."""
-  ranks = np.array([turned(first + seed) for seed in range(seeds)])
-  rows = [
-    results.row("rotations of a pixel", f"rank, up to {angle} degrees", ranks[:, i])
-    for i, angle in enumerate(ANGLES)
-  ]
-  steps = np.diff(ranks, axis=1).min(1)
-  text = "the rank of the rotations of a pixel does not fall with their range"
-  return rows, [claim("S12", text, steps + 0.5, "figure 10", every=True)]
+  for seed in range(seeds):
+    for measure, rank in zip(RANKS, turned(first + seed), strict=True):
+      table.add(PIXEL, measure, rank)
 
 
 def regions(widths: tuple[int, ...], key: Array) -> int:
@@ -156,35 +123,100 @@ def activation_patterns(projector: Projector, params: Any, x: Array) -> int:
   return int(metrics.count_regions(np.concatenate(hidden, 1))) if hidden else 1
 
 
-def depths(seeds: int, first: int) -> tuple[list[Any], list[Any]]:
+def _name(widths: tuple[int, ...]) -> str:
+  return f"projector {'-'.join(map(str, widths))}, drawn"
+
+
+def depths(table: Table, seeds: int, first: int) -> None:
   """Section 5: more layers and units, more linear regions."""
-  keys = [jax.random.key(first + seed) for seed in range(seeds)]
-  found = {widths: [regions(widths, key) for key in keys] for widths in DEPTHS}
-  rows = [
-    results.row(f"projector {'-'.join(map(str, widths))}, drawn", "regions", values)
-    for widths, values in found.items()
-  ]
-  values = np.array(list(found.values()))
-  grows = np.diff(values, axis=0)
-  texts = (
-    ("S11-hidden", "a hidden layer has more"),
-    ("S11-wider", "a wider hidden layer has more"),
-    ("S11-second", "a second hidden layer has more"),
-  )
-  claims = [
-    claim(key, f"{text} linear regions", more, "section 5", every=True)
-    for (key, text), more in zip(texts, grows, strict=True)
-  ]
-  linear = [0.5 - abs(number - 1) for number in found[DEPTHS[0]]]
-  text = "a linear projector has one region"
-  return rows, [*claims, claim("S11-linear", text, linear, "section 5", every=True)]
+  for widths in DEPTHS:
+    for seed in range(seeds):
+      number = regions(widths, jax.random.key(first + seed))
+      table.add(_name(widths), REGIONS, number)
 
 
-def claim(
-  name: str, text: str, values: Any, source: str, *, every: bool = False
-) -> dict[str, Any]:
-  """Of this paper."""
-  return results.claim(name, text, values, paper=f"{PAPER}, {source}", every_seed=every)
+TOYS: dict[str, Callable[[Table, int, int], None]] = {
+  "fixed_features": fixed_features,
+  "depths": depths,
+  "rotations": rotations,
+}
 
 
-TOYS = {"fixed_features": fixed_features, "depths": depths, "rotations": rotations}
+def _kept(table: Table, directions: int, scale: float) -> np.ndarray:
+  return table.values(KEPT, _fixed(directions, scale))
+
+
+def _more(number: int) -> Callable[[Table], np.ndarray]:
+  """Regions of a projector, less those of the one before it."""
+  less, more = map(_name, DEPTHS[number - 1 : number + 1])
+  return lambda t: t.gain(REGIONS, more, over=less)
+
+
+FEW, SOME, MANY = DIRECTIONS
+LAYERS = {
+  "hidden": "hidden layer",
+  "wider": "wider hidden layer",
+  "second": "second hidden layer",
+}
+CLAIMS = [
+  Claim(
+    "S10-strength",
+    "the directions of stronger augmentations are kept less, each number of them and "
+    "each step of strength",
+    lambda t: np.min(
+      [
+        _kept(t, r, a) - _kept(t, r, b)
+        for r in DIRECTIONS
+        for a, b in itertools.pairwise(SCALES)
+      ],
+      axis=0,
+    ),
+    "SSL, Prop. 4.2",
+  ),
+  Claim(
+    "S10-few",
+    "no more directions than fit in the kernel: < .1 is kept of strong ones",
+    lambda t: np.minimum(*(0.1 - _kept(t, r, SCALES[-1]) for r in (FEW, SOME))),
+    "SSL, Prop. 4.2",
+  ),
+  Claim(
+    "S10-many",
+    "more directions than fit: > .4 is kept",
+    lambda t: _kept(t, MANY, SCALES[-1]) - 0.4,
+    "SSL, Prop. 4.2",
+  ),
+  Claim(
+    "S10-rank",
+    "effective rank of W is smaller for more directions",
+    lambda t: t.gain(
+      "effective rank of W", _fixed(FEW, SCALES[-1]), over=_fixed(MANY, SCALES[-1])
+    ),
+    "SSL, Prop. 4.2",
+  ),
+  *(
+    Claim(
+      f"S11-{key}",
+      f"a {layer} has more linear regions",
+      _more(number),
+      "SSL, section 5",
+      every_seed=True,
+    )
+    for number, (key, layer) in enumerate(LAYERS.items(), 1)
+  ),
+  Claim(
+    "S11-linear",
+    "a linear projector has one region",
+    lambda t: 0.5 - abs(t.values(REGIONS, _name(DEPTHS[0])) - 1),
+    "SSL, section 5",
+    every_seed=True,
+  ),
+  Claim(
+    "S12",
+    "the rank of the rotations of a pixel does not fall with their range",
+    lambda t: (
+      np.diff([t.values(measure, PIXEL) for measure in RANKS], axis=0).min(0) + 0.5
+    ),
+    "SSL, figure 10",
+    every_seed=True,
+  ),
+]

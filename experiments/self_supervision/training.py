@@ -12,7 +12,7 @@ import optax
 from jax import Array
 
 from experiments.frame import blocks
-from experiments.frame.settings import Without
+from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import (
   data,
   distances,
@@ -29,8 +29,13 @@ BINS = 40  # of the distances of nearest negatives
 _SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
 
 
+Convolutional = Annotated[
+  tuple[int, int, int], Within(1), Without("encoder", "resnet18")
+]
+
+
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Limited):
   """Network and training; the same for all strengths of augmentation."""
 
   seed: int = 0
@@ -39,34 +44,34 @@ class Settings:
   """Trainings of each strength."""
   encoder: Literal["conv", "resnet18"] = "conv"
   """Three convolutions, or a residual network with the stem for small images."""
-  widths: Annotated[tuple[int, int, int], Without("encoder", "resnet18")] = (32, 64, 64)
+  widths: Convolutional = (32, 64, 64)
   """Channels of the convolutions of conv."""
-  strides: Annotated[tuple[int, int, int], Without("encoder", "resnet18")] = (2, 2, 1)
+  strides: Convolutional = (2, 2, 1)
   """Of the convolutions of conv; the first one has stride 2 for time alone."""
-  projector: tuple[int, ...] = (32,)
+  projector: Annotated[tuple[int, ...], Within(1)] = (32,)
   """Outputs of its layers; one is a linear projector."""
   convolution: Literal["patches", "native"] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
-  steps: int = 400
+  steps: Annotated[int, MultipleOf("measure_every")] = 400
   """Of a training."""
   measure_every: int = 20
   """Steps between two measurements."""
   probe_every: Annotated[int, Without("at_once", False)] = 100
   """Steps between two fits of the classifiers, of networks that are trained at once."""
-  batch: int = 128
+  batch: Annotated[int, Within(2)] = 128
   """Images of a step, two views of each."""
   loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
   """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
   the softplus of InfoNCE's."""
-  inverse_temperature: float = 2.0
+  inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
   """Of the loss."""
   learning_rate: float = 0.2
   """Of SGD, or LARS, with momentum 0.9."""
   weight_decay: float = 1e-4
   """In the gradient, of everything; of LARS neither of norms nor of biases."""
-  measured: int = 512
+  measured: Annotated[int, Within(2)] = 512
   """Training images that are measured, two fixed views of each."""
-  threshold: float = 0.1
+  threshold: Annotated[float, Within(1e-6, 1)] = 0.1
   """Of singular values over the largest one, that a rank of the projector counts."""
   integer_crops: bool = False
   """Whether crops are boxes of whole pixels; else they lie anywhere between them."""

@@ -18,7 +18,7 @@ from experiments.hierarchies import exact, measures, methods, pictures, tables
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies import settings as class_config
 from experiments.hierarchies import training as class_training
-from experiments.published import dist_hierarchy, trees
+from experiments.published import dist_hierarchy, figures, trees
 from spherejax import data, hierarchy, losses, models, training
 
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
@@ -341,10 +341,11 @@ def test_printed_figures_stand_beside_their_own():
   assert published.spearman("nabirds", "top-5", "top-1") == -0.104
   assert published.spearman("micro_s", "top-1", "AHD@1") is None  # lost
   assert published.spearman("ndsb_plankton", own, "AHD@5") is None
-  for first in published.SPEARMAN:  # a correlation is the same both ways
-    for second in published.SPEARMAN[first]:
-      if first in published.SPEARMAN.get(second, {}):
-        assert published.SPEARMAN[second][first] == published.SPEARMAN[first][second]
+  for table in figures("dist_hierarchy")["spearman"].values():
+    for first in table:  # a correlation is the same both ways
+      for second in table[first]:
+        if first in table.get(second, {}):
+          assert table[second][first] == table[first][second]
   means = "mean correlation, prototypes"
   assert published.control("nabirds", "pixels", means) == 0.1740
   assert published.control("nabirds", "pixels", f"{means}, diagonal out") is None

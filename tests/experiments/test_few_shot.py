@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 
 from experiments import few_shot
-from experiments.episodes import claims as few_shot_report
-from experiments.episodes import diagnostics, published, toy, training
+from experiments.episodes import diagnostics, pictures, tables, toy, training
 from experiments.episodes import drawn as few_shot_episodes
 from experiments.episodes import images as few_shot_sets
 from experiments.episodes import settings as few_shot_settings
 from experiments.episodes.drawn import Sets
 from experiments.episodes.settings import Part
+from experiments.frame.study import Table
 from spherejax import data, metrics
 
 # SD, DR with a learned exponent, DR with one that stays.
@@ -57,16 +57,22 @@ SETTINGS = dataclasses.replace(
 )
 
 
+def tabulated(config, part, found):
+  table = Table()
+  tables.add_part(table, config, part, found)
+  return table
+
+
 @pytest.mark.slow
 def test_the_smoke_preset_learns_and_draws(tmp_path, tfds_dir):
   del tfds_dir
-  result = few_shot.run(few_shot.PRESETS["smoke"], tmp_path, "smoke")
+  result = few_shot.STUDY.run(few_shot.PRESETS["smoke"], tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   for loss in ("SD", "DR"):
     assert figures[f"1-shot, {loss}", "test accuracy"] > 0.3  # chance is .2
     assert 0.5 < figures[f"1-shot, {loss}", "norm_ratio"] <= 1
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
-  for exact in ("F1-table", "F1-beyond", "F1-ratio", "F1-sphere", "fisher"):
+  for exact in ("F1-beyond", "F1-ratio"):
     assert verdicts[exact] == "reproduced", exact
   for name in result["pictures"]:
     assert (tmp_path / name).stat().st_size > 0
@@ -91,7 +97,7 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
   monkeypatch.setattr(training.training, "sweep", None)
   again = training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   np.testing.assert_array_equal(again.test, found.test)
-  claimed = few_shot_report.claims(SETTINGS, part, found)
+  claimed = few_shot.STUDY.claimed(tabulated(SETTINGS, part, found), SETTINGS)
   assert {claim["id"] for claim in claimed} >= {"F2", "F4", "F4-ranks", "F5", "F9"}
 
 
@@ -110,10 +116,11 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     test_episodes=2,
   )
   birds = images(3, 28, channels=3, side=18)
-  monkeypatch.setattr(few_shot, "load", lambda config: few_shot_sets.birds(birds))
-  monkeypatch.setattr(toy, "rows_and_claims", lambda: ([], []))
-  monkeypatch.setattr(few_shot_report, "draw", lambda config, results: {})
-  result = few_shot.run(config, tmp_path, "full")
+  split = few_shot_sets.birds(birds)
+  monkeypatch.setattr(few_shot_sets, "load", lambda config: split)
+  monkeypatch.setattr(toy, "add", lambda table: None)
+  monkeypatch.setattr(pictures, "draw", lambda config, results: {})
+  result = few_shot.STUDY.run(config, tmp_path, "full")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   # So few episodes are not the article's.
   assert {row["paper"] for (name, _), row in rows.items() if "shot" in name} == {None}
@@ -158,7 +165,7 @@ def test_published_figures_stand_beside_the_articles_protocol_alone():
     }
     tests = random.uniform(0, 1, (2, 1, 4))
     found = training.Trained(np.zeros((2, 1, shape[-1])), tests, series)
-    rows = few_shot_report.rows(own, part, found)
+    rows = tabulated(own, part, found).rows()
     mean = next(r["mean"] for r in rows if r["metric"] == "con_alpha by features")
     logs = np.log(series["con_alpha by features"][0, 0])
     number = next(
@@ -283,7 +290,7 @@ def test_curves_of_training_and_validation(monkeypatch):
   validation = np.array([[[0.1, 0.2]], [[0.3, 0.4]]])
   found = training.Trained(validation, np.zeros((2, 1, 2)), series)
   config = dataclasses.replace(SETTINGS, check_every=5, validate_every=10)
-  drawn = few_shot_report.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
+  drawn = pictures.draw(config, {Part(1, "mean"): found})["accuracy-1-shot"]
   lines = {line.get_label(): line.get_ydata() for line in drawn.axes[0].lines}
   np.testing.assert_allclose(lines["DR, validation"], [0.3, 0.4])
   np.testing.assert_allclose(lines["DR, training"], [5 / 8, 7 / 8])  # at the same time
@@ -327,7 +334,7 @@ def test_what_some_checkpoints_leave_undefined():
   series["div_alpha"][1, 0] = np.nan  # of a seed nothing
   tests = np.tile([0.0, 1.0], (2, 2, 8))
   found = training.Trained(np.zeros((2, 2, 1)), tests, series)
-  rows = few_shot_report.rows(config, Part(1, "mean"), found)
+  rows = tabulated(config, Part(1, "mean"), found).rows()
   values = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert values["1-shot, SD", "con_alpha proper"] == [1.0, 0.5]
   assert values["1-shot, DR", "con_alpha proper"] == [1.0, 0.0]
@@ -349,7 +356,8 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
   series["div_alpha"][1] = np.nan  # of a loss
   tests = np.tile([0.0, 1.0], (2, 2, 8))
   found = training.Trained(np.zeros((2, 2, 1)), tests, series)
-  claims = few_shot_report.claims(config, Part(1, "mean"), found)
+  table = tabulated(config, Part(1, "mean"), found)
+  claims = few_shot.STUDY.claimed(table, config)
   said = {claim["id"]: claim for claim in claims}
   for name, text in (("F9", "1 of 2"), ("F5", "1 of 1")):
     assert said[name]["verdict"] == "not reproduced at this scale"
@@ -359,65 +367,16 @@ def test_a_claim_that_is_undefined_is_not_reproduced_and_says_so():
 
 def test_parts_have_claims_of_their_own():
   """The article's with five supports by its names, others with their number."""
-  config = dataclasses.replace(
-    SETTINGS, episodes=100, check_every=50, validate_every=50
-  )
-  series = {"exponent": np.full((2, 2, 2), 9.0)}
-  found = training.Trained(np.zeros((2, 2, 2)), np.ones((2, 2, 8)), series)
-  parts = [Part(5, "mean"), Part(5, "nearest"), Part(10, "mean"), Part(1, "nearest")]
-  names = [
-    claim["id"]
-    for part in parts
-    for claim in few_shot_report.claims(config, part, found)
-  ]
-  own = ("F6", "F7-50", "F7-100", "F6 10-shot", "F7-50 1-NN, 1-shot")
-  assert {*own} < {*names}
-  assert len({*names}) == len(names) == 10
-
-
-def test_papers_figures_of_the_exact_parts_are_printed_ones():
-  rows, _ = toy.examples()
-  assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]
-  rows, claims = toy.sphere()
-  assert {row["paper"] for row in rows} == {None}
-  assert claims[0]["verdict"] == "reproduced"
+  config = dataclasses.replace(SETTINGS, shots=(5, 10), nearest_shots=(5, 1))
+  names = [claim.id for claim in few_shot.STUDY.claims(config, Table())]
+  assert {"F6", "F7-50", "F6 10-shot", "F7-50 1-NN, 1-shot"} < {*names}
+  assert len({*names}) == len(names)
 
 
 def test_birds_are_split_by_the_number_of_their_class():
   split = few_shot_sets.birds(images(0, 12, channels=3))
   kept = [np.unique(part.labels).tolist() for part in split]
   assert kept == [[0, 2, 4, 6, 8, 10], [1, 5, 9], [3, 7, 11]]
-
-
-def test_fisher_and_table_2():
-  assert abs(published.fisher(384, 393, 400) - 0.088458) < 1e-6
-  assert abs(published.fisher(388, 393, 400) - 0.353) < 1e-3
-  found = published.accuracy("mini_imagenet", 5, "conv4", "DR")
-  assert found == pytest.approx((0.659, 0.0069))
-  assert published.accuracy("omniglot", 5, "conv4", "DR") == (None, None)
-  # The gains that are larger than both half-widths: three of Conv4.
-  clear = {
-    (backbone, place)
-    for backbone in ("conv4", "resnet18")
-    for place in published.SETTINGS
-    for first, second in [
-      [published.accuracy(*place, backbone, loss) for loss in ("SD", "DR")]
-    ]
-    if abs(second[0] - first[0]) > math.hypot(first[1], second[1])
-  }
-  places = ("cub", 1), ("mini_imagenet", 1), ("mini_imagenet", 5)
-  assert clear == {("conv4", place) for place in places}
-
-
-def test_the_likeliest_places_on_the_sphere():
-  """By other means: NormFace's largest probability has a closed form."""
-  away = np.array([-1, -1, 2]) / 6**0.5
-  logits = 2 * away
-  expected = np.exp(logits[2]) / np.exp(logits).sum()
-  grid = toy._grid(toy.POINTS)
-  value, place = toy._extreme("NormFace", 1, grid)
-  np.testing.assert_allclose(value, expected, rtol=1e-5)
-  np.testing.assert_allclose(place, away, atol=5e-3)
 
 
 def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
@@ -441,46 +400,78 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
 
 
 def test_bad_settings(tmp_path, monkeypatch):
-  monkeypatch.setattr(few_shot, "load", lambda config: sets())
+  monkeypatch.setattr(few_shot_sets, "load", lambda config: sets())
   for change, message in (
     ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
-    ({"validate_every": 4}, "steps must be a multiple of parts = 5, got 4"),
-    ({"num_ways": 1}, "num_ways must be at least 2 classes, got 1"),
-    ({"check_every": 0}, "check_every must be at least 1, got 0"),
+    (
+      {"validate_every": 4},
+      "validate_every must be a multiple of check_every = 5, got 4",
+    ),
+    ({"num_ways": 1}, "num_ways must be at least 2, got 1"),
+    ({"check_every": 0}, "episodes must be a multiple of check_every = 0, got 20"),
     ({"test_queries": 0}, "test_queries must be at least 1, got 0"),
     ({"test_episodes": 0}, "test_episodes must be at least 1, got 0"),
-    ({"nearest_shots": (5, 0)}, "shots must be at least 1, got 0"),
-    ({"exponents": (2.0, 0.0)}, r"exponents must be above 0, got \(2\.0, 0\.0\)"),
+    ({"nearest_shots": (5, 0)}, "nearest_shots must be at least 1, got 0"),
+    ({"exponents": (2.0, 0.0)}, "exponents must be at least 1e-06, got 0.0"),
     ({"num_ways": 20}, "num_ways = 20 classes, but 8 of the 8 classes have so many"),
   ):
     with pytest.raises(ValueError, match=message):
-      few_shot.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
+      few_shot.STUDY.run(dataclasses.replace(SETTINGS, **change), tmp_path, "smoke")
   with pytest.raises(ValueError, match=r"at least per_class=11 images.* 0 \(0\) has 8"):
-    few_shot.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
+    few_shot.STUDY.run(dataclasses.replace(SETTINGS, num_queries=10), tmp_path, "smoke")
   # Of several trainings the last one's classes, too, before the first one begins.
   monkeypatch.setattr(few_shot, "train", None)
   for part in ("train", "validation", "test"):
     one = sets()._replace(**{part: images(0, 1, 1, 16)})
-    monkeypatch.setattr(few_shot, "load", lambda config, one=one: one)
+    monkeypatch.setattr(few_shot_sets, "load", lambda config, one=one: one)
     with pytest.raises(
       ValueError, match="num_ways = 5 classes, but 1 of the 1 classes"
     ):
-      few_shot.run(SETTINGS, tmp_path, "smoke")
-  monkeypatch.setattr(few_shot, "load", lambda config: sets())
+      few_shot.STUDY.run(SETTINGS, tmp_path, "smoke")
+  monkeypatch.setattr(few_shot_sets, "load", lambda config: sets())
   both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
   with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
-    few_shot.run(both, tmp_path, "smoke")
+    few_shot.STUDY.run(both, tmp_path, "smoke")
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
     few_shot_sets.mini_imagenet(84, tmp_path)
 
 
-def test_only_400_checkpoints_give_the_printed_p_of_5_shots():
-  for table in published.TABLES.values():
-    for shares, p in zip(table.proportions, table.p, strict=True):
-      if table.shots == 5 and not isinstance(p, str) and p < 1:
-        found = {
-          number: published.fisher(*(round(share * number) for share in shares), number)
-          for number in (400, 500)
-        }
-        assert found[400] == pytest.approx(p, rel=0.01)
-        assert found[500] != pytest.approx(p, rel=0.1)
+# Largest probability of red, degrees from red to it, those at red and at green.
+SPHERE = {
+  "NormFace": (0.85275, 35.26, 0.78699, 0.10651),
+  "CosFace": (0.77840, 35.26, 0.69144, 0.06743),
+  "ArcFace": (0.81026, 25.36, 0.77638, 0.06775),
+  "SphereFace, cos 2": (0.80719, 10.18, 0.78699, 0.01588),
+  "SphereFace": (0.80719, 10.18, 0.78699, 0.01588),
+  "angle, SD": (0.96021, 58.67, 0.85499, 0.07251),
+  "angle, DR": (1, 0, 1, 0),
+  "chord, DR": (1, 0, 1, 0),
+}
+
+
+def test_exact_parts_are_as_printed_and_as_by_the_equations():
+  table = Table()
+  toy.add(table)
+  rows = table.rows()
+  assert [row["paper"] for row in rows[:4]] == [0.95257, 0.8, 0.048587, 0.22314]
+  for row in rows[:8]:
+    assert row["mean"] == pytest.approx(row["paper"], rel=1e-4)
+  assert {row["paper"] for row in rows[8:]} == {None}
+  for name, (largest, degrees, *values) in SPHERE.items():
+    found = [
+      table.values(f"p(red) {place}", f"sphere, {name}")
+      for place in ("at red", "at green")
+    ]
+    np.testing.assert_allclose(np.ravel(found), values, atol=1e-5)
+    assert table.values("largest p(red)", f"sphere, {name}") == pytest.approx(
+      largest, abs=1e-5
+    )
+    assert table.values(toy.DEGREES, f"sphere, {name}") == pytest.approx(
+      degrees, abs=0.2
+    )
+  # NormFace's largest probability has a closed form.
+  logits = np.array([-1, -1, 2]) * 2 / 6**0.5
+  expected = np.exp(logits[2]) / np.exp(logits).sum()
+  assert table.values("largest p(red)", "sphere, NormFace") == pytest.approx(
+    expected, rel=1e-5
+  )

@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import norm_count
+from experiments import norm_count, published
 from experiments.counting import checks, features, grids, measures, training
 from experiments.counting import claims as norm_count_report
 from experiments.counting import images as norm_count_sets
 from experiments.counting import photographs as norm_count_photographs
+from experiments.frame.study import Table
 from spherejax import data
 
 SMOKE = norm_count.PRESETS["smoke"]
+PRINTED = published.figures("norm_count")
 RNG = np.random.default_rng(0)
 
 
 @pytest.mark.slow
 def test_the_smoke_preset_trains_measures_and_draws(tmp_path, monkeypatch):
-  result = norm_count.run(SMOKE, tmp_path, "smoke")
+  result = norm_count.STUDY.run(SMOKE, tmp_path, "smoke")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   assert verdicts == dict.fromkeys(("N9-linear", "N9-separation", "N1"), "reproduced")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
@@ -35,7 +37,7 @@ def test_the_smoke_preset_trains_measures_and_draws(tmp_path, monkeypatch):
   # The same command again takes all from what the first one kept.
   monkeypatch.setattr(grids, "_seed", None)
   monkeypatch.setattr(training, "_supervised", None)
-  assert norm_count.run(SMOKE, tmp_path, "smoke")["rows"] == result["rows"]
+  assert norm_count.STUDY.run(SMOKE, tmp_path, "smoke")["rows"] == result["rows"]
 
 
 def residual_weights(path, widths, blocks):
@@ -92,7 +94,7 @@ def test_the_tables_measure_a_stand_in(tmp_path, monkeypatch):
     supervised_weights=str(file),
     voc_folder="of all years",
   )
-  result = norm_count.run(config, tmp_path, "table-1")
+  result = norm_count.STUDY.run(config, tmp_path, "table-1")
   rows = {(row["name"], row["metric"]): row for row in result["rows"]}
   for place, metric, paper in (
     ("stl10, supervised, random", "s at 1/4, mixed", 0.292),
@@ -141,10 +143,16 @@ def test_the_control_of_a_residual_network_is_another_one_with_each_seed(tmp_pat
 def test_the_papers_photographs_are_of_all_years():
   table = norm_count.PRESETS["table-1"]
   named = dataclasses.replace(table, voc_folder="VOC")
-  assert norm_count.comparable(table, "table-1", "stl10")
-  assert not norm_count.comparable(table, "table-1", "voc")  # 2007 alone
-  assert norm_count.comparable(named, "table-1", "voc")
-  assert not norm_count.comparable(named, "voc", "voc")  # Simple-6
+  small = norm_count.PRESETS["voc"]  # Simple-6
+
+  def has_paper(config, name, fill):
+    title = f"{name}, supervised, {fill}"
+    return bool(norm_count_report.printed(config, name, title))
+
+  assert has_paper(table, "stl10", "zeros")
+  assert not has_paper(table, "voc", "photographs")  # 2007 alone
+  assert has_paper(named, "voc", "photographs")
+  assert not has_paper(small, "voc", "photographs")
 
 
 def test_networks_without_biases_and_as_they_are_drawn():
@@ -318,11 +326,26 @@ def test_controls_are_measured_where_no_slopes_are():
   assert "s at 1/2, mixed" in found["random weights"]
 
 
+def tabulated(figures):
+  """The table of digits, by network, fill and measure."""
+  table = Table()
+  for network, fills in figures.items():
+    for fill, found in fills.items():
+      norm_count_report.add(table, SMOKE, "digits", fill, {network: found})
+  return table
+
+
+def claimed(figures):
+  return norm_count.STUDY.claimed(tabulated(figures), SMOKE)
+
+
 def test_each_row_of_slopes_has_its_verdict():
   p = {"1/4": [0.0, 0.0], "1/2": [0.0, 0.02], "3/4": [0.5, 1.0]}
   own = {f"p at {point}, mixed": values for point, values in p.items()}
   own |= {f"p at {point}, single": [0.0, 0.016] for point in p}
-  rows = norm_count_report.rows("digits", {"net": {"zeros": own}}, comparable=False)
+  table = tabulated({"net": {"zeros": own}})
+  norm_count_report.add_verdicts(table, SMOKE, "digits")
+  rows = table.rows()
   found = {row["metric"]: row for row in rows if "note" in row}
   mixed, single = (
     found[f"points at which it rises, {mode}"] for mode in ("mixed", "single")
@@ -366,10 +389,10 @@ def figures_of(good):
 
 @pytest.mark.parametrize("good", [True, False])
 def test_claims_follow_the_figures(good):
-  claims = norm_count_report.claims("digits", figures_of(good))
+  claims = claimed(figures_of(good))
   assert [claim["id"] for claim in claims] == [
-    "N1", "N2", "N3", "N4", "N5-accuracy", "N5-correlation", "N6", "N7", "N8",
-    "T1-simclr",
+    "N1", "N2", "N3", "N4", "N5-accuracy", "N5-correlation", "N6", "N7",
+    "T1-simclr", "N8",
   ]  # fmt: skip
   assert {claim["verdict"] == "reproduced" for claim in claims} == {good}
 
@@ -379,10 +402,7 @@ def test_a_single_bad_fill_or_network_spoils_a_claim():
     figures = figures_of(True)
     worse = figures[network][fill] | {"nearest mean, change [points]": [-1.0] * 5}
     figures[network] = figures[network] | {fill: worse}
-    verdicts = {
-      claim["id"]: claim["verdict"]
-      for claim in norm_count_report.claims("digits", figures)
-    }
+    verdicts = {claim["id"]: claim["verdict"] for claim in claimed(figures)}
     assert verdicts["N3"] != "reproduced" == verdicts["N1"]
 
 
@@ -431,7 +451,7 @@ def test_what_cannot_be_measured_is_said_before_training(tmp_path, monkeypatch):
 
   def run(preset, **changes):
     config = dataclasses.replace(norm_count.PRESETS[preset], **changes)
-    norm_count.run(config, tmp_path)
+    norm_count.STUDY.run(config, tmp_path)
 
   with pytest.raises(ValueError, match=r"at least 3 objects have \[3, 4\]"):
     run("smoke", rows=2, columns=2, min_count=3)
@@ -475,10 +495,10 @@ def test_two_classes_have_no_plane(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count_sets, "photographs", lambda config: pair)
   monkeypatch.setattr(training, "train", None)
   with pytest.raises(ValueError, match=r"held out objects have 2: \[0, 1\]"):
-    norm_count.run(SMOKE, tmp_path)
+    norm_count.STUDY.run(SMOKE, tmp_path)
   config = dataclasses.replace(norm_count.PRESETS["voc"], ways=2)
   with pytest.raises(ValueError, match=r"of single classes have 2: \[4, 5\]"):
-    norm_count.run(config, tmp_path)
+    norm_count.STUDY.run(config, tmp_path)
 
 
 def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
@@ -488,13 +508,13 @@ def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count_sets, "load", lambda name, config: one)
   message = r"the 1200 training objects of digits have 1: \[7\]"
   with pytest.raises(ValueError, match=message):
-    norm_count.run(SMOKE, tmp_path)
+    norm_count.STUDY.run(SMOKE, tmp_path)
   # Photographs too are for networks that are trained first.
   counts, labels = np.arange(90) % 8 + 2, np.arange(90) % 3
   found = norm_count_sets.Photographs(np.zeros((90, 2, 2, 3)), counts, labels)
   monkeypatch.setattr(norm_count_sets, "photographs", lambda config: found)
   with pytest.raises(ValueError, match="training objects of cifar10 have 1"):
-    norm_count.run(norm_count.PRESETS["voc"], tmp_path)
+    norm_count.STUDY.run(norm_count.PRESETS["voc"], tmp_path)
   own = {"mixed": counts, "counts": counts, "labels": labels}
   config = norm_count.PRESETS["table-2"]
   with pytest.raises(ValueError, match=r"the 5 images for that have \[2\]"):
@@ -509,10 +529,14 @@ def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
 def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):
   monkeypatch.setattr(norm_count, "load", lambda config: {"voc": None})
   monkeypatch.setattr(norm_count_photographs, "check", lambda config, name, found: None)
-  figures = {"supervised": {"photographs": {"1-shot": [0.5]}}}
-  monkeypatch.setattr(norm_count_photographs, "study", lambda *arguments: (figures, []))
+
+  def study(table, *_):
+    table.add("voc, supervised, photographs", "1-shot", 0.5)
+    return {}
+
+  monkeypatch.setattr(norm_count_photographs, "study", study)
   config = dataclasses.replace(norm_count.PRESETS["cpu"], sets=("voc",))
-  content = norm_count.run(config, tmp_path)
+  content = norm_count.STUDY.run(config, tmp_path)
   assert [row["metric"] for row in content["rows"]] == ["1-shot"]
 
 
@@ -545,7 +569,7 @@ def test_views_are_boxes_of_whole_pixels_where_that_is_set(integer):
 
 
 def test_claims_of_the_text_against_the_papers_own_tables():
-  voc = norm_count_report.printed(("voc", "supervised", norm_count_report.NO_FILL))
+  voc = PRINTED["voc, supervised, photographs"]
   gain = voc["5-shot, l2"] - voc["5-shot"]
   assert 0 < gain < np.hypot(0.005, 0.006)  # within its half-widths
   assert voc["1-shot, correlation of norm and count"] < 0.1
@@ -558,8 +582,8 @@ def test_half_widths_of_table_3_belong_to_fewer_episodes(episodes, times):
   needed = 0.006 * episodes**0.5 / 1.96
   binomial = max(
     (share * (1 - share) / 75) ** 0.5
-    for shares in norm_count_report._EPISODES.values()
-    for share in (shares[0], shares[1], shares[3], shares[4])
+    for row in PRINTED.values()
+    for share in (row.get(f"{k}-shot{l2}", 0) for k in (1, 5) for l2 in ("", ", l2"))
   )
   assert needed > times * binomial
   assert (needed < 2 * binomial) == (episodes == 1000)

@@ -46,7 +46,7 @@ def tiny_variables():
 
 @pytest.mark.slow
 def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
-  result = projector_collapse.run(SMOKE, tmp_path, "smoke")
+  result = projector_collapse.STUDY.run(SMOKE, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   for name in (LARGE, SMALL):
     assert figures[name, "least gap"] > -1e-5
@@ -65,7 +65,7 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   study = collapse_sets.digits()
   found = projector_collapse.train(SMOKE, strengths, study, tmp_path / "kept")
   check_the_spectra_are_of_their_times(found, SMOKE)
-  again = projector_collapse.run(SMOKE, tmp_path, "smoke")
+  again = projector_collapse.STUDY.run(SMOKE, tmp_path, "smoke")
   assert again["rows"] == result["rows"]
 
 
@@ -318,6 +318,13 @@ def trained(**curves):
   return Trained(whole, start, {}, {}, np.ones((3, 2)))
 
 
+def claimed(found, names, deep=None):
+  """The claims of trainings with these strengths."""
+  config = dataclasses.replace(projector_collapse.PRESETS["cpu"], strengths=names)
+  table = claims.tabulate(found, names, deep or {})
+  return projector_collapse.STUDY.claimed(table, config)
+
+
 def test_claims_have_the_direction_of_the_paper():
   three = (
     np.array([1.0, 2.0, 3.0])[:, None, None] + np.array([0.0, 1e-3])[None, :, None]
@@ -325,7 +332,7 @@ def test_claims_have_the_direction_of_the_paper():
   names = (LARGE, MODERATE, SMALL)
 
   def verdicts(**curves):
-    found = claims.claims(trained(**curves), names, {})
+    found = claimed(trained(**curves), names)
     held = {c["id"]: c["verdict"] == "reproduced" for c in found}
     assert len(held) == len(found)
     return held
@@ -377,21 +384,18 @@ def test_claims_have_the_direction_of_the_paper():
   assert not verdicts(loss=rises, bound=-rises)["S3-correlation"]
   for fewer in (True, False):
     crops = np.array([1.0, 2.0, 3.0] if fewer else [2.0, 2.0, 1.0])
-    found = claims.claims(
-      trained(**{"effective rank": crops[:, None, None] + rises * 1e-3}),
-      (LARGE, MODERATE, claims.CROP),
-      {},
-    )
+    ranks = {"effective rank": crops[:, None, None] + rises * 1e-3}
+    found = claimed(trained(**ranks), (LARGE, MODERATE, claims.CROP))
     (own,) = (c["verdict"] == "reproduced" for c in found if c["id"] == "S9")
     assert own is fewer
   gaps = {"least gap": np.full((3, 2, 2), -0.1)}
   assert not verdicts(**gaps)["S3-bound"]
   # That of a deep projector counts, and so does one in the middle of a training.
   gaps["least gap"][..., 1] = 1
-  made = claims.claims(trained(), names, {"64-32": trained(**gaps)})
+  made = claimed(trained(), names, {"64-32": trained(**gaps)})
   assert made[0]["id"] == "S3-bound"
   assert made[0]["verdict"] != "reproduced"
-  rows = claims.rows(trained(**gaps), names, {})
+  rows = claims.tabulate(trained(**gaps), names, {}).rows()
   least = [row["values"] for row in rows if row["metric"] == "least gap"]
   assert least == [[-0.1, -0.1]] * 3
 
@@ -401,17 +405,18 @@ def test_collapsed_runs_do_not_count():
   one[0, 0] = 1
   found = trained(invariance=-one, repulsion=one)
   assert found.collapsed.tolist() == [[True, False], [False] * 2, [False] * 2]
-  made = claims.claims(found, (LARGE, MODERATE, SMALL), {})
+  made = claimed(found, (LARGE, MODERATE, SMALL))
   assert {c["n"] for c in made if c["id"].startswith("S1-")} == {1}
   # The bound is of all runs, also where all of them collapsed.
   every = np.ones((3, 2, 2))
   gone = trained(invariance=-every, repulsion=every)
-  names = [c["id"] for c in claims.claims(gone, (LARGE, MODERATE, SMALL), {})]
-  assert names == ["S3-bound", "collapsed"]
+  names = [c["id"] for c in claimed(gone, (LARGE, MODERATE, SMALL))]
+  assert names == ["S3-bound"]
   found.curves["probe"] = np.broadcast_to([[0.2], [0.8]], (3, 2, 2))
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = found._replace(curves=found.curves | gone)
-  rows = claims.rows(found, (LARGE, MODERATE, SMALL), {"8": found, "9": whole})
+  deep = {"8": found, "9": whole}
+  rows = claims.tabulate(found, (LARGE, MODERATE, SMALL), deep).rows()
   figures = {(row["name"], row["metric"]): row["values"] for row in rows}
   assert figures[LARGE, "probe"] == [0.8]
   assert figures[SMALL, "probe"] == [0.2, 0.8]
@@ -456,74 +461,43 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    ({"strengths": ("large, crops alone",)}, r"strengths of digits .* crops alone"),
-    ({"batch": 1}, "batch must be at least 2 images, got 1"),
-    ({"projector": (10**12,)}, r"projector 1000000000000 needs .* GiB for 2 networks"),
+    (
+      {"strengths": ("large, crops alone",)},
+      "must be among .* crops alone",
+    ),
+    ({"batch": 1}, "batch must be at least 2, got 1"),
     ({"probe_every": 30}, "30"),
     ({"steps": 50}, "50"),
     ({"steps": 100}, "steps must be a multiple of probe_every = 60, got 100"),
     ({"projector": (64, 32)}, r"projector must be linear.* got \(64, 32\)"),
-    ({"strengths": (LARGE, LARGE)}, "strengths must be different ones, got .*large"),
-    ({"strengths": ()}, r"strengths must be different ones, got \(\)"),
-    ({"threshold": 0.0}, r"threshold must be in \(0, 1\], got 0\.0"),
-    ({"threshold": 1.5}, r"threshold must be in \(0, 1\], got 1\.5"),
+    ({"strengths": ()}, r"strengths of digits must be among .*, got \(\)"),
+    ({"threshold": 0.0}, r"threshold must be in \[1e-06, 1\], got 0\.0"),
+    ({"threshold": 1.5}, r"threshold must be in \[1e-06, 1\], got 1\.5"),
     ({"toy_seeds": 0}, "toy_seeds must be at least 1, got 0"),
     ({"image_size": 0}, "image_size must be at least 1, got 0"),
-    ({"measured": 1}, "measured must be at least 2 images, got 1"),
-    ({"widths": (0, 1, 1)}, r"widths must be at least 1, got \(0, 1, 1\)"),
-    ({"inverse_temperature": 0.0}, r"inverse_temperature must be above 0, got 0\.0"),
+    ({"measured": 1}, "measured must be at least 2, got 1"),
+    ({"widths": (0, 1, 1)}, "widths must be at least 1, got 0"),
+    (
+      {"inverse_temperature": 0.0},
+      "temperature must be at least 1e-06",
+    ),
     ({"projectors": ("64-32", "0-32")}, "projectors must be widths .* got '0-32'"),
     ({"projectors": ("abc",)}, "projectors must be widths like 64-32, got 'abc'"),
-    ({"projectors": (f"{10**12}-32",)}, "projector 1000000000000-32 .* for 1 networks"),
     ({"at_once": False, "warm_up": 60}, "warm_up must be below steps = 60, got 60"),
-    ({"synchronized": True}, "synchronized must be False for networks .* at once"),
   ],
 )
 def test_bad_input_is_named_before_anything_is_read(
   changes, message, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(projector_collapse, "load", None)
-  config = dataclasses.replace(SMOKE, **changes)
+  monkeypatch.setattr(collapse_sets, "load", None)
   with pytest.raises(ValueError, match=message):
-    projector_collapse.run(config, tmp_path)
-
-
-def test_a_device_with_less_memory_than_the_machine(monkeypatch):
-  class Device:
-    def memory_stats(self):
-      return {"bytes_limit": 2**30}
-
-  monkeypatch.setattr(collapse_config.jax, "local_devices", lambda: [Device()])
-  config = dataclasses.replace(SMOKE, projector=(10**8,))
-  with pytest.raises(ValueError, match=r"needs 179 GiB .* more than the 1 GiB"):
-    collapse_config.check(config)
-  collapse_config.check(SMOKE)
-
-
-def test_what_a_projector_needs_is_what_a_training_holds():
-  config = dataclasses.replace(SMOKE, steps=120, measure_every=20)
-  made = command.only(Settings, config)
-  study = collapse_sets.digits()
-  given = runs.given(study)
-  hyper = of(collapse_config.GREY[LARGE])
-  state = jax.eval_shape(
-    functools.partial(Run(made, study.classes).init, given), jax.random.key(0), hyper
-  )
-  of_projector = [
-    leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-    if "projector" in jax.tree_util.keystr(path) or leaf is state.kernels
-  ]
-  held = 2 * sum(4 * leaf.size for leaf in of_projector)
-  gradient = 4 * state.params["projector"]["layer0"]["kernel"].size
-  needed = collapse_config.needs(config, config.widths[-1], config.projector)
-  assert needed == held + gradient
+    projector_collapse.STUDY.run(dataclasses.replace(SMOKE, **changes), tmp_path)
 
 
 def test_a_batch_is_of_different_images(tmp_path):
   config = dataclasses.replace(SMOKE, batch=5000)
   with pytest.raises(ValueError, match=r"batch must be at most the 1200 .* got 5000"):
-    projector_collapse.run(config, tmp_path)
+    projector_collapse.STUDY.run(config, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -535,7 +509,7 @@ def test_one_strength_tells_what_it_can(name):
     curves={name: x[:1] for name, x in found.curves.items()},
     start={name: x[:1] for name, x in found.start.items()},
   )
-  told = {c["id"] for c in claims.claims(one, (name,), {})}
+  told = {c["id"] for c in claimed(one, (name,))}
   more = {f"S4-{name}", f"S4-coarse-{name}", f"S6-{name}"}
   more |= {"S7-features", "S7-augmented"}
   whole = name in (LARGE, MODERATE, SMALL)
@@ -555,7 +529,7 @@ def noise(count, side):
 def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   """LARS on all devices, stopped after its first measurement and taken up again."""
   study = noise(count=48, side=16)
-  monkeypatch.setattr(projector_collapse, "load", lambda _: study)
+  monkeypatch.setattr(collapse_sets, "load", lambda _: study)
   config = dataclasses.replace(
     projector_collapse.PRESETS["full"], encoder="conv", widths=(4, 4, 8),
     projector=(6,), projectors=(), toys=(), seeds=1, steps=4, measure_every=2,
@@ -579,7 +553,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   assert (first.curves["least gap"] >= alone.curves["least gap"][..., :1]).all()
   assert (found.curves["least gap"] > -1e-5).all()
   assert found.curves["loss"][0, 0, 0] != found.curves["loss"][0, 0, 1]
-  rows = claims.rows(found, (LARGE,), {})
+  rows = claims.tabulate(found, (LARGE,), {}).rows()
   assert all(np.isfinite(row["values"]).all() for row in rows)
   # Spectra of all times: the first half ends where the first run was stopped.
   for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
@@ -708,7 +682,7 @@ def test_resnet18_takes_steps_by_lars():
 
 
 def test_the_full_protocol_reads_cifar100(tfds_dir):
-  study = projector_collapse.load(projector_collapse.PRESETS["full"])
+  study = collapse_sets.load(projector_collapse.PRESETS["full"])
   assert study.train.shape[1:] == study.test.shape[1:] == (32, 32, 3)
   assert study.train.dtype == np.uint8
   assert study.classes == 100
@@ -734,7 +708,14 @@ def test_the_full_protocol_projects_512_features_onto_128():
 
 def test_lars_against_a_loop():
   """Trust coefficient .001, no adaptation or decay of norms: You et al. 2017."""
-  settings = lars.Full(steps=10, warm_up=3, learning_rate=4.0, weight_decay=1e-2)
+  settings = dataclasses.replace(
+    lars.Full(),
+    steps=10,
+    measure_every=10,
+    warm_up=3,
+    learning_rate=4.0,
+    weight_decay=1e-2,
+  )
   chain = lars.optimizer(settings)
   random = np.random.default_rng(0)
   kernel, scale = random.normal(size=(3, 4)), random.normal(size=3)

@@ -12,17 +12,17 @@ from scipy import stats
 
 from experiments import robust_features
 from experiments.frame import digits
-from experiments.robustness import claims as robust_report
+from experiments.frame.study import Table
 from experiments.robustness import (
   defences,
   inputs,
   networks,
   photographs,
   proposals,
+  published,
   residuals,
   reweighting,
   structure,
-  tables,
 )
 from experiments.robustness import images as voronoi_sets
 from spherejax import data, models
@@ -32,7 +32,7 @@ CONFIG = robust_features.PRESETS["cpu"]
 
 def test_the_smoke_preset_trains_measures_and_draws(tmp_path):
   config = robust_features.PRESETS["smoke"]
-  result = robust_features.run(config, tmp_path, "smoke")
+  result = robust_features.STUDY.run(config, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   for name in ("standard", "l2 0.3", "l2 1"):
     assert 0.1 < figures[name, "accuracy"] <= 1
@@ -55,11 +55,13 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   )
   points = digits.load(config.train_images, config.test_images)
   with tqdm.tqdm(disable=True) as progress:
-    rows, claims = proposals.near_proxies(config, *points, 10, progress, tmp_path)
-  figures = {row["metric"]: row["mean"] for row in rows}
+    table = Table()
+    proposals.add_losses(table, config, *points, progress, tmp_path)
+  figures = {row["metric"]: row["mean"] for row in table.rows()}
   assert figures["in the cap, but wrong or beyond"] == 0
   assert figures["accuracy under attack"] <= figures["accuracy"] + 1e-6
-  assert claims == []  # they compare losses
+  claims = robust_features.STUDY.claimed(table, config)
+  assert {claim["id"] for claim in claims} == set()  # they compare losses
 
 
 def test_figures_of_the_digits(monkeypatch):
@@ -91,17 +93,16 @@ def test_figures_of_the_digits(monkeypatch):
   assert column("d_DoV")[:5] == [17, 21, 28, 0, 16]
   # It is these figures that the claims are about.
   monkeypatch.setattr(reweighting, "reweighted", lambda *_, classes: found)
-  _, claims = reweighting.of_pixels(train, test, 10)
-  assert {claim["verdict"] for claim in claims} == {"reproduced"}
+
+  def verdicts():
+    table = Table()
+    reweighting.add_pixels(table, train, test)
+    claims = robust_features.STUDY.claimed(table, CONFIG)
+    return {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
+
+  assert [*verdicts().values()] == [True] * 5
   found["first 9 times 5"]["phi"] = 1.6
-  _, claims = reweighting.of_pixels(train, test, 10)
-  assert claims[-1]["verdict"] != "reproduced"
-
-
-def test_the_thesis_tables_agree_with_each_other():
-  rows, claims = tables.rows_and_claims()
-  assert len(rows) == 3 * 16 + 2 * 2
-  assert {claim["verdict"] for claim in claims} == {"reproduced"}
+  assert not verdicts()["X12-leading"]
 
 
 def test_known_classes_have_the_discriminality_that_is_known():
@@ -118,7 +119,7 @@ def test_known_classes_have_the_discriminality_that_is_known():
   assert abs(apart / within - 2 * 2.0**2) < 0.4
 
 
-def figures_of(slope: float) -> robust_report.Figures:
+def figures_of(slope: float) -> dict[str, dict[str, np.ndarray]]:
   """Figures that grow with the budget (slope 1) or fall (slope -1)."""
   names = ["standard", *(f"l2 {x:g}" for x in CONFIG.l2)]
   names += [f"linf {x:g}" for x in CONFIG.linf]
@@ -138,9 +139,16 @@ def figures_of(slope: float) -> robust_report.Figures:
   return found
 
 
+def claimed(figures, config):
+  table = Table()
+  for name, found in figures.items():
+    structure.add(table, name, found)
+  return robust_features.STUDY.claimed(table, config)
+
+
 @pytest.mark.parametrize(("slope", "verdict"), [(1, True), (-1, False)])
 def test_claims_follow_the_figures(slope, verdict):
-  claims = robust_report.claims_of_training(figures_of(slope), CONFIG.l2)
+  claims = claimed(figures_of(slope), CONFIG)
   held = {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
   assert held.pop("X8-identity")
   # Both sides of these two turn round together.
@@ -166,17 +174,9 @@ def test_claims_are_of_the_budgets_there_are(budgets, missing):
   figures = {n: whole.get(n, whole["l2 0.3"]) for n in names}
   for name in names:
     figures["standard"][f"accuracy under {name}"] = np.full(3, 0.5)
-  claims = robust_report.claims_of_training(figures, config.l2)
-  every = robust_report.claims_of_training(figures_of(1.0), CONFIG.l2)
+  claims = claimed(figures, config)
+  every = claimed(figures_of(1.0), CONFIG)
   assert {c["id"] for c in every} - {c["id"] for c in claims} == missing
-
-
-def test_printed_figures_are_those_of_the_budget():
-  config = dataclasses.replace(robust_features.PRESETS["svhn"], l2=(0.5, 0.7))
-  names = ("standard", "l2 0.5", "l2 0.7", f"linf {12 / 255:g}")
-  figures = {name: {"R2": np.array([0.5])} for name in names}
-  rows = robust_report.figure_rows(figures, config.images)
-  assert [row["paper"] for row in rows] == [0.9231, 0.6885, None, 0.8711]
 
 
 def test_neighbours_of_photographs_are_tied_where_their_pixels_are():
@@ -228,13 +228,21 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
 
 
 def test_what_known_discriminality_claims():
-  """Both costs fall with the radius for two seeds."""
-  costs = {8: {"R2": np.array([[0.3, 0.4], [0.1, 0.1]]),
-               "accuracy": np.array([[0.2, 0.25], [0.3, 0.35]])}}  # fmt: skip
-  claims = proposals._gaussian_claims(costs, {8: np.zeros((2, 2))}, np.zeros(2))
+  """R2 costs less at the larger radius, accuracy more."""
+  config = dataclasses.replace(CONFIG, dims=(8,), radii=(0.3, 3.0))
+  table = Table()
+  for radius, how, r2, accuracy in (
+    (0.3, "standard", (0.9, 1.0), (0.8, 0.9)), (0.3, "robust", 0.6, (0.6, 0.65)),
+    (3.0, "standard", 0.9, (0.9, 0.95)), (3.0, "robust", 0.8, 0.6),
+  ):  # fmt: skip
+    name = f"5 classes in 8, radius {radius:g}, {how}"
+    table.add(name, "R2", np.broadcast_to(r2, 2))
+    table.add(name, "accuracy", np.broadcast_to(accuracy, 2))
+  claims = robust_features.STUDY.claimed(table, config)
   values = {claim["id"]: claim["value"] for claim in claims}
-  assert values["X9-cost-8"] == pytest.approx(0.25)
-  assert values["X9-accuracy-8"] == pytest.approx(-0.1)
+  assert values == {
+    "X9-cost-8": pytest.approx(0.25), "X9-accuracy-8": pytest.approx(-0.1)
+  }  # fmt: skip
 
 
 def test_too_many_digits():
@@ -255,8 +263,10 @@ def test_training_in_the_combined_ball(tmp_path):
     robust_features.PRESETS["smoke"], steps=60, learning_rate=1e-2
   )
   points = digits.load(config.train_images, config.test_images)
-  rows, (claim,) = defences.combined(config, *points, 10, tmp_path)
-  figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
+  table = Table()
+  defences.add_combined(table, config, *points, tmp_path)
+  (claim,) = robust_features.STUDY.claimed(table, config)
+  figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   worst = []
   for name in ("combined ball", "l-infinity"):
     clean, *under = (
@@ -281,22 +291,28 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
     defences=("cells of all",),
   )
   points = digits.load(config.train_images, config.test_images)
-  rows, claims = defences.side_by_side(config, *points, 10, tmp_path)
-  figures = {row["metric"]: row["mean"] for row in rows}
+  table = Table()
+  defences.add_side_by_side(table, config, *points, tmp_path)
+  figures = {row["metric"]: row["mean"] for row in table.rows()}
   assert figures["accuracy"] > 0.25
   under = [figures[f"under the ensemble at l2 {x}"] for x in ("0.3", "0.6")]
   assert figures["accuracy"] >= under[0] >= under[1]
   assert figures["of training images within cells"] > 0
-  assert claims == []  # they compare defences
-  rows, _ = defences.noisy(config, *points, 10, tmp_path)
-  certified = [row["mean"] for row in rows]
+  # They compare defences.
+  assert robust_features.STUDY.claimed(table, config) == []
+  table = Table()
+  defences.add_noisy(table, config, *points, tmp_path)
+  certified = [row["mean"] for row in table.rows()]
   assert certified[:4] == sorted(certified[:4], reverse=True)
   assert certified[0] > 0.2
-  _, claims = residuals.within_classes(config, *points, 10, tmp_path)
+  table = Table()
+  residuals.add(table, config, *points, tmp_path)
+  claims = robust_features.STUDY.claimed(table, config)
   verdicts = {claim["id"]: claim["verdict"] for claim in claims}
   assert verdicts["X11-exact"] == verdicts["X11-augmentation"] == "reproduced"
-  rows, claims = reweighting.of_features(config, *points, 10, tmp_path)
-  figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
+  table = Table()
+  reweighting.add_features(table, config, *points, tmp_path)
+  figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   phi = [figures[f"features, standard, exponent {x}", "phi"] for x in ("-0.5", "0.5")]
   assert phi[0] > phi[1] > 0
   few = "accuracy, 5 new classes, 1 example"
@@ -342,7 +358,7 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
     l2=(0.25,),
     linf=(),
   )
-  result = robust_features.run(config, tmp_path, "cifar10")
+  result = robust_features.STUDY.run(config, tmp_path, "cifar10")
   figures = {(row["name"], row["metric"]): row for row in result["rows"]}
   for name in ("standard", "l2 0.25"):
     assert figures[name, "R2"]["paper"] in (0.8709, 0.6993)
@@ -363,16 +379,22 @@ def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
 def test_whole_sets_are_held_against_the_printed_table(
   changed, by, verdict, monkeypatch
 ):
-  column = {name: svhn for name, (_, svhn) in tables.INPUTS.items()}
+  config = robust_features.PRESETS["svhn"]
+  column = published.inputs("svhn_cropped")
   found = column | {changed: column[changed] + by}
   monkeypatch.setattr(structure, "of_inputs", lambda *_, **__: found)
   whole, part = (
     digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
   )
-  _, claims = inputs.inputs("svhn_cropped", whole, whole)
-  assert [claim["id"] for claim in claims] == ["X7", "X7-table"]
-  assert claims[1]["verdict"] == verdict
-  assert len(inputs.inputs("svhn_cropped", part, part)[1]) == 1
+  names = []
+  for points in (whole, part):
+    table = Table()
+    inputs.add(table, "images", "svhn_cropped", points, points)
+    claims = robust_features.STUDY.claimed(table, config)
+    names.append([claim["id"] for claim in claims])
+    if points is whole:
+      assert claims[1]["verdict"] == verdict
+  assert names == [["X7", "X7-table"], ["X7"]]
 
 
 def test_photographs_beside_the_digits(monkeypatch, capsys):
@@ -386,9 +408,11 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
     return voronoi_sets.Images(x, y)
 
   monkeypatch.setattr(voronoi_sets, "prepared", prepared)
-  ((rows, claims),) = inputs.beside(("cifar10", "svhn_cropped"))
+  table = Table()
+  inputs.add_beside(table, ("cifar10", "svhn_cropped"))
+  claims = robust_features.STUDY.claimed(table, CONFIG)
   assert "without svhn_cropped: no folder" in capsys.readouterr().err
-  figures = {row["metric"]: row for row in rows}
+  figures = {row["metric"]: row for row in table.rows()}
   assert figures["1-NN, l2"]["name"] == "cifar10, 3 images"
   assert figures["1-NN, l2"]["paper"] == 0.3546
   assert figures["1-NN, l2"]["mean"] == pytest.approx(2 / 3)
@@ -402,7 +426,7 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
   given = {}
 
   def untrained(_, __, columns, points, tested, *, classes, folder):
-    given.update(columns=columns, own=points(None, None), tested=tested)
+    given.update(columns=columns, own=points, tested=tested)
     assert classes == 5
     params = jnp.zeros((2, config.seeds))
     return types.SimpleNamespace(state=types.SimpleNamespace(params=params))
@@ -410,8 +434,9 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
   pixels = types.SimpleNamespace(apply=lambda variables, x: (x, None))
   monkeypatch.setattr(networks, "network", lambda *_: pixels)
   monkeypatch.setattr(networks, "train", untrained)
-  rows, _ = reweighting.of_features(config, train, test, 10, tmp_path)
-  figures = {(row["name"], row["metric"]): row["mean"] for row in rows}
+  table = Table()
+  reweighting.add_features(table, config, train, test, tmp_path)
+  figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   assert given["columns"] == {"epsilon": [0.0, 0.6]}
   assert max(given["tested"].y) == max(given["own"].y) == 4
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.frame import settings
-from experiments.frame.settings import MultipleOf, Only, Without
+from experiments.frame.settings import Among, MultipleOf, Only, Within, Without
 from experiments.frame.study import Claim, NotMeasured, Study, Table
 
 
@@ -15,7 +15,7 @@ from experiments.frame.study import Claim, NotMeasured, Study, Table
 def table():
   made = Table()
   made.add("GAP", "MAP@R", 0.25)
-  made.add("GSP", "MAP@R", [0.5, 1.0])
+  made.add("GSP", "MAP@R", [0.5, 1.0], note="best")
   made.add("GAP", "MAP@R", np.float32(0.5))
   made.add("GSP", "pixels", [20, 21], listed=False)
   made.add_gain("MAP@R", "GSP", over="GAP", paper=0.7)
@@ -31,6 +31,7 @@ def test_rows_come_in_order_gains_first(table):
   ]
   assert [row["values"] for row in rows] == [[0.25, 0.5], [0.25, 0.5], [0.5, 1.0]]
   assert [row["paper"] for row in rows] == [0.7, None, None]
+  assert [row.get("note") for row in rows] == [None, None, "best"]
   assert table.variants("MAP@R") == ["GAP", "GSP"]
 
 
@@ -63,6 +64,8 @@ class Config(settings.Limited):
   warm_up: Annotated[int, Without("at_once", True)] = 0
   probe: Annotated[int, Without("at_once", False)] = 0
   toy_seeds: Annotated[int, Without("toys", ((),))] = 3
+  shares: Annotated[tuple[float, ...], Within(0, 1)] = (0.5,)
+  width: Annotated[int, Within(1), Among("toys", ("one", "two"))] = 4
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,8 @@ class Config(settings.Limited):
     ({"steps": 7}, "steps must be a multiple of parts = 4, got 7"),
     ({"parts": 0}, "steps must be a multiple of parts = 0, got 8"),
     ({"dim": 3}, "dim must be 2, got 3: it is drawn"),
+    ({"shares": (1.0, 1.5)}, r"shares must be in \[0, 1\], got 1.5"),
+    ({"width": 0}, "width must be at least 1, got 0"),
   ],
 )
 def test_limits_are_kept(wrong, message):
@@ -93,4 +98,5 @@ def test_settings_that_do_nothing():
     "with --data gaussians": ("rows",),
     "with --no-at-once": ("probe",),
     "without --toys": ("toy_seeds",),
+    "without one or two among --toys": ("width",),
   }

@@ -9,25 +9,22 @@ import tqdm
 
 from experiments import voronoi
 from experiments.frame import digits
-from experiments.frame.digits import Points
-from experiments.robustness import combined, curves, linear, plane, statements, suite
+from experiments.frame.study import Table
+from experiments.robustness import curves, plane, statements
 from experiments.robustness import images as voronoi_sets
-from experiments.robustness import norms as voronoi_norms
-from spherejax import metrics
 
 CPU, SMOKE = voronoi.PRESETS["cpu"], voronoi.PRESETS["smoke"]
 
 
 def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
-  result = voronoi.run(SMOKE, tmp_path, "smoke")
+  result = voronoi.STUDY.run(SMOKE, tmp_path, "smoke")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
-  for exact in (
-    "X2-vaa", "X2-least", "X2-best", "X2-saa", "X2-ties", "X2-best-saa", "X2-tied",
-    "X2-constant", "X2-linear", "X2-regions", "X3-vaa-above-saa-l2",
-    "X3-closed-form-l2", "X3-pgd-20-l2", "X3-inside-l2", "X3-global-l2",
-    "X5-accuracy", "X5-bound", "X5-exclusive", "X5-toy",
-    "X5-gaussian", "X13-sound", "X13-limit", "X13-border",
-  ):  # fmt: skip
+  assert verdicts.keys() == {
+    "X2-vaa", "X2-best", "X2-saa", "X2-ties", "X2-best-saa", "X2-regions", "X1-l2",
+    "X1-linf", "X3-vaa-above-saa-l2", "X3-observation-1-l2", "X3-inside-l2",
+    "X3-global-l2",
+  }  # fmt: skip
+  for exact in verdicts.keys() - {"X1-l2", "X1-linf"}:
     assert verdicts[exact] == "reproduced", exact
   figures = {(row["name"], row["metric"]): row["mean"] for row in result["rows"]}
   # Beyond a budget all digits meet; the linear classifier keeps some of its cells.
@@ -42,12 +39,12 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   monkeypatch.setattr(curves, "_adversaries", lambda task, own: None)
   sites = voronoi_sets.load(SMOKE)[0].sites()
   with tqdm.tqdm(disable=True) as progress:
-    remember = voronoi_norms.remembering(SMOKE, tmp_path / "kept", progress)
-    task = voronoi_norms.task_of(SMOKE, sites, "l2")
-    again = curves.curves(task, SMOKE.classifiers, remember)
-  for measure, values in again.accuracy.items():
-    for budget, value in zip((0, *task.budgets), values, strict=False):
-      assert figures[f"digits, {measure}, l2", f"at {budget:g}"] == value
+    remember = curves.remembering(SMOKE, tmp_path / "kept", progress)
+    task, again = curves.task_of(SMOKE, sites, "l2"), Table()
+    curves.add(again, "digits", task, SMOKE.classifiers, remember)
+  assert len(again.rows()) == 25
+  for row in again.rows():
+    assert figures[row["name"], row["metric"]] == row["mean"]
 
 
 @pytest.mark.slow
@@ -64,7 +61,7 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
     neighbours=4,
     batch=28,
   )
-  result = voronoi.run(config, tmp_path, "full")
+  result = voronoi.STUDY.run(config, tmp_path, "full")
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   exact = {f"X3-{name}-l2" for name in ("inside", "theorem-1", "unique", "sure")}
   assert set(verdicts) == {"X1-cifar10-some", "X1-cifar10-half", *exact}
@@ -84,133 +81,71 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
   assert (tmp_path / "curves-l2.png").stat().st_size > 0
 
 
-@pytest.mark.slow
-def test_attacks_agree_with_closed_forms():
-  train, test = digits.load(200, 100)
-  test = jax.tree.map(lambda x: x[:12], test)
-  key = jax.random.key(0)
-  parts = suite.against_closed_forms([key], train, test, 25, ["linf"])
-  verdicts = {claim["id"]: claim["verdict"] for _, claims in parts for claim in claims}
-  assert len(verdicts) == 14
-  # The nearest neighbour's least moves are not found of every image.
-  for name in ("fab", "deepfool", "carlini-wagner"):
-    del verdicts[f"X4-1nn-{name}"]
-  assert set(verdicts.values()) == {"reproduced"}, verdicts
-  shares = {
-    row["name"]: row["mean"]
-    for rows, _ in parts
-    for row in rows
-    if row["metric"].startswith("share at most 1 %")
-  }
-  assert shares.keys() == {f"1-NN, {x}" for x in ("FAB", "DeepFool", "Carlini-Wagner")}
-  assert shares["1-NN, FAB"] > 0.8
-
-
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
   train, test = digits.load(1297, 500)
-  weights, offset = linear.ridge(train.x, train.y)
-  for points, share in ((train, 0.952), (test, 0.874)):
-    assert abs(linear.accuracy(weights, offset, points) - share) < 1e-3
-  for norm, budgets, expected in (
-    ("l2", (0.1, 0.2, 0.3, 0.5), (0.911, 0.815, 0.637, 0.244)),
-    ("linf", (0.02, 0.05, 0.1), (0.898, 0.635, 0.095)),
-  ):
-    moves = linear.least_linear_moves(weights, offset, train.x, train.y, norm)
-    found = [np.mean(moves > budget) for budget in budgets]
-    np.testing.assert_allclose(found, expected, atol=1e-3)
+  table = Table()
+  curves.add_natural(table, "digits", train, test)
+  for which, share in (("sites", 0.952), ("test images", 0.874)):
+    found = table.values(f"accuracy of the {which}", "digits, ridge")
+    assert found == pytest.approx(share, abs=1e-3)
   for norm, nearest, other in (
     ("l2", 0.47186, 1.21995), ("linf", 0.1875, 0.4375), ("l1", 1.6875, 4.9375),
   ):  # fmt: skip
-    found = curves.apart("digits", train, norm)[1]
-    np.testing.assert_allclose(list(found.values()), [nearest, other], atol=1e-4)
-  best = statements.best_binary(train)
+    curves.add_distances(table, "digits", train, norm)
+    for measure, value in (("two", nearest), ("two classes", other)):
+      found = table.values(f"least distance of {measure}", f"digits, {norm}")
+      assert found == pytest.approx(value, abs=1e-4)
+  statements.add_best_binary(table, train)
   for name, values in (
     ("digits, odd or even", (0.9969, 0.9769, 0.8296, 0.5042)),
     ("digits, 3 or 8", (None, 0.9769, 0.8692, 0.5077)),
   ):
     for budget, value in zip((0.7, 0.8, 1, 1.5), values, strict=True):
       if value is not None:
-        measure = f"best SAA of all at {budget:g}, l2"
-        assert abs(best[name, measure] - value) < 1e-4, (name, budget)
+        found = table.values(f"best SAA of all at {budget:g}, l2", name)
+        assert found == pytest.approx(value, abs=1e-4), (name, budget)
 
 
-def test_the_toy_in_any_norms(monkeypatch):
+@pytest.mark.parametrize("norms", [("l1",), ()])
+def test_the_toy_in_any_norms(norms, monkeypatch):
   monkeypatch.setattr(plane, "nearest_neighbour_survives", lambda key, norm: np.ones(3))
-  key = jax.random.key(0)
-  for norms, names in (
-    (("l1",), {"X2-vaa", "X2-least", "X2-best", "X2-tied"}),
-    ((), set()),
-  ):
-    rows, claims = plane.rows_and_claims(key, norms)
-    held = {claim["id"] for claim in claims if claim["verdict"] == "reproduced"}
-    assert held == names == {claim["id"] for claim in claims}
-    assert not norms or len(rows) == 13
-  # (-2, 1) is 3 from (0, 0) in l1, the farthest of all.
-  low, high = plane.least_distances("linf")
-  np.testing.assert_allclose(low, [0.5, 1, *[0.5] * 6])
-  np.testing.assert_allclose(high, low)
-  assert plane.tied("linf") == pytest.approx(0.30, abs=5e-3)
+  table = Table()
+  plane.add(table, jax.random.key(0), norms)
+  config = dataclasses.replace(CPU, toy_norms=norms, shifted=(), norms=())
+  claims = voronoi.STUDY.claimed(table, config)
+  held = {claim["id"] for claim in claims if claim["verdict"] == "reproduced"}
+  assert held == {claim["id"] for claim in claims}
+  assert held == ({"X2-vaa", "X2-best"} if norms else set())
+  assert len(table.rows()) == 12 * len(norms)
 
 
-def test_what_curves_may_miss():
-  """The attack of the linear classifier one image, 1-NN a site of a wrong label."""
-  x, y = np.eye(20, 3, dtype=np.float32), np.arange(20) % 2
-  x[3:, 0] = np.arange(17) / 20
-  separation = metrics.Separation(np.ones(20), np.ones(20))
-  task = curves.Task(Points(x, y), "l2", (0.1, 0.2), 1, 1, 20, 0)
-  whole = dict.fromkeys(("1-NN, VAA", "1-NN, SAA"), np.ones(3))
-  closed = np.array([0.5, 0.25])
-  miss = np.array([0, 1 / 20])
-  for missed in (1, 2):
-    curve = curves.Curves(whole, 1.0, 1 - missed / 20)
-    for attack in ("FGSM", "BIM"):
-      reached = {"FGSM": closed, "BIM": closed, "PGD-20": closed}
-      reached |= {attack: closed + missed * miss}
-      made = curves.linear_claims(closed, reached, len(y))
-      assert (made["closed-form"][1] > 0) == (missed == 1)
-      assert made["pgd-20"][1] > 0
-    made = curves.claims(task, curve, separation)
-    assert (made["unique"][1] > 0) == (missed == 1)
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_wrong_label_loses_its_own_site(lost):
+  table = Table()
+  table.add("digits, l2", curves.FLIPPED, (lost - 1) / 20)
+  (claim,) = voronoi.STUDY.claimed(table, CPU)
+  assert claim["id"] == "X3-unique-l2"
+  assert (claim["value"] > 0) == (lost == 1)
 
 
-def test_certificates_need_many_votes():
-  """At 0.3 the bound is by 3.09 sqrt(p q / n) / (0.6 phi(0.6)) too short: 0.068."""
-  assert CPU.votes == 200_000
-  rows, claims = combined.smoothing([jax.random.key(0)], 10_000)
-  short = 1 - rows[0]["mean"]
-  assert 0.03 < short < 0.068
-  values = {claim["id"]: claim["value"] for claim in claims}
-  assert values["X13-tight"] == pytest.approx(0.02 - short)
-
-
-def test_shifts_and_trade_offs():
+def test_shifts():
   every = map(np.concatenate, zip(*voronoi_sets.load(CPU), strict=True))
-  rows, claims = statements.shifts("digits", *every)
-  assert {claim["verdict"] for claim in claims} == {"reproduced"}
-  found = [row["mean"] for row in rows]
+  table = Table()
+  statements.add_shifts(table, "digits", *every)
+  found = [row["mean"] for row in table.rows()]
   expected = [3.1565, 1.8439, 1.000, 0.9353, 0.7003, 0.995]
   np.testing.assert_allclose(found, expected, atol=1e-3)
-  rows, claims = statements.trade_offs([0, 1], 100_000)
-  assert {claim["verdict"] for claim in claims} == {"reproduced"}
-  assert {claim["n"] for claim in claims} == {2}
-  found = {(row["name"], row["metric"]): row["mean"] for row in rows}
-  for name, linf, right, robust in (
-    ("25 weak and strong, a = 10", 0.8, 0.9, 0.4),
-    ("25 weak and strong, a = 20", 0.8, 0.8046, 0.7818),
-    ("100 weak and strong, a = 0", 0.6, 0.99865, 0.00135),
-    ("100 weak and strong, a = inf", 0.6, 0.95, 0.95),
-  ):
-    for measure, value in (
-      ("accuracy", right), (f"accuracy under linf {linf:g}", robust),
-    ):  # fmt: skip
-      assert found[name, measure] == pytest.approx(value, abs=1e-4)
-      assert found[name, f"{measure}, sampled"] == pytest.approx(value, abs=5e-3)
+  verdicts = {x["id"]: x["verdict"] for x in voronoi.STUDY.claimed(table, CPU)}
+  assert verdicts == {"X1-l2": "reproduced", "X1-linf": "reproduced"}
 
 
 def test_where_photographs_are_missing(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
   with pytest.raises(SystemExit, match="this preset reads the image set cifar10"):
-    voronoi.run(voronoi.PRESETS["full"], tmp_path)
-  assert voronoi.shifted(("cifar10",)) == []
+    voronoi.STUDY.run(voronoi.PRESETS["full"], tmp_path)
+  config = dataclasses.replace(SMOKE, shifted=("cifar10",), toy_norms=())
+  table = Table()
+  voronoi.add_digits(table, config, *voronoi_sets.load(config))
+  assert not any("cifar10" in row["name"] for row in table.rows())
   assert "without cifar10: " in capsys.readouterr().err

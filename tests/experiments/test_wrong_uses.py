@@ -128,7 +128,7 @@ UNUSED = {
   ),
   "voronoi": (
     ("cpu", ("--percent", "50"), "with --images digits"),
-    ("full", ("--seeds", "2", "--images", "mnist"), "with --images mnist"),
+    ("full", ("--train-images", "2", "--images", "mnist"), "with --images mnist"),
   ),
   "robust_features": (
     ("cifar10", ("--studies", "defences"), "with --images cifar10"),

@@ -1,0 +1,141 @@
+"""What DIST says of cells, balls and shifts, as claims."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.robustness import plane, statements
+from experiments.robustness.curves import EXACT, FLIPPED, LINEAR, MARGIN, NEIGHBOUR
+from experiments.robustness.images import BUDGETS
+
+# SAA of 1-NN on the first 1297 digits in l2, between bounds found by other means.
+BRACKETS = {
+  0.7: (0.979, 0.979),
+  0.8: (0.878, 0.881),
+  0.9: (0.667, 0.675),
+  1.0: (0.329, 0.353),
+  1.2: (0.004, 0.078),
+}
+
+
+def curve(table: Table, config: Any, name: str, measure: str, norm: str) -> np.ndarray:
+  """At budget 0 and at each finite one."""
+  row = f"{config.images}, {name}, {measure}, {norm}"
+  return np.concatenate(
+    [table.values(f"at {x:g}", row) for x in (0, *_budgets(config, norm))]
+  )
+
+
+def exact(table: Table, config: Any) -> np.ndarray:
+  """SAA of 1-NN by its least moves, at each finite budget in l2."""
+  budgets = _budgets(config, "l2")
+  return np.concatenate([table.values(f"at {x:g}", EXACT) for x in budgets])
+
+
+def _budgets(config: Any, norm: str) -> np.ndarray:
+  return np.array([x for x in BUDGETS[config.images][norm] if math.isfinite(x)])
+
+
+def _above(table: Table, config: Any, norm: str) -> np.ndarray:
+  """VAA less SAA of the linear classifier."""
+  vaa, saa = (curve(table, config, LINEAR, x, norm) for x in ("VAA", "SAA"))
+  return vaa - saa
+
+
+def _near(table: Table, config: Any, norm: str) -> float:
+  half = table.values("least distance of two", f"{config.images}, {norm}") / 2
+  gaps = _above(table, config, norm)[1:][_budgets(config, norm) < half]
+  return 1e-6 - np.abs(gaps).max(initial=0)
+
+
+def _always(table: Table, config: Any, norm: str) -> float:
+  last = table.values("at inf", f"{config.images}, {NEIGHBOUR}, VAA, {norm}")
+  return min(*curve(table, config, NEIGHBOUR, "VAA", norm), *last) - 1 + 1e-6
+
+
+def _sure(table: Table, config: Any, norm: str) -> float:
+  half = table.values("least distance of two classes", f"{config.images}, {norm}") / 2
+  saa = curve(table, config, NEIGHBOUR, "SAA", norm)[1:]
+  return saa[_budgets(config, norm) < half].min(initial=1) - 1 + 1e-6
+
+
+def _global(table: Table, config: Any, norm: str) -> np.ndarray:
+  right = table.values("accuracy of the sites", f"{config.images}, {LINEAR}")
+  last = table.values("at inf", f"{config.images}, {LINEAR}, VAA, {norm}")
+  return right - last + 1e-6
+
+
+def _unbeaten(table: Table, config: Any, norm: str) -> float:
+  attacked = curve(table, config, NEIGHBOUR, "SAA", norm)[1:]
+  return (attacked - exact(table, config)).min() + 1e-6
+
+
+def _bracket(table: Table, config: Any, norm: str) -> float:
+  if config.train_images != 1297:
+    raise NotMeasured("bounds are of 1297 digits")
+  values = dict(zip(_budgets(config, norm), exact(table, config), strict=True))
+  inside = [min(values[x] - a, b - values[x]) for x, (a, b) in BRACKETS.items()]
+  return min(inside) + 5e-4
+
+
+THEOREMS: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
+  "inside": (
+    "attacked points are nearer to their own site, {}",
+    lambda t, config, norm: t.values(MARGIN, f"{config.images}, {norm}"),
+  ),
+  "vaa-above-saa": (
+    "VAA >= SAA of the linear classifier, {}",
+    lambda t, config, norm: _above(t, config, norm).min() + 1e-6,
+  ),
+  "observation-1": (
+    "VAA = SAA below half the distance of the two nearest points, {}",
+    _near,
+  ),
+  "theorem-1": ("VAA of 1-NN is 1 at every budget, {}", _always),
+  "unique": (
+    "1-NN with one label changed: VAA without a budget loses that site alone, {}",
+    lambda t, config, norm: 1e-9 - abs(t.values(FLIPPED, f"{config.images}, {norm}")),
+  ),
+  "sure": (
+    "SAA of 1-NN is 1 below half the distance of the two nearest classes, {}",
+    _sure,
+  ),
+  "global": (
+    "VAA of the linear classifier without a budget <= its accuracy, {}",
+    _global,
+  ),
+}
+EXACTLY: dict[str, tuple[str, Callable[[Table, Any, str], Any]]] = {
+  "unbeaten": (
+    "no attack of 1-NN finds more than its exact least moves allow",
+    _unbeaten,
+  ),
+  "bracket": ("SAA of 1-NN is within its known bounds, {}", _bracket),
+}
+"""Of digits in l2, whose least moves are known."""
+
+
+def claims(config: Any, table: Table) -> list[Claim]:
+  """Of the plane, of shifts, then of each norm."""
+  del table
+  names = (config.images,)
+  if config.images == "digits":
+    names = ("digits", *config.shifted)
+  made = [claim for name in names for claim in statements.of_shifts(name)]
+  for norm in config.norms:
+    known = THEOREMS
+    if config.images == "digits" and norm == "l2":
+      known = THEOREMS | EXACTLY
+    made += [
+      Claim(
+        f"X3-{key}-{norm}",
+        text.format(norm),
+        lambda t, of=difference, norm=norm: of(t, config, norm),
+        every_seed=True,
+      )
+      for key, (text, difference) in known.items()
+    ]
+  return [*(plane.CLAIMS if config.images == "digits" else ()), *made]
