@@ -85,15 +85,15 @@ def test_problems_of_a_training_are_compared_where_there_are_two():
 def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
   methods = ("c1+xbm", "c1+xbm+s", "c2+ccp+s+b64", "soft_triple", "soft_triple+l")
   made = settings(methods=methods, dataset="sop")
-  assert [own.settings.memory for own in made[:2]] == [44_800, 12_800]
+  assert [own.settings.places for own in made[:2]] == [44_800, 12_800]
   (few,) = settings(methods=("c1+xbm+b64",), dataset="sop", memory=3)
-  assert few.settings.memory == 192  # batches, as they are
+  assert few.settings.places == 192  # batches, as they are
   assert (made[2].method.proxies, made[2].settings.batch) == (1, 64)
   assert [own.method.proxies for own in made[3:]] == [1, 4]
   assert [own.title for own in made[1:3]] == ["C1+XBM-S", "C2+CCP-S, batch 64"]
-  (mixed,) = settings(methods=("C1+b16+GSP+s+xbm",), dataset="sop")
+  (mixed,) = settings(methods=("C1+xbm+GSP+s+b16",), dataset="sop")
   assert mixed.name == "c1+xbm+gsp+s+b16"
-  for name in ("c1+s", "c1+xbm+s+l", "c1+b0", "c1+b16+b32"):
+  for name in ("c1+s", "c1+xbm+s+l", "c1+b0", "c1+gsp+xbm", "c1+b16+b32"):
     with pytest.raises(ValueError, match="c1"):
       settings(methods=(name,))
 

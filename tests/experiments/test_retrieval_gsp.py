@@ -42,14 +42,14 @@ def begin(method=PLAIN, **changes):
 @pytest.mark.parametrize("pooling", ["gsp", "gsp_gmp"])
 def test_prototypes_begin_among_averages_of_training_images(pooling):
   _, state = begin(pooling=pooling)
-  params = dict(state.params["network"])
+  params = dict(state.train.params["network"])
   own = params.pop("pooling")
   if pooling == "gsp_gmp":  # of its sum alone
     params["head"] = {"Dense_0": own["projection"]}
     own = own["gsp"]
   chosen = own["prototypes"]
   average = dataclasses.replace(SETTINGS, pooling="gap", zero_shot=0.0).architecture
-  variables = {"params": params, "batch_stats": state.stats}
+  variables = {"params": params, "batch_stats": state.train.batch_stats["network"]}
   model = networks.Model(average, variables)
 
   @jax.jit
@@ -64,7 +64,7 @@ def test_prototypes_begin_among_averages_of_training_images(pooling):
   assert len(set(np.asarray(nearest.argmin(1)).tolist())) == 5
   if pooling == "gsp":  # the rest begins as with the average
     _, plain = begin(pooling="gap", zero_shot=0.0)
-    other = plain.params["network"]
+    other = plain.train.params["network"]
     jax.tree.map(np.testing.assert_array_equal, params, other)
 
 
@@ -77,10 +77,10 @@ def test_zero_shot_prediction_has_its_share_of_the_loss():
   for share in (0.0, 0.25, 1.0):
     settings = dataclasses.replace(SETTINGS, backbone="mlp", zero_shot=share)
     run, state = training.Run(settings, PLAIN, STUDY), begun[share > 0]
-    new, loss = jax.jit(run.one_step)(GIVEN, HYPER, state, key)
+    new, loss = jax.jit(run.steps)(GIVEN, state, key, HYPER)
     found.append(float(loss))
     if share:
-      before, after = (s.params["loss"]["zero_shot"] for s in (state, new))
+      before, after = (s.train.params["loss"]["zero_shot"] for s in (state, new))
       assert np.abs(before["label_embeddings"] - after["label_embeddings"]).max() > 1e-4
   assert abs(found[2] - found[0]) > 0.1
   assert found[1] == pytest.approx(0.75 * found[0] + 0.25 * found[2], rel=1e-5)
@@ -110,15 +110,15 @@ def test_the_mixture_is_zero_shot_prediction_of_the_attributes():
 @pytest.mark.slow
 def test_label_embeddings_outlive_a_problem():
   run, state = begin(Method("c2", "ccp", 2, 4), backbone="mlp")
-  first = state.params["loss"]["proxies"]
+  first = state.train.params["loss"]["proxies"]
   turn = jax.jit(run.switched)
   for score, problem in ((0.5, 1), (0.4, 1), (0.4, 2)):  # of one evaluation is patience
-    before = state.params["loss"]
+    before = state.train.params["loss"]
     state, figures = turn(
       GIVEN, HYPER, state._replace(score=jnp.float32(score)), jax.random.key(3)
     )
     assert figures["problem"] == problem
-  after = state.params["loss"]
+  after = state.train.params["loss"]
   assert set(after) == {"proxies", "zero_shot"}
   jax.tree.map(np.testing.assert_array_equal, after["zero_shot"], before["zero_shot"])
   assert np.abs(after["proxies"] - first).max() > 0.01

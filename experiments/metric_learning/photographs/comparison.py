@@ -39,6 +39,15 @@ _FREE = (
   "evaluation_batch", "cache_gib", "workers", "prefetch",
 )  # fmt: skip
 
+# What is about other trainings, was filled in, or changes no figure of a training.
+_OF_OTHERS = {
+  name: getattr(FullConfig(), name)
+  for name in (
+    "methods", "folds", "repeats", "numbers", "search", "trials", "variant", "proxies",
+    "pool", "memory", "skip_unreadable", "workers", "prefetch", "cache_gib",
+    "checkpoint_every",
+  )
+}  # fmt: skip
 
 WATCHED = "chosen by the test images"  # in the conventional protocols
 
@@ -151,12 +160,8 @@ class Comparison:
 
   def made_with(self, own: Job) -> str:
     """What a training depends on; how fast pictures are read is not part of it."""
-    settings = dataclasses.replace(
-      own.settings, workers=0, prefetch=1, cache_gib=0.0, checkpoint_every=1
-    )
-    c = self.config
-    source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
-    return finished.digest((settings, own.method, source, self._images, self._weights))
+    settings = dataclasses.replace(own.settings, **_OF_OTHERS)
+    return finished.digest((settings, own.method, self._images, self._weights))
 
   @functools.cached_property
   def _images(self) -> str:
@@ -177,16 +182,15 @@ class Comparison:
   def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
     """A training, or what is kept of it."""
     made_with = self.made_with(own)
-    record = {"made with": made_with}
     name = f"{own.name}-{number + 1}-{repeat + 1}"
-    path = self.output / "kept" / f"{name}-{made_with}"
-    done = finished.restore(path, record)
-    if done is None:
+    checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+
+    def make() -> finished.Finished:
       # Methods that are compared share initial weights and, where they may, batches.
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+      who = {"method": own.name, "fold": number + 1, "repeat": repeat + 1}
       trained = training.train(
         own.settings,
         own.method,
@@ -195,13 +199,7 @@ class Comparison:
         key,
         checkpoints,
         training.Journal(
-          self.output / "evaluations.jsonl",
-          {
-            "method": own.name,
-            "fold": number + 1,
-            "repeat": repeat + 1,
-            "made with": made_with,
-          },
+          self.output / "evaluations.jsonl", who | {"made with": made_with}
         ),
       )
       model = networks.Model(own.settings.architecture, trained.variables)
@@ -212,13 +210,16 @@ class Comparison:
       points = np.zeros((0, own.settings.embedding_dim), np.float32)
       if self.judged:
         points = batches.embed(own.settings, trained.variables, self.sought.images)
+      problems = {row["problem"]: row for row in trained.evaluations}
       figures = {"best": trained.best, "steps": trained.steps}
-      figures["problems"] = list(
-        {row["problem"]: row for row in trained.evaluations}.values()
-      )
-      done = finished.Finished(figures, {"points": points})
-      finished.keep(path, record, done)
-      shutil.rmtree(checkpoints)  # a table would fill a disk with them
+      figures["problems"] = list(problems.values())
+      return finished.Finished(figures, {"points": points})
+
+    path = self.output / "kept" / f"{name}-{made_with}"
+    done = finished.once(path, made_with={"made with": made_with}, make=make)
+    shutil.rmtree(
+      checkpoints, ignore_errors=True
+    )  # a table would fill a disk with them
     return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
@@ -236,14 +237,13 @@ class Comparison:
       return {dim: [one.best for runs in found for one in runs]}
     record = {"made with": self.made_with(own), "models": list(self.models)}
     record["repeats"] = self.protocol.repeats
-    name = f"{own.name}-judged-{finished.digest(record)}"
-    kept = finished.restore(self.output / "kept" / name, record)
-    if kept is None:
+
+    def make() -> finished.Finished:
       single = [[self.measures(one.points) for one in runs] for runs in found]
-      made = {dim: self._apart(single)}
+      made = {f"{dim}": self._apart(single)}
       if len(found) > 1:
         ways = protocols.combinations(len(found), len(found[0]))
-        made[dim * len(found)] = [
+        made[f"{dim * len(found)}"] = [
           self.measures(
             protocols.joined(
               [runs[r].points for runs, r in zip(found, way, strict=True)]
@@ -251,9 +251,10 @@ class Comparison:
           )
           for way in ways
         ]
-      figures = {str(size): values for size, values in made.items()}
-      kept = finished.Finished(figures, {})
-      finished.keep(self.output / "kept" / name, record, kept)
+      return finished.Finished(made, {})
+
+    path = self.output / "kept" / f"{own.name}-judged-{finished.digest(record)}"
+    kept = finished.once(path, made_with=record, make=make)
     return {int(size): values for size, values in kept.figures.items()}
 
   def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
