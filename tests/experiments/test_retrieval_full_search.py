@@ -54,7 +54,7 @@ def test_ranges_are_wide_or_narrow_whole_or_not():
 def test_wrong_searches_end_before_training(changes, message, tmp_path):
   config = dataclasses.replace(PRESET, weights="none", **changes)
   with pytest.raises(ValueError, match=message):
-    retrieval.run(config, tmp_path, "figure-3.5")
+    retrieval.STUDY.run(config, tmp_path, "figure-3.5")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_the_ends_cannot_be_is_said_before_the_first_trial(tmp_path, monkey
     PRESET, weights="none", methods=("c1+xbm",), search=search
   )
   with pytest.raises(ValueError, match="a memory of 1000 embeddings is larger"):
-    retrieval.run(config, tmp_path, "figure-3.5")
+    retrieval.STUDY.run(config, tmp_path, "figure-3.5")
   assert seen == [(100, 8, None), (1000, 8, "read once")]
 
 
@@ -133,7 +133,7 @@ def test_trials_are_trained_and_reported(tmp_path, monkeypatch):
 
   monkeypatch.setattr(comparison, "Comparison", Known)
   config = dataclasses.replace(PRESET, weights="none", trials=7)
-  content = retrieval.run(config, tmp_path, "figure-3.5")
+  content = retrieval.STUDY.run(config, tmp_path, "figure-3.5")
   assert [name for *_, name in seen] == [f"trial-{n}" for n in range(1, 8)]
   assert len({weight for weight, *_ in seen}) == 7
   *trials, best = content["rows"]

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import pathlib
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,8 @@ import jax
 import numpy as np
 
 from experiments.frame import kept as finished
-from experiments.frame import networks, results
+from experiments.frame import networks
+from experiments.frame.study import Table
 from experiments.metric_learning.photographs import batches, claims, protocols, training
 from experiments.metric_learning.photographs import sets as retrieval_full_sets
 from experiments.metric_learning.photographs.methods import (
@@ -274,21 +274,23 @@ class Comparison:
       self.config.protocol, self.config.backbone, own.name, self.config.dataset, dim
     )
 
-  def rows(self, own: Job, judged: Mapping[int, list[Any]], steps: list[int]) -> Any:
-    """Of the table."""
+  def tabulate(
+    self, table: Table, own: Job, judged: Mapping[int, list[Any]], found: list[Found]
+  ) -> None:
+    """Adds what a method's trainings came to."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
-    made = []
+    note = f": {WATCHED}" if self.flattered else ""
     for dim, values in judged.items():
-      found = protocols.rows(own.title, dim, values, self.cell(own, dim), spread)
-      made += [one | {"note": WATCHED} for one in found] if self.flattered else found
+      paper = self.cell(own, dim)
+      protocols.tabulate(
+        table, own.title, dim, values, paper=paper, spread=spread, note=note
+      )
     printed = None
     if self.complete and self.config.protocol == "fair":
-      table = dml.TABLE_3_3.get(own.name, {})
-      printed = table.get(self.config.dataset)
-    made.append(
-      results.row(own.title, "steps / 1000", [x / 1000 for x in steps], paper=printed)
-    )
-    return made
+      printed = dml.TABLE_3_3.get(own.name, {}).get(self.config.dataset)
+    steps = [one.steps / 1000 for one in found]
+    table.add(own.title, "steps / 1000", steps, paper=printed)
+    claims.add(table, own.name, judged, [one.problems for one in found])
 
 
 def comparison_text(
@@ -329,27 +331,15 @@ def comparison_text(
   return "".join(f"{line}\n" for line in [*table, *notes])
 
 
-def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]:
+def measure(config: FullConfig, output: pathlib.Path) -> Table:
   """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
-  start = time.perf_counter()
   comparison = Comparison(config, output)
   found = comparison.train()
   judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
   output.mkdir(parents=True, exist_ok=True)
   (output / "comparison.txt").write_text(comparison_text(comparison, judged))
-  problems = {
-    name: [list(one.problems) for runs in every for one in runs]
-    for name, every in found.items()
-  }
-  rows = []
+  table = Table()
   for own in comparison.jobs:
-    steps = [one.steps for runs in found[own.name] for one in runs]
-    rows += comparison.rows(own, judged[own.name], steps)
-  return results.result(
-    experiment="retrieval",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims.claims(judged, problems),
-  )
+    every = [one for runs in found[own.name] for one in runs]
+    comparison.tabulate(table, own, judged[own.name], every)
+  return table

@@ -6,12 +6,13 @@ A trial is kept as any training is, so the same command resumes.
 import dataclasses
 import itertools
 import pathlib
-import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import pictures, results
+from experiments.frame import pictures
+from experiments.frame.study import Table
 from experiments.metric_learning.photographs import comparison, sets
 from experiments.metric_learning.photographs.methods import (
   FullConfig,
@@ -77,9 +78,10 @@ class Box:
     )
 
 
-def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]:
-  """All trials; returns every one and the best by its mean."""
-  start = time.perf_counter()
+def measure(
+  config: FullConfig, output: pathlib.Path
+) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
+  """All trials, the best by its mean, and their picture."""
   box = Box(config)
   (method,) = config.methods
   dims = len(box.names)
@@ -89,28 +91,18 @@ def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]
     own = box.config(config, np.array(corner))
     known = comparison.Comparison(own, output, known).sets
   points = np.random.default_rng(config.seed).random((config.trials, dims))
-  scores = []
+  table, scores, titles = Table(), [], []
   for number, point in enumerate(points, 1):
     own = box.config(config, point)
     trial = comparison.Comparison(own, output / f"trial-{number}", known)
     ((found,),) = trial.train().values()
     scores.append(np.array([one.best["MAP@R"] for one in found]))
-  titles = [
-    ", ".join(f"{name} {x:.3g}" for name, x in box.numbers(point).items())
-    for point in points
-  ]
+    numbers = box.numbers(point).items()
+    titles.append(", ".join(f"{name} {x:.3g}" for name, x in numbers))
+    table.add(f"{method}, {titles[-1]}", "MAP@R [%]", scores[-1])
   best = int(np.argmax([x.mean() for x in scores]))
-  titled = [*zip(titles, scores, strict=True), (f"best: {titles[best]}", scores[best])]
-  titled[:-1] = [(f"{method}, {title}", values) for title, values in titled[:-1]]
-  return results.result(
-    experiment="retrieval",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=[results.row(title, "MAP@R [%]", values) for title, values in titled],
-    claims=[],
-    pictures=pictures.save({"search": _draw(box, points, scores)}, output),
-  )
+  table.add(f"best: {titles[best]}", "MAP@R [%]", scores[best])
+  return table, lambda: {"search": _draw(box, points, scores)}
 
 
 def _draw(box: Box, points: np.ndarray, scores: list[np.ndarray]) -> Any:
