@@ -65,6 +65,10 @@ class Table:
     """The variants of which something was measured."""
     return [variant for variant, of in self._figures if of == measure]
 
+  def measures(self) -> list[str]:
+    """What was measured of any variant."""
+    return list(dict.fromkeys(measure for _, measure in self._figures))
+
   def rows(self) -> list[dict[str, Any]]:
     """The rows of the results: gains, then figures."""
     gains = [
