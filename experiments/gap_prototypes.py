@@ -14,7 +14,7 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 import dataclasses
 import pathlib
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tqdm
@@ -24,7 +24,6 @@ from experiments.frame.settings import Only
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import gap, gap_pictures, network, training
 from spherejax import data
-from spherejax.losses._batch import Normalization
 
 GAP = "GAP"
 
@@ -37,7 +36,7 @@ class Config(network.Settings):
   """Networks, each trained from another start."""
   dim: Annotated[int, Only(2, "features are drawn as they are")] = 2
   """Dimension of the local features and of the embedding; the plane is drawn."""
-  normalization: Normalization = "unit_ball"
+  normalization: Literal["l2", "unit_ball", "none"] = "unit_ball"
   """Of the embedding: l2 or unit_ball."""
   steps: int = 600
   """Training steps; 0 leaves the network as it was drawn."""

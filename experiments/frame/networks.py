@@ -17,8 +17,7 @@ from PIL import Image
 from experiments.frame import blocks, command, photographs, poolings, results
 from experiments.frame import kept as finished
 from experiments.frame.settings import Limited
-from spherejax import _checks, data, models, training
-from spherejax.models._convolution import Method
+from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
 SMALL = ("conv", *DIGITS, "mlp")
@@ -45,7 +44,7 @@ class Architecture(Limited):
   convolution of the others."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
   """Of the convolutions of conv."""
-  convolution: Method = "patches"
+  convolution: Literal["native", "patches"] = "patches"
   """How small networks compute convolutions: patches (on a CPU) or native."""
   weights: str = ""
   """File of ImageNet's weights for a network of photographs; for the other ones the
@@ -80,7 +79,8 @@ class Architecture(Limited):
   def __post_init__(self) -> None:
     super().__post_init__()
     for name in ("width", "dim", "image_size"):
-      _checks.count(name, getattr(self, name))
+      if (value := getattr(self, name)) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 

@@ -7,7 +7,7 @@ where the pooling has attributes.
 
 import dataclasses
 import functools
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import flax.linen as nn
 import jax
@@ -20,9 +20,6 @@ from jax import Array
 from experiments.frame import poolings
 from experiments.frame.settings import Limited, MultipleOf
 from spherejax import data, losses, models, training
-from spherejax.losses._batch import Normalization
-from spherejax.models._backbones import Norm
-from spherejax.models._convolution import Method
 
 _AT_ONCE = 250  # images that are embedded
 
@@ -47,9 +44,9 @@ class Settings(Limited):
   """Stride of each stage."""
   stem_stride: int = 2
   """Stride of the first convolution."""
-  norm: Norm = "group"
+  norm: Literal["batch", "group"] = "group"
   """Normalisation inside the network: group or batch."""
-  convolution: Method = "patches"
+  convolution: Literal["native", "patches"] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   dim: int = 64
   """Dimension of the local features and of the embedding."""
@@ -59,7 +56,7 @@ class Settings(Limited):
   """Prototypes of generalized sum pooling."""
   inverse_temperature: float = 0.5
   """Sharpness of the pooling (DML 5.2.4, for proxy losses)."""
-  normalization: Normalization = "l2"
+  normalization: Literal["l2", "unit_ball", "none"] = "l2"
   """Of the embedding: l2 or unit_ball."""
   steps: Annotated[int, MultipleOf("parts")] = 400
   """Training steps; 0 leaves the network as it was drawn."""

@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,7 @@ from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.batches import Watched
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import _checks, data, prototypes, training
-from spherejax.prototypes._cover import Space
+from spherejax import data, prototypes, training
 
 _MARGIN = 100 * measures.MARGIN  # figures are percent
 
@@ -149,7 +148,7 @@ class Run:
 
 
 @functools.partial(jax.jit, static_argnames=("space",))
-def _renewed(pools: Array, old: Array, *, space: Space) -> Array:
+def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) -> Array:
   return prototypes.renew_proxies(pools, old, space=space)
 
 
@@ -198,7 +197,8 @@ class Journal(NamedTuple):
 def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
   """Raises ValueError for what would end a training, or spoil it, later."""
   for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
-    _checks.count(name, getattr(settings, name))
+    if (value := getattr(settings, name)) < 1:
+      raise ValueError(f"{name} must be at least 1, got {value}")
   drawn = settings.batch // settings.per_class
   if settings.batch % settings.per_class or drawn < 2:
     raise ValueError(
