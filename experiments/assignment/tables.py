@@ -3,12 +3,15 @@
 import dataclasses
 import functools
 import itertools
+import math
 import pathlib
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
+from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
 from experiments.assignment.jobs import Full, Job, plan
 from experiments.assignment.methods import LEARNED, RECIPES
@@ -132,81 +135,29 @@ PRESETS = {
   ),
 }
 
-# Accuracy in percent by image set, method, dimension and imbalance.
-_TABLE_1 = {
-  "PSC": (25.67, 60.0, 60.6, 62.1, None, None, None, 33.1),
-  "Word2Vec-like": (29.0, 44.5, 54.3, 57.6, 20.7, 27.6, 29.8, 30.0),
-  "HPN": (51.1, 63.0, 64.7, 65.0, 38.6, 44.7, 44.6, 44.7),
-  "DL2P": (57.21, 64.63, 66.22, 62.85, 41.71, 46.57, 46.85, 37.28),
-}
-# The paper has one HPN, of which it says that it knows the classes' names.
-_TABLE_1["HPN + semantics"] = _TABLE_1["HPN"]
-_COLUMNS_1 = [("cifar100", dim) for dim in (10, 25, 50, 100)]
-_COLUMNS_1 += [("tiny_imagenet", dim) for dim in (25, 50, 100, 200)]
-_TABLE_4 = {
-  ("PSC", 128): (38.7, 43.0, 48.1),
-  ("ETF", 128): (40.9, 45.3, 50.4),
-  ("DL2P", 128): (41.3, 44.9, 50.7),
-  ("DL2P", 50): (40.9, 45.2, 50.8),
-}
-_TABLE_6 = {
-  ("cifar10", "PSC"): (67.3, 72.8, 78.6),
-  ("cifar10", "ETF"): (71.9, 76.5, 81.0),
-  ("cifar10", "DL2P"): (71.5, 76.9, 81.4),
-  ("svhn_cropped", "PSC"): (40.5, 40.9, 49.3),
-  ("svhn_cropped", "ETF"): (42.8, 45.7, 49.8),
-  ("svhn_cropped", "DL2P"): (40.9, 47.0, 49.7),
-  ("stl10", "PSC"): (33.1, 37.9, 38.8),
-  ("stl10", "ETF"): (33.5, 37.2, 37.9),
-  ("stl10", "DL2P"): (35.7, 35.6, 38.0),
-}
-_TABLE_3 = {
-  ("resnet50", "PSC"): 76.51,
-  ("resnet50", "DL2P"): 77.47,
-  ("resnet101", "DL2P"): 79.63,
-  ("swin_t", "PSC"): 76.91,
-  ("swin_t", "DL2P"): 77.26,
-}
-# The lost dimensions are probably these.
-_TABLE_5 = {
-  ("PSC", 2048): 44.3, ("ETF", 2048): 44.7, ("DL2P", 2048): 44.6, ("DL2P", 512): 44.9
-}  # fmt: skip
-_TABLES_8_9 = {
-  "PSC": (62.62, 61.81, 63.23),
-  "PSC*": (62.54, 64.18, 64.53),
-  "Ours*": (60.51, 63.43, 64.71),
-  "DL2P": (62.72, 65.09, 65.94),
-  "Fixed + CE": (55.30, 56.46, 57.03),
-}
-_TABLE_2 = {("cifar100", 100): 65.34, ("tiny_imagenet", 200): 37.15}
+ACCURACIES = tomllib.loads(
+  (pathlib.Path(published.__file__).parent / "dl2p.toml").read_text(encoding="utf-8")
+)["accuracy"]
 
 
 def reported(config: Full, job: Job) -> float | None:
   """The paper's accuracy, a share; None where it has none for this training."""
-  found = None
-  column = (job.images, job.dim)
   if job.updates != 1 or job.uniformity is not None:
     return None
-  if job.images == _IMAGENET:
-    if config.listing is not None:
-      found = _TABLE_5.get((job.method, job.dim))
-    elif job.dim == 512 and not config.weighted:
-      found = _TABLE_3.get((config.network, job.method))
-  elif job.imbalance in IMBALANCES:
-    number = IMBALANCES.index(job.imbalance)
-    if job.images == "cifar100":
-      values = _TABLE_4.get((job.method, job.dim))
-    else:
-      values = _TABLE_6.get((job.images, job.method)) if job.dim == 64 else None
-    found = None if values is None else values[number]
-  elif job.imbalance == 1 and job.method == "ETF":
-    found = _TABLE_2.get(column)
-  elif job.imbalance == 1 and column in _COLUMNS_1 and job.method in _TABLE_1:
-    found = _TABLE_1[job.method][_COLUMNS_1.index(column)]
-  elif job.imbalance == 1 and job.images == "cifar100" and job.dim in (16, 32, 64):
-    values = _TABLES_8_9.get(job.method)
-    found = None if values is None else values[(16, 32, 64).index(job.dim)]
-  return None if found is None else found / 100
+  if job.images == _IMAGENET and config.weighted and config.listing is None:
+    return None
+  for block in ACCURACIES:
+    dims, tails = block["dims"], block.get("imbalances", [1.0])
+    here = job.dim in dims and job.imbalance in tails and job.method in block
+    if job.images == _IMAGENET:
+      here &= block.get("network", config.network) == config.network
+      here &= block.get("listing", False) == (config.listing is not None)
+    if here and job.images == block["images"]:
+      # Of one or the other there is one.
+      place = dims.index(job.dim) + tails.index(job.imbalance)
+      value = block[job.method][place] / 100
+      return None if math.isnan(value) else value
+  return None
 
 
 def measure(
