@@ -115,7 +115,6 @@ class FullConfig(Training):
   pooling: str = ""
   """Of methods that name none: gap, in the conventional protocols gap_gmp."""
   dim: int = 0
-  """Of the embedding."""
   image_size: int = 227
   """Side of what the network sees."""
   shorter_side: int = 256
@@ -134,9 +133,7 @@ class FullConfig(Training):
   """Small or large memory, and proxies of chance-constrained problems; of soft_triple
   what the tables have, unless its name says +s or +l."""
   learning_rate: float = 0.0
-  """Of Adam."""
   weight_decay: float = 0.0
-  """In the gradient, of the network without its norms."""
   numbers: tuple[tuple[str, float], ...] = ()
   """Hyperparameters of the losses in the place of the thesis's: negative_margin 0.4.
   Each goes to the losses that have it."""
@@ -146,12 +143,9 @@ class FullConfig(Training):
   trials: int = 0
   """Of the search."""
   batch: int = 0
-  """Images of a step."""
   steps: int = 500_000
   evaluate_every: int = 0
-  """Steps between two evaluations."""
   patience: int = 0
-  """Evaluations without a better one after which a training stops."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
   first_weight: float = 0.0
@@ -171,11 +165,8 @@ class FullConfig(Training):
   """Batches in the cross-batch memory; the thesis counts them by 32 images."""
   memory_start: int = 1000
   prototypes: int = 0
-  """Of generalized sum pooling."""
   mass: float = 0.0
-  """Share of the features that it keeps."""
   inverse_temperature: float = 0.0
-  """Its sharpness."""
   zero_shot: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
   """Share of zero-shot prediction in the loss beside it; none: the thesis's."""
   checkpoint_every: int = 500
