@@ -35,11 +35,9 @@ from experiments.embedding import sources
 from experiments.frame import networks
 from experiments.metric_learning import methods
 from experiments.metric_learning.photographs import batches as retrieval_full_batches
-from experiments.metric_learning.photographs import (
-  objective as retrieval_full_objective,
-)
 from experiments.metric_learning.photographs import sets
 from experiments.metric_learning.photographs import training as retrieval_full_training
+from experiments.metric_learning.photographs.methods import FullConfig
 from spherejax import training
 
 AGREES = 1e-5
@@ -121,22 +119,18 @@ class Training:
   """Steps on the same pictures, read ahead or before the first one."""
 
   def __init__(self, folder: pathlib.Path, steps: int):
-    self.settings = retrieval_full_objective.Settings(
-      **vars(ARCHITECTURE), steps=steps, prefetch=4
-    )
+    self.settings = FullConfig(
+      **vars(ARCHITECTURE), steps=steps, prefetch=4, batch=32, learning_rate=1e-5,
+      weight_decay=1e-4, zero_shot=0.0,
+    )  # fmt: skip
     method = methods.Method("c2")
     images = str(folder / "images")
     pictures = sets.load("cub", images, CLASSES - 1, False).learned
     key = jax.random.key(0)
     run = retrieval_full_training.Run(self.settings, method, pictures, key)
-    self.state, chain = run.start(key, fresh=True)
-    objective = functools.partial(
-      retrieval_full_objective.objective,
-      settings=self.settings,
-      method=method,
-      classes=run.classes,
-    )
-    self.step = training.parallel_step(training.make_step(objective, chain))
+    self.state = run.start(key, fresh=True)
+    step = training.make_step(run.objective, run.objective.optimizer())
+    self.step = training.parallel_step(step)
     self.begin = retrieval_full_batches.batches(self.settings, pictures, run.table, key)
     self.planned = retrieval_full_batches.planned(
       self.settings, pictures, run.table, key

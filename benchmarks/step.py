@@ -31,10 +31,8 @@ from jax import Array
 from benchmarks import _measure
 from experiments.frame import networks
 from experiments.metric_learning import methods, optimizer
+from experiments.metric_learning import objective as retrieval_objective
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import (
-  objective as retrieval_full_objective,
-)
 from experiments.metric_learning.settings import Settings
 from spherejax import data, losses, training
 
@@ -99,11 +97,9 @@ def objective(
     own = jax.random.fold_in(jax.random.key(0), number)
     return data.random_crop(own, image[None], padding=settings.shift)[0]
 
-  found, after = retrieval_full_objective.forward(
+  found, after = retrieval_objective.forward(
     settings.architecture,
-    retrieval_full_objective.variables(
-      params["network"], batch_stats.get("network", {})
-    ),
+    retrieval_objective.variables(params["network"], batch_stats.get("network", {})),
     jax.vmap(shown)(batch["crop"], batch["image"]),
     bfloat16=False,
     train=True,

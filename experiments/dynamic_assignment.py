@@ -17,25 +17,25 @@ read images prepared by tensorflow-datasets from TFDS_DATA_DIR.
 
 import functools
 import pathlib
-import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
 from experiments.assignment import cells as dl2p_small
-from experiments.assignment import claims as dl2p_report
 from experiments.assignment import (
+  claims,
   images,
-  photographs,
+  pictures,
   prototypes,
-  settings,
   tables,
   tasks,
 )
-from experiments.assignment import pictures as dl2p_pictures
+from experiments.assignment.jobs import Full
 from experiments.assignment.settings import PRESETS, Config, ImageSet
 from experiments.assignment.training import Study
-from experiments.frame import at_once, command, results
+from experiments.frame import at_once, study
+from experiments.frame.study import Claim, Table
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
@@ -86,49 +86,51 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
 
   with at_once.pool() as pool:
     found = list(pool.map(lambda each: of_images(*each), config.images))
-  return [*studies, *(study for study in found if study is not None)]
+  return [*studies, *(each for each in found if each is not None)]
 
 
-def run(config: Any, output: pathlib.Path, preset: str = "cpu") -> dict[str, Any]:
-  """Looks at prototypes, trains everything; returns figures and claims."""
-  if isinstance(config, photographs.Full):
-    return tables.run(config, output, preset)
-  start = time.perf_counter()
-  settings.check(config)
+def measure(
+  config: Config | Full, output: pathlib.Path
+) -> tuple[Table, Callable[[], Mapping[str, Any]]]:
+  """Looks at prototypes and trains everything; a function that draws it."""
+  if isinstance(config, Full):
+    return tables.measure(config, output)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
   figures, cosines = prototypes.study(
     key, config.prototypes, config.prototype_seeds, long=config.hpn_long
   )
   studies = part_b(config, output)
   seconds = prototypes.matching_seconds(key, config.matchings, 3)
-  rows = dl2p_report.rows(studies) + prototypes.rows(figures)
-  rows += prototypes.potential_of_piles(10)
-  rows += prototypes.matching_rows(seconds)
-  claims = prototypes.claims(figures)
-  claims += dl2p_report.claims(studies)
-  claims += prototypes.growth_claims(seconds)
-  claims += dl2p_report.share_claims(studies)
-  pictures = dl2p_pictures.draw_images(studies, output)
-  if studies:
-    pictures = dl2p_pictures.draw(studies[0], cosines, output) + pictures
-  return results.result(
-    experiment="dynamic_assignment",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures,
-  )
+  table = Table()
+  claims.tabulate(table, studies)
+  prototypes.tabulate(table, figures)
+  prototypes.tabulate_piles(table, 10)
+  prototypes.tabulate_matchings(table, seconds)
+  claims.time_matchings(table, studies)
+
+  def draw() -> dict[str, Any]:
+    first = pictures.draw(studies[0], cosines) if studies else {}
+    return first | pictures.draw_images(studies)
+
+  return table, draw
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="dynamic_assignment", doc=__doc__
-  )
-  results.write(run(config, output, preset), output)
+def claimed(config: Config | Full, table: Table) -> list[Claim]:
+  """Of the small study, or of a table of the paper."""
+  if isinstance(config, Full):
+    return [*tables.claims(config)]
+  return claims.claims(config, table)
 
+
+STUDY = study.Study(
+  "dynamic_assignment",
+  __doc__,
+  "DL2P",
+  PRESETS,
+  measure,
+  claimed,
+  lambda _, draw, __: draw(),
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -18,21 +18,20 @@ what the figures show, with ImageNet's weights of BN-Inception in FILE.
 
 import dataclasses
 import pathlib
-import time
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import command, results
+from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import (
   collages,
   screening,
   screening_cells,
   screening_claims,
-  screening_design,
   screening_maps,
 )
-from experiments.metric_learning.photographs import screening as screening_full
+from experiments.metric_learning.photographs import screening as photographs
+from experiments.metric_learning.photographs.screening import FullScreening
 
 # The network of `gsp_collage`: maps of 64 positions.
 NETWORK = {"stem_stride": 2, "strides": (1, 2, 1), "loss": "contrastive"}
@@ -58,51 +57,61 @@ PRESETS: dict[str, Any] = {
     sharpness=(0.5, 20.0),
     masses=(),
   ),
-  **screening_full.PRESETS,
+  **photographs.PRESETS,
 }
 
 
-def run(
-  config: screening_cells.Config | screening_full.FullScreening,
-  output: pathlib.Path,
-  preset: str = "cpu",
-) -> dict[str, Any]:
-  """Trains all cells; returns figures and claims."""
-  if isinstance(config, screening_full.FullScreening):
-    return screening_full.run(config, output, preset)
-  start = time.perf_counter()
+def measure(
+  config: screening_cells.Config | FullScreening, output: pathlib.Path
+) -> tuple[Table, None]:
+  """Trains all cells."""
+  if isinstance(config, FullScreening):
+    return photographs.measure(config, output), None
   source = collages.load("omniglot", config.image_size, config.percent)
   trained: dict[str, list[dict]] = {loss: [] for loss in config.losses}
   for seed in range(config.seed, config.seed + config.seeds):
     maps, validation = screening_maps.frozen_maps(config, seed, source, output)
     for loss, runs in trained.items():
       runs.append(screening.train(config, loss, seed, maps, validation, output))
-  rows, made, pictures = [], [screening_claims.design_claim()], []
+  table = Table()
   for loss, runs in trained.items():
     scores, apart = (
       {cell: np.array([run[cell][part] for run in runs]) for cell in runs[0]}
       for part in (0, 1)
     )
-    effects = screening_design.screened(scores) if config.screen else {}
-    rows += screening_claims.table(loss, effects, scores)
-    made += screening_claims.claims(config, loss, effects, scores, apart)
-    pictures += screening_claims.draw(config, loss, scores, output)
-  return results.result(
-    experiment="gsp_screening",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=made,
-    pictures=pictures,
-  )
+    screening_claims.tabulate(table, config.plan, loss, scores, points=100)
+    for cell, values in apart.items():
+      name = screening_claims.name(loss, cell)
+      table.add(name, screening_claims.APART, values, listed=False)
+  return table, None
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(PRESETS, name="gsp_screening", doc=__doc__)
-  results.write(run(config, output, preset), output)
+def claims(config: screening_cells.Config | FullScreening, table: Table) -> list[Claim]:
+  """What DML says of its table and figures."""
+  if isinstance(config, FullScreening):
+    return [*photographs.claims(config, table)]
+  made = [screening_claims.design_claim()]
+  for loss in config.losses:
+    made += screening_claims.claims(config.plan, loss, table, points=100)
+    made += screening_claims.flat(config.plan, loss, table)
+  return made
 
+
+def draw(
+  table: Table, _: None, config: screening_cells.Config | FullScreening
+) -> dict[str, Any]:
+  """The grid and the curves of each loss."""
+  figures: dict[str, Any] = {}
+  for loss in config.losses:
+    if isinstance(config, FullScreening):
+      plan = photographs.plan(config, loss)
+      figures |= screening_claims.draw(plan, loss, table, photographs.MEASURE)
+    else:
+      figures |= screening_claims.draw(config.plan, loss, table)
+  return figures
+
+
+STUDY = Study("gsp_screening", __doc__, "DML Tab. 5.4", PRESETS, measure, claims, draw)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

@@ -73,7 +73,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """Trains all variants with all seeds; the last ones and all curves are drawn."""
   del output  # nothing is kept
   variants = {
-    "GAP": quick.Variant(1.0, 0.0),  # at mass 1 the pooling is exactly the average
+    "GAP": quick.AVERAGE,  # at mass 1 the pooling is exactly the average
     "GSP": quick.Variant(config.mass, 0.0),
     "GSP + ZSP": quick.Variant(config.mass, config.zero_shot_weight),
   }

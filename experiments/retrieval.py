@@ -27,14 +27,16 @@ look for hyperparameters on validation classes. FILE has ImageNet's weights of
 """
 
 import dataclasses
+import functools
 import pathlib
 import sys
-import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tqdm
 
-from experiments.frame import at_once, command, results
+from experiments.frame import at_once, command
+from experiments.frame.study import Claim, Study, Table
 from experiments.metric_learning import (
   claims,
   pictures,
@@ -43,78 +45,74 @@ from experiments.metric_learning import (
   runs,
   tables,
 )
-from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import comparison, search
-from experiments.metric_learning.photographs.comparison import FullConfig
+from experiments.metric_learning.photographs import claims as photograph_claims
+from experiments.metric_learning.photographs import comparison, methods, search
+from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config
 from experiments.metric_learning.settings import Settings
-from experiments.metric_learning.tables import Name
+
+Draw = Callable[[], Mapping[str, Any]]
 
 
-def run(
-  config: Config | FullConfig, output: pathlib.Path, preset: str = "cpu"
-) -> dict[str, Any]:
-  """All trainings and what they find; returns figures and claims."""
+def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, Draw]:
+  """All trainings and what they find; a function that draws it."""
   if isinstance(config, FullConfig):
     if config.search:
-      return search.run(config, output, preset)
-    return comparison.run(config, output, preset)
-  start = time.perf_counter()
-  plan.check(config)
-  settings = command.only(Settings, config)
-  methods = plan.plan(config)
-  studies = {
-    group: plan.study(config, group)
-    for group in dict.fromkeys(name.group for name in methods)
-  }
-  for name, method in methods.items():
+      return search.measure(config, output)
+    return comparison.measure(config, output), dict
+  pretraining.check(config, config.pretraining, config.data)
+  settings, planned = command.only(Settings, config), plan.plan(config)
+  groups = dict.fromkeys(name.group for name in planned)
+  studies = {group: plan.study(config, group) for group in groups}
+  for name, method in planned.items():
     own = plan.settings_of(config, settings, name, method)
     runs.check(own, method, studies[name.group])
   if config.pretraining:
     settings = pretraining.train(settings, config.pretraining, output / "kept")
-  with tqdm.tqdm(total=len(methods), file=sys.stderr) as bar:
+  with tqdm.tqdm(total=len(planned), file=sys.stderr) as bar:
 
-    def one(each: tuple[Name, Method]) -> runs.Trained:
-      name, method = each
-      own = plan.settings_of(config, settings, name, method)
+    def one(name: tables.Name) -> runs.Trained:
+      own = plan.settings_of(config, settings, name, planned[name])
       folds = config.folds if name.group == tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
-      trained = runs.train(own, method, studies[name.group], cells, kept, name.title)
+      trained = runs.train(
+        own, planned[name], studies[name.group], cells, kept, name.title
+      )
       bar.set_postfix({name.group: name.title})
       bar.update()
       return trained
 
     with at_once.pool() as pool:
-      found = dict(zip(methods, pool.map(one, methods.items()), strict=True))
-  untrained = {
-    group: runs.untrained(
-      dataclasses.replace(
-        settings, image_size=one.images.shape[1], channels=one.images.shape[-1]
-      ),
-      one,
-    )
-    for group, one in studies.items()
-  }
-  joined = tables.joined(found, studies)
-  return results.result(
-    experiment="retrieval",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=tables.rows(found, untrained, joined),
-    claims=claims.claims(found, untrained, joined, config),
-    pictures=pictures.draw(found, studies, config, output),
-  )
+      found = dict(zip(planned, pool.map(one, planned), strict=True))
+  untrained = {}
+  for group, study in studies.items():
+    size, channels = study.images.shape[1], study.images.shape[-1]
+    own = dataclasses.replace(settings, image_size=size, channels=channels)
+    untrained[group] = runs.untrained(own, study)
+  table = tables.tabulate(found, untrained, studies)
+  return table, functools.partial(pictures.draw, found, studies, config)
 
 
-def main() -> None:
-  """The command line."""
-  preset, config, output = command.parse(
-    PRESETS, name="retrieval", doc=__doc__, unused=plan.unused
-  )
-  results.write(run(config, output, preset), output)
+def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:
+  """What is said of trainings in memory, or of photographs."""
+  if isinstance(config, FullConfig):
+    return photograph_claims.claims(table)
+  return claims.claims(config, table)
 
+
+STUDY = Study(
+  "retrieval",
+  __doc__,
+  "DML, chapter 3",
+  PRESETS,
+  measure,
+  claimed,
+  lambda _, draw, __: draw(),
+  unused=lambda config: (
+    methods.unused(config) if isinstance(config, FullConfig) else {}
+  ),
+)
 
 if __name__ == "__main__":
-  main()
+  STUDY.main()

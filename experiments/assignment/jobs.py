@@ -2,9 +2,56 @@
 
 import dataclasses
 import pathlib
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal
 
-from experiments.assignment.methods import RECIPES
+import tyro
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """One training of the plan."""
+
+  images: str
+  method: str
+  dim: int
+  updates: float = 1.0
+  """Matchings an epoch, r in the paper."""
+  uniformity: float | None = None
+  """Weight of PSC*'s; None where validation images choose."""
+  imbalance: float = 1.0
+
+  @property
+  def name(self) -> str:
+    """Of a training of a preset."""
+    parts = [self.images, self.method, f"{self.dim}"]
+    parts += [f"r={self.updates:g}"] if self.updates != 1 else []
+    parts += [] if self.uniformity is None else [f"uniformity={self.uniformity:g}"]
+    parts += [f"imbalance={self.imbalance:g}"] if self.imbalance < 1 else []
+    return "/".join(parts)
+
+  @property
+  def label(self) -> str:
+    """What it is but for the method."""
+    return ", ".join([self.images, f"D = {self.dim}", *self._tail])
+
+  @property
+  def data(self) -> str:
+    """What it is trained on."""
+    return ", ".join([self.images, *self._tail])
+
+  @property
+  def title(self) -> str:
+    """The method with what is not its default."""
+    parts = [self.method]
+    if self.method == "DL2P" and self.updates != 1:
+      parts.append(f"r = {self.updates:g}")
+    if self.uniformity is not None:
+      parts.append(f"weight {self.uniformity:g}")
+    return ", ".join(parts)
+
+  @property
+  def _tail(self) -> list[str]:
+    return [f"imbalance {self.imbalance:g}"] if self.imbalance < 1 else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +63,10 @@ class Full:
   seeds: int = 1
   """Runs of each training."""
   trainings: tuple[str, ...] = ()
-  """What to train: images/method/dim, then r=, uniformity= or imbalance= where they
-  are not those of the preset; cifar100/DL2P/50/r=0.5, for example."""
+  """Which of the preset's trainings, by their names, such as cifar100/DL2P/50; a wrong
+  name lists all; none: all of them."""
+  jobs: Annotated[tuple[Job, ...], tyro.conf.Suppress] = ()
+  """The trainings of the preset."""
   prototypes: tuple[tuple[int, int], ...] = ()
   """Classes and dimensions of prototypes to look at without training."""
   matchings: tuple[int, ...] = ()
@@ -63,8 +112,6 @@ class Full:
   uniform: Literal["potential", "anneal"] = "potential"
   """Prototypes of DL2P, Static and Fixed + CE: of least Gaussian potential, as the
   paper's, or the best known of the size."""
-  updates_per_epoch: float = 1.0
-  """Matchings an epoch, r in the paper."""
   uniformities: tuple[float, ...] = (0.01, 0.1, 1.0)
   """Weights of PSC*'s uniformity, of which validation images choose."""
   validation: float = 0.0
@@ -74,65 +121,22 @@ class Full:
   listing: pathlib.Path | None = None
   """File that names the training images to keep, one a line, with or without the
   number of its class after it, as ImageNet-LT's ImageNet_LT_train.txt does."""
+  needs_listing: Annotated[bool, tyro.conf.Suppress] = False
+  """Whether its images are those of a list that comes with the paper's set."""
   vectors: pathlib.Path | None = None
   """NumPy file of word vectors [classes, size]; without it the class tree's."""
 
 
-class Job(NamedTuple):
-  """One training of the plan."""
-
-  images: str
-  method: str
-  dim: int
-  updates: float
-  uniformity: float | None
-  imbalance: float
-
-  @property
-  def label(self) -> str:
-    """What it is but for the method."""
-    return ", ".join([self.images, f"D = {self.dim}", *self._tail])
-
-  @property
-  def data(self) -> str:
-    """What it is trained on."""
-    return ", ".join([self.images, *self._tail])
-
-  @property
-  def title(self) -> str:
-    """The method with what is not its default."""
-    parts = [self.method]
-    if self.method == "DL2P" and self.updates != 1:
-      parts.append(f"r = {self.updates:g}")
-    if self.uniformity is not None:
-      parts.append(f"weight {self.uniformity:g}")
-    return ", ".join(parts)
-
-  @property
-  def _tail(self) -> list[str]:
-    return [f"imbalance {self.imbalance:g}"] if self.imbalance < 1 else []
-
-
 def plan(config: Full) -> list[Job]:
-  """The trainings by name; raises ValueError for what cannot be trained."""
-  jobs = []
-  for text in config.trainings:
-    images, method, dim, *options = text.split("/")
-    if method not in RECIPES:
-      raise ValueError(f"{text!r}: method must be one of {', '.join(RECIPES)}")
-    given = dict(option.split("=", 1) for option in options)
-    if unknown := set(given) - {"r", "uniformity", "imbalance"}:
-      raise ValueError(f"{text!r}: unknown option {sorted(unknown)[0]!r}")
-    job = Job(
-      images,
-      method,
-      int(dim),
-      float(given.get("r", config.updates_per_epoch)),
-      float(given["uniformity"]) if "uniformity" in given else None,
-      float(given.get("imbalance", 1)),
-    )
-    before = [other for other in jobs if other.label == job.label]
-    if method == "Ours*" and not any(other.method == "PSC*" for other in before):
-      raise ValueError(f"{text!r} takes the prototypes of PSC*, which must come first")
-    jobs.append(job)
-  return jobs
+  """The trainings that were asked for; ValueError for what cannot be trained."""
+  known = {job.name: job for job in config.jobs}
+  if unknown := [name for name in config.trainings if name not in known]:
+    raise ValueError(f"trainings must be among {', '.join(known)}, got {unknown[0]!r}")
+  chosen = [known[name] for name in config.trainings or known]
+  for number, job in enumerate(chosen):
+    before = [x.method for x in chosen[:number] if x.label == job.label]
+    if job.method == "Ours*" and "PSC*" not in before:
+      raise ValueError(
+        f"{job.name} takes the prototypes of PSC*, which must come first"
+      )
+  return chosen

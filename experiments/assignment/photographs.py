@@ -4,6 +4,7 @@ Trainings run one after the other on all devices through `training.fit`; each ha
 own checkpoints, so the same command goes on where a run was stopped.
 """
 
+import dataclasses
 import functools
 import math
 import pathlib
@@ -19,7 +20,7 @@ from experiments.assignment import network as dl2p_network
 from experiments.assignment.jobs import Full, Job
 from experiments.assignment.methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
 from experiments.frame import kept
-from experiments.frame import training as epochs
+from experiments.frame import training as frame_training
 from spherejax import data, prototypes, training
 
 
@@ -129,30 +130,34 @@ def train(
     skip_mixed=config.skip_mixed,
     total=_totals(config, own),
   )
-  step = training.make_step(objective, optimizer)
-  if own.updates != NEVER:
-    step = training.reassign(
+
+  def matched(step: frame_training.Step) -> frame_training.Step:
+    if own.updates == NEVER:
+      return step
+    return training.reassign(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
+
   accuracy = make_accuracy(config, job.dim)
-  with training.Checkpoints(folder) as checkpoints:
-    result = training.fit(
-      state,
-      step,
-      epochs.shuffled(
-        sets.train,
-        data_key,
-        batch=config.batch,
-        epochs=config.epochs,
-        per_epoch=per_epoch,
-      ),
-      steps=config.epochs * per_epoch,
-      evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
-      evaluate_every=config.evaluate_every * per_epoch,
-      checkpoints=checkpoints,
-      checkpoint_every=per_epoch,
-      report_every=per_epoch,
-    )
+  result = frame_training.one(
+    lambda _: state,
+    objective,
+    optimizer,
+    frame_training.shuffled(
+      sets.train,
+      data_key,
+      batch=config.batch,
+      epochs=config.epochs,
+      per_epoch=per_epoch,
+    ),
+    folder,
+    around=matched,
+    steps=config.epochs * per_epoch,
+    evaluate=lambda state: {"accuracy": accuracy(state, sets.test)},
+    evaluate_every=config.evaluate_every * per_epoch,
+    checkpoint_every=per_epoch,
+    report_every=per_epoch,
+  )
   held_out = sets.validation
   learned = result.state.params["loss"]["points"]
   matching = result.state.batch_stats["loss"]["assignment"]
@@ -200,8 +205,9 @@ def run_job(
   weights = config.uniformities if job.uniformity is None else (job.uniformity,)
   found = []
   for weight in weights if job.method == "PSC*" else (None,):
-    one = job._replace(uniformity=weight)
-    name = kept.digest((config, one, seed))
+    one = dataclasses.replace(job, uniformity=weight)
+    alone = dataclasses.replace(config, jobs=(), trainings=())
+    name = kept.digest((alone, one, seed))
     found.append(train(config, one, sets, points, key, output / "trainings" / name))
   if len(found) > 1 and np.isnan(found[0].validation):
     raise ValueError(

@@ -1,6 +1,5 @@
 """Pictures of DL2P: prototypes and their classes, cosines, dimensions, matchings."""
 
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -89,9 +88,7 @@ def _constructions(cosines: Mapping[Any, np.ndarray]) -> dict[str, Any]:
   }
 
 
-def draw(
-  study: training.Study, cosines: dict[Any, np.ndarray], output: pathlib.Path
-) -> list[str]:
+def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any]:
   """All pictures of what was trained; of the first seed where one run is shown."""
   runs, dims = study.runs, study.dims
   groups = np.arange(runs.points.shape[2]) // tasks.PER_GROUP
@@ -132,15 +129,14 @@ def draw(
       xlabel="matching, one after each epoch",
       ylabel="share of classes with another prototype",
     )
-  return pictures.save(figures, output)
+  return figures
 
 
 def draw_tables(
   found: Mapping[Job, Sequence[Trained]],
   cosines: Mapping[Any, np.ndarray],
   seconds: Mapping[int, Sequence[float]],
-  output: pathlib.Path,
-) -> list[str]:
+) -> dict[str, Any]:
   """The paper's figures 3 and 4, of whatever was trained and looked at."""
   figures = {}
   if cosines:
@@ -179,7 +175,7 @@ def draw_tables(
       xlabel="epoch",
       ylabel="share of classes with another prototype",
     )
-  return pictures.save(figures, output)
+  return figures
 
 
 def accuracies(
@@ -211,7 +207,7 @@ def _told_apart(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   return dict(list(curves.items())[:7])
 
 
-def draw_images(studies: Sequence[training.Study], output: pathlib.Path) -> list[str]:
+def draw_images(studies: Sequence[training.Study]) -> dict[str, Any]:
   """Accuracies of all methods on each set of images; none where none was trained."""
   values = {
     f"{study.data}, D = {dim}": {
@@ -224,6 +220,6 @@ def draw_images(studies: Sequence[training.Study], output: pathlib.Path) -> list
     for dim in study.dims
   }
   if not values:
-    return []
-  figure = plotting.bars_with_intervals(values, ylabel="mean accuracy of the classes")
-  return [plotting.save(figure, output / "images.png").name]
+    return {}
+  label = "mean accuracy of the classes"
+  return {"images": plotting.bars_with_intervals(values, ylabel=label)}

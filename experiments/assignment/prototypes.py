@@ -5,15 +5,14 @@ Table 7, figures 2, 3a and 3c of the paper.
 
 import functools
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import results
+from experiments.frame.study import Claim, Table
 from spherejax import prototypes, solvers
 
 PAPER, POTENTIAL, ANNEALED = "paper's recipe", "potential, t = 2", "annealed, 200 steps"
@@ -113,69 +112,78 @@ def _looked_at(name: str, classes: int, dim: int, long: bool) -> bool:
   return many and long if name == HPN_LONG else many or classes > dim + 1
 
 
-def rows(figures: Figures) -> list[dict[str, Any]]:
-  """Rows of the table."""
-  found = []
+def tabulate(table: Table, figures: Figures) -> None:
+  """Adds figures of the table."""
   for (name, classes, dim), own in figures.items():
     paper = TABLE_7.get((name, classes, dim), (None, None))
     for metric, values in own.items():
       if metric == DEVIATION and classes < 100:
         continue
       known = {MAX: paper[0], MIN: paper[1]}.get(metric)
-      label = f"{metric}, {classes} in {dim} dimensions"
-      found.append(results.row(name, label, values, paper=known))
-  return found
+      table.add(name, _measure(metric, classes, dim), values, paper=known)
 
 
-def claims(figures: Figures) -> list[dict[str, Any]]:
+def _measure(metric: str, classes: int, dim: int) -> str:
+  return f"{metric}, {classes} in {dim} dimensions"
+
+
+def claims(sizes: Sequence[tuple[int, int]], long: bool) -> Iterator[Claim]:
   """P1, P2 and P3, of the sizes there are."""
-  simplices = [(c, d) for name, c, d in figures if name == BEST and c <= d + 1]
-  errors = {
-    name: [
-      np.abs(np.array(figures[name, c, d][MAX]) + 1 / (c - 1)) for c, d in simplices
-    ]
-    for name in (BEST, POTENTIAL)
-  }
-  # Few prototypes of at most twice the dimension: both find the best there is.
-  many = [
-    (c, d)
-    for name, c, d in figures
-    if name == BEST and c > d + 1 and (c > 2 * d or c >= 100)
-  ]
-  gains = [
-    np.subtract(figures[PAPER, c, d][MAX], figures[ANNEALED, c, d][MAX])
-    for c, d in many
-  ]
-  hundreds = [(c, d) for c, d in dict.fromkeys(key[1:] for key in figures) if c == 100]
-  wider = [
-    np.subtract(figures[name, c, d][DEVIATION], figures[POTENTIAL, c, d][DEVIATION])
-    for c, d in hundreds
-    for name in (HPN, HPN_LONG)
-    if (name, c, d) in figures
-  ]
-  found: list[tuple[str, str, Any, str]] = []
+  simplices = [(c, d) for c, d in sizes if c <= d + 1]
+
+  def error(table: Table, name: str) -> np.ndarray:
+    return np.max(
+      [
+        abs(table.values(_measure(MAX, c, d), name) + 1 / (c - 1)) for c, d in simplices
+      ],
+      0,
+    )
+
+  def least(gains: Sequence[tuple[str, str, str]]) -> Callable[[Table], np.ndarray]:
+    return lambda t: np.min([t.gain(m, a, over=b) for m, a, b in gains], 0)
+
   if simplices:
-    found += [
-      ("P1-closed", "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
-       "(1e-6 - error, least of all sizes)", 1e-6 - np.max(errors[BEST], 0), "3.2"),
-      ("P1-descent", "the same up to 1e-4 after descent of the potential",
-       1e-4 - np.max(errors[POTENTIAL], 0), "3.2"),
-    ]  # fmt: skip
-  if gains:
-    found.append(
-      ("P2", "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
-       "(least difference of all sizes with C > D + 1)", np.min(gains, 0), "4.1")
-    )  # fmt: skip
-  if wider:
-    found.append(
-      ("P3", "deviation of pairwise cosines, 100 prototypes: HPN > converged potential "
-       "(least difference of all dimensions, 1000 and 10000 steps)",
-       np.min(wider, 0), "Fig. 3a")
-    )  # fmt: skip
-  return [
-    results.claim(name, statement, values, paper=f"DL2P {where}", every_seed=True)
-    for name, statement, values, where in found
+    yield Claim(
+      "P1-closed",
+      "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
+      "(1e-6 - error, least of all sizes)",
+      lambda t: 1e-6 - error(t, BEST),
+      "DL2P 3.2",
+      True,
+    )
+    yield Claim(
+      "P1-descent",
+      "the same up to 1e-4 after descent of the potential",
+      lambda t: 1e-4 - error(t, POTENTIAL),
+      "DL2P 3.2",
+      True,
+    )
+  # Few prototypes of at most twice the dimension: both find the best there is.
+  many = [(c, d) for c, d in sizes if c > d + 1 and (c > 2 * d or c >= 100)]
+  if many:
+    yield Claim(
+      "P2",
+      "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
+      "(least difference of all sizes with C > D + 1)",
+      least([(_measure(MAX, c, d), PAPER, ANNEALED) for c, d in many]),
+      "DL2P 4.1",
+      True,
+    )
+  wider = [
+    (_measure(DEVIATION, c, d), name, POTENTIAL)
+    for c, d in sizes
+    for name in (HPN, HPN_LONG)
+    if c == 100 and _looked_at(name, c, d, long)
   ]
+  if wider:
+    yield Claim(
+      "P3",
+      "deviation of pairwise cosines, 100 prototypes: HPN > converged potential "
+      "(least difference of all dimensions, 1000 and 10000 steps)",
+      least(wider),
+      "DL2P Fig. 3a",
+      True,
+    )
 
 
 def matching_seconds(
@@ -196,39 +204,40 @@ def matching_seconds(
   return found
 
 
-def matching_rows(seconds: dict[int, list[float]]) -> list[dict[str, Any]]:
-  """Rows of the times of matchings."""
-  return [
-    results.row("matching on the host", f"seconds, {classes} classes", values)
-    for classes, values in seconds.items()
-  ]
+MATCHING = "matching on the host"
 
 
-def growth_claims(seconds: dict[int, list[float]]) -> list[dict[str, Any]]:
+def tabulate_matchings(table: Table, seconds: dict[int, list[float]]) -> None:
+  """Adds the times of matchings."""
+  for classes, values in seconds.items():
+    table.add(MATCHING, f"seconds, {classes} classes", values)
+
+
+def growth_claims(sizes: Sequence[int]) -> Iterator[Claim]:
   """A6: growth of a matching's time with the number of classes."""
-  if len(seconds) < 2:
-    return []
-  low, high = min(seconds), max(seconds)
-  growth = np.log(np.divide(seconds[high], seconds[low])) / np.log(high / low)
-  statement = f"time of a matching grows at most like C^3 from C = {low} to {high}"
-  return [
-    results.claim(
-      "A6-growth", f"{statement} (3 - exponent)", 3 - growth, paper="DL2P Fig. 3c"
+  low, high = min(sizes, default=0), max(sizes, default=0)
+
+  def exponent(table: Table) -> np.ndarray:
+    first, last = (table.values(f"seconds, {n} classes", MATCHING) for n in (low, high))
+    return np.log(last / first) / np.log(high / low)
+
+  if len(sizes) > 1:
+    yield Claim(
+      "A6-growth",
+      f"time of a matching grows at most like C^3 from C = {low} to {high}"
+      " (3 - exponent)",
+      lambda t: 3 - exponent(t),
+      "DL2P Fig. 3c",
     )
-  ]
 
 
-def potential_of_piles(classes: int) -> list[dict[str, Any]]:
+def tabulate_piles(table: Table, classes: int) -> None:
   """Figure 2: what the mean cosine (APAD) does not see, and the potential does."""
   rows = jnp.zeros((classes, classes - 1)).at[:, 0].set(1.0)
   piles = rows.at[: classes // 2, 0].set(-1.0)
   simplex = prototypes.simplex(jax.random.key(0), classes, classes - 1)
-  found = []
   for name, points in (("two piles", piles), ("simplex", simplex)):
     mean = cosines(points).mean()
+    table.add(name, f"mean cosine (APAD), {classes} prototypes", mean)
     potential = float(prototypes.gaussian_potential(points))
-    found += [
-      results.row(name, f"mean cosine (APAD), {classes} prototypes", [mean]),
-      results.row(name, f"Gaussian potential, {classes} prototypes", [potential]),
-    ]
-  return found
+    table.add(name, f"Gaussian potential, {classes} prototypes", potential)

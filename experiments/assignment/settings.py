@@ -1,7 +1,7 @@
 """Settings of the small study of `dynamic_assignment`."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.assignment import images as dl2p_images
 from experiments.assignment import methods as dl2p_methods
@@ -73,6 +73,18 @@ class Config:
   image_size: int = 16
   """Side of the images, by area average from larger ones."""
 
+  def __post_init__(self) -> None:
+    """Raises ValueError for settings that do not fit each other."""
+    sets = [name for name, _ in self.images]
+    if len({*sets}) < len(sets):
+      raise ValueError(f"images must name each set once, got {sets}")
+    for name in ("methods", "image_methods"):
+      methods = getattr(self, name)
+      if "Ours*" in methods and "PSC*" not in methods:
+        raise ValueError(
+          f"Ours* takes the prototypes of PSC*, which {name} must have, got {methods}"
+        )
+
 
 SMOKE = Config(
   prototypes=((10, 9), (10, 3)),
@@ -89,17 +101,4 @@ SMOKE = Config(
   digits=(),
   images=(),
 )
-PRESETS = {"cpu": Config(), "smoke": SMOKE, **tables.PRESETS}
-
-
-def check(config: Config) -> None:
-  """Raises ValueError for settings that do not fit each other."""
-  sets = [name for name, _ in config.images]
-  if len({*sets}) < len(sets):
-    raise ValueError(f"images must name each set once, got {sets}")
-  for name in ("methods", "image_methods"):
-    methods = getattr(config, name)
-    if "Ours*" in methods and "PSC*" not in methods:
-      raise ValueError(
-        f"Ours* takes the prototypes of PSC*, which {name} must have, got {methods}"
-      )
+PRESETS: dict[str, Any] = {"cpu": Config(), "smoke": SMOKE, **tables.PRESETS}

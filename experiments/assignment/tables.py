@@ -1,20 +1,22 @@
 """The presets of DL2P's tables and figures, and what the paper reports."""
 
 import dataclasses
+import functools
 import itertools
+import math
 import pathlib
-import time
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
+from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
 from experiments.assignment.jobs import Full, Job, plan
 from experiments.assignment.methods import LEARNED, RECIPES
 from experiments.assignment.photographs import Trained
-from experiments.frame import results
+from experiments.frame.study import Claim, Table
 
 BALANCED = Full()
 LONG_TAIL = Full(
@@ -46,174 +48,124 @@ IMAGENET = Full(
 IMBALANCES = (0.005, 0.01, 0.02)
 
 
-def _grid(*parts: Sequence[Any]) -> tuple[str, ...]:
-  """Names of trainings: all combinations of the parts."""
-  return tuple("/".join(map(str, chosen)) for chosen in itertools.product(*parts))
+def _grid(
+  images: Sequence[str], methods: Sequence[str], dims: Sequence[int], **options: Any
+) -> tuple[Job, ...]:
+  """All combinations, and of them all of the values of an option."""
+  ways = [
+    dict(zip(options, x, strict=True)) for x in itertools.product(*options.values())
+  ]
+  return tuple(
+    Job(*chosen, **way)
+    for chosen in itertools.product(images, methods, dims)
+    for way in ways
+  )
 
 
-def _with(base: Full, trainings: tuple[str, ...], **changes: Any) -> Full:
-  return dataclasses.replace(base, trainings=trainings, **changes)
+def _with(base: Full, *jobs: Job, **changes: Any) -> Full:
+  return dataclasses.replace(base, jobs=jobs, **changes)
 
 
-_TAILS = tuple(f"imbalance={value:g}" for value in IMBALANCES)
-_WIDE_TAIL = (
-  *_grid(("cifar100",), ("PSC", "ETF", "DL2P"), (128,), _TAILS),
-  *_grid(("cifar100",), ("DL2P",), (50,), _TAILS),
-)
+_CIFAR, _TINY, _IMAGENET = "cifar100", "tiny_imagenet", "imagenet2012"
 _FIVE = ("PSC", "Word2Vec-like", "HPN", "HPN + semantics", "DL2P")
 _RIVALS = ("PSC", "Word2Vec-like", "HPN", "HPN + semantics", "ETF")
-_DIMS = (3, 5, 10, 25, 50, 100, 200)
-_IMAGENET = "imagenet2012"
+_THREE = ("PSC", "ETF", "DL2P")
+_BOTH = _grid((_IMAGENET,), ("PSC", "DL2P"), (512,))
+_NARROW = (16, 32, 64)
 PRESETS = {
-  "table-1": _with(
-    BALANCED,
-    _grid(("cifar100",), _FIVE, (10, 25, 50, 100)),
-  ),
+  "table-1": _with(BALANCED, *_grid((_CIFAR,), _FIVE, (10, 25, 50, 100))),
   # 64x64 images, so the same network sees four times the positions.
   "table-1-imagenet200": _with(
-    BALANCED, _grid(("tiny_imagenet",), _FIVE, (25, 50, 100, 200)), image_size=64
+    BALANCED, *_grid((_TINY,), _FIVE, (25, 50, 100, 200)), image_size=64
   ),
   "table-2": _with(
-    BALANCED, (*_grid(("cifar100",), _RIVALS, (100,)), "cifar100/DL2P/50")
+    BALANCED, *_grid((_CIFAR,), _RIVALS, (100,)), Job(_CIFAR, "DL2P", 50)
   ),
   "table-2-imagenet200": _with(
     BALANCED,
-    (*_grid(("tiny_imagenet",), _RIVALS, (200,)), "tiny_imagenet/DL2P/100"),
+    *_grid((_TINY,), _RIVALS, (200,)),
+    Job(_TINY, "DL2P", 100),
     image_size=64,
   ),
-  "table-3": _with(IMAGENET, _grid((_IMAGENET,), ("PSC", "DL2P"), (512,))),
-  "table-3-resnet101": _with(
-    IMAGENET, _grid((_IMAGENET,), ("DL2P",), (512,)), network="resnet101"
-  ),
+  "table-3": _with(IMAGENET, *_BOTH),
+  "table-3-resnet101": _with(IMAGENET, _BOTH[1], network="resnet101"),
   "table-3-swin": _with(
     IMAGENET,
-    _grid((_IMAGENET,), ("PSC", "DL2P"), (512,)),
+    *_BOTH,
     network="swin_t",
     optimizer="adamw",
     learning_rate=1e-3,
     softmax_rate=1e-3,
   ),
-  "table-4": _with(LONG_TAIL, _WIDE_TAIL),
+  "table-4": _with(
+    LONG_TAIL,
+    *_grid((_CIFAR,), _THREE, (128,), imbalance=IMBALANCES),
+    *_grid((_CIFAR,), ("DL2P",), (50,), imbalance=IMBALANCES),
+  ),
   # Needs --listing; the paper gives no details but the network.
   "table-5": _with(
     IMAGENET,
-    (*_grid((_IMAGENET,), ("PSC", "ETF", "DL2P"), (2048,)), f"{_IMAGENET}/DL2P/512"),
+    *_grid((_IMAGENET,), _THREE, (2048,)),
+    _BOTH[1],
     weighted=True,
     feature_norm=True,
+    needs_listing=True,
   ),
   "table-6": _with(
     LONG_TAIL,
-    _grid(("cifar10", "svhn_cropped", "stl10"), ("PSC", "ETF", "DL2P"), (64,), _TAILS),
+    *_grid(("cifar10", "svhn_cropped", "stl10"), _THREE, (64,), imbalance=IMBALANCES),
     width=16,
   ),
   "table-7": Full(prototypes=((100, 100), (100, 50))),
   "table-8": _with(
-    BALANCED,
-    _grid(("cifar100",), ("PSC", "PSC*", "Ours*"), (16, 32, 64)),
-    validation=0.1,
+    BALANCED, *_grid((_CIFAR,), ("PSC", "PSC*", "Ours*"), _NARROW), validation=0.1
   ),
   "table-9": _with(
-    BALANCED, _grid(("cifar100",), ("DL2P", "Fixed + CE"), (16, 32, 64)), seeds=3
+    BALANCED, *_grid((_CIFAR,), ("DL2P", "Fixed + CE"), _NARROW), seeds=3
   ),
   "figure-3": _with(
     BALANCED,
-    (
-      *(f"cifar100/DL2P/50/r={r:g}" for r in (0.1, 0.2, 0.5, 1, 2, 5, 10)),
-      *_grid(
-        ("cifar100",),
-        ("PSC*",),
-        (16, 32, 64),
-        [f"uniformity={value:g}" for value in (0.001, 0.01, 0.1, 1, 10)],
-      ),
-    ),
+    *_grid((_CIFAR,), ("DL2P",), (50,), updates=(0.1, 0.2, 0.5, 1, 2, 5, 10)),
+    *_grid((_CIFAR,), ("PSC*",), _NARROW, uniformity=(0.001, 0.01, 0.1, 1, 10)),
     prototypes=((100, 100), (100, 50), (100, 25)),
     matchings=(100, 1000, 2000, 5000, 10_000),
   ),
-  "figure-4": _with(BALANCED, _grid(("cifar100",), ("DL2P", "Static"), _DIMS)),
+  "figure-4": _with(
+    BALANCED, *_grid((_CIFAR,), ("DL2P", "Static"), (3, 5, 10, 25, 50, 100, 200))
+  ),
 }
 
-# Accuracy in percent by image set, method, dimension and imbalance.
-_TABLE_1 = {
-  "PSC": (25.67, 60.0, 60.6, 62.1, None, None, None, 33.1),
-  "Word2Vec-like": (29.0, 44.5, 54.3, 57.6, 20.7, 27.6, 29.8, 30.0),
-  "HPN": (51.1, 63.0, 64.7, 65.0, 38.6, 44.7, 44.6, 44.7),
-  "DL2P": (57.21, 64.63, 66.22, 62.85, 41.71, 46.57, 46.85, 37.28),
-}
-# The paper has one HPN, of which it says that it knows the classes' names.
-_TABLE_1["HPN + semantics"] = _TABLE_1["HPN"]
-_COLUMNS_1 = [("cifar100", dim) for dim in (10, 25, 50, 100)]
-_COLUMNS_1 += [("tiny_imagenet", dim) for dim in (25, 50, 100, 200)]
-_TABLE_4 = {
-  ("PSC", 128): (38.7, 43.0, 48.1),
-  ("ETF", 128): (40.9, 45.3, 50.4),
-  ("DL2P", 128): (41.3, 44.9, 50.7),
-  ("DL2P", 50): (40.9, 45.2, 50.8),
-}
-_TABLE_6 = {
-  ("cifar10", "PSC"): (67.3, 72.8, 78.6),
-  ("cifar10", "ETF"): (71.9, 76.5, 81.0),
-  ("cifar10", "DL2P"): (71.5, 76.9, 81.4),
-  ("svhn_cropped", "PSC"): (40.5, 40.9, 49.3),
-  ("svhn_cropped", "ETF"): (42.8, 45.7, 49.8),
-  ("svhn_cropped", "DL2P"): (40.9, 47.0, 49.7),
-  ("stl10", "PSC"): (33.1, 37.9, 38.8),
-  ("stl10", "ETF"): (33.5, 37.2, 37.9),
-  ("stl10", "DL2P"): (35.7, 35.6, 38.0),
-}
-_TABLE_3 = {
-  ("resnet50", "PSC"): 76.51,
-  ("resnet50", "DL2P"): 77.47,
-  ("resnet101", "DL2P"): 79.63,
-  ("swin_t", "PSC"): 76.91,
-  ("swin_t", "DL2P"): 77.26,
-}
-# The lost dimensions are probably these.
-_TABLE_5 = {
-  ("PSC", 2048): 44.3, ("ETF", 2048): 44.7, ("DL2P", 2048): 44.6, ("DL2P", 512): 44.9
-}  # fmt: skip
-_TABLES_8_9 = {
-  "PSC": (62.62, 61.81, 63.23),
-  "PSC*": (62.54, 64.18, 64.53),
-  "Ours*": (60.51, 63.43, 64.71),
-  "DL2P": (62.72, 65.09, 65.94),
-  "Fixed + CE": (55.30, 56.46, 57.03),
-}
-_TABLE_2 = {("cifar100", 100): 65.34, ("tiny_imagenet", 200): 37.15}
+ACCURACIES = tomllib.loads(
+  (pathlib.Path(published.__file__).parent / "dl2p.toml").read_text(encoding="utf-8")
+)["accuracy"]
 
 
 def reported(config: Full, job: Job) -> float | None:
   """The paper's accuracy, a share; None where it has none for this training."""
-  found = None
-  column = (job.images, job.dim)
   if job.updates != 1 or job.uniformity is not None:
     return None
-  if job.images == _IMAGENET:
-    if config.listing is not None:
-      found = _TABLE_5.get((job.method, job.dim))
-    elif job.dim == 512 and not config.weighted:
-      found = _TABLE_3.get((config.network, job.method))
-  elif job.imbalance in IMBALANCES:
-    number = IMBALANCES.index(job.imbalance)
-    if job.images == "cifar100":
-      values = _TABLE_4.get((job.method, job.dim))
-    else:
-      values = _TABLE_6.get((job.images, job.method)) if job.dim == 64 else None
-    found = None if values is None else values[number]
-  elif job.imbalance == 1 and job.method == "ETF":
-    found = _TABLE_2.get(column)
-  elif job.imbalance == 1 and column in _COLUMNS_1 and job.method in _TABLE_1:
-    found = _TABLE_1[job.method][_COLUMNS_1.index(column)]
-  elif job.imbalance == 1 and job.images == "cifar100" and job.dim in (16, 32, 64):
-    values = _TABLES_8_9.get(job.method)
-    found = None if values is None else values[(16, 32, 64).index(job.dim)]
-  return None if found is None else found / 100
+  if job.images == _IMAGENET and config.weighted and config.listing is None:
+    return None
+  for block in ACCURACIES:
+    dims, tails = block["dims"], block.get("imbalances", [1.0])
+    here = job.dim in dims and job.imbalance in tails and job.method in block
+    if job.images == _IMAGENET:
+      here &= block.get("network", config.network) == config.network
+      here &= block.get("listing", False) == (config.listing is not None)
+    if here and job.images == block["images"]:
+      # Of one or the other there is one.
+      place = dims.index(job.dim) + tails.index(job.imbalance)
+      value = block[job.method][place] / 100
+      return None if math.isnan(value) else value
+  return None
 
 
-def run(config: Full, output: pathlib.Path, preset: str) -> dict[str, Any]:
+def measure(
+  config: Full, output: pathlib.Path
+) -> tuple[Table, Callable[[], dict[str, Any]]]:
   """All trainings of a table or figure, beside the paper's figures."""
-  start = time.perf_counter()
   jobs = plan(config)
-  if preset == "table-5" and config.listing is None:
+  if config.needs_listing and config.listing is None:
     raise SystemExit("table-5 is of ImageNet-LT: give its list of images by --listing")
   key = jax.random.key(config.seed)
   # All that can be wrong is found before the first training.
@@ -238,60 +190,39 @@ def run(config: Full, output: pathlib.Path, preset: str) -> dict[str, Any]:
   figures, cosines = prototypes.study(key, config.prototypes, 3, vectors=vectors)
   # The mean of four, as in figure 3c.
   seconds = prototypes.matching_seconds(key, config.matchings, 4)
-  rows = (
-    _rows(config, found) + prototypes.rows(figures) + prototypes.matching_rows(seconds)
-  )
-  claims = _claims(found) + prototypes.growth_claims(seconds)
-  return results.result(
-    experiment="dynamic_assignment",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims,
-    pictures=pictures.draw_tables(found, cosines, seconds, output),
-  )
+  table = Table()
+  tabulate(table, config, found)
+  prototypes.tabulate(table, figures)
+  prototypes.tabulate_matchings(table, seconds)
+  return table, functools.partial(pictures.draw_tables, found, cosines, seconds)
 
 
-def _rows(config: Full, found: dict[Job, list[Trained]]) -> list[dict[str, Any]]:
-  """Accuracies, and how near classes come to prototypes that are not learned."""
-  rows = []
+def tabulate(table: Table, config: Full, found: Mapping[Job, list[Trained]]) -> None:
+  """Adds accuracies, and how near classes come to prototypes that are not learned."""
   for job, runs in found.items():
     accuracies = [one.accuracy for one in runs]
     paper = reported(config, job)
-    rows.append(
-      results.row(job.title, f"accuracy, {job.label}", accuracies, paper=paper)
-    )
+    table.add(job.title, f"accuracy, {job.label}", accuracies, paper=paper)
     if RECIPES[job.method].source != LEARNED:
       aligned = [one.alignment for one in runs]
-      rows.append(results.row(job.title, f"alignment, {job.label}", aligned))
-  return rows
+      table.add(job.title, f"alignment, {job.label}", aligned)
 
 
-def _id(job: Job) -> str:
-  """Of the claim against a training, as no other."""
-  parts = [job.images, job.method, f"d{job.dim}"]
-  parts += [f"imbalance{job.imbalance:g}"] if job.imbalance < 1 else []
-  parts += [] if job.uniformity is None else [f"uniformity{job.uniformity:g}"]
-  return "-".join(parts)
-
-
-def _claims(found: dict[Job, list[Trained]]) -> list[dict[str, Any]]:
+def claims(config: Full) -> Iterator[Claim]:
   """DL2P above every other method of the same images and dimension."""
-  claims = []
-  ours = [job for job in found if job.method == "DL2P" and job.updates == 1]
-  for own in ours:
-    for job, runs in found.items():
+  jobs = plan(config)
+  for own in jobs:
+    for job in jobs if own.method == "DL2P" and own.updates == 1 else ():
       if job.label == own.label and job.method != "DL2P":
-        gain = np.subtract(
-          [one.accuracy for one in found[own]], [one.accuracy for one in runs]
+        parts = [job.images, job.method, f"d{job.dim}"]
+        parts += [f"imbalance{job.imbalance:g}"] if job.imbalance < 1 else []
+        weight = job.uniformity
+        parts += [] if weight is None else [f"uniformity{weight:g}"]
+        yield Claim(
+          "-".join(parts),
+          f"accuracy(DL2P) > accuracy({job.title}), {own.label}",
+          lambda t, own=own, job=job: t.gain(
+            f"accuracy, {own.label}", own.title, over=job.title
+          ),
         )
-        claims.append(
-          results.claim(
-            _id(job),
-            f"accuracy(DL2P) > accuracy({job.title}), {own.label}",
-            gain,
-            paper="DL2P",
-          )
-        )
-  return claims
+  yield from prototypes.growth_claims(config.matchings)

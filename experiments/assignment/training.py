@@ -4,7 +4,6 @@ One program trains every cell of one network, data set and dimension with every 
 Learning rates (and the weight of PSC*'s uniformity) are chosen on validation data.
 """
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -21,7 +20,7 @@ from jax import Array
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks
 from experiments.assignment.methods import Method
-from experiments.frame import at_once
+from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
 
 
@@ -285,7 +284,7 @@ def train(
   *,
   key: Array,
   seeds: int,
-  folder: pathlib.Path | None,
+  folder: pathlib.Path,
 ) -> Runs:
   """Trains all cells with all seeds.
 
@@ -300,22 +299,20 @@ def train(
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial = jax.tree_util.Partial
   init = partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1])
-  with contextlib.ExitStack() as stack:
-    checkpoints = None
-    if folder is not None:
-      checkpoints = stack.enter_context(training.Checkpoints(folder))
-    result = training.sweep(
-      key,
+  result = frame_training.many(
+    key,
+    (
       init,
       partial(_bound(_step, setting), task.train),
       partial(_bound(_validate, setting), task.validation),
-      columns,
-      seeds=1,
-      steps=setting.epochs * per_epoch,
-      evaluate_every=per_epoch,
-      checkpoints=checkpoints,
-      batch_size=at_once.convolutional() if setting.network == "resnet" else None,
-    )
+    ),
+    columns,
+    folder,
+    convolutional=setting.network == "resnet",
+    seeds=1,
+    steps=setting.epochs * per_epoch,
+    evaluate_every=per_epoch,
+  )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
   found = _measure(setting, task.test, known, result.state, columns)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from experiments.frame import images as class_sets
+from experiments.frame import networks
 from experiments.frame.settings import Within
 from spherejax import data, models
 
@@ -92,12 +93,9 @@ class Network(nn.Module):
     else:
       if images.shape[-1] == 1:
         images = jnp.repeat(images, 3, axis=-1)
-      kind = {"axis_name": self.axis_name, "name": "backbone"}
-      if s.network == "inception_v3":
-        backbone = models.InceptionV3(s.width, **kind)
-      else:
-        widths = tuple(s.width * 2**stage for stage in range(4))
-        backbone = models.ResNet50(widths=widths, **kind)
+      backbone = networks.photographic(
+        s.network, s.width, axis_name=self.axis_name, name="backbone"
+      )
       features = backbone(images, train=train).mean((1, 2))
     embedded = nn.Dense(s.dim, name="projection")(features)
     if sizes.shape[1]:

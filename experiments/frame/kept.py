@@ -138,6 +138,17 @@ def keep(path: pathlib.Path, settings: Mapping[str, Any], done: Finished) -> Non
   results.write_json({"settings": settings, "figures": done.figures}, record)
 
 
+def once(
+  path: pathlib.Path, *, made_with: Mapping[str, Any], make: Callable[[], Finished]
+) -> Finished:
+  """What was kept under a path if it was made with the same; otherwise makes it."""
+  done = restore(path, made_with)
+  if done is None:
+    done = make()
+    keep(path, made_with, done)
+  return done
+
+
 def _files(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
   """Record and arrays: behind the whole name, which a number with a point may end."""
   return path.with_name(f"{path.name}.json"), path.with_name(f"{path.name}.npz")

@@ -162,11 +162,16 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     "remat": a.remat,
     "name": "backbone",
   }
-  if a.backbone == "resnet50":
-    widths = tuple(a.width * 2**stage for stage in range(4))
+  return photographic(a.backbone, a.width, **options)
+
+
+def photographic(backbone: str, width: int, **options: Any) -> nn.Module:
+  """A network for photographs: bn_inception, inception_v3 or resnet50."""
+  if backbone == "resnet50":
+    widths = tuple(width * 2**stage for stage in range(4))
     return models.ResNet50(widths=widths, **options)
-  kind = models.BNInception if a.backbone == "bn_inception" else models.InceptionV3
-  return kind(a.width, **options)
+  kind = models.BNInception if backbone == "bn_inception" else models.InceptionV3
+  return kind(width, **options)
 
 
 def _seen(a: Architecture, images: Array) -> Array:

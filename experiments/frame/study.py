@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.frame import command, pictures, results
+from experiments.frame import command, pictures, results, settings
 
 Config = TypeVar("Config")
 
@@ -68,6 +68,10 @@ class Table:
     """The variants of which something was measured."""
     return [variant for variant, of in self._figures if of == measure]
 
+  def measures(self) -> list[str]:
+    """What was measured of any variant."""
+    return list(dict.fromkeys(measure for _, measure in self._figures))
+
   def rows(self) -> list[dict[str, Any]]:
     """The rows of the results: gains, then figures."""
     gains = [
@@ -120,6 +124,8 @@ class Study(Generic[Config]):
   """Table, what is shown and settings to figures by the name of their file."""
   resolved: Callable[[Config], Config] = lambda config: config
   """Fills in what settings leave open."""
+  unused: Callable[[Config], settings.Unused] = lambda _: {}
+  """Settings that do nothing beside the others, where no limit declares them."""
   short: bool = False
   """Whether it compiles for as long as it trains."""
 
@@ -167,6 +173,7 @@ class Study(Generic[Config]):
       name=self.name,
       doc=self.doc,
       short=self.short,
+      unused=self.unused,
       resolved=self.resolved,
     )
     results.write(self.run(config, output, preset), output)

@@ -1,14 +1,116 @@
-"""Shuffled batches for `training.fit`, an epoch's plan at a time."""
+"""One objective trained in two ways: many small runs at once, or one large run.
+
+An objective is what `training.make_step` takes, `(params, batch_stats, batch, *, key,
+axis_name) -> Outcome`. `many` trains it with every cell and seed as one program, `one`
+on all devices with batches from the host. Both resume from their folder.
+"""
 
 import functools
+import pathlib
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
-from spherejax import data
+from experiments.frame import at_once
+from spherejax import data, training
+
+Step = Callable[..., tuple[training.TrainState, dict[str, Array]]]
+
+
+def many(
+  key: Array,
+  functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+  cells: Mapping[str, Any],
+  folder: pathlib.Path,
+  *,
+  title: str = "",
+  convolutional: bool = False,
+  **options: Any,
+) -> training.SweepResult:
+  """Trains all cells with all seeds, resumed from a folder.
+
+  Args:
+    key: of the whole sweep.
+    functions: `init`, `step` and `evaluate` of `training.sweep`.
+    cells: hyperparameters by name, a column each.
+    folder: of the checkpoints.
+    title: of the training, which must not diverge where a title is given.
+    convolutional: whether every run has convolutions of its own.
+    **options: of `training.sweep`.
+
+  Raises:
+    FloatingPointError: a run of a training with a title diverged.
+  """
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.sweep(
+      key,
+      *functions,
+      cells,
+      checkpoints=checkpoints,
+      batch_size=at_once.convolutional() if convolutional else None,
+      **options,
+    )
+  if title and result.diverged.any():
+    gone = np.flatnonzero(result.diverged.any(1))
+    values = [{name: column[i] for name, column in cells.items()} for i in gone]
+    raise FloatingPointError(
+      f"{title}: {result.diverged.sum()} of {result.diverged.size} runs diverged, of"
+      f" the cells {values}"
+    )
+  return result
+
+
+def several(
+  step: Step, batch: Callable[[training.TrainState, Array], Any], number: int
+) -> Callable[[training.TrainState, Array], tuple[training.TrainState, Any]]:
+  """So many steps as one function of a state and a key, with the mean of the metrics.
+
+  `batch(state, key)` draws what a step sees.
+  """
+
+  def run(state: training.TrainState, key: Array) -> tuple[training.TrainState, Any]:
+    state, reported = jax.lax.scan(
+      lambda now, own: step(now, batch(now, own)), state, jax.random.split(key, number)
+    )
+    return state, jax.tree.map(jnp.mean, reported)
+
+  return run
+
+
+def one(
+  start: Callable[[bool], training.TrainState],
+  objective: Callable[..., training.Outcome],
+  optimizer: optax.GradientTransformation,
+  batches: Callable[[int], Iterator[Any]],
+  folder: pathlib.Path,
+  *,
+  around: Callable[[Step], Step] = lambda step: step,
+  **options: Any,
+) -> training.FitResult:
+  """One training on all devices, resumed from a folder.
+
+  Args:
+    start: the first state, of which only the shapes count where it is not fresh.
+    objective: what is minimised.
+    optimizer: what made the state's `opt_state`.
+    batches: from the first step asked for.
+    folder: of the checkpoints.
+    around: what else happens in a step, such as a matching.
+    **options: of `training.fit`.
+  """
+  with training.Checkpoints(folder) as checkpoints:
+    return training.fit(
+      start(checkpoints.latest_step() is None),
+      around(training.make_step(objective, optimizer)),
+      batches,
+      checkpoints=checkpoints,
+      **options,
+    )
 
 
 def shuffled(

@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from experiments.frame import at_once, ending
 from experiments.frame.settings import Limited, MultipleOf
 from experiments.gsp.collage_measures import retrieval
+from experiments.gsp.network import AVERAGE, Variant
 from spherejax import data, losses, metrics, models, plotting, training
 
 
@@ -52,13 +53,6 @@ class Settings(Limited):
   """Weight of the zero-shot prediction loss (DML eq. 5.2.5)."""
   learning_rate: float = 2e-3
   """Learning rate of Adam."""
-
-
-class Variant(NamedTuple):
-  """What tells one variant from another: two numbers, so one program runs them all."""
-
-  mass: float
-  zero_shot_weight: float
 
 
 class Network(nn.Module):
@@ -195,7 +189,7 @@ def train(
     return choose_prototypes(network, pooled, path="GSP_0/prototypes")
 
   def start(number: int) -> Run:
-    run = part(Run(states[number][0], ()), Variant(1.0, 0.0), number)
+    run = part(Run(states[number][0], ()), AVERAGE, number)
     network = renewed(run.state.params["network"], number)
     params = run.state.params | {"network": network}
     return run._replace(state=run.state.replace(params=params))

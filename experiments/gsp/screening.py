@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 
 from experiments.frame import kept
+from experiments.frame import training as frame_training
 from experiments.gsp import screening_cells, screening_design
 from experiments.gsp.network import (
   LOSSES,
@@ -31,9 +31,7 @@ from spherejax import data, metrics, models, pooling, training
 class State(NamedTuple):
   """One training."""
 
-  params: dict[str, Any]  # network: the head; loss: proxies, label embeddings
-  opt_state: Any
-  number: Array  # steps taken, which names the batch
+  train: training.TrainState
   apart: Array  # largest distance yet of pooled vectors from the average, relative
 
 
@@ -74,10 +72,13 @@ def init(settings: Settings, classes: int, maps: Maps, key: Array, hyper) -> Sta
     drawn["params"], pooled, path=recipe(settings).prototypes
   )
   losses = loss_parameters(settings, classes, proxy_key, label_key)
-  params = {"network": head, "loss": losses}
-  optimizer = make_optimizer(settings, tuple(losses))
-  opt_state = optimizer.init(params)  # pyright: ignore[reportArgumentType]
-  return State(params, opt_state, jnp.int32(0), jnp.float32(0))
+  state = training.create_state(
+    key,  # batches have the sweep's
+    make_optimizer(settings, tuple(losses)),
+    {"params": head},
+    {"params": losses},
+  )
+  return State(state, jnp.float32(0))
 
 
 def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array, hyper):
@@ -85,26 +86,27 @@ def step(settings: Settings, classes: int, maps: Maps, state: State, key: Array,
   rows = data.class_balanced_indices(
     key,
     maps.table,
-    state.number,
+    state.train.step,
     num_classes=min(classes, settings.batch_classes),
     per_class=settings.per_class,
   )
-  features, labels = maps.features[rows], maps.labels[rows]
 
-  def objective(params):
+  def objective(params, batch_stats, batch, *, key, axis_name):
+    del batch_stats, key, axis_name
+    features, labels = batch
     result = apply_head(settings, params["network"], features, hyper)
     weight = hyper["zero_shot_weight"]
     loss = mixture(settings, classes, params["loss"], result, labels, weight)
     average = pooling.gap(features @ params["network"]["Dense_0"]["kernel"])
-    apart = jnp.abs(result.pooled - average).max()
-    return loss, apart / jnp.abs(average).max()
+    apart = jnp.abs(result.pooled - average).max() / jnp.abs(average).max()
+    return training.Outcome(loss, metrics={"apart": apart})
 
-  (loss, apart), grads = jax.value_and_grad(objective, has_aux=True)(state.params)
-  optimizer = make_optimizer(settings, tuple(state.params["loss"]))
-  updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-  params: Any = optax.apply_updates(state.params, updates)  # pyright: ignore[reportArgumentType]
-  apart = jnp.maximum(state.apart, apart)
-  return State(params, opt_state, state.number + 1, apart), {"loss": loss}
+  optimizer = make_optimizer(settings, tuple(state.train.params["loss"]))
+  train, reported = training.make_step(objective, optimizer)(
+    state.train, (maps.features[rows], maps.labels[rows])
+  )
+  apart = jnp.maximum(state.apart, reported["apart"])
+  return State(train, apart), {"loss": reported["loss"]}
 
 
 def evaluate(
@@ -112,7 +114,7 @@ def evaluate(
 ):
   """MAP@R among the validation collages."""
   del key  # always the same collages
-  result = apply_head(settings, state.params["network"], features, hyper)
+  result = apply_head(settings, state.train.params["network"], features, hyper)
   found = metrics.retrieval(result.embeddings, np.array(labels))
   return metrics.mean_where(found.map_at_r, found.counted)
 
@@ -145,15 +147,15 @@ def train(
   maps: Maps,
   validation: Maps,
   output: pathlib.Path,
-) -> dict[tuple[float, ...], tuple[float, float]]:
-  """MAP@R of each cell, and how far pooled vectors were from the average.
-
-  A cell is prototypes, mass, inverse temperature and weight.
-  """
-  trained = {}
+) -> dict[screening_cells.Cell, tuple[float, float]]:
+  """MAP@R of each cell, and how far pooled vectors were from the average."""
+  trained, columns = {}, list(screening_design.LEVELS)[1:]
+  by_number: dict[int, list[screening_cells.Cell]] = {}
+  for cell in config.plan.cells:
+    by_number.setdefault(int(cell[0]), []).append(cell)
   programs = [
     (number, cells[first : first + config.at_once])
-    for number, cells in screening_cells.cells_of(config).items()
+    for number, cells in by_number.items()
     for first in range(0, len(cells), config.at_once)
   ]
   made_of = kept.digest(dataclasses.replace(config, seeds=1))
@@ -161,28 +163,17 @@ def train(
     settings = dataclasses.replace(
       config, pooling="gsp", loss=LOSSES[loss], prototypes=number
     )
-    columns = dict(
-      zip(list(screening_design.LEVELS)[1:], np.transpose(cells), strict=True)
+    result = frame_training.many(
+      jax.random.key(seed),
+      functions(settings, maps, validation),
+      dict(zip(columns, np.transpose(cells)[1:], strict=True)),
+      output / "kept" / f"{loss}-{seed}-{part}-{made_of}",
+      title=f"seed {seed} of {loss}, {number} prototypes",
+      seeds=1,
+      steps=config.head_steps,
+      evaluate_every=config.head_steps // 2,
     )
-    init, step, evaluate = functions(settings, maps, validation)
-    folder = output / "kept" / f"{loss}-{seed}-{part}-{made_of}"
-    with training.Checkpoints(folder) as checkpoints:
-      result = training.sweep(
-        jax.random.key(seed),
-        init,
-        step,
-        evaluate,
-        columns,
-        seeds=1,
-        steps=config.head_steps,
-        evaluate_every=config.head_steps // 2,
-        checkpoints=checkpoints,
-      )
-    if result.diverged.any():
-      gone = [(number, *cells[i]) for i in np.flatnonzero(result.diverged)]
-      raise FloatingPointError(f"seed {seed} of {loss} diverged in the cells {gone}")
     # The end of the training: choosing the best would be fitting the validation set.
     score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
-    for cell, *found in zip(cells, score, apart, strict=True):
-      trained[number, *cell] = tuple(found)
+    trained |= dict(zip(cells, zip(score, apart, strict=True), strict=True))
   return trained

@@ -1,14 +1,13 @@
 """What the screening trains: its settings, and their cells."""
 
-import collections
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from experiments.frame import command
 from experiments.gsp import network, screening_design
 
 Cell = tuple[float, float, float, float]
-"""Mass, inverse temperature and weight of zero-shot prediction."""
+"""Prototypes, mass, inverse temperature and weight of zero-shot prediction."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,28 +53,57 @@ class Config(network.Settings):
         f"norm must be group, got {self.norm}: the frozen network keeps no statistics"
       )
 
-
-def cells_of(config: Config) -> dict[int, list[Cell]]:
-  """For each number of prototypes all mass, inverse temperature, weight to train."""
-  mass, sharpness, weight = config.centre
-  cells = collections.defaultdict(list)
-  for number, *rest in screening_design.runs_of_design() if config.screen else ():
-    cells[number].append(tuple(rest))
-  for number in config.counts:
-    row = config.sharpness if number <= 128 else (sharpness,)
-    cells[number] += [(mass, x, weight) for x in row]
-  if masses := curve_of(config):
-    cells[64] += [(x, sharpness, weight) for x in masses]
-  if 64 in config.counts:
-    cells[64].append(average_of(config)[1:])
-  return {number: list(dict.fromkeys(found)) for number, found in cells.items()}
+  @property
+  def plan(self) -> "Plan":
+    """What heads are trained for."""
+    curves = 64 in self.counts
+    return Plan(
+      (64, *self.centre),
+      self.masses if curves else (),
+      self.counts,
+      self.sharpness,
+      self.screen,
+      curves,
+    )
 
 
-def average_of(config: Config) -> tuple[int, float, float, float]:
-  """The cell of average pooling alone: all of the mass, nothing predicted."""
-  return 64, 1.0, config.centre[1], 0.0
+class Plan(NamedTuple):
+  """Trainings with one loss."""
 
+  centre: Cell
+  """Where a number is not varied."""
+  masses: tuple[float, ...] = ()
+  """Of the curve."""
+  counts: tuple[int, ...] = ()
+  """Prototypes of the grid."""
+  sharpness: tuple[float, ...] = ()
+  """Inverse temperatures of the grid, up to 128 prototypes."""
+  screen: bool = False
+  """Whether the two-level design is trained."""
+  averaged: bool = True
+  """Whether average pooling is."""
 
-def curve_of(config: Config) -> tuple[float, ...]:
-  """Masses of the curve, where its number of prototypes is one of them."""
-  return config.masses if 64 in config.counts else ()
+  @property
+  def average(self) -> Cell:
+    """Average pooling alone: all of the mass, nothing predicted."""
+    return self.centre[0], 1.0, self.centre[2], 0.0
+
+  def of_mass(self, mass: float) -> Cell:
+    """A cell of the curve over the mass."""
+    return self.centre[0], mass, *self.centre[2:]
+
+  def of_grid(self, number: int, sharpness: float | None = None) -> Cell:
+    """A cell of the grid; the usual inverse temperature for None."""
+    _, mass, usual, weight = self.centre
+    return number, mass, usual if sharpness is None else sharpness, weight
+
+  @property
+  def cells(self) -> list[Cell]:
+    """All of them, none twice."""
+    cells = screening_design.runs_of_design() if self.screen else []
+    for number in self.counts:
+      row = self.sharpness if number <= 128 else (None,)
+      cells += [self.of_grid(number, x) for x in row]
+    cells += [self.of_mass(mass) for mass in self.masses]
+    cells += [self.average] if self.averaged else []
+    return list(dict.fromkeys(cells))

@@ -1,137 +1,159 @@
-"""Rows, claims and pictures of the screening."""
+"""Table, claims and pictures of the screening, of collages and of photographs."""
 
-import pathlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from experiments.frame import pictures, results
-from experiments.gsp import screening_cells, screening_design
+from experiments.frame.study import Claim, Table
+from experiments.gsp import screening_design
+from experiments.gsp.screening_cells import Cell, Plan
 from spherejax import plotting
 
-
-def table(loss: str, effects, scores) -> list[Any]:
-  """The effects beside the paper's, and every cell."""
-  shown = screening_design.effect_rows(loss, effects, points=100) if effects else []
-  return shown + [
-    results.row(f"{loss}, {title(cell)}", "MAP@R", values)
-    for cell, values in scores.items()
-  ]
+APART = "largest distance of pooled vectors from the average"
+EFFECTS = "points of MAP@R"
 
 
-def title(cell: tuple[float, ...]) -> str:
-  """A cell in the paper's symbols."""
+def name(loss: str, cell: Cell) -> str:
+  """A cell in the table, in the paper's symbols."""
   if cell[1] == 1 and not cell[3]:
-    return "average pooling"
-  return "m {}, mu {:g}, beta {:g}, lambda {:g}".format(*cell)
+    return f"{loss}, average pooling"
+  return "{}, m {:g}, mu {:g}, beta {:g}, lambda {:g}".format(loss, *cell)
 
 
-def design_claim() -> Any:
+def tabulate(
+  table: Table,
+  plan: Plan,
+  loss: str,
+  scores: Mapping[Cell, np.ndarray],
+  *,
+  measure: str = "MAP@R",
+  points: float = 1.0,
+  paper: Mapping[Cell, float] | None = None,
+) -> None:
+  """Adds the effects of `points` times the scores beside the paper's, and all cells."""
+  effects = screening_design.screened(dict(scores)) if plan.screen else {}
+  column = ("C2", "PNCA").index(loss)
+  for word, by_hand in screening_design.BY_HAND.items() if effects else ():
+    title = screening_design.effect_name(loss, word)
+    table.add(title, EFFECTS, points * effects[word].value, paper=by_hand[column])
+  for cell, values in scores.items():
+    table.add(name(loss, cell), measure, values, paper=(paper or {}).get(cell))
+
+
+def design_claim() -> Claim:
   """The effects of the paper's table, which it does not print."""
   found = screening_design.published()
-  differences = [
-    np.abs(found[word].value - x).max() for word, x in screening_design.BY_HAND.items()
-  ]
-  return results.claim(
+  apart = [abs(found[w].value - x).max() for w, x in screening_design.BY_HAND.items()]
+  return Claim(
     "screen-design",
     "effects of the paper's table within 0.01 of those worked out by hand",
-    0.01 - np.array(differences),
-    paper="DML Tab. 5.4",
+    lambda _: 0.01 - np.array(apart),
     every_seed=True,
   )
 
 
 def claims(
-  config: screening_cells.Config, loss: str, effects, scores, apart
-) -> list[Any]:
+  plan: Plan,
+  loss: str,
+  table: Table,
+  *,
+  measure: str = "MAP@R",
+  points: float = 1.0,
+) -> Iterator[Claim]:
   """The claims of DML 5.3.4.5 that the trainings with one loss speak to."""
-  suffix, made = loss.lower(), []
-  if effects:
-    made.append(screening_design.claim(loss, effects))
-  _, sharpness, weight = config.centre
-  curve = {
-    mass: (64, mass, sharpness, weight) for mass in screening_cells.curve_of(config)
-  }
-  small = [mass for mass in curve if mass <= 0.5]
-  if 1.0 in curve:
-    if small:
-      # One mass for all seeds: a best one for each would gain from noise alone.
-      best = max(small, key=lambda x: scores[curve[x]].mean())
-      made.append(
-        results.claim(
-          f"mu-sweep-{suffix}",
-          f"MAP@R of the best mass up to 0.5 ({best:g}) > MAP@R of mass 1, {loss}",
-          scores[curve[best]] - scores[curve[1.0]],
-          paper="DML Fig. 5.8",
-        )
-      )
-    made.append(
-      results.claim(
-        f"mu-sweep-average-{suffix}",
-        "at mass 1 pooled vectors of every step equal the average to 1e-6 of its "
-        f"largest entry (1e-6 less the largest difference), {loss}",
-        1e-6 - apart[curve[1.0]],
-        paper="DML Claim 5.2.1",
-        every_seed=True,
-      )
+  suffix = loss.lower()
+
+  def mean(cell: Cell) -> float:
+    return table.values(measure, name(loss, cell)).mean()
+
+  if plan.screen:
+    strong, weak = (
+      screening_design.effect_name(loss, (word,))
+      for word in ("inverse_temperature", "prototypes")
     )
-  large = [(number, *config.centre) for number in config.counts if number >= 64]
-  many = [scores[cell] for cell in large if cell in scores]
+    strength = screening_design.strength
+    yield Claim(
+      f"screen-beta-{suffix}",
+      f"|effect of beta| > |effect of m|, {loss}",
+      lambda t: (
+        (strength(t.values(EFFECTS, strong)) - strength(t.values(EFFECTS, weak)))
+        / points
+      ),
+    )
+  whole = plan.of_mass(1.0)
+  small = [plan.of_mass(mass) for mass in plan.masses if mass <= 0.5]
+  if 1.0 in plan.masses and small:
+    # One mass for all seeds: a best one for each would gain from noise alone.
+    best = max(small, key=mean)
+    yield Claim(
+      f"mu-sweep-{suffix}",
+      f"MAP@R of the best mass up to 0.5 ({best[1]:g}) > MAP@R of mass 1, {loss}",
+      lambda t: t.gain(measure, name(loss, best), over=name(loss, whole)),
+      "DML Fig. 5.8",
+    )
+  if 1.0 in plan.masses:
+    yield Claim(
+      f"mu-sweep-average-{suffix}",
+      "at mass 1 pooled vectors of every step equal the average to 1e-6 of its "
+      f"largest entry (1e-6 less the largest difference), {loss}",
+      lambda t: 1e-6 - t.values(APART, name(loss, whole)),
+      "DML Claim 5.2.1",
+      every_seed=True,
+    )
+
+
+def flat(plan: Plan, loss: str, table: Table) -> Iterator[Claim]:
+  """That the number of prototypes does not matter where there are many."""
+  known = table.variants("MAP@R")
+  names = [name(loss, plan.of_grid(n)) for n in plan.counts if n >= 64]
+  many = [x for x in names if x in known]
+
+  def difference(table: Table) -> np.ndarray:
+    values = [table.values("MAP@R", x) for x in many]
+    return np.ptp(values, axis=1) - np.ptp(np.mean(values, axis=1))
+
   if len(many) > 2:
-    spread = np.ptp(np.mean(many, axis=1))
-    made.append(
-      results.claim(
-        f"m-flat-{suffix}",
-        f"range of MAP@R over m in 64, 128, 256 < its range over seeds, {loss}",
-        np.ptp(many, axis=1) - spread,
-        paper="DML Fig. 5.11",
-        every_seed=True,
-      )
+    yield Claim(
+      f"m-flat-{loss.lower()}",
+      f"range of MAP@R over m in 64, 128, 256 < its range over seeds, {loss}",
+      difference,
+      "DML Fig. 5.11",
+      every_seed=True,
     )
-  return made
 
 
-def draw(
-  config: screening_cells.Config, loss: str, scores, output: pathlib.Path
-) -> list[str]:
+def draw(plan: Plan, loss: str, table: Table, measure: str = "MAP@R") -> dict[str, Any]:
   """The grid of prototypes and sharpness, and curves over the mass and prototypes."""
-  mass, sharpness, weight = config.centre
-  counts = [number for number in config.counts if number <= 128]
-  grid = [
-    [scores[number, mass, x, weight].mean() for x in config.sharpness]
-    for number in counts
-  ]
-  figures = {}
-  if counts and config.sharpness:
+
+  def values(cell: Cell) -> np.ndarray:
+    return table.values(measure, name(loss, cell))
+
+  known, figures = table.variants(measure), {}
+  counts = [number for number in plan.counts if number <= 128]
+  if counts and len(plan.sharpness) > 1:
     figures["grid"] = plotting.heat_map(
-      np.array(grid),
+      [[values(plan.of_grid(n, x)).mean() for x in plan.sharpness] for n in counts],
       rows=counts,
-      columns=config.sharpness,
+      columns=plan.sharpness,
       row_label="prototypes",
       column_label="inverse temperature",
-      value_label=f"MAP@R, {loss}, validation classes",
+      value_label=f"{measure}, {loss}, validation classes",
       number_format=".4f",
     )
   # Seeds have networks of their own, whose levels differ by more than the numbers do.
-  average = scores.get(screening_cells.average_of(config), 0.0)
-  above = " above average pooling" * (screening_cells.average_of(config) in scores)
-  ylabel = f"MAP@R{above}, {loss}"
-  if masses := screening_cells.curve_of(config):
-    curve = [scores[64, x, sharpness, weight] - average for x in masses]
-    figures["mass"] = plotting.training_curves(
-      {"64 prototypes": np.transpose(curve)},
-      steps=masses,
-      xlabel="mass",
-      ylabel=ylabel,
-    )
-  if len(config.counts) > 1:
-    curve = [scores[number, *config.centre] - average for number in config.counts]
-    figures["prototypes"] = plotting.training_curves(
-      {f"mass {mass:g}": np.transpose(curve)},
-      steps=config.counts,
-      xlabel="prototypes",
-      ylabel=ylabel,
-    )
-  return pictures.save(
-    {f"{name}-{loss.lower()}": figure for name, figure in figures.items()}, output
-  )
+  average = values(plan.average) if plan.averaged else 0.0
+  ylabel = f"{measure}{' above average pooling' * plan.averaged}, {loss}"
+  curves = {
+    "mass": {x: plan.of_mass(x) for x in plan.masses},
+    "prototypes": {n: plan.of_grid(n) for n in plan.counts},
+  }
+  labels = f"{plan.centre[0]:g} prototypes", f"mass {plan.centre[1]:g}"
+  for (xlabel, cells), label in zip(curves.items(), labels, strict=True):
+    steps = [x for x, cell in cells.items() if name(loss, cell) in known]
+    if len(steps) > 1:
+      curve = np.transpose([values(cells[x]) - average for x in steps])
+      figures[xlabel] = plotting.training_curves(
+        {label: curve}, steps=steps, xlabel=xlabel, ylabel=ylabel
+      )
+  return {f"{key}-{loss.lower()}": figure for key, figure in figures.items()}

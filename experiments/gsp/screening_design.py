@@ -1,10 +1,7 @@
 """The two-level design of the screening and its effects in the paper, DML Table 5.4."""
 
-from typing import Any
-
 import numpy as np
 
-from experiments.frame import results
 from spherejax import metrics, training
 
 LEVELS = {
@@ -58,9 +55,9 @@ def screened(scores: dict) -> dict[tuple[str, ...], metrics.Effect]:
   return metrics.factorial_effects(design, np.stack([scores[run] for run in runs]))
 
 
-def strength(effect: metrics.Effect) -> np.ndarray:
+def strength(values: np.ndarray) -> np.ndarray:
   """[seeds], the size of an effect: along its mean, so that noise has none."""
-  return np.sign(effect.value.mean()) * effect.value
+  return np.sign(values.mean()) * values
 
 
 def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
@@ -69,28 +66,6 @@ def label(word: tuple[str, ...], effect: metrics.Effect) -> str:
   return " = ".join("*".join(SYMBOLS[name] for name in each) for each in words)
 
 
-def effect_rows(loss: str, effects: dict, *, points: float = 1.0) -> list[Any]:
-  """Effects beside the paper's; `points` of MAP@R are 1 of the effects."""
-  column = ("C2", "PNCA").index(loss)
-  return [
-    results.row(
-      f"{loss}, effect of {label(word, effects[word])}",
-      "points of MAP@R",
-      points * effects[word].value,
-      paper=by_hand[column],
-    )
-    for word, by_hand in BY_HAND.items()
-  ]
-
-
-def claim(loss: str, effects: dict) -> Any:
-  """That the inverse temperature matters more than the number of prototypes."""
-  strong, weak = (
-    strength(effects[(name,)]) for name in ("inverse_temperature", "prototypes")
-  )
-  return results.claim(
-    f"screen-beta-{loss.lower()}",
-    f"|effect of beta| > |effect of m|, {loss}",
-    strong - weak,
-    paper="DML Tab. 5.4",
-  )
+def effect_name(loss: str, word: tuple[str, ...]) -> str:
+  """An effect in the table; its confounding is that of the paper's design."""
+  return f"{loss}, effect of {label(word, published()[word])}"

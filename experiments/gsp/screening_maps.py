@@ -57,26 +57,21 @@ def frozen_network(
     for field in dataclasses.fields(network.Settings)
   } | {name: getattr(config, name) for name in ("percent", "most", "pretraining")}
   settings["seed"] = seed
-  done = kept.restore(path, settings)
-  if done is not None:
-    return traverse_util.unflatten_dict(done.arrays, sep="/")
-  average = {"GAP": network.AVERAGE}
-  total = config.parts * (1 + bool(config.pretraining))
-  with tqdm.tqdm(total=total, desc=f"network {seed}", file=sys.stderr) as progress:
-    singles = collages.single_images(source, config.per_class)
-    begun = training.pretrain(
-      config, config.pretraining, seed, singles, progress, kept=path.parent
-    )
-    run = training.train(
-      config,
-      seed,
-      average,
-      train,
-      progress,
-      pretrained=begun,
-      kept=path.parent,
-    )["GAP"]
-  params = jax.tree.map(np.asarray, run.state.params["network"]["backbone"])
-  arrays: Any = traverse_util.flatten_dict(params, sep="/")
-  kept.keep(path, settings, kept.Finished({}, arrays))
-  return params
+
+  def make() -> kept.Finished:
+    total = config.parts * (1 + bool(config.pretraining))
+    with tqdm.tqdm(total=total, desc=f"network {seed}", file=sys.stderr) as progress:
+      singles = collages.single_images(source, config.per_class)
+      begun = training.pretrain(
+        config, config.pretraining, seed, singles, progress, kept=path.parent
+      )
+      average, folder = {"GAP": network.AVERAGE}, path.parent
+      run = training.train(
+        config, seed, average, train, progress, pretrained=begun, kept=folder
+      )["GAP"]
+    params = jax.tree.map(np.asarray, run.state.params["network"]["backbone"])
+    arrays: Any = traverse_util.flatten_dict(params, sep="/")
+    return kept.Finished({}, arrays)
+
+  done = kept.once(path, made_with=settings, make=make)
+  return traverse_util.unflatten_dict(done.arrays, sep="/")

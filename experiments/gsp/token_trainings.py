@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.frame import kept as finished
+from experiments.frame import training as frame_training
 from experiments.gsp import hulls
 from experiments.gsp import tokens as gsp_tokens
 from spherejax import training
@@ -59,17 +60,16 @@ def train(
 ) -> training.SweepResult:
   """All cells with all seeds; each epoch is kept, so a stopped run goes on."""
   what = finished.digest((config, cells))
-  with training.Checkpoints(output / "kept" / f"{pool.__name__}-{what}") as kept:
-    return training.sweep(
-      key,
-      *functions(config, pool),
-      cells,
-      seeds=config.seeds,
-      steps=config.steps,
-      evaluate_every=config.epoch,
-      patience=config.patience,
-      checkpoints=kept,
-    )
+  return frame_training.many(
+    key,
+    functions(config, pool),
+    cells,
+    output / "kept" / f"{pool.__name__}-{what}",
+    seeds=config.seeds,
+    steps=config.steps,
+    evaluate_every=config.epoch,
+    patience=config.patience,
+  )
 
 
 @functools.partial(jax.jit, static_argnames=("config", "pool"))

@@ -1,76 +1,59 @@
-"""What `retrieval` says about each claim of the tables."""
+"""What `retrieval` says about each claim of the tables, of images in memory."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from experiments.frame import results
-from experiments.metric_learning.measures import NAMES
+from experiments.frame.study import Claim, Table
 from experiments.metric_learning.methods import TITLES
-from experiments.metric_learning.tables import (
-  BOTH,
-  FOLDS,
-  GSP,
-  ZSP,
-  Found,
-  Measures,
-  Name,
-  score,
-)
+from experiments.metric_learning.plan import Config, plan
+from experiments.metric_learning.tables import BOTH, FLATTERY, FOLDS, GSP, ZSP, Name
 
-PAPER = "DML, chapter 3"
+MAP = "MAP@R"
 POOLINGS = "DML, tables 5.1 and 5.3"
-_SECOND = "plankton"
 
 
-def claims(
-  found: Found, untrained: Mapping[str, Measures], joined: Measures | None, config: Any
-) -> list[dict[str, Any]]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """Every claim that the trainings can tell something about."""
   made, first = [], config.group
 
-  def gain(group: str, loss: str, kind: str, other: str = "plain") -> np.ndarray:
-    return score(found[Name(group, loss, kind)]) - score(
-      found[Name(group, loss, other)]
-    )
+  def better(loss: str, kind: str, other: str = "plain", group: str = first) -> Claim:
+    own, over = (f"{Name(group, loss, x)}" for x in (kind, other))
+    return Claim("", "", lambda t: t.gain(MAP, own, over=over))
 
   if config.losses:
-    gains = np.concatenate([gain(first, loss, "ccp") for loss in config.losses])
-    text = f"MAP@R of unseen {first}: CCP > plain, over all pair losses"
-    made.append(_claim("retrieval-ccp-beats-baseline", text, gains))
+    each = [better(loss, "ccp").difference for loss in config.losses]
+    made.append(
+      Claim(
+        "retrieval-ccp-beats-baseline",
+        f"MAP@R of unseen {first}: CCP > plain, over all pair losses",
+        lambda t: np.concatenate([difference(t) for difference in each]),
+      )
+    )
   for loss in config.second_losses:
-    text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
     key = _of_loss("retrieval-ccp-second-set", loss, config.second_losses)
-    made.append(_claim(key, text, gain(_SECOND, loss, "ccp")))
+    text = f"MAP@R of unseen plankton: {loss} with CCP > plain"
+    made.append(Claim(key, text, better(loss, "ccp", group="plankton").difference))
   for loss in config.memory_losses:
-    text = f"MAP@R: {loss} with a memory > plain"
     key = _of_loss("retrieval-xbm", loss, config.memory_losses)
-    made.append(_claim(key, text, gain(first, loss, "xbm")))
+    text = f"MAP@R: {loss} with a memory > plain"
+    made.append(Claim(key, text, better(loss, "xbm").difference))
     if loss in config.losses:
-      text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
       key = _of_loss("retrieval-ccp-vs-xbm", loss, config.memory_losses)
-      made.append(_claim(key, text, gain(first, loss, "ccp", "xbm")))
-  if joined is not None:
-    made += _of_folds(found, joined)
+      text = f"MAP@R: {loss} with CCP > with a memory of as many vectors"
+      made.append(Claim(key, text, better(loss, "ccp", "xbm").difference))
+  made += _of_folds(config)
   for loss in config.proxy_losses:
-    learned = score(found[Name(first, loss)]) - untrained[first]["map_at_r"]
-    text = f"MAP@R of {loss}: the untrained network's and .1 more"
-    key = f"retrieval-proxy-losses-{TITLES[loss]}"
-    made.append(_claim(key, text, learned - 0.1))
-  made += [*_of_parts(found)]
-  return made + _of_measures(found, first) + _of_protocols(found)
-
-
-def _claim(
-  name: str,
-  text: str,
-  values: Iterable[float],
-  paper: str = PAPER,
-  *,
-  every: bool = False,
-) -> dict[str, Any]:
-  return results.claim(name, text, values, paper=paper, every_seed=every)
+    made.append(
+      Claim(
+        f"retrieval-proxy-losses-{TITLES[loss]}",
+        f"MAP@R of {loss}: the untrained network's and .1 more",
+        lambda t, loss=loss: (
+          t.gain(MAP, f"{Name(first, loss)}", over=f"{first}, untrained") - 0.1
+        ),
+      )
+    )
+  return [*made, *_of_parts(config), *_of_measures(table, first), *_of_protocols(table)]
 
 
 def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
@@ -78,65 +61,71 @@ def _of_loss(key: str, loss: str, losses: Sequence[str]) -> str:
   return key if len(losses) == 1 else f"{key}-{TITLES[loss]}"
 
 
-def _of_folds(found: Found, joined: Measures) -> list[dict[str, Any]]:
+def _of_folds(config: Config) -> Iterator[Claim]:
   """All folds together against their mean."""
-  made = []
-  for key, measure in (("precision", "precision"), ("map", "map_at_r")):
-    alone = found[Name(FOLDS, "c2")].test[measure].mean(0)
-    text = f"{NAMES[measure]} of the embeddings side by side > mean of the folds"
-    more = joined[measure] - alone
-    made.append(_claim(f"retrieval-concatenation-{key}", text, more, every=True))
-  return made
+  folds = Name(FOLDS, "c2")
+  for key, measure in (("precision", "P@1"), ("map", MAP)) if config.folds else ():
+    yield Claim(
+      f"retrieval-concatenation-{key}",
+      f"{measure} of the embeddings side by side > mean of the folds",
+      lambda t, measure=measure: t.gain(
+        measure, f"{folds}, side by side", over=f"{folds}, mean of the folds"
+      ),
+      every_seed=True,
+    )
 
 
-def _of_parts(found: Found) -> Iterator[dict[str, Any]]:
+def _of_parts(config: Config) -> Iterator[Claim]:
   """Generalized sum pooling and zero-shot prediction against the average."""
-
-  def more(name: Name, other: str) -> np.ndarray:
-    return score(found[name]) - score(found[name._replace(parts=other)])
-
-  for name in found:
+  planned = plan(config)
+  for name in planned:
+    if not name.parts:
+      continue
     without = name._replace(parts="")
-    plain = f"retrieval-gsp-{without.title}"
-    ids = {"plain": plain, "xbm": "xbm-gsp", "ccp": "ccp-gsp"}
     components = f"components-{without.title}"
-    text = f"MAP@R: {name.title} > "
-    if name.parts:
-      alone = name.parts in (GSP, ZSP)
-      key = f"{components}-{name.parts}" if alone else ids[name.kind]
-      yield _claim(key, text + without.title, more(name, ""), POOLINGS)
+    ids = {"plain": f"retrieval-gsp-{without.title}", "xbm": "xbm-gsp"}
+    key = {**ids, "ccp": "ccp-gsp"}[name.kind]
+    if name.parts in (GSP, ZSP):
+      key = f"{components}-{name.parts}"
+    compared = [(key, without)]
     if name.parts == BOTH:
       for part in (GSP, ZSP):
-        if name._replace(parts=part) in found:
-          other = name._replace(parts=part).title
-          key = f"{components}-both-{part}"
-          yield _claim(key, text + other, more(name, part), POOLINGS)
+        if (other := name._replace(parts=part)) in planned:
+          compared.append((f"{components}-both-{part}", other))
+    for key, other in compared:
+      yield Claim(
+        key,
+        f"MAP@R: {name.title} > {other.title}",
+        lambda t, own=f"{name}", over=f"{other}": t.gain(MAP, own, over=over),
+        POOLINGS,
+      )
 
 
-def _of_measures(found: Found, group: str) -> list[dict[str, Any]]:
+def _of_measures(table: Table, group: str) -> Iterator[Claim]:
   """Which measure tells the trainings of the first set apart."""
-  own = [one for name, one in found.items() if name.group == group]
-  if len(own) < 2:
-    return []
+  untrained = f"{group}, untrained"
+  own = [
+    x for x in table.variants(MAP) if x.startswith(f"{group}, ") and x != untrained
+  ]
 
-  def separation(measure: str) -> np.ndarray:
-    figures = np.stack([score(one, measure) for one in own])
+  def separation(table: Table, measure: str) -> np.ndarray:
+    figures = np.stack([table.values(measure, name) for name in own])
     return (figures.max(0) - figures.min(0)) / figures.mean(0)
 
-  text = "(largest - smallest) / mean over the trainings: MAP@R > P@1"
-  more = separation("map_at_r") - separation("precision")
-  return [_claim("retrieval-map-separates", text, more)]
+  if len(own) > 1:
+    yield Claim(
+      "retrieval-map-separates",
+      "(largest - smallest) / mean over the trainings: MAP@R > P@1",
+      lambda t: separation(t, MAP) - separation(t, "P@1"),
+    )
 
 
-def _of_protocols(found: Found) -> list[dict[str, Any]]:
+def _of_protocols(table: Table) -> Iterator[Claim]:
   """Stopped by the test images, P@1 is as good at least: how much it flatters."""
-  made = []
-  for one in found.values():
-    if "test precision" not in one.curves:
-      continue
-    curves = one.curves["test precision"][0]
-    best = np.nanmax(curves, axis=-1)
-    fair = np.take_along_axis(curves, one.best[0][:, None], axis=-1)[:, 0]
-    text = "P@1 at the evaluation that the test images choose >= at the fair one"
-    made.append(_claim("retrieval-protocol", text, best - fair + 1e-9, every=True))
-  return made
+  for name in table.variants(FLATTERY):
+    yield Claim(
+      "retrieval-protocol",
+      "P@1 at the evaluation that the test images choose >= at the fair one",
+      lambda t, name=name: t.values(FLATTERY, name) + 1e-9,
+      every_seed=True,
+    )

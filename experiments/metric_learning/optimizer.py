@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,25 +10,11 @@ import optax
 from jax import Array
 
 from experiments.metric_learning.methods import Method
+from experiments.metric_learning.settings import Training
 from spherejax import training
 
 
-class Rates(Protocol):
-  """What it reads of the settings."""
-
-  @property
-  def learning_rate(self) -> float: ...
-  @property
-  def proxy_rate(self) -> float: ...
-  @property
-  def second_moment(self) -> float: ...
-  @property
-  def weight_decay(self) -> float: ...
-  @property
-  def evaluate_every(self) -> int: ...
-
-
-def check(rates: Rates) -> None:
+def check(rates: Training) -> None:
   """Raises ValueError for rates that Adam cannot have."""
   for name in ("learning_rate", "proxy_rate", "weight_decay"):
     if not math.isfinite(getattr(rates, name)):
@@ -69,7 +55,7 @@ def _decayed(params: Any) -> Any:
 
 
 def optimizer(
-  rates: Rates,
+  rates: Training,
   method: Method,
   stats: Any,
   *,

@@ -1,26 +1,23 @@
 """Pictures of `retrieval`: what is found, and how the trainings went."""
 
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import pictures
 from experiments.metric_learning.images import Study
+from experiments.metric_learning.problem_figures import score
 from experiments.metric_learning.runs import Trained
-from experiments.metric_learning.tables import FOLDS, GSP, Found, Name, score
+from experiments.metric_learning.tables import FOLDS, GSP, Found, Name
 from spherejax import metrics, plotting
 
 QUERIES = 8
 SHOWN = 6  # nearest images of each
 
 
-def draw(
-  found: Found, studies: Mapping[str, Study], config: Any, output: pathlib.Path
-) -> list[str]:
-  """Writes all pictures; their names."""
+def draw(found: Found, studies: Mapping[str, Study], config: Any) -> dict[str, Any]:
+  """All pictures by the names of their files."""
   groups: dict[str, dict[Name, Trained]] = {}
   for name, one in found.items():
     if name.group != FOLDS:
@@ -36,7 +33,7 @@ def draw(
     best = max(own, key=lambda name: score(own[name])[0])
     if studies[group].images.dtype == np.uint8:
       drawn[f"sheet-{group}"] = sheet(found, best, studies[group])
-  return pictures.save(drawn, output)
+  return drawn
 
 
 def bars(group: str, found: Found) -> Any:

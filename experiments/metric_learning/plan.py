@@ -1,12 +1,12 @@
 """What `retrieval` trains: settings, methods, the images of each."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from experiments.metric_learning import images, pretraining, tables
+from experiments.frame.settings import Without
+from experiments.metric_learning import images, tables
 from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
-from experiments.metric_learning.photographs import methods, presets
-from experiments.metric_learning.photographs.methods import FullConfig
+from experiments.metric_learning.photographs import presets
 from experiments.metric_learning.settings import ProxySettings, Settings
 from experiments.metric_learning.tables import BOTH, GSP, ZSP, Name
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
   Summed = str
 else:
   Summed = Literal[_SUMMED]
+_T = TypeVar("_T")
+Sums = Annotated[_T, Without("gsp_methods", ((),))]
+Remembers = Annotated[_T, Without("remembers", False, "without --memory-losses")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Config(ProxySettings):
   """Losses that know proxies only."""
   second_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c2",)
   """With chance-constrained proxies and without, on plankton."""
-  plankton_size: int = 32
+  plankton_size: Annotated[int, Without("second_losses", ((),))] = 32
   """Side of the plankton's images."""
   folds: int = 4
   """Networks whose embeddings are joined, each without another share of the classes."""
@@ -42,8 +45,34 @@ class Config(ProxySettings):
   """Methods with generalized sum pooling and zero-shot prediction, and without."""
   gsp_parts: tuple[Summed, ...] = ()
   """Of them, those that are trained with either of the two alone as well."""
-  zero_shot_share: float = 0.1
+  zero_shot_share: Sums[float] = 0.1
   """Of zero-shot prediction, in the loss."""
+  prototypes: Sums[int] = 64
+  mass: Sums[float] = 0.3
+  inverse_temperature: Sums[float] = 5.0
+  memory_start: Remembers[int] = 100
+  memory_use: Remembers[Literal["full", "any"]] = "full"
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if self.gsp_methods and self.pooling != "gap":
+      raise ValueError(
+        f"pooling must be gap, which gsp_methods are compared with, got {self.pooling}"
+      )
+    if unknown := [x for x in self.gsp_parts if x not in self.gsp_methods]:
+      raise ValueError(
+        f"gsp_parts must be among gsp_methods, {self.gsp_methods}, got {unknown}"
+      )
+    if self.folds and (self.data != "images" or images.FOLDED % self.folds):
+      raise ValueError(
+        f"folds must be equal parts of the {images.FOLDED} characters, got"
+        f" {self.folds} of {self.data}"
+      )
+
+  @property
+  def remembers(self) -> bool:
+    """Whether any method has a memory."""
+    return bool(self.memory_losses) or any("xbm" in x for x in self.gsp_methods)
 
   @property
   def group(self) -> str:
@@ -98,21 +127,6 @@ PRESETS: dict[str, Any] = {
   ),
   **presets.PRESETS,
 }
-
-
-def unused(config: Config | FullConfig) -> dict[str, tuple[str, ...]]:
-  """Settings that do nothing, by the reason."""
-  if isinstance(config, FullConfig):
-    return methods.unused(config)
-  found: dict[str, tuple[str, ...]] = {}
-  if not config.gsp_methods:
-    names = ("prototypes", "mass", "inverse_temperature", "zero_shot_share")
-    found["without --gsp-methods"] = names
-  if not (config.memory_losses or any("xbm" in x for x in config.gsp_methods)):
-    found["without --memory-losses"] = ("memory_start", "memory_use")
-  if not config.second_losses:
-    found["without --second-losses"] = ("plankton_size",)
-  return found
 
 
 def plan(config: Config) -> dict[Name, Method]:
@@ -177,22 +191,3 @@ def study(config: Config, group: str) -> images.Study:
     return images.photographs(config.image_size)
   number = config.folds if group == tables.FOLDS else 1
   return images.omniglot(config.image_size, number)
-
-
-def check(config: Config) -> None:
-  """Raises ValueError for settings that cannot work, before anything is read."""
-  if config.gsp_methods and config.pooling != "gap":
-    raise ValueError(
-      f"pooling must be gap, which gsp_methods are compared with, got {config.pooling}"
-    )
-  if unknown := [name for name in config.gsp_parts if name not in config.gsp_methods]:
-    raise ValueError(
-      f"gsp_parts must be among gsp_methods, {config.gsp_methods}, got {unknown}"
-    )
-  pretraining.check(config, config.pretraining, config.data)
-  classes = images.FOLDED
-  if config.folds and (config.data != "images" or classes % config.folds):
-    raise ValueError(
-      f"folds must be equal parts of the {classes} characters, got {config.folds} of"
-      f" {config.data}"
-    )

@@ -11,7 +11,9 @@ import optax
 from jax import Array
 
 from experiments.frame import command, kept, networks
+from experiments.frame import training as frame_training
 from experiments.metric_learning import images as retrieval_sets
+from experiments.metric_learning import objective
 from experiments.metric_learning.settings import Settings
 from spherejax import data, training
 
@@ -22,9 +24,7 @@ _EVALUATE_EVERY = 50  # steps
 
 
 class _State(NamedTuple):
-  params: Any
-  stats: Any
-  opt_state: Any
+  train: training.TrainState
   accuracy: Array  # of the images that are not trained on
 
 
@@ -40,56 +40,50 @@ class _Training:
 
   def __init__(self, settings: Settings, classes: int):
     self.settings, self.classes = settings, classes
-    self.network = networks.Network(settings)
     self.optimizer = optax.adam(_RATE)
 
   def init(self, key: Array, hyper: Any) -> _State:
     del hyper
     network_key, classifier_key = jax.random.split(key)
-    variables = networks.initial_variables(network_key, self.settings)
+    network = networks.initial_variables(network_key, self.settings)
     draw = jax.nn.initializers.glorot_uniform()
     classifier = draw(classifier_key, (self.settings.dim, self.classes))
-    params = {"network": variables["params"], "classifier": classifier}
-    stats = variables.get("batch_stats", {})
-    return _State(params, stats, self.optimizer.init(params), jnp.float32(0))
+    loss = {"params": {"classifier": classifier}}
+    state = training.create_state(key, self.optimizer, network, loss)
+    return _State(state, jnp.float32(0))
 
-  def one_step(self, given: _Given, state: _State, key: Array) -> _State:
+  def batch(self, given: _Given, key: Array) -> dict[str, Array]:
     batch_key, shift_key = jax.random.split(key)
     rows = jax.random.randint(batch_key, (_BATCH,), 0, len(given.labels))
-    images = data.random_crop(
-      shift_key, given.images[rows], padding=self.settings.shift
+    shift = self.settings.shift
+    images = data.random_crop(shift_key, given.images[rows], padding=shift)
+    return {"image": images, "label": given.labels[rows]}
+
+  def objective(self, params: Any, stats: Any, batch: Any, *, key: Any, axis_name: Any):
+    del key, axis_name  # a small network, on one device
+    variables = objective.variables(params["network"], stats["network"])
+    found, moved = objective.forward(
+      self.settings.architecture, variables, batch["image"], bfloat16=False, train=True
     )
-
-    def objective(params: Any) -> tuple[Array, Any]:
-      variables = {"params": params["network"], "batch_stats": state.stats}
-      found, moved = self.network.apply(
-        variables, images, train=True, mutable=["batch_stats"]
-      )
-      logits = found.embeddings @ params["classifier"]
-      entropy = optax.softmax_cross_entropy_with_integer_labels(
-        logits, given.labels[rows]
-      )
-      return jnp.mean(entropy), moved["batch_stats"]
-
-    grads, stats = jax.grad(objective, has_aux=True)(state.params)
-    updates, opt_state = self.optimizer.update(grads, state.opt_state)
-    params = optax.apply_updates(state.params, updates)
-    return _State(params, stats, opt_state, state.accuracy)
+    logits = found.embeddings @ params["loss"]["classifier"]
+    entropy = optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"])
+    return training.Outcome(jnp.mean(entropy), {"network": moved})
 
   def period(self, given: _Given, state: _State, key: Array, hyper: Any):
     del hyper
-    keys = jax.random.split(key, _EVALUATE_EVERY)
-    state, _ = jax.lax.scan(
-      lambda s, k: (self.one_step(given, s, k), None), state, keys
+    step = training.make_step(self.objective, self.optimizer)
+    several = frame_training.several(
+      step, lambda _, key: self.batch(given, key), _EVALUATE_EVERY
     )
-    points = self.model(state).embed_blocks(given.held)
-    right = jnp.argmax(points @ state.params["classifier"], axis=1) == given.held_labels
-    return state._replace(accuracy=jnp.mean(right.astype(jnp.float32))), {}
+    train, _ = several(state.train, key)
+    points = self.model(train).embed_blocks(given.held)
+    logits = points @ train.params["loss"]["classifier"]
+    right = jnp.argmax(logits, axis=1) == given.held_labels
+    return _State(train, jnp.mean(right.astype(jnp.float32))), {}
 
-  def model(self, state: _State) -> networks.Model:
+  def model(self, state: training.TrainState) -> networks.Model:
     """The network of a state."""
-    variables = {"params": state.params["network"], "batch_stats": state.stats}
-    return networks.Model(self.settings.architecture, variables)
+    return networks.Model(self.settings.architecture, state.variables())
 
 
 def _accuracy(state: _State, key: Array, hyper: Any) -> Array:
@@ -118,7 +112,8 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
   begins = dataclasses.replace(settings, frozen_norm=False)
   made_with = begins.architecture, settings.seed, _RATE, settings.shift, steps
   path = folder / f"pretrained-{kept.digest(made_with)}"
-  if kept.restore(path, {}) is None:
+
+  def make() -> kept.Finished:
     images, labels = retrieval_sets.other_characters(settings.image_size)
     place = np.arange(len(labels)) - np.searchsorted(labels, labels)
     held = place < _HELD
@@ -137,10 +132,11 @@ def train(settings: Settings, steps: int, folder: pathlib.Path) -> Settings:
       devices=jax.local_devices()[:1],
       progress=False,
     )
-    state = jax.tree.map(lambda x: x[0, 0], result.best_state)
-    model = run.model(state)
+    model = run.model(jax.tree.map(lambda x: x[0, 0], result.best_state.train))
     seen = dataclasses.replace(model.architecture, inverted=True)
     networks.keep(path, model._replace(architecture=seen), steps)
     accuracy = float(result.best_score[0, 0])
-    kept.keep(path, {}, kept.Finished({"accuracy": accuracy}, {}))
+    return kept.Finished({"accuracy": accuracy}, {})
+
+  kept.once(path, made_with={}, make=make)
   return dataclasses.replace(settings, weights=str(path))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from experiments.frame import pictures
 from experiments.frame.study import Table
@@ -17,7 +16,7 @@ from experiments.metric_learning.measures import NAMES
 from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.runs import Trained
 from experiments.metric_learning.settings import Settings
-from experiments.metric_learning.training import Data, Run, State, on_device
+from experiments.metric_learning.training import Run, on_device
 from spherejax import plotting
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
   key = jax.random.key(0)
   programs, states = [], []
   for run in runs:
-    programs.append(jax.jit(functools.partial(_steps, run, given)))
+    programs.append(jax.jit(functools.partial(run.steps, given)))
     states.append(jax.jit(functools.partial(run.init, given))(key, hyper))
     jax.block_until_ready(programs[-1](states[-1], key, hyper))
   times = np.zeros((_REPEATS, len(runs)))
@@ -126,12 +125,6 @@ def _seconds(runs: Sequence[Run]) -> np.ndarray:
       jax.block_until_ready(program(state, key, hyper))
       times[repeat, i] = time.perf_counter() - begin
   return times
-
-
-def _steps(run: Run, given: Data, state: State, key: Array, hyper: Any) -> State:
-  keys = jax.random.split(key, run.settings.evaluate_every)
-  step = functools.partial(run.one_step, given, hyper)
-  return jax.lax.scan(step, state, keys)[0]
 
 
 def title(name: str) -> str:

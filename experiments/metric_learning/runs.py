@@ -13,19 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import at_once, networks
 from experiments.frame import kept as finished
+from experiments.frame import networks
+from experiments.frame import training as frame_training
 from experiments.metric_learning import methods, optimizer
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import MARGIN, NAMES, measures
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
-from experiments.metric_learning.training import (
-  Run,
-  State,
-  network_variables,
-  on_device,
-)
+from experiments.metric_learning.training import Run, State, on_device
 from spherejax import distances, training
 
 
@@ -92,40 +88,35 @@ def train(
   known = _without_folder(settings, folder)
   record = {"made with": finished.digest((known, method, dict(cells), study.name))}
   path = folder / f"{method.name} {record['made with']}".replace(" ", "-")
-  done = finished.restore(path, record)
-  if done is None:
-    run = Run(settings, method, study)
-    given = on_device(study)
-    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
-      result = training.sweep(
-        jax.random.key(settings.seed),
-        jax.tree_util.Partial(run.init, given),
-        jax.tree_util.Partial(run.period, given),
-        _score,
-        cells,
-        seeds=range(settings.seed, settings.seed + settings.seeds),
-        steps=settings.steps // settings.evaluate_every,
-        evaluate_every=1,
-        patience=settings.patience,
-        margin=MARGIN,
-        checkpoints=kept,
-        batch_size=at_once.convolutional(),
-        progress=False,
-      )
-    if result.diverged.any():
-      raise FloatingPointError(
-        f"{title or method.name}: {result.diverged.sum()} of {result.diverged.size}"
-        " runs diverged"
-      )
+
+  def make() -> finished.Finished:
+    run, given = Run(settings, method, study), on_device(study)
+    partial = jax.tree_util.Partial
+    result = frame_training.many(
+      jax.random.key(settings.seed),
+      (partial(run.init, given), partial(run.period, given), _score),
+      cells,
+      path.with_name(f"{path.name}-checkpoints"),
+      title=title or method.name,
+      convolutional=True,
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=settings.steps // settings.evaluate_every,
+      evaluate_every=1,
+      patience=settings.patience,
+      margin=MARGIN,
+      progress=False,
+    )
     _keep_model(settings, study, result, folder / model_name(title or method.name))
-    points = _embedded(settings, network_variables(result.best_state), given.test)
+    best = result.best_state.train
+    points = _embedded(settings, best.variables(), given.test)
     arrays = {f"curve {name}": x for name, x in result.curves.items()}
     arrays |= _tested(points, study.test_labels)
-    proxies = result.best_state.params["loss"].get("proxies", np.zeros((1, 1)))
+    proxies = best.params["loss"].get("proxies", np.zeros((1, 1)))
     arrays |= {"best": result.best_step - 1, "points": points, "proxies": proxies}
     arrays["first_spread"] = result.state.first_spread
-    done = finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
-    finished.keep(path, record, done)
+    return finished.Finished({}, {n: np.asarray(x) for n, x in arrays.items()})
+
+  done = finished.once(path, made_with=record, make=make)
   curves = {
     name.removeprefix("curve "): x
     for name, x in done.arrays.items()
@@ -158,7 +149,7 @@ def _keep_model(
   settings: Settings, study: Study, result: training.SweepResult, folder: pathlib.Path
 ) -> None:
   """The first cell's and seed's best network, for `embed`."""
-  every = network_variables(result.best_state)
+  every = result.best_state.train.variables()
   variables = jax.tree.map(lambda x: np.asarray(x)[0, 0], every)
   seen = dataclasses.replace(
     settings.architecture, inverted=study.inverted, padded=study.padded
@@ -210,7 +201,7 @@ def untrained(settings: Settings, study: Study) -> dict[str, np.ndarray]:
 
   def start(seed: Array) -> Any:
     key = jax.random.split(jax.random.fold_in(begin, seed), 3)[0]
-    return network_variables(run.init(given, key, hyper))
+    return run.init(given, key, hyper).train.variables()
 
   variables = jax.jit(jax.vmap(jax.vmap(start)))(seeds[None])
   points = _embedded(settings, variables, given.test)

@@ -1,4 +1,4 @@
-"""Numbers of a training of `retrieval` or `ccp_proxies` on images in memory."""
+"""Numbers of a training of `retrieval` or `ccp_proxies`."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -8,25 +8,19 @@ from experiments.frame.settings import MultipleOf
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(networks.Architecture):
-  """Training; the same for all that are compared."""
+class Training(networks.Architecture):
+  """Of small images and of photographs; the same for all that are compared."""
 
-  seed: int = 0
-  """First seed: initial weights, batches, shifts of the images."""
-  seeds: int = 4
-  """Trainings of each kind."""
-  steps: Annotated[int, MultipleOf("evaluate_every")] = 600
+  steps: int = 600
   """Of a training, at most."""
   evaluate_every: int = 25
   """Steps between two evaluations."""
   patience: int = 10
   """Evaluations without a better one after which a training stops."""
-  batch: Annotated[int, MultipleOf("per_class")] = 32
+  batch: int = 32
   """Images of a step."""
   per_class: int = 4
   """Images of each class in it; 1 for losses with proxies only."""
-  shift: int = 2
-  """Pixels by which training images are moved, at most."""
   learning_rate: float = 1e-3
   """Of Adam."""
   proxy_rate: float = 100.0
@@ -53,6 +47,20 @@ class Settings(networks.Architecture):
   its start, or filled from its start on and used at once, as the memory's own code."""
   zero_shot: float = 0.0
   """Share of zero-shot prediction in the loss, for a pooling with attributes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Training):
+  """Of images in memory."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, shifts of the images."""
+  seeds: int = 4
+  """Trainings of each kind."""
+  shift: int = 2
+  """Pixels by which training images are moved, at most."""
+  steps: Annotated[int, MultipleOf("evaluate_every")] = 600
+  batch: Annotated[int, MultipleOf("per_class")] = 32
 
   def __post_init__(self) -> None:
     super().__post_init__()

@@ -1,11 +1,11 @@
 """Figures of `retrieval`: what each training finds of classes that it never saw."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from experiments.frame import results
+from experiments.frame.study import Table
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import NAMES, measures
 from experiments.metric_learning.methods import TITLES
@@ -14,6 +14,7 @@ from experiments.metric_learning.runs import Trained
 FOLDS = "folds of characters"
 GSP, ZSP = "GSP", "ZSP"  # generalized sum pooling, zero-shot prediction
 BOTH = f"{GSP}+{ZSP}"
+FLATTERY = "P@1 gained by choosing the evaluation by the test images"
 
 
 class Name(NamedTuple):
@@ -31,53 +32,50 @@ class Name(NamedTuple):
     kind = "" if self.kind == "plain" else self.kind.upper()
     return "+".join(filter(None, (TITLES[self.loss], kind, self.parts)))
 
+  def __str__(self) -> str:
+    return f"{self.group}, {self.title}"
+
 
 Found = Mapping[Name, Trained]
 Measures = dict[str, np.ndarray]
 """P@1, P@R and MAP@R, [seeds] each."""
 
 
-def score(found: Trained, measure: str = "map_at_r") -> np.ndarray:
-  """[seeds], a measure of the test images."""
-  return found.test[measure][0]
-
-
-def joined(found: Found, studies: Mapping[str, Study]) -> Measures | None:
-  """Of the embeddings of all folds side by side, normalised together."""
-  name = Name(FOLDS, "c2")
-  if name not in found:
-    return None
-  points = found[name].points  # [folds, seeds, images, dim]
-  side_by_side = np.concatenate(list(points), axis=-1)
-  lengths = np.linalg.norm(side_by_side, axis=-1, keepdims=True)
-  side_by_side = side_by_side / np.maximum(lengths, 1)
-  labels = studies[FOLDS].test_labels
-  each = [measures(own, labels) for own in side_by_side]
+def side_by_side(found: Trained, labels: np.ndarray) -> Measures:
+  """Of the embeddings of all folds together, normalised together."""
+  points = np.concatenate(list(found.points), axis=-1)  # [seeds, images, all dims]
+  lengths = np.linalg.norm(points, axis=-1, keepdims=True)
+  each = [measures(own, labels) for own in points / np.maximum(lengths, 1)]
   return {name: np.array([one[name] for one in each]) for name in NAMES}
 
 
-def rows(
-  found: Found, untrained: Mapping[str, Measures], joined: Measures | None
-) -> list[dict[str, Any]]:
-  """The table."""
-  made = []
+def tabulate(
+  found: Found, untrained: Mapping[str, Measures], studies: Mapping[str, Study]
+) -> Table:
+  """The table, and what the claims need beside it."""
+  table = Table()
+
+  def add(variant: str, figures: Measures) -> None:
+    for measure, title in NAMES.items():
+      table.add(variant, title, figures[measure])
+
   for group, figures in untrained.items():
-    made += _of(f"{group}, untrained", figures)
+    add(f"{group}, untrained", figures)
   for name, one in found.items():
     if name.group == FOLDS:
       means = {measure: values.mean(0) for measure, values in one.test.items()}
-      made += _of(f"{name.group}, {name.title}, mean of the folds", means)
+      add(f"{name}, mean of the folds", means)
       continue
-    title = f"{name.group}, {name.title}"
-    made += _of(title, {measure: score(one, measure) for measure in NAMES})
-    made.append(results.row(title, "evaluations to the best", one.best[0] + 1))
+    add(f"{name}", {measure: one.test[measure][0] for measure in NAMES})
+    table.add(f"{name}", "evaluations to the best", one.best[0] + 1)
     if "problem" in one.curves:
       problems = np.nanmax(one.curves["problem"][0], axis=-1)
-      made.append(results.row(title, "problems", problems))
-  if joined is not None:
-    made += _of(f"{FOLDS}, C2, side by side", joined)
-  return made
-
-
-def _of(title: str, figures: Measures) -> list[dict[str, Any]]:
-  return [results.row(title, NAMES[name], figures[name]) for name in NAMES]
+      table.add(f"{name}", "problems", problems)
+    if "test precision" in one.curves:
+      curves = one.curves["test precision"][0]
+      fair = np.take_along_axis(curves, one.best[0][:, None], axis=-1)[:, 0]
+      table.add(f"{name}", FLATTERY, np.nanmax(curves, axis=-1) - fair, listed=False)
+  if (folds := Name(FOLDS, "c2")) in found:
+    joined = side_by_side(found[folds], studies[FOLDS].test_labels)
+    add(f"{folds}, side by side", joined)
+  return table

@@ -10,19 +10,13 @@ import optax
 from jax import Array
 
 from experiments.frame import networks, poolings
-from experiments.metric_learning import measures, methods
-from experiments.metric_learning import optimizer as retrieval_optimizer
+from experiments.frame import training as frame_training
+from experiments.metric_learning import measures
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
+from experiments.metric_learning.objective import Objective, variables
 from experiments.metric_learning.settings import Settings
-from spherejax import (
-  data,
-  distances,
-  losses,
-  metrics,
-  prototypes,
-  training,
-)
+from spherejax import data, distances, metrics, prototypes, training
 
 _COVERED = 2000  # training images whose cover is measured, at most
 
@@ -30,12 +24,8 @@ _COVERED = 2000  # training images whose cover is measured, at most
 class State(NamedTuple):
   """One run."""
 
-  params: Any
-  stats: Any
-  opt_state: Any
+  train: training.TrainState
   rows: Array  # [classes, proxies], images that the proxies are or were of
-  memory: losses.Memory
-  taken: Array  # steps
   score: Array  # of the last evaluation
   first_spread: Array  # of the proxies, before the first step
 
@@ -59,10 +49,10 @@ class Run:
 
   def __init__(self, settings: Settings, method: Method, study: Study):
     self.settings, self.method, self.study = settings, method, study
-    self.network = networks.Network(settings)
     # As many images of a class in every fold, so labels and tables are the same.
     self.table = data.class_table(study.train_labels, per_class=1)
     self.classes = len(self.table.counts)
+    self.objective = Objective(settings, method, self.classes)
 
   def apply(self, variables: Any, images: Array) -> Array:
     """Raw embeddings by the running statistics."""
@@ -111,64 +101,40 @@ class Run:
     params = poolings.with_prototypes(recipe, variables["params"], pooled)
     return {**variables, "params": params}
 
-  def optimizer(self, stats: Any) -> optax.GradientTransformation:
-    """Of the settings and the method."""
-    return retrieval_optimizer.optimizer(
-      self.settings, self.method, stats, zero_shot=self.settings.zero_shot > 0
-    )
-
   def init(self, given: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
-    variables = networks.initial_variables(network_key, self.settings)
+    network = networks.initial_variables(network_key, self.settings)
     more = functools.partial(jax.random.fold_in, key)
-    variables = self.with_prototypes(variables, given, more(0), hyper)
-    stats = variables.get("batch_stats", {})
+    network = self.with_prototypes(network, given, more(0), hyper)
     rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
-    params: dict[str, Any] = {"network": variables["params"], "loss": {}}
     proxies = None
     if self.method.refers_to_proxies:
-      first, _ = self.pool(variables, given, first_key, hyper)
+      first, _ = self.pool(network, given, first_key, hyper)
       if self.settings.first_centres == "origin":
         first = jnp.zeros_like(first)
-      points, pool_rows = self.pool(variables, given, pool_key, hyper)
+      points, pool_rows = self.pool(network, given, pool_key, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
-      if self.method.learns_proxies:
-        params["loss"] = {"proxies": proxies}
-    elif self.method.own_proxies:
-      params["loss"] = methods.initial(
-        self.method, loss_key, self.classes, self.settings.dim
-      )
-    if self.settings.zero_shot:
-      params["loss"] |= {
-        "zero_shot": methods.zero_shot_params(
-          more(1), self.settings.prototypes, self.classes, self.settings.dim
-        )
-      }
-    optimizer = self.optimizer(stats)
-    size = self.memory_size
-    return State(
-      params=params,
-      stats=stats,
-      opt_state=optimizer.init(params),
-      rows=rows,
-      memory=losses.memory_init(size, self.settings.dim),
-      taken=jnp.int32(0),
-      score=jnp.float32(0),
-      first_spread=jnp.float32(0) if proxies is None else _spread(proxies),
+    state = training.create_state(
+      key,  # nothing is drawn inside of a step
+      self.objective.optimizer(network.get("batch_stats")),
+      network,
+      self.objective.loss_variables(loss_key, more(1), proxies, self.memory_size),
     )
+    spread = jnp.float32(0) if proxies is None else _spread(proxies)
+    return State(state, rows, jnp.float32(0), spread)
 
   @property
   def memory_size(self) -> int:
     """Embeddings that the memory holds."""
     return max(self.method.memory * self.classes, self.settings.batch)
 
-  def batch(self, given: Data, hyper: Any, state: State, key: Array):
-    """Training images of some classes, those of the proxies behind them; the labels."""
+  def batch(self, given: Data, hyper: Any, rows: Array, key: Array) -> dict[str, Array]:
+    """Training images of some classes, those of the proxies' rows behind them."""
     batch_key, shift_key = jax.random.split(key)
     per_class = 1 if self.method.own_proxies else self.settings.per_class
-    rows = data.class_balanced_indices(
+    chosen = data.class_balanced_indices(
       batch_key,
       self.table,
       0,
@@ -176,92 +142,25 @@ class Run:
       per_class=per_class,
     )
     train = given.train[hyper["fold"].astype(int)]
-    images = self.shown(shift_key, given.images[train[rows]])
+    images = self.shown(shift_key, given.images[train[chosen]])
     if self.method.kind == "samples":
-      anchors = given.images[train[state.rows.reshape(-1)]]
-      images = jnp.concatenate([images, anchors])
-    return images, jnp.asarray(self.study.train_labels)[rows]
-
-  def loss(self, state: State, images: Array, labels: Array, params: Any):
-    """That of a batch; the network's statistics and the memory after it."""
-    settings, method = self.settings, self.method
-    found, moved = self.network.apply(
-      {"params": params["network"], "batch_stats": state.stats},
-      images,
-      train=True,
-      mutable=["batch_stats"],
-    )
-    points = found.embeddings
-    x, anchors = points[: len(labels)], points[len(labels) :]
-    memory, remembered, remembers = methods.remember(
-      state.memory,
-      x,
-      labels,
-      state.taken,
-      start=settings.memory_start,
-      use=settings.memory_use,
-    )
-    value = methods.value(
-      method,
-      x,
-      labels,
-      params["loss"],
-      self.references(anchors, params),
-      remembered,
-      in_batch=settings.in_batch,
-      remembers=remembers,
-    )
-    if settings.zero_shot:
-      value = methods.with_zero_shot(
-        value,
-        settings.zero_shot,
-        params["loss"]["zero_shot"],
-        jax.tree.map(lambda each: each[: len(labels)], found.attributes),
-        labels,
-      )
-    return value, (moved.get("batch_stats", {}), memory)
-
-  def one_step(self, given: Data, hyper: Any, state: State, key: Array):
-    """A batch, and what is learned of it."""
-    images, labels = self.batch(given, hyper, state, key)
-    objective = functools.partial(self.loss, state, images, labels)
-    (loss, (stats, memory)), grads = jax.value_and_grad(objective, has_aux=True)(
-      state.params
-    )
-    updates, opt_state = self.optimizer(stats).update(
-      grads, state.opt_state, state.params
-    )
-    new = state._replace(
-      params=optax.apply_updates(state.params, updates),
-      stats=stats,
-      opt_state=opt_state,
-      memory=memory,
-      taken=state.taken + 1,
-    )
-    return new, loss
-
-  def references(self, anchors: Array, params: Any) -> losses.References | None:
-    """What the batch is compared with beside itself."""
-    if not self.method.refers_to_proxies:
-      return None
-    if self.method.kind != "samples":
-      anchors = params["loss"]["proxies"].reshape(-1, self.settings.dim)
-    labels = jnp.repeat(jnp.arange(self.classes), self.method.proxies)
-    return losses.References(anchors, labels, jnp.ones(len(labels), bool), None)
+      images = jnp.concatenate([images, given.images[train[rows.reshape(-1)]]])
+    return {"image": images, "label": jnp.asarray(self.study.train_labels)[chosen]}
 
   def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, and what the proxies do."""
     held = given.images[given.held[hyper["fold"].astype(int)]]
-    points = distances.unit_ball(self.apply(network_variables(state), held))
+    network = state.train.variables()
+    points = distances.unit_ball(self.apply(network, held))
     found = metrics.retrieval(points, self.study.held_labels)
     figures = {"score": metrics.mean_where(found.map_at_r, found.counted)}
-    proxies = state.params["loss"].get("proxies")
+    proxies = state.train.params["loss"].get("proxies")
     if proxies is not None and self.method.kind in ("ccp", "proxy"):
       figures["spread"] = _spread(proxies)
     if self.study.watched and self.method.refers_to_proxies:
       figures |= self.covers(given, hyper, state, points)
     if self.method.watch_test:
-      seen = distances.unit_ball(self.apply(network_variables(state), given.test))
+      seen = distances.unit_ball(self.apply(network, given.test))
       tested = metrics.retrieval(seen, self.study.test_labels)
       figures["test precision"] = metrics.mean_where(
         tested.precision_at_1, tested.counted
@@ -273,13 +172,13 @@ class Run:
     own = given.train[hyper["fold"].astype(int)]
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
-    variables = network_variables(state)
-    points = distances.unit_ball(self.apply(variables, given.images[own[::every]]))
+    network = state.train.variables()
+    points = distances.unit_ball(self.apply(network, given.images[own[::every]]))
     if self.method.kind == "samples":
       anchors = given.images[own[state.rows.reshape(-1)]]
-      proxies = self.apply(variables, anchors).reshape(*state.rows.shape, -1)
+      proxies = self.apply(network, anchors).reshape(*state.rows.shape, -1)
     else:
-      proxies = state.params["loss"]["proxies"]
+      proxies = state.train.params["loss"]["proxies"]
     proxies = distances.unit_ball(proxies)
     radii = prototypes.class_covering_radii(points, labels, proxies)
     wide, apart = measures.covers(held, self.study.held_labels).values()
@@ -289,21 +188,19 @@ class Run:
     """After an evaluation: perhaps the next problem."""
     if not self.method.renews:
       return state, {}
-    seen = state.opt_state[0]
+    train = state.train
+    seen, *others = train.opt_state
     turn = training.ccp_observe(
       seen,
-      state.params,
+      train.params,
       state.score,
       weight=hyper["weight"],
       patience=self.settings.switch_patience,
       restart=self.settings.restart,
-      batch_stats=state.stats,
+      batch_stats=train.batch_stats.get("network", {}),
     )
-    state = state._replace(
-      params=turn.params,
-      stats=turn.batch_stats,
-      opt_state=(turn.state, *state.opt_state[1:]),
-    )
+    stats = {"network": turn.batch_stats} if turn.batch_stats else {}
+    opt_state: Any = (turn.state, *others)
     moved = optax.tree.norm(optax.tree.sub(turn.state.anchor, seen.anchor))
     nothing = {"greedy": jnp.float32(0), "random": jnp.float32(0)}
 
@@ -311,11 +208,11 @@ class Run:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
       # The best weights, whatever the problem begins with.
-      best = _variables(turn.state.best_params, turn.state.best_stats)
+      best = variables(turn.state.best_params["network"], turn.state.best_stats)
       points, pool_rows = self.pool(best, given, pool_key, hyper)
       if self.method.kind == "samples":
-        train = given.train[hyper["fold"].astype(int)]
-        old = self.apply(best, given.images[train[rows.reshape(-1)]])
+        own = given.train[hyper["fold"].astype(int)]
+        old = self.apply(best, given.images[own[rows.reshape(-1)]])
         old = old.reshape(self.classes, self.method.proxies, -1)
       else:
         old = loss["proxies"]
@@ -329,38 +226,36 @@ class Run:
       loss = {**loss, "proxies": new} if self.method.learns_proxies else loss
       return loss, new_rows, radii
 
-    value = (state.params["loss"], state.rows, nothing)
+    value = (turn.params["loss"], state.rows, nothing)
     loss, rows, radii = training.when(turn.switched, renew, value)
-    params = {**state.params, "loss": loss}
+    params = {**turn.params, "loss": loss}
     if self.settings.fresh_moments:
-      fresh = training.ccp_fresh_moments(
-        self.optimizer(state.stats), state.opt_state, params
-      )
-      opt_state = optax.tree.where(turn.switched, fresh, state.opt_state)
-      state = state._replace(opt_state=opt_state)
+      fresh = training.ccp_fresh_moments(self.objective.optimizer(), opt_state, params)
+      opt_state = optax.tree.where(turn.switched, fresh, opt_state)
+    train = train.replace(
+      params=params, opt_state=opt_state, batch_stats=train.batch_stats | stats
+    )
     figures = {"problem": turn.state.problem - turn.switched, "moved": moved}
-    return state._replace(params=params, rows=rows), figures | radii
+    return state._replace(train=train, rows=rows), figures | radii
+
+  def steps(self, given: Data, state: State, key: Array, hyper: Any):
+    """Those up to the next evaluation, and their mean loss."""
+    several = frame_training.several(
+      training.make_step(self.objective, self.objective.optimizer()),
+      lambda _, key: self.batch(given, hyper, state.rows, key),
+      self.settings.evaluate_every,
+    )
+    train, reported = several(state.train, key)
+    return state._replace(train=train), reported["loss"]
 
   def period(self, given: Data, state: State, key: Array, hyper: Any):
     """The steps up to the next evaluation, it, and its consequences."""
     step_key, switch_key = jax.random.split(key)
-    keys = jax.random.split(step_key, self.settings.evaluate_every)
-    state, loss = jax.lax.scan(
-      functools.partial(self.one_step, given, hyper), state, keys
-    )
+    state, loss = self.steps(given, state, step_key, hyper)
     figures = self.evaluated(given, hyper, state)
     state = state._replace(score=figures["score"])
     state, problem = self.switched(given, hyper, state, switch_key)
-    return state, {"loss": jnp.mean(loss), **figures, **problem}
-
-
-def network_variables(state: State) -> Any:
-  """Of the network of a run."""
-  return _variables(state.params, state.stats)
-
-
-def _variables(params: Any, stats: Any) -> Any:
-  return {"params": params["network"]} | ({"batch_stats": stats} if stats else {})
+    return state, {"loss": loss, **figures, **problem}
 
 
 def _spread(proxies: Array) -> Array:

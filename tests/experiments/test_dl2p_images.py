@@ -13,6 +13,7 @@ from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, tasks, training
 from experiments.assignment import images as dl2p_images
 from experiments.frame import images as class_sets
+from experiments.frame.study import Table
 from spherejax import data, hierarchy, models
 
 TREE = {
@@ -153,7 +154,7 @@ def test_accuracy_is_that_of_each_class():
   np.testing.assert_allclose(found, [0.75, 0.0, 1.0], rtol=1e-6)
 
 
-def test_claims_about_images(small, tmp_path):
+def test_claims_about_images(small):
   config = dynamic_assignment.PRESETS["cpu"]
   cells = dl2p_small.image_cells(config, small, 4)
   heights = {
@@ -171,23 +172,26 @@ def test_claims_about_images(small, tmp_path):
   ]
   arrays[1] = np.tile([1.0, 0.6, 0.3, 0.2, 0.0, 0.0], (count, seeds, 1))
   runs = training.Runs(cells, validation, test, *arrays)
-  study = training.Study("rows, resnet", runs, tail=small.tail)
-  found = {c["id"]: np.mean(c["values"]) for c in claims.claims([study])}
+  study = training.Study("omniglot, resnet", runs, tail=small.tail)
+  config = dataclasses.replace(config, images=(("omniglot", 4),))
+  table = Table()
+  claims.tabulate(table, [study])
+  made = dynamic_assignment.STUDY.claimed(table, config)
+  found = {c["id"]: np.mean(c["values"]) for c in made}
   assert found == pytest.approx({
-    "A3-rows-d4": 0.25,
+    "A3-omniglot-d4": 0.25,
     # The first entry is of before the training.
-    "A4-first-rows-d4": 0.6 - 0.5,
-    "A4-last-rows-d4": 0.05 - (0.6 + 0.3 + 0.2) / 5,
-    "A7-rows-static-d4": -0.1,
-    "A7-rows-dl2p-d4": 0.1,
-    "A8-rows-d4": 0.25,
-    "A9-rows-d4": 0.5,
-    "A10-rows-d4": 0.1 * 5 / 6,
+    "A4-first-omniglot-d4": 0.6 - 0.5,
+    "A4-last-omniglot-d4": 0.05 - (0.6 + 0.3 + 0.2) / 5,
+    "A7-omniglot-static-d4": -0.1,
+    "A7-omniglot-dl2p-d4": 0.1,
+    "A8-omniglot-d4": 0.25,
+    "A9-omniglot-d4": 0.5,
+    "A10-omniglot-d4": 0.1 * 5 / 6,
   })  # fmt: skip
-  assert pictures.draw_images([study], tmp_path) == ["images.png"]
-  assert (tmp_path / "images.png").read_bytes().startswith(b"\x89PNG")
+  assert [*pictures.draw_images([study])] == ["images"]
   others = [study._replace(name="superclass, linear")]
-  assert pictures.draw_images(others, tmp_path) == []
-  rows = {(row["name"], row["metric"]): row["mean"] for row in claims.rows([study])}
-  assert rows["PSC", "accuracy on the last 2 classes, rows, resnet, D = 4"] < 0.17
-  assert rows["DL2P", "sibling gap, rows, resnet, D = 4"] == pytest.approx(0.25)
+  assert pictures.draw_images(others) == {}
+  rows = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
+  assert rows["PSC", "accuracy on the last 2 classes, omniglot, resnet, D = 4"] < 0.17
+  assert rows["DL2P", "sibling gap, omniglot, resnet, D = 4"] == pytest.approx(0.25)

@@ -22,7 +22,9 @@ from experiments.assignment import pictures as dl2p_pictures
 from experiments.assignment import prototypes as dl2p_prototypes
 from experiments.assignment import tables as dl2p_tables
 from experiments.assignment import training as dl2p_sweep
+from experiments.assignment.jobs import Job
 from experiments.frame import command
+from experiments.frame.study import Table
 from experiments.published import trees
 from spherejax import data, hierarchy, models, prototypes
 
@@ -30,7 +32,7 @@ from spherejax import data, hierarchy, models, prototypes
 @pytest.mark.slow
 def test_matching_again_brings_related_classes_together(tmp_path):
   preset = dynamic_assignment.PRESETS["smoke"]
-  content = dynamic_assignment.run(preset, tmp_path, "smoke")
+  content = dynamic_assignment.STUDY.run(preset, tmp_path, "smoke")
   rows = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
   where = "superclass, linear, D = 3"
   gap = {name: rows[name, f"sibling gap, {where}"] for name in ("DL2P", "Static")}
@@ -89,13 +91,13 @@ def small(monkeypatch):
 def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path):
   config = dataclasses.replace(
     dl2p_tables.PRESETS["table-1"],
-    trainings=("cifar100/DL2P/3",),
+    jobs=(Job("cifar100", "DL2P", 3),),
     epochs=2,
     batch=8,
     width=8,
     evaluate_every=1,
   )
-  whole = dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  whole = dynamic_assignment.STUDY.run(config, tmp_path / "whole", "table-1")
   row, aligned = whole["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3"
   assert row["values"][0] in np.arange(33) / 32
@@ -106,7 +108,7 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
   (folder,) = (tmp_path / "whole" / "trainings").iterdir()
   # Killed in the second epoch: the checkpoint of the first is there.
   shutil.rmtree(folder / "last" / "8")
-  again = dl2p_tables.run(config, tmp_path / "whole", "table-1")
+  again = dynamic_assignment.STUDY.run(config, tmp_path / "whole", "table-1")
   assert (folder / "last" / "8").is_dir()
   assert again["rows"] == whole["rows"]
 
@@ -115,12 +117,12 @@ def test_a_balanced_table_runs_and_goes_on_where_it_was_stopped(small, tmp_path)
 def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
   config = dataclasses.replace(
     dl2p_tables.PRESETS["table-4"],
-    trainings=("cifar100/DL2P/3/imbalance=0.5",),
+    jobs=(Job("cifar100", "DL2P", 3, imbalance=0.5),),
     epochs=1,
     batch=8,
     width=8,
   )
-  content = dl2p_tables.run(config, tmp_path, "table-4")
+  content = dynamic_assignment.STUDY.run(config, tmp_path, "table-4")
   row, _ = content["rows"]
   assert row["metric"] == "accuracy, cifar100, D = 3, imbalance 0.5"
   assert small == [("cifar100", 32, 0.5)]
@@ -139,10 +141,10 @@ def test_a_long_tailed_table_runs_with_mixup_weights_and_norm(small, tmp_path):
 )
 def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
   config = dl2p_tables.PRESETS[preset]
-  images = config.trainings[0].partition("/")[0]
+  images = config.jobs[0].images
   config = dataclasses.replace(
     config,
-    trainings=tuple(f"{images}/{method}/3" for method in methods),
+    jobs=tuple(Job(images, method, 3) for method in methods),
     uniformities=(0.1, 1.0),
     image_size=28,  # what is 32 wide before its random crop
     epochs=2,
@@ -154,13 +156,13 @@ def test_other_tables_train_their_methods(preset, methods, small, tmp_path):
   kept = 32
   if preset == "table-5":
     with pytest.raises(SystemExit, match="give its list of images by --listing"):
-      dl2p_tables.run(config, tmp_path, preset)
+      dynamic_assignment.STUDY.run(config, tmp_path, preset)
     kept = 16
     listing = tmp_path / "listing.txt"
     lines = [f"train/some/{row}.JPEG {row % 4}" for row in range(kept)]
     listing.write_text("\n".join(lines))
     config = dataclasses.replace(config, listing=listing)
-  content = dl2p_tables.run(config, tmp_path, preset)
+  content = dynamic_assignment.STUDY.run(config, tmp_path, preset)
   rows = [row for row in content["rows"] if row["metric"].startswith("accuracy")]
   assert [row["name"] for row in rows] == list(methods)
   aligned = {row["name"] for row in content["rows"]} - {"PSC", "PSC*"}
@@ -238,20 +240,22 @@ def test_what_cannot_be_trained_is_said_before_training(tmp_path):
   with pytest.raises(IsADirectoryError, match=f"{tmp_path}"):
     cut(named, named, listing=tmp_path)
 
-  settings = dl2p_settings.Full
-  plan = dl2p_settings.plan
-  refuses("method must be one of PSC", plan, settings(trainings=("a/PSD/3",)))
-  refuses("takes the prototypes of PSC", plan, settings(trainings=("a/Ours*/3",)))
-  refuses("unknown option 's'", plan, settings(trainings=("a/DL2P/3/s=1",)))
+  plan, jobs = dl2p_settings.plan, dl2p_tables.PRESETS["table-8"].jobs
+  settings = functools.partial(dl2p_settings.Full, jobs=jobs)
+  lost = settings(trainings=("cifar100/Ours*/16",))
+  refuses(r"cifar100/Ours\*/16 takes the prototypes of PSC", plan, lost)
+  unknown = settings(trainings=("cifar100/PSC/15",))
+  refuses("among cifar100/PSC/16, .* got 'cifar100/PSC/15'", plan, unknown)
+  one = settings(trainings=("cifar100/PSC/32",))
+  assert plan(one) == [Job("cifar100", "PSC", 32)]
   sets = cut(images, images)
 
-  def points(training) -> Any:
-    (job,) = plan(settings(trainings=(training,)))
-    return photographs.fixed_points(settings(), job, sets)
+  def points(*job) -> Any:
+    return photographs.fixed_points(settings(), Job("a", *job), sets)
 
-  refuses("dim", points, "a/ETF/2")
-  refuses("dim = 1 has room for at most 2", points, "a/DL2P/1")
-  assert jnp.asarray(points("a/ETF/3")).shape == (4, 3)
+  refuses("dim", points, "ETF", 2)
+  refuses("dim = 1 has room for at most 2", points, "DL2P", 1)
+  assert jnp.asarray(points("ETF", 3)).shape == (4, 3)
   np.save(tmp_path / "vectors.npy", np.eye(3))
   refuses(
     "a vector for each of the 4 classes", readers.class_vectors,
@@ -299,19 +303,17 @@ def fabricated(config, seeds: int = 3) -> dl2p_sweep.Study:
     ({"methods": ("HPN",), "dims": (3,)}, set(), "cosines"),
   ],
 )  # fmt: skip
-def test_what_was_trained_is_claimed_and_drawn(changes, claimed, drawn, tmp_path):
+def test_what_was_trained_is_claimed_and_drawn(changes, claimed, drawn):
   config = dataclasses.replace(
     dynamic_assignment.PRESETS["cpu"], rates=(0.2,), **changes
   )
-  study = fabricated(config)
-  assert {claim["id"] for claim in claims.claims([study])} == claimed
-  assert claims.rows([study])
+  study, table = fabricated(config), Table()
+  claims.tabulate(table, [study])
+  assert {x["id"] for x in dynamic_assignment.STUDY.claimed(table, config)} == claimed
   cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
-  pictures = dl2p_pictures.draw(study, cosines, tmp_path)
-  assert pictures == [f"{name}.png" for name in drawn.split()]
-  assert dl2p_pictures.draw(study, {}, tmp_path) == [
-    name for name in pictures if name != "cosines.png"
-  ]
+  assert [*dl2p_pictures.draw(study, cosines)] == drawn.split()
+  without = [name for name in drawn.split() if name != "cosines"]
+  assert [*dl2p_pictures.draw(study, {})] == without
 
 
 def test_claims_of_some_prototypes():
@@ -321,7 +323,11 @@ def test_claims_of_some_prototypes():
     ((), set()),
   ):
     figures, _ = dl2p_prototypes.study(jax.random.key(0), sizes, 1, long=False)
-    assert {claim["id"] for claim in dl2p_prototypes.claims(figures)} == names
+    table = Table()
+    dl2p_prototypes.tabulate(table, figures)
+    config = dataclasses.replace(dynamic_assignment.PRESETS["smoke"], prototypes=sizes)
+    claimed = dynamic_assignment.STUDY.claimed(table, config)
+    assert {claim["id"] for claim in claimed} == names
 
 
 def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch):
@@ -352,20 +358,18 @@ def test_the_time_of_a_training_that_went_on_is_not_known(tmp_path, monkeypatch)
   )
   assert np.isnan(later.seconds)
   monkeypatch.undo()
-  assert [len(claims.share_claims([x])) for x in (studies[0], later)] == [1, 0]
+  for study, number in ((studies[0], 1), (later, 0)):
+    table = Table()
+    claims.time_matchings(table, [study])
+    assert len(dynamic_assignment.STUDY.claimed(table, config)) == number
 
 
-def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
-  config = dataclasses.replace(
-    dynamic_assignment.PRESETS["smoke"], image_methods=("Ours*", "DL2P")
-  )
+def test_methods_that_do_not_fit_are_said_before_training(capsys):
+  config = dynamic_assignment.PRESETS["smoke"]
   with pytest.raises(ValueError, match=r"PSC\*, which image_methods must have, got"):
-    dynamic_assignment.run(config, tmp_path)
-  twice = dataclasses.replace(
-    dynamic_assignment.PRESETS["smoke"], images=(("omniglot", 5), ("omniglot", 10))
-  )
+    dataclasses.replace(config, image_methods=("Ours*", "DL2P"))
   with pytest.raises(ValueError, match="images must name each set once, got"):
-    dynamic_assignment.run(twice, tmp_path)
+    dataclasses.replace(config, images=(("omniglot", 5), ("omniglot", 10)))
   with pytest.raises(SystemExit):
     command.parse(
       dynamic_assignment.PRESETS, name="dynamic_assignment", doc="",
@@ -375,21 +379,16 @@ def test_methods_that_do_not_fit_are_said_before_training(tmp_path, capsys):
 
 
 def test_every_claim_of_a_table_has_a_name():
-  texts = [
-    f"cifar100/{method}/{dim}/imbalance={imbalance}{more}"
+  jobs = tuple(
+    Job("cifar100", method, dim, uniformity=weight, imbalance=imbalance)
     for dim in (3, 5)
     for imbalance in (0.01, 0.02)
-    for method, more in (
-      ("PSC", ""), ("DL2P", ""), ("PSC*", "/uniformity=0.1"), ("PSC*", "/uniformity=1")
-    )
-  ]  # fmt: skip
-  jobs = dl2p_settings.plan(dl2p_settings.Full(trainings=tuple(texts)))
-  one = photographs.Trained(0.5, 0.5, np.zeros((2, 2)), np.zeros(2), 0.5)
-  names = [claim["id"] for claim in dl2p_tables._claims({job: [one] for job in jobs})]
+    for method, weight in (("PSC", None), ("DL2P", None), ("PSC*", 0.1), ("PSC*", 1.0))
+  )
+  names = [claim.id for claim in dl2p_tables.claims(dl2p_settings.Full(jobs=jobs))]
   assert len(set(names)) == len(names) == 12
   assert "cifar100-PSC-d3-imbalance0.01" in names
-  plain = dl2p_settings.plan(dl2p_settings.Full(trainings=("cifar100/PSC/50",)))
-  assert dl2p_tables._id(plain[0]) == "cifar100-PSC-d50"
+  assert jobs[2].name == "cifar100/PSC*/3/uniformity=0.1/imbalance=0.01"
 
 
 @pytest.mark.parametrize("skip_mixed", [False, True])
@@ -482,10 +481,9 @@ def test_tables_have_the_papers_prototypes_and_the_small_study_the_best(method):
   best = prototypes.uniform_prototypes(key, classes, dim).prototypes
   assert float(jnp.abs(potential - best).max()) > 0.1
   for uniform, right in (("potential", potential), ("anneal", best)):
-    training: Any = {"trainings": (f"a/{method}/{dim}",), "uniform": uniform}
-    config = dl2p_settings.Full(**training)
-    (job,) = dl2p_settings.plan(config)
-    found = photographs.fixed_points(config, job, sets)
+    own: Any = {"uniform": uniform}
+    config = dl2p_settings.Full(**own)
+    found = photographs.fixed_points(config, Job("a", method, dim), sets)
     np.testing.assert_array_equal(found, right)
   small = dl2p_methods.fixed_set(source, key, classes, dim)
   np.testing.assert_array_equal(small, best)
@@ -498,12 +496,10 @@ def test_prototypes_that_know_the_names_of_the_classes(tmp_path):
   sets = readers.Sets("set", images, None, images)
   vectors = np.array([[1, 0], [1, 0.1], [0, 1], [0.1, 1]], np.float32)
   np.save(tmp_path / "vectors.npy", vectors)
-  config = dl2p_settings.Full(
-    trainings=("a/HPN + semantics/3", "a/HPN/3"), vectors=tmp_path / "vectors.npy"
-  )
+  config = dl2p_settings.Full(vectors=tmp_path / "vectors.npy")
   knowing, plain = (
-    np.asarray(photographs.fixed_points(config, job, sets))
-    for job in dl2p_settings.plan(config)
+    np.asarray(photographs.fixed_points(config, Job("a", name, 3), sets))
+    for name in ("HPN + semantics", "HPN")
   )
   key = jax.random.fold_in(jax.random.key(0), 1)
   right = prototypes.hpn_prototypes(key, 4, 3, vectors=vectors)
@@ -529,7 +525,9 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   sizes = ((100, 100), (100, 50), (20, 5))
   figures, _ = dl2p_prototypes.study(key, sizes, 3, vectors=vectors)
   assert list(figures) == [("Word2Vec-like", 100, 100), ("Word2Vec-like", 100, 50)]
-  shown = dl2p_prototypes.rows(figures)
+  table = Table()
+  dl2p_prototypes.tabulate(table, figures)
+  shown = table.rows()
   printed = {row["metric"]: row["paper"] for row in shown if row["paper"] is not None}
   where = ", 100 in 100 dimensions"
   assert printed == {f"largest cosine{where}": 0.74, f"smallest cosine{where}": -0.32}
@@ -541,7 +539,7 @@ def test_word_vectors_stand_in_table_7(monkeypatch, tmp_path):
   np.save(tmp_path / "vectors.npy", np.eye(3))
   config = dl2p_settings.Full(prototypes=((100, 50),), vectors=tmp_path / "vectors.npy")
   with pytest.raises(ValueError, match="for each of the 100 classes, got shape"):
-    dl2p_tables.run(config, tmp_path, "table-7")
+    dynamic_assignment.STUDY.run(config, tmp_path, "table-7")
 
 
 def trained(accuracy: float) -> photographs.Trained:
@@ -549,11 +547,11 @@ def trained(accuracy: float) -> photographs.Trained:
   return photographs.Trained(accuracy, 0.5, np.eye(2), np.array([0.5, 0.25]), 0.9)
 
 
-def test_pictures_of_tables_are_the_papers_figures(tmp_path):
-  texts = [f"a/DL2P/50/r={r:g}" for r in (10, 0.1, 1)]
-  texts += [f"a/{name}/{dim}" for dim in (10, 3) for name in ("DL2P", "Static")]
-  texts += [f"a/PSC*/16/uniformity={w:g}" for w in (0.1, 1)] + ["a/PSC/16"]
-  jobs = dl2p_settings.plan(dl2p_settings.Full(trainings=tuple(texts)))
+def test_pictures_of_tables_are_the_papers_figures():
+  jobs = [Job("a", "DL2P", 50, r) for r in (10, 0.1, 1)]
+  jobs += [Job("a", name, dim) for dim in (10, 3) for name in ("DL2P", "Static")]
+  jobs += [Job("a", "PSC*", 16, uniformity=w) for w in (0.1, 1)]
+  jobs.append(Job("a", "PSC", 16))
   found = {
     job: [trained(0.01 * number + seed / 2) for seed in range(2)]
     for number, job in enumerate(jobs)
@@ -561,12 +559,10 @@ def test_pictures_of_tables_are_the_papers_figures(tmp_path):
   cosines = {(dl2p_prototypes.BEST, 10, 9): np.linspace(-1, 1, 45)}
   seconds = {100: [0.1, 0.2], 200: [0.5, 0.6]}
   names = ["cosines", "updates", "uniformity", "accuracy", "matchings", "changes"]
-  assert dl2p_pictures.draw_tables(found, cosines, seconds, tmp_path) == [
-    f"{name}.png" for name in names
-  ]
-  assert dl2p_pictures.draw_tables({}, {}, {}, tmp_path) == []
+  assert [*dl2p_pictures.draw_tables(found, cosines, seconds)] == names
+  assert dl2p_pictures.draw_tables({}, {}, {}) == {}
   few = dict(list(found.items())[:1])
-  assert dl2p_pictures.draw_tables(few, {}, {}, tmp_path) == ["changes.png"]
+  assert [*dl2p_pictures.draw_tables(few, {}, {})] == ["changes"]
   curves, values = dl2p_pictures.accuracies(
     found, lambda job: job.title, lambda job: job.dim if job.updates == 1 else None
   )
@@ -663,24 +659,23 @@ def test_fixed_prototypes_under_cross_entropy_have_a_floor(classes, x64):
 
 
 def test_gains_of_the_text_against_the_papers_own_tables():
-  first, second, last = (
-    dl2p_tables._TABLE_1, dl2p_tables._TABLE_2, dl2p_tables._TABLES_8_9
-  )  # fmt: skip
-  cifar, imagenet = slice(0, 4), slice(4, 8)
-  best = {name: [max(x for x in row[part] if x is not None)
-                 for part in (cifar, imagenet)]
-          for name, row in first.items()}  # fmt: skip
+  blocks = [x for x in dl2p_tables.ACCURACIES if "network" not in x]
+  cifar, imagenet = blocks[:2]
+  last = blocks[-1]
+  best = {name: [np.nanmax(part[name]) for part in (cifar, imagenet)]
+          for name in ("DL2P", "HPN")}  # fmt: skip
   # Over ETF not 0.87 and 9.15, over HPN 1.22 as printed, and not 2.14.
-  etf = second["cifar100", 100], second["tiny_imagenet", 200]
+  etf = [block["ETF"][0] for block in blocks[2:4]]
   gains = np.subtract(best["DL2P"], [etf, best["HPN"]])
   np.testing.assert_allclose(gains, [[0.88, 9.70], [1.22, 2.15]], atol=1e-9)
   # The best in every dimension but that of the classes.
-  above = [x > y for x, y in zip(first["DL2P"], first["HPN"], strict=True)]
-  assert above == [True, True, True, False] * 2
+  for part in (cifar, imagenet):
+    above = [x > y for x, y in zip(part["DL2P"], part["HPN"], strict=True)]
+    assert above == [True, True, True, False]
   # PSC* does not improve PSC in 16 dimensions, nor does Ours*.
   for name in ("PSC*", "Ours*"):
     assert [x > y for x, y in zip(last[name], last["PSC"], strict=True)] == [
       False, True, True
     ]  # fmt: skip
   # PSC in 16 dimensions is above PSC in 25, 50 and 100 of another table.
-  assert last["PSC"][0] > max(first["PSC"][cifar])
+  assert last["PSC"][0] > max(cifar["PSC"])

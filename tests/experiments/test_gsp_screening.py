@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from experiments import gsp_screening
-from experiments.gsp import screening_cells, screening_claims, screening_design
+from experiments.frame.study import Table
+from experiments.gsp import screening_claims, screening_design
 from experiments.metric_learning.photographs import comparison, methods, screening
 from experiments.published import dml
-from spherejax import metrics, plotting
 
 
 @pytest.mark.slow
@@ -20,14 +20,14 @@ def test_smoke(tmp_path, tfds_dir, monkeypatch):
   # As on a user's CPU; that sweeps spread over several is tested with them.
   monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
   config = gsp_screening.PRESETS["smoke"]
-  content = json.loads(json.dumps(gsp_screening.run(config, tmp_path, "smoke")))
+  content = json.loads(json.dumps(gsp_screening.STUDY.run(config, tmp_path, "smoke")))
   values = np.array([row["values"] for row in content["rows"]])
   assert values.shape == (2, 2)  # two inverse temperatures, two seeds
   assert (values[0] != values[1]).all()  # which the scores depend on
   assert (values[:, 0] != values[:, 1]).all()  # and so they do on the seed
   # A seed is the same run whatever others are asked for; both are kept.
   alone = dataclasses.replace(config, seeds=1)
-  rows = gsp_screening.run(alone, tmp_path, "smoke")["rows"]
+  rows = gsp_screening.STUDY.run(alone, tmp_path, "smoke")["rows"]
   np.testing.assert_array_equal(np.array([r["values"] for r in rows]), values[:, :1])
   (claim,) = content["claims"]
   assert (claim["id"], claim["verdict"]) == ("screen-design", "reproduced")
@@ -44,38 +44,42 @@ def test_the_design_is_the_papers():
   assert set(screening_design.BY_HAND) < set(effects)
 
 
+def tabulated(config, loss, scores, apart=None):
+  """The table of one loss, of [seeds] by cell."""
+  table = Table()
+  screening_claims.tabulate(table, config.plan, loss, scores, points=100)
+  for cell in config.plan.cells if apart else ():
+    own = screening_claims.name(loss, cell)
+    table.add(own, screening_claims.APART, np.full(5, apart))
+  return table
+
+
 def test_every_cell_that_is_read_is_trained():
-  config = gsp_screening.PRESETS["cpu"]
-  cells = screening_cells.cells_of(config)
-  scores = {
-    (number, *cell): np.full(5, number + sum(cell))
-    for number, found in cells.items()
-    for cell in found
-  }
-  assert len(scores) == sum(map(len, cells.values()))  # none twice
-  apart = {cell: np.full(5, 3e-7) for cell in scores}
-  effects = screening_design.screened(scores)
-  made = screening_claims.claims(config, "PNCA", effects, scores, apart)
+  config = dataclasses.replace(gsp_screening.PRESETS["cpu"], losses=("PNCA",))
+  cells = config.plan.cells
+  assert len({*cells}) == len(cells)
+  table = tabulated(config, "PNCA", {x: np.full(5, sum(x)) for x in cells}, 3e-7)
+  _, *made = gsp_screening.STUDY.claimed(table, config)
   assert {claim["id"]: claim["value"] for claim in made} == {
     "screen-beta-pnca": pytest.approx(19.5 - 112),
     "mu-sweep-pnca": pytest.approx(0.5 - 1.0),  # the best of the small masses
     "mu-sweep-average-pnca": pytest.approx(7e-7),
     "m-flat-pnca": pytest.approx(0 - (256 - 64)),  # all seeds are alike
   }
-  rows = screening_claims.table("PNCA", effects, scores)
-  paper = [row["paper"] for row in rows if "effect of beta" in row["name"]]
+  paper = [row["paper"] for row in table.rows() if "effect of beta" in row["name"]]
   assert paper[0] == -0.68
 
 
 def test_an_effect_of_both_signs_is_noise():
-  def effects(beta, m):
-    own = {"inverse_temperature": beta, "prototypes": m}
-    return {(name,): metrics.Effect(np.array(value), {}) for name, value in own.items()}
-
   def told(beta, m):
-    config = dataclasses.replace(gsp_screening.PRESETS["cpu"], masses=(), counts=(16,))
-    (claim,) = screening_claims.claims(config, "C2", effects(beta, m), {}, {})
-    return claim
+    config = dataclasses.replace(
+      gsp_screening.PRESETS["cpu"], losses=("C2",), masses=(), counts=(16,)
+    )
+    table = Table()
+    for word, values in (("inverse_temperature", beta), ("prototypes", m)):
+      title = screening_design.effect_name("C2", (word,))
+      table.add(title, screening_claims.EFFECTS, 100 * np.array(values))
+    return gsp_screening.STUDY.claimed(table, config)[1]
 
   # Larger than the other's in every seed, but not of one sign.
   noise = told([0.3, -0.31, 0.3, -0.3], [0.1, 0.1, 0.1, 0.1])
@@ -95,20 +99,17 @@ def test_an_effect_of_both_signs_is_noise():
     ({"counts": (256,)}, set()),
   ],
 )
-def test_what_is_not_trained_has_no_claim(changes, names, tmp_path, monkeypatch):
-  monkeypatch.setattr(plotting, "save", lambda figure, path: path)
-  config = dataclasses.replace(gsp_screening.PRESETS["cpu"], screen=False, **changes)
-  scores = {
-    (number, *cell): np.arange(3.0)
-    for number, found in screening_cells.cells_of(config).items()
-    for cell in found
-  }
-  apart = {cell: np.zeros(3) for cell in scores}
-  made = screening_claims.claims(config, "C2", {}, scores, apart)
+def test_what_is_not_trained_has_no_claim(changes, names):
+  config = dataclasses.replace(
+    gsp_screening.PRESETS["cpu"], losses=("C2",), screen=False, **changes
+  )
+  scores = {cell: np.arange(3.0) for cell in config.plan.cells}
+  table = tabulated(config, "C2", scores, 1e-9)
+  _, *made = gsp_screening.STUDY.claimed(table, config)
   assert {claim["id"] for claim in made} == names
-  pictures = screening_claims.draw(config, "C2", scores, tmp_path)
-  assert ("mass-c2.png" in pictures) == (64 in config.counts)
-  assert ("grid-c2.png" in pictures) == (16 in config.counts)
+  pictures = gsp_screening.draw(table, None, config)
+  assert ("mass-c2" in pictures) == (64 in config.counts)
+  assert ("grid-c2" in pictures) == (16 in config.counts)
 
 
 def test_options_without_effect_are_refused(tmp_path):
@@ -116,7 +117,7 @@ def test_options_without_effect_are_refused(tmp_path):
     dataclasses.replace(gsp_screening.PRESETS["cpu"], norm="batch")
   full = dataclasses.replace(gsp_screening.PRESETS["full"], mass=0.9)
   with pytest.raises(ValueError, match=r"mass is what table-5\.4 varies.* got 0\.9"):
-    gsp_screening.run(full, tmp_path, "full")
+    gsp_screening.STUDY.run(full, tmp_path, "full")
 
 
 def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
@@ -145,9 +146,9 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
 
   monkeypatch.setattr(comparison, "Comparison", Paper)
   full = gsp_screening.PRESETS["full"]
-  content = gsp_screening.run(full, tmp_path, "full")
+  content = gsp_screening.STUDY.run(full, tmp_path, "full")
   assert [c.methods[0] for c in seen] == [
-    "c2", *["c2+gsp"] * 8, "proxy_nca", *["proxy_nca+gsp"] * 8,
+    *["c2+gsp"] * 8, "c2", *["proxy_nca+gsp"] * 8, "proxy_nca",
   ]  # fmt: skip
   assert {c.protocol for c in seen} == {"tuning"}
   assert len({(c.prototypes, c.mass, c.inverse_temperature, c.zero_shot)
@@ -162,15 +163,18 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ("preset", "losses", "cells", "claimed"),
+  ("preset", "losses", "cells", "claimed", "drawn"),
   [
-    ("figure-5.8", ("C2",), 10, ["mu-sweep-c2"]),
-    ("figure-5.10", ("C2", "PNCA"), 20, []),
-    ("figure-5.11", ("C2", "PNCA"), 5, ["m-improves-c2", "m-improves-pnca"]),
+    ("figure-5.8", ("C2",), 10, ["mu-sweep-c2"], ["mass"]),
+    ("figure-5.10", ("C2", "PNCA"), 20, [], ["grid", "prototypes"]),
+    (
+      "figure-5.11", ("C2", "PNCA"), 5, ["m-improves-c2", "m-improves-pnca"],
+      ["prototypes"],
+    ),
   ],
-)
+)  # fmt: skip
 def test_presets_of_figures_vary_what_they_show(
-  preset, losses, cells, claimed, tmp_path, monkeypatch
+  preset, losses, cells, claimed, drawn, tmp_path, monkeypatch
 ):
   seen = []
 
@@ -194,14 +198,15 @@ def test_presets_of_figures_vary_what_they_show(
       return {c.methods[0]: [found]}
 
   monkeypatch.setattr(comparison, "Comparison", Falling)
-  content = gsp_screening.run(gsp_screening.PRESETS[preset], tmp_path, preset)
+  content = gsp_screening.STUDY.run(gsp_screening.PRESETS[preset], tmp_path, preset)
   assert len(seen) == len(set(seen)) == len(losses) * (1 + cells)
   assert {x[0] for x in seen} == {"sop" if preset == "figure-5.11" else "cub"}
   assert len(content["rows"]) == len(seen)
   by_name = {row["name"]: row["mean"] for row in content["rows"]}
-  assert by_name["C2, average"] == pytest.approx(20 + 1.1 / 3)
+  assert by_name["C2, average pooling"] == pytest.approx(20 + 1.1 / 3)
   if preset == "figure-5.8":
-    assert by_name["C2, mu 0.3"] == pytest.approx(28.5 + 1.1 / 3)
+    own = by_name["C2, m 64, mu 0.3, beta 5, lambda 0.1"]
+    assert own == pytest.approx(28.564 + 1.1 / 3)
   found = {claim["id"]: claim for claim in content["claims"]}
   assert list(found) == claimed
   for claim in found.values():
@@ -209,14 +214,15 @@ def test_presets_of_figures_vary_what_they_show(
   if preset == "figure-5.8":  # the best of the small masses is the smallest
     assert found["mu-sweep-c2"]["value"] == pytest.approx(4.5)
   if preset == "figure-5.11":  # the worst of 64, 128 and 256
-    assert found["m-improves-c2"]["value"] == pytest.approx(10.064)
-  assert content["pictures"] == [f"{preset}-{loss.lower()}.png" for loss in losses]
+    assert found["m-improves-c2"]["value"] == pytest.approx(8.564)
+  names = [f"{name}-{loss.lower()}.png" for loss in losses for name in drawn]
+  assert content["pictures"] == names
   for picture in content["pictures"]:
     assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
-  varied = next(iter(screening.FIGURES[preset]))
+  varied = screening.VARIED[preset][0]
   wrong = dataclasses.replace(gsp_screening.PRESETS[preset], **{varied: 1})
   with pytest.raises(ValueError, match=f"{varied} is what {preset} varies"):
-    gsp_screening.run(wrong, tmp_path, preset)
+    gsp_screening.STUDY.run(wrong, tmp_path, preset)
 
 
 def test_numbers_of_the_pooling_reach_the_training():

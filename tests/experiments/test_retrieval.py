@@ -26,6 +26,7 @@ from experiments.metric_learning import images as retrieval_sets
 from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
+from experiments.metric_learning.measures import NAMES
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.tables import FOLDS, Name
 from spherejax import data, losses, training
@@ -46,7 +47,7 @@ def train(method, folder, study=STUDY, **changes):
 
 def test_the_smoke_preset_of_retrieval(tmp_path):
   config = dataclasses.replace(retrieval.PRESETS["smoke"], memory_losses=())
-  content = retrieval.run(config, tmp_path, "smoke")
+  content = retrieval.STUDY.run(config, tmp_path, "smoke")
   figures = {(row["name"], row["metric"]): row["mean"] for row in content["rows"]}
   chance = 9 / 99
   for name in ("untrained", "C2", "C2+CCP"):
@@ -271,7 +272,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
     seeds=1, steps=4, evaluate_every=2, losses=("c2",), memory_losses=(),
     proxy_losses=(),
   )  # fmt: skip
-  content = retrieval.run(config, tmp_path, "tiny_imagenet")
+  content = retrieval.STUDY.run(config, tmp_path, "tiny_imagenet")
   (study,) = studies
   # In the order of the labels: of 100 classes the last 25 validate; 100 are sought.
   assert study.images.shape == (12_000, 8, 8, 3)
@@ -299,7 +300,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
 def test_images_that_are_not_there_are_said(preset, tmp_path, monkeypatch):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
   with pytest.raises(SystemExit, match=r"reads the image set .*TFDS_DATA_DIR=.*none"):
-    retrieval.run(retrieval.PRESETS[preset], tmp_path / "output", preset)
+    retrieval.STUDY.run(retrieval.PRESETS[preset], tmp_path / "output", preset)
   assert not (tmp_path / "output").exists()
 
 
@@ -451,14 +452,15 @@ def test_claims_of_retrieval():
   folds = folds._replace(points=points)
   found[Name(FOLDS, "c2")] = folds
   study = STUDY._replace(test_labels=np.array([0, 0, 1, 1, 2, 2]))
-  joined = tables.joined(found, {FOLDS: study})
+  joined = tables.side_by_side(folds, study.test_labels)
   long = np.concatenate([points[0, 1], points[1, 1]], -1)
   long = long / np.maximum(np.linalg.norm(long, axis=-1, keepdims=True), 1)
   distance = np.linalg.norm(long[:, None] - long[None], axis=-1) + 9 * np.eye(6)
   right = study.test_labels[distance.argmin(1)] == study.test_labels
   assert joined["precision"][1] == pytest.approx(right.mean())
-  untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
-  made = claims.claims(found, untrained, joined, config)
+  untrained = {"characters": dict.fromkeys(NAMES, np.full(3, 0.1))}
+  table = tables.tabulate(found, untrained, {FOLDS: study})
+  made = retrieval.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
   assert by_id["retrieval-ccp-beats-baseline"]["n"] == 12
@@ -487,8 +489,9 @@ def test_claims_of_several_losses_have_ids_of_their_own():
     second_losses=losses, folds=0,
   )  # fmt: skip
   found = {name: trained(0.2) for name in plan.plan(config)}
-  untrained = {"characters": {"map_at_r": np.full(3, 0.1)}}
-  names = [c["id"] for c in claims.claims(found, untrained, None, config)]
+  untrained = {"characters": dict.fromkeys(NAMES, np.full(3, 0.1))}
+  table = tables.tabulate(found, untrained, {})
+  names = [claim.id for claim in claims.claims(config, table)]
   assert len({*names}) == len(names)
   for name in ("second-set", "vs-xbm"):
     assert {f"retrieval-ccp-{name}-C1", f"retrieval-ccp-{name}-MS"} < {*names}
@@ -520,7 +523,11 @@ def test_bad_input(tmp_path):
       {"folds": 4, "data": "gaussians", "pretraining": 0},
       "got 4 of gaussians",
     ),
-    (retrieval, {"data": "tiny_imagenet"}, "be 0 for tiny_imagenet.*, got 1000"),
+    (
+      retrieval,
+      {"data": "tiny_imagenet", "folds": 0},
+      "be 0 for tiny_imagenet.*, got 1000",
+    ),
     (retrieval, {"backbone": "mlp"}, "conv, resnet8, resnet20, got 1000 for mlp"),
     (ccp_proxies, {"data": "gaussians"}, "be 0 for gaussians.*, got 1000"),
     (ccp_proxies, {"batches": (8, 66)}, "multiple of per_class = 4, got 66"),
@@ -557,7 +564,7 @@ def test_no_training_begins_before_all_settings_are_looked_at(
   monkeypatch.setattr(retrieval_runs, "train", None)
   config = dataclasses.replace(retrieval.PRESETS["smoke"], **changes)
   with pytest.raises((ValueError, FileNotFoundError), match=message):
-    retrieval.run(config, tmp_path)
+    retrieval.STUDY.run(config, tmp_path)
 
 
 def test_proxies_are_looked_at_before_the_first_training(tmp_path, monkeypatch):

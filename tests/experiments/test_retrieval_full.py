@@ -14,13 +14,14 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
+from experiments import retrieval
 from experiments.frame import networks
 from experiments.frame import poolings as frame_poolings
+from experiments.frame.study import Table
 from experiments.metric_learning import methods as retrieval_losses
-from experiments.metric_learning import optimizer
+from experiments.metric_learning import objective, optimizer
 from experiments.metric_learning.photographs import (
   batches,
-  objective,
   presets,
   protocols,
   training,
@@ -85,7 +86,7 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
     return pools[-1][2]
 
   monkeypatch.setattr(training, "_renewed", spied)
-  whole = retrieval_full.run(config, tmp_path / "whole", "full")
+  whole = retrieval.STUDY.run(config, tmp_path / "whole", "full")
   seen = lines(tmp_path / "whole")
   assert [(x["fold"], x["step"], x["problem"]) for x in seen] == [
     (1, 2, 1), (1, 4, 1), (1, 6, 2), (2, 2, 1), (2, 4, 1), (2, 6, 2),
@@ -121,9 +122,9 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
   output = tmp_path / "resumed"
   first = dataclasses.replace(config, folds=(1,))
   with pytest.raises(KeyboardInterrupt):
-    retrieval_full.run(first, output, "full")
+    retrieval.STUDY.run(first, output, "full")
   assert len(lines(output)) == 2
-  resumed = retrieval_full.run(first, output, "full")
+  resumed = retrieval.STUDY.run(first, output, "full")
   assert len(calls) == 3 + 1  # only the last evaluation was left
   assert lines(output) == seen[:3]
   both = [
@@ -137,7 +138,7 @@ def test_a_run_that_was_stopped_in_a_problem_ends_with_the_same_bits(
 
   # What is finished is read.
   monkeypatch.setattr(training.training, "fit", None)
-  again = retrieval_full.run(config, tmp_path / "whole", "full")
+  again = retrieval.STUDY.run(config, tmp_path / "whole", "full")
   assert again["rows"] == whole["rows"]
   assert len(figures["C2+CCP", "MAP@R, 6-D"]) == 2
   assert len(figures["C2+CCP", "MAP@R, 12-D"]) == 1
@@ -185,11 +186,10 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
 
   def run(output, **changes):
     given = dataclasses.replace(config, **changes)
-    content = retrieval_full.run(given, output, "full")
-    notes.extend(row.get("note") for row in content["rows"])
+    content = retrieval.STUDY.run(given, output, "full")
     return {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
 
-  notes = []
+  note = ": chosen by the test images"
   run(tmp_path, methods=("c1+xbm+gsp",))
   start, result = states[0]
   memory = result.state.batch_stats["loss"]
@@ -211,13 +211,12 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   # A network that begins as it is drawn learns its norms, unless they are frozen.
   figures = run(tmp_path, methods=("proxy_anchor",), repeats=2, frozen_norm=None)
   # It is said that what is sought was looked at.
-  assert set(notes) == {None, "chosen by the test images"}
   text = (tmp_path / "comparison.txt").read_text()
   assert "The weights were chosen by the test images." in text
   own = [x for x in lines(tmp_path) if x["method"] == "proxy_anchor"]
   assert [(x["repeat"], x["step"]) for x in own] == [(1, 2), (1, 4), (2, 2), (2, 4)]
   best = max(x["P@1"] for x in own)
-  assert figures["ProxyAnchor", "P@1, 6-D"] == [pytest.approx(best)]
+  assert figures["ProxyAnchor", f"P@1, 6-D{note}"] == [pytest.approx(best)]
   start, result = states[1]
   moved = [one.batch_stats["network"]["backbone"] for one in (start, result.state)]
   for before, after in zip(*map(jax.tree.leaves, moved), strict=True):
@@ -237,8 +236,8 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   assert [x["problem"] for x in lines(output)][:3] == [1, 1, 2]
   last = states[3][1].state.params["loss"]["proxies"]
   assert last.shape == (8, 2, 6)
-  assert ("SoftTriple+CCP", "P@1, 6-D") in figures
-  assert ("C2+OTP of 64", "P@1, 48-D") in figures
+  assert ("SoftTriple+CCP", f"P@1, 6-D{note}") in figures
+  assert ("C2+OTP of 64", f"P@1, 48-D{note}") in figures
   assert (output / "comparison.txt").read_text().split()[:4] == [
     "CUB",
     "48",
@@ -257,7 +256,7 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   run = training.Run(job.settings, job.method, some, jax.random.key(1))
   run.pool = lambda variables, key: jax.random.normal(key, (6, 3, 6))
   run.with_prototypes = lambda variables, key: variables
-  state, _ = run.start(jax.random.key(0), fresh=True)
+  state = run.start(jax.random.key(0), fresh=True)
   random = np.random.default_rng(0)
   stats = state.batch_stats
   if "loss" in stats:  # a full memory
@@ -274,10 +273,8 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
 
   def gradients(batch, axis_name=None):
     def value(params):
-      found = objective.objective(
-        params, stats, batch, key=jax.random.key(0), axis_name=axis_name,
-        settings=job.settings, method=job.method, classes=6,
-      )  # fmt: skip
+      own = objective.Objective(job.settings, job.method, 6)
+      found = own(params, stats, batch, key=jax.random.key(0), axis_name=axis_name)
       return found.loss, found
 
     return jax.grad(value, has_aux=True)(state.params)
@@ -384,7 +381,7 @@ def test_losses_of_proxies_have_problems_too(loss):
 
 
 def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
-  settings = objective.Settings(learning_rate=0.1, weight_decay=0.5)
+  settings = FullConfig(learning_rate=0.1, weight_decay=0.5)
   chain = optimizer.optimizer(
     settings, retrieval_full_jobs.Method("c2", "proxy", 1), {}
   )
@@ -416,9 +413,7 @@ def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
 
 
 def test_the_rate_halves_where_percents_stay():
-  settings = objective.Settings(
-    metric="P@1", learning_rate=1e-5, plateau=True, patience=15
-  )
+  settings = FullConfig(metric="P@1", learning_rate=1e-5, plateau=True, patience=15)
   own = training.monitor(settings)
   assert own.patience == 15
   assert own.margin == pytest.approx(1e-3)
@@ -460,12 +455,12 @@ def test_numbers_of_the_protocols():
   nca = retrieval_full_jobs.job(config, own, "proxy_nca").method.settings()
   assert nca["temperature"] == 0.11
   memory = retrieval_full_jobs.job(config, own, "C1+XBM")
-  assert memory.settings.memory == 44_800
+  assert memory.settings.places == 44_800
   assert memory.settings.memory_start == 1000
   proxies = retrieval_full_jobs.job(config, own, "ms+ccp")
   assert (proxies.method.proxies, proxies.method.pool_size) == (4, 7)
   for name in ("c3", "c1+xbm+ccp", "proxy_anchor+xbm", "c1+gspp"):
-    with pytest.raises(ValueError, match="c1"):
+    with pytest.raises(ValueError, match=r"methods has no .* near which are "):
       retrieval_full_jobs.job(config, own, name)
   for name, count in (
     ("table-3.1", 13), ("table-3.2", 3), ("table-3.3", 10), ("table-5.1", 15),
@@ -550,8 +545,10 @@ def test_combinations_against_a_loop():
     for a in range(3) for b in range(3) for c in range(3) for d in range(3)
   ]  # fmt: skip
   np.testing.assert_allclose([x["MAP@R"] for x in found], expected, rtol=1e-12)
-  rows = protocols.rows("C2", 128, found, dml.TABLE_5_1["c2", "cub", 128], True)
-  table = {row["metric"]: row for row in rows}
+  made = Table()
+  paper = dml.TABLE_5_1["c2", "cub", 128]
+  protocols.tabulate(made, "C2", 128, found, paper=paper, spread=True)
+  table = {row["metric"]: row for row in made.rows()}
   assert table["MAP@R, 128-D"]["mean"] == pytest.approx(np.mean(expected))
   assert table["MAP@R, 128-D"]["paper"] == 20.58
   assert table["MAP@R, 128-D, std"]["mean"] == pytest.approx(np.std(expected))
@@ -750,7 +747,7 @@ def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeyp
     SMALL, dataset="tiny_imagenet", learned_classes=0, methods=("c2+ccp",),
     protocol="ablation", steps=2, image_size=16, shorter_side=16, evaluation_batch=256,
   )  # fmt: skip
-  content = retrieval_full.run(config, tmp_path, "full")
+  content = retrieval.STUDY.run(config, tmp_path, "full")
   (seen,) = lines(tmp_path)
   assert (seen["method"], seen["step"]) == ("c2+ccp", 2)
   figures = {(row["name"], row["metric"]): row["values"] for row in content["rows"]}
@@ -794,7 +791,10 @@ def test_small_sets_have_the_numbers_of_larger_ones(name, tmp_path, monkeypatch)
   ):
     config = FullConfig(dataset=dataset, protocol=protocol)
     own = retrieval_full_jobs.protocol_of(config)
-    jobs.append(retrieval_full_jobs.job(config, own, method))
+    made = retrieval_full_jobs.job(config, own, method)
+    jobs.append(
+      made._replace(settings=dataclasses.replace(made.settings, dataset="cub"))
+    )
   half = len(jobs) // 2
   assert jobs[:half] == jobs[half:]
   # Their memories are not larger than three quarters of the classes.
@@ -858,7 +858,7 @@ def test_list_files_that_are_wrong(tmp_path, change, message):
 def test_bad_input_is_said_before_training(tmp_path, folder):
   def run(**changes):
     given = {"folder": folder, "methods": ("c2",), **changes}
-    retrieval_full.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
+    retrieval.STUDY.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
 
   with pytest.raises(SystemExit, match="weights of bn_inception, or be none"):
     run(weights="")
@@ -909,7 +909,7 @@ def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
 
   def run(path):
     config = dataclasses.replace(SMALL, weights=str(path))
-    retrieval_full.run(config, tmp_path / "output", "full")
+    retrieval.STUDY.run(config, tmp_path / "output", "full")
 
   with pytest.raises(FileNotFoundError, match=r"missing\.pth"):
     run(tmp_path / "missing.pth")

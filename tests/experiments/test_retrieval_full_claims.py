@@ -4,29 +4,34 @@ import dataclasses
 
 import pytest
 
+from experiments import retrieval
+from experiments.frame.study import Table
 from experiments.metric_learning.photographs import claims as retrieval_full_claims
 from experiments.metric_learning.photographs import methods as retrieval_full_jobs
 from experiments.metric_learning.photographs import presets
 from experiments.metric_learning.photographs.methods import FullConfig
 
 
-def judged(**figures):
-  """MAP@R of one network and 2 more side by side, P@1 50 points above it."""
-  return {
-    name.replace("_", "+").replace("gsp+alone", "gsp_alone"): {
-      128: [{"MAP@R": x, "P@1": 50 + x}],
-      512: [{"MAP@R": x + 2, "P@1": 52 + x}],
-    }
-    for name, x in figures.items()
-  }
+def claimed(problems=None, **figures):
+  """Of MAP@R of one network and 2 more side by side, P@1 50 points above it."""
+  table = Table()
+  for name, x in figures.items():
+    single, joined = [{"MAP@R": x, "P@1": 50 + x}], [{"MAP@R": x + 2, "P@1": 52 + x}]
+    retrieval_full_claims.add(
+      table,
+      name.replace("_", "+").replace("gsp+alone", "gsp_alone"),
+      {128: single, 512: joined},
+      (problems or {}).get(name, ()),
+    )
+  return retrieval.STUDY.claimed(table, FullConfig())
 
 
 def test_every_pair_belongs_to_its_claim():
-  found = judged(
+  made = claimed(
     c1=10.0, c1_gsp=11.0, c1_xbm=13.0, c1_ccp=12.0, c1_xbm_gsp=13.5, c1_ccp_gsp=11.5,
     c2=14.0, c2_gsp=17.0, c2_gsp_alone=15.0, c2_zsp=14.5,
   )  # fmt: skip
-  claims = {claim["id"]: claim for claim in retrieval_full_claims.claims(found, {})}
+  claims = {claim["id"]: claim for claim in made}
   differences = {key: claim["values"] for key, claim in claims.items()}
   assert differences == {
     "retrieval-ccp-beats-baseline": [2.0, 0.5],  # of C1, and of C1 with GSP
@@ -43,18 +48,16 @@ def test_every_pair_belongs_to_its_claim():
   assert claims["retrieval-xbm"]["verdict"] == "reproduced"
   assert claims["ccp-gsp"]["verdict"] != "reproduced"
   assert "c1+ccp > c1+xbm" in claims["retrieval-ccp-vs-xbm"]["statement"]
-  (alone,) = judged(c1=10.0).items()
-  (only,) = retrieval_full_claims.claims(dict([alone]), {})
+  (only,) = claimed(c1=10.0)
   assert only["id"] == "retrieval-concatenation"
 
 
 def test_small_variants_and_batches_have_their_claims():
-  found = judged(
+  made = claimed(
     c1=10.0, c1_xbm=12.0, c1_ccp_s=13.0, c1_xbm_s=11.0, c1_proxy_s=12.5,
     c2_b16=20.0, c2_b32=23.0, c2_ccp_b16=24.0, c2_ccp_b32=25.0,
     ms_b8=20.0, ms_b32=24.0, ms_ccp_b8=24.0, ms_ccp_b32=24.5,
   )  # fmt: skip
-  made = retrieval_full_claims.claims(found, {})
   claims = {claim["id"]: claim for claim in made}
   assert len(claims) == len(made)
   beats = claims["retrieval-ccp-beats-baseline"]["values"]
@@ -73,27 +76,27 @@ def test_problems_of_a_training_are_compared_where_there_are_two():
     return {"covering radius": wide, "distance of classes": apart, "MAP@R": score}
 
   ends = [end(0.6, 1.0, 20.0), end(0.5, 1.0, 19.0), end(0.6, 1.5, 23.0), end(9, 1, 0)]
-  problems = {"c2": [[end(1, 1, 1)]], "c2+ccp": [ends, ends[:2], ends[:1]]}
-  found = retrieval_full_claims.claims({}, problems)
-  assert [claim["id"] for claim in found] == ["ccp-covering", "ccp-map-rises"]
+  problems = {"c1": [[end(1, 1, 1)]], "c2": [ends, ends[:2], ends[:1]]}
+  found = claimed(problems, c1=1.0, c2=1.0)
+  assert [claim["id"] for claim in found[:2]] == ["ccp-covering", "ccp-map-rises"]
   # Ratios of 0.6, 0.5 and 0.4: to the third problem, and to the second.
   assert found[0]["values"] == pytest.approx([0.2, 0.1])
   assert found[1]["values"] == [3.0, -1.0]
-  assert not retrieval_full_claims.claims({}, {"c2+ccp": [ends[:1]]})
+  assert [x["id"] for x in claimed({"c2": [ends[:1]]}, c2=1.0)] == [found[2]["id"]]
 
 
 def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
   methods = ("c1+xbm", "c1+xbm+s", "c2+ccp+s+b64", "soft_triple", "soft_triple+l")
   made = settings(methods=methods, dataset="sop")
-  assert [own.settings.memory for own in made[:2]] == [44_800, 12_800]
+  assert [own.settings.places for own in made[:2]] == [44_800, 12_800]
   (few,) = settings(methods=("c1+xbm+b64",), dataset="sop", memory=3)
-  assert few.settings.memory == 192  # batches, as they are
+  assert few.settings.places == 192  # batches, as they are
   assert (made[2].method.proxies, made[2].settings.batch) == (1, 64)
   assert [own.method.proxies for own in made[3:]] == [1, 4]
   assert [own.title for own in made[1:3]] == ["C1+XBM-S", "C2+CCP-S, batch 64"]
-  (mixed,) = settings(methods=("C1+b16+GSP+s+xbm",), dataset="sop")
+  (mixed,) = settings(methods=("C1+xbm+GSP+s+b16",), dataset="sop")
   assert mixed.name == "c1+xbm+gsp+s+b16"
-  for name in ("c1+s", "c1+xbm+s+l", "c1+b0", "c1+b16+b32"):
+  for name in ("c1+s", "c1+xbm+s+l", "c1+b0", "c1+gsp+xbm", "c1+b16+b32"):
     with pytest.raises(ValueError, match="c1"):
       settings(methods=(name,))
 

@@ -10,8 +10,9 @@ import jax
 import numpy as np
 import pytest
 
+from experiments import retrieval
 from experiments.frame import networks
-from experiments.metric_learning.photographs import batches, comparison
+from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.presets import PRESETS
 
 # Nothing is learned of noise, so that every second evaluation ends a problem.
@@ -29,7 +30,7 @@ def test_the_full_preset_on_noise_resumes_in_its_second_problem(
 ):
   folder = noise_folder(64, [(227, 227)] * 4, "jpg")
   config = dataclasses.replace(FULL, folder=folder)
-  whole = comparison.run(config, tmp_path / "whole", "full")
+  whole = retrieval.STUDY.run(config, tmp_path / "whole", "full")
   text = (tmp_path / "whole" / "evaluations.jsonl").read_text()
   problems = [json.loads(line)["problem"] for line in text.splitlines()]
   assert problems == [1, 1, 2, 2]
@@ -44,8 +45,8 @@ def test_the_full_preset_on_noise_resumes_in_its_second_problem(
 
   monkeypatch.setattr(batches, "score", stopped)
   with pytest.raises(KeyboardInterrupt):
-    comparison.run(config, tmp_path / "again", "full")
-  resumed = comparison.run(config, tmp_path / "again", "full")
+    retrieval.STUDY.run(config, tmp_path / "again", "full")
+  resumed = retrieval.STUDY.run(config, tmp_path / "again", "full")
   assert len(seen) == 5
   assert resumed["rows"] == whole["rows"]
   assert (tmp_path / "again" / "evaluations.jsonl").read_text() == text

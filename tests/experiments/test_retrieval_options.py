@@ -24,7 +24,7 @@ HYPER = {"weight": jnp.float32(2e-4), "fold": jnp.float32(0)}
 def small(**changes):
   settings = retrieval_settings.Settings(
     backbone="mlp", width=16, dim=4, image_size=4, shift=0, batch=8, per_class=4,
-    switch_patience=1, **changes,
+    switch_patience=1, steps=2, evaluate_every=1, **changes,
   )  # fmt: skip
   run = retrieval_training.Run(settings, Method("c2", "ccp", 2, 4), STUDY)
   given = retrieval_training.Data(
@@ -74,14 +74,12 @@ def test_two_devices_fill_a_memory_twice_as_fast(use, first):
 def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin():
   run, given, state = small(first_centres="origin")
   keys = jax.random.split(jax.random.key(2), 4)
-  points, _ = run.pool(
-    retrieval_training.network_variables(state), given, keys[3], HYPER
-  )
+  points, _ = run.pool(state.train.variables(), given, keys[3], HYPER)
   longest = np.linalg.norm(points, axis=2).max(axis=1)
-  proxies = np.asarray(state.params["loss"]["proxies"])
+  proxies = np.asarray(state.train.params["loss"]["proxies"])
   np.testing.assert_allclose(np.linalg.norm(proxies[:, 0], axis=1), longest, rtol=1e-5)
   _, _, other = small()
-  assert np.abs(other.params["loss"]["proxies"] - proxies).max() > 0.01
+  assert np.abs(other.train.params["loss"]["proxies"] - proxies).max() > 0.01
 
 
 def test_first_proxies_of_photographs_are_the_longest_too():
@@ -109,13 +107,13 @@ def test_first_proxies_of_photographs_are_the_longest_too():
 def test_moments_of_proxies_begin_anew_with_a_problem(fresh):
   run, given, state = small(fresh_moments=fresh)
   key = jax.random.key(4)
-  state, _ = jax.jit(run.one_step)(given, HYPER, state, key)
+  state, _ = jax.jit(run.steps)(given, state, key, HYPER)
   switched = jax.jit(run.switched)
   for score, problem in ((0.5, 1), (0.4, 2)):
     state, _ = switched(given, HYPER, state._replace(score=jnp.float32(score)), key)
-    assert int(state.opt_state[0].problem) == problem
+    assert int(state.train.opt_state[0].problem) == problem
     sizes = {"network": 0.0, "loss": 0.0}
-    for path, leaf in jax.tree_util.tree_leaves_with_path(state.opt_state[1:]):
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.train.opt_state[1:]):
       name = jax.tree_util.keystr(path)
       if ".mu" in name:
         group = "network" if "['network']" in name else "loss"

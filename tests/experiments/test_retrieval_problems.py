@@ -10,17 +10,18 @@ import pytest
 
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods
+from experiments.metric_learning import methods, objective
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import batches, objective, sets
+from experiments.metric_learning.photographs import batches, sets
 from experiments.metric_learning.photographs import training as retrieval_full_training
+from experiments.metric_learning.photographs.methods import FullConfig
 from spherejax import training
 
-SETTINGS = objective.Settings(
+SETTINGS = FullConfig(
   backbone="bn_inception", width=4, image_size=8, channels=3, dim=3, pooling="gap",
-  batch=8, steps=9, evaluate_every=1, learning_rate=1e-2, prefetch=1,
+  batch=8, steps=9, evaluate_every=1, learning_rate=1e-2, prefetch=1, zero_shot=0.0,
 )  # fmt: skip
 LABELS = np.array([0, 1, 1, 2, 2, 2, 0, 1])
 
@@ -206,20 +207,20 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
   assert expected != turns(scores, margin=1e-3, patience=patience)
   found = []
   for place, score in enumerate(scores):
-    before = int(state.opt_state[0].problem)
+    before = int(state.train.opt_state[0].problem)
+    params = jax.tree.map(lambda x, p=place: jnp.full_like(x, p), state.train.params)
     state = state._replace(
-      score=jnp.float32(score),
-      params=jax.tree.map(lambda x, p=place: jnp.full_like(x, p), state.params),
+      score=jnp.float32(score), train=state.train.replace(params=params)
     )
     state, figures = switched(given, hyper, state, jax.random.key(place))
-    own = state.opt_state[0]
+    own = state.train.opt_state[0]
     assert int(figures["problem"]) == before
     if int(own.problem) > before:
       best = int(jax.tree.leaves(own.anchor)[0].ravel()[0])
       found.append((place, best))
       assert float(own.weight) == 0.25
-      np.testing.assert_array_equal(state.params["loss"]["proxies"], best)
-      for leaf in jax.tree.leaves(state.params["network"]):
+      np.testing.assert_array_equal(state.train.params["loss"]["proxies"], best)
+      for leaf in jax.tree.leaves(state.train.params["network"]):
         np.testing.assert_array_equal(leaf, best if restart == "best" else place)
   assert found == expected
 
@@ -260,10 +261,9 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
     found, _ = objective.forward(
       settings.architecture, variables, images, bfloat16=False, train=True
     )
-    outcome = objective.objective(
-      params, stats, {"image": images, "label": LABELS}, key=jax.random.key(0),
-      axis_name=None, settings=settings, method=method, classes=3,
-    )  # fmt: skip
+    batch = {"image": images, "label": LABELS}
+    own = objective.Objective(settings, method, 3)
+    outcome = own(params, stats, batch, key=jax.random.key(0), axis_name=None)
     return found.embeddings, outcome.loss
 
   x, loss = both()
@@ -278,20 +278,17 @@ def test_the_loss_with_proxies_against_a_loop(in_batch):
 
 @pytest.mark.parametrize("kind", ["ccp", "samples"])
 def test_references_of_small_images_have_the_labels_of_their_classes(kind):
-  run = retrieval_training.Run(
-    retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4),
-    Method("c2", kind, 2, 3),
-    retrieval_sets.gaussians(0),
-  )
+  settings = retrieval_settings.Settings(backbone="mlp", dim=3, image_size=4)
+  own = objective.Objective(settings, Method("c2", kind, 2, 3), 7)
   random = np.random.default_rng(1)
   proxies, anchors = random.normal(size=(2, 7, 2, 3)).astype(np.float32)
   params = {"loss": {"proxies": jnp.asarray(proxies)}}
-  found = run.references(jnp.asarray(anchors.reshape(14, 3)), params)
-  own = proxies if kind == "ccp" else anchors
+  found = own.references(jnp.asarray(anchors.reshape(14, 3)), params)
+  expected = proxies if kind == "ccp" else anchors
   for row, (embedding, label) in enumerate(
     zip(found.embeddings, found.labels, strict=True)
   ):
-    np.testing.assert_array_equal(embedding, own[row // 2, row % 2])
+    np.testing.assert_array_equal(embedding, expected[row // 2, row % 2])
     assert label == row // 2
   assert found.where.all()
   assert found.itself is None
@@ -311,21 +308,19 @@ def small_step(settings, method):
   )
   hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
   state = jax.eval_shape(run.init, given, jax.random.key(0), hyper)
-  return jax.eval_shape(run.one_step, given, hyper, state, jax.random.key(0))
+  return jax.eval_shape(run.steps, given, state, jax.random.key(0), hyper)
 
 
 def full_step(settings, method):
   """Traces the loss on photographs."""
   run = retrieval_full_training.Run(settings, method, pictures(), jax.random.key(1))
-  state, _ = run.start(jax.random.key(0), fresh=False)
+  state = run.start(jax.random.key(0), fresh=False)
   images = np.zeros((8, 8, 8, 3), np.uint8)
 
   def step(params):
-    return objective.objective(
-      params, state.batch_stats, {"image": images, "label": LABELS},
-      key=jax.random.key(0), axis_name=None, settings=settings, method=method,
-      classes=3,
-    ).loss  # fmt: skip
+    batch = {"image": images, "label": LABELS}
+    key = jax.random.key(0)
+    return run.objective(params, state.batch_stats, batch, key=key, axis_name=None).loss
 
   return jax.eval_shape(step, state.params)
 
@@ -348,7 +343,7 @@ def test_a_step_of_small_images_weighs_the_batch_as_it_is_told(in_batch, monkeyp
 @pytest.mark.parametrize("use", ["full", "any"])
 @pytest.mark.parametrize(
   ("step", "settings"),
-  [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, memory=16))],
+  [(small_step, SMALL), (full_step, dataclasses.replace(SETTINGS, places=16))],
 )
 def test_a_step_fills_the_memory_as_it_is_told(step, settings, use, monkeypatch):
   seen, loss = {}, {}

@@ -201,7 +201,7 @@ def test_hyperparameters(column, dataset):
       assert settings.switch_patience == 3
     if "xbm" in name.split("+"):
       batches = BATCHES_S if name.endswith("+s") else BATCHES_L
-      assert settings.memory == 32 * batches[column]
+      assert settings.places == 32 * batches[column]
     if "gsp" in name.split("+"):
       assert settings.prototypes == PROTOTYPES[column]
       assert settings.inverse_temperature == (0.5 if own else 5.0)
@@ -241,7 +241,7 @@ def test_the_preset_of_table_5_2(dataset, backbone):
     for name, one in made.items():
       settings = one.settings
       assert one.method.kind == "xbm"
-      assert settings.memory == 32 * BATCHES_L[DATASETS.index(dataset)]
+      assert settings.places == 32 * BATCHES_L[DATASETS.index(dataset)]
       assert (settings.dim, settings.batch, settings.per_class) == (
         dim, wanted.batch, 4,
       )  # fmt: skip

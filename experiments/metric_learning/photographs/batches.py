@@ -15,9 +15,9 @@ from jax import Array
 from PIL import Image
 
 from experiments.frame import networks
-from experiments.metric_learning import measures
-from experiments.metric_learning.photographs import objective, protocols, sets
-from experiments.metric_learning.photographs.objective import Settings
+from experiments.metric_learning import measures, objective
+from experiments.metric_learning.photographs import protocols, sets
+from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
 from spherejax import data, distances, training
 
@@ -81,7 +81,7 @@ def random_crop(
 
 
 def augmented(
-  settings: Settings, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
+  settings: FullConfig, pictures: Pictures, rows: np.ndarray, key: Array, first: int = 0
 ) -> data.Images:
   """Some of them, cut at random; row i is number first + i of what the key draws."""
   seeds = tuple(int(x) for x in jax.random.key_data(key))
@@ -99,7 +99,7 @@ def _centred(
 
 
 def watched(
-  settings: Settings,
+  settings: FullConfig,
   pictures: Pictures,
   queries: np.ndarray | None = None,
   covers: bool = False,
@@ -115,7 +115,7 @@ def watched(
   return Watched(held, queries, covers)
 
 
-def _in_order(settings: Settings, images: data.Images) -> Any:
+def _in_order(settings: FullConfig, images: data.Images) -> Any:
   """Every process looks at all images, so that all agree."""
   plan = data.ordered_plan(
     len(images), batch_size=min(settings.evaluation_batch, len(images))
@@ -145,7 +145,7 @@ def _plan(
 
 
 def planned(
-  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+  settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[data.Images]]:
   """Images of all batches from a step on, one after another, some steps at once."""
   plan_key, crop_key = jax.random.split(key)
@@ -167,7 +167,7 @@ def planned(
 
 
 def batches(
-  settings: Settings, pictures: Pictures, table: data.ClassTable, key: Array
+  settings: FullConfig, pictures: Pictures, table: data.ClassTable, key: Array
 ) -> Callable[[int], Iterator[dict[str, np.ndarray]]]:
   """For `training.fit`: "image" and "label" from the first step asked for."""
   parts = planned(settings, pictures, table, key)
@@ -194,7 +194,7 @@ def _embedding(
   return training.parallel_map(points, batch_size=batch)
 
 
-def embed(settings: Settings, variables: Any, images: data.Images) -> np.ndarray:
+def embed(settings: FullConfig, variables: Any, images: data.Images) -> np.ndarray:
   """[count, dim], raw, by the running statistics."""
   apply = _embedding(
     settings.architecture, settings.bfloat16, settings.evaluation_batch
@@ -203,7 +203,7 @@ def embed(settings: Settings, variables: Any, images: data.Images) -> np.ndarray
   return np.concatenate(parts)[: len(images)]
 
 
-def score(settings: Settings, variables: Any, seen: Watched) -> dict[str, float]:
+def score(settings: FullConfig, variables: Any, seen: Watched) -> dict[str, float]:
   """P@1, P@R and MAP@R, perhaps with covers."""
   points = embed(settings, variables, seen.images)
   labels = np.asarray(seen.images.labels)

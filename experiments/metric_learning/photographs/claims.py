@@ -1,11 +1,11 @@
 """What the thesis says of methods on photographs, of those that were trained."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from experiments.frame import results
+from experiments.frame.study import Claim, Table
 from experiments.metric_learning.measures import APART, RADIUS
 from experiments.metric_learning.photographs.methods import ALONE, PREDICTION
 
@@ -21,10 +21,33 @@ _ALTERNATING = "DML, figure 3.7"
 _PROBLEMS = "DML, figure 3.3"
 _SHOWN = 3  # problems in that figure
 
-Judged = Mapping[str, Mapping[int, list[Any]]]
-"""By method and dimension: measures of networks or combinations."""
-Problems = Mapping[str, list[list[Mapping[str, float]]]]
-"""By method, of each training: the last evaluation of every problem."""
+MAP, NETWORK = "MAP@R", "MAP@R of one network"
+_COVER, _RISE = "change of the covering radius", "change of MAP@R"
+
+
+def add(
+  table: Table,
+  name: str,
+  judged: Mapping[int, Sequence[Mapping[str, float]]],
+  problems: Sequence[Sequence[Mapping[str, float]]] = (),
+) -> None:
+  """What the claims need of a method.
+
+  `judged` are measures of networks or combinations by dimension, `problems` of each
+  training the last evaluation of every problem.
+  """
+  for measure in (MAP, "P@1"):
+    values = [one[measure] for one in judged[max(judged)]]
+    table.add(name, measure, np.mean(values), listed=False)
+  if len(judged) > 1:
+    values = [one[MAP] for one in judged[min(judged)]]
+    table.add(name, NETWORK, np.mean(values), listed=False)
+  for own in problems:
+    if len(own) > 1 and RADIUS in own[0]:
+      a, b = own[0], own[:_SHOWN][-1]
+      fall = a[RADIUS] / a[APART] - b[RADIUS] / b[APART]
+      table.add(name, _COVER, fall, listed=False)
+      table.add(name, _RISE, b[MAP] - a[MAP], listed=False)
 
 
 def _without(name: str, part: str) -> str:
@@ -33,11 +56,11 @@ def _without(name: str, part: str) -> str:
   return "+".join(x for x in name.split("+") if x not in parts)
 
 
-def _batches(judged: "Judged", name: str) -> dict[int, str]:
+def _batches(names: Sequence[str], name: str) -> dict[int, str]:
   """Methods of that name by their batches."""
   return {
     int(batch): x
-    for x in judged
+    for x in names
     for own, _, batch in [x.rpartition("+b")]
     if own == name and batch.isdecimal()
   }
@@ -47,116 +70,109 @@ def _kind(name: str) -> str:
   return next((x for x in name.split("+") if x in _POOLED), "plain")
 
 
-def _value(judged: Judged, name: str, measure: str = "MAP@R") -> float:
-  largest = judged[name][max(judged[name])]
-  return float(np.mean([one[measure] for one in largest]))
-
-
-def claims(judged: Judged, problems: Problems) -> list[dict[str, Any]]:
+def claims(table: Table) -> list[Claim]:
   """Each holds where it does for every pair, those of problems on average."""
-  made = []
+  made, names = [], table.variants(MAP)
 
   def claim(key: str, text: str, pairs: list[tuple[str, str]], paper: str) -> None:
-    found = [(a, b) for a, b in pairs if a in judged and b in judged]
+    found = [(a, b) for a, b in pairs if a in names and b in names]
     if found:
       words = ", ".join(f"{a} > {b}" for a, b in found)
-      apart = [_value(judged, a) - _value(judged, b) for a, b in found]
-      made.append(_claim(key, f"{text}: {words}", apart, paper))
+      made.append(
+        _claim(
+          key,
+          f"{text}: {words}",
+          lambda t: np.concatenate([t.gain(MAP, a, over=b) for a, b in found]),
+          paper,
+        )
+      )
 
   for key, part, words in _PARTS:
-    pairs = [(x, _without(x, part)) for x in judged if part in x.split("+")]
+    pairs = [(x, _without(x, part)) for x in names if part in x.split("+")]
     claim(key, f"MAP@R {words} > without", pairs, _TABLES)
-  both = [(x, x.replace("ccp", "xbm")) for x in judged if _kind(x) == "ccp"]
+  both = [(x, x.replace("ccp", "xbm")) for x in names if _kind(x) == "ccp"]
   claim("retrieval-ccp-vs-xbm", "MAP@R with CCP > with a memory", both, _TABLES)
-  both = [(x, x.replace("ccp", "proxy")) for x in judged if _kind(x) == "ccp"]
+  both = [(x, x.replace("ccp", "proxy")) for x in names if _kind(x) == "ccp"]
   claim("ccp-alternating", "MAP@R with CCP > with fixed proxies", both, _ALTERNATING)
-  made += _of_batches(judged)
+  made += _of_batches(names)
   for kind, key in _POOLED.items():
-    pairs = [
-      (x, _without(x, "gsp"))
-      for x in judged
-      if "gsp" in x.split("+") and _kind(x) == kind
-    ]
+    own = [x for x in names if "gsp" in x.split("+") and _kind(x) == kind]
+    pairs = [(x, _without(x, "gsp")) for x in own]
     claim(key, "MAP@R with generalized sum pooling > without", pairs, _TABLES)
   parts = []
-  for name in judged:
+  for name in names:
     for part in (ALONE, PREDICTION):
       if part in name.split("+"):
         parts += [(name, _without(name, part)), (name.replace(part, "gsp"), name)]
   claim("components", "MAP@R of a part > of none, of both > of one", parts, _COMPONENTS)
-  made += _of_problems(problems)
-  return made + _of_networks(judged) + _of_measures(judged)
+  return [*made, *_of_problems(table), *_of_all(table, names)]
 
 
-def _claim(key: str, text: str, values: list[float], paper: str) -> dict[str, Any]:
-  return results.claim(key, text, values, paper=paper, every_seed=True)
+def _claim(
+  key: str, text: str, difference: Callable[[Table], ArrayLike], paper: str
+) -> Claim:
+  return Claim(key, text, difference, paper, every_seed=True)
 
 
-def _of_problems(problems: Problems) -> list[dict[str, Any]]:
+def _of_problems(table: Table) -> Iterator[Claim]:
   """What changes over those of a training, where there is a second one."""
-  ends = [
-    (own[0], own[:_SHOWN][-1])
-    for every in problems.values()
-    for own in every
-    if len(own) > 1 and RADIUS in own[0]
-  ]
-  if not ends:
-    return []
   to = f"from the end of problem 1 to that of {_SHOWN} or the last"
-  made = []
-  for key, text, change in (
-    (
-      "ccp-covering",
-      "covering radius of validation classes over their distance falls",
-      [a[RADIUS] / a[APART] - b[RADIUS] / b[APART] for a, b in ends],
-    ),
-    (
-      "ccp-map-rises",
-      "MAP@R of validation classes rises",
-      [b["MAP@R"] - a["MAP@R"] for a, b in ends],
-    ),
+  wide = "covering radius of validation classes over their distance falls"
+  rises = "MAP@R of validation classes rises"
+  for key, text, measure in (
+    ("ccp-covering", wide, _COVER),
+    ("ccp-map-rises", rises, _RISE),
   ):
-    made.append(results.claim(key, f"{text}, {to}", change, paper=_PROBLEMS))
-  return made
+    if own := table.variants(measure):
+      yield Claim(
+        key,
+        f"{text}, {to}",
+        lambda t, own=own, m=measure: np.concatenate([t.values(m, x) for x in own]),
+        _PROBLEMS,
+      )
 
 
-def _of_batches(judged: Judged) -> list[dict[str, Any]]:
+def _of_batches(names: Sequence[str]) -> Iterator[Claim]:
   """What a small batch loses, with chance-constrained proxies and without."""
-  words, apart = [], []
-  plain = {name.rpartition("+b")[0] for name in judged if "+b" in name} - {""}
+  words, ends = [], []
+  plain = {name.rpartition("+b")[0] for name in names if "+b" in name} - {""}
   for name in sorted(x for x in plain if _kind(x) == "ccp"):
-    with_, without = (_batches(judged, x) for x in (name, _without(name, "ccp")))
+    with_, without = (_batches(names, x) for x in (name, _without(name, "ccp")))
     if len(shared := sorted(with_.keys() & without.keys())) > 1:
       small, large = shared[0], shared[-1]
-      lost = [
-        _value(judged, own[large]) - _value(judged, own[small])
-        for own in (without, with_)
-      ]
       words.append(f"{small} against {large}, {name}")
-      apart.append(lost[0] - lost[1])
-  text = f"MAP@R that a small batch loses: less with CCP: {', '.join(words)}"
-  return [_claim("ccp-batch-size", text, apart, "DML, figure 3.8")] if apart else []
+      ends.append([(own[large], own[small]) for own in (without, with_)])
+
+  def lost(table: Table) -> np.ndarray:
+    gains = [[table.gain(MAP, a, over=b) for a, b in pair] for pair in ends]
+    return np.concatenate([without - with_ for without, with_ in gains])
+
+  if ends:
+    text = f"MAP@R that a small batch loses: less with CCP: {', '.join(words)}"
+    yield _claim("ccp-batch-size", text, lost, "DML, figure 3.8")
 
 
-def _of_networks(judged: Judged) -> list[dict[str, Any]]:
-  """All networks together against each."""
-  gains = [
-    _value(judged, name) - float(np.mean([one["MAP@R"] for one in own[min(own)]]))
-    for name, own in judged.items()
-    if len(own) > 1
-  ]
-  text = "MAP@R of all networks side by side > their mean"
-  return [_claim("retrieval-concatenation", text, gains, _TABLES)] if gains else []
+def _of_all(table: Table, names: Sequence[str]) -> Iterator[Claim]:
+  """All networks together against each; which measure tells the methods apart."""
+  joined = table.variants(NETWORK)
+  if joined:
+    yield _claim(
+      "retrieval-concatenation",
+      "MAP@R of all networks side by side > their mean",
+      lambda t: np.concatenate(
+        [t.values(MAP, x) - t.values(NETWORK, x) for x in joined]
+      ),
+      _TABLES,
+    )
 
+  def apart(table: Table, measure: str) -> float:
+    values = [table.values(measure, name) for name in names]
+    return float(np.ptp(values) / np.mean(values))
 
-def _of_measures(judged: Judged) -> list[dict[str, Any]]:
-  """Which measure tells the methods apart."""
-  if len(judged) < 2:
-    return []
-  apart = {}
-  for measure in ("MAP@R", "P@1"):
-    values = [_value(judged, name, measure) for name in judged]
-    apart[measure] = np.ptp(values) / np.mean(values)
-  text = "(largest - smallest) / mean over the methods: MAP@R > P@1"
-  more = [apart["MAP@R"] - apart["P@1"]]
-  return [_claim("retrieval-map-separates", text, more, _TABLES)]
+  if len(names) > 1:
+    yield _claim(
+      "retrieval-map-separates",
+      "(largest - smallest) / mean over the methods: MAP@R > P@1",
+      lambda t: apart(t, MAP) - apart(t, "P@1"),
+      _TABLES,
+    )

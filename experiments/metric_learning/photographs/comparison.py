@@ -9,7 +9,6 @@ import functools
 import hashlib
 import pathlib
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,8 @@ import jax
 import numpy as np
 
 from experiments.frame import kept as finished
-from experiments.frame import networks, results
+from experiments.frame import networks
+from experiments.frame.study import Table
 from experiments.metric_learning.photographs import batches, claims, protocols, training
 from experiments.metric_learning.photographs import sets as retrieval_full_sets
 from experiments.metric_learning.photographs.methods import (
@@ -39,6 +39,15 @@ _FREE = (
   "evaluation_batch", "cache_gib", "workers", "prefetch",
 )  # fmt: skip
 
+# What is about other trainings, was filled in, or changes no figure of a training.
+_OF_OTHERS = {
+  name: getattr(FullConfig(), name)
+  for name in (
+    "methods", "folds", "repeats", "numbers", "search", "trials", "variant", "proxies",
+    "pool", "memory", "skip_unreadable", "workers", "prefetch", "cache_gib",
+    "checkpoint_every",
+  )
+}  # fmt: skip
 
 WATCHED = "chosen by the test images"  # in the conventional protocols
 
@@ -151,12 +160,8 @@ class Comparison:
 
   def made_with(self, own: Job) -> str:
     """What a training depends on; how fast pictures are read is not part of it."""
-    settings = dataclasses.replace(
-      own.settings, workers=0, prefetch=1, cache_gib=0.0, checkpoint_every=1
-    )
-    c = self.config
-    source = (c.dataset, c.folder, c.learned_classes, c.protocol, c.seed)
-    return finished.digest((settings, own.method, source, self._images, self._weights))
+    settings = dataclasses.replace(own.settings, **_OF_OTHERS)
+    return finished.digest((settings, own.method, self._images, self._weights))
 
   @functools.cached_property
   def _images(self) -> str:
@@ -177,16 +182,15 @@ class Comparison:
   def _one(self, own: Job, number: int, repeat: int, seen: Any) -> Found:
     """A training, or what is kept of it."""
     made_with = self.made_with(own)
-    record = {"made with": made_with}
     name = f"{own.name}-{number + 1}-{repeat + 1}"
-    path = self.output / "kept" / f"{name}-{made_with}"
-    done = finished.restore(path, record)
-    if done is None:
+    checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+
+    def make() -> finished.Finished:
       # Methods that are compared share initial weights and, where they may, batches.
       key = jax.random.key(self.config.seed)
       for part in (number, repeat):
         key = jax.random.fold_in(key, part)
-      checkpoints = self.output / "checkpoints" / f"{name}-{made_with}"
+      who = {"method": own.name, "fold": number + 1, "repeat": repeat + 1}
       trained = training.train(
         own.settings,
         own.method,
@@ -195,13 +199,7 @@ class Comparison:
         key,
         checkpoints,
         training.Journal(
-          self.output / "evaluations.jsonl",
-          {
-            "method": own.name,
-            "fold": number + 1,
-            "repeat": repeat + 1,
-            "made with": made_with,
-          },
+          self.output / "evaluations.jsonl", who | {"made with": made_with}
         ),
       )
       model = networks.Model(own.settings.architecture, trained.variables)
@@ -212,13 +210,16 @@ class Comparison:
       points = np.zeros((0, own.settings.embedding_dim), np.float32)
       if self.judged:
         points = batches.embed(own.settings, trained.variables, self.sought.images)
+      problems = {row["problem"]: row for row in trained.evaluations}
       figures = {"best": trained.best, "steps": trained.steps}
-      figures["problems"] = list(
-        {row["problem"]: row for row in trained.evaluations}.values()
-      )
-      done = finished.Finished(figures, {"points": points})
-      finished.keep(path, record, done)
-      shutil.rmtree(checkpoints)  # a table would fill a disk with them
+      figures["problems"] = list(problems.values())
+      return finished.Finished(figures, {"points": points})
+
+    path = self.output / "kept" / f"{name}-{made_with}"
+    done = finished.once(path, made_with={"made with": made_with}, make=make)
+    shutil.rmtree(
+      checkpoints, ignore_errors=True
+    )  # a table would fill a disk with them
     return Found(**done.figures, points=done.arrays["points"])
 
   def measures(self, points: np.ndarray) -> dict[str, float]:
@@ -236,14 +237,13 @@ class Comparison:
       return {dim: [one.best for runs in found for one in runs]}
     record = {"made with": self.made_with(own), "models": list(self.models)}
     record["repeats"] = self.protocol.repeats
-    name = f"{own.name}-judged-{finished.digest(record)}"
-    kept = finished.restore(self.output / "kept" / name, record)
-    if kept is None:
+
+    def make() -> finished.Finished:
       single = [[self.measures(one.points) for one in runs] for runs in found]
-      made = {dim: self._apart(single)}
+      made = {f"{dim}": self._apart(single)}
       if len(found) > 1:
         ways = protocols.combinations(len(found), len(found[0]))
-        made[dim * len(found)] = [
+        made[f"{dim * len(found)}"] = [
           self.measures(
             protocols.joined(
               [runs[r].points for runs, r in zip(found, way, strict=True)]
@@ -251,9 +251,10 @@ class Comparison:
           )
           for way in ways
         ]
-      figures = {str(size): values for size, values in made.items()}
-      kept = finished.Finished(figures, {})
-      finished.keep(self.output / "kept" / name, record, kept)
+      return finished.Finished(made, {})
+
+    path = self.output / "kept" / f"{own.name}-judged-{finished.digest(record)}"
+    kept = finished.once(path, made_with=record, make=make)
     return {int(size): values for size, values in kept.figures.items()}
 
   def _apart(self, single: list[list[dict[str, float]]]) -> list[dict[str, float]]:
@@ -273,21 +274,23 @@ class Comparison:
       self.config.protocol, self.config.backbone, own.name, self.config.dataset, dim
     )
 
-  def rows(self, own: Job, judged: Mapping[int, list[Any]], steps: list[int]) -> Any:
-    """Of the table."""
+  def tabulate(
+    self, table: Table, own: Job, judged: Mapping[int, list[Any]], found: list[Found]
+  ) -> None:
+    """Adds what a method's trainings came to."""
     spread = self.judged and self.protocol.models > 1 and self.protocol.repeats > 1
-    made = []
+    note = f": {WATCHED}" if self.flattered else ""
     for dim, values in judged.items():
-      found = protocols.rows(own.title, dim, values, self.cell(own, dim), spread)
-      made += [one | {"note": WATCHED} for one in found] if self.flattered else found
+      paper = self.cell(own, dim)
+      protocols.tabulate(
+        table, own.title, dim, values, paper=paper, spread=spread, note=note
+      )
     printed = None
     if self.complete and self.config.protocol == "fair":
-      table = dml.TABLE_3_3.get(own.name, {})
-      printed = table.get(self.config.dataset)
-    made.append(
-      results.row(own.title, "steps / 1000", [x / 1000 for x in steps], paper=printed)
-    )
-    return made
+      printed = dml.TABLE_3_3.get(own.name, {}).get(self.config.dataset)
+    steps = [one.steps / 1000 for one in found]
+    table.add(own.title, "steps / 1000", steps, paper=printed)
+    claims.add(table, own.name, judged, [one.problems for one in found])
 
 
 def comparison_text(
@@ -328,27 +331,15 @@ def comparison_text(
   return "".join(f"{line}\n" for line in [*table, *notes])
 
 
-def run(config: FullConfig, output: pathlib.Path, preset: str) -> dict[str, Any]:
+def measure(config: FullConfig, output: pathlib.Path) -> Table:
   """All trainings of the methods, judged; writes `comparison.txt` beside the models."""
-  start = time.perf_counter()
   comparison = Comparison(config, output)
   found = comparison.train()
   judged = {own.name: comparison.judge(own, found[own.name]) for own in comparison.jobs}
   output.mkdir(parents=True, exist_ok=True)
   (output / "comparison.txt").write_text(comparison_text(comparison, judged))
-  problems = {
-    name: [list(one.problems) for runs in every for one in runs]
-    for name, every in found.items()
-  }
-  rows = []
+  table = Table()
   for own in comparison.jobs:
-    steps = [one.steps for runs in found[own.name] for one in runs]
-    rows += comparison.rows(own, judged[own.name], steps)
-  return results.result(
-    experiment="retrieval",
-    preset=preset,
-    config=config,
-    seconds=time.perf_counter() - start,
-    rows=rows,
-    claims=claims.claims(judged, problems),
-  )
+    every = [one for runs in found[own.name] for one in runs]
+    comparison.tabulate(table, own, judged[own.name], every)
+  return table

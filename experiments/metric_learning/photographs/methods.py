@@ -1,16 +1,24 @@
 """What a run of `retrieval` on photographs is asked for, and what it comes to."""
 
 import dataclasses
+import difflib
 import itertools
-import re
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
+import tyro
+
+from experiments.frame import command
 from experiments.frame import poolings as frame_poolings
-from experiments.metric_learning import methods as retrieval_losses
-from experiments.metric_learning.methods import Method
+from experiments.frame.settings import Limited
+from experiments.metric_learning.methods import (
+  PAIR_LOSSES,
+  PROXY_LOSSES,
+  TITLES,
+  Method,
+)
 from experiments.metric_learning.photographs import protocols
-from experiments.metric_learning.photographs.objective import Settings
 from experiments.metric_learning.photographs.protocols import Protocol
+from experiments.metric_learning.settings import Training
 from experiments.published import dml
 
 ZERO_SHOT = 0.1  # share of zero-shot prediction beside generalized sum pooling
@@ -19,19 +27,58 @@ MASS = 0.3  # of the features that it keeps
 # all of the mass is kept, which is the average.
 ALONE, PREDICTION = "gsp_alone", "zsp"
 _POOLINGS = {
+  "": "",
   **frame_poolings.TITLES,
   **frame_poolings.WIDE,
   ALONE: "GSP without zero-shot prediction",
   PREDICTION: "zero-shot prediction",
 }
-_KINDS = ("proxy", "xbm", "ccp")
 WIDTHS = {"bn_inception": 64, "resnet50": 64, "inception_v3": 32}  # as published
-_VARIANTS = {"s": "S", "l": "L"}  # of the memory or the proxies of one method
-_BATCH = re.compile(r"b([1-9][0-9]{0,4})")  # images of a step of one method
+BATCHES = (16, 32, 64, 128)  # of figure 3.8
+# What the method or the protocol decides is no option.
+_T = TypeVar("_T")
+Decided = Annotated[_T, tyro.conf.Suppress]
+
+
+class Row(NamedTuple):
+  """A method of a table or figure."""
+
+  loss: str
+  kind: Literal["plain", "proxy", "xbm", "ccp"] = "plain"
+  pooling: str = ""
+  """The protocol's where it is empty."""
+  variant: Literal["", "S", "L"] = ""
+  """Of the memory or the proxies of this method."""
+  batch: int = 0
+  """Images of a step; 0: the protocol's."""
+
+  @property
+  def name(self) -> str:
+    """As `--methods` has it, and the published tables."""
+    kind = "" if self.kind == "plain" else self.kind
+    batch = f"b{self.batch}" if self.batch else ""
+    parts = (self.loss, kind, self.pooling, self.variant.lower(), batch)
+    return "+".join(filter(None, parts))
+
+
+def _rows() -> list[Row]:
+  """All that can be trained: proxies alone know no memory and no batch beside them."""
+  kinds = dict.fromkeys(PAIR_LOSSES, ("plain", "proxy", "xbm", "ccp"))
+  kinds |= dict.fromkeys(PROXY_LOSSES, ("plain", "ccp"))
+  return [
+    Row(loss, kind, pooling, variant, batch)
+    for loss, own in kinds.items()
+    for kind, pooling, batch in itertools.product(own, _POOLINGS, (0, *BATCHES))
+    for variant in ("", "S", "L")
+    if not variant or kind != "plain" or loss == "soft_triple"
+  ]
+
+
+ROWS = {row.name: row for row in _rows()}
 
 
 @dataclasses.dataclass(frozen=True)
-class FullConfig:
+class FullConfig(Training):
   """Settings of a comparison; 0 and "" stand for what the protocol has."""
 
   dataset: Literal["cub", "cars", "inshop", "sop", "omniglot", "tiny_imagenet"] = "cub"
@@ -49,7 +96,7 @@ class FullConfig:
   methods: tuple[str, ...] = ("c2", "c2+ccp")
   """Each a loss (c1, c2, ms, triplet, proxy_anchor, proxy_nca, soft_triple), perhaps
   +ccp, for the first four +proxy or +xbm, and the name of a pooling: c1+xbm+gsp. Of one
-  method alone +s or +l is the variant and +b16 the batch."""
+  method alone +s or +l is the variant and +b16, +b32, +b64 or +b128 the batch."""
   protocol: protocols.Name = "fair"
   """Of chapter 3, of section 5.3.4, what is common elsewhere, once or the best of three
   trainings, and those of ablations and of hyperparameters."""
@@ -68,7 +115,6 @@ class FullConfig:
   pooling: str = ""
   """Of methods that name none: gap, in the conventional protocols gap_gmp."""
   dim: int = 0
-  """Of the embedding."""
   image_size: int = 227
   """Side of what the network sees."""
   shorter_side: int = 256
@@ -76,22 +122,18 @@ class FullConfig:
   crop: Literal["area", "sides"] = "area"
   """Random boxes of training images: 0.16 to 1 of their area, as the tables were made,
   or of sides of 40 to 256 once the shorter one is 256, as the text has it."""
-  frozen_norm: bool | None = None
+  frozen_norm: bool | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
   """Batch-norm layers keep statistics and parameters; none: those of weights from a
   file do."""
   bfloat16: bool = False
   """The backbone computes in it."""
-  remat: bool = False
-  """The backbone computes its maps again for the gradient: less memory."""
   second_moment: float = 0.999
   """Of Adam; the thesis prints 0.99."""
   variant: Literal["S", "L"] = "L"
   """Small or large memory, and proxies of chance-constrained problems; of soft_triple
   what the tables have, unless its name says +s or +l."""
   learning_rate: float = 0.0
-  """Of Adam."""
   weight_decay: float = 0.0
-  """In the gradient, of the network without its norms."""
   numbers: tuple[tuple[str, float], ...] = ()
   """Hyperparameters of the losses in the place of the thesis's: negative_margin 0.4.
   Each goes to the losses that have it."""
@@ -101,17 +143,9 @@ class FullConfig:
   trials: int = 0
   """Of the search."""
   batch: int = 0
-  """Images of a step."""
   steps: int = 500_000
-  """Of a training, at most."""
   evaluate_every: int = 0
-  """Steps between two evaluations."""
   patience: int = 0
-  """Evaluations without a better one after which a training stops."""
-  switch_patience: int = 3
-  """Evaluations without a better one after which a problem ends."""
-  restart: Literal["best", "last"] = "best"
-  """Weights with which a problem begins."""
   weight: float = 2e-4
   """Of the projection onto the weights of the problem before."""
   first_weight: float = 0.0
@@ -119,16 +153,9 @@ class FullConfig:
   has that of the others."""
   max_problems: int = 0
   """The last problem goes on to the end; 0: as many as there are."""
-  first_centres: Literal["random", "origin"] = "random"
-  """What the first proxies keep away from: random images, or the origin, as the
-  released code has it."""
   pool_space: Literal["raw", "unit_ball"] = "raw"
   """Where new proxies are far from old ones: among raw embeddings, as the released code
   has it, or as the losses see them."""
-  fresh_moments: bool = False
-  """Adam begins anew for the proxies of every problem."""
-  in_batch: float = 0.1
-  """Weight of the batch against itself, beside the batch against proxies."""
   proxies: int = 0
   """Of each class."""
   pool: int = 0
@@ -137,17 +164,10 @@ class FullConfig:
   memory: int = 0
   """Batches in the cross-batch memory; the thesis counts them by 32 images."""
   memory_start: int = 1000
-  """Steps before it is filled."""
-  memory_use: Literal["full", "any"] = "full"
-  """The memory is filled from the first step and used once all of it is younger than
-  its start, or filled from its start on and used at once, as the memory's own code."""
   prototypes: int = 0
-  """Of generalized sum pooling."""
   mass: float = 0.0
-  """Share of the features that it keeps."""
   inverse_temperature: float = 0.0
-  """Its sharpness."""
-  zero_shot: float | None = None
+  zero_shot: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
   """Share of zero-shot prediction in the loss beside it; none: the thesis's."""
   checkpoint_every: int = 500
   """Steps."""
@@ -159,15 +179,28 @@ class FullConfig:
   """Processes that read pictures; 0: threads of this one."""
   prefetch: int = 16
   """Batches read ahead, each by a thread, by every worker."""
+  # What is seen, and what a job fills in.
+  strides: Decided[tuple[int, int, int, int]] = (1, 2, 2, 2)
+  convolution: Decided[Literal["patches", "native"]] = "patches"
+  channels: Decided[Literal[1, 3]] = 3
+  per_class: Decided[int] = 4
+  proxy_rate: Decided[float] = 100.0
+  metric: Decided[str] = "MAP@R"
+  plateau: Decided[bool] = False
+  places: Decided[int] = 0
+  """Embeddings in the memory."""
+
+  def __post_init__(self) -> None:
+    Limited.__post_init__(self)  # a network has its numbers once they are filled in
 
 
 class Job(NamedTuple):
-  """A row of the table."""
+  """A row of the table; nothing of its settings is left open."""
 
   name: str
   title: str
   method: Method
-  settings: Settings
+  settings: FullConfig
 
 
 def protocol_of(config: FullConfig) -> Protocol:
@@ -201,71 +234,51 @@ def check_numbers(config: FullConfig) -> None:
 
 
 def job(config: FullConfig, own: Protocol, name: str) -> Job:
-  """A method by its name; ValueError tells what is wrong with it."""
-  loss, *parts = name.lower().split("+")
-  if loss not in retrieval_losses.TITLES:
+  """A method by its name; ValueError names those that are like an unknown one."""
+  row = ROWS.get(name.lower())
+  if row is None:
+    near = ", ".join(difflib.get_close_matches(name.lower(), ROWS, 3, 0.0))
+    losses, poolings = (", ".join(filter(None, x)) for x in (TITLES, _POOLINGS))
     raise ValueError(
-      f"a method begins with one of {', '.join(retrieval_losses.TITLES)}, got {name!r}"
+      f"methods has no {name!r}, near which are {near}: a loss ({losses}), perhaps a"
+      f" kind (proxy, xbm, ccp), a pooling ({poolings}), a variant (s, l) and a batch"
+      f" ({', '.join(f'b{x}' for x in BATCHES)}), in this order"
     )
-  kinds = [part for part in parts if part in _KINDS]
-  poolings = [part for part in parts if part in _POOLINGS]
-  variants = [part for part in parts if part in _VARIANTS]
-  batches = [part for part in parts if _BATCH.fullmatch(part)]
-  known = {*kinds, *poolings, *variants, *batches}
-  unknown = [part for part in parts if part not in known]
-  proxies_only = loss in retrieval_losses.PROXY_LOSSES
-  ordered = (kinds, poolings, variants, batches)
-  twice = any(len(x) > 1 for x in ordered)
-  if unknown or twice or (proxies_only and {*kinds} - {"ccp"}):
-    raise ValueError(
-      f"{name!r} must be a loss, perhaps with ccp, for"
-      f" {', '.join(retrieval_losses.PAIR_LOSSES)} one of {', '.join(_KINDS)}, and one"
-      f" pooling of {', '.join(_POOLINGS)}, perhaps with +s or +l and +b16 for its"
-      " variant and batch"
-    )
-  if variants and not kinds and loss != "soft_triple":
-    raise ValueError(
-      f"{name!r} has neither memory nor several proxies, which +{variants[0]} is of"
-    )
-  variant = _VARIANTS[variants[0]] if variants else None
-  if variant:
-    config = dataclasses.replace(config, variant=variant)
-  if batches:
-    own = own._replace(batch=int(batches[0][1:]))
-  method = _method(config, loss, kinds[0] if kinds else "plain", variant)
-  pooling = poolings[0] if poolings else own.pooling
-  title = method.name + (f"-{variant}" if variant else "")
-  title += f"+{_POOLINGS[poolings[0]]}" if poolings else ""
-  title += f", batch {own.batch}" if batches else ""
-  name = "+".join([loss, *itertools.chain(*ordered)])
-  return Job(name, title, method, _settings(config, own, method, pooling))
+  if row.variant:
+    config = dataclasses.replace(config, variant=row.variant)
+  own = own._replace(batch=row.batch or own.batch, pooling=row.pooling or own.pooling)
+  method = _method(config, row)
+  title = method.name + (f"-{row.variant}" if row.variant else "")
+  title += f"+{_POOLINGS[row.pooling]}" if row.pooling else ""
+  title += f", batch {row.batch}" if row.batch else ""
+  return Job(row.name, title, method, _settings(config, own, method))
 
 
-def _method(config: FullConfig, loss: str, kind: Any, variant: str | None) -> Method:
+def _method(config: FullConfig, row: Row) -> Method:
   published = dml.NUMBERS[config.dataset]
-  numbers = dict(published.losses[loss])
-  if loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
+  numbers = dict(published.losses[row.loss])
+  if row.loss == "proxy_nca" and config.protocol in ("fair534", "tuning"):
     numbers["temperature"] = 0.11
   numbers |= {key: value for key, value in config.numbers if key in numbers}
   proxies = 1
-  if loss == "soft_triple":
-    proxies = config.proxies or published.centres[variant or published.soft_triple]
-  elif kind in ("proxy", "ccp") and loss in retrieval_losses.PAIR_LOSSES:
+  if row.loss == "soft_triple":
+    centres = published.centres[row.variant or published.soft_triple]
+    proxies = config.proxies or centres
+  elif row.kind in ("proxy", "ccp") and row.loss in PAIR_LOSSES:
     proxies = config.proxies or published.proxies[config.variant]
   return Method(
-    loss,
-    kind,
+    row.loss,
+    row.kind,
     proxies,
     config.pool or published.pool,
     numbers=tuple(numbers.items()),
   )
 
 
-def _settings(
-  config: FullConfig, own: Protocol, method: Method, pooling: str
-) -> Settings:
+def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
+  """Those of one training, with what the protocol and the method have."""
   published = dml.NUMBERS[config.dataset]
-  rate = own.learning_rate
+  rate, pooling = own.learning_rate, own.pooling
   newer = config.protocol in ("fair534", "tuning")
   if method.loss == "proxy_anchor" and config.dataset == "sop" and newer:
     rate = config.learning_rate or 5e-6
@@ -277,37 +290,28 @@ def _settings(
   if pooling in (ALONE, PREDICTION):
     zero_shot = 0.0 if pooling == ALONE else zero_shot
     pooling = "gsp"
-  shared = (
-    "backbone", "image_size", "shorter_side", "second_moment", "steps",
-    "restart", "switch_patience", "weight", "first_centres", "fresh_moments",
-    "in_batch", "memory_start", "memory_use", "bfloat16", "remat", "checkpoint_every",
-    "first_weight", "max_problems", "pool_space", "crop",
-    "evaluation_batch", "cache_gib", "workers", "prefetch",
-  )  # fmt: skip
-  return Settings(
-    **{name: getattr(config, name) for name in shared},
+  fresh = config.weights == "none"
+  return dataclasses.replace(
+    command.only(FullConfig, config),
     width=config.width or WIDTHS[config.backbone],
-    weights="" if config.weights == "none" else config.weights,
-    frozen_norm=(
-      config.weights != "none" if config.frozen_norm is None else config.frozen_norm
-    ),
-    channels=3,
+    weights="" if fresh else config.weights,
+    frozen_norm=not fresh if config.frozen_norm is None else config.frozen_norm,
     pooling=pooling,
     prototypes=config.prototypes or published.prototypes,
     mass=mass,
     inverse_temperature=config.inverse_temperature or method.inverse_temperature,
     zero_shot=zero_shot if pooling in frame_poolings.SUMMED else 0.0,
-    dim=own.dim,
-    metric=own.metric,
-    evaluate_every=own.evaluate_every,
-    patience=own.patience,
-    batch=own.batch,
     per_class=1 if single else 4,
     learning_rate=rate,
-    weight_decay=own.weight_decay,
-    plateau=own.plateau,
-    memory=config.memory * own.batch or 32 * published.memory[config.variant],
-  )
+    places=config.memory * own.batch or 32 * published.memory[config.variant],
+    **{
+      name: getattr(own, name)
+      for name in (
+        "dim", "metric", "evaluate_every", "patience", "batch", "weight_decay",
+        "plateau",
+      )
+    },
+  )  # fmt: skip
 
 
 def _depends(own: Job) -> dict[str, bool]:

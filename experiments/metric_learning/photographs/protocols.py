@@ -2,12 +2,12 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame import results
+from experiments.frame.study import Table
 from experiments.metric_learning import images
 from experiments.metric_learning import measures as retrieval_measures
 from experiments.published import dml
@@ -138,27 +138,29 @@ def average(
   return {name: float(np.mean([one[name] for one in own])) for name in MEASURES}
 
 
-def rows(
-  title: str, dim: int, values: Sequence[Mapping[str, float]], paper: Any, spread: bool
-) -> list[dict[str, Any]]:
-  """Each measure: of a few networks, or mean and deviation over combinations.
+def tabulate(
+  table: Table,
+  title: str,
+  dim: int,
+  values: Sequence[Mapping[str, float]],
+  *,
+  paper: dml.Cell | None,
+  spread: bool,
+  note: str = "",
+) -> None:
+  """Adds each measure: of a few networks, or mean and deviation over combinations.
 
   Combinations share networks, so they make no interval.
   """
-  printed = {"P@1": (None, None), "MAP@R": (None, None)}
+  printed: dict[str, tuple[float | None, float | None]] = {}
   if paper is not None:
     printed["P@1"] = (paper.precision, paper.precision_std)
     printed["MAP@R"] = (paper.map_at_r, paper.map_at_r_std)
-  made = []
   for name in MEASURES:
     mean, deviation = printed.get(name, (None, None))
-    numbers = [one[name] for one in values]
+    numbers, measure = [one[name] for one in values], f"{name}, {dim}-D"
     if not spread:
-      made.append(results.row(title, f"{name}, {dim}-D", numbers, paper=mean))
+      table.add(title, measure + note, numbers, paper=mean)
       continue
-    figures = {"": (np.mean(numbers), mean), ", std": (np.std(numbers), deviation)}
-    made += [
-      results.row(title, f"{name}, {dim}-D{what}", [float(own)], paper=theirs)
-      for what, (own, theirs) in figures.items()
-    ]
-  return made
+    table.add(title, measure + note, np.mean(numbers), paper=mean)
+    table.add(title, f"{measure}, std{note}", np.std(numbers), paper=deviation)

@@ -11,24 +11,25 @@ import json
 import math
 import pathlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from optax import contrib
 
 from experiments.frame import networks, poolings
+from experiments.frame import training as frame_training
 from experiments.metric_learning import measures, methods, optimizer
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.photographs import batches, objective
+from experiments.metric_learning.objective import Objective
+from experiments.metric_learning.objective import variables as variables_of
+from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.batches import Watched
-from experiments.metric_learning.photographs.objective import Settings
+from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import _checks, data, losses, prototypes, training
-from spherejax.prototypes._cover import Space
+from spherejax import data, prototypes, training
 
 _MARGIN = 100 * measures.MARGIN  # figures are percent
 
@@ -48,7 +49,7 @@ class Run:
   """What one training knows beside its state."""
 
   def __init__(
-    self, settings: Settings, method: Method, pictures: Pictures, renewal_key: Array
+    self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
   ):
     self.settings, self.method, self.pictures = settings, method, pictures
     self.renewal_key = renewal_key
@@ -56,6 +57,7 @@ class Run:
       pictures.labels, per_class=1, label_names=pictures.names
     )
     self.classes = len(pictures.names)
+    self.objective = Objective(settings, method, self.classes, settings.bfloat16)
 
   def pool(self, variables: Any, key: Array) -> Array:
     """Embeddings [classes, pool, dim] of some training images of each class."""
@@ -83,7 +85,7 @@ class Run:
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
     seen = training.ccp_state(state)
-    best = objective.variables(seen.best_params["network"], seen.best_stats)
+    best = variables_of(seen.best_params["network"], seen.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
     old, space = state.params["loss"]["proxies"], self.settings.pool_space
     new = _renewed(self.pool(best, key), old, space=space)
@@ -109,9 +111,7 @@ class Run:
     params = poolings.with_prototypes(recipe, variables["params"], pooled)
     return {**variables, "params": params}
 
-  def start(
-    self, key: Array, fresh: bool
-  ) -> tuple[training.TrainState, optax.GradientTransformation]:
+  def start(self, key: Array, fresh: bool) -> training.TrainState:
     """Before the first step; only its shapes are right unless it is fresh."""
     settings, method = self.settings, self.method
     keys = jax.random.split(key, 5)
@@ -120,40 +120,18 @@ class Run:
     pool_key, prototype_key = jax.random.split(pool_key)
     if fresh:
       variables = self.with_prototypes(variables, prototype_key)
-    params: dict[str, Any] = {}
-    if method.refers_to_proxies:
-      params["proxies"] = (
-        self.first_proxies(variables, pool_key)
-        if fresh
-        else jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
-      )
-    elif method.own_proxies:
-      params = methods.initial(method, loss_key, self.classes, settings.embedding_dim)
-    if settings.zero_shot:
-      params["zero_shot"] = methods.zero_shot_params(
-        label_key, settings.prototypes, self.classes, settings.embedding_dim
-      )
-    stats = {}
-    if method.kind == "xbm":
-      memory = losses.memory_init(settings.memory, settings.embedding_dim)
-      stats = {"batch_stats": {"memory": memory, "taken": jnp.int32(0)}}
-    chain = optimizer.optimizer(
-      settings,
-      method,
-      variables.get("batch_stats", {}),
-      zero_shot=settings.zero_shot > 0,
-      first_weight=settings.first_weight,
+    proxies = jnp.zeros((self.classes, method.proxies, settings.embedding_dim))
+    if method.refers_to_proxies and fresh:
+      proxies = self.first_proxies(variables, pool_key)
+    loss = self.objective.loss_variables(loss_key, label_key, proxies, settings.places)
+    # The projection keeps statistics beside the best weights.
+    chain = self.objective.optimizer(
+      variables.get("batch_stats"), first_weight=settings.first_weight
     )
-    state = training.create_state(
-      step_key, chain, variables, {"params": params, **stats}
-    )
-    return state, chain
+    return training.create_state(step_key, chain, variables, loss)
 
-  def response(self, chain: optax.GradientTransformation) -> Any:
-    """What is done after an evaluation; None where problems do not follow each other.
-
-    `chain` is the optimiser.
-    """
+  def response(self) -> Any:
+    """What follows an evaluation; None where there is one problem alone."""
     if self.method.kind != "ccp":
       return None
     settings = self.settings
@@ -165,12 +143,12 @@ class Run:
       margin=_MARGIN,
       restart=settings.restart,
       max_problems=settings.max_problems or None,
-      fresh_moments=chain if settings.fresh_moments else None,
+      fresh_moments=self.objective.optimizer() if settings.fresh_moments else None,
     )
 
 
 @functools.partial(jax.jit, static_argnames=("space",))
-def _renewed(pools: Array, old: Array, *, space: Space) -> Array:
+def _renewed(pools: Array, old: Array, *, space: Literal["raw", "unit_ball"]) -> Array:
   return prototypes.renew_proxies(pools, old, space=space)
 
 
@@ -216,10 +194,11 @@ class Journal(NamedTuple):
     return lines
 
 
-def check(settings: Settings, method: Method, pictures: Pictures) -> None:
+def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
   """Raises ValueError for what would end a training, or spoil it, later."""
   for name in ("evaluate_every", "checkpoint_every", "evaluation_batch", "prefetch"):
-    _checks.count(name, getattr(settings, name))
+    if (value := getattr(settings, name)) < 1:
+      raise ValueError(f"{name} must be at least 1, got {value}")
   drawn = settings.batch // settings.per_class
   if settings.batch % settings.per_class or drawn < 2:
     raise ValueError(
@@ -239,19 +218,19 @@ def check(settings: Settings, method: Method, pictures: Pictures) -> None:
     )
   optimizer.check(settings)
   # The published memory of SOP is slightly larger than three quarters of its images.
-  if method.kind == "xbm" and settings.memory > 1.25 * len(pictures):
+  if method.kind == "xbm" and settings.places > 1.25 * len(pictures):
     raise ValueError(
-      f"a memory of {settings.memory} embeddings is larger than the"
+      f"a memory of {settings.places} embeddings is larger than the"
       f" {len(pictures)} images that are learned"
     )
-  if method.kind == "xbm" and settings.memory < settings.batch:
+  if method.kind == "xbm" and settings.places < settings.batch:
     raise ValueError(
       f"a memory must hold the {settings.batch} images of a batch, got"
-      f" {settings.memory}"
+      f" {settings.places}"
     )
 
 
-def monitor(settings: Settings) -> training.Monitor:
+def monitor(settings: FullConfig) -> training.Monitor:
   """Which evaluation is the best, and the learning rate where there is none."""
   plateau = None
   if settings.plateau:
@@ -272,7 +251,7 @@ def monitor(settings: Settings) -> training.Monitor:
 
 
 def train(
-  settings: Settings,
+  settings: FullConfig,
   method: Method,
   pictures: Pictures,
   seen: Watched,
@@ -283,39 +262,29 @@ def train(
   """A network, from its newest checkpoint if there is one."""
   data_key, start_key = jax.random.split(key)
   run = Run(settings, method, pictures, jax.random.fold_in(key, 2))
-  with training.Checkpoints(folder) as kept:
-    latest = kept.latest_step()
-    state, chain = run.start(start_key, fresh=latest is None)
 
-    def evaluate(state: training.TrainState) -> dict[str, float]:
-      found = batches.score(settings, state.variables(), seen)
-      problem = 0
-      if method.kind == "ccp":
-        problem = int(training.ccp_state(state).problem)
-      journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
-      return {**found, "problem": problem}
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    found = batches.score(settings, state.variables(), seen)
+    problem = 0
+    if method.kind == "ccp":
+      problem = int(training.ccp_state(state).problem)
+    journal.add({"step": int(state.step), "problem": problem, **_finite(found)})
+    return {**found, "problem": problem}
 
-    result = training.fit(
-      state,
-      training.make_step(
-        functools.partial(
-          objective.objective,
-          settings=settings,
-          method=method,
-          classes=run.classes,
-        ),
-        chain,
-      ),
-      batches.batches(settings, pictures, run.table, data_key),
-      steps=settings.steps,
-      evaluate=evaluate,
-      evaluate_every=settings.evaluate_every,
-      monitor=monitor(settings),
-      respond=run.response(chain),
-      checkpoints=kept,
-      checkpoint_every=settings.checkpoint_every,
-      report_every=settings.evaluate_every,
-    )
+  result = frame_training.one(
+    functools.partial(run.start, start_key),
+    run.objective,
+    run.objective.optimizer(first_weight=settings.first_weight),
+    batches.batches(settings, pictures, run.table, data_key),
+    folder,
+    steps=settings.steps,
+    evaluate=evaluate,
+    evaluate_every=settings.evaluate_every,
+    monitor=monitor(settings),
+    respond=run.response(),
+    checkpoint_every=settings.checkpoint_every,
+    report_every=settings.evaluate_every,
+  )
   step = int(result.best.step)
   rows = {row["step"]: row for row in result.evaluations}
   return Trained(

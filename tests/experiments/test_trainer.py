@@ -1,0 +1,110 @@
+"""One objective trained in two ways, and what a stopped run finds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.frame import kept
+from experiments.frame import training as trainer
+from spherejax import training
+
+POINTS = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+OPTIMIZER = optax.sgd(0.1)
+SEEN = []
+
+
+def objective(params, batch_stats, batch, *, key, axis_name):
+  del batch_stats, key
+  errors = ((batch - params["network"]["w"][None]) ** 2).sum(-1)
+  return training.Outcome(training.global_mean(errors, axis_name=axis_name))
+
+
+def start(key, scale=1.0):
+  variables = {"params": {"w": jnp.zeros(3)}}
+  state = training.create_state(key, OPTIMIZER, variables)
+  return state.replace(learning_rate_scale=jnp.float32(scale))
+
+
+def batch(state):
+  return jax.lax.dynamic_slice_in_dim(POINTS, 4 * state.step, 4)
+
+
+def many(folder, rates=(0.5, 1.0), title=""):
+  step = training.make_step(objective, OPTIMIZER)
+  return trainer.many(
+    jax.random.key(0),
+    (
+      lambda key, hyper: start(key, hyper["rate"]),
+      lambda state, key, hyper: (step(state, batch(state))[0], {}),
+      lambda state, key, hyper: -jnp.abs(state.params["network"]["w"]).sum(),
+    ),
+    {"rate": rates},
+    folder,
+    title=title,
+    seeds=1,
+    steps=6,
+    evaluate_every=2,
+    progress=False,
+  )
+
+
+def one(folder, scale):
+  def batches(first):
+    for number in range(first, 6):
+      SEEN.append(number)
+      yield POINTS[4 * number : 4 * number + 4]
+
+  return trainer.one(
+    lambda fresh: start(jax.random.key(1), scale),
+    objective,
+    OPTIMIZER,
+    batches,
+    folder,
+    steps=6,
+    evaluate=lambda state: {"w": float(state.params["network"]["w"][0])},
+    evaluate_every=2,
+    checkpoint_every=2,
+    report_every=2,
+  )
+
+
+def test_an_objective_ends_alike_as_a_sweep_and_as_a_fit(tmp_path):
+  swept = many(tmp_path / "many").state.params["network"]["w"]
+  for place, scale in enumerate((0.5, 1.0)):
+    fitted = one(tmp_path / f"{place}", scale).state.params["network"]["w"]
+    np.testing.assert_allclose(swept[place, 0], fitted, rtol=1e-6)
+    expected = np.zeros(3)
+    for four in POINTS.reshape(6, 4, 3):
+      expected -= scale * 0.2 * (expected - four.mean(0))
+    np.testing.assert_allclose(fitted, expected, rtol=1e-5)
+
+
+def test_a_finished_fit_is_read(tmp_path):
+  first = one(tmp_path, 1.0)
+  SEEN.clear()
+  again = one(tmp_path, 1.0)
+  assert SEEN == []
+  np.testing.assert_array_equal(
+    *(x.state.params["network"]["w"] for x in (first, again))
+  )
+
+
+def test_runs_that_diverge_are_named_by_their_cells(tmp_path):
+  with pytest.raises(FloatingPointError, match=r"C2: 1 of 2 .* \[\{'rate': inf\}\]"):
+    many(tmp_path, (0.5, np.inf), "C2")
+  assert many(tmp_path, (0.5, np.inf)).diverged.tolist() == [[False], [True]]
+
+
+def test_what_is_kept_is_made_once_for_the_same_settings(tmp_path):
+  made = []
+
+  def make():
+    made.append(kept.Finished({"x": len(made)}, {}))
+    return made[-1]
+
+  path = tmp_path / "a"
+  for steps, expected in ((3, 0), (3, 0), (4, 1)):
+    done = kept.once(path, made_with={"steps": steps}, make=make)
+    assert done.figures == {"x": expected}
