@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.self_supervision.network import Projector
 from experiments.self_supervision.spectra import on_host, plain, wide
-from experiments.self_supervision.training import Given, Projector, Run
+from experiments.self_supervision.training import Given, Run
 from spherejax import data, metrics
 
 _STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2

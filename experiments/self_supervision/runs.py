@@ -16,15 +16,14 @@ from experiments.frame import kept as finished
 from experiments.self_supervision import geometry as collapse_geometry
 from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision.images import Study
+from experiments.self_supervision.network import Projector, kernel_of
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
-  Projector,
   Run,
   Settings,
   State,
   cells,
-  kernel_of,
 )
 from spherejax import data, metrics, training
 

@@ -5,7 +5,6 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,16 +12,8 @@ from jax import Array
 
 from experiments.frame import blocks
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from spherejax import (
-  data,
-  distances,
-  losses,
-  metrics,
-  models,
-  pooling,
-  prototypes,
-  training,
-)
+from experiments.self_supervision.network import Network, kernel_of
+from spherejax import data, distances, losses, metrics, prototypes, training
 
 _NEIGHBOURS = 10  # that vote, of l2-normalised features
 BINS = 40  # of the distances of nearest negatives
@@ -80,48 +71,6 @@ class Settings(Limited):
   def halfway(self) -> int:
     """The step of the last measurement of the first half."""
     return self.steps // 2 // self.measure_every * self.measure_every
-
-
-class Network(nn.Module):
-  """Features of the encoder and the projector's outputs."""
-
-  settings: Settings
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, images: Array, *, train: bool = False) -> tuple[Array, Array]:
-    """[batch, features] and [batch, outputs] of normalised images."""
-    s = self.settings
-    shared: dict[str, Any] = {
-      "axis_name": self.axis_name,
-      "convolution": s.convolution,
-      "name": "encoder",
-    }
-    if s.encoder == "resnet18":
-      encoder = models.ResNet18(stem="small", **shared)
-    else:
-      encoder = models.ConvNet(s.widths, s.strides, norm="batch", **shared)
-    features = pooling.gap(encoder(images, train=train))
-    return features, Projector(s.projector, name="projector")(features)
-
-
-class Projector(nn.Module):
-  """Linear layers without biases, ReLU between them."""
-
-  widths: tuple[int, ...]
-
-  @nn.compact
-  def __call__(self, x: Array) -> Array:
-    """[batch, outputs]."""
-    for number, width in enumerate(self.widths):
-      x = nn.relu(x) if number else x
-      x = nn.Dense(width, use_bias=False, name=f"layer{number}")(x)
-    return x
-
-
-def kernel_of(params: Any) -> Array:
-  """[features, outputs], of the projector's first layer."""
-  return params["projector"]["layer0"]["kernel"]
 
 
 class Given(NamedTuple):

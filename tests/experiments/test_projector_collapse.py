@@ -20,6 +20,7 @@ from experiments.self_supervision import settings as collapse_config
 from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision import training as collapse_training
 from experiments.self_supervision.claims import LARGE, MODERATE, SMALL
+from experiments.self_supervision.network import Projector
 from experiments.self_supervision.runs import Trained
 from experiments.self_supervision.training import Run, Settings, cells
 from spherejax import data, losses, training
@@ -129,12 +130,12 @@ def test_turned_directions_leave_the_projector():
 
 
 def test_patterns_of_a_known_projector():
-  projector = collapse_training.Projector((2, 3))
+  projector = Projector((2, 3))
   layers = {"layer0": {"kernel": jnp.eye(2)}, "layer1": {"kernel": jnp.ones((2, 3))}}
   params = {"params": layers}
   x = jnp.array([[1.0, 1.0], [2.0, 3.0], [-1.0, 1.0], [-1.0, -1.0]])
   assert toy.activation_patterns(projector, params, x) == 3
-  linear = collapse_training.Projector((3,))
+  linear = Projector((3,))
   params = {"params": {"layer0": {"kernel": jnp.ones((2, 3))}}}
   assert toy.activation_patterns(linear, params, x) == 1
 
