@@ -203,14 +203,14 @@ class Job(NamedTuple):
   settings: FullConfig
 
 
+_OF_PROTOCOL = ("batch", "evaluate_every", "patience", "dim", "weight_decay")
+
+
 def protocol_of(config: FullConfig) -> Protocol:
   """The protocol with what the settings change."""
   own = protocols.protocol(config.protocol, config.dataset, config.backbone)
-  fields = (
-    "repeats", "batch", "evaluate_every", "patience", "dim", "learning_rate",
-    "weight_decay", "pooling",
-  )  # fmt: skip
-  given = {name: getattr(config, name) for name in fields}
+  names = (*_OF_PROTOCOL, "repeats", "learning_rate", "pooling")
+  given = {name: getattr(config, name) for name in names}
   return own._replace(**{name: x for name, x in given.items() if x})
 
 
@@ -304,14 +304,10 @@ def _settings(config: FullConfig, own: Protocol, method: Method) -> FullConfig:
     per_class=1 if single else 4,
     learning_rate=rate,
     places=config.memory * own.batch or 32 * published.memory[config.variant],
-    **{
-      name: getattr(own, name)
-      for name in (
-        "dim", "metric", "evaluate_every", "patience", "batch", "weight_decay",
-        "plateau",
-      )
-    },
-  )  # fmt: skip
+    metric=own.metric,
+    plateau=own.plateau,
+    **{name: getattr(own, name) for name in _OF_PROTOCOL},
+  )
 
 
 def _depends(own: Job) -> dict[str, bool]:
