@@ -16,7 +16,7 @@ from PIL import Image
 
 from experiments.frame import blocks, command, photographs, poolings, results
 from experiments.frame import kept as finished
-from experiments.frame.settings import Limited, Within
+from experiments.frame.settings import Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
@@ -39,7 +39,7 @@ class Architecture(Limited):
   ] = "conv"
   """Four convolutions, a residual network for digits, small or as published, two hidden
   layers, or a network for photographs."""
-  width: Annotated[int, Within(1)] = 32
+  width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, of the first
   convolution of the others."""
   strides: tuple[int, int, int, int] = (1, 2, 2, 2)
@@ -61,9 +61,9 @@ class Architecture(Limited):
   """Share of a map's features that generalized sum pooling keeps."""
   inverse_temperature: float = 5.0
   """Of generalized sum pooling."""
-  dim: Annotated[int, Within(1)] = 64
+  dim: int = 64
   """Dimension of the embedding."""
-  image_size: Annotated[int, Within(1)] = 28
+  image_size: int = 28
   """Side of the images."""
   shorter_side: int = 0
   """Of an image before its centre is taken; 0: it is scaled to a square."""
@@ -78,6 +78,9 @@ class Architecture(Limited):
 
   def __post_init__(self) -> None:
     super().__post_init__()
+    for name in ("width", "dim", "image_size"):
+      if (value := getattr(self, name)) < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
     if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
