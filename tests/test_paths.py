@@ -89,6 +89,15 @@ def page(folder):
   assert path.read_text().startswith("<!DOCTYPE html>")
 
 
+def features(folder):
+  path, digits = pathlib.Path(folder) / "digits [1]*.npy", data.load_digits()[:3]
+  for _ in range(2):
+    found = training.keep_features(
+      path, lambda x: x / 255, digits, made_with={}, progress=False
+    )
+    np.testing.assert_allclose(found, digits.images / 255, atol=1e-3)
+
+
 ROWS = {
   "data.load_folder": images,
   "explorer.write_page": page,
@@ -96,6 +105,7 @@ ROWS = {
   "models.read_weights": weights,
   "plotting.save": figure,
   "training.Checkpoints": checkpoints,
+  "training.keep_features": features,
 }
 
 

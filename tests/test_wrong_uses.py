@@ -38,6 +38,7 @@ ANYTHING = {
   "models.replace_prototypes": ("params",),
   "training.gather": ("tree",),
   "training.ccp_response": ("metric",),  # a name that `evaluate` knows
+  "training.keep_features": ("made_with",),  # another one is another file's
   "training.replicate": ("tree",),
   "training.when": ("value",),
 }

@@ -15,6 +15,7 @@ from spherejax.training._checkpoints import Checkpoints as Checkpoints
 from spherejax.training._checkpoints import Restored as Restored
 from spherejax.training._collectives import gather as gather
 from spherejax.training._collectives import global_mean as global_mean
+from spherejax.training._features import keep_features as keep_features
 from spherejax.training._loop import FitResult as FitResult
 from spherejax.training._loop import fit as fit
 from spherejax.training._monitor import Monitor as Monitor
@@ -61,6 +62,7 @@ __all__ = [
   "gather",
   "global_mean",
   "grid",
+  "keep_features",
   "linear_probe",
   "make_step",
   "optimizer",
