@@ -45,6 +45,9 @@ PAIRS = {
     {"depths": (2, 2, 1), "heads": (2, 4, 4), "width": 8},
     53,
   ),
+  "EfficientNet-Lite": weight_import.Pair(
+    models.EfficientNetLite(width=0.1), {"width": 0.1}, 45
+  ),
   "Inception v3": weight_import.Pair(models.InceptionV3(width=2), {"width": 2}, 123),
 }
 
