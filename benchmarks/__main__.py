@@ -22,7 +22,7 @@ from benchmarks import _page
 NAMES = (
   "gsp", "gsp_accuracy", "losses", "first_calls", "losses_large", "prototypes",
   "ablation", "assignment", "weight_import", "voronoi", "attacks", "episodes",
-  "retrieval", "embed", "augment", "step", "startup", "calls", "drill",
+  "retrieval", "backbones", "embed", "augment", "step", "startup", "calls", "drill",
 )  # fmt: skip
 ASIDE = pathlib.Path("runs", "benchmarks")
 
