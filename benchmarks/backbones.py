@@ -58,7 +58,7 @@ class Torch:
     from benchmarks import _torch_efficientnet
 
     torch.set_num_threads(os.cpu_count() or 1)
-    self.network = _torch_efficientnet.EfficientNetLite().train(learns)
+    self.network: Any = _torch_efficientnet.EfficientNetLite().train(learns)
     self.network.load_state_dict(torch.load(_pretrained.weight_file(NAME)))
     self.network.to(memory_format=torch.channels_last)
     moved = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
