@@ -22,7 +22,8 @@ from benchmarks import _page
 NAMES = (
   "gsp", "gsp_accuracy", "losses", "first_calls", "losses_large", "prototypes",
   "ablation", "assignment", "weight_import", "voronoi", "attacks", "episodes",
-  "retrieval", "scale", "embed", "augment", "step", "startup", "calls", "drill",
+  "retrieval", "scale", "backbones", "embed", "augment", "step", "startup", "calls",
+  "drill",
 )  # fmt: skip
 ASIDE = pathlib.Path("runs", "benchmarks")
 

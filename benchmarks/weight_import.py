@@ -1,6 +1,7 @@
 """Imported weights: every activation of our networks against torch's, at full size.
 
-Random weights, statistics, scales and shifts go from torch through a file into ours.
+Random weights, statistics, scales and shifts go from torch through a file into ours;
+the last rows have the weights of `models.pretrained`.
 An activation is the output of a convolution, a norm, a linear layer or a block. The
 difference is the largest of an activation, divided by its largest entry.
 
@@ -24,14 +25,19 @@ import rich.table
 
 from benchmarks import _measure
 from spherejax import _versions, models
+from spherejax.models import _pretrained, _weight_names
 
 
 class Pair(NamedTuple):
-  """A network of ours and the settings of torch's, with the side of an image."""
+  """A network of ours and the settings of torch's, with the side of an image.
+
+  Weights are random, or those of `models.pretrained` by this name.
+  """
 
   ours: nn.Module
   torch: dict[str, Any]
   side: int
+  weights: _pretrained.Name | None = None
 
 
 _PHOTO = {"widths": (64, 128, 256, 512)}
@@ -58,6 +64,18 @@ PAIRS = {
   ),
   "Inception v3": Pair(models.InceptionV3(), {}, 96),
   "BN-Inception": Pair(models.BNInception(), {}, 96),
+  "EfficientNet-Lite0, ImageNet's weights": Pair(
+    models.EfficientNetLite(), {}, 224, "efficientnet_lite0"
+  ),
+  "EfficientNet-Lite1, ImageNet's weights": Pair(
+    models.EfficientNetLite(depth=1.1), {"depth": 1.1}, 240, "efficientnet_lite1"
+  ),
+  "EfficientNet-Lite2, ImageNet's weights": Pair(
+    models.EfficientNetLite(1.1, 1.2),
+    {"width": 1.1, "depth": 1.2},
+    260,
+    "efficientnet_lite2",
+  ),
 }
 
 
@@ -74,6 +92,12 @@ def torch_module(path: str, network: nn.Module) -> str:
     return path.replace("norm", "bn").replace("/", ".")
   if isinstance(network, models.ResNet20):
     return _pre_activation_module(path)
+  if isinstance(network, models.EfficientNetLite):
+    table = "EfficientNet-Lite0" if network.depth <= 1 else "EfficientNet-Lite1 and 2"
+    path += "/"
+    for pattern, replacement in _weight_names.TABLES[table]:
+      path = re.sub(pattern, replacement, path)
+    return path.removesuffix(".")
   if not isinstance(network, models.SwinT):
     path = re.sub(r"stage(\d)_(\d+)", r"layer\1.\2", path)
     path = path.replace("shortcut_norm", "downsample.1")
@@ -135,7 +159,12 @@ def measure(
   import torch
   from safetensors.torch import save_file
 
-  from benchmarks import _torch_inception, _torch_networks, _torch_swin
+  from benchmarks import (
+    _torch_efficientnet,
+    _torch_inception,
+    _torch_networks,
+    _torch_swin,
+  )
 
   torch.manual_seed(seed)
   kind: Any = _torch_networks.ResNet
@@ -147,8 +176,13 @@ def measure(
     kind = _torch_inception.Inception
   elif isinstance(pair.ours, models.BNInception):
     kind = _torch_inception.BNInception
+  elif isinstance(pair.ours, models.EfficientNetLite):
+    kind = _torch_efficientnet.EfficientNetLite
   network = kind(**pair.torch)
-  _torch_networks.randomize(network, seed)
+  if pair.weights:
+    network.load_state_dict(torch.load(_pretrained.weight_file(pair.weights)))
+  else:
+    _torch_networks.randomize(network, seed)
   images = np.random.default_rng(seed).normal(size=(1, pair.side, pair.side, 3))
   row: dict[str, Any] = {"network": name}
   with tempfile.TemporaryDirectory() as folder:

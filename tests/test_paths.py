@@ -74,6 +74,13 @@ def weights(folder):
   np.testing.assert_array_equal(models.read_weights(str(path))["a"], np.arange(3.0))
 
 
+def trained(folder):
+  path = pathlib.Path(folder) / "weights [1]*.safetensors"
+  safetensors.numpy.save_file({"a": np.arange(3.0)}, path)
+  with pytest.raises(ValueError, match=r"weights \[1\]\*.* does not fit resnet18"):
+    models.pretrained("resnet18", path=path)
+
+
 def images(folder):
   for name in ("cat [1]*", "dog"):
     (pathlib.Path(folder) / name).mkdir()
@@ -102,6 +109,7 @@ ROWS = {
   "data.load_folder": images,
   "explorer.write_page": page,
   "hierarchy.from_csv": tree,
+  "models.pretrained": trained,
   "models.read_weights": weights,
   "plotting.save": figure,
   "training.Checkpoints": checkpoints,

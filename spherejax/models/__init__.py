@@ -17,6 +17,7 @@ from spherejax.models._distance_losses import ProxyDistanceRatio as ProxyDistanc
 from spherejax.models._distance_losses import (
   SquaredDistanceSoftmax as SquaredDistanceSoftmax,
 )
+from spherejax.models._efficientnet_lite import EfficientNetLite as EfficientNetLite
 from spherejax.models._heads import EmbeddingHead as EmbeddingHead
 from spherejax.models._heads import HeadResult as HeadResult
 from spherejax.models._inception import InceptionV3 as InceptionV3
@@ -29,6 +30,8 @@ from spherejax.models._pair_losses import Margin as Margin
 from spherejax.models._poolings import GSP as GSP
 from spherejax.models._poolings import GSPGMP as GSPGMP
 from spherejax.models._poolings import GeM as GeM
+from spherejax.models._pretrained import PretrainedNetwork as PretrainedNetwork
+from spherejax.models._pretrained import pretrained as pretrained
 from spherejax.models._prototypes import replace_prototypes as replace_prototypes
 from spherejax.models._proxy_losses import Manifold as Manifold
 from spherejax.models._proxy_losses import ProxyAnchor as ProxyAnchor
@@ -71,6 +74,7 @@ __all__ = [
   "DeLF",
   "DistanceRatio",
   "DistanceSoftmax",
+  "EfficientNetLite",
   "EmbeddingHead",
   "GSoP",
   "GeM",
@@ -83,6 +87,7 @@ __all__ = [
   "NormFace",
   "NormFaceNegativeMargin",
   "P2SGrad",
+  "PretrainedNetwork",
   "ProxyAnchor",
   "ProxyCap",
   "ProxyDistanceRatio",
@@ -103,6 +108,7 @@ __all__ = [
   "SwinT",
   "ZeroShotPrediction",
   "import_weights",
+  "pretrained",
   "read_weights",
   "replace_prototypes",
 ]

@@ -43,6 +43,7 @@ def batch_norm(
   frozen: bool,
   axis_name: str | None,
   epsilon: float = 1e-5,
+  momentum: float = 0.9,
 ) -> Array:
   """BatchNorm in the dtype of x; call it in a compact method of the owner.
 
@@ -54,7 +55,7 @@ def batch_norm(
     norm = nn.map_variables(norm, "params", jax.lax.stop_gradient, init=starts)
   return norm(
     use_running_average=frozen or not train,
-    momentum=0.9,
+    momentum=momentum,
     epsilon=epsilon,
     axis_name=axis_name,
     dtype=x.dtype,

@@ -13,7 +13,9 @@ from jax.typing import ArrayLike
 from spherejax import _checks
 from spherejax.models._weight_names import BUFFERS, LEAVES, TABLES, unwrapped
 
-_HEADS = ("fc.", "head.", "linear.", "last_linear.", "classifier.", "AuxLogits.")
+_HEADS = (
+  "fc.", "_fc.", "head.", "linear.", "last_linear.", "classifier.", "AuxLogits.",
+)  # fmt: skip
 
 
 def import_weights(
@@ -31,17 +33,18 @@ def import_weights(
   turned from torch's order of axes into ours, and a row [1, n] is taken for a vector
   [n] as Caffe's conversions have it. Knows the names that torchvision, timm and the
   authors' code give the parameters of `ResNet`, `InceptionV3`, `BNInception` (those of
-  pretrained-models.pytorch) and `SwinT`, and takes those that fit. A prefix of wrappers
-  that all names have is taken off ("module.", "_orig_mod.", "model.", "backbone.",
-  "encoder.", also one within another); one that only some have is named in the error.
+  pretrained-models.pytorch), `EfficientNetLite` and `SwinT`, and takes those that fit.
+  A prefix of wrappers that all names have is taken off ("module.", "_orig_mod.",
+  "model.", "backbone.", "encoder.", also one within another); one that only some have
+  is named in the error.
 
   Args:
     variables: of the backbone alone, as `init` gives them, with the collections
       "params" and "batch_stats"; or their shapes, from `jax.eval_shape`.
     weights: arrays by name, as `read_weights` gives them.
     ignore: beginnings of names in `weights` that are not wanted. The default leaves
-      out classifiers ("fc.", "head.", "linear.", "last_linear.", "classifier.",
-      "AuxLogits."), as the networks here end with a feature map.
+      out classifiers ("fc.", "_fc.", "head.", "linear.", "last_linear.",
+      "classifier.", "AuxLogits."), as the networks here end with a feature map.
     fresh: beginnings of our paths, such as "stem/", whose variables stay as they are:
       a first convolution for other channels, for example. Their counterparts in
       `weights` are left out, whatever their shapes.

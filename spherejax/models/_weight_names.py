@@ -61,6 +61,23 @@ _TIMM_SWIN = (
   *_SWIN,
 )
 
+
+def _efficientnet_lite(blocks: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+  """Their blocks are numbered throughout, `blocks` of them a stage."""
+  places = [(s, b) for s, count in enumerate(blocks, 1) for b in range(count)]
+  return (
+    *((rf"^stage{s}_{b}/", f"_blocks.{n}.") for n, (s, b) in enumerate(places)),
+    (r"^stem/", "_conv_stem."),
+    (r"^stem_norm/", "_bn0."),
+    (r"^head/", "_conv_head."),
+    (r"^head_norm/", "_bn1."),
+    (r"expand_norm/", "_bn0."),
+    (r"depthwise_norm/", "_bn1."),
+    (r"project_norm/", "_bn2."),
+    (r"(expand|project|depthwise)/", r"_\1_conv."),
+  )
+
+
 TABLES = {
   "ResNet of torchvision and timm": (
     (r"shortcut/", "downsample.0."),
@@ -78,6 +95,24 @@ TABLES = {
     (r"^(inception_\d\w)/", r"\1_"),
     (r"/conv/", "."),
     (r"/norm/", "_bn."),
+  ),
+  "EfficientNet-Lite0": _efficientnet_lite((1, 2, 2, 3, 3, 4, 1)),
+  "EfficientNet-Lite1 and 2": _efficientnet_lite((1, 3, 3, 4, 4, 5, 1)),
+  "EfficientNet-Lite of timm": (
+    *((rf"^stage{n}_(\d+)/", rf"blocks.{n - 1}.\1.") for n in range(1, 8)),
+    (r"^stem/", "conv_stem."),
+    (r"^stem_norm/", "bn1."),
+    (r"^head/", "conv_head."),
+    (r"^head_norm/", "bn2."),
+    (r"^(blocks\.0\.\d+\.)depthwise_norm/", r"\1bn1."),
+    (r"^(blocks\.0\.\d+\.)project/", r"\1conv_pw."),
+    (r"^(blocks\.0\.\d+\.)project_norm/", r"\1bn2."),
+    (r"expand/", "conv_pw."),
+    (r"depthwise/", "conv_dw."),
+    (r"project/", "conv_pwl."),
+    (r"expand_norm/", "bn1."),
+    (r"depthwise_norm/", "bn2."),
+    (r"project_norm/", "bn3."),
   ),
   # Public ResNets for CIFAR.
   "ResNet with shortcut": (

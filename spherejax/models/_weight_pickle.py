@@ -47,8 +47,12 @@ class Reader:
     self._below: list[list[Any]] = []  # stacks under the marks
     self._memo: dict[int, Any] = {}
 
-  def load(self, pickled: bytes) -> Any:
-    """The object; RefusedError, or any other exception of a damaged pickle."""
+  def load(self, pickled: Any) -> Any:
+    """The object; RefusedError, or any other exception of a damaged pickle.
+
+    Args:
+      pickled: bytes, or what has `read`, `readline` and `tell` and stops behind it.
+    """
     argument: Any
     for opcode, argument, _ in pickletools.genops(pickled):
       name = opcode.name

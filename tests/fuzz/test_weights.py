@@ -115,6 +115,19 @@ def torch_file(content, entries=None, stored=zipfile.ZIP_STORED):
   return file.getvalue()
 
 
+MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+STARTS = MAGIC + pickle.dumps(1001, 2) + pickle.dumps({"little_endian": True}, 2)
+
+
+def old_file(content):
+  """The format before torch 1.6: addresses of storages have one entry more."""
+  listed = pickle.dumps(["0"], 2) + struct.pack("<Q", len(VALUES)) + VALUES.tobytes()
+  return STARTS + content.replace(b"tQ", b"NtQ") + listed
+
+
+FORMATS = pytest.mark.parametrize("written", [torch_file, old_file])
+
+
 def safe_file(header):
   encoded = header if isinstance(header, bytes) else json.dumps(header).encode()
   encoded += b" " * (-len(encoded) % 8)
@@ -127,7 +140,7 @@ def entry(dtype="F32", shape=(3, 4), ends=(0, 48)):
 
 WHOLE = torch_file(b"\x80\x02" + GOOD + b".")
 SAFE = safetensors.numpy.save({"w": VALUES.reshape(3, 4), "b": VALUES})
-LEGACY = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+OLD = old_file(b"\x80\x02" + GOOD + b".")
 
 
 def attempt(folder, content):
@@ -147,7 +160,7 @@ def attempt(folder, content):
 
 
 def test_the_whole_files_are_read(tmp_path):
-  for content in (WHOLE, SAFE):
+  for content in (WHOLE, SAFE, OLD):
     weights = attempt(tmp_path, content)
     assert weights is not None
     np.testing.assert_array_equal(weights["w"], VALUES.reshape(3, 4))
@@ -157,8 +170,9 @@ def test_the_whole_files_are_read(tmp_path):
 @hypothesis.given(
   st.binary()
   | st.binary().map(lambda rest: b"PK\x03\x04" + rest)
+  | st.binary().map(lambda rest: STARTS + rest)
   | st.binary().map(safe_file)
-  | inputs.damaged(WHOLE, SAFE, LEGACY)
+  | inputs.damaged(WHOLE, SAFE, OLD)
 )
 @hypothesis.example(torch_file(b"\x80\x02" + GOOD + b".", stored=zipfile.ZIP_DEFLATED))
 @hypothesis.example(
@@ -175,29 +189,42 @@ PIECES = st.binary(max_size=3) | st.sampled_from(
 )  # fmt: skip
 
 
+@FORMATS
 @inputs.search(300)
 @hypothesis.given(
-  st.lists(PIECES, max_size=12).map(b"".join)
+  content=st.lists(PIECES, max_size=12).map(b"".join)
   | inputs.damaged(GOOD, b"}" + text("w") + NEGATED + b"s", TYPED, *ATTACKS)
   | st.tuples(st.sampled_from([b"\x96", b"\x8e", b"\x8d", b"\x95"]), LENGTHS).map(
     lambda pair: pair[0] + struct.pack("<Q", pair[1])
   )
 )
-def test_pickles(tmp_path, content):
-  attempt(tmp_path, torch_file(b"\x80\x02" + content + b"."))
+def test_pickles(tmp_path, written, content):
+  attempt(tmp_path, written(b"\x80\x02" + content + b"."))
 
 
+@FORMATS
 @pytest.mark.parametrize("content", ATTACKS, ids=range(len(ATTACKS)))
-def test_pickles_that_run_something(tmp_path, content):
+def test_pickles_that_run_something(tmp_path, content, written):
   for start, end in ((b"", b""), (GOOD, b"0"), (b"}" + text("w"), b"s" + GOOD)):
     pickled = b"\x80\x02" + start + content + end + b"."
-    assert attempt(tmp_path, torch_file(pickled)) is None
+    assert attempt(tmp_path, written(pickled)) is None
 
 
+@FORMATS
 @pytest.mark.parametrize("content", BOMBS, ids=range(len(BOMBS)))
-def test_pickles_that_fill_memory_or_never_end(tmp_path, content):
-  assert attempt(tmp_path, torch_file(b"\x80\x02" + content + b".")) is None
-  attempt(tmp_path, torch_file(b"\x80\x02" + content + b"0" + GOOD + b"."))
+def test_pickles_that_fill_memory_or_never_end(tmp_path, content, written):
+  assert attempt(tmp_path, written(b"\x80\x02" + content + b".")) is None
+  attempt(tmp_path, written(b"\x80\x02" + content + b"0" + GOOD + b"."))
+
+
+@inputs.search(100)
+@hypothesis.given(LENGTHS, st.sampled_from([b"K\x0c", b"J\x0b\0\0\0", b"N", b")"]))
+def test_sizes_that_old_files_claim(tmp_path, length, count):
+  """Before a storage, and in its address."""
+  content = b"\x80\x02" + GOOD.replace(b"K\x0ctQ", count + b"tQ") + b"."
+  whole = old_file(content)
+  before, _, after = whole.rpartition(struct.pack("<Q", len(VALUES)))
+  attempt(tmp_path, before + struct.pack("<Q", length) + after)
 
 
 @inputs.search(100)

@@ -71,12 +71,30 @@ def write(path, content, entries=None, compression=zipfile.ZIP_STORED):
   return path
 
 
+MAGIC = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+
+
+def write_old(path, content, entries=None, keys=None):
+  """The format before torch 1.6: addresses of storages have one entry more."""
+  entries = {"0": np.arange(12, dtype="<f4")} if entries is None else entries
+  pickles = [MAGIC, pickle.dumps(1001, 2), pickle.dumps({"little_endian": True}, 2)]
+  pickles.append(b"\x80\x02" + content.replace(b"tQ", b"NtQ") + b".")
+  pickles.append(pickle.dumps(list(entries) if keys is None else keys, 2))
+  storages = [len(x).to_bytes(8, "little") + x.tobytes() for x in entries.values()]
+  path.write_bytes(b"".join(pickles + storages))
+  return path
+
+
+FORMATS = pytest.mark.parametrize("write", [write, write_old])
+
+
 @pytest.fixture
 def file(tmp_path):
   return tmp_path / "weights.pth"
 
 
-def test_tensors_with_strides_offsets_and_shared_memory(file):
+@FORMATS
+def test_tensors_with_strides_offsets_and_shared_memory(file, write):
   matrix = tensor((3, 4), (4, 1))
   parameter = called(
     found("torch._utils", "_rebuild_parameter"), matrix, b"\x88", ORDERED
@@ -294,7 +312,8 @@ def hostile(module, name, *arguments):
   return called(found(module, name), *arguments)
 
 
-def test_hostile_files_run_nothing(file, tmp_path):
+@FORMATS
+def test_hostile_files_run_nothing(file, tmp_path, write):
   mark = tmp_path / "mark"
   command = text(f"touch {mark}")
   attack = hostile("posix", "system", command)
@@ -327,7 +346,8 @@ def test_hostile_files_run_nothing(file, tmp_path):
   assert not mark.exists()
 
 
-def test_what_is_allowed_cannot_be_misused(file, unchecked):
+@FORMATS
+def test_what_is_allowed_cannot_be_misused(file, unchecked, write):
   good = tensor((2, 2), (2, 1))
 
   def refused(content, match):
@@ -345,7 +365,7 @@ def test_what_is_allowed_cannot_be_misused(file, unchecked):
   refused(tensor((2,), (1,), offset=-1), "offset -1")
   refused(tensor((2, 2), (1,)), r"shape \(2, 2\), strides \(1,\)")
   refused(tensor((2,), (1,), memory=storage(count=13)), "has 12 of 13 numbers")
-  refused(tensor((2,), (1,), memory=storage("7")), "data/7")
+  refused(tensor((2,), (1,), memory=storage("7")), "data/7|lists other storages")
   refused(tensor((2,), (1,), memory=storage(tag="module")), "unknown storage")
 
 
@@ -381,8 +401,6 @@ def test_damaged_and_other_files(file, tmp_path):
   fails("neither a safetensors .* b'name,labe'")
   file.write_bytes(b"")
   fails("neither")
-  file.write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, 2))
-  fails(r"before 1\.6")
   safe = tmp_path / "weights.safetensors"
   safetensors.numpy.save_file({"a": np.ones(20)}, safe)
   whole = safe.read_bytes()
@@ -391,6 +409,36 @@ def test_damaged_and_other_files(file, tmp_path):
     fails("weights.safetensors is truncated or damaged", safe)
   with pytest.raises(FileNotFoundError):
     models.read_weights(tmp_path / "nowhere.pt")
+
+
+def test_damaged_files_of_the_old_format(file):
+  def fails(match):
+    with pytest.raises(ValueError, match=f"weights.pth is {match}"):
+      models.read_weights(file)
+
+  state = mapping(weight=tensor((12,), (1,)))
+  whole = write_old(file, state).read_bytes()
+  np.testing.assert_array_equal(models.read_weights(file)["weight"], np.arange(12))
+  for length in range(20, len(whole), 7):
+    file.write_bytes(whole[:length])
+    fails("truncated or damaged")
+  file.write_bytes(whole[:-1])
+  fails("truncated or damaged: it ends within a storage, 47 of 48 bytes")
+  file.write_bytes(whole.replace((12).to_bytes(8, "little"), bytes([11] + 7 * [0])))
+  fails("truncated or damaged: storage 0 has 11 of 12 numbers")
+  file.write_bytes(MAGIC + pickle.dumps(1000, 2) + whole[25:])
+  fails("truncated or damaged: it does not begin as .* protocol 1001")
+  for keys in ([], ["0", "1"], ["0", "0"], [["0"]], "0"):
+    write_old(file, state, keys=keys)
+    fails("truncated or damaged: (it lists|its list of storages)")
+  for count in (-1, 1 << 30):
+    write_old(file, mapping(weight=tensor((1,), (1,), memory=storage(count=count))))
+    fails(f"truncated or damaged: storage 0 has 12 of {count}")
+  two = b"(" + tensor((2,), (1,)) + tensor((2,), (1,), memory=storage(count=11)) + b"t"
+  write_old(file, mapping(weight=two))
+  fails("truncated or damaged: storage 0 has two types or sizes")
+  file.write_bytes(whole.replace(b"NtQ", b"Jabcd" + b"tQ"))
+  fails("refused: it has views of storages")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+"""EfficientNet-Lite: sizes in print, names of files, training.
+
+`test_torch_weights.py` compares its values with torch's.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from spherejax import models
+from tests.models.test_resnets import random_variables
+
+IMAGES = np.random.default_rng(0).normal(size=(2, 37, 34, 3)).astype(np.float32)
+NARROW = models.EfficientNetLite(width=0.1, depth=0.3)
+
+
+def shapes_of(network, side=64):
+  images = jax.ShapeDtypeStruct((1, side, side, 3), jnp.float32)
+  return jax.eval_shape(network.init_with_output, jax.random.key(0), images)
+
+
+@pytest.mark.parametrize(
+  ("width", "depth", "size"),
+  [(1.0, 1.0, 4_652_008), (1.0, 1.1, 5_416_680), (1.1, 1.2, 6_092_072)],
+)
+def test_published_sizes(width, depth, size):
+  output, variables = shapes_of(models.EfficientNetLite(width, depth))
+  assert output.shape == (1, 2, 2, 1280)
+  found = sum(leaf.size for leaf in jax.tree.leaves(variables["params"]))
+  assert found + 1281 * 1000 == size  # with the classifier of ImageNet
+
+
+CONVOLUTIONS = {"expand": "conv_pw", "depthwise": "conv_dw", "project": "conv_pwl"}
+
+
+def file_name(path, timm, blocks):
+  """What a file calls a module; `blocks` lists those of ours in order."""
+  part = path[-1]
+  kind, norm = part.removesuffix("_norm"), part.endswith("_norm")
+  if kind in ("stem", "head"):
+    part = f"bn{(kind == 'head') + timm}" if norm else f"conv_{kind}"
+    return part if timm else f"_{part}"
+  stage, block = map(int, re.findall(r"\d+", path[0]))
+  number = [*CONVOLUTIONS].index(kind)
+  if not timm:
+    part = f"_bn{number}" if norm else f"_{kind}_conv"
+    return f"_blocks.{blocks.index(path[0])}.{part}"
+  # The first stage has nothing to expand, and its last convolution the first's name.
+  names = ["", "conv_dw", "conv_pw"] if stage == 1 else [*CONVOLUTIONS.values()]
+  part = f"bn{number + (stage > 1)}" if norm else names[number]
+  return f"blocks.{stage - 1}.{block}.{part}"
+
+
+LEAVES = {"kernel": "weight", "scale": "weight"}
+LEAVES |= {"bias": "bias", "mean": "running_mean", "var": "running_var"}
+
+
+def file_of(variables, timm):
+  """The variables under the names of the packages' files, or of timm's."""
+  blocks = sorted(name for name in variables["params"] if name.startswith("stage"))
+  weights = {}
+  for path, leaf in jax.tree.leaves_with_path(variables):
+    *modules, last = [entry.key for entry in path[1:]]
+    array = np.asarray(leaf)
+    array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array
+    weights[f"{file_name(modules, timm, blocks)}.{LEAVES[last]}"] = array
+  return weights
+
+
+@pytest.mark.parametrize("timm", [False, True])
+def test_names_of_files_lead_to_the_same(timm):
+  network = models.EfficientNetLite(0.1, 1.1)
+  variables = random_variables(network, IMAGES)
+  weights = file_of(variables, timm)
+  heads = {"classifier.weight" if timm else "_fc.weight": np.ones((9, 1280))}
+  found = models.import_weights(variables, weights | heads)
+  jax.tree.map(np.testing.assert_array_equal, found, variables)
+
+
+def test_frozen_norm_and_statistics():
+  variables = random_variables(NARROW, IMAGES)
+  before = variables["batch_stats"]
+
+  @jax.jit
+  def run(variables):
+    def loss(params):
+      network = NARROW.clone(frozen_norm=True, remat=True)
+      return (network.apply({**variables, "params": params}, IMAGES, train=True)).sum()
+
+    _, moved = NARROW.apply(variables, IMAGES, train=True, mutable="batch_stats")
+    return jax.grad(loss)(variables["params"]), moved["batch_stats"]
+
+  gradient, after = run(variables)
+  for path, leaf in jax.tree.leaves_with_path(gradient):
+    assert np.isfinite(leaf).all()
+    assert bool((leaf != 0).any()) == (path[-1].key == "kernel"), path
+  assert jax.tree.structure(after) == jax.tree.structure(before)
+  step = np.abs(after["stem_norm"]["var"] / before["stem_norm"]["var"] - 0.99)
+  assert np.all((step > 0) & (step < 0.5))  # a hundredth is new
+
+
+def test_errors(unchecked):
+  def start(shape=(1, 32, 32, 3), **settings):
+    images = jax.ShapeDtypeStruct(shape, jnp.float32)
+    network = models.EfficientNetLite(**settings)
+    jax.eval_shape(network.init, jax.random.key(0), images)
+
+  with pytest.raises(ValueError, match=r"width must be in \(0, inf\), got 0"):
+    start(width=0)
+  with pytest.raises(ValueError, match=r"depth must be in .*, got -1"):
+    start(depth=-1.0)
+  with pytest.raises(ValueError, match=r"\(32, 32, 3\)"):
+    start((32, 32, 3))
