@@ -4,7 +4,7 @@ import base64
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,14 +131,7 @@ def write_page(
   target = pathlib.Path(path)
   if not target.parent.is_dir():  # before the work
     raise FileNotFoundError(f"path must be in a folder that exists, got {str(path)!r}")
-  try:
-    import sklearn  # noqa: F401
-
-    from spherejax.explorer import _bokeh
-  except ImportError as error:
-    raise ImportError(
-      f"a page needs {error.name}: pip install 'spherejax[explore]'"
-    ) from error
+  render = check_libraries()
 
   shown = images is not None or files is not None
   atlas = _thumbnails.atlas(_thumbnails.thumbnails(images, files)) if shown else None
@@ -164,10 +157,23 @@ def write_page(
   # Every "<" goes: no name can end the script that holds it.
   text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
   styles = [content["styles"][label] for label in classes.labels]
-  page = _bokeh.render(points, styles, content["point"], text)
+  page = render(points, styles, content["point"], text)
   temporary = target.with_name(f"{target.name}.partial")
   temporary.write_text(page, encoding="utf-8")
   return temporary.replace(target)
+
+
+def check_libraries() -> Callable[..., str]:
+  """What renders the page; ImportError says what is missing."""
+  try:
+    import sklearn  # noqa: F401
+
+    from spherejax.explorer import _bokeh
+  except ImportError as error:
+    raise ImportError(
+      f"a page needs {error.name}: pip install 'spherejax[explore]'"
+    ) from error
+  return _bokeh.render
 
 
 def _rows(name: str, value: Any, axes: int) -> np.ndarray:

@@ -34,7 +34,7 @@ def thumbnails(images: Images | None, files: Sequence[str] | None) -> np.ndarray
     count, read = len(files), _in_files(files)
   most = side_of(count)
   with concurrent.futures.ThreadPoolExecutor() as pool:
-    small = list(pool.map(lambda row: _shrink(read(row), most), range(count)))
+    small = list(pool.map(lambda row: shrink(read(row), most), range(count)))
   side = max(max(pixels.shape[:2]) for pixels in small)
   channels = max(pixels.shape[2] for pixels in small)
   cells = np.full((count, side, side, channels), 255, np.uint8)
@@ -76,7 +76,7 @@ def _in_files(files: Sequence[str]) -> Callable[[int], np.ndarray]:
   )
 
 
-def _shrink(pixels: np.ndarray, most: int) -> np.ndarray:
+def shrink(pixels: np.ndarray, most: int) -> np.ndarray:
   """At most so high and wide, in its proportions."""
   from PIL import Image
 
