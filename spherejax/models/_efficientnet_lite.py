@@ -102,8 +102,10 @@ class EfficientNetLite(nn.Module):
     TypeError: images not floating.
     ValueError: images without 4 axes, a width or a depth that is not positive.
 
-  Differentiable in: parameters, images. Cost: 0.4 billion multiplications for Lite0 and
-  a 224x224 image; 3.4 million parameters.
+  Differentiable in: parameters, images, by reverse mode (`jax.grad`, also twice);
+  `jax.jvp` is refused, since depthwise convolutions have a gradient that is written
+  out. Cost: 0.4 billion multiplications for Lite0 and a 224x224 image; 3.4 million
+  parameters.
 
   Source: Tan and Le 2019, "EfficientNet: rethinking model scaling for convolutional
   neural networks", table 1, as its authors released it in 2020 under the name
