@@ -154,7 +154,7 @@ def claims(config: Any, table: Table) -> list[Claim]:
     made.append(Claim(f"S8-{SMALL}-{other}", text, far, "SSL, figure 5"))
   text = "effective rank of W: all augmentations < crops alone"
   fewer = _apart("effective rank", CROP, LARGE)
-  return [*made, Claim("S9", text, fewer, "SSL, section 4.2"), *toy.CLAIMS]
+  return [*made, Claim("S9", text, fewer, "SSL, section 4"), *toy.CLAIMS]
 
 
 def _compared(some: tuple[str, ...]) -> list[Claim]:
