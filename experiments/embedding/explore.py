@@ -27,8 +27,8 @@ def check(source: sources.Source) -> None:
 
 
 def _check_count(count: int) -> None:
-  if not 2 <= count <= explorer.MOST:
-    raise SystemExit(f"--explore shows 2 to {explorer.MOST} images, got {count}")
+  if not 2 <= count <= explorer.MOST_IMAGES:
+    raise SystemExit(f"--explore shows 2 to {explorer.MOST_IMAGES} images, got {count}")
 
 
 def write(

@@ -5,9 +5,9 @@ It opens in a browser without a server and asks nothing of the network. Needs th
 """
 
 from spherejax import _names
-from spherejax.explorer._page import MOST as MOST
+from spherejax.explorer._page import MOST_IMAGES as MOST_IMAGES
 from spherejax.explorer._page import write_page as write_page
 
-__all__ = ["MOST", "write_page"]
+__all__ = ["MOST_IMAGES", "write_page"]
 
 _names.suggest(__name__)

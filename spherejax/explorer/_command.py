@@ -111,9 +111,9 @@ def explore(given: argparse.Namespace) -> pathlib.Path:
   if not folder.is_dir():
     raise NotADirectoryError(f"FOLDER must be a folder, got {given.folder}")
   names = [str(path) for path in _files.in_folder(folder)]
-  if not 2 <= len(names) <= _page.MOST:
+  if not 2 <= len(names) <= _page.MOST_IMAGES:
     raise ValueError(
-      f"FOLDER must hold 2 to {_page.MOST} images"
+      f"FOLDER must hold 2 to {_page.MOST_IMAGES} images"
       f" ({', '.join(_files.SUFFIXES)}), got {len(names)} in {given.folder}"
     )
   _page.check_libraries()
@@ -218,8 +218,10 @@ def _embed(
   features = training.keep_features(
     path, average, images, made_with=made_with, batch_size=32
   )
-  for old in {*output.glob("features-*")} - {path, path.with_suffix(".json")}:
+  # Of other images: this command's own files alone, whatever else begins so.
+  for old in {*output.glob(f"features-{12 * '[0-9a-f]'}.npy")} - {path}:
     old.unlink()
+    old.with_suffix(".json").unlink(missing_ok=True)
   return np.asarray(distances.l2_normalize(features.astype(np.float32)))
 
 

@@ -17,7 +17,7 @@ from spherejax import _checks, distances
 from spherejax.explorer import _plane, _thumbnails
 from spherejax.explorer._plane import Layout
 
-MOST = _thumbnails.MOST
+MOST_IMAGES = _thumbnails.MOST
 """Images that a page can show: 65,536."""
 
 # At least 3 to 1 against white. Eleven colours and six symbols: neighbours in the list
@@ -64,8 +64,8 @@ def write_page(
 
   Args:
     path: of the file, usually `.html`. It is written whole or not at all.
-    embeddings: [images, dim], floating and finite; 2 to `MOST` of them. NumPy arrays
-      of any library will do.
+    embeddings: [images, dim], floating and finite; 2 to `MOST_IMAGES` of them, by
+      whatever library, as NumPy arrays.
     images: what is shown of each: uint8 [height, width, 1 or 3], of one size or
       several, as an array or any sequence. None reads `files`.
     files: names of the images, shown as text; paths of image files where `images` is
@@ -86,8 +86,8 @@ def write_page(
   Raises:
     TypeError: embeddings, weights or prototypes are not floating, files no text.
     ValueError: another number of images than embeddings, fewer than 2 or more than
-      `MOST`, a number that is not finite, an image that cannot be shown, a file that
-      cannot be read, an unknown `layout`.
+      `MOST_IMAGES`, a number that is not finite, a negative weight, an image that cannot
+      be shown, a file that cannot be read, an unknown `layout`.
     ImportError: bokeh, scikit-learn or Pillow is missing.
     FileNotFoundError: the folder of `path` is missing.
 
@@ -108,8 +108,8 @@ def write_page(
   _checks.text("title", title)
   x = _rows("embeddings", embeddings, 2)
   count = len(x)
-  if not 2 <= count <= MOST:
-    raise ValueError(f"embeddings must be 2 to {MOST}, got {count}")
+  if not 2 <= count <= MOST_IMAGES:
+    raise ValueError(f"embeddings must be 2 to {MOST_IMAGES}, got {count}")
   given = {"images": images, "files": files, "labels": labels}
   for name, value in given.items():
     if value is not None:
@@ -133,6 +133,7 @@ def write_page(
     raise FileNotFoundError(f"path must be in a folder that exists, got {str(path)!r}")
   render = check_libraries()
 
+  weighed = _weights(parts["weights"]) if "weights" in parts else None
   shown = images is not None or files is not None
   atlas = _thumbnails.atlas(_thumbnails.thumbnails(images, files)) if shown else None
   classes = _classes(labels, count)
@@ -150,7 +151,7 @@ def write_page(
     "labels": _packed(classes.labels, np.int32),
     "point": 9 if count <= 500 else 7 if count <= 2000 else 5,
     "atlas": atlas,
-    "weights": _weights(parts["weights"]) if "weights" in parts else None,
+    "weights": weighed,
     "prototypes": _dominant(parts["prototypes"]) if "prototypes" in parts else None,
     **_near(x, classes, neighbours, _plane.NAMES[layout]),
   }

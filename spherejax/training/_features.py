@@ -1,6 +1,5 @@
 """Features of a set of images, computed once and kept in a file."""
 
-import hashlib
 import json
 import os
 import pathlib
@@ -12,6 +11,7 @@ import numpy as np
 import tqdm
 
 from spherejax import _checks, data
+from spherejax.training import _manifest
 
 _PART = 16  # batches after which the manifest says how far it has come
 
@@ -162,12 +162,10 @@ def _words(name: str, value: Any) -> Any:
 
 
 def _digest(tree: Any) -> str:
-  digest = hashlib.blake2b(digest_size=16)
-  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-    array = np.asarray(leaf)
-    digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).tobytes())
-  return digest.hexdigest()
+  """Checksum of names, types, shapes and values."""
+  arrays = _manifest.to_host(tree)
+  shapes = {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
+  return _manifest.seal(shapes | {"": _manifest.checksum(arrays.items())})
 
 
 def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> int:

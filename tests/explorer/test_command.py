@@ -120,10 +120,12 @@ def test_the_same_command_computes_nothing_again(network, folder, monkeypatch):
 
 def test_another_image_is_embedded_and_the_old_features_go(network, folder):
   output = run(folder)
+  (output / "features-mine.npy").write_bytes(b"of the user")
   (folder / "class 0" / "deeper" / "00.png").unlink()
   run(folder)
   assert len(np.load(output / "embeddings.npy")) == 12
-  assert len(list(output.glob("features-*.npy"))) == 1
+  assert len(list(output.glob("features-*.npy"))) == 2
+  assert (output / "features-mine.npy").read_bytes() == b"of the user"
 
 
 def test_unreadable_images_are_named_or_left_out(network, folder, capsys):
@@ -158,7 +160,7 @@ def test_folders_that_cannot_be_shown(network, folder, tmp_path, capsys, monkeyp
   assert "got 1 in" in refused(capsys, empty)
   assert "exists" in refused(capsys, folder, "--output", empty / "a.png").lower()
   assert "must be at least 1, got 0" in refused(capsys, folder, "--neighbours", 0)
-  monkeypatch.setattr(_page, "MOST", 12)
+  monkeypatch.setattr(_page, "MOST_IMAGES", 12)
   assert "must hold 2 to 12 images" in refused(capsys, folder)
   assert not network.batches
 

@@ -206,7 +206,7 @@ def test_maps_of_few_of_equal_and_of_short_embeddings(layout):
 
 
 def test_thumbnails_fit_into_one_picture():
-  for count in (2, 100, 1000, 5000, 20000, explorer.MOST):
+  for count in (2, 100, 1000, 5000, 20000, explorer.MOST_IMAGES):
     side = _thumbnails.side_of(count)
     assert side * np.ceil(np.sqrt(count)) <= _thumbnails.ATLAS
     assert side % 8 == 0
@@ -527,7 +527,15 @@ def test_what_is_shown_is_saved_as_a_table(page, made):
   assert QUOTED in [row[0] for row in rows]
 
 
-def test_near_duplicates_are_listed(page, content):
+def test_near_duplicates_are_listed(page, content, made):
+  close = made.distances <= 0.1 * np.median(made.distances[:, 0])
+  group = np.arange(60)
+  for _ in range(60):  # until linked images share the least number
+    for row, place in zip(*np.nonzero(close), strict=True):
+      other = made.neighbours[row, place]
+      group[[row, other]] = min(group[row], group[other])
+  expected = [np.flatnonzero(group == number).tolist() for number in range(60)]
+  assert content["duplicates"] == [rows for rows in expected if len(rows) > 1]
   assert [3, 58, 59] in content["duplicates"]
   page.press("#duplicates")
   groups = page.ask("""Array.from(document.querySelectorAll(".group"), (group) =>
