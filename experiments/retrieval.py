@@ -33,12 +33,14 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tqdm
 
 from experiments.frame import at_once, command
 from experiments.frame.study import Claim, Study, Table
 from experiments.metric_learning import (
   claims,
+  measures,
   plan,
   pretraining,
   runs,
@@ -62,7 +64,7 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
   pretraining.check(config, config.pretraining, config.data)
   settings, planned = command.only(Settings, config), plan.plan(config)
   groups = dict.fromkeys(name.group for name in planned)
-  studies = {group: plan.study(config, group) for group in groups}
+  studies = {group: plan.study(config, group, output / "kept") for group in groups}
   for name, method in planned.items():
     own = plan.settings_of(config, settings, name, method)
     runs.check(own, method, studies[name.group])
@@ -88,7 +90,12 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
   for group, study in studies.items():
     size, channels = study.images.shape[1], study.images.shape[-1]
     own = dataclasses.replace(settings, image_size=size, channels=channels)
-    untrained[group] = runs.untrained(own, study)
+    untrained[f"{group}, untrained"] = runs.untrained(own, study)
+    if study.raw is not None:
+      found_raw = measures.measures(study.raw, study.test_labels)
+      untrained[f"{group}, averaged maps"] = {
+        name: np.full(config.seeds, value) for name, value in found_raw.items()
+      }
   table = tables.tabulate(found, untrained, studies)
   return table, functools.partial(tables.draw, found, studies, config)
 

@@ -20,7 +20,7 @@ from experiments.frame.settings import Limited
 from spherejax import data, models, training
 
 DIGITS = ("resnet8", "resnet20")
-SMALL = ("conv", *DIGITS, "mlp")
+SMALL = ("conv", *DIGITS, "mlp", "maps")
 # Of ImageNet, as the weights of each framework expect them.
 _TORCH = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _EVEN = ((0.5,) * 3, (0.5,) * 3)
@@ -35,10 +35,17 @@ class Architecture(Limited):
   """Network, and the images that it sees."""
 
   backbone: Literal[
-    "conv", "resnet8", "resnet20", "mlp", "bn_inception", "resnet50", "inception_v3"
+    "conv",
+    "resnet8",
+    "resnet20",
+    "mlp",
+    "bn_inception",
+    "resnet50",
+    "inception_v3",
+    "maps",
   ] = "conv"
   """Four convolutions, a residual network for digits, small or as published, two hidden
-  layers, or a network for photographs."""
+  layers, a network for photographs, or none: the images are maps already."""
   width: int = 32
   """Channels of each convolution of conv, of each layer of mlp, of the first
   convolution of the others."""
@@ -67,8 +74,8 @@ class Architecture(Limited):
   """Side of the images."""
   shorter_side: int = 0
   """Of an image before its centre is taken; 0: it is scaled to a square."""
-  channels: Literal[1, 3] = 1
-  """Of the images."""
+  channels: int = 1
+  """Of the images, 1 or 3; of maps as many as principal directions are kept."""
   inverted: _Decided = False
   """White becomes 0."""
   # Not in the text of settings, by which trainings that were kept are found.
@@ -81,7 +88,9 @@ class Architecture(Limited):
     for name in ("width", "dim", "image_size"):
       if (value := getattr(self, name)) < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    if self.frozen_norm and self.backbone in (*DIGITS, "mlp"):
+    if self.channels not in (1, 3) and self.backbone != "maps":
+      raise ValueError(f"channels must be 1 or 3 of images, got {self.channels}")
+    if self.frozen_norm and self.backbone in (*DIGITS, "mlp", "maps"):
       raise ValueError(f"frozen_norm must be False for {self.backbone}, got True")
 
   @property
@@ -124,6 +133,15 @@ class _Layers(nn.Module):
     return nn.relu(nn.Dense(self.width)(nn.relu(nn.Dense(self.width)(x))))
 
 
+class _Identity(nn.Module):
+  """Maps stay as they are."""
+
+  @nn.compact
+  def __call__(self, x: Array, *, train: bool = False) -> Array:
+    del train
+    return x
+
+
 def recipe(architecture: Architecture) -> poolings.Recipe:
   """The pooling of the network."""
   a = architecture
@@ -159,6 +177,8 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
+  if a.backbone == "maps":
+    return _Identity(name="backbone")
   options: dict[str, Any] = {
     "frozen_norm": a.frozen_norm,
     "axis_name": axis_name,

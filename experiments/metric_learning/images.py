@@ -37,6 +37,8 @@ class Study(NamedTuple):
   """Whether white became 0."""
   padded: bool = False
   """Whether the longer side was brought to the size, not both."""
+  raw: np.ndarray | None = None
+  """[test images, dim], what a pretrained network says of them without any training."""
 
 
 def folds(classes: int, number: int) -> list[np.ndarray]:
@@ -51,9 +53,11 @@ def _resized(images: data.Images, size: int) -> np.ndarray:
   )
 
 
-def _rows(labels: np.ndarray, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rows(
+  labels: np.ndarray, classes: np.ndarray, most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
   """Rows of some classes, class by class, and their labels counted from 0."""
-  rows = [np.flatnonzero(labels == c) for c in classes]
+  rows = [np.flatnonzero(labels == c)[:most] for c in classes]
   new = np.repeat(np.arange(len(rows)), [len(r) for r in rows])
   return np.concatenate(rows), new.astype(np.int32)
 
@@ -110,26 +114,39 @@ def photographs(size: int) -> Study:
   return _halves("tiny_imagenet", f"tiny_imagenet-{size}", fit)
 
 
-def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
-  """Classes of at least 30 images, at most 60 of each: one half learned, one sought.
+class Halves(NamedTuple):
+  """Rows of a set that are learned, validated and sought, and their labels."""
+
+  train: np.ndarray
+  held: np.ndarray
+  test: np.ndarray
+  train_labels: np.ndarray
+  held_labels: np.ndarray
+  test_labels: np.ndarray
+
+
+def halves(labels: np.ndarray, most: int) -> Halves:
+  """Classes of at least 30 images, at most `most` of each: half learned, half sought.
 
   Of the first half of the labels the last quarter validates.
   """
+  classes = np.flatnonzero(np.bincount(labels) >= 30)
+  half = len(classes) // 2
+  parts = np.split(classes, [half - half // 4, half])
+  rows, own = zip(*(_rows(labels, part, most) for part in parts), strict=True)
+  return Halves(*rows, *own)
+
+
+def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
+  """Halves of at most 60 images a class."""
   images = class_sets.read(source, "train+test", lazy=True)
   labels = np.asarray(images.labels)
-  counts = np.bincount(labels)
-  classes = np.flatnonzero(counts >= 30)
-  half = len(classes) // 2
-  first = [np.flatnonzero(labels == c)[:60] for c in classes]
-  fitted = data.map_images(images[np.concatenate(first)], fit)
-  pixels, own = np.stack(list(fitted.images)), np.asarray(fitted.labels)
-  validation = classes[half - half // 4 : half]
-  train, train_labels = _rows(own, np.setdiff1d(classes[:half], validation))
-  held, held_labels = _rows(own, validation)
-  test, test_labels = _rows(own, classes[half:])
+  chosen = np.sort(np.concatenate(halves(labels, 60)[:3]))
+  fitted = data.map_images(images[chosen], fit)
+  pixels, rows = np.stack(list(fitted.images)), halves(np.asarray(fitted.labels), 60)
   return Study(
-    name, pixels, train[None], held[None], train_labels, held_labels, pixels[test],
-    test_labels,
+    name, pixels, rows.train[None], rows.held[None], rows.train_labels,
+    rows.held_labels, pixels[rows.test], rows.test_labels,
   )  # fmt: skip
 
 

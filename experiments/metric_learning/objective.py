@@ -203,8 +203,10 @@ def _head_first(steps: int) -> optax.GradientTransformation:
   def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
     del params
     learns = state.taken >= steps
-    backbone = jax.tree.map(lambda u: u * learns, updates["network"]["backbone"])
-    network = {**updates["network"], "backbone": backbone}
+    network = {
+      name: jax.tree.map(lambda u: u * learns, part) if name == "backbone" else part
+      for name, part in updates["network"].items()
+    }
     return {**updates, "network": network}, _Taken(state.taken + 1)
 
   return optax.GradientTransformation(init, update)

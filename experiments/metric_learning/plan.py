@@ -1,11 +1,12 @@
 """What `retrieval` trains: settings, methods, the images of each."""
 
 import dataclasses
+import pathlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from experiments.frame import poolings
 from experiments.frame.settings import Without
-from experiments.metric_learning import images, tables
+from experiments.metric_learning import images, maps, tables
 from experiments.metric_learning.methods import PAIR_LOSSES, PROXY_LOSSES, Method
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.settings import ProxySettings, Settings
@@ -26,9 +27,11 @@ Remembers = Annotated[_T, Without("remembers", False, "without --memory-losses")
 class Config(ProxySettings):
   """Settings of the comparison."""
 
-  data: Literal["images", "tiny_imagenet", "gaussians"] = "images"
-  """Characters and plankton, photographs in the place of characters, or points that
-  are drawn."""
+  data: Literal[
+    "images", "tiny_imagenet", "gaussians", "cars196", "cub_birds100", "collages"
+  ] = "images"
+  """Characters and plankton, photographs in the place of characters, points that are
+  drawn, or what a pretrained network says of cars, birds or collages."""
   losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = PAIR_LOSSES
   """With chance-constrained proxies and without."""
   memory_losses: tuple[Literal["c1", "c2", "ms", "triplet"], ...] = ("c1",)
@@ -79,7 +82,8 @@ class Config(ProxySettings):
   @property
   def group(self) -> str:
     """What most of the trainings are of."""
-    return "photographs" if self.data == "tiny_imagenet" else "characters"
+    names = {"cars196": "cars", "cub_birds100": "birds", "collages": "collages"}
+    return {"tiny_imagenet": "photographs", **names}.get(self.data, "characters")
 
 
 # The tables and figures of the thesis, with real backbones.
@@ -137,6 +141,23 @@ FULL = {
   ),
 }
 
+# A layer and a pooling on maps of a pretrained network.
+_FROZEN = Config(
+  data="cars196",
+  backbone="maps",
+  channels=256,
+  image_size=5,
+  shift=0,
+  pretraining=0,
+  seeds=10,
+  steps=800,
+  in_batch=0.0,  # as in the text
+  second_losses=(),
+  folds=0,
+  gsp_methods=_SUMMED,
+  gsp_parts=_SUMMED[:6],
+)
+
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
   "long": Config(steps=2400, memory_start=1000),  # the memory waits as the thesis's
@@ -163,6 +184,9 @@ PRESETS: dict[str, Any] = {
     second_losses=(),
     folds=0,
   ),
+  "cars": _FROZEN,
+  "birds": dataclasses.replace(_FROZEN, data="cub_birds100"),
+  "collages": dataclasses.replace(_FROZEN, data="collages", image_size=4, batch=20),
   "smoke": Config(
     data="gaussians",
     backbone="mlp",
@@ -238,8 +262,10 @@ def settings_of(
   )
 
 
-def study(config: Config, group: str) -> images.Study:
-  """The images of a group of trainings."""
+def study(config: Config, group: str, folder: pathlib.Path) -> images.Study:
+  """The images of a group of trainings, or their maps, which the folder keeps."""
+  if config.data in maps.SETS:
+    return maps.study(config.data, config.channels, folder)
   if config.data == "gaussians":
     return images.gaussians(config.seed)._replace(watched=False)
   if group == "plankton":

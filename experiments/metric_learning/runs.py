@@ -156,6 +156,8 @@ def _keep_model(
   )
   model = networks.Model(seen, variables)
   shutil.rmtree(folder, ignore_errors=True)  # one of other settings
+  if seen.backbone == "maps":
+    return  # it sees no images
   step = int(result.best_step[0, 0]) * settings.evaluate_every
   networks.keep(folder, model, step)
 

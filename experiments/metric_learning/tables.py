@@ -64,8 +64,8 @@ def tabulate(
     for measure, title in NAMES.items():
       table.add(variant, title, figures[measure])
 
-  for group, figures in untrained.items():
-    add(f"{group}, untrained", figures)
+  for name, figures in untrained.items():
+    add(name, figures)
   for name, one in found.items():
     if name.group == FOLDS:
       means = {measure: values.mean(0) for measure, values in one.test.items()}
