@@ -179,8 +179,7 @@ def check_libraries() -> Callable[..., str]:
 
 def _rows(name: str, value: Any, axes: int) -> np.ndarray:
   array = _checks.host(name, value)
-  _checks.rank(name, array, axes)
-  _checks.floating(name, array)
+  _checks.expect(name, array, "floating", rank=axes)
   wide = array.astype(np.float32)
   wrong = ~np.isfinite(wide).all(axis=tuple(range(1, axes)))
   if wrong.any():

@@ -18,10 +18,7 @@ Norm = Literal["batch", "group"]
 
 def as_images(images: ArrayLike) -> Array:
   """A floating array of four axes."""
-  array = _checks.array("images", images)
-  _checks.floating("images", array)
-  _checks.rank("images", array, 4)
-  return array
+  return _checks.array("images", images, "floating", rank=4)
 
 
 def same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
