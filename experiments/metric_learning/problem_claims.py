@@ -27,9 +27,8 @@ def claim(
 
 def claims(config: Config, _: Table) -> list[Claim]:
   """All of them; those about trainings that were not made are not made either."""
-  return (
-    _of_digits() + _of_problems(config) + _of_characters(config) + _of_costs(config)
-  )
+  made = [_of_problems, _of_characters, _of_batches, _of_costs]
+  return _of_digits() + [own for of in made for own in of(config)]
 
 
 def _all(table: Table, measure: str) -> np.ndarray:
@@ -134,7 +133,7 @@ def _of_characters(config: Config) -> list[Claim]:
     gains = [table.gain(MAP, f"{x}+CCP", over=f"{x}-Proxy") for x in names]
     return np.concatenate(gains)
 
-  made = [
+  return [
     claim(
       "alternating",
       "MAP@R of unseen classes: CCP > proxies trained once, over all losses",
@@ -172,22 +171,25 @@ def _of_characters(config: Config) -> list[Claim]:
       "figure 3.6",
     ),
   ]
-  if len(config.batches) > 1:
-    small, large = min(config.batches), max(config.batches)
 
-    def lost(table: Table, kind: str) -> np.ndarray:
-      name = "C2, batch {} {}"
-      return table.gain(MAP, name.format(large, kind), over=name.format(small, kind))
 
-    made.append(
-      claim(
-        "batch-size",
-        f"a batch of {small} in the place of {large} loses less with CCP",
-        lambda t: lost(t, "plain") - lost(t, "ccp"),
-        "figure 3.8",
-      )
+def _of_batches(config: Config) -> list[Claim]:
+  if len(config.batches) < 2:
+    return []
+  small, large = min(config.batches), max(config.batches)
+
+  def lost(table: Table, kind: str) -> np.ndarray:
+    name = "C2, batch {} {}"
+    return table.gain(MAP, name.format(large, kind), over=name.format(small, kind))
+
+  return [
+    claim(
+      "batch-size",
+      f"a batch of {small} in the place of {large} loses less with CCP",
+      lambda t: lost(t, "plain") - lost(t, "ccp"),
+      "figure 3.8",
     )
-  return made
+  ]
 
 
 def _of_costs(config: Config) -> list[Claim]:
