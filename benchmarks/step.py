@@ -30,7 +30,7 @@ from jax import Array
 
 from benchmarks import _measure
 from experiments.frame import networks
-from experiments.metric_learning import methods, optimizer
+from experiments.metric_learning import methods
 from experiments.metric_learning import objective as retrieval_objective
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Settings
@@ -134,7 +134,7 @@ def prepared(
   key = jax.random.key(0)
   variables = networks.initial_variables(key, settings)
   stats = variables.get("batch_stats", {})
-  chain = optimizer.optimizer(settings, method, stats)
+  chain = retrieval_objective.optimizer(settings, method, stats)
   weights = {} if pairs else {"proxies": jnp.zeros((CLASSES, settings.dim))}
   state = training.create_state(key, chain, variables, {"params": weights})
   own = functools.partial(objective, settings=settings, pairs=pairs)

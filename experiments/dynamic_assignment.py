@@ -25,17 +25,35 @@ import jax
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import (
   claims,
-  images,
   pictures,
   prototypes,
   tables,
   tasks,
 )
-from experiments.assignment.jobs import Full
-from experiments.assignment.settings import PRESETS, Config, ImageSet
+from experiments.assignment.settings import Config, Full, ImageSet
 from experiments.assignment.training import Study
 from experiments.frame import at_once, study
 from experiments.frame.study import Claim, Table
+
+PRESETS: dict[str, Any] = {
+  "cpu": Config(),
+  "smoke": Config(
+    prototypes=((10, 9), (10, 3)),
+    hpn_long=False,
+    matchings=(),
+    seeds=3,
+    methods=("Static", "DL2P"),
+    networks=("linear",),
+    dims=(3,),
+    epochs=8,
+    rates=(0.2,),
+    updates=(),
+    tail_epochs=0,
+    digits=(),
+    images=(),
+  ),
+  **tables.PRESETS,
+}
 
 
 def part_b(config: Config, output: pathlib.Path) -> list[Study]:
@@ -75,7 +93,7 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
 
   def of_images(name: ImageSet, dim: int) -> Study | None:
-    shown = images.READERS[name](config.image_size)
+    shown = tasks.READERS[name](config.image_size)
     cells = dl2p_small.image_cells(config, shown, dim)
     if not cells:
       return None

@@ -13,16 +13,14 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-import sys
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import tqdm
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Only
 from experiments.frame.study import Claim, Study, Table
-from experiments.gsp import gap, gap_pictures, network, training
+from experiments.gsp import gap, network, training
 from spherejax import data
 
 GAP = "GAP"
@@ -85,27 +83,21 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     class_sets.read("cifar10", "test", size=config.image_size), config.images
   )
   table, radii, points = Table(), [], None
-  total = config.seeds * config.parts if config.steps else None
-  with tqdm.tqdm(
-    total=total, desc="training", unit="part", file=sys.stderr
-  ) as progress:
-    for seed in range(config.seed, config.seed + config.seeds):
-      variants = {GAP: network.AVERAGE}
-      trained = training.train(
-        config, seed, variants, images, progress, kept=output / "kept"
-      )
-      maps = network.embed(trained[GAP].state, tested, config, pooled=False).pooled
-      points = gap.study(np.asarray(maps), tested.labels, config.centres)
-      radii.append(points.radii)
-      for name, value in gap.measure(points, seed).items():
-        table.add(GAP, name, value)
+  for seed in range(config.seed, config.seed + config.seeds):
+    variants = {GAP: network.AVERAGE}
+    state = training.train(config, seed, variants, images, output / "kept")[GAP].state
+    maps = network.embed(state, tested, config, pooled=False).pooled
+    points = gap.study(np.asarray(maps), tested.labels, config.centres)
+    radii.append(points.radii)
+    for name, value in gap.measure(points, seed).items():
+      table.add(GAP, name, value)
   return table, (points, radii, tested)
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """The cells, the hulls, single images and the radius."""
   del table, config
-  return gap_pictures.draw(*shown)
+  return gap.draw(*shown)
 
 
 def least(table: Table, *measures: str) -> np.ndarray:

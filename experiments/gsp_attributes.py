@@ -14,17 +14,14 @@ Needs the images of CIFAR-10, prepared by tensorflow-datasets, in TFDS_DATA_DIR.
 
 import dataclasses
 import pathlib
-import sys
 from typing import Any
 
 import jax
 import numpy as np
-import tqdm
 
 from experiments.frame import images as class_sets
 from experiments.frame.study import Claim, Study, Table
-from experiments.gsp import attribute_pictures, network, training
-from experiments.gsp.attribute_prediction import class_means, predict_classes
+from experiments.gsp import attributes, network, training
 
 WITHOUT, WITH = "PNCA", "PNCA + ZSP"
 METRICS = ("l2", "cosine")
@@ -108,37 +105,31 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   for metric in METRICS:
     # DML chapter 6 says more than 30 points, and not by which distance.
     table.add_gain(unseen(metric), WITH, over=WITHOUT, paper=0.30)
-  total = config.seeds * (1 + len(variants) * (config.parts - 1))
-  with tqdm.tqdm(
-    total=total, desc="training", unit="part", file=sys.stderr
-  ) as progress:
-    for seed in range(config.seed, config.seed + config.seeds):
-      runs = training.train(
-        config, seed, variants, images, progress, kept=output / "kept"
+  for seed in range(config.seed, config.seed + config.seeds):
+    runs = training.train(config, seed, variants, images, output / "kept")
+    split_key = jax.random.fold_in(jax.random.key(seed), 1)
+    for name, run in runs.items():
+      result = network.embed(run.state, tested, config, mass=config.mass)
+      own, embeddings = (
+        attributes.class_means(np.asarray(values), tested.labels)
+        for values in (result.attributes, result.embeddings)
       )
-      split_key = jax.random.fold_in(jax.random.key(seed), 1)
-      for name, trained in runs.items():
-        result = network.embed(trained.state, tested, config, mass=config.mass)
-        attributes, embeddings = (
-          class_means(np.asarray(values), tested.labels)
-          for values in (result.attributes, result.embeddings)
-        )
-        right = predict_classes(
-          split_key, attributes, embeddings, config.ridge, splits=config.splits
-        )
-        for (metric, candidates, source), share in right.items():
-          label = name if source == "own" else f"{name}, {source}"
-          table.add(label, f"accuracy, {metric}, {candidates}", share)
-        spread = np.abs(attributes - attributes.mean(0)).sum(1).mean() / 2
-        table.add(name, "variation of class attributes", spread)
-        last[name] = (trained.state, result, attributes)
+      right = attributes.predict_classes(
+        split_key, own, embeddings, config.ridge, splits=config.splits
+      )
+      for (metric, candidates, source), share in right.items():
+        label = name if source == "own" else f"{name}, {source}"
+        table.add(label, f"accuracy, {metric}, {candidates}", share)
+      spread = np.abs(own - own.mean(0)).sum(1).mean() / 2
+      table.add(name, "variation of class attributes", spread)
+      last[name] = (run.state, result, own)
   return table, (last, tested)
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """Accuracies, attributes and dominant prototypes."""
   last, tested = shown
-  return attribute_pictures.draw(table, last, tested, config)
+  return attributes.draw(table, last, tested, config)
 
 
 CLAIMS = [

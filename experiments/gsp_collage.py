@@ -18,7 +18,6 @@ Needs omniglot (for `full` cifar100, for `photographs` tiny_imagenet), prepared 
 tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
-import functools
 import pathlib
 import sys
 from typing import Any
@@ -26,9 +25,9 @@ from typing import Any
 import jax
 import tqdm
 
-from experiments.frame import at_once, kept, poolings
+from experiments.frame import at_once, poolings
 from experiments.frame.study import Study, Table
-from experiments.gsp import collage, collage_claims, collages, pictures, training
+from experiments.gsp import collage, collage_claims, collages, training
 from experiments.gsp.settings import Config
 
 _ALL = (*poolings.NAMES, *poolings.WIDE)
@@ -78,43 +77,28 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   source = collages.load(config.images, config.image_size, config.percent)
   table, last, parts = Table(), {}, {}
   trainings = collage.plan(config)
-  total = config.parts * bool(config.pretraining) + sum(
-    1 + len(each.variants) * (config.parts - 1) for each in trainings
-  )
-  with tqdm.tqdm(total=config.seeds * total, unit="part", file=sys.stderr) as progress:
+  with tqdm.tqdm(total=config.seeds * len(trainings), file=sys.stderr) as progress:
     for seed in range(config.seed, config.seed + config.seeds):
       parts = collages.collages(source, jax.random.key(seed), most=config.most)
       everything = config.pretrain_on == "all"
       singles = collages.single_images(source, config.per_class, everything)
-      missing = [
-        each
-        for each in trainings
-        if kept.restore(
-          collage.kept_path(each, seed, output),
-          collage.kept_settings(each),
-        )
-        is None
-      ]
-      # What all of them begin with is trained again unless none is left to train.
       begun = training.pretrain(
         config,
-        config.pretraining * bool(missing),
+        config.pretraining,
         seed,
         singles,
-        progress,
-        kept=output / "kept" / "parts",
+        output / "kept" / "parts",
+        progress=False,
       )
-      of_seed = functools.partial(
-        collage.outcomes,
-        seed=seed,
-        parts=parts,
-        begun=begun,
-        progress=progress,
-        output=output,
-      )
+
+      def one(each: collage.Trained, seed=seed, parts=parts, begun=begun) -> Any:
+        done = collage.outcomes(each, seed, parts, begun, output)
+        progress.update()
+        return done
+
       last = {}
       with at_once.pool() as pool:
-        results = list(pool.map(of_seed, trainings))
+        results = list(pool.map(one, trainings))
       for done in results:
         for name, measured in done.figures.items():
           for metric, value in measured.items():
@@ -127,8 +111,8 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """Scores of all variants, and weights on collages."""
   last, test = shown
-  scores = pictures.scores(table, f"MAP@R, {config.images}")
-  return {"scores": scores, **pictures.weights(last, test)}
+  scores = collage.scores(table, f"MAP@R, {config.images}")
+  return {"scores": scores, **collage.weights(last, test)}
 
 
 STUDY = Study(

@@ -28,7 +28,6 @@ from experiments.gsp import (
   screening,
   screening_cells,
   screening_claims,
-  screening_maps,
 )
 from experiments.metric_learning.photographs import screening as photographs
 from experiments.metric_learning.photographs.screening import FullScreening
@@ -70,7 +69,7 @@ def measure(
   source = collages.load("omniglot", config.image_size, config.percent)
   trained: dict[str, list[dict]] = {loss: [] for loss in config.losses}
   for seed in range(config.seed, config.seed + config.seeds):
-    maps, validation = screening_maps.frozen_maps(config, seed, source, output)
+    maps, validation = screening.frozen_maps(config, seed, source, output)
     for loss, runs in trained.items():
       runs.append(screening.train(config, loss, seed, maps, validation, output))
   table = Table()

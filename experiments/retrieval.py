@@ -39,7 +39,6 @@ from experiments.frame import at_once, command
 from experiments.frame.study import Claim, Study, Table
 from experiments.metric_learning import (
   claims,
-  pictures,
   plan,
   pretraining,
   runs,
@@ -91,7 +90,7 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
     own = dataclasses.replace(settings, image_size=size, channels=channels)
     untrained[group] = runs.untrained(own, study)
   table = tables.tabulate(found, untrained, studies)
-  return table, functools.partial(pictures.draw, found, studies, config)
+  return table, functools.partial(tables.draw, found, studies, config)
 
 
 def claimed(config: Config | FullConfig, table: Table) -> list[Claim]:

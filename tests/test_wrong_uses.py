@@ -68,6 +68,11 @@ def picture_folder(root):
 # Of functions whose examples are not run, or need several devices or what is gone.
 OWN_CALLS = {
   "data.load_folder": lambda folder: (data.load_folder, (picture_folder(folder),), {}),
+  "data.read_image": lambda folder: (
+    data.read_image,
+    (picture_folder(folder) / "cat" / "one.png",),
+    {},
+  ),
   "data.load_tfds": lambda folder: (
     data.load_tfds,
     ("digits", "train"),

@@ -10,18 +10,109 @@ import math
 import pathlib
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
 from experiments.assignment import methods, readers
-from experiments.assignment import network as dl2p_network
-from experiments.assignment.jobs import Full, Job
 from experiments.assignment.methods import LEARNED, LEARNED_BEFORE, NEVER, RECIPES
+from experiments.assignment.settings import Full, Job
 from experiments.frame import kept
 from experiments.frame import training as frame_training
-from spherejax import data, prototypes, training
+from spherejax import data, models, prototypes, training
+
+
+class Network(nn.Module):
+  """Backbone, average pooling, linear layer, perhaps BatchNorm."""
+
+  config: Full
+  dim: int
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool = False) -> Array:
+    c = self.config
+    if c.network == "resnet32":
+      widths = (c.width, 2 * c.width, 4 * c.width)
+      backbone = models.ResNet32(widths=widths, shortcut="projection_3x3")
+    elif c.network == "swin_t":
+      backbone = models.SwinT()
+    elif c.network == "resnet18":
+      backbone = models.ResNet18()
+    else:
+      backbone = {"resnet50": models.ResNet50, "resnet101": models.ResNet101}[
+        c.network
+      ]()
+    x = nn.Dense(self.dim)(backbone(images, train=train).mean((1, 2)))
+    if c.feature_norm:
+      x = nn.BatchNorm(use_running_average=not train, momentum=0.9)(x)
+    return x
+
+
+def forward(
+  network: Network, params: Any, stats: Any, images: Array, key: Array
+) -> tuple[Array, Any]:
+  """Embeddings of a training batch and the statistics after it."""
+  variables = {"params": params} | ({"batch_stats": stats} if stats else {})
+  embeddings, changed = network.apply(
+    variables, images, train=True, mutable=["batch_stats"], rngs={"dropout": key}
+  )
+  return embeddings, changed.get("batch_stats")
+
+
+def prepare(config: Full, key: Array, images: Array) -> Array:
+  """Augmented images of a training batch."""
+  crop_key, flip_key = jax.random.split(key)
+  x = data.to_float(images)
+  if config.crop == "padded":
+    x = data.random_crop(crop_key, x, padding=config.image_size // 8)
+  else:
+    size, area = config.image_size, (0.08, 1.0)
+    x = data.random_resized_crop(crop_key, x, size=size, area=area)
+  return standard(data.random_flip(flip_key, x))
+
+
+def standard(images: Array) -> Array:
+  return (images - 0.5) / 0.25
+
+
+def schedule(config: Full, rate: float, per_epoch: int) -> optax.Schedule:
+  """The learning rate of each step."""
+  steps = config.epochs * per_epoch
+  warm_up = config.warm_up * per_epoch
+
+  def value(step: Any) -> Any:
+    if config.drops:
+      ends = jnp.array(config.drops) * per_epoch
+      now = rate * 0.1 ** jnp.sum(step >= ends)
+    else:
+      done = jnp.clip((step - warm_up) / max(steps - warm_up, 1), 0, 1)
+      now = rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+    if config.drops and warm_up:  # by whole epochs: 1/5, 2/5, ... (public code)
+      return now * jnp.minimum((step // per_epoch + 1) / config.warm_up, 1)
+    return now * jnp.minimum((step + 1) / max(warm_up, 1), 1)
+
+  return value
+
+
+def make_optimizer(
+  config: Full, recipe: methods.Recipe, per_epoch: int
+) -> optax.GradientTransformation:
+  """One optimiser for the network; prototypes have it where they are learned."""
+  softmax = recipe.method.softmax > 0
+  rate = config.softmax_rate if softmax else config.learning_rate
+  rates = schedule(config, rate, per_epoch)
+  if config.optimizer == "adamw":
+    own = optax.adamw(rates, weight_decay=config.weight_decay)
+  else:
+    decay = optax.add_decayed_weights(config.weight_decay)
+    own = optax.chain(decay, optax.sgd(rates, momentum=0.9))
+  fixed = recipe.source != LEARNED
+  return training.optimizer(
+    {"network": own, "loss": optax.set_to_zero() if fixed else own}
+  )
 
 
 class Trained(NamedTuple):
@@ -41,7 +132,7 @@ class Trained(NamedTuple):
 @functools.lru_cache(maxsize=2)
 def _init(config: Full, dim: int) -> Any:
   """Of a key and an image: the network's variables; compiled once for all trainings."""
-  return jax.jit(dl2p_network.Network(config, dim).init)
+  return jax.jit(Network(config, dim).init)
 
 
 @functools.lru_cache(maxsize=2)
@@ -50,11 +141,11 @@ def make_accuracy(config: Full, dim: int) -> Any:
 
   Of settings and a dimension it is one, so that all trainings share a program.
   """
-  network = dl2p_network.Network(config, dim)
+  network = Network(config, dim)
 
   def right(state: training.TrainState, rows: dict[str, Array]) -> Array:
     x = data.to_float(rows["image"])
-    x = dl2p_network.standard(data.center_crop(x, config.image_size))
+    x = standard(data.center_crop(x, config.image_size))
     embeddings: Any = network.apply(state.variables(), x)
     matching = state.batch_stats["loss"]["assignment"]
     points = state.params["loss"]["points"]
@@ -111,9 +202,9 @@ def train(
   if points is None:
     shape = (classes, job.dim)
     points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)
-  network = dl2p_network.Network(config, job.dim)
+  network = Network(config, job.dim)
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
-  optimizer = dl2p_network.make_optimizer(config, recipe, per_epoch)
+  optimizer = make_optimizer(config, recipe, per_epoch)
   matching = methods.first_matching(match_key, points, shuffled=own.shuffled)
   state = training.create_state(
     step_key,
@@ -123,8 +214,8 @@ def train(
   )
   objective = functools.partial(
     methods.objective,
-    prepare=functools.partial(dl2p_network.prepare, config),
-    network=functools.partial(dl2p_network.forward, network),
+    prepare=functools.partial(prepare, config),
+    network=functools.partial(forward, network),
     method=own,
     mixup=config.mixup,
     skip_mixed=config.skip_mixed,
@@ -139,17 +230,14 @@ def train(
     )
 
   accuracy = make_accuracy(config, job.dim)
+  batches = frame_training.shuffled(
+    sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
+  )
   result = frame_training.one(
     lambda _: state,
     objective,
     optimizer,
-    frame_training.shuffled(
-      sets.train,
-      data_key,
-      batch=config.batch,
-      epochs=config.epochs,
-      per_epoch=per_epoch,
-    ),
+    batches,
     folder,
     around=matched,
     steps=config.epochs * per_epoch,
@@ -159,18 +247,20 @@ def train(
     report_every=per_epoch,
   )
   held_out = sets.validation
-  learned = result.state.params["loss"]["points"]
-  matching = result.state.batch_stats["loss"]["assignment"]
-  alignment = prototypes.assignment_alignment(
-    matching.representatives.prototypes, learned, matching.assignment
-  )
   return Trained(
     result.evaluations[-1]["accuracy"],
     float("nan") if held_out is None else accuracy(result.state, held_out),
-    np.asarray(learned),
+    np.asarray(result.state.params["loss"]["points"]),
     np.array([report["change"] for report in result.curve]),
-    float(alignment),
+    _alignment(result.state),
   )
+
+
+def _alignment(state: training.TrainState) -> float:
+  """Mean cosine of the classes' representatives and their prototypes."""
+  matching = state.batch_stats["loss"]["assignment"]
+  rows, points = matching.representatives.prototypes, state.params["loss"]["points"]
+  return float(prototypes.assignment_alignment(rows, points, matching.assignment))
 
 
 def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from experiments.assignment import prototypes, tasks, training
-from experiments.assignment.jobs import Job
 from experiments.assignment.photographs import Trained
+from experiments.assignment.settings import Job
 from experiments.frame import pictures
 from spherejax import plotting
 

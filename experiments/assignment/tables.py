@@ -13,9 +13,9 @@ import jax
 
 from experiments import published
 from experiments.assignment import photographs, pictures, prototypes, readers
-from experiments.assignment.jobs import Full, Job, plan
 from experiments.assignment.methods import LEARNED, RECIPES
 from experiments.assignment.photographs import Trained
+from experiments.assignment.settings import Full, Job, plan
 from experiments.frame.study import Claim, Table
 
 BALANCED = Full()

@@ -1,7 +1,9 @@
 """What the small trainings of `dynamic_assignment` look at.
 
-Super-classes with sub-classes as Gaussians and scikit-learn's digits; for images see
-`images`.
+Super-classes with sub-classes as Gaussians, scikit-learn's digits, and images with
+super-classes: photographs of tiny_imagenet under inner nodes of its WordNet tree,
+characters of omniglot by alphabet, and plankton of ndsb_plankton with the long tail
+that it has.
 """
 
 from typing import NamedTuple
@@ -11,12 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame import beside
+from experiments.frame import images as class_sets
 from spherejax import data, hierarchy
 
 GROUPS, PER_GROUP = 5, 4
 # Super-class centres, class offsets and noise of `superclass`: norms 12 and 4 in 64
 # dimensions, and 1 in every one.
 SIZE, CENTRE, OFFSET = 64, 12.0, 4.0
+# Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
+# garment, geological formation.
+WORDNET = ("n02084071", "n02159955", "n03791235", "n03419014", "n09287968")
+# Of omniglot, and characters of each.
+ALPHABETS, CHARACTERS = 5, 10
+# Plankton of a class at most, to learn and to validate; over a third have below 60.
+MOST = 100
 
 
 class Part(NamedTuple):
@@ -114,3 +125,117 @@ def check_names(names: tuple[str, ...]) -> None:
         f"classes must have different names, got {name!r} again at {label}"
       )
     seen.add(name)
+
+
+def photographs(size: int) -> Task:
+  """20 classes of tiny_imagenet in 5 super-classes of its tree.
+
+  Of the training images of a class the last fifth is for validation.
+  """
+  read = {
+    part: class_sets.read("tiny_imagenet", part, size=size)
+    for part in ("train", "test")
+  }
+  names = read["train"].label_names
+  check_names(names)
+  path = beside.beside("tiny_imagenet", "hierarchy.csv")
+  tree = hierarchy.from_csv(path, classes=names)
+  chosen = [
+    np.flatnonzero(hierarchy.classes_below(tree, group))[:PER_GROUP]
+    for group in WORDNET
+  ]
+  train, test = (
+    _of_classes(images, np.concatenate(chosen)) for images in read.values()
+  )
+  tree = hierarchy.restrict(tree, train.label_names)
+  groups = np.repeat(np.arange(len(WORDNET)), PER_GROUP)
+  first, held = _divided(train)
+  parts = _part(first), _part(held), _part(test)
+  return Task("tiny_imagenet", *parts, tree, groups, flips=True)
+
+
+def characters(size: int) -> Task:
+  """50 characters of five alphabets of omniglot, which are the super-classes.
+
+  Of 20 images of a character 13 are learned, 3 validate and 4 test.
+  """
+  images = class_sets.read("omniglot", "train", size=size)
+  tree = class_sets.tree_of("omniglot", images.label_names)
+  alphabets = superclasses(tree, depth=1)
+  chosen = [
+    own[:CHARACTERS]
+    for own in (np.flatnonzero(alphabets == a) for a in np.unique(alphabets))
+    if len(own) >= CHARACTERS and np.isin(own[:CHARACTERS], images.labels).all()
+  ]
+  images = _of_classes(images, np.concatenate(chosen[:ALPHABETS]))
+  pixels = 255 - np.asarray(images.images)
+  rest, test = _divided(data.Images(pixels, images.labels, images.label_names))
+  first, held = _divided(rest)
+  parts = _part(first), _part(held), _part(test)
+  tree = hierarchy.restrict(tree, images.label_names)
+  groups = np.repeat(np.arange(ALPHABETS), CHARACTERS)
+  return Task("omniglot", *parts, tree, groups)
+
+
+def plankton(size: int) -> Task:
+  """All classes of ndsb_plankton, from the one with most images to the rarest.
+
+  Of the training images of a class, 100 at most, the last fifth is for validation.
+  Super-classes are the branches of its tree below all plankton.
+  """
+  whole = class_sets.load("ndsb_plankton", size)
+  counts = np.bincount(whole.images.labels)
+  order = np.argsort(-counts, kind="stable")
+  train, test = (
+    _of_classes(images, order)
+    for images in (whole.images, whole.tested)
+    if images is not None
+  )
+  some = [np.flatnonzero(train.labels == c)[:MOST] for c in range(len(order))]
+  first, held = _divided(train[np.concatenate(some)])
+  tree = hierarchy.restrict(whole.tree, train.label_names)
+  return Task(
+    "ndsb_plankton",
+    _part(first),
+    _part(held),
+    _part(test),
+    tree,
+    superclasses(tree, depth=2),
+    flips=True,
+    tail=len(order) // 3,
+  )
+
+
+READERS = {
+  "tiny_imagenet": photographs,
+  "omniglot": characters,
+  "ndsb_plankton": plankton,
+}
+
+
+def superclasses(tree: hierarchy.ClassTree, depth: int) -> np.ndarray:
+  """[classes], the branch of each class at this depth, or the class if it is higher."""
+  above = hierarchy.ancestors(tree) & (hierarchy.depths(tree) <= depth)
+  # Nodes stand below each other in the order of their depth.
+  last = [np.flatnonzero(own)[-1] for own in above]
+  return np.unique(last, return_inverse=True)[1]
+
+
+def _divided(images: data.Images) -> tuple[data.Images, data.Images]:
+  """The last fifth of every class beside the rest."""
+  first, last = data.split_within_classes(images.labels, fractions=(0.8, 0.2))
+  return images[first], images[last]
+
+
+def _part(images: data.Images) -> Part:
+  """The same for all seeds."""
+  return Part(jnp.asarray(images.images)[None], jnp.asarray(images.labels)[None])
+
+
+def _of_classes(images: data.Images, kept: np.ndarray) -> data.Images:
+  """The images of some classes, labelled by their number in `kept`."""
+  own = images[np.isin(images.labels, kept)]
+  order = np.full(len(images.label_names), -1, np.int32)
+  order[kept] = np.arange(len(kept))
+  names = tuple(images.label_names[label] for label in kept)
+  return data.Images(np.asarray(own.images), order[own.labels], names)

@@ -1,28 +1,25 @@
 """Trainings of the comparison on collages: which there are, and what comes of each."""
 
+import collections
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import tqdm
-from optax import contrib
 
 from experiments.frame import kept, poolings
+from experiments.frame.study import Table
 from experiments.gsp import (
   collage_claims,
   collage_measures,
   collages,
   network,
-  pictures,
 )
 from experiments.gsp import training as pooled_training
 from experiments.gsp.settings import Config
-from spherejax import training
+from spherejax import data, plotting, training
 
 
 class Trained(NamedTuple):
@@ -72,20 +69,15 @@ def kept_settings(each: Trained) -> dict[str, Any]:
   return dataclasses.asdict(each.settings) | others
 
 
-@functools.cache
-def _plateau(patience: int) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
-  """The state before any score, and the compiled step to the next one."""
-  plateau = contrib.reduce_on_plateau(0.5, patience=patience, rtol=0, atol=1e-6)
-  step = jax.jit(lambda state, score: plateau.update({}, state, value=-score)[1])
-  return plateau.init(jnp.zeros(())), step
-
-
-def learning_rate_scale(scores: tuple[float, ...], patience: int) -> jax.Array:
+def learning_rate_scale(scores: Sequence[float], patience: int) -> float:
   """Halved whenever so many scores in a row were not above the best one."""
-  state, step = _plateau(patience)
+  best, stale, scale = -np.inf, 0, 1.0
   for score in scores:
-    state = step(state, jnp.float32(score))
-  return jnp.asarray(state.scale, jnp.float32)
+    better = score > best + 1e-6
+    best, stale = (score, 0) if better else (best, stale + 1)
+    if stale == patience:
+      scale, stale = scale / 2, 0
+  return scale
 
 
 def outcomes(
@@ -93,55 +85,76 @@ def outcomes(
   seed: int,
   parts: dict[str, collages.Part],
   begun: training.TrainState | None,
-  progress: tqdm.tqdm,
   output: pathlib.Path,
 ) -> kept.Finished:
   """Trains the variants of one program and looks at unseen sub-classes.
 
   Figures of each variant, and its weights on the collages that are drawn.
   """
-  path, settings = kept_path(each, seed, output), kept_settings(each)
-  done = kept.restore(path, settings)
-  if done is not None:
-    progress.update(1 + len(each.variants) * (each.settings.parts - 1))
-    return done
+  settings = each.settings
+  path = kept_path(each, seed, output)
   train, validation, test = (
     parts[name].alone if each.alone else parts[name].collages for name in collages.PARTS
   )
 
   def after(run: pooled_training.Run, variant: network.Variant):
     """Scores a part, and sets the learning rate of the next one."""
-    result = network.embed(run.state, validation, each.settings, mass=variant.mass)
+    result = network.embed(run.state, validation, settings, mass=variant.mass)
     score = collage_measures.retrieval(result.embeddings, validation.labels)["MAP@R"]
     run = run._replace(scores=(*run.scores, score))
-    if not each.settings.patience:
+    if not settings.patience:
       return run
-    scale = learning_rate_scale(run.scores, each.settings.patience)
+    scale = jnp.float32(learning_rate_scale(run.scores, settings.patience))
     return run._replace(state=run.state.replace(learning_rate_scale=scale))
 
-  best = each.settings.keep == "best"
-  scored = best or each.settings.patience
-  runs = pooled_training.train(
-    each.settings,
-    seed,
-    each.variants,
-    train,
-    progress,
-    pretrained=begun,
-    kept=path.with_name(f"parts-{each.settings.patience}{'-best' * best}"),
-    after=after if scored else None,
-    best=best,
-  )
-  figures, weights = {}, {}
-  for name, trained in runs.items():
-    mass = each.variants[name].mass
-    result = network.embed(trained.state, test, each.settings, mass=mass)
-    figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
-    if result.weights is not None:
-      figures[name][collage_claims.WEIGHT] = collage_measures.foreground_weight(
-        result.weights, parts["test"].foreground
-      )
-      weights[name] = np.asarray(result.weights)[pictures.drawn_rows(test)]
-  done = kept.Finished(figures, weights)
-  kept.keep(path, settings, done)
-  return done
+  def make() -> kept.Finished:
+    best = settings.keep == "best"
+    scored = best or settings.patience
+    runs = pooled_training.train(
+      settings,
+      seed,
+      each.variants,
+      train,
+      path.with_name(f"parts-{settings.patience}{'-best' * best}"),
+      pretrained=begun,
+      after=after if scored else None,
+      best=best,
+      progress=False,
+    )
+    figures, weights = {}, {}
+    for name, run in runs.items():
+      mass = each.variants[name].mass
+      result = network.embed(run.state, test, settings, mass=mass)
+      figures[name] = collage_measures.retrieval(result.embeddings, test.labels)
+      if result.weights is not None:
+        figures[name][collage_claims.WEIGHT] = collage_measures.foreground_weight(
+          result.weights, parts["test"].foreground
+        )
+        weights[name] = np.asarray(result.weights)[drawn_rows(test)]
+    return kept.Finished(figures, weights)
+
+  return kept.once(path, made_with=kept_settings(each), make=make)
+
+
+def scores(table: Table, measure: str) -> Any:
+  """MAP@R of every variant, by loss (DML Fig. 5.5(b) and 5.12(a))."""
+  bars = collections.defaultdict(dict)
+  for name in table.variants(measure):
+    loss, _, variant = name.partition(", ")
+    bars[loss][variant] = table.values(measure, name)
+  return plotting.bars_with_intervals(bars, ylabel="MAP@R, unseen classes")
+
+
+def drawn_rows(test: data.Images) -> np.ndarray:
+  """The first collage of each of eight classes."""
+  return np.array([np.argmax(test.labels == label) for label in range(8)])
+
+
+def weights(last: dict[str, np.ndarray], test: data.Images) -> dict[str, Any]:
+  """Weights of the last seed on the first collage of each of eight classes."""
+  shown = {name: values for name, values in last.items() if "GSP" in name}
+  if not shown:
+    return {}
+  images = np.asarray(test.images)[drawn_rows(test)]
+  names = [test.label_names[label].replace("_", " ")[:12] for label in range(8)]
+  return {"weights": plotting.weight_maps(images, shown, names=names)}

@@ -1,13 +1,19 @@
 """Local features in the plane beside their prototypes, and what is measured of them."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from experiments.frame import pictures
 from experiments.gsp import hulls as gsp_hulls
-from spherejax import pooling, prototypes
+from spherejax import data, plotting, pooling, prototypes
+
+# Ten colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
+_COLORS = "tab10"
+_SINGLES = ("automobile", "dog", "horse")  # as in figure 4.4
 
 
 class Study(NamedTuple):
@@ -80,3 +86,146 @@ def measure(found: Study, seed: int) -> dict[str, Any]:
     "radius of 1 - radius of all": found.radii[0] - radius,
     "largest rise of the radius": rises,
   }
+
+
+def draw(
+  found: Study, radii: Sequence[np.ndarray], images: data.Images
+) -> dict[str, Any]:
+  """All pictures: the cells, the hulls, single images and the radius."""
+  curve = plotting.training_curves(
+    {"greedy k-centre": np.stack(radii)},
+    steps=np.arange(1, len(radii[0]) + 1),
+    xlabel="prototypes",
+    ylabel="covering radius",
+  )
+  return {
+    "cells": cells(found),
+    "hulls": hulls(found, images.label_names),
+    "singles": singles(found, images),
+    "radius": curve,
+  }
+
+
+def _limits(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Corners of a square with all points, and some room."""
+  low, high = points.min(0), points.max(0)
+  half = 0.56 * (high - low).max()
+  return (low + high) / 2 - half, (low + high) / 2 + half
+
+
+def _shade_cells(axes: Any, found: Study) -> None:
+  """Each point of the plane in the tone of its nearest prototype."""
+  low, high = _limits(found.features.reshape(-1, 2))
+  x, y = (np.linspace(low[i], high[i], 360) for i in (0, 1))
+  grid = np.stack(np.meshgrid(x, y), axis=-1)
+  squares = [((grid - vector) ** 2).sum(-1) for vector in found.prototypes]
+  nearest = np.argmin(squares, axis=0)
+  tones = np.random.default_rng(0).permutation(len(found.prototypes))
+  axes.imshow(
+    tones[nearest],
+    origin="lower",
+    extent=(low[0], high[0], low[1], high[1]),
+    cmap="Pastel1",
+    interpolation="nearest",
+    alpha=0.6,
+  )
+  edges = (nearest[1:, 1:] != nearest[:-1, 1:]) | (nearest[1:, 1:] != nearest[1:, :-1])
+  axes.imshow(
+    np.ma.masked_equal(edges, False),
+    origin="lower",
+    extent=(low[0], high[0], low[1], high[1]),
+    cmap="Greys",
+    vmin=0,
+    vmax=2.5,
+    interpolation="nearest",
+  )
+  axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+  axes.set_aspect("equal")
+
+
+def _worst_covered(found: Study) -> tuple[float, float]:
+  """The prototype whose farthest feature sets the covering radius."""
+  points = found.features.reshape(-1, 2)
+  squares = np.stack([((points - v) ** 2).sum(1) for v in found.prototypes])
+  chosen = np.argmin(squares[:, np.argmax(squares.min(0))])
+  return tuple(found.prototypes[chosen].tolist())
+
+
+def cells(found: Study) -> Any:
+  """Local features, prototypes and the cells of the plane (figure 4.2)."""
+  from matplotlib.patches import Circle
+
+  figure = pictures.new_figure(6.4, 6.2)
+  axes = figure.subplots()
+  _shade_cells(axes, found)
+  points = np.random.default_rng(0).permutation(found.features.reshape(-1, 2))[:5000]
+  axes.plot(*points.T, ".", color="#444444", markersize=1, alpha=0.5, rasterized=True)
+  axes.plot(*found.prototypes.T, "o", color="black", markersize=5)
+  radius = float(found.radii[-1])
+  axes.add_patch(Circle(_worst_covered(found), radius, fill=False, linewidth=1.2))
+  axes.set_title(
+    f"local features and {len(found.prototypes)} prototypes; circle: covering radius "
+    f"{radius:.3f}",
+    fontsize=10,
+    loc="left",
+  )
+  return figure
+
+
+def hulls(found: Study, names: Sequence[str]) -> Any:
+  """Hulls of the prototypes in use by each class, and the averages (figure 4.3)."""
+  import matplotlib
+  import scipy.spatial
+
+  colors = matplotlib.colormaps[_COLORS]
+  figure = pictures.new_figure(7.4, 6.2)
+  axes = figure.subplots()
+  for label, name in enumerate(names):
+    own = found.labels == label
+    used = found.prototypes[(found.histograms[own] > 0).any(0)]
+    color = colors(label)
+    if len(used) > 2:
+      corners = used[scipy.spatial.ConvexHull(used).vertices]
+      axes.fill(*corners.T, facecolor="none", edgecolor=color, linewidth=1.6)
+    axes.plot(*found.averages[own].T, ".", color=color, markersize=5, label=name)
+  axes.plot(*found.prototypes.T, "o", color="black", markersize=4, zorder=3)
+  low, high = _limits(found.features.reshape(-1, 2))
+  axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), xticks=[], yticks=[])
+  axes.set_aspect("equal")
+  figure.legend(
+    loc="outside right upper", frameon=False, fontsize=9, title="averages, hulls"
+  )
+  return figure
+
+
+def singles(found: Study, images: data.Images) -> Any:
+  """Images with their local features, average and combination (figure 4.4)."""
+  figure = pictures.new_figure(9.6, 4.6)
+  cells = figure.subplots(2, 3, height_ratios=(1, 2.4))
+  for column, name in enumerate(_SINGLES):
+    row = int(np.argmax(found.labels == images.label_names.index(name)))
+    top, axes = cells[:, column]
+    top.imshow(images.images[row], interpolation="nearest")
+    top.set(xticks=[], yticks=[], title=name)
+    _shade_cells(axes, found)
+    features, used = found.features[row], found.histograms[row] > 0
+    axes.plot(*features.T, ".", color="#444444", markersize=3, label="local features")
+    sizes = 250 * found.histograms[row][used]
+    axes.scatter(
+      *found.prototypes[used].T,
+      s=sizes,
+      color="black",
+      alpha=0.55,
+      linewidth=0,
+      label="prototypes by share",
+    )
+    axes.plot(*found.averages[row], "s", color="#D55E00", markersize=9, label="GAP")
+    axes.plot(*found.combinations[row], "^", color="#0072B2", markersize=7, label="PCC")
+    off = np.linalg.norm(found.combinations[row] - found.averages[row])
+    bound, radius = found.errors[row], found.radii[-1]
+    axes.set_xlabel(
+      f"distance {off:.3f}, bound {bound:.3f}, radius {radius:.3f}", fontsize=8
+    )
+  handles, labels = cells[1, 0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9)
+  return figure

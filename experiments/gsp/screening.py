@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import traverse_util
 from jax import Array
 
 from experiments.frame import kept
 from experiments.frame import training as frame_training
-from experiments.gsp import screening_cells, screening_design
+from experiments.gsp import collages, network, screening_cells
+from experiments.gsp import training as pooled_training
 from experiments.gsp.network import (
   LOSSES,
   Settings,
@@ -149,7 +151,7 @@ def train(
   output: pathlib.Path,
 ) -> dict[screening_cells.Cell, tuple[float, float]]:
   """MAP@R of each cell, and how far pooled vectors were from the average."""
-  trained, columns = {}, list(screening_design.LEVELS)[1:]
+  trained, columns = {}, list(screening_cells.LEVELS)[1:]
   by_number: dict[int, list[screening_cells.Cell]] = {}
   for cell in config.plan.cells:
     by_number.setdefault(int(cell[0]), []).append(cell)
@@ -177,3 +179,61 @@ def train(
     score, apart = result.scores[:, 0, -1], np.asarray(result.state.apart)[:, 0]
     trained |= dict(zip(cells, zip(score, apart, strict=True), strict=True))
   return trained
+
+
+def frozen_maps(
+  config: screening_cells.Config,
+  seed: int,
+  source: collages.Source,
+  output: pathlib.Path,
+) -> tuple[Maps, Maps]:
+  """Maps of training and validation collages from a network trained with GAP."""
+  parts = collages.collages(source, jax.random.key(seed), most=config.most)
+  train, validation = parts["train"].collages, parts["validation"].collages
+  # The same labels for all seeds, which share compiled programs; backgrounds differ.
+  chosen = np.random.default_rng(config.seed).permutation(len(validation))
+  validation = validation[np.sort(chosen[: config.validation])]
+  params = frozen_network(config, seed, source, train, output)
+  backbone = network.backbone(config)
+
+  @jax.jit
+  def features(params, pixels):
+    return backbone.apply({"params": params}, data.to_float(pixels) - 0.5)
+
+  def maps(images: data.Images, per_class: int) -> Maps:
+    blocks = np.array_split(np.asarray(images.images), -(-len(images) // 250))
+    found = np.concatenate([np.asarray(features(params, block)) for block in blocks])
+    return make_maps(found, images.labels, per_class)
+
+  return maps(train, config.per_class), maps(validation, 1)
+
+
+def frozen_network(
+  config: screening_cells.Config,
+  seed: int,
+  source: collages.Source,
+  train: data.Images,
+  output: pathlib.Path,
+) -> Any:
+  """Parameters of a backbone trained with GAP, or what was kept of it."""
+  path = output / "kept" / f"network-{seed}"
+  # What changes the network; the rest is of the heads.
+  settings = {
+    field.name: getattr(config, field.name)
+    for field in dataclasses.fields(network.Settings)
+  } | {name: getattr(config, name) for name in ("percent", "most", "pretraining")}
+  settings["seed"] = seed
+
+  def make() -> kept.Finished:
+    singles = collages.single_images(source, config.per_class)
+    steps, folder = config.pretraining, path.parent
+    begun = pooled_training.pretrain(config, steps, seed, singles, folder)
+    average = {"GAP": network.AVERAGE}
+    runs = pooled_training.train(config, seed, average, train, folder, pretrained=begun)
+    backbone = runs["GAP"].state.params["network"]["backbone"]
+    params = jax.tree.map(np.asarray, backbone)
+    arrays: Any = traverse_util.flatten_dict(params, sep="/")
+    return kept.Finished({}, arrays)
+
+  done = kept.once(path, made_with=settings, make=make)
+  return traverse_util.unflatten_dict(done.arrays, sep="/")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.frame.study import Claim, Table
-from experiments.gsp import screening_design
+from experiments.gsp import screening_cells
 from experiments.gsp.screening_cells import Cell, Plan
 from spherejax import plotting
 
@@ -32,10 +32,10 @@ def tabulate(
   paper: Mapping[Cell, float] | None = None,
 ) -> None:
   """Adds the effects of `points` times the scores beside the paper's, and all cells."""
-  effects = screening_design.screened(dict(scores)) if plan.screen else {}
+  effects = screening_cells.screened(dict(scores)) if plan.screen else {}
   column = ("C2", "PNCA").index(loss)
-  for word, by_hand in screening_design.BY_HAND.items() if effects else ():
-    title = screening_design.effect_name(loss, word)
+  for word, by_hand in screening_cells.BY_HAND.items() if effects else ():
+    title = screening_cells.effect_name(loss, word)
     table.add(title, EFFECTS, points * effects[word].value, paper=by_hand[column])
   for cell, values in scores.items():
     table.add(name(loss, cell), measure, values, paper=(paper or {}).get(cell))
@@ -43,8 +43,8 @@ def tabulate(
 
 def design_claim() -> Claim:
   """The effects of the paper's table, which it does not print."""
-  found = screening_design.published()
-  apart = [abs(found[w].value - x).max() for w, x in screening_design.BY_HAND.items()]
+  found = screening_cells.published()
+  apart = [abs(found[w].value - x).max() for w, x in screening_cells.BY_HAND.items()]
   return Claim(
     "screen-design",
     "effects of the paper's table within 0.01 of those worked out by hand",
@@ -69,10 +69,10 @@ def claims(
 
   if plan.screen:
     strong, weak = (
-      screening_design.effect_name(loss, (word,))
+      screening_cells.effect_name(loss, (word,))
       for word in ("inverse_temperature", "prototypes")
     )
-    strength = screening_design.strength
+    strength = screening_cells.strength
     yield Claim(
       f"screen-beta-{suffix}",
       f"|effect of beta| > |effect of m|, {loss}",

@@ -1,10 +1,10 @@
 """Training of a pooled network, in parts that are kept, and all variants of a seed."""
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +74,20 @@ def _some_steps(state, images, labels, table, key, variant, *, settings, classes
 _choose_prototypes = jax.jit(models.replace_prototypes, static_argnames=("path",))
 
 
+def _with_prototypes(
+  settings: pooled_network.Settings, state: training.TrainState, images: data.Images
+) -> training.TrainState:
+  """The state with the pooling's prototypes, where it has any, among its averages."""
+  pooling = pooled_network.recipe(settings)
+  if not pooling.prototypes:
+    return state
+  pooled = pooled_network.embed(state, images[:_MEMORY], settings).pooled
+  network = _choose_prototypes(
+    state.params["network"], pooling.averages(pooled), path=pooling.prototypes
+  )
+  return state.replace(params=state.params | {"network": network})
+
+
 def _with_backbone(tree: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
   """Parameters or statistics with the backbone's from another network."""
   if "backbone" not in tree.get("network", {}):
@@ -95,124 +109,103 @@ def pretrain(
   steps: int,
   seed: int,
   images: data.Images,
-  progress: tqdm.tqdm,
-  kept: pathlib.Path,
+  folder: pathlib.Path,
+  **options: Any,
 ) -> training.TrainState | None:
   """A network that classifies single images, as DML's begins with; None in no steps."""
   if not steps:
     return None
   settings = dataclasses.replace(settings, loss="proxy_nca", pooling="gap", steps=steps)
-  return train(
-    settings, seed, {"": pooled_network.AVERAGE}, images, progress, kept=kept
-  )[""].state
+  variants = {"": pooled_network.AVERAGE}
+  return train(settings, seed, variants, images, folder, **options)[""].state
 
 
-def _in_parts(
-  run: Run,
-  parts: int,
-  one_part: Callable[[Run], Run],
-  folder: pathlib.Path | None,
-  progress: tqdm.tqdm,
-  best: bool,
-) -> Run:
-  """Trains until so many parts are done, from the last one that a folder keeps.
-
-  The folder has the state of the highest score too; with `best` it is returned.
-  """
-  with contextlib.ExitStack() as stack:
-    kept = stack.enter_context(training.Checkpoints(folder)) if folder else None
-    found = kept.restore(run.state) if kept else None
-    if found is not None:
-      curve, scores = (tuple(found.record[name]) for name in ("curve", "scores"))
-      progress.update(len(curve) - len(run.curve))
-      run = Run(found.state, curve, scores)
-    while len(run.curve) < parts:
-      run = one_part(run)
-      if kept:
-        if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
-          kept.save_best(run.state)
-        kept.save(run.state, {"curve": run.curve, "scores": run.scores})
-    if best and run.scores and kept and (found := kept.restore_best(run.state)):
-      run = run._replace(state=found.state)
-  return run
+def _begin(
+  settings: pooled_network.Settings,
+  key: jax.Array,
+  images: data.Images,
+  pretrained: training.TrainState | None,
+) -> training.TrainState:
+  """Random weights, but for the backbone of a network that was pretrained."""
+  state = _initial_state(
+    key, images.images[:1], settings=settings, classes=len(images.label_names)
+  )
+  if pretrained is None:
+    return state
+  return state.replace(
+    params=_with_backbone(state.params, pretrained.params),
+    batch_stats=_with_backbone(state.batch_stats, pretrained.batch_stats),
+  )
 
 
 def train(
   settings: pooled_network.Settings,
   seed: int,
-  variants: dict[str, pooled_network.Variant],
+  variants: Mapping[str, pooled_network.Variant],
   images: data.Images,
-  progress: tqdm.tqdm,
+  folder: pathlib.Path,
   *,
   pretrained: training.TrainState | None = None,
-  kept: pathlib.Path | None = None,
   after: Callable[[Run, pooled_network.Variant], Run] | None = None,
   best: bool = False,
+  progress: bool = True,
 ) -> dict[str, Run]:
   """All variants from one seed.
 
   They share the first part, which pools by averages: prototypes are chosen among
   features that mean something already. They begin with the backbone of `pretrained`,
-  where that is given, and with random weights otherwise. Each part is kept below a
-  folder, where one is given: a run that was stopped goes on from there.
+  where that is given, and with random weights otherwise. Each part is kept below the
+  folder: a run that was stopped goes on from there.
   What `after` makes of a run after each of its own parts goes on; with `best`, the
   state with the highest of the scores that it gives is returned, and not the last one.
   """
-  if best and kept is None:
-    raise ValueError("the best state is kept in a folder, got kept=None")
   init_key, data_key = jax.random.split(jax.random.key(seed))
-  classes = len(images.label_names)
-  pixels, labels = jnp.asarray(images.images), jnp.asarray(images.labels)
+  state = _begin(settings, init_key, images, pretrained)
+  if not settings.steps:
+    return {name: Run(state, ()) for name in variants}
   table = data.class_table(
     images.labels, per_class=settings.per_class, label_names=images.label_names
   )
-  state = _initial_state(init_key, pixels, settings=settings, classes=classes)
-  if pretrained is not None:
-    state = state.replace(
-      params=_with_backbone(state.params, pretrained.params),
-      batch_stats=_with_backbone(state.batch_stats, pretrained.batch_stats),
-    )
-  if not settings.steps:
-    return {name: Run(state, ()) for name in variants}
-
+  batches = jnp.asarray(images.images), jnp.asarray(images.labels), table, data_key
+  some_steps = functools.partial(
+    _some_steps, settings=settings, classes=len(images.label_names)
+  )
   begun = jax.tree.leaves((state.params, state.batch_stats))
   made_of = finished.fingerprint([images.images, images.labels, *begun])
+  total = 1 + len(variants) * (settings.parts - 1)
+  bar = tqdm.tqdm(total=total, unit="part", disable=not progress, file=sys.stderr)
 
   def until(run: Run, parts: int, variant: pooled_network.Variant, name: str) -> Run:
-    batches = (
-      pixels,
-      labels,
-      table,
-      data_key,
-      pooled_network.Variant(*map(jnp.float32, variant)),
-    )
-    some_steps = functools.partial(_some_steps, settings=settings, classes=classes)
-
-    def one_part(run: Run) -> Run:
-      before, title = int(run.state.step), f"seed {seed} of {settings.pooling}"
-      state, values = some_steps(run.state, *batches)
-      loss = ending.mean_loss(values, before, title, folder)
-      progress.set_postfix(loss=f"{loss:.3f}")
-      progress.update()
-      done = Run(state, (*run.curve, loss), run.scores)
-      return after(done, variant) if after and run.curve else done
-
+    """Trains until so many parts are done, from the last one that is kept."""
     # What else an experiment is asked for, such as more seeds, changes no training.
     own = command.only(pooled_network.Settings, settings)
     what = finished.digest((own, seed, variant, _MEMORY, made_of))
-    folder = None if kept is None else kept / f"{name}-{what}"
-    return _in_parts(run, parts, one_part, folder, progress, best)
+    numbers = pooled_network.Variant(*map(jnp.float32, variant))
+    path, title = folder / f"{name}-{what}", f"seed {seed} of {settings.pooling}"
+    with training.Checkpoints(path) as kept:
+      if (found := kept.restore(run.state)) is not None:
+        bar.update(len(found.record["curve"]) - len(run.curve))
+        curve, scores = (tuple(found.record[name]) for name in ("curve", "scores"))
+        run = Run(found.state, curve, scores)
+      while len(run.curve) < parts:
+        state, values = some_steps(run.state, *batches, numbers)
+        loss = ending.mean_loss(values, int(run.state.step), title, path)
+        first = not run.curve
+        run = Run(state, (*run.curve, loss), run.scores)
+        run = run if first or after is None else after(run, variant)
+        bar.set_postfix(loss=f"{loss:.3f}")
+        bar.update()
+        if run.scores and run.scores[-1] > max(run.scores[:-1], default=-np.inf):
+          kept.save_best(run.state)
+        kept.save(run.state, {"curve": run.curve, "scores": run.scores})
+      if best and run.scores and (found := kept.restore_best(run.state)):
+        run = run._replace(state=found.state)
+    return run
 
-  start = until(Run(state, ()), 1, pooled_network.AVERAGE, "start")
-  pooling = pooled_network.recipe(settings)
-  if pooling.prototypes:
-    pooled = pooled_network.embed(start.state, images[:_MEMORY], settings).pooled
-    network = _choose_prototypes(
-      start.state.params["network"], pooling.averages(pooled), path=pooling.prototypes
-    )
-    params = start.state.params | {"network": network}
-    start = start._replace(state=start.state.replace(params=params))
-  return {
-    name: until(start, settings.parts, variant, "on")
-    for name, variant in variants.items()
-  }
+  with bar:
+    start = until(Run(state, ()), 1, pooled_network.AVERAGE, "start")
+    start = start._replace(state=_with_prototypes(settings, start.state, images))
+    return {
+      name: until(start, settings.parts, variant, "on")
+      for name, variant in variants.items()
+    }

@@ -1,23 +1,24 @@
-"""Network and loss of `retrieval` and `ccp_proxies`, whatever the images."""
+"""Network, loss and optimiser of `retrieval` and `ccp_proxies`, whatever the images."""
 
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import networks
+from experiments.frame import networks, poolings
 from experiments.metric_learning import methods
-from experiments.metric_learning import optimizer as optimizers
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.settings import Training
-from spherejax import losses, models, training
+from spherejax import data, losses, models, training
 
 
 def _halved(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
@@ -148,7 +149,7 @@ class Objective:
     self, stats: Any = None, first_weight: float = 0.0
   ) -> optax.GradientTransformation:
     """Of the settings and the method; `stats` are the network's before the steps."""
-    return optimizers.optimizer(
+    return optimizer(
       self.settings,
       self.method,
       {} if stats is None else stats,
@@ -177,3 +178,127 @@ class Objective:
       return {"params": params}
     stats = {"memory": losses.memory_init(memory, dim), "taken": jnp.int32(0)}
     return {"params": params, "batch_stats": stats}
+
+
+def check(rates: Training) -> None:
+  """Raises ValueError for rates that Adam cannot have."""
+  for name in ("learning_rate", "proxy_rate", "weight_decay"):
+    if not math.isfinite(getattr(rates, name)):
+      raise ValueError(f"{name} must be finite, got {getattr(rates, name)}")
+  if not 0 <= rates.second_moment < 1:
+    raise ValueError(f"second_moment must be in [0, 1), got {rates.second_moment}")
+
+
+class _Taken(NamedTuple):
+  taken: Array  # steps
+
+
+def _head_first(steps: int) -> optax.GradientTransformation:
+  """The backbone stays where it is for the first steps."""
+
+  def init(params: Any) -> _Taken:
+    del params
+    return _Taken(jnp.int32(0))
+
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, _Taken]:
+    del params
+    learns = state.taken >= steps
+    backbone = jax.tree.map(lambda u: u * learns, updates["network"]["backbone"])
+    network = {**updates["network"], "backbone": backbone}
+    return {**updates, "network": network}, _Taken(state.taken + 1)
+
+  return optax.GradientTransformation(init, update)
+
+
+def _decayed(params: Any) -> Any:
+  """The network's parameters without those of its norms."""
+
+  def is_weight(path: Any, _: Array) -> bool:
+    name = jax.tree_util.keystr(path, simple=True, separator="/")
+    return name.startswith("network") and "norm" not in name.lower()
+
+  return jax.tree_util.tree_map_with_path(is_weight, params)
+
+
+def optimizer(
+  rates: Training,
+  method: Method,
+  stats: Any,
+  *,
+  zero_shot: bool = False,
+  first_weight: float = 0.0,
+) -> optax.GradientTransformation:
+  """Projection, weight decay, clipping, Adam: the order of the released code.
+
+  `stats` are the network's after the step. The projection, where problems follow each
+  other, is the first of its states. Proxies that are drawn, those of losses that know
+  nothing else, learn faster than the network, and alone with the layer of the embedding
+  until the first evaluation.
+  """
+  adam = functools.partial(optax.adam, b2=rates.second_moment)
+  groups = {"network": adam(rates.learning_rate)}
+  if method.learns_proxies:
+    fast = rates.learning_rate * (rates.proxy_rate if method.draws_proxies else 1)
+    groups["loss/proxies"] = adam(fast)
+  if zero_shot:
+    groups["loss/zero_shot"] = adam(rates.learning_rate)
+  parts = []
+  if method.renews:
+    parts.append(training.ccp_projection(stats, first_weight=first_weight))
+  parts += [
+    optax.add_decayed_weights(rates.weight_decay, mask=_decayed),
+    training.optimizer(groups, max_norm=10.0, max_value=10.0),
+  ]
+  if method.draws_proxies:
+    parts.append(_head_first(rates.evaluate_every))
+  return optax.chain(*parts)
+
+
+class Run:
+  """What one kind of training knows beside its state; `place` is where images lie."""
+
+  settings: Any
+  """A `Training`, of which each kind has its own."""
+
+  def __init__(
+    self,
+    settings: Training,
+    method: Method,
+    labels: np.ndarray,
+    names: Sequence[str] = (),
+    bfloat16: bool = False,
+  ):
+    self.settings, self.method = settings, method
+    # As many images of a class in every fold, so one table serves all.
+    self.table = data.class_table(labels, per_class=1, label_names=names)
+    self.classes, self.images = len(self.table.counts), len(labels)
+    self.objective = Objective(settings, method, self.classes, bfloat16)
+
+  def embed(
+    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
+  ) -> Any:
+    """Raw embeddings of training images, moved or cut at random, in inference mode.
+
+    With `average` all of the mass is pooled.
+    """
+    raise AssertionError("each kind of training has its own images")
+
+  def pool(self, variables: Any, key: Array, *place: Any) -> tuple[Array, Array]:
+    """Embeddings [classes, pool, dim] of some images of each class, and their rows."""
+    row_key, move_key = jax.random.split(key)
+    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
+    points = self.embed(variables, rows.reshape(-1), move_key, *place)
+    return jnp.asarray(points).reshape(*rows.shape, -1), rows
+
+  def with_prototypes(self, variables: Any, key: Array, *place: Any) -> Any:
+    """Those of a pooling, chosen among averages of some training images."""
+
+    def pooled(params: Any) -> Any:
+      row_key, move_key = jax.random.split(key)
+      rows = jax.random.permutation(row_key, self.images)[: poolings.AVERAGED]
+      own = {**variables, "params": params}
+      return self.embed(own, rows, move_key, *place, average=True)
+
+    recipe = networks.recipe(self.settings)
+    params = poolings.with_prototypes(recipe, variables["params"], pooled)
+    return {**variables, "params": params}

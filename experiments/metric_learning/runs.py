@@ -16,7 +16,7 @@ from jax import Array
 from experiments.frame import kept as finished
 from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import methods, optimizer
+from experiments.metric_learning import methods, objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.measures import MARGIN, NAMES, measures
 from experiments.metric_learning.methods import Method
@@ -62,7 +62,7 @@ def check(settings: Settings, method: Method, study: Study) -> None:
       f"a memory of {method.memory * classes} embeddings is larger than the {images}"
       " images that are learned"
     )
-  optimizer.check(settings)
+  objective.check(settings)
   networks.check(settings.architecture)
 
 

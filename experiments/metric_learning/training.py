@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from experiments.frame import networks, poolings
+from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures
+from experiments.metric_learning import measures, objective
 from experiments.metric_learning.images import Study
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.objective import Objective, variables
 from experiments.metric_learning.settings import Settings
 from spherejax import data, distances, metrics, prototypes, training
 
@@ -44,20 +43,21 @@ def on_device(study: Study) -> Data:
   return Data(*map(jnp.asarray, (study.images, study.train, study.held, study.test)))
 
 
-class Run:
+def _of_fold(rows: Array, hyper: Any) -> Array:
+  """Those of the run's fold."""
+  return rows[hyper["fold"].astype(int)]
+
+
+class Run(objective.Run):
   """The pure functions of one kind of training; `fold` and `weight` are traced."""
 
   def __init__(self, settings: Settings, method: Method, study: Study):
-    self.settings, self.method, self.study = settings, method, study
-    # As many images of a class in every fold, so labels and tables are the same.
-    self.table = data.class_table(study.train_labels, per_class=1)
-    self.classes = len(self.table.counts)
-    self.objective = Objective(settings, method, self.classes)
+    super().__init__(settings, method, study.train_labels)
+    self.study = study
 
   def apply(self, variables: Any, images: Array) -> Array:
     """Raw embeddings by the running statistics."""
-    model = networks.Model(self.settings, variables)
-    return model.embed_blocks(images)
+    return networks.Model(self.settings, variables).embed_blocks(images)
 
   def shown(self, key: Array, images: Array) -> Array:
     """Training images, moved a little."""
@@ -65,13 +65,15 @@ class Run:
       return images
     return data.random_crop(key, images, padding=self.settings.shift)
 
-  def pool(self, variables: Any, given: Data, key: Array, hyper: Any):
-    """Embeddings [classes, pool, dim] of some images of each class, and their rows."""
-    row_key, shift_key = jax.random.split(key)
-    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
-    chosen = given.images[given.train[hyper["fold"].astype(int)][rows.reshape(-1)]]
-    points = self.apply(variables, self.shown(shift_key, chosen))
-    return points.reshape(*rows.shape, -1), rows
+  def embed(
+    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
+  ) -> Array:
+    given, hyper = place
+    architecture = self.settings.architecture
+    if average:
+      architecture = dataclasses.replace(architecture, mass=1.0)
+    images = self.shown(key, given.images[_of_fold(given.train, hyper)[rows]])
+    return networks.Model(architecture, variables).embed_blocks(images)
 
   def chosen(self, points: Array, rows: Array, old: Array) -> tuple[Array, Array]:
     """The pool's points that are the new proxies, and their rows."""
@@ -86,34 +88,19 @@ class Run:
       jnp.take_along_axis(rows, picks, axis=1),
     )
 
-  def with_prototypes(self, variables: Any, given: Data, key: Array, hyper: Any) -> Any:
-    """Those of a pooling, chosen among averages of some training images."""
-    averaging = dataclasses.replace(self.settings.architecture, mass=1.0)
-
-    def pooled(params: Any) -> Array:
-      row_key, shift_key = jax.random.split(key)
-      train = given.train[hyper["fold"].astype(int)]
-      rows = jax.random.permutation(row_key, train)[: poolings.AVERAGED]
-      model = networks.Model(averaging, {**variables, "params": params})
-      return model.embed_blocks(self.shown(shift_key, given.images[rows]))
-
-    recipe = networks.recipe(self.settings)
-    params = poolings.with_prototypes(recipe, variables["params"], pooled)
-    return {**variables, "params": params}
-
   def init(self, given: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
     more = functools.partial(jax.random.fold_in, key)
-    network = self.with_prototypes(network, given, more(0), hyper)
+    network = self.with_prototypes(network, more(0), given, hyper)
     rows = jnp.zeros((self.classes, max(self.method.proxies, 1)), jnp.int32)
     proxies = None
     if self.method.refers_to_proxies:
-      first, _ = self.pool(network, given, first_key, hyper)
+      first, _ = self.pool(network, first_key, given, hyper)
       if self.settings.first_centres == "origin":
         first = jnp.zeros_like(first)
-      points, pool_rows = self.pool(network, given, pool_key, hyper)
+      points, pool_rows = self.pool(network, pool_key, given, hyper)
       first = first[:, : self.method.proxies]
       proxies, rows = self.chosen(points, pool_rows, first)
     state = training.create_state(
@@ -141,7 +128,7 @@ class Run:
       num_classes=self.settings.batch // per_class,
       per_class=per_class,
     )
-    train = given.train[hyper["fold"].astype(int)]
+    train = _of_fold(given.train, hyper)
     images = self.shown(shift_key, given.images[train[chosen]])
     if self.method.kind == "samples":
       images = jnp.concatenate([images, given.images[train[rows.reshape(-1)]]])
@@ -149,7 +136,7 @@ class Run:
 
   def evaluated(self, given: Data, hyper: Any, state: State) -> dict[str, Array]:
     """MAP@R of the validation images, and what the proxies do."""
-    held = given.images[given.held[hyper["fold"].astype(int)]]
+    held = given.images[_of_fold(given.held, hyper)]
     network = state.train.variables()
     points = distances.unit_ball(self.apply(network, held))
     found = metrics.retrieval(points, self.study.held_labels)
@@ -169,7 +156,7 @@ class Run:
 
   def covers(self, given: Data, hyper: Any, state: State, held: Array):
     """How well proxies cover training images, and how wide classes are."""
-    own = given.train[hyper["fold"].astype(int)]
+    own = _of_fold(given.train, hyper)
     every = max(1, len(self.study.train_labels) // _COVERED)
     labels = self.study.train_labels[::every]
     network = state.train.variables()
@@ -208,10 +195,12 @@ class Run:
       loss, rows, _ = value
       pool_key, random_key = jax.random.split(key)
       # The best weights, whatever the problem begins with.
-      best = variables(turn.state.best_params["network"], turn.state.best_stats)
-      points, pool_rows = self.pool(best, given, pool_key, hyper)
+      best = objective.variables(
+        turn.state.best_params["network"], turn.state.best_stats
+      )
+      points, pool_rows = self.pool(best, pool_key, given, hyper)
       if self.method.kind == "samples":
-        own = given.train[hyper["fold"].astype(int)]
+        own = _of_fold(given.train, hyper)
         old = self.apply(best, given.images[own[rows.reshape(-1)]])
         old = old.reshape(self.classes, self.method.proxies, -1)
       else:

@@ -13,7 +13,6 @@ from PIL import Image, ImageCms
 
 from experiments.embedding import sources
 from experiments.hierarchies import plankton_images
-from experiments.metric_learning.photographs import sets
 from spherejax import data
 from spherejax.data import _files, _tfds
 
@@ -78,7 +77,7 @@ def read_everywhere(folder, content, name="a.png"):
     lambda: data.load_folder(folder).images[0],
     lambda: data.load_folder(folder, lazy=True).images[0],
     lambda: shown.read(0),
-    lambda: sets._Files(folder, (f"one/{name}",))[0],
+    lambda: data.read_image(path),
     lambda: _tfds._read_record(0, records=[{"image": content}], **inside),
   ]
   found = []

@@ -11,7 +11,6 @@ import pytest
 from experiments import dynamic_assignment
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, tasks, training
-from experiments.assignment import images as dl2p_images
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from spherejax import data, hierarchy, models
@@ -43,9 +42,9 @@ def test_characters_are_of_whole_alphabets(monkeypatch):
   tree = hierarchy.restrict(hierarchy.from_mapping(TREE), names)
   monkeypatch.setattr(class_sets, "read", lambda name, part, size: images)
   monkeypatch.setattr(class_sets, "tree_of", lambda name, classes: tree)
-  monkeypatch.setattr(dl2p_images, "ALPHABETS", 2)
-  monkeypatch.setattr(dl2p_images, "CHARACTERS", 3)
-  task: Any = dl2p_images.characters(16)
+  monkeypatch.setattr(tasks, "ALPHABETS", 2)
+  monkeypatch.setattr(tasks, "CHARACTERS", 3)
+  task: Any = tasks.characters(16)
   kept = task.tree.class_names
   assert [name[0] for name in kept] == ["a"] * 3 + ["c"] * 3  # b's third is not there
   assert task.superclasses.tolist() == [0, 0, 0, 1, 1, 1]
@@ -65,8 +64,8 @@ def test_plankton_keeps_its_tail_and_loses_no_class(monkeypatch):
   tested = toned(np.arange(len(names)), names)
   whole = class_sets.Whole(images, tested, tree, np.ones(len(names), bool))
   monkeypatch.setattr(class_sets, "load", lambda name, side: whole)
-  monkeypatch.setattr(dl2p_images, "MOST", 20)
-  task: Any = dl2p_images.plankton(16)
+  monkeypatch.setattr(tasks, "MOST", 20)
+  task: Any = tasks.plankton(16)
   # From the class with most images to the rarest.
   assert task.tree.class_names == names[::-1]
   fitted, held = (np.bincount(p.labels[0]) for p in (task.train, task.validation))
@@ -91,13 +90,13 @@ def small():
   images = toned(labels, names)
   pixels = np.asarray(images.images)
   noisy = pixels + rng.integers(0, 9, pixels.shape, np.uint8)
-  part = dl2p_images._part(data.Images(noisy, labels, names))
+  part = tasks._part(data.Images(noisy, labels, names))
   return tasks.Task("rows", part, part, part, None, np.arange(6) // 2, tail=2)
 
 
 @pytest.mark.slow
 def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypatch):
-  monkeypatch.setitem(dl2p_images.READERS, "omniglot", lambda size: small)
+  monkeypatch.setitem(tasks.READERS, "omniglot", lambda size: small)
 
   def layer(**options):
     return models.ConvNet((8,), strides=(4,), norm="group")

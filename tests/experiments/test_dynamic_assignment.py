@@ -15,14 +15,13 @@ import pytest
 from experiments import dynamic_assignment
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, photographs, readers, tasks
-from experiments.assignment import jobs as dl2p_settings
 from experiments.assignment import methods as dl2p_methods
-from experiments.assignment import network as dl2p_network
 from experiments.assignment import pictures as dl2p_pictures
 from experiments.assignment import prototypes as dl2p_prototypes
+from experiments.assignment import settings as dl2p_settings
 from experiments.assignment import tables as dl2p_tables
 from experiments.assignment import training as dl2p_sweep
-from experiments.assignment.jobs import Job
+from experiments.assignment.settings import Job
 from experiments.frame import command
 from experiments.frame.study import Table
 from experiments.published import trees
@@ -83,7 +82,7 @@ def small(monkeypatch):
 
   monkeypatch.setattr(photographs, "read_sets", read)
   for name in ("ResNet32", "ResNet50", "SwinT"):
-    monkeypatch.setattr(dl2p_network.models, name, layer)
+    monkeypatch.setattr(photographs.models, name, layer)
   return asked
 
 
@@ -209,7 +208,7 @@ def test_every_training_of_the_presets_is_known():
 )
 def test_rates_by_epoch(name, expected):
   config = dl2p_tables.PRESETS[name]
-  rates = dl2p_network.schedule(config, config.learning_rate, 10)
+  rates = photographs.schedule(config, config.learning_rate, 10)
   for epoch, rate in expected.items():
     assert rates(jnp.array(int(10 * epoch))) == pytest.approx(rate, abs=1e-7)
 
@@ -611,13 +610,13 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
 )
 def test_networks_of_the_tables(name, features, norm):
   config = dl2p_settings.Full(network=name, width=32, feature_norm=norm)
-  network = dl2p_network.Network(config, 7)
+  network = photographs.Network(config, 7)
   side = 32 if name == "resnet32" else 64
 
   def both(key, images):
     variables = network.init(key, images)
     params, stats = variables["params"], variables.get("batch_stats")
-    forward = dl2p_network.forward(network, params, stats, images, key)
+    forward = photographs.forward(network, params, stats, images, key)
     return variables, forward
 
   images = jnp.zeros((2, side, side, 3))

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import gsp_attributes
 from experiments.frame.study import Table
-from experiments.gsp import attribute_prediction
+from experiments.gsp import attributes as prediction
 from experiments.gsp import network as pooled_network
 from spherejax import plotting
 
@@ -97,7 +97,7 @@ def test_attributes_that_determine_the_embedding_predict_it():
   rng = np.random.default_rng(0)
   attributes = rng.dirichlet(np.ones(4), 10).astype("f")  # five classes determine it
   embeddings = attributes @ rng.normal(size=(4, 6)).astype("f")
-  shares = attribute_prediction.predict_classes(
+  shares = prediction.predict_classes(
     jax.random.key(0), attributes, embeddings, 1e-6, splits=200
   )
   for (metric, candidates, source), share in shares.items():
@@ -112,7 +112,7 @@ def test_one_split_by_hand():
   rng = np.random.default_rng(1)
   attributes, embeddings = rng.dirichlet(np.ones(3), 10), rng.normal(size=(10, 5))
   key = jax.random.key(3)
-  shares = attribute_prediction.predict_classes(
+  shares = prediction.predict_classes(
     key, attributes.astype("f"), embeddings.astype("f"), 0.05, splits=1
   )
   order_key, _ = jax.random.split(jax.random.split(key, 1)[0])

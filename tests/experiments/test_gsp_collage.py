@@ -1,13 +1,11 @@
 """Collages of unseen classes: their parts, and the comparison as a user runs it."""
 
 import dataclasses
-import io
 
 import chex
 import jax
 import numpy as np
 import pytest
-import tqdm
 
 from experiments import gsp_collage
 from experiments.frame import poolings as frame_poolings
@@ -17,7 +15,6 @@ from experiments.gsp import (
   collage_claims,
   collage_measures,
   collages,
-  pictures,
   training,
 )
 from experiments.gsp import network as pooled_network
@@ -92,7 +89,7 @@ def test_parts_share_no_sub_class_in_front_or_behind():
     assert set(np.unique(tiles[~part.foreground])) <= behind
 
 
-def test_a_training_begins_with_the_pretrained_backbone():
+def test_a_training_begins_with_the_pretrained_backbone(tmp_path):
   settings = pooled_network.Settings(widths=(8,), strides=(1,), dim=4, steps=0)
   images = data.Images(
     images=np.zeros((8, 16, 16, 1), np.uint8),
@@ -102,9 +99,9 @@ def test_a_training_begins_with_the_pretrained_backbone():
 
   def begin(seed, **options):
     variants = {"": pooled_network.AVERAGE}
-    with tqdm.tqdm(disable=True) as progress:
-      runs = training.train(settings, seed, variants, images, progress, **options)
-    return runs[""].state
+    return training.train(settings, seed, variants, images, tmp_path, **options)[
+      ""
+    ].state
 
   other = begin(1)
   state = begin(0, pretrained=other)
@@ -130,11 +127,9 @@ def test_a_loss_that_is_not_finite_ends_the_training_before_it_is_kept(tmp_path)
     widths=(8,), strides=(1,), dim=4, steps=6, parts=3, learning_rate=1e30
   )
   variants = {"": pooled_network.AVERAGE}
-  with (
-    tqdm.tqdm(file=io.StringIO()) as progress,
-    pytest.raises(FloatingPointError, match="seed 5 of gap: the loss is nan at step 2"),
-  ):
-    training.train(settings, 5, variants, of_two_classes(), progress, kept=tmp_path)
+  message = "seed 5 of gap: the loss is nan at step 2"
+  with pytest.raises(FloatingPointError, match=message):
+    training.train(settings, 5, variants, of_two_classes(), tmp_path)
   assert not list(tmp_path.glob("*/last/*"))
 
 
@@ -160,13 +155,8 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
       state=run.state.replace(learning_rate_scale=scale), scores=scores
     )
 
-  def train(images, kept=None):
-    with tqdm.tqdm(file=io.StringIO()) as progress:
-      runs = training.train(
-        settings, 0, variants, images, progress, kept=kept, after=after
-      )
-    assert progress.n == 5  # parts that were restored count
-    return runs
+  def train(images, folder=tmp_path):
+    return training.train(settings, 0, variants, images, folder, after=after)
 
   def stopped(*args, **options):
     if len(done) == calls:
@@ -174,20 +164,20 @@ def test_a_training_that_was_stopped_in_any_part_ends_with_the_same_bits(
     done.append(1)
     return one_part(*args, **options)
 
-  whole = train(images)
+  whole = train(images, tmp_path / "whole")
   with monkeypatch.context() as patch:
     patch.setattr(training, "_some_steps", stopped)
     if calls < 5:
       with pytest.raises(KeyboardInterrupt):
-        train(images, tmp_path)
+        train(images)
       patch.setattr(training, "_some_steps", one_part)
-    resumed = train(images, tmp_path)
+    resumed = train(images)
     # All is kept now, but only of these images.
     done[:] = [1] * calls
     patch.setattr(training, "_some_steps", stopped)
-    again = train(images, tmp_path)
+    again = train(images)
     with pytest.raises(KeyboardInterrupt):
-      train(dataclasses.replace(images, images=255 - images.images), tmp_path)
+      train(dataclasses.replace(images, images=255 - images.images))
   for name in variants:
     assert len(whole[name].curve) == 3
     assert len(whole[name].scores) == 2  # the shared part has none
@@ -219,11 +209,10 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
     return run._replace(scores=given[: len(run.curve) - 1])
 
   def train(best):
-    with tqdm.tqdm(file=io.StringIO()) as progress:
-      return training.train(
-        settings, 0, {"": pooled_network.AVERAGE}, images, progress,
-        kept=tmp_path, after=after, best=best,
-      )[""]  # fmt: skip
+    variants = {"": pooled_network.AVERAGE}
+    return training.train(
+      settings, 0, variants, images, tmp_path, after=after, best=best
+    )[""]
 
   if stops:
     with pytest.raises(KeyboardInterrupt):
@@ -238,7 +227,7 @@ def test_the_first_best_part_is_tested(tmp_path, stopped_after):
 
 def test_the_learning_rate_is_halved_after_parts_without_a_better_score():
   scores = (0.1, 0.3, 0.3, 0.2, 0.31, 0.3, 0.3, 0.3, 0.3)
-  scales = [float(collage.learning_rate_scale(scores[:n], 2)) for n in range(10)]
+  scales = [collage.learning_rate_scale(scores[:n], 2) for n in range(10)]
   assert scales == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125]
 
 
@@ -401,7 +390,7 @@ def test_rows_and_claims_of_figures_that_are_known():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(frame_poolings.WIDE))
-def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
+def test_long_embeddings_are_trained_and_no_rival_of_gsp(name, tmp_path):
   # With proxies, which are as long; the pairs' loss takes any length.
   settings = pooled_network.Settings(
     widths=(8,), strides=(1,), dim=4, steps=2, pooling=name, parts=2
@@ -412,8 +401,7 @@ def test_long_embeddings_are_trained_and_no_rival_of_gsp(name):
     tuple("abcdefghijklmnop"),
   )
   variants = {"": pooled_network.AVERAGE}
-  with tqdm.tqdm(disable=True) as progress:
-    runs = training.train(settings, 0, variants, images, progress)
+  runs = training.train(settings, 0, variants, images, tmp_path)
   found = pooled_network.embed(runs[""].state, images, settings)
   assert found.embeddings.shape == (64, 64 * 4)
   assert np.isfinite(found.embeddings).all()
@@ -436,7 +424,7 @@ def test_poolings_without_a_rival_make_no_claim(poolings):
   }
   table = tabulate(config, figures)
   assert gsp_collage.STUDY.claimed(table, config) == []
-  assert pictures.weights({}, None) == {}  # nothing is looked at
+  assert collage.weights({}, None) == {}  # nothing is looked at
 
 
 def test_an_unknown_pooling_is_named():

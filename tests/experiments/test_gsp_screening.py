@@ -9,7 +9,7 @@ import pytest
 
 from experiments import gsp_screening
 from experiments.frame.study import Table
-from experiments.gsp import screening_claims, screening_design
+from experiments.gsp import screening_cells, screening_claims
 from experiments.metric_learning.photographs import comparison, methods, screening
 from experiments.published import dml
 
@@ -36,12 +36,12 @@ def test_smoke(tmp_path, tfds_dir, monkeypatch):
 
 
 def test_the_design_is_the_papers():
-  ours = {tuple(run) for run in screening_design.runs_of_design()}
-  assert ours == {tuple(row) for row in screening_design.TABLE[:, :4].tolist()}
-  effects = screening_design.published()
+  ours = {tuple(run) for run in screening_cells.runs_of_design()}
+  assert ours == {tuple(row) for row in screening_cells.TABLE[:, :4].tolist()}
+  effects = screening_cells.published()
   word = ("prototypes", "mass")
-  assert screening_design.label(word, effects[word]) == "m*mu = beta*lambda"
-  assert set(screening_design.BY_HAND) < set(effects)
+  assert screening_cells.label(word, effects[word]) == "m*mu = beta*lambda"
+  assert set(screening_cells.BY_HAND) < set(effects)
 
 
 def tabulated(config, loss, scores, apart=None):
@@ -77,7 +77,7 @@ def test_an_effect_of_both_signs_is_noise():
     )
     table = Table()
     for word, values in (("inverse_temperature", beta), ("prototypes", m)):
-      title = screening_design.effect_name("C2", (word,))
+      title = screening_cells.effect_name("C2", (word,))
       table.add(title, screening_claims.EFFECTS, 100 * np.array(values))
     return gsp_screening.STUDY.claimed(table, config)[1]
 
@@ -137,8 +137,8 @@ def test_the_full_preset_trains_the_cells_of_the_paper(tmp_path, monkeypatch):
       column = 4 + (c.methods[0].startswith("proxy_nca"))
       if c.methods[0].endswith("+gsp"):
         cell = [c.prototypes, c.mass, c.inverse_temperature, c.zero_shot]
-        row = np.abs(screening_design.TABLE[:, :4] - cell).sum(1).argmin()
-        score = screening_design.TABLE[row, column]
+        row = np.abs(screening_cells.TABLE[:, :4] - cell).sum(1).argmin()
+        score = screening_cells.TABLE[row, column]
       else:
         score = 30.0
       found = comparison.Found({"MAP@R": score}, 1, np.zeros(0))

@@ -19,10 +19,9 @@ from experiments.frame import networks
 from experiments.frame import poolings as frame_poolings
 from experiments.frame.study import Table
 from experiments.metric_learning import methods as retrieval_losses
-from experiments.metric_learning import objective, optimizer
+from experiments.metric_learning import objective
 from experiments.metric_learning.photographs import (
   batches,
-  presets,
   protocols,
   training,
 )
@@ -254,7 +253,7 @@ def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   job = retrieval_full_jobs.job(config, own._replace(dim=6, batch=8), name)
   some = pictures([(40, 40)] * 24)
   run = training.Run(job.settings, job.method, some, jax.random.key(1))
-  run.pool = lambda variables, key: jax.random.normal(key, (6, 3, 6))
+  run.pool = lambda variables, key: (jax.random.normal(key, (6, 3, 6)), None)
   run.with_prototypes = lambda variables, key: variables
   state = run.start(jax.random.key(0), fresh=True)
   random = np.random.default_rng(0)
@@ -309,7 +308,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
     },
     "loss": {"proxies": jnp.ones((2, 2))},
   }
-  chain = optimizer.optimizer(settings, job.method, {})
+  chain = objective.optimizer(settings, job.method, {})
   state = chain.init(params)
   nothing = jax.tree.map(jnp.zeros_like, params)
   some = jax.tree.map(jnp.ones_like, params)
@@ -325,7 +324,7 @@ def test_the_backbone_waits_for_the_embedding_layer():
   np.testing.assert_allclose(head, -1e-5, rtol=1e-3)
   np.testing.assert_allclose(proxies, -1e-3, rtol=1e-3)
   # Weight decay is in the gradient, of weights only.
-  pulled = optimizer.optimizer(
+  pulled = objective.optimizer(
     dataclasses.replace(settings, evaluate_every=0), job.method, {}
   )
   update, _ = pulled.update(nothing, pulled.init(params), params)
@@ -365,7 +364,7 @@ def test_losses_of_proxies_have_problems_too(loss):
     "network": {"backbone": jnp.ones(2), "head": jnp.ones(2)},
     "loss": {"proxies": jnp.ones((3, number, 5))},
   }
-  chain = optimizer.optimizer(
+  chain = objective.optimizer(
     dataclasses.replace(job.settings, weight_decay=0.0), job.method, {},
     first_weight=job.settings.first_weight,
   )  # fmt: skip
@@ -382,7 +381,7 @@ def test_losses_of_proxies_have_problems_too(loss):
 
 def test_gradients_are_decayed_then_clipped_then_adam_sees_them():
   settings = FullConfig(learning_rate=0.1, weight_decay=0.5)
-  chain = optimizer.optimizer(
+  chain = objective.optimizer(
     settings, retrieval_full_jobs.Method("c2", "proxy", 1), {}
   )
   with _versions.enable_x64():
@@ -466,7 +465,7 @@ def test_numbers_of_the_protocols():
     ("table-3.1", 13), ("table-3.2", 3), ("table-3.3", 10), ("table-5.1", 15),
     ("figure-5.12", 36),
   ):  # fmt: skip
-    preset = presets.PRESETS[name]
+    preset = retrieval.PRESETS[name]
     made = [
       retrieval_full_jobs.job(preset, retrieval_full_jobs.protocol_of(preset), method)
       for method in preset.methods

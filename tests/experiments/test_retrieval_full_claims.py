@@ -6,9 +6,9 @@ import pytest
 
 from experiments import retrieval
 from experiments.frame.study import Table
+from experiments.metric_learning import plan
 from experiments.metric_learning.photographs import claims as retrieval_full_claims
 from experiments.metric_learning.photographs import methods as retrieval_full_jobs
-from experiments.metric_learning.photographs import presets
 from experiments.metric_learning.photographs.methods import FullConfig
 
 
@@ -102,9 +102,9 @@ def test_a_name_may_have_a_variant_and_a_batch_of_its_own():
 
 
 def test_presets_of_figures_of_variants_and_batches():
-  small = presets.PRESETS["figure-3.4"]
+  small = plan.FULL["figure-3.4"]
   assert {"c1+xbm", "c1+xbm+s", "c2+ccp+s", "soft_triple+s"} <= {*small.methods}
-  large = presets.PRESETS["figure-3.8"]
+  large = plan.FULL["figure-3.8"]
   own = retrieval_full_jobs.protocol_of(large)
   made = [retrieval_full_jobs.job(large, own, name) for name in large.methods]
   found = {(one.method.kind, one.settings.batch) for one in made}

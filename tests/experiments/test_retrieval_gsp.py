@@ -10,7 +10,7 @@ import pytest
 from experiments import retrieval
 from experiments.frame import networks
 from experiments.metric_learning import images as retrieval_sets
-from experiments.metric_learning import methods, pictures, runs, tables, training
+from experiments.metric_learning import methods, runs, tables, training
 from experiments.metric_learning import plan as retrieval_plan
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning.measures import NAMES
@@ -166,11 +166,11 @@ def test_claims_about_the_sum():
     )
     for name, height in heights.items()
   }
-  (axes,) = pictures.bars(group, found).axes
+  (axes,) = tables.bars(group, found).axes
   labels = [label.get_text() for label in axes.get_xticklabels()]
   assert labels == ["C2", "C2+CCP", "C1+XBM"]
   assert len(axes.patches) == len(found)
-  shown = {name.title for name in pictures.apart(found)}
+  shown = {name.title for name in tables.apart(found)}
   assert shown == {"C2", "C2+GSP", "C2+ZSP", "C2+GSP+ZSP"}
   config = dataclasses.replace(
     retrieval.PRESETS["gsp"], gsp_methods=("c2", "c1+xbm", "c2+ccp")

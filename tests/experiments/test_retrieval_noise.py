@@ -13,11 +13,11 @@ import pytest
 from experiments import retrieval
 from experiments.frame import networks
 from experiments.metric_learning.photographs import batches
-from experiments.metric_learning.photographs.presets import PRESETS
+from experiments.metric_learning.plan import FULL
 
 # Nothing is learned of noise, so that every second evaluation ends a problem.
 FULL = dataclasses.replace(
-  PRESETS["full"], weights="none", learned_classes=32, methods=("c2+ccp",), folds=(1,),
+  FULL["full"], weights="none", learned_classes=32, methods=("c2+ccp",), folds=(1,),
   width=8, batch=16, proxies=2, pool=3, steps=8, evaluate_every=2, switch_patience=1,
   patience=9, checkpoint_every=7, evaluation_batch=16, prefetch=2, frozen_norm=True,
   learning_rate=1e-9,

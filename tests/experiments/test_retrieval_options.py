@@ -74,7 +74,7 @@ def test_two_devices_fill_a_memory_twice_as_fast(use, first):
 def test_the_first_proxies_are_the_longest_where_they_keep_away_from_the_origin():
   run, given, state = small(first_centres="origin")
   keys = jax.random.split(jax.random.key(2), 4)
-  points, _ = run.pool(state.train.variables(), given, keys[3], HYPER)
+  points, _ = run.pool(state.train.variables(), keys[3], given, HYPER)
   longest = np.linalg.norm(points, axis=2).max(axis=1)
   proxies = np.asarray(state.train.params["loss"]["proxies"])
   np.testing.assert_allclose(np.linalg.norm(proxies[:, 0], axis=1), longest, rtol=1e-5)
@@ -90,7 +90,7 @@ def test_first_proxies_of_photographs_are_the_longest_too():
     settings=types.SimpleNamespace(
       embedding_dim=2, first_centres="origin", pool_space="raw"
     ),
-    pool=lambda variables, key: points,
+    pool=lambda variables, key: (points, None),
   )
   first = retrieval_full_training.Run.first_proxies
   np.testing.assert_array_equal(

@@ -142,7 +142,7 @@ def test_what_a_problem_of_photographs_begins_with(
 
   def pool(run, variables, key):
     pools.append((variables, key))
-    return jax.random.normal(key, (run.classes, run.method.pool_size, 3))
+    return jax.random.normal(key, (run.classes, run.method.pool_size, 3)), None
 
   def renew(points, old, space):
     assert space == "raw"
@@ -194,8 +194,8 @@ def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
   hyper = {"weight": jnp.float32(0.25), "fold": jnp.float32(0)}
   state = jax.jit(run.init)(given, jax.random.key(0), hyper)
 
-  def pool(variables, given, key, hyper):
-    del given, key, hyper
+  def pool(variables, key, given, hyper):
+    del key, given, hyper
     leaf = jax.tree.leaves(variables["params"])[0].ravel()[0]
     return jnp.full((run.classes, 3, 2), leaf), jnp.zeros((run.classes, 3), jnp.int32)
 

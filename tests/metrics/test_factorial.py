@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from experiments.gsp.screening_design import BY_HAND, LEVELS, TABLE
+from experiments.gsp.screening_cells import BY_HAND, LEVELS, TABLE
 from spherejax import metrics
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from experiments.frame.study import Claim, Table
-from experiments.gsp import screening_claims, screening_design
+from experiments.gsp import screening_cells, screening_claims
 from experiments.gsp.screening_cells import Plan
 from experiments.metric_learning.methods import Method
 from experiments.metric_learning.photographs import comparison, protocols, sets
@@ -101,7 +101,7 @@ def measure(config: FullScreening, output: pathlib.Path) -> Table:
       )
     paper = {own.average: BASELINE[loss]}
     column = 4 + tuple(METHODS).index(loss)
-    paper |= {tuple(row[:4]): row[column] for row in screening_design.TABLE.tolist()}
+    paper |= {tuple(row[:4]): row[column] for row in screening_cells.TABLE.tolist()}
     paper = paper if own.screen else {}
     screening_claims.tabulate(table, own, loss, scores, measure=MEASURE, paper=paper)
   return table

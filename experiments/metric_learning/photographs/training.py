@@ -19,17 +19,15 @@ import numpy as np
 from jax import Array
 from optax import contrib
 
-from experiments.frame import networks, poolings
+from experiments.frame import networks
 from experiments.frame import training as frame_training
-from experiments.metric_learning import measures, methods, optimizer
+from experiments.metric_learning import measures, methods, objective
 from experiments.metric_learning.methods import Method
-from experiments.metric_learning.objective import Objective
-from experiments.metric_learning.objective import variables as variables_of
 from experiments.metric_learning.photographs import batches
 from experiments.metric_learning.photographs.batches import Watched
 from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.photographs.sets import Pictures
-from spherejax import data, prototypes, training
+from spherejax import prototypes, training
 
 _MARGIN = 100 * measures.MARGIN  # figures are percent
 
@@ -45,31 +43,25 @@ class Trained(NamedTuple):
   """One of them."""
 
 
-class Run:
+class Run(objective.Run):
   """What one training knows beside its state."""
 
   def __init__(
     self, settings: FullConfig, method: Method, pictures: Pictures, renewal_key: Array
   ):
-    self.settings, self.method, self.pictures = settings, method, pictures
-    self.renewal_key = renewal_key
-    self.table = data.class_table(
-      pictures.labels, per_class=1, label_names=pictures.names
+    super().__init__(
+      settings, method, pictures.labels, pictures.names, settings.bfloat16
     )
-    self.classes = len(pictures.names)
-    self.objective = Objective(settings, method, self.classes, settings.bfloat16)
+    self.pictures, self.renewal_key = pictures, renewal_key
 
-  def pool(self, variables: Any, key: Array) -> Array:
-    """Embeddings [classes, pool, dim] of some training images of each class."""
-    row_key, crop_key = jax.random.split(key)
-    rows = data.class_pools(row_key, self.table, size=self.method.pool_size)
-    points = self.embed(variables, np.asarray(rows).reshape(-1), crop_key)
-    return jnp.asarray(points).reshape(*rows.shape, -1)
-
-  def embed(self, variables: Any, rows: np.ndarray, key: Array) -> np.ndarray:
-    """Raw, of training images that are cut at random, in inference mode."""
-    images = batches.augmented(self.settings, self.pictures, rows, key)
-    return batches.embed(self.settings, variables, images)
+  def embed(
+    self, variables: Any, rows: Array, key: Array, *place: Any, average: bool = False
+  ) -> np.ndarray:
+    del place  # pictures are decoded on the host
+    own = self.settings
+    images = batches.augmented(own, self.pictures, np.asarray(rows), key)
+    own = dataclasses.replace(own, mass=1.0) if average else own
+    return batches.embed(own, variables, images)
 
   def first_proxies(self, variables: Any, key: Array) -> Array:
     """Those that cover a pool better than random ones do."""
@@ -77,39 +69,19 @@ class Run:
     shape = (self.classes, self.method.proxies, self.settings.embedding_dim)
     first = jnp.zeros(shape)
     if self.settings.first_centres == "random":
-      first = self.pool(variables, random_key)[:, : self.method.proxies]
+      first = self.pool(variables, random_key)[0][:, : self.method.proxies]
     return _renewed(
-      self.pool(variables, pool_key), first, space=self.settings.pool_space
+      self.pool(variables, pool_key)[0], first, space=self.settings.pool_space
     )
 
   def renew(self, state: training.TrainState) -> Any:
     """The loss's parameters in a new problem."""
     seen = training.ccp_state(state)
-    best = variables_of(seen.best_params["network"], seen.best_stats)
+    best = objective.variables(seen.best_params["network"], seen.best_stats)
     key = jax.random.fold_in(self.renewal_key, state.step)
     old, space = state.params["loss"]["proxies"], self.settings.pool_space
-    new = _renewed(self.pool(best, key), old, space=space)
+    new = _renewed(self.pool(best, key)[0], old, space=space)
     return {**state.params["loss"], "proxies": new}
-
-  def with_prototypes(self, variables: Any, key: Array) -> Any:
-    """Those of a pooling, chosen among averages of some training images."""
-    averaging = dataclasses.replace(self.settings, mass=1.0)
-
-    def pooled(params: Any) -> np.ndarray:
-      row_key, crop_key = jax.random.split(key)
-      order = jax.random.permutation(row_key, len(self.pictures))
-      images = batches.augmented(
-        self.settings,
-        self.pictures,
-        np.asarray(order)[: poolings.AVERAGED],
-        crop_key,
-      )
-      own = {**variables, "params": params}
-      return batches.embed(averaging, own, images)
-
-    recipe = networks.recipe(self.settings)
-    params = poolings.with_prototypes(recipe, variables["params"], pooled)
-    return {**variables, "params": params}
 
   def start(self, key: Array, fresh: bool) -> training.TrainState:
     """Before the first step; only its shapes are right unless it is fresh."""
@@ -216,7 +188,7 @@ def check(settings: FullConfig, method: Method, pictures: Pictures) -> None:
       f"shorter_side must be at least image_size = {settings.image_size}, or 0, got"
       f" {settings.shorter_side}"
     )
-  optimizer.check(settings)
+  objective.check(settings)
   # The published memory of SOP is slightly larger than three quarters of its images.
   if method.kind == "xbm" and settings.places > 1.25 * len(pictures):
     raise ValueError(
