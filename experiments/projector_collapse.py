@@ -26,15 +26,15 @@ from typing import Any
 from experiments.frame import at_once, command, kept
 from experiments.frame.study import Study, Table
 from experiments.self_supervision import claims, images, lars, pictures, runs, toy
-from experiments.self_supervision.claims import LARGE
 from experiments.self_supervision.settings import (
+  LARGE,
   PRESETS,
   Config,
+  Settings,
   check,
   strengths_of,
   widths_of,
 )
-from experiments.self_supervision.training import Settings
 from spherejax import data
 
 

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments.counting import checks, claims, features, training
+from experiments.counting import claims, features, training
 from experiments.counting import measures as norm_count_measures
 from experiments.counting import pictures as norm_count_pictures
+from experiments.counting import settings as checks
 from experiments.counting.features import Samples, Shape
 from experiments.counting.images import Objects
 from experiments.counting.training import Points
@@ -64,7 +65,7 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
 
 def check(config: Any, name: str, objects: Objects) -> None:
   """Raises ValueError where objects or the grids of a seed do not suffice."""
-  checks.training(objects.train_labels, name)
+  checks.check_training(objects.train_labels, name)
   norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   points = Points(*map(jnp.asarray, objects))
   # Of other shapes the same keys draw the same counts.
@@ -74,7 +75,7 @@ def check(config: Any, name: str, objects: Objects) -> None:
       features.counts_and_labels(points, own, key_of(seed, kind), config.grids)
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
-    checks.sample(
+    checks.check_sample(
       config,
       f"{config.grids} grids",
       mixed=mixed,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from experiments.counting import checks, claims, features, grids, images, measures
+from experiments.counting import claims, features, grids, images, measures, settings
 from experiments.counting import pictures as norm_count_pictures
 from experiments.counting.images import Objects, Photographs
 from experiments.frame.study import Table
@@ -22,7 +22,7 @@ def check(config: Any, name: str, found: Photographs) -> None:
   single = found.labels >= 0
   for seed in range(config.seed, config.seed + config.seeds):
     _, fitted = _split(found, seed)
-    checks.sample(
+    settings.check_sample(
       config,
       "photographs",
       mixed=found.counts,
@@ -31,7 +31,7 @@ def check(config: Any, name: str, found: Photographs) -> None:
       fitted=found.labels[fitted],
     )
   if not _named(config):
-    checks.training(_objects(config).train_labels, _SMALL)
+    settings.check_training(_objects(config).train_labels, _SMALL)
 
 
 def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray]:

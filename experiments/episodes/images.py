@@ -1,22 +1,109 @@
-"""Images of the few-shot experiments, their classes split in three."""
+"""Images of the few-shot experiments, their classes split in three, and episodes."""
 
 import functools
 import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from experiments.episodes.drawn import Sets
-from experiments.episodes.settings import Config
+from experiments.episodes.settings import Config, Part, Settings
 from experiments.frame import images as class_sets
 from experiments.frame import photographs as frame_photographs
+from experiments.frame.images import Parts
 from spherejax import data
+
+
+class Known(NamedTuple):
+  """Episodes of training classes, on which the network is looked at."""
+
+  rows: Array  # the images that they use
+  episodes: Array  # of these
+
+
+def table(images: data.Images, rows: int) -> data.ClassTable:
+  """Of a set whose classes are checked to have enough images."""
+  return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
+
+
+def fixed_episodes(
+  settings: Settings,
+  part: Part,
+  images: data.Images,
+  *,
+  queries: int,
+  number: int,
+) -> np.ndarray:
+  """The same for every network."""
+  classes = table(images, part.shots + queries)
+  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
+  shape = settings.num_ways, part.shots, queries
+  return np.asarray(_drawn(key, classes, number=number, shape=shape))
+
+
+@functools.partial(jax.jit, static_argnames=("number", "shape"))
+def _drawn(
+  key: Array, classes: data.ClassTable, *, number: int, shape: tuple[int, int, int]
+) -> Array:
+  """Episodes of so many ways, shots and queries; sets of one size share a program."""
+  ways, shots, queries = shape
+
+  def draw(key: Array) -> Array:
+    return data.sample_episode(
+      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
+    )
+
+  return jax.vmap(draw)(jax.random.split(key, number))
+
+
+def known(
+  settings: Settings,
+  part: Part,
+  images: data.Images,
+) -> Known:
+  """As many episodes as validate; their images as those of a validation."""
+  drawn = fixed_episodes(
+    settings,
+    part,
+    images,
+    queries=settings.num_queries,
+    number=settings.validation_episodes,
+  )
+  rows, places = np.unique(drawn, return_inverse=True)
+  return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
+
+
+def check_classes(
+  settings: Settings,
+  parts: Sequence[Part],
+  sets: Parts,
+) -> None:
+  """Raises ValueError for too small or too few classes for any of the trainings."""
+  for part in parts:
+    for images, queries in (
+      (sets.train, settings.num_queries),
+      (sets.validation, settings.num_queries),
+      (sets.test, settings.test_queries),
+    ):
+      # Of a table that is known: inside a program it is not looked at.
+      data.sample_episode(
+        jax.random.key(0),
+        table(images, part.shots + queries),
+        num_ways=settings.num_ways,
+        num_shots=part.shots,
+        num_queries=queries,
+      )
+
 
 HELD_OUT = 150  # last training characters of Omniglot, to validate on
 # The margin about a centre crop (Chen et al. 2019).
 BORDER = 1.15
 
 
-def load(config: Config) -> Sets:
+def load(config: Config) -> Parts:
   """Training, validation and test images."""
   if config.images == "omniglot":
     rows = max(*config.shots, *config.nearest_shots, 0) + max(
@@ -28,7 +115,7 @@ def load(config: Config) -> Sets:
   return mini_imagenet(config.image_size, pathlib.Path(config.folder))
 
 
-def omniglot(size: int, percent: int, rows: int) -> Sets:
+def omniglot(size: int, percent: int, rows: int) -> Parts:
   """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1.
 
   Of a share of the images, the classes that have `rows` of them.
@@ -39,7 +126,7 @@ def omniglot(size: int, percent: int, rows: int) -> Sets:
     seen.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
   )
   test = _characters("test", size, percent, rows)
-  return Sets(seen[first], seen[last], test)
+  return Parts(seen[first], seen[last], test)
 
 
 def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
@@ -50,22 +137,22 @@ def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
   return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
 
 
-def cub(size: int) -> Sets:
+def cub(size: int) -> Parts:
   """Birds: every second class to train on, of the others every second to test on."""
   found = class_sets.read("caltech_birds2011", "train+test", lazy=True)
   return photographs(birds(found), size)
 
 
-def birds(images: data.Images) -> Sets:
+def birds(images: data.Images) -> Parts:
   """The split of Chen et al. 2019 by the number of the class."""
   number = len(images.label_names)
   groups = [
     list(range(*part)) for part in ((0, number, 2), (1, number, 4), (3, number, 4))
   ]
-  return Sets(*(images[r] for r in data.split_classes(images.labels, groups=groups)))
+  return Parts(*(images[r] for r in data.split_classes(images.labels, groups=groups)))
 
 
-def mini_imagenet(size: int, folder: pathlib.Path) -> Sets:
+def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
   """Folders train, val and test, each with a folder for every class."""
   for part in ("train", "val", "test"):
     if not (folder / part).is_dir():
@@ -76,10 +163,10 @@ def mini_imagenet(size: int, folder: pathlib.Path) -> Sets:
   parts = (
     data.load_folder(folder / part, lazy=True) for part in ("train", "val", "test")
   )
-  return photographs(Sets(*parts), size)
+  return photographs(Parts(*parts), size)
 
 
-def photographs(sets: Sets, size: int) -> Sets:
+def photographs(sets: Parts, size: int) -> Parts:
   """To validate and test, the centre of each; to train, all of it.
 
   Training images become squares before the random crops, which then are of other
@@ -88,7 +175,5 @@ def photographs(sets: Sets, size: int) -> Sets:
   longer = round(BORDER * size)
   whole = functools.partial(frame_photographs.squared, size=longer)
   centre = functools.partial(frame_photographs.centred, size=size, shorter_side=longer)
-  functions = (whole, centre, centre)
-  return Sets(
-    *(frame_photographs.collected(*pair) for pair in zip(sets, functions, strict=True))
-  )
+  parts = zip(sets[:3], (whole, centre, centre), strict=True)
+  return Parts(*(data.map_images(*part).in_memory() for part in parts))

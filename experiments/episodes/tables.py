@@ -1,16 +1,107 @@
 """The figures of the few-shot study; the article's beside those of its protocol."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from experiments.episodes import diagnostics, toy
-from experiments.episodes.diagnostics import geometric_mean, mean_defined, proper
+from experiments.episodes import toy
 from experiments.episodes.settings import EPISODES, Config, Part, of_part
 from experiments.episodes.training import RATIO, SQUARED, Trained
 from experiments.frame.study import Table
 from experiments.published import figures
+
+# Measures of an update, and the side of 1 on which each is proper.
+PROPER = {
+  "con_alpha": -1,
+  "div_alpha": 1,
+  "con_div": -1,
+  "con_alpha by features": -1,
+  "div_alpha by features": 1,
+}
+RATIOS = ("norm_ratio", "norm_ratio by features", *PROPER)
+
+Series = Mapping[str, np.ndarray]
+"""By measure [losses, seeds, checkpoints]; NaN where undefined."""
+
+
+def mean_defined(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is not NaN; NaN of nothing."""
+  counts = np.sum(~np.isnan(values), axis=-1)
+  sums = np.nansum(values, axis=-1)
+  return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def geometric_mean(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is defined; NaN of nothing."""
+  logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
+  return np.exp(mean_defined(logs))
+
+
+def proper(series: Series, measure: str) -> np.ndarray:
+  """[losses, seeds, checkpoints]: on the right side of 1; NaN where undefined."""
+  values = series[measure]
+  right = PROPER[measure] * (values - 1) > 0
+  return np.where(np.isfinite(values), right, np.nan)
+
+
+def shares(series: Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure, of the checkpoints that are proper."""
+  return {
+    f"{measure} proper": mean_defined(proper(series, measure))
+    for measure in PROPER
+    if measure in series
+  }
+
+
+def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
+  """Mann-Whitney's p of two sets of values, those that are defined; NaN of nothing."""
+  own = [x[np.isfinite(x)] for x in (first, second)]
+  if not all(map(len, own)):
+    return np.nan
+  found: Any = stats.mannwhitneyu(own[0], own[1], alternative=alternative)
+  return float(found.pvalue)
+
+
+def fisher(first: np.ndarray, second: np.ndarray) -> float:
+  """Fisher's exact p, two-sided, that two sets of 0, 1 and NaN are of one share."""
+  own = [x[~np.isnan(x)] for x in (first, second)]
+  if not all(map(len, own)):
+    return np.nan
+  found: Any = stats.fisher_exact([[int(np.sum(x == y)) for y in (0, 1)] for x in own])
+  return float(found.pvalue)
+
+
+def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
+  """Of each seed, the two-sided tests of the article's Tables 3 to 10."""
+
+  def of_seeds(test: Callable[..., float], values: np.ndarray) -> np.ndarray:
+    return np.array([test(*pair) for pair in zip(*values, strict=True)])
+
+  def both_sides(first: np.ndarray, second: np.ndarray) -> float:
+    return ranks(first, second, "two-sided")
+
+  found = {
+    f"Mann-Whitney p, {measure}": of_seeds(both_sides, series[measure])
+    for measure in RATIOS
+    if measure in series
+  }
+  return found | {
+    f"Fisher's p, {measure} proper": of_seeds(fisher, proper(series, measure))
+    for measure in PROPER
+    if measure in series
+  }
+
+
+def undefined(series: Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure: checkpoints that means, shares and tests leave out."""
+  return {
+    f"checkpoints without {measure}": np.sum(~np.isfinite(series[measure]), axis=-1)
+    for measure in RATIOS
+    if measure in series
+  }
+
 
 LOSSES = (SQUARED, RATIO)
 PAIRS = "left_out"  # of a query and a class without a ratio of distances
@@ -85,7 +176,7 @@ def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
     }
     for at, column in shown_validations(config).items():
       measures[f"validation after {at}"] = found.validation[number][:, column]
-    more = _of_checkpoints(series) | at_end(found) | diagnostics.shares(series)
+    more = _of_checkpoints(series) | at_end(found) | shares(series)
     if loss == SQUARED:
       del more[EXPONENT]
     measures |= {measure: values[number] for measure, values in more.items()}
@@ -96,7 +187,7 @@ def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
     "half-width over its paired episodes": half_width(paired),
   }
   if config.all_diagnostics:
-    measures |= diagnostics.tests(series)
+    measures |= tests_of_seeds(series)
   add(part.name, measures, printed.get("tests", {}))
   if part == Part(1, "mean"):
     for measure, value in _over_checkpoints(found).items():
@@ -106,18 +197,18 @@ def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
 def _over_checkpoints(found: Trained) -> dict[str, float]:
   """The p of two differences over the checkpoints of all seeds."""
   phi = found.series["norm_ratio"]
-  below = diagnostics.ranks(phi[0].ravel(), phi[1].ravel(), "less")
+  below = ranks(phi[0].ravel(), phi[1].ravel(), "less")
   apart = proper(found.series, "div_alpha")
   apart = apart.reshape(len(apart), -1)
   shares = mean_defined(apart)
   # The larger share of the other one is no evidence; without shares there is no p.
   unequal = 1.0
   if not shares[1] <= shares[0]:
-    unequal = diagnostics.fisher(apart[0], apart[1])
+    unequal = fisher(apart[0], apart[1])
   return {RANKS: below, FISHER: unequal}
 
 
-def _of_checkpoints(series: diagnostics.Series) -> dict[str, np.ndarray]:
+def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
   """[losses, seeds] by measure: means, and how much is left out of them."""
   found = {
     measure: geometric_mean(values)
@@ -125,7 +216,7 @@ def _of_checkpoints(series: diagnostics.Series) -> dict[str, np.ndarray]:
     if measure not in ("exponent", "training accuracy", PAIRS)
   }
   counted = {"undefined pairs": series[PAIRS].sum(-1)}
-  return found | counted | diagnostics.undefined(series)
+  return found | counted | undefined(series)
 
 
 def at_end(found: Trained) -> dict[str, np.ndarray]:

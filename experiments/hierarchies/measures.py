@@ -9,9 +9,9 @@ import numpy as np
 from jax import Array
 
 from experiments.frame import images as class_sets
-from experiments.frame.class_network import Settings
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
+from experiments.hierarchies.network import Settings
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5
@@ -169,7 +169,7 @@ class Outcome(NamedTuple):
 def test(
   settings: Settings,
   setting: methods.Setting,
-  study: class_sets.Study,
+  study: class_sets.Parts,
   related: Relations,
   state: training.TrainState,
 ) -> Outcome:
@@ -200,7 +200,7 @@ def test(
 def controls(
   key: Array,
   settings: Settings,
-  study: class_sets.Study,
+  study: class_sets.Parts,
   related: Relations,
   variables: Any,
 ) -> dict[str, dict[str, float]]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from experiments.frame import class_network
+from experiments.hierarchies import network
 from spherejax import data, distances, losses, models, prototypes, training
 
 UNIT = models.ProxyDistanceRatio(1).init_proxies
@@ -58,9 +58,7 @@ def _settings() -> dict[str, Setting]:
 SETTINGS = _settings()
 
 
-def optimizer(
-  rates: class_network.Rates, setting: Setting
-) -> optax.GradientTransformation:
+def optimizer(rates: network.Rates, setting: Setting) -> optax.GradientTransformation:
   """Adam for everything that has a gradient."""
   adam = optax.adam(rates.learning_rate)
   learned = setting.loss == "softmax" or setting.proxies == "learned"
@@ -71,9 +69,9 @@ def initial_state(
   key: Array,
   fixed: Array,
   *,
-  settings: class_network.Settings,
+  settings: network.Settings,
   setting: Setting,
-  shapes: class_network.Shapes,
+  shapes: network.Shapes,
 ) -> training.TrainState:
   """Before the first step; the network is the same for all settings of a key.
 
@@ -81,9 +79,7 @@ def initial_state(
   """
   network_key, loss_key, step_key = jax.random.split(key, 3)
   rates, (classes, dim) = settings.rates, fixed.shape
-  variables = class_network.initial_variables(
-    network_key, settings=settings, shapes=shapes
-  )
+  variables = network.initial_variables(network_key, settings=settings, shapes=shapes)
   params: dict[str, Any] = {}
   stats: dict[str, Any] = {}
   if setting.loss == "softmax":
@@ -114,7 +110,7 @@ class Head(NamedTuple):
   scale: Array | float
 
 
-def head(params: Any, stats: Any, rates: class_network.Rates) -> Head:
+def head(params: Any, stats: Any, rates: network.Rates) -> Head:
   """From the two halves of a train state."""
   own, moved = params.get("loss", {}), stats.get("loss", {})
   scale = moved["scale"].scale if "scale" in moved else rates.scale
@@ -150,7 +146,7 @@ def objective(params, stats, batch, *, settings, setting, augment, key, axis_nam
   if augment:
     images = data.random_affine(key, images)
   labels = batch["label"]
-  features, changed = class_network.Network(settings, axis_name).apply(
+  features, changed = network.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": stats["network"]},
     images,
     batch["size"],

@@ -1,28 +1,113 @@
-"""One seed's embedding or softmax classifier, and what is kept of it."""
+"""One seed's embedding or softmax classifier of plankton, and what is kept of it."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.hierarchies import baseline as plankton_baseline
+from experiments.frame import training as epochs
+from experiments.frame.images import Parts
 from experiments.hierarchies import (
-  plankton_images,
+  network,
   plankton_measures,
-  training,
-  triplet_settings,
   triplets,
 )
-from spherejax import metrics
+from experiments.hierarchies import training as class_training
+from experiments.hierarchies.plankton_measures import (
+  ALL_TEST,
+  BASELINE,
+  EMBEDDING,
+  SEEN,
+  UNSEEN,
+  UNTRAINED,
+)
+from experiments.hierarchies.triplets import Settings
+from spherejax import data, losses, metrics, training
 
-EMBEDDING, BASELINE = "embedding", "softmax classifier"
-UNTRAINED = "untrained network"
-SEEN, UNSEEN = "seen", "unseen"
-ALL_TEST = "all test images"
+
+def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
+  """Cross-entropy of a batch."""
+  del key
+  images, sizes = batch["image"], batch["size"]
+  logits, moved = triplets.forward(
+    settings, params, batch_stats, images, sizes, axis_name
+  )
+  each = losses.softmax(logits, batch["label"])
+  return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
+
+
+class Classified(NamedTuple):
+  """A trained softmax classifier, whose outputs are logits."""
+
+  settings: Settings
+  variables: Any
+  accuracies: list[float]
+  """On validation images, after each part of the training."""
+
+
+def train_baseline(
+  settings: Settings,
+  train: data.Images,
+  validation: data.Images,
+  key: Array,
+  folder: pathlib.Path,
+  report: triplets.Report,
+) -> Classified:
+  """The same network with an output for each class, on batches of images."""
+  network_key, step_key, data_key = jax.random.split(key, 3)
+  own = dataclasses.replace(settings, dim=len(train.label_names))
+  batch, parts = settings.baseline_batch, settings.iterations
+  per_epoch = triplets.epoch_length(settings, len(train))
+  seen = 3 * settings.triplets * parts * settings.steps
+  total = settings.baseline_epochs * per_epoch or seen // batch
+  every = max(total // parts, 1)
+  variables = network.initial_variables(
+    network_key, settings=own, shapes=network.shapes(train), fresh=False
+  )
+  optimizer = triplets.make_optimizer(
+    settings, settings.baseline_rate, settings.baseline_decay, every
+  )
+  state = training.create_state(step_key, optimizer, variables)
+
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    logits = class_training.embed(state.variables(), validation, own)
+    report(1)
+    return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
+
+  with training.Checkpoints(folder) as kept:
+    restored = kept.restore(state)
+    if restored is not None:
+      report(int(restored.state.step) // every)
+    done = training.fit(
+      state,
+      training.make_step(functools.partial(softmax_objective, settings=own), optimizer),
+      epochs.shuffled(
+        train,
+        data_key,
+        batch=batch,
+        epochs=-(-every * parts // per_epoch),
+        per_epoch=per_epoch,
+        beside={"size": class_sets.log_sizes(train)},
+      ),
+      steps=every * parts,
+      evaluate=evaluate,
+      evaluate_every=every,
+      checkpoints=kept,
+      checkpoint_every=every,
+      report_every=every,
+      progress=False,
+    )
+  accuracies = [row["accuracy"] for row in done.evaluations]
+  return Classified(own, done.state.variables(), accuracies)
+
+
 # What only says how many runs there are, or is looked at after them.
 OTHERS = {"seeds": 0, "drawn": 0}
 # What is measured of a network, whose training does not depend on it.
@@ -47,7 +132,7 @@ class Found(NamedTuple):
 
 def embedding(
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   key: jax.Array,
   folder: pathlib.Path,
   report: Callable[[int], object],
@@ -59,7 +144,7 @@ def embedding(
   )
   tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
   counts, points = {}, {}
-  for network, variables in (
+  for name, variables in (
     (UNTRAINED, trained.start),
     (EMBEDDING, trained.variables),
   ):
@@ -68,7 +153,7 @@ def embedding(
       found = plankton_measures.confusions(
         points[group], images, config.neighbours, half_key
       )
-      counts |= {f"{network}, {group}, {way}": x for way, x in found.items()}
+      counts |= {f"{name}, {group}, {way}": x for way, x in found.items()}
   start = triplets.look(trained.start, study.validation, config)
   held = triplets.embed(trained.variables, study.validation, config)
   figures = {
@@ -87,18 +172,18 @@ def embedding(
 
 def baseline(
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   key: jax.Array,
   folder: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
   """Trains a softmax classifier; judged on the half that the embedding is judged on."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  trained = plankton_baseline.train_baseline(
+  trained = train_baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
-  logits = training.embed(trained.variables, images, trained.settings)
+  logits = class_training.embed(trained.variables, images, trained.settings)
   judged = plankton_measures.halves(images.labels, seen_key)[1]
   guesses, labels = logits.argmax(1), np.asarray(images.labels)
   counts = {}
@@ -116,14 +201,14 @@ JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 def parts(kind: str, config: Any) -> int:
   """Iterations of a job, for the bar."""
-  return triplet_settings.length(config) if kind == EMBEDDING else config.iterations
+  return triplets.length(config) if kind == EMBEDDING else config.iterations
 
 
 def run(
   kind: str,
   seed: int,
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   output: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:

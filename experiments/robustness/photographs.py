@@ -18,11 +18,11 @@ import tqdm
 from jax import Array
 
 from experiments.frame import images as class_sets
-from experiments.frame import kept
-from experiments.frame import training as frame_training
-from experiments.frame.digits import Points
+from experiments.frame import kept, networks
+from experiments.frame import training as trainer
 from experiments.frame.study import Table
-from experiments.robustness import published, structure
+from experiments.robustness import structure
+from experiments.robustness.images import Points
 from experiments.robustness.networks import Norm
 from spherejax import attacks, data, losses, models, training
 
@@ -50,24 +50,22 @@ class Photographs:
   """Share of the image set that is read, in percent."""
 
 
-class Network(nn.Module):
+def network(
+  settings: Photographs, classes: int, axis_name: str | None = None
+) -> networks.Headed:
   """Average-pooled features and scores of images in [0, 1]."""
+  widths = tuple(settings.width * 2**stage for stage in range(4))
+  return networks.Headed(
+    functools.partial(
+      NETWORKS[settings.network], widths=widths, stem="small", axis_name=axis_name
+    ),
+    functools.partial(nn.Dense, classes),
+    _signed,
+  )
 
-  settings: Photographs
-  classes: int
-  axis_name: str | None = None
 
-  @nn.compact
-  def __call__(self, x: Array, *, train: bool = False) -> tuple[Array, Array]:
-    """Features and scores of [batch, height, width, channels]."""
-    s = self.settings
-    backbone = NETWORKS[s.network](
-      widths=tuple(s.width * 2**stage for stage in range(4)),
-      stem="small",
-      axis_name=self.axis_name,
-    )
-    features = backbone(2 * x - 1, train=train).mean((1, 2))
-    return features, nn.Dense(self.classes)(features)
+def _signed(images: Array) -> Array:
+  return 2 * images - 1
 
 
 def load(name: str, percent: int) -> tuple[data.Images, data.Images]:
@@ -88,16 +86,15 @@ def points(images: data.Images) -> Points:
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
-def _scores(network: Network, variables: Any, x: Array) -> Array:
-  found: Any = network.apply(variables, x)
-  return found[1]
+def _scores(network: networks.Headed, variables: Any, x: Array) -> Array:
+  return network.apply(variables, x)[1]  # pyright: ignore
 
 
-def objective(config, network, norm, budget):
+def objective(config, classes: int, norm: Norm, budget: float):
   """Of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
-    own = network.clone(axis_name=axis_name)
+    own = network(config.photographs, classes, axis_name)
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
@@ -131,7 +128,6 @@ def objective(config, network, norm, budget):
 
 def train(
   config,
-  network: Network,
   images: data.Images,
   *,
   norm: Norm,
@@ -140,7 +136,7 @@ def train(
   folder: pathlib.Path,
 ) -> training.TrainState:
   """One network, from its newest checkpoint if there is one."""
-  s = config.photographs
+  s, classes = config.photographs, len(images.label_names)
   per_epoch = len(images) // s.batch
   if not per_epoch:
     raise ValueError(
@@ -150,40 +146,33 @@ def train(
   rate = optax.piecewise_constant_schedule(
     s.learning_rate, {total // 3: 0.1, 2 * total // 3: 0.1}
   )
-  optimizer = training.optimizer(
-    {
-      "network": optax.chain(
-        optax.add_decayed_weights(s.weight_decay), optax.sgd(rate, momentum=0.9)
-      )
-    }
+  optimizer = optax.chain(
+    optax.add_decayed_weights(s.weight_decay), optax.sgd(rate, momentum=0.9)
   )
+  optimizer = training.optimizer({"network": optimizer})
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
-  variables = jax.jit(lambda key: network.lazy_init(key, shape))(first)
-  state = training.create_state(second, optimizer, variables)
-  step = training.make_step(objective(config, network, norm, budget), optimizer)
-  with training.Checkpoints(folder) as checkpoints:
-    return training.fit(
-      state,
-      step,
-      frame_training.shuffled(
-        images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
-      ),
-      steps=total,
-      checkpoints=checkpoints,
-      checkpoint_every=per_epoch,
-    ).state
+  variables = jax.jit(lambda key: network(s, classes).lazy_init(key, shape))(first)
+  return trainer.one(
+    lambda _: training.create_state(second, optimizer, variables),
+    objective(config, classes, norm, budget),
+    optimizer,
+    trainer.shuffled(
+      images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
+    ),
+    folder,
+    steps=total,
+    checkpoint_every=per_epoch,
+  ).state
 
 
 @functools.cache
 def _embed(settings: Photographs, classes: int):
-  network = Network(settings, classes)
-
-  def apply(variables, x):
-    found: Any = network.apply(variables, x)
-    return found[0]
-
-  return training.parallel_map(apply, batch_size=settings.batch)
+  built = network(settings, classes)
+  return training.parallel_map(
+    lambda variables, x: built.apply(variables, x)[0],  # pyright: ignore
+    batch_size=settings.batch,
+  )
 
 
 def look(config, own: Points, state, classes: int) -> dict[str, float]:
@@ -198,10 +187,10 @@ def look(config, own: Points, state, classes: int) -> dict[str, float]:
 
 @functools.cache
 def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
-  network = Network(settings, classes)
+  built = network(settings, classes)
 
   def right(variables, rows):
-    scores = functools.partial(_scores, network, variables)
+    scores = functools.partial(_scores, built, variables)
     found = attacks.pgd(
       scores,
       rows["x"],
@@ -243,7 +232,6 @@ def trained(
   images, tests = load(config.images, config.photographs.percent)
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
-  network = Network(config.photographs, classes)
   made_with = kept.digest(config)
   norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
   budgets: list[tuple[Norm, float]] = [
@@ -252,11 +240,10 @@ def trained(
   for seed in range(config.seed, config.seed + config.seeds):
     standard = None
     for norm, budget in budgets:
-      name = published.network(norm, budget)
+      name = structure.name_of(norm, budget)
       progress.set_postfix(seed=seed, network=name)
       state = train(
         config,
-        network,
         images,
         norm=norm,
         budget=budget,
@@ -266,7 +253,7 @@ def trained(
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
       found = look(config, own, state, classes) | judge(config, tested, state, **attack)
-      structure.add(table, name, found, published.trained(config.images, name))
+      structure.add(table, name, found, structure.printed_features(config.images, name))
       under = judge(config, tested, standard, **attack)["accuracy under attack"]
       table.add("standard", f"accuracy under {name}", under)
       progress.update()

@@ -10,9 +10,8 @@ from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.self_supervision import toy
 from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
 from experiments.self_supervision.runs import Trained
+from experiments.self_supervision.settings import CROP, LARGE, MODERATE, SMALL
 
-LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
-SIMCLR = "simclr"
 COLLAPSED, GAP, BEFORE = "collapsed runs", "least gap", ", before training"
 CORRELATION = "correlation of the loss and its bound"
 _PROBE = "accuracy of a probe of the features"

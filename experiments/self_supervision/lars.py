@@ -1,10 +1,9 @@
 """`projector_collapse` by the paper's protocol: one network after another, by LARS."""
 
-import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,9 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import kept as finished
-from experiments.frame.settings import Without
-from experiments.self_supervision import spectra as collapse_spectra
+from experiments.frame import kept
+from experiments.frame import training as trainer
+from experiments.self_supervision.geometry import HALFWAY
 from experiments.self_supervision.images import Study
 from experiments.self_supervision.runs import (
   Trained,
@@ -23,20 +22,9 @@ from experiments.self_supervision.runs import (
   look_closely,
   regions,
 )
-from experiments.self_supervision.training import Given, Run, Settings, cells
+from experiments.self_supervision.settings import Full
+from experiments.self_supervision.training import Given, Run, cells
 from spherejax import data, training
-
-
-@dataclasses.dataclass(frozen=True)
-class Full(Settings):
-  """What the trainings one after another need beside."""
-
-  warm_up: Annotated[int, Without("at_once", True)] = 3900
-  """Steps in which the learning rate rises, and a cosine follows, where networks are
-  not trained at once."""
-  synchronized: Annotated[bool, Without("at_once", True)] = False
-  """Batch norms take their statistics over all devices, not those of one; not of
-  networks that are trained at once."""
 
 
 def _is_weight(params: Any) -> Any:
@@ -85,19 +73,6 @@ def objective(
   )
 
 
-def _batches(images: np.ndarray, key: Array, batch: int, steps: int):
-  """From the step asked for, on."""
-  at = jax.jit(
-    functools.partial(data.shuffled_indices, key, len(images), batch_size=batch)
-  )
-
-  def batches(first: int) -> Iterator[dict[str, np.ndarray]]:
-    for step in range(first, steps):
-      yield training.process_rows({"image": images[np.asarray(at(step))]})
-
-  return batches
-
-
 def train(
   settings: Full,
   augmentations: Mapping[str, data.ViewStrengths],
@@ -105,81 +80,23 @@ def train(
   folder: pathlib.Path,
 ) -> Trained:
   """All networks, each from its newest checkpoint if there is one."""
-  cells = [
-    [
+  seeds = range(settings.seeds)
+  return _stacked(
+    _stacked(
       _one(settings, own, study, settings.seed + seed, folder / f"{name}-{seed}")
-      for seed in range(settings.seeds)
-    ]
+      for seed in seeds
+    )
     for name, own in augmentations.items()
-  ]
-
-  def stacked(part: str) -> dict[str, np.ndarray]:
-    rows = [[getattr(one, part) for one in row] for row in cells]
-    return {
-      name: np.array([[x[name] for x in row] for row in rows]) for name in rows[0][0]
-    }
-
-  regions = np.array([[one.regions for one in row] for row in cells])
-  parts = {name: stacked(name) for name in ("curves", "start", "end", "shown")}
-  return Trained(**parts, regions=regions)
+  )
 
 
-class _Spectra(NamedTuple):
-  """Those of all measurements of a training, a file each."""
-
-  folder: pathlib.Path
-
-  def keep(self, step: int, spectra: dict[str, np.ndarray]) -> None:
-    """In place of those of a run that was stopped."""
-    if jax.process_index() == 0:
-      done = finished.Finished({}, spectra)
-      finished.keep(self.folder / f"{step}", {}, done)
-
-  def halfway(self, settings: Full) -> dict[str, np.ndarray]:
-    """Those of the last measurement of the first half, under names of their own."""
-    kept = finished.restore(self.folder / f"{settings.halfway}", {})
-    found = {} if kept is None else kept.arrays
-    return {f"{name}{collapse_spectra.HALFWAY}": x for name, x in found.items()}
-
-
-class _Found(NamedTuple):
-  """As `Trained`, of one network."""
-
-  curves: dict[str, np.ndarray]
-  start: dict[str, np.ndarray]
-  end: dict[str, np.ndarray]
-  shown: dict[str, np.ndarray]
-  regions: int
+def _stacked(found: Iterable[Trained]) -> Trained:
+  """Along a new first axis."""
+  return jax.tree.map(lambda *x: np.stack(x), *found)
 
 
 def _network(state: training.TrainState) -> tuple[Any, Any]:
   return state.params["network"], state.batch_stats["network"]
-
-
-class _Looks(NamedTuple):
-  """At one network during its training."""
-
-  run: Run
-  images: Given
-  hyper: Any
-  spectra: _Spectra
-
-  def figures(self, state: training.TrainState) -> dict[str, float]:
-    """Numbers; spectra are kept."""
-    own = _network(state)
-    found, spectra, _ = look(self.run, self.images, *own, self.hyper)
-    self.spectra.keep(int(state.step), spectra)
-    numbers = found | self.run.probed(self.images, *own)
-    return {name: float(x) for name, x in numbers.items()}
-
-  def closely(
-    self, state: training.TrainState
-  ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Also the geometry, and what pictures show."""
-    own = _network(state)
-    geometry, shown = look_closely(self.run, self.images, *own, self.hyper)
-    numbers = {name: np.asarray(x) for name, x in self.figures(state).items()}
-    return geometry | numbers, shown
 
 
 def _drawn(
@@ -202,8 +119,8 @@ def _one(
   study: Study,
   seed: int,
   folder: pathlib.Path,
-) -> _Found:
-  """One network."""
+) -> Trained:
+  """One network; the spectra of each measurement are kept, a file each."""
   norm_axis = training.AXIS_NAME if settings.synchronized else None
   run, images = Run(settings, study.classes, norm_axis), given(study)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
@@ -213,37 +130,51 @@ def _one(
   # Far above any gap, which is at most the logarithm of the negatives.
   start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(step_key, chain, variables, start_gap)
-  looks = _Looks(
-    run, images, hyper, _Spectra(folder.with_name(f"{folder.name}-spectra"))
+  spectra = folder.with_name(f"{folder.name}-spectra")
+
+  def figures(state: training.TrainState) -> dict[str, float]:
+    own = _network(state)
+    found, values, _ = look(run, images, *own, hyper)
+    if jax.process_index() == 0:  # in place of those of a run that was stopped
+      kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
+    numbers = found | run.probed(images, *own)
+    return {name: float(x) for name, x in numbers.items()}
+
+  def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    geometry, shown = look_closely(run, images, *_network(state), hyper)
+    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, shown
+
+  start, first_shown = closely(state)
+  per_epoch = len(study.train) // settings.batch
+  result = trainer.one(
+    lambda _: state,
+    functools.partial(objective, run=run, images=images, hyper=hyper),
+    chain,
+    trainer.shuffled(
+      data.from_arrays(study.train, study.train_labels),
+      batch_key,
+      batch=settings.batch,
+      epochs=-(-settings.steps // per_epoch),
+      per_epoch=per_epoch,
+    ),
+    folder,
+    steps=settings.steps,
+    evaluate=figures,
+    evaluate_every=settings.measure_every,
+    checkpoint_every=settings.measure_every,
+    report_every=settings.measure_every,
   )
-  start, first_shown = looks.closely(state)
-  with training.Checkpoints(folder) as kept:
-    result = training.fit(
-      state,
-      training.make_step(
-        functools.partial(objective, run=run, images=images, hyper=hyper),
-        chain,
-      ),
-      _batches(study.train, batch_key, settings.batch, settings.steps),
-      steps=settings.steps,
-      evaluate=looks.figures,
-      evaluate_every=settings.measure_every,
-      checkpoints=kept,
-      checkpoint_every=settings.measure_every,
-      report_every=settings.measure_every,
-    )
-  figures, shown = looks.closely(result.state)
-  shown |= looks.spectra.halfway(settings)
-  rows = [*result.evaluations], [*result.curve]
+  end, shown = closely(result.state)
+  half = kept.restore(spectra / f"{settings.halfway}", {})
+  shown |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
   curves = {
     name: np.array([row[name] for row in part])
-    for part in rows
+    for part in (result.evaluations, result.curve)
     for name in part[0]
     if name not in ("step", "gradient_norm")
   }
   # Of all steps, whenever it was.
-  curves["least gap"] = np.full_like(
-    curves["loss"], result.state.batch_stats["loss"]["least gap"]
-  )
-  found = regions(run, images, *_network(result.state))
-  return _Found(curves, start | first_shown, figures, shown, found)
+  least = result.state.batch_stats["loss"]["least gap"]
+  curves["least gap"] = np.full_like(curves["loss"], least)
+  met = np.asarray(regions(run, images, *_network(result.state)))
+  return Trained(curves, start | first_shown, end, shown, met)

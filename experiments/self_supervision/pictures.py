@@ -7,10 +7,9 @@ import numpy as np
 
 from experiments.frame import pictures
 from experiments.frame.study import Table
-from experiments.self_supervision.claims import LARGE
-from experiments.self_supervision.geometry import ALIGNMENT, LOCAL
+from experiments.self_supervision.geometry import ALIGNMENT, HALFWAY, LOCAL
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.spectra import HALFWAY
+from experiments.self_supervision.settings import LARGE
 from experiments.self_supervision.toy import ANGLES, PIXEL, RANKS
 from experiments.self_supervision.training import BINS
 from spherejax import plotting

@@ -11,19 +11,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import at_once
 from experiments.frame import kept as finished
+from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
-from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision.images import Study
-from experiments.self_supervision.network import Projector, kernel_of
+from experiments.self_supervision.settings import Settings
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
+  Projector,
   Run,
-  Settings,
   State,
   cells,
+  kernel_of,
 )
 from spherejax import data, metrics, training
 
@@ -78,27 +78,25 @@ def train(
   made = settings, dict(strengths), study.name, State._fields
   record = {"made with": finished.digest(made)}
   path = folder / f"runs-{record['made with']}"
-  done = finished.restore(path, record)
-  if done is None:
+
+  def make() -> finished.Finished:
     run, images = Run(settings, study.classes), given(study)
-    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
-      result = training.sweep(
-        jax.random.key(settings.seed),
-        jax.tree_util.Partial(run.init, images),
-        jax.tree_util.Partial(run.period, images),
-        _score,
-        cells(strengths.values()),
-        seeds=range(settings.seed, settings.seed + settings.seeds),
-        steps=settings.steps // settings.measure_every,
-        evaluate_every=1,
-        checkpoints=kept,
-        batch_size=at_once.convolutional(),
-      )
-    if result.diverged.any():
-      gone = dict(zip(strengths, result.diverged.tolist(), strict=True))
-      raise FloatingPointError(f"runs diverged: {gone}")
-    done = finished.Finished({}, _all_told(run, images, result, strengths.values()))
-    finished.keep(path, record, done)
+    partial = jax.tree_util.Partial
+    result = trainer.many(
+      jax.random.key(settings.seed),
+      (partial(run.init, images), partial(run.period, images), _score),
+      cells(strengths.values()),
+      path.with_name(f"{path.name}-checkpoints"),
+      title=f"augmentations {', '.join(strengths)}",
+      convolutional=True,
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=settings.steps // settings.measure_every,
+      evaluate_every=1,
+    )
+    arrays = _all_told(run, images, result, strengths.values())
+    return finished.Finished({}, arrays)
+
+  done = finished.once(path, made_with=record, make=make)
   parts: dict[str, dict[str, np.ndarray]] = {
     kind: {} for kind in ("curves", "start", "end", "shown")
   }
@@ -119,7 +117,7 @@ def _all_told(
   state: State = result.state
   columns = {name: jnp.float32(x) for name, x in cells(strengths).items()}
   curves = {n: np.asarray(x) for n, x in result.curves.items()}
-  curves |= collapse_spectra.of_weights(run.settings, state.kernels)
+  curves |= collapse_geometry.of_weights(run.settings, state.kernels)
   arrays = {f"curves {name}": x for name, x in curves.items()}
   shape, found = state.taken.shape, []
   for cell, seed in np.ndindex(shape):
@@ -139,7 +137,7 @@ def _told(run: Run, given: Given, state: State, hyper: Any) -> dict[str, np.ndar
   figures, shown = look_closely(run, given, *end, hyper)
   start |= {name: np.asarray(x) for name, x in state.before.items()}
   halves = look(run, given, *state.half, hyper)[1]
-  shown |= {f"{name}{collapse_spectra.HALFWAY}": x for name, x in halves.items()}
+  shown |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
   named = {"start": start | first, "end": figures, "shown": shown}
   found = {
     f"{kind} {name}": x for kind, part in named.items() for name, x in part.items()
@@ -153,9 +151,9 @@ def look(
   """Figures and spectra of a network at one time, and what `Run.measured` shows."""
   figures, shown = run.measured(given, params, stats, hyper)
   kernel = kernel_of(params)
-  ranks, spectra = collapse_spectra.of_features(shown, kernel)
+  ranks, spectra = collapse_geometry.of_features(shown, kernel)
   found = {name: np.asarray(x) for name, x in figures.items()} | ranks
-  return found | collapse_spectra.of_weights(run.settings, kernel), spectra, shown
+  return found | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
 
 
 def look_closely(

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from experiments.frame import command
-from experiments.frame.settings import Within, Without
-from experiments.self_supervision import lars
-from experiments.self_supervision.claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
+from experiments.frame.settings import Limited, MultipleOf, Within, Without
 from spherejax import data
 
+LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
+SIMCLR = "simclr"
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
 COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # of its authors, with blur
@@ -25,8 +25,73 @@ GREY = {
 }
 
 
+Convolutional = Annotated[
+  tuple[int, int, int], Within(1), Without("encoder", "resnet18")
+]
+
+
 @dataclasses.dataclass(frozen=True)
-class Config(lars.Full):
+class Settings(Limited):
+  """Network and training; the same for all strengths of augmentation."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, augmentations."""
+  seeds: int = 5
+  """Trainings of each strength."""
+  encoder: Literal["conv", "resnet18"] = "conv"
+  """Three convolutions, or a residual network with the stem for small images."""
+  widths: Convolutional = (32, 64, 64)
+  """Channels of the convolutions of conv."""
+  strides: Convolutional = (2, 2, 1)
+  """Of the convolutions of conv; the first one has stride 2 for time alone."""
+  projector: Annotated[tuple[int, ...], Within(1)] = (32,)
+  """Outputs of its layers; one is a linear projector."""
+  convolution: Literal["patches", "native"] = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  steps: Annotated[int, MultipleOf("measure_every")] = 400
+  """Of a training."""
+  measure_every: int = 20
+  """Steps between two measurements."""
+  probe_every: Annotated[int, Without("at_once", False)] = 100
+  """Steps between two fits of the classifiers, of networks that are trained at once."""
+  batch: Annotated[int, Within(2)] = 128
+  """Images of a step, two views of each."""
+  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
+  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
+  the softplus of InfoNCE's."""
+  inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
+  """Of the loss."""
+  learning_rate: float = 0.2
+  """Of SGD, or LARS, with momentum 0.9."""
+  weight_decay: float = 1e-4
+  """In the gradient, of everything; of LARS neither of norms nor of biases."""
+  measured: Annotated[int, Within(2)] = 512
+  """Training images that are measured, two fixed views of each."""
+  threshold: Annotated[float, Within(1e-6, 1)] = 0.1
+  """Of singular values over the largest one, that a rank of the projector counts."""
+  integer_crops: bool = False
+  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+
+  @property
+  def halfway(self) -> int:
+    """The step of the last measurement of the first half."""
+    return self.steps // 2 // self.measure_every * self.measure_every
+
+
+@dataclasses.dataclass(frozen=True)
+class Full(Settings):
+  """What the trainings one after another need beside."""
+
+  warm_up: Annotated[int, Without("at_once", True)] = 3900
+  """Steps in which the learning rate rises, and a cosine follows, where networks are
+  not trained at once."""
+  synchronized: Annotated[bool, Without("at_once", True)] = False
+  """Batch norms take their statistics over all devices, not those of one; not of
+  networks that are trained at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Full):
   """Settings of the study."""
 
   images: Literal["tiny_imagenet", "cifar100", "digits"] = "tiny_imagenet"

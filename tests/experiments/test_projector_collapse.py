@@ -17,12 +17,10 @@ from experiments.frame import kept as finished
 from experiments.self_supervision import claims, geometry, lars, pictures, runs, toy
 from experiments.self_supervision import images as collapse_sets
 from experiments.self_supervision import settings as collapse_config
-from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision import training as collapse_training
-from experiments.self_supervision.claims import LARGE, MODERATE, SMALL
-from experiments.self_supervision.network import Projector
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.training import Run, Settings, cells
+from experiments.self_supervision.settings import LARGE, MODERATE, SMALL, Settings
+from experiments.self_supervision.training import Projector, Run, cells
 from spherejax import data, losses, training
 
 STRONG = collapse_config.COLOURED[LARGE]
@@ -41,7 +39,7 @@ def of(strengths):
 @functools.cache
 def tiny_variables():
   """What all steps of the tiny network begin with."""
-  network = collapse_training.Network(TINY)
+  network = collapse_training.network(TINY)
   return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
 
 
@@ -82,7 +80,7 @@ def check_the_spectra_are_of_their_times(found, config):
   before = config.halfway // config.measure_every - 1
   assert 0 <= before < curve.shape[-1] - 1
   pairs = [
-    (found.shown[f"spectrum W{collapse_spectra.HALFWAY}"], curve[..., before]),
+    (found.shown[f"spectrum W{geometry.HALFWAY}"], curve[..., before]),
     (found.start["spectrum W"], found.start["effective rank"]),
     (found.shown["spectrum W"], curve[..., -1]),
     (found.start["spectrum h"], found.start["effective rank of h"]),
@@ -559,7 +557,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   # Spectra of all times: the first half ends where the first run was stopped.
   for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
     assert found.start[name].shape == found.shown[name].shape == (1, 1, *shape)
-    halfway = found.shown[f"{name}{collapse_spectra.HALFWAY}"]
+    halfway = found.shown[f"{name}{geometry.HALFWAY}"]
     np.testing.assert_array_equal(halfway, first.shown[name])
     assert not np.array_equal(halfway, found.shown[name])
   digest = finished.digest((command.only(lars.Full, config), "noise"))
@@ -587,8 +585,8 @@ def test_reports_are_of_singular_values_in_float64():
     "W": drawn.normal(size=(8, 6)).astype(np.float32),
   }
   shown = {f"features {name}": x for name, x in matrices.items()}
-  ranks, spectra = collapse_spectra.of_features(shown, jnp.asarray(matrices["W"]))
-  ranks |= collapse_spectra.of_weights(settings, jnp.asarray(matrices["W"]))
+  ranks, spectra = geometry.of_features(shown, jnp.asarray(matrices["W"]))
+  ranks |= geometry.of_weights(settings, jnp.asarray(matrices["W"]))
   for name, matrix in matrices.items():
     values = np.linalg.svd(np.float64(matrix), compute_uv=False)
     np.testing.assert_allclose(spectra[f"spectrum {name}"], np.log(values), rtol=1e-6)
@@ -695,7 +693,7 @@ def test_the_full_protocol_reads_cifar100(tfds_dir):
 
 
 def test_the_full_protocol_projects_512_features_onto_128():
-  network = collapse_training.Network(projector_collapse.PRESETS["full"])
+  network = collapse_training.network(projector_collapse.PRESETS["full"])
   images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   features, outputs = jax.eval_shape(network.apply, shapes, images)
