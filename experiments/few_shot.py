@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.episodes import claims, images, settings, tables, toy
-from experiments.episodes.images import check_classes
-from experiments.episodes.settings import PRESETS, Config, Part, of_part
-from experiments.episodes.tables import LOSSES
+from experiments.episodes import claims, settings, toy
+from experiments.episodes.claims import LOSSES
+from experiments.episodes.settings import PRESETS, Config, Part, check_classes, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
 from experiments.frame import at_once
 from experiments.frame.study import Study, Table
@@ -70,7 +69,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """All trainings, and what is exact."""
   parts, fixed = settings.parts(config), Part(1, "mean")
   own = {part: of_part(config, part.shots) for part in (*parts, fixed)}
-  sets = images.load(config)
+  sets = settings.load(config)
   count = len(config.exponents)
   check_classes(config, [*parts, fixed] if count else parts, sets)
   learned = {
@@ -91,7 +90,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   with at_once.pool() as pool:
     done = list(pool.map(one, jobs))
   trained = dict(zip(parts, done, strict=False))
-  return tables.tabulate(config, trained, done[-1] if count else None), trained
+  return claims.tabulate(config, trained, done[-1] if count else None), trained
 
 
 STUDY = Study(

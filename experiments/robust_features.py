@@ -42,7 +42,7 @@ from experiments.robustness import (
   structure,
 )
 from experiments.robustness.images import Points
-from experiments.robustness.settings import PRESETS, Config
+from experiments.robustness.photographs import PRESETS, Config
 
 STUDIES = {
   "defences": defences.add_side_by_side,

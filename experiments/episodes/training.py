@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.episodes import images as few_shot_sets
+from experiments.episodes import settings as few_shot_sets
 from experiments.episodes.settings import Part, Settings
 from experiments.frame import kept as finished
 from experiments.frame import training as trainer

@@ -11,7 +11,7 @@ from jax import Array
 from experiments.frame import images as class_sets
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
-from experiments.hierarchies.network import Settings
+from experiments.hierarchies.methods import Settings
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5

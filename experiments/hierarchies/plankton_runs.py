@@ -12,13 +12,9 @@ from jax import Array
 
 from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.frame import training as epochs
+from experiments.frame import training as trainer
 from experiments.frame.images import Parts
-from experiments.hierarchies import (
-  network,
-  plankton_measures,
-  triplets,
-)
+from experiments.hierarchies import methods, plankton_measures, triplets
 from experiments.hierarchies import training as class_training
 from experiments.hierarchies.plankton_measures import (
   ALL_TEST,
@@ -43,15 +39,6 @@ def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
 
 
-class Classified(NamedTuple):
-  """A trained softmax classifier, whose outputs are logits."""
-
-  settings: Settings
-  variables: Any
-  accuracies: list[float]
-  """On validation images, after each part of the training."""
-
-
 def train_baseline(
   settings: Settings,
   train: data.Images,
@@ -59,8 +46,11 @@ def train_baseline(
   key: Array,
   folder: pathlib.Path,
   report: triplets.Report,
-) -> Classified:
-  """The same network with an output for each class, on batches of images."""
+) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
+  """The same network with an output for each class, on batches of images.
+
+  Returns a function to logits, and accuracies on validation images after each part.
+  """
   network_key, step_key, data_key = jax.random.split(key, 3)
   own = dataclasses.replace(settings, dim=len(train.label_names))
   batch, parts = settings.baseline_batch, settings.iterations
@@ -68,44 +58,45 @@ def train_baseline(
   seen = 3 * settings.triplets * parts * settings.steps
   total = settings.baseline_epochs * per_epoch or seen // batch
   every = max(total // parts, 1)
-  variables = network.initial_variables(
-    network_key, settings=own, shapes=network.shapes(train), fresh=False
+  variables = methods.initial_variables(
+    network_key, settings=own, shapes=methods.shapes(train), fresh=False
   )
   optimizer = triplets.make_optimizer(
     settings, settings.baseline_rate, settings.baseline_decay, every
   )
   state = training.create_state(step_key, optimizer, variables)
 
+  known = 0
+
   def evaluate(state: training.TrainState) -> dict[str, float]:
+    nonlocal known
+    report(int(state.step) // every - known)
+    known = int(state.step) // every
     logits = class_training.embed(state.variables(), validation, own)
-    report(1)
     return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
 
-  with training.Checkpoints(folder) as kept:
-    restored = kept.restore(state)
-    if restored is not None:
-      report(int(restored.state.step) // every)
-    done = training.fit(
-      state,
-      training.make_step(functools.partial(softmax_objective, settings=own), optimizer),
-      epochs.shuffled(
-        train,
-        data_key,
-        batch=batch,
-        epochs=-(-every * parts // per_epoch),
-        per_epoch=per_epoch,
-        beside={"size": class_sets.log_sizes(train)},
-      ),
-      steps=every * parts,
-      evaluate=evaluate,
-      evaluate_every=every,
-      checkpoints=kept,
-      checkpoint_every=every,
-      report_every=every,
-      progress=False,
-    )
-  accuracies = [row["accuracy"] for row in done.evaluations]
-  return Classified(own, done.state.variables(), accuracies)
+  done = trainer.one(
+    lambda _: state,
+    functools.partial(softmax_objective, settings=own),
+    optimizer,
+    trainer.shuffled(
+      train,
+      data_key,
+      batch=batch,
+      epochs=-(-every * parts // per_epoch),
+      per_epoch=per_epoch,
+      beside={"size": class_sets.log_sizes(train)},
+    ),
+    folder,
+    steps=every * parts,
+    evaluate=evaluate,
+    evaluate_every=every,
+    checkpoint_every=every,
+    report_every=every,
+    progress=False,
+  )
+  logits = functools.partial(class_training.embed, done.state.variables(), settings=own)
+  return logits, [row["accuracy"] for row in done.evaluations]
 
 
 # What only says how many runs there are, or is looked at after them.
@@ -179,13 +170,12 @@ def baseline(
 ) -> Found:
   """Trains a softmax classifier; judged on the half that the embedding is judged on."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  trained = train_baseline(
+  logits_of, accuracies = train_baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
-  logits = class_training.embed(trained.variables, images, trained.settings)
   judged = plankton_measures.halves(images.labels, seen_key)[1]
-  guesses, labels = logits.argmax(1), np.asarray(images.labels)
+  guesses, labels = logits_of(images).argmax(1), np.asarray(images.labels)
   counts = {}
   for name, rows in ((ALL_TEST, slice(None)), ("half", judged)):
     counts[f"{BASELINE}, {SEEN}, {name}"] = np.asarray(
@@ -193,7 +183,7 @@ def baseline(
         labels[rows], guesses[rows], num_classes=len(images.label_names)
       )
     )
-  return Found({"accuracies": trained.accuracies}, counts, {})
+  return Found({"accuracies": accuracies}, counts, {})
 
 
 JOBS = {EMBEDDING: embedding, BASELINE: baseline}

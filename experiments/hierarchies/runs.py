@@ -11,7 +11,6 @@ from experiments.frame import images
 from experiments.frame import kept as finished
 from experiments.frame.settings import Without
 from experiments.hierarchies import exact, measures, methods, training
-from experiments.hierarchies import network as class_network
 from spherejax import prototypes
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ SMALL = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(class_network.Settings):
+class Config(methods.Settings):
   """Settings of the comparison."""
 
   data: Data = "ndsb_plankton"
@@ -58,7 +57,7 @@ class Config(class_network.Settings):
   """Of the article's trees those whose proxies are laid out, too."""
 
 
-FULL = class_network.Rates(learning_rate=1e-4, scale_rate=1e-4)
+FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
 PRESETS = {
   "cpu": Config(joined=True),
   "tiny_imagenet": Config(data="tiny_imagenet"),
@@ -106,7 +105,7 @@ def resolved(config: Config) -> Config:
   return dataclasses.replace(
     config,
     network=network,
-    width=config.width or class_network.WIDTHS[network],
+    width=config.width or methods.WIDTHS[network],
     image_size=config.image_size or source.side,
     epochs=config.epochs or source.epochs,
   )
@@ -180,7 +179,7 @@ def train(
       shared.fixed,
       settings=config,
       setting=setting,
-      shapes=class_network.shapes(study.train),
+      shapes=methods.shapes(study.train),
     ),
     augment=config.augment and images.SOURCES[config.data].augmented,
     key=jax.random.fold_in(shared.key, 3),
@@ -196,10 +195,10 @@ def train(
 
 def chance(config: Any, shared: Ground) -> dict[str, dict[str, float]]:
   """Mean correlations of what was never trained."""
-  variables = class_network.initial_variables(
+  variables = methods.initial_variables(
     jax.random.fold_in(shared.key, 2),
     settings=config,
-    shapes=class_network.shapes(shared.study.train),
+    shapes=methods.shapes(shared.study.train),
   )
   return measures.controls(
     jax.random.fold_in(shared.key, 4), config, shared.study, shared.related, variables

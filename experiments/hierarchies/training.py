@@ -12,8 +12,8 @@ from jax import Array
 
 from experiments.frame import images as class_sets
 from experiments.frame import training as epochs
-from experiments.hierarchies import methods, network
-from experiments.hierarchies.network import Architecture, Settings
+from experiments.hierarchies import methods
+from experiments.hierarchies.methods import Architecture, Settings
 from spherejax import data, distances, metrics, prototypes, training
 
 BATCH = 500  # images that are embedded at once
@@ -25,7 +25,7 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
 
   def apply(variables: Any, rows: Any) -> Any:
     images = data.to_float(rows["image"])
-    return network.Network(settings).apply(variables, images, rows["size"])
+    return methods.Network(settings).apply(variables, images, rows["size"])
 
   return training.parallel_map(apply, batch_size=BATCH)
 

@@ -14,13 +14,13 @@ from jax import Array
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, Within
-from experiments.hierarchies import network
+from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
 from spherejax import data, distances, losses, metrics, prototypes, training
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(network.Architecture, Limited):
+class Settings(methods.Architecture, Limited):
   """Network and training."""
 
   seed: int = 0
@@ -95,7 +95,7 @@ def make_optimizer(
 
 def forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training, and the statistics after them."""
-  features, moved = network.Network(settings, axis_name).apply(
+  features, moved = methods.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
     sizes,
@@ -277,10 +277,10 @@ def train_embedding(
 ) -> Embedded:
   """Both ways share the iterations in which their margin is the same."""
   network_key, step_key, data_key = jax.random.split(key, 3)
-  start = network.initial_variables(
+  start = methods.initial_variables(
     network_key,
     settings=settings,
-    shapes=network.shapes(train),
+    shapes=methods.shapes(train),
     fresh=False,
   )
   optimizer = make_optimizer(

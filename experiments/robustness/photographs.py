@@ -1,4 +1,4 @@
-"""Robust networks at the paper's scale: photographs, one training after another.
+"""Settings of `robust_features`, and its networks of photographs at the paper's scale.
 
 Each training runs on all devices through `training.fit` and has its own checkpoints,
 so the same command goes on where a run was stopped.
@@ -7,7 +7,7 @@ so the same command goes on where a run was stopped.
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax
@@ -18,12 +18,15 @@ import tqdm
 from jax import Array
 
 from experiments.frame import images as class_sets
-from experiments.frame import kept, networks
+from experiments.frame import kept
 from experiments.frame import training as trainer
+from experiments.frame.networks import Headed
+from experiments.frame.settings import Without
 from experiments.frame.study import Table
+from experiments.robustness import defences as robust_defences
 from experiments.robustness import structure
 from experiments.robustness.images import Points
-from experiments.robustness.networks import Norm
+from experiments.robustness.networks import Norm, OfDigits, Settings
 from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
@@ -52,10 +55,10 @@ class Photographs:
 
 def network(
   settings: Photographs, classes: int, axis_name: str | None = None
-) -> networks.Headed:
+) -> Headed:
   """Average-pooled features and scores of images in [0, 1]."""
   widths = tuple(settings.width * 2**stage for stage in range(4))
-  return networks.Headed(
+  return Headed(
     functools.partial(
       NETWORKS[settings.network], widths=widths, stem="small", axis_name=axis_name
     ),
@@ -68,25 +71,13 @@ def _signed(images: Array) -> Array:
   return 2 * images - 1
 
 
-def load(name: str, percent: int) -> tuple[data.Images, data.Images]:
-  """Training and test images of 32 x 32."""
-  train, test = (
-    class_sets.read(name, f"{split}[:{percent}%]", size=32)
-    for split in ("train", "test")
-  )
-  return train, test
-
-
 def points(images: data.Images) -> Points:
   """All images as one array in [0, 1]."""
-  size = min(1000, len(images))
-  plan = data.ordered_plan(len(images), batch_size=size)
-  parts = [read["image"] for read in data.pipeline(images, plan)]
-  x = np.concatenate(parts)[: len(images)].astype(np.float32) / LEVELS
+  x = np.asarray(images.images, np.float32) / LEVELS
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
-def _scores(network: networks.Headed, variables: Any, x: Array) -> Array:
+def _scores(network: Headed, variables: Any, x: Array) -> Array:
   return network.apply(variables, x)[1]  # pyright: ignore
 
 
@@ -229,7 +220,11 @@ def trained(
   table: Table, config, output: pathlib.Path, progress: tqdm.tqdm
 ) -> tuple[Points, Points]:
   """Adds figures of each network, one for each seed; returns both sets."""
-  images, tests = load(config.images, config.photographs.percent)
+  percent = config.photographs.percent
+  images, tests = (
+    class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
+    for split in ("train", "test")
+  )
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
   made_with = kept.digest(config)
@@ -258,3 +253,92 @@ def trained(
       table.add("standard", f"accuracy under {name}", under)
       progress.update()
   return own, tested
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+  """Settings of the study."""
+
+  images: Literal["digits", "cifar10", "svhn_cropped"] = "digits"
+  """What the networks are trained on."""
+  photographs: Annotated[Photographs, Without("images", "digits")] = dataclasses.field(
+    default_factory=Photographs
+  )
+  """Networks of photographs and their training, in place of those of the digits."""
+  train_images: OfDigits[int] = 1297
+  """First digits, to train on."""
+  test_images: OfDigits[int] = 500
+  """Last digits, to test on."""
+  l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
+  """Budgets in l2; images are in [0, 1]^64."""
+  linf: tuple[float, ...] = (0.05, 0.1)
+  """Budgets in l-infinity."""
+  dims: OfDigits[tuple[int, ...]] = (8, 32, 128)
+  """Input dimensions of the classes of known discriminality."""
+  radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
+  """Distances of their means from the origin."""
+  proposals: OfDigits[
+    tuple[Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"], ...]
+  ] = ("cross-entropy", "NormFace", "negative margin", "proxy cap")
+  """Losses to compare."""
+  proposed_budget: OfDigits[float] = 0.6
+  """l2 budget of these losses, and of the defences."""
+  studies: OfDigits[
+    tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
+  ] = ("defences", "noise", "combined", "rotation", "reweighting")
+  """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
+  beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
+  """Photographs that are measured beside the digits, where they are there."""
+  defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES
+  """Trainings to compare."""
+  neighbours: OfDigits[int] = 32
+  """Sites that bound a Voronoi cell during an attack."""
+  combined: OfDigits[tuple[float, float]] = (1.0, 0.1)
+  """Radii of the l1 and the l-infinity ball that the combined ball contains."""
+  noise: OfDigits[float] = 0.25
+  """Deviation of the noise of randomised smoothing."""
+  votes: OfDigits[int] = 1000
+  """Draws that bound the class's probability."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    seeds=1,
+    hidden=16,
+    dim=8,
+    steps=20,
+    batch=32,
+    attack_steps=2,
+    judge_steps=4,
+    train_images=200,
+    test_images=100,
+    l2=(0.3, 1.0),
+    linf=(),
+    dims=(),
+    proposals=(),
+    studies=(),
+    beside=(),
+  ),
+  # Budgets of the tables; the attack's and the training's numbers are not in DIST. Of
+  # CIFAR-10 they are those of the public networks that have its budgets.
+  "cifar10": Config(
+    images="cifar10",
+    seeds=1,
+    clean_weight=0.0,
+    l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255,),
+    dims=(),
+    proposals=(),
+    studies=(),
+  ),
+  "svhn": Config(
+    images="svhn_cropped",
+    seeds=1,
+    l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255, 12 / 255),
+    dims=(),
+    proposals=(),
+    studies=(),
+  ),
+}

@@ -1,4 +1,4 @@
-"""Trainings of `projector_collapse`: all strengths and seeds at once, kept."""
+"""Trainings of `projector_collapse`: all at once, or one after another by LARS."""
 
 import functools
 import operator
@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
-from experiments.frame import kept as finished
+from experiments.frame import kept
 from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
-from experiments.self_supervision.images import Study
-from experiments.self_supervision.settings import Settings
+from experiments.self_supervision.geometry import HALFWAY
+from experiments.self_supervision.settings import Full, Settings, Study
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
@@ -76,10 +77,10 @@ def train(
   """All runs, or what was kept of them; FloatingPointError names what diverged."""
   # With what is kept of a run, which is another thing in other versions.
   made = settings, dict(strengths), study.name, State._fields
-  record = {"made with": finished.digest(made)}
+  record = {"made with": kept.digest(made)}
   path = folder / f"runs-{record['made with']}"
 
-  def make() -> finished.Finished:
+  def make() -> kept.Finished:
     run, images = Run(settings, study.classes), given(study)
     partial = jax.tree_util.Partial
     result = trainer.many(
@@ -94,9 +95,9 @@ def train(
       evaluate_every=1,
     )
     arrays = _all_told(run, images, result, strengths.values())
-    return finished.Finished({}, arrays)
+    return kept.Finished({}, arrays)
 
-  done = finished.once(path, made_with=record, make=make)
+  done = kept.once(path, made_with=record, make=make)
   parts: dict[str, dict[str, np.ndarray]] = {
     kind: {} for kind in ("curves", "start", "end", "shown")
   }
@@ -175,3 +176,156 @@ def regions(run: Run, given: Given, params: Any, stats: Any) -> int:
 @functools.partial(jax.jit, static_argnums=0)
 def _features(run: Run, given: Given, params: Any, stats: Any) -> Array:
   return run.features(params, stats, given.seen(data.to_float(given.train)))[0]
+
+
+def _is_weight(params: Any) -> Any:
+  """LARS adapts and decays neither norms nor biases."""
+  return jax.tree.map(lambda x: x.ndim > 1, params)
+
+
+def optimizer(settings: Full) -> optax.GradientTransformation:
+  """LARS (You et al. 2017) with a warm-up and a cosine."""
+  schedule = optax.warmup_cosine_decay_schedule(
+    0.0, settings.learning_rate, settings.warm_up, settings.steps
+  )
+  lars = optax.lars(
+    schedule,
+    weight_decay=settings.weight_decay,
+    weight_decay_mask=_is_weight,
+    trust_ratio_mask=_is_weight,
+    momentum=0.9,
+  )
+  return training.optimizer({"network": lars})
+
+
+def objective(
+  params: Any,
+  batch_stats: Any,
+  batch: Mapping[str, Array],
+  *,
+  key: Array,
+  axis_name: str | None,
+  run: Run,
+  images: Given,
+  hyper: Any,
+) -> training.Outcome:
+  """InfoNCE over the batch of all devices, its bound, and their least gap so far."""
+  params, stats = params["network"], batch_stats["network"]
+  terms, stats = run.terms(images, params, stats, batch["image"], key, hyper, axis_name)
+  gaps = training.gather(terms.pop("least gap"), axis_name)
+  least = jnp.minimum(batch_stats["loss"]["least gap"], jnp.min(gaps))
+  means = {
+    name: training.global_mean(x, axis_name=axis_name) for name, x in terms.items()
+  }
+  return training.Outcome(
+    means.pop("loss"),
+    {"network": stats, "loss": {"least gap": least}},
+    means,
+  )
+
+
+def train_apart(
+  settings: Full,
+  augmentations: Mapping[str, data.ViewStrengths],
+  study: Study,
+  folder: pathlib.Path,
+) -> Trained:
+  """All networks, each from its newest checkpoint if there is one."""
+  seeds = range(settings.seeds)
+  return _stacked(
+    _stacked(
+      _one(settings, own, study, settings.seed + seed, folder / f"{name}-{seed}")
+      for seed in seeds
+    )
+    for name, own in augmentations.items()
+  )
+
+
+def _stacked(found: Iterable[Trained]) -> Trained:
+  """Along a new first axis."""
+  return jax.tree.map(lambda *x: np.stack(x), *found)
+
+
+def _network(state: training.TrainState) -> tuple[Any, Any]:
+  return state.params["network"], state.batch_stats["network"]
+
+
+def _drawn(
+  settings: Full, study: Study, images: Given, key: Array, hyper: Any
+) -> dict[str, Any]:
+  """Variables of a network before its training, the running statistics settled."""
+  # On one device, also where training takes statistics over all.
+  run = Run(settings, study.classes)
+  example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
+  variables = run.network.lazy_init(key, example)
+  params, begun = variables["params"], variables["batch_stats"]
+  settle = jax.jit(run.settled)
+  stats = settle(images, params, begun, jax.random.fold_in(key, 1), hyper)
+  return {**variables, "batch_stats": stats}
+
+
+def _one(
+  settings: Full,
+  augmentation: data.ViewStrengths,
+  study: Study,
+  seed: int,
+  folder: pathlib.Path,
+) -> Trained:
+  """One network; the spectra of each measurement are kept, a file each."""
+  norm_axis = training.AXIS_NAME if settings.synchronized else None
+  run, images = Run(settings, study.classes, norm_axis), given(study)
+  hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
+  init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
+  chain = optimizer(settings)
+  variables = _drawn(settings, study, images, init_key, hyper)
+  # Far above any gap, which is at most the logarithm of the negatives.
+  start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
+  state = training.create_state(step_key, chain, variables, start_gap)
+  spectra = folder.with_name(f"{folder.name}-spectra")
+
+  def figures(state: training.TrainState) -> dict[str, float]:
+    own = _network(state)
+    found, values, _ = look(run, images, *own, hyper)
+    if jax.process_index() == 0:  # in place of those of a run that was stopped
+      kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
+    numbers = found | run.probed(images, *own)
+    return {name: float(x) for name, x in numbers.items()}
+
+  def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    geometry, shown = look_closely(run, images, *_network(state), hyper)
+    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, shown
+
+  start, first_shown = closely(state)
+  per_epoch = len(study.train) // settings.batch
+  result = trainer.one(
+    lambda _: state,
+    functools.partial(objective, run=run, images=images, hyper=hyper),
+    chain,
+    trainer.shuffled(
+      data.from_arrays(study.train, study.train_labels),
+      batch_key,
+      batch=settings.batch,
+      epochs=-(-settings.steps // per_epoch),
+      per_epoch=per_epoch,
+    ),
+    folder,
+    steps=settings.steps,
+    evaluate=figures,
+    evaluate_every=settings.measure_every,
+    checkpoint_every=settings.measure_every,
+    report_every=settings.measure_every,
+  )
+  end, shown = closely(result.state)
+  half = kept.restore(spectra / f"{settings.halfway}", {})
+  shown |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
+  curves = {
+    name: np.array([row[name] for row in part])
+    for part in (result.evaluations, result.curve)
+    for name in part[0]
+    if name not in ("step", "gradient_norm")
+  }
+  # Of all steps, whenever it was.
+  least = result.state.batch_stats["loss"]["least gap"]
+  curves["least gap"] = np.full_like(curves["loss"], least)
+  met = np.asarray(regions(run, images, *_network(result.state)))
+  return Trained(curves, start | first_shown, end, shown, met)

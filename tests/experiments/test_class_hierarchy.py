@@ -15,7 +15,6 @@ from experiments.frame import command
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from experiments.hierarchies import claims, exact, measures, methods, pictures
-from experiments.hierarchies import network as class_network
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies import training as class_training
 from experiments.published import figures, tree_paths
@@ -113,7 +112,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
 
 def one_step(name, labels):
   """States before and after a step on random images."""
-  settings = class_network.Settings(width=4, dim=8)
+  settings = methods.Settings(width=4, dim=8)
   setting = methods.SETTINGS[name]
   fixed = jnp.eye(6, 8)
   state = methods.initial_state(
@@ -443,9 +442,9 @@ def test_plans_and_missing_images():
 
 
 def test_weights_are_for_the_network_that_has_them():
-  settings = class_network.Settings(weights="resnet50.pth")
+  settings = methods.Settings(weights="resnet50.pth")
   with pytest.raises(ValueError, match=r"weights are for resnet50 and .*'conv4'"):
-    class_network.initial_variables(
+    methods.initial_variables(
       jax.random.key(0), settings=settings, shapes=((2, 16, 16, 3), (2, 0))
     )
 
@@ -474,9 +473,9 @@ def test_data_choose_the_articles_network(data, network, width, side, epochs):
 
 
 def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
-  settings = class_network.Settings(width=4, dim=128)
+  settings = methods.Settings(width=4, dim=128)
   shapes = jax.eval_shape(
-    lambda key: class_network.initial_variables(
+    lambda key: methods.initial_variables(
       key, settings=settings, shapes=((2, 16, 16, 3), (2, 2))
     ),
     jax.random.key(0),

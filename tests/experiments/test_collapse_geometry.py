@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from experiments.frame import at_once
 from experiments.self_supervision import geometry, runs, training
-from experiments.self_supervision import images as collapse_sets
+from experiments.self_supervision import settings as collapse_sets
 from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
 from experiments.self_supervision.settings import Settings
 from experiments.self_supervision.training import Run

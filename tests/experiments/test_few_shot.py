@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from experiments import few_shot
-from experiments.episodes import images as few_shot_sets
+from experiments.episodes import claims as tables
 from experiments.episodes import settings as few_shot_settings
-from experiments.episodes import tables, toy, training
+from experiments.episodes import toy, training
 from experiments.episodes.settings import Part
 from experiments.frame.images import Parts
 from experiments.frame.study import Table
@@ -115,8 +115,8 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     test_episodes=2,
   )
   birds = images(3, 28, channels=3, side=18)
-  split = few_shot_sets.birds(birds)
-  monkeypatch.setattr(few_shot_sets, "load", lambda config: split)
+  split = few_shot_settings.birds(birds)
+  monkeypatch.setattr(few_shot_settings, "load", lambda config: split)
   monkeypatch.setattr(toy, "add", lambda table: None)
   study = dataclasses.replace(few_shot.STUDY, draw=lambda *_: {})
   result = study.run(config, tmp_path, "full")
@@ -141,10 +141,10 @@ def test_the_full_preset_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
     {"log_exponent": jnp.float32(2)},
   )
   step = functools.partial(training._step, deep, Part(5, "mean"))
-  table = few_shot_sets.table(birds, 7)
+  table = few_shot_settings.table(birds, 7)
   wide = jnp.zeros((224, 258, 258, 3), jnp.uint8)
   hyper = {name: jnp.float32(0) for name in CELLS}
-  known = few_shot_sets.known(deep, Part(5, "mean"), birds)
+  known = few_shot_settings.known(deep, Part(5, "mean"), birds)
   state, _ = jax.eval_shape(step, wide, table, known, shown, jax.random.key(0), hyper)
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, shown)
 
@@ -262,8 +262,8 @@ def test_training_classes_are_classified_without_augmentation():
   key, hyper = jax.random.key(0), {"log_exponent": 2.0}
   init = functools.partial(training._init, settings, own.images.shape)
   state = jax.jit(init)(key, hyper)
-  known = few_shot_sets.known(settings, part, own)
-  drawn = few_shot_sets.fixed_episodes(settings, part, own, queries=3, number=3)
+  known = few_shot_settings.known(settings, part, own)
+  drawn = few_shot_settings.fixed_episodes(settings, part, own, queries=3, number=3)
   np.testing.assert_array_equal(known.rows[known.episodes], drawn)
   assert len(known.rows) < len(own)
   embed = jax.jit(functools.partial(training.embed, settings, state))
@@ -373,7 +373,7 @@ def test_parts_have_claims_of_their_own():
 
 
 def test_birds_are_split_by_the_number_of_their_class():
-  split = few_shot_sets.birds(images(0, 12, channels=3))
+  split = few_shot_settings.birds(images(0, 12, channels=3))
   kept = [np.unique(part.labels).tolist() for part in split[:3]]
   assert kept == [[0, 2, 4, 6, 8, 10], [1, 5, 9], [3, 7, 11]]
 
@@ -385,7 +385,7 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
       (tmp_path / part / f"class {number}").mkdir(parents=True)
       picture = Image.fromarray(random.integers(0, 255, shape).astype(np.uint8))
       picture.save(tmp_path / part / f"class {number}" / "0.png")
-  found = few_shot_sets.mini_imagenet(20, tmp_path)
+  found = few_shot_settings.mini_imagenet(20, tmp_path)
   assert found.train.images.shape == (2, 23, 23, 3)
   assert found.test.images.shape == (2, 20, 20, 3)
   # The shorter side is 23, and of 46 pixels the middle 20 are kept.
@@ -395,11 +395,11 @@ def test_photographs_are_whole_to_train_and_centres_to_test(tmp_path):
   for number in range(2):
     (tmp_path / "val" / f"class {number}" / "0.png").write_bytes(b"no image")
   with pytest.raises(ValueError, match=r"2 of 2 images: .*class 0.*, .*class 1"):
-    few_shot_sets.mini_imagenet(20, tmp_path)
+    few_shot_settings.mini_imagenet(20, tmp_path)
 
 
 def test_bad_settings(tmp_path, monkeypatch):
-  monkeypatch.setattr(few_shot_sets, "load", lambda config: sets())
+  monkeypatch.setattr(few_shot_settings, "load", lambda config: sets())
   for change, message in (
     ({"episodes": 25}, "episodes must be a multiple of validate_every = 10, got 25"),
     (
@@ -422,17 +422,17 @@ def test_bad_settings(tmp_path, monkeypatch):
   monkeypatch.setattr(few_shot, "train", None)
   for part in ("train", "validation", "test"):
     one = sets()._replace(**{part: images(0, 1, 1, 16)})
-    monkeypatch.setattr(few_shot_sets, "load", lambda config, one=one: one)
+    monkeypatch.setattr(few_shot_settings, "load", lambda config, one=one: one)
     with pytest.raises(
       ValueError, match="num_ways = 5 classes, but 1 of the 1 classes"
     ):
       few_shot.STUDY.run(SETTINGS, tmp_path, "smoke")
-  monkeypatch.setattr(few_shot_sets, "load", lambda config: sets())
+  monkeypatch.setattr(few_shot_settings, "load", lambda config: sets())
   both = dataclasses.replace(SETTINGS, shots=(1, 5), num_queries=3, test_queries=4)
   with pytest.raises(ValueError, match=r"at least per_class=9 images.* 0 \(0\) has 8"):
     few_shot.STUDY.run(both, tmp_path, "smoke")
   with pytest.raises(SystemExit, match="folders train, val and test of mini-ImageNet"):
-    few_shot_sets.mini_imagenet(84, tmp_path)
+    few_shot_settings.mini_imagenet(84, tmp_path)
 
 
 # Largest probability of red, degrees from red to it, those at red and at green.
