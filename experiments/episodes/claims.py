@@ -25,6 +25,57 @@ RATIOS = ("norm_ratio", "norm_ratio by features", *PROPER)
 Series = Mapping[str, np.ndarray]
 """By measure [losses, seeds, checkpoints]; NaN where undefined."""
 
+LOSSES = (SQUARED, RATIO)
+PAIRS = "left_out"  # of a query and a class without a ratio of distances
+EXPONENT = "exponent at the end"
+RANKS = "Mann-Whitney p over checkpoints, norm ratio of SD below"
+FISHER = "Fisher's p over checkpoints, div-alpha > 1 oftener for DR"
+# Checkpoints of Tables 3 to 10, one after 100 episodes; the later ones are not in them.
+CHECKPOINTS = {1: 600, 5: 400}
+SIDES = {"conv4": 84, "resnet18": 224}
+PROTOCOL = {
+  "augment": True,
+  "num_ways": 5,
+  "num_queries": 16,
+  "test_queries": 15,
+  "check_every": 100,
+  "validate_every": 100,
+  "validation_episodes": 100,
+  "test_episodes": 600,
+  "learning_rate": 1e-3,
+}
+OF_UPDATES = [
+  Claim(
+    "F4",
+    "1-shot: norm ratio (geometric mean): DR > SD",
+    lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD"),
+  ),
+  Claim(
+    "F4-ranks",
+    "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
+    lambda t: 0.01 - t.values(RANKS, "1-shot"),
+    every_seed=True,
+  ),
+  Claim(
+    "F5",
+    "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
+    lambda t: 0.01 - t.values(FISHER, "1-shot"),
+    every_seed=True,
+  ),
+  Claim(
+    "F9",
+    "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
+    lambda t: (
+      np.minimum(
+        t.values("con_alpha proper", "1-shot, SD"),
+        t.values("con_alpha proper", "1-shot, DR"),
+      )
+      - (0.9 - 1e-9)
+    ),
+    every_seed=True,
+  ),
+]
+
 
 def mean_defined(values: np.ndarray) -> np.ndarray:
   """Over the last axis, of what is not NaN; NaN of nothing."""
@@ -101,27 +152,6 @@ def undefined(series: Series) -> dict[str, np.ndarray]:
     for measure in RATIOS
     if measure in series
   }
-
-
-LOSSES = (SQUARED, RATIO)
-PAIRS = "left_out"  # of a query and a class without a ratio of distances
-EXPONENT = "exponent at the end"
-RANKS = "Mann-Whitney p over checkpoints, norm ratio of SD below"
-FISHER = "Fisher's p over checkpoints, div-alpha > 1 oftener for DR"
-# Checkpoints of Tables 3 to 10, one after 100 episodes; the later ones are not in them.
-CHECKPOINTS = {1: 600, 5: 400}
-SIDES = {"conv4": 84, "resnet18": 224}
-PROTOCOL = {
-  "augment": True,
-  "num_ways": 5,
-  "num_queries": 16,
-  "test_queries": 15,
-  "check_every": 100,
-  "validate_every": 100,
-  "validation_episodes": 100,
-  "test_episodes": 600,
-  "learning_rate": 1e-3,
-}
 
 
 def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
@@ -298,36 +328,3 @@ def _of_part(part: Part) -> list[Claim]:
     )
   )
   return made
-
-
-OF_UPDATES = [
-  Claim(
-    "F4",
-    "1-shot: norm ratio (geometric mean): DR > SD",
-    lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD"),
-  ),
-  Claim(
-    "F4-ranks",
-    "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
-    lambda t: 0.01 - t.values(RANKS, "1-shot"),
-    every_seed=True,
-  ),
-  Claim(
-    "F5",
-    "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
-    lambda t: 0.01 - t.values(FISHER, "1-shot"),
-    every_seed=True,
-  ),
-  Claim(
-    "F9",
-    "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
-    lambda t: (
-      np.minimum(
-        t.values("con_alpha proper", "1-shot, SD"),
-        t.values("con_alpha proper", "1-shot, DR"),
-      )
-      - (0.9 - 1e-9)
-    ),
-    every_seed=True,
-  ),
-]

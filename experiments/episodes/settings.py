@@ -20,6 +20,10 @@ from spherejax import data
 EPISODES = {1: 60_000, 5: 50_000}
 """Of the article, by its numbers of supports."""
 
+HELD_OUT = 150  # last training characters of Omniglot, to validate on
+# The margin about a centre crop (Chen et al. 2019).
+BORDER = 1.15
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Limited):
@@ -233,11 +237,6 @@ def check_classes(
         num_shots=part.shots,
         num_queries=queries,
       )
-
-
-HELD_OUT = 150  # last training characters of Omniglot, to validate on
-# The margin about a centre crop (Chen et al. 2019).
-BORDER = 1.15
 
 
 def load(config: Config) -> Parts:

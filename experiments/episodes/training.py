@@ -117,6 +117,18 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
 
 
+def _embedded(settings: Settings, part: Part, params, statistics, seen):
+  """[ways, shots and queries, dim] of an episode's images, and the statistics after."""
+  found, updated = Embedding(settings).apply(
+    {"params": params["network"], "batch_stats": statistics},
+    seen,
+    train=True,
+    mutable=["batch_stats"],
+  )
+  shape = settings.num_ways, part.shots + settings.num_queries, -1
+  return found.reshape(shape), updated["batch_stats"]
+
+
 def _step(
   settings: Settings,
   part: Part,
@@ -132,14 +144,7 @@ def _step(
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
 
-  def embedded(params, statistics, seen):
-    found, updated = Embedding(settings).apply(
-      {"params": params["network"], "batch_stats": statistics},
-      seen,
-      train=True,
-      mutable=["batch_stats"],
-    )
-    return found.reshape(ways, part.shots + queries, -1), updated["batch_stats"]
+  embedded = functools.partial(_embedded, settings, part)
 
   def episode(carry, key):
     params, statistics, opt_state, _ = carry

@@ -19,6 +19,19 @@ from experiments.published import figures
 
 PROXIES, PROTOTYPES = "mean correlation, proxies", "mean correlation, prototypes"
 
+# Measures in the Spearman tables, as in the article's supplement.
+MEASURES = (
+  "top-1", "top-5", "AHD@1", "AHD@5", "HP@5", "HS@50", "HS@250", "AHS@250",
+  PROXIES, PROTOTYPES,
+)  # fmt: skip
+BY_SEED = f"rank correlation with {PROXIES}, of each seed"
+# For each setting, by seed: its figures.
+Runs = Mapping[str, Mapping[int, Mapping[str, float]]]
+KEEPS = 0.02  # a difference of top-1 that counts as none
+NORMFACE, PROXYDR = "normface", "proxydr"
+Parts = tuple[str, str, Callable[[Table], ArrayLike]]
+"""Id, statement and difference of a claim."""
+
 
 def printed_spearman(data: str, first: str, second: str) -> float | None:
   """The printed rank correlation of two measures; None where there is none."""
@@ -30,17 +43,6 @@ def printed_control(data: str, name: str, metric: str) -> float | None:
   """The printed mean correlation of untrained prototypes."""
   printed = figures("dist_hierarchy")["controls"]
   return printed.get(data, {}).get(name) if metric == PROTOTYPES else None
-
-
-# Measures in the Spearman tables, as in the article's supplement.
-MEASURES = (
-  "top-1", "top-5", "AHD@1", "AHD@5", "HP@5", "HS@50", "HS@250", "AHS@250",
-  PROXIES, PROTOTYPES,
-)  # fmt: skip
-BY_SEED = f"rank correlation with {PROXIES}, of each seed"
-
-# For each setting, by seed: its figures.
-Runs = Mapping[str, Mapping[int, Mapping[str, float]]]
 
 
 def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
@@ -101,10 +103,6 @@ def add_runs(
     for seed in next(iter(own.values())):
       for measure, value in spearman(own, [seed])[PROXIES].items():
         table.add(BY_SEED, measure, value, listed=False)
-
-
-KEEPS = 0.02  # a difference of top-1 that counts as none
-NORMFACE, PROXYDR = "normface", "proxydr"
 
 
 def title(name: str) -> str:
@@ -178,10 +176,6 @@ def claims(config: Config, _: Table) -> list[Claim]:
     for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
   ]
   return [*exact.CLAIMS, *made]
-
-
-Parts = tuple[str, str, Callable[[Table], ArrayLike]]
-"""Id, statement and difference of a claim."""
 
 
 def _of_trees(loss: str) -> list[Parts]:

@@ -21,6 +21,13 @@ NEAR = 4  # edges between classes of the tree that are relatives
 _scores = jax.jit(metrics.class_scores)
 _commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
 
+USUAL = 10  # neighbours
+CHANCE = "one over the number of classes"
+DRIFT = "first drift of the centroids - last"
+GAINS = "gain of accuracy in the first third - in the last"
+MARGINS = "cluster radius with the first margin throughout - with the margin raised"
+RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
+
 
 def way(k: int) -> str:
   """The name of a classification by k neighbours."""
@@ -111,14 +118,6 @@ def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
 def share_near(pairs: list[tuple[int, int]], apart: np.ndarray) -> float:
   """Share of pairs whose classes are relatives in the tree."""
   return float(np.mean([apart[pair] <= NEAR for pair in pairs])) if pairs else 0.0
-
-
-USUAL = 10  # neighbours
-CHANCE = "one over the number of classes"
-DRIFT = "first drift of the centroids - last"
-GAINS = "gain of accuracy in the first third - in the last"
-MARGINS = "cluster radius with the first margin throughout - with the margin raised"
-RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
 
 
 def macro_f1(group: str, way: str = way(USUAL)) -> str:

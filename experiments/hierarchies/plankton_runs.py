@@ -27,6 +27,11 @@ from experiments.hierarchies.plankton_measures import (
 from experiments.hierarchies.triplets import Settings
 from spherejax import data, losses, metrics, training
 
+# What only says how many runs there are, or is looked at after them.
+OTHERS = {"seeds": 0, "drawn": 0}
+# What is measured of a network, whose training does not depend on it.
+MEASURED = {"neighbours": (), "curve": ()}
+
 
 def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
   """Cross-entropy of a batch."""
@@ -97,12 +102,6 @@ def train_baseline(
   )
   logits = functools.partial(class_training.embed, done.state.variables(), settings=own)
   return logits, [row["accuracy"] for row in done.evaluations]
-
-
-# What only says how many runs there are, or is looked at after them.
-OTHERS = {"seeds": 0, "drawn": 0}
-# What is measured of a network, whose training does not depend on it.
-MEASURED = {"neighbours": (), "curve": ()}
 
 
 class Found(NamedTuple):

@@ -18,6 +18,11 @@ from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
 from spherejax import data, distances, losses, metrics, prototypes, training
 
+MOMENTUM = 0.9  # of SGD, in the article's released code
+_NEAR = np.array([True, False])  # of a positive and a negative
+Report = Callable[[int], object]
+"""Is told how many iterations were done."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings(methods.Architecture, Limited):
@@ -74,10 +79,6 @@ def length(settings: Settings) -> int:
 def unraised(settings: Settings) -> int:
   """Iterations before the margin is raised for the first time."""
   return min([settings.iterations, *settings.raised_after[:1]])
-
-
-MOMENTUM = 0.9  # of SGD, in the article's released code
-_NEAR = np.array([True, False])  # of a positive and a negative
 
 
 def make_optimizer(
@@ -192,10 +193,6 @@ def look(variables: Any, images: data.Images, settings: Settings) -> Look:
   points = embed(variables, images, settings)
   number = len(images.label_names)
   return Look(*map(np.asarray, _look(points, images.labels, classes=number)))
-
-
-Report = Callable[[int], object]
-"""Is told how many iterations were done."""
 
 
 class Part(NamedTuple):

@@ -193,21 +193,17 @@ def of_training(config: Any) -> list[Claim]:
       growing[1:],
       _ranks(growing, config.l2, "MC, l2", 1, 0.799),
     ),
-    "phi": (
-      "phi: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("phi", strong, -1),
-    ),
-    "r2": (
-      "R2: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("R2", strong, -1),
-    ),
-    "intra": (
-      "D_intra: robust > standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("D_intra", strong),
-    ),
+  }
+  for measure, key, sign in (
+    ("phi", "phi", -1),
+    ("R2", "r2", -1),
+    ("D_intra", "intra", 1),
+  ):
+    text = (
+      f"{measure}: robust {'>' if sign > 0 else '<'} standard, l2 budgets from 0.25 on"
+    )
+    made[key] = text, strong, _gain(measure, strong, sign)
+  made |= {
     "density": (
       "d_DoV: robust >= standard for two thirds of the budgets",
       robust,

@@ -18,6 +18,14 @@ from experiments.frame.study import Table
 from experiments.robustness.images import BUDGETS, CLASSES, Points
 from spherejax import attacks, distances, metrics, prototypes, training, voronoi
 
+NEIGHBOUR, LINEAR = "1-NN", "ridge"
+EXACT = "digits, 1-NN, SAA exactly, l2"
+FLIPPED = "lost by one wrong label, less that site"
+MARGIN = "least by which an attacked point is nearer to its own site"
+Norm = Literal["l2", "linf", "l1"]
+Remember = Callable[[str, Callable[[], Finished]], Finished]
+"""What was kept under a name; else it is made, and kept."""
+
 
 def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
   """Weights [dim, classes] and offsets of a regression on the classes' indicators."""
@@ -32,16 +40,6 @@ def ridge_accuracy(weights, offset, points: Points) -> float:
   """Share of the points that the linear classifier has right."""
   z = np.asarray(points.x) @ np.asarray(weights) + np.asarray(offset)
   return float(np.mean(z.argmax(1) == np.asarray(points.y)))
-
-
-NEIGHBOUR, LINEAR = "1-NN", "ridge"
-EXACT = "digits, 1-NN, SAA exactly, l2"
-FLIPPED = "lost by one wrong label, less that site"
-MARGIN = "least by which an attacked point is nearer to its own site"
-
-Norm = Literal["l2", "linf", "l1"]
-Remember = Callable[[str, Callable[[], Finished]], Finished]
-"""What was kept under a name; else it is made, and kept."""
 
 
 class Judged(NamedTuple):
@@ -161,13 +159,9 @@ def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
 
   @functools.cache
   def rows() -> dict[str, Any]:
-    index = np.arange(count)
-    near = distances.k_nearest(
-      *(task.sites.x, task.sites.x),
-      k=min(task.config.neighbours, count - 1),
-      norm=task.norm,
-      exclude=index,
-    )
+    x, index = task.sites.x, np.arange(count)
+    k = min(task.config.neighbours, count - 1)
+    near = distances.k_nearest(x, x, k=k, norm=task.norm, exclude=index)
     points = dict(zip("xy", map(np.asarray, task.sites), strict=True))
     return points | {"index": index, "near": near._asdict()}
 

@@ -21,6 +21,42 @@ ANGLE = "rotated digits, angle from other classes"
 GROWTH = "D_intra, augmented by residuals"
 ERROR = "largest error of a sum or a trace of residuals"
 
+RESIDUAL_CLAIMS = [
+  Claim(
+    "X11-residuals",
+    "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
+    lambda t: t.values("residuals", ANGLE) - 1 / len(DEGREES) - 0.05,
+    "DIST 6.2.2",
+  ),
+  Claim(
+    "X11-features",
+    "accuracy of residuals > of features",
+    lambda t: t.values("residuals", ANGLE) - t.values("features", ANGLE),
+    "DIST 6.2.2",
+  ),
+  Claim(
+    "X11-exact",
+    "residuals of a class sum to 0 and have the trace D_intra, to 1e-5",
+    lambda t: 1e-5 - t.values(ERROR, "rotated digits"),
+    "DIST 6.2.2",
+    every_seed=True,
+  ),
+  Claim(
+    "X11-augmentation",
+    "features augmented by residuals have twice the D_intra, to 10 %",
+    lambda t: 0.1 - np.abs(t.values(GROWTH, "rotated digits") / 2 - 1),
+    "DIST 6.2.2",
+    every_seed=True,
+  ),
+]
+EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
+MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
+LEADING = 9
+FACTORS = (0.2, 5.0)
+"""Weights of the leading directions, the others having 1."""
+SHOTS, QUERIES, EPISODES = 1, 5, 600
+FALLS = "least fall of phi from an exponent to the next"
+
 
 def rotated(points: Points) -> tuple[Points, np.ndarray]:
   """Every image at each angle, and which it is; bilinear."""
@@ -115,45 +151,6 @@ def add_residuals(
     sums, traces, growth = _deviations(key, known, own.y, CLASSES)
     table.add("rotated digits", GROWTH, growth)
     table.add("rotated digits", ERROR, max(sums, traces), listed=False)
-
-
-RESIDUAL_CLAIMS = [
-  Claim(
-    "X11-residuals",
-    "residuals tell the angle to other classes: accuracy > 1/3 + 0.05",
-    lambda t: t.values("residuals", ANGLE) - 1 / len(DEGREES) - 0.05,
-    "DIST 6.2.2",
-  ),
-  Claim(
-    "X11-features",
-    "accuracy of residuals > of features",
-    lambda t: t.values("residuals", ANGLE) - t.values("features", ANGLE),
-    "DIST 6.2.2",
-  ),
-  Claim(
-    "X11-exact",
-    "residuals of a class sum to 0 and have the trace D_intra, to 1e-5",
-    lambda t: 1e-5 - t.values(ERROR, "rotated digits"),
-    "DIST 6.2.2",
-    every_seed=True,
-  ),
-  Claim(
-    "X11-augmentation",
-    "features augmented by residuals have twice the D_intra, to 10 %",
-    lambda t: 0.1 - np.abs(t.values(GROWTH, "rotated digits") / 2 - 1),
-    "DIST 6.2.2",
-    every_seed=True,
-  ),
-]
-
-
-EXPONENTS = (-0.5, 0.0, 0.5, 1.0, 1.25)
-MILD = tuple(x for x in EXPONENTS if abs(x) <= 0.5)
-LEADING = 9
-FACTORS = (0.2, 5.0)
-"""Weights of the leading directions, the others having 1."""
-SHOTS, QUERIES, EPISODES = 1, 5, 600
-FALLS = "least fall of phi from an exponent to the next"
 
 
 def _phi(points: Array, labels: Array, classes: int, *, normalize: bool = False):

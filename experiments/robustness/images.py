@@ -13,6 +13,22 @@ from spherejax import data, voronoi
 CLASSES = 10
 
 
+BUDGETS = {
+  "digits": {
+    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, math.inf),
+    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, math.inf),
+  },
+  "cifar10": {
+    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, math.inf),
+    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3, math.inf),
+  },
+  "mnist": {
+    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, math.inf),
+    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, math.inf),
+  },
+}
+
+
 class Points(NamedTuple):
   """Labelled points."""
 
@@ -33,23 +49,6 @@ def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
       f"{train_images} and {test_images}"
     )
   return Points(x[:train_images], y[:train_images]), Points(x[last:], y[last:])
-
-
-INF = math.inf
-BUDGETS = {
-  "digits": {
-    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, INF),
-    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, INF),
-  },
-  "cifar10": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, INF),
-    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3, INF),
-  },
-  "mnist": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, INF),
-    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, INF),
-  },
-}
 
 
 class Images(NamedTuple):

@@ -24,6 +24,7 @@ from experiments.frame.networks import Headed
 from experiments.frame.settings import Without
 from experiments.frame.study import Table
 from experiments.robustness import defences as robust_defences
+from experiments.robustness import proposals as robust_proposals
 from experiments.robustness import structure
 from experiments.robustness.images import Points
 from experiments.robustness.networks import Norm, OfDigits, Settings
@@ -277,9 +278,7 @@ class Config(Settings):
   """Input dimensions of the classes of known discriminality."""
   radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
   """Distances of their means from the origin."""
-  proposals: OfDigits[
-    tuple[Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"], ...]
-  ] = ("cross-entropy", "NormFace", "negative margin", "proxy cap")
+  proposals: OfDigits[tuple[robust_proposals.Name, ...]] = robust_proposals.LOSSES
   """Losses to compare."""
   proposed_budget: OfDigits[float] = 0.6
   """l2 budget of these losses, and of the defences."""

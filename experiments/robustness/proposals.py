@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,8 @@ GAUSSIAN_POINTS = 1000
 
 NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
 BEYOND = "in the cap, but wrong or beyond"
-LOSSES = ("cross-entropy", NORMFACE, NEGATIVE, CAP)
+Name = Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"]
+LOSSES: tuple[Name, ...] = get_args(Name)
 
 
 class Gaussian(NamedTuple):

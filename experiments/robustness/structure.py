@@ -16,6 +16,8 @@ from spherejax import metrics, prototypes
 IMAGES = {"cifar10": 50_000, "svhn_cropped": 73_257}
 """Training images of a whole set, which table 5.3 is of."""
 
+NORMS = ("l2", "linf")
+
 
 def name_of(norm: str, budget: float) -> str:
   """The name of a network; a budget of 0 trains without an attack."""
@@ -31,9 +33,6 @@ def printed_inputs(images: str) -> Mapping[str, float]:
   """Table 5.3; beside the digits CIFAR-10's column."""
   known = images if images in IMAGES else "cifar10"
   return figures("robust_features")[known]["images"]
-
-
-NORMS = ("l2", "linf")
 
 
 def moments(

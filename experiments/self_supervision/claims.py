@@ -41,6 +41,25 @@ _DEEP = (
   "rank of h", "effective rank of h", ALIGNMENT, *LOCAL,
 )  # fmt: skip
 
+_CURVES = {
+  "rank": ("effective rank", "effective rank of the projector"),
+  "accuracy": ("probe", "accuracy of a linear probe"),
+  "sharing": ("sharing", "nearest negatives of the same label"),
+  "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
+  "unexplained": ("unexplained", "unexplained variance of displacements"),
+}
+_PROJECTORS = (
+  ("probe", "accuracy of a linear probe"),
+  ("rank of h", "rank of the features, share"),
+  (ALIGNMENT, "alignment of (local) maps"),
+  (LOCAL[1], "effective rank of (local) maps"),
+)
+_SPECTRA = {
+  "spectrum h": "features",
+  "spectrum augmented h": "features of augmented images",
+  "spectrum W": "projector",
+}
+
 
 def tabulate(
   linear: Trained, names: tuple[str, ...], deep: Mapping[str, Trained]
@@ -198,26 +217,6 @@ def _correlations(found: Trained) -> np.ndarray:
   centred = [x - x.mean(-1, keepdims=True) for x in (loss, bound)]
   norms = np.sqrt((centred[0] ** 2).sum(-1) * (centred[1] ** 2).sum(-1))
   return (centred[0] * centred[1]).sum(-1) / norms
-
-
-_CURVES = {
-  "rank": ("effective rank", "effective rank of the projector"),
-  "accuracy": ("probe", "accuracy of a linear probe"),
-  "sharing": ("sharing", "nearest negatives of the same label"),
-  "coarse-sharing": ("coarse sharing", "nearest negatives of the same coarse label"),
-  "unexplained": ("unexplained", "unexplained variance of displacements"),
-}
-_PROJECTORS = (
-  ("probe", "accuracy of a linear probe"),
-  ("rank of h", "rank of the features, share"),
-  (ALIGNMENT, "alignment of (local) maps"),
-  (LOCAL[1], "effective rank of (local) maps"),
-)
-_SPECTRA = {
-  "spectrum h": "features",
-  "spectrum augmented h": "features of augmented images",
-  "spectrum W": "projector",
-}
 
 
 def draw(

@@ -23,6 +23,12 @@ from spherejax import data, metrics
 HALFWAY = ", halfway"  # behind the names of spectra of that time
 _SEEN = 1e-2  # of the largest singular value, that a rank of features counts
 
+_STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
+_PAIRS = 8  # for each dimension of the features, to estimate a generator from
+ALIGNMENT = "alignment with the displacements"
+LOCAL = ("rank of local maps", "effective rank of local maps")
+OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
+
 
 def wide(x: Any) -> Array:
   """In float64, inside `on_host`."""
@@ -62,13 +68,6 @@ def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
         "relative rank": metrics.relative_rank(x, threshold=settings.threshold),
       }
     )
-
-
-_STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
-_PAIRS = 8  # for each dimension of the features, to estimate a generator from
-ALIGNMENT = "alignment with the displacements"
-LOCAL = ("rank of local maps", "effective rank of local maps")
-OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
 def measured(

@@ -52,15 +52,8 @@ class Trained(NamedTuple):
 def given(study: Study) -> Given:
   """On the device, with the mean and deviation of the training images' channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
-  return Given(
-    jnp.asarray(study.train),
-    jnp.asarray(study.train_labels),
-    jnp.asarray(study.train_coarse),
-    jnp.asarray(study.test),
-    jnp.asarray(study.test_labels),
-    jnp.asarray(pixels.mean(0), jnp.float32),
-    jnp.asarray(pixels.std(0), jnp.float32),
-  )
+  moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
+  return Given(*map(jnp.asarray, study[1:6]), *moments)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:

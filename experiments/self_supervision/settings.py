@@ -32,6 +32,11 @@ Convolutional = Annotated[
   tuple[int, int, int], Within(1), Without("encoder", "resnet18")
 ]
 
+_DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
+_EVERY = 4  # one class of so many takes part
+_SIDE = 32  # of photographs that are not said to be of another one
+_DIGITS = 1200  # the first ones are learned from
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Limited):
@@ -196,12 +201,6 @@ def widths_of(name: str) -> tuple[int, ...]:
   if not all(part.isdecimal() and int(part) for part in parts):
     raise ValueError(f"projectors must be widths like 64-32, got {name!r}")
   return tuple(map(int, parts))
-
-
-_DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
-_EVERY = 4  # one class of so many takes part
-_SIDE = 32  # of photographs that are not said to be of another one
-_DIGITS = 1200  # the first ones are learned from
 
 
 class Study(NamedTuple):

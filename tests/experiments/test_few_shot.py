@@ -93,7 +93,7 @@ def test_runs_differ_by_their_loss_and_are_kept(tmp_path, monkeypatch):
     assert np.isfinite(values).all()
     assert (values[0] != values[1]).all()
   # The same command again trains nothing.
-  monkeypatch.setattr(training.training, "sweep", None)
+  monkeypatch.setattr(training.trainer, "many", None)
   again = training.train(SETTINGS, part, sets(), CELLS, tmp_path)
   np.testing.assert_array_equal(again.test, found.test)
   claimed = few_shot.STUDY.claimed(tabulated(SETTINGS, part, found), SETTINGS)

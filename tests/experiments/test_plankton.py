@@ -101,13 +101,14 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
   assert whole.tree is None
   study = plankton_images.divide(whole, config, jax.random.key(0))
   assert not isinstance(study.train.images, np.ndarray)  # read when asked for
-  assert [len(part) for part in study] == [130, 130, 130, 12]
+  parts = (*study[:3], study.unseen)
+  assert [len(part) for part in parts] == [130, 130, 130, 12]
   assert study.train.images[0].shape == (75, 75, 1)
   widths = np.exp(np.sort(study.unseen.extras["log_width"]))
   np.testing.assert_allclose(widths, np.repeat(range(4, 10), 2), rtol=1e-6)
   heights = np.exp(study.unseen.extras["log_height"])
   np.testing.assert_allclose(heights, np.repeat([3 + 2 * 66, 3 + 2 * 65], 6), rtol=1e-6)
-  rows = np.concatenate([part.images.rows for part in study])
+  rows = np.concatenate([part.images.rows for part in parts])
   assert len(set(rows.tolist())) == 67 * 6  # every image is in one part
   done = [
     plankton_runs.run(kind, 0, config, study, tmp_path, lambda _: None)

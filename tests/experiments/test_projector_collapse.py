@@ -653,7 +653,9 @@ def test_resnet18_takes_steps_by_lars():
   """The published network and optimiser, on noise that is hardly augmented."""
   settings = command.only(
     runs.Full,
-    dataclasses.replace(projector_collapse.PRESETS["full"], steps=8, warm_up=1),
+    dataclasses.replace(
+      projector_collapse.PRESETS["full"], steps=8, measure_every=8, warm_up=1
+    ),
   )
   study = noise(count=8, side=16)
   images, run = runs.given(study), Run(settings, study.classes)
