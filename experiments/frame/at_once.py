@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.experimental
 import jax.numpy as jnp
 from jax import Array
 
