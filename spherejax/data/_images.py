@@ -105,6 +105,16 @@ class Images:
       extras={name: values[rows] for name, values in self.extras.items()},
     )
 
+  def in_memory(self) -> "Images":
+    """The same images, lazy ones decoded: one array, or a list where sizes differ.
+
+    Raises:
+      ValueError: names all images that cannot be read.
+    """
+    if not isinstance(self.images, Lazy):
+      return self
+    return dataclasses.replace(self, images=collect(self.images))
+
 
 def _check_named(labels: np.ndarray, names: int) -> None:
   """Raises ValueError for a label without a name that is not -1."""
