@@ -101,7 +101,7 @@ def explore(given: argparse.Namespace, load: Load) -> pathlib.Path:
   _prepare(output, source)
   skip = given.skip_unreadable
   images = _embedding.embed(source, embedder, output, skip=skip, least=2)
-  queries = asked and _embedding.embed(asked, embedder, output, skip=skip)
+  queries = _embedding.embed(asked, embedder, output, skip=skip) if asked else None
   names = images.names
   _tables.write_array(output / "embeddings.npy", images.embeddings)
   _tables.write_table(

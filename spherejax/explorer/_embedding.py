@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tqdm
 
@@ -121,8 +122,8 @@ def embed(
   """
   reader = _Reader(source, embedder.prepare)
   known = _known(folder, embedder.identity)
-  files = [list(pair) for pair in zip(source.names, source.stamps, strict=True)]
-  left = [row for row, (name, stamp) in enumerate(files) if (name, stamp) not in known]
+  files = list(zip(source.names, source.stamps, strict=True))
+  left = [row for row, file in enumerate(files) if file not in known]
   reader.unreadable |= _sources.check_headers(source, left)
   if reader.unreadable and not skip:
     reader.read_others()  # so that all of them are named
@@ -134,22 +135,25 @@ def embed(
     made_with = {"network": embedder.identity, "files": chosen}
     rows = training.keep_features(
       folder / f"features-{_short(made_with)}.npy",
-      lambda images: _flat(embedder.apply(images)),
+      lambda images: _flat(embedder.apply(jnp.asarray(images))),
       data.Images(reader, np.full(len(chosen), -1, np.int32), ()),
       made_with=made_with,
       batch_size=_BATCH,
     )
-    known |= {(*file,): row for file, row in zip(chosen, rows, strict=True)}
+    known |= dict(zip(chosen, rows, strict=True))
   reader.read_others()
   reader.refuse(skip=skip, least=least)
   good = [row for row in range(len(source)) if row not in reader.unreadable]
-  flat = np.stack([known[*files[row]] for row in good]).astype(np.float32)
-  parts = _parts(flat, shapes)
+  flat = np.stack([known[files[row]] for row in good]).astype(np.float32)
+  embeddings, weights, prototypes = _parts(flat, shapes)
+  assert embeddings is not None
   return Embedded(
     source,
     good,
     [reader.thumbnails[row] for row in good],
-    *parts,
+    embeddings,
+    weights,
+    prototypes,
     {source.names[row]: why for row, why in sorted(reader.unreadable.items())},
   )
 
