@@ -29,7 +29,8 @@ from experiments.frame import results
 from experiments.frame.study import Claim, Study, Table
 from experiments.gsp import quick, quick_figure, quick_tiles
 
-_SHOWN = 6  # collages of the figure
+_DIGITS, _PHOTOGRAPHS = 6, 3  # collages of the figure
+_LETTERS = 16  # of a label above a collage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,17 +89,23 @@ CLAIMS = [
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """The first test collage of each of the first classes: nobody chose them."""
-  del table, config
+  del table
   names, collages, trained = shown
+  count = _PHOTOGRAPHS if config.images else _DIGITS
   classes, rows = np.unique(collages.labels, return_index=True)
-  classes, rows = classes[:_SHOWN], rows[:_SHOWN]
+  classes, rows = classes[:count], rows[:count]
   figure = quick_figure.draw(
     np.asarray(collages.images)[rows],
     np.asarray(collages.foreground)[rows],
     {name: result.weights[rows] for name, result in trained.items()},
-    [names[label] for label in classes],
+    [_short(names[label]) for label in classes],
   )
   return {"weights": figure}
+
+
+def _short(name: str) -> str:
+  name = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
+  return name.replace("$", r"\$")  # which would begin a formula
 
 
 def report(content: dict[str, Any], output: pathlib.Path) -> None:

@@ -107,7 +107,7 @@ window.explorer = (() => {
     if (row >= 0) {
       const [x, y] = places()(row), box = byId("map");
       const left = x + 150 < box.clientWidth / 2 || x < 320 ? x + 16 : x - 306;
-      card.style.left = `${left}px`;
+      card.style.left = `${Math.max(4, Math.min(left, box.clientWidth - 296))}px`;
       card.style.top = `${Math.max(4, Math.min(y + 14, box.clientHeight - 130))}px`;
     }
     if (row !== under) requestMarks();

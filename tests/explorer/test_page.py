@@ -573,6 +573,16 @@ def test_on_a_narrow_screen_the_map_has_the_room(page):
     assert page.ask(f"{box}.width") == page.ask("window.innerWidth")
     assert page.ask(f"{box}.height") > 300
     assert page.ask("document.getElementById('controls').offsetParent === null")
+    for row in page.lonely()[:6]:
+      page.driver.execute_script(
+        "const [sx, sy] = window.explorer.place(arguments[0]);"
+        "window.explorer.inspect({ sx, sy })",
+        row,
+      )
+      card = page.ask(
+        "document.getElementById('card').getBoundingClientRect().toJSON()"
+      )
+      assert 0 <= card["left"] < card["right"] <= 500
     page.press("#fold")
     assert page.ask("document.getElementById('controls').offsetParent !== null")
     assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")
