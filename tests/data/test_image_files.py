@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from experiments.embedding import sources
-from spherejax import data
-from spherejax.data import _tfds
 
 # A letter that no turn and no reflection leaves as it is, in colours.
 UPRIGHT = np.zeros((24, 16, 3), np.uint8)
@@ -70,7 +67,7 @@ def read_everywhere(folder, content, name="a.png"):
   shutil.rmtree(path.parent, ignore_errors=True)
   path.parent.mkdir()
   path.write_bytes(content)
-  shown = sources.find(str(folder))
+  shown = _sources.find(str(folder))
   inside = {"source": "of it", "channels": 3, "size": None}
   readers = [
     lambda: data.load_folder(folder).images[0],
@@ -89,7 +86,6 @@ def read_everywhere(folder, content, name="a.png"):
       except ValueError as error:
         assert "cannot read the image" in str(error)  # noqa: PT017
         found.append(None)
-    headers = sources.check_headers(shown, [0])
   for pixels in found[1:]:
     assert (pixels is None) == (found[0] is None)
     if pixels is not None:
@@ -277,7 +273,7 @@ def both(folder, **options):
     (str(file), images.label_names[label])
     for file, label in zip(images.extras["file"], images.labels, strict=True)
   ]
-  source = sources.find(str(folder))
+  source = _sources.find(str(folder))
   named = [
     pair for pair in zip(source.names, source.labels, strict=True) if pair[1] != ""
   ]
@@ -322,7 +318,7 @@ NAMES = [
 def test_one_rule_for_the_files_of_a_folder(folder):
   assert both(folder) == NAMES
   assert data.load_folder(folder).images.shape == (8, *UPRIGHT.shape)
-  assert "stray.png" in sources.find(str(folder)).names
+  assert "stray.png" in _sources.find(str(folder)).names
 
 
 def test_links(folder, tmp_path):
@@ -342,8 +338,8 @@ def test_links(folder, tmp_path):
   (folder / "ant" / "folder.png").mkdir()
   with pytest.raises(ValueError, match=r"2 of 13 images: .*itself\.png.*lost\.png"):
     data.load_folder(folder)
-  source = sources.find(str(folder))
-  found = sources.check_headers(source, range(len(source)))
+  source = _sources.find(str(folder))
+  found = _sources.check_headers(source, range(len(source)))
   assert {source.names[row] for row in found} == {"ant/itself.png", "ant/lost.png"}
   kept = data.load_folder(folder, skip_unreadable=True)
   assert len(kept) == 11
@@ -383,7 +379,7 @@ def test_all_classes_without_an_image_are_named(folder):
   with pytest.raises(ValueError, match=r"folders .*cat, .*dog hold no image \(\.bmp"):
     data.load_folder(folder)
   # Where classes are not numbered there is nothing to refuse.
-  assert set(sources.find(str(folder)).labels) == {"", "ant", "bee"}
+  assert set(_sources.find(str(folder)).labels) == {"", "ant", "bee"}
 
 
 def test_many_bad_files_among_many(tmp_path):
