@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
+from spherejax import data
+from spherejax.data import _tfds
+from spherejax.explorer import _sources
 
 # A letter that no turn and no reflection leaves as it is, in colours.
 UPRIGHT = np.zeros((24, 16, 3), np.uint8)
@@ -86,6 +89,7 @@ def read_everywhere(folder, content, name="a.png"):
       except ValueError as error:
         assert "cannot read the image" in str(error)  # noqa: PT017
         found.append(None)
+    headers = _sources.check_headers(shown, [0])
   for pixels in found[1:]:
     assert (pixels is None) == (found[0] is None)
     if pixels is not None:
