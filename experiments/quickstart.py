@@ -112,6 +112,8 @@ def report(content: dict[str, Any], output: pathlib.Path) -> None:
   """Writes the results, and one table with a sentence that says what it means."""
   content = results.standard(content)
   results.write_json(content, output / "results.json")
+  if not content["claims"]:
+    return
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   shown = rich.table.Table(title="retrieval among test collages")
   for heading in ("", "GAP", "GSP", "GSP - GAP", "95 % interval", "seeds above 0"):
