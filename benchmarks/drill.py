@@ -27,16 +27,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 import rich.console
 import rich.table
 import rich.text
-from PIL import Image
 
 from benchmarks import _measure
-from experiments.frame import networks
-from spherejax import data
 
 EXPERIMENTS = ("few_shot", "plankton", "projector_collapse", "retrieval")
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -279,14 +275,7 @@ def picture(folder: pathlib.Path) -> Iterator[Drill]:
   room = Room(folder / "picture")
   room.folder.mkdir()
   model, images = room.folder / "model", room.folder / "images"
-  architecture = networks.Architecture(dim=32, image_size=16)
-  variables = networks.initial_variables(jax.random.key(0), architecture)
-  networks.keep(model, networks.Model(architecture, variables), 0)
-  digits = data.load_digits()[:200]
-  for row, (pixels, label) in enumerate(zip(digits.images, digits.labels, strict=True)):
-    path = images / f"{label}" / f"{row:04}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels[..., 0]).save(path)
+  room.whole(room.command("benchmarks._drill_pictures", model, images))
 
   def command(output: pathlib.Path) -> list[str]:
     given = images, "--model", model, "--layout", "pca"
