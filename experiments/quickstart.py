@@ -5,7 +5,7 @@ Trained with a contrastive loss, an embedding by global average pooling (GAP) ha
 carry the eight along; generalized sum pooling (GSP) can leave them out. The setting of
 DML 5.3.2, with larger collages, on images that scikit-learn ships.
 
-    python -m experiments.quickstart                  # 67 s on 2 cores, one of them busy
+    python -m experiments.quickstart                  # 67 s, 2 cores, one busy
     python -m experiments.quickstart --preset smoke   # seconds
 
 With the extra `pretrained`, `--images FOLDER` makes the collages of your photographs, a
