@@ -146,7 +146,7 @@ def step(name: Views, batch: int, repetitions: int) -> dict[str, Any]:
   """A training step that draws its views, beside one whose views are given."""
   strengths = data.view_strengths(name)
   augment = functools.partial(data.simclr_views, size=SIDE, strengths=strengths)
-  pictures, network = images(batch), training.Network(Settings())
+  pictures, network = images(batch), training.network(Settings())
   variables = network.init(jax.random.key(0), jnp.asarray(pictures[:2]))
   given = jax.jit(augment)(jax.random.key(1), pictures)
 

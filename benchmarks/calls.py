@@ -44,6 +44,7 @@ MOST_RATIO, MOST_MORE = 2.0, 1e-3
 ELSEWHERE = {
   "data.load_folder": "reads a folder that is gone when its example ends",
   "data.load_tfds": "needs prepared data",
+  "data.read_image": "reads a file that is gone when its example ends",
   "training.start_processes": "has to be the first call of a process",
 }
 """Functions whose example cannot be run three times here, and why."""

@@ -27,7 +27,6 @@ from experiments.frame.study import Study, Table
 from experiments.metric_learning import (
   images,
   pretraining,
-  problem_claims,
   problem_figures,
   problems,
   runs,
@@ -98,7 +97,7 @@ STUDY = Study(
   "DML, chapter 3",
   PRESETS,
   measure,
-  problem_claims.claims,
+  problems.claims,
   draw,
 )
 

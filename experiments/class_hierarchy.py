@@ -25,9 +25,9 @@ import tqdm
 
 from experiments.frame import at_once, images
 from experiments.frame.study import Study, Table
-from experiments.hierarchies import claims, exact, pictures, settings, tables
+from experiments.hierarchies import claims, exact, pictures
 from experiments.hierarchies import runs as class_runs
-from experiments.hierarchies.settings import PRESETS, Config
+from experiments.hierarchies.runs import PRESETS, Config
 
 
 def plan(config: Config) -> list[tuple[str, int]]:
@@ -75,7 +75,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     for name in untrained[0]
   }
   table = Table()
-  tables.add_runs(table, runs, controls, grounds[config.seed].related, config)
+  claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   exact.add_trees(table, seeds, config.mds_steps, config.trees)
   exact.add_examples(table)
   return table, (runs, curves, firsts, whole.tree)
@@ -96,7 +96,7 @@ STUDY = Study(
   measure,
   claims.claims,
   draw,
-  resolved=settings.resolved,
+  resolved=class_runs.resolved,
 )
 
 if __name__ == "__main__":

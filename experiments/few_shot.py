@@ -18,23 +18,58 @@ its protocol alone: Conv4 at 84 pixels, ResNet18 at 224, episodes and queries of
 """
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from experiments.episodes import claims, images, pictures, settings, tables
-from experiments.episodes.drawn import check_classes
-from experiments.episodes.settings import PRESETS, Config, Part, of_part
+from experiments.episodes import claims, settings, toy
+from experiments.episodes.claims import LOSSES
+from experiments.episodes.settings import PRESETS, Config, Part, check_classes, of_part
 from experiments.episodes.training import FIRST_LOG_EXPONENT, Trained, train
 from experiments.frame import at_once
 from experiments.frame.study import Study, Table
+from spherejax import plotting
+
+
+def draw(table: Table, shown: Mapping[Part, Trained], config: Config) -> dict[str, Any]:
+  """Learning curves, norm ratios, and where each loss is least."""
+  del table
+  drawn: dict[str, Any] = {"plane": toy.draw_plane(), "sphere": toy.draw_sphere()}
+  for part, found in shown.items():
+    name = part.name.replace(", ", "-").replace(" ", "-").lower()
+    times = config.validate_every * np.arange(1, found.validation.shape[-1] + 1)
+    curves: dict[str, np.ndarray] = dict(zip(LOSSES, found.validation, strict=True))
+    label = "validation accuracy"
+    if "training accuracy" in found.series:
+      each = config.validate_every // config.check_every
+      own = found.series["training accuracy"][..., each - 1 :: each]
+      curves = {f"{loss}, validation": values for loss, values in curves.items()}
+      curves |= {f"{x}, training": y for x, y in zip(LOSSES, own, strict=True)}
+      label = "accuracy"
+    drawn[f"accuracy-{name}"] = plotting.training_curves(
+      curves,
+      steps=times,
+      xlabel="episodes",
+      ylabel=label,
+      title=part.name,
+    )
+    checks = config.check_every * np.arange(1, found.series["norm_ratio"].shape[-1] + 1)
+    drawn[f"norm-ratio-{name}"] = plotting.training_curves(
+      dict(zip(LOSSES, found.series["norm_ratio"], strict=True)),
+      steps=checks,
+      xlabel="episodes",
+      ylabel="norm ratio of the update",
+      title=part.name,
+    )
+  return drawn
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """All trainings, and what is exact."""
   parts, fixed = settings.parts(config), Part(1, "mean")
   own = {part: of_part(config, part.shots) for part in (*parts, fixed)}
-  sets = images.load(config)
+  sets = settings.load(config)
   count = len(config.exponents)
   check_classes(config, [*parts, fixed] if count else parts, sets)
   learned = {
@@ -55,13 +90,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   with at_once.pool() as pool:
     done = list(pool.map(one, jobs))
   trained = dict(zip(parts, done, strict=False))
-  return tables.tabulate(config, trained, done[-1] if count else None), trained
-
-
-def draw(table: Table, shown: dict[Part, Trained], config: Config) -> dict[str, Any]:
-  """Learning curves, norm ratios, and where each loss is least."""
-  del table
-  return pictures.draw(config, shown)
+  return claims.tabulate(config, trained, done[-1] if count else None), trained
 
 
 STUDY = Study(

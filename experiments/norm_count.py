@@ -22,29 +22,30 @@ is 2007 alone, without the paper's figures beside it: those are of 2007 to 2013,
 which --voc-folder names a folder.
 """
 
-import functools
 import pathlib
 import sys
 from typing import Any
 
 import tqdm
 
-from experiments.counting import claims, grids, images, photographs, settings, theory
+from experiments.counting import claims, grids, images, photographs, settings
 from experiments.counting.settings import PRESETS, Config
+from experiments.frame import images as class_sets
 from experiments.frame.study import Study, Table
 
 
 def load(config: Config) -> dict[str, Any]:
   """Every set that takes part; says which do not."""
-  found = {}
-  for name in config.sets:
-    read = images.photographs if name == "voc" else functools.partial(images.load, name)
+
+  def read(name: str) -> Any:
     try:
-      found[name] = read(config)
+      return images.photographs(config) if name == "voc" else images.load(name, config)
     except FileNotFoundError as error:
       if config.need_all:
         raise SystemExit(f"this preset reads the image set {name}: {error}") from error
-      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
+      raise
+
+  found = dict(class_sets.available(config.sets, read))
   if not found:
     raise SystemExit(f"none of the sets {', '.join(config.sets)} is there")
   return found
@@ -60,7 +61,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, dict[str, Any]
     own.check(config, name, found)
   objects = [found.held for name, found in sets.items() if name != "voc"]
   if config.theory and objects:
-    theory.add(table, config, objects[0])
+    claims.add_theory(table, config, objects[0])
   with tqdm.tqdm(total=len(sets) * config.seeds, unit="seed", file=sys.stderr) as bar:
     for name, found in sets.items():
       bar.set_postfix(set=name)

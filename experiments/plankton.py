@@ -25,21 +25,20 @@ import tqdm
 from experiments.frame import at_once
 from experiments.frame.study import Study, Table
 from experiments.hierarchies import (
-  plankton_claims,
   plankton_images,
+  plankton_measures,
   plankton_pictures,
   plankton_runs,
-  plankton_settings,
   plankton_tables,
-  triplet_settings,
+  triplets,
 )
-from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
-from experiments.hierarchies.plankton_settings import PRESETS, Config
+from experiments.hierarchies.plankton_images import PRESETS, Config
+from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """All trainings and measures; F1 of every class is a file of its own."""
-  plankton_settings.check(config)
+  plankton_images.check(config)
   whole = plankton_images.load(config)
   seeds = range(config.seed, config.seed + config.seeds)
   studies = {
@@ -49,7 +48,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
     for seed in seeds
   }
   for study in studies.values():
-    triplet_settings.epoch_length(config, len(study.train))
+    triplets.epoch_length(config, len(study.train))
   # The longer ones first.
   jobs = [(kind, seed) for kind in (EMBEDDING, BASELINE) for seed in seeds]
   total = sum(plankton_runs.parts(kind, config) for kind, _ in jobs)
@@ -91,7 +90,7 @@ STUDY = Study(
   "DIST article I",
   PRESETS,
   measure,
-  plankton_claims.CLAIMS,
+  plankton_measures.CLAIMS,
   draw,
 )
 

@@ -25,16 +25,17 @@ from typing import Any
 
 from experiments.frame import at_once, command, kept
 from experiments.frame.study import Study, Table
-from experiments.self_supervision import claims, images, lars, pictures, runs, toy
-from experiments.self_supervision.claims import LARGE
+from experiments.self_supervision import claims, runs, toy
+from experiments.self_supervision import settings as images
 from experiments.self_supervision.settings import (
+  LARGE,
   PRESETS,
   Config,
+  Settings,
   check,
   strengths_of,
   widths_of,
 )
-from experiments.self_supervision.training import Settings
 from spherejax import data
 
 
@@ -47,9 +48,9 @@ def train(
   """Networks of one projector, all strengths and seeds."""
   if config.at_once:
     return runs.train(command.only(Settings, config), strengths, study, folder)
-  settings = command.only(lars.Full, config)
+  settings = command.only(runs.Full, config)
   own = folder / f"full-{kept.digest((settings, study.name))}"
-  return lars.train(settings, strengths, study, own)
+  return runs.train_apart(settings, strengths, study, own)
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
@@ -84,7 +85,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """SSL's figures 1, 3 to 7, 9 and 10."""
   linear, deep = shown
-  return pictures.draw(linear, deep, config, table)
+  return claims.draw(linear, deep, config, table)
 
 
 STUDY = Study(

@@ -20,16 +20,95 @@ beside them where it is there. The others need cifar10 or svhn_cropped, prepared
 tensorflow-datasets, in TFDS_DATA_DIR.
 """
 
+import operator
 import pathlib
 import sys
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import tqdm
 
-from experiments.frame import digits
 from experiments.frame.study import Study, Table
-from experiments.robustness import claims, inputs, photographs
-from experiments.robustness import digits as robust_digits
-from experiments.robustness.settings import PRESETS, Config
+from experiments.robustness import (
+  claims,
+  defences,
+  features,
+  images,
+  networks,
+  photographs,
+  proposals,
+  structure,
+)
+from experiments.robustness.images import Points
+from experiments.robustness.photographs import PRESETS, Config
+
+STUDIES = {
+  "defences": defences.add_side_by_side,
+  "noise": defences.add_noisy,
+  "combined": defences.add_combined,
+  "rotation": features.add_residuals,
+  "reweighting": features.add_features,
+}
+
+
+def trained(
+  table: Table,
+  config: Any,
+  train: Points,
+  test: Points,
+  progress: tqdm.tqdm,
+  folder: pathlib.Path,
+) -> None:
+  """Adds networks of all budgets, and what their features look like."""
+  standard = None
+  norms: list[tuple[networks.Norm, tuple[float, ...]]] = [
+    ("l2", (0.0, *config.l2)),
+    ("linf", config.linf),
+  ]
+  for norm, budgets in [each for each in norms if each[1]]:
+    progress.set_postfix(norm=norm)
+    loss = networks.adversarial(config.clean_weight)
+    defence = networks.Defence(config, loss, norm)
+    own = folder / norm
+    result = networks.train(defence, {"epsilon": budgets}, train, test, own)
+    params = result.state.params
+    found = structure.of_models(defence, params, train)
+    found["accuracy"] = result.scores[..., -1]
+    judged = networks.judge(defence, test)
+    found["accuracy under attack"] = judged(params, jnp.array(budgets))
+    if standard is None:
+      standard = jax.tree.map(lambda x: x[:1], params)
+    same = np.zeros(len(budgets), int)
+    attacked = judged(
+      jax.tree.map(operator.itemgetter(same), standard), jnp.array(budgets)
+    )
+    for number, budget in enumerate(budgets):
+      name = structure.name_of(norm, budget)
+      structure.add(table, name, {key: x[number] for key, x in found.items()})
+      table.add("standard", f"accuracy under {name}", attacked[number])
+    progress.update()
+
+
+def add_digits(
+  table: Table,
+  config: Any,
+  train: Points,
+  test: Points,
+  progress: tqdm.tqdm,
+  folder: pathlib.Path,
+) -> None:
+  """Adds all that is measured on digits."""
+  trained(table, config, train, test, progress, folder)
+  claims.add_beside(table, config.beside)
+  features.add_pixels(table, train, test)
+  proposals.add_radii(table, config, progress, folder)
+  proposals.add_losses(table, config, train, test, progress, folder)
+  for study in config.studies:
+    progress.set_postfix(study=study)
+    STUDIES[study](table, config, train, test, folder)
+    progress.update()
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
@@ -40,11 +119,11 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, None]:
   table = Table()
   with tqdm.tqdm(total=total, unit="program", file=sys.stderr) as progress:
     if config.images == "digits":
-      train, test = digits.load(config.train_images, config.test_images)
-      robust_digits.add(table, config, train, test, progress, output / "kept")
+      train, test = images.load_digits(config.train_images, config.test_images)
+      add_digits(table, config, train, test, progress, output / "kept")
     else:
       train, test = photographs.trained(table, config, output, progress)
-  inputs.add(table, "images", config.images, train, test)
+  claims.add_inputs(table, "images", config.images, train, test)
   return table, None
 
 

@@ -16,6 +16,7 @@ shifts the images of cifar10 where they are in TFDS_DATA_DIR, prepared by
 tensorflow-datasets, as the last two need them.
 """
 
+import functools
 import math
 import pathlib
 import sys
@@ -25,10 +26,11 @@ import jax
 import numpy as np
 import tqdm
 
+from experiments.frame import images as class_sets
 from experiments.frame.study import Study, Table
-from experiments.robustness import cell_claims, curves, plane, statements
+from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
-from experiments.robustness.cell_settings import PRESETS, Config
+from experiments.robustness.cells import PRESETS, Config
 from experiments.robustness.images import Images
 from spherejax import plotting
 
@@ -37,15 +39,11 @@ def add_digits(table: Table, config: Config, train: Images, test: Images) -> Non
   """What is measured on digits and in the plane alone."""
   plane.add(table, jax.random.key(config.seed), config.toy_norms)
   every = Images(*map(np.concatenate, zip(train, test, strict=True)))
-  statements.add_shifts(table, "digits", *every)
-  for name in config.shifted:
-    try:
-      images = voronoi_sets.prepared(name, "train")
-    except FileNotFoundError as error:
-      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
-    else:
-      statements.add_shifts(table, name, *images)
-  statements.add_best_binary(table, train.points())
+  cells.add_shifts(table, "digits", *every)
+  load = functools.partial(voronoi_sets.prepared, split="train")
+  for name, images in class_sets.available(config.shifted, load):
+    cells.add_shifts(table, name, *images)
+  cells.add_best_binary(table, train.points())
   for norm in config.toy_norms:
     if norm not in config.norms:
       curves.add_distances(table, "digits", train.points(), norm)
@@ -58,7 +56,7 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   if config.images == "digits":
     add_digits(table, config, train, test)
   else:
-    statements.add_shifts(table, config.images, *train)
+    cells.add_shifts(table, config.images, *train)
     table.add(config.images, "sites, each place once", len(sites.y))
   budgets = voronoi_sets.BUDGETS[config.images]
   # Beside the budgets: without an attack, and 1-NN with a wrong label.
@@ -67,9 +65,9 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   with tqdm.tqdm(total=total, unit="attack", file=sys.stderr) as progress:
     remember = curves.remembering(config, output / "kept", progress)
     for norm in config.norms:
-      task = curves.task_of(config, sites, norm)
+      task = curves.Task(config, sites, norm)
       curves.add_distances(table, config.images, sites, norm)
-      curves.add(table, config.images, task, config.classifiers, remember)
+      curves.add(table, task, remember)
       if config.images == "digits" and norm == "l2":
         curves.add_exact(table, task)
   if curves.LINEAR in config.classifiers:
@@ -84,12 +82,12 @@ def draw(table: Table, shown: None, config: Config) -> dict[str, Any]:
   for norm in config.norms:
     finite = [x for x in voronoi_sets.BUDGETS[config.images][norm] if math.isfinite(x)]
     lines = {
-      f"{name}, {measure}": cell_claims.curve(table, config, name, measure, norm)
+      f"{name}, {measure}": cells.curve(table, config, name, measure, norm)
       for name in config.classifiers
       for measure in ("VAA", "SAA")
     }
     if config.images == "digits" and norm == "l2":
-      exact = cell_claims.exact(table, config)
+      exact = cells.exact(table, config)
       lines["1-NN, SAA, exact"] = np.concatenate([np.ones(1), exact])
     drawn[f"curves-{norm}"] = plotting.robust_accuracy(
       lines, [0.0, *finite], xlabel=f"{norm} budget"
@@ -103,7 +101,7 @@ STUDY = Study(
   "DIST, article III",
   PRESETS,
   measure,
-  cell_claims.claims,
+  cells.claims,
   draw,
 )
 

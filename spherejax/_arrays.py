@@ -8,7 +8,7 @@ turns into an array by `__jax_array__`, such as a Param of flax.nnx, is that arr
 import numbers
 import reprlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.core
@@ -18,19 +18,78 @@ import numpy as np
 from spherejax import _compiled
 from spherejax._arguments import unwrapped as unwrapped
 
+AnyArray = jax.Array | np.ndarray
+Kind = Literal["floating", "real", "integer", "boolean"]
 
-def array(name: str, value: Any) -> jax.Array:
-  """The value as an array.
+
+def array(
+  name: str,
+  value: Any,
+  kind: Kind | None = None,
+  *,
+  rank: int | tuple[int, ...] | None = None,
+  empty: bool = True,
+) -> jax.Array:
+  """The value as an array, of which `expect` holds.
 
   Raises TypeError for what is none, ValueError for an integer that would be cut.
   """
   value = unwrapped(value)
   whole(name, value)
   try:
-    return jnp.asarray(value)
+    given = jnp.asarray(value)
   except (TypeError, ValueError, OverflowError) as error:
     text = f"{name} must be an array of numbers, got {reprlib.repr(value)}"
     raise TypeError(text) from error
+  expect(name, given, kind, rank=rank, empty=empty)
+  return given
+
+
+def expect(
+  name: str,
+  array: AnyArray,
+  kind: Kind | None = None,
+  *,
+  rank: int | tuple[int, ...] | None = None,
+  empty: bool = True,
+) -> None:
+  """Raises unless an array is of a kind, has so many axes, and a row.
+
+  Args:
+    name: of the array, for the error.
+    array: of JAX or NumPy.
+    kind: of its entries: "real" are floating ones and integers; None leaves it open.
+    rank: how many axes it may have; None leaves it open.
+    empty: whether it may have no row.
+
+  Raises:
+    TypeError: another kind.
+    ValueError: other axes, or no row.
+  """
+  if kind is not None and not _is_kind(array.dtype, kind):
+    raise TypeError(f"{name} must be {_KINDS[kind]}, got dtype {array.dtype}")
+  allowed = rank if isinstance(rank, tuple) else (rank,)
+  if rank is not None and array.ndim not in allowed:
+    ranks = " or ".join(map(str, allowed))
+    raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
+  if not empty and array.shape[0] == 0:
+    raise ValueError(f"{name} must have a row, got shape {array.shape}")
+
+
+_KINDS: dict[Kind, str] = {
+  "floating": "floating",
+  "real": "real numbers",
+  "integer": "integers",
+  "boolean": "boolean",
+}
+
+
+def _is_kind(dtype: Any, kind: Kind) -> bool:
+  if kind == "boolean" or dtype == jnp.bool_:
+    return kind == "boolean" and dtype == jnp.bool_
+  if kind == "real":
+    return is_real(dtype)
+  return jnp.issubdtype(dtype, getattr(jnp, kind))
 
 
 def whole(name: str, value: Any) -> None:

@@ -17,10 +17,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from spherejax import _compiled
+from spherejax._arrays import AnyArray, known_numbers
 from spherejax._arrays import array as array
+from spherejax._arrays import expect as expect
 from spherejax._arrays import host as host
 from spherejax._arrays import integers as integers
-from spherejax._arrays import is_real, known_numbers
 from spherejax._arrays import known as known
 from spherejax._arrays import names as names
 from spherejax._arrays import numbers_of as numbers_of
@@ -28,54 +29,15 @@ from spherejax._arrays import static_number as static_number
 from spherejax._arrays import unwrapped as unwrapped
 from spherejax._arrays import whole as whole
 
-_Array = jax.Array | np.ndarray
 
-
-def floating(name: str, array: _Array) -> None:
-  """Raises TypeError unless `array` is floating."""
-  if not jnp.issubdtype(array.dtype, jnp.floating):
-    raise TypeError(f"{name} must be floating, got dtype {array.dtype}")
-
-
-def real(name: str, array: _Array) -> None:
-  """Raises TypeError unless `array` is floating or holds integers."""
-  if array.dtype == jnp.bool_ or not is_real(array.dtype):
-    raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}")
-
-
-def integer(name: str, array: _Array) -> None:
-  """Raises TypeError unless `array` holds integers."""
-  if not jnp.issubdtype(array.dtype, jnp.integer):
-    raise TypeError(f"{name} must be integers, got dtype {array.dtype}")
-
-
-def boolean(name: str, array: _Array) -> None:
-  """Raises TypeError unless `array` is boolean."""
-  if array.dtype != jnp.bool_:
-    raise TypeError(f"{name} must be boolean, got dtype {array.dtype}")
-
-
-def rank(name: str, array: _Array, *allowed: int) -> None:
-  """Raises ValueError unless `array` has one of the allowed numbers of axes."""
-  if array.ndim not in allowed:
-    ranks = " or ".join(map(str, allowed))
-    raise ValueError(f"{name} must have {ranks} axes, got shape {array.shape}")
-
-
-def batched(name: str, array: _Array) -> None:
+def batched(name: str, array: AnyArray) -> None:
   """Raises ValueError unless `array` has a batch axis."""
   if array.ndim == 0:
     raise ValueError(f"{name} must have a batch axis, got shape ()")
 
 
-def not_empty(name: str, array: _Array) -> None:
-  """Raises ValueError unless `array` has at least one row."""
-  if array.shape[0] == 0:
-    raise ValueError(f"{name} must have a row, got shape {array.shape}")
-
-
 def shape(
-  name: str, array: _Array, expected: Sequence[int], to_match: str = ""
+  name: str, array: AnyArray, expected: Sequence[int], to_match: str = ""
 ) -> None:
   """Raises ValueError unless `array` has exactly the expected shape."""
   if array.shape != tuple(expected):
@@ -161,13 +123,13 @@ def counts(name: str, values: Sequence[int], low: int = 1) -> None:
 
 def sequence(name: str, value: object) -> None:
   """Raises TypeError unless `value` is a sequence; text, one of letters, is none."""
-  if isinstance(value, (str, bytes)) or not isinstance(value, Sequence | _Array):
+  if isinstance(value, (str, bytes)) or not isinstance(value, Sequence | AnyArray):
     raise TypeError(f"{name} must be a sequence, got {value!r}")
 
 
 def interval(name: str, value: Any) -> tuple[Any, Any]:
   """Both ends of a range; raises TypeError for anything but two."""
-  several = isinstance(value, Sequence | _Array) and getattr(value, "ndim", 1) > 0
+  several = isinstance(value, Sequence | AnyArray) and getattr(value, "ndim", 1) > 0
   if isinstance(value, (str, bytes)) or not several or len(value) != 2:
     raise TypeError(f"{name} must be a pair (low, high), got {reprlib.repr(value)}")
   return value[0], value[1]
@@ -238,7 +200,7 @@ def key(name: str, value: Any) -> None:
   """Raises unless `value` is a single random key of jax."""
   dtype = getattr(value, "dtype", None)
   known = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
-  if not known and not (dtype == jnp.uint32 and isinstance(value, _Array)):
+  if not known and not (dtype == jnp.uint32 and isinstance(value, AnyArray)):
     raise TypeError(f"{name} must be a key of jax.random, got {reprlib.repr(value)}")
   single = ((),) if known else ((2,), (4,))  # the untyped ones are 2 or 4 numbers
   if np.shape(value) not in single:
@@ -306,17 +268,17 @@ def one_of(name: str, value: object, allowed: Any) -> None:
     raise ValueError(f"{name} must be one of {names}, got {value!r}")
 
 
-def labels(array: _Array, batch: _Array, name: str = "labels") -> None:
+def labels(array: AnyArray, batch: AnyArray, name: str = "labels") -> None:
   """Raises unless `array` holds one integer for each row of `batch`."""
-  integer(name, array)
+  expect(name, array, "integer")
   shape(name, array, batch.shape[:1], f"the {batch.shape[0]} rows of {batch.shape}")
 
 
 @_compiled.check
 def known_labels(
-  array: _Array,
+  array: AnyArray,
   classes: int,
-  where: _Array | None = None,
+  where: AnyArray | None = None,
   name: str = "labels",
   low: int = 0,
 ) -> None:
@@ -352,9 +314,9 @@ def kept(
   return given
 
 
-def mask(array: _Array, expected: Sequence[int], name: str = "where") -> None:
+def mask(array: AnyArray, expected: Sequence[int], name: str = "where") -> None:
   """Raises unless `array` is boolean and of the expected shape."""
-  boolean(name, array)
+  expect(name, array, "boolean")
   shape(name, array, expected)
 
 

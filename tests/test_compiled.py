@@ -24,8 +24,14 @@ def normal(seed, *shape):
 X, LABELS = normal(0, 8, 4), jnp.arange(8) % 3
 SAME = LABELS[:, None] == LABELS[None]
 FUNCTIONS = [name for name in calls.functions() if name not in calls.ELSEWHERE]
-# Of the others `test_nnx.py` asks the same, with variables in the second call.
-ELSEWHERE = [name for name in FUNCTIONS if name.split(".")[0] in ("data", "training")]
+# Of some of the others `test_nnx.py` asks the same, with variables in the second call;
+# all of them go through one function.
+SWEEP = [
+  pytest.param(
+    name, marks=[pytest.mark.slow] * (name.split(".")[0] not in ("data", "training"))
+  )
+  for name in FUNCTIONS
+]
 
 
 def plain(function):
@@ -41,7 +47,7 @@ def count(call):
 # --- The sweep ---
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("name", SWEEP)
 @pytest.mark.filterwarnings("ignore")
 def test_documented_calls_compile_once(name, tmp_path):
   function, call = call_of(name, tmp_path)

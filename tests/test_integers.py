@@ -84,11 +84,13 @@ def same(first, second):
 
 
 def _rows():
-  """Each function with one type and one large number in turn, and, slowly, with all."""
+  """Each function with one large number, some with one type; slowly, with all."""
   names = [name for name in FUNCTIONS if name not in OWN_CALLS]
   for k, name in enumerate(names):
     if name not in SLOW:
-      one = [TYPES[k % len(TYPES)]], [TOO_LARGE[k % len(TOO_LARGE)]]
+      # A type is another program, unless names are numbered before.
+      types = [TYPES[k // 3 % len(TYPES)]] if k % 3 == 0 else []
+      one = types, [TOO_LARGE[k % len(TOO_LARGE)]]
       yield pytest.param(name, *one, id=name)
     yield pytest.param(name, TYPES, TOO_LARGE, id=f"{name}-all", marks=pytest.mark.slow)
 
@@ -102,7 +104,7 @@ def test_every_integer_argument(name, types, too_large, unchecked, tmp_path):
     return function(*arguments[0], **arguments[1])
 
   for values, replaced in integer_arguments(call):
-    expected = result(replaced(values))
+    expected = result(replaced(values)) if types else None
     for dtype in types:
       if np.array_equal(values.astype(dtype), values):
         assert same(result(replaced(values.astype(dtype))), expected), dtype

@@ -87,14 +87,25 @@ def numbers_traced(result):
   return [x for x in jax.tree.leaves(result) if wrong_uses.is_array(x)]
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_variables_in_place_of_arrays(name, unchecked, tmp_path):
+# What is called by itself goes through one function; the program is that of every one.
+CALLED = [
+  pytest.param(name, called, marks=[pytest.mark.slow] * (called and k % 3 > 0))
+  for k, name in enumerate(OPERATORS)
+  for called in (False, True)
+]
+
+
+@pytest.mark.parametrize(("name", "called"), CALLED)
+def test_variables_in_place_of_arrays(name, called, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
   arrays, of_arrays = split(function, call, AT_THE_END.get(name, ()))
 
   def of_variables(arrays):
     return of_arrays([nnx.Variable(array) for array in arrays])
 
+  if not called:
+    assert program(of_variables, arrays) == program(of_arrays, arrays)
+    return
   expected = numbers(of_arrays(arrays))
   with calls.compilations() as compiled:
     found = of_variables(arrays)
@@ -103,7 +114,6 @@ def test_variables_in_place_of_arrays(name, unchecked, tmp_path):
   assert len(actual) == len(expected)
   for got, wanted in zip(actual, expected, strict=True):
     np.testing.assert_array_equal(got, wanted, strict=True)
-  assert program(of_variables, arrays) == program(of_arrays, arrays)
 
 
 class Network(nnx.Module):

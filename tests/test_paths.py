@@ -90,6 +90,13 @@ def images(folder):
   assert found.images.shape == (2, 4, 4, 3)
 
 
+def image(folder):
+  path = pathlib.Path(folder) / "a [1]*.png"
+  Image.new("L", (4, 2), 7).save(path)
+  for given in (path, str(path)):
+    np.testing.assert_array_equal(data.read_image(given), np.full((2, 4, 3), 7))
+
+
 def page(folder):
   path = pathlib.Path(folder) / "map [1]*.html"
   explorer.write_page(path, np.eye(3, dtype=np.float32), layout="pca")
@@ -107,6 +114,7 @@ def features(folder):
 
 ROWS = {
   "data.load_folder": images,
+  "data.read_image": image,
   "explorer.write_page": page,
   "hierarchy.from_csv": tree,
   "models.pretrained": trained,

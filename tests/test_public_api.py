@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 
 def normal(seed, *shape, scale=1.0):
@@ -51,21 +50,18 @@ HALVES = {
   "label_embeddings": normal(10, 4, 3),
 }
 
+OF_TWO = (
+  "squared_euclidean", "euclidean", "dot", "cosine", "cosine_distance", "chordal",
+  "angle", "poincare",
+)  # fmt: skip
 ROWS: dict[str, Row] = {
   **{
-    f"distances.{name}": Row(XY)
-    for name in ("squared_euclidean", "euclidean", "dot", "cosine", "cosine_distance")
+    f"distances.{kind}{name}": (
+      Row(BALL, numbers=CURVED) if name == "poincare" else Row(XY)
+    )
+    for kind in ("", "pairwise_")
+    for name in OF_TWO
   },
-  "distances.chordal": Row(XY),
-  "distances.angle": Row(XY),
-  "distances.poincare": Row(BALL, numbers=CURVED),
-  **{
-    f"distances.pairwise_{name}": Row(XY)
-    for name in ("squared_euclidean", "euclidean", "dot", "cosine", "cosine_distance")
-  },
-  "distances.pairwise_chordal": Row(XY),
-  "distances.pairwise_angle": Row(XY),
-  "distances.pairwise_poincare": Row(BALL, numbers=CURVED),
   # A norm of the ratio of both alone.
   "distances.combined_norm": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
   "distances.hull_gauge": Row(X, {"epsilon_inf": 0.7}, {"epsilon_1": 1.7}),
@@ -227,63 +223,84 @@ def test_every_operator_has_a_row():
   assert not missing
 
 
-@pytest.mark.parametrize("name", ROWS)
+def rows(is_slow):
+  """All of them, some slowly."""
+  return [
+    pytest.param(name, marks=[pytest.mark.slow] * is_slow(k, name))
+    for k, name in enumerate(ROWS)
+  ]
+
+
+def one_in_four(k, name):
+  """Of what transformations show of every operator, others show it of some."""
+  del name
+  return k % 4 > 0
+
+
+def is_shown_elsewhere(k, name):
+  """Types and derivatives have tests beside the formula, but for a curvature."""
+  del k
+  function = name.removeprefix("distances.").removeprefix("pairwise_")
+  return name == "pooling.gsp" or (function in OF_TWO and function != "poincare")
+
+
 class TestContract:
-  def test_jit_equals_eager_and_compiles_once(self, name):
+  @pytest.mark.parametrize("name", ROWS)
+  def test_jit_compiles_once(self, name):
     row, one = ROWS[name], compiled(name)
     result = one(row.arrays, row.numbers)
-    close(result, call(name)(row.arrays, row.numbers))
     traced = one._cache_size()
     one({key: value + 0.01 for key, value in row.arrays.items()}, row.numbers)
     assert one._cache_size() == traced
     assert all(np.isfinite(leaf).all() for leaf in floating(result))
 
-  def test_vmap_over_data_and_over_every_number_equals_the_loop(self, name):
+  @pytest.mark.parametrize("name", ROWS)
+  def test_vmap_over_data_and_every_number_equals_the_loop(self, name):
     row, one = ROWS[name], compiled(name)
-    stacked = {key: np.stack([v, 0.9 * v, v[::-1]]) for key, v in row.arrays.items()}
-    together = jax.jit(jax.vmap(call(name), (0, None)))(stacked, row.numbers)
-    for index in range(3):
-      single = {key: value[index] for key, value in stacked.items()}
-      at_index = jax.tree.map(lambda leaf, index=index: leaf[index], together)
-      close(at_index, one(single, row.numbers), rtol=1e-4, atol=1e-5)
-    if not row.numbers:
-      return
     factors = np.array([0.8, 1.0, 1.2], np.float32)
+    stacked = {key: np.stack([v, 0.9 * v, v[::-1]]) for key, v in row.arrays.items()}
     grid = {key: value * factors for key, value in row.numbers.items()}
-    over_numbers = jax.jit(jax.vmap(call(name), (None, 0)))(row.arrays, grid)
+    together = jax.jit(jax.vmap(call(name)))(stacked, grid)
     for index, factor in enumerate(factors):
+      single = {key: value[index] for key, value in stacked.items()}
       numbers = {key: value * factor for key, value in row.numbers.items()}
-      at_index = jax.tree.map(lambda leaf, index=index: leaf[index], over_numbers)
-      close(at_index, one(row.arrays, numbers), rtol=1e-4, atol=1e-5)
-    first, last = (
-      jax.tree.map(lambda leaf, i=i: leaf[i], over_numbers) for i in (0, 2)
-    )
-    changes = [
-      np.abs(a - b).max() for a, b in zip(*map(floating, (first, last)), strict=True)
-    ]
-    assert max(changes) > 0, "no number has any effect"
+      at_index = jax.tree.map(lambda leaf, index=index: leaf[index], together)
+      close(at_index, one(single, numbers), rtol=1e-4, atol=1e-5)
+    for key, value in row.numbers.items():
+      ends = [one(row.arrays, row.numbers | {key: value * factor}) for factor in (1, 2)]
+      changes = [np.abs(a - b).max() for a, b in zip(*map(floating, ends), strict=True)]
+      assert max(changes) > 0, f"{key} has no effect"
 
+  @pytest.mark.parametrize("name", rows(is_shown_elsewhere))
   def test_derivatives_agree_with_differences(self, name, x64):
-    row = ROWS[name]
-    arrays = cast(row, jnp.float64)
-    numbers = {key: jnp.float64(value) for key, value in row.numbers.items()}
+    row, draw = ROWS[name], np.random.default_rng(0)
+    point = cast(row, jnp.float64), {k: np.float64(v) for k, v in row.numbers.items()}
+    along = jax.tree.map(lambda x: draw.normal(size=np.shape(x)), point)
 
-    def differentiable(arrays, numbers):
-      return [
-        leaf
-        for leaf in jax.tree.leaves(call(name)(arrays, numbers))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-      ]
+    def values(point):
+      leaves = jax.tree.leaves(call(name)(*point))
+      return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
 
-    check_grads(
-      jax.jit(differentiable),
-      (arrays, numbers),
-      1,
-      modes=("fwd", "rev"),
-      rtol=1e-5,
-      atol=1e-6,
-    )
+    weights = [draw.normal(size=leaf.shape) for leaf in jax.eval_shape(values, point)]
 
+    @jax.jit
+    def derivatives(point):
+      found, slopes = jax.jvp(values, (point,), (along,))
+      (pulled,) = jax.vjp(values, point)[1]([jnp.asarray(w) for w in weights])
+      return found, slopes, pulled
+
+    _, slopes, pulled = derivatives(point)
+    ends = [
+      derivatives(jax.tree.map(lambda x, d, s=s: x + s * d, point, along))[0]
+      for s in (1e-4, -1e-4)
+    ]
+    differences = jax.tree.map(lambda a, b: (a - b) / 2e-4, *ends)
+    close(slopes, differences, rtol=1e-5, atol=1e-6)
+    forwards = sum(map(np.vdot, weights, slopes))
+    backwards = sum(map(np.vdot, *map(jax.tree.leaves, (pulled, along))))
+    np.testing.assert_allclose(backwards, forwards, rtol=1e-9, atol=1e-9)
+
+  @pytest.mark.parametrize("name", rows(is_shown_elsewhere))
   def test_dtypes(self, name, x64):
     row, one = ROWS[name], compiled(name)
     exact = one(cast(row, jnp.float64), row.numbers)
@@ -301,6 +318,7 @@ class TestContract:
           leaf.astype(np.float64), expected, rtol=rtol, atol=rtol
         )
 
+  @pytest.mark.parametrize("name", ROWS)
   def test_degenerate_data_stay_finite(self, name):
     row, one = ROWS[name], compiled(name)
     inside = not any(v is BALL["x"] or v is BALL["y"] for v in row.arrays.values())
@@ -330,14 +348,13 @@ class TestContract:
       assert all(np.isfinite(leaf).all() for leaf in floating(gradient)), case
 
 
-# What `vmap` shows of every operator, `pmap` shows of some.
-@pytest.mark.parametrize(
-  "name",
-  [
-    pytest.param(name, marks=[pytest.mark.slow] * (k % 4 > 0))
-    for k, name in enumerate(ROWS)
-  ],
-)
+@pytest.mark.parametrize("name", rows(one_in_four))
+def test_a_call_outside_of_jit_equals_the_one_inside(name):
+  row = ROWS[name]
+  close(call(name)(row.arrays, row.numbers), compiled(name)(row.arrays, row.numbers))
+
+
+@pytest.mark.parametrize("name", rows(one_in_four))
 def test_pmap_on_two_devices_equals_the_call(name):
   row = ROWS[name]
   stacked = {key: np.stack([v, 0.9 * v]) for key, v in row.arrays.items()}

@@ -42,8 +42,16 @@ def traced_failure(function, call, name):
   return None
 
 
+# Rooms whose functions are traced with all of their arrays in other tests.
+TRACED = ("attacks", "distances", "losses", "pooling", "voronoi")
+NAMES = [
+  pytest.param(name, marks=[pytest.mark.slow] * name.startswith(TRACED))
+  for name in sorted({*FUNCTIONS} - NOT_IN_A_TRACE)
+]
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - NOT_IN_A_TRACE))
+@pytest.mark.parametrize("name", NAMES)
 def test_arrays_that_are_traced(name, unchecked, tmp_path):
   function, call = call_of(name, tmp_path)
   for parameter, value in call.arguments.items():

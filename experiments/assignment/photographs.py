@@ -230,17 +230,14 @@ def train(
     )
 
   accuracy = make_accuracy(config, job.dim)
+  batches = frame_training.shuffled(
+    sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
+  )
   result = frame_training.one(
     lambda _: state,
     objective,
     optimizer,
-    frame_training.shuffled(
-      sets.train,
-      data_key,
-      batch=config.batch,
-      epochs=config.epochs,
-      per_epoch=per_epoch,
-    ),
+    batches,
     folder,
     around=matched,
     steps=config.epochs * per_epoch,
@@ -250,18 +247,20 @@ def train(
     report_every=per_epoch,
   )
   held_out = sets.validation
-  learned = result.state.params["loss"]["points"]
-  matching = result.state.batch_stats["loss"]["assignment"]
-  alignment = prototypes.assignment_alignment(
-    matching.representatives.prototypes, learned, matching.assignment
-  )
   return Trained(
     result.evaluations[-1]["accuracy"],
     float("nan") if held_out is None else accuracy(result.state, held_out),
-    np.asarray(learned),
+    np.asarray(result.state.params["loss"]["points"]),
     np.array([report["change"] for report in result.curve]),
-    float(alignment),
+    _alignment(result.state),
   )
+
+
+def _alignment(state: training.TrainState) -> float:
+  """Mean cosine of the classes' representatives and their prototypes."""
+  matching = state.batch_stats["loss"]["assignment"]
+  rows, points = matching.representatives.prototypes, state.params["loss"]["points"]
+  return float(prototypes.assignment_alignment(rows, points, matching.assignment))
 
 
 def fixed_points(config: Full, job: Job, sets: readers.Sets) -> Array | None:

@@ -12,7 +12,7 @@ from jax import Array
 from experiments.assignment import methods, tasks
 from experiments.frame import beside, kept
 from experiments.frame import images as class_sets
-from experiments.published import trees
+from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
 # Names of the part that figures are of, where it is not "test".
@@ -147,7 +147,7 @@ def cifar100_vectors(path: pathlib.Path | None, key: Array) -> Array:
   """The same for CIFAR-100, in any order and without its images."""
   if path is not None:
     return jnp.asarray(stored_vectors(path, 100))
-  paths = trees.paths(trees.CIFAR_100)
+  paths = tree_paths("CIFAR_100")
   # The superclasses that stand beside the images, without the levels above them.
   tree = hierarchy.from_paths([each[-2:] for each in paths])
   return methods.word_vectors(tree, key)

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import tqdm
 
-from experiments.counting import checks, claims, features, training
+from experiments.counting import claims, features, training
 from experiments.counting import measures as norm_count_measures
 from experiments.counting import pictures as norm_count_pictures
+from experiments.counting import settings as checks
 from experiments.counting.features import Samples, Shape
 from experiments.counting.images import Objects
 from experiments.counting.training import Points
@@ -64,7 +65,7 @@ def shape(config: Any, fill: str, single_label: bool) -> Shape:
 
 def check(config: Any, name: str, objects: Objects) -> None:
   """Raises ValueError where objects or the grids of a seed do not suffice."""
-  checks.training(objects.train_labels, name)
+  checks.check_training(objects.train_labels, name)
   norm_count_pictures.check_classes(objects.held_labels, "held out objects")
   points = Points(*map(jnp.asarray, objects))
   # Of other shapes the same keys draw the same counts.
@@ -74,7 +75,7 @@ def check(config: Any, name: str, objects: Objects) -> None:
       features.counts_and_labels(points, own, key_of(seed, kind), config.grids)
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
-    checks.sample(
+    checks.check_sample(
       config,
       f"{config.grids} grids",
       mixed=mixed,
@@ -203,6 +204,27 @@ def of_seed(config: Any, networks: Networks, seed: int) -> list[Any]:
   return [jax.tree.map(one, own) for own in networks.variables]
 
 
+def looked_at(
+  config: Any, networks: Networks, samples: Samples, fill: str, seed: int
+) -> tuple[dict[str, dict[str, float]], dict[str, np.ndarray]]:
+  """Figures of each network, and what is drawn of the samples."""
+  mixed, single = samples.mixed, samples.single
+  norms = np.linalg.norm(mixed.z, axis=2)
+  coefficients, covariance = norm_count_measures.parabolas(
+    np.vstack([norms, mixed.lengths[None]]), mixed.counts
+  )
+  arrays = {
+    f"norms {fill}": norms,
+    f"counts {fill}": mixed.counts,
+    f"coefficients {fill}": coefficients,
+    f"covariance {fill}": covariance,
+    f"z {fill}": single.z[0],
+    f"own counts {fill}": single.counts,
+    f"labels {fill}": single.labels,
+  }
+  return measure(config, networks, samples, key_of(seed, 3)), arrays
+
+
 def _seed(
   config: Any, networks: Networks, points: Points, name: str, seed: int
 ) -> finished.Finished:
@@ -223,20 +245,8 @@ def _seed(
       for kind in (_MIXED, _SINGLE, _FITTED)
     )
     samples = Samples(mixed, single, fitted, single)
-    figures[fill] = measure(config, networks, samples, key_of(seed, 3))
-    norms = np.linalg.norm(mixed.z, axis=2)
-    coefficients, covariance = norm_count_measures.parabolas(
-      np.vstack([norms, mixed.lengths[None]]), mixed.counts
-    )
-    arrays |= {
-      f"norms {fill}": norms,
-      f"counts {fill}": mixed.counts,
-      f"coefficients {fill}": coefficients,
-      f"covariance {fill}": covariance,
-      f"z {fill}": single.z[0],
-      f"own counts {fill}": single.counts,
-      f"labels {fill}": single.labels,
-    }
+    figures[fill], own = looked_at(config, networks, samples, fill, seed)
+    arrays |= own
   return finished.Finished(figures, arrays)
 
 
@@ -258,11 +268,8 @@ def study(
   arrays: dict[str, np.ndarray] = {}
   settings = {"of": finished.digest(config)}
   for seed in range(config.seed, config.seed + config.seeds):
-    path = kept / f"{name}-{seed}"
-    done = finished.restore(path, settings)
-    if done is None:
-      done = _seed(config, networks, points, name, seed)
-      finished.keep(path, settings, done)
+    make = functools.partial(_seed, config, networks, points, name, seed)
+    done = finished.once(kept / f"{name}-{seed}", made_with=settings, make=make)
     for fill, found in done.figures.items():
       claims.add(table, config, name, fill, found)
     arrays = arrays or done.arrays
@@ -270,18 +277,20 @@ def study(
   for network, values in networks.accuracies.items():
     title = f"{name}, {network}, single objects"
     table.add(title, "nearest mean, accuracy", values)
-  return _drawn(config, name, networks.names, points, arrays)
+  shapes = [shape(config, fill, False) for fill in fills(config, name)]
+  # As many as at once elsewhere: those programs are compiled.
+  keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
+  examples = {f"grids-{name}": norm_count_pictures.grids(points, shapes, keys)}
+  return examples | drawn(name, networks.names, fills(config, name), arrays)
 
 
-def _drawn(
-  config: Any,
+def drawn(
   name: str,
   names: tuple[str, ...],
-  points: Points,
+  fills: tuple[str, ...],
   arrays: dict[str, np.ndarray],
 ) -> dict[str, Any]:
-  """Of the first seed."""
-  every = fills(config, name)
+  """Norms of each network and fill, and angles, of the first seed."""
   panels = {
     network: {
       fill: norm_count_pictures.Norms(
@@ -290,17 +299,12 @@ def _drawn(
         arrays[f"coefficients {fill}"][number],
         arrays[f"covariance {fill}"][number],
       )
-      for fill in every
+      for fill in fills
     }
     for number, network in enumerate(names)
   }
-  shapes = [shape(config, fill, False) for fill in every]
-  first = every[0]
-  drawn = (arrays[f"{part} {first}"] for part in ("z", "own counts", "labels"))
-  # As many as at once elsewhere: those programs are compiled.
-  keys = jax.random.split(key_of(config.seed, 4), min(config.block, config.grids))
+  single = (arrays[f"{part} {fills[0]}"] for part in ("z", "own counts", "labels"))
   return {
-    f"grids-{name}": norm_count_pictures.grids(points, shapes, keys),
     f"norms-{name}": norm_count_pictures.norms(panels),
-    f"polar-{name}": norm_count_pictures.polar(*drawn),
+    f"polar-{name}": norm_count_pictures.polar(*single),
   }

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from spherejax import data
-from spherejax.data import _files
 
 Name = Literal["digits", "mnist", "cifar10", "stl10", "voc"]
 
@@ -93,7 +92,7 @@ def counted(images: np.ndarray, boxes: list[np.ndarray]) -> Photographs:
 
 def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]]:
   """A folder of Pascal VOC: Annotations/*.xml beside JPEGImages/*.jpg."""
-  from PIL import Image
+  from PIL import Image, ImageOps
 
   files = sorted(root.glob("Annotations/*.xml"))
   if not files:
@@ -103,7 +102,7 @@ def _folder(root: pathlib.Path, side: int) -> tuple[np.ndarray, list[np.ndarray]
     tree = ElementTree.parse(file)
     classes = [str(name.text) for name in tree.iterfind("object/name")]
     found.append(np.array([names.setdefault(name, len(names)) for name in classes]))
-    picture = root / "JPEGImages" / f"{file.stem}.jpg"
-    pixels = _files.decode(picture, name=str(picture), channels=3, size=None)
-    images.append(np.asarray(Image.fromarray(pixels).resize((side, side))))
+    with Image.open(root / "JPEGImages" / f"{file.stem}.jpg") as picture:
+      upright = ImageOps.exif_transpose(picture).convert("RGB")
+      images.append(np.asarray(upright.resize((side, side))))
   return np.stack(images), found

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from experiments.counting import checks, claims, features, grids, images, measures
-from experiments.counting import pictures as norm_count_pictures
+from experiments.counting import claims, features, grids, images, settings
 from experiments.counting.images import Objects, Photographs
 from experiments.frame.study import Table
 
@@ -22,7 +21,7 @@ def check(config: Any, name: str, found: Photographs) -> None:
   single = found.labels >= 0
   for seed in range(config.seed, config.seed + config.seeds):
     _, fitted = _split(found, seed)
-    checks.sample(
+    settings.check_sample(
       config,
       "photographs",
       mixed=found.counts,
@@ -31,7 +30,7 @@ def check(config: Any, name: str, found: Photographs) -> None:
       fitted=found.labels[fitted],
     )
   if not _named(config):
-    checks.training(_objects(config).train_labels, _SMALL)
+    settings.check_training(_objects(config).train_labels, _SMALL)
 
 
 def _split(found: Photographs, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,8 +74,7 @@ def study(
   """Measures all networks; classifiers and episodes on photographs of one class."""
   networks, moments = _networks(config, output)
   fill = claims.NO_FILL
-  panels: dict[str, Any] = {}
-  drawn: Any = None
+  arrays: dict[str, np.ndarray] = {}
   sample: Any = None
   for seed in range(config.seed, config.seed + config.seeds):
     if sample is None or not networks.fixed:
@@ -88,31 +86,11 @@ def study(
         block=config.block,
       )
     take = functools.partial(features.take, sample)
-    single = take(np.flatnonzero(sample.labels >= 0))
     asked, fitted = map(take, _split(found, seed))
-    measured = grids.measure(
-      config,
-      networks,
-      features.Samples(sample, single, fitted, asked),
-      grids.key_of(seed, 3),
-    )
-    claims.add(table, config, name, fill, measured)
-    if not panels:
-      lengths = np.linalg.norm(sample.z, axis=2)
-      lines = measures.parabolas(
-        np.vstack([lengths, sample.lengths[None]]), sample.counts
-      )
-      panels = {
-        network: {
-          fill: norm_count_pictures.Norms(
-            lengths[i], sample.counts, lines[0][i], lines[1][i]
-          )
-        }
-        for i, network in enumerate(networks.names)
-      }
-      drawn = single.z[0], single.counts, single.labels
+    single = take(np.flatnonzero(sample.labels >= 0))
+    samples = features.Samples(sample, single, fitted, asked)
+    figures, own = grids.looked_at(config, networks, samples, fill, seed)
+    claims.add(table, config, name, fill, figures)
+    arrays = arrays or own
     bar.update()
-  return {
-    f"norms-{name}": norm_count_pictures.norms(panels),
-    f"polar-{name}": norm_count_pictures.polar(*drawn),
-  }
+  return grids.drawn(name, networks.names, (fill,), arrays)

@@ -1,6 +1,7 @@
 """Simple-6 trained on single objects, on grids of them, or on two views of each."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
@@ -13,9 +14,10 @@ import optax
 from jax import Array
 
 from experiments.counting.images import Objects
-from experiments.frame import at_once, kept
+from experiments.frame import kept, networks
+from experiments.frame import training as trainer
 from experiments.frame.settings import Limited, Within
-from spherejax import data, distances, losses, models, pooling, prototypes, training
+from spherejax import data, distances, losses, models, pooling, prototypes
 
 Method = Literal["supervised", "SimCLR", "grids"]
 Convolution = Literal["native", "patches"]
@@ -57,23 +59,16 @@ class Settings(Limited):
   """Whether a view is a box of whole pixels; else it lies anywhere between them."""
 
 
-class Network(nn.Module):
+def network(settings: Settings, method: str, classes: int) -> networks.Headed:
   """Average-pooled features, and what the loss takes: scores or a projection."""
-
-  settings: Settings
-  method: str
-  classes: int
-
-  @nn.compact
-  def __call__(self, x: Array) -> tuple[Array, Array]:
-    """Features and outputs of [batch, height, width, channels]."""
-    s = self.settings
-    maps = models.Simple6(s.widths, convolution=s.convolution, name="backbone")(x)
-    features = pooling.gap(maps)
-    if self.method != "SimCLR":
-      return features, nn.Dense(self.classes)(features)
-    hidden = nn.relu(nn.Dense(s.projection)(features))
-    return features, nn.Dense(s.projection)(hidden)
+  s = settings
+  backbone = functools.partial(
+    models.Simple6, s.widths, convolution=s.convolution, name="backbone"
+  )
+  if method != "SimCLR":
+    return networks.Headed(backbone, functools.partial(nn.Dense, classes))
+  layers = functools.partial(nn.Dense, s.projection)
+  return networks.Headed(backbone, lambda: nn.Sequential([layers(), nn.relu, layers()]))
 
 
 class State(NamedTuple):
@@ -175,22 +170,20 @@ def train(
   from there. With the method "grids" the images are grids of one class, background 0.
   """
   classes = int(objects.train_labels.max()) + 1
-  network = Network(settings, method, classes)
+  built = network(settings, method, classes)
   optimizer = optax.adam(settings.learning_rate)
   points = Points(*map(jnp.asarray, objects))
   loss = _LOSSES[method]
 
   def init(key: Array, hyper: Any) -> State:
     # Those with biases and those without begin alike.
-    params = draw(network, objects.train.shape[1:], key)
+    params = draw(built, objects.train.shape[1:], key)
     return State(params, optimizer.init(params))
 
   def step(points: Points, state: State, key: Array, hyper: Any) -> Any:
     def objective(params: Any) -> Array:
       own = {"params": without_biases(params, hyper["bias"])}
-      return jnp.mean(
-        loss(settings, points, grid, key, lambda x: network.apply(own, x))
-      )
+      return jnp.mean(loss(settings, points, grid, key, lambda x: built.apply(own, x)))
 
     value, grads = jax.value_and_grad(objective)(state.params)
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
@@ -211,20 +204,18 @@ def train(
   number = steps(settings, method, len(objects.train))
   made_with = kept.digest((settings, grid, objects.train.shape))
   name = f"{folder.name}-{method}-{made_with}"
-  with training.Checkpoints(folder.with_name(name)) as checkpoints:
-    result = training.sweep(
-      jax.random.key(settings.seed),
-      init,
-      jax.tree_util.Partial(step, points),
-      jax.tree_util.Partial(evaluate, points),
-      {"bias": biases},
-      seeds=range(settings.seed, settings.seed + settings.seeds),
-      steps=number,
-      evaluate_every=number,
-      checkpoints=checkpoints,
-      batch_size=at_once.convolutional(),
-      progress=False,
-    )
+  partial = jax.tree_util.Partial
+  result = trainer.many(
+    jax.random.key(settings.seed),
+    (init, partial(step, points), partial(evaluate, points)),
+    {"bias": biases},
+    folder.with_name(name),
+    convolutional=True,
+    seeds=range(settings.seed, settings.seed + settings.seeds),
+    steps=number,
+    evaluate_every=number,
+    progress=False,
+  )
   params = jax.tree.map(np.asarray, result.state.params)
   trained = [
     without_biases(jax.tree.map(lambda x, i=i: x[i], params), bias)

@@ -1,12 +1,274 @@
-"""What DIST, article II, says of the distance ratio, as claims."""
+"""The few-shot study's figures beside the article's, and its statements as claims."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from experiments.episodes import settings, toy
-from experiments.episodes.settings import Config, Part
-from experiments.episodes.tables import EXPONENT, FISHER, RANKS
-from experiments.episodes.training import FIRST_LOG_EXPONENT, RATIO, SQUARED
+from experiments.episodes.settings import EPISODES, Config, Part, of_part
+from experiments.episodes.training import FIRST_LOG_EXPONENT, RATIO, SQUARED, Trained
 from experiments.frame.study import Claim, Table
+from experiments.published import figures
+
+# Measures of an update, and the side of 1 on which each is proper.
+PROPER = {
+  "con_alpha": -1,
+  "div_alpha": 1,
+  "con_div": -1,
+  "con_alpha by features": -1,
+  "div_alpha by features": 1,
+}
+RATIOS = ("norm_ratio", "norm_ratio by features", *PROPER)
+
+Series = Mapping[str, np.ndarray]
+"""By measure [losses, seeds, checkpoints]; NaN where undefined."""
+
+LOSSES = (SQUARED, RATIO)
+PAIRS = "left_out"  # of a query and a class without a ratio of distances
+EXPONENT = "exponent at the end"
+RANKS = "Mann-Whitney p over checkpoints, norm ratio of SD below"
+FISHER = "Fisher's p over checkpoints, div-alpha > 1 oftener for DR"
+# Checkpoints of Tables 3 to 10, one after 100 episodes; the later ones are not in them.
+CHECKPOINTS = {1: 600, 5: 400}
+SIDES = {"conv4": 84, "resnet18": 224}
+PROTOCOL = {
+  "augment": True,
+  "num_ways": 5,
+  "num_queries": 16,
+  "test_queries": 15,
+  "check_every": 100,
+  "validate_every": 100,
+  "validation_episodes": 100,
+  "test_episodes": 600,
+  "learning_rate": 1e-3,
+}
+OF_UPDATES = [
+  Claim(
+    "F4",
+    "1-shot: norm ratio (geometric mean): DR > SD",
+    lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD"),
+  ),
+  Claim(
+    "F4-ranks",
+    "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
+    lambda t: 0.01 - t.values(RANKS, "1-shot"),
+    every_seed=True,
+  ),
+  Claim(
+    "F5",
+    "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
+    lambda t: 0.01 - t.values(FISHER, "1-shot"),
+    every_seed=True,
+  ),
+  Claim(
+    "F9",
+    "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
+    lambda t: (
+      np.minimum(
+        t.values("con_alpha proper", "1-shot, SD"),
+        t.values("con_alpha proper", "1-shot, DR"),
+      )
+      - (0.9 - 1e-9)
+    ),
+    every_seed=True,
+  ),
+]
+
+
+def mean_defined(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is not NaN; NaN of nothing."""
+  counts = np.sum(~np.isnan(values), axis=-1)
+  sums = np.nansum(values, axis=-1)
+  return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def geometric_mean(values: np.ndarray) -> np.ndarray:
+  """Over the last axis, of what is defined; NaN of nothing."""
+  logs = np.log(np.where(np.isfinite(values) & (values > 0), values, np.nan))
+  return np.exp(mean_defined(logs))
+
+
+def proper(series: Series, measure: str) -> np.ndarray:
+  """[losses, seeds, checkpoints]: on the right side of 1; NaN where undefined."""
+  values = series[measure]
+  right = PROPER[measure] * (values - 1) > 0
+  return np.where(np.isfinite(values), right, np.nan)
+
+
+def shares(series: Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure, of the checkpoints that are proper."""
+  return {
+    f"{measure} proper": mean_defined(proper(series, measure))
+    for measure in PROPER
+    if measure in series
+  }
+
+
+def ranks(first: np.ndarray, second: np.ndarray, alternative: str) -> float:
+  """Mann-Whitney's p of two sets of values, those that are defined; NaN of nothing."""
+  own = [x[np.isfinite(x)] for x in (first, second)]
+  if not all(map(len, own)):
+    return np.nan
+  found: Any = stats.mannwhitneyu(own[0], own[1], alternative=alternative)
+  return float(found.pvalue)
+
+
+def fisher(first: np.ndarray, second: np.ndarray) -> float:
+  """Fisher's exact p, two-sided, that two sets of 0, 1 and NaN are of one share."""
+  own = [x[~np.isnan(x)] for x in (first, second)]
+  if not all(map(len, own)):
+    return np.nan
+  found: Any = stats.fisher_exact([[int(np.sum(x == y)) for y in (0, 1)] for x in own])
+  return float(found.pvalue)
+
+
+def tests_of_seeds(series: Series) -> dict[str, np.ndarray]:
+  """Of each seed, the two-sided tests of the article's Tables 3 to 10."""
+
+  def of_seeds(test: Callable[..., float], values: np.ndarray) -> np.ndarray:
+    return np.array([test(*pair) for pair in zip(*values, strict=True)])
+
+  def both_sides(first: np.ndarray, second: np.ndarray) -> float:
+    return ranks(first, second, "two-sided")
+
+  found = {
+    f"Mann-Whitney p, {measure}": of_seeds(both_sides, series[measure])
+    for measure in RATIOS
+    if measure in series
+  }
+  return found | {
+    f"Fisher's p, {measure} proper": of_seeds(fisher, proper(series, measure))
+    for measure in PROPER
+    if measure in series
+  }
+
+
+def undefined(series: Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure: checkpoints that means, shares and tests leave out."""
+  return {
+    f"checkpoints without {measure}": np.sum(~np.isfinite(series[measure]), axis=-1)
+    for measure in RATIOS
+    if measure in series
+  }
+
+
+def published(config: Config, part: Part) -> Mapping[str, Mapping[str, Any]]:
+  """What the article prints of SD, DR and tests, if this is a training of its own."""
+  alike = (
+    part.representative == "mean"
+    and (config.width == 64 or config.backbone != "conv4")
+    and config.image_size == SIDES[config.backbone]
+    and config.episodes == EPISODES.get(part.shots)
+    and all(getattr(config, name) == value for name, value in PROTOCOL.items())
+  )
+  place = f"{config.images}, {part.shots}-shot, {config.backbone}"
+  return figures("few_shot").get(place, {}) if alike else {}
+
+
+def tabulate(
+  config: Config, trained: Mapping[Part, Trained], fixed: Trained | None
+) -> Table:
+  """All figures; `fixed` are trainings with exponents that stay."""
+  table = Table()
+  toy.add(table)
+  for part, found in trained.items():
+    add_part(table, of_part(config, part.shots), part, found)
+  if fixed:
+    accuracies = zip(config.exponents, fixed.test.mean(-1), strict=True)
+    for exponent, values in accuracies:
+      name = f"1-shot, DR, exponent {exponent:g} kept"
+      table.add(name, "test accuracy", values)
+  return table
+
+
+def add_part(table: Table, config: Config, part: Part, found: Trained) -> None:
+  """Adds accuracies and diagnostics of both losses; lists those of every seed."""
+  printed = published(config, part)
+  # The tables stop before the training does.
+  last = CHECKPOINTS[part.shots] if printed else None
+  series = {name: values[..., :last] for name, values in found.series.items()}
+
+  def add(name: str, measures: Mapping[str, Any], beside: Mapping[str, Any]) -> None:
+    for measure, values in measures.items():
+      paper = beside.get(measure)
+      if isinstance(paper, str):  # what it is below
+        paper = float(paper.lstrip("<"))
+      listed = not np.isnan(values).any()
+      table.add(name, measure, values, paper=paper, listed=listed)
+
+  for number, loss in enumerate(LOSSES):
+    tests = found.test[number]
+    measures = {
+      "test accuracy": tests.mean(-1),
+      "half-width over its test episodes": half_width(tests),
+    }
+    for at, column in shown_validations(config).items():
+      measures[f"validation after {at}"] = found.validation[number][:, column]
+    more = _of_checkpoints(series) | at_end(found) | shares(series)
+    if loss == SQUARED:
+      del more[EXPONENT]
+    measures |= {measure: values[number] for measure, values in more.items()}
+    add(f"{part.name}, {loss}", measures, printed.get(loss, {}))
+  paired = found.test[1] - found.test[0]
+  measures = {
+    "DR - SD, test": paired.mean(-1),
+    "half-width over its paired episodes": half_width(paired),
+  }
+  if config.all_diagnostics:
+    measures |= tests_of_seeds(series)
+  add(part.name, measures, printed.get("tests", {}))
+  if part == Part(1, "mean"):
+    for measure, value in _over_checkpoints(found).items():
+      table.add(part.name, measure, value, listed=False)
+
+
+def _over_checkpoints(found: Trained) -> dict[str, float]:
+  """The p of two differences over the checkpoints of all seeds."""
+  phi = found.series["norm_ratio"]
+  below = ranks(phi[0].ravel(), phi[1].ravel(), "less")
+  apart = proper(found.series, "div_alpha")
+  apart = apart.reshape(len(apart), -1)
+  shares = mean_defined(apart)
+  # The larger share of the other one is no evidence; without shares there is no p.
+  unequal = 1.0
+  if not shares[1] <= shares[0]:
+    unequal = fisher(apart[0], apart[1])
+  return {RANKS: below, FISHER: unequal}
+
+
+def _of_checkpoints(series: Series) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure: means, and how much is left out of them."""
+  found = {
+    measure: geometric_mean(values)
+    for measure, values in series.items()
+    if measure not in ("exponent", "training accuracy", PAIRS)
+  }
+  counted = {"undefined pairs": series[PAIRS].sum(-1)}
+  return found | counted | undefined(series)
+
+
+def at_end(found: Trained) -> dict[str, np.ndarray]:
+  """[losses, seeds] by measure."""
+  return {
+    f"{measure} at the end": found.series[measure][..., -1]
+    for measure in ("exponent", "training accuracy")
+    if measure in found.series
+  }
+
+
+def half_width(values: np.ndarray) -> np.ndarray:
+  """Of the 95 % interval of the means over the last axis, as the article's."""
+  return 1.96 * values.std(-1) / values.shape[-1] ** 0.5
+
+
+def shown_validations(config: Config) -> dict[int, int]:
+  """Episodes after which the table shows the accuracy: the number of each."""
+  every = config.validate_every
+  wanted = (50, 100, 200, 400) if config.episodes <= 1000 else (config.episodes,)
+  shown = [x for x in wanted if x % every == 0 and x <= config.episodes]
+  return {x: x // every - 1 for x in shown}
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
@@ -66,36 +328,3 @@ def _of_part(part: Part) -> list[Claim]:
     )
   )
   return made
-
-
-OF_UPDATES = [
-  Claim(
-    "F4",
-    "1-shot: norm ratio (geometric mean): DR > SD",
-    lambda t: t.gain("norm_ratio", "1-shot, DR", over="1-shot, SD"),
-  ),
-  Claim(
-    "F4-ranks",
-    "1-shot: norm ratio below for SD over all checkpoints, Mann-Whitney p < .01",
-    lambda t: 0.01 - t.values(RANKS, "1-shot"),
-    every_seed=True,
-  ),
-  Claim(
-    "F5",
-    "1-shot: div-alpha > 1 oftener for DR, Fisher's p over checkpoints < .01",
-    lambda t: 0.01 - t.values(FISHER, "1-shot"),
-    every_seed=True,
-  ),
-  Claim(
-    "F9",
-    "1-shot: con-alpha < 1 in 90 % of checkpoints of both",
-    lambda t: (
-      np.minimum(
-        t.values("con_alpha proper", "1-shot, SD"),
-        t.values("con_alpha proper", "1-shot, DR"),
-      )
-      - (0.9 - 1e-9)
-    ),
-    every_seed=True,
-  ),
-]

@@ -1,12 +1,28 @@
-"""Settings of the few-shot trainings and of their study."""
+"""Settings of the few-shot study, its images with their classes split, and episodes."""
 
 import dataclasses
+import functools
+import pathlib
+from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from experiments.frame import images as class_sets
+from experiments.frame import photographs as frame_photographs
+from experiments.frame.images import Parts
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
+from spherejax import data
 
 EPISODES = {1: 60_000, 5: 50_000}
 """Of the article, by its numbers of supports."""
+
+HELD_OUT = 150  # last training characters of Omniglot, to validate on
+# The margin about a centre crop (Chen et al. 2019).
+BORDER = 1.15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,3 +156,160 @@ PRESETS = {
     exponents=(),
   ),
 }
+
+
+class Known(NamedTuple):
+  """Episodes of training classes, on which the network is looked at."""
+
+  rows: Array  # the images that they use
+  episodes: Array  # of these
+
+
+def table(images: data.Images, rows: int) -> data.ClassTable:
+  """Of a set whose classes are checked to have enough images."""
+  return data.class_table(images.labels, per_class=rows, label_names=images.label_names)
+
+
+def fixed_episodes(
+  settings: Settings,
+  part: Part,
+  images: data.Images,
+  *,
+  queries: int,
+  number: int,
+) -> np.ndarray:
+  """The same for every network."""
+  classes = table(images, part.shots + queries)
+  key = jax.random.fold_in(jax.random.key(settings.seed), 1 + part.shots)
+  shape = settings.num_ways, part.shots, queries
+  return np.asarray(_drawn(key, classes, number=number, shape=shape))
+
+
+@functools.partial(jax.jit, static_argnames=("number", "shape"))
+def _drawn(
+  key: Array, classes: data.ClassTable, *, number: int, shape: tuple[int, int, int]
+) -> Array:
+  """Episodes of so many ways, shots and queries; sets of one size share a program."""
+  ways, shots, queries = shape
+
+  def draw(key: Array) -> Array:
+    return data.sample_episode(
+      key, classes, num_ways=ways, num_shots=shots, num_queries=queries
+    )
+
+  return jax.vmap(draw)(jax.random.split(key, number))
+
+
+def known(
+  settings: Settings,
+  part: Part,
+  images: data.Images,
+) -> Known:
+  """As many episodes as validate; their images as those of a validation."""
+  drawn = fixed_episodes(
+    settings,
+    part,
+    images,
+    queries=settings.num_queries,
+    number=settings.validation_episodes,
+  )
+  rows, places = np.unique(drawn, return_inverse=True)
+  return Known(jnp.asarray(rows), jnp.asarray(places.reshape(drawn.shape)))
+
+
+def check_classes(
+  settings: Settings,
+  parts: Sequence[Part],
+  sets: Parts,
+) -> None:
+  """Raises ValueError for too small or too few classes for any of the trainings."""
+  for part in parts:
+    for images, queries in (
+      (sets.train, settings.num_queries),
+      (sets.validation, settings.num_queries),
+      (sets.test, settings.test_queries),
+    ):
+      # Of a table that is known: inside a program it is not looked at.
+      data.sample_episode(
+        jax.random.key(0),
+        table(images, part.shots + queries),
+        num_ways=settings.num_ways,
+        num_shots=part.shots,
+        num_queries=queries,
+      )
+
+
+def load(config: Config) -> Parts:
+  """Training, validation and test images."""
+  if config.images == "omniglot":
+    rows = max(*config.shots, *config.nearest_shots, 0) + max(
+      config.num_queries, config.test_queries
+    )
+    return omniglot(config.image_size, config.percent, rows)
+  if config.images == "cub":
+    return cub(config.image_size)
+  return mini_imagenet(config.image_size, pathlib.Path(config.folder))
+
+
+def omniglot(size: int, percent: int, rows: int) -> Parts:
+  """Characters of 30 alphabets to train on, of 20 others to test on; ink is 1.
+
+  Of a share of the images, the classes that have `rows` of them.
+  """
+  seen = _characters("train", size, percent, rows)
+  labels = np.unique(seen.labels)
+  first, last = data.split_classes(
+    seen.labels, groups=[labels[:-HELD_OUT].tolist(), labels[-HELD_OUT:].tolist()]
+  )
+  test = _characters("test", size, percent, rows)
+  return Parts(seen[first], seen[last], test)
+
+
+def _characters(part: str, size: int, percent: int, rows: int) -> data.Images:
+  split = part if percent == 100 else f"{part}[:{percent}%]"
+  found = class_sets.read("omniglot", split, size=size)
+  labels = np.asarray(found.labels)
+  found = found[np.flatnonzero(np.bincount(labels)[labels] >= rows)]
+  return data.Images(255 - np.asarray(found.images), found.labels, found.label_names)
+
+
+def cub(size: int) -> Parts:
+  """Birds: every second class to train on, of the others every second to test on."""
+  found = class_sets.read("caltech_birds2011", "train+test", lazy=True)
+  return photographs(birds(found), size)
+
+
+def birds(images: data.Images) -> Parts:
+  """The split of Chen et al. 2019 by the number of the class."""
+  number = len(images.label_names)
+  groups = [
+    list(range(*part)) for part in ((0, number, 2), (1, number, 4), (3, number, 4))
+  ]
+  return Parts(*(images[r] for r in data.split_classes(images.labels, groups=groups)))
+
+
+def mini_imagenet(size: int, folder: pathlib.Path) -> Parts:
+  """Folders train, val and test, each with a folder for every class."""
+  for part in ("train", "val", "test"):
+    if not (folder / part).is_dir():
+      raise SystemExit(
+        f"--folder must hold the folders train, val and test of mini-ImageNet (64, 16"
+        f" and 20 classes of 600 images), got {folder} without {part}"
+      )
+  parts = (
+    data.load_folder(folder / part, lazy=True) for part in ("train", "val", "test")
+  )
+  return photographs(Parts(*parts), size)
+
+
+def photographs(sets: Parts, size: int) -> Parts:
+  """To validate and test, the centre of each; to train, all of it.
+
+  Training images become squares before the random crops, which then are of other
+  aspects than crops of the originals.
+  """
+  longer = round(BORDER * size)
+  whole = functools.partial(frame_photographs.squared, size=longer)
+  centre = functools.partial(frame_photographs.centred, size=size, shorter_side=longer)
+  parts = zip(sets[:3], (whole, centre, centre), strict=True)
+  return Parts(*(data.map_images(*part).in_memory() for part in parts))

@@ -12,11 +12,12 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.episodes import drawn as few_shot_episodes
+from experiments.episodes import settings as few_shot_sets
 from experiments.episodes.settings import Part, Settings
-from experiments.frame import at_once
 from experiments.frame import kept as finished
-from spherejax import data, losses, metrics, models, prototypes, training
+from experiments.frame import training as trainer
+from experiments.frame.images import Parts
+from spherejax import data, losses, metrics, models, prototypes
 
 SQUARED, RATIO = "SD", "DR"
 FIRST_LOG_EXPONENT = 2.0
@@ -116,12 +117,24 @@ def _init(settings: Settings, shape: Sequence[int], key: Array, hyper) -> State:
   return State(params, statistics, optimizer.init(params), jnp.int32(0), series)
 
 
+def _embedded(settings: Settings, part: Part, params, statistics, seen):
+  """[ways, shots and queries, dim] of an episode's images, and the statistics after."""
+  found, updated = Embedding(settings).apply(
+    {"params": params["network"], "batch_stats": statistics},
+    seen,
+    train=True,
+    mutable=["batch_stats"],
+  )
+  shape = settings.num_ways, part.shots + settings.num_queries, -1
+  return found.reshape(shape), updated["batch_stats"]
+
+
 def _step(
   settings: Settings,
   part: Part,
   images: Array,
   classes: data.ClassTable,
-  known: few_shot_episodes.Known | None,
+  known: few_shot_sets.Known | None,
   state: State,
   key: Array,
   hyper: Mapping[str, Array],
@@ -131,14 +144,7 @@ def _step(
   ways, queries = settings.num_ways, settings.num_queries
   labels = jnp.repeat(jnp.arange(ways), queries)
 
-  def embedded(params, statistics, seen):
-    found, updated = Embedding(settings).apply(
-      {"params": params["network"], "batch_stats": statistics},
-      seen,
-      train=True,
-      mutable=["batch_stats"],
-    )
-    return found.reshape(ways, part.shots + queries, -1), updated["batch_stats"]
+  embedded = functools.partial(_embedded, settings, part)
 
   def episode(carry, key):
     params, statistics, opt_state, _ = carry
@@ -215,27 +221,12 @@ def _looked_at(part: Part, before: Array, after: Array) -> dict[str, Array]:
   return found
 
 
-def _evaluate(
-  settings: Settings,
-  part: Part,
-  images: Array,
-  episodes: Array,
-  state,
-  key,
-  hyper,
-) -> Array:
+def _evaluate(settings, part, images, episodes, state, key, hyper) -> Array:
   del key, hyper
-  found = _accuracies(settings, part, state, images, episodes)
-  return jnp.mean(found)
+  return jnp.mean(_accuracies(settings, part, state, images, episodes))
 
 
-def _accuracies(
-  settings: Settings,
-  part: Part,
-  state,
-  images,
-  episodes,
-) -> Array:
+def _accuracies(settings: Settings, part: Part, state, images, episodes) -> Array:
   return prototypes.episode_accuracies(
     embed(settings, state, images),
     episodes,
@@ -247,71 +238,56 @@ def _accuracies(
 def train(
   settings: Settings,
   part: Part,
-  sets: few_shot_episodes.Sets,
+  sets: Parts,
   cells: Mapping[str, Sequence[float]],
   folder: pathlib.Path,
 ) -> Trained:
   """All cells and seeds at once, then tested; kept under `folder` and taken from it."""
-  rows = part.shots + settings.num_queries
-  classes = few_shot_episodes.table(sets.train, rows)
-  known = (
-    few_shot_episodes.known(settings, part, sets.train)
-    if settings.all_diagnostics
-    else None
+  classes = few_shot_sets.table(sets.train, part.shots + settings.num_queries)
+  known = None
+  if settings.all_diagnostics:
+    known = few_shot_sets.known(settings, part, sets.train)
+  validation, test = (
+    few_shot_sets.fixed_episodes(settings, part, images, queries=queries, number=number)
+    for images, queries, number in (
+      (sets.validation, settings.num_queries, settings.validation_episodes),
+      (sets.test, settings.test_queries, settings.test_episodes),
+    )
   )
-  drawn = {
-    "validation": few_shot_episodes.fixed_episodes(
-      settings,
-      part,
-      sets.validation,
-      queries=settings.num_queries,
-      number=settings.validation_episodes,
-    ),
-    "test": few_shot_episodes.fixed_episodes(
-      settings,
-      part,
-      sets.test,
-      queries=settings.test_queries,
-      number=settings.test_episodes,
-    ),
-  }
   record = {"made with": finished.digest((settings, part, dict(cells)))}
   path = folder / f"{part.name} {record['made with']}".replace(" ", "-")
-  done = finished.restore(path, record)
-  if done is None:
+
+  def make() -> finished.Finished:
     images = jnp.asarray(sets.train.images)
     seen = jnp.asarray(sets.validation.images)
     step = functools.partial(_step, settings, part)
-    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
-      result = training.sweep(
-        jax.random.key(settings.seed),
+    evaluate = functools.partial(_evaluate, settings, part)
+    result = trainer.many(
+      jax.random.key(settings.seed),
+      (
         functools.partial(_init, settings, images.shape),
         jax.tree_util.Partial(step, images, jax.tree.map(jnp.asarray, classes), known),
-        jax.tree_util.Partial(
-          functools.partial(_evaluate, settings, part), seen, drawn["validation"]
-        ),
-        cells,
-        seeds=range(settings.seed, settings.seed + settings.seeds),
-        steps=settings.episodes // settings.check_every,
-        evaluate_every=settings.validate_every // settings.check_every,
-        checkpoints=kept,
-        batch_size=at_once.convolutional(),
-      )
-    tested = _tested(settings, part, result.best_state, sets.test, drawn["test"])
+        jax.tree_util.Partial(evaluate, seen, validation),
+      ),
+      cells,
+      path.with_name(f"{path.name}-checkpoints"),
+      convolutional=True,
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=settings.episodes // settings.check_every,
+      evaluate_every=settings.validate_every // settings.check_every,
+    )
+    tested = _tested(settings, part, result.best_state, sets.test, test)
     arrays = {"validation": result.scores, "test": tested}
     arrays |= {f"series {name}": x for name, x in result.state.series.items()}
-    done = finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
-    finished.keep(path, record, done)
+    return finished.Finished({}, {name: np.asarray(x) for name, x in arrays.items()})
+
+  done = finished.once(path, made_with=record, make=make)
   series = {name: done.arrays[f"series {name}"] for name in measures(settings)}
   return Trained(done.arrays["validation"], done.arrays["test"], series)
 
 
 def _tested(
-  settings: Settings,
-  part: Part,
-  states: Any,
-  images: data.Images,
-  episodes: np.ndarray,
+  settings: Settings, part: Part, states: Any, images: data.Images, episodes: np.ndarray
 ) -> np.ndarray:
   """[cells, seeds, episodes] of the states [cells, seeds, ...], one after another."""
 

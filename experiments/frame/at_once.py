@@ -1,10 +1,27 @@
-"""How many trainings are made at a time."""
+"""How many trainings are made, or rows computed, at a time, and where."""
 
 import concurrent.futures
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
+import jax.experimental
+import jax.numpy as jnp
+from jax import Array
+
+
+def mapped(fn: Callable[[Array], Any], rows: Array, size: int = 256) -> Any:
+  """`fn(rows)`, a pytree of [rows, ...], by equal blocks of at most `size` rows.
+
+  The last block is filled with zeros, so each row's result must be its own.
+  """
+  count = len(rows)
+  blocks = -(-count // size)
+  block = -(-count // blocks)
+  filled = jnp.pad(rows, [(0, blocks * block - count)] + [(0, 0)] * (rows.ndim - 1))
+  found = jax.lax.map(fn, filled.reshape(blocks, block, *rows.shape[1:]))
+  return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:count], found)
 
 
 @contextlib.contextmanager
@@ -28,3 +45,14 @@ def convolutional() -> int | None:
   One on a CPU, where convolutions with weights of their own for every run are slow.
   """
   return 1 if jax.default_backend() == "cpu" else None
+
+
+@contextlib.contextmanager
+def on_host() -> Iterator[None]:
+  """Float64 on a CPU, wherever the networks are."""
+  host = jax.local_devices(backend="cpu")[0]
+  # Of jax, or in older versions of its experimental part.
+  where = jax if hasattr(jax, "enable_x64") else jax.experimental
+  wide: Any = getattr(where, "enable_x64")  # noqa: B009
+  with wide(True), jax.default_device(host):
+    yield

@@ -8,14 +8,16 @@ sub-folder for each class; NABirds is its own folder there, as it is distributed
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import tqdm
 
 from experiments.frame import beside, photographs
-from experiments.published import trees
+from experiments.published import tree_paths
 from spherejax import data, hierarchy
 
 
@@ -32,7 +34,7 @@ class Source(NamedTuple):
     augmented: warped while training, in the paper's protocol.
     pooled: all images are drawn into the three parts; a test part is kept otherwise.
     lifeless: nodes of the tree below which nothing lives.
-    notation: of the tree; empty where a file says it.
+    notation: name of the tree in `published/trees.toml`; empty where a file says it.
   """
 
   side: int
@@ -47,48 +49,37 @@ class Source(NamedTuple):
   notation: str = ""
 
 
-def _plankton(notation: str, lifeless: str) -> Source:
-  return Source(
-    128,
-    50,
-    "inception_v3",
-    sized=True,
-    pooled=True,
-    lifeless=(lifeless,),
-    notation=notation,
-  )
-
-
+_PLANKTON = Source(128, 50, "inception_v3", sized=True)
 SOURCES = {
-  "ndsb_plankton": Source(
-    128,
-    50,
-    "inception_v3",
-    channels=1,
-    inverted=True,
-    sized=True,
-    lifeless=("no_class", "detritus", "unknown"),
+  "ndsb_plankton": _PLANKTON._replace(
+    channels=1, inverted=True, lifeless=("no_class", "detritus", "unknown")
   ),
   "tiny_imagenet": Source(64, 100, augmented=True),
   "omniglot": Source(28, 100, channels=1, inverted=True, pooled=True),
-  "cifar100": Source(32, 100, augmented=True, notation=trees.CIFAR_100),
+  "cifar100": Source(32, 100, augmented=True, notation="CIFAR_100"),
   "nabirds": Source(128, 100, augmented=True, pooled=True),
-  "micro_s": _plankton(trees.MICRO_S, "nonliving"),
-  "micro_l": _plankton(trees.MICRO_L, "nonplankton"),
-  "meso_z": _plankton(trees.MESO_Z, "nonzooplankton"),
 }
+SOURCES |= {
+  name: _PLANKTON._replace(pooled=True, lifeless=(node,), notation=name.upper())
+  for name, node in (
+    ("micro_s", "nonliving"), ("micro_l", "nonplankton"), ("meso_z", "nonzooplankton")
+  )
+}  # fmt: skip
 FOLDERS = ("nabirds", "micro_s", "micro_l", "meso_z")
 
 
-class Study(NamedTuple):
-  """A data set in three parts, its tree, and which classes live."""
+class Parts(NamedTuple):
+  """A data set in three parts, and what is known of its classes."""
 
   train: data.Images
   validation: data.Images
   test: data.Images
-  tree: hierarchy.ClassTree
-  living: np.ndarray
+  tree: Any = None
+  """A `hierarchy.ClassTree`, where there is one."""
+  living: Any = None
   """[classes], boolean; all where the tree does not say."""
+  unseen: Any = None
+  """Images of classes that are in no other part, where there are any."""
 
 
 class Whole(NamedTuple):
@@ -125,7 +116,7 @@ def tree_of(name: str, classes: Sequence[str]) -> hierarchy.ClassTree:
   """The tree with the classes in the order of the labels."""
   if SOURCES[name].notation:
     return with_classes(
-      hierarchy.from_paths(trees.paths(SOURCES[name].notation)), classes
+      hierarchy.from_paths(tree_paths(SOURCES[name].notation)), classes
     )
   return hierarchy.from_csv(beside.beside(name, "hierarchy.csv"), classes=classes)
 
@@ -157,6 +148,19 @@ def read(name: str, split: str, **options: Any) -> data.Images:
     raise SystemExit(f"this experiment reads the image set {name}: {error}") from error
 
 
+def available(
+  names: Iterable[str], load: Callable[[str], Any]
+) -> Iterator[tuple[str, Any]]:
+  """The sets that are there; says on stderr which are not."""
+  for name in names:
+    try:
+      found = load(name)
+    except FileNotFoundError as error:
+      tqdm.tqdm.write(f"without {name}: {error}", file=sys.stderr)
+    else:
+      yield name, found
+
+
 def _inverted(images: data.Images) -> data.Images:
   pixels = 255 - np.asarray(images.images)
   return data.Images(pixels, images.labels, images.label_names, images.extras)
@@ -165,9 +169,7 @@ def _inverted(images: data.Images) -> data.Images:
 def _resized(images: data.Images, side: int, *, inverted: bool) -> data.Images:
   """One size for all, without their aspect; the old ones beside, as logarithms."""
   sizes = np.array([image.shape[1::-1] for image in images.images])
-  small = photographs.collected(
-    images, functools.partial(photographs.squared, size=side)
-  )
+  small = data.map_images(images, functools.partial(photographs.squared, size=side))
   small = _inverted(small) if inverted else small
   return dataclasses.replace(small, extras=size_extras(sizes))
 
@@ -189,8 +191,7 @@ def _folder(
     images = data.load_folder(root / "images", size=side, lazy=True)
     return images, birds(root / "hierarchy.txt", images.label_names)
   images = data.load_folder(root)
-  tree = tree_of(name, images.label_names)
-  return _resized(images, side, inverted=SOURCES[name].inverted), tree
+  return _resized(images, side, inverted=False), tree_of(name, images.label_names)
 
 
 def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
@@ -207,7 +208,7 @@ def birds(path: pathlib.Path, folders: Sequence[str]) -> hierarchy.ClassTree:
   return hierarchy.from_edges(edges, classes=classes)
 
 
-def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Study:
+def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Parts:
   """Drawn parts: 70, 10 and 20 % of a pooled set, 90 and 10 % beside a kept test part.
 
   `training` and `validation` are numbers of images; 0 takes those shares.
@@ -223,9 +224,8 @@ def divide(whole: Whole, key: jax.Array, training: int, validation: int) -> Stud
     )
   train, held, rest = np.split(order, [sizes[0], end])
   tested = whole.images[rest] if whole.tested is None else whole.tested
-  return Study(
-    whole.images[train], whole.images[held], tested, whole.tree, whole.living
-  )
+  own = whole.images
+  return Parts(own[train], own[held], tested, whole.tree, whole.living)
 
 
 def log_sizes(images: data.Images) -> np.ndarray:

@@ -14,10 +14,10 @@ import tyro
 from jax import Array
 from PIL import Image
 
-from experiments.frame import blocks, command, photographs, poolings, results
+from experiments.frame import at_once, command, photographs, poolings, results
 from experiments.frame import kept as finished
 from experiments.frame.settings import Limited
-from spherejax import data, models, training
+from spherejax import data, models, pooling, training
 
 DIGITS = ("resnet8", "resnet20")
 SMALL = ("conv", *DIGITS, "mlp", "maps")
@@ -119,6 +119,24 @@ class Network(nn.Module):
       pooling.dim, pooling.pool, "none", pooling.projection, name="head"
     )
     return head(features, train=train)
+
+
+class Headed(nn.Module):
+  """A backbone's maps, averaged over positions, and what a head makes of that."""
+
+  backbone: Callable[[], nn.Module]
+  head: Callable[[], nn.Module]
+  pixels: Callable[[Array], Array] = lambda images: images
+  """From images to what the backbone expects."""
+
+  @nn.compact
+  def __call__(self, images: Array, *, train: bool | None = None) -> Any:
+    """Features and outputs; `train` is for backbones that normalise batches."""
+    options = {} if train is None else {"train": train}
+    backbone: Any = self.backbone()
+    features = pooling.gap(backbone(self.pixels(images), **options))
+    head: Any = self.head()
+    return features, head(features)
 
 
 class _Layers(nn.Module):
@@ -299,7 +317,7 @@ class Model(NamedTuple):
 
   def embed_blocks(self, images: Array) -> Array:
     """The same of many images, block by block."""
-    return blocks.mapped(self.embed, images)
+    return at_once.mapped(self.embed, images)
 
 
 def keep(folder: pathlib.Path, model: Model, step: int) -> None:

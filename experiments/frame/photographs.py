@@ -1,13 +1,7 @@
-"""Photographs of many sizes as arrays of one, read a few at a time."""
-
-import dataclasses
-from collections.abc import Callable
+"""Photographs of many sizes as arrays of one."""
 
 import numpy as np
 from PIL import Image, ImageOps
-
-from spherejax import data
-from spherejax.data import _images
 
 
 def centred(image: np.ndarray, *, size: int, shorter_side: int) -> np.ndarray:
@@ -43,15 +37,3 @@ def padded(image: np.ndarray, *, size: int) -> np.ndarray:
 
 def _picture(image: np.ndarray) -> Image.Image:
   return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
-
-
-def collected(
-  images: data.Images, function: Callable[[np.ndarray], np.ndarray]
-) -> data.Images:
-  """The set with every image replaced; each is read when its turn comes.
-
-  Raises for all images at once that cannot be read.
-  """
-  source = images.images
-  lazy = _images.Lazy(lambda row: function(source[row]), np.arange(len(images)))
-  return dataclasses.replace(images, images=_images.collect(lazy))

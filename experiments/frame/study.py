@@ -128,6 +128,8 @@ class Study(Generic[Config]):
   """Settings that do nothing beside the others, where no limit declares them."""
   short: bool = False
   """Whether it compiles for as long as it trains."""
+  report: Callable[[dict[str, Any], pathlib.Path], None] = results.write
+  """Result and output folder to the files, and to what the terminal shows."""
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
@@ -176,4 +178,4 @@ class Study(Generic[Config]):
       unused=self.unused,
       resolved=self.resolved,
     )
-    results.write(self.run(config, output, preset), output)
+    self.report(self.run(config, output, preset), output)

@@ -1,24 +1,108 @@
-"""The statements of DIST, article IV, as differences that should be positive.
+"""The table of `class_hierarchy`, and the statements of DIST, article IV, about it.
 
-Differences are paired: both sides have the seed, so the same division of the images,
-the same first network and the same order of the batches. A claim is made where both
-sides were trained.
+Differences should be positive. They are paired: both sides have the seed, so the same
+division of the images, the same first network and the same order of the batches. A
+claim is made where both sides were trained.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from experiments.frame import images
 from experiments.frame.study import Claim, NotMeasured, Table
-from experiments.hierarchies import exact
+from experiments.hierarchies import exact, measures, methods
 from experiments.hierarchies.methods import SETTINGS
-from experiments.hierarchies.settings import Config
-from experiments.hierarchies.tables import BY_SEED
-from experiments.published.dist_hierarchy import PROTOTYPES, PROXIES
+from experiments.hierarchies.runs import Config
+from experiments.published import figures
 
+PROXIES, PROTOTYPES = "mean correlation, proxies", "mean correlation, prototypes"
+
+# Measures in the Spearman tables, as in the article's supplement.
+MEASURES = (
+  "top-1", "top-5", "AHD@1", "AHD@5", "HP@5", "HS@50", "HS@250", "AHS@250",
+  PROXIES, PROTOTYPES,
+)  # fmt: skip
+BY_SEED = f"rank correlation with {PROXIES}, of each seed"
+# For each setting, by seed: its figures.
+Runs = Mapping[str, Mapping[int, Mapping[str, float]]]
 KEEPS = 0.02  # a difference of top-1 that counts as none
 NORMFACE, PROXYDR = "normface", "proxydr"
+Parts = tuple[str, str, Callable[[Table], ArrayLike]]
+"""Id, statement and difference of a claim."""
+
+
+def printed_spearman(data: str, first: str, second: str) -> float | None:
+  """The printed rank correlation of two measures; None where there is none."""
+  printed = figures("dist_hierarchy")["spearman"]
+  return printed.get(data, {}).get(first, {}).get(second)
+
+
+def printed_control(data: str, name: str, metric: str) -> float | None:
+  """The printed mean correlation of untrained prototypes."""
+  printed = figures("dist_hierarchy")["controls"]
+  return printed.get(data, {}).get(name) if metric == PROTOTYPES else None
+
+
+def spearman(runs: Runs, seeds: list[int] | None = None) -> dict[str, dict[str, float]]:
+  """Rank correlations over all runs but softmax: of three measures with every one."""
+  from scipy import stats
+
+  rows = [
+    figures
+    for name, of_seed in runs.items()
+    for seed, figures in of_seed.items()
+    if name != "softmax" and (seeds is None or seed in seeds)
+  ]
+
+  def correlation(first: str, second: str) -> float:
+    columns = ([row[measure] for row in rows] for measure in (first, second))
+    return float(stats.spearmanr(*columns)[0])  # pyright: ignore[reportArgumentType]
+
+  return {
+    first: {
+      second: correlation(first, second) for second in MEASURES if second != first
+    }
+    for first in (PROXIES, "top-1", "top-5")
+  }
+
+
+def add_runs(
+  table: Table,
+  runs: Runs,
+  controls: Mapping[str, Mapping[str, list[float]]],
+  related: measures.Relations,
+  config: Config,
+) -> None:
+  """Adds trained networks, controls, ceilings, and rank correlations of the figures.
+
+  The article's stand beside those of its network; of trained ones, where they began
+  with ImageNet's weights as the article's did.
+  """
+  network = images.SOURCES[config.data].network
+  comparable = config.data if config.network == network else ""
+  pretrained = comparable if config.weights else ""
+  for name, of_seed in runs.items():
+    for measured in of_seed.values():
+      for metric, value in measured.items():
+        table.add(methods.SETTINGS[name].title, metric, value)
+  for name, measured in controls.items():
+    for metric, values in measured.items():
+      paper = printed_control(comparable, name, metric)
+      table.add(name, metric, values, paper=paper)
+  for name, value in measures.ceilings(related).items():
+    table.add("the tree", name, value)
+  own = {name: of_seed for name, of_seed in runs.items() if name != "softmax"}
+  if sum(map(len, own.values())) > 3:
+    for first, found in spearman(own).items():
+      for second, value in found.items():
+        paper = printed_spearman(pretrained, first, second)
+        table.add(f"rank correlation with {first}", second, value, paper=paper)
+  if len(own) > 3:
+    for seed in next(iter(own.values())):
+      for measure, value in spearman(own, [seed])[PROXIES].items():
+        table.add(BY_SEED, measure, value, listed=False)
 
 
 def title(name: str) -> str:
@@ -92,10 +176,6 @@ def claims(config: Config, _: Table) -> list[Claim]:
     for measure, sign in (("AHD@5", -1), ("HP@5", 1), ("top-5", -1))
   ]
   return [*exact.CLAIMS, *made]
-
-
-Parts = tuple[str, str, Callable[[Table], ArrayLike]]
-"""Id, statement and difference of a claim."""
 
 
 def _of_trees(loss: str) -> list[Parts]:

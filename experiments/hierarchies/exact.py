@@ -8,15 +8,15 @@ from jax import Array
 
 from experiments.frame.study import Claim, Table
 from experiments.hierarchies import measures, training
-from experiments.published import trees
+from experiments.published import tree_paths
 from spherejax import hierarchy, losses, prototypes
 
 # Notation, lifeless branch, mean correlation of the article's proxies, of the living.
 TREES = {
-  "CIFAR-100": (trees.CIFAR_100, None, 0.8580, None),
-  "MicroS": (trees.MICRO_S, "nonliving", 0.9306, 0.9011),
-  "MicroL": (trees.MICRO_L, "nonplankton", 0.9543, 0.9426),
-  "MesoZ": (trees.MESO_Z, "nonzooplankton", 0.9783, 0.9602),
+  "CIFAR-100": ("CIFAR_100", None, 0.8580, None),
+  "MicroS": ("MICRO_S", "nonliving", 0.9306, 0.9011),
+  "MicroL": ("MICRO_L", "nonplankton", 0.9543, 0.9426),
+  "MesoZ": ("MESO_Z", "nonzooplankton", 0.9783, 0.9602),
 }
 DIM = 128
 
@@ -24,7 +24,7 @@ DIM = 128
 def add_trees(table: Table, seeds: range, steps: int, laid_out: Sequence[str]) -> None:
   """What the article's trees allow, and for some of them the proxies laid out."""
   for name, (notation, lifeless, *papers) in TREES.items():
-    tree = hierarchy.from_paths(trees.paths(notation))
+    tree = hierarchy.from_paths(tree_paths(notation))
     living = np.ones(len(tree.classes), bool)
     if lifeless:
       living = ~hierarchy.classes_below(tree, lifeless)
@@ -97,7 +97,7 @@ def add_examples(table: Table) -> None:
       )
   name = "soft labels of beta 1000, largest difference to cross-entropy"
   table.add("examples", name, np.abs(values["soft labels"]).max())
-  tree = hierarchy.from_paths(trees.paths(trees.CIFAR_100))
+  tree = hierarchy.from_paths(tree_paths("CIFAR_100"))
   apart = hierarchy.path_distances(tree)
   ordered = np.sort(apart, axis=1)
   for offset, paper in ((0, 0.05), (2, 0.1875)):

@@ -1,6 +1,7 @@
 """What DIST, article IV, measures of a trained network, and its chance controls."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,9 +10,9 @@ import numpy as np
 from jax import Array
 
 from experiments.frame import images as class_sets
-from experiments.frame.class_network import Settings
 from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
+from experiments.hierarchies.methods import Settings
 from spherejax import data, distances, hierarchy, metrics, prototypes, training
 
 RETRIEVED, FEW = 250, 5
@@ -46,7 +47,7 @@ def predictions(
 
   The living are classified among all classes and retrieved among themselves.
   """
-  values = _classified(logits, labels, related.distances)
+  values = jax.tree.map(np.asarray, _classified(logits, labels, related.distances))
   parts = {"": np.ones(len(labels), bool)}
   if not related.living.all():
     parts[LIVING] = related.living[labels]
@@ -59,15 +60,8 @@ def predictions(
   return {name: float(value) for name, value in found.items()}
 
 
-def _classified(
-  logits: Array, labels: np.ndarray, apart: np.ndarray
-) -> dict[str, np.ndarray]:
-  """[count], each measure for each image."""
-  return jax.tree.map(np.asarray, _classified_by(logits, labels, apart))
-
-
 @jax.jit
-def _classified_by(logits, labels, apart):
+def _classified(logits, labels, apart):
   top = {f"top-{k}": metrics.top_k(logits, labels, k=k) for k in (1, FEW)}
   costs = {
     f"AHD@{k}": metrics.average_hierarchical_distance(logits, labels, apart, k=k)
@@ -129,16 +123,6 @@ def _padded(table: Any) -> np.ndarray:
   return np.pad(array, [(0, -len(array) % 128)] * array.ndim)
 
 
-@jax.jit
-def _correlations(apart, given, known, living):
-  measure = functools.partial(metrics.mean_correlation, apart, given)
-  return {
-    "": measure(where=known).mean,
-    WITHOUT: measure(where=known, include_diagonal=False).mean,
-    LIVING: measure(where=living).mean,
-  }
-
-
 def ceilings(related: Relations) -> dict[str, float]:
   """The most that `correlations` can be for this tree."""
   known = np.ones(len(related.living), bool)
@@ -149,8 +133,18 @@ def ceilings(related: Relations) -> dict[str, float]:
 
 
 @jax.jit
+def _correlations(apart, given, known, living):
+  measure = functools.partial(metrics.mean_correlation, apart, given)
+  return {way: x.mean for way, x in _of_groups(measure, known, living).items()}
+
+
+@jax.jit
 def _ceilings(given, known, living):
   measure = functools.partial(metrics.mean_correlation_ceiling, given)
+  return _of_groups(measure, known, living)
+
+
+def _of_groups(measure: Callable[..., Any], known, living) -> dict[str, Any]:
   return {
     "": measure(where=known),
     WITHOUT: measure(where=known, include_diagonal=False),
@@ -169,7 +163,7 @@ class Outcome(NamedTuple):
 def test(
   settings: Settings,
   setting: methods.Setting,
-  study: class_sets.Study,
+  study: class_sets.Parts,
   related: Relations,
   state: training.TrainState,
 ) -> Outcome:
@@ -200,7 +194,7 @@ def test(
 def controls(
   key: Array,
   settings: Settings,
-  study: class_sets.Study,
+  study: class_sets.Parts,
   related: Relations,
   variables: Any,
 ) -> dict[str, dict[str, float]]:

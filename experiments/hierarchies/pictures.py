@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.hierarchies import measures, tables, training
+from experiments.hierarchies import claims, measures, training
+from experiments.hierarchies.claims import PROTOTYPES, PROXIES
 from experiments.hierarchies.methods import SETTINGS
-from experiments.published.dist_hierarchy import PROTOTYPES, PROXIES
 from spherejax import hierarchy, metrics, plotting
 
 MEASURES = (
@@ -30,7 +30,7 @@ BRANCHES = 6  # of the tree that have a colour of their own
 _ROWS = 300  # of a tree
 
 
-def bars(runs: tables.Runs) -> Figure:
+def bars(runs: claims.Runs) -> Figure:
   """Each measure of each setting, with intervals over the seeds and the seeds."""
   names = list(runs)
   places = np.arange(len(names))[::-1]
@@ -163,7 +163,7 @@ def depth_that_fits(tree: hierarchy.ClassTree) -> int:
 
 
 def draw(
-  runs: tables.Runs,
+  runs: claims.Runs,
   found: Mapping[str, list[dict[str, list[float]]]],
   outcomes: Mapping[str, measures.Outcome],
   tree: hierarchy.ClassTree,

@@ -1,8 +1,9 @@
-"""Plankton by classes: those that are learned, in three parts, and the others."""
+"""Settings of `plankton`, and its images: classes that are learned, and others."""
 
 import dataclasses
 import functools
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
 
@@ -11,9 +12,34 @@ import numpy as np
 
 from experiments.frame import images as class_sets
 from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from experiments.published import dist_plankton
+from experiments.hierarchies import plankton_measures, triplets
+from experiments.published import figures
 from spherejax import data, hierarchy
-from spherejax.data import _files
+
+_PRINTED = figures("dist_plankton")
+RECALL: dict[str, float] = _PRINTED["recall"]
+CALLED_CALANOIDA: dict[str, float] = _PRINTED["called_calanoida"]
+FIGURES: dict[str, dict[str, float]] = _PRINTED["figures"]
+F1_CLASSIFIER: dict[str, float] = _PRINTED["f1_classifier"]
+F1_EMBEDDING: dict[str, float] = _PRINTED["f1_embedding"]
+F1_UNSEEN: dict[str, float] = _PRINTED["f1_unseen"]
+
+
+def plain(name: str) -> str:
+  """A class's name without what tables and folders write differently."""
+  return re.sub(r"[^a-z]", "", name.lower())
+
+
+CONFUSIONS: dict[tuple[str, str], float] = {
+  (plain(label), plain(prediction)): rate
+  for label, row in _PRINTED["confusions"].items()
+  for prediction, rate in row.items()
+}
+
+
+def confusion(label: str, prediction: str) -> float | None:
+  """The printed rate of a confusion; None where it is not among the commonest."""
+  return CONFUSIONS.get((plain(label), plain(prediction)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +86,6 @@ class Whole(NamedTuple):
   """Of all classes in the order of the labels; None where there is none."""
 
 
-class Study(NamedTuple):
-  """Parts of the learned classes, and the others; labels count within each group."""
-
-  train: data.Images
-  validation: data.Images
-  test: data.Images
-  unseen: data.Images
-
-
 def prepare(image: np.ndarray, canvas: int, shrink: int, inverted: bool) -> np.ndarray:
   """One image on its canvas; the ground is white."""
   found = data.fit_canvas(image, canvas, fill=255, shrink=shrink)
@@ -90,19 +107,12 @@ def load(choice: Selection) -> Whole:
   seen, unseen = classes(images, choice)
   options = {name: getattr(choice, name) for name in ("canvas", "shrink", "inverted")}
   fitted = data.map_images(images, functools.partial(prepare, **options))
-  extras = _sizes(images, choice) if choice.size_features else {}
+  extras = {}
+  if choice.size_features:
+    sizes = [image.shape[1::-1] for image in images.images]
+    extras = class_sets.size_extras(np.array(sizes))
   fitted = dataclasses.replace(fitted, extras=extras)
   return Whole(fitted, seen, unseen, tree)
-
-
-def _sizes(images: data.Images, choice: Selection) -> dict[str, np.ndarray]:
-  """Logarithms of width and height; of files only the beginning is read."""
-  if choice.data == "folder":
-    root = pathlib.Path(choice.folder)
-    sizes = [_files.upright_size(root / file) for file in images.extras["file"]]
-  else:
-    sizes = [image.shape[1::-1] for image in images.images]
-  return class_sets.size_extras(np.array(sizes))
 
 
 def classes(
@@ -140,16 +150,14 @@ def classes(
 
 def _article_classes(names: Sequence[str]) -> list[int]:
   """Labels of the article's classes; its table lost the names' underscores."""
-  known = {dist_plankton.plain(name): n for n, name in enumerate(names)}
-  missing = [
-    name for name in dist_plankton.RECALL if dist_plankton.plain(name) not in known
-  ]
+  known = {plain(name): n for n, name in enumerate(names)}
+  missing = [name for name in RECALL if plain(name) not in known]
   if missing:
     raise ValueError(f"no folder for {len(missing)} classes: {', '.join(missing[:5])}")
-  return sorted(known[dist_plankton.plain(x)] for x in dist_plankton.RECALL)
+  return sorted(known[plain(x)] for x in RECALL)
 
 
-def divide(whole: Whole, choice: Selection, key: jax.Array) -> Study:
+def divide(whole: Whole, choice: Selection, key: jax.Array) -> class_sets.Parts:
   """Draws the parts, class by class."""
   order = np.asarray(jax.random.permutation(key, len(whole.images)))
   labels = np.asarray(whole.images.labels)[order]
@@ -164,7 +172,8 @@ def divide(whole: Whole, choice: Selection, key: jax.Array) -> Study:
     own = order[labels == names.index(name)]
     parts[3].append(own[: choice.unseen_images])
   test, validation, train = (_of(whole, whole.seen, part) for part in parts[:3])
-  return Study(train, validation, test, _of(whole, whole.unseen, parts[3]))
+  unseen = _of(whole, whole.unseen, parts[3])
+  return class_sets.Parts(train, validation, test, unseen=unseen)
 
 
 def _of(whole: Whole, names: tuple[str, ...], rows: list[np.ndarray]) -> data.Images:
@@ -180,3 +189,90 @@ def distances(whole: Whole, names: Sequence[str]) -> np.ndarray | None:
     return None
   places = [whole.tree.class_names.index(name) for name in names]
   return hierarchy.path_distances(whole.tree)[np.ix_(places, places)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(triplets.Settings, Selection):
+  """Settings of the comparison."""
+
+  seeds: int = 3
+  """Divisions of the images, each with another start."""
+  neighbours: Annotated[tuple[int, ...], Within(1)] = (1, 5, 10)
+  """Neighbours that vote; among them 10, which the claims are about."""
+  curve: Annotated[tuple[int, ...], Within(1)] = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50)
+  """Neighbours that vote on validation images, to choose their number."""
+  drawn: Annotated[int, Within(1)] = 2500
+  """Images of each group of classes in the pictures of the plane."""
+  need_weights: bool = False
+  """Whether a run without ImageNet's weights ends; else it begins with random ones."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    percent=12,
+    seen_from=60,
+    unseen_from=12,
+    test_images=20,
+    validation_images=10,
+    unseen_images=20,
+    width=8,
+    dim=32,
+    triplets=32,
+    iterations=3,
+    steps=8,
+    raised_after=(2,),
+    neighbours=(10,),
+    curve=(10,),
+    seeds=1,
+    baseline_batch=128,
+    drawn=40,
+  ),
+  # Networks after 30 iterations of triplets and 200 epochs of the softmax classifier.
+  # Its batch is not printed, nor an iteration's steps: those of the released code.
+  "full": Config(
+    data="folder",
+    canvas=299,
+    shrink=1,
+    inverted=False,
+    seen="article",
+    validation_images=100,
+    network="inception_v3",
+    triplets=20,
+    iterations=30,
+    steps=5000,
+    margins=(1.0, 1.3, 1.5),
+    raised_after=(20, 30),
+    optimizer="sgd",
+    learning_rate=0.01,
+    baseline_batch=32,
+    baseline_rate=1e-4,
+    baseline_decay=1.0,
+    baseline_epochs=200,
+    neighbours=(1, 5, 10, 25),
+    need_weights=True,
+    seeds=1,
+  ),
+}
+
+
+def check(config: Config) -> None:
+  """Raises ValueError for settings that do not fit together, before data are read."""
+  later = config.raised_after
+  if len(config.margins) != len(later) + 1 or list(later) != sorted({*later}):
+    raise ValueError(
+      "raised_after must grow and be one less than margins, got"
+      f" {config.margins} and {later}"
+    )
+  if plankton_measures.USUAL not in config.neighbours or not config.curve:
+    raise ValueError(
+      f"neighbours must contain {plankton_measures.USUAL}, which the claims are about,"
+      f" and curve some, got {config.neighbours} and {config.curve}"
+    )
+  if config.need_weights and not config.weights:
+    raise ValueError(
+      f"name a file of ImageNet's weights for {config.network} by --weights, or begin "
+      "with random ones by --no-need-weights"
+    )
+  if config.weights and not pathlib.Path(config.weights).is_file():
+    raise ValueError(f"there is no file of weights at {config.weights}")

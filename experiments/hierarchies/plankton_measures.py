@@ -1,4 +1,4 @@
-"""Classification in an embedding: centroids, neighbours, halves, confusions."""
+"""Classification in an embedding, and what DIST, article I, says of it, as claims."""
 
 import functools
 
@@ -7,14 +7,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from experiments.frame.study import Claim
 from spherejax import data, metrics, prototypes
 
+EMBEDDING, BASELINE = "embedding", "softmax classifier"
+UNTRAINED = "untrained network"
+SEEN, UNSEEN = "seen", "unseen"
+ALL_TEST = "all test images"
 CENTROID = "centroid"
 COMMONEST = 10  # confusions that are listed
 NEAR = 4  # edges between classes of the tree that are relatives
 
 _scores = jax.jit(metrics.class_scores)
 _commonest = jax.jit(metrics.common_confusions, static_argnames=("k",))
+
+USUAL = 10  # neighbours
+CHANCE = "one over the number of classes"
+DRIFT = "first drift of the centroids - last"
+GAINS = "gain of accuracy in the first third - in the last"
+MARGINS = "cluster radius with the first margin throughout - with the margin raised"
+RADIUS, RELATIVES = "cluster radius", "among the commonest confusions"
 
 
 def way(k: int) -> str:
@@ -106,3 +118,91 @@ def commonest(counts: np.ndarray) -> list[tuple[int, int]]:
 def share_near(pairs: list[tuple[int, int]], apart: np.ndarray) -> float:
   """Share of pairs whose classes are relatives in the tree."""
   return float(np.mean([apart[pair] <= NEAR for pair in pairs])) if pairs else 0.0
+
+
+def macro_f1(group: str, way: str = way(USUAL)) -> str:
+  """The measure of a group of classes, classified in one way."""
+  return f"macro F1, {group}, {way}"
+
+
+CLAIMS = [
+  Claim(
+    "Z1-baseline",
+    "macro F1, seen: softmax classifier > embedding, k = 10",
+    lambda t: (
+      t.values(macro_f1(SEEN, "half"), BASELINE) - t.values(macro_f1(SEEN), EMBEDDING)
+    ),
+  ),
+  Claim(
+    "Z1-gap",
+    "this gap < 0.1",
+    lambda t: (
+      0.1
+      - (
+        t.values(macro_f1(SEEN, "half"), BASELINE) - t.values(macro_f1(SEEN), EMBEDDING)
+      )
+    ),
+  ),
+  Claim(
+    "Z2-seen",
+    "macro F1, seen, k = 10: trained > untrained network",
+    lambda t: t.gain(macro_f1(SEEN), EMBEDDING, over=UNTRAINED),
+  ),
+  Claim(
+    "Z2-unseen",
+    "macro F1, unseen, k = 10: trained > untrained network",
+    lambda t: t.gain(macro_f1(UNSEEN), EMBEDDING, over=UNTRAINED),
+  ),
+  Claim(
+    "Z3-chance",
+    "macro F1, unseen, k = 10 > 5 / classes",
+    lambda t: t.values(macro_f1(UNSEEN), EMBEDDING) - 5 * t.values(CHANCE, UNSEEN),
+  ),
+  Claim(
+    "Z3-seen",
+    "macro F1, k = 10: unseen < seen",
+    lambda t: (
+      t.values(macro_f1(SEEN), EMBEDDING) - t.values(macro_f1(UNSEEN), EMBEDDING)
+    ),
+  ),
+  Claim(
+    "Z4-radius",
+    "cluster radius: last iteration < first",
+    lambda t: (
+      t.values(f"{RADIUS}, first iteration", EMBEDDING)
+      - t.values(f"{RADIUS}, last iteration", EMBEDDING)
+    ),
+  ),
+  Claim(
+    "Z4-drift",
+    "drift of the centroids from one iteration to the next: last < first",
+    lambda t: t.values(DRIFT, EMBEDDING),
+  ),
+  Claim(
+    "Z5",
+    "accuracy of centroids: gain of the first third of the training > of the last",
+    lambda t: t.values(GAINS, EMBEDDING),
+  ),
+  Claim(
+    "Z8",
+    "cluster radius: with the margin raised < with the first margin throughout",
+    lambda t: t.values(MARGINS, EMBEDDING),
+  ),
+  Claim(
+    "Z6",
+    "macro F1, seen: centroid and k = 10 differ by less than 0.05",
+    lambda t: (
+      0.05
+      - abs(
+        t.values(macro_f1(SEEN, CENTROID), EMBEDDING)
+        - t.values(macro_f1(SEEN), EMBEDDING)
+      )
+    ),
+  ),
+  Claim(
+    "Z7",
+    "at least half of the ten commonest confusions, seen, are of classes at most 4 "
+    "edges apart",
+    lambda t: t.values(f"{RELATIVES}, {SEEN}", "relatives") - 0.499,
+  ),
+]

@@ -4,13 +4,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.frame import pictures
-from experiments.hierarchies import (
-  plankton_claims,
-  plankton_images,
-  plankton_measures,
-  plankton_tables,
-)
-from experiments.hierarchies.plankton_runs import BASELINE, EMBEDDING, SEEN, UNSEEN
+from experiments.frame.images import Parts
+from experiments.hierarchies import plankton_measures, plankton_tables
+from experiments.hierarchies.plankton_measures import BASELINE, EMBEDDING, SEEN, UNSEEN
 from spherejax import plotting
 
 INK, FAINT, BLUE, ORANGE = "#222222", "#bbbbbb", "#0072B2", "#D55E00"
@@ -22,7 +18,7 @@ FEW = 300  # points
 def draw(
   embedded: plankton_tables.Seeds,
   classified: plankton_tables.Seeds,
-  study: plankton_images.Study,
+  study: Parts,
   config,
 ) -> dict[str, Figure]:
   """Everything of a run. `study` is that of the first seed."""
@@ -169,7 +165,7 @@ def tsne(points: np.ndarray, labels: np.ndarray, names, config) -> Figure:
 
 def confused(embedded: plankton_tables.Seeds, group: str, images) -> Figure | None:
   """Images of the classes that are confused most: what each is, what it is called."""
-  place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_claims.USUAL)}"
+  place = f"{EMBEDDING}, {group}, {plankton_measures.way(plankton_measures.USUAL)}"
   counts = np.sum([found.counts[place] for found in embedded], axis=0)
   pairs = plankton_measures.commonest(counts)[:SHOWN]
   if not pairs:

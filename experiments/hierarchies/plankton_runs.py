@@ -1,32 +1,107 @@
-"""One seed's embedding or softmax classifier, and what is kept of it."""
+"""One seed's embedding or softmax classifier of plankton, and what is kept of it."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 
+from experiments.frame import images as class_sets
 from experiments.frame import kept as finished
-from experiments.hierarchies import baseline as plankton_baseline
-from experiments.hierarchies import (
-  plankton_images,
-  plankton_measures,
-  training,
-  triplet_settings,
-  triplets,
+from experiments.frame import training as trainer
+from experiments.frame.images import Parts
+from experiments.hierarchies import methods, plankton_measures, triplets
+from experiments.hierarchies import training as class_training
+from experiments.hierarchies.plankton_measures import (
+  ALL_TEST,
+  BASELINE,
+  EMBEDDING,
+  SEEN,
+  UNSEEN,
+  UNTRAINED,
 )
-from spherejax import metrics
+from experiments.hierarchies.triplets import Settings
+from spherejax import data, losses, metrics, training
 
-EMBEDDING, BASELINE = "embedding", "softmax classifier"
-UNTRAINED = "untrained network"
-SEEN, UNSEEN = "seen", "unseen"
-ALL_TEST = "all test images"
 # What only says how many runs there are, or is looked at after them.
 OTHERS = {"seeds": 0, "drawn": 0}
 # What is measured of a network, whose training does not depend on it.
 MEASURED = {"neighbours": (), "curve": ()}
+
+
+def softmax_objective(params, batch_stats, batch, *, key, axis_name, settings):
+  """Cross-entropy of a batch."""
+  del key
+  images, sizes = batch["image"], batch["size"]
+  logits, moved = triplets.forward(
+    settings, params, batch_stats, images, sizes, axis_name
+  )
+  each = losses.softmax(logits, batch["label"])
+  return training.Outcome(training.global_mean(each, axis_name=axis_name), moved)
+
+
+def train_baseline(
+  settings: Settings,
+  train: data.Images,
+  validation: data.Images,
+  key: Array,
+  folder: pathlib.Path,
+  report: triplets.Report,
+) -> tuple[Callable[[data.Images], np.ndarray], list[float]]:
+  """The same network with an output for each class, on batches of images.
+
+  Returns a function to logits, and accuracies on validation images after each part.
+  """
+  network_key, step_key, data_key = jax.random.split(key, 3)
+  own = dataclasses.replace(settings, dim=len(train.label_names))
+  batch, parts = settings.baseline_batch, settings.iterations
+  per_epoch = triplets.epoch_length(settings, len(train))
+  seen = 3 * settings.triplets * parts * settings.steps
+  total = settings.baseline_epochs * per_epoch or seen // batch
+  every = max(total // parts, 1)
+  variables = methods.initial_variables(
+    network_key, settings=own, shapes=methods.shapes(train), fresh=False
+  )
+  optimizer = triplets.make_optimizer(
+    settings, settings.baseline_rate, settings.baseline_decay, every
+  )
+  state = training.create_state(step_key, optimizer, variables)
+
+  known = 0
+
+  def evaluate(state: training.TrainState) -> dict[str, float]:
+    nonlocal known
+    report(int(state.step) // every - known)
+    known = int(state.step) // every
+    logits = class_training.embed(state.variables(), validation, own)
+    return {"accuracy": float((logits.argmax(1) == validation.labels).mean())}
+
+  done = trainer.one(
+    lambda _: state,
+    functools.partial(softmax_objective, settings=own),
+    optimizer,
+    trainer.shuffled(
+      train,
+      data_key,
+      batch=batch,
+      epochs=-(-every * parts // per_epoch),
+      per_epoch=per_epoch,
+      beside={"size": class_sets.log_sizes(train)},
+    ),
+    folder,
+    steps=every * parts,
+    evaluate=evaluate,
+    evaluate_every=every,
+    checkpoint_every=every,
+    report_every=every,
+    progress=False,
+  )
+  logits = functools.partial(class_training.embed, done.state.variables(), settings=own)
+  return logits, [row["accuracy"] for row in done.evaluations]
 
 
 class Found(NamedTuple):
@@ -47,7 +122,7 @@ class Found(NamedTuple):
 
 def embedding(
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   key: jax.Array,
   folder: pathlib.Path,
   report: Callable[[int], object],
@@ -59,7 +134,7 @@ def embedding(
   )
   tests = {SEEN: (study.test, seen_key), UNSEEN: (study.unseen, unseen_key)}
   counts, points = {}, {}
-  for network, variables in (
+  for name, variables in (
     (UNTRAINED, trained.start),
     (EMBEDDING, trained.variables),
   ):
@@ -68,7 +143,7 @@ def embedding(
       found = plankton_measures.confusions(
         points[group], images, config.neighbours, half_key
       )
-      counts |= {f"{network}, {group}, {way}": x for way, x in found.items()}
+      counts |= {f"{name}, {group}, {way}": x for way, x in found.items()}
   start = triplets.look(trained.start, study.validation, config)
   held = triplets.embed(trained.variables, study.validation, config)
   figures = {
@@ -87,20 +162,19 @@ def embedding(
 
 def baseline(
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   key: jax.Array,
   folder: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:
   """Trains a softmax classifier; judged on the half that the embedding is judged on."""
   train_key, seen_key, _, _ = jax.random.split(key, 4)
-  trained = plankton_baseline.train_baseline(
+  logits_of, accuracies = train_baseline(
     config, study.train, study.validation, train_key, folder, report
   )
   images = study.test
-  logits = training.embed(trained.variables, images, trained.settings)
   judged = plankton_measures.halves(images.labels, seen_key)[1]
-  guesses, labels = logits.argmax(1), np.asarray(images.labels)
+  guesses, labels = logits_of(images).argmax(1), np.asarray(images.labels)
   counts = {}
   for name, rows in ((ALL_TEST, slice(None)), ("half", judged)):
     counts[f"{BASELINE}, {SEEN}, {name}"] = np.asarray(
@@ -108,7 +182,7 @@ def baseline(
         labels[rows], guesses[rows], num_classes=len(images.label_names)
       )
     )
-  return Found({"accuracies": trained.accuracies}, counts, {})
+  return Found({"accuracies": accuracies}, counts, {})
 
 
 JOBS = {EMBEDDING: embedding, BASELINE: baseline}
@@ -116,14 +190,14 @@ JOBS = {EMBEDDING: embedding, BASELINE: baseline}
 
 def parts(kind: str, config: Any) -> int:
   """Iterations of a job, for the bar."""
-  return triplet_settings.length(config) if kind == EMBEDDING else config.iterations
+  return triplets.length(config) if kind == EMBEDDING else config.iterations
 
 
 def run(
   kind: str,
   seed: int,
   config: Any,
-  study: plankton_images.Study,
+  study: Parts,
   output: pathlib.Path,
   report: Callable[[int], object],
 ) -> Found:

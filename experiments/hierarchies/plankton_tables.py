@@ -6,27 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.images import Parts
 from experiments.frame.study import Table
 from experiments.hierarchies import plankton_images, plankton_measures, plankton_runs
-from experiments.hierarchies.plankton_claims import (
+from experiments.hierarchies.plankton_measures import (
+  ALL_TEST,
+  BASELINE,
   CHANCE,
   DRIFT,
+  EMBEDDING,
   GAINS,
   MARGINS,
   RADIUS,
   RELATIVES,
-  USUAL,
-  macro_f1,
-)
-from experiments.hierarchies.plankton_runs import (
-  ALL_TEST,
-  BASELINE,
-  EMBEDDING,
   SEEN,
   UNSEEN,
   UNTRAINED,
+  USUAL,
+  macro_f1,
 )
-from experiments.published import dist_plankton
 
 Seeds = list[plankton_runs.Found]
 ENDS = (("first", 0), ("last", -1))
@@ -49,7 +47,7 @@ def tabulate(
   `apart` are edges between the classes of each group, where there is a tree.
   """
   table = Table()
-  printed = dist_plankton.FIGURES if comparable(config) else {}
+  printed = plankton_images.FIGURES if comparable(config) else {}
   ways = [plankton_measures.CENTROID, *map(plankton_measures.way, config.neighbours)]
   places = [
     (embedded, network, group, way)
@@ -115,7 +113,7 @@ def add_classes(
 ) -> None:
   """Adds F1 of the classes whose F1 the article prints; `write_classes` has all."""
   usual = plankton_measures.way(USUAL)
-  centroid, published = plankton_measures.CENTROID, dist_plankton
+  centroid, published = plankton_measures.CENTROID, plankton_images
   for runs, network, group, way, printed in (
     (classified, BASELINE, SEEN, ALL_TEST, published.F1_CLASSIFIER),
     (embedded, EMBEDDING, SEEN, usual, published.F1_EMBEDDING),
@@ -145,7 +143,7 @@ def add_confusions(
   """Adds the commonest confusions over all seeds, and how many are of relatives."""
   way = plankton_measures.way(USUAL)
   counts = [run.counts[f"{EMBEDDING}, {group}, {way}"] for run in embedded]
-  printed = dist_plankton.confusion if comparable(config) else None
+  printed = plankton_images.confusion if comparable(config) else None
   for a, b in plankton_measures.commonest(np.sum(counts, axis=0)):
     table.add(
       f"confused, {group}, {way}",
@@ -166,7 +164,7 @@ def add_confusions(
 def write_classes(
   embedded: Seeds,
   classified: Seeds,
-  study: plankton_images.Study,
+  study: Parts,
   config: Any,
   path: pathlib.Path,
 ) -> None:

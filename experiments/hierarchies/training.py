@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.frame import class_network
 from experiments.frame import images as class_sets
 from experiments.frame import training as epochs
-from experiments.frame.class_network import Architecture, Settings
 from experiments.hierarchies import methods
+from experiments.hierarchies.methods import Architecture, Settings
 from spherejax import data, distances, metrics, prototypes, training
 
 BATCH = 500  # images that are embedded at once
@@ -26,7 +25,7 @@ def _mapped(settings: Architecture) -> Callable[[Any, Any], np.ndarray]:
 
   def apply(variables: Any, rows: Any) -> Any:
     images = data.to_float(rows["image"])
-    return class_network.Network(settings).apply(variables, images, rows["size"])
+    return methods.Network(settings).apply(variables, images, rows["size"])
 
   return training.parallel_map(apply, batch_size=BATCH)
 
@@ -72,7 +71,7 @@ class Trained(NamedTuple):
 def train(
   settings: Settings,
   setting: methods.Setting,
-  study: class_sets.Study,
+  study: class_sets.Parts,
   class_distances: np.ndarray,
   state: training.TrainState,
   *,

@@ -1,9 +1,10 @@
 """Training of `plankton`: triplets with a growing margin."""
 
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,73 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import class_network
 from experiments.frame import images as class_sets
+from experiments.frame.settings import Limited, Within
+from experiments.hierarchies import methods
 from experiments.hierarchies import training as class_training
-from experiments.hierarchies import triplet_settings
-from experiments.hierarchies.triplet_settings import Settings
 from spherejax import data, distances, losses, metrics, prototypes, training
 
 MOMENTUM = 0.9  # of SGD, in the article's released code
 _NEAR = np.array([True, False])  # of a positive and a negative
+Report = Callable[[int], object]
+"""Is told how many iterations were done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(methods.Architecture, Limited):
+  """Network and training."""
+
+  seed: int = 0
+  """Everything random follows from it."""
+  triplets: Annotated[int, Within(1)] = 48
+  """Triplets of a step."""
+  iterations: Annotated[int, Within(1)] = 15
+  """Parts of the training, after each of which it is looked at."""
+  steps: Annotated[int, Within(1)] = 100
+  """Steps of an iteration."""
+  margins: Annotated[tuple[float, ...], Within(1e-6, 4)] = (1.0, 1.3)
+  """Of squared distances of unit vectors, one after the other."""
+  raised_after: Annotated[tuple[int, ...], Within(1)] = (10,)
+  """Iterations after which the next margin holds."""
+  optimizer: Literal["adam", "sgd"] = "adam"
+  """SGD has momentum 0.9."""
+  learning_rate: Annotated[float, Within(1e-9)] = 1e-3
+  """In the first iteration."""
+  decay: Annotated[float, Within(1e-9)] = 0.9
+  """Factor of the learning rate with each iteration."""
+  baseline_batch: Annotated[int, Within(1)] = 64
+  """Images of a step of the softmax classifier."""
+  baseline_rate: Annotated[float, Within(1e-9)] = 1e-3
+  """Its learning rate in the first iteration."""
+  baseline_decay: Annotated[float, Within(1e-9)] = 0.9
+  """Factor of its learning rate with each iteration."""
+  baseline_epochs: int = 0
+  """Passes over the training images; 0: as many images as the triplets have."""
+
+
+def margin_schedule(settings: Settings, iteration: int) -> float:
+  """The margin of an iteration, counted from 1."""
+  return settings.margins[sum(iteration > last for last in settings.raised_after)]
+
+
+def epoch_length(settings: Settings, images: int) -> int:
+  """Steps of a pass of the softmax classifier; ValueError for no step."""
+  if images < settings.baseline_batch:
+    raise ValueError(
+      f"baseline_batch must be at most the {images} training images, got"
+      f" {settings.baseline_batch}"
+    )
+  return images // settings.baseline_batch
+
+
+def length(settings: Settings) -> int:
+  """Iterations that are trained, those with the first margin throughout included."""
+  return settings.iterations + max(settings.iterations - unraised(settings), 0)
+
+
+def unraised(settings: Settings) -> int:
+  """Iterations before the margin is raised for the first time."""
+  return min([settings.iterations, *settings.raised_after[:1]])
 
 
 def make_optimizer(
@@ -37,7 +96,7 @@ def make_optimizer(
 
 def forward(settings, params, batch_stats, images, sizes, axis_name):
   """Features of uint8 images in training, and the statistics after them."""
-  features, moved = class_network.Network(settings, axis_name).apply(
+  features, moved = methods.Network(settings, axis_name).apply(
     {"params": params["network"], "batch_stats": batch_stats["network"]},
     data.to_float(images),
     sizes,
@@ -136,10 +195,6 @@ def look(variables: Any, images: data.Images, settings: Settings) -> Look:
   return Look(*map(np.asarray, _look(points, images.labels, classes=number)))
 
 
-Report = Callable[[int], object]
-"""Is told how many iterations were done."""
-
-
 class Part(NamedTuple):
   """A stretch of training: the state after it, and what was seen in it."""
 
@@ -219,10 +274,10 @@ def train_embedding(
 ) -> Embedded:
   """Both ways share the iterations in which their margin is the same."""
   network_key, step_key, data_key = jax.random.split(key, 3)
-  start = class_network.initial_variables(
+  start = methods.initial_variables(
     network_key,
     settings=settings,
-    shapes=class_network.shapes(train),
+    shapes=methods.shapes(train),
     fresh=False,
   )
   optimizer = make_optimizer(
@@ -237,8 +292,8 @@ def train_embedding(
   run = functools.partial(
     _stretch, settings, (train, validation), step, key=data_key, report=report
   )
-  raised = functools.partial(triplet_settings.margin_schedule, settings)
-  common = triplet_settings.common(settings)
+  raised = functools.partial(margin_schedule, settings)
+  common = unraised(settings)
   first = run(state, common, raised, folder=folder / "first")
   if common == settings.iterations:
     return Embedded(start, first.state.variables(), _curves(first.evaluations), {})

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import re
 import tomllib
 from typing import Any
 
@@ -10,3 +11,25 @@ from typing import Any
 def figures(name: str) -> dict[str, Any]:
   """The tables of ``<name>.toml`` beside this file, by their headings."""
   return tomllib.loads((pathlib.Path(__file__).parent / f"{name}.toml").read_text())
+
+
+def tree_paths(name: str) -> list[tuple[str, ...]]:
+  """One path for each class of a tree of `trees.toml`, in order of appearance.
+
+  There `a{b, c}` are children, `a/b` is a single child, `a*` a class with children.
+  """
+  found, prefix, stack, before = [], (), [], ""
+  notation = " ".join(figures("trees")[name].split())
+  for name, sign in re.findall(r"([^{},]*)([{},]|$)", notation):
+    parts = tuple(part.strip() for part in name.split("/") if part.strip())
+    if parts and before != "}":
+      path = prefix + tuple(part.rstrip("*") for part in parts)
+      if sign != "{" or parts[-1].endswith("*"):
+        found.append(path)
+      if sign == "{":
+        stack.append(prefix)
+        prefix = path
+    if sign == "}":
+      prefix = stack.pop()
+    before = sign
+  return found

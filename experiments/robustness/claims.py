@@ -1,4 +1,4 @@
-"""What DIST says of adversarial training, as claims, and its pictures."""
+"""What DIST says of images and of adversarial training, as claims, and its pictures."""
 
 import functools
 from collections.abc import Sequence
@@ -6,17 +6,104 @@ from typing import Any
 
 import numpy as np
 
-from experiments.frame.digits import CLASSES
-from experiments.frame.study import Claim, Table
-from experiments.robustness import (
-  defences,
-  inputs,
-  proposals,
-  residuals,
-  reweighting,
-)
-from experiments.robustness.published import network
+from experiments.frame import images as class_sets
+from experiments.frame.study import Claim, NotMeasured, Table
+from experiments.robustness import defences, features, proposals, structure
+from experiments.robustness import images as voronoi_sets
+from experiments.robustness.images import CLASSES, Points
+from experiments.robustness.structure import name_of as network
 from spherejax import metrics, plotting
+
+COUNT = "training images"
+INPUTS = "DIST tab. 5.3"
+
+
+def add_inputs(table: Table, title: str, images: str, train: Any, test: Any) -> None:
+  """Adds figures of images, the paper's beside them where it has such images."""
+  levels, printed = 255, structure.printed_inputs(images)
+  if images == "digits":
+    levels, printed = 16, {}
+  found = structure.of_inputs(train, test, classes=CLASSES, levels=levels)
+  structure.add(table, title, found, printed)
+  table.add(title, COUNT, len(train.y), listed=False)
+
+
+def add_beside(table: Table, names: Sequence[str]) -> None:
+  """Adds photographs, of which no network is trained; says which are not there."""
+
+  def load(name: str) -> list[Points]:
+    parts = ("train", "test")
+    return [voronoi_sets.prepared(name, part).points() for part in parts]
+
+  for name, (train, test) in class_sets.available(names, load):
+    add_inputs(table, f"{name}, {len(train.y):,} images", name, train, test)
+
+
+def _better(table: Table) -> np.ndarray:
+  printed = structure.printed_inputs("digits")
+  return np.min([table.values(x, "images") - y for x, y in printed.items()], axis=0)
+
+
+def _worse(table: Table) -> np.ndarray:
+  names = [
+    x for x in structure.printed_inputs("digits") if x.startswith(("1-NN", "nearest"))
+  ]
+  return 0.5 - np.max([table.values(x, "images") for x in names], axis=0)
+
+
+def _as_printed(table: Table, images: str) -> np.ndarray:
+  """Of the largest distance, 1 being what is allowed: less of what has no ties."""
+  if table.values(COUNT, "images") != structure.IMAGES[images]:
+    raise NotMeasured("the table is of a whole set")
+  return 1 - np.max(
+    [
+      abs(table.values(name, "images") - value)
+      / (0.005 if name.startswith("1-NN") else 0.002)
+      for name, value in structure.printed_inputs(images).items()
+    ],
+    axis=0,
+  )
+
+
+def _below(table: Table, name: str) -> np.ndarray:
+  """Less than half, less than 0.4: of as many images as there were."""
+  titles = [x for x in table.variants("1-NN, l2") if x.startswith(f"{name}, ")]
+  if not titles:
+    raise NotMeasured(f"there was no {name}")
+  near, mean = (table.values(f"{x}, l2", titles[0]) for x in ("1-NN", "nearest mean"))
+  return np.minimum(0.5 - near, 0.4 - mean)
+
+
+def of_inputs(images: str, beside: Sequence[str]) -> list[Claim]:
+  """Of the images that networks are trained on, and of others beside them."""
+  if images == "digits":
+    text = "the digits tell their classes apart better than CIFAR-10's images, always"
+    made = [Claim("X7", text, _better, INPUTS, every_seed=True)]
+  else:
+    text = (
+      "neither the nearest neighbour nor the nearest mean is right for half of them"
+    )
+    made = [
+      Claim("X7", text, _worse, INPUTS, every_seed=True),
+      Claim(
+        "X7-table",
+        "phi, R2 and the nearest mean as printed to 0.002, 1-NN to 0.005",
+        lambda t: _as_printed(t, images),
+        INPUTS,
+        every_seed=True,
+      ),
+    ]
+  return made + [
+    Claim(
+      f"X7-{name}",
+      f"of {name} the nearest neighbour is right for less than half of the images, the "
+      "nearest mean for less than 0.4, l2",
+      lambda t, name=name: _below(t, name),
+      INPUTS,
+      every_seed=True,
+    )
+    for name in beside
+  ]
 
 
 def names_of(config: Any) -> list[str]:
@@ -106,21 +193,17 @@ def of_training(config: Any) -> list[Claim]:
       growing[1:],
       _ranks(growing, config.l2, "MC, l2", 1, 0.799),
     ),
-    "phi": (
-      "phi: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("phi", strong, -1),
-    ),
-    "r2": (
-      "R2: robust < standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("R2", strong, -1),
-    ),
-    "intra": (
-      "D_intra: robust > standard, l2 budgets from 0.25 on",
-      strong,
-      _gain("D_intra", strong),
-    ),
+  }
+  for measure, key, sign in (
+    ("phi", "phi", -1),
+    ("R2", "r2", -1),
+    ("D_intra", "intra", 1),
+  ):
+    text = (
+      f"{measure}: robust {'>' if sign > 0 else '<'} standard, l2 budgets from 0.25 on"
+    )
+    made[key] = text, strong, _gain(measure, strong, sign)
+  made |= {
     "density": (
       "d_DoV: robust >= standard for two thirds of the budgets",
       robust,
@@ -157,12 +240,12 @@ def of_training(config: Any) -> list[Claim]:
 def claims(config: Any, table: Table) -> list[Claim]:
   """All of them; those of digits alone are not measured beside photographs."""
   del table
-  made = inputs.claims(config.images, config.beside) + of_training(config)
+  made = of_inputs(config.images, config.beside) + of_training(config)
   if config.images != "digits":
     return made
-  made += [*reweighting.CLAIMS, *proposals.of_radii(config)]
+  made += [*features.WEIGHT_CLAIMS, *proposals.of_radii(config)]
   made += [*proposals.of_losses(config), *defences.claims(config)]
-  return [*made, *residuals.CLAIMS]
+  return [*made, *features.RESIDUAL_CLAIMS]
 
 
 def draw(table: Table, shown: None, config: Any) -> dict[str, Any]:

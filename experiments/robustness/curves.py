@@ -3,7 +3,7 @@
 import functools
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -13,21 +13,33 @@ import tqdm
 from jax import Array
 
 from experiments.frame import kept
-from experiments.frame.digits import CLASSES, Points
 from experiments.frame.kept import Finished
 from experiments.frame.study import Table
-from experiments.robustness import linear
-from experiments.robustness.images import BUDGETS
+from experiments.robustness.images import BUDGETS, CLASSES, Points
 from spherejax import attacks, distances, metrics, prototypes, training, voronoi
 
 NEIGHBOUR, LINEAR = "1-NN", "ridge"
 EXACT = "digits, 1-NN, SAA exactly, l2"
 FLIPPED = "lost by one wrong label, less that site"
 MARGIN = "least by which an attacked point is nearer to its own site"
-
 Norm = Literal["l2", "linf", "l1"]
 Remember = Callable[[str, Callable[[], Finished]], Finished]
 """What was kept under a name; else it is made, and kept."""
+
+
+def ridge(x, labels, penalty: float = 1.0) -> tuple[Array, Array]:
+  """Weights [dim, classes] and offsets of a regression on the classes' indicators."""
+  rows = np.c_[np.asarray(x, np.float64), np.ones(len(x))]
+  targets = np.eye(CLASSES)[np.asarray(labels)]
+  gram = rows.T @ rows + penalty * np.eye(rows.shape[1])
+  solved = np.linalg.solve(gram, rows.T @ targets)
+  return jnp.asarray(solved[:-1], jnp.float32), jnp.asarray(solved[-1], jnp.float32)
+
+
+def ridge_accuracy(weights, offset, points: Points) -> float:
+  """Share of the points that the linear classifier has right."""
+  z = np.asarray(points.x) @ np.asarray(weights) + np.asarray(offset)
+  return float(np.mean(z.argmax(1) == np.asarray(points.y)))
 
 
 class Judged(NamedTuple):
@@ -57,35 +69,28 @@ def classifier(name: str, sites, labels, norm: Norm) -> Judged:
     return jnp.argmax(scores(weights, offset, x), axis=1)
 
   if name == LINEAR:
-    return Judged(linear.ridge(sites, labels), scores, largest)
+    return Judged(ridge(sites, labels), scores, largest)
   return Judged((jnp.asarray(sites), jnp.asarray(labels)), near, nearest)
 
 
 class Task(NamedTuple):
   """Which sites are attacked, and how."""
 
+  config: Any
   sites: Points
   norm: Norm
-  budgets: tuple[float, ...]
-  steps: int
-  neighbours: int
-  batch: int
-  seed: int
+
+  @property
+  def budgets(self) -> tuple[float, ...]:
+    """Of the attacks; the last one is infinite."""
+    return BUDGETS[self.config.images][self.norm]
 
   def mapped(self, fn: Callable) -> Callable:
     """A function of rows, over all of them: on all devices, by batches if need be."""
-    if len(self.sites.y) <= self.batch:
+    if len(self.sites.y) <= self.config.batch:
       whole = jax.jit(fn)
       return lambda given, rows: jax.tree.map(np.asarray, whole(given, rows))
-    return training.parallel_map(fn, batch_size=self.batch)
-
-
-def task_of(config: Any, sites: Points, norm: Norm) -> Task:
-  """Which sites are attacked in one norm, and how."""
-  budgets = BUDGETS[config.images][norm]
-  return Task(
-    sites, norm, budgets, config.steps, config.neighbours, config.batch, config.seed
-  )
+    return training.parallel_map(fn, batch_size=self.config.batch)
 
 
 def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remember:
@@ -94,22 +99,18 @@ def remembering(config: Any, folder: pathlib.Path, progress: tqdm.tqdm) -> Remem
 
   def remember(name: str, make: Callable[[], Finished]) -> Finished:
     progress.set_postfix_str(name)
-    done = kept.restore(folder / name, settings)
-    if done is None:
-      done = make()
-      kept.keep(folder / name, settings, done)
+    done = kept.once(folder / name, made_with=settings, make=make)
     progress.update()
     return done
 
   return remember
 
 
-def add(
-  table: Table, images: str, task: Task, names: Sequence[str], remember: Remember
-) -> None:
+def add(table: Table, task: Task, remember: Remember) -> None:
   """Adds VAA and SAA of each classifier at each budget (SAA: finite)."""
+  images = task.config.images
   margins, place = [], f"{images}, {task.norm}"
-  for name in names:
+  for name in task.config.classifiers:
     own = classifier(name, *task.sites, task.norm)
     attack = _adversaries(task, own)
     clean = remember(f"{name}-{task.norm}-0", lambda own=own: _mistakes(task, own))
@@ -148,19 +149,19 @@ def _mistakes(task: Task, own: Judged) -> Finished:
 def _adversaries(task: Task, own: Judged) -> Callable[[float, tuple], Finished]:
   """Both attacks of a classifier, of a budget and of the classifier's operands."""
   # Cross-entropy of the nearest neighbour is flat at its own sites.
-  options: dict[str, Any] = {"norm": task.norm, "steps": task.steps, "loss": "margin"}
-  options["key"] = jax.random.key(task.seed)
+  options: dict[str, Any] = {
+    "norm": task.norm,
+    "steps": task.config.steps,
+    "loss": "margin",
+  }
+  options["key"] = jax.random.key(task.config.seed)
   count = len(task.sites.y)
 
   @functools.cache
   def rows() -> dict[str, Any]:
-    index = np.arange(count)
-    near = distances.k_nearest(
-      *(task.sites.x, task.sites.x),
-      k=min(task.neighbours, count - 1),
-      norm=task.norm,
-      exclude=index,
-    )
+    x, index = task.sites.x, np.arange(count)
+    k = min(task.config.neighbours, count - 1)
+    near = distances.k_nearest(x, x, k=k, norm=task.norm, exclude=index)
     points = dict(zip("xy", map(np.asarray, task.sites), strict=True))
     return points | {"index": index, "near": near._asdict()}
 
@@ -228,7 +229,7 @@ def add_distances(table: Table, name: str, sites: Points, norm: Norm) -> None:
 
 def add_natural(table: Table, name: str, sites: Points, tests: Points) -> None:
   """Adds what the linear classifier has right without an attack."""
-  weights, offset = linear.ridge(*sites)
+  weights, offset = ridge(*sites)
   for which, points in (("sites", sites), ("test images", tests)):
-    share = linear.accuracy(weights, offset, points)
+    share = ridge_accuracy(weights, offset, points)
     table.add(f"{name}, {LINEAR}", f"accuracy of the {which}", share)

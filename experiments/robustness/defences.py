@@ -3,7 +3,6 @@
 DIST 3.2, 6.1 and its appendix A, of which the paper shows no results.
 """
 
-import functools
 import math
 import pathlib
 from collections.abc import Callable, Sequence
@@ -13,17 +12,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frame.digits import CLASSES, Points
 from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
+from experiments.robustness.images import Points
 from spherejax import attacks, distances, losses, voronoi
 
 STANDARD, FRESH, MIXED = "standard", "attacked", "clean and attacked"
-TRADES: dict[str, tuple[str, float]] = {
-  "TRADES, ce, weight 1": ("ce", 1.0),
-  "TRADES, ce, weight 6": ("ce", 6.0),
-  "TRADES, kl, weight 1": ("kl", 1.0),
-  "TRADES, kl, weight 6": ("kl", 6.0),
+TRADES = {
+  f"TRADES, {name}, weight {weight:g}": (name, weight)
+  for name in ("ce", "kl")
+  for weight in (1.0, 6.0)
 }
 CELLS = {"cells of all": False, "cells of other classes": True}
 Name = Literal[
@@ -55,13 +53,8 @@ def _neighbours(config, train: Points, *, others: bool) -> distances.Neighbours:
   )
 
 
-def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
+def _defences(config, train: Points) -> dict[str, tuple[networks.Defence, float]]:
   """How each network is trained, and within which budget."""
-
-  def adversarial(clean_weight):
-    return lambda clean, attacked, labels, _: losses.adversarial_training(
-      clean, attacked, labels, clean_weight=clean_weight
-    )
 
   def trades(divergence, weight):
     return lambda clean, attacked, labels, _: losses.trades(
@@ -90,21 +83,17 @@ def _defences(config, train: Points) -> dict[str, tuple[Any, float]]:
 
     return attack
 
-  def defence(loss, attack=None):
-    return networks.Defence(loss, attack=attack)
-
-  budget, plain = config.proposed_budget, defence(adversarial(0.0))
-  found = {
-    STANDARD: (plain, 0.0),
-    FRESH: (plain, budget),
-    MIXED: (defence(adversarial(0.5)), budget),
-  }
-  own = networks.within_ball(config, plain, loss="kl")
+  budget = config.proposed_budget
+  plain, mixed = (
+    networks.Defence(config, networks.adversarial(weight)) for weight in (0.0, 0.5)
+  )
+  found = {STANDARD: (plain, 0.0), FRESH: (plain, budget), MIXED: (mixed, budget)}
+  own = plain._replace(attack=plain.within_ball("kl"))
   for name, (divergence, weight) in TRADES.items():
-    found[name] = (defence(trades(divergence, weight), own), budget)
+    found[name] = (own._replace(loss=trades(divergence, weight)), budget)
   for name, others in CELLS.items():
     if name in config.defences:  # the search for neighbours is not free
-      found[name] = (defence(adversarial(0.5), within_cells(others)), math.inf)
+      found[name] = (mixed._replace(attack=within_cells(others)), math.inf)
   return {name: found[name] for name in config.defences}
 
 
@@ -115,20 +104,12 @@ def add_side_by_side(
   trained, accuracy = [], []
   defences = _defences(config, train)
   for name, (defence, budget) in defences.items():
-    result = networks.train(
-      config,
-      defence,
-      {"epsilon": [budget]},
-      train,
-      test,
-      classes=CLASSES,
-      folder=folder / name.replace(", ", "-").replace(" ", "-"),
-    )
+    own = folder / _hyphened(name)
+    result = networks.train(defence, {"epsilon": [budget]}, train, test, own)
     trained.append(result.state.params)
     accuracy.append(result.scores[0, :, -1])
   params = jax.tree.map(lambda *x: jnp.concatenate(x), *trained)
-  plain = next(iter(defences.values()))[0]
-  score = functools.partial(networks.scorer, config, plain, CLASSES)
+  score = next(iter(defences.values()))[0].scores
   key = jax.random.key(config.seed)
   nearest = _neighbours(config, train, others=False)
 
@@ -168,6 +149,10 @@ def add_side_by_side(
     structure.add(table, f"defence: {name}", {k: x[number] for k, x in figures.items()})
 
 
+def _hyphened(name: str) -> str:
+  return name.replace(", ", "-").replace(" ", "-")
+
+
 def _measures(config: Any) -> dict[float, str]:
   budgets = config.proposed_budget / 2, config.proposed_budget
   return {x: f"under the ensemble at l2 {x:g}" for x in budgets}
@@ -183,23 +168,13 @@ def add_noisy(
     x = points.x[rows]
     return x + epsilon * jax.random.normal(key, x.shape)
 
-  def on_noise(clean, attacked, labels, _):
-    return losses.adversarial_training(clean, attacked, labels, clean_weight=0.0)
-
-  defence = networks.Defence(on_noise, attack=add)
-  result = networks.train(
-    config,
-    defence,
-    {"epsilon": [0.0, config.noise]},
-    train,
-    test,
-    classes=CLASSES,
-    folder=folder / "noise",
-  )
+  defence = networks.Defence(config, networks.adversarial(0.0), attack=add)
+  columns = {"epsilon": [0.0, config.noise]}
+  result = networks.train(defence, columns, train, test, folder / "noise")
 
   def votes(test, params):
     keys = jax.random.split(jax.random.key(config.seed))
-    score = networks.scorer(config, defence, CLASSES, params)
+    score = defence.scores(params)
     return [
       attacks.smoothed_votes(score, test.x, key=key, sigma=config.noise, draws=draws)
       for key, draws in zip(keys, (100, config.votes), strict=True)
@@ -229,9 +204,8 @@ def add_combined(
 
   DIST, appendix A.
   """
-  loss = networks.adversarial(config)
   first, last = config.combined
-  plain = networks.Defence(loss, "linf")
+  plain = networks.Defence(config, networks.adversarial(config.clean_weight), "linf")
 
   def attack(scores, points, rows, key, epsilon):
     x = points.x[rows]
@@ -249,7 +223,7 @@ def add_combined(
   # Both networks have the same judges.
   judges = {
     f"accuracy under {norm} {budget:g}": (
-      networks.judge(config, plain._replace(norm=norm), test, classes=CLASSES),
+      networks.judge(plain._replace(norm=norm), test),
       budget,
     )
     for norm, budget in (("l1", first), ("l2", 0.5), ("linf", last))
@@ -258,15 +232,8 @@ def add_combined(
     ("l-infinity", plain),
     ("combined ball", plain._replace(attack=attack)),
   ):
-    result = networks.train(
-      config,
-      defence,
-      {"epsilon": [last]},
-      train,
-      test,
-      classes=CLASSES,
-      folder=folder / name.replace(" ", "-"),
-    )
+    own = folder / _hyphened(name)
+    result = networks.train(defence, {"epsilon": [last]}, train, test, own)
     table.add(f"trained in the {name}", "accuracy", result.scores[0, :, -1])
     for measure, (judged, budget) in judges.items():
       under = judged(result.state.params, jnp.array([budget]))
@@ -317,7 +284,7 @@ def claims(config: Any) -> list[Claim]:
   )
   return [
     *(
-      Claim(key.replace(", ", "-").replace(" ", "-"), text, difference, "DIST 3.2")
+      Claim(_hyphened(key), text, difference, "DIST 3.2")
       for key, (text, difference) in made.items()
     ),
     Claim(

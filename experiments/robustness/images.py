@@ -1,30 +1,54 @@
-"""The images whose cells are looked at, and the budgets of attacks on them."""
+"""Digits as points of a cube, other images, and the budgets of attacks within cells."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from experiments.frame import digits
-from experiments.frame.digits import Points
+from experiments.frame import images as class_sets
 from spherejax import data, voronoi
 
-INF = math.inf
+CLASSES = 10
+
+
 BUDGETS = {
   "digits": {
-    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, INF),
-    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, INF),
+    "l2": (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, math.inf),
+    "linf": (0.02, 0.05, 0.09, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, math.inf),
   },
   "cifar10": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, INF),
-    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3, INF),
+    "l2": (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, math.inf),
+    "linf": (2 / 255, 8 / 255, 0.1, 0.15, 0.2, 0.25, 0.3, math.inf),
   },
   "mnist": {
-    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, INF),
-    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, INF),
+    "l2": (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, math.inf),
+    "linf": (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, math.inf),
   },
 }
+
+
+class Points(NamedTuple):
+  """Labelled points."""
+
+  x: Array
+  y: Array
+
+
+def load_digits(train_images: int, test_images: int) -> tuple[Points, Points]:
+  """Grey levels of 0 to 16 as [0, 1]^64: the first to train on, the last to test."""
+  images = data.load_digits()
+  pixels = np.asarray(images.images).reshape(len(images), -1)
+  levels = np.round(pixels * (16 / 255)) / 16
+  x, y = jnp.asarray(levels, jnp.float32), jnp.asarray(images.labels)
+  last = len(x) - test_images
+  if train_images > last:
+    raise ValueError(
+      f"train_images and test_images must be at most {len(x)} together, got "
+      f"{train_images} and {test_images}"
+    )
+  return Points(x[:train_images], y[:train_images]), Points(x[last:], y[last:])
 
 
 class Images(NamedTuple):
@@ -48,24 +72,19 @@ class Images(NamedTuple):
 def load(config) -> tuple[Images, Images]:
   """Training and test images; ends with a message where they are missing."""
   if config.images == "digits":
-    parts = digits.load(config.train_images, config.test_images)
+    parts = load_digits(config.train_images, config.test_images)
     train, test = (
       Images(np.asarray(x).reshape(-1, 8, 8, 1), np.asarray(y)) for x, y in parts
     )
     return train, test
-  try:
-    train, test = (
-      prepared(config.images, f"{split}[:{config.percent}%]")
-      for split in ("train", "test")
-    )
-  except FileNotFoundError as error:
-    raise SystemExit(
-      f"this preset reads the image set {config.images}: {error}"
-    ) from error
+  train, test = (
+    prepared(config.images, f"{split}[:{config.percent}%]", class_sets.read)
+    for split in ("train", "test")
+  )
   return train, test
 
 
-def prepared(name: str, split: str) -> Images:
+def prepared(name: str, split: str, read: Any = data.load_tfds) -> Images:
   """A prepared image set; FileNotFoundError where it is missing."""
-  found = data.load_tfds(name, split)
+  found = read(name, split)
   return Images(np.asarray(found.images, np.float32) / 255, np.asarray(found.labels))

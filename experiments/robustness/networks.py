@@ -1,7 +1,6 @@
 """Small networks trained under attack: all budgets and seeds as one program."""
 
 import dataclasses
-import functools
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -13,9 +12,10 @@ import numpy as np
 import optax
 from jax import Array
 
-from experiments.frame import kept as finished
-from experiments.frame.digits import Points
+from experiments.frame import kept
+from experiments.frame import training as trainer
 from experiments.frame.settings import Without
+from experiments.robustness.images import CLASSES, Points
 from spherejax import attacks, distances, losses, training
 
 Norm = Literal["l2", "linf", "l1"]
@@ -80,8 +80,9 @@ Attack = Callable[..., Array]
 
 
 class Defence(NamedTuple):
-  """How a network is trained."""
+  """A network and how it is trained."""
 
+  settings: Settings
   loss: Loss
   norm: Norm = "l2"
   cosine: bool = False
@@ -89,6 +90,42 @@ class Defence(NamedTuple):
   high: float = 1.0
   attack: Attack | None = None
   """In training; None is PGD on the cross-entropy."""
+  classes: int = CLASSES
+
+  @property
+  def network(self) -> Network:
+    """What is trained."""
+    s = self.settings
+    return Network(self.classes, s.hidden, s.dim, self.cosine)
+
+  def features(self, params: Any, x: Array) -> Array:
+    """[batch, dim]."""
+    return self.network.apply({"params": params}, x)[0]  # pyright: ignore
+
+  def scores(self, params: Any) -> Callable[[Array], Array]:
+    """Images to scores, as an attacker sees them."""
+    scale = self.settings.scale if self.cosine else 1.0
+    return lambda x: scale * self.network.apply({"params": params}, x)[1]  # pyright: ignore
+
+  def within_ball(self, loss: Literal["ce", "kl"] = "ce") -> Attack:
+    """PGD for training."""
+
+    def attack(scores, points, rows, key, epsilon):
+      return attacks.pgd(
+        scores,
+        points.x[rows],
+        points.y[rows],
+        key=key,
+        epsilon=epsilon,
+        norm=self.norm,
+        steps=self.settings.attack_steps,
+        loss=loss,
+        low=self.low,
+        high=self.high,
+        mode="train",
+      ).x_adv
+
+    return attack
 
 
 class State(NamedTuple):
@@ -99,118 +136,67 @@ class State(NamedTuple):
   points: Points
 
 
-def adversarial(settings: Settings) -> Loss:
+def adversarial(clean_weight: float) -> Loss:
   """Cross-entropy of clean and attacked images."""
   return lambda clean, attacked, labels, _: losses.adversarial_training(
-    clean, attacked, labels, clean_weight=settings.clean_weight
+    clean, attacked, labels, clean_weight=clean_weight
   )
 
 
-def within_ball(
-  settings: Settings, defence: Defence, loss: Literal["ce", "kl"] = "ce"
-) -> Attack:
-  """PGD for training."""
-
-  def attack(scores, points, rows, key, epsilon):
-    return attacks.pgd(
-      scores,
-      points.x[rows],
-      points.y[rows],
-      key=key,
-      epsilon=epsilon,
-      norm=defence.norm,
-      steps=settings.attack_steps,
-      loss=loss,
-      low=defence.low,
-      high=defence.high,
-      mode="train",
-    ).x_adv
-
-  return attack
-
-
-def network(settings: Settings, defence: Defence, classes: int) -> Network:
-  """The network of a defence."""
-  return Network(classes, settings.hidden, settings.dim, defence.cosine)
-
-
-def scorer(settings: Settings, defence: Defence, classes: int, params: Any):
-  """Images to scores, as an attacker sees them."""
-  built = network(settings, defence, classes)
-  scale = settings.scale if defence.cosine else 1.0
-
-  def scores(x):
-    found: Any = built.apply({"params": params}, x)
-    return scale * found[1]
-
-  return scores
-
-
 def train(
-  settings: Settings,
   defence: Defence,
   columns: Mapping[str, Sequence[float]],
   points: Points | Callable[[Array, Mapping[str, Array]], Points],
   tested: Points,
-  *,
-  classes: int,
   folder: pathlib.Path,
 ) -> training.SweepResult:
   """All cells and seeds at once, of points or of what a function draws for a run.
 
   What was trained under a path of `folder` with the same settings is read from there.
   """
+  s, network = defence.settings, defence.network
+  optimizer = optax.adam(s.learning_rate)
+  attack = defence.attack or defence.within_ball()
 
   def init(key, hyper):
     # All cells of a seed begin alike.
-    drawn: Any = network(settings, defence, classes).init(key, tested.x[:1])
-    params = drawn["params"]
-    optimizer = optax.adam(settings.learning_rate)
+    params = network.init(key, tested.x[:1])["params"]
     own = points(key, hyper) if callable(points) else points
     return State(params, optimizer.init(params), own)
 
+  def step(state: State, key: Array, hyper):
+    row_key, attack_key = jax.random.split(key)
+    own = state.points
+    rows = jax.random.choice(row_key, len(own.y), (s.batch,), replace=False)
+    x, y = own.x[rows], own.y[rows]
+    scores = defence.scores(state.params)
+    attacked = attack(scores, own, rows, attack_key, hyper["epsilon"])
+
+    def objective(params):
+      both: Any = network.apply({"params": params}, jnp.concatenate([x, attacked]))
+      clean, under_attack = jnp.split(both[1], 2)
+      return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
+
+    loss, grads = jax.value_and_grad(objective)(state.params)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    params: Any = optax.apply_updates(state.params, updates)
+    return State(params, opt_state, own), {"loss": loss}
+
   def evaluate(state, key, hyper):
     del key, hyper
-    found = scorer(settings, defence, classes, state.params)(tested.x)
+    found = defence.scores(state.params)(tested.x)
     return jnp.mean(jnp.argmax(found, axis=1) == tested.y)
 
-  step = functools.partial(_step, settings, defence, classes)
-  kept = folder.with_name(f"{folder.name}-{finished.digest(settings)}")
-  with training.Checkpoints(kept) as checkpoints:
-    return training.sweep(
-      jax.random.key(settings.seed),
-      init,
-      step,
-      evaluate,
-      columns,
-      seeds=range(settings.seed, settings.seed + settings.seeds),
-      steps=settings.steps,
-      evaluate_every=settings.steps,
-      checkpoints=checkpoints,
-      progress=False,
-    )
-
-
-def _step(settings, defence, classes, state: State, key: Array, hyper):
-  row_key, attack_key = jax.random.split(key)
-  own = state.points
-  rows = jax.random.choice(row_key, len(own.y), (settings.batch,), replace=False)
-  x, y = own.x[rows], own.y[rows]
-  attack = defence.attack or within_ball(settings, defence)
-  scores = scorer(settings, defence, classes, state.params)
-  attacked = attack(scores, own, rows, attack_key, hyper["epsilon"])
-  built = network(settings, defence, classes)
-
-  def objective(params):
-    both: Any = built.apply({"params": params}, jnp.concatenate([x, attacked]))
-    clean, under_attack = jnp.split(both[1], 2)
-    return jnp.mean(defence.loss(clean, under_attack, y, params.get("proxies")))
-
-  loss, grads = jax.value_and_grad(objective)(state.params)
-  optimizer = optax.adam(settings.learning_rate)
-  updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-  params: Any = optax.apply_updates(state.params, updates)
-  return State(params, opt_state, own), {"loss": loss}
+  return trainer.many(
+    jax.random.key(s.seed),
+    (init, step, evaluate),
+    columns,
+    folder.with_name(f"{folder.name}-{kept.digest(s)}"),
+    seeds=range(s.seed, s.seed + s.seeds),
+    steps=s.steps,
+    evaluate_every=s.steps,
+    progress=False,
+  )
 
 
 def over_models(function: Callable) -> Callable:
@@ -226,21 +212,19 @@ def over_models(function: Callable) -> Callable:
   return lambda models, *shared: jax.tree.map(np.asarray, compiled(models, shared))
 
 
-def judge(
-  settings: Settings, defence: Defence, tested: Points, *, classes: int
-) -> Callable[[Any, Array], np.ndarray]:
+def judge(defence: Defence, tested: Points) -> Callable[[Any, Array], np.ndarray]:
   """Of parameters and budgets [cells]: the share right under attack, [cells, seeds]."""
 
   def one(model):
     params, budget = model
     found = attacks.pgd(
-      scorer(settings, defence, classes, params),
+      defence.scores(params),
       tested.x,
       tested.y,
-      key=jax.random.key(settings.seed),
+      key=jax.random.key(defence.settings.seed),
       epsilon=budget,
       norm=defence.norm,
-      steps=settings.judge_steps,
+      steps=defence.settings.judge_steps,
       low=defence.low,
       high=defence.high,
     )

@@ -1,4 +1,4 @@
-"""Robust networks at the paper's scale: photographs, one training after another.
+"""Settings of `robust_features`, and its networks of photographs at the paper's scale.
 
 Each training runs on all devices through `training.fit` and has its own checkpoints,
 so the same command goes on where a run was stopped.
@@ -7,7 +7,7 @@ so the same command goes on where a run was stopped.
 import dataclasses
 import functools
 import pathlib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import flax.linen as nn
 import jax
@@ -19,11 +19,15 @@ from jax import Array
 
 from experiments.frame import images as class_sets
 from experiments.frame import kept
-from experiments.frame import training as frame_training
-from experiments.frame.digits import Points
+from experiments.frame import training as trainer
+from experiments.frame.networks import Headed
+from experiments.frame.settings import Without
 from experiments.frame.study import Table
-from experiments.robustness import published, structure
-from experiments.robustness.networks import Norm
+from experiments.robustness import defences as robust_defences
+from experiments.robustness import proposals as robust_proposals
+from experiments.robustness import structure
+from experiments.robustness.images import Points
+from experiments.robustness.networks import Norm, OfDigits, Settings
 from spherejax import attacks, data, losses, models, training
 
 NETWORKS: dict[str, Any] = {"ResNet18": models.ResNet18, "ResNet50": models.ResNet50}
@@ -50,54 +54,39 @@ class Photographs:
   """Share of the image set that is read, in percent."""
 
 
-class Network(nn.Module):
+def network(
+  settings: Photographs, classes: int, axis_name: str | None = None
+) -> Headed:
   """Average-pooled features and scores of images in [0, 1]."""
-
-  settings: Photographs
-  classes: int
-  axis_name: str | None = None
-
-  @nn.compact
-  def __call__(self, x: Array, *, train: bool = False) -> tuple[Array, Array]:
-    """Features and scores of [batch, height, width, channels]."""
-    s = self.settings
-    backbone = NETWORKS[s.network](
-      widths=tuple(s.width * 2**stage for stage in range(4)),
-      stem="small",
-      axis_name=self.axis_name,
-    )
-    features = backbone(2 * x - 1, train=train).mean((1, 2))
-    return features, nn.Dense(self.classes)(features)
-
-
-def load(name: str, percent: int) -> tuple[data.Images, data.Images]:
-  """Training and test images of 32 x 32."""
-  train, test = (
-    class_sets.read(name, f"{split}[:{percent}%]", size=32)
-    for split in ("train", "test")
+  widths = tuple(settings.width * 2**stage for stage in range(4))
+  return Headed(
+    functools.partial(
+      NETWORKS[settings.network], widths=widths, stem="small", axis_name=axis_name
+    ),
+    functools.partial(nn.Dense, classes),
+    _signed,
   )
-  return train, test
+
+
+def _signed(images: Array) -> Array:
+  return 2 * images - 1
 
 
 def points(images: data.Images) -> Points:
   """All images as one array in [0, 1]."""
-  size = min(1000, len(images))
-  plan = data.ordered_plan(len(images), batch_size=size)
-  parts = [read["image"] for read in data.pipeline(images, plan)]
-  x = np.concatenate(parts)[: len(images)].astype(np.float32) / LEVELS
+  x = np.asarray(images.images, np.float32) / LEVELS
   return Points(jnp.asarray(x), jnp.asarray(images.labels))
 
 
-def _scores(network: Network, variables: Any, x: Array) -> Array:
-  found: Any = network.apply(variables, x)
-  return found[1]
+def _scores(network: Headed, variables: Any, x: Array) -> Array:
+  return network.apply(variables, x)[1]  # pyright: ignore
 
 
-def objective(config, network, norm, budget):
+def objective(config, classes: int, norm: Norm, budget: float):
   """Of one defence; a budget of 0 trains without an attack."""
 
   def value(params, stats, batch, *, key, axis_name):
-    own = network.clone(axis_name=axis_name)
+    own = network(config.photographs, classes, axis_name)
     labels = batch["label"]
     crop_key, flip_key, attack_key = jax.random.split(key, 3)
     images = data.random_crop(crop_key, data.to_float(batch["image"]), padding=4)
@@ -131,7 +120,6 @@ def objective(config, network, norm, budget):
 
 def train(
   config,
-  network: Network,
   images: data.Images,
   *,
   norm: Norm,
@@ -140,7 +128,7 @@ def train(
   folder: pathlib.Path,
 ) -> training.TrainState:
   """One network, from its newest checkpoint if there is one."""
-  s = config.photographs
+  s, classes = config.photographs, len(images.label_names)
   per_epoch = len(images) // s.batch
   if not per_epoch:
     raise ValueError(
@@ -150,40 +138,33 @@ def train(
   rate = optax.piecewise_constant_schedule(
     s.learning_rate, {total // 3: 0.1, 2 * total // 3: 0.1}
   )
-  optimizer = training.optimizer(
-    {
-      "network": optax.chain(
-        optax.add_decayed_weights(s.weight_decay), optax.sgd(rate, momentum=0.9)
-      )
-    }
+  optimizer = optax.chain(
+    optax.add_decayed_weights(s.weight_decay), optax.sgd(rate, momentum=0.9)
   )
+  optimizer = training.optimizer({"network": optimizer})
   first, second, third = jax.random.split(jax.random.key(seed), 3)
   shape = jax.ShapeDtypeStruct((1, *images.images[0].shape), jnp.float32)
-  variables = jax.jit(lambda key: network.lazy_init(key, shape))(first)
-  state = training.create_state(second, optimizer, variables)
-  step = training.make_step(objective(config, network, norm, budget), optimizer)
-  with training.Checkpoints(folder) as checkpoints:
-    return training.fit(
-      state,
-      step,
-      frame_training.shuffled(
-        images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
-      ),
-      steps=total,
-      checkpoints=checkpoints,
-      checkpoint_every=per_epoch,
-    ).state
+  variables = jax.jit(lambda key: network(s, classes).lazy_init(key, shape))(first)
+  return trainer.one(
+    lambda _: training.create_state(second, optimizer, variables),
+    objective(config, classes, norm, budget),
+    optimizer,
+    trainer.shuffled(
+      images, third, batch=s.batch, epochs=s.epochs, per_epoch=per_epoch
+    ),
+    folder,
+    steps=total,
+    checkpoint_every=per_epoch,
+  ).state
 
 
 @functools.cache
 def _embed(settings: Photographs, classes: int):
-  network = Network(settings, classes)
-
-  def apply(variables, x):
-    found: Any = network.apply(variables, x)
-    return found[0]
-
-  return training.parallel_map(apply, batch_size=settings.batch)
+  built = network(settings, classes)
+  return training.parallel_map(
+    lambda variables, x: built.apply(variables, x)[0],  # pyright: ignore
+    batch_size=settings.batch,
+  )
 
 
 def look(config, own: Points, state, classes: int) -> dict[str, float]:
@@ -198,10 +179,10 @@ def look(config, own: Points, state, classes: int) -> dict[str, float]:
 
 @functools.cache
 def _judge(settings: Photographs, classes: int, norm: Norm, steps: int, seed: int):
-  network = Network(settings, classes)
+  built = network(settings, classes)
 
   def right(variables, rows):
-    scores = functools.partial(_scores, network, variables)
+    scores = functools.partial(_scores, built, variables)
     found = attacks.pgd(
       scores,
       rows["x"],
@@ -240,10 +221,13 @@ def trained(
   table: Table, config, output: pathlib.Path, progress: tqdm.tqdm
 ) -> tuple[Points, Points]:
   """Adds figures of each network, one for each seed; returns both sets."""
-  images, tests = load(config.images, config.photographs.percent)
+  percent = config.photographs.percent
+  images, tests = (
+    class_sets.read(config.images, f"{split}[:{percent}%]", size=32)
+    for split in ("train", "test")
+  )
   own, tested = points(images), points(tests)
   classes = len(images.label_names)
-  network = Network(config.photographs, classes)
   made_with = kept.digest(config)
   norms: dict[Norm, Any] = {"l2": (0.0, *config.l2), "linf": config.linf}
   budgets: list[tuple[Norm, float]] = [
@@ -252,11 +236,10 @@ def trained(
   for seed in range(config.seed, config.seed + config.seeds):
     standard = None
     for norm, budget in budgets:
-      name = published.network(norm, budget)
+      name = structure.name_of(norm, budget)
       progress.set_postfix(seed=seed, network=name)
       state = train(
         config,
-        network,
         images,
         norm=norm,
         budget=budget,
@@ -266,8 +249,95 @@ def trained(
       standard = state if standard is None else standard
       attack: dict[str, Any] = {"classes": classes, "norm": norm, "budget": budget}
       found = look(config, own, state, classes) | judge(config, tested, state, **attack)
-      structure.add(table, name, found, published.trained(config.images, name))
+      structure.add(table, name, found, structure.printed_features(config.images, name))
       under = judge(config, tested, standard, **attack)["accuracy under attack"]
       table.add("standard", f"accuracy under {name}", under)
       progress.update()
   return own, tested
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Settings):
+  """Settings of the study."""
+
+  images: Literal["digits", "cifar10", "svhn_cropped"] = "digits"
+  """What the networks are trained on."""
+  photographs: Annotated[Photographs, Without("images", "digits")] = dataclasses.field(
+    default_factory=Photographs
+  )
+  """Networks of photographs and their training, in place of those of the digits."""
+  train_images: OfDigits[int] = 1297
+  """First digits, to train on."""
+  test_images: OfDigits[int] = 500
+  """Last digits, to test on."""
+  l2: tuple[float, ...] = (0.15, 0.3, 0.6, 1.0)
+  """Budgets in l2; images are in [0, 1]^64."""
+  linf: tuple[float, ...] = (0.05, 0.1)
+  """Budgets in l-infinity."""
+  dims: OfDigits[tuple[int, ...]] = (8, 32, 128)
+  """Input dimensions of the classes of known discriminality."""
+  radii: OfDigits[tuple[float, ...]] = (0.3, 1.0, 3.0)
+  """Distances of their means from the origin."""
+  proposals: OfDigits[tuple[robust_proposals.Name, ...]] = robust_proposals.LOSSES
+  """Losses to compare."""
+  proposed_budget: OfDigits[float] = 0.6
+  """l2 budget of these losses, and of the defences."""
+  studies: OfDigits[
+    tuple[Literal["defences", "noise", "combined", "rotation", "reweighting"], ...]
+  ] = ("defences", "noise", "combined", "rotation", "reweighting")
+  """What DIST 3.2, 6.2.2, 6.2.3 and its appendix A name without results."""
+  beside: OfDigits[tuple[Literal["cifar10", "svhn_cropped"], ...]] = ("cifar10",)
+  """Photographs that are measured beside the digits, where they are there."""
+  defences: OfDigits[tuple[robust_defences.Name, ...]] = robust_defences.DEFENCES
+  """Trainings to compare."""
+  neighbours: OfDigits[int] = 32
+  """Sites that bound a Voronoi cell during an attack."""
+  combined: OfDigits[tuple[float, float]] = (1.0, 0.1)
+  """Radii of the l1 and the l-infinity ball that the combined ball contains."""
+  noise: OfDigits[float] = 0.25
+  """Deviation of the noise of randomised smoothing."""
+  votes: OfDigits[int] = 1000
+  """Draws that bound the class's probability."""
+
+
+PRESETS = {
+  "cpu": Config(),
+  "smoke": Config(
+    seeds=1,
+    hidden=16,
+    dim=8,
+    steps=20,
+    batch=32,
+    attack_steps=2,
+    judge_steps=4,
+    train_images=200,
+    test_images=100,
+    l2=(0.3, 1.0),
+    linf=(),
+    dims=(),
+    proposals=(),
+    studies=(),
+    beside=(),
+  ),
+  # Budgets of the tables; the attack's and the training's numbers are not in DIST. Of
+  # CIFAR-10 they are those of the public networks that have its budgets.
+  "cifar10": Config(
+    images="cifar10",
+    seeds=1,
+    clean_weight=0.0,
+    l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255,),
+    dims=(),
+    proposals=(),
+    studies=(),
+  ),
+  "svhn": Config(
+    images="svhn_cropped",
+    seeds=1,
+    l2=(0.25, 0.5, 1.0),
+    linf=(8 / 255, 12 / 255),
+    dims=(),
+    proposals=(),
+    studies=(),
+  ),
+}

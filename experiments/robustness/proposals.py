@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,9 @@ import numpy as np
 import tqdm
 from jax import Array
 
-from experiments.frame.digits import CLASSES, Points
 from experiments.frame.study import Claim, Table
 from experiments.robustness import networks, structure
+from experiments.robustness.images import CLASSES, Points
 from spherejax import attacks, distances, losses, metrics
 
 GAUSSIAN_CLASSES = 5
@@ -20,7 +20,8 @@ GAUSSIAN_POINTS = 1000
 
 NORMFACE, NEGATIVE, CAP = "NormFace", "negative margin", "proxy cap"
 BEYOND = "in the cap, but wrong or beyond"
-LOSSES = ("cross-entropy", NORMFACE, NEGATIVE, CAP)
+Name = Literal["cross-entropy", "NormFace", "negative margin", "proxy cap"]
+LOSSES: tuple[Name, ...] = get_args(Name)
 
 
 class Gaussian(NamedTuple):
@@ -50,11 +51,11 @@ def _gaussian_budgets(config, dim: int) -> np.ndarray:
   return 0.25 * np.array(found)
 
 
-def _gaussian_figures(config, defence, state) -> dict[str, Array]:
+def _gaussian_figures(defence, state) -> dict[str, Array]:
   own = state.points
-  built = networks.network(config, defence, GAUSSIAN_CLASSES)
-  seen: Any = built.apply({"params": state.params}, own.x)
-  unseen: Any = built.apply({"params": state.params}, own.unseen)
+  apply = functools.partial(defence.network.apply, {"params": state.params})
+  seen: Any = apply(own.x)
+  unseen: Any = apply(own.unseen)
   moments = structure.moments(own.x, own.y, GAUSSIAN_CLASSES)
   found = structure.of_features(own.x, seen[0], own.y, classes=GAUSSIAN_CLASSES)
   return found | {
@@ -75,8 +76,13 @@ def add_radii(
 
   DIST 5.4.
   """
-  loss = networks.adversarial(config)
-  defence = networks.Defence(loss, low=-np.inf, high=np.inf)
+  defence = networks.Defence(
+    config,
+    networks.adversarial(config.clean_weight),
+    low=-np.inf,
+    high=np.inf,
+    classes=GAUSSIAN_CLASSES,
+  )
   radii, half = np.array(config.radii), len(config.radii)
   for dim in config.dims:
     progress.set_postfix(dim=dim)
@@ -86,16 +92,9 @@ def add_radii(
       "epsilon": np.concatenate([np.zeros(half), _gaussian_budgets(config, dim)]),
     }
     drawn: Any = points(jax.random.key(config.seed), {"radius": 1.0})
-    result = networks.train(
-      config,
-      defence,
-      columns,
-      points,
-      drawn,
-      classes=GAUSSIAN_CLASSES,
-      folder=folder / f"gaussian-{dim}",
-    )
-    figures = functools.partial(_gaussian_figures, config, defence)
+    own = folder / f"gaussian-{dim}"
+    result = networks.train(defence, columns, points, drawn, own)
+    figures = functools.partial(_gaussian_figures, defence)
     found = networks.over_models(figures)(result.state)
     for cell, radius in enumerate(columns["radius"]):
       name = _named(dim, radius, "standard" if cell < half else "robust")
@@ -207,27 +206,20 @@ def add_losses(
   for name in config.proposals:
     progress.set_postfix(loss=name)
     if name == LOSSES[0]:
-      defence = networks.Defence(networks.adversarial(config))
+      defence = networks.Defence(config, networks.adversarial(config.clean_weight))
     else:
       loss = _normface(config) if name == NORMFACE else _near_proxy(config, name)
-      defence = networks.Defence(loss, cosine=True)
-    result = networks.train(
-      config,
-      defence,
-      {"epsilon": [config.proposed_budget]},
-      train,
-      test,
-      classes=CLASSES,
-      folder=folder / f"proposal-{name.replace(' ', '-')}",
-    )
+      defence = networks.Defence(config, loss, cosine=True)
+    budget = [config.proposed_budget]
+    own = folder / f"proposal-{name.replace(' ', '-')}"
+    result = networks.train(defence, {"epsilon": budget}, train, test, own)
     params = result.state.params
-    found = structure.of_models(config, defence, params, train, classes=CLASSES)
-    budget = jnp.array([config.proposed_budget])
+    found = structure.of_models(defence, params, train)
     found["accuracy"] = result.scores[..., -1]
-    judged = networks.judge(config, defence, test, classes=CLASSES)
-    found["accuracy under attack"] = judged(params, budget)
+    judged = networks.judge(defence, test)
+    found["accuracy under attack"] = judged(params, jnp.array(budget))
     if defence.cosine:
-      found |= _caps(config, defence, params, train)
+      found |= _caps(defence, params, train)
     first = {measure: values[0] for measure, values in found.items()}
     structure.add(table, f"{name}, l2 {config.proposed_budget:g}", first)
     progress.update()
@@ -265,13 +257,13 @@ def of_losses(config: Any) -> list[Claim]:
   ]
 
 
-def _caps(config, defence, params, train) -> dict[str, np.ndarray]:
+def _caps(defence, params, train) -> dict[str, np.ndarray]:
   """Attacked training images, their proxies, and the boundary that DIST prints."""
+  config = defence.settings
 
   def one(params):
-    scores = networks.scorer(config, defence, CLASSES, params)
     attacked = attacks.pgd(
-      scores,
+      defence.scores(params),
       train.x,
       train.y,
       key=jax.random.key(config.seed),
@@ -279,9 +271,8 @@ def _caps(config, defence, params, train) -> dict[str, np.ndarray]:
       norm=defence.norm,
       steps=config.judge_steps,
     ).x_adv
-    built = networks.network(config, defence, CLASSES)
-    seen: Any = built.apply({"params": params}, attacked)
-    angles = distances.pairwise_angle(seen[0], params["proxies"])
+    features = defence.features(params, attacked)
+    angles = distances.pairwise_angle(features, params["proxies"])
     itself = jax.nn.one_hot(train.y, CLASSES, dtype=bool)
     own = jnp.sum(jnp.where(itself, angles, 0), axis=1)
     next_one = jnp.min(jnp.where(itself, jnp.inf, angles), axis=1)

@@ -8,10 +8,31 @@ import numpy as np
 from jax import Array
 
 from experiments.frame.study import Table
+from experiments.published import figures
 from experiments.robustness import networks
+from experiments.robustness.images import Points
 from spherejax import metrics, prototypes
 
+IMAGES = {"cifar10": 50_000, "svhn_cropped": 73_257}
+"""Training images of a whole set, which table 5.3 is of."""
+
 NORMS = ("l2", "linf")
+
+
+def name_of(norm: str, budget: float) -> str:
+  """The name of a network; a budget of 0 trains without an attack."""
+  return f"{norm} {budget:g}" if budget else "standard"
+
+
+def printed_features(images: str, name: str) -> Mapping[str, float]:
+  """Tables 5.1, 5.2, 5.4 and 5.5 of a network; empty beside digits."""
+  return figures("robust_features").get(images, {}).get(name, {})
+
+
+def printed_inputs(images: str) -> Mapping[str, float]:
+  """Table 5.3; beside the digits CIFAR-10's column."""
+  known = images if images in IMAGES else "cifar10"
+  return figures("robust_features")[known]["images"]
 
 
 def moments(
@@ -65,30 +86,20 @@ def of_features(
 
 
 def of_models(
-  settings: networks.Settings,
-  defence: networks.Defence,
-  params: Any,
-  points: networks.Points,
-  *,
-  classes: int,
+  defence: networks.Defence, params: Any, points: Points
 ) -> dict[str, np.ndarray]:
   """`of_features` of every model, each [cells, seeds]."""
-  built = networks.network(settings, defence, classes)
   inputs = points.x.reshape(len(points.x), -1)
 
   def one(params):
-    seen: Any = built.apply({"params": params}, points.x)
-    return of_features(inputs, seen[0], points.y, classes=classes)
+    features = defence.features(params, points.x)
+    return of_features(inputs, features, points.y, classes=defence.classes)
 
   return networks.over_models(one)(params)
 
 
 def of_inputs(
-  train: networks.Points,
-  test: networks.Points,
-  *,
-  classes: int,
-  levels: int,
+  train: Points, test: Points, *, classes: int, levels: int
 ) -> dict[str, float]:
   """How well the images themselves tell the classes apart (DIST table 5.3).
 

@@ -1,8 +1,9 @@
-"""What a projector keeps of displacements, and of changes of images that it is shown.
+"""What a projector keeps of displacements and changes of images; ranks and spectra.
 
 A projector with hidden layers is an affine map near each image, SSL eq. 11. Changes of
 one strength each, brightness for one, are taken for the action of a generator on the
-features, SSL section 4.
+features, SSL section 4. Spectra are of float64 on the host for all presets: in float32
+singular values below 1e-6 of the first are noise.
 """
 
 import functools
@@ -14,10 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from experiments.self_supervision.network import Projector
-from experiments.self_supervision.spectra import on_host, plain, wide
-from experiments.self_supervision.training import Given, Run
+from experiments.frame import at_once
+from experiments.self_supervision.settings import Settings
+from experiments.self_supervision.training import Given, Projector, Run
 from spherejax import data, metrics
+
+HALFWAY = ", halfway"  # behind the names of spectra of that time
+_SEEN = 1e-2  # of the largest singular value, that a rank of features counts
 
 _STRENGTH = 0.4  # of every change: that of large augmentation in SSL, table 2
 _PAIRS = 8  # for each dimension of the features, to estimate a generator from
@@ -26,12 +30,52 @@ LOCAL = ("rank of local maps", "effective rank of local maps")
 OVERLAP, EXPLAINED = "in the kernel: ", "explained by a generator: "
 
 
+def wide(x: Any) -> Array:
+  """In float64, inside `on_host`."""
+  return jnp.asarray(np.asarray(x, np.float64))
+
+
+def plain(tree: Any) -> dict[str, np.ndarray]:
+  """What leaves `on_host`."""
+  return {name: np.asarray(x) for name, x in tree.items()}
+
+
+def of_features(
+  shown: Mapping[str, Any], kernel: Any
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+  """Ranks of features as they are and augmented; their logarithmic spectra and W's."""
+  ranks, spectra = {}, {}
+  with at_once.on_host():
+    for name in ("h", "augmented h"):
+      x = wide(shown[f"features {name}"])
+      rank = metrics.relative_rank(x, threshold=_SEEN)
+      ranks[f"rank of {name}"] = rank / x.shape[1]
+      ranks[f"effective rank of {name}"] = metrics.effective_rank(x)
+      spectra[f"spectrum {name}"] = metrics.log_singular_values(x)
+    spectra["spectrum W"] = metrics.log_singular_values(wide(kernel))
+    return plain(ranks), plain(spectra)
+
+
+def of_weights(settings: Settings, kernels: Any) -> dict[str, np.ndarray]:
+  """Ranks of linear projectors [..., features, outputs]; nothing of deeper ones."""
+  if len(settings.projector) > 1:
+    return {}
+  with at_once.on_host():
+    x = wide(kernels)
+    return plain(
+      {
+        "effective rank": metrics.effective_rank(x),
+        "relative rank": metrics.relative_rank(x, threshold=settings.threshold),
+      }
+    )
+
+
 def measured(
   run: Run, given: Given, params: Any, stats: Any, shown: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
   """All of it for one network; `shown` is what `Run.measured` shows of it."""
   projector = params["projector"]
-  with on_host():
+  with at_once.on_host():
     weights = jax.tree.map(wide, projector)
     h, moves = (wide(shown[n]) for n in ("features augmented h", "displacements"))
     threshold = run.settings.threshold
@@ -137,7 +181,7 @@ def overlaps(
   explain a share of the change, which is below 0 where none would have done better.
   """
   half, found = len(before) // 2, {}
-  with on_host():
+  with at_once.on_host():
     weights, h = wide(kernel), wide(before)
     for name, (moved, strengths) in after.items():
       x, scales = wide(moved), wide(strengths)

@@ -1,4 +1,4 @@
-"""Trainings of `projector_collapse`: all strengths and seeds at once, kept."""
+"""Trainings of `projector_collapse`: all at once, or one after another by LARS."""
 
 import functools
 import operator
@@ -9,21 +9,22 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 
-from experiments.frame import at_once
-from experiments.frame import kept as finished
+from experiments.frame import kept
+from experiments.frame import training as trainer
 from experiments.self_supervision import geometry as collapse_geometry
-from experiments.self_supervision import spectra as collapse_spectra
-from experiments.self_supervision.images import Study
-from experiments.self_supervision.network import Projector, kernel_of
+from experiments.self_supervision.geometry import HALFWAY
+from experiments.self_supervision.settings import Full, Settings, Study
 from experiments.self_supervision.toy import activation_patterns
 from experiments.self_supervision.training import (
   Given,
+  Projector,
   Run,
-  Settings,
   State,
   cells,
+  kernel_of,
 )
 from spherejax import data, metrics, training
 
@@ -51,15 +52,8 @@ class Trained(NamedTuple):
 def given(study: Study) -> Given:
   """On the device, with the mean and deviation of the training images' channels."""
   pixels = study.train.reshape(-1, study.train.shape[-1]) / 255
-  return Given(
-    jnp.asarray(study.train),
-    jnp.asarray(study.train_labels),
-    jnp.asarray(study.train_coarse),
-    jnp.asarray(study.test),
-    jnp.asarray(study.test_labels),
-    jnp.asarray(pixels.mean(0), jnp.float32),
-    jnp.asarray(pixels.std(0), jnp.float32),
-  )
+  moments = (jnp.asarray(x, jnp.float32) for x in (pixels.mean(0), pixels.std(0)))
+  return Given(*map(jnp.asarray, study[1:6]), *moments)
 
 
 def _score(state: State, key: Array, hyper: Any) -> Array:
@@ -76,29 +70,27 @@ def train(
   """All runs, or what was kept of them; FloatingPointError names what diverged."""
   # With what is kept of a run, which is another thing in other versions.
   made = settings, dict(strengths), study.name, State._fields
-  record = {"made with": finished.digest(made)}
+  record = {"made with": kept.digest(made)}
   path = folder / f"runs-{record['made with']}"
-  done = finished.restore(path, record)
-  if done is None:
+
+  def make() -> kept.Finished:
     run, images = Run(settings, study.classes), given(study)
-    with training.Checkpoints(path.with_name(f"{path.name}-checkpoints")) as kept:
-      result = training.sweep(
-        jax.random.key(settings.seed),
-        jax.tree_util.Partial(run.init, images),
-        jax.tree_util.Partial(run.period, images),
-        _score,
-        cells(strengths.values()),
-        seeds=range(settings.seed, settings.seed + settings.seeds),
-        steps=settings.steps // settings.measure_every,
-        evaluate_every=1,
-        checkpoints=kept,
-        batch_size=at_once.convolutional(),
-      )
-    if result.diverged.any():
-      gone = dict(zip(strengths, result.diverged.tolist(), strict=True))
-      raise FloatingPointError(f"runs diverged: {gone}")
-    done = finished.Finished({}, _all_told(run, images, result, strengths.values()))
-    finished.keep(path, record, done)
+    partial = jax.tree_util.Partial
+    result = trainer.many(
+      jax.random.key(settings.seed),
+      (partial(run.init, images), partial(run.period, images), _score),
+      cells(strengths.values()),
+      path.with_name(f"{path.name}-checkpoints"),
+      title=f"augmentations {', '.join(strengths)}",
+      convolutional=True,
+      seeds=range(settings.seed, settings.seed + settings.seeds),
+      steps=settings.steps // settings.measure_every,
+      evaluate_every=1,
+    )
+    arrays = _all_told(run, images, result, strengths.values())
+    return kept.Finished({}, arrays)
+
+  done = kept.once(path, made_with=record, make=make)
   parts: dict[str, dict[str, np.ndarray]] = {
     kind: {} for kind in ("curves", "start", "end", "shown")
   }
@@ -119,7 +111,7 @@ def _all_told(
   state: State = result.state
   columns = {name: jnp.float32(x) for name, x in cells(strengths).items()}
   curves = {n: np.asarray(x) for n, x in result.curves.items()}
-  curves |= collapse_spectra.of_weights(run.settings, state.kernels)
+  curves |= collapse_geometry.of_weights(run.settings, state.kernels)
   arrays = {f"curves {name}": x for name, x in curves.items()}
   shape, found = state.taken.shape, []
   for cell, seed in np.ndindex(shape):
@@ -139,7 +131,7 @@ def _told(run: Run, given: Given, state: State, hyper: Any) -> dict[str, np.ndar
   figures, shown = look_closely(run, given, *end, hyper)
   start |= {name: np.asarray(x) for name, x in state.before.items()}
   halves = look(run, given, *state.half, hyper)[1]
-  shown |= {f"{name}{collapse_spectra.HALFWAY}": x for name, x in halves.items()}
+  shown |= {f"{name}{collapse_geometry.HALFWAY}": x for name, x in halves.items()}
   named = {"start": start | first, "end": figures, "shown": shown}
   found = {
     f"{kind} {name}": x for kind, part in named.items() for name, x in part.items()
@@ -153,9 +145,9 @@ def look(
   """Figures and spectra of a network at one time, and what `Run.measured` shows."""
   figures, shown = run.measured(given, params, stats, hyper)
   kernel = kernel_of(params)
-  ranks, spectra = collapse_spectra.of_features(shown, kernel)
+  ranks, spectra = collapse_geometry.of_features(shown, kernel)
   found = {name: np.asarray(x) for name, x in figures.items()} | ranks
-  return found | collapse_spectra.of_weights(run.settings, kernel), spectra, shown
+  return found | collapse_geometry.of_weights(run.settings, kernel), spectra, shown
 
 
 def look_closely(
@@ -177,3 +169,156 @@ def regions(run: Run, given: Given, params: Any, stats: Any) -> int:
 @functools.partial(jax.jit, static_argnums=0)
 def _features(run: Run, given: Given, params: Any, stats: Any) -> Array:
   return run.features(params, stats, given.seen(data.to_float(given.train)))[0]
+
+
+def _is_weight(params: Any) -> Any:
+  """LARS adapts and decays neither norms nor biases."""
+  return jax.tree.map(lambda x: x.ndim > 1, params)
+
+
+def optimizer(settings: Full) -> optax.GradientTransformation:
+  """LARS (You et al. 2017) with a warm-up and a cosine."""
+  schedule = optax.warmup_cosine_decay_schedule(
+    0.0, settings.learning_rate, settings.warm_up, settings.steps
+  )
+  lars = optax.lars(
+    schedule,
+    weight_decay=settings.weight_decay,
+    weight_decay_mask=_is_weight,
+    trust_ratio_mask=_is_weight,
+    momentum=0.9,
+  )
+  return training.optimizer({"network": lars})
+
+
+def objective(
+  params: Any,
+  batch_stats: Any,
+  batch: Mapping[str, Array],
+  *,
+  key: Array,
+  axis_name: str | None,
+  run: Run,
+  images: Given,
+  hyper: Any,
+) -> training.Outcome:
+  """InfoNCE over the batch of all devices, its bound, and their least gap so far."""
+  params, stats = params["network"], batch_stats["network"]
+  terms, stats = run.terms(images, params, stats, batch["image"], key, hyper, axis_name)
+  gaps = training.gather(terms.pop("least gap"), axis_name)
+  least = jnp.minimum(batch_stats["loss"]["least gap"], jnp.min(gaps))
+  means = {
+    name: training.global_mean(x, axis_name=axis_name) for name, x in terms.items()
+  }
+  return training.Outcome(
+    means.pop("loss"),
+    {"network": stats, "loss": {"least gap": least}},
+    means,
+  )
+
+
+def train_apart(
+  settings: Full,
+  augmentations: Mapping[str, data.ViewStrengths],
+  study: Study,
+  folder: pathlib.Path,
+) -> Trained:
+  """All networks, each from its newest checkpoint if there is one."""
+  seeds = range(settings.seeds)
+  return _stacked(
+    _stacked(
+      _one(settings, own, study, settings.seed + seed, folder / f"{name}-{seed}")
+      for seed in seeds
+    )
+    for name, own in augmentations.items()
+  )
+
+
+def _stacked(found: Iterable[Trained]) -> Trained:
+  """Along a new first axis."""
+  return jax.tree.map(lambda *x: np.stack(x), *found)
+
+
+def _network(state: training.TrainState) -> tuple[Any, Any]:
+  return state.params["network"], state.batch_stats["network"]
+
+
+def _drawn(
+  settings: Full, study: Study, images: Given, key: Array, hyper: Any
+) -> dict[str, Any]:
+  """Variables of a network before its training, the running statistics settled."""
+  # On one device, also where training takes statistics over all.
+  run = Run(settings, study.classes)
+  example = jax.ShapeDtypeStruct((2, *study.train.shape[1:]), jnp.float32)
+  variables = run.network.lazy_init(key, example)
+  params, begun = variables["params"], variables["batch_stats"]
+  settle = jax.jit(run.settled)
+  stats = settle(images, params, begun, jax.random.fold_in(key, 1), hyper)
+  return {**variables, "batch_stats": stats}
+
+
+def _one(
+  settings: Full,
+  augmentation: data.ViewStrengths,
+  study: Study,
+  seed: int,
+  folder: pathlib.Path,
+) -> Trained:
+  """One network; the spectra of each measurement are kept, a file each."""
+  norm_axis = training.AXIS_NAME if settings.synchronized else None
+  run, images = Run(settings, study.classes, norm_axis), given(study)
+  hyper = {name: jnp.float32(x) for name, (x,) in cells([augmentation]).items()}
+  init_key, step_key, batch_key = jax.random.split(jax.random.key(seed), 3)
+  chain = optimizer(settings)
+  variables = _drawn(settings, study, images, init_key, hyper)
+  # Far above any gap, which is at most the logarithm of the negatives.
+  start_gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
+  state = training.create_state(step_key, chain, variables, start_gap)
+  spectra = folder.with_name(f"{folder.name}-spectra")
+
+  def figures(state: training.TrainState) -> dict[str, float]:
+    own = _network(state)
+    found, values, _ = look(run, images, *own, hyper)
+    if jax.process_index() == 0:  # in place of those of a run that was stopped
+      kept.keep(spectra / f"{int(state.step)}", {}, kept.Finished({}, values))
+    numbers = found | run.probed(images, *own)
+    return {name: float(x) for name, x in numbers.items()}
+
+  def closely(state: training.TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
+    geometry, shown = look_closely(run, images, *_network(state), hyper)
+    return geometry | {n: np.asarray(x) for n, x in figures(state).items()}, shown
+
+  start, first_shown = closely(state)
+  per_epoch = len(study.train) // settings.batch
+  result = trainer.one(
+    lambda _: state,
+    functools.partial(objective, run=run, images=images, hyper=hyper),
+    chain,
+    trainer.shuffled(
+      data.from_arrays(study.train, study.train_labels),
+      batch_key,
+      batch=settings.batch,
+      epochs=-(-settings.steps // per_epoch),
+      per_epoch=per_epoch,
+    ),
+    folder,
+    steps=settings.steps,
+    evaluate=figures,
+    evaluate_every=settings.measure_every,
+    checkpoint_every=settings.measure_every,
+    report_every=settings.measure_every,
+  )
+  end, shown = closely(result.state)
+  half = kept.restore(spectra / f"{settings.halfway}", {})
+  shown |= {f"{n}{HALFWAY}": x for n, x in (half.arrays if half else {}).items()}
+  curves = {
+    name: np.array([row[name] for row in part])
+    for part in (result.evaluations, result.curve)
+    for name in part[0]
+    if name not in ("step", "gradient_norm")
+  }
+  # Of all steps, whenever it was.
+  least = result.state.batch_stats["loss"]["least gap"]
+  curves["least gap"] = np.full_like(curves["loss"], least)
+  met = np.asarray(regions(run, images, *_network(result.state)))
+  return Trained(curves, start | first_shown, end, shown, met)

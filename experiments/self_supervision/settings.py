@@ -1,15 +1,18 @@
-"""Settings of `projector_collapse`, and which of them cannot work."""
+"""Settings of `projector_collapse`, which of them cannot work, and its images."""
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
 
 from experiments.frame import command
-from experiments.frame.settings import Within, Without
-from experiments.self_supervision import lars
-from experiments.self_supervision.claims import CROP, LARGE, MODERATE, SIMCLR, SMALL
-from spherejax import data
+from experiments.frame import images as class_sets
+from experiments.frame.settings import Limited, MultipleOf, Within, Without
+from spherejax import data, hierarchy
 
+LARGE, MODERATE, SMALL, CROP = "large", "moderate", "small", "large, crops alone"
+SIMCLR = "simclr"
 # SSL, table 2.
 COLOURED = {name: data.view_strengths(name) for name in (LARGE, MODERATE, SMALL)}
 COLOURED[SIMCLR] = data.view_strengths(SIMCLR)  # of its authors, with blur
@@ -25,8 +28,78 @@ GREY = {
 }
 
 
+Convolutional = Annotated[
+  tuple[int, int, int], Within(1), Without("encoder", "resnet18")
+]
+
+_DEPTH = 4  # of the coarse classes in the tree of tiny_imagenet
+_EVERY = 4  # one class of so many takes part
+_SIDE = 32  # of photographs that are not said to be of another one
+_DIGITS = 1200  # the first ones are learned from
+
+
 @dataclasses.dataclass(frozen=True)
-class Config(lars.Full):
+class Settings(Limited):
+  """Network and training; the same for all strengths of augmentation."""
+
+  seed: int = 0
+  """First seed: initial weights, batches, augmentations."""
+  seeds: int = 5
+  """Trainings of each strength."""
+  encoder: Literal["conv", "resnet18"] = "conv"
+  """Three convolutions, or a residual network with the stem for small images."""
+  widths: Convolutional = (32, 64, 64)
+  """Channels of the convolutions of conv."""
+  strides: Convolutional = (2, 2, 1)
+  """Of the convolutions of conv; the first one has stride 2 for time alone."""
+  projector: Annotated[tuple[int, ...], Within(1)] = (32,)
+  """Outputs of its layers; one is a linear projector."""
+  convolution: Literal["patches", "native"] = "patches"
+  """How convolutions are computed: patches (on a CPU) or native."""
+  steps: Annotated[int, MultipleOf("measure_every")] = 400
+  """Of a training."""
+  measure_every: int = 20
+  """Steps between two measurements."""
+  probe_every: Annotated[int, Without("at_once", False)] = 100
+  """Steps between two fits of the classifiers, of networks that are trained at once."""
+  batch: Annotated[int, Within(2)] = 128
+  """Images of a step, two views of each."""
+  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
+  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
+  the softplus of InfoNCE's."""
+  inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
+  """Of the loss."""
+  learning_rate: float = 0.2
+  """Of SGD, or LARS, with momentum 0.9."""
+  weight_decay: float = 1e-4
+  """In the gradient, of everything; of LARS neither of norms nor of biases."""
+  measured: Annotated[int, Within(2)] = 512
+  """Training images that are measured, two fixed views of each."""
+  threshold: Annotated[float, Within(1e-6, 1)] = 0.1
+  """Of singular values over the largest one, that a rank of the projector counts."""
+  integer_crops: bool = False
+  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+
+  @property
+  def halfway(self) -> int:
+    """The step of the last measurement of the first half."""
+    return self.steps // 2 // self.measure_every * self.measure_every
+
+
+@dataclasses.dataclass(frozen=True)
+class Full(Settings):
+  """What the trainings one after another need beside."""
+
+  warm_up: Annotated[int, Without("at_once", True)] = 3900
+  """Steps in which the learning rate rises, and a cosine follows, where networks are
+  not trained at once."""
+  synchronized: Annotated[bool, Without("at_once", True)] = False
+  """Batch norms take their statistics over all devices, not those of one; not of
+  networks that are trained at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config(Full):
   """Settings of the study."""
 
   images: Literal["tiny_imagenet", "cifar100", "digits"] = "tiny_imagenet"
@@ -128,3 +201,92 @@ def widths_of(name: str) -> tuple[int, ...]:
   if not all(part.isdecimal() and int(part) for part in parts):
     raise ValueError(f"projectors must be widths like 64-32, got {name!r}")
   return tuple(map(int, parts))
+
+
+class Study(NamedTuple):
+  """Images [count, side, side, channels], uint8, and integer labels."""
+
+  name: str
+  train: np.ndarray
+  train_labels: np.ndarray
+  train_coarse: np.ndarray
+  test: np.ndarray
+  test_labels: np.ndarray
+  coarse_names: tuple[str, ...]
+  """Empty where there are fine classes only."""
+
+  @property
+  def classes(self) -> int:
+    """Fine ones."""
+    return int(self.train_labels.max()) + 1
+
+
+def load(config: Any) -> Study:
+  """The images that settings name."""
+  if config.images == "digits":
+    return digits()
+  if config.images == "cifar100":
+    return cifar100()
+  return photographs(config.image_size)
+
+
+def photographs(side: int) -> Study:
+  """Every fourth class of tiny_imagenet; coarse classes are nodes of its tree."""
+  train, test = (_quarter(split, side) for split in ("train", "test"))
+  tree = class_sets.tree_of("tiny_imagenet", train.label_names)
+  coarse, names = _coarse(tree)
+  chosen = np.unique(train.labels)
+  new = np.full(len(train.label_names), -1)
+  new[chosen] = np.arange(len(chosen))
+  group_names, groups = np.unique(coarse[chosen], return_inverse=True)
+  labels, test_labels = new[train.labels], new[test.labels]
+  return Study(
+    "tiny_imagenet" if side == _SIDE else f"tiny_imagenet-{side}",
+    np.asarray(train.images),
+    labels,
+    groups[labels],
+    np.asarray(test.images),
+    test_labels,
+    tuple(names[i] for i in group_names),
+  )
+
+
+def cifar100() -> Study:
+  """All that is prepared, with the coarse labels that come with it."""
+  train, test = (class_sets.read("cifar100", split) for split in ("train", "test"))
+  if not {len(np.unique(part.labels)) for part in (train, test)} == {100}:
+    raise ValueError("cifar100 must have images of its 100 classes in both splits")
+  coarse = np.asarray(train.extras["coarse_label"])
+  return Study(
+    "cifar100",
+    np.asarray(train.images),
+    np.asarray(train.labels),
+    coarse,
+    np.asarray(test.images),
+    np.asarray(test.labels),
+    tuple(f"group {group}" for group in range(int(coarse.max()) + 1)),
+  )
+
+
+def digits() -> Study:
+  """The embedded digits, 8 x 8 and grey."""
+  images = data.load_digits()
+  pixels, labels = np.asarray(images.images), np.asarray(images.labels)
+  return Study(
+    "digits", pixels[:_DIGITS], labels[:_DIGITS], labels[:_DIGITS],
+    pixels[_DIGITS:], labels[_DIGITS:], (),
+  )  # fmt: skip
+
+
+def _quarter(split: str, side: int) -> data.Images:
+  images = class_sets.read("tiny_imagenet", split, size=side)
+  return images[np.flatnonzero(np.asarray(images.labels) % _EVERY == 0)]
+
+
+def _coarse(tree: hierarchy.ClassTree) -> tuple[np.ndarray, tuple[str, ...]]:
+  """The node of each class at a depth, or the class where it lies higher."""
+  depth = hierarchy.depths(tree)
+  found = tree.classes.copy()
+  while (deep := depth[found] > _DEPTH).any():
+    found[deep] = tree.parents[found[deep]]
+  return found, tree.names

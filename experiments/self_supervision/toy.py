@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from experiments.frame.study import Claim, Table
-from experiments.self_supervision.network import Projector
+from experiments.self_supervision.training import Projector
 from spherejax import losses, metrics
 
 DIM, OUTPUTS, COUNT = 32, 16, 64

@@ -1,76 +1,55 @@
 """One contrastive training of `projector_collapse` and what is measured, for vmap."""
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
 
-from experiments.frame import blocks
-from experiments.frame.settings import Limited, MultipleOf, Within, Without
-from experiments.self_supervision.network import Network, kernel_of
-from spherejax import data, distances, losses, metrics, prototypes, training
+from experiments.frame import at_once, networks
+from experiments.self_supervision.settings import Settings
+from spherejax import data, distances, losses, metrics, models, prototypes, training
 
 _NEIGHBOURS = 10  # that vote, of l2-normalised features
 BINS = 40  # of the distances of nearest negatives
 _SETTLING = 50  # batches; of the statistics before them 0.9^50 is left
 
 
-Convolutional = Annotated[
-  tuple[int, int, int], Within(1), Without("encoder", "resnet18")
-]
+def network(settings: Settings, axis_name: str | None = None) -> networks.Headed:
+  """Features of the encoder, and the projector's outputs, of normalised images."""
+  s = settings
+  if s.encoder == "resnet18":
+    encoder = functools.partial(models.ResNet18, stem="small")
+  else:
+    encoder = functools.partial(models.ConvNet, s.widths, s.strides, norm="batch")
+  shared = {"axis_name": axis_name, "convolution": s.convolution, "name": "encoder"}
+  return networks.Headed(
+    functools.partial(encoder, **shared),
+    functools.partial(Projector, s.projector, name="projector"),
+  )
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings(Limited):
-  """Network and training; the same for all strengths of augmentation."""
+class Projector(nn.Module):
+  """Linear layers without biases, ReLU between them."""
 
-  seed: int = 0
-  """First seed: initial weights, batches, augmentations."""
-  seeds: int = 5
-  """Trainings of each strength."""
-  encoder: Literal["conv", "resnet18"] = "conv"
-  """Three convolutions, or a residual network with the stem for small images."""
-  widths: Convolutional = (32, 64, 64)
-  """Channels of the convolutions of conv."""
-  strides: Convolutional = (2, 2, 1)
-  """Of the convolutions of conv; the first one has stride 2 for time alone."""
-  projector: Annotated[tuple[int, ...], Within(1)] = (32,)
-  """Outputs of its layers; one is a linear projector."""
-  convolution: Literal["patches", "native"] = "patches"
-  """How convolutions are computed: patches (on a CPU) or native."""
-  steps: Annotated[int, MultipleOf("measure_every")] = 400
-  """Of a training."""
-  measure_every: int = 20
-  """Steps between two measurements."""
-  probe_every: Annotated[int, Without("at_once", False)] = 100
-  """Steps between two fits of the classifiers, of networks that are trained at once."""
-  batch: Annotated[int, Within(2)] = 128
-  """Images of a step, two views of each."""
-  loss: Literal["info_nce_symmetric", "info_nce", "nt_xent"] = "info_nce_symmetric"
-  """InfoNCE of the first views, the mean of both directions, or NT-Xent, whose bound is
-  the softplus of InfoNCE's."""
-  inverse_temperature: Annotated[float, Within(1e-6)] = 2.0
-  """Of the loss."""
-  learning_rate: float = 0.2
-  """Of SGD, or LARS, with momentum 0.9."""
-  weight_decay: float = 1e-4
-  """In the gradient, of everything; of LARS neither of norms nor of biases."""
-  measured: Annotated[int, Within(2)] = 512
-  """Training images that are measured, two fixed views of each."""
-  threshold: Annotated[float, Within(1e-6, 1)] = 0.1
-  """Of singular values over the largest one, that a rank of the projector counts."""
-  integer_crops: bool = False
-  """Whether crops are boxes of whole pixels; else they lie anywhere between them."""
+  widths: tuple[int, ...]
 
-  @property
-  def halfway(self) -> int:
-    """The step of the last measurement of the first half."""
-    return self.steps // 2 // self.measure_every * self.measure_every
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    """[batch, outputs]."""
+    for number, width in enumerate(self.widths):
+      x = nn.relu(x) if number else x
+      x = nn.Dense(width, use_bias=False, name=f"layer{number}")(x)
+    return x
+
+
+def kernel_of(params: Any) -> Array:
+  """[features, outputs], of the projector's first layer."""
+  return params["projector"]["layer0"]["kernel"]
 
 
 class Given(NamedTuple):
@@ -124,7 +103,7 @@ class Run:
 
   def __init__(self, settings: Settings, classes: int, norm_axis: str | None = None):
     self.settings, self.classes = settings, classes
-    self.network = Network(settings, norm_axis)
+    self.network = network(settings, norm_axis)
     self.optimizer = optax.chain(
       optax.add_decayed_weights(settings.weight_decay),
       optax.sgd(settings.learning_rate, momentum=0.9),
@@ -255,7 +234,7 @@ class Run:
   def features(self, params: Any, stats: Any, images: Array) -> tuple[Array, Array]:
     """By running statistics, block by block."""
     variables = {"params": params, "batch_stats": stats}
-    return blocks.mapped(lambda x: self.network.apply(variables, x), images)
+    return at_once.mapped(lambda x: self.network.apply(variables, x), images)
 
   # Traced once for the start and the steps; as programs they are what they were.
   @functools.partial(jax.jit, static_argnums=0, inline=True)

@@ -100,8 +100,7 @@ def steepest_ascent(
     >>> spherejax.attacks.steepest_ascent(jnp.array([3.0, -4.0]), norm="l1")
     Array([ 0., -1.], dtype=float32)
   """
-  gradient = _checks.array("gradient", gradient)
-  _checks.floating("gradient", gradient)
+  gradient = _checks.array("gradient", gradient, "floating")
   _checks.one_of("norm", norm, Norm)
   _checks.between("count", count, 1)
   wide = jax.lax.stop_gradient(_numerics.upcast(gradient))
@@ -188,7 +187,7 @@ def radii(
   A point within the radius is then also within the number that was given, of which
   float32 may have no more than the next larger: 0.1 for one.
   """
-  _checks.real(name, _checks.array(name, epsilon))
+  _checks.expect(name, _checks.array(name, epsilon), "real")
   _checks.not_negative(name, epsilon)
   rounded = _compiled.derived(functools.partial(_down, dtype), epsilon)
   epsilon = epsilon if rounded is None else rounded[0]
@@ -243,10 +242,9 @@ def seal(
     >>> bool(jnp.all(point - center <= 0.1))
     True
   """
-  point, center = _checks.array("point", point), _checks.array("center", center)
+  point = _checks.array("point", point, "floating")
+  center = _checks.array("center", center, "floating")
   _checks.limits(low, high, point.shape)
-  _checks.floating("point", point)
-  _checks.floating("center", center)
   _checks.shape("center", center, point.shape, "the point")
   _checks.one_of("norm", norm, Norm)
   _checks.between("epsilon", epsilon, 0)
@@ -299,9 +297,8 @@ def round_inside(
     >>> spherejax.attacks.round_inside(point, center, dtype=jnp.bfloat16)
     Array([1], dtype=bfloat16)
   """
-  point, center = _checks.array("point", point), _checks.array("center", center)
-  _checks.floating("point", point)
-  _checks.floating("center", center)
+  point = _checks.array("point", point, "floating")
+  center = _checks.array("center", center, "floating")
   _checks.shape("center", center, point.shape, "the point")
   _checks.floating_type("dtype", dtype)
   wide, middle = (jax.lax.stop_gradient(_numerics.upcast(x)) for x in (point, center))

@@ -121,8 +121,7 @@ def combined_ball(
   """
   _checks.flag("hull", hull)
   _checks.limits(low, high)
-  samples = _checks.array("x", x)
-  _checks.floating("x", samples)
+  samples = _checks.array("x", x, "floating")
   _checks.batched("x", samples)
   clean = _numerics.flat_rows(_numerics.upcast(samples))
   distances.inscribed_radius(  # checks the radii

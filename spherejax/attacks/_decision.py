@@ -50,8 +50,7 @@ def with_decision(
 
   def scores(x: Array) -> Array:
     z, decided = jnp.asarray(logits_fn(x)), jnp.asarray(decide(x))
-    _checks.floating("logits", z)
-    _checks.rank("logits", z, 2)
+    _checks.expect("logits", z, "floating", rank=2)
     _checks.labels(decided, z)
     own = decided[:, None] == jnp.arange(z.shape[1])[None]
     known = jax.lax.stop_gradient(z)

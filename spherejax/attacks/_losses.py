@@ -62,9 +62,8 @@ def attack_loss(
     >>> spherejax.attacks.attack_loss(logits, jnp.array([0]), loss="dlr")
     Array([-0.5], dtype=float32)
   """
-  logits, labels = _checks.array("logits", logits), _checks.integers("labels", labels)
-  _checks.floating("logits", logits)
-  _checks.rank("logits", logits, 2)
+  logits = _checks.array("logits", logits, "floating", rank=2)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, logits)
   if targets is not None:
     targets = _checks.integers("targets", targets)

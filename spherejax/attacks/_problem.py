@@ -152,7 +152,7 @@ class Problem(NamedTuple):
 def logits(logits_fn: Callable[[Array], Array], x: Array) -> Array:
   """Checked scores of a model, in the type of the points."""
   scores = _checks.array("what logits_fn returns", logits_fn(x))
-  _checks.floating("logits", scores)
+  _checks.expect("logits", scores, "floating")
   if scores.ndim != 2 or len(scores) != len(x):
     raise ValueError(
       f"logits_fn must return [batch, classes] for {x.shape}, got {scores.shape}"
@@ -173,8 +173,8 @@ def setup(
   """Checks what every attack gets, and flattens it."""
   if not isinstance(model, Expectation):
     _checks.function("logits_fn", model)
-  clean, labels = _checks.array("x", x), _checks.integers("labels", labels)
-  _checks.floating("x", clean)
+  clean = _checks.array("x", x, "floating")
+  labels = _checks.integers("labels", labels)
   _checks.batched("x", clean)
   _checks.labels(labels, clean)
   _checks.limits(low, high)

@@ -77,8 +77,7 @@ def smoothed_votes(
   """
   _checks.key("key", key)
   _checks.function("logits_fn", logits_fn)
-  samples = _checks.array("x", x)
-  _checks.floating("x", samples)
+  samples = _checks.array("x", x, "floating")
   _checks.batched("x", samples)
   _checks.positive("sigma", sigma)
   _checks.count("draws", draws, 0)
@@ -155,7 +154,7 @@ def clopper_pearson(
   _checks.between("alpha", alpha, 0, 1, low_open=True, high_open=True)
   k, n = np.broadcast_arrays(np.asarray(count), np.asarray(total))
   for name, array in (("count", k), ("total", n)):
-    _checks.integer(name, array)
+    _checks.expect(name, array, "integer")
   wrong = (k < 0) | (k > n)
   if wrong.any():
     raise ValueError(f"count must be in [0, {n[wrong][0]}], got {k[wrong][0]}")
@@ -282,6 +281,5 @@ def smoothed_certificate(
 
 def _counts(name: str, votes: ArrayLike) -> np.ndarray:
   counts = _checks.host(name, votes)
-  _checks.integer(name, counts)
-  _checks.rank(name, counts, 2)
+  _checks.expect(name, counts, "integer", rank=2)
   return counts.astype(np.int64)

@@ -100,8 +100,7 @@ def square(
   """
   _checks.key("key", key)
   _problem.deterministic("square", logits_fn)
-  images = _checks.array("x", x)
-  _checks.rank("x", images, 4)
+  images = _checks.array("x", x, rank=4)
   _checks.one_of("norm", norm, SquareNorm)
   _checks.count("queries", queries, 0)
   _checks.between("share", share, 0, 1, low_open=True)

@@ -41,6 +41,7 @@ from spherejax.data._sampling import ordered_plan as ordered_plan
 from spherejax.data._sampling import shuffled_indices as shuffled_indices
 from spherejax.data._sources import load_digits as load_digits
 from spherejax.data._sources import load_folder as load_folder
+from spherejax.data._sources import read_image as read_image
 from spherejax.data._splits import split_classes as split_classes
 from spherejax.data._splits import split_within_classes as split_within_classes
 from spherejax.data._tfds import load_tfds as load_tfds
@@ -88,6 +89,7 @@ __all__ = [
   "random_hue",
   "random_resized_crop",
   "random_saturation",
+  "read_image",
   "resize",
   "sample_episode",
   "sample_triplets",

@@ -64,7 +64,7 @@ def fit_canvas(
   image = _checks.host("image", image)
   if image.dtype != np.uint8:
     raise TypeError(f"image must be uint8, got dtype {image.dtype}")
-  _checks.rank("image", image, 2, 3)
+  _checks.expect("image", image, rank=(2, 3))
   _checks.count("side", side)
   _checks.count("shrink", shrink)
   _checks.between("fill", fill, 0, 255)

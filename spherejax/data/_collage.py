@@ -69,10 +69,9 @@ def collages(
     ((6, 16, 16, 1), Array([1, 1, 1, 1, 1, 1], dtype=int32))
   """
   _checks.key("key", key)
-  images = _checks.array("images", images)
+  images = _checks.array("images", images, rank=4)
   background = _checks.array("background", background)
   labels = _checks.integers("labels", labels)
-  _checks.rank("images", images, 4)
   _checks.labels(labels, images)
   expected = (*background.shape[:1], *images.shape[1:])
   _checks.shape("background", background, expected, f"the images {images.shape}")

@@ -154,24 +154,6 @@ def _turn(image: "Image.Image") -> "Image.Transpose | None":
     return None
 
 
-def upright_size(file: str | os.PathLike) -> tuple[int, int]:
-  """(width, height) of what `decode` returns, mostly without decoding."""
-  from PIL import Image
-
-  try:
-    with _open(file) as image:
-      (width, height), turn = image.size, _turn(image)
-  except Exception as error:  # whatever a decoder raises
-    raise UnreadableError(f"{_REFUSAL}{file}: {error}") from error
-  across = (
-    Image.Transpose.TRANSPOSE,
-    Image.Transpose.ROTATE_270,
-    Image.Transpose.TRANSVERSE,
-    Image.Transpose.ROTATE_90,
-  )
-  return (height, width) if turn in across else (width, height)
-
-
 def check_header(file: str | os.PathLike) -> None:
   """Raises whatever Pillow finds wrong without decoding."""
   with _open(file) as image:

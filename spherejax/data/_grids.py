@@ -86,10 +86,8 @@ def image_grid(
   """
   _checks.key("key", key)
   _checks.flag("single_label", single_label)
-  images, labels = _checks.array("images", images), _checks.integers("labels", labels)
-  _checks.floating("images", images)
-  _checks.rank("images", images, 4)
-  _checks.not_empty("images", images)
+  images = _checks.array("images", images, "floating", rank=4, empty=False)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, images)
   _checks.count("rows", rows)
   _checks.count("columns", columns)

@@ -68,14 +68,14 @@ class Images:
     if count == 0:
       raise ValueError("the data set is empty: images must be one or more, got none")
     if isinstance(self.images, np.ndarray):
-      _checks.rank("images", self.images, 4)
+      _checks.expect("images", self.images, rank=4)
       if self.images.dtype != np.uint8:
         raise TypeError(f"images must be uint8, got dtype {self.images.dtype}")
     elif isinstance(self.images, (list, tuple)):
       for row, image in enumerate(self.images):
         checked(image, f"images[{row}]")
     _checks.instance("labels", self.labels, np.ndarray)
-    _checks.integer("labels", self.labels)
+    _checks.expect("labels", self.labels, "integer")
     _checks.shape("labels", self.labels, (count,), f"the {count} images")
     _checks.texts("label_names", self.label_names)
     _checks.mapping("extras", self.extras)
@@ -104,6 +104,16 @@ class Images:
       labels=self.labels[rows],
       extras={name: values[rows] for name, values in self.extras.items()},
     )
+
+  def in_memory(self) -> "Images":
+    """The same images, lazy ones decoded: one array, or a list where sizes differ.
+
+    Raises:
+      ValueError: names all images that cannot be read.
+    """
+    if not isinstance(self.images, Lazy):
+      return self
+    return dataclasses.replace(self, images=collect(self.images))
 
 
 def _check_named(labels: np.ndarray, names: int) -> None:
@@ -180,9 +190,8 @@ def from_arrays(
     ('0', '1')
   """
   images, labels = _checks.host("images", images), _checks.host("labels", labels)
-  _checks.rank("images", images, 3, 4)
-  _checks.integer("labels", labels)
-  _checks.rank("labels", labels, 1)
+  _checks.expect("images", images, rank=(3, 4))
+  _checks.expect("labels", labels, "integer", rank=1)
   if label_names is None:
     labels, label_names = named(labels)
   label_names = tuple(label_names)
@@ -210,7 +219,7 @@ def checked(image: np.ndarray, name: str) -> np.ndarray:
   """The image; raises for one that is not uint8 [height, width, channels]."""
   if image.dtype != np.uint8:
     raise TypeError(f"{name} must be uint8, got dtype {image.dtype}")
-  _checks.rank(name, image, 3)
+  _checks.expect(name, image, rank=3)
   if not image.size:
     raise ValueError(f"{name} must have a pixel, got shape {image.shape}")
   return image

@@ -59,10 +59,8 @@ def mixup(
     ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
   """
   _checks.key("key", key)
-  inputs, targets = _checks.array("inputs", inputs), _checks.array("targets", targets)
-  _checks.floating("inputs", inputs)
-  _checks.floating("targets", targets)
-  _checks.rank("targets", targets, 2)
+  inputs = _checks.array("inputs", inputs, "floating")
+  targets = _checks.array("targets", targets, "floating", rank=2)
   if not inputs.ndim or len(inputs) != len(targets):
     raise ValueError(
       f"targets must have a row for each of the inputs {inputs.shape}, got "

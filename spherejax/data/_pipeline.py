@@ -100,8 +100,7 @@ def _host_rows(
 ) -> np.ndarray:
   """The part of the plan that this host reads."""
   plan = _checks.host("plan", plan)
-  _checks.integer("plan", plan)
-  _checks.rank("plan", plan, 2)
+  _checks.expect("plan", plan, "integer", rank=2)
   if plan.size and (plan.min() < 0 or plan.max() >= count):
     wrong = plan[(plan < 0) | (plan >= count)][0]
     raise ValueError(f"plan must hold indices of the {count} images, got {wrong}")

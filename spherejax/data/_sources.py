@@ -139,6 +139,55 @@ def load_folder(
   )
 
 
+def read_image(
+  path: str | os.PathLike,
+  *,
+  size: int | tuple[int, int] | None = None,
+  channels: int = 3,
+) -> np.ndarray:
+  """Pixels of one image file, decoded as `load_folder` decodes it.
+
+  For images that a list names, where no folder tells their classes.
+
+  Args:
+    path: the file.
+    size: static. Side length, or (height, width), to which the image is brought, as
+      in `load_folder`. None keeps its size.
+    channels: static. 1 (grey), 3 (RGB) or 4 (RGBA); the image is converted.
+
+  Returns:
+    [height, width, channels], uint8.
+
+  Raises:
+    TypeError: path no path, a number no integer.
+    FileNotFoundError: no such file.
+    ValueError: a file that is no image or has more than 8 bits a channel; another
+      number of channels, a size below 1.
+
+  Cost: one image is decoded.
+
+  Source: own.
+
+  Example:
+    >>> import pathlib, tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...   path = pathlib.Path(folder, "1.png")
+    ...   Image.new("RGB", (20, 10)).save(path)
+    ...   spherejax.data.read_image(path).shape
+    (10, 20, 3)
+  """
+  _checks.path("path", path)
+  if not os.path.isfile(path):
+    raise FileNotFoundError(f"no image at {path}: path must be an image file")
+  channels = _images.channel_count(channels)
+  size = None if size is None else _images.image_size(size)
+  try:
+    return _files.decode(path, name=str(path), channels=channels, size=size)
+  except _files.UnreadableError as error:
+    raise ValueError(f"{error}; expected an image of 8 bits a channel") from error
+
+
 def _check_classes(
   folder: pathlib.Path, names: list[str], labels: np.ndarray, what: str
 ) -> None:

@@ -132,8 +132,7 @@ def split_within_classes(
 def host_labels(labels: ArrayLike) -> np.ndarray:
   """The labels as a NumPy array, checked."""
   labels = _checks.host("labels", labels)
-  _checks.integer("labels", labels)
-  _checks.rank("labels", labels, 1)
+  _checks.expect("labels", labels, "integer", rank=1)
   if not len(labels):
     raise ValueError("the data set is empty: labels must have a row, got shape (0,)")
   if labels.min() < 0:

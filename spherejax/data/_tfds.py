@@ -287,7 +287,7 @@ def _labels(
   if label not in columns:
     there = ", ".join(sorted(key for key in features if key != "image"))
     raise ValueError(f"{name!r} has no feature {label!r} for label; there are: {there}")
-  _checks.integer(f"label={label!r}", columns[label])
+  _checks.expect(f"label={label!r}", columns[label], "integer")
   if hasattr(features[label], "names"):
     return columns[label].astype(np.int32), tuple(features[label].names)
   labels, names = _images.named(columns[label])

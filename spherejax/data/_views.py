@@ -129,9 +129,7 @@ def simclr_views(
   _checks.key("key", key)
   _checks.flag("integer", integer)
   _checks.instance("strengths", strengths, ViewStrengths)
-  images = _checks.array("images", images)
-  _checks.rank("images", images, 4)
-  _checks.floating("images", images)
+  images = _checks.array("images", images, "floating", rank=4)
   if images.shape[-1] not in (1, 3):
     raise ValueError(f"images must have 1 or 3 channels, got shape {images.shape}")
   height, width = image_size(size)

@@ -48,8 +48,7 @@ def _check_ratio(dim: int, epsilon_1: ArrayLike, epsilon_inf: ArrayLike) -> None
 
 def operand(x: ArrayLike, name: str = "x") -> tuple[Array, jnp.dtype]:
   """The checked vectors in the type that is computed in, and their own type."""
-  array = _checks.array(name, x)
-  _checks.floating(name, array)
+  array = _checks.array(name, x, "floating")
   if array.ndim == 0 or array.shape[-1] < 2:
     raise ValueError(
       f"{name} must have at least 2 entries in its last axis, got shape {array.shape}"

@@ -9,8 +9,7 @@ from spherejax import _checks, _numerics
 
 
 def _vectors(x: ArrayLike) -> Array:
-  array = _checks.array("x", x)
-  _checks.floating("x", array)
+  array = _checks.array("x", x, "floating")
   if array.ndim == 0:
     raise ValueError("x must have a last axis of components, got shape ()")
   return array

@@ -25,10 +25,8 @@ CENTRAL = 31  # references whose median is the origin
 
 def check(queries: Array, references: Array | np.ndarray, distance: Distance) -> None:
   """Raises unless both are floating matrices of one width and the name is known."""
-  _checks.rank("queries", queries, 2)
-  _checks.floating("queries", queries)
-  _checks.rank("references", references, 2)
-  _checks.floating("references", references)
+  _checks.expect("queries", queries, "floating", rank=2)
+  _checks.expect("references", references, "floating", rank=2)
   if references.shape[1] != queries.shape[1]:
     raise ValueError(
       f"references must have the {queries.shape[1]} columns of queries "

@@ -18,7 +18,7 @@ def operands(
   """Both operands of an elementwise form in their computing type, and the result's."""
   x, y = (_checks.array(*each) for each in zip(names, (x, y), strict=True))
   for name, array in zip(names, (x, y), strict=True):
-    _checks.floating(name, array)
+    _checks.expect(name, array, "floating")
     if array.ndim == 0:
       raise ValueError(f"{name} must have a last axis of components, got shape ()")
   if x.shape != y.shape:
@@ -36,8 +36,7 @@ def rows(
   x = _checks.array(names[0], x)
   y = x if y is None else _checks.array(names[1], y)
   for name, array in zip(names, (x, y), strict=True):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+    _checks.expect(name, array, "floating", rank=2)
   if x.shape[1] != y.shape[1]:
     both, shapes = " and ".join(names), f"{x.shape} and {y.shape}"
     raise ValueError(f"{both} must have rows of one length, got shapes {shapes}")

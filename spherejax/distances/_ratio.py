@@ -54,8 +54,7 @@ def distance_ratio(
     Array([[0.8, 0.2],
            [1. , 0. ]], dtype=float32)
   """
-  squares = _checks.array("squared_distances", squared_distances)
-  _checks.floating("squared_distances", squares)
+  squares = _checks.array("squared_distances", squared_distances, "floating")
   if squares.ndim == 0:
     raise ValueError("squared_distances must have a last axis of classes, got shape ()")
   _checks.positive("exponent", exponent)

@@ -102,8 +102,36 @@ def write_page(
     >>> path.name
     'map.html'
   """
-  _checks.path("path", path)
   _checks.count("neighbours", neighbours)
+  return write(
+    path,
+    embeddings,
+    neighbours,
+    images=images,
+    files=files,
+    labels=labels,
+    weights=weights,
+    prototypes=prototypes,
+    layout=layout,
+    title=title,
+  )
+
+
+def write(
+  path: str | os.PathLike[str],
+  embeddings: Any,
+  neighbours: int | distances.Neighbours,
+  *,
+  images: _thumbnails.Images | None = None,
+  files: Sequence[str | os.PathLike[str]] | None = None,
+  labels: Sequence[Any] | np.ndarray | None = None,
+  weights: Any = None,
+  prototypes: Any = None,
+  layout: Layout = "tsne",
+  title: str = "Embeddings",
+) -> pathlib.Path:
+  """The same, also with neighbours of each image that are known."""
+  _checks.path("path", path)
   _checks.one_of("layout", layout, Layout)
   _checks.text("title", title)
   x = _rows("embeddings", embeddings, 2)
@@ -179,8 +207,7 @@ def check_libraries() -> Callable[..., str]:
 
 def _rows(name: str, value: Any, axes: int) -> np.ndarray:
   array = _checks.host(name, value)
-  _checks.rank(name, array, axes)
-  _checks.floating(name, array)
+  _checks.expect(name, array, "floating", rank=axes)
   wide = array.astype(np.float32)
   wrong = ~np.isfinite(wide).all(axis=tuple(range(1, axes)))
   if wrong.any():
@@ -203,13 +230,17 @@ def _name(label: Any) -> str:
 
 
 def _near(
-  x: np.ndarray, classes: _Classes, neighbours: int, layout: str
+  x: np.ndarray,
+  classes: _Classes,
+  neighbours: int | distances.Neighbours,
+  layout: str,
 ) -> dict[str, Any]:
   """The nearest of each image, and what they say of the classes."""
   count, labels = len(x), classes.labels
-  found = distances.k_nearest(
-    x, x, k=min(neighbours, count - 1), exclude=np.arange(count)
-  )
+  found = neighbours
+  if isinstance(found, int):
+    others = min(found, count - 1)
+    found = distances.k_nearest(x, x, k=others, exclude=np.arange(count))
   indices = np.asarray(found.indices)
   predicted = labels[indices[:, 0]]
   nothing = classes.names.index("") if "" in classes.names else -1

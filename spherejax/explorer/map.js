@@ -7,6 +7,8 @@ window.explorer = (() => {
   const { content, names, classes, styles, count, labels, predicted, neighbours, apart, k,
     weights, prototypes, WRONG, classOf, percent, verdict, node, mark, load, painter, picture, heat,
   } = window.explorerImages;
+  const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1],
+    ArrowDown: [0, 1] };
   const REST = 120; // milliseconds without a move after which the map is painted anew
   const byId = (id) => document.getElementById(id);
   const shown = new Uint8Array(count).fill(1);
@@ -105,7 +107,7 @@ window.explorer = (() => {
     if (row >= 0) {
       const [x, y] = places()(row), box = byId("map");
       const left = x + 150 < box.clientWidth / 2 || x < 320 ? x + 16 : x - 306;
-      card.style.left = `${left}px`;
+      card.style.left = `${Math.max(4, Math.min(left, box.clientWidth - 296))}px`;
       card.style.top = `${Math.max(4, Math.min(y + 14, box.clientHeight - 130))}px`;
     }
     if (row !== under) requestMarks();
@@ -140,6 +142,39 @@ window.explorer = (() => {
       }
     }
     return best;
+  }
+
+  // By keyboard: the next image in a direction, at first the one nearest to the middle.
+  function step(across, down) {
+    const place = places(), { clientWidth, clientHeight } = byId("map");
+    const from = under >= 0 ? under : selected;
+    const [x, y] = from >= 0 ? place(from) : [clientWidth / 2, clientHeight / 2];
+    let best = -1, least = Infinity;
+    for (let row = 0; row < count; row++) {
+      if (!shown[row] || row === from) continue;
+      const [u, v] = place(row), along = (u - x) * across + (v - y) * down;
+      const aside = Math.abs((u - x) * down) + Math.abs((v - y) * across);
+      const cost = from < 0 ? Math.hypot(u - x, v - y) : along + 2 * aside;
+      if (cost < least && (from < 0 || along > 0)) [best, least] = [row, cost];
+    }
+    if (best < 0) return;
+    const [left, top] = place(best);
+    if (left < 0 || top < 0 || left > clientWidth || top > clientHeight) center(best);
+    hover(best);
+  }
+
+  function center(row) {
+    const { left, right, top, bottom } = region(), { x, y } = bokeh.source.data;
+    const { x_range: wide, y_range: high } = bokeh.plot;
+    wide.setv({ start: x[row] - (right - left) / 2, end: x[row] + (right - left) / 2 });
+    high.setv({ start: y[row] - (top - bottom) / 2, end: y[row] + (top - bottom) / 2 });
+  }
+
+  function press(event) {
+    if (event.key in ARROWS) step(...ARROWS[event.key]);
+    else if (event.key === "Enter" && under >= 0) select(under);
+    else return;
+    event.preventDefault();
   }
 
   // The part of the map that holds all images.
@@ -427,6 +462,7 @@ window.explorer = (() => {
       range.change.connect(move);
     }
     byId("map").addEventListener("mouseleave", () => hover(-1));
+    byId("map").addEventListener("keydown", press);
     byId("wrong").addEventListener("change", applyFilter);
     byId("color").addEventListener("change", applyColors);
     byId("pictures").addEventListener("change", applyPictures);

@@ -232,10 +232,9 @@ def confusion_distances(
     array([[0. , 0.5],
            [0.5, 0. ]])
   """
-  _checks.real("confusion", _checks.host("confusion", confusion))
+  _checks.expect("confusion", _checks.host("confusion", confusion), "real")
   counts = np.asarray(confusion, float)
-  _checks.rank("confusion", counts, 2)
-  _checks.not_empty("confusion", counts)
+  _checks.expect("confusion", counts, rank=2, empty=False)
   wrong = counts[~((counts >= 0) & np.isfinite(counts))]
   if wrong.size:
     raise ValueError(f"confusion must be at least 0 and finite, got {wrong[0]:g}")
@@ -250,9 +249,9 @@ def checked(distances: ArrayLike) -> np.ndarray:
 
   Rounding of single precision is forgiven, and evened out.
   """
-  _checks.real("distances", _checks.host("distances", distances))
+  _checks.expect("distances", _checks.host("distances", distances), "real")
   apart = np.asarray(distances, float)
-  _checks.rank("distances", apart, 2)
+  _checks.expect("distances", apart, rank=2)
   _checks.shape("distances", apart, apart.shape[:1] * 2, "its rows")
   wrong = apart[~((apart >= 0) & np.isfinite(apart))]
   if wrong.size:

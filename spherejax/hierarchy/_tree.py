@@ -70,10 +70,9 @@ def from_parents(
     ('2', '3', '4')
   """
   above = np.asarray(parents)
-  _checks.rank("parents", above, 1)
-  _checks.not_empty("parents", above)
+  _checks.expect("parents", above, rank=1, empty=False)
   above = above.astype(int) if not above.size else above
-  _checks.integer("parents", above)
+  _checks.expect("parents", above, "integer")
   if names is not None:
     _checks.texts("names", names)
   called = [str(node) for node in range(len(above))] if names is None else list(names)

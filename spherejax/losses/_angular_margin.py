@@ -283,8 +283,8 @@ def sphereface(
     >>> spherejax.losses.sphereface(cosines, labels, jnp.ones(2))
     Array([0.3132617, 0.3132617], dtype=float32)
   """
-  cosines, lengths = _checks.array("cosines", cosines), _checks.array("norms", norms)
-  _checks.rank("cosines", cosines, 2)
+  cosines = _checks.array("cosines", cosines, rank=2)
+  lengths = _checks.array("norms", norms)
   _checks.shape("norms", lengths, cosines.shape[:1], "the cosines")
   return large_margin_softmax(
     cosines,
@@ -352,8 +352,7 @@ def large_margin_softmax(
   batch = _classes.scores(
     "cosines", cosines, labels, where, class_axis_name=class_axis_name
   )
-  lengths = _checks.array("norms", norms)
-  _checks.floating("norms", lengths)
+  lengths = _checks.array("norms", norms, "floating")
   columns = 1 if lengths.shape[1:] == (1,) else batch.own.shape[1]
   _checks.shape("norms", lengths, (len(batch.own), columns), "the cosines")
   kept = _classes.has_class(batch.own, class_axis_name)[:, None]

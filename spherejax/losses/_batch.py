@@ -164,9 +164,7 @@ def rows_and_labels(
   """Checked and normalised rows, their labels and mask, and their original type."""
   embeddings = _checks.array("embeddings", embeddings)
   labels = _checks.integers(f"{owner}labels", labels)
-  _checks.floating(f"{owner}embeddings", embeddings)
-  _checks.rank(f"{owner}embeddings", embeddings, 2)
-  _checks.not_empty(f"{owner}embeddings", embeddings)
+  _checks.expect(f"{owner}embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.labels(labels, embeddings, f"{owner}labels")
   kept = keep_all(where, embeddings, f"{owner}where")
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)
@@ -319,16 +317,13 @@ def matrix(
     name: of the matrix, for messages.
     weights: whether masks may be weights.
   """
-  entries = _checks.array(name, values)
-  _checks.floating(name, entries)
-  _checks.rank(name, entries, 2)
-  _checks.not_empty(name, entries)
+  entries = _checks.array(name, values, "floating", rank=2, empty=False)
   kept = keep_all(where, entries)
   masks = []
   for mask_name, mask in (("positives", positives), ("negatives", negatives)):
     mask = jax.lax.stop_gradient(_checks.array(mask_name, mask))
     if not weights:
-      _checks.boolean(mask_name, mask)
+      _checks.expect(mask_name, mask, "boolean")
     _selection.check(mask_name, mask, entries.shape)
     # NaN in a masked row of weights does not reach the others.
     masks.append(jnp.where(kept[:, None], mask, jnp.zeros((), mask.dtype)))

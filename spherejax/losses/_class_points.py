@@ -20,16 +20,12 @@ def _square(
   where: ArrayLike | None,
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """The matrix between classes, their distances, the mask, and the matrix's type."""
-  matrix = _checks.array(name, values)
-  _checks.floating(name, matrix)
-  _checks.rank(name, matrix, 2)
-  _checks.not_empty(name, matrix)
+  matrix = _checks.array(name, values, "floating", rank=2, empty=False)
   _checks.shape(name, matrix, (len(matrix), len(matrix)))
   kept = _batch.keep_all(where, matrix)
   both = kept[:, None] & kept[None]
   wide = jnp.where(both, _numerics.upcast(matrix), 0)
-  apart = _checks.array("class_distances", class_distances)
-  _checks.real("class_distances", apart)
+  apart = _checks.array("class_distances", class_distances, "real")
   _checks.shape("class_distances", apart, matrix.shape, name)
   apart = jax.lax.stop_gradient(jnp.where(both, apart.astype(wide.dtype), 0))
   return wide, apart, kept, matrix.dtype
@@ -50,10 +46,7 @@ def _check_apart(class_distances: ArrayLike, where: ArrayLike | None) -> None:
 def _points(
   prototypes: ArrayLike, where: ArrayLike | None, normalize: Normalization
 ) -> tuple[Array, jnp.dtype]:
-  points = _checks.array("prototypes", prototypes)
-  _checks.floating("prototypes", points)
-  _checks.rank("prototypes", points, 2)
-  _checks.not_empty("prototypes", points)
+  points = _checks.array("prototypes", prototypes, "floating", rank=2, empty=False)
   kept = _batch.keep_all(where, points)[:, None]
   wide = jnp.where(kept, _numerics.upcast(points), 0)
   return _batch.normalize_rows(wide, normalize), points.dtype

@@ -66,10 +66,8 @@ def scores(
   class_axis_name: str | None = None,
 ) -> Scores:
   """Checked scores of integer labels."""
-  entries, labels = _checks.array(name, values), _checks.integers("labels", labels)
-  _checks.floating(name, entries)
-  _checks.rank(name, entries, axes)
-  _checks.not_empty(name, entries)
+  entries = _checks.array(name, values, "floating", rank=axes, empty=False)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, entries)
   kept, here = _batch.keep_all(where, entries), entries.shape[1]
   number = 1 if class_axis_name is None else jax.lax.axis_size(class_axis_name)
@@ -140,10 +138,8 @@ def distributions(
   name: str, values: ArrayLike, targets: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, jnp.dtype]:
   """Checked scores and distributions, both zero in masked rows, and the type."""
-  entries, targets = _checks.array(name, values), _checks.array("targets", targets)
-  _checks.floating(name, entries)
-  _checks.rank(name, entries, 2)
-  _checks.not_empty(name, entries)
+  entries = _checks.array(name, values, "floating", rank=2, empty=False)
+  targets = _checks.array("targets", targets)
   _checks.shape("labels", targets, entries.shape, f"the {name}")
   kept = _batch.keep_all(where, entries)
   _compiled.known(functools.partial(_check_kind, name), entries, kept)
@@ -269,10 +265,7 @@ def highest(parts: Sequence[Array]) -> Array:
 
 def proxies(array: ArrayLike, rows: Array, *ranks: int, name: str = "proxies") -> Array:
   """Checked proxies of the rows' length and type; of rank 2 unless said otherwise."""
-  entries = _checks.array(name, array)
-  _checks.floating(name, entries)
-  _checks.rank(name, entries, *(ranks or (2,)))
-  _checks.not_empty(name, entries)
+  entries = _checks.array(name, array, "floating", rank=ranks or 2, empty=False)
   if entries.shape[-1] != rows.shape[1]:
     raise ValueError(
       f"{name} must have rows of length {rows.shape[1]} to match the embeddings, "

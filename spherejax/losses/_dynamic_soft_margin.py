@@ -204,9 +204,7 @@ def dynamic_soft_margin_from_distance(
 
 
 def _history(histogram: ArrayLike) -> Array:
-  history = _checks.array("histogram", histogram)
-  _checks.floating("histogram", history)
-  _checks.rank("histogram", history, 1)
+  history = _checks.array("histogram", histogram, "floating", rank=1)
   if history.shape[0] < 2:
     raise ValueError(f"histogram must have two bins or more, got {history.shape}")
   return history

@@ -22,9 +22,7 @@ def _tree(ancestors: ArrayLike, logits: Array, axis: int) -> tuple[Array, int]:
   called inside `jax.ensure_compile_time_eval`. The columns of the
   logits are the classes (axis 0) or the nodes (axis 1).
   """
-  tree = _checks.array("ancestors", ancestors)
-  _checks.boolean("ancestors", tree)
-  _checks.rank("ancestors", tree, 2)
+  tree = _checks.array("ancestors", ancestors, "boolean", rank=2)
   expected = list(tree.shape)
   expected[axis] = logits.shape[1]
   _checks.shape("ancestors", tree, expected, f"the columns of logits {logits.shape}")
@@ -239,10 +237,8 @@ def conditional_softmax(
     ... )
     Array([1.3862944, 0.6931472], dtype=float32)
   """
-  logits, labels = _checks.array("logits", logits), _checks.integers("labels", labels)
-  _checks.floating("logits", logits)
-  _checks.rank("logits", logits, 2)
-  _checks.not_empty("logits", logits)
+  logits = _checks.array("logits", logits, "floating", rank=2, empty=False)
+  labels = _checks.integers("labels", labels)
   _checks.labels(labels, logits)
   kept = _batch.keep_all(where, logits)
   with jax.ensure_compile_time_eval():
@@ -298,10 +294,7 @@ def conditional_log_probabilities(
     >>> jnp.exp(found)
     Array([[0.25, 0.25, 0.5 ]], dtype=float32)
   """
-  logits = _checks.array("logits", logits)
-  _checks.floating("logits", logits)
-  _checks.rank("logits", logits, 2)
-  _checks.not_empty("logits", logits)
+  logits = _checks.array("logits", logits, "floating", rank=2, empty=False)
   with jax.ensure_compile_time_eval():
     tree, _ = _tree(ancestors, logits, 1)
     depths, parents = _parents(tree)
@@ -380,8 +373,7 @@ def soft_label_cross_entropy(
   wide, own, dtype, _ = _classes.scores("logits", logits, labels, where)
   sharpness = _checks.scalar("beta", beta, wide.dtype)
   with jax.ensure_compile_time_eval():
-    given = _checks.array("class_distances", class_distances)
-    _checks.real("class_distances", given)
+    given = _checks.array("class_distances", class_distances, "real")
     _checks.shape("class_distances", given, (wide.shape[1],) * 2, "the logits")
     _checks.between("class_distances", given, 0)
     apart = jax.lax.stop_gradient(given).astype(wide.dtype)

@@ -90,9 +90,7 @@ def margin(
   dtype = batch.anchors.dtype
   centre = _checks.scalar("boundary", boundary, dtype)
   if class_boundaries is not None:
-    by_class = _checks.array("class_boundaries", class_boundaries)
-    _checks.floating("class_boundaries", by_class)
-    _checks.rank("class_boundaries", by_class, 1)
+    by_class = _checks.array("class_boundaries", class_boundaries, "floating", rank=1)
     own = _batch.class_mask(batch.labels, by_class.shape[0], batch.where)
     known = jnp.any(own, axis=1)
     batch = batch._replace(where=batch.where & known)
@@ -100,8 +98,7 @@ def margin(
       batch = batch._replace(reference_where=_batch.gather(batch.where, axis_name))
     centre += _numerics.masked_sum(by_class.astype(dtype)[None], own)
   if example_boundaries is not None:
-    by_example = _checks.array("example_boundaries", example_boundaries)
-    _checks.floating("example_boundaries", by_example)
+    by_example = _checks.array("example_boundaries", example_boundaries, "floating")
     _checks.shape("example_boundaries", by_example, batch.labels.shape, "the labels")
     centre += jnp.where(batch.where, by_example.astype(dtype), 0)
   centre = jnp.broadcast_to(centre, batch.where.shape)

@@ -107,9 +107,7 @@ def memory_update(
   embeddings = _checks.array("embeddings", embeddings)
   labels = _checks.integers("labels", labels)
   size, dim = memory.embeddings.shape
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
-  _checks.not_empty("embeddings", embeddings)
+  _checks.expect("embeddings", embeddings, "floating", rank=2, empty=False)
   if embeddings.shape[1] != dim:
     raise ValueError(
       f"embeddings must have rows of length {dim} to match the memory, "
@@ -175,7 +173,6 @@ def memory_references(
   _checks.instance("memory", memory, Memory)
   if slots is not None:
     slots = _checks.integers("slots", slots)
-    _checks.integer("slots", slots)
-    _checks.rank("slots", slots, 1)
+    _checks.expect("slots", slots, "integer", rank=1)
   filled = jnp.arange(len(memory.labels)) < memory.filled
   return _batch.References(memory.embeddings, memory.labels, filled, slots)

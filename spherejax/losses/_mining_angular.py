@@ -72,17 +72,14 @@ def mine_angular(
   squares = _mining.squared_distances(block.values, of)
   number = squares.shape[1]
   if points is None and among is not None:
-    between = _checks.array("among", among)
-    _checks.floating("among", between)
+    between = _checks.array("among", among, "floating")
     _checks.shape("among", between, (number, number), "the references")
     between = _mining.squared_distances(_numerics.upcast(between), of)
 
     def from_each(index: Array) -> Array:
       return between[index]
   elif points is not None and among is None:
-    rows = _checks.array("points", points)
-    _checks.floating("points", rows)
-    _checks.rank("points", rows, 2)
+    rows = _checks.array("points", points, "floating", rank=2)
     _checks.shape("points", rows, (number, rows.shape[1]), "the references")
     rows = _numerics.upcast(rows)
 

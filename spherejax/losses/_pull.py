@@ -122,8 +122,7 @@ def _regression(
     values, own, dtype, _ = _classes.scores(name, products, labels, where)
     shares = own.astype(values.dtype)
   if weights is not None:
-    factors = _checks.array("weights", weights)
-    _checks.floating("weights", factors)
+    factors = _checks.array("weights", weights, "floating")
     _checks.shape("weights", factors, values.shape[1:], "the classes")
     shares *= jnp.where(own, factors.astype(values.dtype)[None], 0)
   goal = _checks.scalar("target", target, values.dtype)
@@ -169,8 +168,7 @@ def inverse_frequency_weights(
     Array([0.75, 0.  , 1.5 ], dtype=float32)
   """
   labels = _checks.integers("labels", labels)
-  _checks.rank("labels", labels, 1)
-  _checks.integer("labels", labels)
+  _checks.expect("labels", labels, "integer", rank=1)
   _checks.count("num_classes", num_classes)
   own = _batch.class_mask(labels, num_classes, _batch.keep_all(where, labels))
   members = _batch.total(jnp.sum(own, axis=0, dtype=jnp.int32), axis_name)

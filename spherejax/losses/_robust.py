@@ -187,9 +187,7 @@ def nearest_proxy_angles(
     Array([1.5707964, 1.5707964, 1.5707964], dtype=float32)
   """
   _checks.flag("stop_gradient", stop_gradient)
-  proxies = _checks.array("proxies", proxies)
-  _checks.floating("proxies", proxies)
-  _checks.rank("proxies", proxies, 2)
+  proxies = _checks.array("proxies", proxies, "floating", rank=2)
   if stop_gradient:
     proxies = jax.lax.stop_gradient(proxies)
   angles = distances.pairwise_angle(proxies)
@@ -201,8 +199,7 @@ def nearest_proxy_angles(
 
 def _half_angles(nearest_angles: ArrayLike, scores: _classes.Scores) -> Array:
   """[batch, 1]: half the angle from the own proxy to the next, less the slack."""
-  angles = _checks.array("nearest_angles", nearest_angles)
-  _checks.floating("nearest_angles", angles)
+  angles = _checks.array("nearest_angles", nearest_angles, "floating")
   _checks.shape("nearest_angles", angles, scores.own.shape[1:], "the classes")
   wide = angles.astype(scores.values.dtype)
   return _numerics.masked_sum(wide[None], scores.own)[:, None] / 2 - SLACK

@@ -103,7 +103,7 @@ def _row_keys(key: ArrayLike, rows: ArrayLike | None, count: int) -> Array:
   """[count], a key of its own for each row."""
   _checks.key("key", key)
   index = jnp.arange(count) if rows is None else _checks.integers("rows", rows)
-  _checks.integer("rows", index)
+  _checks.expect("rows", index, "integer")
   _checks.shape("rows", index, (count,), "the rows of the matrix")
   return jax.vmap(lambda row: jax.random.fold_in(jnp.asarray(key), row))(index)
 

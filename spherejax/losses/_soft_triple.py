@@ -59,8 +59,7 @@ def multi_proxy(
   """
   _checks.one_of("reduction", reduction, Reduction)
   _checks.positive("temperature", temperature)
-  entries = _checks.array("similarities", similarities)
-  _checks.floating("similarities", entries)
+  entries = _checks.array("similarities", similarities, "floating")
   if entries.ndim < 2 or entries.shape[-1] == 0:
     raise ValueError(
       "similarities must have shape (..., classes, per_class) with a proxy, got "

@@ -108,10 +108,7 @@ def uniformity(
     >>> spherejax.losses.uniformity(x)
     Array([-8., -8.], dtype=float32)
   """
-  embeddings = _checks.array("embeddings", embeddings)
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
-  _checks.not_empty("embeddings", embeddings)
+  embeddings = _checks.array("embeddings", embeddings, "floating", rank=2, empty=False)
   _checks.positive("scale", scale)
   kept = _batch.keep_all(where, embeddings)
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)

@@ -76,8 +76,7 @@ def sup_con(
   """
   rows = _checks.array("embeddings", embeddings)
   classes, references = _batch.same_names(labels, references)
-  _checks.floating("embeddings", rows)
-  _checks.rank("embeddings", rows, 2, 3)
+  _checks.expect("embeddings", rows, "floating", rank=(2, 3))
   _checks.labels(classes, rows)
   kept = _batch.keep_all(where, rows)
   views = rows.shape[1] if rows.ndim == 3 else 1

@@ -32,9 +32,7 @@ def views(
   """Checked and normalised rows of both views."""
   first, second = _checks.array("first", first), _checks.array("second", second)
   for name, array in (("first", first), ("second", second)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
-    _checks.not_empty(name, array)
+    _checks.expect(name, array, "floating", rank=2, empty=False)
   _checks.shape("second", second, first.shape, "the first view")
   kept = _batch.keep_all(where, first)
 

@@ -45,8 +45,7 @@ def split_by_class(
     Array([ True,  True,  True,  True, False], dtype=bool)
   """
   (labels,) = _checks.names(("labels", labels))
-  _checks.integer("labels", labels)
-  _checks.rank("labels", labels, 1)
+  _checks.expect("labels", labels, "integer", rank=1)
   kept = _batch.keep_all(where, labels)
   if not labels.size:
     return kept, kept
@@ -102,8 +101,7 @@ def ridge_attribute_embeddings(
   attributes = _checks.array("attributes", attributes)
   targets = _checks.array("targets", targets)
   for name, array in (("attributes", attributes), ("targets", targets)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+    _checks.expect(name, array, "floating", rank=2)
   _checks.shape("targets", targets, (len(attributes), targets.shape[1]), "attributes")
   _checks.positive("ridge", ridge)
   kept = _batch.keep_all(where, attributes)[:, None]
@@ -188,10 +186,9 @@ def zero_shot_prediction(
     Array([1.5365921, 1.5365921, 1.5365921, 1.5365921], dtype=float32)
   """
   _checks.positive("ridge", ridge)
-  table = _checks.array("label_embeddings", label_embeddings)
-  _checks.floating("label_embeddings", table)
-  _checks.rank("label_embeddings", table, 2)
-  _checks.not_empty("label_embeddings", table)
+  table = _checks.array(
+    "label_embeddings", label_embeddings, "floating", rank=2, empty=False
+  )
   z_a, own_a, dtype = _half(attributes_a, labels_a, where_a, table, "a")
   z_b, own_b, _ = _half(attributes_b, labels_b, where_b, table, "b")
   if z_a.shape[1] != z_b.shape[1]:
@@ -225,10 +222,8 @@ def _half(
   name: str,
 ) -> tuple[Array, Array, jnp.dtype]:
   """Checked attributes (0 in rows of no class) and the class mask of one half."""
-  z = _checks.array(f"attributes_{name}", attributes)
+  z = _checks.array(f"attributes_{name}", attributes, "floating", rank=2)
   labels = _checks.integers(f"labels_{name}", labels)
-  _checks.floating(f"attributes_{name}", z)
-  _checks.rank(f"attributes_{name}", z, 2)
   _checks.labels(labels, z, f"labels_{name}")
   kept = _batch.keep_all(where, z, f"where_{name}")
   own = _batch.class_mask(labels, len(label_embeddings), kept, f"labels_{name}")

@@ -35,8 +35,8 @@ def mean_where(
     ...                              jnp.array([True, True, False]))
     Array(1.5, dtype=float32)
   """
-  values, where = _checks.array("values", values), _checks.array("where", where)
-  _checks.floating("values", values)
+  values = _checks.array("values", values, "floating")
+  where = _checks.array("where", where)
   _checks.mask(where, values.shape)
   total = _numerics.masked_sum(_numerics.upcast(values), where, axis=None)
   return _quotient(total, jnp.sum(where, dtype=jnp.int32)).astype(values.dtype)
@@ -77,10 +77,8 @@ def class_balanced_mean(
     ...                                       jnp.array([7, 7, 7, 3]))
     Array(0.16666667, dtype=float32)
   """
-  values = _checks.array("values", values)
+  values = _checks.array("values", values, "floating", rank=1)
   (labels,) = _checks.names(("labels", labels))
-  _checks.rank("values", values, 1)
-  _checks.floating("values", values)
   _checks.labels(labels, values)
   where = _checks.kept(where, values.shape)
   order = jnp.argsort(labels, stable=True)

@@ -77,8 +77,7 @@ def confusion_counts(
   labels = _checks.integers("labels", labels)
   predictions = _checks.integers("predictions", predictions)
   _checks.count("num_classes", num_classes)
-  _checks.rank("labels", labels, 1)
-  _checks.integer("labels", labels)
+  _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(predictions, labels, "predictions")
   kept = given = _checks.kept(where, labels.shape)
   for name, array in (("labels", labels), ("predictions", predictions)):
@@ -182,10 +181,8 @@ def _square(counts: ArrayLike) -> Array:
   """Checked counts as floats: a sum of integers may need more than 32 bits."""
   given = _checks.unwrapped(counts)
   given = given if isinstance(given, jax.Array) else np.asarray(given)
-  _checks.integer("counts", given)
-  _checks.rank("counts", given, 2)
+  _checks.expect("counts", given, "integer", rank=2, empty=False)
   _checks.shape("counts", given, (len(given), len(given)))
-  _checks.not_empty("counts", given)
   return jnp.asarray(given.astype(jnp.result_type(float)))
 
 

@@ -51,13 +51,9 @@ def cluster_radii(
     >>> spherejax.metrics.cluster_radii(x, jnp.array([0, 0, 1]), centroids)
     Array([2., 0.], dtype=float32)
   """
-  embeddings = _checks.array("embeddings", embeddings)
+  embeddings = _checks.array("embeddings", embeddings, "floating", rank=2)
   labels = _checks.integers("labels", labels)
-  centroids = _checks.array("centroids", centroids)
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
-  _checks.floating("centroids", centroids)
-  _checks.rank("centroids", centroids, 2)
+  centroids = _checks.array("centroids", centroids, "floating", rank=2)
   classes, dim = centroids.shape
   _checks.shape("embeddings", embeddings, (len(embeddings), dim), "the centroids")
   _checks.labels(labels, embeddings)
@@ -105,10 +101,8 @@ def mean_interclass_distance(
     >>> spherejax.metrics.mean_interclass_distance(x, jnp.array([0, 0, 1]))
     Array(3., dtype=float32)
   """
-  embeddings = _checks.array("embeddings", embeddings)
+  embeddings = _checks.array("embeddings", embeddings, "floating", rank=2)
   (labels,) = _checks.names(("labels", labels))
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
   _checks.labels(labels, embeddings)
   kept = _checks.kept(where, (len(embeddings),))
   rows = jnp.where(kept[:, None], _numerics.upcast(embeddings), 0)

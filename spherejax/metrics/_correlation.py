@@ -75,7 +75,7 @@ def correlation(
 
   _checks.one_of("method", method, Method)
   x, y = _checks.numbers_of("first", first), _checks.numbers_of("second", second)
-  _checks.rank("first", x, 1)
+  _checks.expect("first", x, rank=1)
   _checks.shape("second", y, x.shape, "first")
   n = len(x)
   if exact and n > _MOST:

@@ -148,8 +148,7 @@ def embedding_drift(
   """
   old, new = _checks.array("before", before), _checks.array("after", after)
   for name, array in (("before", old), ("after", new)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+    _checks.expect(name, array, "floating", rank=2)
   _checks.shape("after", new, old.shape, "before")
   kept = _checks.kept(where, (len(old),))
   wide = _numerics.upcast(old)
@@ -160,8 +159,7 @@ def embedding_drift(
 def _pair(before: ArrayLike, after: ArrayLike, num_shots: int) -> list[Array]:
   old, new = _checks.array("before", before), _checks.array("after", after)
   for name, array in (("before", old), ("after", new)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 3)
+    _checks.expect(name, array, "floating", rank=3)
   _checks.shape("after", new, old.shape, "before")
   _checks.count("num_shots", num_shots)
   if num_shots >= old.shape[1]:

@@ -91,7 +91,7 @@ def factorial_effects(
 
 def _signs(name: str, levels: np.ndarray) -> np.ndarray:
   """-1 where the factor is low, +1 where it is high."""
-  _checks.rank(f"design[{name!r}]", levels, 1)
+  _checks.expect(f"design[{name!r}]", levels, rank=1)
   values = np.unique(levels)
   high = levels == values[-1]
   if len(values) != 2 or high.sum() * 2 != len(levels):

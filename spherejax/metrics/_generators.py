@@ -52,11 +52,8 @@ def lie_action(
     Array([[-0.,  1.]], dtype=float32)
   """
   _checks.flag("linear", linear)
-  generator = _checks.array("generator", generator)
-  vectors = _checks.array("vectors", vectors)
-  _checks.floating("generator", generator)
-  _checks.floating("vectors", vectors)
-  _checks.rank("vectors", vectors, 2)
+  generator = _checks.array("generator", generator, "floating")
+  vectors = _checks.array("vectors", vectors, "floating", rank=2)
   batch, dim = vectors.shape
   _checks.shape("generator", generator, (dim, dim), f"vectors {vectors.shape}")
   dtype = _numerics.compute_dtype(jnp.promote_types(generator.dtype, vectors.dtype))
@@ -117,11 +114,8 @@ def estimate_generator(
     Array([[ 0. , -0.1],
            [ 0.1,  0. ]], dtype=float32)
   """
-  first, second = _checks.array("first", first), _checks.array("second", second)
-  _checks.floating("first", first)
-  _checks.floating("second", second)
-  _checks.rank("first", first, 2)
-  _checks.not_empty("first", first)
+  first = _checks.array("first", first, "floating", rank=2, empty=False)
+  second = _checks.array("second", second, "floating")
   _checks.shape("second", second, first.shape, "first")
   _checks.between("ridge", ridge, 0)
   kept = _checks.kept(where, (len(first),))
@@ -190,12 +184,8 @@ def kernel_overlap(
     >>> spherejax.metrics.kernel_overlap(turn, w)
     Array(1., dtype=float32)
   """
-  directions = _checks.array("directions", directions)
-  weights = _checks.array("weights", weights)
-  _checks.floating("directions", directions)
-  _checks.rank("directions", directions, 2)
-  _checks.rank("weights", weights, 2)
-  _checks.floating("weights", weights)
+  directions = _checks.array("directions", directions, "floating", rank=2)
+  weights = _checks.array("weights", weights, "floating", rank=2)
   _checks.shape(
     "weights", weights, (len(directions), weights.shape[1]), "the directions"
   )

@@ -77,14 +77,10 @@ def hierarchical_similarity(
            [0.5      , 1.       ],
            [0.5      , 1.       ]], dtype=float32)
   """
-  embeddings = _checks.array("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
-  _checks.floating("embeddings", embeddings)
+  embeddings = _checks.array("embeddings", embeddings, "floating", rank=2)
   _checks.count("k", k)
   dtype = _numerics.compute_dtype(embeddings.dtype)
-  similar = _checks.array("class_similarities", class_similarities)
-  _checks.real("class_similarities", similar)
-  _checks.rank("class_similarities", similar, 2)
+  similar = _checks.array("class_similarities", class_similarities, "real", rank=2)
   classes = len(similar)
   _checks.shape("class_similarities", similar, (classes, classes), "its rows")
   labels = _checks.integers("labels", labels)
@@ -160,8 +156,7 @@ def average_hierarchical_similarity(
     >>> spherejax.metrics.average_hierarchical_similarity(jnp.array([1.0, 0.5, 0.75]))
     Array(0.6875, dtype=float32)
   """
-  values = _checks.array("values", values)
-  _checks.floating("values", values)
+  values = _checks.array("values", values, "floating")
   if values.ndim < 1 or values.shape[-1] < 2:
     raise ValueError(f"values must have two ranks or more, got shape {values.shape}")
   wide = _numerics.upcast(values)

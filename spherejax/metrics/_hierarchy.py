@@ -238,9 +238,7 @@ def conditional_risk(
     >>> spherejax.metrics.conditional_risk(probabilities, distances)
     Array([[2.2, 2.2, 2.4]], dtype=float32)
   """
-  probabilities = _checks.array("probabilities", probabilities)
-  _checks.rank("probabilities", probabilities, 2)
-  _checks.floating("probabilities", probabilities)
+  probabilities = _checks.array("probabilities", probabilities, "floating", rank=2)
   wide = _numerics.upcast(probabilities)
   costs = _square(class_distances, probabilities)
   risk = _numerics.product(wide, costs.T)
@@ -248,9 +246,7 @@ def conditional_risk(
 
 
 def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array]:
-  scores = _checks.array("scores", scores)
-  _checks.rank("scores", scores, 2)
-  _checks.floating("scores", scores)
+  scores = _checks.array("scores", scores, "floating", rank=2)
   classes = scores.shape[1]
   _checks.count("k", k)
   if k > classes:
@@ -263,8 +259,7 @@ def _checked(scores: ArrayLike, labels: ArrayLike, k: int) -> tuple[Array, Array
 
 def _square(class_distances: ArrayLike, scores: Array) -> Array:
   """The matrix in the type that scores are computed in."""
-  apart = _checks.array("class_distances", class_distances)
-  _checks.real("class_distances", apart)
+  apart = _checks.array("class_distances", class_distances, "real")
   _checks.shape("class_distances", apart, (scores.shape[1],) * 2, "the classes")
   return apart.astype(_numerics.compute_dtype(scores.dtype))
 

@@ -112,7 +112,7 @@ def paired_interval(
 
 def _figures(name: str, values: ArrayLike | Sequence[float | int]) -> np.ndarray:
   figures = _checks.numbers_of(name, values)
-  _checks.rank(name, figures, 1)
+  _checks.expect(name, figures, rank=1)
   if not figures.size:
     raise ValueError(f"{name} must hold at least one figure, got shape {figures.shape}")
   return figures

@@ -122,8 +122,7 @@ def mean_correlation_ceiling(
     Array(0.99994713, dtype=float32)
   """
   _checks.flag("include_diagonal", include_diagonal)
-  given = _checks.array("class_distances", class_distances)
-  _checks.real("class_distances", given)
+  given = _checks.array("class_distances", class_distances, "real")
   given = given.astype(jnp.result_type(float))
   _, given, kept = _matrices(given, given, include_diagonal, where, "class_distances")
   untied = _untied(given, kept)
@@ -184,14 +183,12 @@ def distance_correlation(
   inputs = _checks.array("inputs", inputs)
   features = _checks.array("features", features)
   for name, array in (("inputs", inputs), ("features", features)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+    _checks.expect(name, array, "floating", rank=2)
   number = len(features)
   _checks.shape("inputs", inputs, (number, inputs.shape[1]), "the features")
   kept = _checks.kept(where, (number,))
   chosen = jnp.arange(number) if rows is None else _checks.integers("rows", rows)
-  _checks.rank("rows", chosen, 1)
-  _checks.integer("rows", chosen)
+  _checks.expect("rows", chosen, "integer", rank=1)
   _checks.known_labels(chosen, number, name="rows")
   _checks.count("block_size", block_size)
   inputs = jnp.where(kept[:, None], _numerics.upcast(inputs), 0)
@@ -233,13 +230,10 @@ def _matrices(
   name: str,
 ) -> tuple[Array, Array, Array]:
   """Both matrices, and which of their entries take part."""
-  learned = _checks.array(name, distances)
-  _checks.rank(name, learned, 2)
-  _checks.floating(name, learned)
+  learned = _checks.array(name, distances, "floating", rank=2)
   size = len(learned)
   _checks.shape(name, learned, (size, size), "its rows")
-  given = _checks.array("class_distances", class_distances)
-  _checks.real("class_distances", given)
+  given = _checks.array("class_distances", class_distances, "real")
   _checks.shape("class_distances", given, learned.shape, name)
   rows = _checks.kept(where, (size,))
   kept = rows[:, None] & rows[None]

@@ -48,8 +48,7 @@ def normalized_mutual_information(
   """
   (labels,) = _checks.names(("labels", labels))
   (clusters,) = _checks.names(("clusters", clusters))
-  _checks.rank("labels", labels, 1)
-  _checks.integer("labels", labels)
+  _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(clusters, labels, "clusters")
   kept = _checks.kept(where, labels.shape)
   return _information(labels, clusters, kept)

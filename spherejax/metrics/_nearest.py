@@ -70,7 +70,7 @@ def nearest(
   _order.check(queries, others, distance)
   _checks.count("k", k)
   _checks.count("block_size", block_size)
-  _checks.not_empty("references", others)
+  _checks.expect("references", others, empty=False)
   available = others.shape[0] - (exclude is not None)
   if k > available:
     raise ValueError(

@@ -71,10 +71,8 @@ def nearest_negative_distance(
     >>> spherejax.metrics.nearest_negative_distance(x, x, jnp.array([3, 0])).values
     Array([1.4142135, 1.4142135], dtype=float32)
   """
-  first, second = _checks.array("first", first), _checks.array("second", second)
-  _checks.floating("first", first)
-  _checks.floating("second", second)
-  _checks.rank("first", first, 2)
+  first = _checks.array("first", first, "floating", rank=2)
+  second = _checks.array("second", second, "floating")
   _checks.shape("second", second, first.shape, "first")
   nearest = _checks.integers("nearest", nearest)
   _checks.labels(nearest, first, "nearest")
@@ -120,9 +118,7 @@ def distance_histogram(
     >>> spherejax.metrics.distance_histogram(x, bins=2).shares
     Array([0.5, 0.5], dtype=float32)
   """
-  distances = _checks.array("distances", distances)
-  _checks.floating("distances", distances)
-  _checks.rank("distances", distances, 1)
+  distances = _checks.array("distances", distances, "floating", rank=1)
   _checks.count("bins", bins)
   kept = _checks.kept(where, distances.shape)
   values = jnp.where(kept, _numerics.upcast(distances), 0)
@@ -174,8 +170,7 @@ def label_sharing(
   """
   nearest = _checks.integers("nearest", nearest)
   (labels,) = _checks.names(("labels", labels))
-  _checks.rank("labels", labels, 1)
-  _checks.integer("labels", labels)
+  _checks.expect("labels", labels, "integer", rank=1)
   _checks.labels(nearest, labels, "nearest")
   kept = _checks.kept(where, labels.shape)
   counted, index = _negatives(nearest, kept)
@@ -219,10 +214,8 @@ def contrastive_collapse(
     ...   jnp.array([-0.7, -1.0]), jnp.array([1.0, 1.0]))
     Array([False,  True], dtype=bool)
   """
-  invariance = _checks.array("invariance", invariance)
-  repulsion = _checks.array("repulsion", repulsion)
-  _checks.floating("invariance", invariance)
-  _checks.floating("repulsion", repulsion)
+  invariance = _checks.array("invariance", invariance, "floating")
+  repulsion = _checks.array("repulsion", repulsion, "floating")
   _checks.shape("repulsion", repulsion, invariance.shape, "invariance")
   _checks.between("threshold", threshold, 0, 1, low_open=True)
   # In half precision the threshold itself would be 1.

@@ -225,10 +225,8 @@ def _operands(
   norms: ArrayLike, counts: ArrayLike, where: ArrayLike | None
 ) -> tuple[Array, Array, Array, jnp.dtype]:
   """Checked norms, 0 where masked, their counts and mask, and their original type."""
-  norms, counts = _checks.array("norms", norms), _checks.integers("counts", counts)
-  _checks.floating("norms", norms)
-  _checks.rank("norms", norms, 1)
-  _checks.not_empty("norms", norms)
+  norms = _checks.array("norms", norms, "floating", rank=1, empty=False)
+  counts = _checks.integers("counts", counts)
   _checks.labels(counts, norms, "counts")
   kept = _checks.kept(where, norms.shape)
   return jnp.where(kept, _numerics.upcast(norms), 0), counts, kept, norms.dtype

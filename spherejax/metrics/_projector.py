@@ -67,10 +67,8 @@ def unexplained_variance(
     >>> spherejax.metrics.unexplained_variance(jnp.array([[3.0, 1.0]]), w)
     Array(0.1, dtype=float32)
   """
-  displacements = _checks.array("displacements", displacements)
-  weights = _checks.array("weights", weights)
-  _checks.rank("displacements", displacements, 2)
-  _checks.rank("weights", weights, 2)
+  displacements = _checks.array("displacements", displacements, rank=2)
+  weights = _checks.array("weights", weights, rank=2)
   rows = _kept_rows(displacements, weights, where)
   outside = _outside(rows, column_space(weights, threshold, rows.dtype))
   return outside.astype(displacements.dtype)
@@ -118,10 +116,8 @@ def displacement_alignment(
     >>> spherejax.metrics.displacement_alignment(jnp.array([[3.0, 1.0]]), w)
     Array([0.9], dtype=float32)
   """
-  displacements = _checks.array("displacements", displacements)
-  weights = _checks.array("weights", weights)
-  _checks.rank("displacements", displacements, 2)
-  _checks.rank("weights", weights, 3)
+  displacements = _checks.array("displacements", displacements, rank=2)
+  weights = _checks.array("weights", weights, rank=3)
   _checks.shape("weights", weights, (len(displacements), *weights.shape[1:]))
   rows = _kept_rows(displacements, weights, where)
   kept = jnp.ones(len(rows), bool) if where is None else _checks.array("where", where)
@@ -169,9 +165,7 @@ def local_affine(
            [0., 0.]], dtype=float32)
   """
   _checks.function("projector", projector)
-  h = _checks.array("h", h)
-  _checks.floating("h", h)
-  _checks.rank("h", h, 1)
+  h = _checks.array("h", h, "floating", rank=1)
   value = jax.eval_shape(projector, h)
   if value.ndim != 1:
     raise ValueError(f"projector(h) must have 1 axes, got shape {value.shape}")
@@ -219,9 +213,7 @@ def count_regions(
     >>> spherejax.metrics.count_regions(h > 0)
     Array(2, dtype=int32)
   """
-  patterns = _checks.array("patterns", patterns)
-  _checks.boolean("patterns", patterns)
-  _checks.rank("patterns", patterns, 2)
+  patterns = _checks.array("patterns", patterns, "boolean", rank=2)
   batch, units = patterns.shape
   kept = _checks.kept(where, (batch,))
   if batch == 0:
@@ -265,8 +257,8 @@ def column_space(
 
 def _kept_rows(displacements: Array, weights: Array, where: ArrayLike | None) -> Array:
   """Checked rows in the type of the calculation, masked ones 0."""
-  _checks.floating("displacements", displacements)
-  _checks.floating("weights", weights)
+  _checks.expect("displacements", displacements, "floating")
+  _checks.expect("weights", weights, "floating")
   number, dim = displacements.shape
   if weights.shape[-2] != dim:
     raise ValueError(

@@ -53,7 +53,7 @@ def class_residuals(
   features = _checks.array("features", features)
   labels = _checks.integers("labels", labels)
   classes, dim = moments.means.shape
-  _checks.floating("features", features)
+  _checks.expect("features", features, "floating")
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the moments")
   _checks.labels(labels, features)
@@ -111,14 +111,10 @@ def augment_within_classes(
     Array([2., 2.], dtype=float32)
   """
   _checks.key("key", key)
-  features = _checks.array("features", features)
-  residuals = _checks.array("residuals", residuals)
+  features = _checks.array("features", features, "floating", rank=2)
+  residuals = _checks.array("residuals", residuals, "floating", rank=2, empty=False)
   labels = _checks.integers("labels", labels)
-  for name, rows in (("features", features), ("residuals", residuals)):
-    _checks.floating(name, rows)
-    _checks.rank(name, rows, 2)
   number = len(residuals)
-  _checks.not_empty("residuals", residuals)
   _checks.shape("residuals", residuals, (number, features.shape[1]), "the features")
   _checks.labels(labels, residuals)
   _checks.count("num_classes", num_classes)

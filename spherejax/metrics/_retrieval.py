@@ -233,10 +233,8 @@ def recall_at_k(
     >>> spherejax.metrics.recall_at_k(jnp.array([1, 3, 0]), k=2)
     Array([1., 0., 0.], dtype=float32)
   """
-  first_rank, k = _checks.array("first_rank", first_rank), _checks.array("k", k)
-  _checks.rank("first_rank", first_rank, 1)
-  _checks.integer("first_rank", first_rank)
-  _checks.integer("k", k)
+  first_rank = _checks.array("first_rank", first_rank, "integer", rank=1)
+  k = _checks.array("k", k, "integer")
   _checks.between("k", k, 1)
   return ((first_rank > 0) & (first_rank <= k)).astype(jnp.float32)
 

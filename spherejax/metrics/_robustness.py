@@ -64,9 +64,7 @@ def accuracy_curve(
     >>> spherejax.metrics.accuracy_curve(broken)
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
-  success = _checks.array("success", success)
-  _checks.boolean("success", success)
-  _checks.rank("success", success, 2)
+  success = _checks.array("success", success, "boolean", rank=2)
   kept = _checks.kept(where, success.shape[1:])
   broken = jnp.cumsum(success, axis=0, dtype=jnp.int32) > 0
   standing = jnp.sum(kept[None] & ~broken, axis=1).astype(jnp.result_type(float))
@@ -106,11 +104,8 @@ def accuracy_curve_from_distances(
     ...   jnp.array([0.0, 0.3, 0.5]), jnp.array([0.0, 0.4]))
     Array([0.6666667 , 0.33333334], dtype=float32)
   """
-  minimal = _checks.array("minimal", minimal)
-  budgets = _checks.array("budgets", budgets)
-  _checks.floating("minimal", minimal)
-  _checks.rank("minimal", minimal, 1)
-  _checks.rank("budgets", budgets, 1)
+  minimal = _checks.array("minimal", minimal, "floating", rank=1)
+  budgets = _checks.array("budgets", budgets, rank=1)
   kept = _checks.kept(where, minimal.shape)
   standing = jnp.sum(kept[None] & (minimal[None] > budgets[:, None]), axis=1)
   return standing.astype(jnp.result_type(float)) / jnp.sum(kept)
@@ -152,10 +147,8 @@ def separation(
     >>> spherejax.metrics.separation(x, jnp.array([0, 0, 1])).nearest_other_class
     Array([4., 3., 3.], dtype=float32)
   """
-  points = _checks.array("points", points)
+  points = _checks.array("points", points, "floating", rank=2)
   (labels,) = _checks.names(("labels", labels))
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
   _checks.labels(labels, points)
   itself = jnp.arange(len(points))
   nearest = distances.k_nearest(
@@ -218,10 +211,10 @@ def best_accuracy(
 
   x, y = _checks.numbers_of("points", points), _checks.host("labels", labels)
   budgets = _checks.numbers_of("budgets", budgets)
-  _checks.rank("points", x, 2)
+  _checks.expect("points", x, rank=2)
   _checks.known_finite("points", x)
   _checks.labels(y, x)
-  _checks.rank("budgets", budgets, 1)
+  _checks.expect("budgets", budgets, rank=1)
   _checks.not_negative("budgets", budgets)
   _checks.one_of("norm", norm, Norm)
   _checks.count("block_size", block_size)

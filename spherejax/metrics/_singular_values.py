@@ -183,7 +183,7 @@ def _singular_values(
   matrix: Array, where: ArrayLike | None, centre: bool = False
 ) -> Array:
   """[..., smaller side], decreasing, at least float32; NaN where one is not finite."""
-  _checks.floating("matrix", matrix)
+  _checks.expect("matrix", matrix, "floating")
   if matrix.ndim < 2 or 0 in matrix.shape[-2:]:
     raise ValueError(
       f"matrix must have two axes or more, the last two not empty, got shape "

@@ -111,7 +111,7 @@ def triangle_update(
   _checks.instance("state", state, FeatureTriangle)
   features = _checks.array("features", features)
   dim = len(state.triangle)
-  _checks.floating("features", features)
+  _checks.expect("features", features, "floating")
   _checks.batched("features", features)
   _checks.shape("features", features, (len(features), dim), "the triangle")
   kept = _checks.kept(where, (len(features),))
@@ -209,10 +209,7 @@ def principal_axes(features: Float[ArrayLike, "batch dim"]) -> PrincipalAxes:
     >>> spherejax.metrics.principal_axes(x).mean
     Array([2., 0.], dtype=float32)
   """
-  features = _checks.array("features", features)
-  _checks.floating("features", features)
-  _checks.rank("features", features, 2)
-  _checks.not_empty("features", features)
+  features = _checks.array("features", features, "floating", rank=2, empty=False)
   rows = _numerics.upcast(features)
   mean = jnp.mean(rows, axis=0)
   _, values, axes = jnp.linalg.svd(rows - mean[None], full_matrices=False)
@@ -263,15 +260,13 @@ def reweight(
            [ 1.,  0.]], dtype=float32)
   """
   _checks.flag("keep_mean", keep_mean)
-  features = _checks.array("features", features)
-  _checks.floating("features", features)
+  features = _checks.array("features", features, "floating")
   _checks.batched("features", features)
   _checks.instance("principal", principal, PrincipalAxes)
   mean, axes, values = principal
   _checks.shape("features", features, (len(features), len(mean)), "the axes")
   if weights is not None:
-    weights = _checks.array("weights", weights)
-    _checks.floating("weights", weights)
+    weights = _checks.array("weights", weights, "floating")
     _checks.not_negative("weights", weights)
     _checks.shape("weights", weights, values.shape, "the axes")
   kept = values > _NO_DIRECTION * values[0]

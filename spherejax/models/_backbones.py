@@ -1,7 +1,7 @@
 """Small convolutional networks that turn images into feature maps."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -18,10 +18,7 @@ Norm = Literal["batch", "group"]
 
 def as_images(images: ArrayLike) -> Array:
   """A floating array of four axes."""
-  array = _checks.array("images", images)
-  _checks.floating("images", array)
-  _checks.rank("images", array, 4)
-  return array
+  return _checks.array("images", images, "floating", rank=4)
 
 
 def same_length(name: str, values: Sequence[int], other: str, count: int) -> None:
@@ -35,21 +32,20 @@ def same_length(name: str, values: Sequence[int], other: str, count: int) -> Non
 
 
 def batch_norm(
-  owner: nn.Module,
+  owner: Any,
   x: Array,
   name: str,
   train: bool,
   *,
-  frozen: bool,
-  axis_name: str | None,
   epsilon: float = 1e-5,
   momentum: float = 0.9,
 ) -> Array:
   """BatchNorm in the dtype of x; call it in a compact method of the owner.
 
-  A frozen norm keeps its statistics and gives its parameters no gradient.
+  The owner's `frozen_norm` keeps the statistics and gives the parameters no gradient;
+  its `axis_name` is that of the training statistics.
   """
-  norm = nn.BatchNorm
+  norm, frozen = nn.BatchNorm, owner.frozen_norm
   if frozen:
     starts = owner.is_initializing()
     norm = nn.map_variables(norm, "params", jax.lax.stop_gradient, init=starts)
@@ -57,7 +53,7 @@ def batch_norm(
     use_running_average=frozen or not train,
     momentum=momentum,
     epsilon=epsilon,
-    axis_name=axis_name,
+    axis_name=owner.axis_name,
     dtype=x.dtype,
     name=name,
   )(x)
@@ -114,7 +110,7 @@ class _Normalization(nn.Module):
   groups: int
   axis_name: str | None
   halve: bool = False
-  frozen: bool = False
+  frozen_norm: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
@@ -129,9 +125,7 @@ class _Normalization(nn.Module):
       return halve(normalized) if self.halve else normalized
     if self.halve:
       return _HalvedBatchNorm(self.axis_name, name="BatchNorm_0")(x, train)
-    return batch_norm(
-      self, x, "BatchNorm_0", train, frozen=self.frozen, axis_name=self.axis_name
-    )
+    return batch_norm(self, x, "BatchNorm_0", train)
 
 
 class ConvNet(nn.Module):
@@ -202,7 +196,7 @@ class ConvNet(nn.Module):
     for width, stride in zip(self.widths, self.strides, strict=True):
       x = Convolution(width, stride=stride, method=self.convolution)(x)
       norm = _Normalization(
-        self.norm, self.groups, self.axis_name, frozen=self.frozen_norm
+        self.norm, self.groups, self.axis_name, frozen_norm=self.frozen_norm
       )
       x = nn.relu(norm(x, train))
     return x

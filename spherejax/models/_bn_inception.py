@@ -26,10 +26,7 @@ class _Unit(nn.Module):
   @nn.compact
   def __call__(self, x: Array, train: bool) -> Array:
     x = Convolution(self.width, self.size, self.stride, use_bias=True, name="conv")(x)
-    x = batch_norm(
-      self, x, "norm", train, frozen=self.frozen_norm, axis_name=self.axis_name
-    )
-    return nn.relu(x)
+    return nn.relu(batch_norm(self, x, "norm", train))
 
 
 class _Block(nn.Module):

@@ -1,5 +1,6 @@
 """EfficientNet without what small processors are slow at."""
 
+import functools
 import math
 
 import flax.linen as nn
@@ -26,19 +27,7 @@ _STAGES = (
 _STEM, _HEAD = 32, 1280  # channels at every width
 
 
-def _normalized(
-  owner: "_Block | EfficientNetLite", x: Array, name: str, train: bool
-) -> Array:
-  return batch_norm(
-    owner,
-    x,
-    name,
-    train,
-    frozen=owner.frozen_norm,
-    axis_name=owner.axis_name,
-    epsilon=1e-3,
-    momentum=0.99,
-  )
+_batch_norm = functools.partial(batch_norm, epsilon=1e-3, momentum=0.99)
 
 
 def _relu6(x: Array) -> Array:
@@ -60,11 +49,11 @@ class _Block(nn.Module):
     y = x
     if self.expansion > 1:
       y = _product(y, self.expansion * x.shape[-1], "expand")
-      y = _relu6(_normalized(self, y, "expand_norm", train))
+      y = _relu6(_batch_norm(self, y, "expand_norm", train))
     y = DepthwiseConvolution(self.size, self.stride, name="depthwise")(y)
-    y = _relu6(_normalized(self, y, "depthwise_norm", train))
+    y = _relu6(_batch_norm(self, y, "depthwise_norm", train))
     y = _product(y, self.width, "project")
-    y = _normalized(self, y, "project_norm", train)
+    y = _batch_norm(self, y, "project_norm", train)
     return x + y if self.stride == 1 and x.shape == y.shape else y
 
 
@@ -86,17 +75,9 @@ class EfficientNetLite(nn.Module):
       Lite1, 1.1 for Lite2.
     depth: static. Factor of the blocks of each stage but the first and the last,
       rounded up: 1.0 for Lite0, 1.1 for Lite1, 1.2 for Lite2.
-    frozen_norm: static. BatchNorm keeps its statistics when training and gives its
-      parameters no gradient (exclude them from weight decay).
-    axis_name: static. Device axis over which BatchNorm takes its training statistics;
-      None takes those of this device's rows.
-    remat: static. Recomputes what is inside a block for the gradient: memory of one
-      map a block, a third more time.
+    frozen_norm, axis_name, remat: as of `ResNet`.
 
-  Call: `(images [batch, height, width, channels], *, train=False)` gives
-  [batch, height / 32, width / 32, 1280], sizes rounded up. Computes in the dtype of the
-  images; parameters and statistics stay float32. With `train=True` and unless
-  `frozen_norm`, the collection "batch_stats" must be mutable.
+  Call: as of `ResNet`, gives [batch, height / 32, width / 32, 1280].
 
   Raises:
     TypeError: images not floating.
@@ -148,7 +129,7 @@ class EfficientNetLite(nn.Module):
       dtype=x.dtype,
       name="stem",
     )
-    x = _relu6(_normalized(self, stem(x), "stem_norm", train))
+    x = _relu6(_batch_norm(self, stem(x), "stem_norm", train))
     block_class = nn.remat(_Block, static_argnums=(2,)) if self.remat else _Block
     for stage, (size, stride, expansion, width, blocks) in enumerate(_STAGES, 1):
       if stage not in (1, len(_STAGES)):
@@ -165,7 +146,7 @@ class EfficientNetLite(nn.Module):
         )
         x = block(x, train)
     x = _product(x, _HEAD, "head")
-    return _relu6(_normalized(self, x, "head_norm", train))
+    return _relu6(_batch_norm(self, x, "head_norm", train))
 
 
 def _scaled(channels: int, width: float) -> int:

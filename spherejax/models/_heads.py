@@ -107,9 +107,7 @@ class EmbeddingHead(nn.Module):
     train: bool = False,
   ) -> HeadResult:
     """Embeddings, with pooling weights and attributes where there are any."""
-    features = _checks.array("features", features)
-    _checks.floating("features", features)
-    _checks.rank("features", features, 3, 4)
+    features = _checks.array("features", features, "floating", rank=(3, 4))
     _checks.count("dim", self.dim)
     _checks.one_of("normalization", self.normalization, Normalization)
     _checks.one_of("projection", self.projection, Projection)

@@ -37,16 +37,7 @@ class _Unit(nn.Module):
       dtype=x.dtype,
       name="conv",
     )(x)
-    x = batch_norm(
-      self,
-      x,
-      "norm",
-      train,
-      frozen=self.frozen_norm,
-      axis_name=self.axis_name,
-      epsilon=1e-3,
-    )
-    return nn.relu(x)
+    return nn.relu(batch_norm(self, x, "norm", train, epsilon=1e-3))
 
 
 class _Block(nn.Module):

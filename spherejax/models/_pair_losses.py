@@ -92,7 +92,7 @@ class Margin(nn.Module):
           "the rows are, got None"
         )
       index = _checks.integers("examples", examples)
-      _checks.integer("examples", index)
+      _checks.expect("examples", index, "integer")
       table = self.param(
         "example_boundaries", nn.initializers.zeros, (self.num_examples,)
       )

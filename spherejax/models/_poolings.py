@@ -114,9 +114,7 @@ class GSP(nn.Module):
     where: Bool[ArrayLike, "batch *positions"] | None = None,
   ) -> pooling.GSPResult:
     """Pooled features, weights and attributes."""
-    features = _checks.array("features", features)
-    _checks.floating("features", features)
-    _checks.rank("features", features, 3, 4)
+    features = _checks.array("features", features, "floating", rank=(3, 4))
     _checks.count("num_prototypes", self.num_prototypes)
     prototypes = self.param(
       "prototypes",
@@ -136,9 +134,7 @@ class GSP(nn.Module):
 
 def feature_channels(features: ArrayLike) -> int:
   """Channels of a checked map."""
-  array = _checks.array("features", features)
-  _checks.floating("features", array)
-  _checks.rank("features", array, 3, 4)
+  array = _checks.array("features", features, "floating", rank=(3, 4))
   return array.shape[-1]
 
 
@@ -198,9 +194,7 @@ class GSPGMP(nn.Module):
     where: Bool[ArrayLike, "batch *positions"] | None = None,
   ) -> pooling.GSPResult:
     """Pooled features; weights and attributes of the sum."""
-    features = _checks.array("features", features)
-    _checks.floating("features", features)
-    _checks.rank("features", features, 3, 4)
+    features = _checks.array("features", features, "floating", rank=(3, 4))
     _checks.count("dim", self.dim)
     _checks.function("gsp", self.gsp)
     features = cleared(features, where)

@@ -252,7 +252,7 @@ def _pixels(images: ArrayLike) -> Array:
   array = _checks.array("images", images)
   if array.dtype != jnp.uint8:
     raise TypeError(f"images must be uint8, pixels in [0, 255], got {array.dtype}")
-  _checks.rank("images", array, 4)
+  _checks.expect("images", array, rank=4)
   if array.shape[-1] != 3:
     raise ValueError(f"images must have 3 channels, got shape {array.shape}")
   return array

@@ -67,9 +67,7 @@ def replace_prototypes(
            [0.9]], dtype=float32)}}
   """
   _checks.flag("project", project)
-  points = _checks.array("points", points)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
+  points = _checks.array("points", points, "floating", rank=2)
   kept = None if where is None else _checks.array("where", where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])
@@ -84,7 +82,7 @@ def replace_prototypes(
     raise ValueError(f"path must be one of {names}, got {path!r}{often}")
   replaced = leaves[names.index(path)][1]
   old = jnp.asarray(replaced)
-  _checks.rank(f"the parameter {path!r}", old, 2)
+  _checks.expect(f"the parameter {path!r}", old, rank=2)
   _checks.shape("points", points, (len(points), old.shape[1]), f"{path!r} {old.shape}")
   available = len(points)
   if kept is not None and not isinstance(kept, jax.core.Tracer):

@@ -43,7 +43,7 @@ class _Block(nn.Module):
     for number, (width, size, stride) in enumerate(layers, 1):
       y = nn.relu(y) if number > 1 else y
       y = convolve(y, width, size, stride, f"convolution{number}")
-      y = _batch_norm(self, y, f"norm{number}", train)
+      y = batch_norm(self, y, f"norm{number}", train)
     if self.stride != 1 or x.shape[-1] != out:
       if self.shortcut == "padding":
         extra = out - x.shape[-1]
@@ -52,14 +52,8 @@ class _Block(nn.Module):
       else:
         size = 3 if self.shortcut == "projection_3x3" else 1
         x = convolve(x, out, size, self.stride, "shortcut")
-        x = _batch_norm(self, x, "shortcut_norm", train)
+        x = batch_norm(self, x, "shortcut_norm", train)
     return nn.relu(x + y)
-
-
-def _batch_norm(owner: "_Block | ResNet", x: Array, name: str, train: bool) -> Array:
-  return batch_norm(
-    owner, x, name, train, frozen=owner.frozen_norm, axis_name=owner.axis_name
-  )
 
 
 class ResNet(nn.Module):
@@ -151,7 +145,7 @@ class ResNet(nn.Module):
     stem = Convolution(
       self.widths[0], size, stride, method=self.convolution, name="stem"
     )
-    x = nn.relu(_batch_norm(self, stem(x), "stem_norm", train))
+    x = nn.relu(batch_norm(self, stem(x), "stem_norm", train))
     if self.stem == "photograph":
       # Zeros around the map are as good as -inf: it is not negative.
       x = jnp.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])

@@ -79,8 +79,7 @@ class GSoP(nn.Module):
     train: bool = False,
   ) -> Float[Array, "batch channels"]:
     """Pooled features [batch, channels]."""
-    features = _checks.array("features", features)
-    _checks.rank("features", features, 3, 4)
+    features = _checks.array("features", features, rank=(3, 4))
     for name in ("reduced", "hidden"):
       _checks.count(name, getattr(self, name))
     _checks.one_of("norm", self.norm, Norm)

@@ -18,9 +18,7 @@ def embedding_rows(
   embeddings: ArrayLike, where: ArrayLike | None, name: str = "embeddings"
 ) -> Array:
   """The checked embeddings; masked ones are zero, so that no parameter sees NaN."""
-  rows = _checks.array(name, embeddings)
-  _checks.floating(name, rows)
-  _checks.rank(name, rows, 2)
+  rows = _checks.array(name, embeddings, "floating", rank=2)
   if where is None:
     return rows
   kept = _checks.array("where", where)

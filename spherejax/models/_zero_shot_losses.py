@@ -66,9 +66,7 @@ class ZeroShotPrediction(nn.Module):
     where: Bool[ArrayLike, " batch"] | None = None,
   ) -> Float[Array, " batch"]:
     """Loss of each example."""
-    attributes = _checks.array("attributes", attributes)
-    _checks.floating("attributes", attributes)
-    _checks.rank("attributes", attributes, 2)
+    attributes = _checks.array("attributes", attributes, "floating", rank=2)
     _checks.count("num_classes", self.num_classes)
     _checks.count("dim", self.dim)
     table = self.param(

@@ -63,9 +63,9 @@ def training_curves(
     where = np.arange(1, *(n + 1 for n in length))
   else:
     where = _checks.numbers_of("steps", steps)
-    _checks.rank("steps", where, 1)
+    _checks.expect("steps", where, rank=1)
   for name, values in series.items():
-    _checks.rank(f"curves[{name!r}]", values, 2)
+    _checks.expect(f"curves[{name!r}]", values, rank=2)
     _checks.shape(f"curves[{name!r}]", values, (len(values), len(where)), "steps")
 
   figure = _figure.new_figure(6.0, 3.6)

@@ -109,7 +109,7 @@ def _colours(
     named = below[:, top].argmax(axis=1) if len(top) else np.zeros(len(below), int)
   else:
     named = np.asarray(groups)
-    _checks.integer("groups", named)
+    _checks.expect("groups", named, "integer")
     _checks.shape("groups", named, tree.classes.shape, "the classes")
   found = []
   for column in below.T:

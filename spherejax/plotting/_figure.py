@@ -45,7 +45,7 @@ def color(index: int) -> str:
 def pictures(name: str, images: ArrayLike) -> np.ndarray:
   """[n, height, width, 1 or 3] floating pixels in [0, 1], or bytes brought there."""
   pixels = _checks.host(name, images)
-  _checks.rank(name, pixels, 3, 4)
+  _checks.expect(name, pixels, rank=(3, 4))
   if pixels.ndim == 3:
     pixels = pixels[..., None]
   if pixels.shape[-1] not in (1, 3):

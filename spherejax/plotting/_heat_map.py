@@ -60,7 +60,7 @@ def heat_map(
   figures = _checks.numbers_of("values", values)
   _checks.sequence("rows", rows)
   _checks.sequence("columns", columns)
-  _checks.rank("values", figures, 2)
+  _checks.expect("values", figures, rank=2)
   expected = (len(rows), len(columns))
   _checks.shape("values", figures, expected, "rows and columns")
   if not np.isfinite(figures).any():

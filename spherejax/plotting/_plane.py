@@ -95,7 +95,7 @@ def class_hulls(
 
 def _points(name: str, points: ArrayLike) -> np.ndarray:
   points = np.asarray(points, np.float64)
-  _checks.rank(name, points, 2)
+  _checks.expect(name, points, rank=2)
   _checks.shape(name, points, (len(points), 2))
   return points
 

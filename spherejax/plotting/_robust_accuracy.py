@@ -64,7 +64,7 @@ def robust_accuracy(
   if not curves:
     raise ValueError("curves must name at least one, got none")
   at = _checks.numbers_of("budgets", budgets)
-  _checks.rank("budgets", at, 1)
+  _checks.expect("budgets", at, rank=1)
   _checks.between("budgets", at, 0)
   if np.any(np.diff(at) <= 0):
     raise ValueError(f"budgets must grow, got {at.tolist()}")

@@ -73,9 +73,8 @@ def retrieval_sheet(
   queries = _checks.host("queries", queries)
   retrieved = _checks.host("retrieved", retrieved)
   correct = _checks.host("correct", correct)
-  _checks.rank("queries", queries, 1)
-  _checks.integer("queries", queries)
-  _checks.rank("retrieved", retrieved, 2)
+  _checks.expect("queries", queries, "integer", rank=1)
+  _checks.expect("retrieved", retrieved, rank=2)
   _checks.shape("retrieved", retrieved, (len(queries), retrieved.shape[1]), "queries")
   _checks.mask(correct, retrieved.shape, "correct")
   if not correct.size:
@@ -198,7 +197,7 @@ def weight_maps(
 
 
 def _indices(name: str, indices: np.ndarray, rows: int) -> None:
-  _checks.integer(name, indices)
+  _checks.expect(name, indices, "integer")
   if indices.size and not (indices.min() >= 0 and indices.max() < rows):
     raise ValueError(
       f"{name} must be in [0, {rows}), got values in [{indices.min()}, {indices.max()}]"
@@ -207,7 +206,7 @@ def _indices(name: str, indices: np.ndarray, rows: int) -> None:
 
 def _relative(name: str, values: ArrayLike, count: int) -> np.ndarray:
   weights = _checks.host(f"weights[{name!r}]", values).astype(np.float32)
-  _checks.rank(f"weights[{name!r}]", weights, 3)
+  _checks.expect(f"weights[{name!r}]", weights, rank=3)
   _checks.shape(f"weights[{name!r}]", weights, (count, *weights.shape[1:]), "images")
   if not np.all(weights >= 0):
     raise ValueError(f"weights[{name!r}] must be non-negative, got {weights.min():g}")

@@ -109,12 +109,12 @@ def cbam(
 
 
 def _check_kernels(features, reduce_kernel, expand_kernel, spatial_kernel) -> None:
-  _checks.rank("reduce_kernel", reduce_kernel, 2)
+  _checks.expect("reduce_kernel", reduce_kernel, rank=2)
   hidden, channels = reduce_kernel.shape[1], features.shape[-1]
   of_features = f"features {features.shape}"
   _checks.shape("reduce_kernel", reduce_kernel, (channels, hidden), of_features)
   _checks.shape("expand_kernel", expand_kernel, (hidden, channels), "reduce_kernel")
-  _checks.rank("spatial_kernel", spatial_kernel, 3)
+  _checks.expect("spatial_kernel", spatial_kernel, rank=3)
   size = spatial_kernel.shape[0]
   _checks.shape("spatial_kernel", spatial_kernel, (size, size, 2))
   if size % 2 == 0:

@@ -68,7 +68,7 @@ def delf(
   hidden_bias = _checks.array("hidden_bias", hidden_bias).astype(tokens.dtype)
   score_kernel = _checks.array("score_kernel", score_kernel).astype(tokens.dtype)
   score_bias = _checks.scalar("score_bias", score_bias, tokens.dtype)
-  _checks.rank("score_kernel", score_kernel, 1)
+  _checks.expect("score_kernel", score_kernel, rank=1)
   width = score_kernel.shape
   expected = (tokens.shape[2], *width)
   _checks.shape("hidden_kernel", hidden_kernel, expected, "features and score_kernel")

@@ -124,7 +124,7 @@ def gsop(
   cells = None
   if size is not None:
     _checks.count("size", size)
-    _checks.rank("features", features, 4)
+    _checks.expect("features", features, rank=4)
     cells = _cells(features.shape[1], features.shape[2], size)
   if kept is None:
     kept = jnp.ones(tokens.shape[:2], bool)
@@ -244,7 +244,7 @@ def _checked(
   """The parameters of a branch; raises where a shape does not match."""
   arrays = [jnp.asarray(value) for value in params]
   for field, array in zip(GSoPBranch._fields, arrays, strict=True):
-    _checks.floating(f"{name}.{field}", array)
+    _checks.expect(f"{name}.{field}", array, "floating")
   reduced, hidden = arrays[1].shape[-1:], arrays[3].shape[-1:]
   side = reduced if rows is None else (rows,)
   shapes = (

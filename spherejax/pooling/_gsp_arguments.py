@@ -29,8 +29,7 @@ class Images(NamedTuple):
 
 def from_costs(costs: ArrayLike, where: ArrayLike | None) -> Images:
   """Images from costs [..., prototypes, tokens] and a mask [..., tokens]."""
-  costs = _checks.array("costs", costs)
-  _checks.floating("costs", costs)
+  costs = _checks.array("costs", costs, "floating")
   if costs.ndim < 2 or 0 in costs.shape[-2:]:
     raise ValueError(f"costs must be [..., prototypes, tokens], got {costs.shape}")
   *batch, prototypes, tokens = costs.shape

@@ -62,10 +62,9 @@ def netvlad(
   features = _checks.array("features", features)
   tokens, kept = _tokens.flatten(features, where)
   points = _tokens.points("centres", centres, tokens)
-  rows, offsets = _checks.array("weights", weights), _checks.array("biases", biases)
-  _checks.floating("weights", rows)
+  rows = _checks.array("weights", weights, "floating")
+  offsets = _checks.array("biases", biases, "floating")
   _checks.shape("weights", rows, points.shape, "centres")
-  _checks.floating("biases", offsets)
   _checks.shape("biases", offsets, points.shape[:1], f"centres {points.shape}")
   scores = jnp.einsum(
     "bnd,kd->bnk", tokens, rows.astype(tokens.dtype), precision=_HIGHEST
@@ -111,9 +110,7 @@ def netvlad_assignment(
     >>> biases
     Array([-0.5, -2. ], dtype=float32)
   """
-  centres = _checks.array("centres", centres)
-  _checks.floating("centres", centres)
-  _checks.rank("centres", centres, 2)
+  centres = _checks.array("centres", centres, "floating", rank=2)
   _checks.positive("sharpness", sharpness)
   points = _numerics.upcast(centres)
   a = _checks.scalar("sharpness", sharpness, points.dtype)

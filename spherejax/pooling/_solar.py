@@ -109,7 +109,7 @@ def _kernels(
     _checks.array(f"{name}_kernel", kernel).astype(tokens.dtype)
     for name, kernel in kernels.items()
   ]
-  _checks.rank("query_kernel", arrays[0], 2)
+  _checks.expect("query_kernel", arrays[0], rank=2)
   shape = (tokens.shape[2], arrays[0].shape[1])
   for name, array in zip(("query", "key", "value"), arrays[:3], strict=True):
     _checks.shape(f"{name}_kernel", array, shape, "features and query_kernel")

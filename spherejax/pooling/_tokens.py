@@ -17,9 +17,7 @@ def flatten(features: ArrayLike, where: ArrayLike | None) -> tuple[Array, Array 
 
   Masked positions hold 0. A map [batch, height, width, dim] is flattened by rows.
   """
-  features = _checks.array("features", features)
-  _checks.floating("features", features)
-  _checks.rank("features", features, 3, 4)
+  features = _checks.array("features", features, "floating", rank=(3, 4))
   if 0 in features.shape[1:]:
     raise ValueError(f"features must have positions and channels, got {features.shape}")
   batch, *positions, dim = features.shape
@@ -40,8 +38,7 @@ def count(kept: Array, dtype: jnp.dtype) -> Array:
 
 def points(name: str, value: ArrayLike, tokens: Array) -> Array:
   """Points [m, dim] of the tokens' dimension and type; raises if they are not."""
-  array = _checks.array(name, value)
-  _checks.floating(name, array)
+  array = _checks.array(name, value, "floating")
   dim = tokens.shape[-1]
   if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] != dim:
     raise ValueError(

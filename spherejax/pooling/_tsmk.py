@@ -71,13 +71,12 @@ def tsmk(
   if window % 2 == 0:
     raise ValueError(f"window must be odd, got {window}")
   if window > 1:
-    _checks.rank("features", features, 4)
-  kernel, bias = _checks.array("kernel", kernel), _checks.array("bias", bias)
-  _checks.floating("kernel", kernel)
-  _checks.rank("kernel", kernel, 2)
+    _checks.expect("features", features, rank=4)
+  kernel = _checks.array("kernel", kernel, "floating", rank=2)
+  bias = _checks.array("bias", bias)
   shape = (tokens.shape[2], kernel.shape[1])
   _checks.shape("kernel", kernel, shape, f"features {features.shape}")
-  _checks.floating("bias", bias)
+  _checks.expect("bias", bias, "floating")
   _checks.shape("bias", bias, shape[1:], f"kernel {shape}")
   if kept is None:
     kept = jnp.ones(tokens.shape[:2], bool)

@@ -116,9 +116,7 @@ def assignment_init(
   """
   _checks.key("key", key)
   _checks.flag("host", host)
-  p = _checks.array("prototypes", prototypes)
-  _checks.floating("prototypes", p)
-  _checks.rank("prototypes", p, 2)
+  p = _checks.array("prototypes", prototypes, "floating", rank=2)
   classes = len(p) if num_classes is None else num_classes
   representatives = _moving.ema_init(key, classes, p.shape[1])
   found = assign_prototypes(representatives.prototypes, p, host=host)
@@ -215,9 +213,9 @@ def assignment_change(
     _checks.integers("assignment", assignment),
     _checks.integers("before", before),
   )
-  _checks.integer("assignment", new)
-  _checks.integer("before", old)
-  _checks.rank("assignment", new, 1)
+  _checks.expect("assignment", new, "integer")
+  _checks.expect("before", old, "integer")
+  _checks.expect("assignment", new, rank=1)
   _checks.shape("before", old, new.shape, "the assignment")
   return jnp.mean(new != old)
 
@@ -291,13 +289,9 @@ def sibling_gap(
     >>> spherejax.prototypes.sibling_gap(p, jnp.arange(4), superclasses)
     Array(0.5, dtype=float32)
   """
-  p = _checks.array("prototypes", prototypes)
+  p = _checks.array("prototypes", prototypes, "floating", rank=2, empty=False)
   (groups,) = _checks.names(("superclasses", superclasses))
-  _checks.floating("prototypes", p)
-  _checks.rank("prototypes", p, 2)
-  _checks.not_empty("prototypes", p)
-  _checks.integer("superclasses", groups)
-  _checks.rank("superclasses", groups, 1)
+  _checks.expect("superclasses", groups, "integer", rank=1)
   own = _own(_numerics.normalize(_numerics.upcast(p)), assignment, len(groups))
   pairs = jnp.triu(jnp.ones((len(groups), len(groups)), bool), 1)
   related = groups[:, None] == groups[None]
@@ -312,9 +306,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
   m = _checks.array("representatives", representatives)
   p = _checks.array("prototypes", prototypes)
   for name, rows in (("representatives", m), ("prototypes", p)):
-    _checks.floating(name, rows)
-    _checks.rank(name, rows, 2)
-    _checks.not_empty(name, rows)
+    _checks.expect(name, rows, "floating", rank=2, empty=False)
   _checks.shape("prototypes", p, (len(p), m.shape[1]), "the representatives")
   m, p = (jax.lax.stop_gradient(_numerics.upcast(rows)) for rows in (m, p))
   return _numerics.normalize(m), _numerics.normalize(p).astype(m.dtype)
@@ -323,7 +315,7 @@ def _pair(representatives: ArrayLike, prototypes: ArrayLike) -> tuple[Array, Arr
 def _own(p: Array, assignment: ArrayLike, classes: int) -> Array:
   """Each class's prototype."""
   a = _checks.integers("assignment", assignment)
-  _checks.integer("assignment", a)
+  _checks.expect("assignment", a, "integer")
   _checks.shape("assignment", a, (classes,), "the classes")
   _checks.known_labels(a, len(p), name="assignment")
   return p[a]

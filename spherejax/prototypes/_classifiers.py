@@ -332,6 +332,5 @@ def nearest_neighbour_radius(
 def check_points(points: Array | np.ndarray, sites: Array | np.ndarray) -> None:
   """Raises unless both are rows of one length."""
   for name, array in (("points", points), ("sites", sites)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, 2)
+    _checks.expect(name, array, "floating", rank=2)
   _checks.shape("sites", sites, (len(sites), points.shape[1]), "the points")

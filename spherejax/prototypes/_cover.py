@@ -58,11 +58,8 @@ def renew_proxies(
     >>> spherejax.prototypes.renew_proxies(pools, jnp.array([[[0.5], [4.0]]])).ravel()
     Array([6., 5.], dtype=float32)
   """
-  pools, proxies = _checks.array("pools", pools), _checks.array("proxies", proxies)
-  _checks.floating("pools", pools)
-  _checks.rank("pools", pools, 3)
-  _checks.floating("proxies", proxies)
-  _checks.rank("proxies", proxies, 3)
+  pools = _checks.array("pools", pools, "floating", rank=3)
+  proxies = _checks.array("proxies", proxies, "floating", rank=3)
   classes, pool, dim = pools.shape
   wanted = (classes, proxies.shape[1], dim)
   _checks.shape("proxies", proxies, wanted, "the pools")
@@ -123,12 +120,9 @@ def class_covering_radii(
     >>> spherejax.prototypes.class_covering_radii(points, labels, centres)
     Array([1., 4.], dtype=float32)
   """
-  points, labels = _checks.array("points", points), _checks.integers("labels", labels)
-  centres = _checks.array("centres", centres)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
-  _checks.floating("centres", centres)
-  _checks.rank("centres", centres, 3)
+  points = _checks.array("points", points, "floating", rank=2)
+  labels = _checks.integers("labels", labels)
+  centres = _checks.array("centres", centres, "floating", rank=3)
   classes, number, dim = centres.shape
   _checks.shape("points", points, (len(points), dim), "the centres")
   _checks.labels(labels, points)
@@ -192,10 +186,7 @@ def covering_curve(
     >>> spherejax.prototypes.covering_curve(points)
     Array([5., 1., 1., 0.], dtype=float32)
   """
-  points = _checks.array("points", points)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
-  _checks.not_empty("points", points)
+  points = _checks.array("points", points, "floating", rank=2, empty=False)
   number = len(points)
   kept = _checks.kept(where, (number,))
   rows = jax.lax.stop_gradient(_numerics.upcast(points))
@@ -247,12 +238,9 @@ def mean_covering_radius(
     >>> spherejax.prototypes.mean_covering_radius(points, jnp.array([0, 0, 1]))
     Array(0.5, dtype=float32)
   """
-  points = _checks.array("points", points)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
+  points = _checks.array("points", points, "floating", rank=2, empty=False)
   given = _checks.host("labels", labels)  # they decide the shapes of the classes
   _checks.labels(given, points)
-  _checks.not_empty("points", points)
   _, own, counts = np.unique(given, return_inverse=True, return_counts=True)
   order = np.argsort(own, kind="stable")
   starts = np.cumsum(counts) - counts
@@ -294,9 +282,7 @@ def proxy_spread(proxies: Float[ArrayLike, "classes m dim"]) -> Float[Array, ""]
     >>> spherejax.prototypes.proxy_spread(jnp.array([[[0.0], [2.0], [4.0]]]))
     Array(2.6666667, dtype=float32)
   """
-  proxies = _checks.array("proxies", proxies)
-  _checks.floating("proxies", proxies)
-  _checks.rank("proxies", proxies, 3)
+  proxies = _checks.array("proxies", proxies, "floating", rank=3)
   classes, number, _ = proxies.shape
   if number < 2 or not classes:
     raise ValueError(

@@ -171,12 +171,9 @@ def episode_accuracies(
     >>> spherejax.prototypes.episode_accuracies(features, episodes, num_shots=1)
     Array([1.], dtype=float32)
   """
-  features = _checks.array("features", features)
+  features = _checks.array("features", features, "floating", rank=2)
   episodes = _checks.integers("episodes", episodes)
-  _checks.floating("features", features)
-  _checks.rank("features", features, 2)
-  _checks.integer("episodes", episodes)
-  _checks.rank("episodes", episodes, 3)
+  _checks.expect("episodes", episodes, "integer", rank=3)
   _checks.count("num_shots", num_shots)
   _checks.count("block_size", block_size)
   _checks.one_of("representative", representative, Representative)
@@ -235,7 +232,7 @@ def _transformed(
   rows = _numerics.upcast(features)
   if centre is not None:
     origin = jnp.asarray(centre)
-    _checks.floating("centre", origin)
+    _checks.expect("centre", origin, "floating")
     _checks.shape("centre", origin, features.shape[-1:], f"features {features.shape}")
     rows = rows - jnp.broadcast_to(origin.astype(rows.dtype), rows.shape)
   return rows if transform == "none" else distances.l2_normalize(rows)
@@ -243,8 +240,7 @@ def _transformed(
 
 def _check(queries: Array, supports: Array, representative: Representative) -> None:
   for name, array, axes in (("queries", queries, 2), ("supports", supports, 3)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, axes)
+    _checks.expect(name, array, "floating", rank=axes)
   if not supports.size:
     raise ValueError(f"supports must not be empty, got shape {supports.shape}")
   if queries.shape[-1] != supports.shape[-1]:

@@ -64,9 +64,7 @@ def greedy_k_centre(
     >>> spherejax.prototypes.greedy_k_centre(points, 2)
     KCentre(indices=Array([0, 3], dtype=int32), radii=Array([6., 1.], dtype=float32))
   """
-  points = _checks.array("points", points)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
+  points = _checks.array("points", points, "floating", rank=2)
   number = len(points)
   _checks.count("k", k)
   if k > number:
@@ -86,8 +84,7 @@ def greedy_k_centre(
     nearest = jnp.full(number, jnp.inf, rows.dtype)
     start = jnp.where(kept[first], first, jnp.argmax(kept))
   else:
-    initial = _checks.array("initial", initial)
-    _checks.floating("initial", initial)
+    initial = _checks.array("initial", initial, "floating")
     _checks.shape("initial", initial, (len(initial), rows.shape[1]), "the points")
     centres = jax.lax.stop_gradient(_numerics.upcast(initial)).astype(rows.dtype)
     nearest = jax.lax.fori_loop(

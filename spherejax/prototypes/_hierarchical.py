@@ -133,9 +133,8 @@ def hierarchical_prototypes(
 def _cosines(similarities: ArrayLike) -> np.ndarray:
   """The matrix in float64, or an error; rounding of single precision is evened out."""
   given = _checks.numbers_of("similarities", similarities)
-  _checks.rank("similarities", given, 2)
+  _checks.expect("similarities", given, rank=2, empty=False)
   _checks.shape("similarities", given, given.shape[:1] * 2, "its rows")
-  _checks.not_empty("similarities", given)
   wrong = given[~(np.abs(given) <= 1 + 1e-5)]
   if wrong.size:
     raise ValueError(f"similarities must be in [-1, 1], got {wrong[0]:g}")

@@ -180,11 +180,8 @@ def covering_radius(
     >>> spherejax.prototypes.covering_radius(points, points[:3:2])
     Array(1., dtype=float32)
   """
-  points = _checks.array("points", points)
+  points = _checks.array("points", points, "floating", rank=2, empty=False)
   prototypes = _checks.array("prototypes", prototypes)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
-  _checks.not_empty("points", points)
   kept = None if where is None else _checks.array("where", where)
   if kept is not None:
     _checks.mask(kept, points.shape[:1])
@@ -211,9 +208,8 @@ def _parts(
   where: ArrayLike | None,
   name: str = "features",
 ) -> _Parts:
-  _checks.floating(name, features)
-  _checks.rank(name, features, 3, 4)
-  _checks.floating("prototypes", prototypes)
+  _checks.expect(name, features, "floating", rank=(3, 4))
+  _checks.expect("prototypes", prototypes, "floating")
   batch, *positions, dim = features.shape
   if 0 in features.shape[1:]:
     raise ValueError(f"{name} must have positions and channels, got {features.shape}")
@@ -230,8 +226,7 @@ def _parts(
   tokens = jnp.where(kept[..., None], tokens, 0)
   centres = prototypes.astype(tokens.dtype)
   weights = jnp.ones(layout, tokens.dtype) if weights is None else weights
-  given = _checks.array("weights", weights)
-  _checks.floating("weights", given)
+  given = _checks.array("weights", weights, "floating")
   _checks.shape("weights", given, layout, f"the positions of {name}")
   raw = jnp.where(kept, given.reshape(batch, number).astype(tokens.dtype), 0)
   shares = _numerics.divide(raw, jnp.sum(raw, axis=1, keepdims=True))

@@ -74,9 +74,7 @@ def hpn_prototypes(
   _checks.key("key", key)
   near = None
   if vectors is not None:
-    vectors = _checks.array("vectors", vectors)
-    _checks.floating("vectors", vectors)
-    _checks.rank("vectors", vectors, 2)
+    vectors = _checks.array("vectors", vectors, "floating", rank=2)
     expected = (num_classes, vectors.shape[1])
     _checks.shape("vectors", vectors, expected, f"{num_classes} classes")
     rows = _numerics.normalize(_numerics.upcast(vectors))
@@ -120,9 +118,7 @@ def vector_prototypes(
            [ 0.],
            [-1.]], dtype=float32)
   """
-  vectors = _checks.array("vectors", vectors)
-  _checks.floating("vectors", vectors)
-  _checks.rank("vectors", vectors, 2)
+  vectors = _checks.array("vectors", vectors, "floating", rank=2)
   _checks.count("dim", dim)
   return _shorten(jax.lax.stop_gradient(vectors), dim)
 

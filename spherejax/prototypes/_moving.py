@@ -324,8 +324,7 @@ def class_sums_directions(
            [0., 1.]], dtype=float32)
   """
   _checks.instance("state", state, ClassSums)
-  previous = _checks.array("previous", previous)
-  _checks.floating("previous", previous)
+  previous = _checks.array("previous", previous, "floating")
   _checks.shape("previous", previous, state.sums.shape, "the sums")
   directions = _numerics.normalize(state.sums).astype(previous.dtype)
   zero = jnp.all(state.sums == 0, axis=1, keepdims=True)
@@ -342,10 +341,8 @@ def _sums(
   dim: int | None = None,
 ) -> tuple[Array, Array, jnp.dtype]:
   """Sums [classes, dim] and counts [classes] over all devices, and the type."""
-  embeddings = _checks.array("embeddings", embeddings)
+  embeddings = _checks.array("embeddings", embeddings, "floating", rank=2)
   labels = _checks.integers("labels", labels)
-  _checks.floating("embeddings", embeddings)
-  _checks.rank("embeddings", embeddings, 2)
   if dim is not None:
     expected = (len(embeddings), dim)
     _checks.shape("embeddings", embeddings, expected, "the state")

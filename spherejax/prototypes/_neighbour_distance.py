@@ -62,7 +62,7 @@ def nearest_neighbour_distance(
   """
   _checks.limits(low, high)
   for name, side in (("low", low), ("high", high)):
-    _checks.rank(name, np.asarray(side), 0)
+    _checks.expect(name, np.asarray(side), rank=0)
   x, own = _checks.host("points", points), _checks.host("point_labels", point_labels)
   s, y = _checks.host("sites", sites), _checks.host("labels", labels)
   _classifiers.check_points(x, s)

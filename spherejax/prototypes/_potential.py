@@ -110,9 +110,7 @@ def max_cosine(rows: Array) -> Array:
 
 
 def _arguments(prototypes: ArrayLike, t: ArrayLike) -> tuple[Array, Array, jnp.dtype]:
-  prototypes = _checks.array("prototypes", prototypes)
-  _checks.floating("prototypes", prototypes)
-  _checks.rank("prototypes", prototypes, 2)
+  prototypes = _checks.array("prototypes", prototypes, "floating", rank=2)
   _checks.positive("t", t)
   rows = _numerics.upcast(prototypes)
   return rows, _checks.scalar("t", t, rows.dtype), prototypes.dtype

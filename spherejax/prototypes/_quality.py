@@ -53,9 +53,7 @@ def prototype_quality(prototypes: Float[ArrayLike, "classes dim"]) -> PrototypeQ
       mean_of_maxima=Array(0., dtype=float32), min=Array(-1., dtype=float32),
       mean=Array(-0.33333334, dtype=float32))
   """
-  prototypes = _checks.array("prototypes", prototypes)
-  _checks.floating("prototypes", prototypes)
-  _checks.rank("prototypes", prototypes, 2)
+  prototypes = _checks.array("prototypes", prototypes, "floating", rank=2)
   number = len(prototypes)
   if number < 2:
     nothing = jnp.full((), jnp.nan, prototypes.dtype)

@@ -85,8 +85,7 @@ def linear_assignment(
     (Array([1, 0], dtype=int32), Array(3., dtype=float32))
   """
   _checks.flag("host", host)
-  costs = _checks.array("costs", costs)
-  _checks.floating("costs", costs)
+  costs = _checks.array("costs", costs, "floating")
   _check_sizes(costs.shape)
   *batch, rows, columns = costs.shape
   values = _numerics.upcast(jax.lax.stop_gradient(costs))
@@ -163,8 +162,7 @@ def host_linear_assignment(
   """
   _checks.flag("duals", duals)
   matrix = _checks.host("costs", costs)
-  _checks.floating("costs", matrix)
-  _checks.rank("costs", matrix, 2)
+  _checks.expect("costs", matrix, "floating", rank=2)
   _check_sizes(matrix.shape)
   rows = len(matrix)
   if start is None:
@@ -202,7 +200,7 @@ def _check_start(
 ) -> None:
   """Raises unless a start has the types and shapes for costs of this shape."""
   *batch, rows, columns = shape
-  _checks.integer("the start's assignment", assignment)
-  _checks.floating("the start's column duals", dual)
+  _checks.expect("the start's assignment", assignment, "integer")
+  _checks.expect("the start's column duals", dual, "floating")
   _checks.shape("the start's assignment", assignment, (*batch, rows), "the costs")
   _checks.shape("the start's column duals", dual, (*batch, columns), "the costs")

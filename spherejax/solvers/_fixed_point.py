@@ -86,7 +86,7 @@ def fixed_point(
   init = jax.tree.map(lambda leaf: leaf.astype(leaf.dtype), init)
   init = jax.lax.stop_gradient(init)
   for leaf in jax.tree.leaves(init):
-    _checks.floating("init", leaf)
+    _checks.expect("init", leaf, "floating")
   flat, unravel = jax.flatten_util.ravel_pytree(init)
   if flat.size == 0:
     raise ValueError(f"init must have at least one entry, got {init!r}")

@@ -80,10 +80,7 @@ def k_means(
     (Array([ 0.5, 10.5], dtype=float32), Array(1., dtype=float32))
   """
   sharding = _compiled.peek(_split.over, "points", points)
-  points = _checks.array("points", points)
-  _checks.floating("points", points)
-  _checks.rank("points", points, 2)
-  _checks.not_empty("points", points)
+  points = _checks.array("points", points, "floating", rank=2, empty=False)
   _checks.count("k", k)
   _checks.key("key", key)
   _checks.count("max_steps", max_steps)

@@ -82,9 +82,7 @@ def sphere_mds(
   """
   if key is not None:
     _checks.key("key", key)
-  distances = _checks.array("distances", distances)
-  _checks.rank("distances", distances, 2)
-  _checks.floating("distances", distances)
+  distances = _checks.array("distances", distances, "floating", rank=2)
   size = len(distances)
   _checks.shape("distances", distances, (size, size), "its rows")
   _compiled.known(_check_chords, distances)
@@ -97,8 +95,7 @@ def sphere_mds(
   if key is not None:
     start = jax.random.normal(key, (size, dim), wide.dtype)
   else:
-    start = _checks.array("initial", initial)
-    _checks.floating("initial", start)
+    start = _checks.array("initial", initial, "floating")
     _checks.shape("initial", start, (size, dim), "the distances and dim")
     start = start.astype(wide.dtype)
   rate = _checks.scalar("learning_rate", learning_rate, wide.dtype)

@@ -85,7 +85,7 @@ def newton(
   _checks.function("fn", fn)
   low, high = _checks.interval("bracket", bracket)
   _checks.positive("tol", tol)
-  _checks.rank("tol", _checks.array("tol", tol), 0)
+  _checks.expect("tol", _checks.array("tol", tol), rank=0)
   _checks.count("max_steps", max_steps)
   for bound in (low, high):
     _checks.array("bracket", bound)

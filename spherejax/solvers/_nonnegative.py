@@ -48,8 +48,7 @@ def host_nonnegative_least_squares(
 
   given, right = _checks.host("matrix", matrix), _checks.host("target", target)
   for name, array, rank in (("matrix", given, 2), ("target", right, 1)):
-    _checks.floating(name, array)
-    _checks.rank(name, array, rank)
+    _checks.expect(name, array, "floating", rank=rank)
     if not np.isfinite(array).all():
       raise ValueError(f"{name} must be finite")
   if not given.shape[1]:

@@ -73,9 +73,8 @@ def project_ball(
     >>> spherejax.solvers.project_ball(point, center, 1.0, norm="l1", high=0.75)
     Array([0.75, 0.25], dtype=float32)
   """
-  point, center = _checks.array("point", point), _checks.array("center", center)
-  _checks.floating("point", point)
-  _checks.floating("center", center)
+  point = _checks.array("point", point, "floating")
+  center = _checks.array("center", center, "floating")
   _checks.shape("center", center, point.shape, "the point")
   _checks.one_of("norm", norm, Norm)
   _checks.between("epsilon", epsilon, 0)
@@ -139,9 +138,8 @@ def project_halfspace(
     >>> move.value, move.distance
     (Array([0.5, 0.5], dtype=float32), Array(0.70710677, dtype=float32))
   """
-  point, normal = _checks.array("point", point), _checks.array("normal", normal)
-  _checks.floating("point", point)
-  _checks.floating("normal", normal)
+  point = _checks.array("point", point, "floating")
+  normal = _checks.array("normal", normal, "floating")
   _checks.shape("normal", normal, point.shape, "the point")
   _checks.one_of("norm", norm, Norm)
   _checks.limits(low, high, point.shape)

@@ -77,8 +77,7 @@ def sinkhorn(
     Array([[0.366 , 0.134],
            [0.134, 0.366 ]], dtype=float32)
   """
-  costs = _checks.array("costs", costs)
-  _checks.floating("costs", costs)
+  costs = _checks.array("costs", costs, "floating")
   if costs.ndim < 2 or 0 in costs.shape[-2:]:
     raise ValueError(f"costs must be [..., rows, columns], got {costs.shape}")
   *batch, rows, columns = costs.shape

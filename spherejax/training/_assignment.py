@@ -100,7 +100,7 @@ def reassign(
   _checks.function("step", step)
   _checks.count("steps_per_epoch", steps_per_epoch)
   _checks.positive("updates_per_epoch", updates_per_epoch)
-  _checks.floating("points", _checks.array("points", points))
+  _checks.expect("points", _checks.array("points", points), "floating")
   period = _period(steps_per_epoch, updates_per_epoch)
 
   def reassigning(

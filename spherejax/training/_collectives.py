@@ -83,9 +83,7 @@ def global_mean(
     ... )
     Array(3., dtype=float32)
   """
-  values = _checks.array("values", values)
-  _checks.floating("values", values)
-  _checks.rank("values", values, 1)
+  values = _checks.array("values", values, "floating", rank=1)
   kept = _checks.kept(where, values.shape)
   total = _numerics.masked_sum(_numerics.upcast(values), kept)
   count = jnp.sum(kept, dtype=jnp.int32)

@@ -121,7 +121,7 @@ def _rows(found: Any, batch_size: int, first: int) -> np.ndarray:
   """Checked features of one batch in half precision."""
   rows = _checks.host("features", found)
   _checks.batched("features", rows)
-  _checks.floating("features", rows)
+  _checks.expect("features", rows, "floating")
   if len(rows) != batch_size:
     raise ValueError(f"function must give {batch_size} rows, got {len(rows)}")
   with np.errstate(over="ignore"):

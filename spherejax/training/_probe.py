@@ -82,9 +82,7 @@ def linear_probe(
     >>> probe.weights.round(3)
     Array([[-0.521,  0.521]], dtype=float32)
   """
-  x = _checks.array("features", features)
-  _checks.floating("features", x)
-  _checks.rank("features", x, 2)
+  x = _checks.array("features", features, "floating", rank=2)
   x = _numerics.upcast(x)
   labels = _checks.integers("labels", labels)
   _checks.labels(labels, x)

@@ -50,8 +50,7 @@ def _checked(outcome: Any, stats: Any) -> Outcome:
       f"objective must return a training.Outcome, got a {type(outcome).__name__}; "
       "training.Outcome(loss) is one"
     )
-  loss = _checks.array("the loss of the objective", outcome.loss)
-  _checks.floating("the loss of the objective", loss)
+  loss = _checks.array("the loss of the objective", outcome.loss, "floating")
   if loss.shape:
     raise ValueError(
       f"the objective's loss must be a scalar, got shape {loss.shape}; "

@@ -41,8 +41,7 @@ def when(due: Bool[ArrayLike, ""], fn: Callable[[_Tree], _Tree], value: _Tree) -
     Array(2, dtype=int32)
   """
   _checks.function("fn", fn)
-  due = _checks.array("due", due)
-  _checks.boolean("due", due)
+  due = _checks.array("due", due, "boolean")
 
   def body(carry: tuple[Array, _Tree]) -> tuple[Array, _Tree]:
     after = _returned.tree("fn", fn(carry[1]))

@@ -58,7 +58,7 @@ def merge_sites(
     array([0, 1, 0])
   """
   x, y = _checks.host("points", points), _checks.host("labels", labels)
-  _checks.floating("points", x)
+  _checks.expect("points", x, "floating")
   _checks.batched("points", x)
   _checks.labels(y, x)
   _checks.one_of("conflicts", conflicts, Conflicts)
@@ -121,9 +121,9 @@ def check(
 ) -> None:
   """Raises for operands that do not belong to each other, where they are known."""
   for title, array in ((name, points), ("sites", sites)):
-    _checks.floating(title, array)
+    _checks.expect(title, array, "floating")
     _checks.batched(title, array)
-  _checks.not_empty("sites", sites)
+  _checks.expect("sites", sites, empty=False)
   _checks.shape("sites", sites, (len(sites), *points.shape[1:]), name)
   _checks.labels(own_index, points, "own_index")
   _checks.known_labels(own_index, len(sites), name="own_index")

@@ -154,7 +154,9 @@ def widening_by_loop(x0, x, y, epsilon, steps):
   return sparse_by_loop(x0, x, y, epsilon, steps - 2 * wide)
 
 
-@pytest.mark.parametrize("larger_radii", [False, True])
+@pytest.mark.parametrize(
+  "larger_radii", [pytest.param(False, marks=pytest.mark.slow), True]
+)
 def test_climbs_the_sparse_ball_like_a_loop(larger_radii, x64):
   steps, key = 30, jax.random.key(5)
   epsilon = 2 * EPSILON

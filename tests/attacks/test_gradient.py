@@ -23,7 +23,10 @@ def linear(x):
 Y = np.argmax(X @ W, axis=1)
 
 
-@pytest.mark.parametrize("norm", DUAL)
+@pytest.mark.parametrize(
+  "norm",
+  [pytest.param(norm, marks=[pytest.mark.slow] * (norm != "l1")) for norm in DUAL],
+)
 def test_every_target_reaches_the_optimum_of_a_linear_model(norm):
   """max_k [z_k - z_y + epsilon |w_k - w_y|_q], for budgets under vmap."""
 

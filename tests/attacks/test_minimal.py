@@ -17,6 +17,7 @@ Y = np.argmax(X @ W, axis=1)
 Y[-1] = (Y[-1] + 1) % CLASSES  # wrong already
 RIGHT = slice(0, BATCH - 1)
 DUAL = {"linf": 1, "l2": 2, "l1": np.inf}
+SLOW = pytest.mark.slow
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 
 
@@ -118,7 +119,10 @@ def on_faces(seed, size, classes):
   return weights, offset, x, np.argmax(x.astype(np.float64) @ weights + offset, axis=1)
 
 
-@pytest.mark.parametrize("norm", DUAL)
+# Of all norms, linear models and the tests of each attack.
+@pytest.mark.parametrize(
+  "norm", ["linf", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "l1"))]
+)
 def test_binding_boxes_cost_no_steps(norm):
   """With 50 and 100 steps as with 1,000, of models of 3 classes; and at any scale."""
   weights, offset, x, y = on_faces(0, 4, 3)
@@ -220,9 +224,10 @@ def test_pgd_succeeds_exactly_beyond_the_least_distance():
   np.testing.assert_array_equal(found, least[None] < budgets[:, None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ("number", "restarts", "starts", "steps", "share"),
-  [(16, 4, 1, 40, 0.8), pytest.param(50, 16, 10, 200, 0.95, marks=pytest.mark.slow)],
+  [(16, 4, 1, 40, 0.8), (50, 16, 10, 200, 0.95)],
 )
 def test_nearest_neighbours_are_left_at_the_least_distance(
   number, restarts, starts, steps, share
@@ -274,7 +279,9 @@ def test_nearest_neighbours_are_left_at_the_least_distance(
   assert np.mean(beyond) >= share
 
 
-@pytest.mark.parametrize("norm", DUAL)
+@pytest.mark.parametrize(
+  "norm", ["l1", *(pytest.param(norm, marks=SLOW) for norm in ("l2", "linf"))]
+)
 def test_nearest_prototypes_are_left_at_the_least_distance(norm):
   """Of digits and their class means: one plane to each other class."""
   images, digits = load_digits(return_X_y=True)

@@ -50,7 +50,7 @@ def boxes_of(images, area, integer):
   return np.stack([left, top, left + width, top + height], -1)
 
 
-@pytest.mark.parametrize("size", [(4, 5), (12, 10), (25, 3)])
+@pytest.mark.parametrize("size", [(4, 5), (25, 3)])
 def test_crops_are_pillows(size):
   """Between pixels, which Pillow's argument `box` does: it looks beyond the box."""
   result = views(RGB, size, integer=False, scale=(0.3, 1))
@@ -214,7 +214,10 @@ def test_strengths_may_be_traced_and_gradients_are_finite():
     return data.simclr_views(KEY, RGB, size=6, strengths=strengths)
 
   found = jax.jit(jax.vmap(augment))(together)
-  alone = jax.jit(lambda: [augment(strengths) for strengths in settings])()
+  alone = [
+    VIEWS(KEY, RGB, size=6, strengths=jax.tree.map(float, strengths))
+    for strengths in settings
+  ]
   np.testing.assert_allclose(found, alone, atol=1e-5)
 
   def total(images):

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.frame import blocks
+from experiments.frame import at_once
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 7, 13])
@@ -16,7 +16,7 @@ def test_blocks_give_what_all_rows_at_once_give(count):
     sizes.append(len(x))
     return {"square": x**2, "sum": x.sum((1, 2))}
 
-  found, expected = blocks.mapped(fn, rows, size=4), fn(rows)
+  found, expected = at_once.mapped(fn, rows, size=4), fn(rows)
   for name, values in expected.items():
     np.testing.assert_array_equal(found[name], values)
   assert 1 <= sizes[0] <= 4

@@ -35,6 +35,7 @@ def test_digits_are_seen_by_the_network_of_twenty_layers():
   assert seen.embeddings.shape == (5, 2)
 
 
+@pytest.mark.slow
 def test_all_digits_have_as_many_images(tfds_dir):
   config = dataclasses.replace(FULL, digit_images=(20, 4))
   settings, study = problems.digits(config)

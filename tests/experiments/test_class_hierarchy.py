@@ -11,14 +11,13 @@ import pytest
 from PIL import Image
 
 from experiments import class_hierarchy
-from experiments.frame import class_network, command
+from experiments.frame import command
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
-from experiments.hierarchies import exact, measures, methods, pictures, tables
+from experiments.hierarchies import claims, exact, measures, methods, pictures
 from experiments.hierarchies import runs as class_runs
-from experiments.hierarchies import settings as class_config
 from experiments.hierarchies import training as class_training
-from experiments.published import dist_hierarchy, figures, trees
+from experiments.published import figures, tree_paths
 from spherejax import data, hierarchy, losses, models, training
 
 TREE = hierarchy.from_paths(["a/1", "a/2", "b/3"])
@@ -64,7 +63,7 @@ def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
     assert (tmp_path / picture).stat().st_size <= 300_000
   # A second run takes what the first one kept.
   monkeypatch.setattr(class_training, "train", None)
-  config = class_config.resolved(SMOKE)
+  config = class_runs.resolved(SMOKE)
   shared = class_runs.Ground(None, None, None, None)
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
     path = tmp_path / "trained" / "proxydr-0"
@@ -88,8 +87,8 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
   config = dataclasses.replace(
     class_hierarchy.PRESETS["full"], percent=6, width=4, dim=16, epochs=2, mds_steps=5
   )
-  assert class_config.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
-  config = class_config.resolved(config)
+  assert class_runs.resolved(class_hierarchy.PRESETS["full"]).epochs == 100
+  config = class_runs.resolved(config)
   whole = class_sets.load("cifar100", config.image_size, percent=config.percent)
   shared = class_runs.ground(config, whole, 0)
   assert len(shared.study.train) // config.batch == 1  # a step an epoch
@@ -113,7 +112,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, tfds_dir, monke
 
 def one_step(name, labels):
   """States before and after a step on random images."""
-  settings = class_network.Settings(width=4, dim=8)
+  settings = methods.Settings(width=4, dim=8)
   setting = methods.SETTINGS[name]
   fixed = jnp.eye(6, 8)
   state = methods.initial_state(
@@ -181,7 +180,7 @@ def test_logits_of_every_loss():
 
 def plankton(root, name="meso_z"):
   """A folder with one tiny picture for each class; the sizes tell the classes."""
-  tree = hierarchy.from_paths(trees.paths(trees.MESO_Z))
+  tree = hierarchy.from_paths(tree_paths("MESO_Z"))
   for label, title in enumerate(sorted(tree.class_names)):
     folder = root / name / title
     folder.mkdir(parents=True)
@@ -284,7 +283,7 @@ def claimed(runs, controls=None):
     settings=tuple(runs),
     seeds=len(next(iter(runs.values()), range(2))),
   )
-  tables.add_runs(table, runs, controls or {}, related, config)
+  claims.add_runs(table, runs, controls or {}, related, config)
   return class_hierarchy.STUDY.claimed(table, config)
 
 
@@ -335,20 +334,19 @@ def test_controls_are_held_against_random_distances():
 
 
 def test_printed_figures_stand_beside_their_own():
-  published = dist_hierarchy
   own = "mean correlation, proxies"
-  assert published.spearman("cifar100", own, "AHD@5") == -0.886
-  assert published.spearman("nabirds", "top-5", "top-1") == -0.104
-  assert published.spearman("micro_s", "top-1", "AHD@1") is None  # lost
-  assert published.spearman("ndsb_plankton", own, "AHD@5") is None
+  assert claims.printed_spearman("cifar100", own, "AHD@5") == -0.886
+  assert claims.printed_spearman("nabirds", "top-5", "top-1") == -0.104
+  assert claims.printed_spearman("micro_s", "top-1", "AHD@1") is None  # lost
+  assert claims.printed_spearman("ndsb_plankton", own, "AHD@5") is None
   for table in figures("dist_hierarchy")["spearman"].values():
     for first in table:  # a correlation is the same both ways
       for second in table[first]:
         if first in table.get(second, {}):
           assert table[second][first] == table[first][second]
   means = "mean correlation, prototypes"
-  assert published.control("nabirds", "pixels", means) == 0.1740
-  assert published.control("nabirds", "pixels", f"{means}, diagonal out") is None
+  assert claims.printed_control("nabirds", "pixels", means) == 0.1740
+  assert claims.printed_control("nabirds", "pixels", f"{means}, diagonal out") is None
 
 
 def test_means_of_pixels_by_batches():
@@ -372,11 +370,11 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   controls = {"normalised pixels": {means: [0.2, 0.3]}}
 
   def printed(**changes):
-    config = class_config.resolved(
+    config = class_runs.resolved(
       dataclasses.replace(class_hierarchy.PRESETS["full"], **changes)
     )
     table = Table()
-    tables.add_runs(table, runs_that_agree(), controls, None, config)
+    claims.add_runs(table, runs_that_agree(), controls, None, config)
     found = {(row["name"], row["metric"]): row["paper"] for row in table.rows()}
     trained = found[f"rank correlation with {own}", "AHD@5"]
     return trained, found["normalised pixels", means]
@@ -411,7 +409,7 @@ def test_other_settings_do_not_go_on_from_a_checkpoint(tmp_path, monkeypatch):
   pixels = rng.integers(0, 255, (12, 16, 16, 1), np.uint8)
   images = data.from_arrays(pixels, np.arange(12) % 3, label_names=("1", "2", "3"))
   tree, living = hierarchy.from_paths(["a/1", "a/2", "b/3"]), np.ones(3, bool)
-  study = class_sets.Study(images, images, images, tree, living)
+  study = class_sets.Parts(images, images, images, tree, living)
   related = measures.relations(tree, living)
   shared = class_runs.Ground(study, related, jnp.eye(3, 8), jax.random.key(0))
   first = float(losses.dynamic_scale_init(3, geometry="cosine").scale)
@@ -435,7 +433,7 @@ def test_plans_and_missing_images():
   assert len(plan) == 8 * 3
   assert plan[0] == ("softmax", 0)
   images = data.from_arrays(np.zeros((4, 16, 16, 1), np.uint8), np.arange(4))
-  study = class_sets.Study(images, images, images, None, None)
+  study = class_sets.Parts(images, images, images, None, None)
   with pytest.raises(ValueError, match="batch must be at most the 4 training images"):
     class_training.train(
       config, methods.SETTINGS["corr"], study, None, None,
@@ -444,9 +442,9 @@ def test_plans_and_missing_images():
 
 
 def test_weights_are_for_the_network_that_has_them():
-  settings = class_network.Settings(weights="resnet50.pth")
+  settings = methods.Settings(weights="resnet50.pth")
   with pytest.raises(ValueError, match=r"weights are for resnet50 and .*'conv4'"):
-    class_network.initial_variables(
+    methods.initial_variables(
       jax.random.key(0), settings=settings, shapes=((2, 16, 16, 3), (2, 0))
     )
 
@@ -464,7 +462,7 @@ def test_weights_are_for_the_network_that_has_them():
 def test_data_choose_the_articles_network(data, network, width, side, epochs):
   def resolved(**changes):
     config = dataclasses.replace(class_hierarchy.PRESETS["full"], data=data, **changes)
-    found = class_config.resolved(config)
+    found = class_runs.resolved(config)
     return found.network, found.width, found.image_size, found.epochs
 
   assert resolved() == (network, width, side, epochs)
@@ -475,9 +473,9 @@ def test_data_choose_the_articles_network(data, network, width, side, epochs):
 
 
 def test_the_size_of_an_image_moves_every_entry_of_its_embedding():
-  settings = class_network.Settings(width=4, dim=128)
+  settings = methods.Settings(width=4, dim=128)
   shapes = jax.eval_shape(
-    lambda key: class_network.initial_variables(
+    lambda key: methods.initial_variables(
       key, settings=settings, shapes=((2, 16, 16, 3), (2, 2))
     ),
     jax.random.key(0),

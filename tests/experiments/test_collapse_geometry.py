@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from experiments.self_supervision import geometry, runs, spectra, training
-from experiments.self_supervision import images as collapse_sets
+from experiments.frame import at_once
+from experiments.self_supervision import geometry, runs, training
+from experiments.self_supervision import settings as collapse_sets
 from experiments.self_supervision.geometry import ALIGNMENT, EXPLAINED, LOCAL, OVERLAP
-from experiments.self_supervision.training import Run, Settings
+from experiments.self_supervision.settings import Settings
+from experiments.self_supervision.training import Run
 from spherejax import data
 
 
@@ -28,8 +30,8 @@ def effective(weights):
 
 def local(widths, kernels, h, moves):
   params = {f"layer{i}": {"kernel": x} for i, x in enumerate(kernels)}
-  with spectra.on_host():
-    params, h, moves = jax.tree.map(spectra.wide, (params, h, moves))
+  with at_once.on_host():
+    params, h, moves = jax.tree.map(geometry.wide, (params, h, moves))
     found = geometry.local_maps(widths, params, h, moves, threshold=0.1)
     return {name: float(x) for name, x in found.items()}
 

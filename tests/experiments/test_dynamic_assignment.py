@@ -24,7 +24,7 @@ from experiments.assignment import training as dl2p_sweep
 from experiments.assignment.settings import Job
 from experiments.frame import command
 from experiments.frame.study import Table
-from experiments.published import trees
+from experiments.published import tree_paths
 from spherejax import data, hierarchy, models, prototypes
 
 
@@ -590,7 +590,7 @@ def test_stored_images_are_read_with_their_tree(tfds_dir):
   tree = readers.class_tree(sets)
   assert tree.class_names == tuple(names)
   apart = hierarchy.path_distances(tree)
-  paths = {path[-1]: path[-2] for path in trees.paths(trees.CIFAR_100)}
+  paths = {path[-1]: path[-2] for path in tree_paths("CIFAR_100")}
   groups = np.array([paths[name] for name in names])
   right = np.where(groups[:, None] == groups, 2, 4) * (1 - np.eye(100))
   np.testing.assert_array_equal(apart, right)

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from experiments import norm_count, published
-from experiments.counting import checks, features, grids, measures, training
 from experiments.counting import claims as norm_count_report
+from experiments.counting import features, grids, measures, training
 from experiments.counting import images as norm_count_sets
 from experiments.counting import photographs as norm_count_photographs
+from experiments.counting import settings as checks
 from experiments.frame.study import Table
 from spherejax import data
 
@@ -157,7 +158,7 @@ def test_the_papers_photographs_are_of_all_years():
 
 def test_networks_without_biases_and_as_they_are_drawn():
   shape = (8, 8, 1)
-  network = training.Network(SMOKE, "SimCLR", 10)
+  network = training.network(SMOKE, "SimCLR", 10)
   draw = jax.jit(lambda key: training.draw(network, shape, key))
   params = draw(jax.random.key(0))
   expected = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((1, *shape)))
@@ -518,12 +519,12 @@ def test_one_class_leaves_nothing_to_train_or_fit(tmp_path, monkeypatch):
   own = {"mixed": counts, "counts": counts, "labels": labels}
   config = norm_count.PRESETS["table-2"]
   with pytest.raises(ValueError, match=r"the 5 images for that have \[2\]"):
-    checks.sample(config, "images", **own, fitted=np.full(5, 2))
+    checks.check_sample(config, "images", **own, fitted=np.full(5, 2))
   config = dataclasses.replace(config, measures=("angles",))
   labels = np.arange(90)
   own = {"mixed": counts, "counts": counts, "labels": labels, "fitted": labels}
   with pytest.raises(ValueError, match="one class with two counts: 90 images have"):
-    checks.sample(config, "images", **own)
+    checks.check_sample(config, "images", **own)
 
 
 def test_photographs_alone_have_no_theory(tmp_path, monkeypatch):

@@ -9,26 +9,23 @@ import pytest
 from PIL import Image
 
 from experiments import plankton
+from experiments.frame.images import Parts
 from experiments.frame.study import Table
 from experiments.hierarchies import (
-  baseline,
   plankton_images,
   plankton_measures,
   plankton_pictures,
   plankton_runs,
-  plankton_settings,
   plankton_tables,
-  triplet_settings,
   triplets,
 )
-from experiments.hierarchies.plankton_runs import (
+from experiments.hierarchies.plankton_measures import (
   BASELINE,
   EMBEDDING,
   SEEN,
   UNSEEN,
   UNTRAINED,
 )
-from experiments.published import dist_plankton
 from spherejax import data, metrics, models
 
 SMOKE = plankton.PRESETS["smoke"]
@@ -89,7 +86,7 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
 
   monkeypatch.setattr(models, "InceptionV3", shallow)
   (tmp_path / "images").mkdir()
-  names = [*dist_plankton.RECALL, "detritus", "Rhopalonema"]
+  names = [*plankton_images.RECALL, "detritus", "Rhopalonema"]
   folder = folder_of(tmp_path / "images", dict.fromkeys(names, 6))
   config = dataclasses.replace(
     plankton.PRESETS["full"], folder=folder, test_images=2, validation_images=2,
@@ -97,20 +94,21 @@ def test_the_full_preset_makes_two_steps_on_a_stand_in(tmp_path, monkeypatch):
     baseline_epochs=1, baseline_batch=64, neighbours=(10,), curve=(10,),
     size_features=True,
   )  # fmt: skip
-  assert triplet_settings.length(plankton.PRESETS["full"]) == 40
+  assert triplets.length(plankton.PRESETS["full"]) == 40
   whole = plankton_images.load(config)
   assert len(whole.seen) == 65
   assert whole.unseen == ("Rhopalonema", "detritus")
   assert whole.tree is None
   study = plankton_images.divide(whole, config, jax.random.key(0))
   assert not isinstance(study.train.images, np.ndarray)  # read when asked for
-  assert [len(part) for part in study] == [130, 130, 130, 12]
+  parts = (*study[:3], study.unseen)
+  assert [len(part) for part in parts] == [130, 130, 130, 12]
   assert study.train.images[0].shape == (75, 75, 1)
   widths = np.exp(np.sort(study.unseen.extras["log_width"]))
   np.testing.assert_allclose(widths, np.repeat(range(4, 10), 2), rtol=1e-6)
   heights = np.exp(study.unseen.extras["log_height"])
   np.testing.assert_allclose(heights, np.repeat([3 + 2 * 66, 3 + 2 * 65], 6), rtol=1e-6)
-  rows = np.concatenate([part.images.rows for part in study])
+  rows = np.concatenate([part.images.rows for part in parts])
   assert len(set(rows.tolist())) == 67 * 6  # every image is in one part
   done = [
     plankton_runs.run(kind, 0, config, study, tmp_path, lambda _: None)
@@ -139,7 +137,7 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
     images,
     jax.random.key(0),
     config,
-    functools.partial(triplet_settings.margin_schedule, config),
+    functools.partial(triplets.margin_schedule, config),
   )
   batches = list(make()(0))
   margins = [np.unique(batch["margin"]).tolist() for batch in batches]
@@ -158,14 +156,14 @@ def test_batches_are_triplets_with_the_margin_of_their_iteration(tmp_path):
 
 def test_margins_and_the_lengths_of_both_ways():
   full, cpu = plankton.PRESETS["full"], plankton.PRESETS["cpu"]
-  margins = [triplet_settings.margin_schedule(full, i) for i in (20, 21, 30, 31)]
+  margins = [triplets.margin_schedule(full, i) for i in (20, 21, 30, 31)]
   assert margins == [1.0, 1.3, 1.3, 1.5]
-  assert [triplet_settings.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
-  assert triplet_settings.length(cpu) == 20
+  assert [triplets.margin_schedule(cpu, i) for i in (10, 11)] == [1.0, 1.3]
+  assert triplets.length(cpu) == 20
   never = dataclasses.replace(cpu, margins=(1.0,), raised_after=())
-  assert triplet_settings.length(never) == 15
+  assert triplets.length(never) == 15
   with pytest.raises(ValueError, match=r"one less than margins, got \(1\.0,\)"):
-    plankton_settings.check(dataclasses.replace(cpu, margins=(1.0,)))
+    plankton_images.check(dataclasses.replace(cpu, margins=(1.0,)))
 
 
 def test_halves_and_ways():
@@ -276,18 +274,18 @@ def with_drifts(number):
 
 
 def test_printed_figures():
-  recalls = dist_plankton.RECALL
+  recalls = plankton_images.RECALL
   assert len(recalls) == 65
   assert np.mean(list(recalls.values())) == pytest.approx(87.0, abs=0.05)  # not 87.7
   # Calanoida: 97 of 100 right, and at least 151 others that were called so.
-  others = sum(dist_plankton.CALLED_CALANOIDA.values())
+  others = sum(plankton_images.CALLED_CALANOIDA.values())
   assert others == 151
   table = np.array([[97, 3], [others, 1000]])
   assert float(metrics.class_scores(table).f1[0]) == pytest.approx(0.557, abs=5e-4)
-  assert set(dist_plankton.CALLED_CALANOIDA) < set(recalls)
+  assert set(plankton_images.CALLED_CALANOIDA) < set(recalls)
   assert 93 - 65 == 28
-  assert dist_plankton.confusion("tailAppendicularia", "tail_Chaetognatha") == 0.38
-  assert dist_plankton.confusion("Podon", "Evadne") is None
+  assert plankton_images.confusion("tailAppendicularia", "tail_Chaetognatha") == 0.38
+  assert plankton_images.confusion("Podon", "Evadne") is None
 
 
 def class_rows(run, whole, config):
@@ -298,7 +296,7 @@ def class_rows(run, whole, config):
 
 def test_f1_of_the_classes_that_the_article_names():
   """Beside the article's where the networks begin as its do."""
-  published = dist_plankton
+  published = plankton_images
   seen, unseen = tuple(published.RECALL), ("detritus", "Rhopalonema", "egg_other")
   whole = plankton_images.Whole(None, seen, unseen, None)  # pyright: ignore
   random = np.random.default_rng(0)
@@ -431,7 +429,7 @@ def test_bad_input(tmp_path):
     plankton_images.load(folder)
   few = images[:10]
   with pytest.raises(ValueError, match="at most the 10 training images, got 64"):
-    baseline.train_baseline(
+    plankton_runs.train_baseline(
       config, few, few, jax.random.key(0), tmp_path, lambda _: None
     )
 
@@ -440,7 +438,7 @@ def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monke
   images = data.Images(
     np.zeros((10, 2, 2, 1), np.uint8), np.arange(10, dtype=np.int32) % 2, ("a", "b")
   )
-  study = plankton_images.Study(images, images, images, images)
+  study = Parts(images, images, images, unseen=images)
   monkeypatch.setattr(plankton_images, "load", lambda config: None)
   monkeypatch.setattr(plankton_images, "divide", lambda *_: study)
   monkeypatch.setattr(plankton_runs, "run", None)
@@ -449,7 +447,7 @@ def test_a_batch_of_more_than_there_is_ends_before_the_embedding(tmp_path, monke
 
 
 def test_classes_of_the_article():
-  recalls = dist_plankton.RECALL
+  recalls = plankton_images.RECALL
   assert "bubble" in recalls  # one of the 65 and not in addition to them
   assert not {"tailChaetognatha", "zoeaDecapoda"} & set(recalls)
   full = plankton.PRESETS["full"]

@@ -14,15 +14,12 @@ from scipy import ndimage
 from experiments import projector_collapse
 from experiments.frame import command
 from experiments.frame import kept as finished
-from experiments.self_supervision import claims, geometry, lars, pictures, runs, toy
-from experiments.self_supervision import images as collapse_sets
+from experiments.self_supervision import claims, geometry, runs, toy
 from experiments.self_supervision import settings as collapse_config
-from experiments.self_supervision import spectra as collapse_spectra
 from experiments.self_supervision import training as collapse_training
-from experiments.self_supervision.claims import LARGE, MODERATE, SMALL
-from experiments.self_supervision.network import Projector
 from experiments.self_supervision.runs import Trained
-from experiments.self_supervision.training import Run, Settings, cells
+from experiments.self_supervision.settings import LARGE, MODERATE, SMALL, Settings
+from experiments.self_supervision.training import Projector, Run, cells
 from spherejax import data, losses, training
 
 STRONG = collapse_config.COLOURED[LARGE]
@@ -41,7 +38,7 @@ def of(strengths):
 @functools.cache
 def tiny_variables():
   """What all steps of the tiny network begin with."""
-  network = collapse_training.Network(TINY)
+  network = collapse_training.network(TINY)
   return jax.jit(network.init)(jax.random.key(3), jnp.zeros((2, 8, 8, 1)))
 
 
@@ -63,7 +60,7 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   # A second run takes what the first one kept.
   monkeypatch.setattr(runs, "Run", None)
   strengths = {name: collapse_config.GREY[name] for name in SMOKE.strengths}
-  study = collapse_sets.digits()
+  study = collapse_config.digits()
   found = projector_collapse.train(SMOKE, strengths, study, tmp_path / "kept")
   check_the_spectra_are_of_their_times(found, SMOKE)
   again = projector_collapse.STUDY.run(SMOKE, tmp_path, "smoke")
@@ -82,7 +79,7 @@ def check_the_spectra_are_of_their_times(found, config):
   before = config.halfway // config.measure_every - 1
   assert 0 <= before < curve.shape[-1] - 1
   pairs = [
-    (found.shown[f"spectrum W{collapse_spectra.HALFWAY}"], curve[..., before]),
+    (found.shown[f"spectrum W{geometry.HALFWAY}"], curve[..., before]),
     (found.start["spectrum W"], found.start["effective rank"]),
     (found.shown["spectrum W"], curve[..., -1]),
     (found.start["spectrum h"], found.start["effective rank of h"]),
@@ -142,7 +139,7 @@ def test_patterns_of_a_known_projector():
 
 def test_measurements_against_a_loop():
   settings = dataclasses.replace(TINY, measured=24)
-  study = collapse_sets.digits()
+  study = collapse_config.digits()
   given = runs.given(study)
   strengths = collapse_config.GREY[LARGE]
   run, hyper = Run(settings, study.classes), of(strengths)
@@ -182,7 +179,7 @@ def test_measurements_against_a_loop():
 
 def test_what_is_measured_first_is_normalised():
   """Running statistics are the batches' and not those that they begin with."""
-  study = collapse_sets.digits()
+  study = collapse_config.digits()
   given = runs.given(study)
   run, hyper = Run(TINY, study.classes), of(collapse_config.GREY[LARGE])
 
@@ -222,7 +219,7 @@ def test_a_step_follows_the_gradient_of_its_loss(name):
   settings = dataclasses.replace(
     TINY, batch=6, loss=name, inverse_temperature=4.0, weight_decay=0.0
   )
-  study = collapse_sets.digits()
+  study = collapse_config.digits()
   given, hyper = runs.given(study), of(collapse_config.GREY[LARGE])
   run, key = Run(settings, study.classes), jax.random.key(3)
   params, stats = tiny_variables()["params"], tiny_variables()["batch_stats"]
@@ -290,17 +287,17 @@ def test_photographs_of_every_size_are_another_study(monkeypatch):
     labels=np.arange(8, dtype=np.int32),
     label_names=tuple("abcdefgh"),
   )
-  monkeypatch.setattr(collapse_sets, "_quarter", lambda *_: images)
+  monkeypatch.setattr(collapse_config, "_quarter", lambda *_: images)
   coarse = np.zeros(8, int), ("all",)
-  monkeypatch.setattr(collapse_sets.class_sets, "tree_of", lambda *_: None)
-  monkeypatch.setattr(collapse_sets, "_coarse", lambda _: coarse)
-  names = [collapse_sets.photographs(side).name for side in (32, 64, 16)]
+  monkeypatch.setattr(collapse_config.class_sets, "tree_of", lambda *_: None)
+  monkeypatch.setattr(collapse_config, "_coarse", lambda _: coarse)
+  names = [collapse_config.photographs(side).name for side in (32, 64, 16)]
   assert names == ["tiny_imagenet", "tiny_imagenet-64", "tiny_imagenet-16"]
 
 
 @pytest.mark.slow
 def test_photographs_have_coarse_classes(tfds_dir):
-  study = collapse_sets.photographs(16)
+  study = collapse_config.photographs(16)
   assert study.train.shape == (5000, 16, 16, 3)
   assert study.classes == 50
   assert len(study.coarse_names) == study.train_coarse.max() + 1 == 12
@@ -436,27 +433,27 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
   linear = trained(**{"effective rank": ranks})
   local = {geometry.LOCAL[1]: ranks + 2}
   deep = trained(invariance=-one, repulsion=one, **local)
-  figure = pictures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
+  figure = claims.projectors(linear, (SMALL, LARGE), {"8-6": deep})
   axes = figure.axes[-1]
   assert [x.get_text() for x in axes.get_xticklabels()] == ["linear", "8-6"]
   dots = [line.get_ydata().tolist() for line in axes.lines]
   assert dots == [[3.0, 4.0], [6.0]]
-  alone = pictures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
+  alone = claims.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
   assert [x.get_text() for x in alone.get_xticklabels()] == ["8-6"]
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = deep._replace(curves=deep.curves | gone)
-  pictures.projectors(linear, (SMALL,), {"8-6": whole})
+  claims.projectors(linear, (SMALL,), {"8-6": whole})
 
   # One of two runs of the first strength collapsed, and has no part in its mean.
   shares = np.zeros((3, 2, collapse_training.BINS))
   shares[:, 0, 3], shares[:, 1, 7] = 1, 1
   names = (LARGE, MODERATE, SMALL)
-  drawn = pictures.distances(deep._replace(shown={"distances": shares}), names).axes[0]
+  drawn = claims.distances(deep._replace(shown={"distances": shares}), names).axes[0]
   heights = [patch.get_data().values for patch in drawn.patches]
   assert [h[3] for h in heights] == [0, 0.5, 0.5]
   assert [h[7] for h in heights] == [1, 0.5, 0.5]
   gone = whole._replace(shown={"distances": shares})
-  assert not pictures.distances(gone, names).axes[0].patches
+  assert not claims.distances(gone, names).axes[0].patches
 
 
 @pytest.mark.parametrize(
@@ -490,7 +487,7 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
 def test_bad_input_is_named_before_anything_is_read(
   changes, message, tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(collapse_sets, "load", None)
+  monkeypatch.setattr(collapse_config, "load", None)
   with pytest.raises(ValueError, match=message):
     projector_collapse.STUDY.run(dataclasses.replace(SMOKE, **changes), tmp_path)
 
@@ -521,7 +518,7 @@ def noise(count, side):
   """Images of four classes in two groups."""
   labels = np.arange(count) % 4
   images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3), np.uint8)
-  return collapse_sets.Study(
+  return collapse_config.Study(
     "noise", images, labels, labels // 2, images[:16], labels[:16], ("a", "b")
   )
 
@@ -530,7 +527,7 @@ def noise(count, side):
 def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   """LARS on all devices, stopped after its first measurement and taken up again."""
   study = noise(count=48, side=16)
-  monkeypatch.setattr(collapse_sets, "load", lambda _: study)
+  monkeypatch.setattr(collapse_config, "load", lambda _: study)
   config = dataclasses.replace(
     projector_collapse.PRESETS["full"], encoder="conv", widths=(4, 4, 8),
     projector=(6,), projectors=(), toys=(), seeds=1, steps=4, measure_every=2,
@@ -559,13 +556,13 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   # Spectra of all times: the first half ends where the first run was stopped.
   for name, shape in (("spectrum h", (8,)), ("spectrum W", (6,))):
     assert found.start[name].shape == found.shown[name].shape == (1, 1, *shape)
-    halfway = found.shown[f"{name}{collapse_spectra.HALFWAY}"]
+    halfway = found.shown[f"{name}{geometry.HALFWAY}"]
     np.testing.assert_array_equal(halfway, first.shown[name])
     assert not np.array_equal(halfway, found.shown[name])
-  digest = finished.digest((command.only(lars.Full, config), "noise"))
+  digest = finished.digest((command.only(runs.Full, config), "noise"))
   kept = tmp_path / f"full-{digest}" / f"{LARGE}-0-spectra"
   assert {path.name for path in kept.glob("*.npz")} == {"0.npz", "2.npz", "4.npz"}
-  figure = pictures.spectra(found, (LARGE,))
+  figure = claims.spectra(found, (LARGE,))
   assert len(figure.axes) == 9
   labels = [axes.get_ylabel() for axes in figure.axes[::3]]
   assert labels == [
@@ -579,7 +576,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
 def test_reports_are_of_singular_values_in_float64():
   """Of some of which float32 would see nothing but rounding."""
   drawn = np.random.default_rng(7)
-  settings = dataclasses.replace(lars.Full(), projector=(6,))
+  settings = dataclasses.replace(runs.Full(), projector=(6,))
   scales = np.geomspace(1, 1e-9, 8)
   matrices = {
     "h": drawn.normal(size=(24, 8)).astype(np.float32) * scales,
@@ -587,8 +584,8 @@ def test_reports_are_of_singular_values_in_float64():
     "W": drawn.normal(size=(8, 6)).astype(np.float32),
   }
   shown = {f"features {name}": x for name, x in matrices.items()}
-  ranks, spectra = collapse_spectra.of_features(shown, jnp.asarray(matrices["W"]))
-  ranks |= collapse_spectra.of_weights(settings, jnp.asarray(matrices["W"]))
+  ranks, spectra = geometry.of_features(shown, jnp.asarray(matrices["W"]))
+  ranks |= geometry.of_weights(settings, jnp.asarray(matrices["W"]))
   for name, matrix in matrices.items():
     values = np.linalg.svd(np.float64(matrix), compute_uv=False)
     np.testing.assert_allclose(spectra[f"spectrum {name}"], np.log(values), rtol=1e-6)
@@ -606,18 +603,18 @@ def test_reports_are_of_singular_values_in_float64():
 @pytest.mark.parametrize("synchronized", [True, False])
 def test_statistics_of_two_devices(synchronized, monkeypatch):
   """Synchronised they, the loss, its bound and their gap are those of one device."""
-  settings = dataclasses.replace(lars.Full(), synchronized=synchronized)
+  settings = dataclasses.replace(runs.Full(), synchronized=synchronized)
   made = []
 
   def stop(settings, classes, norm_axis):
     made.append(norm_axis)
     raise KeyboardInterrupt
 
-  study = collapse_sets.digits()
+  study = collapse_config.digits()
   with monkeypatch.context() as patch:
-    patch.setattr(lars, "Run", stop)
+    patch.setattr(runs, "Run", stop)
     with pytest.raises(KeyboardInterrupt):
-      lars.train(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
+      runs.train_apart(settings, {LARGE: STRONG}, study, pathlib.Path("none"))
   given = runs.given(study)
   run, whole = Run(TINY, study.classes, *made), Run(TINY, study.classes)
   for one in (run, whole):  # the same views, however the batch is spread
@@ -628,7 +625,7 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
   stats |= {"loss": {"least gap": jnp.float32(1e9)}}
 
   def after(run, axis_name, images):
-    made = lars.objective(
+    made = runs.objective(
       params, stats, {"image": images}, key=jax.random.key(0), axis_name=axis_name,
       run=run, images=given, hyper={},
     )  # fmt: skip
@@ -655,18 +652,20 @@ def test_statistics_of_two_devices(synchronized, monkeypatch):
 def test_resnet18_takes_steps_by_lars():
   """The published network and optimiser, on noise that is hardly augmented."""
   settings = command.only(
-    lars.Full,
-    dataclasses.replace(projector_collapse.PRESETS["full"], steps=8, warm_up=1),
+    runs.Full,
+    dataclasses.replace(
+      projector_collapse.PRESETS["full"], steps=8, measure_every=8, warm_up=1
+    ),
   )
   study = noise(count=8, side=16)
   images, run = runs.given(study), Run(settings, study.classes)
   still = STRONG._replace(scale=(0.9, 1.0), jitter=0.1, flip=0.0, grayscale=0.0)
   hyper = {name: jnp.float32(x) for name, (x,) in cells([still]).items()}
-  chain = lars.optimizer(settings)
+  chain = runs.optimizer(settings)
   variables = run.network.init(jax.random.key(0), jnp.zeros((2, 16, 16, 3)))
   gap = {"batch_stats": {"least gap": jnp.float32(1e9)}}
   state = training.create_state(jax.random.key(1), chain, variables, gap)
-  objective = functools.partial(lars.objective, run=run, images=images, hyper=hyper)
+  objective = functools.partial(runs.objective, run=run, images=images, hyper=hyper)
   step, found = jax.jit(training.make_step(objective, chain)), []
   for _ in range(settings.steps):
     state, metrics = step(state, {"image": study.train})
@@ -683,7 +682,7 @@ def test_resnet18_takes_steps_by_lars():
 
 
 def test_the_full_protocol_reads_cifar100(tfds_dir):
-  study = collapse_sets.load(projector_collapse.PRESETS["full"])
+  study = collapse_config.load(projector_collapse.PRESETS["full"])
   assert study.train.shape[1:] == study.test.shape[1:] == (32, 32, 3)
   assert study.train.dtype == np.uint8
   assert study.classes == 100
@@ -695,7 +694,7 @@ def test_the_full_protocol_reads_cifar100(tfds_dir):
 
 
 def test_the_full_protocol_projects_512_features_onto_128():
-  network = collapse_training.Network(projector_collapse.PRESETS["full"])
+  network = collapse_training.network(projector_collapse.PRESETS["full"])
   images = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
   shapes = jax.eval_shape(network.init, jax.random.key(0), images)
   features, outputs = jax.eval_shape(network.apply, shapes, images)
@@ -710,14 +709,14 @@ def test_the_full_protocol_projects_512_features_onto_128():
 def test_lars_against_a_loop():
   """Trust coefficient .001, no adaptation or decay of norms: You et al. 2017."""
   settings = dataclasses.replace(
-    lars.Full(),
+    runs.Full(),
     steps=10,
     measure_every=10,
     warm_up=3,
     learning_rate=4.0,
     weight_decay=1e-2,
   )
-  chain = lars.optimizer(settings)
+  chain = runs.optimizer(settings)
   random = np.random.default_rng(0)
   kernel, scale = random.normal(size=(3, 4)), random.normal(size=3)
   params = {

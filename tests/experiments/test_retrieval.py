@@ -253,6 +253,7 @@ def test_a_kept_model_sees_pictures_as_its_training_did(
     np.testing.assert_array_equal(seen, study.images[place])
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch):
   studies = []

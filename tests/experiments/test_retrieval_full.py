@@ -245,7 +245,9 @@ def test_other_methods_and_protocols_make_their_steps(tmp_path, folder, monkeypa
   ]
 
 
-@pytest.mark.parametrize("name", ["c1+xbm", "c2+ccp", "proxy_anchor"])
+@pytest.mark.parametrize(
+  "name", ["c1+xbm", "c2+ccp", pytest.param("proxy_anchor", marks=pytest.mark.slow)]
+)
 def test_the_loss_on_two_devices_is_that_on_one(name, monkeypatch):
   monkeypatch.setattr(models, "BNInception", Shallow)
   own = protocols.protocol("fair", "cub", "bn_inception")
@@ -730,6 +732,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path):
     retrieval_full_sets.load("cub", str(tmp_path / "none"), 0, False)
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeypatch):
   """A few steps on an eighth of the real photographs."""
@@ -757,6 +760,7 @@ def test_small_sets_are_trained_by_the_full_protocol(tmp_path, tfds_dir, monkeyp
   ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
   ("name", "learned", "sought"), [("omniglot", 964, 659), ("tiny_imagenet", 100, 100)]
@@ -854,7 +858,9 @@ def test_list_files_that_are_wrong(tmp_path, change, message):
     retrieval_full_sets.load("inshop", str(tmp_path), 0, False)
 
 
-def test_bad_input_is_said_before_training(tmp_path, folder):
+def test_bad_input_is_said_before_training(tmp_path, folder, monkeypatch):
+  monkeypatch.setattr(models, "BNInception", Shallow)
+
   def run(**changes):
     given = {"folder": folder, "methods": ("c2",), **changes}
     retrieval.STUDY.run(dataclasses.replace(SMALL, **given), tmp_path, "full")
@@ -923,7 +929,8 @@ def test_weights_are_looked_at_before_any_picture(tmp_path, monkeypatch):
   assert not (tmp_path / "output").exists()
 
 
-def test_classes_without_a_pair_are_said_before_training(tmp_path, folder):
+def test_classes_without_a_pair_are_said_before_training(tmp_path, folder, monkeypatch):
+  monkeypatch.setattr(models, "BNInception", Shallow)
   names = tuple(f"{number:02}" for number in range(16))
   own = np.arange(32, dtype=np.int32) // 2
   pair = retrieval_full_sets.Pictures([], np.arange(32), own, names)

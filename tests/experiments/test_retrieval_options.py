@@ -103,7 +103,7 @@ def test_first_proxies_of_photographs_are_the_longest_too():
   )
 
 
-@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("fresh", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_moments_of_proxies_begin_anew_with_a_problem(fresh):
   run, given, state = small(fresh_moments=fresh)
   key = jax.random.key(4)

@@ -98,6 +98,7 @@ def test_half_of_the_birds_and_cars_are_learned(dataset, prepare):
       assert seen_class(pictures, place) == first + pictures.labels[place]
 
 
+@pytest.mark.slow
 def test_products_are_divided_as_their_parts(prepare, monkeypatch):
   monkeypatch.setattr(retrieval_full_sets, "_broken", lambda pictures: {})
   _, _, classes, learned = SETS["sop"]

@@ -96,8 +96,7 @@ def marked(state, value, fill_moments=False):
   return state.replace(params=params, opt_state=opt_state)
 
 
-@pytest.mark.parametrize("patience", [1, 2])
-@pytest.mark.parametrize("metric", ["MAP@R", "P@1"])
+@pytest.mark.parametrize(("patience", "metric"), [(1, "P@1"), (2, "MAP@R")])
 def test_problems_of_photographs_turn_as_the_algorithm_says(
   patience, metric, tmp_path, monkeypatch
 ):
@@ -130,8 +129,7 @@ def test_problems_of_photographs_turn_as_the_algorithm_says(
   assert found == expected
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("restart", ["best", "last"])
+@pytest.mark.parametrize(("restart", "fresh"), [("best", True), ("last", False)])
 def test_what_a_problem_of_photographs_begins_with(
   restart, fresh, tmp_path, monkeypatch
 ):
@@ -180,7 +178,10 @@ def test_what_a_problem_of_photographs_begins_with(
   assert moments["loss"]
 
 
-@pytest.mark.parametrize(("patience", "restart"), [(1, "best"), (2, "last")])
+@pytest.mark.parametrize(
+  ("patience", "restart"),
+  [pytest.param(1, "best", marks=pytest.mark.slow), (2, "last")],
+)
 def test_problems_of_small_images_turn_as_the_algorithm_says(patience, restart):
   study = retrieval_sets.gaussians(0)
   settings = retrieval_settings.Settings(

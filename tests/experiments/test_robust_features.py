@@ -11,19 +11,10 @@ import tqdm
 from scipy import stats
 
 from experiments import robust_features
-from experiments.frame import digits
 from experiments.frame.study import Table
-from experiments.robustness import (
-  defences,
-  inputs,
-  networks,
-  photographs,
-  proposals,
-  published,
-  residuals,
-  reweighting,
-  structure,
-)
+from experiments.robustness import claims as inputs
+from experiments.robustness import defences, networks, photographs, proposals, structure
+from experiments.robustness import features as residuals
 from experiments.robustness import images as voronoi_sets
 from spherejax import data, models
 
@@ -53,7 +44,7 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], proposals=(proposals.CAP,)
   )
-  points = digits.load(config.train_images, config.test_images)
+  points = voronoi_sets.load_digits(config.train_images, config.test_images)
   with tqdm.tqdm(disable=True) as progress:
     table = Table()
     proposals.add_losses(table, config, *points, progress, tmp_path)
@@ -66,7 +57,7 @@ def test_attacked_images_in_the_cap_of_their_proxy_are_right(tmp_path):
 
 def test_figures_of_the_digits(monkeypatch):
   """Each was computed once in NumPy from the equations."""
-  train, test = digits.load(1297, 500)
+  train, test = voronoi_sets.load_digits(1297, 500)
   found = structure.of_inputs(train, test, classes=10, levels=16)
   expected = {
     "phi, l2": 1.6742, "phi, linf": 1.5323, "R2": 0.43726, "1-NN, l2": 0.960,
@@ -74,7 +65,7 @@ def test_figures_of_the_digits(monkeypatch):
   }  # fmt: skip
   for name, value in expected.items():
     assert abs(found[name] - value) < 1e-3, name
-  found = reweighting.reweighted(train, test, classes=10)
+  found = residuals.reweighted(train, test, classes=10)
 
   def column(name):
     return [figures[name] for figures in found.values()]
@@ -92,11 +83,11 @@ def test_figures_of_the_digits(monkeypatch):
   np.testing.assert_allclose(column("1-NN")[:5], near, 1e-3)
   assert column("d_DoV")[:5] == [17, 21, 28, 0, 16]
   # It is these figures that the claims are about.
-  monkeypatch.setattr(reweighting, "reweighted", lambda *_, classes: found)
+  monkeypatch.setattr(residuals, "reweighted", lambda *_, classes: found)
 
   def verdicts():
     table = Table()
-    reweighting.add_pixels(table, train, test)
+    residuals.add_pixels(table, train, test)
     claims = robust_features.STUDY.claimed(table, CONFIG)
     return {claim["id"]: claim["verdict"] == "reproduced" for claim in claims}
 
@@ -194,7 +185,7 @@ def test_neighbours_of_photographs_are_tied_where_their_pixels_are():
 
   def points(rows, labels):
     x = jnp.asarray(np.asarray(rows, np.float32) / np.float32(255))
-    return digits.Points(x.reshape(-1, 1, 2, 1), jnp.asarray(labels))
+    return voronoi_sets.Points(x.reshape(-1, 1, 2, 1), jnp.asarray(labels))
 
   found = structure.of_inputs(
     points(sites, [0, 1]), points(image, [0]), classes=2, levels=255
@@ -208,12 +199,11 @@ def test_house_numbers_are_not_mirrored(images, flips, monkeypatch):
   monkeypatch.setattr(
     photographs.data, "random_flip", lambda key, x: seen.append(0) or x
   )
-  config = dataclasses.replace(CONFIG, images=images)
-  network = photographs.Network(
-    photographs.Photographs(network="ResNet18", width=2), 10
-  )
+  small = photographs.Photographs(network="ResNet18", width=2)
+  config = dataclasses.replace(CONFIG, images=images, photographs=small)
+  network = photographs.network(small, 10)
   variables = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros((2, 32, 32, 3)))
-  objective = photographs.objective(config, network, "l2", 0.0)
+  objective = photographs.objective(config, 10, "l2", 0.0)
   batch = {"image": np.zeros((2, 32, 32, 3), np.uint8), "label": np.zeros(2, np.int32)}
   jax.eval_shape(
     lambda p, s: (
@@ -247,7 +237,7 @@ def test_what_known_discriminality_claims():
 
 def test_too_many_digits():
   with pytest.raises(ValueError, match="at most 1797 together, got 1500 and 500"):
-    digits.load(1500, 500)
+    voronoi_sets.load_digits(1500, 500)
 
 
 def test_all_models_at_once_are_each_alone():
@@ -262,7 +252,7 @@ def test_training_in_the_combined_ball(tmp_path):
   config = dataclasses.replace(
     robust_features.PRESETS["smoke"], steps=60, learning_rate=1e-2
   )
-  points = digits.load(config.train_images, config.test_images)
+  points = voronoi_sets.load_digits(config.train_images, config.test_images)
   table = Table()
   defences.add_combined(table, config, *points, tmp_path)
   (claim,) = robust_features.STUDY.claimed(table, config)
@@ -290,7 +280,7 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
     learning_rate=1e-2,
     defences=("cells of all",),
   )
-  points = digits.load(config.train_images, config.test_images)
+  points = voronoi_sets.load_digits(config.train_images, config.test_images)
   table = Table()
   defences.add_side_by_side(table, config, *points, tmp_path)
   figures = {row["metric"]: row["mean"] for row in table.rows()}
@@ -306,12 +296,12 @@ def test_defences_within_cells_noise_and_rotation(tmp_path):
   assert certified[:4] == sorted(certified[:4], reverse=True)
   assert certified[0] > 0.2
   table = Table()
-  residuals.add(table, config, *points, tmp_path)
+  residuals.add_residuals(table, config, *points, tmp_path)
   claims = robust_features.STUDY.claimed(table, config)
   verdicts = {claim["id"]: claim["verdict"] for claim in claims}
   assert verdicts["X11-exact"] == verdicts["X11-augmentation"] == "reproduced"
   table = Table()
-  reweighting.add_features(table, config, *points, tmp_path)
+  residuals.add_features(table, config, *points, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   phi = [figures[f"features, standard, exponent {x}", "phi"] for x in ("-0.5", "0.5")]
   assert phi[0] > phi[1] > 0
@@ -328,7 +318,7 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
     "_embed",
     lambda *_: lambda _, x: np.asarray(features, np.float32),
   )
-  own = digits.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
+  own = voronoi_sets.Points(jnp.asarray(pixels / 255, jnp.float32), jnp.arange(40) % 4)
   state = types.SimpleNamespace(variables=dict)
   found = photographs.look(CONFIG, own, state, 4)
   rows = pixels.reshape(40, -1)
@@ -344,9 +334,9 @@ def test_equally_far_photographs_are_equally_far(monkeypatch):
 def test_the_preset_of_photographs_makes_two_steps_on_a_stand_in(
   tfds_dir, tmp_path, monkeypatch
 ):
-  def shallow(widths, stem, axis_name):
+  def shallow(widths, **options):
     """The first stage with one of its blocks."""
-    return models.ResNet((1,), widths[:1], (1,), stem=stem, axis_name=axis_name)
+    return models.ResNet((1,), widths[:1], (1,), **options)
 
   monkeypatch.setitem(photographs.NETWORKS, "ResNet18", shallow)
   small = {"network": "ResNet18", "width": 2, "epochs": 1, "batch": 24, "percent": 1}
@@ -380,16 +370,16 @@ def test_whole_sets_are_held_against_the_printed_table(
   changed, by, verdict, monkeypatch
 ):
   config = robust_features.PRESETS["svhn"]
-  column = published.inputs("svhn_cropped")
+  column = structure.printed_inputs("svhn_cropped")
   found = column | {changed: column[changed] + by}
   monkeypatch.setattr(structure, "of_inputs", lambda *_, **__: found)
   whole, part = (
-    digits.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
+    voronoi_sets.Points(jnp.zeros(n), jnp.zeros(n, int)) for n in (73_257, 50_000)
   )
   names = []
   for points in (whole, part):
     table = Table()
-    inputs.add(table, "images", "svhn_cropped", points, points)
+    inputs.add_inputs(table, "images", "svhn_cropped", points, points)
     claims = robust_features.STUDY.claimed(table, config)
     names.append([claim["id"] for claim in claims])
     if points is whole:
@@ -421,21 +411,20 @@ def test_photographs_beside_the_digits(monkeypatch, capsys):
 
 def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp_path):
   """Where features are the pixels, by NumPy; episodes are of the other classes."""
-  train, test = digits.load(200, 100)
+  train, test = voronoi_sets.load_digits(200, 100)
   config = robust_features.PRESETS["smoke"]
   given = {}
 
-  def untrained(_, __, columns, points, tested, *, classes, folder):
+  def untrained(defence, columns, points, tested, folder):
     given.update(columns=columns, own=points, tested=tested)
-    assert classes == 5
+    assert defence.classes == 5
     params = jnp.zeros((2, config.seeds))
     return types.SimpleNamespace(state=types.SimpleNamespace(params=params))
 
-  pixels = types.SimpleNamespace(apply=lambda variables, x: (x, None))
-  monkeypatch.setattr(networks, "network", lambda *_: pixels)
+  monkeypatch.setattr(networks.Defence, "features", lambda self, params, x: x)
   monkeypatch.setattr(networks, "train", untrained)
   table = Table()
-  reweighting.add_features(table, config, train, test, tmp_path)
+  residuals.add_features(table, config, train, test, tmp_path)
   figures = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
   assert given["columns"] == {"epsilon": [0.0, 0.6]}
   assert max(given["tested"].y) == max(given["own"].y) == 4
@@ -467,7 +456,7 @@ def test_features_are_weighted_by_the_classes_that_were_learned(monkeypatch, tmp
 
 @pytest.mark.slow
 def test_rotated_digits():
-  points = digits.load(100, 50)[0]
+  points = voronoi_sets.load_digits(100, 50)[0]
   turned, angle = residuals.rotated(points)
   assert turned.x.shape == (300, 64)
   np.testing.assert_array_equal(np.bincount(angle), [100, 100, 100])

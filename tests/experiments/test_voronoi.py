@@ -8,9 +8,8 @@ import pytest
 import tqdm
 
 from experiments import voronoi
-from experiments.frame import digits
 from experiments.frame.study import Table
-from experiments.robustness import curves, plane, statements
+from experiments.robustness import cells, curves, plane
 from experiments.robustness import images as voronoi_sets
 
 CPU, SMOKE = voronoi.PRESETS["cpu"], voronoi.PRESETS["smoke"]
@@ -40,8 +39,8 @@ def test_the_smoke_preset_attacks_and_draws(tmp_path, monkeypatch):
   sites = voronoi_sets.load(SMOKE)[0].sites()
   with tqdm.tqdm(disable=True) as progress:
     remember = curves.remembering(SMOKE, tmp_path / "kept", progress)
-    task, again = curves.task_of(SMOKE, sites, "l2"), Table()
-    curves.add(again, "digits", task, SMOKE.classifiers, remember)
+    task, again = curves.Task(SMOKE, sites, "l2"), Table()
+    curves.add(again, task, remember)
   assert len(again.rows()) == 25
   for row in again.rows():
     assert figures[row["name"], row["metric"]] == row["mean"]
@@ -83,7 +82,7 @@ def test_the_full_preset_on_a_stand_in(tfds_dir, tmp_path, monkeypatch):
 
 def test_figures_of_the_digits():
   """Each was computed once in NumPy from the equations."""
-  train, test = digits.load(1297, 500)
+  train, test = voronoi_sets.load_digits(1297, 500)
   table = Table()
   curves.add_natural(table, "digits", train, test)
   for which, share in (("sites", 0.952), ("test images", 0.874)):
@@ -96,7 +95,7 @@ def test_figures_of_the_digits():
     for measure, value in (("two", nearest), ("two classes", other)):
       found = table.values(f"least distance of {measure}", f"digits, {norm}")
       assert found == pytest.approx(value, abs=1e-4)
-  statements.add_best_binary(table, train)
+  cells.add_best_binary(table, train)
   for name, values in (
     ("digits, odd or even", (0.9969, 0.9769, 0.8296, 0.5042)),
     ("digits, 3 or 8", (None, 0.9769, 0.8692, 0.5077)),
@@ -132,7 +131,7 @@ def test_a_wrong_label_loses_its_own_site(lost):
 def test_shifts():
   every = map(np.concatenate, zip(*voronoi_sets.load(CPU), strict=True))
   table = Table()
-  statements.add_shifts(table, "digits", *every)
+  cells.add_shifts(table, "digits", *every)
   found = [row["mean"] for row in table.rows()]
   expected = [3.1565, 1.8439, 1.000, 0.9353, 0.7003, 0.995]
   np.testing.assert_allclose(found, expected, atol=1e-3)
@@ -142,7 +141,7 @@ def test_shifts():
 
 def test_where_photographs_are_missing(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-  with pytest.raises(SystemExit, match="this preset reads the image set cifar10"):
+  with pytest.raises(SystemExit, match="this experiment reads the image set cifar10"):
     voronoi.STUDY.run(voronoi.PRESETS["full"], tmp_path)
   config = dataclasses.replace(SMOKE, shifted=("cifar10",), toy_norms=())
   table = Table()

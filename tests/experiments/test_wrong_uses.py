@@ -215,8 +215,14 @@ def test_every_number_has_a_least_value(name):
     command._check_numbers(config, config)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize("name", NAMES)
+def in_turn(ends):
+  """All of them at the first entry points, one at each of the others: see the frame."""
+  ends = list(ends)
+  for k, name in enumerate(NAMES):
+    yield from ((name, end) for end in (ends if k < 2 else ends[k % len(ends) :][:1]))
+
+
+@pytest.mark.parametrize(("name", "folder"), [*in_turn(FOLDERS)])
 def test_output_that_cannot_be_written_to(name, folder, capsys, monkeypatch, tmp_path):
   def refuse(**_):
     number = {"read-only": errno.EROFS, "full": errno.ENOSPC}[folder]
@@ -231,8 +237,7 @@ def test_output_that_cannot_be_written_to(name, folder, capsys, monkeypatch, tmp
   assert said == f"--output {output} cannot be written to: {FOLDERS[folder]}"
 
 
-@pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "end"), [*in_turn(ENDS)])
 def test_a_run_that_ends_early(name, end, capsys, monkeypatch, tmp_path):
   error, said = ENDS[end]
 

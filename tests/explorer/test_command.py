@@ -1,14 +1,17 @@
 """`spherejax-explore`: what it writes, that it goes on, what it refuses in one line."""
 
 import csv
+import json
+import shutil
+import tempfile
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from spherejax import data, models
-from spherejax.explorer import _command, _page
+from spherejax import data, distances, models, training
+from spherejax.explorer import _command, _embedding, _page, _sources
 
 SIDE = 8
 
@@ -69,15 +72,19 @@ def table(path):
     return list(csv.reader(file))
 
 
+def names(output):
+  return [row[0] for row in table(output / "files.csv")[1:]]
+
+
 def test_what_is_written_is_the_network_of_each_image(network, folder):
   output = run(folder, "--neighbours", "3")
   header, *rows = table(output / "files.csv")
   assert header == ["path", "label"]
-  names = [path for path, _ in rows]
-  assert names == sorted(names)
-  assert len(names) == 13
+  files = [path for path, _ in rows]
+  assert files == sorted(files)
+  assert len(files) == 13
   assert [label for _, label in rows] == [
-    name.split("/")[0] if "/" in name else "" for name in names
+    name.split("/")[0] if "/" in name else "" for name in files
   ]
   squares = np.stack(
     [
@@ -88,7 +95,7 @@ def test_what_is_written_is_the_network_of_each_image(network, folder):
           Image.Resampling.BICUBIC,
         )
       )
-      for name in names
+      for name in files
     ]
   )
   x = np.asarray(network.features(squares)).mean((1, 2))
@@ -101,10 +108,10 @@ def test_what_is_written_is_the_network_of_each_image(network, folder):
   _, *rows = table(output / "neighbours.csv")
   assert len(rows) == 39
   for image, rank, neighbour, distance in rows:
-    place = names.index(image)
+    place = files.index(image)
     expected = np.sort(apart[place])[int(rank) - 1]
     assert float(distance) == pytest.approx(expected, abs=1e-5)
-    assert apart[place, names.index(neighbour)] == pytest.approx(expected, abs=1e-5)
+    assert apart[place, files.index(neighbour)] == pytest.approx(expected, abs=1e-5)
   text = (output / "explore.html").read_text()
   assert "photos by efficientnet_lite0" in text
   assert "grey.png" in text
@@ -113,19 +120,112 @@ def test_what_is_written_is_the_network_of_each_image(network, folder):
 def test_the_same_command_computes_nothing_again(network, folder, monkeypatch):
   output = run(folder)
   before = (output / "embeddings.npy").read_bytes()
-  monkeypatch.setattr(Network, "features", None)
+  monkeypatch.setattr(training, "keep_features", None)
   run(folder)
   assert (output / "embeddings.npy").read_bytes() == before
 
 
-def test_another_image_is_embedded_and_the_old_features_go(network, folder):
-  output = run(folder)
-  (output / "features-mine.npy").write_bytes(b"of the user")
-  (folder / "class 0" / "deeper" / "00.png").unlink()
+def test_each_image_is_decoded_once_and_its_neighbours_are_found_once(
+  network, folder, monkeypatch
+):
+  read, asked = [], []
+  decode, nearest = _sources._read_file, distances.k_nearest
+  monkeypatch.setattr(
+    _sources, "_read_file", lambda *given: read.append(given[-1]) or decode(*given)
+  )
+  monkeypatch.setattr(
+    distances, "k_nearest", lambda *x, **y: asked.append(1) or nearest(*x, **y)
+  )
+  monkeypatch.setattr(_embedding, "_BATCH", 13)
   run(folder)
-  assert len(np.load(output / "embeddings.npy")) == 12
-  assert len(list(output.glob("features-*.npy"))) == 2
-  assert (output / "features-mine.npy").read_bytes() == b"of the user"
+  assert sorted(read) == list(range(13))
+  assert len(asked) == 1
+
+
+def test_only_what_changed_in_the_folder_is_embedded(network, folder, monkeypatch):
+  output = run(folder)
+  before = dict(zip(names(output), np.load(output / "embeddings.npy"), strict=True))
+  (folder / "class 0" / "deeper" / "00.png").unlink()
+  Image.open(folder / "grey.png").save(folder / "new.png")
+  embedded = []
+  keep = training.keep_features
+  monkeypatch.setattr(
+    training,
+    "keep_features",
+    lambda path, function, images, **options: (
+      embedded.append(len(images)) or keep(path, function, images, **options)
+    ),
+  )
+  run(folder)
+  assert embedded == [1]
+  after = dict(zip(names(output), np.load(output / "embeddings.npy"), strict=True))
+  assert after.keys() - before.keys() == {"new.png"}
+  np.testing.assert_array_equal(after["new.png"], before["grey.png"])
+  for name in after.keys() & before.keys():
+    np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_what_a_stopped_run_kept_is_known(tmp_path):
+  path = tmp_path / "features-0123456789ab.npy"
+  rows = np.arange(6, dtype=np.float16).reshape(3, 2)
+  np.save(path, rows)
+  files = [[f"{row}.png", "1"] for row in range(3)]
+  made_with = {"network": "a", "files": files}
+  path.with_suffix(".json").write_text(json.dumps({"made with": made_with, "done": 2}))
+  known = _embedding._known(tmp_path, "a")
+  assert known.keys() == {("0.png", "1"), ("1.png", "1")}
+  np.testing.assert_array_equal(known["1.png", "1"], rows[1])
+  assert not _embedding._known(tmp_path, "b")
+  path.write_bytes(path.read_bytes()[:-3])  # damaged: it is made again
+  assert not _embedding._known(tmp_path, "a")
+  assert not list(tmp_path.iterdir())
+
+
+def test_queries_are_answered_from_the_images(network, folder, tmp_path):
+  asked = tmp_path / "a $ask$.png"
+  shutil.copy(folder / "class 0" / "deeper" / "00.png", asked)
+  output = run(folder, "--queries", str(asked), "--neighbours", "3")
+  header, *rows = table(output / "queries.csv")
+  assert header == ["query", "rank", "neighbour", "distance"]
+  assert [row[:2] for row in rows] == [["a $ask$.png", str(n)] for n in (1, 2, 3)]
+  assert rows[0][2:] == ["class 0/deeper/00.png", "0"]
+  x = np.load(output / "embeddings.npy").astype(np.float64)
+  place = names(output).index("class 0/deeper/00.png")
+  apart = np.sort(np.linalg.norm(x - x[place], axis=1))[:3]
+  np.testing.assert_allclose([float(row[3]) for row in rows], apart, atol=1e-5)
+  with Image.open(output / "queries.png") as sheet:
+    assert sheet.width > sheet.height
+  # An image of the folder does not find itself.
+  own = str(folder / "class 1")
+  _, *rows = table(run(folder, "--queries", own, "--neighbours", "12") / "queries.csv")
+  assert len(rows) == 4 * 12
+  for query, _, found, _ in rows:
+    assert found != f"class 1/{query}"
+
+
+def test_a_prepared_set_is_shown(network, tmp_path, monkeypatch):
+  digits = data.load_digits()[:20]
+  monkeypatch.setattr(data, "load_tfds", lambda *_, **__: digits)
+  output = tmp_path / "out"
+  given = ["tfds:digits/test", "--output", str(output), "--layout", "pca"]
+  _command.main([*given, "--queries", "tfds:digits/test"])
+  assert names(output) == [f"tfds:digits/test/{row}" for row in range(20)]
+  for query, _, found, _ in table(output / "queries.csv")[1:]:
+    assert query != found
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_work(
+  network, folder, capsys, monkeypatch
+):
+  def denied(**_):
+    raise PermissionError(13, "Permission denied")
+
+  monkeypatch.setattr(tempfile, "TemporaryFile", denied)
+  said = refused(capsys, folder, "--output", folder.parent / "out")
+  assert "cannot be written to: Permission denied" in said
+  said = refused(capsys, folder, "--output", folder / "class 0")
+  assert "must lie outside of the images' folder" in said
+  assert not network.batches
 
 
 def test_unreadable_images_are_named_or_left_out(network, folder, capsys):
@@ -145,10 +245,10 @@ def test_unreadable_images_are_named_or_left_out(network, folder, capsys):
 
 
 def test_folders_that_cannot_be_shown(network, folder, tmp_path, capsys, monkeypatch):
-  assert "must be a folder, got" in refused(capsys, tmp_path / "no")
+  assert "no image file or folder at" in refused(capsys, tmp_path / "no")
   empty = tmp_path / "empty"
   empty.mkdir()
-  assert "must hold 2 to 65536 images" in refused(capsys, empty)
+  assert "holds no image" in refused(capsys, empty)
   for name in ("a.png", "b.png"):
     (empty / name).write_bytes(b"none")
   output = ("--output", tmp_path / "out")

@@ -256,6 +256,7 @@ def test_photographs_are_compressed_each_for_itself(channels):
   ("changed", "message"),
   [
     ({"embeddings": np.ones((1, 2), np.float32)}, "must be 2 to 65536, got 1"),
+    ({"embeddings": np.ones((70_000, 2), np.float32)}, "2 to 65536, got 70000"),
     (
       {"embeddings": np.array([[1.0, np.nan], [0.0, 0.0], [1.0, 1.0]], np.float32)},
       "embeddings must be finite, got 1 of 3 rows that are not, the first in row 0",
@@ -299,7 +300,8 @@ def driver(tmp_path_factory):
   options.binary_location = chromium
   profile = tmp_path_factory.mktemp("profile")
   for flag in (
-    "headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+    "headless", "no-sandbox", "disable-gpu", "disable-3d-apis", "disable-quic",
+    "no-first-run",
     "disable-background-networking", "disable-component-update", "disable-sync",
     "window-size=1280,900", f"user-data-dir={profile}",
   ):  # fmt: skip
@@ -440,6 +442,26 @@ def test_a_click_shows_the_nearest_and_another_click_others(page, made):
   page.until(f"document.getElementById('panel').dataset.row === '{other}'")
 
 
+def test_the_map_by_keyboard(page):
+  from selenium.webdriver.common.keys import Keys
+
+  assert page.ask("document.createElement('canvas').getContext('webgl') === null")
+  box = page.driver.find_element("id", "map")
+  page.driver.execute_script("document.getElementById('map').focus()")
+  points, seen = page.points(), []
+  arrows = ((Keys.ARROW_RIGHT, 0, 1), (Keys.ARROW_DOWN, 1, 1), (Keys.ARROW_LEFT, 0, -1))
+  for key, axis, sign in ((Keys.ARROW_UP, 1, -1), *arrows):
+    box.send_keys(key)
+    seen.append(int(page.ask("document.getElementById('card').dataset.row")))
+    if len(seen) > 1 and seen[-1] != seen[-2]:
+      gone = points[seen[-1]] - points[seen[-2]]
+      assert sign * gone[axis] > 0
+  assert len({*seen}) > 2
+  assert not page.ask("document.getElementById('card').hidden")
+  box.send_keys(Keys.ENTER)
+  page.until(f"document.getElementById('panel').dataset.row === '{seen[-1]}'")
+
+
 def test_a_picture_of_a_hostile_class_and_name_is_only_text(page, made):
   row = made.names.index(QUOTED)
   page.driver.execute_script("window.explorer.select(arguments[0])", row)
@@ -551,6 +573,16 @@ def test_on_a_narrow_screen_the_map_has_the_room(page):
     assert page.ask(f"{box}.width") == page.ask("window.innerWidth")
     assert page.ask(f"{box}.height") > 300
     assert page.ask("document.getElementById('controls').offsetParent === null")
+    for row in page.lonely()[:6]:
+      page.driver.execute_script(
+        "const [sx, sy] = window.explorer.place(arguments[0]);"
+        "window.explorer.inspect({ sx, sy })",
+        row,
+      )
+      card = page.ask(
+        "document.getElementById('card').getBoundingClientRect().toJSON()"
+      )
+      assert 0 <= card["left"] < card["right"] <= 500
     page.press("#fold")
     assert page.ask("document.getElementById('controls').offsetParent !== null")
     assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,4 +1,4 @@
-"""What `embed` keeps, and the lists and vectors that `dynamic_assignment` is given."""
+"""What the explorer keeps, and lists of images for `dynamic_assignment`."""
 
 import json
 import pickle
@@ -10,111 +10,59 @@ import pytest
 from hypothesis.extra import numpy as arrays_of
 
 from experiments.assignment import readers
-from experiments.embedding import parts
 from spherejax import data as image_data
+from spherejax.explorer import _embedding
 from tests.fuzz import inputs
 
 pytestmark = pytest.mark.timeout(300)
-FILES = {"a.png": "1 2", "b.png": "3 4", "c.png": "5 6"}
-MADE = {"from": "/pictures", "network": {"width": 8, "pooling": "a"}, "weights": "0a"}
-FOUND = {
-  "files": [["a.png", "1 2"], ["c.png", "5 6"]],
-  "unreadable": [["b.png", "3 4", "no picture"]],
-}
-EMBEDDED = json.dumps({"settings": MADE, "files": FILES}).encode()
-PART = json.dumps({"settings": MADE, "figures": FOUND}).encode()
+MADE = {"network": "0a", "files": [["a.png", "1 2"], ["c.png", "5 6"]]}
+MANIFEST = json.dumps({"made with": MADE, "done": 2}).encode()
+ROWS = np.eye(2, 4, dtype=np.float16)
 
 
-def rewritten(record, *path, value):
-  return json.dumps(inputs.exchanged(json.loads(record), path, value)).encode()
+def rewritten(*path, value):
+  return json.dumps(inputs.exchanged(json.loads(MANIFEST), path, value)).encode()
 
 
-@inputs.search(150)
-@hypothesis.given(inputs.changed(EMBEDDED))
-@hypothesis.example(EMBEDDED)
-@hypothesis.example(rewritten(EMBEDDED, "settings", value={"network": {}}))
-@hypothesis.example(rewritten(EMBEDDED, "settings", value=[]))
-@hypothesis.example(rewritten(EMBEDDED, "settings", "network", value="x"))
-@hypothesis.example(rewritten(EMBEDDED, "settings", "from", value="a\nb"))
-@hypothesis.example(rewritten(EMBEDDED, "files", value=None))
-@hypothesis.example(rewritten(EMBEDDED, "files", "a.png", value=3))
-def test_listings_of_embeddings(tmp_path, content):
-  (tmp_path / "listing.json").write_bytes(content)
-  same = inputs.attempt(
-    lambda: parts.compare(tmp_path, MADE, FILES, "images") is None,
-    (SystemExit, ValueError),
-    rf"^{tmp_path}(/listing\.json is damaged; .*| holds embeddings of .*)\Z",
-  )
-  if same:
-    assert json.loads(content)["settings"] == MADE
-  else:
-    assert content != EMBEDDED
-
-
-def embedded(folder, record, arrays):
-  """What is read from a part of this content."""
-  (folder / "part-000000.json").write_bytes(record)
-  (folder / "part-000000.npz").write_bytes(arrays)
-  found = inputs.attempt_within(
-    len(record) + len(arrays),
-    lambda: parts.restore(folder, MADE, FILES, 4),
-    ValueError,
-    r"part-000000\.(json|npz) is damaged; without it, it is made again: .*\Z",
-  )
-  if found is not None:
-    done, unreadable = found
-    assert done.keys() | unreadable.keys() <= set(range(3))
-    assert all(row.shape == (4,) and row.dtype == np.float32 for row in done.values())
-    assert all(isinstance(why, str) for why in unreadable.values())
+def known(folder, manifest, rows):
+  """What is read from features that were kept: known rows, or nothing."""
+  (folder / "features-0123456789ab.json").write_bytes(manifest)
+  (folder / "features-0123456789ab.npy").write_bytes(rows)
+  found = _embedding._known(folder, "0a")
+  for (name, stamp), row in found.items():
+    assert isinstance(name, str)
+    assert isinstance(stamp, str)
+    assert row.dtype == np.float16
+    assert row.ndim == 1
   return found
 
 
+def test_whole_features_are_known(tmp_path):
+  found = known(tmp_path, MANIFEST, inputs.array_bytes(ROWS))
+  assert [*found] == [("a.png", "1 2"), ("c.png", "5 6")]
+
+
 @inputs.search(150)
-@hypothesis.given(st.data())
-def test_parts_of_embeddings(tmp_path, data):
-  whole = inputs.archive(embeddings=inputs.array_bytes(np.eye(2, 4, dtype=np.float32)))
-  done, unreadable = embedded(tmp_path, PART, whole)
-  assert (done.keys(), unreadable) == ({0, 2}, {1: "no picture"})
-  embedded(tmp_path, data.draw(inputs.changed(PART)), whole)
-  other = inputs.ARRAYS.map(inputs.array_bytes).map(
-    lambda content: inputs.archive(embeddings=content)
-  )
-  embedded(tmp_path, PART, data.draw(st.binary() | inputs.damaged(whole) | other))
+@hypothesis.given(inputs.changed(MANIFEST))
+@hypothesis.example(rewritten("done", value=None))
+@hypothesis.example(rewritten("done", value=7))
+@hypothesis.example(rewritten("made with", value=[]))
+@hypothesis.example(rewritten("made with", "files", value=None))
+@hypothesis.example(rewritten("made with", "files", value=["ab", "cd"]))
+def test_manifests_of_features(tmp_path, content):
+  known(tmp_path, content, inputs.array_bytes(ROWS))
 
 
-@pytest.mark.parametrize(
-  "figures",
-  [
-    {"files": FOUND["files"]},
-    {"unreadable": []},
-    FOUND | {"files": FOUND["files"][:1]},
-    FOUND | {"files": [["a.png", "1 2"], ["c.png", ["5 6"]]]},
-    FOUND | {"unreadable": [["b.png", "3 4"]]},
-    FOUND | {"unreadable": ["abc"]},
-    [],
-  ],
+@inputs.search(150)
+@hypothesis.given(
+  inputs.damaged(inputs.array_bytes(ROWS))
+  | inputs.ARRAYS.map(inputs.array_bytes)
+  | st.binary()
 )
-def test_parts_without_what_belongs_there(tmp_path, figures):
-  whole = inputs.archive(embeddings=inputs.array_bytes(np.eye(2, 4, dtype=np.float32)))
-  assert embedded(tmp_path, rewritten(PART, "figures", value=figures), whole) is None
-
-
-@pytest.mark.parametrize(
-  "arrays",
-  [
-    {},
-    {"embedding": np.eye(2, 4, dtype=np.float32)},
-    {"embeddings": np.eye(1, 4, dtype=np.float32)},
-    {"embeddings": np.eye(2, 5, dtype=np.float32)},
-    {"embeddings": np.zeros(2, np.float32)},
-    {"embeddings": np.eye(2, 4)},
-    {"embeddings": np.eye(2, 4, dtype=">f4")},
-    {"embeddings": np.full((2, 4), "a")},
-  ],
-)
-def test_parts_of_other_arrays(tmp_path, arrays):
-  contents = {name: inputs.array_bytes(array) for name, array in arrays.items()}
-  assert embedded(tmp_path, PART, inputs.archive(**contents)) is None
+@hypothesis.example(inputs.array_bytes(ROWS[:1]))
+@hypothesis.example(inputs.array_bytes(ROWS.astype(np.float32)))
+def test_arrays_of_features(tmp_path, content):
+  known(tmp_path, MANIFEST, content)
 
 
 NAMED = b"train/a/one.JPEG 0\n\ntrain/b/two.JPEG 1\nthree.JPEG\n"

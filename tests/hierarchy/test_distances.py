@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from experiments.published import trees as article_trees
+from experiments.published import tree_paths
 from spherejax import hierarchy
 
 
@@ -78,7 +78,7 @@ def broken_triples(h):
 
 
 def test_shortest_heights_would_break_the_inequality():
-  tree = hierarchy.from_paths(article_trees.paths(article_trees.MESO_Z))
+  tree = hierarchy.from_paths(tree_paths("MESO_Z"))
   ways = [
     way_up(tree, node) for node in set(range(len(tree.names))) - set(tree.parents)
   ]
@@ -113,7 +113,7 @@ def test_values_of_the_article():
   line = np.abs(distances[:, None] - distances[None])
   similarities = hierarchy.chordal_similarities(line)[0]
   np.testing.assert_allclose(similarities, [1, 0.5556, 0.36, 0.2653, 0.2099], atol=5e-5)
-  tree = hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
+  tree = hierarchy.from_paths(tree_paths("CIFAR_100"))
   d = hierarchy.path_distances(tree)
   np.testing.assert_array_equal(d, 2 * hierarchy.lca_heights(tree))
   values, counts = np.unique(d[np.triu_indices(100, 1)], return_counts=True)
@@ -127,7 +127,7 @@ def test_values_of_the_article():
   [("MICRO_S", 0.444), ("MICRO_L", 0.223), ("MESO_Z", 0.444)],
 )
 def test_similarities_are_positive_definite(name, least):
-  tree = hierarchy.from_paths(article_trees.paths(getattr(article_trees, name)))
+  tree = hierarchy.from_paths(tree_paths(name))
   d = hierarchy.path_distances(tree)
   found = np.linalg.eigvalsh(hierarchy.chordal_similarities(d)).min()
   np.testing.assert_allclose(found, least, atol=5e-4)
@@ -178,7 +178,7 @@ def test_one_class():
 
 def test_shortest_heights_lift_nodes_above_the_root():
   """And one minus the distance by them is no similarity of points."""
-  tree = hierarchy.from_paths(article_trees.paths(article_trees.MICRO_L))
+  tree = hierarchy.from_paths(tree_paths("MICRO_L"))
   shortest = {}
   for node in set(range(len(tree.names))) - set(tree.parents):
     for height, above in enumerate(way_up(tree, node)):

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from experiments.published import trees as article_trees
+from experiments.published import tree_paths
 from spherejax import hierarchy
 
 
 def article_tree(name):
   if name == "CIFAR_100":
-    return hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
-  return hierarchy.from_paths(article_trees.paths(getattr(article_trees, name)))
+    return hierarchy.from_paths(tree_paths("CIFAR_100"))
+  return hierarchy.from_paths(tree_paths(name))
 
 
 def random_binary_tree(seed, leaves=9):

@@ -400,7 +400,12 @@ def float32(run: Runner):
 
 
 def bfloat16(run: Runner):
-  _half(run, jnp.bfloat16, 4.5e-3)
+  if run.name in IN_BFLOAT16:
+    return _half(run, jnp.bfloat16, 4.5e-3)
+  rows, labels, params, keep, _ = run.arguments(run.batches["mixed"], jnp.bfloat16)
+  loss = functools.partial(run.case.loss, where=keep)
+  assert jax.eval_shape(loss, rows, labels, params).dtype == jnp.bfloat16
+  return None
 
 
 def _half(run: Runner, dtype: Any, rtol: float):
@@ -437,13 +442,29 @@ CHECKS = {
 LOSSES = [name for name in CASES if "/" not in name]
 # What its variants share with the loss itself, but for those that are about it.
 OF_THE_LOSS = ("float32", "bfloat16", "vmap")
+# What a loss of a batch has from that of its matrix, which it calls.
+OF_THE_MATRIX = (*OF_THE_LOSS, "devices")
+# One way to each half precision: pairs, lists, proxies, angles, views and a tree. The
+# others have their type checked quickly, their numbers slowly.
+IN_BFLOAT16 = {
+  "contrastive", "smooth_ap", "proxy_anchor", "arcface", "nt_xent", "triplet",
+  "conditional_softmax", "distance_ratio", "softmax", "vicreg", "uniformity",
+}  # fmt: skip
+
+
+def is_left_out(run: Runner, check: str) -> bool:
+  """Whether another case of the quick ones shows the same of the same code."""
+  whole, matrix, _ = run.name.partition("_from_")
+  if run.variant:
+    return check in OF_THE_LOSS and not run.name.endswith("/cold")
+  return bool(matrix) and whole in CASES and check in OF_THE_MATRIX
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_loss(name, subtests, record_property):
   run = Runner(name)
   for check, function in CHECKS.items():
-    if run.variant and check in OF_THE_LOSS and not name.endswith("/cold"):
+    if is_left_out(run, check):
       continue
     outcome = "FAILED"
     with subtests.test(check), _versions.enable_x64(True):
@@ -474,9 +495,20 @@ def test_loss_on_four_devices_whose_types_are_checked(name):
 @pytest.mark.parametrize(
   "name", LOSSES + [name for name in CASES if name.endswith("/cold")]
 )
-def test_loss_in_float16(name):
+def test_loss_in_half_precision(name):
   with _versions.enable_x64(True):
-    _half(Runner(name), jnp.float16, 6e-4)
+    run = Runner(name)
+    _half(run, jnp.bfloat16, 4.5e-3)
+    _half(run, jnp.float16, 6e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in LOSSES if "_from_" in name])
+def test_loss_of_a_matrix_alone(name):
+  run = Runner(name)
+  with _versions.enable_x64(True):
+    for check in (float32, vmap, devices):
+      check(run)
 
 
 @pytest.mark.slow

@@ -329,7 +329,14 @@ MINED = [
 ]
 
 
-@pytest.mark.parametrize("name", sorted({*MINED} - {"pair_counts"}))
+# The other losses of pairs are given their counts in the same place.
+@pytest.mark.parametrize(
+  "name",
+  [
+    pytest.param(name, marks=[pytest.mark.slow] * (k % 3 > 0))
+    for k, name in enumerate(sorted({*MINED} - {"pair_counts"}))
+  ],
+)
 def test_a_miner_that_leaves_nothing(name, embeddings):
   x = embeddings(1, 12, 4).astype(np.float32)
   rest = (jnp.zeros(9),) if name == "dynamic_soft_margin" else ()

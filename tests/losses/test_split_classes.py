@@ -162,17 +162,26 @@ def alone(name):
   return value, each, gradients
 
 
+# Every case quickly in one way, and some in a way that sums what devices share.
+CHECKED = ("softmax, distributions", "distance_ratio", "arcface")
+WAYS = [
+  ("pmap", 4), ("shard_map-checked", 2), ("vmap", 2), ("vmap", 4),
+  ("shard_map-unchecked", 4),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-  ("how", "devices"),
+  ("name", "how", "devices"),
   [
-    pytest.param("vmap", 2, marks=pytest.mark.slow),
-    pytest.param("vmap", 4, marks=pytest.mark.slow),
-    ("pmap", 4),
-    ("shard_map-checked", 2),
-    pytest.param("shard_map-unchecked", 4, marks=pytest.mark.slow),
+    pytest.param(
+      name,
+      *way,
+      marks=[pytest.mark.slow] * (k > (name in CHECKED)),
+    )
+    for name in CASES
+    for k, way in enumerate(WAYS)
   ],
 )
-@pytest.mark.parametrize("name", CASES)
 def test_split_classes_equal_all_on_one_device(name, how, devices, x64):
   x, weights, labels, where, margins = operands()
   case = CASES[name]

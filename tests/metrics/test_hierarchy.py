@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.published import trees as article_trees
+from experiments.published import tree_paths
 from spherejax import hierarchy, metrics
 
 TREE = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h", "f/g/i"])
@@ -73,9 +73,7 @@ def test_measures_of_predictions():
 
 
 def test_near_classes_of_the_article():
-  d = hierarchy.path_distances(
-    hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
-  )
+  d = hierarchy.path_distances(hierarchy.from_paths(tree_paths("CIFAR_100")))
   rows = np.sort(d, axis=1)
   sizes = {
     offset: {int((row <= rows[c, 4 + offset]).sum()) for c, row in enumerate(d)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from experiments.published import trees as article_trees
+from experiments.published import tree_paths
 from spherejax import hierarchy, metrics
 
 SIZE = 128
@@ -70,7 +70,7 @@ def random_distances(size, seed=0):
 
 @pytest.mark.parametrize("diagonal", [True, False])
 def test_correlations(diagonal):
-  tree = hierarchy.from_paths(article_trees.paths(article_trees.MESO_Z))
+  tree = hierarchy.from_paths(tree_paths("MESO_Z"))
   d = hierarchy.path_distances(tree)
   learned = random_distances(len(d))
   learned[3, 4:9] = learned[4:9, 3] = 1.0  # ties on both sides
@@ -89,21 +89,21 @@ def test_correlations(diagonal):
     assert found.mean.dtype == np.float32
 
 
-CIFAR_100 = article_trees.paths(article_trees.CIFAR_100)
+CIFAR_100 = tree_paths("CIFAR_100")
 TABLE = {
   "CIFAR-100": (CIFAR_100, None, 0.8580, 0.8531),
   "20 superclasses": ([path[-2:] for path in CIFAR_100], None, 0.3776, 0.3411),
-  "MicroS": (article_trees.paths(article_trees.MICRO_S), None, 0.9332, 0.9312),
+  "MicroS": (tree_paths("MICRO_S"), None, 0.9332, 0.9312),
   "MicroS, living": (
-    article_trees.paths(article_trees.MICRO_S), "nonliving", 0.9052, None
+    tree_paths("MICRO_S"), "nonliving", 0.9052, None
   ),
-  "MicroL": (article_trees.paths(article_trees.MICRO_L), None, 0.9543, 0.9529),
+  "MicroL": (tree_paths("MICRO_L"), None, 0.9543, 0.9529),
   "MicroL, living": (
-    article_trees.paths(article_trees.MICRO_L), "nonplankton", 0.9426, None
+    tree_paths("MICRO_L"), "nonplankton", 0.9426, None
   ),
-  "MesoZ": (article_trees.paths(article_trees.MESO_Z), None, 0.9782, 0.9769),
+  "MesoZ": (tree_paths("MESO_Z"), None, 0.9782, 0.9769),
   "MesoZ, living": (
-    article_trees.paths(article_trees.MESO_Z), "nonzooplankton", 0.9602, None
+    tree_paths("MESO_Z"), "nonzooplankton", 0.9602, None
   ),
 }  # fmt: skip
 

@@ -79,7 +79,7 @@ def tied(seed, rows):
 
 @pytest.mark.parametrize("block_size", [1, 7, 128])
 def test_counting_equals_sorting_with_many_ties(block_size):
-  for seed in range(60 if block_size == 128 else 10):
+  for seed in range(60 if block_size == 128 else 4):
     x, y = tied(seed, ROWS)
     assert_equal(metrics.retrieval(x, y, block_size=block_size), oracle(x, y))
     r, yr = tied(seed + 1000, REFERENCES)
@@ -105,7 +105,7 @@ def sorting(monkeypatch):
 
 @pytest.mark.parametrize("block_size", [7, 128])
 def test_sorting_gives_the_same_integers(sorting, block_size):
-  for seed in range(20):
+  for seed in range(20 if block_size == 128 else 5):
     x, y = tied(seed, ROWS)
     if seed % 4 == 0:
       x[:3] = np.nan
@@ -370,10 +370,11 @@ def test_bounds_and_when_they_are_reached(seed):
   assert np.all(result.map_at_r >= 0)
   assert np.all(result.r_precision <= 1)
   assert np.all(result.map_at_r <= result.r_precision * (1 + 1e-6))
-  for i in range(ROWS):
+  every = np.arange(ROWS)
+  orders = np.asarray(metrics.nearest(x, x, k=ROWS - 1, exclude=every))
+  for i, order in enumerate(orders):
     total = int(result.relevant[i])
-    order = metrics.nearest(x[i : i + 1], x, k=ROWS - 1, exclude=np.array([i]))[0]
-    relevant = (y[np.asarray(order)] == y[i])[:total]
+    relevant = (y[order] == y[i])[:total]
     first = bool(np.all(relevant[: relevant.sum()]))  # relevant ones come first
     equal = bool(np.isclose(result.map_at_r[i], result.r_precision[i], rtol=1e-6))
     assert equal == first

@@ -232,7 +232,15 @@ def test_rows_by_blocks(name):
 
 
 @pytest.mark.parametrize(
-  "name", ["ProxyAnchor", "Manifold", "ZeroShotPrediction", "AdaCos"]
+  "name",
+  [
+    "ProxyAnchor",
+    "AdaCos",
+    *(
+      pytest.param(x, marks=pytest.mark.slow)
+      for x in ("Manifold", "ZeroShotPrediction")
+    ),
+  ],
 )
 def test_rows_over_devices_equal_the_whole_batch(name):
   module, rows, variables = start(name)

@@ -88,7 +88,14 @@ def wrong_settings(module):
         yield Use(field.name, *use)
 
 
-@pytest.mark.parametrize("name", MODULES)
+# Networks that take long to trace are quickly told wrong settings in their own tests.
+LARGE = {"BNInception", "InceptionV3", "ResNet50", "SwinT"}
+
+
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in MODULES],
+)
 def test_wrong_settings(name, unchecked, monkeypatch):
   module_class = getattr(models, name)
   if name == "ResNet101":  # `ResNet50` with another number

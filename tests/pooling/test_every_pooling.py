@@ -232,6 +232,8 @@ def transforms(run: Runner):
 CHECKS = (oracle, mask, permute, degree, float32, half, transforms)
 # What its variants share with the pooling itself.
 OF_THE_POOLING = (float32, half, transforms)
+# Averages, powers, assignments, gates and correlations; the others are checked slowly.
+IN_HALF = {"gap", "gem", "netvlad", "otp", "cbam", "solar"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -240,11 +242,21 @@ def test_pooling(name, subtests):
   for check in CHECKS:
     if "/" in name and check in OF_THE_POOLING:
       continue
+    if check is half and name not in IN_HALF:
+      continue
     with subtests.test(check.__name__), _versions.enable_x64(True):
       check(run)
 
 
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (3, 4)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if "/" not in name])
+def test_pooling_in_half_precision(name, x64):
+  half(Runner(name))
+
+
+@pytest.mark.parametrize(
+  ("height", "width"), [pytest.param(1, 1, marks=pytest.mark.slow), (3, 4)]
+)
 # GSoP's weights of positions are of one size; those of cells fit every map.
 @pytest.mark.parametrize(
   "name",

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from spherejax import pooling
 from spherejax.pooling import _costs, _gsp_solver, _gsp_weights
@@ -152,24 +151,48 @@ def test_corrected_proposition_of_the_paper(x64):
 
 
 def test_derivatives_of_both_modes_and_orders_with_a_mask(x64):
-  features, prototypes = data(3, n=5)
+  """All of them in one program, against differences of it along one direction."""
+  draw = np.random.default_rng(1)
   where = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 1]], bool)
+  point = (*data(3, n=5), np.float64(0.4), np.float64(3.0))
+  along = tuple(draw.normal(size=np.shape(x)) for x in point)
+  weights = [draw.normal(size=s) for s in ((2, 3), (2, 5), (2, 4), (2, 5))]
 
-  @jax.jit
-  def everything(features, prototypes, mass, beta):
+  def dot(one, other):
+    return sum(jnp.sum(a * b) for a, b in zip(one, other, strict=True))
+
+  def total(point):
+    features, prototypes, mass, beta = point
     result = pooling.gsp(
       features, prototypes, mass=mass, inverse_temperature=beta, where=where
     )
-    return result[:4]
+    return dot(result[:4], weights)
 
-  check_grads(
-    everything,
-    (features, prototypes, jnp.float64(0.4), jnp.float64(3.0)),
-    order=2,
-    modes=("fwd", "rev"),
-    rtol=1e-5,
-    atol=1e-5,
-  )
+  def ahead(point):
+    return jax.jvp(total, (point,), (along,))[1]
+
+  def back(point):
+    return dot(jax.grad(total)(point), along)
+
+  @jax.jit
+  def derivatives(point):
+    gradient = jax.grad(total)(point)
+    once = total(point), (ahead(point), gradient)
+    return once, [
+      (jax.jvp(f, (point,), (along,))[1], jax.grad(f)(point)) for f in (ahead, back)
+    ]
+
+  ends = [
+    derivatives(jax.tree.map(lambda x, d, s=s: x + s * d, point, along))[0]
+    for s in (1e-5, -1e-5)
+  ]
+  change, slopes = jax.tree.map(lambda a, b: (a - b) / 2e-5, *ends)
+  (_, (slope, gradient)), second = derivatives(point)
+  close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
+  close(slope, change)
+  close(dot(gradient, along), change)
+  for found in second:
+    jax.tree.map(close, found, slopes)
 
 
 def test_derivative_at_all_mass_is_one_sided(x64):

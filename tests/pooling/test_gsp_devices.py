@@ -23,7 +23,7 @@ def loss(prototypes, features, labels, axis_name):
   "mapped",
   [
     "pmap",
-    "checked shard_map",
+    pytest.param("checked shard_map", marks=pytest.mark.slow),
     pytest.param("shard_map", marks=pytest.mark.slow),
     pytest.param("vmap", marks=pytest.mark.slow),
   ],

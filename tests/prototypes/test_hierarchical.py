@@ -5,16 +5,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from experiments.published import trees as article_trees
+from experiments.published import tree_paths
 from spherejax import hierarchy, prototypes
 
 hierarchical = prototypes.hierarchical_prototypes
-CIFAR_100 = hierarchy.path_distances(
-  hierarchy.from_paths(article_trees.paths(article_trees.CIFAR_100))
-)
-MICRO_L = hierarchy.path_distances(
-  hierarchy.from_paths(article_trees.paths(article_trees.MICRO_L))
-)
+CIFAR_100 = hierarchy.path_distances(hierarchy.from_paths(tree_paths("CIFAR_100")))
+MICRO_L = hierarchy.path_distances(hierarchy.from_paths(tree_paths("MICRO_L")))
 SMALL = hierarchy.from_paths(["a/b/c", "a/b/d", "a/e", "f/g", "f/h"])
 
 

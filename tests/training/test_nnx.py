@@ -159,7 +159,9 @@ def run_of_own_step():
   return state, step
 
 
-@pytest.mark.parametrize("start", [run_of_make_step, run_of_own_step])
+@pytest.mark.parametrize(
+  "start", [run_of_make_step, pytest.param(run_of_own_step, marks=pytest.mark.slow)]
+)
 def test_a_loop_over_two_devices_goes_on_where_it_ended(start, tmp_path):
   state, step = start()
 

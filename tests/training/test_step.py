@@ -130,7 +130,7 @@ def arrays(state):
     pytest.param("pmap", False, marks=pytest.mark.slow),
     pytest.param("shard_map", True, marks=pytest.mark.slow),
     pytest.param("shard_map_unchecked", False, marks=pytest.mark.slow),
-    ("shard_map_unchecked", True),
+    pytest.param("shard_map_unchecked", True, marks=pytest.mark.slow),
     pytest.param("vmap", False, marks=pytest.mark.slow),
     pytest.param("vmap", True, marks=pytest.mark.slow),
   ],

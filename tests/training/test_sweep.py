@@ -127,7 +127,9 @@ def test_runs_spread_over_devices_are_the_same(together):
   assert_same(spread, together, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 9])
+@pytest.mark.parametrize(
+  "batch_size", [4, *(pytest.param(x, marks=pytest.mark.slow) for x in (1, 9))]
+)
 def test_runs_in_batches_are_the_same(batch_size, together):
   found = training.sweep(
     KEY, init, step, evaluate, CELLS, seeds=2, devices=ONE, batch_size=batch_size,

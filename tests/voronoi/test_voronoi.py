@@ -289,7 +289,10 @@ def test_no_site_is_in_another_cell():
   assert np.isinf(alone).all()
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+  "norm",
+  ["l2", *(pytest.param(norm, marks=pytest.mark.slow) for norm in ("l1", "linf"))],
+)
 def test_a_move_below_the_root_of_the_smallest_number_stays(norm):
   x = np.zeros((2, DIM), np.float32)
   sites, own = np.concatenate([x[:1], SITES[3:]]), np.zeros(2, int)
@@ -303,7 +306,12 @@ def test_a_move_below_the_root_of_the_smallest_number_stays(norm):
 
 
 @pytest.mark.parametrize(
-  ("norm", "ball_norm"), [("l1", "linf"), ("l2", "l1"), ("linf", "l2")]
+  ("norm", "ball_norm"),
+  [
+    ("l1", "linf"),
+    pytest.param("l2", "l1", marks=pytest.mark.slow),
+    pytest.param("linf", "l2", marks=pytest.mark.slow),
+  ],
 )
 def test_cells_of_one_norm_are_cut_by_balls_of_another(norm, ball_norm):
   random = np.random.default_rng(3)

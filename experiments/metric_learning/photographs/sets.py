@@ -19,10 +19,10 @@ import tqdm
 
 from experiments.published import dml
 from spherejax import data
-from spherejax.data import _files
 
 LISTING = "list_eval_partition.txt"
 _FIELDS = "image_name item_id evaluation_status"
+_NAMED = 20  # pictures that cannot be read, in a message
 _COUNT = re.compile(r"[0-9]{1,9}")
 _PREPARED = {
   "cub": ("caltech_birds2011", None),
@@ -196,13 +196,13 @@ def _readable(pictures: Pictures, skip: bool) -> Pictures:
   unreadable = _broken(pictures)
   if not unreadable:
     return pictures
-  named = _files.listed(unreadable.values())
+  named = ", ".join([*unreadable.values()][:_NAMED])
   if not skip:
     raise SystemExit(
       f"{len(unreadable)} of {len(pictures)} pictures cannot be read: {named};"
       " --skip-unreadable leaves them out"
     )
-  print(f"left out: {named}")
+  print(f"{len(unreadable)} pictures are left out: {named}")
   kept = pictures.take(np.setdiff1d(np.arange(len(pictures)), list(unreadable)))
   counts = np.bincount(kept.labels, minlength=len(kept.names))
   if not counts.all():
@@ -281,8 +281,7 @@ class _Files(Sequence):
     return len(self.names)
 
   def __getitem__(self, row: Any) -> Any:
-    path = self.folder / self.names[row]
-    return _files.decode(path, name=str(path), channels=3, size=None)
+    return data.read_image(self.folder / self.names[row])
 
 
 def _in_shop(folder: pathlib.Path, skip: bool) -> Sets:

@@ -1,1 +1,0 @@
-"""The embedding tool and its explorer."""

@@ -1,0 +1,85 @@
+"""The quickstart's figure: collages, and where each pooling puts its weight."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from experiments.frame import pictures
+from experiments.gsp.quick import GRID
+
+if TYPE_CHECKING:
+  import matplotlib.figure
+
+_CELL = 1.5  # inches
+_FRAME, _WEIGHT = "#0072B2", (213, 94, 0)
+_SEEN = 0.85  # opacity of the largest weight
+_SAID = (
+  "Blue frame: the tile that the label is about. Orange: the pooling's weight."
+  " Percentage: the share of it on the framed tile."
+)
+
+
+def draw(
+  collages: np.ndarray,
+  foreground: np.ndarray,
+  weights: Mapping[str, np.ndarray],
+  names: Sequence[str],
+) -> "matplotlib.figure.Figure":
+  """Draws uint8 collages [n, height, width, channels] above each pooling's weights.
+
+  `foreground` is [n, 3, 3], the weights [n, rows, columns] of each pooling, `names` the
+  label of each collage.
+  """
+  count, side = len(collages), collages.shape[1]
+  rows = {"collage": None, **weights}
+  figure = pictures.new_figure(0.7 + _CELL * count, 0.5 + (_CELL + 0.2) * len(rows))
+  cells = np.atleast_2d(figure.subplots(len(rows), count, squeeze=False))
+  largest = max(float(values.max()) for values in weights.values())
+  for (title, values), row in zip(rows.items(), cells, strict=True):
+    row[0].set_ylabel(title, fontsize=13)
+    for n, axes in enumerate(row):
+      axes.set(xticks=[], yticks=[])
+      axes.spines[:].set_visible(False)
+      axes.imshow(_apart(np.broadcast_to(collages[n], (side, side, 3)), 255))
+      tile = np.argwhere(foreground[n])[0]
+      if values is None:
+        axes.set_title(f"label: {names[n]}", fontsize=11)
+      else:
+        opacity = _SEEN * values[n] / largest
+        opacity = np.kron(opacity, np.ones((side // len(opacity),) * 2))
+        color = np.broadcast_to(np.array(_WEIGHT) / 255, (side, side, 3))
+        axes.imshow(_apart(np.dstack([color, opacity]), 0))
+        share = np.sum(values[n] * _spread(foreground[n], len(values[n])))
+        axes.set_xlabel(f"{100 * share:.0f} %", fontsize=12, labelpad=3)
+      _frame(axes, tile, side // GRID)
+  figure.supxlabel(_SAID, fontsize=11)
+  return figure
+
+
+def _spread(mask: np.ndarray, side: int) -> np.ndarray:
+  return np.kron(mask, np.ones((side // len(mask),) * 2))
+
+
+def _gap(tile: int) -> int:
+  """Pixels between tiles."""
+  return max(1, tile // 8)
+
+
+def _apart(image: np.ndarray, fill: int) -> np.ndarray:
+  """The image with a gap around each tile."""
+  tile, channels = len(image) // GRID, image.shape[-1]
+  gap = _gap(tile)
+  tiles = image.reshape(GRID, tile, GRID, tile, channels)
+  around = [(0, 0), (gap, gap), (0, 0), (gap, gap), (0, 0)]
+  side = GRID * (tile + 2 * gap)
+  return np.pad(tiles, around, constant_values=fill).reshape(side, side, channels)
+
+
+def _frame(axes, place: np.ndarray, tile: int) -> None:
+  from matplotlib.patches import Rectangle
+
+  gap = _gap(tile)
+  top, left = place * (tile + 2 * gap) + gap / 2 - 0.5
+  side = tile + gap
+  axes.add_patch(Rectangle((left, top), side, side, fill=False, ec=_FRAME, lw=2.5))

@@ -1,0 +1,216 @@
+"""Embeds images once: what an earlier run kept is not computed again."""
+
+import concurrent.futures
+import hashlib
+import json
+import pathlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tqdm
+
+from spherejax import data, training
+from spherejax.data import _files
+from spherejax.explorer import _networks, _sources, _thumbnails
+
+_BATCH = 32
+
+
+class Embedded(NamedTuple):
+  """Images that could be read, in the order of their source."""
+
+  source: _sources.Source
+  rows: list[int]
+  """Rows of the source."""
+  thumbnails: list[np.ndarray]
+  embeddings: np.ndarray
+  weights: np.ndarray | None
+  prototypes: np.ndarray | None
+  unreadable: dict[str, str]
+  """Names of the other images, and why."""
+
+  @property
+  def names(self) -> list[str]:
+    """Names of the images."""
+    return [self.source.names[row] for row in self.rows]
+
+  @property
+  def labels(self) -> list[str]:
+    """Class of each image, "" where it is not known."""
+    return [self.source.labels[row] for row in self.rows]
+
+
+class _Reader(Sequence):
+  """Some rows of a source as a network takes them; keeps what else is needed.
+
+  An image that cannot be read is black, so that its batch does not fail for it.
+  """
+
+  def __init__(
+    self, source: _sources.Source, prepare: Callable[[np.ndarray], np.ndarray]
+  ):
+    self.source, self.prepare = source, prepare
+    self.rows: list[int] = []
+    self.thumbnails: dict[int, np.ndarray] = {}
+    self.unreadable: dict[int, str] = {}
+    self._side = _thumbnails.side_of(len(source))
+    self._lock = threading.Lock()
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def read(self, row: int) -> np.ndarray | None:
+    """The image; keeps its thumbnail, or why there is none."""
+    try:
+      pixels = self.source.read(row)
+      small = _thumbnails.shrink(pixels, self._side)
+    except Exception as error:  # whatever a decoder raises
+      with self._lock:
+        self.unreadable[row] = _sources.reason(error)
+      return None
+    with self._lock:
+      self.thumbnails[row] = small
+    return pixels
+
+  def __getitem__(self, place: Any) -> Any:
+    pixels = self.read(self.rows[place])
+    black = np.zeros((8, 8, 3), np.uint8)
+    return self.prepare(black if pixels is None else pixels)
+
+  def read_others(self) -> None:
+    """Thumbnails of the images that the network did not see."""
+    left = [
+      row
+      for row in range(len(self.source))
+      if row not in self.thumbnails and row not in self.unreadable
+    ]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+      many = pool.map(self.read, left)
+      for _ in tqdm.tqdm(many, total=len(left), desc="reading", disable=not left):
+        pass
+
+  def refuse(self, *, skip: bool, least: int) -> None:
+    """ValueError where images cannot be read, unless enough others are left."""
+    wrong, count = self.unreadable, len(self.source)
+    if count - len(wrong) < least or (wrong and not skip):
+      listed = [f"{self.source.names[row]}: {wrong[row]}" for row in sorted(wrong)]
+      raise ValueError(
+        f"{len(wrong)} of {count} images cannot be read: {_files.listed(listed)};"
+        " repair or remove them, or leave the unreadable ones of many out by"
+        " --skip-unreadable"
+      )
+
+
+def embed(
+  source: _sources.Source,
+  embedder: _networks.Embedder,
+  folder: pathlib.Path,
+  *,
+  skip: bool = False,
+  least: int = 1,
+) -> Embedded:
+  """Embeddings and thumbnails; each image is decoded once.
+
+  The folder keeps features of images by their names and stamps, in a file for each run
+  that computed some; so a stopped run goes on, and added images alone are computed.
+  ValueError names images that cannot be read, unless `skip` leaves them out and the
+  `least` number of others is there.
+  """
+  reader = _Reader(source, embedder.prepare)
+  known = _known(folder, embedder.identity)
+  files = list(zip(source.names, source.stamps, strict=True))
+  left = [row for row, file in enumerate(files) if file not in known]
+  reader.unreadable |= _sources.check_headers(source, left)
+  if reader.unreadable and not skip:
+    reader.read_others()  # so that all of them are named
+  reader.refuse(skip=skip, least=least)
+  reader.rows = [row for row in left if row not in reader.unreadable]
+  shapes = _shapes(embedder)
+  if reader.rows:
+    chosen = [files[row] for row in reader.rows]
+    made_with = {"network": embedder.identity, "files": chosen}
+    rows = training.keep_features(
+      folder / f"features-{_short(made_with)}.npy",
+      lambda images: _flat(embedder.apply(jnp.asarray(images))),
+      data.Images(reader, np.full(len(chosen), -1, np.int32), ()),
+      made_with=made_with,
+      batch_size=_BATCH,
+    )
+    known |= dict(zip(chosen, rows, strict=True))
+  reader.read_others()
+  reader.refuse(skip=skip, least=least)
+  good = [row for row in range(len(source)) if row not in reader.unreadable]
+  flat = np.stack([known[files[row]] for row in good]).astype(np.float32)
+  embeddings, weights, prototypes = _parts(flat, shapes)
+  assert embeddings is not None
+  return Embedded(
+    source,
+    good,
+    [reader.thumbnails[row] for row in good],
+    embeddings,
+    weights,
+    prototypes,
+    {source.names[row]: why for row, why in sorted(reader.unreadable.items())},
+  )
+
+
+def _short(made_with: dict[str, Any]) -> str:
+  return hashlib.blake2b(json.dumps(made_with).encode(), digest_size=6).hexdigest()
+
+
+def _known(folder: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
+  """Features by name and stamp, of what this command kept; damaged files go."""
+  found: dict[tuple[str, str], np.ndarray] = {}
+  for path in sorted(folder.glob(f"features-{12 * '[0-9a-f]'}.json")):
+    try:
+      found |= _kept(path, identity)
+    except Exception:  # whatever NumPy raises
+      path.unlink()
+      path.with_suffix(".npy").unlink(missing_ok=True)
+  return found
+
+
+def _kept(path: pathlib.Path, identity: str) -> dict[tuple[str, str], np.ndarray]:
+  manifest = json.loads(path.read_text(encoding="utf-8"))
+  made_with, done = manifest["made with"], int(manifest["done"])
+  if made_with["network"] != identity or not done:
+    return {}
+  names = [(str(name), str(stamp)) for name, stamp in made_with["files"]]
+  rows = np.load(path.with_suffix(".npy"), mmap_mode="r")
+  if rows.dtype != np.float16 or rows.ndim != 2 or len(rows) != len(names):
+    raise ValueError(f"the rows are not those of {len(names)} files")
+  return dict(zip(names[:done], rows[:done], strict=True))
+
+
+_Shapes = list[tuple[int, ...] | None]
+
+
+def _shapes(embedder: _networks.Embedder) -> _Shapes:
+  """Shape of an image's embedding, weights and prototypes, None where there is none."""
+  black = embedder.prepare(np.zeros((8, 8, 3), np.uint8))
+  found = jax.eval_shape(
+    embedder.apply, jax.ShapeDtypeStruct((_BATCH, *black.shape), black.dtype)
+  )
+  return [None if part is None else part.shape[1:] for part in found]
+
+
+def _flat(found: _networks.Found) -> np.ndarray:
+  """[images, numbers]: all parts side by side, since one array is kept."""
+  parts = [np.asarray(part) for part in found if part is not None]
+  return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+
+def _parts(flat: np.ndarray, shapes: _Shapes) -> list[np.ndarray | None]:
+  parts: list[np.ndarray | None] = []
+  for shape in shapes:
+    if shape is None:
+      parts.append(None)
+      continue
+    size = int(np.prod(shape))
+    parts.append(flat[:, :size].reshape(len(flat), *shape))
+    flat = flat[:, size:]
+  return parts

@@ -1,0 +1,64 @@
+"""What embeds the images of a page."""
+
+import hashlib
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from spherejax import distances, models
+
+
+class Found(NamedTuple):
+  """What a network makes of a batch; weights and prototypes as of `write_page`."""
+
+  embeddings: Array
+  weights: Array | None = None
+  prototypes: Array | None = None
+
+
+class Embedder(NamedTuple):
+  """A network and what it takes."""
+
+  name: str
+  identity: str
+  """Changes with whatever changes an embedding."""
+  prepare: Callable[[np.ndarray], np.ndarray]
+  """From an image, uint8 [height, width, channels], to uint8 of one shape."""
+  apply: Callable[[Array], Found]
+  """Of prepared images; compiled once."""
+
+
+def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
+  """A network trained on ImageNet: its averaged maps, of norm 1."""
+  network = models.pretrained(cast(Any, name), path=weights)
+
+  def prepare(pixels: np.ndarray) -> np.ndarray:
+    """The middle of the image."""
+    from PIL import Image, ImageOps
+
+    single = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+    side = network.side, network.side
+    fitted = ImageOps.fit(single.convert("RGB"), side, Image.Resampling.BICUBIC)
+    return np.asarray(fitted)
+
+  def apply(images: Array) -> Found:
+    means = jnp.mean(network.features(images), axis=(1, 2))
+    return Found(distances.l2_normalize(means))
+
+  scale = network.side, network.mean, network.deviation
+  identity = digest(f"{name} {scale}", network.variables)
+  return Embedder(name, identity, prepare, jax.jit(apply))
+
+
+def digest(text: str, variables: Any) -> str:
+  """A short text that changes with the text and the variables."""
+  found = hashlib.blake2b(text.encode(), digest_size=16)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+    found.update(jax.tree_util.keystr(path).encode())
+    found.update(np.ascontiguousarray(leaf).tobytes())
+  return found.hexdigest()

@@ -1,0 +1,110 @@
+"""What lies beside the page: tables, and a sheet of what queries found."""
+
+import csv
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spherejax import distances, plotting
+from spherejax.explorer import _thumbnails
+from spherejax.explorer._embedding import Embedded
+
+_SHOWN = 8  # queries on the sheet
+_COLUMNS = 10  # neighbours on the sheet
+_LETTERS = 28  # of a name beside a row
+_BYTES = 4_000_000  # holds the largest sheet of noise at half of the resolution
+
+
+def write_table(
+  path: pathlib.Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
+  """A table, whole or not at all."""
+  temporary = path.with_suffix(".partial")
+  # A file name may hold bytes that are no UTF-8; they stay as they are.
+  with temporary.open(
+    "w", newline="", encoding="utf-8", errors="surrogateescape"
+  ) as file:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+  temporary.replace(path)
+
+
+def write_array(path: pathlib.Path, array: np.ndarray) -> None:
+  """A `.npy` file, whole or not at all."""
+  temporary = path.with_suffix(".partial")
+  with temporary.open("wb") as file:
+    np.save(file, array)
+  temporary.replace(path)
+
+
+def write_neighbours(
+  path: pathlib.Path,
+  asked: str,
+  queries: Sequence[str],
+  names: Sequence[str],
+  found: distances.Neighbours,
+) -> None:
+  """The nearest images of each query; `asked` is what the first column is called."""
+  near, apart = np.asarray(found.indices), np.asarray(found.distances)
+  write_table(
+    path,
+    (asked, "rank", "neighbour", "distance"),
+    (
+      (query, rank + 1, names[near[row, rank]], f"{apart[row, rank]:.6g}")
+      for row, query in enumerate(queries)
+      for rank in range(near.shape[1])
+    ),
+  )
+
+
+def answer(
+  queries: Embedded, images: Embedded, neighbours: int, output: pathlib.Path
+) -> None:
+  """Writes `queries.csv`, and `queries.png` with the first of them.
+
+  A query that is one of the images does not find itself.
+  """
+  places = {images.source.identity(row): n for n, row in enumerate(images.rows)}
+  own = [places.get(queries.source.identity(row), -1) for row in queries.rows]
+  count = len(images.rows) - (max(own) >= 0)
+  found = distances.k_nearest(
+    queries.embeddings,
+    images.embeddings,
+    k=min(neighbours, count),
+    exclude=np.array(own),
+  )
+  write_neighbours(output / "queries.csv", "query", queries.names, images.names, found)
+  near = np.asarray(found.indices)[:_SHOWN, :_COLUMNS]
+  labels = np.array(images.labels)
+  asked = np.array(queries.labels[:_SHOWN])
+  known = np.isin(asked, labels[labels != ""])
+  cells = _thumbnails.thumbnails(
+    [*queries.thumbnails[:_SHOWN], *(images.thumbnails[n] for n in near.ravel())], None
+  )
+  figure = plotting.retrieval_sheet(
+    cells,
+    np.arange(len(near)),
+    len(near) + np.arange(near.size).reshape(near.shape),
+    (labels[near] == asked[:, None]) & known[:, None],
+    names=[_short(name) for name in queries.names[:_SHOWN]],
+    title=f"nearest of {len(images.rows)} images",
+  )
+  # Nothing is right or wrong where the query's class is not known.
+  for row in np.flatnonzero(~known):
+    first = row * (1 + near.shape[1]) + 1
+    for cell in figure.axes[first : first + near.shape[1]]:
+      cell.spines[:].set_visible(False)
+      for text in list(cell.texts):
+        text.remove()
+  if not known.any():
+    figure.legends[0].remove()
+  plotting.save(figure, output / "queries.png", max_bytes=_BYTES)
+
+
+def _short(name: str) -> str:
+  name = name.encode(errors="replace").decode()  # fonts have no halves of letters
+  text = name if len(name) <= _LETTERS else "…" + name[1 - _LETTERS :]
+  return text.replace("$", r"\$")  # which would begin a formula
