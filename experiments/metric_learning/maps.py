@@ -79,21 +79,28 @@ def projected(maps: np.ndarray, rows: np.ndarray, channels: int) -> np.ndarray:
   return found
 
 
-def collages(seed: int = 0) -> data.Images:
-  """An animal of Tiny ImageNet among three artefacts; its class is the label.
-
-  The artefacts around classes that are learned, validated and sought are of other
-  classes each.
-  """
+def collages() -> data.Images:
+  """An animal of Tiny ImageNet among three artefacts."""
   photographs = class_sets.read("tiny_imagenet", "train+test")
-  labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
   tree = hierarchy.from_csv(
     beside.beside("tiny_imagenet", "hierarchy.csv"), classes=photographs.label_names
   )
   animals, artefacts = (
     np.flatnonzero(hierarchy.classes_below(tree, node)) for node in (_ANIMAL, _ARTEFACT)
   )
-  random, tiles, found = np.random.default_rng(seed), [], []
+  return collages_of(photographs, animals, artefacts)
+
+
+def collages_of(
+  photographs: data.Images, animals: np.ndarray, artefacts: np.ndarray
+) -> data.Images:
+  """2 x 2 tiles, one of the first classes, which is the label, three of the others.
+
+  The tiles around classes that are learned, validated and sought are of other classes
+  each.
+  """
+  labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
+  random, tiles, found = np.random.default_rng(0), [], []
   # Both are divided as `halves` divides the labels.
   for own, around in zip(_thirds(animals), _thirds(artefacts), strict=True):
     backs = np.flatnonzero(np.isin(labels, around))

@@ -98,7 +98,7 @@ def train(
       cells,
       path.with_name(f"{path.name}-checkpoints"),
       title=title or method.name,
-      convolutional=True,
+      convolutional=settings.backbone != "maps",
       seeds=range(settings.seed, settings.seed + settings.seeds),
       steps=settings.steps // settings.evaluate_every,
       evaluate_every=1,
