@@ -34,10 +34,11 @@ _CHANGES = "change of a weight from k = 25 to 100"
 HEADER = """# Results
 
 Every claim that was tested, with the figure, its 95 % interval over n seeds (or what
-else its statement counts), the verdict and the command. A difference holds when its
-interval is above 0; a statement about every seed, or about exact numbers, when each of
-its differences is, whatever their interval. A claim that did not come out says so, and
-what was tried for it.
+else its statement counts), the verdict and the command. A claim is reproduced when the
+interval of its difference is above 0 and contradicted when it is below; a statement
+about every seed, or about exact numbers, when each of its differences is. Otherwise it
+is undecided, and the seeds are named that would decide if mean and deviation stayed as
+they are. Where a claim was not reproduced, the page says what was tried.
 Figures are of small data sets on a CPU and are not comparable with published ones; the
 claim is what is tested. What stands for the papers' own is said with each experiment.
 Minutes are those of the machine that is named with each, of two cores; `--help` of each
@@ -114,7 +115,8 @@ def _claims(content: dict, tried: Tried, data: Data) -> str:
   lines = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
     f"{report.number_text(claim['value'])} | "
-    f"{report.interval_text(claim['interval'])} | {claim['n']} | {claim['verdict']} |"
+    f"{report.interval_text(claim['interval'])} | {claim['n']} | "
+    f"{report.verdict_text(claim)} |"
     for claim in content["claims"]
   ]
   head = (
@@ -154,13 +156,15 @@ def page(
   for content in results:
     verdicts = [claim["verdict"] for claim in content["claims"]]
     lines.append(
-      f"| {title(content)} | {verdicts.count('reproduced')} of {len(verdicts)} "
-      f"| {content['seconds'] / 60:.1f} "
+      f"| {title(content)} | {len(verdicts)} | "
+      + " | ".join(str(verdicts.count(x)) for x in report.VERDICTS)
+      + f" | {content['seconds'] / 60:.1f} "
       f"| {', '.join(f'`{name}`' for name in missed(content))} |"
     )
   overview = (
-    "| experiment | claims reproduced | minutes | not reproduced at this scale |\n"
-    "| --- | --- | --- | --- |\n" + "\n".join(lines) + "\n"
+    f"| experiment | claims | {' | '.join(report.VERDICTS)} | minutes "
+    "| not reproduced |\n"
+    f"{'| --- ' * 7}|\n" + "\n".join(lines) + "\n"
   )
   return "\n".join(
     [

@@ -16,12 +16,17 @@ import jax
 import numpy as np
 import rich.console
 import rich.table
+import scipy.stats
 
 import spherejax
 from spherejax import metrics
 
-REPRODUCED = "reproduced"
-NOT_REPRODUCED = "not reproduced at this scale"
+VERDICTS = REPRODUCED, CONTRADICTED, UNDECIDED = (
+  "reproduced",
+  "contradicted",
+  "undecided",
+)
+_MOST_SEEDS = 10_000  # that anybody would try
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 
@@ -51,9 +56,11 @@ def claim(
 ) -> dict[str, Any]:
   """A claim that a difference is positive, with its verdict.
 
-  It holds when the 95 % interval of the mean over seeds lies above 0; a claim that is
-  stated for every seed holds when every difference is positive. One whose difference is
-  undefined (NaN) for a seed is not reproduced, and its statement says so.
+  It is reproduced when the 95 % interval of the mean over seeds lies above 0 and
+  contradicted when it lies below; one that is stated for every seed, when every
+  difference is positive, or none is. Otherwise it is undecided, and "seeds to decide" are those with which
+  the interval would leave out 0 if mean and deviation stayed as they are. One whose
+  difference is undefined (NaN) for a seed is undecided, and its statement says so.
   """
   numbers = [float(value) for value in differences]
   undefined = int(np.isnan(numbers).sum())
@@ -61,6 +68,8 @@ def claim(
     statement += f" (undefined: {undefined} of {len(numbers)} differences)"
   interval = metrics.mean_interval(np.array(numbers))
   holds = all(x > 0 for x in numbers) if every_seed else interval.low > 0
+  below = every_seed and all(x <= 0 for x in numbers)
+  verdict = CONTRADICTED if below or interval.high < 0 else UNDECIDED
   return {
     "id": name,
     "paper": paper,
@@ -69,8 +78,29 @@ def claim(
     "values": numbers,
     "interval": _ends(interval),
     "n": len(numbers),
-    "verdict": REPRODUCED if holds else NOT_REPRODUCED,
+    "verdict": REPRODUCED if holds else verdict,
+    "seeds to decide": None if holds or verdict != UNDECIDED else _deciding(numbers),
   }
+
+
+def _deciding(values: Sequence[float]) -> int | None:
+  """The least number of seeds whose interval leaves out 0, at this mean and deviation.
+
+  None where nothing is known of the deviation, or where it would take too many.
+  """
+  deviation = np.std(values, ddof=1) if len(values) > 1 else np.nan
+  if not np.isfinite(deviation) or not np.mean(values):
+    return None
+  numbers = np.arange(2, _MOST_SEEDS + 1)
+  half = scipy.stats.t.ppf(0.975, numbers - 1) * deviation / np.sqrt(numbers)
+  enough = numbers[half < abs(np.mean(values))]
+  return int(enough[0]) if enough.size else None
+
+
+def verdict_text(entry: Mapping[str, Any]) -> str:
+  """The verdict, and the seeds that would decide where it is open."""
+  number = entry["seeds to decide"]
+  return entry["verdict"] + (f" ({number} seeds would decide)" if number else "")
 
 
 def result(
@@ -191,7 +221,7 @@ def tables(content: dict[str, Any]) -> list[rich.table.Table]:
       f"{entry['id']}: {entry['statement']}",
       number_text(entry["value"]),
       interval_text(entry["interval"]),
-      entry["verdict"],
+      verdict_text(entry),
     )
   return [figures, verdicts]
 

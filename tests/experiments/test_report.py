@@ -2,10 +2,12 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from experiments import quickstart
 from experiments.frame import command, results
+from spherejax import metrics
 
 
 def test_a_note_stands_beside_its_measure(tmp_path):
@@ -30,6 +32,32 @@ def test_a_table_says_what_the_papers_figures_are_of(paper, tmp_path):
   assert "0.375" in text
   assert ("0.17" in text) == (paper is not None)
   assert ("of its own images and networks" in text) == (paper is not None)
+
+
+def test_a_verdict_and_the_seeds_that_would_decide():
+  def verdict(values, **options):
+    made = results.claim("a", "A > B", values, paper="", **options)
+    return made["verdict"], made["seeds to decide"]
+
+  assert verdict([0.1, 0.2, 0.15]) == ("reproduced", None)
+  assert verdict([-0.1, -0.2, -0.15]) == ("contradicted", None)
+  assert verdict([0.1, np.nan, 0.2]) == ("undecided", None)
+  assert verdict([0.1]) == ("undecided", None)
+  assert verdict([0.1], every_seed=True) == ("reproduced", None)
+  assert verdict([0.0], every_seed=True) == ("contradicted", None)
+  assert verdict([0.1, -0.1]) == ("undecided", None)
+  for mean in (0.3, -0.3):
+    values = mean + np.array([-1.0, 1.0, -1.0, 1.0]) / 2
+    said, number = verdict(values)
+    assert said == "undecided"
+    for count, decided in ((number, True), (number - 1, False)):
+      # As many values with the same mean and deviation.
+      drawn = np.random.default_rng(count).normal(size=count)
+      drawn = (drawn - drawn.mean()) / drawn.std(ddof=1)
+      interval = metrics.mean_interval(mean + np.std(values, ddof=1) * drawn)
+      assert (interval.low > 0 or interval.high < 0) == decided
+    entry = results.claim("a", "A > B", values, paper="")
+    assert f"undecided ({number} seeds would decide)" == results.verdict_text(entry)
 
 
 def test_claims_of_one_id_are_no_result():

@@ -27,7 +27,7 @@ from experiments.metric_learning import runs as retrieval_runs
 from experiments.metric_learning import settings as retrieval_settings
 from experiments.metric_learning import training as retrieval_training
 from experiments.metric_learning.measures import NAMES
-from experiments.metric_learning.methods import Method
+from experiments.metric_learning.methods import TITLES, Method
 from experiments.metric_learning.tables import FOLDS, Name
 from spherejax import data, losses, training
 
@@ -56,7 +56,7 @@ def test_the_smoke_preset_of_retrieval(tmp_path):
   assert figures["characters, C2+CCP", "problems"] >= 2
   verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
   assert verdicts["retrieval-protocol"] == "reproduced"  # it is exact
-  assert "retrieval-ccp-beats-baseline" in verdicts
+  assert "retrieval-ccp-C2" in verdicts
   for picture in content["pictures"]:
     assert 0 < (tmp_path / picture).stat().st_size <= 300_000
 
@@ -294,7 +294,7 @@ def test_photographs_are_compared_in_a_few_steps(tmp_path, tfds_dir, monkeypatch
     assert 0 < figures[f"photographs, {name}", "MAP@R"] < 1
   assert {"bars-photographs.png", "sheet-photographs.png"} <= {*content["pictures"]}
   words = {claim["id"]: claim["statement"] for claim in content["claims"]}
-  assert "unseen photographs" in words["retrieval-ccp-beats-baseline"]
+  assert "unseen photographs" in words["retrieval-ccp-C2"]
 
 
 @pytest.mark.parametrize("preset", ["tiny_imagenet", "cpu"])
@@ -459,12 +459,18 @@ def test_claims_of_retrieval():
   distance = np.linalg.norm(long[:, None] - long[None], axis=-1) + 9 * np.eye(6)
   right = study.test_labels[distance.argmin(1)] == study.test_labels
   assert joined["precision"][1] == pytest.approx(right.mean())
-  untrained = {"characters": dict.fromkeys(NAMES, np.full(3, 0.1))}
+  untrained = {"characters, untrained": dict.fromkeys(NAMES, np.full(3, 0.1))}
   table = tables.tabulate(found, untrained, {FOLDS: study})
   made = retrieval.STUDY.claimed(table, config)
   by_id = {claim["id"]: claim for claim in made}
   assert len(by_id) == len(made)
-  assert by_id["retrieval-ccp-beats-baseline"]["n"] == 12
+  for loss in ("c1", "c2", "ms", "triplet"):
+    claim = by_id[f"retrieval-ccp-{TITLES[loss]}"]
+    plain, beside = (
+      found[Name("characters", loss, kind)].test["map_at_r"][0]
+      for kind in ("plain", "ccp")
+    )
+    assert claim["values"] == pytest.approx(list(beside - plain))
   for loss in ("ProxyAnchor", "ProxyNCA++", "SoftTriple"):
     assert f"retrieval-proxy-losses-{loss}" in by_id
   assert by_id["retrieval-protocol"]["value"] == pytest.approx(0.2)
@@ -490,7 +496,7 @@ def test_claims_of_several_losses_have_ids_of_their_own():
     second_losses=losses, folds=0,
   )  # fmt: skip
   found = {name: trained(0.2) for name in plan.plan(config)}
-  untrained = {"characters": dict.fromkeys(NAMES, np.full(3, 0.1))}
+  untrained = {"characters, untrained": dict.fromkeys(NAMES, np.full(3, 0.1))}
   table = tables.tabulate(found, untrained, {})
   names = [claim.id for claim in claims.claims(config, table)]
   assert len({*names}) == len(names)
