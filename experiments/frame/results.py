@@ -58,9 +58,10 @@ def claim(
 
   It is reproduced when the 95 % interval of the mean over seeds lies above 0 and
   contradicted when it lies below; one that is stated for every seed, when every
-  difference is positive, or none is. Otherwise it is undecided, and "seeds to decide" are those with which
-  the interval would leave out 0 if mean and deviation stayed as they are. One whose
-  difference is undefined (NaN) for a seed is undecided, and its statement says so.
+  difference is positive, or none is. Otherwise it is undecided, and "seeds to decide"
+  are those with which the interval would leave out 0 if mean and deviation stayed as
+  they are. One whose difference is undefined (NaN) for a seed is undecided, and its
+  statement says so.
   """
   numbers = [float(value) for value in differences]
   undefined = int(np.isnan(numbers).sum())

@@ -45,7 +45,7 @@ def test_claims_about_what_was_not_measured_are_not_made(table):
   gain, pixels = study.claimed(table, None)
   assert (gain["id"], gain["paper"], gain["values"]) == ("gain", "a paper", [0.25, 0.5])
   assert (pixels["id"], pixels["paper"]) == ("pixels", "Fig. 1")
-  assert pixels["verdict"] == "contradicted"  # 20 is not above 20
+  assert pixels["verdict"] == "undecided"  # 20 is not above 20
   with pytest.raises(NotMeasured, match=r"MAP@R of GeM was not measured"):
     table.values("MAP@R", "GeM")
   again = Table.of_rows(table.rows())
