@@ -174,21 +174,6 @@ def test_options_change_single_settings_of_a_preset(monkeypatch):
     assert os.environ["XLA_FLAGS"] == f"{level}--xla_of_the_user=1"
 
 
-def test_verdicts():
-  every = results.claim("a", "s", [0.1, 0.1, 2.0], paper="p", every_seed=True)
-  assert every["verdict"] == "reproduced"
-  mean = results.claim("a", "s", [0.1, 0.1, 2.0], paper="p")
-  assert mean["verdict"] == "undecided"
-  assert (
-    results.claim("a", "s", [0.1, 0.11, 0.12], paper="p")["verdict"] == "reproduced"
-  )
-  negative = results.claim("a", "s", [0.1, -0.01], paper="p", every_seed=True)
-  assert negative["verdict"] == "not reproduced at this scale"
-  # The least of the differences would be 0.1 here.
-  unknown = results.claim("a", "s", [0.1, np.nan], paper="p", every_seed=True)
-  assert unknown["verdict"] == "not reproduced at this scale"
-
-
 def test_one_seed_has_no_interval_and_json_stays_standard(tmp_path):
   row = results.row("a", "m", [0.5])
   assert row["interval"] == [None, None]

@@ -46,6 +46,11 @@ def test_a_verdict_and_the_seeds_that_would_decide():
   assert verdict([0.1], every_seed=True) == ("reproduced", None)
   assert verdict([0.0], every_seed=True) == ("contradicted", None)
   assert verdict([0.1, -0.1]) == ("undecided", None)
+  assert verdict([0.1, 0.1, 2.0], every_seed=True) == ("reproduced", None)
+  assert verdict([0.1, 0.1, 2.0])[0] == "undecided"
+  assert verdict([0.1, -0.01], every_seed=True)[0] == "undecided"
+  # The least of the differences would be 0.1 here.
+  assert verdict([0.1, np.nan], every_seed=True) == ("undecided", None)
   for mean in (0.3, -0.3):
     values = mean + np.array([-1.0, 1.0, -1.0, 1.0]) / 2
     said, number = verdict(values)
