@@ -108,12 +108,8 @@ def _short(name: str) -> str:
   return name.replace("$", r"\$")  # which would begin a formula
 
 
-def report(content: dict[str, Any], output: pathlib.Path) -> None:
-  """Writes the results, and one table with a sentence that says what it means."""
-  content = results.standard(content)
-  results.write_json(content, output / "results.json")
-  if not content["claims"]:
-    return
+def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
+  """One table, and a sentence that says what it means."""
   rows = {(row["metric"], row["name"]): row["mean"] for row in content["rows"]}
   shown = rich.table.Table(title="retrieval among test collages")
   for heading in ("", "GAP", "GSP", "GSP - GAP", "95 % interval", "seeds above 0"):
@@ -126,14 +122,12 @@ def report(content: dict[str, Any], output: pathlib.Path) -> None:
     shown.add_row(measured, *numbers, interval, f"{above} of {claim['n']}")
   share = 100 * rows[quick.WEIGHT, "GSP"]
   won = content["claims"][0]["verdict"] == results.REPRODUCED
-  with (output / "table.txt").open("w") as file:
-    for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
-      console.print(shown)
-      console.print(
-        f"GSP puts {share:.0f} % of its weight on the tile that the label is about, the"
-        f" average 11 %; retrieval is {'better' if won else 'not reliably better'} for"
-        f" it. {content['seconds']} s, figure in {output}/weights.png."
-      )
+  return [
+    shown,
+    f"GSP puts {share:.0f} % of its weight on the tile that the label is about, the"
+    f" average 11 %; retrieval is {'better' if won else 'not reliably better'} for"
+    f" it. {content['seconds']} s, figure in {output}/weights.png.",
+  ]
 
 
 STUDY = Study(
@@ -145,7 +139,7 @@ STUDY = Study(
   CLAIMS,
   draw,
   short=True,
-  report=report,
+  summary=summary,
 )
 
 if __name__ == "__main__":

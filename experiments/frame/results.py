@@ -9,7 +9,7 @@ import pathlib
 import platform
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -168,18 +168,29 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
   temporary.replace(path)
 
 
-def write(content: dict[str, Any], output: pathlib.Path) -> None:
-  """Writes `results.json` and `table.txt` and prints the table."""
+Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
+"""From a result and its folder to what is printed of it."""
+
+
+def write(
+  content: dict[str, Any], output: pathlib.Path, summary: Summary | None = None
+) -> None:
+  """Writes `results.json`, and to `table.txt` and the terminal a summary or tables."""
   content = standard(content)
   write_json(content, output / "results.json")
+  lines = (summary or _everything)(content, output)
   with (output / "table.txt").open("w") as file:
     for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
-      for table in tables(content):
-        console.print(table)
-      console.print(
-        f"{content['experiment']} ({content['preset']}): {content['seconds']} s on "
-        f"{content['device']}, written to {output}"
-      )
+      for line in lines:
+        console.print(line)
+
+
+def _everything(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
+  return [
+    *tables(content),
+    f"{content['experiment']} ({content['preset']}): {content['seconds']} s on "
+    f"{content['device']}, written to {output}",
+  ]
 
 
 def standard(content: Any) -> Any:

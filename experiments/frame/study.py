@@ -128,8 +128,8 @@ class Study(Generic[Config]):
   """Settings that do nothing beside the others, where no limit declares them."""
   short: bool = False
   """Whether it compiles for as long as it trains."""
-  report: Callable[[dict[str, Any], pathlib.Path], None] = results.write
-  """Result and output folder to the files, and to what the terminal shows."""
+  summary: results.Summary | None = None
+  """What is printed of the result, in the place of all tables."""
 
   def claimed(self, table: Table, config: Config) -> list[dict[str, Any]]:
     """The claims about what was measured, with their verdicts."""
@@ -178,4 +178,4 @@ class Study(Generic[Config]):
       unused=self.unused,
       resolved=self.resolved,
     )
-    self.report(self.run(config, output, preset), output)
+    results.write(self.run(config, output, preset), output, self.summary)
