@@ -9,6 +9,7 @@ and section 5.3.4.
     python -m experiments.retrieval --preset long      # four times the steps: 75 min
     python -m experiments.retrieval --preset gsp       # generalized sum pooling: 35 min
     python -m experiments.retrieval --preset tiny_imagenet   # photographs: 23 min
+    python -m experiments.retrieval --preset cars      # and birds, collages: see below
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
@@ -18,6 +19,9 @@ The first three need omniglot, the first two ndsb_plankton, too, prepared by
 tensorflow-datasets, in TFDS_DATA_DIR, and tiny_imagenet its own set: 75 of its classes
 train, 25 validate and 100 are sought, and no network of other photographs is begun
 with. Their figures do not compare with the thesis's, which are of larger photographs.
+cars, birds and collages (of tiny_imagenet) train a layer, a pooling and a loss on maps
+that a pretrained network, of the extra `pretrained`, makes once of cars196,
+cub_birds100 or an animal among three artefacts.
 Those stand beside the others: full is CUB by the contrastive loss with and without
 chance-constrained proxies, table-3.1, -3.2, -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8
 and -5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or,
