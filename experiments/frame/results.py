@@ -169,7 +169,7 @@ def write_json(content: dict[str, Any], path: pathlib.Path) -> None:
 
 
 Summary = Callable[[dict[str, Any], pathlib.Path], Sequence[Any]]
-"""From a result and its folder to what is printed of it."""
+"""From a result with claims and its folder to what is printed of it."""
 
 
 def write(
@@ -178,7 +178,8 @@ def write(
   """Writes `results.json`, and to `table.txt` and the terminal a summary or tables."""
   content = standard(content)
   write_json(content, output / "results.json")
-  lines = (summary or _everything)(content, output)
+  printed = summary if summary and content["claims"] else _everything
+  lines = printed(content, output)
   with (output / "table.txt").open("w") as file:
     for console in (rich.console.Console(file=file, width=88), rich.console.Console()):
       for line in lines:
