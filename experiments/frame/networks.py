@@ -113,7 +113,9 @@ class Network(nn.Module):
   @nn.compact
   def __call__(self, images: Array, *, train: bool = False) -> models.HeadResult:
     a = self.architecture
-    features = _backbone(a, self.axis_name)(_seen(a, images), train=train)
+    features = _seen(a, images)
+    if a.backbone != "maps":
+      features = _backbone(a, self.axis_name)(features, train=train)
     pooling = recipe(a)
     head = models.EmbeddingHead(
       pooling.dim, pooling.pool, "none", pooling.projection, name="head"
@@ -151,15 +153,6 @@ class _Layers(nn.Module):
     return nn.relu(nn.Dense(self.width)(nn.relu(nn.Dense(self.width)(x))))
 
 
-class _Identity(nn.Module):
-  """Maps stay as they are."""
-
-  @nn.compact
-  def __call__(self, x: Array, *, train: bool = False) -> Array:
-    del train
-    return x
-
-
 def recipe(architecture: Architecture) -> poolings.Recipe:
   """The pooling of the network."""
   a = architecture
@@ -195,8 +188,6 @@ def _backbone(a: Architecture, axis_name: str | None) -> nn.Module:
     )
   if a.backbone == "mlp":
     return _Layers(a.width, name="backbone")
-  if a.backbone == "maps":
-    return _Identity(name="backbone")
   options: dict[str, Any] = {
     "frozen_norm": a.frozen_norm,
     "axis_name": axis_name,
