@@ -11,7 +11,6 @@ folder that `retrieval` wrote.
 import pathlib
 from typing import Any
 
-import jax
 from jax import Array
 
 from experiments.frame import networks
@@ -33,8 +32,10 @@ def load(model: str, weights: pathlib.Path | None = None) -> _networks.Embedder:
       return _networks.Found(embeddings)
     return _networks.Found(embeddings, found.weights, found.attributes)
 
-  identity = _networks.digest(f"{kept.architecture}", kept.variables)
-  return _networks.Embedder(folder.name, identity, kept.prepare(), jax.jit(apply))
+  settings = f"{kept.architecture}"
+  return _networks.embedder(
+    folder.name, settings, kept.variables, kept.prepare(), apply
+  )
 
 
 if __name__ == "__main__":

@@ -120,13 +120,14 @@ def summary(content: dict[str, Any], output: pathlib.Path) -> list[Any]:
     numbers = map(results.number_text, (*means, claim["value"]))
     interval = results.interval_text(claim["interval"])
     shown.add_row(measured, *numbers, interval, f"{above} of {claim['n']}")
-  share = 100 * rows[quick.WEIGHT, "GSP"]
+  average, share = (100 * rows[quick.WEIGHT, name] for name in ("GAP", "GSP"))
   won = content["claims"][0]["verdict"] == results.REPRODUCED
   return [
     shown,
     f"GSP puts {share:.0f} % of its weight on the tile that the label is about, the"
-    f" average 11 %; retrieval is {'better' if won else 'not reliably better'} for"
-    f" it. {content['seconds']} s, figure in {output}/weights.png.",
+    f" average {average:.0f} %; retrieval is"
+    f" {'better' if won else 'not reliably better'} for it."
+    f" {content['seconds']} s, figure in {output}/weights.png.",
   ]
 
 

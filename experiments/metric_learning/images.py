@@ -125,14 +125,15 @@ class Halves(NamedTuple):
   test_labels: np.ndarray
 
 
-def halves(labels: np.ndarray, most: int) -> Halves:
-  """Classes of at least 30 images, at most `most` of each: half learned, half sought.
-
-  Of the first half of the labels the last quarter validates.
-  """
-  classes = np.flatnonzero(np.bincount(labels) >= 30)
+def divided(classes: np.ndarray) -> list[np.ndarray]:
+  """The first half is learned, of which the last quarter validates; the rest sought."""
   half = len(classes) // 2
-  parts = np.split(classes, [half - half // 4, half])
+  return np.split(classes, [half - half // 4, half])
+
+
+def halves(labels: np.ndarray, most: int) -> Halves:
+  """Classes of at least 30 images, at most `most` of each, as `divided` tells."""
+  parts = divided(np.flatnonzero(np.bincount(labels) >= 30))
   rows, own = zip(*(_rows(labels, part, most) for part in parts), strict=True)
   return Halves(*rows, *own)
 

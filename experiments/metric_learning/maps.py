@@ -11,13 +11,11 @@ import numpy as np
 
 from experiments.frame import beside
 from experiments.frame import images as class_sets
-from experiments.metric_learning.images import Study, halves
+from experiments.metric_learning.images import Study, divided, halves
 from spherejax import data, hierarchy, models, training
 
 NETWORK = "efficientnet_lite0"
 SETS = ("cars196", "cub_birds100", "collages")
-SIDE = {"cars196": 5, "cub_birds100": 5, "collages": 4}
-"""Of the maps."""
 _EACH = 60  # images of a class, at most
 _ANIMAL, _ARTEFACT = "n00015388", "n00021939"  # of WordNet
 
@@ -101,8 +99,7 @@ def collages_of(
   """
   labels, pixels = np.asarray(photographs.labels), np.asarray(photographs.images)
   random, tiles, found = np.random.default_rng(0), [], []
-  # Both are divided as `halves` divides the labels.
-  for own, around in zip(_thirds(animals), _thirds(artefacts), strict=True):
+  for own, around in zip(divided(animals), divided(artefacts), strict=True):
     backs = np.flatnonzero(np.isin(labels, around))
     for label in own:
       fronts = np.flatnonzero(labels == label)[:_EACH]
@@ -115,9 +112,3 @@ def collages_of(
   numbered = np.searchsorted(animals, found).astype(np.int32)
   joined = np.concatenate([upper, lower], 1)
   return data.from_arrays(joined, numbered, label_names=names)
-
-
-def _thirds(classes: np.ndarray) -> list[np.ndarray]:
-  """Those that are learned, validated and sought."""
-  half = len(classes) // 2
-  return np.split(classes, [half - half // 4, half])

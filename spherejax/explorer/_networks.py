@@ -1,6 +1,5 @@
 """What embeds the images of a page."""
 
-import hashlib
 import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -11,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from spherejax import distances, models
+from spherejax.training import _manifest
 
 
 class Found(NamedTuple):
@@ -33,6 +33,18 @@ class Embedder(NamedTuple):
   """Of prepared images; compiled once."""
 
 
+def embedder(
+  name: str,
+  settings: str,
+  variables: Any,
+  prepare: Callable[[np.ndarray], np.ndarray],
+  apply: Callable[[Array], Found],
+) -> Embedder:
+  """A network of these settings and variables, compiled when it is first called."""
+  identity = f"{name} {settings} {_manifest.digest(variables)}"
+  return Embedder(name, identity, prepare, jax.jit(apply))
+
+
 def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
   """A network trained on ImageNet: its averaged maps, of norm 1."""
   network = models.pretrained(cast(Any, name), path=weights)
@@ -50,15 +62,5 @@ def pretrained(name: str, weights: pathlib.Path | None = None) -> Embedder:
     means = jnp.mean(network.features(images), axis=(1, 2))
     return Found(distances.l2_normalize(means))
 
-  scale = network.side, network.mean, network.deviation
-  identity = digest(f"{name} {scale}", network.variables)
-  return Embedder(name, identity, prepare, jax.jit(apply))
-
-
-def digest(text: str, variables: Any) -> str:
-  """A short text that changes with the text and the variables."""
-  found = hashlib.blake2b(text.encode(), digest_size=16)
-  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
-    found.update(jax.tree_util.keystr(path).encode())
-    found.update(np.ascontiguousarray(leaf).tobytes())
-  return found.hexdigest()
+  scale = f"{network.side} {network.mean} {network.deviation}"
+  return embedder(name, scale, network.variables, prepare, apply)

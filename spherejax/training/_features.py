@@ -139,33 +139,26 @@ def _described(images: data.Images, made_with: Mapping[str, Any]) -> dict[str, A
   """What the features depend on, as JSON holds it."""
   own: dict[str, Any] = {
     "number of images": len(images),
-    "labels": _digest(images.labels),
-    "names of classes": _digest(
+    "labels": _manifest.digest(images.labels),
+    "names of classes": _manifest.digest(
       np.frombuffer("\0".join(images.label_names).encode(), np.uint8)
     ),
   }
   if isinstance(images.images, np.ndarray):
-    own["pixels"] = _digest(images.images)
+    own["pixels"] = _manifest.digest(images.images)
   given = {name: _words(name, value) for name, value in made_with.items()}
   return {"images": own, "made with": given}
 
 
 def _words(name: str, value: Any) -> Any:
   if any(isinstance(x, jax.Array | np.ndarray) for x in jax.tree.leaves(value)):
-    return _digest(value)
+    return _manifest.digest(value)
   try:
     return json.loads(json.dumps(value))
   except (TypeError, ValueError) as error:
     raise TypeError(
       f"made_with must hold JSON or arrays, got {name}: {error}"
     ) from error
-
-
-def _digest(tree: Any) -> str:
-  """Checksum of names, types, shapes and values."""
-  arrays = _manifest.to_host(tree)
-  shapes = {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
-  return _manifest.seal(shapes | {"": _manifest.checksum(arrays.items())})
 
 
 def _done(file: pathlib.Path, manifest: pathlib.Path, now: dict[str, Any]) -> int:

@@ -167,6 +167,13 @@ def checksum(arrays: Iterable[tuple[str, np.ndarray]]) -> str:
   return digest.hexdigest()
 
 
+def digest(tree: Any) -> str:
+  """Checksum of the names, types, shapes and values of a tree of arrays."""
+  arrays = to_host(tree)
+  shapes = {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
+  return seal(shapes | {"": checksum(arrays.items())})
+
+
 def seal(manifest: Mapping[str, Any]) -> str:
   """Checksum of what stands beside the arrays, as it is read back from JSON."""
   beside = {name: value for name, value in manifest.items() if name != "seal"}
