@@ -41,11 +41,13 @@ class Settings(Limited):
   makes of the images."""
   width: int = 32
   """Channels of Conv4, dimension of the linear layer."""
-  convolution: Literal["native", "patches"] = "patches"
+  convolution: Annotated[
+    Literal["native", "patches"], Without("backbone", frozen.NETWORK)
+  ] = "patches"
   """How convolutions are computed: patches (on a CPU) or native."""
   image_size: int = 28
   """Side of an image as the network sees it."""
-  augment: bool = False
+  augment: Annotated[bool, Without("backbone", frozen.NETWORK)] = False
   """Random crops, flips and colours while training."""
   num_ways: Annotated[int, Within(2)] = 5
   """Classes of an episode."""
