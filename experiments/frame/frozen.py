@@ -6,7 +6,7 @@ that a CPU can pay.
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,8 @@ import numpy as np
 from spherejax import data, models, training
 
 NETWORK = "efficientnet_lite0"
+DIRECTIONS = 512
+"""Of its 1280 dimensions, as many principal directions are kept."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -52,3 +54,12 @@ def pooled(name: str, images: data.Images, folder: pathlib.Path) -> Features:
   )
   rows = np.asarray(kept, np.float32)
   return Features(rows, images.labels, images.label_names, images.extras)
+
+
+def projected(
+  parts: Sequence[Features], directions: int = DIRECTIONS
+) -> list[Features]:
+  """Coordinates on so many principal directions, about 0, of the first part."""
+  first = parts[0].images
+  basis = np.linalg.eigh(first.T @ first)[1][:, : -directions - 1 : -1]
+  return [dataclasses.replace(part, images=part.images @ basis) for part in parts]
