@@ -147,7 +147,8 @@ def ground(config: Any, whole: images.Whole, seed: int) -> Ground:
     whole, jax.random.fold_in(key, 0), config.train_images, config.validation_images
   )
   if config.network == frozen.NETWORK:
-    train, held, tested = frozen.projected(study[:3])
+    parts: Any = study[:3]
+    train, held, tested = frozen.projected(parts)
     study = study._replace(train=train, validation=held, test=tested)
   if config.test_images:
     study = study._replace(test=study.test[: config.test_images])

@@ -146,7 +146,7 @@ def _step(settings: Settings, setting: methods.Setting, *, augment: bool) -> Any
 def _on_features(
   settings: Settings,
   setting: methods.Setting,
-  train: frozen.Features,
+  train: Any,
   key: Array,
   state: training.TrainState,
   evaluate: Callable[[training.TrainState], dict[str, float]],
