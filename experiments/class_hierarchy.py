@@ -28,7 +28,7 @@ import tqdm
 
 from experiments.frame import at_once, images
 from experiments.frame.study import Study, Table
-from experiments.hierarchies import claims, exact, pictures
+from experiments.hierarchies import claims, pictures
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies.runs import PRESETS, Config
 
@@ -43,7 +43,7 @@ def plan(config: Config) -> list[tuple[str, int]]:
 
 
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
-  """All trainings, the controls and the exact part."""
+  """All trainings and the controls."""
   whole = images.load(config.data, config.image_size, config.folder, config.percent)
   whole = class_runs.seen(config, whole, output / "kept")
   seeds = range(config.seed, config.seed + config.seeds)
@@ -81,8 +81,6 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   table = Table()
   claims.add_runs(table, runs, controls, grounds[config.seed].related, config)
   claims.add_curves(table, curves)
-  exact.add_trees(table, seeds, config.mds_steps, config.trees)
-  exact.add_examples(table)
   return table, (runs, curves, firsts, whole.tree)
 
 

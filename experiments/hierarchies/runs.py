@@ -10,17 +10,15 @@ import tqdm
 from experiments.frame import frozen, images
 from experiments.frame import kept as finished
 from experiments.frame.settings import Without
-from experiments.hierarchies import exact, measures, methods, training
+from experiments.hierarchies import measures, methods, training
 from spherejax import prototypes
 
 if TYPE_CHECKING:
   Name = str
   Data = str
-  Tree = str
 else:
   Name = Literal[tuple(methods.SETTINGS)]
   Data = Literal[tuple(images.SOURCES)]
-  Tree = Literal[tuple(exact.TREES)]
 ALL = tuple(methods.SETTINGS)
 PREPARED = tuple(name for name in images.SOURCES if name not in images.FOLDERS)
 
@@ -49,8 +47,6 @@ class Config(methods.Settings):
   """Runs of each, each with another division of the images and another start."""
   mds_steps: int = 1000
   """Steps that lay out the proxies after the tree."""
-  trees: tuple[Tree, ...] = tuple(exact.TREES)
-  """Of the article's trees those whose proxies are laid out, too."""
 
 
 FULL = methods.Rates(learning_rate=1e-4, scale_rate=1e-4)
@@ -62,7 +58,6 @@ FROZEN = Config(
   validation_images=0,
   test_images=3000,
   keep_best=True,
-  trees=("CIFAR-100",),
 )
 PHOTOGRAPHS = dataclasses.replace(FROZEN, image_size=160, test_images=0, epochs=24)
 PRESETS = {
@@ -81,7 +76,6 @@ PRESETS = {
     settings=("proxydr", "proxydr-mds"),
     seeds=1,
     mds_steps=200,
-    trees=("CIFAR-100",),
   ),
   "full": Config(
     data="cifar100",
@@ -178,7 +172,7 @@ def train(
 ) -> Finished:
   """One training and its measures, or what was kept of it."""
   # What changes this training; the rest says which others there are.
-  others = {"settings": (), "seeds": 0, "trees": ()}
+  others = {"settings": (), "seeds": 0}
   settings = dataclasses.asdict(config) | others
   kept = finished.restore(path, settings)
   if kept is not None:

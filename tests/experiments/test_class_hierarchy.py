@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from experiments import class_hierarchy
-from experiments.frame import command, frozen
+from experiments.frame import frozen
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
-from experiments.hierarchies import claims, exact, measures, methods, pictures
+from experiments.hierarchies import claims, measures, methods, pictures
 from experiments.hierarchies import runs as class_runs
 from experiments.hierarchies import training as class_training
 from experiments.published import figures, tree_paths
@@ -54,11 +54,6 @@ def test_the_smoke_preset_follows_the_tree(tmp_path, tfds_dir, monkeypatch):
     )
     assert figures[name, "AHD@1, least risk"] < figures[name, "AHD@1"]
     assert 0 < figures[name, "HS@50"] < figures[name, "HS@250"] < 1
-  verdicts = {claim["id"]: claim["verdict"] for claim in content["claims"]}
-  assert verdicts["K1-ceiling"] == verdicts["K1-stress"] == "reproduced"
-  for row in content["rows"]:
-    if row["name"] == "examples" and row["paper"] is not None:
-      assert row["mean"] == pytest.approx(row["paper"], abs=6e-4)
   for picture in content["pictures"]:
     assert (tmp_path / picture).stat().st_size <= 300_000
   # A second run takes what the first one kept.
@@ -348,7 +343,7 @@ def test_training_on_the_features_of_a_frozen_network(tmp_path):
   whole = class_sets.Whole(features, None, tree, np.ones(6, bool))
   config = dataclasses.replace(
     class_hierarchy.PRESETS["cpu"], dim=8, epochs=3, batch=16, test_images=0,
-    mds_steps=300, trees=(), rates=methods.Rates(learning_rate=0.01),
+    mds_steps=300, rates=methods.Rates(learning_rate=0.01),
   )  # fmt: skip
   shared = class_runs.ground(config, whole, 0)
   with class_hierarchy.tqdm.tqdm(disable=True) as progress:
@@ -433,19 +428,6 @@ def test_trained_networks_stand_beside_the_articles_from_its_weights_alone(monke
   resnet = {"network": "resnet50", "weights": "file"}
   assert printed(**resnet, data="micro_s") == (None, None)
   assert printed(network="inception_v3", weights="file") == (None, None)
-
-
-def test_some_trees_and_misspelt_ones(capsys):
-  table, config = Table(), class_hierarchy.PRESETS["cpu"]
-  exact.add_trees(table, range(1), 2, ("MesoZ",))
-  assert table.variants("stress") == ["MDS of MesoZ"]
-  assert class_hierarchy.STUDY.claimed(table, config) == []  # they are about CIFAR-100
-  with pytest.raises(SystemExit):
-    command.parse(
-      class_hierarchy.PRESETS, name="class_hierarchy", doc="",
-      arguments=["--trees", "Meso"],
-    )  # fmt: skip
-  assert "'Meso'" in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow
