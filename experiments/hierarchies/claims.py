@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.frame import images
+from experiments.frame import frozen, images
 from experiments.frame.study import Claim, NotMeasured, Table
 from experiments.hierarchies import measures, methods
 from experiments.hierarchies.methods import SETTINGS
@@ -133,7 +133,7 @@ def gain(table: Table, measure: str, name: str, over: str) -> np.ndarray:
   return table.gain(measure, title(name), over=title(over))
 
 
-def claims(config: Config, _: Table) -> list[Claim]:
+def claims(config: Config, table: Table) -> list[Claim]:
   """All of them; one seed has no interval and decides nothing, whichever its sign."""
   undecided = " (one seed: undecided)" if config.seeds == 1 else ""
 
@@ -158,8 +158,7 @@ def claims(config: Config, _: Table) -> list[Claim]:
       lambda t: KEEPS - abs(gain(t, "top-1", PROXYDR, NORMFACE)),
     ),
     *(claim(*each) for each in _extremes(config)),
-    *(claim(*each) for each in _of_ratios()),
-    *(claim(*each, source="DIST IV, figures 9 and 10") for each in _of_curves()),
+    *(claim(*each) for each in _of_ratios(config)),
     claim(
       "K9",
       "mean correlation of the proxies of ProxyDR: dynamic > standard",
@@ -170,8 +169,10 @@ def claims(config: Config, _: Table) -> list[Claim]:
     ("K10", "random weights"),
     ("K10-images", "random weights, images alone"),
     ("K10b", "normalised pixels"),
-    ("K10-pretrained", "pretrained features"),
+    *[("K10-pretrained", "pretrained features")] * (config.network == frozen.NETWORK),
   )
+  if APART in table.measures():
+    made += [claim(*each, source="DIST IV, figures 9 and 10") for each in _of_curves()]
   made += [
     claim(
       id_,
@@ -225,7 +226,7 @@ def _of_trees(loss: str) -> list[Parts]:
   ]
 
 
-def _of_ratios() -> list[Parts]:
+def _of_ratios(config: Config) -> list[Parts]:
   """K2 and K8, where the text of the article names no exception; K12 of averages."""
   found: list[Parts] = [
     (
@@ -254,6 +255,7 @@ def _of_ratios() -> list[Parts]:
       lambda t, own=own, other=other: gain(t, "top-5", other, own),
     )
     for other, own in pairs
+    if own in config.settings
   ]
   found += [
     (
@@ -262,6 +264,7 @@ def _of_ratios() -> list[Parts]:
       lambda t, x=loss: gain(t, "top-5", f"{x}-mds", f"{x}-mds-dynamic"),
     )
     for loss in (NORMFACE, PROXYDR)
+    if f"{loss}-mds-dynamic" in config.settings
   ]
   return found
 
