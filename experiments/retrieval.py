@@ -82,7 +82,7 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
       trained = runs.train(
-        own, planned[name], studies[name.group], cells, kept, name.title
+        own, planned[name], studies[name.group], cells, kept, name.title, config.rates
       )
       bar.set_postfix({name.group: name.title})
       bar.update()
@@ -96,9 +96,9 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
     own = dataclasses.replace(settings, image_size=size, channels=channels)
     untrained[f"{group}, untrained"] = runs.untrained(own, study)
     if study.raw is not None:
-      found_raw = measures.measures(study.raw, study.test_labels)
+      every = [measures.measures(raw, study.test_labels) for raw in study.raw]
       untrained[f"{group}, averaged maps"] = {
-        name: np.full(config.seeds, value) for name, value in found_raw.items()
+        name: np.array([one[name] for one in every]) for name in every[0]
       }
   table = tables.tabulate(found, untrained, studies)
   return table, functools.partial(tables.draw, found, studies, config)
