@@ -56,6 +56,8 @@ from experiments.metric_learning.photographs.methods import FullConfig
 from experiments.metric_learning.plan import PRESETS, Config
 from experiments.metric_learning.settings import Settings
 
+_SEARCHED = 2
+"""Seeds whose validation images choose a learning rate."""
 Draw = Callable[[], Mapping[str, Any]]
 
 
@@ -81,9 +83,15 @@ def measure(config: Config | FullConfig, output: pathlib.Path) -> tuple[Table, D
       folds = config.folds if name.group == tables.FOLDS else 1
       cells = {"weight": (config.weight,) * folds, "fold": tuple(range(folds))}
       kept = output / "kept" / name.group
-      trained = runs.train(
-        own, planned[name], studies[name.group], cells, kept, name.title, config.rates
-      )
+      train = functools.partial(
+        runs.train, method=planned[name], study=studies[name.group], cells=cells,
+        folder=kept, title=name.title,
+      )  # fmt: skip
+      rates = config.rates
+      if len(rates) > 1:
+        few = dataclasses.replace(own, seeds=min(own.seeds, _SEARCHED))
+        rates = (train(few, rates=rates).rate,)
+      trained = train(own, rates=rates)
       bar.set_postfix({name.group: name.title})
       bar.update()
       return trained
