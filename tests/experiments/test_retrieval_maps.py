@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from experiments.metric_learning import images, maps, plan, runs
+from experiments.frame.study import Table
+from experiments.metric_learning import claims, images, maps, plan, runs
 from experiments.metric_learning.methods import Method
+from experiments.metric_learning.tables import Name
 from spherejax import data
 
 CLASSES, EACH = 24, 30
@@ -93,3 +95,26 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   assert (trained.test["map_at_r"][0] > before + 0.1).all()
   assert (trained.points[0, 0] != trained.points[0, 1]).any()
   assert not list(tmp_path.glob("model-*"))  # it sees no images
+
+
+def test_poolings_are_claimed_against_the_best_other_one():
+  config = plan.PRESETS["poolings"]
+  planned = plan.plan(config)
+  titles = [name.title for name in planned if name.loss == "c2"]
+  assert titles[:3] == ["C2", "C2+GMP", "C2+GAP+GMP"]
+  assert len(titles) == len({*titles}) == 15
+  assert len(planned) == 30
+  own = plan.settings_of(
+    config, plan.Settings(), Name("x", "c2", parts="OTP"), Method("c2")
+  )
+  assert own.pooling == "otp"
+  table = Table()
+  heights = {"C2": 0.3, "C2+GSP": 0.5, "C2+OTP": 0.4, "C2+GeM": 0.2}
+  heights |= {"ProxyNCA++": 0.1, "ProxyNCA+++GSP": 0.2, "ProxyNCA+++GMP": 0.25}
+  for title, height in heights.items():
+    table.add(f"collages, {title}", claims.MAP, height + 0.01 * np.arange(3))
+  found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
+  expected = {"best-C2": 0.1, "average-C2": 0.2, "best-ProxyNCA++": -0.05}
+  expected["average-ProxyNCA++"] = 0.1
+  for key, gain in expected.items():
+    np.testing.assert_allclose(found[f"retrieval-poolings-{key}"], gain, atol=1e-9)
