@@ -58,7 +58,7 @@ BOUNDED = (
   "angle|backward|balance|bias|brightness|channels|clean_weight|confidence|contrast|"
   "cutoff|epsilon|epsilon_1|epsilon_inf|fill|first|flip|fraction|hue|imbalance|k|limit|"
   "low|mass|max_bytes|min_count|momentum|num_ways|per_class|persistence|probability|"
-  "saturation|share|shear|shrink|start|strength|translation|window|z_clip"
+  "saturation|share|shear|shrink|start|strength|translation|z_clip"
 )
 # Arrays whose numbers are in a range that others decide; and tables of numbers of any
 # type, weights of pairs among them.
