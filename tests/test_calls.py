@@ -242,6 +242,16 @@ PROTOTYPES = [
   (prototypes.renew_proxies, (MAP[0], MAP[0]), {"num_proxies": 5}, "4 points, got 5"),
   (prototypes.proxy_spread, (MAP[0, :, :1],), {}, "at least one class of two"),
   (prototypes.nearest_neighbours, (X, X, Y), {"num_classes": 2}, "got 2"),
+  *(
+    (function, (X[:, :2], X, Y), {"num_classes": 3}, r"sites must have shape \(6, 2\)")
+    for function in (prototypes.nearest_neighbours, prototypes.nearest_neighbour_scores)
+  ),
+  (
+    prototypes.nearest_neighbour_distance,
+    (X[:, :2], Y, X, Y),
+    {},
+    r"sites must have shape \(6, 2\)",
+  ),
   (prototypes.neighbour_logits, (X, X, Y), {"num_classes": 3, "k": 6}, "7, got 6"),
   (prototypes.prototype_histogram, (np.ones((1, 0, 2)), X), {}, r"\(1, 0, 2\)"),
   (
