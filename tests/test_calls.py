@@ -296,7 +296,7 @@ PROTOTYPES = [
   (prototypes.hierarchical_prototypes, (PAIR, 4), {}, "1 on the diagonal, got 0"),
   (
     prototypes.hierarchical_prototypes,
-    (EYE + np.triu(EYE[::-1]) / 2, 4),
+    (np.array([[1, 0.5], [0.1, 1]]), 4),
     {},
     "symmetric",
   ),
