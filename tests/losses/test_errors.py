@@ -118,6 +118,7 @@ CALLS = [
     {"references": losses.References(X, Y, where=np.ones(4, np.int32))},
     r"^references\.where must be boolean, got",
   ),
+  (losses.pnp, (X, Y), {"penalty": "X"}, "penalty must be one of .*'X'"),
   (losses.softmax, (X, np.ones((4, 6), np.float32)), {}, r"\(4, 3\).*\(4, 6\)"),
   (losses.cosface, (X, Y), {"margin": np.ones(4)}, r"\(3,\).*got \(4,\)"),
   *(
