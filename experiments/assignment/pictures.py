@@ -108,7 +108,11 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
       figures["prototypes"] = on_sphere(ends, groups)
   if cosines:
     figures["cosines"] = histograms(_constructions(cosines))
-  names = [name for name in ("PSC", "DL2P", "Static") if study.has(low, name)]
+  names = [
+    name
+    for name in ("PSC, linear", "PSC, cosine", "DL2P", "Static")
+    if study.has(low, name)
+  ]
   steps = [dim for dim in dims if study.has(dim, *names)]
   if names:
     curves = {
