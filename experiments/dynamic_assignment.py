@@ -47,7 +47,7 @@ PRESETS: dict[str, Any] = {
     digits=(),
     updates=(),
     tail_epochs=0,
-    images=(("tiny_imagenet", 5), ("ndsb_plankton", 10)),
+    images=(("tiny_imagenet", 5), ("omniglot", 10), ("ndsb_plankton", 10)),
   ),
   "smoke": Config(
     prototypes=((10, 9), (10, 3)),
@@ -59,7 +59,6 @@ PRESETS: dict[str, Any] = {
     siblings=(),
     epochs=8,
     rates=(0.2,),
-    softmax_rates=(0.05,),
     updates=(),
     tail_epochs=0,
     digits=(),
@@ -140,6 +139,9 @@ def measure(
 
   def draw() -> dict[str, Any]:
     first = pictures.draw(studies[0], cosines) if studies else {}
+    for each in studies:
+      if each.data == "siblings":
+        first |= pictures.by_dimension(each, "siblings")
     return first | pictures.draw_images(studies)
 
   return table, draw

@@ -27,15 +27,10 @@ def make_cells(
     Cell(name, dim, *RECIPES[name], rate)
     for dim in dims
     for name in methods
-    if name in dl2p_methods.EVERYWHERE or dim == task.classes - 1
-    if task.tree or RECIPES[name].source not in dl2p_methods.FROM_NAMES
-    for rate in rates(config, name)
+    if name in dl2p_methods.EVERYWHERE
+    or (task.name == "siblings" and dim == task.classes - 1)
+    for rate in config.rates
   ]
-
-
-def rates(config: Any, name: str) -> tuple[float, ...]:
-  """Learning rates of a method: as many of each loss."""
-  return config.softmax_rates if RECIPES[name].method.softmax else config.rates
 
 
 def more_matchings(config: Any) -> list[Cell]:
@@ -56,7 +51,7 @@ def tail_cells(config: Any, dim: int) -> list[Cell]:
     pull = not method.softmax
     label = f"{name}, weighted" if pull else name
     own = method._replace(weighted=float(pull))
-    cells += [Cell(label, dim, own, source, rate) for rate in rates(config, name)]
+    cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
   return cells
 
 

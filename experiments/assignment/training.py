@@ -20,8 +20,10 @@ from jax import Array
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks
 from experiments.assignment.methods import Method
-from experiments.frame import training as frame_training
+from experiments.frame import at_once
 from spherejax import data, models, prototypes, training
+
+_BLOCK = 120  # runs at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,21 +301,21 @@ def train(
   columns = _columns(cells, seeds, task, setting, sources)
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial = jax.tree_util.Partial
-  init = partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1])
-  result = frame_training.many(
-    key,
-    (
-      init,
+  # In blocks that stay in a core's cache.
+  block = at_once.convolutional() if setting.network == "resnet" else _BLOCK
+  with training.Checkpoints(folder) as checkpoints:
+    result = training.sweep(
+      key,
+      partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1]),
       partial(_bound(_step, setting), task.train),
       partial(_bound(_validate, setting), task.validation),
-    ),
-    columns,
-    folder,
-    convolutional=setting.network == "resnet",
-    seeds=1,
-    steps=setting.epochs * per_epoch,
-    evaluate_every=per_epoch,
-  )
+      columns,
+      checkpoints=checkpoints,
+      batch_size=block,
+      seeds=1,
+      steps=setting.epochs * per_epoch,
+      evaluate_every=per_epoch,
+    )
   groups = task.superclasses
   known = jnp.arange(task.classes) if groups is None else jnp.asarray(groups)
   found = _measure(setting, task.test, known, result.state, columns)
