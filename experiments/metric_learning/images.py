@@ -143,6 +143,13 @@ def halves(labels: np.ndarray, parts: list[np.ndarray], most: int) -> Halves:
   return Halves(*rows, *own)
 
 
+def of_one_fold(name: str, images: np.ndarray, rows: Halves) -> Study:
+  """A study of these rows."""
+  train, held, test = (x[None] for x in rows[:3])
+  labels = rows.train_labels, rows.held_labels, rows.test_labels
+  return Study(name, images, train, held, test, *labels)
+
+
 def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> Study:
   """Halves of the classes of at least 30 images, at most 60 of each."""
   images = class_sets.read(source, "train+test", lazy=True)
@@ -151,8 +158,7 @@ def _halves(source: str, name: str, fit: Callable[[np.ndarray], np.ndarray]) -> 
   chosen = np.sort(np.concatenate(halves(labels, parts, 60)[:3]))
   fitted = data.map_images(images[chosen], fit)
   rows = halves(np.asarray(fitted.labels), parts, 60)
-  pixels = np.stack(list(fitted.images))
-  return Study(name, pixels, *(x[None] for x in rows[:3]), *rows[3:])
+  return of_one_fold(name, np.stack(list(fitted.images)), rows)
 
 
 def mnist(size: int, train: int, held: int) -> Study:
@@ -191,4 +197,4 @@ def gaussians(seed: int) -> Study:
   parts = np.split(np.arange(20), [7, 10])
   rows = halves(np.repeat(np.arange(20), 10), parts, 10)
   name = f"gaussians-{seed}"
-  return Study(name, images, *(x[None] for x in rows[:3]), *rows[3:], watched=True)
+  return of_one_fold(name, images, rows)._replace(watched=True)
