@@ -10,6 +10,7 @@ and section 5.3.4.
     python -m experiments.retrieval --preset gsp       # generalized sum pooling: 35 min
     python -m experiments.retrieval --preset tiny_imagenet   # photographs: 23 min
     python -m experiments.retrieval --preset cars      # and birds, collages: see below
+    python -m experiments.retrieval --preset poolings  # fifteen poolings on collages
     python -m experiments.retrieval --preset smoke     # seconds, needs no data
     python -m experiments.retrieval --preset full --weights FILE      # accelerators
     python -m experiments.retrieval --preset table-3.1 --weights FILE --dataset inshop \
@@ -21,7 +22,8 @@ train, 25 validate and 100 are sought, and no network of other photographs is be
 with. Their figures do not compare with the thesis's, which are of larger photographs.
 cars, birds and collages (of tiny_imagenet) train a layer, a pooling and a loss on maps
 that a pretrained network, of the extra `pretrained`, makes once of cars196,
-cub_birds100 or an animal among three artefacts.
+cub_birds100 or an animal among three artefacts; poolings (of collages) and
+cars-poolings compare all poolings. There each seed divides the classes in its own way.
 Those stand beside the others: full is CUB by the contrastive loss with and without
 chance-constrained proxies, table-3.1, -3.2, -3.3, -5.1, -5.2, -5.3, figure-3.4, -3.8
 and -5.12 are all methods of the table or figure, for cub, cars, sop or inshop, or,
