@@ -165,17 +165,21 @@ def statement_row(
   number: int, statement: Mapping[str, Any], results: list[dict]
 ) -> str:
   """A row of the table of statements; ends with a message where a claim is missing."""
-  verdicts, effects, runs = [], [], {}
+  claims, runs = [], {}
   for pattern in statement["claims"]:
     if not (found := claims_of(pattern, results)):
       raise SystemExit(f"{STATEMENTS} names {pattern}, but no such claim is tested")
     for content, claim in found:
-      verdicts.append(claim["verdict"])
+      claims.append(claim)
       runs[title(content)] = content["seconds"] / 60
-      effects.append(
-        f"`{claim['id']}` {report.number_text(claim['value'])} "
-        f"{report.interval_text(claim['interval'])}"
-      )
+  claims.sort(key=lambda claim: claim["value"])
+  effects = [
+    f"{report.number_text(claim['value'])} "
+    f"{report.interval_text(claim['interval'])}".removesuffix(" -")  # no interval
+    for claim in claims
+  ]
+  effect = effects[0] if len(effects) == 1 else f"{effects[0]} to {effects[-1]}"
+  verdicts = [claim["verdict"] for claim in claims]
   counts = {x: verdicts.count(x) for x in report.VERDICTS if x in verdicts}
   verdict, *more = counts
   if more:
@@ -183,7 +187,7 @@ def statement_row(
   where = ", ".join(f"[{x}](results/{x}.md) ({t:.0f} min)" for x, t in runs.items())
   return (
     f"| {number} | {_cell(statement['text'])} ({statement['paper']}) | "
-    f"**{verdict}** | {'<br>'.join(effects)} | {where} |"
+    f"**{verdict}** | {effect} | {where} |"
   )
 
 
@@ -204,7 +208,9 @@ def overview(
     [
       HEADER,
       "## What the papers say\n",
-      "| | statement | verdict | difference, 95 % interval | run |",
+      "Of several claims the least and the largest difference stand here with their "
+      "intervals; the page of the run has each.\n",
+      "| | statement | verdict | least and largest difference | run |",
       "| --- | --- | --- | --- | --- |",
       *said,
       "\n## Every run\n",
