@@ -55,7 +55,7 @@ class Run(objective.Run):
     super().__init__(settings, method, study.train_labels)
     self.study = study
 
-  def own(self, key: Array, hyper: Any) -> Array:
+  def run_key(self, key: Array, hyper: Any) -> Array:
     """The key of a run: that of its fold, too, where each fold is of another seed."""
     if not self.study.by_seed:
       return key
@@ -96,7 +96,7 @@ class Run(objective.Run):
 
   def init(self, given: Data, key: Array, hyper: Any) -> State:
     """The network as it is drawn, and the first proxies."""
-    key = self.own(key, hyper)
+    key = self.run_key(key, hyper)
     network_key, loss_key, first_key, pool_key = jax.random.split(key, 4)
     network = networks.initial_variables(network_key, self.settings)
     more = functools.partial(jax.random.fold_in, key)
@@ -247,7 +247,7 @@ class Run(objective.Run):
 
   def period(self, given: Data, state: State, key: Array, hyper: Any):
     """The steps up to the next evaluation, it, and its consequences."""
-    step_key, switch_key = jax.random.split(self.own(key, hyper))
+    step_key, switch_key = jax.random.split(self.run_key(key, hyper))
     state, loss = self.steps(given, state, step_key, hyper)
     figures = self.evaluated(given, hyper, state)
     state = state._replace(score=figures["score"])

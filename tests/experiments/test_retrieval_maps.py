@@ -93,7 +93,10 @@ def test_a_layer_on_maps_finds_classes_that_it_has_not_seen(tmp_path, pooling):
   assert trained.points.shape == (1, 2, 240, 4)
   before = runs.untrained(settings, study)["map_at_r"]
   assert (trained.test["map_at_r"][0] > before + 0.1).all()
-  assert (trained.points[0, 0] != trained.points[0, 1]).any()
+  # A seed draws other weights too, not other classes alone.
+  alike = {x: getattr(study, x)[[0, 0]] for x in ("train", "held", "test")}
+  first, second = runs.untrained(settings, study._replace(**alike))["map_at_r"]
+  assert first != second
   assert not list(tmp_path.glob("model-*"))  # it sees no images
 
 
@@ -114,7 +117,9 @@ def test_poolings_are_claimed_against_the_best_other_one():
   for title, height in heights.items():
     table.add(f"collages, {title}", claims.MAP, height + 0.01 * np.arange(3))
   found = {x.id: x.difference(table) for x in claims._of_poolings(config, table)}
-  expected = {"best-C2": 0.1, "average-C2": 0.2, "best-ProxyNCA++": -0.05}
-  expected["average-ProxyNCA++"] = 0.1
-  for key, gain in expected.items():
-    np.testing.assert_allclose(found[f"retrieval-poolings-{key}"], gain, atol=1e-9)
+  assert found.keys() == {f"retrieval-poolings-{x}" for x in ("C2", "ProxyNCA++")}
+  gains = found["retrieval-poolings-C2"], found["retrieval-poolings-ProxyNCA++"]
+  np.testing.assert_allclose(gains, [[0.1] * 3, [-0.05] * 3], atol=1e-9)
+  # The average is compared where all parts of the pooling are.
+  (against,) = (x for x in claims._of_parts(config) if x.id == "components-C2-GSP")
+  np.testing.assert_allclose(against.difference(table), 0.2, atol=1e-9)
