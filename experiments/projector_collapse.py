@@ -25,7 +25,7 @@ from typing import Any
 
 from experiments.frame import at_once, command, kept
 from experiments.frame.study import Study, Table
-from experiments.self_supervision import claims, runs, toy
+from experiments.self_supervision import claims, figures, runs, toy
 from experiments.self_supervision import settings as images
 from experiments.self_supervision.settings import (
   LARGE,
@@ -56,16 +56,16 @@ def train(
 def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   """All trainings and what they show, and what needs no images."""
   check(config)
-  table, study = strengths_of(config), images.load(config)
+  known, study = strengths_of(config), images.load(config)
   if config.batch > len(study.train):
     raise ValueError(
       f"batch must be at most the {len(study.train)} training images, got"
       f" {config.batch}"
     )
-  jobs = [(config, {name: table[name] for name in config.strengths})]
+  jobs = [(config, {name: known[name] for name in config.strengths})]
   for name in config.projectors:
     own = dataclasses.replace(config, projector=widths_of(name))
-    jobs.append((own, {LARGE: table[LARGE]}))
+    jobs.append((own, {LARGE: known[LARGE]}))
 
   def one(job: tuple[Config, Mapping[str, data.ViewStrengths]]) -> Any:
     return train(*job, study, output / "kept")
@@ -76,16 +76,16 @@ def measure(config: Config, output: pathlib.Path) -> tuple[Table, Any]:
   else:
     linear, *others = map(one, jobs)
   deep = dict(zip(config.projectors, others, strict=True))
-  figures = claims.tabulate(linear, config.strengths, deep)
+  table = claims.tabulate(linear, config.strengths, deep)
   for name in config.toys:
-    toy.TOYS[name](figures, config.toy_seeds, config.seed)
-  return figures, (linear, deep)
+    toy.TOYS[name](table, config.toy_seeds, config.seed)
+  return table, (linear, deep)
 
 
 def draw(table: Table, shown: Any, config: Config) -> dict[str, Any]:
   """SSL's figures 1, 3 to 7, 9 and 10."""
   linear, deep = shown
-  return claims.draw(linear, deep, config, table)
+  return figures.draw(linear, deep, config, table)
 
 
 STUDY = Study(

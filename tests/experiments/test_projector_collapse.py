@@ -433,27 +433,27 @@ def test_the_picture_of_depth_and_width_has_what_there_is():
   linear = trained(**{"effective rank": ranks})
   local = {geometry.LOCAL[1]: ranks + 2}
   deep = trained(invariance=-one, repulsion=one, **local)
-  figure = claims.projectors(linear, (SMALL, LARGE), {"8-6": deep})
+  figure = figures.projectors(linear, (SMALL, LARGE), {"8-6": deep})
   axes = figure.axes[-1]
   assert [x.get_text() for x in axes.get_xticklabels()] == ["linear", "8-6"]
   dots = [line.get_ydata().tolist() for line in axes.lines]
   assert dots == [[3.0, 4.0], [6.0]]
-  alone = claims.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
+  alone = figures.projectors(linear, (SMALL,), {"8-6": deep}).axes[0]
   assert [x.get_text() for x in alone.get_xticklabels()] == ["8-6"]
   gone = {"invariance": -np.ones((3, 2, 2)), "repulsion": np.ones((3, 2, 2))}
   whole = deep._replace(curves=deep.curves | gone)
-  claims.projectors(linear, (SMALL,), {"8-6": whole})
+  figures.projectors(linear, (SMALL,), {"8-6": whole})
 
   # One of two runs of the first strength collapsed, and has no part in its mean.
   shares = np.zeros((3, 2, collapse_training.BINS))
   shares[:, 0, 3], shares[:, 1, 7] = 1, 1
   names = (LARGE, MODERATE, SMALL)
-  drawn = claims.distances(deep._replace(shown={"distances": shares}), names).axes[0]
+  drawn = figures.distances(deep._replace(shown={"distances": shares}), names).axes[0]
   heights = [patch.get_data().values for patch in drawn.patches]
   assert [h[3] for h in heights] == [0, 0.5, 0.5]
   assert [h[7] for h in heights] == [1, 0.5, 0.5]
   gone = whole._replace(shown={"distances": shares})
-  assert not claims.distances(gone, names).axes[0].patches
+  assert not figures.distances(gone, names).axes[0].patches
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_the_full_protocol_makes_steps_on_a_stand_in(tmp_path, monkeypatch):
   digest = finished.digest((command.only(runs.Full, config), "noise"))
   kept = tmp_path / f"full-{digest}" / f"{LARGE}-0-spectra"
   assert {path.name for path in kept.glob("*.npz")} == {"0.npz", "2.npz", "4.npz"}
-  figure = claims.spectra(found, (LARGE,))
+  figure = figures.spectra(found, (LARGE,))
   assert len(figure.axes) == 9
   labels = [axes.get_ylabel() for axes in figure.axes[::3]]
   assert labels == [
