@@ -58,7 +58,8 @@ def kernel_of(params: Any) -> Array:
 def chance(settings: Settings, kernel: Array) -> Array:
   """[features, outputs]: random directions, as many as the projector has outputs."""
   shape = len(kernel), settings.projector[-1]
-  return jax.random.normal(jax.random.fold_in(jax.random.key(settings.seed), 7), shape)
+  key = jax.random.fold_in(jax.random.key(settings.seed), 7)
+  return jax.random.normal(key, shape, jnp.float32)  # also where others are float64
 
 
 def alike(first: Array, second: Array) -> dict[str, Array]:
