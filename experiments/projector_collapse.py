@@ -2,9 +2,10 @@
 
 An encoder and a linear projector learn by InfoNCE with augmentations of three
 strengths. Measured are the rank of the projector and of the features, the bound of the
-loss, the nearest negatives and their labels, and what the projector does not see of the
-displacements; deeper projectors, fixed features and rotations of a pixel stand beside.
-SSL, figures 1, 3 to 7, 9, 10 and section 5.
+loss, the nearest negatives and their labels, how alike views become before and behind
+the projector, and what it does not see of displacements and of augmentations; deeper
+projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
+1, 3 to 7, 9, 10 and sections 4 and 5.
 
     python -m experiments.projector_collapse                    # 38 min on 2 cores
     python -m experiments.projector_collapse --preset long      # 1,600 steps, 43 min

@@ -56,6 +56,8 @@ def test_the_smoke_preset_stays_below_its_bound(tmp_path, monkeypatch):
   verdicts = {claim["id"]: claim["verdict"] for claim in result["claims"]}
   assert verdicts["S12"] == "reproduced"
   assert (SMALL, "effective rank of h, before training") in means
+  assert 0.1 < means[LARGE, geometry.DRAWN] < 1
+  assert (SMALL, f"sharing{geometry.ALL}") in means
   for picture in result["pictures"]:
     assert (tmp_path / picture).stat().st_size > 5000
   # A second run takes what the first one kept.
@@ -91,6 +93,8 @@ def check_the_spectra_are_of_their_times(found, config):
   assert not np.allclose(curve[..., before], curve[..., -1], rtol=1e-4)
   for name in ("effective rank", "sharing", "nearest distance", "unexplained"):
     np.testing.assert_allclose(found.end[name], found.curves[name][..., -1], rtol=1e-3)
+    if name != "effective rank":  # of 128 images, and of all
+      assert (found.end[name] != found.end[f"{name}{geometry.ALL}"]).all()
 
 
 def test_ranks_of_rotations_grow():
@@ -193,40 +197,24 @@ def test_measurements_against_a_loop():
   assert found["effective rank"] == pytest.approx(rank, rel=1e-6)
 
 
-def test_all_images_are_measured_before_and_after():
-  """Of some of them, and of all; what chance explains beside."""
-  study = collapse_config.digits()
-  study = study._replace(
-    train=study.train[:30], train_labels=study.train_labels[:30],
-    train_coarse=study.train_coarse[:30], test=study.test[:20],
-    test_labels=study.test_labels[:20],
-  )  # fmt: skip
-  given, hyper = runs.given(study), of(collapse_config.GREY[LARGE])
-  run = Run(dataclasses.replace(TINY, measured=12), study.classes)
-  own = tiny_variables()["params"], tiny_variables()["batch_stats"]
-  found, _ = runs.look_closely(run, given, *own, hyper)
-  few, many = (run.measured(given, *own, hyper, count) for count in (None, 30))
-  for name in ("sharing", "unexplained", "similarity of views in the encoder"):
-    assert found[name] == pytest.approx(few[0][name])
-    assert found[f"{name}{geometry.ALL}"] == pytest.approx(many[0][name])
-    assert few[0][name] != many[0][name]
-  drawn = np.asarray(collapse_training.chance(TINY, jnp.ones((8, 6))), np.float64)
-  kernel = np.asarray(own[0]["projector"]["layer0"]["kernel"], np.float64)
-  for name, weights, moves in (
-    (geometry.BY_CHANCE, drawn, many[1]["displacements"]),
-    (geometry.MOVES, kernel, many[1]["moves"]),
+def test_what_is_not_seen_of_views():
+  """By W, and by random directions that are the same for probes in float32."""
+  drawn = np.random.default_rng(3)
+  kernel, far, moves = (drawn.normal(size=(n, 8)) for n in (6, 20, 20))
+  kernel = kernel.T
+  shown = {"displacements": far, "moves": moves}
+  found = geometry.of_views(TINY, shown, kernel)
+  directions = collapse_training.chance(TINY, jnp.float32(kernel))
+  assert (directions.shape, directions.dtype) == ((8, 6), jnp.float32)
+  for name, weights, rows in (
+    (geometry.BY_CHANCE, np.asarray(directions, np.float64), far),
+    (geometry.MOVES, kernel, moves),
   ):
-    moves = np.asarray(moves, np.float64)
-    rest = moves - moves @ weights @ np.linalg.pinv(weights)
-    right = np.sum(rest**2) / np.sum(moves**2)
-    assert found[f"{name}{geometry.ALL}"] == pytest.approx(right, rel=1e-9)
-  images = np.concatenate([study.train, study.test])
-  seen = given.seen(jnp.float32(images) / 255)
-  h = run.network.apply({"params": own[0], "batch_stats": own[1]}, seen)[0]
-  right = run.accuracy(given, h @ jnp.float32(drawn))
-  assert found[geometry.DRAWN] == pytest.approx(right)
-  views = np.asarray(many[1]["moves"]) + many[1]["features augmented h"]
-  assert not np.allclose(views, many[1]["features augmented h"])
+    rest = rows - rows @ weights @ np.linalg.pinv(weights)
+    right = np.sum(rest**2) / np.sum(rows**2)
+    assert found[name] == pytest.approx(right, rel=1e-9)
+  deep = dataclasses.replace(TINY, projector=(4, 6))
+  assert not geometry.of_views(deep, shown, kernel)
 
 
 def test_what_is_measured_first_is_normalised():
