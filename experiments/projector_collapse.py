@@ -1,19 +1,18 @@
 """Why projectors of contrastive learning lose rank: the geometry of augmentations.
 
-An encoder and a linear projector learn by InfoNCE with augmentations of three
+An encoder and a linear projector learn by InfoNCE with augmentations of several
 strengths. Measured are the rank of the projector and of the features, the bound of the
 loss, the nearest negatives and their labels, how alike views become before and behind
 the projector, and what it does not see of displacements and of augmentations; deeper
 projectors, fixed features and rotations of a pixel stand beside. SSL, abstract, figures
 1, 3 to 7, 9, 10 and sections 4 and 5.
 
-    python -m experiments.projector_collapse                    # 38 min on 2 cores
-    python -m experiments.projector_collapse --preset long      # 1,600 steps, 43 min
+    python -m experiments.projector_collapse                    # 20 min of one core
+    python -m experiments.projector_collapse --preset long      # 1,600 steps, an hour of one
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
-The encoder of the first has stride 2 in its first convolution already: with --strides
-1 2 1, which looks at every pixel, a step takes 4.6 times as long.
+The encoder of the first two has stride 2 in its first convolution already, for time.
 
 The first two need tiny_imagenet, prepared by tensorflow-datasets, in TFDS_DATA_DIR, the
 last one cifar100.
