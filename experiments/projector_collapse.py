@@ -8,7 +8,7 @@ projectors, fixed features and rotations of a pixel stand beside. SSL, abstract,
 1, 3 to 7, 9, 10 and sections 4 and 5.
 
     python -m experiments.projector_collapse                    # 20 min of one core
-    python -m experiments.projector_collapse --preset long      # 1,600 steps, an hour
+    python -m experiments.projector_collapse --preset long      # an hour; GPU: 3 min
     python -m experiments.projector_collapse --preset smoke     # seconds, needs no data
     python -m experiments.projector_collapse --preset full      # accelerators, days
 
