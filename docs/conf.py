@@ -91,13 +91,20 @@ def public(room):
 
 
 def summaries(room, names):
-  """A list of symbols, each with the first line of its docstring."""
+  """A list of symbols: the first line of each docstring, and the form of a matrix."""
   module = importlib.import_module(f"spherejax.{room}")
+  links = {name: f":py:obj:`{name} <spherejax.{room}.{name}>`" for name in names}
+  forms = {
+    name: [f"{name}_from_{x}" for x in ("distance", "similarity")] for name in names
+  }
   for name in names:
-    each, target = getattr(module, name), f"spherejax.{room}.{name}"
+    if any(name in each for each in forms.values()):
+      continue
+    each = getattr(module, name)
     documented = inspect.isclass(each) or inspect.isfunction(each)
     text = f": {escaped(inspect.getdoc(each).splitlines()[0])}" if documented else ""
-    yield f"* :py:obj:`{name} <{target}>`{text}"
+    matrix = [f" From a matrix: {links[x]}." for x in forms[name] if x in links]
+    yield f"* {links[name]}{text}{''.join(matrix)}"
   yield ""
 
 
