@@ -27,20 +27,25 @@ Tried = Mapping[str, Mapping[str, str]]
 Data = Mapping[str, str]
 """By pattern of experiments: what they ran on. The first that matches counts."""
 
+Alts = Mapping[str, str]
+"""By run and file: the alternative text of a figure."""
+
 _GROWTH = "closed form, k = 200 / k = 10"
 _SLOPES = "bytes a step, unrolled"
 _CHANGES = "change of a weight from k = 25 to 100"
 
 HEADER = """# Results
 
-Every claim is a paired difference, with its mean and 95 % interval over n seeds (or
-what else its statement counts). It is **reproduced** when the interval is above 0 and
-**contradicted** when it is below; a statement about every seed, or about exact numbers,
-when each of its differences is. Otherwise it is **undecided**, and the page of the
-experiment says how many seeds would decide if mean and deviation stayed as they are.
-Figures are of small data sets on a CPU and do not compare with published ones: what is
-tested is the claim. Minutes are of two cores; `--help` of each command says what
-shortens it, `--seeds` and `--steps` above all.
+Every claim is tested by paired differences. The tables give their mean and their 95 %
+interval over n seeds, or over other units where the statement names them. A claim is
+**reproduced** when the whole interval is above 0, and **contradicted** when it is below
+0. A claim about every seed or about exact numbers is reproduced when each difference is
+above 0, and contradicted when none is. All other claims are **undecided**. The page of
+the run says how many seeds would decide a claim if mean and deviation stayed the same.
+
+The experiments run on small data sets on a CPU. They test the claims; their figures are
+not comparable with published ones. Minutes are on two cores. To shorten a run, see the
+`--help` of its command; `--seeds` and `--steps` matter most.
 """
 
 STATEMENTS = DOCS / "results" / "statements.toml"
@@ -110,13 +115,36 @@ def _cell(text: str) -> str:
   return text.replace("|", r"\|")
 
 
-def experiment_page(content: dict, tried: Tried = _NONE, data: Data = _NONE) -> str:
-  """The page of an experiment: a picture, each claim, what was tried, each figure."""
+def alternative_texts(gallery: str) -> dict[str, str]:
+  """What each figure of the gallery shows, by run and file."""
+  figures = re.findall(
+    r"^```\{figure\} results/(.+)\n:alt: (.+)", gallery, re.MULTILINE
+  )
+  return {name: text[:1].upper() + text[1:] for name, text in figures}
+
+
+def figure(content: dict, alts: Alts) -> tuple[str, str]:
+  """File and alternative text of the first figure that the gallery describes.
+
+  A preset whose figures are not in the gallery has those of the usual preset there.
+  """
+  for run in (title(content), content["experiment"]):
+    for file in content["pictures"]:
+      if text := alts.get(f"{run}/{file}"):
+        return file, text
+  file = content["pictures"][0]
+  return file, f"{pathlib.Path(file).stem} of python -m experiments.{run}"
+
+
+def experiment_page(
+  content: dict, tried: Tried = _NONE, data: Data = _NONE, alts: Alts = _NONE
+) -> str:
+  """The page of an experiment: a figure, each claim, what was tried, each number."""
   name = title(content)
   picture = ""
   if content["pictures"]:
-    first = content["pictures"][0]
-    picture = f"```{{figure}} {name}/{first}\n:alt: {first} of {name}\n```\n\n"
+    file, alt = figure(content, alts)
+    picture = f"```{{figure}} {name}/{file}\n:alt: {alt}\n```\n\n"
   ran_on = about(content, data)
   claims = [
     f"| `{claim['id']}` | {_cell(claim['paper'])} | {_cell(claim['statement'])} | "
@@ -135,9 +163,10 @@ def experiment_page(content: dict, tried: Tried = _NONE, data: Data = _NONE) -> 
   return (
     f"# {name}\n\n{picture}"
     + (f"{ran_on}\n\n" if ran_on else "")
-    + f"`{content['command']}`: {content['seconds']:g} s on {content['cores']} cores "
-    f"({content['device']}), jax {content['versions']['jax']}; [all settings and "
-    f"values]({name}.json). [All results](../results.md).\n\n## Claims\n\n"
+    + f"`{content['command']}` took {content['seconds']:g} s on {content['cores']} "
+    f"cores ({content['device']}) with jax {content['versions']['jax']}. See [all "
+    f"settings and values]({name}.json) and [all results](../results.md).\n\n"
+    "## Claims\n\n"
     "| claim | paper | statement | difference | 95 % interval | n | verdict |\n"
     "| --- | --- | --- | --- | --- | --- | --- |\n"
     + "\n".join(claims)
@@ -208,13 +237,13 @@ def overview(
     [
       HEADER,
       "## What the papers say\n",
-      "Of several claims the least and the largest difference stand here with their "
-      "intervals; the page of the run has each.\n",
-      "| | statement | verdict | least and largest difference | run |",
+      "Where several claims test a statement, the table gives the smallest and the "
+      "largest difference with their intervals. The page of the run lists all.\n",
+      "| | statement | verdict | smallest and largest difference | run |",
       "| --- | --- | --- | --- | --- |",
       *said,
       "\n## Every run\n",
-      "Claims are not comparable across runs: some make the same one on other data.\n",
+      "Do not add up claims across runs: some runs test one claim on other data.\n",
       f"| run | claims | {' | '.join(report.VERDICTS)} | minutes |",
       "| --- " * 6 + "|",
       *lines,
@@ -240,8 +269,9 @@ def cost_section(file: pathlib.Path) -> str:
     ]
     head = (
       "## Cost of generalized sum pooling\n\n"
-      f"`{content['command']}` on {content['machine']}; medians of paired repetitions, "
-      "without an interval; all times stand in [Benchmarks](benchmarks.md).\n\n"
+      f"`{content['command']}` ran on {content['machine']}. Differences are medians of "
+      "paired repetitions, without an interval. [Benchmarks](benchmarks.md) lists all "
+      "times.\n\n"
     )
   except (LookupError, StopIteration, TypeError, ValueError, OSError) as error:
     text = f"{file} is no result of benchmarks.gsp: {type(error).__name__}: {error}"
@@ -308,10 +338,11 @@ def pages() -> dict[pathlib.Path, str]:
   check_tried(results, tried)
   check_data(results, data)
   cost = cost_section(DOCS / "benchmarks" / "gsp.json")
+  alts = alternative_texts((DOCS / "gallery.md").read_text(encoding="utf-8"))
   texts = {DOCS / "results.md": overview(results, said["statement"], cost)}
   for content in results:
     target = DOCS / "results" / f"{title(content)}.md"
-    texts[target] = experiment_page(content, tried, data)
+    texts[target] = experiment_page(content, tried, data, alts)
   return texts
 
 

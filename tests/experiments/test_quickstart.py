@@ -272,6 +272,9 @@ def test_the_results_page_says_what_did_not_come_out():
   assert "| `c` | DML 1 | A > B |" in text
   assert "(x.json)" in text
   assert "figure} x/a.png" in text
+  alts = results_page.alternative_texts("```{figure} results/x/b.png\n:alt: a dog\n")
+  described = results_page.experiment_page(content, alts=alts)
+  assert "figure} x/b.png\n:alt: A dog\n" in described
   other = results_page.experiment_page(content | {"preset": "large"})
   assert "(x-large.json)" in other
   assert "| 2 | undecided |" in text  # at this mean no number of seeds decides
