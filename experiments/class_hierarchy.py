@@ -5,8 +5,8 @@ moving averages (EMA), a scale that follows the training (dynamic), and proxies 
 out after the tree (MDS). Measured are accuracy, how far mistakes are in the tree,
 retrieval, and how well proxies and class means follow the tree. DIST, article IV.
 
-    python -m experiments.class_hierarchy                    # minutes, see below
-    python -m experiments.class_hierarchy --preset cub_birds100
+    python -m experiments.class_hierarchy                    # 10 min on one core
+    python -m experiments.class_hierarchy --preset cub_birds100         # 19 min
     python -m experiments.class_hierarchy --preset cars196
     python -m experiments.class_hierarchy --preset ndsb_plankton
     python -m experiments.class_hierarchy --preset smoke     # seconds

@@ -2,12 +2,14 @@
 
 Prototypes on the sphere are fixed before training; DL2P matches classes and prototypes
 again and again, so that related classes come to lie near each other. Part A looks at
-the prototypes alone, part B trains DL2P and its baselines: learned prototypes (PSC,
-PSC*), word vectors, HPN, a simplex (ETF, maximum separation), fixed prototypes under
-cross-entropy, and the control whose assignment stays (Static). All dimensions, methods,
-rates and seeds of one network and data set are one vmapped program.
+the prototypes alone, part B trains DL2P and its baselines: learned prototypes under a
+softmax of cosines or of products (PSC), word vectors, HPN, a simplex (ETF, maximum
+separation), fixed prototypes under cross-entropy, and the control whose assignment
+stays (Static). All dimensions, methods, rates and seeds of one network and data set are
+one vmapped program.
 
-    python -m experiments.dynamic_assignment                    # preset cpu: 24 min
+    python -m experiments.dynamic_assignment --seeds 8          # 20 min on one core
+    python -m experiments.dynamic_assignment --preset long      # photographs, plankton
     python -m experiments.dynamic_assignment --preset smoke     # seconds
     python -m experiments.dynamic_assignment --preset table-1   # as in the paper
 
@@ -37,14 +39,24 @@ from experiments.frame.study import Claim, Table
 
 PRESETS: dict[str, Any] = {
   "cpu": Config(),
+  "long": Config(
+    prototypes=(),
+    matchings=(),
+    methods=(),
+    siblings=(),
+    digits=(),
+    updates=(),
+    tail_epochs=0,
+    images=(("tiny_imagenet", 5), ("omniglot", 10), ("ndsb_plankton", 10)),
+  ),
   "smoke": Config(
     prototypes=((10, 9), (10, 3)),
-    hpn_long=False,
     matchings=(),
     seeds=3,
     methods=("Static", "DL2P"),
     networks=("linear",),
     dims=(3,),
+    siblings=(),
     epochs=8,
     rates=(0.2,),
     updates=(),
@@ -70,12 +82,19 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       cells += dl2p_small.more_matchings(config)
     if cells:
       studies.append(balanced(task, network, cells, seeds=config.seeds))
+  for make, dims in (
+    (tasks.siblings, config.siblings), (tasks.digits, config.digits)
+  ):  # fmt: skip
+    other = make(key, config.seeds)
+    cells = dl2p_small.make_cells(config, config.methods, dims, other)
+    if cells:
+      studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
   if config.tail_epochs:
     tailed = tasks.long_tailed(task, config.imbalance)
-    # C - 1 dimensions, where a simplex exists, and few.
+    # C - 1 dimensions, where a simplex exists, and half of the classes.
     cells = [
       cell
-      for dim in (task.classes - 1, dl2p_small.FEW)
+      for dim in (task.classes - 1, task.classes // 2)
       for cell in dl2p_small.tail_cells(config, dim)
     ]
     studies += [
@@ -85,12 +104,6 @@ def part_b(config: Config, output: pathlib.Path) -> list[Study]:
       )
       for network in config.networks
     ]  # fmt: skip
-  if config.digits:
-    other = tasks.digits(key, config.seeds)
-    known = [name for name in config.methods if name not in ("PSC*", "Ours*")]
-    cells = dl2p_small.make_cells(config, known, config.digits, other)
-    if cells:
-      studies.append(balanced(other, "mlp", cells, seeds=config.seeds))
 
   def of_images(name: ImageSet, dim: int) -> Study | None:
     shown = tasks.READERS[name](config.image_size)
@@ -114,11 +127,9 @@ def measure(
   if isinstance(config, Full):
     return tables.measure(config, output)
   key = jax.random.fold_in(jax.random.key(config.seed), 2)
-  figures, cosines = prototypes.study(
-    key, config.prototypes, config.prototype_seeds, long=config.hpn_long
-  )
+  figures, cosines = prototypes.study(key, config.prototypes, config.prototype_seeds)
   studies = part_b(config, output)
-  seconds = prototypes.matching_seconds(key, config.matchings, 3)
+  seconds = prototypes.matching_seconds(key, config.matchings, config.prototype_seeds)
   table = Table()
   claims.tabulate(table, studies)
   prototypes.tabulate(table, figures)
@@ -128,6 +139,9 @@ def measure(
 
   def draw() -> dict[str, Any]:
     first = pictures.draw(studies[0], cosines) if studies else {}
+    for each in studies:
+      if each.data == "siblings":
+        first |= pictures.by_dimension(each, "siblings")
     return first | pictures.draw_images(studies)
 
   return table, draw

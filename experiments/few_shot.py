@@ -6,7 +6,7 @@ they classify new classes, and what every tenth update does: whether it moves em
 or only scales them, towards their own class and away from others. Beside it, where each
 loss is least, exactly (DIST, article II).
 
-    python -m experiments.few_shot                     # birds
+    python -m experiments.few_shot                     # birds: 7 min on one core
     python -m experiments.few_shot --preset tiny_imagenet
     python -m experiments.few_shot --preset omniglot   # Conv4, from scratch
     python -m experiments.few_shot --preset smoke      # seconds

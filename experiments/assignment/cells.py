@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from experiments.assignment import methods as dl2p_methods
 from experiments.assignment import tasks, training
@@ -24,21 +23,14 @@ def make_cells(
   config: Any, methods: Sequence[str], dims: Sequence[int], task: tasks.Task
 ) -> list[Cell]:
   """All methods that exist in a dimension, with all rates."""
-  cells = []
-  for dim in dims:
-    for name in methods:
-      recipe = RECIPES[name]
-      if recipe.source == dl2p_methods.SIMPLEX and dim < task.classes - 1:
-        continue
-      if recipe.source in dl2p_methods.FROM_NAMES and task.tree is None:
-        continue
-      weights = config.uniformities if name == "PSC*" else (0.0,)
-      cells += [
-        Cell(name, dim, recipe.method._replace(uniformity=weight), recipe.source, rate)
-        for weight in weights
-        for rate in config.rates
-      ]
-  return cells
+  return [
+    Cell(name, dim, *RECIPES[name], rate)
+    for dim in dims
+    for name in methods
+    if name in dl2p_methods.EVERYWHERE
+    or (task.name == "siblings" and dim == task.classes - 1)
+    for rate in config.rates
+  ]
 
 
 def more_matchings(config: Any) -> list[Cell]:
@@ -54,10 +46,11 @@ def more_matchings(config: Any) -> list[Cell]:
 def tail_cells(config: Any, dim: int) -> list[Cell]:
   """PSC as it is, and the pull loss with every class of a batch weighing alike."""
   cells = []
-  for name in ("PSC", "Static", "DL2P"):
+  for name in ("PSC, cosine", "PSC, linear", "Static", "DL2P"):
     method, source = RECIPES[name]
-    label = name if name == "PSC" else f"{name}, weighted"
-    own = method._replace(weighted=float(label != name))
+    pull = not method.softmax
+    label = f"{name}, weighted" if pull else name
+    own = method._replace(weighted=float(pull))
     cells += [Cell(label, dim, own, source, rate) for rate in config.rates]
   return cells
 
@@ -66,7 +59,7 @@ def image_cells(config: Any, task: tasks.Task, dim: int) -> list[Cell]:
   """The methods for images; where they have a long tail, the weighted ones as well."""
   cells = make_cells(config, config.image_methods, (dim,), task)
   known = {cell.name for cell in cells}
-  if task.tail and "PSC" in known:
+  if task.tail and "PSC, linear" in known:
     cells += [cell for cell in tail_cells(config, dim) if cell.name not in known]
   return cells
 
@@ -79,10 +72,9 @@ def fixed_sets(
   vectors = None
   if task.tree is not None:
     vectors = dl2p_methods.word_vectors(task.tree, key)
-  learned = (dl2p_methods.LEARNED, dl2p_methods.LEARNED_BEFORE)
   found = {}
   for source, dim in sorted({(cell.source, cell.dim) for cell in cells}):
-    if source not in learned:
+    if source != dl2p_methods.LEARNED:
       make = functools.partial(
         dl2p_methods.fixed_set, source, classes=task.classes, dim=dim, vectors=vectors
       )
@@ -101,46 +93,26 @@ def conduct(
   seeds: int,
   batch: int = 64,
 ) -> Study:
-  """Trains all cells; those that take the prototypes of PSC* after the others."""
+  """Trains all cells."""
   start = time.perf_counter()
   train_key, set_key = jax.random.split(
     jax.random.fold_in(jax.random.key(config.seed), 1)
   )
   dim = max(cell.dim for cell in cells)
   setting = Training(network, dim, epochs, batch, augment=task.flips)
-  later = [cell for cell in cells if cell.source == dl2p_methods.LEARNED_BEFORE]
   name = f"{task.name}, {network}"
-
   settings = setting, seeds, config.seed, config.counts, config.image_size
   settings += (config.imbalance,)
-
-  def train(
-    own: Sequence[Cell], sets: dict[tuple[str, int], Any], start: float
-  ) -> Study:
-    folder = output / "checkpoints" / kept.digest((settings, name, own))
-    took, fresh = folder.with_suffix(".json"), not folder.exists()
-    runs = training.train(
-      setting, task, own, sets, key=train_key, seeds=seeds, folder=folder
-    )
-    seconds = math.nan
-    if fresh:
-      seconds = time.perf_counter() - start
-      results.write_json({"seconds": seconds}, took)
-    elif took.is_file():
-      seconds = kept.read_record(took, "seconds")["seconds"]
-    return Study(name, runs, task.tail, seconds)
-
-  first = [cell for cell in cells if cell not in later]
-  study = train(first, fixed_sets(first, task, seeds, set_key), start)
-  if not later:
-    return study
-  points = {
-    dim: study.runs.points[study.runs.best("PSC*", dim)][..., :dim]
-    for dim in dict.fromkeys(cell.dim for cell in later)
-  }
-  sets = {
-    (dl2p_methods.LEARNED_BEFORE, dim): own
-    / np.linalg.norm(own, axis=-1, keepdims=True)
-    for dim, own in points.items()
-  }
-  return study.joined(train(later, sets, time.perf_counter()))
+  folder = output / "checkpoints" / kept.digest((settings, name, cells))
+  took, fresh = folder.with_suffix(".json"), not folder.exists()
+  sets = fixed_sets(cells, task, seeds, set_key)
+  runs = training.train(
+    setting, task, cells, sets, key=train_key, seeds=seeds, folder=folder
+  )
+  seconds = math.nan
+  if fresh:
+    seconds = time.perf_counter() - start
+    results.write_json({"seconds": seconds}, took)
+  elif took.is_file():
+    seconds = kept.read_record(took, "seconds")["seconds"]
+  return Study(name, runs, task.tail, seconds)

@@ -1,5 +1,6 @@
 """The table of the small trainings of `dynamic_assignment`, and what it says."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import jax
@@ -7,14 +8,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from experiments.assignment import prototypes, tasks
+from experiments.assignment.methods import LEARNED, NEVER, RECIPES
 from experiments.assignment.settings import Config
 from experiments.assignment.training import Study
 from experiments.frame.study import Claim, Table
 
 CHANGE_FIRST, CHANGE_LAST = "changed by the first matching", "changed by the last five"
 LOW = (3, 5)  # dimensions far below the number of classes
-FULL = tasks.GROUPS * tasks.PER_GROUP - 1  # where a simplex exists
+CLASSES = tasks.GROUPS * tasks.PER_GROUP
+HALF, FULL = CLASSES // 2, CLASSES - 1  # in the latter a simplex exists
 LINEAR, MLP, DIGITS = "superclass, linear", "superclass, mlp", "digits, mlp"
+SIBLINGS = "siblings, mlp"
+_SHORT = {LINEAR: "linear", MLP: "mlp", SIBLINGS: "siblings", DIGITS: "digits"}
+# The ids of what DL2P is compared with.
+_RIVALS = {
+  "A8": ("Fixed + CE", "Table 9"),
+  "A9-cosine": ("PSC, cosine", "Table 1"),
+  "A9-linear": ("PSC, linear", "Table 1"),
+  "A10": ("Static", "4.4, Fig. 4a"),
+}
+BEST_FIXED = "best fixed of validation"
 _TAIL = "accuracy on the last"
 _SHARE = "0.01 - share of an epoch"
 
@@ -22,44 +35,59 @@ _SHARE = "0.01 - share of an epoch"
 def tabulate(table: Table, studies: Sequence[Study]) -> None:
   """Adds accuracies of all methods at the rate that validation chose, and measures."""
   for study in studies:
+    runs = study.runs
     for name, dim in study.methods():
       where = f"{study.name}, D = {dim}"
-      number = study.runs.best(name, dim)
-      table.add(name, f"accuracy, {where}", study.runs.accuracy(name, dim))
+      number = runs.best(name, dim)
+      accuracy, note = runs.accuracy(name, dim), f"rate {runs.cells[number].rate:g}"
+      table.add(name, f"accuracy, {where}", accuracy, note=note)
       if study.tail:
-        last = study.runs.accuracy(name, dim, last=study.tail)
+        last = runs.test[number][:, -study.tail :].mean(-1)
         table.add(name, f"{_TAIL} {study.tail} classes, {where}", last)
-      if name in ("DL2P", "Static") and not np.isnan(study.runs.gap).any():
-        table.add(name, f"sibling gap, {where}", study.runs.gap[number])
+      if name in ("DL2P", "Static") and not np.isnan(runs.gap).any():
+        table.add(name, f"sibling gap, {where}", runs.gap[number])
       if name == "DL2P":
         # At one matching an epoch, which comes after it.
-        change = study.runs.change[number]
+        change = runs.change[number]
         table.add(name, f"share of classes {CHANGE_FIRST}, {where}", change[:, 1])
         measure = f"share of classes {CHANGE_LAST} matchings, {where}"
         table.add(name, measure, change[:, -5:].mean(1))
+    fixed = [
+      name
+      for name, (method, source) in RECIPES.items()
+      if source != LEARNED and method.updates == NEVER and study.has(FULL, name)
+    ]
+    if study.name == SIBLINGS and fixed:
+      chosen = runs.cells[runs.best(fixed, FULL)].name
+      accuracy = runs.accuracy(fixed, FULL)
+      where = f"accuracy, {study.name}, D = {FULL}"
+      table.add(BEST_FIXED, where, accuracy, note=chosen)
 
 
 def time_matchings(table: Table, studies: Sequence[Study]) -> None:
-  """Adds a matching against an epoch of a training on photographs, if timed."""
+  """Adds a matching against an epoch of a training on images, if timed."""
   for study in studies:
-    if study.name.startswith("tiny_imagenet") and np.isfinite(study.seconds):
+    if study.of_images and np.isfinite(study.seconds):
       cells, seeds, classes, dim = study.runs.points.shape
       epoch = study.seconds / (cells * seeds * study.runs.change.shape[2])
-      own = prototypes.matching_seconds(jax.random.key(0), (classes,), 3, dim)[classes]
+      own = prototypes.matching_seconds(jax.random.key(0), (classes,), 8, dim)[classes]
       share = 0.01 - np.array(own) / epoch
-      table.add(f"{classes} classes", _SHARE, share, listed=False)
+      table.add(study.data, _SHARE, share, listed=False)
 
 
-def _better(
-  key: str, study: str, dim: int, second: str, place: str, first: str = "DL2P"
+def _above(
+  key: str, study: str, dim: int, second: str, place: str, *, by: int = 0
 ) -> Claim:
-  """That a method is above another one."""
-  where = f"{study}, D = {dim}"
-  return Claim(
+  """That DL2P is above another method, or above it in another dimension."""
+  own, other = (f"{study}, D = {x}" for x in (dim, by or dim))
+  beside = f", {own}" if own == other else f" in D = {by}, {own}"
+  return _claim(
     key,
-    f"accuracy({first}) > accuracy({second}), {where}",
-    lambda t: t.gain(f"accuracy, {where}", first, over=second),
-    f"DL2P {place}",
+    f"accuracy(DL2P) > accuracy({second}){beside}",
+    lambda t: (
+      t.values(f"accuracy, {own}", "DL2P") - t.values(f"accuracy, {other}", second)
+    ),
+    place,
   )
 
 
@@ -75,19 +103,26 @@ def _within(values: np.ndarray, limit: float) -> np.ndarray:
 
 
 def claims(config: Config, table: Table) -> list[Claim]:
-  """P1 to P3 and A1 to A10; those about what was not trained are not made."""
+  """P3 and A1 to A11; those about what was not trained are not made."""
   images = [(f"{name}, resnet", dim) for name, dim in config.images]
-  made = [*prototypes.claims(config.prototypes, config.hpn_long)]
-  made += [_better(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
+  made = [*prototypes.claims(config.prototypes)]
+  made += [_above(f"A1-d{d}", LINEAR, d, "Static", "4.4, Fig. 4a") for d in LOW]
   made += [*_gaps(config), *_tails(table)]
   compared = [(study, dim) for study in (LINEAR, MLP, DIGITS) for dim in LOW]
+  compared += [(SIBLINGS, dim) for dim in config.siblings if dim < FULL]
   for study, dim in compared + images:
-    short = study.split(", ")[1 if study in (LINEAR, MLP) else 0]
-    made.append(_better(f"A8-{short}-d{dim}", study, dim, "Fixed + CE", "Table 9"))
-    made.append(_better(f"A9-{short}-d{dim}", study, dim, "PSC", "Table 1"))
-    if study != LINEAR:
-      key = f"A10-{short}-d{dim}"
-      made.append(_better(key, study, dim, "Static", "4.4, Fig. 4a"))
+    short = _SHORT.get(study, study.split(", ")[0])
+    made += [
+      _above(f"{key}-{short}-d{dim}", study, dim, second, place)
+      for key, (second, place) in _RIVALS.items()
+      if (study, second) != (LINEAR, "Static")
+    ]
+  for key, second in (
+    ("A11-fixed", BEST_FIXED),
+    ("A11-cosine", "PSC, cosine"),
+    ("A11-linear", "PSC, linear"),
+  ):
+    made.append(_above(key, SIBLINGS, HALF, second, "abstract, Table 2", by=FULL))
   for study, dim in images:
     where, data = f"{study}, D = {dim}", study.split(", ")[0]
     made.append(
@@ -122,9 +157,6 @@ def _gaps(config: Config) -> Iterator[Claim]:
   def sibling(table: Table, name: str, dim: int) -> np.ndarray:
     return table.values(f"sibling gap, {LINEAR}, D = {dim}", name)
 
-  def none(table: Table) -> np.ndarray:
-    return np.abs([sibling(table, name, FULL) for name in ("DL2P", "Static")]).max(0)
-
   low = [dim for dim in LOW if dim in config.dims]
   if low:
     yield _claim(
@@ -138,12 +170,6 @@ def _gaps(config: Config) -> Iterator[Claim]:
     f"gain at D = {FULL} within 0.03 of 0",
     lambda t: _within(gain(t, FULL), 0.03),
     "Fig. 4a",
-  )
-  yield _claim(
-    "A3-simplex",
-    f"sibling gap = 0 up to 1e-5 at D = {FULL}",
-    lambda t: 1e-5 - none(t),
-    "4.4",
   )
   for dim in low:
     if {"DL2P", "Static"} <= {*config.methods}:
@@ -202,11 +228,16 @@ def _tails(table: Table) -> Iterator[Claim]:
     classes, _, where = measure.removeprefix("accuracy on the ").partition(", ")
     study, _, dim = where.rpartition(", D = ")
     data, *_, network = study.split(", ")
-    for name in ("Static, weighted", "DL2P, weighted"):
+    short = data if network == "resnet" else network
+    for own, rival in itertools.product(
+      ("Static", "DL2P") if int(dim) == FULL else ("DL2P",), ("cosine", "linear")
+    ):
       yield _claim(
-        f"A7-{data if network == 'resnet' else network}-{name.split(',')[0].lower()}"
-        f"-d{dim}",
-        f"accuracy on the {classes}: {name} > PSC without weights, {where}",
-        lambda t, own=name, measure=measure: t.gain(measure, own, over="PSC"),
+        f"A7-{rival}-{short}-{own.lower()}-d{dim}",
+        f"accuracy on the {classes}: {own}, weighted > PSC, {rival} without weights, "
+        f"{where}",
+        lambda t, own=own, rival=rival, measure=measure: t.gain(
+          measure, f"{own}, weighted", over=f"PSC, {rival}"
+        ),
         "Table 4",
       )

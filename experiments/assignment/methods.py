@@ -27,7 +27,7 @@ class Method(NamedTuple):
   learned: float = 0.0
   """1 where the prototypes have a gradient."""
   on_sphere: float = 1.0
-  """1 where logits are of embeddings on the sphere."""
+  """1 where logits are cosines, 0 where they are products."""
   scale: float = 1.0
   """Of the logits under cross-entropy, of the loss under pull."""
   uniformity: float = 0.0
@@ -52,11 +52,15 @@ LEARNED, UNIFORM, SIMPLEX, HPN, SEMANTIC_HPN, VECTORS, LEARNED_BEFORE = (
 )  # fmt: skip
 # Sources that take vectors of the classes' names.
 FROM_NAMES = (SEMANTIC_HPN, VECTORS)
-_SOFTMAX = Method(softmax=1.0, learned=1.0, on_sphere=0.0, shuffled=0.0)
+# PSC is a softmax of learned prototypes. DL2P's section 3 divides all rows by their
+# norms, and so does the released code, which leaves the cosines without a temperature:
+# "PSC, cosine". "PSC, linear" is what PSC is elsewhere: products, here without biases.
+_COSINE = Method(softmax=1.0, learned=1.0, shuffled=0.0)
 # rho of maximum separation is 0.1 (Kasarla et al. 2022); HPN has twice the pull loss.
 RECIPES = {
-  "PSC": Recipe(_SOFTMAX, LEARNED),
-  "PSC*": Recipe(_SOFTMAX._replace(uniformity=1.0), LEARNED),
+  "PSC, cosine": Recipe(_COSINE, LEARNED),
+  "PSC, linear": Recipe(_COSINE._replace(on_sphere=0.0), LEARNED),
+  "PSC*": Recipe(_COSINE._replace(uniformity=1.0), LEARNED),
   "Word2Vec-like": Recipe(Method(scale=2.0, shuffled=0.0), VECTORS),
   "HPN": Recipe(Method(scale=2.0), HPN),
   "HPN + semantics": Recipe(Method(scale=2.0, shuffled=0.0), SEMANTIC_HPN),
@@ -67,6 +71,10 @@ RECIPES = {
   "Ours*": Recipe(Method(updates=1.0), LEARNED_BEFORE),
   "DL2P": Recipe(Method(updates=1.0), UNIFORM),
 }
+# Those of the small trainings: in every dimension, and where a simplex exists.
+EVERYWHERE = ("PSC, cosine", "PSC, linear", "Fixed + CE", "Static", "DL2P")
+FULL_ONLY = ("Word2Vec-like", "HPN", "ETF", "maximum separation")
+SMALL = (*EVERYWHERE, *FULL_ONLY)
 
 
 def word_vectors(tree: hierarchy.ClassTree, key: Array) -> Array:
@@ -149,20 +157,20 @@ def losses_of(
   """
   points = jnp.where(method.learned > 0, points, jax.lax.stop_gradient(points))
   own = points[assignment]
-  on_sphere = distances.l2_normalize(embeddings)
-  features = jnp.where(method.on_sphere > 0, on_sphere, embeddings)
   weights = jnp.where(method.weighted > 0, weights, 1.0)
   cosines = distances.pairwise_cosine(embeddings, own)
   pull = method.scale * losses.pull(cosines, targets, weights=weights)
-  entropy = losses.softmax(method.scale * features @ own.T, targets * weights[None])
+  logits = jnp.where(method.on_sphere > 0, cosines, embeddings @ own.T)
+  entropy = losses.softmax(method.scale * logits, targets * weights[None])
   return jnp.where(method.softmax > 0, entropy, pull)
 
 
-def predict(embeddings: Array, points: Array, assignment: Array) -> Array:
-  """The class of each embedding: that of the largest logit.
-
-  For prototypes of length 1 it is that of the largest cosine.
-  """
+def predict(
+  method: Method, embeddings: Array, points: Array, assignment: Array
+) -> Array:
+  """The class of each embedding: that of the largest logit."""
+  on_sphere = distances.l2_normalize(points)
+  points = jnp.where(method.on_sphere > 0, on_sphere, points)
   return jnp.argmax(embeddings @ points[assignment].T, axis=1)
 
 

@@ -78,7 +78,7 @@ def standard(images: Array) -> Array:
   return (images - 0.5) / 0.25
 
 
-def schedule(config: Full, rate: float, per_epoch: int) -> optax.Schedule:
+def schedule(config: Full, per_epoch: int) -> optax.Schedule:
   """The learning rate of each step."""
   steps = config.epochs * per_epoch
   warm_up = config.warm_up * per_epoch
@@ -86,10 +86,10 @@ def schedule(config: Full, rate: float, per_epoch: int) -> optax.Schedule:
   def value(step: Any) -> Any:
     if config.drops:
       ends = jnp.array(config.drops) * per_epoch
-      now = rate * 0.1 ** jnp.sum(step >= ends)
+      now = config.learning_rate * 0.1 ** jnp.sum(step >= ends)
     else:
       done = jnp.clip((step - warm_up) / max(steps - warm_up, 1), 0, 1)
-      now = rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
+      now = config.learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * done))
     if config.drops and warm_up:  # by whole epochs: 1/5, 2/5, ... (public code)
       return now * jnp.minimum((step // per_epoch + 1) / config.warm_up, 1)
     return now * jnp.minimum((step + 1) / max(warm_up, 1), 1)
@@ -98,18 +98,15 @@ def schedule(config: Full, rate: float, per_epoch: int) -> optax.Schedule:
 
 
 def make_optimizer(
-  config: Full, recipe: methods.Recipe, per_epoch: int
+  config: Full, per_epoch: int, *, fixed: bool
 ) -> optax.GradientTransformation:
   """One optimiser for the network; prototypes have it where they are learned."""
-  softmax = recipe.method.softmax > 0
-  rate = config.softmax_rate if softmax else config.learning_rate
-  rates = schedule(config, rate, per_epoch)
+  rates = schedule(config, per_epoch)
   if config.optimizer == "adamw":
     own = optax.adamw(rates, weight_decay=config.weight_decay)
   else:
     decay = optax.add_decayed_weights(config.weight_decay)
     own = optax.chain(decay, optax.sgd(rates, momentum=0.9))
-  fixed = recipe.source != LEARNED
   return training.optimizer(
     {"network": own, "loss": optax.set_to_zero() if fixed else own}
   )
@@ -136,10 +133,10 @@ def _init(config: Full, dim: int) -> Any:
 
 
 @functools.lru_cache(maxsize=2)
-def make_accuracy(config: Full, dim: int) -> Any:
+def make_accuracy(config: Full, method: methods.Method, dim: int) -> Any:
   """Function of a state and images: the share of images told right.
 
-  Of settings and a dimension it is one, so that all trainings share a program.
+  Of settings, method and dimension it is one, so that trainings share a program.
   """
   network = Network(config, dim)
 
@@ -149,7 +146,7 @@ def make_accuracy(config: Full, dim: int) -> Any:
     embeddings: Any = network.apply(state.variables(), x)
     matching = state.batch_stats["loss"]["assignment"]
     points = state.params["loss"]["points"]
-    found = methods.predict(embeddings, points, matching.assignment)
+    found = methods.predict(method, embeddings, points, matching.assignment)
     return found == rows["label"]
 
   apply = training.parallel_map(right, batch_size=config.batch)
@@ -192,8 +189,8 @@ def train(
   folder: pathlib.Path,
 ) -> Trained:
   """One training; `points` are its fixed prototypes, None where they are learned."""
-  recipe = RECIPES[job.method]
-  own = _method(config, job, fixed=points is not None)
+  fixed = points is not None
+  own = _method(config, job, fixed=fixed)
   init_key, points_key, match_key, step_key, data_key = jax.random.split(key, 5)
   classes = len(sets.train.label_names)
   if len(sets.train) < config.batch:
@@ -204,7 +201,7 @@ def train(
     points = jax.random.normal(points_key, shape) / math.sqrt(job.dim)
   network = Network(config, job.dim)
   example = jnp.zeros((1, config.image_size, config.image_size, 3))
-  optimizer = make_optimizer(config, recipe, per_epoch)
+  optimizer = make_optimizer(config, per_epoch, fixed=fixed)
   matching = methods.first_matching(match_key, points, shuffled=own.shuffled)
   state = training.create_state(
     step_key,
@@ -229,7 +226,7 @@ def train(
       step, points, steps_per_epoch=per_epoch, updates_per_epoch=job.updates
     )
 
-  accuracy = make_accuracy(config, job.dim)
+  accuracy = make_accuracy(config, own, job.dim)
   batches = frame_training.shuffled(
     sets.train, data_key, batch=config.batch, epochs=config.epochs, per_epoch=per_epoch
   )

@@ -13,6 +13,7 @@ from spherejax import plotting
 
 # Eight colours that differ in lightness too (Tableau's, as in matplotlib's "tab10").
 _COLORS = "tab10"
+SHOWN = ("PSC, linear", "PSC, cosine", "DL2P", "Static", "Fixed + CE")
 
 
 def on_sphere(panels: Mapping[str, np.ndarray], groups: np.ndarray) -> Any:
@@ -108,16 +109,7 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
       figures["prototypes"] = on_sphere(ends, groups)
   if cosines:
     figures["cosines"] = histograms(_constructions(cosines))
-  names = [name for name in ("PSC", "DL2P", "Static") if study.has(low, name)]
-  steps = [dim for dim in dims if study.has(dim, *names)]
-  if names:
-    curves = {
-      name: np.stack([runs.accuracy(name, dim) for dim in steps], axis=1)
-      for name in names
-    }
-    figures["accuracy"] = plotting.training_curves(
-      curves, steps=steps, xlabel="dimension", ylabel=f"accuracy, {study.name}"
-    )
+  figures |= by_dimension(study, "accuracy")
   moved = {
     f"D = {dim}": runs.change[runs.best("DL2P", dim)][:, 1:]
     for dim in dims
@@ -130,6 +122,24 @@ def draw(study: training.Study, cosines: dict[Any, np.ndarray]) -> dict[str, Any
       ylabel="share of classes with another prototype",
     )
   return figures
+
+
+def by_dimension(study: training.Study, file: str) -> dict[str, Any]:
+  """Accuracies against the dimension (figure 4a), of what all dimensions have."""
+  names = [name for name in SHOWN if study.has(study.dims[0], name)]
+  steps = [dim for dim in study.dims if study.has(dim, *names)]
+  if not names:
+    return {}
+  curves = {
+    name: np.stack([study.runs.accuracy(name, dim) for dim in steps], axis=1)
+    for name in names
+  }
+  ylabel = f"accuracy, {study.name}"
+  return {
+    file: plotting.training_curves(
+      curves, steps=steps, xlabel="dimension", ylabel=ylabel
+    )
+  }
 
 
 def draw_tables(

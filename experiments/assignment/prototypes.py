@@ -16,7 +16,7 @@ from experiments.frame.study import Claim, Table
 from spherejax import prototypes, solvers
 
 PAPER, POTENTIAL, ANNEALED = "paper's recipe", "potential, t = 2", "annealed, 200 steps"
-HPN, HPN_LONG, BEST = "HPN, 1000 steps", "HPN, 10000 steps", "best construction"
+HPN, BEST = "HPN, 1000 steps", "best construction"
 WORDS = "Word2Vec-like"
 
 MAX, MIN, MEAN, DEVIATION, SECONDS = (
@@ -43,7 +43,6 @@ RECIPES: dict[str, Make] = {
   POTENTIAL: functools.partial(prototypes.gaussian_potential_prototypes, steps=3000),
   PAPER: functools.partial(prototypes.gaussian_potential_prototypes, preset="paper"),
   HPN: prototypes.hpn_prototypes,
-  HPN_LONG: functools.partial(prototypes.hpn_prototypes, steps=10_000),
 }
 Key = tuple[str, int, int]
 Figures = dict[Key, dict[str, list[float]]]
@@ -61,14 +60,12 @@ def study(
   sizes: Sequence[tuple[int, int]],
   seeds: int,
   *,
-  long: bool = True,
   vectors: Array | None = None,
 ) -> tuple[Figures, dict[Key, np.ndarray]]:
   """Cosines of every recipe at every size: figures over keys, and those of the first.
 
-  Times are those of compiled programs. `long` has HPN run ten times as long, too,
-  with 100 prototypes and more. `vectors` of classes are looked at where there are as
-  many prototypes; they are those of one key.
+  Times are those of compiled programs. `vectors` of classes are looked at where there
+  are as many prototypes; they are those of one key.
   """
   figures: Figures = {}
   first: dict[Key, np.ndarray] = {}
@@ -79,7 +76,7 @@ def study(
         vectors, dim
       )
     for name, recipe in recipes.items():
-      if not _looked_at(name, classes, dim, long):
+      if not _looked_at(name, classes, dim):
         continue
       own_size = {"num_classes": classes, "dim": dim}
       make = jax.jit(functools.partial(recipe, **own_size)).lower(key).compile()
@@ -104,12 +101,9 @@ def study(
   return figures, first
 
 
-def _looked_at(name: str, classes: int, dim: int, long: bool) -> bool:
+def _looked_at(name: str, classes: int, dim: int) -> bool:
   """Whether a recipe is of interest: few in many dimensions are a simplex."""
-  if name in (BEST, POTENTIAL):
-    return True
-  many = classes >= 100
-  return many and long if name == HPN_LONG else many or classes > dim + 1
+  return name in (BEST, POTENTIAL) or classes >= 100 or classes > dim + 1
 
 
 def tabulate(table: Table, figures: Figures) -> None:
@@ -127,63 +121,18 @@ def _measure(metric: str, classes: int, dim: int) -> str:
   return f"{metric}, {classes} in {dim} dimensions"
 
 
-def claims(sizes: Sequence[tuple[int, int]], long: bool) -> Iterator[Claim]:
-  """P1, P2 and P3, of the sizes there are."""
-  simplices = [(c, d) for c, d in sizes if c <= d + 1]
-
-  def error(table: Table, name: str) -> np.ndarray:
-    return np.max(
-      [
-        abs(table.values(_measure(MAX, c, d), name) + 1 / (c - 1)) for c, d in simplices
-      ],
-      0,
-    )
-
-  def least(gains: Sequence[tuple[str, str, str]]) -> Callable[[Table], np.ndarray]:
-    return lambda t: np.min([t.gain(m, a, over=b) for m, a, b in gains], 0)
-
-  if simplices:
-    yield Claim(
-      "P1-closed",
-      "largest cosine = -1 / (C - 1) up to 1e-6, C <= D + 1, closed form "
-      "(1e-6 - error, least of all sizes)",
-      lambda t: 1e-6 - error(t, BEST),
-      "DL2P 3.2",
-      True,
-    )
-    yield Claim(
-      "P1-descent",
-      "the same up to 1e-4 after descent of the potential",
-      lambda t: 1e-4 - error(t, POTENTIAL),
-      "DL2P 3.2",
-      True,
-    )
-  # Few prototypes of at most twice the dimension: both find the best there is.
-  many = [(c, d) for c, d in sizes if c > d + 1 and (c > 2 * d or c >= 100)]
-  if many:
-    yield Claim(
-      "P2",
-      "largest cosine: annealed, 200 steps < the paper's recipe, 1000 steps "
-      "(least difference of all sizes with C > D + 1)",
-      least([(_measure(MAX, c, d), PAPER, ANNEALED) for c, d in many]),
-      "DL2P 4.1",
-      True,
-    )
-  wider = [
-    (_measure(DEVIATION, c, d), name, POTENTIAL)
-    for c, d in sizes
-    for name in (HPN, HPN_LONG)
-    if c == 100 and _looked_at(name, c, d, long)
-  ]
-  if wider:
-    yield Claim(
-      "P3",
-      "deviation of pairwise cosines, 100 prototypes: HPN > converged potential "
-      "(least difference of all dimensions, 1000 and 10000 steps)",
-      least(wider),
-      "DL2P Fig. 3a",
-      True,
-    )
+def claims(sizes: Sequence[tuple[int, int]]) -> Iterator[Claim]:
+  """P3, of each size of figure 3a."""
+  for classes, dim in sizes:
+    if classes == 100:
+      measure = _measure(DEVIATION, classes, dim)
+      yield Claim(
+        f"P3-d{dim}",
+        f"deviation of pairwise cosines, 100 prototypes in {dim} dimensions: "
+        "HPN, 1000 steps > converged potential",
+        lambda t, measure=measure: t.gain(measure, HPN, over=POTENTIAL),
+        "DL2P Fig. 3a",
+      )
 
 
 def matching_seconds(

@@ -1,9 +1,9 @@
 """What the small trainings of `dynamic_assignment` look at.
 
-Super-classes with sub-classes as Gaussians, scikit-learn's digits, and images with
-super-classes: photographs of tiny_imagenet under inner nodes of its WordNet tree,
-characters of omniglot by alphabet, and plankton of ndsb_plankton with the long tail
-that it has.
+Super-classes with sub-classes as Gaussians, apart or overlapping, scikit-learn's
+digits, and images with super-classes: photographs of tiny_imagenet under inner nodes of
+its WordNet tree, characters of omniglot by alphabet, and plankton of ndsb_plankton with
+the long tail that it has.
 """
 
 from typing import NamedTuple
@@ -21,6 +21,8 @@ GROUPS, PER_GROUP = 5, 4
 # Super-class centres, class offsets and noise of `superclass`: norms 12 and 4 in 64
 # dimensions, and 1 in every one.
 SIZE, CENTRE, OFFSET = 64, 12.0, 4.0
+# Of `siblings`: offsets so small that classes of a group overlap, and more examples.
+OVERLAP, MORE = 2.0, (150, 50, 100)
 # Inner nodes of WordNet with at least four classes each: dog, insect, motor vehicle,
 # garment, geological formation.
 WORDNET = ("n02084071", "n02159955", "n03791235", "n03419014", "n09287968")
@@ -62,7 +64,11 @@ class Task(NamedTuple):
 
 
 def superclass(
-  key: Array, seeds: int, *, counts: tuple[int, int, int] = (60, 50, 50)
+  key: Array,
+  seeds: int,
+  *,
+  counts: tuple[int, int, int] = (60, 50, 50),
+  offset: float = OFFSET,
 ) -> Task:
   """20 classes = 5 super-classes of 4, in 64 dimensions; `counts` of each class."""
   number = GROUPS * PER_GROUP
@@ -72,7 +78,7 @@ def superclass(
     return generator.standard_normal((seeds, *shape), np.float32)
 
   centres = normal(GROUPS, SIZE) * CENTRE / np.float32(np.sqrt(SIZE))
-  offsets = normal(number, SIZE) * OFFSET / np.float32(np.sqrt(SIZE))
+  offsets = normal(number, SIZE) * offset / np.float32(np.sqrt(SIZE))
   classes = np.repeat(centres, PER_GROUP, axis=1) + offsets
   train, validation, test = (
     Part(
@@ -87,6 +93,12 @@ def superclass(
   tree = hierarchy.from_mapping(names)
   groups_of = np.arange(number) // PER_GROUP
   return Task("superclass", train, validation, test, tree, groups_of)
+
+
+def siblings(key: Array, seeds: int) -> Task:
+  """The same with classes that overlap with those of their super-class."""
+  task = superclass(key, seeds, counts=MORE, offset=OVERLAP)
+  return task._replace(name="siblings")
 
 
 def long_tailed(task: Task, imbalance: float) -> Task:

@@ -1,7 +1,7 @@
 """Small trainings of DL2P and its baselines: all methods, rates and seeds at once.
 
 One program trains every cell of one network, data set and dimension with every seed.
-Learning rates (and the weight of PSC*'s uniformity) are chosen on validation data.
+Learning rates are chosen on validation data.
 """
 
 import dataclasses
@@ -22,6 +22,8 @@ from experiments.assignment import tasks
 from experiments.assignment.methods import Method
 from experiments.frame import training as frame_training
 from spherejax import data, models, prototypes, training
+
+_BLOCK = 120  # runs at once, which stay in a core's cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,21 +85,24 @@ class Runs(NamedTuple):
   points: np.ndarray  # [cells, seeds, classes, dim], row k that of class k
   embeddings: np.ndarray  # [cells, seeds, test, dim]
 
-  def best(self, name: str, dim: int) -> int:
-    """The method's cell with the best mean accuracy on validation data."""
+  def best(self, name: str | Sequence[str], dim: int) -> int:
+    """The cell of a method, or of several, with the best accuracy on validation data.
+
+    That is its mean over seeds.
+    """
+    names = (name,) if isinstance(name, str) else name
     own = [
       number
       for number, cell in enumerate(self.cells)
-      if (cell.name, cell.dim) == (name, dim)
+      if cell.name in names and cell.dim == dim
     ]
     # A rate with which a run diverged is no choice.
     score = [np.nan_to_num(self.validation[number].mean(), nan=-1.0) for number in own]
     return own[int(np.argmax(score))]
 
-  def accuracy(self, name: str, dim: int, *, last: int | None = None) -> np.ndarray:
-    """[seeds], test accuracy of the best cell, on all classes or the last ones."""
-    classes = slice(None if last is None else -last, None)
-    return self.test[self.best(name, dim)][:, classes].mean(-1)
+  def accuracy(self, name: str | Sequence[str], dim: int) -> np.ndarray:
+    """[seeds], mean accuracy of the classes of the best cell on test data."""
+    return self.test[self.best(name, dim)].mean(-1)
 
 
 class Study(NamedTuple):
@@ -133,14 +138,6 @@ class Study(NamedTuple):
     """Whether the dimension was trained, with all these methods."""
     there = {name for name, own in self.methods() if own == dim}
     return bool(there) and there >= set(names)
-
-  def joined(self, other: "Study") -> "Study":
-    """Both studies' methods, of the same seeds and data."""
-    arrays = zip(self.runs[1:], other.runs[1:], strict=True)
-    runs = Runs(
-      self.runs.cells + other.runs.cells, *(np.concatenate(two) for two in arrays)
-    )
-    return self._replace(runs=runs, seconds=self.seconds + other.seconds)
 
 
 def _columns(
@@ -208,7 +205,7 @@ def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: di
   count = part.labels.shape[1]
   rows = data.shuffled_indices(state.key, count, state.step, batch_size=setting.batch)
   network: Any = Network(setting.network, setting.dim)
-  method = Method(**{field: hyper[field] for field in Method._fields})
+  method = _method(hyper)
   objective = functools.partial(
     dl2p_methods.objective,
     prepare=data.random_flip if setting.augment else lambda _, inputs: inputs,
@@ -232,6 +229,10 @@ def _step(setting: Training, part: tasks.Part, state: Any, key: Array, hyper: di
   return state, {"loss": reported["loss"], "change": reported["change"]}
 
 
+def _method(hyper: dict) -> Method:
+  return Method(**{field: hyper[field] for field in Method._fields})
+
+
 def _embed(setting: Training, part: tasks.Part, state: Any, hyper: dict) -> Array:
   network: Any = Network(setting.network, setting.dim)
   variables = {"params": state.params["network"]}
@@ -243,7 +244,9 @@ def _accuracies(embeddings: Array, part: tasks.Part, state: Any, hyper: dict) ->
   """[classes], share of the examples of each class that are taken for it."""
   matching = state.batch_stats["loss"]["assignment"]
   points = state.params["loss"]["points"]
-  predicted = dl2p_methods.predict(embeddings, points, matching.assignment)
+  predicted = dl2p_methods.predict(
+    _method(hyper), embeddings, points, matching.assignment
+  )
   own = jax.nn.one_hot(part.labels[hyper["data"]], len(points))
   return (predicted == part.labels[hyper["data"]]) @ own / own.sum(0)
 
@@ -298,17 +301,17 @@ def train(
   columns = _columns(cells, seeds, task, setting, sources)
   per_epoch = task.train.labels.shape[1] // setting.batch
   partial = jax.tree_util.Partial
-  init = partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1])
   result = frame_training.many(
     key,
     (
-      init,
+      partial(_bound(_init, setting), jnp.asarray(stacked), task.train.inputs[0, :1]),
       partial(_bound(_step, setting), task.train),
       partial(_bound(_validate, setting), task.validation),
     ),
     columns,
     folder,
     convolutional=setting.network == "resnet",
+    batch_size=_BLOCK,
     seeds=1,
     steps=setting.epochs * per_epoch,
     evaluate_every=per_epoch,

@@ -11,6 +11,7 @@ import pytest
 from experiments import dynamic_assignment
 from experiments.assignment import cells as dl2p_small
 from experiments.assignment import claims, pictures, tasks, training
+from experiments.assignment import methods as dl2p_methods
 from experiments.frame import images as class_sets
 from experiments.frame.study import Table
 from spherejax import data, hierarchy, models
@@ -104,17 +105,17 @@ def test_images_with_a_tail_train_weighted_methods_too(small, tmp_path, monkeypa
   monkeypatch.setattr(training.models, "ResNet20", layer)
   config = dataclasses.replace(
     dynamic_assignment.PRESETS["smoke"],
-    networks=(), rates=(0.2,), images=(("omniglot", 2),), image_methods=("PSC", "DL2P"),
+    networks=(), images=(("omniglot", 2),), image_methods=("PSC, linear", "DL2P"),
     image_seeds=1, image_epochs=2, image_batch=8,
   )  # fmt: skip
   (study,) = dynamic_assignment.part_b(config, tmp_path)
   assert (study.name, study.tail, study.dims) == ("rows, resnet", 2, [2])
-  names = ["PSC", "DL2P", "Static, weighted", "DL2P, weighted"]
+  names = ["PSC, linear", "DL2P", "PSC, cosine", "Static, weighted", "DL2P, weighted"]
   assert [cell.name for cell in study.runs.cells] == names
-  assert study.runs.test.shape == (4, 1, 6)
-  assert study.runs.change.shape == (4, 1, 2)
+  assert study.runs.test.shape == (5, 1, 6)
+  assert study.runs.change.shape == (5, 1, 2)
   plain = dl2p_small.image_cells(config, small._replace(tail=0), 2)
-  assert [cell.name for cell in plain] == ["PSC", "DL2P"]
+  assert [cell.name for cell in plain] == ["PSC, linear", "DL2P"]
 
 
 @pytest.mark.parametrize("flips", [False, True])
@@ -149,7 +150,8 @@ def test_accuracy_is_that_of_each_class():
     },
   )
   part = tasks.Part(jnp.zeros((1, 7, 1)), jnp.asarray(labels)[None])
-  found = training._accuracies(jnp.eye(3)[nearest], part, state, {"data": 0})
+  hyper = {"data": 0, **dl2p_methods.RECIPES["DL2P"].method._asdict()}
+  found = training._accuracies(jnp.eye(3)[nearest], part, state, hyper)
   np.testing.assert_allclose(found, [0.75, 0.0, 1.0], rtol=1e-6)
 
 
@@ -157,8 +159,8 @@ def test_claims_about_images(small):
   config = dynamic_assignment.PRESETS["cpu"]
   cells = dl2p_small.image_cells(config, small, 4)
   heights = {
-    "DL2P": 0.9, "Static": 0.8, "Fixed + CE": 0.6, "PSC": 0.3, "DL2P, weighted": 0.5,
-    "Static, weighted": 0.1,
+    "DL2P": 0.9, "Static": 0.8, "Fixed + CE": 0.6, "PSC, linear": 0.3,
+    "PSC, cosine": 0.2, "DL2P, weighted": 0.5, "Static, weighted": 0.1,
   }  # fmt: skip
   count, seeds = len(cells), 3
   score = np.array([[heights[cell.name] + (cell.rate == 0.2)] for cell in cells])
@@ -182,15 +184,19 @@ def test_claims_about_images(small):
     # The first entry is of before the training.
     "A4-first-omniglot-d4": 0.6 - 0.5,
     "A4-last-omniglot-d4": 0.05 - (0.6 + 0.3 + 0.2) / 5,
-    "A7-omniglot-static-d4": -0.1,
-    "A7-omniglot-dl2p-d4": 0.1,
+    "A7-cosine-omniglot-dl2p-d4": 0.15,
+    "A7-linear-omniglot-dl2p-d4": 0.1,
     "A8-omniglot-d4": 0.25,
-    "A9-omniglot-d4": 0.5,
+    "A9-cosine-omniglot-d4": 0.7 * 5 / 6,
+    "A9-linear-omniglot-d4": 0.5,
     "A10-omniglot-d4": 0.1 * 5 / 6,
   })  # fmt: skip
   assert [*pictures.draw_images([study])] == ["images"]
   others = [study._replace(name="superclass, linear")]
   assert pictures.draw_images(others) == {}
   rows = {(row["name"], row["metric"]): row["mean"] for row in table.rows()}
-  assert rows["PSC", "accuracy on the last 2 classes, omniglot, resnet, D = 4"] < 0.17
+  assert (
+    rows["PSC, linear", "accuracy on the last 2 classes, omniglot, resnet, D = 4"]
+    < 0.17
+  )
   assert rows["DL2P", "sibling gap, omniglot, resnet, D = 4"] == pytest.approx(0.25)
