@@ -274,11 +274,11 @@ def runs_that_agree():
   }
 
 
-def claimed(runs, controls=None):
+def claimed(runs, controls=None, preset="cpu"):
   """The claims about such runs and controls."""
   table, related = Table(), measures.relations(TREE, np.ones(3, bool))
   config = dataclasses.replace(
-    class_hierarchy.PRESETS["cpu"],
+    class_hierarchy.PRESETS[preset],
     settings=tuple(runs),
     seeds=len(next(iter(runs.values()), range(2))),
   )
@@ -365,14 +365,17 @@ def test_controls_are_held_against_random_distances():
     "pixels": [0.5, 0.5],
   }
   controls = {name: {metric: values} for name, values in means.items()}
-  made = {c["id"]: c["values"] for c in claimed({}, controls)}
+  made = {c["id"]: c["values"] for c in claimed({}, controls, "full")}
   assert made == {
     "K10": pytest.approx([-0.02, 0.0]),
     "K10-images": pytest.approx([0.1, 0.2]),
     "K10b": pytest.approx([0.2, 0.3]),
   }
   del controls["random weights, images alone"]  # of sets without sizes
-  assert len(claimed({}, controls)) == 2
+  assert len(claimed({}, controls, "full")) == 2
+  controls = {"pretrained features": {metric: [0.4, 0.5]}} | controls
+  (frozen_alone,) = claimed({}, controls)
+  assert frozen_alone["values"] == pytest.approx([0.37, 0.48])
 
 
 def test_printed_figures_stand_beside_their_own():
