@@ -6,7 +6,7 @@ Each room is a sub-package and is imported when it is first used, so that
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
   "__version__",
